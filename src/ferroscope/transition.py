@@ -25,6 +25,7 @@ from ferroscope.core.states import (
     MAY_BOOT,
     OF_STATE,
     RESTING,
+    SHOWS_FAILED_COMMAND,
     TERMINAL,
     Event,
     Provision,
@@ -237,7 +238,7 @@ def fail(tx: Transaction, node: Node, failure: Fail, inspection: Inspection | No
 def fail_command(tx: Transaction, node: Node, failure: Fail) -> Node:
     """Record that a command failed, without affecting an inspection that was started meanwhile."""
     node = msgspec.structs.replace(node, target_power_state=None)
-    if node.state not in RESTING:
+    if node.state not in SHOWS_FAILED_COMMAND:
         return tx.nodes.update(node)
     node = msgspec.structs.replace(node, last_error=explain(failure))
     if node.provision_state is Provision.VERIFYING:

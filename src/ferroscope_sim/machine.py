@@ -15,6 +15,7 @@ from ferroscope_sim.model import Member
 from ferroscope_sim.outcomes import Effect, Tally
 
 RESET: Final = "rebooting"
+SOFT_OFF: Final = "soft power off"
 
 
 class Handle(Protocol):
@@ -77,8 +78,8 @@ class Machine:
         self.tally.note(Effect.BOOT_DEVICE_SETS, f"{device}, {'always' if persistent else 'once'}")
 
     def command(self, power: str) -> None:
-        """Execute ``power on``, ``power off`` or ``rebooting``; ``RefusedError``."""
-        wanted = Power.ON if power == RESET else Power(power)
+        """Execute ``power on``, ``power off``, ``soft power off`` or ``rebooting``; ``RefusedError``."""
+        wanted = {RESET: Power.ON, SOFT_OFF: Power.OFF}.get(power) or Power(power)
         if self.member.outcome.refuses == wanted:
             self.tally.note(Effect.POWER_REFUSALS, power)
             raise RefusedError(f"the machine refuses to {power}")

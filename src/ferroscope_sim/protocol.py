@@ -1,8 +1,9 @@
 """The protocol of the simulator's port: one JSON object per line each way, for BMCs and control calls.
 
 BMC calls: ``{"op": "get_power", "node": NAME}``, ``set_power`` with ``power`` (``power on``, ``power off``,
-``rebooting``), ``set_boot_device`` with ``device`` and ``persistent``, and ``get_boot_device``. Control calls are
-listed in ``server.Control``. Answers have ``ok`` true and the result, or ``ok`` false with ``error`` and ``transient``.
+``soft power off``, ``rebooting``), ``set_boot_device`` with ``device`` and ``persistent``, and ``get_boot_device``.
+Control calls are listed in ``server.Control``. Answers have ``ok`` true and the result, or ``ok`` false with ``error``
+and ``transient``.
 """
 
 from __future__ import annotations

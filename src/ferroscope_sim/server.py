@@ -18,7 +18,7 @@ import structlog
 
 from ferroscope.contracts.bmc import BootDevice, Power
 from ferroscope_sim.fleet import Fleet
-from ferroscope_sim.machine import RESET, Machine, RefusedError
+from ferroscope_sim.machine import RESET, SOFT_OFF, Machine, RefusedError
 from ferroscope_sim.model import SPREAD_HOST, FleetSettings, bmc_host, draw, log_normal, spread
 from ferroscope_sim.outcomes import Bmc, Effect
 from ferroscope_sim.protocol import Answerer, Call, Link, Reply, read, refuse, write
@@ -97,7 +97,7 @@ class Control:
 # Every call must get a reply with a message, never raise. BMCs that cannot be connected to are handled by ``BmcPort``;
 # here they would work.
 
-_POWERS: Final = frozenset({*Power, RESET})
+_POWERS: Final = frozenset({*Power, RESET, SOFT_OFF})
 _DEVICES: Final = frozenset(BootDevice)
 _DONE: Final = write()
 _POWER_LINES: Final = {power: write(power=power) for power in Power}

@@ -37,7 +37,7 @@ PEOPLE: Final[dict[str, tuple[str | None, str]]] = {
 }
 # Seconds for which the api trusts a validated token, so that tests see the end of that.
 CACHED: Final = 1
-_VERSION: Final = {"X-OpenStack-Ironic-API-Version": "1.96"}
+_VERSION: Final = {"X-OpenStack-Ironic-API-Version": "1.115"}
 _KEYSTONE: Final = """\
 [api]
 auth_strategy = keystone

@@ -73,7 +73,7 @@ class Site:
         self._members = {name: machine.member.number for name, machine in fleet.fleet.machines.items()}
         self._login = dict(headers or {})
         self._http = urllib3.PoolManager(
-            headers={"X-OpenStack-Ironic-API-Version": "1.96"} | self._login, retries=False
+            headers={"X-OpenStack-Ironic-API-Version": "1.115"} | self._login, retries=False
         )
         self._plain = urllib3.PoolManager(retries=False)
         self._names = itertools.count(1)
@@ -147,7 +147,7 @@ class Site:
         self.request("PUT", f"/v1/nodes/{uuid}/states/provision", {"target": "inspect"})
         self.await_state(uuid, until)
 
-    def request(self, method: str, path: str, body: Any = None, *, version: str = "1.96") -> Any:
+    def request(self, method: str, path: str, body: Any = None, *, version: str = "1.115") -> Any:
         """Return the document that the Bare Metal API answers with; it must be a success."""
         headers = {"X-OpenStack-Ironic-API-Version": version} | self._login
         answer = self._http.request(method, self.bare_metal + path, json=body, headers=headers)

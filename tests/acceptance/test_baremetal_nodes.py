@@ -157,7 +157,10 @@ def test_the_power_of_the_machine_follows_the_command(site: Site) -> None:
     assert until(lambda: site.node(uuid)["power_state"] == "power on")
     site.baremetal("node", "reboot", uuid)
     assert until(lambda: site.count(machine, "boots") == 2)
-    site.baremetal("node", "power", "off", uuid)
+    site.baremetal("node", "reboot", uuid, "--soft", "--power-timeout", "20")
+    assert until(lambda: site.count(machine, "boots") == 3)
+    assert until(lambda: site.node(uuid)["target_power_state"] is None)
+    site.baremetal("node", "power", "off", uuid, "--soft")
     assert until(lambda: site.power_of(machine) == "power off")
     assert until(lambda: site.node(uuid)["power_state"] == "power off")
     assert site.node(uuid)["target_power_state"] is None
@@ -180,7 +183,7 @@ def test_validation_names_what_is_wrong_with_driver_info(site: Site) -> None:
     machine = site.machine()
     uuid = site.enroll(machine)
     assert validation(site, uuid)["power"] == (True, "")
-    assert validation(site, uuid)["deploy"][0] is None
+    assert [validation(site, uuid)[kind] for kind in ("boot", "deploy")] == [(True, ""), (True, "")]
     site.baremetal("node", "unset", uuid, "--driver-info", "sim_address")
     result, reason = validation(site, uuid)["power"]
     assert result is False

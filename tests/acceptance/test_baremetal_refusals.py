@@ -38,6 +38,22 @@ def test_an_illegal_transition_names_the_state_and_what_is_allowed(site: Site) -
     assert site.node(uuid)["provision_state"] == "enroll"
 
 
+def test_what_depends_on_the_state_is_refused_in_the_published_words(site: Site) -> None:
+    uuid = site.enroll(site.machine())
+    done = site.baremetal("node", "set", uuid, "--protected", code=1)
+    assert "can only be made protected in provision states 'active' or 'rescue'" in done.err
+    done = site.baremetal("node", "set", uuid, "--retired-reason", "old", code=1)
+    assert "The retired_reason field can only be set when retired is True" in done.err
+    site.baremetal("node", "set", uuid, "--retired", "--retired-reason", "old")
+    site.baremetal("node", "unset", uuid, "--retired")
+    assert site.node(uuid)["retired_reason"] is None
+    done = site.baremetal("node", "set", uuid, "--inspect-interface", "odd", code=1)
+    assert "ironic.hardware.interfaces.inspect" in done.err
+    done = site.baremetal("node", "list", "--fault", "odd", code=1)
+    assert "Unrecognized fault" in done.err
+    assert site.baremetal("node", "list", "--provision-state", "active", "-f", "json").json() == []
+
+
 def test_a_bad_mac_is_refused_with_an_example_of_a_good_one(site: Site) -> None:
     uuid = site.enroll(site.machine())
     done = site.baremetal("port", "create", "not-a-mac", "--node", uuid, code=1)

@@ -134,7 +134,8 @@ def test_validation_passes_and_fails_by_what_is_required(site: Site) -> None:
     node = site.enroll(site.machine())
     checks = site.call("sdk.validate", node=node, required=["power", "management", "inspect"])
     assert checks["power"] == [True, None]
-    assert checks["deploy"][0] is None
+    assert [checks[kind] for kind in ("boot", "deploy")] == [[True, None], [True, None]]
+    site.call("sdk.validate", node=node, required=["boot", "deploy", "power"])  # what it requires by default
     site.call("sdk.patch", node=node, operations=[{"op": "remove", "path": "/driver_info/sim_node"}])
     with pytest.raises(ClientError, match=r"Validation failed.*power \(.*sim_node") as failure:
         site.call("sdk.validate", node=node, required=["power"])
@@ -147,6 +148,14 @@ def test_the_power_is_switched_and_waited_for(site: Site) -> None:
     assert site.call("sdk.power_cycle", node=node) == ["power on", "power on", "power off"]
     assert site.power_of(machine) == "power off"
     assert site.count(machine, "boots") == 2
+
+
+def test_the_power_is_switched_softly_and_waited_for(site: Site) -> None:
+    machine = site.machine()
+    node = site.enroll(machine)
+    assert site.call("sdk.soft_power", node=node) == ["power on", "power on", "power off"]
+    assert site.power_of(machine) == "power off"
+    assert site.count(machine, "power_ons") == 2
 
 
 def test_the_boot_device_is_set(site: Site) -> None:

@@ -54,6 +54,7 @@ case "$1 $2" in
     "set power") echo "power $3" >>commands; echo "$3" >power ;;
     "get boot") echo "boot:$(cat boot)" ;;
     "set reset") echo "reset" >>commands ;;
+    "set shutdown") echo "shutdown" >>commands; echo 0 >power ;;
     "set boot") echo "boot $3" >>commands; echo "$3" >boot ;;
 esac
 """

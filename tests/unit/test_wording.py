@@ -136,7 +136,7 @@ API: Final[tuple[tuple[str, Callable[[Service], str], str], ...]] = (
     (
         "unsupported microversion",
         _call("GET", "/v1/nodes", version="1.999"),
-        "Version 1.999 is not supported by this service. The supported version range is: [1.1, 1.96].",
+        "Version 1.999 is not supported by this service. The supported version range is: [1.1, 1.115].",
     ),
     (
         "path in a newer microversion",

@@ -27,6 +27,7 @@ from ferroscope.api.baremetal import (
     groups,
     history,
     inbox,
+    interfaces,
     inventory,
     node_fields,
     node_states,
@@ -43,6 +44,7 @@ from ferroscope.api.baremetal import (
 )
 from ferroscope.api.baremetal.node_input import FIELD_POLICIES
 from ferroscope.api.http import errors, openapi
+from ferroscope.api.http.json_suffix import JsonSuffix
 from ferroscope.api.http.request_id import RequestIds
 from ferroscope.api.http.responder import Responder, responder, send_failure
 from ferroscope.api.http.route import BINARY, PLAIN, TEXT, ApiContext, Route, Surface, make
@@ -114,7 +116,7 @@ ROUTES: Final[tuple[Route, ...]] = (
                 "baremetal:node:set_provision_state", 202),
     _bare_metal(f"PUT {_NODE}/states/power", node_states.set_power_state, "baremetal:node:set_power_state", 202),
     _bare_metal(f"GET {_NODE}/validate", node_states.validate_node,
-                "baremetal:node:validate", 200, node_states.NodeValidation),
+                "baremetal:node:validate", 200, interfaces.NodeValidation),
     _bare_metal(f"PUT {_NODE}/maintenance", node_states.set_maintenance, "baremetal:node:set_maintenance", 202),
     _bare_metal(f"DELETE {_NODE}/maintenance", node_states.clear_maintenance, "baremetal:node:clear_maintenance", 202),
     _bare_metal(f"POST {_NODE}/approve", inbox.approve, "baremetal:node:create", 204),
@@ -260,6 +262,8 @@ ROUTES: Final[tuple[Route, ...]] = (
                 "baremetal:driver:ipa_lookup", 200, str, ramdisk=True, media=BINARY),
     _bare_metal("GET /v1/boot.ipxe", ramdisk_boot.get_script,
                 "baremetal:driver:ipa_lookup", 200, str, ramdisk=True, media=PLAIN),
+    _bare_metal("POST /v1/heartbeat", ramdisk.heartbeat_of_nobody,
+                "baremetal:node:ipa_heartbeat", 202),
     _bare_metal("POST /v1/heartbeat/{node}", ramdisk.heartbeat,
                 "baremetal:node:ipa_heartbeat", 202, since=22, ramdisk=True),
 
@@ -293,7 +297,8 @@ ROUTES: Final[tuple[Route, ...]] = (
 
 def create_app(context: ApiContext) -> falcon.App[falcon.Request, falcon.Response]:
     """Return the application; it is stateless, and safe for any number of threads."""
-    middleware: list[Any] = [RequestIds(context.new_uuid), _OwnHost(context), _NonEmptyIdentifier(), _Unversioned()]
+    own_host, suffix = _OwnHost(context), JsonSuffix()
+    middleware: list[Any] = [RequestIds(context.new_uuid), own_host, _NonEmptyIdentifier(), _Unversioned(), suffix]
     app = falcon.App(middleware=middleware)
     app.req_options.strip_url_path_trailing_slash = True
     # For empty answers: ironicclient complains about an empty "JSON" document.

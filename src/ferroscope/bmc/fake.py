@@ -7,18 +7,24 @@ see the simulator for those.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from ferroscope.bmc.drivers import DriverOptions
 from ferroscope.contracts.bmc import BootDevice, Power
+from ferroscope.core.interfaces import KINDS
 from ferroscope.core.model import Document, Node
 
 
 class FakeBmc:
     """Thread-safe: each call reads or replaces one value. Never raises ``BmcError``."""
 
-    properties: Mapping[str, str] = {}
+    properties: Mapping[str, str] = {"bmc_address": "The address of the BMC, for information only."}
     simulated = True
+    interfaces: Mapping[str, Sequence[str]] = {
+        kind: ("fake",) for kind in KINDS if kind not in ("inspect", "network", "storage")
+    }
+    boot_devices: Sequence[BootDevice] = tuple(BootDevice)
+    default_boot_device: BootDevice | None = BootDevice.PXE
 
     def __init__(self, _options: DriverOptions | None = None) -> None:
         self._devices: dict[str, tuple[BootDevice, bool]] = {}
@@ -41,10 +47,16 @@ class FakeBmc:
     def reboot(self, node: Node) -> None:
         """Succeed."""
 
+    def soft_power_off(self, node: Node) -> None:
+        """Succeed; the caller stores the resulting state on the node."""
+
+    def soft_reboot(self, node: Node) -> None:
+        """Succeed."""
+
     def set_boot_device(self, node: Node, device: BootDevice, *, persistent: bool) -> None:
         """Remember ``device`` for as long as this process lives."""
         self._devices[node.uuid] = (device, persistent)
 
     def get_boot_device(self, node: Node) -> tuple[BootDevice | None, bool | None]:
-        """Return the device that was set in this process; (None, None) if none was."""
-        return self._devices.get(node.uuid, (None, None))
+        """Return the device that was set in this process, or the default one."""
+        return self._devices.get(node.uuid, (self.default_boot_device, False))

@@ -26,7 +26,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from enum import StrEnum
-from typing import Protocol, runtime_checkable
+from typing import Final, Protocol, runtime_checkable
 
 import msgspec
 
@@ -38,6 +38,20 @@ class Power(StrEnum):
 
     ON = "power on"
     OFF = "power off"
+
+
+# The other power states that can be requested.
+REBOOT: Final = "rebooting"
+SOFT_POWER_OFF: Final = "soft power off"
+SOFT_REBOOT: Final = "soft rebooting"
+# What can be requested -> the state of the machine after it.
+RESULTS: Final[dict[str, Power]] = {
+    Power.ON: Power.ON,
+    Power.OFF: Power.OFF,
+    REBOOT: Power.ON,
+    SOFT_POWER_OFF: Power.OFF,
+    SOFT_REBOOT: Power.ON,
+}
 
 
 class BootDevice(StrEnum):
@@ -93,6 +107,43 @@ class Bmc(Protocol):
 
     def get_boot_device(self, node: Node) -> tuple[BootDevice | None, bool | None]:
         """Return device and persistence; None if unknown."""
+
+
+@runtime_checkable
+class SoftPower(Protocol):
+    """Optional: the driver can ask the machine's operating system to shut down."""
+
+    def soft_power_off(self, node: Node) -> None:
+        """Ask the operating system to shut down, if the machine is on; it may take minutes, or never happen."""
+
+
+@runtime_checkable
+class SoftReboot(Protocol):
+    """Optional: the driver can have the operating system restarted without powering the machine off."""
+
+    def soft_reboot(self, node: Node) -> None:
+        """Ask the operating system to restart; ``BMC_REFUSED`` (permanent) if the BMC cannot. Not idempotent."""
+
+
+@runtime_checkable
+class NamesInterfaces(Protocol):
+    """Optional: the published names of the driver's own interfaces, by kind; they become its default ones.
+
+    Without it, the power and management interfaces have the driver's name only.
+    """
+
+    interfaces: Mapping[str, Sequence[str]]
+
+
+@runtime_checkable
+class BootDevices(Protocol):
+    """Optional: the boot devices that the driver supports; without it, all.
+
+    ``default_boot_device``: what machines of this driver boot from by default; None if only the BMC knows.
+    """
+
+    boot_devices: Sequence[BootDevice]
+    default_boot_device: BootDevice | None
 
 
 class Image(msgspec.Struct, frozen=True):

@@ -15,7 +15,8 @@ from urllib.parse import urlsplit
 from ferroscope.core.model import Node
 
 AGENT: Final = "agent"
-_VIRTUAL_MEDIA: Final = "-virtual-media"
+NO_INSPECT: Final = "no-inspect"
+VIRTUAL_MEDIA: Final = "-virtual-media"
 
 
 class Boot(StrEnum):
@@ -48,6 +49,8 @@ def choose(
     ``boots_itself`` and ``knows_hardware``: capabilities of the node's driver.
     """
     inspect = node.attributes.get("inspect_interface") or AGENT
+    if inspect == NO_INSPECT:
+        raise BootError(f"inspect_interface {inspect!r} means that the node is never inspected; set it to agent")
     if inspect != AGENT and inspect in {*drivers, node.driver}:
         if inspect == node.driver and knows_hardware:
             return Boot.OUT_OF_BAND
@@ -55,10 +58,10 @@ def choose(
     if not manage_boot:
         return Boot.OPERATOR
     asked = node.attributes.get("boot_interface")
-    own = f"{node.driver}{_VIRTUAL_MEDIA}"
+    own = f"{node.driver}{VIRTUAL_MEDIA}"
     if asked in (own, None) and boots_itself and iso:
         return Boot.VIRTUAL_MEDIA
-    if asked in {own, *(f"{driver}{_VIRTUAL_MEDIA}" for driver in drivers)}:
+    if asked in {own, *(f"{driver}{VIRTUAL_MEDIA}" for driver in drivers)}:
         able = boots_itself and asked == own
         lacking = "driver_info deploy_iso or [inspector] ramdisk_iso" if able else "a driver that supports it"
         raise BootError(f"boot_interface {asked!r} requires {lacking}")

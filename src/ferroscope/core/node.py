@@ -150,6 +150,9 @@ class NodeAttributes(msgspec.Struct, kw_only=True):
     disable_power_off: Annotated[bool, NodeField(since=95, settable=True)] = False
     firmware_interface: Annotated[str | None, _interface(86)] = None
     inspect_interface: Annotated[str | None, _interface(31)] = "agent"
+    instance_name: Annotated[str | None, NodeField(since=104, length=255, settable=True, rules=False, filters=104)] = (
+        None
+    )
     lessee: Annotated[str | None, NodeField(since=65, length=255, settable=True, filters=65)] = None
     maintenance_reason: Annotated[str | None, NodeField(since=1)] = None
     management_interface: Annotated[str | None, _interface(31)] = None

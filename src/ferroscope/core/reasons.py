@@ -120,7 +120,7 @@ HINTS: Final[dict[Reason, str]] = {
     Reason.DATA_REJECTED: "An operator rejected the data; check which machine sent it, then inspect the node again.",
     Reason.DISCOVERY_LIMITED: "Too many unknown machines called back; clear the inbox, or raise the limits.",
     Reason.DISCOVERY_REJECTED: "This machine was rejected; to allow it again, run: ferroscope node readmit MAC.",
-    Reason.NOT_TRACKED: "The attached registry does not list it; enroll it there again, or protect it here to keep it.",
+    Reason.NOT_TRACKED: "The attached registry does not list it; enroll it there again, or set instance_uuid here.",
     Reason.DATA_MISSING: "There is no stored inspection data; inspect the node first.",
     Reason.DATA_DAMAGED: "The object in the object store is damaged; restore it, or inspect the node again.",
     Reason.DATA_TOO_LARGE: "The inspection data is too large; check the ramdisk's collectors, and who can call back.",

@@ -30,6 +30,17 @@ class Provision(StrEnum):
     INSPECT_FAILED = "inspect failed"
 
 
+# The states that lists can be filtered by: those of a Bare Metal service that also deploys. Source: its state machine.
+PUBLISHED_STATES: Final = (
+    *map(str, Provision), "active", "adopt failed", "adopting", "clean failed", "clean hold", "clean wait", "cleaning",
+    "deleting", "deploy failed", "deploy hold", "deploying", "error", "rescue", "rescue failed", "rescue wait",
+    "rescuing", "service failed", "service hold", "service wait", "servicing", "unrescue failed", "unrescuing",
+    "wait call-back",
+)  # fmt: skip
+
+# Why a Bare Metal service puts nodes into maintenance; here, only operators do. Source: the API reference.
+FAULTS: Final = ("power failure", "clean failure", "rescue abort failure", "service failure")
+
 # Provision states from which an inspection may start.
 INSPECTABLE: Final = frozenset({Provision.ENROLL, Provision.MANAGEABLE, Provision.INSPECT_FAILED})
 
@@ -206,6 +217,7 @@ error      | verify          | error
 none       | set-power       | none
 finished   | set-power       | finished
 error      | set-power       | error
+waiting    | set-power       | waiting
 none       | set-boot-device | none
 finished   | set-boot-device | finished
 error      | set-boot-device | error
@@ -272,6 +284,8 @@ AWAITED: Final = RAMDISK & TAKES_CALLBACK  # the callback of a machine that we b
 TIMES_OUT: Final = _sources(Event.TIMEOUT, State.ERROR)
 # A worker is processing it or a request is queued; in ``waiting`` it is the machine that we wait for.
 WORKED_ON: Final = TIMES_OUT - {State.WAITING}
+# A failed command is shown as the node's last error: no inspection is being worked on.
+SHOWS_FAILED_COMMAND: Final = _sources(Event.SET_POWER)
 # The state in which an inspection requested by this event begins.
 BEGINS: Final = {row.event: row.target for row in TRANSITIONS if row.source in RESTING and row.target in ACTIVE}
 # The state that is saved when a strict event begins.

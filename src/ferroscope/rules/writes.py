@@ -19,11 +19,16 @@ _TRUE: Final = (True, "true", "True", "yes", 1, "1")
 
 
 def node_path(value: Any) -> str | None:
-    return _target(value, NODE_FIELDS)
+    return None if _has_template(value) else _target(value, NODE_FIELDS)
 
 
 def port_path(value: Any) -> str | None:
-    return _target(value, PORT_FIELDS)
+    return None if _has_template(value) else _target(value, PORT_FIELDS)
+
+
+def _has_template(value: Any) -> bool:
+    """Whether the path has braces: as in the Bare Metal service, it is checked when the rule runs."""
+    return isinstance(value, str) and "{" in value
 
 
 def data_path(value: Any) -> str | None:

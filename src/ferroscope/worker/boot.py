@@ -255,11 +255,14 @@ def leave_ramdisk_quietly(context: TaskContext) -> None:
 _LONGEST_POLL_INTERVAL: Final = 2.0
 
 
-def ensure_power(context: TaskContext, power: Power, *, confirm: Callable[[], None] = lambda: None) -> None:
+def ensure_power(
+    context: TaskContext, power: Power, *, confirm: Callable[[], None] = lambda: None, timeout: float | None = None
+) -> None:
     """Bring the machine to ``power``, unless it is there already.
 
-    ``confirm`` is called just before the command and may raise. Raises ``BmcError`` (transient if the state did not
-    follow in time, permanent if it is not allowed), ``StoppedError`` and ``ClaimLostError``.
+    ``confirm`` is called just before the command and may raise. ``timeout``: seconds, instead of the configured ones.
+    Raises ``BmcError`` (transient if the state did not follow in time, permanent if it is not allowed),
+    ``StoppedError`` and ``ClaimLostError``.
     """
     bmc = context.driver()
     node, drivers = context.node, context.settings.drivers
@@ -270,12 +273,13 @@ def ensure_power(context: TaskContext, power: Power, *, confirm: Callable[[], No
         context.attempt.command(partial(bmc.set_power, node, power), confirm=confirm)
         context.note(str(power), f"commanded {power}")
         node.power_state = power  # all that a driver without a BMC can know
-        deadline = context.services.clock.monotonic() + drivers.power_timeout
+        seconds = drivers.power_timeout if timeout is None else timeout
+        deadline = context.services.clock.monotonic() + seconds
         pause = drivers.power_poll_interval
         while (actual := bmc.get_power(node)) is not power:
             if context.services.clock.monotonic() > deadline:
                 node.power_state = actual
-                message = f"still {actual} {drivers.power_timeout:g} s after {power}"
+                message = f"still {actual} {seconds:g} s after {power}"
                 raise BmcError(message, transient=True, reason=Reason.POWER_FAILED)
             context.attempt.pause(pause)
             pause = min(pause * 1.5, max(drivers.power_poll_interval, _LONGEST_POLL_INTERVAL))

@@ -12,23 +12,24 @@ from datetime import UTC, datetime
 from functools import partial
 from typing import Final
 
-from ferroscope.contracts.bmc import BootDevice, Power
+from ferroscope.contracts.bmc import BootDevice
+from ferroscope.contracts.errors import BmcError
 from ferroscope.contracts.store import Query, Transaction
 from ferroscope.core.delivery import Done, Fail, Outcome
-from ferroscope.core.model import Entry, Node
+from ferroscope.core.model import Entry, Node, Severity
 from ferroscope.core.reasons import CANCELED, Reason
 from ferroscope.core.states import MACHINE, Event, State
 from ferroscope.hooks.pipeline import Pipeline
 from ferroscope.worker.bmc import resolve_addresses
-from ferroscope.worker.boot import disables_power_off, ensure_power, power_off_quietly, reboot
+from ferroscope.worker.boot import power_off_quietly
 from ferroscope.worker.context import TaskContext
+from ferroscope.worker.power import set_power
 from ferroscope.worker.process import ProcessTask, RuleStep
 from ferroscope.worker.run import Task
 from ferroscope.worker.start import PxeFilterWait, StartTask
 from ferroscope.worker.throttle import RebootThrottle
 
 _REASONS = frozenset(Reason)
-_REBOOTS = ("rebooting", "soft rebooting")
 
 
 def build(
@@ -142,21 +143,19 @@ def verify(context: TaskContext) -> Outcome:
         return Fail(Reason.DRIVER_INFO_INVALID, problem)
     context.node.power_state = driver.get_power(context.node)
     context.bmc_addresses = resolve_addresses(context.node, seconds=context.settings.drivers.command_timeout)
+    _learn_boot_device(context)
     context.note("verified", f"the BMC responds: {context.node.power_state}")
     return Done()
 
 
-def set_power(context: TaskContext) -> Outcome:
-    """Bring the machine to the payload's ``target``: a power state or a reboot, soft or not."""
-    target = str(context.request.payload.get("target", ""))
-    if target not in _REBOOTS:
-        ensure_power(context, Power.ON if target == Power.ON else Power.OFF)
-    elif disables_power_off(context.node) and context.driver().get_power(context.node) is Power.ON:
-        reboot(context)
-    else:
-        ensure_power(context, Power.OFF)
-        ensure_power(context, Power.ON)
-    return Done()
+def _learn_boot_device(context: TaskContext) -> None:
+    """Store the boot device that the BMC reports; operators see it until they set one."""
+    try:
+        device, persistent = context.driver().get_boot_device(context.node)
+    except BmcError as exc:
+        context.note("boot device", f"cannot read the boot device: {exc}", severity=Severity.WARNING, reason=exc.reason)
+        return
+    context.node.internal["reported_boot_device"] = {"boot_device": device, "persistent": persistent}
 
 
 def set_boot_device(context: TaskContext) -> Outcome:

@@ -112,6 +112,16 @@ def power_cycle(urls: dict[str, str], node: str) -> list[str]:
     return reached
 
 
+def soft_power(urls: dict[str, str], node: str) -> list[str]:
+    """Power on, reboot and power off softly; tell the states that were reached."""
+    baremetal = connect(urls).baremetal
+    reached = []
+    for target in ("power on", "soft rebooting", "soft power off"):
+        baremetal.set_node_power_state(node, target, wait=True, timeout=30)
+        reached.append(baremetal.get_node(node).power_state)
+    return reached
+
+
 def boot_device(urls: dict[str, str], node: str, device: str) -> dict[str, Any]:
     baremetal = connect(urls).baremetal
     baremetal.set_node_boot_device(node, device, persistent=True)

@@ -27,7 +27,7 @@ from ferroscope.runtime.backend import open_backend
 from ferroscope.runtime.system import SystemClock
 from tests.support import examples
 
-LATEST = "1.96"
+LATEST = "1.115"
 INTROSPECTION_PORT = 5050
 DRIVERS = {"fake-hardware": FakeBmc(), "sim": FakeBmc()}
 
@@ -155,6 +155,14 @@ class Service:
         self.consume()
         self.step(ident, Event.WAIT)
         return mac
+
+    def alter(self, ident: str, **fields: Any) -> None:
+        """Change the stored node, as an earlier release or an attached registry may have done."""
+
+        def work(tx: Transaction) -> None:
+            tx.nodes.update(msgspec.structs.replace(tx.nodes.get(ident, lock=True), **fields))
+
+        self.store.write(work)
 
     def finish(self, ident: str, plugin_data: Any = None) -> None:
         """End the inspection whose callback was accepted, with this plugin data."""

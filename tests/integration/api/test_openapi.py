@@ -180,4 +180,4 @@ def test_policies_are_named_as_the_services_name_them() -> None:
         "baremetal:node:ipa_heartbeat",
         "introspection:continue",
     }
-    assert LATEST == "1.96"
+    assert LATEST == "1.115"

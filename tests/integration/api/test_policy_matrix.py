@@ -95,6 +95,7 @@ def test_nothing_but_what_must_be_open_is_open() -> None:
         "POST /v1/continue",
         "POST /v1/continue_inspection",
         "GET /v1/lookup",
+        "POST /v1/heartbeat",
         "POST /v1/heartbeat/{node}",
         "GET /v1/boot.ipxe",
         "GET /v1/ramdisk_parameters/{node}/disk.img",

@@ -12,7 +12,10 @@ from tests.support import examples
 
 ALL_FIELDS = {
     "address",
+    "available_for_dynamic_portgroup",
+    "category",
     "created_at",
+    "description",
     "extra",
     "internal_info",
     "is_smartnic",
@@ -25,6 +28,7 @@ ALL_FIELDS = {
     "pxe_enabled",
     "updated_at",
     "uuid",
+    "vendor",
 }
 
 
@@ -68,7 +72,7 @@ def test_port_is_found_by_uuid_mac_and_name(service: Service) -> None:
     port = create(service, service.enrol(), name="eth0")
     for by in (port["uuid"], port["address"], port["address"].upper(), "eth0"):
         assert service.bare_metal.get(f"/v1/ports/{by}").json["uuid"] == port["uuid"]
-    assert service.client("1.87").get("/v1/ports/eth0").status_code == 406
+    assert service.client("1.87").get("/v1/ports/eth0").status_code == 404
     for nothing in (str(uuid.uuid4()), examples.mac(), "eth1"):
         assert service.bare_metal.get(f"/v1/ports/{nothing}").status_code == 404
 
@@ -224,11 +228,11 @@ def test_drivers(service: Service) -> None:
     assert [driver["name"] for driver in drivers] == ["fake-hardware", "sim"]
     assert set(drivers[0]) == {"name", "hosts", "links", "properties", "type"}
     shown = service.bare_metal.get("/v1/drivers/sim").json
-    assert (shown["default_power_interface"], shown["enabled_inspect_interfaces"]) == ("sim", ["agent"])
+    assert (shown["default_power_interface"], shown["enabled_inspect_interfaces"]) == ("fake", ["agent", "no-inspect"])
     assert "default_firmware_interface" not in service.client("1.85").get("/v1/drivers/sim").json
     assert service.bare_metal.get("/v1/drivers?type=classic").json == {"drivers": []}
     assert service.bare_metal.get("/v1/drivers?fields=name,type").json["drivers"][0]["type"] == "dynamic"
-    assert service.bare_metal.get("/v1/drivers/sim/properties").json == {}
+    assert service.bare_metal.get("/v1/drivers/sim/properties").json.keys() == {"bmc_address"}
     assert service.bare_metal.get("/v1/drivers/ipmi").status_code == 404
     assert service.bare_metal.get("/v1/drivers?type=odd").status_code == 400
     assert service.bare_metal.get("/v1/drivers?fields=odd").status_code == 400

@@ -144,7 +144,6 @@ def test_power_command_is_queued(service: Service, target: str, wanted: str) -> 
     ("body", "version", "status"),
     [
         ({"target": "explode"}, "1.95", 400),
-        ({"target": "soft power off"}, "1.95", 400),
         ({"target": "soft power off"}, "1.26", 406),
         ({"target": "power on", "timeout": 5}, "1.26", 406),
         ({"target": "power on", "timeout": 0}, "1.95", 400),
@@ -158,12 +157,12 @@ def test_bad_power_calls(service: Service, body: Any, version: str, status: int)
     assert service.pending(ident) == []
 
 
-def test_power_belongs_to_the_inspection_while_there_is_one(service: Service) -> None:
+def test_power_belongs_to_the_inspection_while_a_worker_is_busy_with_it(service: Service) -> None:
     ident = service.enrol()
-    service.wait(ident)
+    put(service, ident, "inspect")
     answer = service.bare_metal.put(f"/v1/nodes/{ident}/states/power", {"target": "power off"})
     assert answer.status_code == 409
-    assert "waiting" in fault(answer)
+    assert "starting" in fault(answer)
 
 
 def test_disable_power_off_is_respected(service: Service) -> None:
@@ -176,7 +175,7 @@ def test_disable_power_off_is_respected(service: Service) -> None:
 def test_boot_device_is_queued_and_remembered(service: Service) -> None:
     ident = service.enrol()
     path = f"/v1/nodes/{ident}/management/boot_device"
-    assert service.bare_metal.get(path).json == {"boot_device": None, "persistent": None}
+    assert service.bare_metal.get(path).json == {"boot_device": "pxe", "persistent": False}
     answer = service.bare_metal.put(path, {"boot_device": "pxe", "persistent": "true"})
     assert (answer.status_code, answer.content) == (204, b"")
     assert service.bare_metal.get(path).json == {"boot_device": "pxe", "persistent": True}
@@ -204,7 +203,7 @@ def test_validate_and_traits(service: Service) -> None:
     ident = service.enrol()
     checks = service.bare_metal.get(f"/v1/nodes/{ident}/validate").json
     assert (checks["power"], checks["inspect"]) == ({"result": True}, {"result": True})
-    assert checks["deploy"]["result"] is None
+    assert (checks["boot"], checks["deploy"]) == ({"result": True}, {"result": True})
     assert service.bare_metal.get(f"/v1/nodes/{ident}/traits").json == {"traits": []}
 
 
@@ -254,10 +253,10 @@ def test_everything_of_an_unknown_node_is_404(service: Service, method: str, pat
 
 def test_what_is_refused_during_an_inspection_says_what_a_caller_can_do(service: Service) -> None:
     ident = service.enrol()
-    service.wait(ident)
+    put(service, ident, "inspect")
     answer = service.bare_metal.put(f"/v1/nodes/{ident}/states/power", {"target": "power on"})
     assert answer.status_code == 409
-    assert "waiting" in fault(answer)
+    assert "starting" in fault(answer)
     assert "abort" in fault(answer)
     service.fail(ident)
     again = service.introspection.post(f"/v1/introspection/{ident}/abort")

@@ -17,7 +17,7 @@ def test_bare_metal_root_is_what_keystoneauth_discovers(bare_metal: Client) -> N
         "v1",
         "CURRENT",
         "1.1",
-        "1.96",
+        "1.115",
     )
     assert version["links"][0]["href"].endswith("/v1/")
 
@@ -26,7 +26,7 @@ def test_v1_document_names_resources_of_the_asked_microversion(service: Service)
     newest = service.client("1.84").get("/v1").json
     assert newest["id"] == "v1"
     assert {"nodes", "ports", "drivers", "lookup", "heartbeat", "continue_inspection"} <= set(newest)
-    assert newest["version"]["version"] == "1.96"
+    assert newest["version"]["version"] == "1.115"
     oldest = service.client("1.1").get("/v1/").json
     assert "lookup" not in oldest
     assert "continue_inspection" not in oldest
@@ -35,11 +35,11 @@ def test_v1_document_names_resources_of_the_asked_microversion(service: Service)
 def test_every_answer_says_the_range_and_the_version(bare_metal: Client) -> None:
     for answer in (bare_metal.get("/v1/nodes"), bare_metal.get("/v1/nodes/nobody")):
         assert answer.headers["X-OpenStack-Ironic-API-Minimum-Version"] == "1.1"
-        assert answer.headers["X-OpenStack-Ironic-API-Maximum-Version"] == "1.96"
-        assert answer.headers[HEADER] == "1.96"
+        assert answer.headers["X-OpenStack-Ironic-API-Maximum-Version"] == "1.115"
+        assert answer.headers[HEADER] == "1.115"
     unknown = bare_metal.get("/v1/nothing")
     assert unknown.status_code == 404
-    assert unknown.headers["X-OpenStack-Ironic-API-Maximum-Version"] == "1.96"
+    assert unknown.headers["X-OpenStack-Ironic-API-Maximum-Version"] == "1.115"
 
 
 @pytest.mark.parametrize(
@@ -47,9 +47,9 @@ def test_every_answer_says_the_range_and_the_version(bare_metal: Client) -> None
     [
         ({}, "1.1"),
         ({HEADER: "1.31"}, "1.31"),
-        ({HEADER: "latest"}, "1.96"),
+        ({HEADER: "latest"}, "1.115"),
         ({"OpenStack-API-Version": "baremetal 1.46"}, "1.46"),
-        ({"OpenStack-API-Version": "compute 2.1, baremetal latest"}, "1.96"),
+        ({"OpenStack-API-Version": "compute 2.1, baremetal latest"}, "1.115"),
         ({"OpenStack-API-Version": "compute 2.1"}, "1.1"),
     ],
 )
@@ -59,12 +59,12 @@ def test_version_is_negotiated(service: Service, headers: dict[str, str], served
     assert answer.headers[HEADER] == served
 
 
-@pytest.mark.parametrize("version", ["1.0", "1.97", "2.0", "0.1", "1", "1.1.1", "x.y", "1.99999999999"])
+@pytest.mark.parametrize("version", ["1.0", "1.116", "2.0", "0.1", "1", "1.1.1", "x.y", "1.99999999999"])
 def test_unsupported_version_is_406_with_the_range(service: Service, version: str) -> None:
     answer = service.client(version).get("/v1/nodes")
     assert answer.status_code == 406
-    assert answer.headers["X-OpenStack-Ironic-API-Maximum-Version"] == "1.96"
-    assert "1.96" in fault(answer)
+    assert answer.headers["X-OpenStack-Ironic-API-Maximum-Version"] == "1.115"
+    assert "1.115" in fault(answer)
 
 
 def test_introspection_root_and_v1(introspection: Client) -> None:

@@ -236,7 +236,7 @@ def test_validation_says_what_is_wrong(api: Api, machines: Emulator) -> None:
     assert "redfish_address" in answer["power"]["reason"]
     assert set(api.call("GET", "/v1/drivers/redfish/properties")) > {"redfish_address", "redfish_verify_ca"}
     shown = api.call("GET", "/v1/drivers/redfish")
-    assert shown["enabled_inspect_interfaces"] == ["agent", "redfish"]
+    assert shown["enabled_inspect_interfaces"] == ["agent", "redfish", "no-inspect"]
     assert shown["default_boot_interface"] == "redfish-virtual-media"
 
 

@@ -22,7 +22,7 @@ from ferroscope.contracts.errors import BmcError
 from ferroscope.core.reasons import Reason
 from ferroscope.remote.resolver import Networks
 from tests.support.ipmi import BEHIND, PASSWORD, Simulator, simulator
-from tests.support.processes import SLACK
+from tests.support.processes import SLACK, until
 
 KEY = "key-of-the-BMC"
 
@@ -50,6 +50,16 @@ def test_power_follows_the_command(bmc_at: Simulator) -> None:
     bmc.set_power(node, Power.ON)
     assert bmc.get_power(node) is Power.ON
     assert bmc_at.commands[-1] == "power 1"
+
+
+def test_the_operating_system_is_asked_to_shut_down_if_the_machine_is_on(bmc_at: Simulator) -> None:
+    bmc, node = IpmiBmc(), bmc_at.node()
+    bmc.set_power(node, Power.ON)
+    bmc.soft_power_off(node)
+    assert until(lambda: bmc.get_power(node) is Power.OFF)
+    asked = bmc_at.commands.count("shutdown")
+    bmc.soft_power_off(node)
+    assert (asked, bmc_at.commands.count("shutdown")) == (1, 1)
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "localhost"])

@@ -6,6 +6,7 @@ import subprocess
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from ferroscope.contracts.errors import BmcError
 from ferroscope.core.reasons import Reason
 from tests.integration.bmc.conftest import MACHINES, MakeBmc
 from tests.support.faulty_proxy import FaultyProxy, amended, resource
+from tests.support.processes import until
 from tests.support.redfish import Emulator, emulator, mac, node_at, self_signed, system_uuid
 
 
@@ -35,6 +37,32 @@ def test_a_power_state_that_is_so_already_is_not_commanded_again(rack: Emulator,
     bmc.set_power(node, Power.ON)
     bmc.set_power(node, Power.ON)
     assert bmc.get_power(node) is Power.ON
+
+
+def test_the_operating_system_is_asked_to_shut_down_and_to_restart(rack: Emulator, make_bmc: MakeBmc) -> None:
+    bmc, node = make_bmc(), node_at(rack.url, 1)
+    bmc.set_power(node, Power.ON)
+    bmc.soft_reboot(node)
+    assert until(lambda: bmc.get_power(node) is Power.ON)
+    bmc.soft_power_off(node)
+    assert until(lambda: bmc.get_power(node) is Power.OFF)
+    assert rack.system(1)["PowerState"] == "Off"
+    bmc.soft_power_off(node)
+
+
+def test_what_the_bmc_cannot_ask_of_the_operating_system_is_refused(rack: Emulator, make_bmc: MakeBmc) -> None:
+    def hard_only(document: dict[str, Any]) -> None:
+        action = document["Actions"]["#ComputerSystem.Reset"]
+        action["ResetType@Redfish.AllowableValues"] = ["On", "ForceOff", "ForceRestart"]
+        document["PowerState"] = "On"
+
+    with closing(FaultyProxy(rack.url)) as proxy:
+        proxy.will(amended(hard_only), times=20, method="GET", path=system_uuid(1))
+        bmc, node = make_bmc(), node_at(proxy.url, 1)
+        for call in (bmc.soft_power_off, bmc.soft_reboot):
+            with pytest.raises(BmcError, match="Graceful") as caught:
+                call(node)
+            assert (caught.value.transient, caught.value.reason) == (False, Reason.BMC_REFUSED)
 
 
 @pytest.mark.parametrize(

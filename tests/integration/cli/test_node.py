@@ -258,7 +258,9 @@ def test_ports_and_validation_are_shown(shell: Shell) -> None:
     shell("node", "create", "--driver", "fake-hardware", "n1", "--port", mac, check=0)
     assert shell.lines("node", "ports", "n1")[1].split()[0] == mac
     assert shell.json("node", "validate", "n1")["inspect"]["result"] is True
-    assert [line.split()[0] for line in shell.lines("node", "validate", "n1")[1:]] == ["inspect", "management", "power"]
+    assert [line.split()[0] for line in shell.lines("node", "validate", "n1")[1:]] == [
+        "boot", "inspect", "management", "power",
+    ]  # fmt: skip
     assert len(shell.lines("node", "validate", "n1", "--all")) > 10
 
 

@@ -143,14 +143,14 @@ def test_a_terminal_is_asked_before_machines_are_power_cycled(
 
 
 def test_many_nodes_are_changed_and_powered_at_once(shell: Shell, service: Service, fleet: dict[str, str]) -> None:
-    changed = shell.json("node", "set", "sim-*", "idle", "--owner", "ops", "--protected", "--reason", "keep")
+    changed = shell.json("node", "set", "sim-*", "idle", "--owner", "ops", "--retired", "--reason", "keep")
     assert [(one["node"], one["result"]) for one in changed] == [
         ("sim-2", "changed"), ("sim-10", "changed"), ("idle", "changed"),
     ]  # fmt: skip
     node = shell.json("node", "show", "sim-10")
-    assert (node["owner"], node["protected"], node["protected_reason"]) == ("ops", True, "keep")
-    shell("node", "set", "sim-10", "--not-protected", check=0)
-    assert shell.json("node", "show", "sim-10")["protected_reason"] is None
+    assert (node["owner"], node["retired"], node["retired_reason"]) == ("ops", True, "keep")
+    shell("node", "set", "sim-10", "--not-retired", "--not-protected", check=0)
+    assert shell.json("node", "show", "sim-10")["retired_reason"] is None
     shell("node", "set", "sim-2", "idle", "--name", "x", check=Exit.USAGE)
     assert {one["node"] for one in shell.json("node", "power", "sim-2", "idle", "on")} == {"sim-2", "idle"}
     assert {one["node"] for one in shell.json("node", "power", "--all", "off", "--dry-run") if one["why"]} == {
@@ -167,9 +167,9 @@ def test_maintenance_has_a_reason_that_ends_with_it(shell: Shell, fleet: dict[st
 
 def test_interfaces_and_power_off_are_settable(shell: Shell, fleet: dict[str, str]) -> None:
     shell(
-        "node", "set", "idle", "--inspect-interface", "redfish", "--boot-interface", "redfish-virtual-media",
+        "node", "set", "idle", "--inspect-interface", "no-inspect", "--boot-interface", "pxe",
         "--disable-power-off", "--retired", "--reason", "old", check=0,
     )  # fmt: skip
     node = shell.json("node", "show", "idle")
-    assert (node["inspect_interface"], node["boot_interface"]) == ("redfish", "redfish-virtual-media")
+    assert (node["inspect_interface"], node["boot_interface"]) == ("no-inspect", "pxe")
     assert (node["disable_power_off"], node["retired_reason"]) == (True, "old")

@@ -24,6 +24,7 @@ from ferroscope.core.states import (
     MAY_CALL,
     RAMDISK,
     RESTING,
+    SHOWS_FAILED_COMMAND,
     TAKES_CALLBACK,
     TERMINAL,
     TIMES_OUT,
@@ -75,6 +76,8 @@ TARGETS: dict[str, dict[str, str]] = {
         command: {"none": "none", "finished": "finished", "error": "error"}
         for command in ("verify", "set-power", "set-boot-device")
     },
+    # An operator may power on the machine that is awaited.
+    "set-power": {"none": "none", "waiting": "waiting", "finished": "finished", "error": "error"},
 }
 PAIRS = list(itertools.product(State, sorted(Event)))
 
@@ -123,6 +126,7 @@ def test_every_set_of_states_follows_from_the_tables() -> None:
     assert begins == BEGINS
     assert {Event.CONTINUE: State.PROCESSING, Event.REAPPLY: State.REAPPLYING} == BEGUN_IN
     assert {Event.VERIFY, Event.SET_POWER, Event.SET_BOOT_DEVICE} == COMMANDS
+    assert RESTING | {State.WAITING} == SHOWS_FAILED_COMMAND
 
 
 def test_no_pair_stands_in_the_table_twice() -> None:
@@ -142,7 +146,7 @@ def test_states_rest_or_are_active_and_never_both() -> None:
 def test_a_command_keeps_the_state_and_is_refused_while_an_inspection_is_under_way(
     state: State, command: Event
 ) -> None:
-    if state in RESTING:
+    if state in RESTING or (state, command) == (State.WAITING, Event.SET_POWER):
         assert advance(state, command) == Transition(source=state, event=command, target=state)
     else:
         with pytest.raises(IllegalEventError):

@@ -27,10 +27,10 @@ def test_a_power_command_succeeds_and_leaves_the_node_to_its_owner() -> None:
 def test_the_boot_device_is_remembered_per_node() -> None:
     bmc = FakeBmc()
     one, two = Node(uuid="1", driver="fake"), Node(uuid="2", driver="fake")
-    assert bmc.get_boot_device(one) == (None, None)
-    bmc.set_boot_device(one, BootDevice.PXE, persistent=False)
     assert bmc.get_boot_device(one) == (BootDevice.PXE, False)
-    assert bmc.get_boot_device(two) == (None, None)
+    bmc.set_boot_device(one, BootDevice.DISK, persistent=True)
+    assert bmc.get_boot_device(one) == (BootDevice.DISK, True)
+    assert bmc.get_boot_device(two) == (BootDevice.PXE, False)
 
 
 def test_any_driver_info_is_valid() -> None:

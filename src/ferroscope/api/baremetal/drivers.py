@@ -10,32 +10,17 @@ from typing import Any, Final
 
 import msgspec
 
+from ferroscope.api.baremetal import interfaces
 from ferroscope.api.http.decoding import shown
 from ferroscope.api.http.errors import BadRequestError, MissingError, NotAcceptableError
 from ferroscope.api.http.route import ApiContext, Call, NoQuery, Reply
 from ferroscope.api.http.schemas import DriverType, Link, pair
-from ferroscope.contracts.bmc import Bmc, OutOfBand, RamdiskBoot
 from ferroscope.contracts.store import Transaction
+from ferroscope.core.interfaces import KINDS
 
 _LINKS_SINCE: Final = 14
 _INTERFACES_SINCE: Final = 30
 _FIELDS_SINCE: Final = 77
-# Interface type -> microversion since which drivers show it.
-_INTERFACES: Final = {
-    "bios": 40,
-    "boot": 30,
-    "console": 30,
-    "deploy": 30,
-    "firmware": 86,
-    "inspect": 30,
-    "management": 30,
-    "network": 30,
-    "power": 30,
-    "raid": 30,
-    "rescue": 38,
-    "storage": 33,
-    "vendor": 30,
-}
 
 
 class DriverListQuery(msgspec.Struct, frozen=True):
@@ -62,8 +47,8 @@ DriverView = msgspec.defstruct(
             ("type", str),
             ("links", list[Link]),
             ("properties", list[Link]),
-            *((f"default_{name}_interface", str | None) for name in _INTERFACES),
-            *((f"enabled_{name}_interfaces", list[str]) for name in _INTERFACES),
+            *((f"default_{name}_interface", str | None) for name in KINDS),
+            *((f"enabled_{name}_interfaces", list[str]) for name in KINDS),
         )
     ],
     namespace={"__doc__": "A driver, with the requested fields that the microversion supports."},
@@ -89,17 +74,14 @@ def list_drivers(context: ApiContext, call: Call[DriverListQuery, None]) -> Repl
     names = [] if asked.type == "classic" else sorted(context.drivers)
     hosts = context.store.read(_hosts)
     detail = bool(asked.detail) or asked.fields is not None
-    views = [
-        _chosen(_view(call, name, context.drivers[name], hosts, detail=detail), asked.fields, call.minor)
-        for name in names
-    ]
+    views = [_chosen(_view(context, call, name, hosts, detail=detail), asked.fields, call.minor) for name in names]
     return Reply(200, {"drivers": views})
 
 
 def get_driver(context: ApiContext, call: Call[DriverQuery, None]) -> Reply:
     """Show one driver."""
     name = _known(context, call)
-    view = _view(call, name, context.drivers[name], context.store.read(_hosts), detail=True)
+    view = _view(context, call, name, context.store.read(_hosts), detail=True)
     return Reply(200, _chosen(view, call.query.fields, call.minor))
 
 
@@ -119,28 +101,22 @@ def _hosts(tx: Transaction) -> list[str]:
     return sorted({member.host for member in tx.members.list() if member.works and member.is_alive(tx.now)})
 
 
-def _view(call: Call[Any, None], name: str, driver: Bmc, hosts: list[str], *, detail: bool) -> dict[str, Any]:
+def _view(context: ApiContext, call: Call[Any, None], name: str, hosts: list[str], *, detail: bool) -> dict[str, Any]:
     view: dict[str, Any] = {"name": name, "hosts": hosts, "links": pair(call.url, f"drivers/{name}")}
     if call.minor >= _LINKS_SINCE:
         view["properties"] = pair(call.url, f"drivers/{name}/properties")
     if call.minor >= _INTERFACES_SINCE:
         view["type"] = "dynamic"
         if detail:
-            view |= _interfaces(name, driver, call.minor)
+            view |= _interfaces(interfaces.of_driver(context.drivers, name), call.minor)
     return view
 
 
-def _interfaces(name: str, driver: Bmc, minor: int) -> dict[str, Any]:
-    """Return the interfaces by type, the default one first."""
-    ours = {"inspect": ["agent"], "management": [name], "power": [name]}
-    if isinstance(driver, OutOfBand):
-        ours["inspect"].append(name)
-    if isinstance(driver, RamdiskBoot):
-        ours["boot"] = [f"{name}-virtual-media", "pxe"]
-    shown_types = [kind for kind, since in _INTERFACES.items() if since <= minor]
-    default = {f"default_{kind}_interface": ours.get(kind, [None])[0] for kind in shown_types}
-    enabled = {f"enabled_{kind}_interfaces": ours.get(kind, []) for kind in shown_types}
-    return default | enabled
+def _interfaces(names: dict[str, tuple[str, ...]], minor: int) -> dict[str, Any]:
+    """Return the interfaces by kind, the default one first."""
+    shown_kinds = [kind for kind, since in KINDS.items() if since <= minor]
+    default = {f"default_{kind}_interface": names[kind][0] for kind in shown_kinds}
+    return default | {f"enabled_{kind}_interfaces": list(names[kind]) for kind in shown_kinds}
 
 
 def _chosen(view: dict[str, Any], fields: Sequence[str] | None, minor: int) -> dict[str, Any]:

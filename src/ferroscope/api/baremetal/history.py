@@ -22,6 +22,8 @@ from ferroscope.core.model import Entry, Inspection
 from ferroscope.core.reasons import HINTS, Reason
 
 _SHORT: Final = 255
+_PROJECT_SINCE: Final = 113
+_STATES_SINCE: Final = 115
 _SORT_FIELDS: Final = {"created_at": "at", "id": "id", "severity": "severity", "uuid": "uuid"}
 
 
@@ -36,7 +38,7 @@ class HistoryQuery(msgspec.Struct, frozen=True):
 
 
 class HistoryEvent(msgspec.Struct, frozen=True):
-    """An event; the last three fields are present with ``detail`` only."""
+    """An event; the fields after ``links`` are present with ``detail`` only, those that are not recorded are None."""
 
     uuid: str
     created_at: str | None
@@ -46,6 +48,10 @@ class HistoryEvent(msgspec.Struct, frozen=True):
     event_type: str | UnsetType = UNSET
     conductor: str | UnsetType | None = UNSET
     user: str | UnsetType | None = UNSET
+    project: str | UnsetType | None = UNSET
+    state: str | UnsetType | None = UNSET
+    target_provision_state: str | UnsetType | None = UNSET
+    duration_seconds: float | UnsetType | None = UNSET
 
 
 class History(msgspec.Struct, frozen=True):
@@ -70,7 +76,7 @@ def list_history(context: ApiContext, call: Call[HistoryQuery, None]) -> Reply:
         return node, entries, more
 
     node, entries, more = context.store.read(work)
-    events = [_event(entry, call.url, detail=bool(asked.detail)) for entry in entries]
+    events = [_event(entry, call.url, call.minor, detail=bool(asked.detail)) for entry in entries]
     following = paging.next_link(call.url, f"nodes/{node}/history", asked, size, entries[-1].uuid) if more else UNSET
     return Reply(200, History(history=events, next=following))
 
@@ -85,7 +91,7 @@ def get_history_event(context: ApiContext, call: Call[NoQuery, None]) -> Reply:
     entries = context.store.read(work)
     if not entries:
         raise MissingError(f"Event {event} of node {ident} could not be found.")
-    return Reply(200, _event(entries[0], call.url, detail=True))
+    return Reply(200, _event(entries[0], call.url, call.minor, detail=True))
 
 
 def hint_of(reason: str | None) -> str | None:
@@ -93,7 +99,8 @@ def hint_of(reason: str | None) -> str | None:
     return HINTS[Reason(reason)] if reason in HINTS else None
 
 
-def _event(entry: Entry, url: str, *, detail: bool) -> HistoryEvent:
+def _event(entry: Entry, url: str, minor: int, *, detail: bool) -> HistoryEvent:
+    states = None if detail and minor >= _STATES_SINCE else UNSET
     text = " ".join(filter(None, (entry.message, hint_of(entry.reason))))
     return HistoryEvent(
         uuid=entry.uuid,
@@ -104,6 +111,10 @@ def _event(entry: Entry, url: str, *, detail: bool) -> HistoryEvent:
         event_type=entry.step if detail else UNSET,
         conductor=entry.process if detail else UNSET,
         user=None if detail else UNSET,
+        project=None if detail and minor >= _PROJECT_SINCE else UNSET,
+        state=states,
+        target_provision_state=states,
+        duration_seconds=states,
     )
 
 

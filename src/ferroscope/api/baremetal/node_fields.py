@@ -38,10 +38,6 @@ class Field(msgspec.Struct, frozen=True):
     full_only: bool = False
 
 
-# The interfaces by which this service controls a machine: the driver's name, unless set.
-_DRIVEN: Final = frozenset({"management_interface", "power_interface"})
-
-
 def _of_the_node(field: NodeField, since: int) -> Field:
     name = field.shown_as or field.name
     if not field.stored:
@@ -55,8 +51,6 @@ def _of_the_node(field: NodeField, since: int) -> Field:
 
 
 def _attribute(name: str, default: Any) -> Getter:
-    if name in _DRIVEN:
-        return lambda node, _url: node.attributes.get(name) or node.driver
     if isinstance(default, str):
         return lambda node, _url: node.attributes.get(name) or default
     return lambda node, _url: node.attributes.get(name, default)
@@ -80,6 +74,7 @@ _OF_THE_API: Final = (
     _fixed("console_enabled", 1, bool, False),
     _fixed("deploy_step", 44, Document, {}),
     _fixed("fault", 42, str | None, None),
+    _fixed("health", 109, str | None, None),
     Field("links", 1, list[Link], lambda node, url: pair(url, f"nodes/{node.uuid}")),
     _collection("portgroups", 24),
     _collection("ports", 1),

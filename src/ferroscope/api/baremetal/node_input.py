@@ -6,21 +6,24 @@ does not interpret are stored in the node's ``attributes``, under their own name
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
+from ferroscope.api.baremetal import interfaces
 from ferroscope.api.baremetal.node_fields import BY_NAME
 from ferroscope.api.http import decoding
-from ferroscope.api.http.errors import BadRequestError, NotAcceptableError
+from ferroscope.api.http.errors import BadRequestError, NotAcceptableError, StateConflictError
 from ferroscope.api.http.json_patch import Operation
 from ferroscope.api.http.schemas import Uuid
+from ferroscope.contracts.bmc import Bmc
 from ferroscope.core import bmc_access
 from ferroscope.core.json_safety import ready
 from ferroscope.core.node import SETTABLE, Document, Form, Node, NodeField
 from ferroscope.core.secrets import ENCRYPTED, encrypted
+from ferroscope.core.states import Provision
 from ferroscope.core.values import MASK, mask, unmask
 
 
@@ -95,8 +98,11 @@ def settable(node: Node) -> Document:
     return values
 
 
-def changes(body: NodeSettable, node: Node | None, drivers: Collection[str]) -> dict[str, Any]:
-    """Return the fields of ``Node`` that ``body`` sets; ``BadRequestError`` for invalid values."""
+def changes(body: NodeSettable, node: Node | None, drivers: Mapping[str, Bmc]) -> dict[str, Any]:
+    """Return the fields of ``Node`` that ``body`` sets.
+
+    ``BadRequestError`` for invalid values, ``StateConflictError`` if the node's state does not allow them.
+    """
     given = {name: value for name in PATCHABLE if (value := getattr(body, name)) is not UNSET}
     _check_driver(given, node, drivers)
     values = {name: _value(SETTABLE[name], value, node) for name, value in given.items()}
@@ -107,8 +113,45 @@ def changes(body: NodeSettable, node: Node | None, drivers: Collection[str]) -> 
     for flag in _REASONED:
         if flag in given and not values[flag]:
             attributes.pop(f"{flag}_reason", None)
+    if node is not None:
+        _check_flags(node, attributes)
+        _name_instance(node, changed, attributes)
+    elif unexpected := sorted({"protected", "protected_reason"} & set(given)):
+        raise BadRequestError(
+            f"Schema error for node: Additional properties are not allowed ('{unexpected[0]}' was unexpected)"
+        )
+    interfaces.check(attributes, node, changed.get("driver") or (node.driver if node else ""), drivers)
+    if attributes.get("instance_name") == "":
+        raise BadRequestError("instance_name must not be empty; to remove it, set it to null.")
     changed["attributes"] = {name: value for name, value in attributes.items() if value not in (None, {})}
     return changed
+
+
+def _check_flags(node: Node, attributes: Document) -> None:
+    """Check the flags that depend on the node's state, and their reasons; in the words of the Bare Metal service."""
+    state = node.provision_state
+    if attributes.get("protected") and not node.attributes.get("protected"):
+        raise StateConflictError(
+            f"Node {node.uuid} can only be made protected in provision states 'active' or 'rescue', the current state "
+            f"is '{state}'"
+        )
+    if attributes.get("retired") and not node.attributes.get("retired") and state is Provision.AVAILABLE:
+        raise StateConflictError(
+            f"Node {node.uuid} can not have 'retired' set in provision state 'available', the current state is "
+            f"'{state}'"
+        )
+    for flag in ("protected", "retired"):
+        reason = attributes.get(f"{flag}_reason")
+        if reason and reason != node.attributes.get(f"{flag}_reason") and not attributes.get(flag):
+            raise BadRequestError(f"The {flag}_reason field can only be set when {flag} is True")
+
+
+def _name_instance(node: Node, changed: Document, attributes: Document) -> None:
+    """Take the instance's name from ``instance_info``, where older clients set it, unless it has one."""
+    info = changed.get("instance_info")
+    name = info.get("display_name") if info != node.instance_info and isinstance(info, dict) else None
+    if isinstance(name, str) and name and not attributes.get("instance_name"):
+        attributes["instance_name"] = name[: SETTABLE["instance_name"].length]
 
 
 def _value(field: NodeField, given: Any, node: Node | None) -> Any:

@@ -12,19 +12,29 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from ferroscope import transition
+from ferroscope.api.baremetal import interfaces
 from ferroscope.api.baremetal.node_fields import NodeStates, old_provision_state, shown_to
 from ferroscope.api.http import schemas
 from ferroscope.api.http.decoding import boolean, node_ident, shown
 from ferroscope.api.http.errors import BadRequestError, NotAcceptableError, StateConflictError
 from ferroscope.api.http.route import ApiContext, Call, NoQuery, Reply
-from ferroscope.api.http.schemas import REBOOT, Device, Limit, PowerState, iso
+from ferroscope.api.http.schemas import Device, Limit, PowerState, iso
 from ferroscope.boot_config import way
-from ferroscope.contracts.bmc import BootDevice, Power
+from ferroscope.contracts.bmc import (
+    RESULTS,
+    SOFT_POWER_OFF,
+    SOFT_REBOOT,
+    Bmc,
+    BootDevice,
+    BootDevices,
+    Power,
+    SoftPower,
+)
 from ferroscope.contracts.store import Query, Transaction
+from ferroscope.core.boot import NO_INSPECT
 from ferroscope.core.callback_secret import Delivery
 from ferroscope.core.delivery import is_inspectable
 from ferroscope.core.model import Node
-from ferroscope.core.secrets import stand_ins
 from ferroscope.core.states import ACTIVE, RESTING_VERBS, Event, Provision, State
 
 _RAID_SINCE = 12
@@ -35,30 +45,6 @@ class Maintenance(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """PUT /v1/nodes/{node}/maintenance; the body is optional."""
 
     reason: str | None = None
-
-
-class InterfaceCheck(msgspec.Struct, frozen=True, omit_defaults=True):
-    """``result`` None: the interface is not supported; ``reason`` says what is wrong."""
-
-    result: bool | None
-    reason: str | None = None
-
-
-class NodeValidation(msgspec.Struct, frozen=True):
-    """GET /v1/nodes/{node}/validate."""
-
-    bios: InterfaceCheck
-    boot: InterfaceCheck
-    console: InterfaceCheck
-    deploy: InterfaceCheck
-    firmware: InterfaceCheck
-    inspect: InterfaceCheck
-    management: InterfaceCheck
-    network: InterfaceCheck
-    power: InterfaceCheck
-    raid: InterfaceCheck
-    rescue: InterfaceCheck
-    storage: InterfaceCheck
 
 
 def get_states(context: ApiContext, call: Call[NoQuery, None]) -> Reply:
@@ -110,13 +96,8 @@ def _maintain(context: ApiContext, call: Call[NoQuery, Any], *, maintenance: boo
 
 def validate_node(context: ApiContext, call: Call[NoQuery, None]) -> Reply:
     """Validate the node's driver_info; does not connect to the BMC."""
-    node = _get(context, call)
-    driver = context.drivers.get(node.driver)
-    problem = driver.validate(for_validation(node)) if driver is not None else f"driver {node.driver} is not enabled"
-    ours = InterfaceCheck(result=problem is None, reason=problem)
-    absent = InterfaceCheck(result=None, reason="not supported")
-    checks = dict.fromkeys(NodeValidation.__struct_fields__, absent)
-    return Reply(200, NodeValidation(**checks | {"inspect": ours, "management": ours, "power": ours}))
+    checks = interfaces.validation(context.settings, _get(context, call), context.drivers)
+    return Reply(200, interfaces.NodeValidation(**checks))
 
 
 def _get(context: ApiContext, call: Call[NoQuery, None]) -> Node:
@@ -124,11 +105,10 @@ def _get(context: ApiContext, call: Call[NoQuery, None]) -> Node:
     return context.store.read(lambda tx: tx.nodes.get(ident), snapshot=False)
 
 
-# The boot device of a node: PUT queues the command, GET returns the last requested device.
+# The boot device of a node: PUT queues the command; GET returns what was requested last, else what the BMC reported
+# when the node was verified: the api never connects to a BMC.
 #
-# The api never connects to a BMC, so the stored request is the response. Source: the Bare Metal API reference.
-
-_DEVICES: Final = [str(device) for device in BootDevice]
+# Source: the Bare Metal API reference.
 
 
 class BootDeviceTarget(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -139,7 +119,7 @@ class BootDeviceTarget(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class BootDeviceView(msgspec.Struct, frozen=True):
-    """None if no boot device was ever requested."""
+    """None if it is unknown."""
 
     boot_device: str | None
     persistent: bool | None
@@ -154,13 +134,14 @@ class SupportedBootDevices(msgspec.Struct, frozen=True):
 def set_boot_device(context: ApiContext, call: Call[NoQuery, BootDeviceTarget]) -> Reply:
     """Set the boot device, for the next boot or persistently."""
     device = call.body.boot_device
-    if device not in _DEVICES:
-        raise BadRequestError(f"Invalid boot device {shown(device)}: it must be one of {', '.join(_DEVICES)}.")
     persistent = boolean("persistent", call.body.persistent or False)
     ident = node_ident(call)
 
     def work(tx: Transaction) -> None:
         node = tx.nodes.get(ident, lock=True)
+        known = _boot_devices(context.drivers.get(node.driver))
+        if device not in known:
+            raise BadRequestError(f"Invalid boot device {device[:80]} specified. Supported: {', '.join(known)}.")
         target = {"boot_device": device, "persistent": persistent}
         transition.submit(tx, node, Event.SET_BOOT_DEVICE, process=context.process, payload=target)
         tx.nodes.update(msgspec.structs.replace(node, internal=node.internal | {"boot_device": target}))
@@ -170,32 +151,36 @@ def set_boot_device(context: ApiContext, call: Call[NoQuery, BootDeviceTarget]) 
 
 
 def get_boot_device(context: ApiContext, call: Call[NoQuery, None]) -> Reply:
-    """Show the last requested boot device."""
-    ident = node_ident(call)
-    node = context.store.read(lambda tx: tx.nodes.get(ident), snapshot=False)
-    target = node.internal.get("boot_device") or {}
-    return Reply(200, BootDeviceView(boot_device=target.get("boot_device"), persistent=target.get("persistent")))
+    """Show the boot device: the last requested one, else what the driver says."""
+    node = _get(context, call)
+    driver = context.drivers.get(node.driver)
+    default = driver.default_boot_device if isinstance(driver, BootDevices) else None
+    known = node.internal.get("boot_device") or node.internal.get("reported_boot_device")
+    if known is None:
+        known = {"boot_device": default, "persistent": None if default is None else False}
+    return Reply(200, BootDeviceView(boot_device=known.get("boot_device"), persistent=known.get("persistent")))
 
 
 def get_supported_boot_devices(context: ApiContext, call: Call[NoQuery, None]) -> Reply:
-    """List the supported boot devices."""
-    ident = node_ident(call)
-    context.store.read(lambda tx: tx.nodes.get(ident), snapshot=False)
-    return Reply(200, SupportedBootDevices(supported_boot_devices=_DEVICES))
+    """List the boot devices that the node's driver supports."""
+    node = _get(context, call)
+    return Reply(200, SupportedBootDevices(supported_boot_devices=_boot_devices(context.drivers.get(node.driver))))
+
+
+def _boot_devices(driver: Bmc | None) -> list[str]:
+    return [str(device) for device in (driver.boot_devices if isinstance(driver, BootDevices) else BootDevice)]
 
 
 # PUT states/power: queue a power command; a worker carries it out and stores the result.
 #
-# Source: the Bare Metal API reference. Soft power off and soft reboot need an agent or ACPI support that no driver here
-# has, so they are rejected instead of being silently replaced by hard ones.
+# Source: the Bare Metal API reference.
 
-_RESULTS: Final = {str(Power.ON): Power.ON, str(Power.OFF): Power.OFF, REBOOT: Power.ON}
-_SOFT: Final = frozenset({"soft power off", "soft rebooting"})
+_SOFT: Final = frozenset({SOFT_POWER_OFF, SOFT_REBOOT})
 _SOFT_SINCE: Final = 27
 
 
 class PowerTarget(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """``timeout`` is accepted for compatibility; the driver's own timeout applies."""
+    """``timeout``: seconds that the change may take, instead of the configured ones."""
 
     target: PowerState
     timeout: Limit | None = None
@@ -203,29 +188,35 @@ class PowerTarget(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 def set_power_state(context: ApiContext, call: Call[NoQuery, PowerTarget]) -> Reply:
     """Request a power state; ``power_state`` and ``target_power_state`` show the progress."""
-    target = _target(call.body, call.minor)
+    target, timeout = call.body.target, call.body.timeout
+    if (target in _SOFT or timeout) and call.minor < _SOFT_SINCE:
+        raise NotAcceptableError(f"Soft power states and timeout require API version 1.{_SOFT_SINCE}.")
+    if timeout is not None and timeout < 1:
+        raise BadRequestError("timeout has to be positive integer")
     ident = node_ident(call)
 
     def work(tx: Transaction) -> None:
         node = tx.nodes.get(ident, lock=True)
-        if target == Power.OFF and node.attributes.get("disable_power_off"):
-            raise StateConflictError(f"Node {node.uuid} cannot be powered off: disable_power_off is set.")
-        transition.submit(tx, node, Event.SET_POWER, process=context.process, payload={"target": target})
-        tx.nodes.update(msgspec.structs.replace(node, target_power_state=str(_RESULTS[target])))
+        _check_target(node, target, context.drivers.get(node.driver))
+        payload = {"target": target} if timeout is None else {"target": target, "timeout": timeout}
+        transition.submit(tx, node, Event.SET_POWER, process=context.process, payload=payload)
+        tx.nodes.update(msgspec.structs.replace(node, target_power_state=str(RESULTS[target])))
 
     context.store.write(work)
     return Reply(202, headers={"Location": f"{call.url}/v1/nodes/{call.node}/states"})
 
 
-def _target(body: PowerTarget, minor: int) -> str:
-    if (body.target in _SOFT or body.timeout) and minor < _SOFT_SINCE:
-        raise NotAcceptableError(f"Soft power states and timeout require API version 1.{_SOFT_SINCE}.")
-    if body.timeout is not None and body.timeout < 1:
-        raise BadRequestError(f"Invalid timeout {body.timeout}: it must be a positive number of seconds.")
-    if body.target not in _RESULTS:
-        known = ", ".join(sorted(_RESULTS))
-        raise BadRequestError(f"Unsupported power state {shown(body.target)}: it must be one of {known}.")
-    return body.target
+def _check_target(node: Node, target: str, driver: Bmc | None) -> None:
+    """Raise an error in the words of the Bare Metal service if the power state cannot be requested for this node."""
+    if target not in RESULTS:
+        raise BadRequestError(
+            f'The requested action "{target[:80]}" can not be performed on node "{node.uuid}" while it is in state '
+            f'"{node.power_state}". Power states: {", ".join(RESULTS)}.'
+        )
+    if target in _SOFT and driver is not None and not isinstance(driver, SoftPower):
+        raise BadRequestError(f"The driver {node.driver} does not support the power state, {target}")
+    if target in (Power.OFF, SOFT_POWER_OFF) and node.attributes.get("disable_power_off"):
+        raise StateConflictError(f"Failed to set node power state to {target}: disable_power_off is set.")
 
 
 # PUT states/provision: manage, provide, inspect, abort.
@@ -289,7 +280,10 @@ def _manage(context: ApiContext, tx: Transaction, node: Node) -> None:
 
 
 def _provide(_context: ApiContext, tx: Transaction, node: Node) -> None:
-    transition.rest(tx, node, _resting_target(node, "provide"))
+    target = _resting_target(node, "provide")
+    if node.attributes.get("retired"):
+        raise BadRequestError(f"The providing operation can't be performed on node {node.uuid} because it is retired.")
+    transition.rest(tx, node, target)
 
 
 def _resting_target(node: Node, verb: str) -> Provision:
@@ -302,6 +296,8 @@ def _resting_target(node: Node, verb: str) -> Provision:
 def _inspect(context: ApiContext, tx: Transaction, node: Node) -> None:
     if "inspect" not in allowed_verbs(node):
         raise _refusal(node, "inspect")
+    if node.attributes.get("inspect_interface") == NO_INSPECT:
+        raise BadRequestError(interfaces.not_supported(node, "inspect"))
     start(context, tx, node)
 
 
@@ -329,18 +325,17 @@ def start(context: ApiContext, tx: Transaction, node: Node, *, manage_boot: bool
     )
 
 
-def for_validation(node: Node) -> Node:
-    """Return the node without encrypted secrets and references, which only workers decrypt and resolve."""
-    return msgspec.structs.replace(node, driver_info=stand_ins(node.driver_info))
-
-
 def check_power(context: ApiContext, node: Node) -> None:
     """Raise ``BadRequestError`` if the node's driver_info is invalid; does not connect to the BMC.
 
     A driver that is not enabled in this process may be enabled in workers, which check it themselves.
     """
     driver = context.drivers.get(node.driver)
-    problem = driver.validate(for_validation(node)) if driver is not None and node.state is not State.STARTING else None
+    problem = (
+        driver.validate(interfaces.for_validation(node))
+        if driver is not None and node.state is not State.STARTING
+        else None
+    )
     if problem is not None:
         raise BadRequestError(f"Node {node.uuid} cannot be inspected: {problem}.")
 

@@ -9,7 +9,7 @@ import msgspec
 
 from ferroscope import transition
 from ferroscope.api.auth import access
-from ferroscope.api.baremetal import node_input
+from ferroscope.api.baremetal import interfaces, node_input
 from ferroscope.api.baremetal.node_fields import (
     BY_NAME,
     CONDUCTOR_SINCE,
@@ -37,7 +37,7 @@ from ferroscope.core import bmc_access
 from ferroscope.core.model import Node
 from ferroscope.core.node import NODE_FIELDS, Form, NodeField
 from ferroscope.core.secrets import references
-from ferroscope.core.states import ACTIVE, Provision
+from ferroscope.core.states import ACTIVE, FAULTS, PUBLISHED_STATES, Provision
 
 # Filters of a list of nodes, applied by the store's indexes or here.
 #
@@ -139,6 +139,8 @@ def kept(query: NodeListQuery, conductor_of: Callable[[Node], str | None]) -> Ke
     if query.conductor is not None:
         tests.append(lambda node: conductor_of(node) == query.conductor)
     if query.fault is not None:
+        if query.fault not in FAULTS:
+            raise BadRequestError(f'Unrecognized fault "{query.fault[:80]}" is specified, allowed faults are {FAULTS}')
         tests.append(lambda _node: False)  # no node ever has it set
     if query.description_contains is not None:
         wanted = query.description_contains.lower()
@@ -162,9 +164,8 @@ def _equals(attribute: str, value: bool | str) -> Keep:
 
 
 def _provision_state(value: str) -> str:
-    known = [str(state) for state in Provision]
-    if value not in known:
-        raise BadRequestError(f"Invalid provision_state {decoding.shown(value)}: it must be one of {', '.join(known)}.")
+    if value not in PUBLISHED_STATES:
+        raise BadRequestError(f'Provision state "{value[:80]}" is not valid')
     return value
 
 
@@ -240,7 +241,7 @@ def sees(context: ApiContext, call: Call[Any, Any], node: Node) -> bool:
 
 
 def _shown(context: ApiContext, call: Call[Any, Any], node: Node, fields: tuple[Field, ...]) -> dict[str, Any]:
-    shown = render(node, fields, call.minor, call.url)
+    shown = interfaces.filled(context.settings, node, context.drivers, render(node, fields, call.minor, call.url))
     if "conductor" in shown:
         shown["conductor"] = context.conductor_of(node)
     return shown_to(context.policy, call.identity, node, shown)

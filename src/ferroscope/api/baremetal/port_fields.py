@@ -25,9 +25,16 @@ class PortField(msgspec.Struct, frozen=True):
     get: Callable[[Port, str], Any]
 
 
+def _attribute(name: str, default: Any = None) -> Callable[[Port, str], Any]:
+    return lambda port, _url: port.attributes.get(name, default)
+
+
 FIELDS: Final[tuple[PortField, ...]] = (
     PortField("address", 1, str, lambda port, _url: port.address),
+    PortField("available_for_dynamic_portgroup", 111, bool, _attribute("available_for_dynamic_portgroup", True)),
+    PortField("category", 101, str | None, _attribute("category")),
     PortField("created_at", 1, str | None, lambda port, _url: iso(port.created_at)),
+    PortField("description", 97, str | None, _attribute("description")),
     PortField("extra", 1, Document, lambda port, _url: port.extra),
     PortField("internal_info", 18, Document, lambda port, _url: port.internal),
     PortField("is_smartnic", 53, bool, lambda port, _url: port.attributes.get("is_smartnic", False)),
@@ -40,6 +47,7 @@ FIELDS: Final[tuple[PortField, ...]] = (
     PortField("pxe_enabled", 19, bool, lambda port, _url: port.pxe_enabled),
     PortField("updated_at", 1, str | None, lambda port, _url: iso(port.updated_at)),
     PortField("uuid", 1, str, lambda port, _url: port.uuid),
+    PortField("vendor", 100, str | None, _attribute("vendor")),
 )
 BY_NAME: Final = {field.name: field for field in FIELDS}
 PortFieldName = Annotated[str, one_of(*BY_NAME)]
@@ -102,6 +110,7 @@ def check_known(names: Sequence[str], minor: int) -> None:
 # The settable fields of a port: the body of POST, and validation of JSON patches.
 
 Flag = bool | str | None | UnsetType
+_Text = Annotated[str, Meta(max_length=255)] | UnsetType | None
 
 
 class LocalLink(
@@ -127,6 +136,9 @@ class PortSettable(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     address: Mac
     node_uuid: Uuid | UnsetType = UNSET
     node_ident: Annotated[str, Meta(max_length=255)] | UnsetType = UNSET
+    available_for_dynamic_portgroup: Flag = UNSET
+    category: _Text = UNSET
+    description: _Text = UNSET
     extra: Document | UnsetType | None = UNSET
     is_smartnic: Flag = UNSET
     local_link_connection: LocalLink | UnsetType | None = UNSET
@@ -134,6 +146,7 @@ class PortSettable(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     physical_network: Annotated[str, Meta(min_length=1, max_length=64)] | UnsetType | None = UNSET
     portgroup_uuid: Uuid | UnsetType | None = UNSET
     pxe_enabled: Flag = UNSET
+    vendor: _Text = UNSET
 
 
 class PortCreate(PortSettable, kw_only=True, forbid_unknown_fields=True):
@@ -144,9 +157,12 @@ class PortCreate(PortSettable, kw_only=True, forbid_unknown_fields=True):
 
 ready(PortSettable)
 PATCHABLE: Final = PortSettable.__struct_fields__
+_FLAGS: Final = {"is_smartnic": False, "available_for_dynamic_portgroup": True}
+_TEXTS: Final = ("category", "description", "vendor")
 _NODE_IDENT_SINCE: Final = 94
 _NETWORK_TYPE_SINCE: Final = 64
 _VTEP_SINCE: Final = 90
+_VTEP_UNTIL: Final = 105
 
 
 def settable(port: Port) -> Document:
@@ -155,6 +171,8 @@ def settable(port: Port) -> Document:
         "address": port.address,
         "node_uuid": port.node,
         "node_ident": port.node,
+        **{name: port.attributes.get(name) for name in _TEXTS},
+        "available_for_dynamic_portgroup": port.attributes.get("available_for_dynamic_portgroup", True),
         "extra": port.extra,
         "is_smartnic": port.attributes.get("is_smartnic", False),
         "local_link_connection": port.local_link_connection,
@@ -181,9 +199,15 @@ def changes(body: PortSettable, port: Port | None) -> dict[str, Any]:
         changed["physical_network"] = body.physical_network
     if body.pxe_enabled is not UNSET:
         changed["pxe_enabled"] = decoding.boolean("pxe_enabled", True if body.pxe_enabled is None else body.pxe_enabled)
-    if body.is_smartnic is not UNSET:
-        attributes = port.attributes if port is not None else {}
-        changed["attributes"] = attributes | {"is_smartnic": decoding.boolean("is_smartnic", body.is_smartnic or False)}
+    attributes = dict(port.attributes) if port is not None else {}
+    for name, default in _FLAGS.items():
+        given = getattr(body, name)
+        if given is not UNSET:
+            attributes[name] = decoding.boolean(name, default if given is None else given)
+    attributes |= {name: text for name in _TEXTS if (text := getattr(body, name)) is not UNSET}
+    attributes = {name: value for name, value in attributes.items() if value is not None}
+    if port is None or attributes != port.attributes:
+        changed["attributes"] = attributes
     return changed
 
 
@@ -202,6 +226,8 @@ def _check_link(link: LocalLink, minor: int) -> None:
     if link.network_type is not UNSET and minor < _NETWORK_TYPE_SINCE:
         raise NotAcceptableError(f"network_type requires API version 1.{_NETWORK_TYPE_SINCE}.")
     virtual = (link.vtep_logical_switch, link.vtep_physical_switch)
+    if virtual != (UNSET, UNSET) and minor >= _VTEP_UNTIL:
+        raise NotAcceptableError(f"VTEP switches are not supported since API version 1.{_VTEP_UNTIL}.")
     if virtual != (UNSET, UNSET) and minor < _VTEP_SINCE:
         raise NotAcceptableError(f"VTEP switches require API version 1.{_VTEP_SINCE}.")
     given = {name for name in LocalLink.__struct_fields__ if getattr(link, name) is not UNSET}

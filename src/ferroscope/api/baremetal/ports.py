@@ -29,7 +29,7 @@ from ferroscope.api.baremetal.port_fields import (
 )
 from ferroscope.api.http import decoding, json_patch, paging
 from ferroscope.api.http.decoding import named_node
-from ferroscope.api.http.errors import BadRequestError, MissingError, NotAcceptableError, StateConflictError
+from ferroscope.api.http.errors import BadRequestError, MissingError, StateConflictError
 from ferroscope.api.http.json_patch import Operation
 from ferroscope.api.http.route import ApiContext, Call, NoQuery, Reply
 from ferroscope.api.http.schemas import Limit, Mac, SortDir, Uuid
@@ -52,6 +52,8 @@ class PortListQuery(msgspec.Struct, frozen=True):
     """Query of GET /v1/ports and of GET /v1/nodes/{node}/ports."""
 
     address: Mac | None = None
+    conductor_groups: list[str] | None = None
+    description_contains: str | None = None
     detail: bool | None = None
     fields: list[PortFieldName] | None = None
     limit: Limit | None = None
@@ -98,6 +100,13 @@ def _list(
     check_known([asked.sort_key], call.minor)
     if asked.portgroup is not None:
         check_known(["portgroup_uuid"], call.minor)
+    if asked.conductor_groups is not None and (
+        node or asked.node or asked.node_uuid or asked.portgroup or asked.address
+    ):
+        raise BadRequestError(
+            "Filtering by conductor_groups cannot be combined with node_ident, portgroup_ident, or node address "
+            "filters."
+        )
     group = None if asked.portgroup is None else decoding.ident("portgroup", asked.portgroup)
     node = node or asked.node_uuid or asked.node
     owner = named_node(call, node) if node is not None else None
@@ -120,16 +129,31 @@ def _list(
             access.see(context.policy, call.identity, tx.nodes.get(of_group.node), of_group.node)
             narrowed = msgspec.structs.replace(narrowed, filters=narrowed.filters | {"portgroup": of_group.uuid})
         if query.project is None:
-            return paging.read(tx.ports.list, narrowed, size)
+            return paging.read_some(tx.ports.list, narrowed, size, lambda found: _matching(tx, asked, found))
         if query.marker is not None and not seen(context, call, tx, [tx.ports.get(query.marker)]):
             raise NotFoundError("port", query.marker)
-        return paging.read_some(tx.ports.list, narrowed, size, lambda found: seen(context, call, tx, found))
+        return paging.read_some(
+            tx.ports.list, narrowed, size, lambda found: _matching(tx, asked, seen(context, call, tx, found))
+        )
 
     ports, more = context.store.read(work)
     body: dict[str, object] = {"ports": [render(port, fields, call.url) for port in ports]}
     if more:
         body["next"] = paging.next_link(call.url, path, asked, size, ports[-1].uuid)
     return Reply(200, body)
+
+
+def _matching(tx: Transaction, asked: PortListQuery, ports: Sequence[Port]) -> Sequence[Port]:
+    """Return the ports that match the filters which the store does not apply."""
+    if asked.description_contains is not None:
+        wanted = asked.description_contains.lower()
+        ports = [port for port in ports if wanted in str(port.attributes.get("description") or "").lower()]
+    if asked.conductor_groups is not None and ports:
+        groups = {name.lower() for name in asked.conductor_groups}
+        nodes = tx.nodes.list(Query(filters={"uuid": tuple({port.node for port in ports})}))
+        chosen = {node.uuid for node in nodes if node.conductor_group in groups}
+        ports = [port for port in ports if port.node in chosen]
+    return ports
 
 
 P = TypeVar("P", Port, Portgroup)
@@ -285,7 +309,7 @@ def _find(tx: Transaction, call: Call[Any, Any]) -> Port:
     if is_uuid(ident):
         return tx.ports.get(ident)
     if call.minor < _NAMES_SINCE:
-        raise NotAcceptableError(f"Port names require API version 1.{_NAMES_SINCE}; use the port's UUID.")
+        raise MissingError(f"Port {ident} could not be found; before version 1.{_NAMES_SINCE}, use the port's UUID.")
     named = tx.ports.list(Query(filters={"name": ident}, limit=1))
     if not named:
         raise MissingError(f"Port {ident} could not be found.")

@@ -202,6 +202,11 @@ def heartbeat(context: ApiContext, call: Call[NoQuery, Heartbeat]) -> Reply:
     return Reply(202)
 
 
+def heartbeat_of_nobody(_context: ApiContext, _call: Call[NoQuery, None]) -> Reply:
+    """Refuse a heartbeat without a node."""
+    raise BadRequestError("Missing mandatory parameter: node_ident")
+
+
 def _check_heartbeat(body: Heartbeat, minor: int) -> None:
     for name, since in _HEARTBEAT_SINCE.items():
         if minor < since and getattr(body, name) is not None:

@@ -16,6 +16,7 @@ import falcon
 import structlog
 
 HEADER: Final = "Openstack-Request-Id"
+_STANDARD_HEADER: Final = "X-Openstack-Request-Id"
 _GIVEN: Final = "HTTP_X_OPENSTACK_REQUEST_ID"
 _KEY: Final = "ferroscope.request_id"
 # The other key of an environ that server and application agree on. Present if the body has not been read: it is only
@@ -52,4 +53,5 @@ class RequestIds:
 
     def process_response(self, req: falcon.Request, resp: falcon.Response, _resource: object, _ok: bool) -> None:
         resp.set_header(HEADER, of(req.env))
+        resp.set_header(_STANDARD_HEADER, of(req.env))
         structlog.contextvars.clear_contextvars()

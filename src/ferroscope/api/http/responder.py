@@ -17,7 +17,7 @@ import structlog
 from ferroscope.api.auth import access
 from ferroscope.api.auth.identity import ANYBODY, Identity
 from ferroscope.api.auth.policy import NoPolicy
-from ferroscope.api.http import decoding, errors, versions
+from ferroscope.api.http import decoding, errors, json_suffix, versions
 from ferroscope.api.http.audit import IDENTITY, CallAudit, event_of
 from ferroscope.api.http.errors import ForbiddenError
 from ferroscope.api.http.rate_limit import group
@@ -83,6 +83,7 @@ def responder(context: ApiContext, route: Route) -> Responder:
         audit = CallAudit(context.audit, endpoint, ramdisk=route.ramdisk)
         try:
             version = versions.requested(req.env, dialect)
+            path = _with_suffix(context, req, path)
             identity = _admitted(context, route, req, path, version)
             if HEAD_ONLY in req.env:
                 resp.status = 100
@@ -267,6 +268,16 @@ def _visible(context: ApiContext, identity: Identity, path: dict[str, str], *, n
     if not access.sees(context.policy, identity, node):
         raise NotFoundError(kind, ident)
     return node
+
+
+def _with_suffix(context: ApiContext, req: falcon.Request, path: dict[str, str]) -> dict[str, str]:
+    """Return the path's parameters; a node whose name ends in ``.json`` is meant if there is none without that."""
+    name = path.get("node", "")
+    if not json_suffix.was_removed(req.env) or not req.path.endswith(f"/nodes/{name}") or values.is_uuid(name):
+        return path
+    with_suffix = name + json_suffix.SUFFIX
+    found = context.store.read(lambda tx: tx.nodes.list(Query(filters={"name": (name, with_suffix)})))
+    return path | {"node": with_suffix} if [node.name for node in found] == [with_suffix] else path
 
 
 def _empty(route: Route) -> msgspec.Struct:

@@ -7,12 +7,12 @@ messages can say what to do.
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from typing import Annotated, Any, Final
+from typing import Annotated, Any
 
 import msgspec
 
-from ferroscope.contracts.bmc import BootDevice, Power
-from ferroscope.core.states import INSPECTED, Provision
+from ferroscope.contracts.bmc import RESULTS, BootDevice
+from ferroscope.core.states import INSPECTED, PUBLISHED_STATES
 
 
 def _documented(**schema: Any) -> msgspec.Meta:
@@ -24,17 +24,15 @@ def one_of(*values: str) -> msgspec.Meta:
     return _documented(enum=list(values))
 
 
-REBOOT: Final = "rebooting"
-
 Uuid = Annotated[str, _documented(format="uuid")]
 Mac = Annotated[str, _documented(pattern="^[0-9A-Fa-f]{2}(:[0-9A-Fa-f]{2}){5}$")]
 Limit = Annotated[int, _documented(minimum=1)]
 LimitOrZero = Annotated[int, _documented(minimum=0)]
 SortDir = Annotated[str, one_of("asc", "desc")]
-ProvisionState = Annotated[str, one_of(*map(str, Provision))]
+ProvisionState = Annotated[str, one_of(*PUBLISHED_STATES)]
 IntrospectionState = Annotated[str, one_of(*map(str, INSPECTED))]
 Verb = Annotated[str, one_of("abort", "inspect", "manage", "provide")]
-PowerState = Annotated[str, one_of(*map(str, Power), REBOOT)]
+PowerState = Annotated[str, one_of(*RESULTS)]
 Device = Annotated[str, one_of(*map(str, BootDevice))]
 DriverType = Annotated[str, one_of("classic", "dynamic")]
 

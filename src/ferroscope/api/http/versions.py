@@ -44,7 +44,7 @@ BARE_METAL: Final = Dialect(
     service="baremetal",
     header="X-OpenStack-Ironic-API-Version",
     minimum=(1, 1),
-    maximum=(1, 96),
+    maximum=(1, 115),
     default=(1, 1),
     malformed=NotAcceptableError,
 )

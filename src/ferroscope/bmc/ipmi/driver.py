@@ -53,6 +53,9 @@ class IpmiBmc:
     properties: Mapping[str, str] = info.PROPERTIES
     packages: Sequence[str] = ()
     programs: Sequence[str] = (PROGRAM,)
+    interfaces: Mapping[str, Sequence[str]] = {"management": ("ipmitool",), "power": ("ipmitool",)}
+    boot_devices: Sequence[BootDevice] = tuple(_DEVICES)
+    default_boot_device: BootDevice | None = None
 
     def __init__(self, options: DriverOptions | None = None) -> None:
         self._options = options or DriverOptions()
@@ -81,6 +84,11 @@ class IpmiBmc:
         """Reset the machine; if it is off, the BMC refuses that, and it is powered on instead."""
         on = self.get_power(node) is Power.ON
         self._ask(node, "reboot", "chassis", "power", "reset" if on else "on")
+
+    def soft_power_off(self, node: Node) -> None:
+        """Have the operating system shut down, by ACPI; a BMC refuses that if the machine is off."""
+        if self.get_power(node) is Power.ON:
+            self._ask(node, "soft power off", "chassis", "power", "soft")
 
     def set_boot_device(self, node: Node, device: BootDevice, *, persistent: bool) -> None:
         """Boot from ``device`` once or always, in the boot mode of the node's capabilities."""

@@ -56,9 +56,24 @@ def reboot(system: Any) -> None:
     if power(system) is Power.OFF:
         set_power(system, Power.ON)
         return
-    if sushy.RESET_FORCE_RESTART not in system.get_allowed_reset_system_values():
-        raise sushy.exceptions.MissingActionError(action="ForceRestart", resource=system.path)
-    system.reset_system(sushy.RESET_FORCE_RESTART)
+    _reset(system, sushy.RESET_FORCE_RESTART)
+
+
+def soft_power_off(system: Any) -> None:
+    """Have the operating system shut down, unless the machine is off or powering off."""
+    if power(system) is Power.ON and system.power_state is not sushy.SYSTEM_POWER_STATE_POWERING_OFF:
+        _reset(system, sushy.RESET_GRACEFUL_SHUTDOWN)
+
+
+def soft_reboot(system: Any) -> None:
+    """Have the operating system restart."""
+    _reset(system, sushy.RESET_GRACEFUL_RESTART)
+
+
+def _reset(system: Any, kind: sushy.ResetType) -> None:
+    if kind not in system.get_allowed_reset_system_values():
+        raise sushy.exceptions.MissingActionError(action=kind.value, resource=system.path)
+    system.reset_system(kind)
 
 
 def set_boot_device(system: Any, device: BootDevice, *, persistent: bool, mode: str | None = None) -> None:

@@ -37,6 +37,8 @@ class RedfishBmc:
     properties: Mapping[str, str] = info.PROPERTIES
     packages: Sequence[str] = ("sushy", "requests")
     programs: Sequence[str] = ()
+    boot_devices: Sequence[BootDevice] = (BootDevice.PXE, BootDevice.DISK, BootDevice.CDROM, BootDevice.BIOS)
+    default_boot_device: BootDevice | None = None
 
     def __init__(self, options: DriverOptions | None = None) -> None:
         self._options = options or DriverOptions()
@@ -71,6 +73,14 @@ class RedfishBmc:
     def reboot(self, node: Node) -> None:
         """Reset the machine by ``ForceRestart``; other resets are power cycles, or may never happen."""
         self._call(node, "reboot", lambda commands, system: commands.reboot(system))
+
+    def soft_power_off(self, node: Node) -> None:
+        """Have the operating system shut down, by ``GracefulShutdown``."""
+        self._call(node, "soft power off", lambda commands, system: commands.soft_power_off(system))
+
+    def soft_reboot(self, node: Node) -> None:
+        """Have the operating system restart, by ``GracefulRestart``."""
+        self._call(node, "soft rebooting", lambda commands, system: commands.soft_reboot(system))
 
     def set_boot_device(self, node: Node, device: BootDevice, *, persistent: bool) -> None:
         """Boot from ``device`` once or always, in the boot mode of the node's capabilities."""

@@ -79,6 +79,10 @@ class SimBmc:
         """Reset the machine."""
         self._call(node, "set_power", power="rebooting")
 
+    def soft_power_off(self, node: Node) -> None:
+        """Have the machine shut down; its operating system may take its time."""
+        self._call(node, "set_power", power="soft power off")
+
     def set_boot_device(self, node: Node, device: BootDevice, *, persistent: bool) -> None:
         """Boot from ``device`` once or always."""
         self._call(node, "set_boot_device", device=device, persistent=persistent)

@@ -213,6 +213,10 @@ def show_timeline(api: Api, out: Output, *, ident: str, everything: bool, watch:
     out.show(found, lambda screen: timeline.draw(screen, found))
 
 
+# The interfaces that an inspection uses; all others belong to deployment.
+_VALIDATED: Final = ("boot", "inspect", "management", "power")
+
+
 @click.command("validate")
 @node_argument
 @click.option("--all", "everything", is_flag=True, help="Also show interfaces that are not supported.")
@@ -220,10 +224,11 @@ def show_timeline(api: Api, out: Output, *, ident: str, everything: bool, watch:
 def validate(api: Api, out: Output, *, ident: str, everything: bool) -> None:
     """Check that a node has the properties that its driver requires; exit code 1 if not."""
     found = api.get(node_path(find(api, ident)["uuid"], "validate"))
-    shown = {name: check for name, check in found.items() if everything or check["result"] is not None}
+    ours = {name: found[name] for name in _VALIDATED if name in found}
+    shown = found if everything else ours
     rows = [(name, check["result"], as_commands(check.get("reason") or "")) for name, check in shown.items()]
     out.show(found, lambda screen: screen.print(table(("INTERFACE", "VALID", "REASON"), rows)))
-    if any(check["result"] is False for check in found.values()):
+    if any(check["result"] is False for check in ours.values()):
         raise click.exceptions.Exit(Exit.FAILURE)
 
 

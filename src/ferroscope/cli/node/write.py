@@ -107,7 +107,7 @@ _OPTIONS: Final = (
     ),
 )
 _SHOWN: Final = 10
-_REASONS: Final = {"maintenance": "maintenance_reason", "protected": "protected_reason", "retired": "retired_reason"}
+_REASONS: Final = {"maintenance": "maintenance_reason", "retired": "retired_reason"}
 
 
 def _node_options(command: Command) -> Command:
@@ -193,9 +193,11 @@ def _owner(api: Api, mac: str) -> str | None:
 @click.option("--driver", help="New BMC driver.")
 @_node_options
 @click.option("--maintenance/--no-maintenance", default=None, help="Set or clear maintenance.")
-@click.option("--protected/--not-protected", default=None, help="Protect against deletion, or not.")
+@click.option(
+    "--not-protected", "protected", is_flag=True, flag_value=False, default=None, help="Allow the node to be deleted."
+)
 @click.option("--retired/--not-retired", default=None, help="Mark as retired, or not.")
-@click.option("--reason", metavar="TEXT", help="Reason for --maintenance, --protected or --retired.")
+@click.option("--reason", metavar="TEXT", help="Reason for --maintenance or --retired.")
 @click.option("--unset", metavar="FIELD[/KEY]", multiple=True, help="Remove, for example owner or driver_info/old.")
 @mac_option("--add-port", what="Add a port with this MAC address")
 @mac_option("--remove-port", what="Remove the port with this MAC address")
@@ -214,7 +216,7 @@ def set_node(
     """Change nodes. If one change to a node is rejected, none is made to it."""
     explained = [field for field in _REASONS if fields[field]]
     if reason is not None and not explained:
-        raise click.UsageError("--reason requires --maintenance, --protected or --retired")
+        raise click.UsageError("--reason requires --maintenance or --retired")
     fields |= {_REASONS[field]: reason for field in explained if field != "maintenance"}
     changes = [*_additions(fields), *(_change("remove", *path.strip("/").split("/", 1)) for path in unset)]
     done = len(changes) + len(add_port) + len(remove_port)
