@@ -20,6 +20,7 @@ pytestmark = pytest.mark.every_database
 @contextmanager
 def _process(url: str, *, listen: bool) -> Iterator[Backend]:
     stop = threading.Event()
+    others = threading.enumerate()
     settings = Settings(database=DatabaseSettings(connection=url))
     backend = open_backend(settings, clock=SystemClock(), stop=stop, listen=listen)
     try:
@@ -27,7 +28,7 @@ def _process(url: str, *, listen: bool) -> Iterator[Backend]:
     finally:
         stop.set()
         for thread in threading.enumerate():
-            if thread.name == "wake-up":
+            if thread.name == "wake-up" and thread not in others:
                 thread.join(5)
         backend.close()
 
