@@ -199,7 +199,10 @@ class Faults:
             process.terminate()
 
     def _hang(self) -> None:
-        """The thread of a periodic task hangs for good, and only that thread."""
+        """The thread of a periodic task hangs for good, and only that thread; another process remains that can lead."""
+        others = [
+            process for process in self._world.running if "periodic" in process.roles and process not in self.hung
+        ]
         leading = [
             (task, process)
             for (task, name), _ in self._world.checks.leaders.leases.items()
@@ -208,8 +211,9 @@ class Faults:
             and not process.owner.dead
             and task.name == name
             and not task.frozen
+            and any(other is not process for other in others)
         ]
-        if leading and len(self._world.running) > 1:
+        if leading:
             task, process = self._rng.choice(leading)
             self._trouble(process.owner, *self._locking(process.owner))
             self._say(f"the thread {task} hangs")
