@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from typing import Any
 
 import pytest
@@ -156,3 +157,29 @@ def test_the_next_page_of_a_chassis_has_its_nodes_only(service: Service) -> None
     rest = service.bare_metal.get(page["next"].removeprefix("http://localhost:6385")).json
     assert [one["uuid"] for one in page["nodes"] + rest["nodes"]] == nodes
     assert "next" not in rest
+
+
+def test_a_chassis_is_not_deleted_while_a_node_is_put_into_it(everywhere: Service) -> None:
+    """Either the node is refused or the chassis stays: no node is left with a chassis that does not exist."""
+    client, failures = everywhere.bare_metal, []
+
+    def run(number: int) -> None:
+        chassis = create(everywhere)
+        together = threading.Barrier(2)
+
+        def enroll() -> None:
+            together.wait()
+            client.post("/v1/nodes", {"driver": "sim", "name": f"n{number}", "chassis_uuid": chassis})
+
+        thread = threading.Thread(target=enroll)
+        thread.start()
+        together.wait()
+        client.delete(f"/v1/chassis/{chassis}")
+        thread.join()
+        exists = client.get(f"/v1/chassis/{chassis}").status_code == 200
+        if exists != (client.get(f"/v1/nodes/n{number}").status_code == 200):
+            failures.append(number)
+
+    for number in range(20):
+        run(number)
+    assert failures == []
