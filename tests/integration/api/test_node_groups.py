@@ -81,6 +81,12 @@ def test_firmware_is_what_inspections_found(service: Service) -> None:
     assert bios == expected
     (chosen,) = client.get("/v1/nodes/n/firmware?fields=component").json["firmware"]
     assert set(chosen) == {"component", "created_at", "updated_at"}
+    (newer,) = service.client("1.114").get("/v1/nodes/n/firmware").json["firmware"]
+    assert {name: newer[name] for name in ("vendor", "model", "serial_number")} == {
+        "vendor": "ACME",
+        "model": None,
+        "serial_number": None,
+    }
     assert client.get("/v1/nodes/n/firmware?fields=vendor").status_code == 400
 
 

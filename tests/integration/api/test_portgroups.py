@@ -171,6 +171,36 @@ def test_a_port_must_fit_its_port_group(service: Service) -> None:
     assert client.patch(f"/v1/ports/{second}", change("/physical_network", "b")).status_code == 409
 
 
+def test_newer_versions_add_fields_and_the_filter_by_shard(service: Service) -> None:
+    """``physical_network`` 1.102, ``category`` 1.103, ``shard`` 1.106, ``dynamic_portgroup`` 1.111."""
+    node, other = service.enrol(shard="s1"), service.enrol(shard="s2")
+    newest, old = service.client("1.111"), service.client("1.101")
+    body = {"node_uuid": node, "physical_network": "a", "category": "data"}
+    assert old.post("/v1/portgroups", body).status_code == 406
+    assert service.client("1.102").post("/v1/portgroups", body).status_code == 406
+    group = newest.post("/v1/portgroups", body).json
+    added = {"physical_network", "category", "dynamic_portgroup"}
+    assert {name: group[name] for name in added} == {
+        "physical_network": "a",
+        "category": "data",
+        "dynamic_portgroup": False,
+    }
+    path = f"/v1/portgroups/{group['uuid']}"
+    assert not added & set(old.get(path).json)
+    foreign = create(service, other)["uuid"]
+    for shards, found in (("s1", [group["uuid"]]), ("s2,s3", [foreign]), ("s3", [])):
+        listed = newest.get(f"/v1/portgroups?shard={shards}").json["portgroups"]
+        assert [one["uuid"] for one in listed] == found, shards
+    assert service.client("1.105").get("/v1/portgroups?shard=s1").status_code == 406
+    assert newest.get(f"/v1/portgroups?shard=s1&node={node}").status_code == 400
+    port = {"node_uuid": node, "address": examples.mac(), "portgroup_uuid": group["uuid"], "physical_network": "a"}
+    uuid = newest.post("/v1/ports", port).json["uuid"]
+    assert newest.patch(f"/v1/ports/{uuid}", change("/physical_network", "b")).status_code == 400
+    assert newest.patch(path, change("/physical_network", "b")).json["physical_network"] == "b"
+    assert newest.get(f"/v1/ports/{uuid}").json["physical_network"] == "b"
+    assert newest.patch(path, change("/dynamic_portgroup", True)).status_code == 400
+
+
 def test_a_deleted_node_takes_its_port_groups_along(service: Service) -> None:
     node = service.enrol()
     group = create(service, node)["uuid"]
