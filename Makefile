@@ -2,7 +2,7 @@
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: audit sbom compare help setup dev servers pxe clients emulators swift inspector prepared test test-all lint format bench chaos chaos-pxe fuzz demo demo-pxe docs lock clean
+.PHONY: audit sbom compare help setup dev servers pxe clients emulators swift ironic inspector prepared test test-all lint format bench chaos chaos-pxe fuzz demo demo-pxe docs lock clean
 
 # Arguments for pytest, such as: make test TESTS="tests/unit -k lookup"
 TESTS ?=
@@ -37,6 +37,9 @@ clients: ## Install the OpenStack clients for the acceptance tests into .clients
 swift: ## Install OpenStack Swift and Keystone for the object store tests into .swift-venv
 	@tools/setup.sh swift
 
+ironic: ## Install OpenStack Ironic for the tests of an attached one into .ironic-venv
+	@tools/setup.sh ironic
+
 inspector: ## Install ironic-inspector, whose database the tests import, into .inspector-venv
 	@tools/setup.sh inspector
 
@@ -55,7 +58,7 @@ test-all: test ## Run all tests: also the other databases and the long campaigns
 	@.venv/bin/python -m tests.pxe.chaos --profile fast --minutes 4
 	@.venv/bin/python -m tests.fuzz --callbacks 30000 --seed 2 --database postgresql
 
-prepared: dev servers pxe clients emulators swift inspector lint
+prepared: dev servers pxe clients emulators swift ironic inspector lint
 
 lint: dev ## Check style, types and imports
 	@.venv/bin/ruff check
@@ -105,4 +108,4 @@ audit: ## Compare the packages of an installation with the published advisories;
 	@python3 tools/audit.py
 
 clean: ## Remove environments and caches
-	@rm -rf .venv .clients-venv .emulators-venv .swift-venv .inspector-venv .audit-venv .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache .boot-kernel
+	@rm -rf .venv .clients-venv .emulators-venv .swift-venv .ironic-venv .inspector-venv .audit-venv .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache .boot-kernel

@@ -12,8 +12,8 @@ from typing import Final
 import click
 from rich.console import Console
 
+from bench import attached, callbacks, compare, ha, hooks, machine, show
 from bench import auth as logins
-from bench import callbacks, compare, ha, hooks, machine, show
 from bench import cycle as cycles
 from bench import idle as idles
 from bench import lists as listings
@@ -210,6 +210,7 @@ def rules(found: tuple[Report, Path], number: int = 20, size: int = 40_000, runs
     show.rules(report, rule_costs.measure(number, size, runs))
 
 
+main.add_command(attached.command)
 main.add_command(callbacks.callback)
 main.add_command(idles.command)
 main.add_command(ha.failover)

@@ -37,6 +37,7 @@ _OTHERS: Final = {
     ROOT / "tests/support/emulators/emulators.txt": ROOT / "tests/support/emulators/emulators-constraints.txt",
     ROOT / "tests/support/inspector/inspector.txt": ROOT / "tests/support/inspector/inspector-constraints.txt",
     ROOT / "tests/support/swift/swift.txt": ROOT / "tests/support/swift/swift-constraints.txt",
+    ROOT / "tests/support/ironic/ironic.txt": ROOT / "tests/support/ironic/ironic-constraints.txt",
     ROOT / "tools/audit.txt": ROOT / "tools/audit-constraints.txt",
 }
 # Builds Ferroscope itself, which is installed without an isolated build environment: that could not be pinned.
@@ -147,7 +148,7 @@ def main() -> None:
     write(
         _DEV, "Everything that .venv contains with the tools for tests.", ["-e", ".[dev]", _BUILD], present[_DEV], known
     )
-    service = ["-e", ".[postgresql,mysql,swift,keystone]", _BUILD]
+    service = ["-e", ".[postgresql,mysql,swift,keystone,ironic]", _BUILD]
     write(_USER, "Everything that a service needs, with all its extras.", service, versions(_DEV), known)
     for wanted, pinned in _OTHERS.items():
         write(pinned, f"Everything that {wanted.name} needs.", ["-r", str(wanted)], present[pinned], known)

@@ -6,6 +6,7 @@
 #   tools/setup.sh clients   .clients-venv with the OpenStack clients for the acceptance tests
 #   tools/setup.sh emulators .emulators-venv with the BMC emulators, and ipmi_sim, ipmitool, openssl, mtools
 #   tools/setup.sh swift     .swift-venv with OpenStack Swift and Keystone, for the object store tests
+#   tools/setup.sh ironic    .ironic-venv with OpenStack Ironic, to which the tests attach Ferroscope
 #   tools/setup.sh inspector .inspector-venv with ironic-inspector, whose database the tests import
 #   tools/setup.sh audit     .audit-venv with the tools that list packages and their known vulnerabilities
 #   tools/setup.sh servers   PostgreSQL, MariaDB and HAProxy, for private instances of the tests
@@ -151,6 +152,12 @@ setup_swift() {
     install .swift-venv "$lock" "$lock" all
 }
 
+setup_ironic() {
+    local lock=tests/support/ironic/ironic-constraints.txt
+    make_venv .ironic-venv
+    install .ironic-venv "$lock" "$lock" all
+}
+
 setup_inspector() {
     local lock=tests/support/inspector/inspector-constraints.txt
     make_venv .inspector-venv
@@ -219,10 +226,10 @@ fetch_kernel() {
     touch .boot-kernel/complete
 }
 
-[ $# -gt 0 ] || fail "missing argument: expected one or more of venv, dev, clients, emulators, swift, inspector, audit, servers, pxe"
+[ $# -gt 0 ] || fail "missing argument: expected one or more of venv, dev, clients, emulators, swift, ironic, inspector, audit, servers, pxe"
 for what in "$@"; do
     case $what in
-        venv | dev | clients | emulators | swift | inspector | audit | servers | pxe) "setup_$what" ;;
-        *) fail "unknown argument $what: expected one or more of venv, dev, clients, emulators, swift, inspector, audit, servers, pxe" ;;
+        venv | dev | clients | emulators | swift | ironic | inspector | audit | servers | pxe) "setup_$what" ;;
+        *) fail "unknown argument $what: expected one or more of venv, dev, clients, emulators, swift, ironic, inspector, audit, servers, pxe" ;;
     esac
 done

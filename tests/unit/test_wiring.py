@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from pathlib import Path
 
 import pytest
@@ -10,11 +11,13 @@ from ferroscope.config.options import (
     DiscoverySettings,
     DriverSettings,
     InspectionRuleSettings,
+    IronicSettings,
     RegistrySettings,
     Settings,
 )
 from ferroscope.runtime.system import SetupError
-from ferroscope.runtime.wiring import build_drivers, built_in_rules
+from ferroscope.runtime.wiring import build_drivers, build_registry, built_in_rules
+from tests.support.bad_server import a_server_that
 
 
 def test_discovered_nodes_need_an_enabled_driver() -> None:
@@ -46,3 +49,70 @@ def test_a_broken_file_of_built_in_rules_is_refused_at_the_start(tmp_path: Path)
     settings = Settings(inspection_rules=InspectionRuleSettings(built_in_rules=str(file)))
     with pytest.raises(SetupError, match="unknown op 'nope'"):
         built_in_rules(settings)
+
+
+ATTACHED = RegistrySettings(backend="ironic")
+
+
+@pytest.mark.parametrize(
+    ("ironic", "expected"),
+    [
+        (IronicSettings(), "auth_type is not set"),
+        (IronicSettings(auth_type="none"), "endpoint_override is not set"),
+        (IronicSettings(auth_type="none", endpoint_override="ironic:6385"), "endpoint_override has the invalid URL"),
+        (IronicSettings(auth_type="none", endpoint_override="http://127.0.0.1:1", username="me"), "username has no"),
+        (IronicSettings(auth_type="password", username="me"), "auth_url is not set"),
+        (IronicSettings(auth_type="password", auth_url="http://127.0.0.1:1/v3", password="x"), "username is not set"),
+        (
+            IronicSettings(auth_type="password", auth_url="http://127.0.0.1:1/v3", username="me", password="x"),
+            "project_name is not set",
+        ),
+        (IronicSettings(auth_type="nonsense", auth_url="http://127.0.0.1:1"), 'auth_type "nonsense" is unknown'),
+        (
+            IronicSettings(auth_type="v3token", auth_url="http://127.0.0.1:1", auth_options={"tokn": "x"}),
+            "auth_options: .*tokn",
+        ),
+        (IronicSettings(cloud="nowhere"), "cloud nowhere"),
+        (IronicSettings(cloud="mine", username="me"), "cloud and username are mutually exclusive"),
+        (IronicSettings(auth_type="none", endpoint_override="http://h", keyfile="k"), "certfile is not set"),
+    ],
+    ids=lambda one: one if isinstance(one, str) else "",
+)
+def test_an_ironic_that_is_not_fully_configured_is_refused_by_the_name_of_the_option(
+    ironic: IronicSettings, expected: str
+) -> None:
+    with pytest.raises(SetupError, match=expected):
+        build_registry(Settings(registry=ATTACHED, ironic=ironic), threading.Event())
+
+
+def test_an_attached_ironic_excludes_a_second_registry_and_discovery() -> None:
+    ironic = IronicSettings(auth_type="none", endpoint_override="http://127.0.0.1:1")
+    both = RegistrySettings(backend="ironic", url="http://ironic.example:6385")
+    with pytest.raises(SetupError, match="url conflicts"):
+        build_registry(Settings(registry=both, ironic=ironic), threading.Event())
+    discovery = DiscoverySettings(enabled=True, driver="ipmi")
+    with pytest.raises(SetupError, match="auto_discovery"):
+        build_drivers(Settings(registry=ATTACHED, auto_discovery=discovery))
+
+
+def test_an_ironic_that_does_not_answer_is_no_reason_not_to_start() -> None:
+    ironic = IronicSettings(
+        auth_type="none", endpoint_override="http://127.0.0.1:1", max_retries=0, retry_interval=0.0, timeout=5.0
+    )
+    registry = build_registry(Settings(registry=ATTACHED, ironic=ironic), threading.Event())
+    assert registry is not None
+    drivers = build_drivers(Settings(registry=ATTACHED, ironic=ironic), registry=registry)
+    assert drivers["redfish"] is drivers["ipmi"]
+
+
+def test_what_is_no_ironic_is_refused() -> None:
+    answer = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: close\r\n\r\n{}"
+    with a_server_that([answer]) as port:
+        ironic = IronicSettings(auth_type="none", endpoint_override=f"http://127.0.0.1:{port}")
+        with pytest.raises(SetupError, match="there is no Ironic at"):
+            build_registry(Settings(registry=ATTACHED, ironic=ironic), threading.Event())
+    old = b"HTTP/1.1 200 OK\r\nX-OpenStack-Ironic-API-Maximum-Version: 1.31\r\nContent-Length: 2\r\n"
+    with a_server_that([old + b"Connection: close\r\n\r\n{}"]) as port:
+        ironic = IronicSettings(auth_type="none", endpoint_override=f"http://127.0.0.1:{port}")
+        with pytest.raises(SetupError, match=r"too old.*1\.31"):
+            build_registry(Settings(registry=ATTACHED, ironic=ironic), threading.Event())

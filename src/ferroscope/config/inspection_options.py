@@ -201,13 +201,20 @@ class InspectionRuleSettings(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RegistrySettings(msgspec.Struct, frozen=True, kw_only=True):
-    """``[registry]``: another Bare Metal API that manages the nodes; without ``url``, Ferroscope manages them."""
+    """``[registry]``: which service manages the nodes."""
 
+    backend: Annotated[
+        Literal["embedded", "ironic"],
+        Opt(
+            "embedded: Ferroscope manages the nodes. ironic: an attached Ironic does (section [ironic]); Ferroscope "
+            "inspects its nodes and writes the results there."
+        ),
+    ] = "embedded"
     url: Annotated[
         str,
         Opt(
-            "Base URL of the Bare Metal API that manages the nodes; nodes that it no longer has are marked as orphans, "
-            "and deleted after delete_after. Empty: Ferroscope manages its own nodes."
+            "Base URL of another Bare Metal API that says which nodes exist: nodes that it no longer has are marked as "
+            "orphans, and deleted after delete_after. Only with backend = embedded; empty: none."
         ),
     ] = ""
     sync_period: Annotated[float, Opt("Seconds between synchronizations with it; 0: never.", ge=0)] = 30.0

@@ -22,6 +22,7 @@ from ferroscope.config.inspection_options import (
     StorageSettings,
     SwiftSettings,
 )
+from ferroscope.config.ironic_options import IronicSettings
 from ferroscope.config.notification_options import NotificationSettings
 from ferroscope.config.security_options import AuditSettings, KeystoneSettings, PolicySettings, SecretSettings
 from ferroscope.config.service_options import (
@@ -47,6 +48,7 @@ __all__ = [
     "DriverSettings",
     "InspectionRuleSettings",
     "InspectorSettings",
+    "IronicSettings",
     "KeystoneSettings",
     "LeaseSettings",
     "LogSettings",
@@ -79,6 +81,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     s3: S3Settings = S3Settings()
     swift: SwiftSettings = SwiftSettings()
     registry: RegistrySettings = RegistrySettings()
+    ironic: IronicSettings = IronicSettings()
     drivers: DriverSettings = DriverSettings()
     secrets: SecretSettings = SecretSettings()
     audit: AuditSettings = AuditSettings()

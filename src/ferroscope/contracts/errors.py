@@ -64,10 +64,12 @@ class SecretKeyError(Exception):
 class BmcError(Exception):
     """A BMC call failed. ``transient``: whether a retry may succeed.
 
-    ``reason`` is the code that operators see; its default depends on ``transient``.
+    ``reason`` is the code that operators see; its default depends on ``transient``. ``waits``: the machine is not to
+    blame, so retries are not counted.
     """
 
-    def __init__(self, message: str, *, transient: bool, reason: Reason | None = None) -> None:
+    def __init__(self, message: str, *, transient: bool, reason: Reason | None = None, waits: bool = False) -> None:
         self.transient = transient
+        self.waits = waits
         self.reason = reason or (Reason.BMC_UNREACHABLE if transient else Reason.BMC_REFUSED)
         super().__init__(message)

@@ -6,8 +6,10 @@ the configured timeout, whatever the server does, and raises ``ObjectStoreError`
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Protocol
+
+from ferroscope.core.model import Document
 
 
 class ObjectStoreError(Exception):
@@ -52,6 +54,81 @@ class NodeSource(Protocol):
 
     def tracked(self) -> frozenset[str]:
         """Return the UUIDs of all nodes in the registry, never only some; ``RegistryUnavailableError``."""
+
+
+class RegistryRefusedError(Exception):
+    """The registry rejected the request, and would do so again; ``status`` is that of HTTP, ``detail`` its reason."""
+
+    def __init__(self, message: str, *, status: int) -> None:
+        self.status = status
+        super().__init__(message)
+
+
+class RegistryLockedError(Exception):
+    """The registry is working on the node; the request may succeed later."""
+
+
+class Registry(Protocol):
+    """An attached Ironic, whose nodes are inspected; thread-safe.
+
+    Documents are those of the Bare Metal API. All calls raise ``RegistryUnavailableError``; those that change something
+    also ``RegistryLockedError`` and ``RegistryRefusedError``. They return within the configured time and retries, check
+    ``remote.command_fence`` before they send anything that changes something, and may be repeated: the result is the
+    same.
+    """
+
+    url: str
+
+    def tracked(self) -> frozenset[str]:
+        """As ``NodeSource``."""
+
+    def check(self) -> None:
+        """Log in and ask for the version; ``RegistryRefusedError`` if that cannot succeed as configured."""
+
+    def nodes(self) -> Iterator[Document]:
+        """Yield all nodes, never only some."""
+
+    def ports(self) -> Iterator[Document]:
+        """Yield all ports, never only some."""
+
+    def node(self, ident: str) -> Document | None:
+        """Return the node with this UUID or name; None if there is none."""
+
+    def ports_of(self, uuid: str) -> Sequence[Document]:
+        """Return the ports of the node."""
+
+    def port_with(self, mac: str) -> Document | None:
+        """Return the port with this MAC; None if there is none."""
+
+    def update_node(self, uuid: str, patch: Sequence[Document]) -> None:
+        """Apply a JSON patch to the node."""
+
+    def set_traits(self, uuid: str, traits: Sequence[str]) -> None:
+        """Replace the traits of the node."""
+
+    def add_port(self, port: Document) -> bool:
+        """Create a port with this ``uuid``; return False if its MAC or UUID is in use."""
+
+    def update_port(self, uuid: str, patch: Sequence[Document]) -> bool:
+        """Apply a JSON patch to the port; return False if it does not exist."""
+
+    def remove_port(self, uuid: str) -> None:
+        """Delete the port; it is not an error if it does not exist."""
+
+    def power(self, uuid: str) -> tuple[str | None, str | None]:
+        """Return the power state, and the last error of the node."""
+
+    def set_power(self, uuid: str, target: str) -> None:
+        """Request a power state, or ``rebooting``."""
+
+    def boot_device(self, uuid: str) -> tuple[str | None, bool | None]:
+        """Return the boot device and whether it is persistent."""
+
+    def set_boot_device(self, uuid: str, device: str, *, persistent: bool) -> None:
+        """Set the boot device."""
+
+    def close(self) -> None:
+        """Close all idle connections."""
 
 
 # HTTP requests on behalf of rules: one attempt each, with a deadline.

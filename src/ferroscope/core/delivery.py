@@ -9,7 +9,8 @@ from typing import Final, Literal
 
 import msgspec
 
-from ferroscope.core.model import Inspection, Node, Request
+from ferroscope.core import registry
+from ferroscope.core.model import Document, Inspection, Node, Request
 from ferroscope.core.reasons import Reason
 from ferroscope.core.states import (
     ACTIVE,
@@ -63,7 +64,10 @@ def check_inspectable(node: Node) -> Transition:
         return transition
     if node.inbox:
         raise Refused(f"node {node.uuid} is in the inbox; approve it first: ferroscope node approve {node.uuid}")
-    if node.provision_state not in INSPECTABLE:
+    if registry.is_attached(node):
+        if refusal := registry.refusal(node):
+            raise Refused(refusal)
+    elif node.provision_state not in INSPECTABLE:
         options = ", ".join(sorted(INSPECTABLE))
         raise Refused(f"cannot inspect a node in state {node.provision_state}; it must be in one of: {options}")
     return transition
@@ -116,9 +120,10 @@ class Done(msgspec.Struct, frozen=True):
 
 
 class Next(msgspec.Struct, frozen=True):
-    """The task took effect; ``event`` follows."""
+    """The task took effect; ``event`` follows, with this payload."""
 
     event: Event
+    payload: Document = {}
 
 
 class Retry(msgspec.Struct, frozen=True):

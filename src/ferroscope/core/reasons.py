@@ -61,6 +61,9 @@ class Reason(StrEnum):
     DISCOVERY_LIMITED = "discovery-limited"
     DISCOVERY_REJECTED = "discovery-rejected"
     NOT_TRACKED = "not-tracked"
+    REGISTRY_UNAVAILABLE = "registry-unavailable"
+    REGISTRY_REFUSED = "registry-refused"
+    NODE_LOCKED = "node-locked"
     DATA_MISSING = "data-missing"
     DATA_DAMAGED = "data-damaged"
     DATA_TOO_LARGE = "data-too-large"
@@ -124,6 +127,9 @@ HINTS: Final[dict[Reason, str]] = {
     Reason.DATA_MISSING: "There is no stored inspection data; inspect the node first.",
     Reason.DATA_DAMAGED: "The object in the object store is damaged; restore it, or inspect the node again.",
     Reason.DATA_TOO_LARGE: "The inspection data is too large; check the ramdisk's collectors, and who can call back.",
+    Reason.REGISTRY_UNAVAILABLE: "The attached Ironic does not answer; inspections continue when it does.",
+    Reason.REGISTRY_REFUSED: "The attached Ironic rejected the request; see its message and the roles of [ironic].",
+    Reason.NODE_LOCKED: "Ironic is working on the node; if its lock is stale, restart the conductor that holds it.",
     Reason.STORE_UNAVAILABLE: "The database is unavailable; the request is carried out once it is back.",
     Reason.INTERNAL: "This is a bug in Ferroscope; please report it with the timeline and the log.",
 }

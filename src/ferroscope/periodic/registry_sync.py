@@ -48,6 +48,7 @@ class RegistrySync:
         self._source = source
         self._settings = settings
         self._process = process
+        self._where = "[registry] url" if settings.url else "[ironic]"
         # A separate thread, because the leader must call keep_alive while the registry answers slowly.
         self._pool = ThreadPoolExecutor(1, "registry")
         self._asking: Future[frozenset[str] | RegistryUnavailableError] | None = None
@@ -88,16 +89,16 @@ class RegistrySync:
     def _objection(self, ours: frozenset[str], tracked: frozenset[str] | RegistryUnavailableError) -> Finding | None:
         """Return why this answer must not change anything, if so."""
         if isinstance(tracked, RegistryUnavailableError):
-            summary = f"cannot compare with the registry at [registry] url: {tracked}"
-            return Finding("registry-unavailable", "wrong", summary, "check [registry] url and the service there")
+            summary = f"cannot compare with the registry at {self._where}: {tracked}"
+            return Finding("registry-unavailable", "wrong", summary, f"check {self._where} and the service there")
         if ours and not tracked:
-            summary = "the registry at [registry] url lists no nodes; none of ours is marked or deleted"
+            summary = f"the registry at {self._where} lists no nodes; none of ours is marked or deleted"
             advice = "check that the URL is right, and that the registry lists all nodes to this service"
             return Finding("registry-empty", "wrong", summary, advice)
         missing = len(ours - tracked)
         if missing > max(1, int(len(ours) * self._settings.max_missing)):
             summary = (
-                f"{missing} of our {len(ours)} nodes are missing from the registry at [registry] url, more than "
+                f"{missing} of our {len(ours)} nodes are missing from the registry at {self._where}, more than "
                 "[registry] max_missing allows; none is marked or deleted"
             )
             advice = "if they are gone for good, run ferroscope node delete, or raise max_missing temporarily"

@@ -20,6 +20,7 @@ from ferroscope.contracts.bmc import Bmc
 from ferroscope.contracts.errors import StoreUnavailableError
 from ferroscope.contracts.metrics import Meter
 from ferroscope.contracts.queue import Channel, Clock
+from ferroscope.contracts.remote import Registry
 from ferroscope.runtime import member as database_file
 from ferroscope.runtime import system, tls, wiring
 from ferroscope.runtime.authentication import metrics_check
@@ -82,6 +83,7 @@ class Process:
         self._sockets = sockets
         self._membership: Membership | None = None
         self._server: HttpServer | None = None
+        self._registry: Registry | None = None
 
     def run(self) -> int:
         """Start, wait for a signal, stop: no new requests, running ones finish, leave the members.
@@ -134,7 +136,8 @@ class Process:
         meter = build_metrics()
         backend = open_backend(settings, clock=clock, stop=self._stop, listen="worker" in self._roles, meter=meter)
         self._ending.append(backend.close)
-        drivers = wiring.build_drivers(settings, self._stop)
+        self._registry = registry = wiring.build_registry(settings, self._stop)
+        drivers = wiring.build_drivers(settings, self._stop, registry)
         self._ending.append(lambda: wiring.close_drivers(drivers))
         membership = self._join_party(backend, schema, clock)
         if "worker" in self._roles:
@@ -185,6 +188,7 @@ class Process:
             process=self.name,
             claim_valid_for=membership.claim_valid_for,
             meter=meter,
+            registry=self._registry,
         )
         pool.start()
         for name, status in pool.loops().items():
@@ -204,6 +208,7 @@ class Process:
             process=self.name,
             meter=meter,
             not_now=membership.in_doubt,
+            registry=self._registry,
         )
         for one in singletons:
             one.start()
@@ -229,6 +234,7 @@ class Process:
             meter=meter,
             stop=self._answered,
             can_write=membership.can_write,
+            registry=self._registry,
         )
         server = HttpServer(
             app,

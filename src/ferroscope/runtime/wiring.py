@@ -9,11 +9,12 @@ import posixpath
 import secrets
 import threading
 import uuid
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import lru_cache
 from importlib import import_module
 from typing import TYPE_CHECKING, Final
 
+import msgspec
 import structlog
 
 from ferroscope.bmc.drivers import DriverOptions, Limits, load_drivers
@@ -23,7 +24,13 @@ from ferroscope.contracts.bmc import Bmc, KeepsConnections
 from ferroscope.contracts.metrics import SILENT, Meter
 from ferroscope.contracts.notifications import Senders
 from ferroscope.contracts.queue import Clock, StopFlag
-from ferroscope.contracts.remote import NodeSource, ObjectStore
+from ferroscope.contracts.remote import (
+    NodeSource,
+    ObjectStore,
+    Registry,
+    RegistryRefusedError,
+    RegistryUnavailableError,
+)
 from ferroscope.contracts.secrets import SecretOptions, SecretSourceError
 from ferroscope.remote.resolver import Networks
 from ferroscope.runtime.authentication import build_authentication, build_policy
@@ -33,9 +40,12 @@ from ferroscope.secrets.reader import SecretReader
 from ferroscope.secrets.references import Resolver, load_sources
 from ferroscope.storage.reader import Archive
 
+_log = structlog.get_logger(__name__)
+
 if TYPE_CHECKING:
     from ferroscope.api.auth.authentication import Authentication
     from ferroscope.periodic.singleton import PeriodicTask, Singleton
+    from ferroscope.remote.ironic import Login
     from ferroscope.rules.engine import CompiledRule
     from ferroscope.telemetry.metrics import Metrics
     from ferroscope.worker.pool import WorkerPool
@@ -126,9 +136,67 @@ def preload(roles: Iterable[str]) -> None:
             import_module(module)
 
 
-def build_drivers(settings: Settings, stop: StopFlag | None = None) -> Mapping[str, Bmc]:
+def build_registry(settings: Settings, stop: StopFlag) -> Registry | None:
+    """Return the attached Ironic, whose waits ``stop`` interrupts; None if there is none. ``SetupError``.
+
+    It may be unavailable for now, but what it refuses is refused.
+    """
+    if settings.registry.backend == "embedded":
+        return None
+    from ferroscope.config.ironic_options import problem
+    from ferroscope.remote.ironic import IronicRegistry, LoginSetupError, NoLogin
+
+    if settings.registry.url:
+        raise SetupError("[registry] url conflicts with backend = ironic", "set [ironic] endpoint_override instead")
+    advice = "see docs/how-to/attach-an-ironic.md"
+    if wrong := problem(settings.ironic):
+        raise SetupError(f"[registry] backend is ironic, but {wrong}", advice)
+    try:
+        if settings.ironic.auth_type == "none":
+            login: Login = NoLogin(settings.ironic)
+        else:
+            from ferroscope.remote.keystone_login import KeystoneLogin
+
+            login = KeystoneLogin(settings.ironic)
+        registry = IronicRegistry(settings.ironic, login, stop)
+        registry.check()
+    except ImportError as exc:
+        raise SetupError(
+            f"[ironic] needs the Python package {exc.name}, which is not installed",
+            "install Ferroscope with [ironic], for example: pip install '.[ironic]'",
+        ) from exc
+    except (LoginSetupError, OSError) as exc:
+        raise SetupError(str(exc), advice) from exc
+    except RegistryRefusedError as exc:
+        raise SetupError(f"cannot use the Ironic of [ironic]: {exc}", advice) from exc
+    except RegistryUnavailableError as exc:
+        _log.warning("Ironic is unavailable; inspections wait for it", error=str(exc))
+    return registry
+
+
+class _EveryDriver(Mapping[str, Bmc]):
+    """The one driver that serves the nodes of an attached Ironic, whatever their driver there."""
+
+    def __init__(self, only: Mapping[str, Bmc]) -> None:
+        ((self._name, self._driver),) = only.items()
+
+    def __getitem__(self, _name: str) -> Bmc:
+        return self._driver
+
+    def __iter__(self) -> Iterator[str]:
+        return iter((self._name,))
+
+    def __len__(self) -> int:
+        return 1
+
+
+def build_drivers(
+    settings: Settings, stop: StopFlag | None = None, registry: Registry | None = None
+) -> Mapping[str, Bmc]:
     """Return the enabled drivers by name, whose waits ``stop`` interrupts; ``SetupError``."""
     offered = settings.drivers
+    if registry is not None:
+        offered = msgspec.structs.replace(offered, enabled=(settings.registry.backend,))
     options = DriverOptions(
         command_timeout=offered.command_timeout,
         command_tries=offered.command_tries,
@@ -139,13 +207,14 @@ def build_drivers(settings: Settings, stop: StopFlag | None = None) -> Mapping[s
             ca_directory=posixpath.normpath(offered.ca_directory),
         ),
         stop=stop or threading.Event(),
+        registry=registry,
     )
     try:
         drivers = load_drivers(offered.enabled, options)
     except PluginError as exc:
         raise SetupError(str(exc), exc.advice) from exc
     _check_discovery(settings)
-    return drivers
+    return drivers if registry is None else _EveryDriver(drivers)
 
 
 def _check_discovery(settings: Settings) -> None:
@@ -153,6 +222,12 @@ def _check_discovery(settings: Settings) -> None:
     discovered = settings.auto_discovery
     if not discovered.enabled:
         return
+    if settings.registry.backend != "embedded":
+        raise SetupError(
+            f"[auto_discovery] enabled conflicts with [registry] backend = {settings.registry.backend}: nodes are "
+            "enrolled there",
+            "set only one of the two",
+        )
     if not discovered.driver:
         raise SetupError(
             "[auto_discovery] driver is not set; it is the driver of discovered nodes",
@@ -204,6 +279,7 @@ def build_app(
     stop: StopFlag | None = None,
     can_write: Callable[[], bool] = lambda: True,
     authentication: Authentication | None = None,
+    registry: Registry | None = None,
 ) -> Callable[..., Iterable[bytes]]:
     """Return the WSGI application of the api role; its health check fails once ``draining`` is set.
 
@@ -241,6 +317,7 @@ def build_app(
         authentication=authentication or build_authentication(settings, clock, backend.store),
         policy=build_policy(settings, clock, needed=authentication is not None),
         can_write=can_write,
+        registry=registry,
         audit=Audit(settings.audit, backend.store, SystemClock(), process=process) if settings.audit.enabled else None,
         conductor_of=LivingConductors(backend.store, clock, drivers),
         metrics=None if meter is None or not settings.api.enable_metrics else _renderer(meter, backend),
@@ -267,6 +344,7 @@ def build_pool(
     process: str,
     claim_valid_for: Callable[[float], float],
     meter: Meter = SILENT,
+    registry: Registry | None = None,
 ) -> WorkerPool:
     """Return the worker role's pool, ``claim_valid_for`` as in ``Services``; ``SetupError`` if hooks do not fit."""
     from ferroscope.hooks.base import HookSetupError
@@ -312,6 +390,7 @@ def build_pool(
         archive=archive,
         secrets=SecretReader(backend.keys, build_resolver(settings, stop)),
         claim_valid_for=claim_valid_for,
+        registry=registry,
     )
     return WorkerPool(worker)
 
@@ -328,14 +407,16 @@ def built_in_rules(settings: Settings) -> tuple[CompiledRule, ...]:
         raise SetupError(str(exc)) from exc
 
 
-def build_source(settings: Settings, stop: StopFlag) -> NodeSource | None:
-    """Return the attached registry, whose waits ``stop`` interrupts; None if there is none."""
-    registry = settings.registry
-    if not registry.url:
+def build_source(settings: Settings, stop: StopFlag, registry: Registry | None = None) -> NodeSource | None:
+    """Return what says which nodes exist, whose waits ``stop`` interrupts; None if nothing does but we."""
+    if registry is not None:
+        return registry
+    if not settings.registry.url:
         return None
     from ferroscope.remote.ironic import IronicSource
 
-    return IronicSource(registry.url, timeout=registry.timeout, retries=registry.retries, stop=stop)
+    options = settings.registry
+    return IronicSource(options.url, timeout=options.timeout, retries=options.retries, stop=stop)
 
 
 def build_senders(settings: Settings, stop: StopFlag) -> Senders:
@@ -371,6 +452,7 @@ def build_singletons(
     process: str,
     meter: Meter = SILENT,
     not_now: Callable[[], str] = str,
+    registry: Registry | None = None,
 ) -> list[Singleton]:
     """Return the periodic singletons, to be run in a thread each; ``not_now`` as in ``Singleton``."""
     from ferroscope.leadership import Election, LeaseRenewer
@@ -382,7 +464,7 @@ def build_singletons(
 
     profile, inspector = settings.lease.numbers(), settings.inspector
     keep = LeaseRenewer(profile, clock, meter=meter)
-    source = build_source(settings, stop)
+    source = build_source(settings, stop, registry)
     tasks: list[Callable[[], PeriodicTask]] = [
         lambda: Timeouts(backend.store, timeout=inspector.timeout, period=inspector.timeout_period, process=process),
         lambda: RegistrySync(backend.store, source, settings=settings.registry, process=process),
@@ -397,6 +479,11 @@ def build_singletons(
             clock=clock,
         ),
     ]
+
+    if registry is not None:
+        from ferroscope.periodic.registry_mirror import RegistryMirror
+
+        tasks.append(lambda: RegistryMirror(backend.store, registry, settings=settings.registry))
 
     object_stores = build_object_stores(settings, stop)
     if object_stores or settings.storage.backend == "none":

@@ -20,6 +20,7 @@ import structlog
 
 from ferroscope.config.options import Settings
 from ferroscope.contracts.queue import Clock, StopFlag
+from ferroscope.contracts.remote import Registry
 from ferroscope.contracts.store import Fence, Store, Transaction
 from ferroscope.core.lanes import ENDING
 from ferroscope.core.model import Claim, Document, Inspection, Request
@@ -53,6 +54,7 @@ class Services(msgspec.Struct, frozen=True):
 
     ``process`` names the process in timelines. ``claim_valid_for`` returns for how many seconds a claim is certainly
     still this member's that was confirmed at that time of the monotonic clock. ``secrets`` decrypts those of a node.
+    ``registry``: the attached Ironic; None if the nodes are our own.
     """
 
     store: Store
@@ -63,6 +65,7 @@ class Services(msgspec.Struct, frozen=True):
     process: str
     claim_valid_for: Callable[[float], float] = lambda _confirmed_at: math.inf
     secrets: SecretReader = msgspec.field(default_factory=SecretReader)
+    registry: Registry | None = None
 
 
 class Attempt:

@@ -244,6 +244,8 @@ def leave_ramdisk_quietly(context: TaskContext) -> None:
         context.intend(_OUT)
         reboot(context)
     except BmcError as exc:
+        if exc.waits:
+            raise
         _log.warning("could not reboot", node=context.node.uuid, error=str(exc))
         message = f"could not reboot the machine out of the ramdisk: {exc}"
         context.note("reboot", message, severity=Severity.WARNING, reason=exc.reason)
@@ -301,16 +303,18 @@ def power_off_quietly(context: TaskContext) -> None:
 
 
 def _powered_off(context: TaskContext) -> bool:
-    """Power off, in two tries; return whether the BMC responds at all."""
+    """Power off, in two tries; return whether the BMC responds at all. ``BmcError`` if an attached Ironic does not."""
     try:
         try:
             ensure_power(context, Power.OFF)
         except BmcError as exc:
-            if not exc.transient:
+            if not exc.transient or exc.waits:
                 raise
             context.attempt.pause(context.settings.drivers.power_poll_interval)
             ensure_power(context, Power.OFF)
     except BmcError as exc:
+        if exc.waits:
+            raise
         _log.warning("could not power off", node=context.node.uuid, error=str(exc))
         context.note("power off", f"could not power off: {exc}", severity=Severity.WARNING, reason=exc.reason)
         return exc.reason is Reason.POWER_FAILED

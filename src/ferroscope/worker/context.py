@@ -6,7 +6,7 @@ state and the end of the request, or none of it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from functools import cached_property
 from typing import Any
 
@@ -175,6 +175,17 @@ class TaskContext:
 
         self.services.store.write(work)
         self.ports.extend(ports)
+
+    def save_from_registry(self, save: Callable[[Transaction], Node]) -> None:
+        """Run ``save`` under the claim, and go on with the node that it returns, and with its ports."""
+
+        def work(tx: Transaction) -> Node:
+            tx.requests.hold(self.attempt.claim)
+            return save(tx)
+
+        self.before = self.services.store.write(work)
+        self.node = msgspec.structs.replace(self.before, **_documents(self.before))
+        self.__dict__.pop("ports", None)
 
     def ports_elsewhere(self, macs: Iterable[str]) -> dict[str, str]:
         """Return which of these MACs are ports of other nodes: MAC -> that node's UUID."""

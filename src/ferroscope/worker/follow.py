@@ -62,7 +62,7 @@ def following_request(context: TaskContext, outcome: Outcome, with_task: Contain
     to ``fail`` powers it off in the lane that waits for BMCs.
     """
     if isinstance(outcome, Next) and outcome.event in with_task:
-        return transition.request_for(context.before, outcome.event)
+        return transition.request_for(context.before, outcome.event, outcome.payload)
     is_callback = context.request.event is Event.CONTINUE and context.before.state in MACHINE
     if isinstance(outcome, Fail) and is_callback:
         payload = {"reason": str(outcome.reason), "message": outcome.message}

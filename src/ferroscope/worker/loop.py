@@ -37,6 +37,7 @@ from ferroscope.contracts.errors import (
 )
 from ferroscope.contracts.metrics import SILENT, Meter
 from ferroscope.contracts.queue import EVERYTHING, Clock, Queue, StopFlag
+from ferroscope.contracts.remote import Registry
 from ferroscope.contracts.store import Store, Transaction
 from ferroscope.core.delivery import Decision, Done, Drop, Fail, Next, Outcome, Retry, Run, decide, is_stale
 from ferroscope.core.lanes import Lane, lane_of
@@ -108,6 +109,7 @@ class Worker:
         reserve: Callable[[Event, Request], Place | None] = lambda _event, _request: SameThread(),
         claim_valid_for: Callable[[float], float] = lambda _confirmed_at: math.inf,
         secrets: SecretReader | None = None,
+        registry: Registry | None = None,
     ) -> None:
         self.services = Services(
             store=store,
@@ -118,6 +120,7 @@ class Worker:
             process=process,
             claim_valid_for=claim_valid_for,
             secrets=secrets or SecretReader(),
+            registry=registry,
         )
         self.store, self.settings, self.clock, self.stop = store, settings, clock, stop
         self.queue = queue

@@ -28,7 +28,7 @@ from ferroscope.rules import engine
 from ferroscope.rules.builtin import RuleCache, allowed
 from ferroscope.rules.data import ApiCall, Logged, RuleContext, RuleFailedError, Unmatched
 from ferroscope.rules.engine import CompiledRule, RuleSet
-from ferroscope.worker import out_of_band
+from ferroscope.worker import attached, out_of_band
 from ferroscope.worker.context import TaskContext
 
 # HTTP calls that rules ask for are made before the commit, once per attempt, so they are repeated if a worker dies in
@@ -193,7 +193,7 @@ class ProcessTask:
         if (identity := context.request.payload.get("identity")) is not None:
             context.node.internal[hold.IDENTITY] = identity
         context.note("processed", f"processed by the hooks {', '.join(self._pipeline.names)}")
-        return Next(Event.FINISH)
+        return Next(Event.FINISH, attached.recorded(context))
 
     def _load(self, tx: Transaction, inspection: str, node: str) -> tuple[dict[Part, bytes], list[Port], RuleSet]:
         """Read what hooks and rules work on, and the rules, in one round trip."""

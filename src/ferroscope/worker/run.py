@@ -7,6 +7,7 @@ commits the outcome.
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Final
 
 import structlog
 
@@ -18,15 +19,21 @@ from ferroscope.worker.context import TaskContext
 
 Task = Callable[[TaskContext], Outcome]
 
+# Reasons to wait for an attached Ironic.
+WAITS: Final = frozenset({Reason.REGISTRY_UNAVAILABLE, Reason.NODE_LOCKED})
+
 _log = structlog.get_logger(__name__)
 
 
 def run_task(task: Task, context: TaskContext) -> Outcome:
     """Run the task; ``ClaimLostError``. A retry after the last attempt becomes a failure."""
     request = context.request
+    again = f"attempt {request.attempt} of {request.event}"
     if context.attempt.rerun:
-        context.note("delivered again", f"attempt {request.attempt} of {request.event}")
+        context.note("delivered again", again)
     outcome = _run(task, context)
+    if isinstance(outcome, Retry) and outcome.reason in WAITS:  # which may take hours, with many deliveries
+        context.journal.entries = [one for one in context.journal.entries if one[1].message != again]
     if isinstance(outcome, Retry) and outcome.counted and request.attempt >= context.settings.worker.max_attempts:
         return Fail(outcome.reason, f"{outcome.message}; gave up after {request.attempt} attempts")
     return outcome
@@ -39,7 +46,7 @@ def _run(task: Task, context: TaskContext) -> Outcome:
     except StoppedError:
         return interrupted()
     except BmcError as exc:
-        return retry_bmc(context, exc) if exc.transient else Fail(exc.reason, str(exc))
+        return failed(context, exc)
     except SupersededError as exc:
         return Drop(Reason.STALE_REQUEST, str(exc))
     except ClaimLostError:
@@ -60,6 +67,8 @@ def clean_up(context: TaskContext, outcome: Outcome, action: Callable[[TaskConte
         action(context)
     except StoppedError:
         return interrupted()
+    except BmcError as exc:  # only one that waits: others are noted
+        return failed(context, exc)
     except SupersededError as exc:  # the request that ends the inspection cleans up, too
         return Drop(Reason.STALE_REQUEST, str(exc))
     except StoreUnavailableError as exc:  # else the claim would be kept although nobody carries it out
@@ -70,6 +79,25 @@ def clean_up(context: TaskContext, outcome: Outcome, action: Callable[[TaskConte
 def retry_later(context: TaskContext, reason: Reason, message: str) -> Retry:
     """Try the request again after the usual delay."""
     return Retry(context.settings.worker.retry_delay, reason, message)
+
+
+def failed(context: TaskContext, error: BmcError) -> Outcome:
+    """Return what follows from a failed call: a failure, another attempt, or waiting for an attached Ironic."""
+    if not error.transient:
+        return Fail(error.reason, str(error))
+    try:
+        return wait_for_registry(context, error) if error.waits else retry_bmc(context, error)
+    except StoreUnavailableError as exc:
+        return without_store(context, exc)
+
+
+def wait_for_registry(context: TaskContext, error: BmcError) -> Retry:
+    """Try again, however long an attached Ironic is away; but not forever if it keeps the node locked."""
+    ironic = context.settings.ironic
+    if error.reason is not Reason.NODE_LOCKED:
+        return Retry(ironic.outage_interval, error.reason, str(error), counted=False)
+    waited = context.services.store.read(lambda tx: tx.now) - context.request.created_at
+    return Retry(ironic.retry_interval, error.reason, str(error), counted=waited > ironic.lock_timeout)
 
 
 def retry_bmc(context: TaskContext, error: BmcError) -> Retry:

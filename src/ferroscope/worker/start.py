@@ -22,7 +22,7 @@ from ferroscope.core.delivery import Next, Outcome, Retry
 from ferroscope.core.model import Lease, Severity
 from ferroscope.core.reasons import Reason
 from ferroscope.core.states import Event
-from ferroscope.worker import boot, out_of_band
+from ferroscope.worker import attached, boot, out_of_band
 from ferroscope.worker.bmc import resolve_addresses
 from ferroscope.worker.boot import (
     REBOOT,
@@ -152,6 +152,8 @@ class StartTask:
 
     def __call__(self, context: TaskContext) -> Outcome:
         """Boot the ramdisk, or only wait if the operator boots it."""
+        if (refused := attached.refresh(context)) is not None:
+            return refused
         context.bmc_addresses = resolve_addresses(context.node, seconds=context.settings.drivers.command_timeout)
         way = boot.how(context)
         if way is Boot.OPERATOR:

@@ -20,6 +20,7 @@ from ferroscope.core.model import Entry, Node, Severity
 from ferroscope.core.reasons import CANCELED, Reason
 from ferroscope.core.states import MACHINE, Event, State
 from ferroscope.hooks.pipeline import Pipeline
+from ferroscope.worker import attached
 from ferroscope.worker.bmc import resolve_addresses
 from ferroscope.worker.boot import power_off_quietly
 from ferroscope.worker.context import TaskContext
@@ -56,7 +57,12 @@ def build(
 
 
 def finish(context: TaskContext) -> Outcome:
-    """Power off after an inspection, not after stored data was processed. A BMC that fails does not fail it."""
+    """Power off after an inspection, not after stored data was processed. A BMC that fails does not fail it.
+
+    Before that, the results are written to an attached Ironic.
+    """
+    if (refused := attached.apply(context)) is not None:
+        return refused
     if context.before.state is State.PROCESSING:
         power_off_quietly(context)
     return Done()

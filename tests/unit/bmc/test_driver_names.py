@@ -10,8 +10,9 @@ from ferroscope.bmc import drivers
 
 _SOURCE = Path(drivers.__file__).parents[1]
 _NAMES = {point.name for point in entry_points(group=drivers.GROUP)}
-# The default of [drivers] enabled, and what --simulator adds; the command line's group of that name, and a process's.
-_CHOSEN = {"config/service_options.py", "cli/main.py", "cli/sim.py"}
+# The default of [drivers] enabled, and what --simulator adds; the command line's group of that name, and a process's;
+# the backends of the registry, whose driver has the same name.
+_CHOSEN = {"config/service_options.py", "config/inspection_options.py", "cli/main.py", "cli/sim.py"}
 
 
 def test_no_other_module_names_a_driver() -> None:

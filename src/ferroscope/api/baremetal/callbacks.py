@@ -14,7 +14,7 @@ from typing import Final, TypeVar
 import msgspec
 
 from ferroscope import transition
-from ferroscope.api.baremetal import agent, discovery, holds, node_states, refusals
+from ferroscope.api.baremetal import agent, attached, discovery, holds, node_states, refusals
 from ferroscope.api.baremetal.callback_body import Parsed
 from ferroscope.api.http.errors import LOOKUP_FAILED, MissingError, UnavailableError
 from ferroscope.api.http.route import ApiContext
@@ -74,6 +74,8 @@ def handle_callback(
 
     try:
         outcome = _retry_conflicts(context, work)
+        if _is_unknown(outcome) and attached.search(context, parsed.evidence):
+            outcome = _retry_conflicts(context, work)
     except NotFoundError:
         raise MissingError(LOOKUP_FAILED) from None
     if isinstance(outcome, lookup.Refused):
@@ -83,6 +85,10 @@ def handle_callback(
         macs = list(parsed.evidence.macs[:16])
         context.log.info("machine discovered", node=outcome.node.uuid, macs=macs, source=source)
     return outcome
+
+
+def _is_unknown(outcome: Accepted | lookup.Refused) -> bool:
+    return isinstance(outcome, lookup.Refused) and outcome.reason is Reason.LOOKUP_UNKNOWN
 
 
 def _retry_conflicts(context: ApiContext, work: Callable[[Transaction], T]) -> T:

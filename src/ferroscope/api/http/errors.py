@@ -91,6 +91,12 @@ class UnavailableError(ApiError):
     status = 503
 
 
+def belongs_to_ironic(what: str, url: str) -> ForbiddenError:
+    """Return the error for a change that only the attached Ironic at ``url`` makes."""
+    where = f" ({url})" if url else ""
+    return ForbiddenError(f"{what} is not possible here: the nodes belong to Ironic; send the request there{where}.")
+
+
 class Fault(msgspec.Struct, frozen=True):
     """The inner document of a Bare Metal API error."""
 

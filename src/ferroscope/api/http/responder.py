@@ -85,6 +85,7 @@ def responder(context: ApiContext, route: Route) -> Responder:
             version = versions.requested(req.env, dialect)
             path = _with_suffix(context, req, path)
             identity = _admitted(context, route, req, path, version)
+            _check_owner(context, route, endpoint)
             if HEAD_ONLY in req.env:
                 resp.status = 100
                 return
@@ -235,6 +236,11 @@ def _admitted(
         path,
         late=route.late,
     )
+
+
+def _check_owner(context: ApiContext, route: Route, endpoint: str) -> None:
+    if context.registry is not None and route.changes_nodes:
+        raise errors.belongs_to_ironic(endpoint, context.registry.url)
 
 
 def _identified(context: ApiContext, req: falcon.Request) -> Identity:

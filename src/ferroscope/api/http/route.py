@@ -25,6 +25,7 @@ from ferroscope.config.options import Settings
 from ferroscope.contracts.bmc import Bmc
 from ferroscope.contracts.metrics import SILENT, Meter
 from ferroscope.contracts.queue import Clock, StopFlag
+from ferroscope.contracts.remote import Registry
 from ferroscope.contracts.store import Store
 from ferroscope.core.json_safety import ready
 from ferroscope.core.model import Node
@@ -112,6 +113,7 @@ class ApiContext(msgspec.Struct, frozen=True, kw_only=True):
     ``can_write`` returns whether this process has recently written its heartbeat.
     ``authentication`` determines who makes a call, ``policy`` decides what an identity may do.
     ``audit`` records calls; None if it is disabled.
+    ``registry`` is the attached Ironic; None if the nodes are our own.
     ``draining`` is set when the process is about to stop and a load balancer must send it no new calls.
     """
 
@@ -142,6 +144,7 @@ class ApiContext(msgspec.Struct, frozen=True, kw_only=True):
     refusal_cache: RefusalCache = msgspec.field(default_factory=RefusalCache)
     can_write: Callable[[], bool] = lambda: True
     audit: Audit | None = None
+    registry: Registry | None = None
     draining: StopFlag = msgspec.field(default_factory=threading.Event)
 
 
@@ -149,6 +152,9 @@ JSON: Final = "application/json"
 BINARY: Final = "application/octet-stream"
 PLAIN: Final = "text/plain; charset=utf-8"
 TEXT: Final = "text/plain; version=0.0.4; charset=utf-8"
+
+_OF_NODES: Final = frozenset({"chassis", "nodes", "portgroups", "ports"})
+_OF_INSPECTIONS: Final = ("/states/provision", "/inventory/reapply", "/approve", "/reject")
 
 Handler = Callable[[ApiContext, Call[Any, Any]], Reply]
 Refused = Callable[[ApiContext, bytes, str, ApiError], None]
@@ -208,6 +214,12 @@ class Route(msgspec.Struct, frozen=True, kw_only=True):
     def logged(self, path: str) -> str:
         """Return the path of a call as it may be logged: without a key that it contains."""
         return self.path if "{key}" in self.path else path
+
+    @property
+    def changes_nodes(self) -> bool:
+        """Whether it changes what belongs to Ironic if one is attached: nodes, ports and the like."""
+        kind = self.path.removeprefix("/v1/").partition("/")[0]
+        return self.method != "GET" and kind in _OF_NODES and not self.path.endswith(_OF_INSPECTIONS)
 
     @property
     def policies(self) -> tuple[str, ...]:

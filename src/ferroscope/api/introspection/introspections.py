@@ -13,7 +13,7 @@ import msgspec
 
 from ferroscope import transition
 from ferroscope.api.auth import access
-from ferroscope.api.baremetal import node_states, stored_data
+from ferroscope.api.baremetal import attached, node_states, stored_data
 from ferroscope.api.baremetal.node_fields import shown_to
 from ferroscope.api.baremetal.nodes import page_of
 from ferroscope.api.baremetal.stored_data import introspected
@@ -75,6 +75,7 @@ class Accepted(msgspec.Struct, frozen=True):
 def start_introspection(context: ApiContext, call: Call[StartQuery, None]) -> Reply:
     """Start an introspection; concurrent starts are one, and a start while the machine is awaited starts it again."""
     ident = introspected_ident(call)
+    attached.refresh(context, ident)
 
     def work(tx: Transaction) -> None:
         node = tx.nodes.get(ident, lock=True)

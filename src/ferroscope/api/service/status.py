@@ -137,7 +137,7 @@ def get_status(context: ApiContext, _call: Call[NoQuery, None]) -> Reply:
             inbox=_fills_inbox(context) and bool(tx.nodes.list(_INBOX)),
             unreached=context.settings.hidden_from_ramdisks and _has_machines(context, tx),
             clock_steps=tx.clock_steps.list(),
-            orphans=bool(context.settings.registry.url) and bool(tx.nodes.list(_ORPHANS)),
+            orphans=_has_registry(context) and bool(tx.nodes.list(_ORPHANS)),
         )
 
     seen = context.store.read(work)
@@ -193,6 +193,10 @@ def problems(seen: Seen, process: str) -> list[Finding]:
     if seen.unreached:
         found.append(finding.API_ON_LOOPBACK)
     return found
+
+
+def _has_registry(context: ApiContext) -> bool:
+    return context.settings.registry.backend != "embedded" or bool(context.settings.registry.url)
 
 
 def _fills_inbox(context: ApiContext) -> bool:

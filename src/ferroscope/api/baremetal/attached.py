@@ -1,0 +1,80 @@
+"""The nodes of an attached Ironic: what only Ironic may change is refused, what our copy lacks is read from there."""
+
+from __future__ import annotations
+
+import threading
+from typing import Final
+
+from ferroscope import mirror
+from ferroscope.api.baremetal import node_states
+from ferroscope.api.baremetal.node_states import ProvisionTarget
+from ferroscope.api.http.decoding import node_ident
+from ferroscope.api.http.errors import UnavailableError, belongs_to_ironic
+from ferroscope.api.http.route import ApiContext, Call, NoQuery, Reply
+from ferroscope.contracts.errors import NotFoundError
+from ferroscope.contracts.remote import RegistryUnavailableError
+from ferroscope.core.delivery import is_inspectable
+from ferroscope.core.lookup import Evidence
+from ferroscope.core.model import Node
+from ferroscope.core.states import ACTIVE, RESTING_VERBS
+
+_AGAIN: Final = {"Retry-After": "5"}
+# Machines are not authenticated, so only so many of their calls may make us ask Ironic at the same time, and about so
+# many of their MACs.
+_SEARCHES: Final = threading.BoundedSemaphore(2)
+_MACS: Final = 4
+
+
+def set_provision_state(context: ApiContext, call: Call[NoQuery, ProvisionTarget]) -> Reply:
+    """Request a provision state; the node's ``provision_state`` shows the progress."""
+    target = call.body.target
+    if context.registry is not None and target in RESTING_VERBS:
+        raise belongs_to_ironic(f"The target {target}", context.registry.url)
+    if target == "inspect":
+        refresh(context, node_ident(call))
+    return node_states.set_provision_state(context, call)
+
+
+def refresh(context: ApiContext, ident: str) -> None:
+    """Before an inspection is requested: read the node again if our copy is missing, or says that it is impossible.
+
+    ``UnavailableError`` if the node is unknown here and Ironic does not answer.
+    """
+    if context.registry is None:
+        return
+    try:
+        known: Node | None = context.store.read(lambda tx: tx.nodes.get(ident), snapshot=False)
+    except NotFoundError:
+        known = None
+    if known is not None and (known.state in ACTIVE or is_inspectable(known)):
+        return
+    try:
+        _copy(context, ident)
+    except RegistryUnavailableError as exc:
+        context.log.warning("cannot read a node from Ironic", node=ident, error=str(exc))
+        if known is None:
+            raise UnavailableError(f"Node {ident} is unknown here, and Ironic does not answer.", _AGAIN) from exc
+
+
+def search(context: ApiContext, evidence: Evidence) -> bool:
+    """Return whether a node of Ironic has one of these MACs, and our copy has been corrected."""
+    if context.registry is None or not evidence.macs or not _SEARCHES.acquire(blocking=False):
+        return False
+    try:
+        for mac in evidence.macs[:_MACS]:
+            port = context.registry.port_with(mac)
+            if port is not None:
+                return _copy(context, str(port.get("node_uuid")))
+    except RegistryUnavailableError as exc:
+        context.log.warning("cannot look up a machine in Ironic", macs=list(evidence.macs[:_MACS]), error=str(exc))
+    finally:
+        _SEARCHES.release()
+    return False
+
+
+def _copy(context: ApiContext, ident: str) -> bool:
+    if context.registry is None or (document := context.registry.node(ident)) is None:
+        return False
+    ports = context.registry.ports_of(str(document["uuid"]))
+    context.store.write(lambda tx: mirror.save(tx, document, ports))
+    return True

@@ -1,0 +1,280 @@
+"""Nodes and ports of an attached Ironic: our copy of its documents, and changes to be applied there. Pure.
+
+Ironic owns these nodes. Our copy is what hooks, rules and lookups work on; what they change is recorded as *changes*,
+each a path and, unless it is removed, the value that it is to have: ``[["properties", "memory_mb"], 4096]``. Applied to
+the present document, they become a JSON patch of only what differs, so that applying them again changes nothing, and
+that nothing else is changed which others write there. Source: the Bare Metal API reference.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from typing import Any, Final
+
+import msgspec
+
+from ferroscope.core import values
+from ferroscope.core.model import Document, Node, Port
+from ferroscope.core.node import ATTRIBUTES, STORED, NodeField
+from ferroscope.core.states import ACTIVE, INSPECTABLE, Provision, State
+
+# The key of a node's ``internal`` document with what only Ironic knows of it.
+_INTERNAL: Final = "registry"
+# Ironic's own inspection may wait for ours.
+_INSPECTABLE: Final = INSPECTABLE | {Provision.INSPECTING, Provision.INSPECT_WAIT}
+
+_COPIED: Final = frozenset(
+    {
+        "conductor_group", "description", "disable_power_off", "driver", "driver_info", "extra", "instance_uuid",
+        "lessee", "maintenance", "maintenance_reason", "name", "owner", "parent_node", "power_state", "properties",
+        "protected", "protected_reason", "resource_class", "retired", "retired_reason", "shard", "target_power_state",
+        "traits",
+    }
+)  # fmt: skip
+_STORED: Final = tuple(field for field in STORED if field.name in _COPIED)
+_ATTRIBUTES: Final = tuple(field for field in ATTRIBUTES if field.name in _COPIED)
+# What Ironic reports, and what we only observe: never written there.
+_OBSERVED: Final = frozenset({"power_state", "target_power_state"})
+# Stands for a secret in ``driver_info``, which stays in Ironic: see ``core.bmc_access``.
+_KEPT_THERE: Final = "kept by Ironic"
+_ENCRYPTED: Final = frozenset(field.name for field in STORED if field.encrypted)
+_CAPABILITIES: Final = "capabilities"
+_TRAITS: Final = "traits"
+# The keys that Ironic accepts in the path of a patch.
+_PATCHABLE: Final = re.compile(r"[\w-]+\Z", re.ASCII)
+
+Change = list[Any]
+
+
+# Our copy
+
+
+def is_attached(node: Node) -> bool:
+    """Whether the node belongs to an attached Ironic."""
+    return _INTERNAL in node.internal
+
+
+def provision_state(node: Node) -> str:
+    """Return the provision state in Ironic, as last seen."""
+    return str(node.internal[_INTERNAL].get("provision_state"))
+
+
+def refusal(node: Node) -> str | None:
+    """Return why an attached node must not be inspected now, or None."""
+    state = provision_state(node)
+    if state not in _INSPECTABLE:
+        return (
+            f"cannot inspect a node that is {state} in Ironic; it must be in one of: {', '.join(sorted(_INSPECTABLE))}"
+        )
+    if node.maintenance:
+        reason = node.attributes.get("maintenance_reason")
+        why = f" ({reason})" if reason else ""
+        return f"cannot inspect node {node.uuid}: it is in maintenance in Ironic{why}; take it out of maintenance there"
+    return None
+
+
+def shown_state(node: Node, state: str) -> str:
+    """Return the provision state that our API shows for a node that is ``state`` in Ironic."""
+    if node.state in ACTIVE:
+        return node.provision_state
+    if node.state is State.ERROR and state in _INSPECTABLE:
+        return Provision.INSPECT_FAILED
+    return Provision(state) if state in frozenset(Provision) else state
+
+
+def copied(document: Document, known: Node | None) -> Node:
+    """Return the node as Ironic's ``document`` has it; what is ours is taken from ``known``."""
+    node = known or Node(uuid=str(document["uuid"]), driver="", internal={_INTERNAL: {}})
+    state = str(document.get("provision_state") or Provision.ENROLL)[:16]
+    changes: dict[str, Any] = {field.name: _fitting(field, document.get(field.name)) for field in _STORED}
+    changes["driver_info"] = {
+        key: _KEPT_THERE if value == values.MASK or values.is_secret(key) else value
+        for key, value in changes["driver_info"].items()
+    }
+    attributes = {name: value for name, value in node.attributes.items() if name not in _COPIED}
+    for field in _ATTRIBUTES:
+        value = _fitting(field, document.get(field.name))
+        if value != field.default:
+            attributes[field.name] = sorted(value) if field.name == _TRAITS else value
+    internal = node.internal | {_INTERNAL: {"provision_state": state}}
+    provision: Any = shown_state(node, state)
+    return msgspec.structs.replace(
+        node, **changes, attributes=attributes, internal=internal, provision_state=provision, orphaned_at=None
+    )
+
+
+def _fitting(field: NodeField, value: Any) -> Any:
+    """Return the value if it has the field's type and length, otherwise its default."""
+    plain = getattr(field.plain, "__origin__", field.plain)
+    fits = isinstance(value, plain) and (
+        field.length is None or not isinstance(value, str) or len(value) <= field.length
+    )
+    return value if fits else field.default
+
+
+def port(document: Document) -> Port | None:
+    """Return the port; None if it has no valid MAC."""
+    address = values.normalize(document.get("address"))
+    if address is None:
+        return None
+    name, network = document.get("name"), document.get("physical_network")
+    return Port(
+        uuid=str(document["uuid"]),
+        node=str(document.get("node_uuid")),
+        address=address,
+        name=name if isinstance(name, str) else None,
+        pxe_enabled=document.get("pxe_enabled") is not False,
+        physical_network=network if isinstance(network, str) else None,
+        local_link_connection=document.get("local_link_connection") or {},
+        extra=document.get("extra") or {},
+    )
+
+
+def same_port(one: Port, other: Port) -> bool:
+    """Whether both are the same, apart from what only we know of a port."""
+    return port_document(one) == port_document(other)
+
+
+def port_document(one: Port) -> Document:
+    """Return the port for a request that creates it."""
+    found = {
+        "uuid": one.uuid,
+        "node_uuid": one.node,
+        "address": one.address,
+        "pxe_enabled": one.pxe_enabled,
+        "extra": one.extra,
+        "local_link_connection": one.local_link_connection,
+    }
+    return found | {
+        name: value
+        for name, value in (("physical_network", one.physical_network), ("name", one.name))
+        if value is not None
+    }
+
+
+# Changes
+
+
+def changes(before: Node, after: Node) -> list[Change]:
+    """Return what a task changed in the node, in a form for the queue, without values that may be secret."""
+    found: list[Change] = []
+    for field in STORED:
+        old, new = getattr(before, field.name), getattr(after, field.name)
+        if field.settable and field.name not in _OBSERVED and old != new:
+            found += _in_document(field.name, old, new) if isinstance(new, dict) else [[[field.name], new]]
+    for field in ATTRIBUTES:
+        old, new = (node.attributes.get(field.name, field.default) for node in (before, after))
+        if old == new:
+            continue
+        if field.name == _TRAITS:
+            found += [[[_TRAITS, trait], True] for trait in sorted({*new} - {*old})]
+            found += [[[_TRAITS, trait]] for trait in sorted({*old} - {*new})]
+        else:
+            found += _in_document(field.name, old, new) if isinstance(new, dict) else [[[field.name], new]]
+    return found
+
+
+def port_changes(before: Port, after: Port) -> list[Change]:
+    """Return what a task changed in the port."""
+    old, new = port_document(before), port_document(after)
+    found: list[Change] = []
+    for name in ("address", "name", "physical_network", "pxe_enabled"):
+        if old.get(name) != new.get(name):
+            found.append([[name], new.get(name)])
+    for name in ("extra", "local_link_connection"):
+        found += _in_document(name, old[name], new[name])
+    return found
+
+
+def _in_document(name: str, old: Document, new: Document) -> list[Change]:
+    found: list[Change] = []
+    for key in dict.fromkeys((*old, *new)):
+        if key in old and key in new and old[key] == new[key]:
+            continue
+        if (name, key) == ("properties", _CAPABILITIES):
+            before, after = _capabilities(old.get(key)), _capabilities(new.get(key))
+            paths = {one: [name, key, one] for one in dict.fromkeys((*before, *after))}
+            found += [
+                [path, after[one]] if one in after else [path]
+                for one, path in paths.items()
+                if before.get(one) != after.get(one)
+            ]
+        elif key not in new:
+            found.append([[name, key]])
+        else:
+            found.append([[name, key], None if name in _ENCRYPTED else new[key]])
+    return found
+
+
+def with_secrets(wanted: Iterable[Change], node: Node) -> list[Change]:
+    """Return the changes with the values of encrypted documents, which are only stored in the node."""
+    return [
+        [path, getattr(node, path[0]).get(path[1])]
+        if given and len(path) == 2 and path[0] in _ENCRYPTED
+        else [path, *given]
+        for path, *given in wanted
+    ]
+
+
+def patch(wanted: Iterable[Change], present: Document) -> list[Document]:
+    """Return the JSON patch for ``present`` that makes the wanted changes, without those that are made already.
+
+    Ironic's patches cannot name every key of a document: where one has to, the document is replaced as a whole.
+    """
+    found: list[Document] = []
+    documents: dict[str, Document] = {}
+    for path, *given in wanted:
+        name = path[0]
+        if name == _TRAITS:
+            continue
+        if len(path) == 1:
+            if present.get(name) != given[0]:
+                found.append(_remove(name) if given[0] is None else _set("replace", name, given[0]))
+            continue
+        document = documents.setdefault(name, dict(present.get(name) or {}))
+        if len(path) == 3:
+            before = _capabilities(document.get(path[1]))
+            after = {one: value for one, value in before.items() if given or one != path[2]}
+            after |= {path[2]: given[0]} if given else {}
+            if after != before:
+                document[path[1]] = ",".join(f"{one}:{value}" for one, value in after.items())
+        elif given:
+            document[path[1]] = given[0]
+        else:
+            document.pop(path[1], None)
+    for name, document in documents.items():
+        found += _document_patch(name, present.get(name) or {}, document)
+    return found
+
+
+def _document_patch(name: str, old: Document, new: Document) -> list[Document]:
+    differing = [key for key in dict.fromkeys((*old, *new)) if key not in old or key not in new or old[key] != new[key]]
+    if not all(_PATCHABLE.match(key) for key in differing):
+        return [_set("replace", name, new)]
+    return [_set("add", f"{name}/{key}", new[key]) if key in new else _remove(f"{name}/{key}") for key in differing]
+
+
+def traits(wanted: Iterable[Change], present: Sequence[str]) -> list[str] | None:
+    """Return all traits that the node is to have; None if it has them already."""
+    found = set(present)
+    for path, *given in wanted:
+        if path[0] == _TRAITS:
+            (found.add if given else found.discard)(path[1])
+    return None if found == set(present) else sorted(found)
+
+
+def _set(operation: str, path: str, value: Any) -> Document:
+    return {"op": operation, "path": f"/{path}", "value": value}
+
+
+def _remove(path: str) -> Document:
+    return {"op": "remove", "path": f"/{path}"}
+
+
+def _capabilities(stored: Any) -> dict[str, str]:
+    """Return capabilities by name, from either form."""
+    if isinstance(stored, dict):
+        return {str(name): str(value) for name, value in stored.items()}
+    pairs = (one.partition(":") for one in stored.split(",")) if isinstance(stored, str) else ()
+    return {name.strip(): value.strip() for name, colon, value in pairs if colon and name.strip()}

@@ -1,0 +1,71 @@
+"""Our copy of the nodes and ports of an attached Ironic, in the store: for lookups, the PXE filter, hooks and rules.
+
+Ironic's documents are the truth; a copy is saved by the periodic task, when an inspection starts, and when a caller or
+a machine names what the copy lacks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+import msgspec
+
+from ferroscope.contracts.errors import NotFoundError
+from ferroscope.contracts.store import Query, Transaction
+from ferroscope.core import bmc_access, registry
+from ferroscope.core.model import Document, Node, Port
+
+# Unique among our nodes as in Ironic: if another copy still has the value, that copy is out of date.
+_UNIQUE: Final = ("name", "instance_uuid")
+
+
+def save(tx: Transaction, document: Document, ports: Sequence[Document]) -> Node:
+    """Save a node and its ports as Ironic has them; return the node, which is locked."""
+    try:
+        before: Node | None = tx.nodes.get(str(document["uuid"]), lock=True)
+    except NotFoundError:
+        before = None
+    node = registry.copied(document, before)
+    for field in _UNIQUE:
+        value = getattr(node, field)
+        if value is not None and (before is None or getattr(before, field) != value):
+            _clear_elsewhere(tx, node, field, value)
+    if before is None:
+        tx.nodes.add(node)
+    elif node != before:
+        node = tx.nodes.update(node)
+    if before is None or bmc_access.moved(before.driver_info, node.driver_info):
+        tx.addresses.set_bmc(node.uuid, bmc_access.literal(node.driver_info))
+    save_ports(tx, node.uuid, ports)
+    return node
+
+
+def save_ports(tx: Transaction, node: str, documents: Sequence[Document]) -> None:
+    """Replace the ports of the node by those that Ironic has."""
+    present = {port.uuid: port for port in tx.ports.list(Query(filters={"node": node}))}
+    wanted = {port.uuid: port for port in map(registry.port, documents) if port is not None and port.node == node}
+    changed = [
+        port for uuid, port in wanted.items() if uuid not in present or not registry.same_port(present[uuid], port)
+    ]
+    obsolete = {port.uuid for port in _with_macs(tx, changed) if port.uuid not in wanted} | present.keys() - wanted
+    if obsolete:
+        tx.ports.remove(sorted(obsolete))
+    tx.ports.add([port for port in changed if port.uuid not in present])
+    for port in changed:
+        if port.uuid in present:
+            known = present[port.uuid]
+            kept = {name: getattr(known, name) for name in ("internal", "attributes", "created_at")}
+            tx.ports.update(msgspec.structs.replace(port, **kept))
+
+
+def _with_macs(tx: Transaction, ports: Sequence[Port]) -> Sequence[Port]:
+    """Return the ports that have these MACs already, of whatever node."""
+    macs = tuple(port.address for port in ports)
+    return tx.ports.list(Query(filters={"address": macs})) if macs else ()
+
+
+def _clear_elsewhere(tx: Transaction, node: Node, field: str, value: str) -> None:
+    for other in tx.nodes.list(Query(filters={field: value})):
+        if other.uuid != node.uuid:
+            tx.nodes.update(msgspec.structs.replace(tx.nodes.get(other.uuid, lock=True), **{field: None}))

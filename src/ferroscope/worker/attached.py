@@ -1,0 +1,124 @@
+"""Inspections of an attached Ironic's nodes: read the node at the start, record what has changed, write it at the end.
+
+Hooks and rules work on our copy. What they change is recorded as the payload of the request to ``finish``, in the
+transaction that ends the processing. That request writes it to Ironic and only then ends the inspection; if its worker
+dies, the next one reads what Ironic has and writes what is still missing, so the node ends the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any, Final
+
+from ferroscope import mirror
+from ferroscope.contracts.errors import BmcError
+from ferroscope.contracts.remote import Registry
+from ferroscope.core import registry
+from ferroscope.core.delivery import Fail
+from ferroscope.core.model import Document, Severity
+from ferroscope.core.reasons import Reason
+from ferroscope.remote.ironic import as_bmc_errors
+from ferroscope.worker.context import TaskContext
+
+_CHANGES: Final = "registry"
+_GONE: Final = Fail(Reason.NOT_TRACKED, "Ironic no longer has this node")
+
+
+def refresh(context: TaskContext) -> Fail | None:
+    """Go on with the node and the ports as Ironic has them now; return why it must not be inspected, if so."""
+    ironic = context.services.registry
+    if ironic is None:
+        return None
+    with as_bmc_errors():
+        document = ironic.node(context.node.uuid)
+        ports = () if document is None else ironic.ports_of(context.node.uuid)
+    if document is None:
+        return _GONE
+    context.save_from_registry(lambda tx: mirror.save(tx, document, ports))
+    message = registry.refusal(context.node)
+    return None if message is None else Fail(Reason.REGISTRY_REFUSED, message)
+
+
+def recorded(context: TaskContext) -> Document:
+    """Return what hooks and rules have changed, as the payload of the request that writes it to Ironic."""
+    if context.services.registry is None:
+        return {}
+    edits, present = context.port_changes, {port.uuid: port for port in context.ports}
+    updated = {
+        uuid: changed
+        for uuid, port in edits.updated.items()
+        if uuid in present and (changed := registry.port_changes(present[uuid], port))
+    }
+    changes = {
+        "node": registry.changes(context.before, context.node),
+        "added": [registry.port_document(port) for port in edits.added],
+        "updated": updated,
+        "removed": sorted(edits.removed),
+    }
+    return {_CHANGES: changes} if any(changes.values()) else {}
+
+
+def apply(context: TaskContext) -> Fail | None:
+    """Write to Ironic what was recorded and it does not have yet; return why that is impossible, if so."""
+    ironic, changes = context.services.registry, context.request.payload.get(_CHANGES)
+    if ironic is None or not changes:
+        return None
+    uuid = context.node.uuid
+    with as_bmc_errors():
+        document = ironic.node(uuid)
+    if document is None:
+        return _GONE
+    wanted = registry.with_secrets(changes["node"], context.services.secrets.revealed(context.node))
+    if patch := registry.patch(wanted, document):
+        _command(context, partial(ironic.update_node, uuid, patch))
+    if (traits := registry.traits(changes["node"], document.get("traits") or ())) is not None:
+        _command(context, partial(ironic.set_traits, uuid, traits))
+    _apply_to_ports(context, ironic, changes)
+    context.note("registry", "the results are in Ironic")
+    return None
+
+
+def _apply_to_ports(context: TaskContext, ironic: Registry, changes: dict[str, Any]) -> None:
+    """Create, update and delete ports; a port that Ironic rejects is a warning, as is a MAC of another node."""
+    if not (changes["added"] or changes["updated"] or changes["removed"]):
+        return
+    with as_bmc_errors():
+        present = {str(port["uuid"]): port for port in ironic.ports_of(context.node.uuid)}
+    macs = {port["address"] for port in present.values()}
+    for uuid in changes["removed"]:
+        if uuid in present:
+            _try(context, partial(ironic.remove_port, uuid), f"delete port {uuid}")
+    for port in changes["added"]:
+        mac = port["address"]
+        if mac not in macs and _try(context, partial(ironic.add_port, port), f"add port {mac}") is False:
+            _check_owner(context, ironic, mac)
+    for uuid, wanted in changes["updated"].items():
+        if uuid in present and (patch := registry.patch(wanted, present[uuid])):
+            _try(context, partial(ironic.update_port, uuid, patch), f"update port {present[uuid]['address']}")
+
+
+def _check_owner(context: TaskContext, ironic: Registry, mac: str) -> None:
+    with as_bmc_errors():
+        port = ironic.port_with(mac)
+    if port is not None and port.get("node_uuid") != context.node.uuid:
+        message = f"no port added for {mac}: it is a port of node {port.get('node_uuid')} in Ironic"
+        context.note("registry", message, severity=Severity.WARNING, reason=Reason.PORT_CONFLICT)
+
+
+def _try(context: TaskContext, call: Callable[[], Any], what: str) -> Any:
+    try:
+        return _command(context, call)
+    except BmcError as exc:
+        if exc.transient:
+            raise
+        context.note("registry", f"could not {what}: {exc}", severity=Severity.WARNING, reason=exc.reason)
+        return None
+
+
+def _command(context: TaskContext, call: Callable[[], Any]) -> Any:
+    def fenced() -> Any:
+        with as_bmc_errors():
+            return call()
+
+    return context.attempt.command(fenced)

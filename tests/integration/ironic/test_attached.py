@@ -1,0 +1,160 @@
+"""Inspections of the nodes of a real Ironic: what arrives there, what is refused, what is waited for."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from ferroscope_sim.inventory import pxe_mac
+from tests.integration.ironic.place import Place, expected
+from tests.support import redfish
+from tests.support.processes import until
+
+
+def test_an_inspection_writes_its_results_to_ironic_and_powers_the_machine_off(place: Place) -> None:
+    uuid, number = place.enroll(properties={"rack": "7", "capabilities": "zone:blue"}, extra={"asset": "a-1"})
+    place.inspect(uuid)  # known to Ironic only, until now
+    place.await_state(uuid, "waiting")
+    assert place.ironic.node(uuid)["power_state"] == "power on"
+    assert place.ironic.call("GET", f"/v1/nodes/{uuid}/management/boot_device")["boot_device"] == "pxe"
+    assert place.call_back(number) == 202
+    place.await_state(uuid, "finished")
+    node = place.ironic.node(uuid)
+    assert node["power_state"] == "power off"
+    assert node["provision_state"] == "manageable"
+    assert node["reservation"] is None
+    assert node["extra"] == {"asset": "a-1"}
+    found = node["properties"]
+    assert {name: found[name] for name in expected(number)} == expected(number)
+    assert found["rack"] == "7"
+    assert "zone:blue" in found["capabilities"].split(",")
+    assert pxe_mac(number) in [port["address"] for port in place.ironic.ports(uuid)]
+    ours = place.call("GET", f"/v1/nodes/{uuid}/ports")[1]["ports"]
+    assert sorted(port["uuid"] for port in ours) == sorted(port["uuid"] for port in place.ironic.ports(uuid))
+    assert place.node(uuid)["provision_state"] == "manageable"
+
+
+def test_both_apis_show_the_nodes_and_refuse_what_only_ironic_does(place: Place) -> None:
+    uuid, _ = place.enroll(properties={"rack": "1"})
+    place.ironic.call("PATCH", f"/v1/nodes/{uuid}", [{"op": "replace", "path": "/owner", "value": "a-project"}])
+    assert until(lambda: (place.node(uuid) or {}).get("owner") == "a-project")
+    assert until(lambda: place.node(uuid)["provision_state"] == "manageable")
+    node = place.node(uuid)
+    assert (node["driver"], node["properties"]) == ("fake-hardware", {"rack": "1"})
+    port = place.call("GET", f"/v1/nodes/{uuid}/ports")[1]["ports"][0]["uuid"]
+    for method, path, body in (
+        ("POST", "/v1/nodes", {"driver": "fake-hardware"}),
+        ("PATCH", f"/v1/nodes/{uuid}", [{"op": "replace", "path": "/owner", "value": "me"}]),
+        ("DELETE", f"/v1/nodes/{uuid}", None),
+        ("PUT", f"/v1/nodes/{uuid}/states/power", {"target": "power on"}),
+        ("PUT", f"/v1/nodes/{uuid}/states/provision", {"target": "manage"}),
+        ("PUT", f"/v1/nodes/{uuid}/maintenance", None),
+        ("PUT", f"/v1/nodes/{uuid}/management/boot_device", {"boot_device": "pxe"}),
+        ("POST", "/v1/ports", {"node_uuid": uuid, "address": "52:54:00:99:99:99"}),
+        ("PATCH", f"/v1/ports/{port}", [{"op": "replace", "path": "/pxe_enabled", "value": False}]),
+        ("DELETE", f"/v1/ports/{port}", None),
+    ):
+        status, answer = place.call(method, path, body)
+        assert (method, path, status) == (method, path, 403)
+        assert place.ironic.url in answer["error_message"]
+    assert place.ironic.node(uuid)["owner"] == "a-project"
+
+
+def test_a_node_that_ironic_uses_or_maintains_is_not_inspected_until_it_is_free(place: Place) -> None:
+    uuid, number = place.enroll()
+    place.ironic.call("PUT", f"/v1/nodes/{uuid}/maintenance", {"reason": "fan broken"})
+    assert until(lambda: (place.node(uuid) or {}).get("maintenance"))
+    status, answer = place.call("POST", f"/v1/introspection/{uuid}", root=place.introspection)
+    assert status == 409
+    assert "fan broken" in str(answer)
+    place.ironic.call("DELETE", f"/v1/nodes/{uuid}/maintenance")
+    place.ironic.provision(uuid, "provide", "available")
+    assert until(lambda: place.node(uuid)["provision_state"] == "available")
+    status, answer = place.call("PUT", f"/v1/nodes/{uuid}/states/provision", {"target": "inspect"})
+    assert (status, "available" in str(answer)) == (409, True)
+    place.ironic.provision(uuid, "manage", "manageable")
+    place.inspected(uuid, number)  # at once, whatever the copy says
+
+
+def test_a_node_in_enroll_is_inspected_and_stays_there(place: Place) -> None:
+    uuid = str(place.ironic.call("POST", "/v1/nodes", {"driver": "fake-hardware", "name": "new"})["uuid"])
+    place.inspect(uuid)
+    place.await_state(uuid, "waiting")
+    assert place.call("POST", f"/v1/introspection/{uuid}/abort", root=place.introspection)[0] == 202
+    place.await_state(uuid, "error")
+    assert place.ironic.node(uuid)["provision_state"] == "enroll"
+    place.ironic.call("DELETE", f"/v1/nodes/{uuid}")
+
+
+def test_changes_in_ironic_arrive_in_our_copy(place: Place) -> None:
+    uuid, number = place.enroll()
+    assert until(lambda: place.node(uuid) is not None)
+    patch = [
+        {"op": "replace", "path": "/owner", "value": "somebody"},
+        {"op": "add", "path": "/properties/rack", "value": "9"},
+    ]
+    place.ironic.call("PATCH", f"/v1/nodes/{uuid}", patch)
+    (port,) = place.ironic.ports(uuid)
+    place.ironic.call("DELETE", f"/v1/ports/{port['uuid']}")
+    other = pxe_mac(number + 5000)
+    place.ironic.call("POST", "/v1/ports", {"node_uuid": uuid, "address": other})
+    assert until(lambda: [one[0] for one in place.rows(f"SELECT address FROM ports WHERE node='{uuid}'")] == [other])
+    assert until(lambda: place.node(uuid)["owner"] == "somebody")
+    assert place.node(uuid)["properties"]["rack"] == "9"
+
+
+def test_a_machine_whose_port_is_new_in_ironic_is_found_when_it_calls(place: Place) -> None:
+    uuid = place.ironic.enroll("without-ports")
+    place.inspect(uuid)
+    place.await_state(uuid, "waiting")
+    number = 7001
+    place.ironic.call("POST", "/v1/ports", {"node_uuid": uuid, "address": pxe_mac(number)})
+    assert place.call_back(number) == 202
+    place.await_state(uuid, "finished")
+    assert place.ironic.node(uuid)["properties"]["memory_mb"] == expected(number)["memory_mb"]
+    assert place.call_back(7002) == 404  # a machine that Ironic does not know either
+
+
+def test_a_deleted_node_ends_its_inspection(place: Place) -> None:
+    uuid, number = place.enroll()
+    place.inspect(uuid)
+    place.await_state(uuid, "waiting")
+    place.ironic.call("DELETE", f"/v1/nodes/{uuid}")
+    assert place.call_back(number) == 202
+    place.await_state(uuid, "error")
+    assert "no longer has this node" in place.status(uuid)["error"]
+
+
+def test_a_port_that_ironic_refuses_is_a_warning(place: Place) -> None:
+    uuid, number = place.enroll()
+    other, _ = place.enroll()
+    place.inspect(uuid)
+    place.await_state(uuid, "waiting")
+    (port,) = place.ironic.ports(uuid)
+    place.ironic.call("DELETE", f"/v1/ports/{port['uuid']}")
+    place.ironic.call("POST", "/v1/ports", {"node_uuid": other, "address": port["address"]})
+    assert place.call_back(number) == 202
+    place.await_state(uuid, "finished")
+    assert place.ironic.ports(uuid) == []
+    assert place.ironic.node(uuid)["properties"]["memory_mb"] == expected(number)["memory_mb"]
+
+
+def test_the_deny_list_of_the_pxe_filter_has_the_macs_of_ironics_ports(place: Place) -> None:
+    uuid, number = place.enroll()
+    assert until(lambda: place.node(uuid) is not None)
+    changes = "SELECT mac FROM mac_changes"
+    assert until(lambda: pxe_mac(number) in [row[0] for row in place.rows(changes)])
+
+
+def test_a_machine_whose_bmc_ironic_controls_over_redfish(place: Place, tmp_path: Path) -> None:
+    with redfish.emulator(tmp_path / "rack", machines=1) as rack:
+        uuid, number = place.enroll(driver="redfish", driver_info=redfish.driver_info(rack.url))
+        place.inspect(uuid)
+        place.await_state(uuid, "waiting")
+        system = rack.system(0)
+        assert (system["PowerState"], system["Boot"]["BootSourceOverrideTarget"]) == ("On", "Pxe")
+        assert place.call_back(number) == 202
+        place.await_state(uuid, "finished")
+        assert rack.system(0)["PowerState"] == "Off"
+        assert place.ironic.node(uuid)["properties"]["memory_mb"] == expected(number)["memory_mb"]
+        assert redfish.PASSWORD not in str(place.rows("SELECT driver_info FROM nodes"))
+        place.ironic.call("DELETE", f"/v1/nodes/{uuid}")
