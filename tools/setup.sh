@@ -9,7 +9,7 @@
 #   tools/setup.sh ironic    .ironic-venv with OpenStack Ironic, to which the tests attach Ferroscope
 #   tools/setup.sh inspector .inspector-venv with ironic-inspector, whose database the tests import
 #   tools/setup.sh audit     .audit-venv with the tools that list packages and their known vulnerabilities
-#   tools/setup.sh servers   PostgreSQL, MariaDB and HAProxy, for private instances of the tests
+#   tools/setup.sh servers   PostgreSQL, MariaDB, HAProxy, keepalived and Apache, for private instances of the tests
 #   tools/setup.sh pxe       nftables, dnsmasq, DHCP clients, QEMU, libfaketime and a kernel, for boot hosts in network namespaces
 #
 # Several names may be given, in any order. Existing parts are not changed, so running it again takes no time.
@@ -174,6 +174,10 @@ setup_servers() {
     fi
     # For the cluster tests: what stands before the api, what cuts networks, what checks the units.
     PATH=$PATH:/usr/sbin command -v haproxy >/dev/null || missing+=(haproxy)
+    PATH=$PATH:/usr/sbin command -v keepalived >/dev/null || missing+=(keepalived)
+    # Without the package apache2, so there is no service that could be started.
+    PATH=$PATH:/usr/sbin command -v apache2 >/dev/null || missing+=(apache2-bin)
+    [ -e /usr/lib/apache2/modules/mod_wsgi.so ] || missing+=(libapache2-mod-wsgi-py3)
     PATH=$PATH:/usr/sbin command -v ip >/dev/null || missing+=(iproute2)
     command -v systemd-analyze >/dev/null || missing+=(systemd)
     # ironic-python-agent uses these to inspect this machine.

@@ -127,7 +127,7 @@ class Cloud(Locked):
 def cloud(directory: Path, clients: Clients) -> Iterator[Cloud]:
     """Run Keystone and an installation that takes its tokens."""
     with keystone(directory / "identity") as running:
-        _furnish(running.identity)
+        furnish(running.identity)
         extra = _KEYSTONE.format(url=running.identity.url, password=PASSWORD, cached=CACHED)
         headers = {"X-Auth-Token": running.identity.token("operator", PASSWORD, None)}
         # Keystone is killed and frozen.
@@ -191,7 +191,7 @@ def _clouds(url: str) -> dict[str, Any]:
     return clouds
 
 
-def _furnish(identity: Identity) -> None:
+def furnish(identity: Identity) -> None:
     """Make the people, with their roles and projects."""
     admin = identity.token("admin", "ADMIN", "admin")
     roles = {role["name"]: role["id"] for role in identity.call("GET", "/roles", token=admin)["roles"]}

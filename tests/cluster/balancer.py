@@ -59,6 +59,7 @@ class Balancer:
     def _configured(self, apis: Sequence[tuple[int, int]]) -> str:
         """Return the shipped configuration with our addresses in place of its examples."""
         text = SHIPPED.read_text()
+        text = text.replace("bind 127.0.0.1:6384", f"bind 127.0.0.1:{free_port()}")
         text = text.replace("bind :6385", f"bind 127.0.0.1:{self.bare_metal}")
         text = text.replace("bind :5050", f"bind 127.0.0.1:{self.introspection}")
         ports = iter(zip(*apis, strict=True))

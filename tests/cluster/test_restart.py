@@ -6,6 +6,7 @@ import signal
 import threading
 import time
 from collections import Counter
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
@@ -25,9 +26,9 @@ DRAINING: Final = FAST + "[api]\ndrain_delay = 2\n"
 class Reader(threading.Thread):
     """Reads every 20 ms, on kept connections; ``failed`` has all that was not 200."""
 
-    def __init__(self, url: str, path: str) -> None:
+    def __init__(self, url: str, path: str, headers: Mapping[str, str] | None = None) -> None:
         super().__init__(daemon=True)
-        self._url = url + path
+        self._url, self._headers = url + path, headers
         self._http = pool(1)
         self._ending = threading.Event()
         self.answered = 0
@@ -36,7 +37,7 @@ class Reader(threading.Thread):
     def run(self) -> None:
         while not self._ending.wait(0.02):
             try:
-                status = self._http.request("GET", self._url).status
+                status = self._http.request("GET", self._url, headers=self._headers).status
             except urllib3.exceptions.HTTPError as exc:
                 self.failed.append(f"{type(exc).__name__} at {time.time():.2f}")
                 continue

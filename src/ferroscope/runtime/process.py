@@ -42,6 +42,7 @@ from ferroscope.runtime.system import (
     process_name,
 )
 from ferroscope.runtime.tls import Certificates
+from ferroscope.runtime.wsgi import Application
 from ferroscope.telemetry import members
 from ferroscope.telemetry.finding import Finding
 from ferroscope.telemetry.metrics import Metrics
@@ -225,17 +226,7 @@ class Process:
         certificates: Certificates | None,
     ) -> None:
         settings = self._settings
-        app = wiring.build_app(
-            settings,
-            backend,
-            drivers,
-            process=self.name,
-            draining=self._draining,
-            meter=meter,
-            stop=self._answered,
-            can_write=membership.can_write,
-            registry=self._registry,
-        )
+        app = self._build_app(backend, drivers, membership, meter)
         server = HttpServer(
             app,
             settings.api,
@@ -252,6 +243,21 @@ class Process:
         )
         self._ending.append(lambda: server.stop(self._grace()))
         self._server = server
+
+    def _build_app(
+        self, backend: Backend, drivers: Mapping[str, Bmc], membership: Membership, meter: Metrics
+    ) -> Application:
+        return wiring.build_app(
+            self._settings,
+            backend,
+            drivers,
+            process=self.name,
+            draining=self._draining,
+            meter=meter,
+            stop=self._answered,
+            can_write=membership.can_write,
+            registry=self._registry,
+        )
 
     def _drain(self, server: HttpServer) -> None:
         """Fail the health check, and serve until load balancers have noticed; a second signal ends it."""

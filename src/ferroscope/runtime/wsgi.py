@@ -117,10 +117,14 @@ def _target(request: Request) -> tuple[bytes, bytes]:
     return path, query
 
 
-def security_lines(*, https: bool, given: Collection[str] = ()) -> list[str]:
-    """Return the header lines of every response, except those whose names, in lower case, are ``given``."""
+def security_headers(*, https: bool, given: Collection[str] = ()) -> list[tuple[str, str]]:
+    """Return the headers of every response, except those whose names, in lower case, are ``given``."""
     wanted = (*_SECURITY_HEADERS, _HTTPS_ONLY) if https else _SECURITY_HEADERS
-    return [f"{name}: {value}" for name, value in wanted if name.lower() not in given]
+    return [(name, value) for name, value in wanted if name.lower() not in given]
+
+
+def _security_lines(*, https: bool, given: Collection[str] = ()) -> list[str]:
+    return [f"{name}: {value}" for name, value in security_headers(https=https, given=given)]
 
 
 def refusal(status: int, message: str = "", *, https: bool, request_id: str, retry: bool = False) -> bytes:
@@ -132,7 +136,7 @@ def refusal(status: int, message: str = "", *, https: bool, request_id: str, ret
     text = message or phrase
     lines = [f"HTTP/1.1 {phrase}", "Connection: close", "Content-Type: text/plain", f"Content-Length: {len(text) + 1}"]
     lines += [f"{HEADER}: {request_id}", *(["Retry-After: 1"] if retry else [])]
-    return "\r\n".join([*lines, *security_lines(https=https), "", f"{text}\n"]).encode("latin-1")
+    return "\r\n".join([*lines, *_security_lines(https=https), "", f"{text}\n"]).encode("latin-1")
 
 
 def run(app: Application, environ: dict[str, Any], *, keep: bool, version: str) -> tuple[bytes, bytes]:
@@ -154,7 +158,7 @@ def run(app: Application, environ: dict[str, Any], *, keep: bool, version: str) 
     if "\r" in (all_lines := "\x00".join(lines)) or "\n" in all_lines:
         raise ValueError("a response header contains a line break")
     names = {name.lower() for name, _ in headers}
-    lines += security_lines(https=environ["wsgi.url_scheme"] == "https", given=names)
+    lines += _security_lines(https=environ["wsgi.url_scheme"] == "https", given=names)
     if "content-length" not in names and status[:3] not in ("204", "304"):
         lines.append(f"Content-Length: {len(body)}")
     if "date" not in names:

@@ -22,6 +22,8 @@ _KEY: Final = "ferroscope.request_id"
 # The other key of an environ that server and application agree on. Present if the body has not been read: it is only
 # decided whether to read it. A response with status 100 means yes; any other response is final.
 HEAD_ONLY: Final = "ferroscope.head_only"
+# Which API a web server serves here, bare-metal or introspection, if its port does not tell; no header has this name.
+API: Final = "FERROSCOPE_API"
 _FORM: Final = re.compile(r"req-[0-9A-Fa-f]{8}(?:-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}")
 
 

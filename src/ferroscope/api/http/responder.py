@@ -21,7 +21,7 @@ from ferroscope.api.http import decoding, errors, json_suffix, versions
 from ferroscope.api.http.audit import IDENTITY, CallAudit, event_of
 from ferroscope.api.http.errors import ForbiddenError
 from ferroscope.api.http.rate_limit import group
-from ferroscope.api.http.request_id import HEAD_ONLY
+from ferroscope.api.http.request_id import API, HEAD_ONLY
 from ferroscope.api.http.request_id import of as request_id
 from ferroscope.api.http.route import ApiContext, Body, Call, NoQuery, Reply, Route, Surface
 from ferroscope.api.http.versions import BARE_METAL, INTROSPECTION, Dialect, Version
@@ -98,7 +98,7 @@ def responder(context: ApiContext, route: Route) -> Responder:
             raise  # Falcon's own errors, such as invalid headers, are handled by the application
         except Exception as exc:  # noqa: BLE001  # the boundary: an internal error becomes a generic response
             if isinstance(exc, errors.TooLargeError) and route.refused is not None:
-                route.refused(context, req.bounded_stream.read(_TRACES), context.callers.source(req.env), exc)
+                route.refused(context, _beginning(req), context.callers.source(req.env), exc)
             reply = failure(context, req, exc, dialect)
         finally:
             audit.end()
@@ -136,7 +136,9 @@ def _record(
 
 
 def by_introspection_listener(context: ApiContext, req: falcon.Request) -> bool:
-    """Return whether the call arrived on the Introspection API's port."""
+    """Return whether the call arrived on the Introspection API's port, or where a web server serves that API."""
+    if api := req.env.get(API):
+        return bool(api == "introspection")
     port = context.settings.api.introspection_port
     return port != 0 and req.env.get("SERVER_PORT") == str(port)
 
@@ -298,10 +300,26 @@ def _read(context: ApiContext, route: Route, req: falcon.Request) -> bytes:
     if route.body_kind is not Body.RAW:
         limit = min(limit, decoding.MAX_DOCUMENT_SIZE)
     declared = req.content_length or 0
-    raw = b"" if declared > limit else req.bounded_stream.read(limit + 1)
+    try:
+        raw = b"" if declared > limit else _stream(req).read(limit + 1)
+    except Exception as exc:  # what another WSGI server raises if the client leaves, or sends bad chunks
+        raise errors.BadRequestError("The request body is incomplete or malformed.") from exc
     if declared > limit or len(raw) > limit:
         raise errors.TooLargeError(f"The request body is too large: at most {limit} bytes are allowed.")
     return raw
+
+
+def _beginning(req: falcon.Request) -> bytes:
+    """Return the beginning of a body that is too large."""
+    try:
+        return bytes(_stream(req).read(_TRACES))
+    except Exception:  # noqa: BLE001  # as in ``_read``
+        return b""
+
+
+def _stream(req: falcon.Request) -> Any:
+    """Return the body; other WSGI servers than ours do not know the size of one that is sent in chunks."""
+    return req.stream if req.env.get("wsgi.input_terminated") else req.bounded_stream
 
 
 def _body(context: ApiContext, route: Route, raw: bytes) -> Any:
