@@ -134,7 +134,11 @@ def _settle(connection: Connection, players: Players, way: Way) -> None:
         first = _state(connection)
         time.sleep(0.1)
         second = _state(connection)
-        alive = connection.execute(text("SELECT pid FROM members WHERE role = 'worker'")).scalars().all()
+        alive = (
+            connection.execute(text("SELECT pid FROM members WHERE role = 'worker' AND left_at IS NULL"))
+            .scalars()
+            .all()
+        )
         standing = [pid for pid in alive if Path(f"/proc/{pid}").exists()]
         if second.pid and second.epoch == first.epoch and second.touched > first.touched and len(standing) >= 2:
             return

@@ -37,7 +37,8 @@ def rows(cluster: Cluster, statement: str) -> list[tuple[object, ...]]:
 
 
 def member_pids(cluster: Cluster, role: str = "worker") -> set[int]:
-    return {int(str(row[0])) for row in rows(cluster, f"SELECT pid FROM members WHERE role = '{role}'")}
+    members = f"SELECT pid FROM members WHERE role = '{role}' AND left_at IS NULL"
+    return {int(str(row[0])) for row in rows(cluster, members)}
 
 
 def alive(pid: int) -> bool:
@@ -61,7 +62,10 @@ def test_a_stopped_worker_hands_everything_over_at_once(server_url: str, place: 
             took = time.monotonic() - began
             assert took < GRACE
             assert worker.pid not in member_pids(cluster)
-            gone = rows(cluster, "SELECT holder FROM requests WHERE holder NOT IN (SELECT id FROM members)")
+            gone = rows(
+                cluster,
+                "SELECT holder FROM requests WHERE holder NOT IN (SELECT id FROM members WHERE left_at IS NULL)",
+            )
             assert gone == []
             print(f"{server_url.partition(':')[0]}: {worker.name} stopped in {took:.2f} s")
             worker.start()

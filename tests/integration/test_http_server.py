@@ -175,8 +175,13 @@ def test_what_is_no_request_gets_400_and_one_line_in_the_log(
 def _is_logged(answer: bytes, capfd: pytest.CaptureFixture[str]) -> bool:
     """Whether the log is one line with the request ID that is in the answer."""
     found = re.search(rb"Openstack-Request-Id: (req-[0-9a-f-]{36})\r\n", answer)
-    said = "".join(capfd.readouterr())
-    return found is not None and f"request_id={found[1].decode()}" in said and said.count("\n") == 1
+    said: list[str] = []
+
+    def logged() -> bool:
+        said.extend(capfd.readouterr())
+        return found is not None and f"request_id={found[1].decode()}" in "".join(said)
+
+    return until(logged) and "".join(said).count("\n") == 1
 
 
 def test_a_header_without_end_is_refused(start: Start, capfd: pytest.CaptureFixture[str]) -> None:

@@ -11,8 +11,8 @@ from __future__ import annotations
 import contextlib
 import math
 import socket
-import threading
 from collections.abc import Callable, Iterator
+from contextvars import ContextVar
 
 Left = Callable[[], float]
 
@@ -21,32 +21,29 @@ class TooLateError(Exception):
     """The right to send has expired; nothing was sent after that."""
 
 
-class _Current(threading.local):
-    left: Left | None = None
-
-
-_current = _Current()
+_limit: ContextVar[Left | None] = ContextVar("limit", default=None)
 
 
 @contextlib.contextmanager
 def fenced(left: Left) -> Iterator[None]:
     """Let this thread send only while ``left`` returns more than 0 seconds; ``TooLateError``."""
-    before, _current.left = _current.left, left
+    token = _limit.set(left)
     try:
         check()
         yield
     finally:
-        _current.left = before
+        _limit.reset(token)
 
 
 def limit() -> Left | None:
     """Return this thread's limit, for a thread that sends on its behalf; None outside of ``fenced``."""
-    return _current.left
+    return _limit.get()
 
 
 def check() -> float:
     """Return for how many seconds sending is allowed, infinity outside of ``fenced``; ``TooLateError``."""
-    left = math.inf if _current.left is None else _current.left()
+    current = _limit.get()
+    left = math.inf if current is None else current()
     if left <= 0:
         raise TooLateError
     return left

@@ -179,7 +179,7 @@ def resources(urls: dict[str, str], node: str) -> dict[str, Any]:
         "chassis": baremetal.get_chassis(chassis.id).description,
         "chassis_listed": chassis.id in [one.id for one in baremetal.chassis(details=True)],
         "group": [one.name for one in baremetal.port_groups(details=True, node=node)],
-        "ports": [one.address for one in baremetal.ports(port_group=group.id)],
+        "ports": [one.address for one in baremetal.ports(portgroup=group.id)],
         "traits": sorted(shown.traits),
         "chassis_of_node": shown.chassis_id == chassis.id,
         "conductor": shown.conductor,

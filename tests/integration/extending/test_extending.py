@@ -78,7 +78,7 @@ def test_a_bmc_driver_is_a_package(make_site: MakeSite, tmp_path: Path) -> None:
     site.wait_ready()
     assert re.search(r"ok +drivers .*relay", site.run("doctor"))
     (driver,) = site.call("GET", "/v1/drivers?detail=true")["drivers"]
-    assert (driver["name"], driver["enabled_inspect_interfaces"]) == ("relay", ["agent"])
+    assert (driver["name"], driver["enabled_inspect_interfaces"]) == ("relay", ["agent", "no-inspect"])
     assert set(site.call("GET", "/v1/drivers/relay/properties")) == {"relay_address", "relay_port"}
     body = machine(81)
     with Relay(lambda: site.call_back(body)) as relay:
