@@ -131,7 +131,7 @@ def test_an_expired_token_is_401(cloud: Cloud) -> None:
 @pytest.mark.filterwarnings("ignore:'cgi' is deprecated:DeprecationWarning")  # webob, which the middleware imports
 def test_a_service_token_makes_an_expired_token_of_a_user_acceptable(tmp_path: Path) -> None:
     with keystone(tmp_path, lifetime=20) as running:
-        logins._furnish(running.identity)
+        logins.furnish(running.identity)
         settings = KeystoneSettings(auth_url=running.identity.url, username="ferroscope", password=logins.PASSWORD)
         auth = KeystoneAuth(settings, SystemClock())
 

@@ -6,6 +6,7 @@ import shutil
 import subprocess
 import threading
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import msgspec
@@ -108,20 +109,27 @@ def _certificate(directory: Path, name: str) -> Path:
     return directory / f"{name}.crt"
 
 
-def _opened(settings: Settings) -> Backend:
-    return open_backend(settings, clock=SystemClock(), stop=threading.Event(), listen=True)
+@contextmanager
+def _opened(settings: Settings) -> Iterator[Backend]:
+    stop, others = threading.Event(), threading.enumerate()
+    backend = open_backend(settings, clock=SystemClock(), stop=stop, listen=True)
+    try:
+        yield backend
+    finally:
+        stop.set()
+        for thread in threading.enumerate():
+            if thread.name == "wake-up" and thread not in others:
+                thread.join(5)
+        backend.close()
 
 
 def test_a_server_that_proves_who_it_is_is_used_over_tls(secured: Secured) -> None:
     settings = secured.settings(trusted=secured.certificate)
     ensure_schema(settings, upgrade=True)
-    backend = _opened(settings)
-    try:
+    with _opened(settings) as backend:
         backend.store.write(lambda tx: tx.members.beat(examples.member(), 6.0))
         with backend.engine.connect() as connection:
             assert str(connection.execute(text(_IN_USE[secured.kind])).scalar_one()).startswith("TLS")
-    finally:
-        backend.close()
 
 
 @pytest.mark.parametrize("wrong", ["another authority", "another name", "no TLS"])
@@ -151,8 +159,5 @@ def test_a_server_that_asks_for_a_client_certificate_gets_it(secured: Secured, t
             ensure_schema(secured.settings_with(wrong), upgrade=True)
     settings = secured.settings_with(right)
     ensure_schema(settings, upgrade=True)
-    backend = _opened(settings)
-    try:
+    with _opened(settings) as backend:
         backend.store.write(lambda tx: tx.members.beat(examples.member(), 6.0))
-    finally:
-        backend.close()
