@@ -8,8 +8,10 @@ While it cannot be opened, requests get 503, and it is tried again.
 from __future__ import annotations
 
 import atexit
+import contextlib
 import os
 import threading
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final
 
@@ -33,8 +35,22 @@ from ferroscope.telemetry.metrics import Metrics
 VARIABLE: Final = "FERROSCOPE_CONFIG"
 # Seconds between two attempts to open it.
 _PAUSE: Final = 1.0
+# Bytes and seconds for the rest of a body that is too large.
+_DISCARDED: Final = 16 * 1024 * 1024
+_DISCARDING: Final = 5.0
 
 _log = structlog.get_logger(__name__)
+
+
+def _discard(body: Any) -> None:
+    """Read the rest of a body that is too large, within limits.
+
+    A server that closes a connection with unread data resets it, and the client may lose the answer.
+    """
+    left, deadline = _DISCARDED, time.monotonic() + _DISCARDING
+    with contextlib.suppress(Exception):  # what servers raise if the client leaves, or sends bad chunks
+        while left > 0 and time.monotonic() < deadline and (piece := body.read(min(left, 65536))):
+            left -= len(piece)
 
 
 class HostedApi(Process):
@@ -105,7 +121,10 @@ class Application:
             serving[0].close()
 
     def __call__(self, environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
+        statuses = list[str]()
+
         def respond(status: str, headers: list[tuple[str, str]], *more: Any) -> Any:
+            statuses.append(status)
             given = {name.lower() for name, _ in headers}
             https = environ["wsgi.url_scheme"] == "https"
             return start_response(status, [*headers, *security_headers(https=https, given=given)], *more)
@@ -113,7 +132,10 @@ class Application:
         serving = self._serving
         app = serving[1] if serving is not None and not serving[0].has_ended else self._opened()
         if app is not None:
-            return app(environ, respond)
+            answer = app(environ, respond)
+            if statuses[-1].startswith("413"):
+                _discard(environ["wsgi.input"])
+            return answer
         body = bare_metal_body(503, "The service is not ready; its log says why.")
         headers = [("Content-Type", "application/json"), ("Content-Length", str(len(body))), ("Retry-After", "1")]
         respond("503 Service Unavailable", headers)
