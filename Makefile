@@ -2,7 +2,7 @@
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: audit sbom compare help setup dev servers pxe clients emulators swift ironic inspector prepared test test-all lint format bench chaos chaos-pxe fuzz demo demo-pxe docs lock clean
+.PHONY: audit sbom compare help setup dev servers pxe clients emulators swift ironic inspector prepared test test-all lint format bench chaos chaos-pxe fuzz demo demo-pxe demo-cloud docs lock clean
 
 # Arguments for pytest, such as: make test TESTS="tests/unit -k lookup"
 TESTS ?=
@@ -25,7 +25,7 @@ setup: ## Install Ferroscope into .venv
 dev: ## Install Ferroscope into .venv, with the tools for checks and tests
 	@tools/setup.sh dev
 
-servers: ## Install PostgreSQL, MariaDB and HAProxy for the tests, if missing; starts nothing
+servers: ## Install PostgreSQL, MariaDB, RabbitMQ and HAProxy for the tests, if missing; starts nothing
 	@tools/setup.sh servers
 
 pxe: ## Install the packages for simulated boot hosts and virtual machines, if missing; starts nothing
@@ -55,6 +55,7 @@ test-all: test ## Run all tests: also the other databases and the long campaigns
 	@.venv/bin/python -m tests.simulation --seeds 100 --first 1000 --pxe-filters
 	@.venv/bin/python -m tests.cluster.chaos --database postgresql --minutes 3
 	@.venv/bin/python -m tests.cluster.chaos --database mariadb --minutes 3
+	@.venv/bin/python -m tests.cluster.bus_chaos --minutes 3
 	@.venv/bin/python -m tests.pxe.chaos --profile fast --minutes 4
 	@.venv/bin/python -m tests.fuzz --callbacks 30000 --seed 2 --database postgresql
 
@@ -90,6 +91,9 @@ demo: setup ## Inspect 50 simulated machines, and kill a worker meanwhile
 
 demo-pxe: dev pxe ## Boot two virtual machines through the open one of three PXE filters, and kill that filter (needs root)
 	@.venv/bin/python -m tests.pxe.demo
+
+demo-cloud: dev servers pxe swift ironic ## Kill one part of each kind of a cloud with a real Ironic, while 100 nodes are inspected (needs root)
+	@.venv/bin/python -m tests.cloud.demo
 
 docs: setup ## Regenerate the reference pages
 	@.venv/bin/python -m tools.docs

@@ -17,6 +17,7 @@ from bench import auth as logins
 from bench import cycle as cycles
 from bench import idle as idles
 from bench import lists as listings
+from bench import outbox as outboxes
 from bench import profile as profiles
 from bench import pxe_filter as pxe_filters
 from bench import reads as readings
@@ -26,6 +27,7 @@ from bench import search as searches
 from bench import site as sites
 from bench import start as starts
 from bench import trips as round_trips
+from bench import wakeup as wakeups
 from bench.databases import NAMES
 from bench.report import Report
 from bench.service import lines
@@ -210,7 +212,7 @@ def rules(found: tuple[Report, Path], number: int = 20, size: int = 40_000, runs
     show.rules(report, rule_costs.measure(number, size, runs))
 
 
-main.add_command(attached.command)
+main.add_command(attached.run)
 main.add_command(callbacks.callback)
 main.add_command(idles.command)
 main.add_command(ha.failover)
@@ -221,6 +223,8 @@ main.add_command(hooks.hooks)
 main.add_command(sites.command)
 main.add_command(round_trips.command)
 main.add_command(compare.compare)
+main.add_command(wakeups.command)
+main.add_command(outboxes.command)
 
 
 def _end(report: Report, name: str, *, save: bool, check: bool) -> None:

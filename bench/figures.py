@@ -49,6 +49,7 @@ TARGETS: Final[dict[str, Target]] = {
     "CPU per inspection, ms sqlite": Target(6, False, _CYCLE_CPU),
     "CPU per inspection, ms postgresql": Target(8, False, _CYCLE_CPU),
     "CPU per inspection, ms mariadb": Target(9, False, _CYCLE_CPU),
+    "wake-up p99, ms RabbitMQ": Target(20, False),
     "round trips per inspection": Target(35, False),
     "others' calls beside a crowd, p99 ms": Target(100, False),
     "CPU of authentication per call, ms": Target(0.3, False),

@@ -78,6 +78,12 @@ def shared_swift() -> Server:
     return Server("swift", "swift")
 
 
+@pytest.fixture(scope="session")
+def shared_rabbitmq() -> Server:
+    """Return the RabbitMQ of the whole test run, where tests use different exchanges and queues: do it no harm."""
+    return Server("rabbitmq", "rabbitmq")
+
+
 @pytest.fixture
 def swift_server() -> Iterator[Server]:
     """Give a Swift of this test's own, to kill, freeze and start again."""

@@ -9,7 +9,8 @@
 #   tools/setup.sh ironic    .ironic-venv with OpenStack Ironic, to which the tests attach Ferroscope
 #   tools/setup.sh inspector .inspector-venv with ironic-inspector, whose database the tests import
 #   tools/setup.sh audit     .audit-venv with the tools that list packages and their known vulnerabilities
-#   tools/setup.sh servers   PostgreSQL, MariaDB, HAProxy, keepalived and Apache, for private instances of the tests
+#   tools/setup.sh servers   PostgreSQL, MariaDB with Galera, RabbitMQ, etcd, ZooKeeper, Redis, HAProxy, keepalived and Apache, for private
+#                            instances of the tests
 #   tools/setup.sh pxe       nftables, dnsmasq, DHCP clients, QEMU, libfaketime and a kernel, for boot hosts in network namespaces
 #
 # Several names may be given, in any order. Existing parts are not changed, so running it again takes no time.
@@ -172,6 +173,11 @@ setup_servers() {
     if ! PATH=$PATH:/usr/sbin command -v mariadbd >/dev/null || ! command -v mariadb-install-db >/dev/null; then
         missing+=(mariadb-server)
     fi
+    # A Galera cluster of two nodes and an arbiter.
+    [ -e /usr/lib/galera/libgalera_smm.so ] || missing+=(galera-4)
+    PATH=$PATH:/usr/sbin command -v garbd >/dev/null || missing+=(galera-arbitrator-4)
+    command -v rsync >/dev/null || missing+=(rsync)
+    command -v lsof >/dev/null || missing+=(lsof)
     # For the cluster tests: what stands before the api, what cuts networks, what checks the units.
     PATH=$PATH:/usr/sbin command -v haproxy >/dev/null || missing+=(haproxy)
     PATH=$PATH:/usr/sbin command -v keepalived >/dev/null || missing+=(keepalived)
@@ -179,7 +185,12 @@ setup_servers() {
     PATH=$PATH:/usr/sbin command -v apache2 >/dev/null || missing+=(apache2-bin)
     [ -e /usr/lib/apache2/modules/mod_wsgi.so ] || missing+=(libapache2-mod-wsgi-py3)
     PATH=$PATH:/usr/sbin command -v ip >/dev/null || missing+=(iproute2)
+    PATH=$PATH:/usr/sbin command -v rabbitmq-server >/dev/null || missing+=(rabbitmq-server)
     command -v systemd-analyze >/dev/null || missing+=(systemd)
+    # Coordination services.
+    command -v etcd >/dev/null || missing+=(etcd-server)
+    [ -e /usr/share/java/zookeeper.jar ] || missing+=(zookeeper)
+    command -v redis-server >/dev/null || missing+=(redis-server)
     # ironic-python-agent uses these to inspect this machine.
     command -v lshw >/dev/null || missing+=(lshw)
     PATH=$PATH:/usr/sbin command -v dmidecode >/dev/null || missing+=(dmidecode)

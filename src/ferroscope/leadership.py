@@ -48,6 +48,7 @@ class Leadership:
         self._progressed_at = asked_at
         self._over = False
         self._resigned = False
+        self._renewal: StopFlag | None = None
 
     @property
     def trusted_until(self) -> float:
@@ -107,6 +108,15 @@ class Leadership:
         self._trusted_until = trusted_until(asked_at, self._profile)
         return True
 
+    def confirm(self) -> None:
+        """Have the lease renewed now: if it was lost, the leader learns it at once."""
+        if self._renewal is not None:
+            self._renewal.set()
+
+    def confirms_by(self, pause: StopFlag) -> None:
+        """``confirm`` sets this flag, which ends a pause between renewals."""
+        self._renewal = pause
+
     def resign(self) -> None:
         """Release the lease after the work has finished, so that a successor can start at once. Never raises."""
         self._resigned = True
@@ -119,15 +129,38 @@ class Leadership:
             _log.warning("lease not released; it will expire", lease=self.lease.name, why=str(exc))
 
 
-class Election:
-    """Campaigns for one lease on behalf of one member."""
+# A holder that is thought to be dead must also have missed a renewal, or it is not: this many renewal intervals.
+_SILENT_RENEWALS: Final = 1.5
 
-    def __init__(self, name: str, holder: str, *, store: Store, clock: Clock, profile: LeaseProfile) -> None:
+
+class Election:
+    """Campaigns for one lease on behalf of one member.
+
+    ``is_lost`` says whether a coordination service thinks that this member is dead. Such a holder is replaced before
+    its lease expires. Never pass it where the holder acts outside the database: no fence stops that.
+
+    ``failed_over_at`` returns the monotonic time of the database's last fail-over that this process noticed.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        holder: str,
+        *,
+        store: Store,
+        clock: Clock,
+        profile: LeaseProfile,
+        is_lost: Callable[[str], bool] = lambda _member: False,
+        failed_over_at: Callable[[], float] = lambda: -math.inf,
+    ) -> None:
         self.name = name
+        self._is_lost = is_lost
+        self._silent = _SILENT_RENEWALS * profile.renew
         self._holder = holder
         self._store = store
         self._clock = clock
         self._profile = profile
+        self._failed_over_at = failed_over_at
         self.status = f"has not campaigned for {name} yet"
         self._remaining = 0.0  # seconds left of the current holder's lease when we last campaigned
         # Upper bound of (database clock - our monotonic clock), from when another holder's lease was last seen.
@@ -136,17 +169,19 @@ class Election:
     def campaign(self) -> Leadership | None:
         """Try once to acquire the lease; None if another member holds it. ``StoreUnavailableError``."""
         asked_at = self._clock.monotonic()
+        lost: Lease | None = None
         try:
             lease = self._store.write(lambda tx: tx.leases.acquire(self.name, self._holder, self._profile.ttl))
         except LeaseHeldError as exc:
-            self.status = f"follows: {exc}"
-            self._remaining = exc.lease.remaining
-            if exc.lease.remaining:
-                self._ahead = exc.lease.expires_at - exc.lease.remaining - asked_at
-            return None
+            self._follow(exc, asked_at)
+            lost = exc.lease
+            asked_at = self._clock.monotonic()
+            successor = self._take_over(lost)
+            if successor is None:
+                return None
+            lease = successor
         except LeaseLostError:
-            self.status = f"another member has just won {self.name}"
-            self._remaining = 0.0
+            self._outrun()
             return None
         self.status = f"leads {self.name} in epoch {lease.epoch}"
         _log.info("leadership acquired", lease=self.name, epoch=lease.epoch)
@@ -156,16 +191,51 @@ class Election:
             profile=self._profile,
             clock=self._clock,
             store=self._store,
-            alone_from=self._alone_from(lease),
+            alone_from=self._alone_from(lease) if lost is None else self._clock.monotonic() + lost.remaining,
         )
+
+    def _follow(self, held: LeaseHeldError, asked_at: float) -> None:
+        self.status = f"follows: {held}"
+        self._remaining = held.lease.remaining
+        if held.lease.remaining:
+            self._ahead = held.lease.expires_at - held.lease.remaining - asked_at
+        if self._has_lost(held.lease):  # until it counts as silent
+            age = held.lease.duration - held.lease.remaining
+            self._remaining = min(self._remaining, max(0.0, self._silent - age))
+
+    def _outrun(self) -> None:
+        self.status = f"another member has just won {self.name}"
+        self._remaining = 0.0
+
+    def _has_lost(self, lease: Lease) -> bool:
+        return lease.holder is not None and self._is_lost(lease.holder)
+
+    def _take_over(self, lost: Lease) -> Lease | None:
+        """Return the lease if its holder is thought to be dead and has missed a renewal; otherwise None."""
+        if not self._has_lost(lost) or lost.duration - lost.remaining < self._silent:
+            return None
+        try:
+            lease = self._store.write(
+                lambda tx: tx.leases.take_over(lost, self._holder, self._profile.ttl, silent=self._silent)
+            )
+        except (LeaseHeldError, LeaseLostError):
+            self._outrun()
+            return None
+        early = f"{lost.remaining:.1f} s before it would have expired"
+        _log.info("lease taken over from a lost member", lease=self.name, holder=lost.holder, early=early)
+        return lease
 
     def _alone_from(self, lease: Lease) -> float:
         """Return the monotonic time from which no other holder can trust this lease.
 
         That is now, unless the database's clock was set forward: then the lease may have expired in the database just
-        after its holder renewed it, and the holder still trusts it by its own clock, for at most a time to live.
+        after its holder renewed it, and the holder still trusts it by its own clock, for at most a time to live. The
+        same if the database has failed over to a standby, which may lack the last renewal.
         """
         now = self._clock.monotonic()
+        if now - (failed_over_at := self._failed_over_at()) < self._profile.ttl:
+            _log.warning("the database has failed over; an earlier leader may still be active", lease=self.name)
+            return failed_over_at + self._profile.ttl
         if self._ahead is None or lease.acquired_at - now - self._ahead < self._profile.margin / 2:
             return now
         _log.warning("the database's clock was set forward; an earlier leader may still be active", lease=self.name)
@@ -248,10 +318,11 @@ class LeaseRenewer:
 
     def run(self, leadership: Leadership, reset: StopFlag, leave: Callable[[], None] | None = None) -> None:
         """Renew until the leadership ends; then set ``reset`` and make sure that the work stops."""
-        pause = self._new_flag()
+        leadership.confirms_by(pause := self._new_flag())
         while not leadership.over and leadership.is_valid():
             left = leadership.trusted_until - self._clock.monotonic()
             pause.wait(max(0.0, min(self._profile.renew, left)))
+            leadership.confirms_by(pause := self._new_flag())  # now: this renewal may be older than the next reason
             if not leadership.renew() and not leadership.resigned:
                 self._meter.renewal_failed(leadership.lease.name)
         self._end(leadership, reset, leave or self._leave)

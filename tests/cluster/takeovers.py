@@ -55,9 +55,9 @@ def take(successor: SqlStore, seconds: float = 60.0) -> Lease:
     raise AssertionError("nobody took over in 20 s")
 
 
-def race(url: str, rounds: int) -> Race:
-    """Let old leaders and successors race ``rounds`` times."""
-    old, new = store(url), store(url)
+def race(url: str, rounds: int, successors: str = "") -> Race:
+    """Let old leaders and successors race ``rounds`` times; ``successors``: their URL, on another node."""
+    old, new = store(url), store(successors or url)
     old.write(lambda tx: tx.nodes.add(examples.node(name="0")))
     found = Race()
     try:

@@ -79,9 +79,11 @@ def test_haproxy_tells_who_called_and_gives_one_address_a_part_of_its_connection
 def test_systemd_takes_the_shipped_unit(unit: Path, tmp_path: Path) -> None:
     copy = tmp_path / unit.name
     copy.write_text(unit.read_text().replace("/opt/ferroscope/bin/ferroscope", executable()))
-    command = ["systemd-analyze", "verify", "--man=no", str(copy)]
+    # The units of this host, which systemd reads too, are not the subject.
+    command = ["systemd-analyze", "verify", "--man=no", "--recursive-errors=no", str(copy)]
     verified = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert (verified.returncode, verified.stderr) == (0, "")
+    about_it = [line for line in verified.stderr.splitlines() if unit.name in line]
+    assert (verified.returncode, about_it) == (0, [])
 
 
 @pytest.mark.parametrize("template", TEMPLATES, ids=lambda unit: unit.stem)

@@ -27,7 +27,7 @@ MOODS = (*["ok"] * 12, "500", "429", "slow", "slow", "half", "silent")
 
 
 class Restless(threading.Thread):
-    """Kills or freezes the consumer until it is told to end."""
+    """Kills or freezes the consumer until ``end`` is called."""
 
     def __init__(self, consumer: Consumer, seed: int) -> None:
         super().__init__(daemon=True)

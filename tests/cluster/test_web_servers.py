@@ -8,8 +8,11 @@ import json
 import os
 import random
 import signal
+import socket
+import ssl
 import subprocess
 import time
+import warnings
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
@@ -28,6 +31,7 @@ from tests.acceptance.logins import PASSWORD, furnish
 from tests.cluster.balancer import Balancer
 from tests.cluster.test_restart import Reader
 from tests.support import databases
+from tests.support.certificates import Authority
 from tests.support.installation import Played
 from tests.support.keystone import keystone
 from tests.support.processes import until
@@ -352,6 +356,33 @@ def _status(server: WebServer) -> int:
         return urllib3.request("GET", f"{server.url}/healthcheck", retries=False, timeout=10.0).status
     except urllib3.exceptions.HTTPError:
         return 0
+
+
+def test_apache_serves_both_apis_over_https(tmp_path: Path, sqlite_url: str) -> None:
+    authority = Authority(tmp_path)
+    server = KINDS["apache"](tmp_path, sqlite_url, _ANYBODY, tls=authority.issue("server"))
+    try:
+        server.wait_ready()
+        with urllib3.PoolManager(ca_certs=str(authority.ca), retries=False, timeout=60.0) as http:
+            root = http.request("GET", f"{server.url}/v1")
+            assert root.headers["Strict-Transport-Security"]
+            assert root.json()["links"][0]["href"] == f"{server.url}/v1/"
+            body = {"name": "n", "driver": "fake-hardware"}
+            assert http.request("POST", f"{server.url}/v1/nodes", json=body, headers=_VERSION).status == 201
+            introspection = http.request("GET", f"https://127.0.0.1:{server.introspection}/v1").json()
+            assert introspection["resources"][0]["links"][0]["href"].startswith("https://")
+        plain = urllib3.request("GET", server.url.replace("https", "http") + "/v1", retries=False)
+        assert plain.status == 400
+        old = ssl.create_default_context(cafile=str(authority.ca))
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DeprecationWarning)
+            old.minimum_version = ssl.TLSVersion.TLSv1
+            old.maximum_version = ssl.TLSVersion.TLSv1_1
+        old.set_ciphers("ALL:@SECLEVEL=0")
+        with socket.create_connection(("127.0.0.1", server.bare_metal), 20) as raw, pytest.raises(ssl.SSLError):
+            old.wrap_socket(raw, server_hostname="127.0.0.1")
+    finally:
+        server.played.end()
 
 
 def test_keystone_tokens_are_validated_behind_either_server(tmp_path: Path, sqlite_url: str) -> None:

@@ -70,6 +70,37 @@ def test_the_holder_renews_and_may_do_so_late_while_nobody_took_it(store: Store)
         acquire(store, "b")
 
 
+@pytest.mark.every_database
+def test_a_silent_holder_is_replaced_before_its_lease_expires_and_the_fence_rejects_it(store: Store) -> None:
+    old = acquire(store)
+    new = store.write(lambda tx: tx.leases.take_over(old, "b", LONG, silent=0.0))
+    assert (new.holder, new.epoch) == ("b", old.epoch + 1)
+    assert new.token not in ("", old.token)
+    assert new.remaining > 0
+    store.write(lambda tx: tx.leases.hold(new))
+    for late in (
+        lambda tx: tx.leases.hold(old),
+        lambda tx: tx.leases.renew(old, LONG),
+        lambda tx: tx.leases.take_over(new, "c", LONG, silent=LONG),
+    ):
+        with pytest.raises((LeaseLostError, LeaseHeldError)):
+            store.write(late)
+    (present,) = store.read(lambda tx: tx.leases.list())
+    assert (present.holder, present.epoch) == ("b", new.epoch)
+
+
+@pytest.mark.parametrize("sign_of_life", ["renewal", "successor"])
+def test_a_holder_that_is_not_silent_is_not_replaced(store: Store, sign_of_life: str) -> None:
+    old = acquire(store, duration=NO_TIME)
+    if sign_of_life == "renewal":
+        store.write(lambda tx: tx.leases.renew(old, LONG))
+    else:
+        acquire(store, "b")
+    with pytest.raises(LeaseHeldError) as refused:
+        store.write(lambda tx: tx.leases.take_over(old, "c", LONG, silent=LONG))
+    assert refused.value.lease.holder == ("a" if sign_of_life == "renewal" else "b")
+
+
 @pytest.mark.parametrize("verb", ["renew", "release", "hold"])
 def test_an_old_epoch_can_do_nothing(store: Store, verb: str) -> None:
     old = acquire(store, duration=NO_TIME)

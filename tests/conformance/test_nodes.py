@@ -257,6 +257,19 @@ def test_filters_take_a_value_or_one_of_several(adapter: Adapter) -> None:
 
 
 @pytest.mark.every_database
+@pytest.mark.parametrize("parent", ["7b1f", "100%", "a_b", 'quote " and \\ back', "!", "Ω 😀"])
+def test_nodes_are_found_by_what_is_no_column(adapter: Adapter, parent: str) -> None:
+    child = adapter.node(owner="somebody", attributes={"shard": "1", "parent_node": parent})
+    adapter.node(attributes={"parent_node": f"{parent}x", "shard": parent})
+    adapter.node()
+    assert adapter.read(
+        lambda tx: [node.uuid for node in tx.nodes.list(Query(attributes={"parent_node": parent}))]
+    ) == [child.uuid]
+    both = Query(attributes={"parent_node": parent, "shard": "1"}, project="somebody")
+    assert [node.uuid for node in adapter.read(lambda tx: tx.nodes.list(both))] == [child.uuid]
+
+
+@pytest.mark.every_database
 @pytest.mark.parametrize("project", ["7b1f", "100%", "a_b", 'quote " and \\ back', "!", "Ω 😀"])
 def test_a_project_gets_the_nodes_and_ports_that_it_owns_or_leases(adapter: Adapter, project: str) -> None:
     owned = adapter.node(owner=project)

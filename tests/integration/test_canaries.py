@@ -41,6 +41,7 @@ CANARIES: Final = {
     "registry": "canary-registry-7c2d",
     "keystone": "canary-keystone-password-20b8",
     "application": "canary-application-credential-4ad0",
+    "inspector": "canary-inspector-database-66d1",
     "htpasswd": "canary-htpasswd-e1f7",
     "key_file": new_key(),
     # What the service itself makes: only who may have it is told.
@@ -48,11 +49,14 @@ CANARIES: Final = {
     "access_token": "",
     "callback": "",
     "agent": "",
+    "simulated": "",
 }
 _ISSUED: Final = [name for name, value in CANARIES.items() if not value]
 # The answers that tell it.
 _TELLS: Final = ("/v1/leases/canary", "/v1/boot.ipxe?", "/v1/lookup?")
 _OF_NODES: Final = ("redfish_password", "ipmi_password", "ipmi_hex_kg_key", "bmc_password", "instance_info", "rotated")
+
+_CONFIGURED: Final = ("s3", "swift", "registry", "keystone", "application", "inspector")
 
 _CONFIGURATION: Final = """
 [api]
@@ -100,6 +104,10 @@ callback_endpoint_override = http://127.0.0.1:{port}
 machine_script_url = http://127.0.0.1:{port}/v1/boot.ipxe
 [audit]
 log_file = {directory}/audit.log
+[pxe_filter]
+backends = dnsmasq
+dhcp_hostsdir = {directory}/hosts
+inspector_connection = postgresql://inspector:{inspector}@127.0.0.1:9/inspector
 """
 
 
@@ -112,7 +120,8 @@ class Site:
         CANARIES.update(dict.fromkeys(_ISSUED, ""))  # those of another site
         self.said: dict[str, str] = {}
         self._calls = 0
-        (directory / "bmc").mkdir()
+        for name in ("bmc", "hosts"):
+            (directory / name).mkdir()
         (directory / "bmc" / "rack1").write_text(CANARIES["referenced"])
         keys = directory / "keys"
         keys.write_text(f"{CANARIES['key_file']}\n")
@@ -121,7 +130,7 @@ class Site:
         file.write_text(
             _CONFIGURATION.format(
                 port=self.port, database=_with_password(database), keys=keys if encrypted else "", directory=directory,
-                **{name: CANARIES[name] for name in ("s3", "swift", "registry", "keystone", "application")},
+                **{name: CANARIES[name] for name in _CONFIGURED},
             )
         )  # fmt: skip
         file.chmod(0o600)
@@ -133,6 +142,7 @@ class Site:
         self.said["users"] = users.read_text()
         command = [sys.executable, "-m", "ferroscope", "all", "-c", str(file)]
         self.service = Played("service", directory, command)
+        self.others: list[Played] = []
         self._over = threading.Event()
         self._watcher = threading.Thread(target=self._watch, daemon=True)
 
@@ -143,13 +153,21 @@ class Site:
     def _watch(self) -> None:
         """Note what every user of the host can see of the service, and what its children inherit."""
         while not self._over.wait(0.005):
-            for pid in tree(self.service.pid):
-                for name in ("cmdline",) if pid == self.service.pid else ("cmdline", "environ"):
+            mine = {one.pid for one in (self.service, *self.others)}
+            for pid in [pid for one in mine for pid in tree(one)]:
+                for name in ("cmdline",) if pid in mine else ("cmdline", "environ"):
                     try:
                         seen = Path(f"/proc/{pid}/{name}").read_bytes().decode(errors="replace")
                     except OSError:
                         continue
                     self.said[f"{name} of {seen[:40]!r}"] = seen
+
+    def play(self, name: str, *words: str) -> Played:
+        """Run another of our commands until the end."""
+        login = ("FERROSCOPE_USERNAME=root", f"FERROSCOPE_PASSWORD_FILE={self._password}")
+        command = ["env", *login, sys.executable, "-m", "ferroscope", "--debug", *words]
+        self.others.append(Played(name, self.directory, command))
+        return self.others[-1]
 
     def call(self, method: str, path: str, body: Any = None) -> Any:
         headers = {"X-OpenStack-Ironic-API-Version": "1.96", "Content-Type": "application/json"} | self._login()
@@ -185,10 +203,16 @@ class Site:
         return done.stdout
 
     def stop(self) -> None:
+        for one in (*self.others, self.service):
+            one.stop()
         self._over.set()
-        self.service.stop()
-        for file in (self.service.log, self.directory / "audit.log"):
+        for file in (*self.directory.glob("*.log"), *(self.directory / "hosts").iterdir()):
             self.said[file.name] = file.read_text(errors="replace")
+
+    def end(self) -> None:
+        self._over.set()
+        for one in (*self.others, self.service):
+            one.end()
 
     def dump(self) -> str:
         """Return all rows of the database."""
@@ -283,7 +307,7 @@ def _ask(site: Site) -> None:
         ("doctor",), ("doctor", "-o", "json"), ("db", "current"), ("db", "rekey"), ("token", "list"),
         ("db", "move-data", "--from", "database", "--to", "s3"),
         ("db", "move-data", "--from", "swift", "--to", "database"),
-        ("user", "list"), ("policy", "list"), ("pxe", "config"), ("pxe-filter",), ("token", "create", "robot"),
+        ("user", "list"), ("policy", "list"), ("pxe", "config"), ("token", "create", "robot"),
     ):  # fmt: skip
         site.run(*words, *site.configuration)
     wrong = site.directory / "wrong.conf"
@@ -291,6 +315,22 @@ def _ask(site: Site) -> None:
     for number, (old, new) in enumerate((("bucket = b", "bucket b"), ("command_timeout = 2", "command_timeout = x"))):
         wrong.write_text(text.replace(old, new))
         site.said[f"wrong configuration {number}"] = site.run("doctor", "-c", str(wrong), "-o", "json")
+
+
+def _simulate(site: Site) -> None:
+    """Run the PXE filter, and the simulator, which logs in and whose machine loads the secret of its inspection."""
+    pxe_filter = site.play("pxe-filter", "pxe-filter", *site.configuration)
+    pxe_filter.wait_ready("open")
+    name = "sim-canary"
+    words = ("--special", name, "--port", "0", "--api", site.url, "--enroll", "--boot-scripts", "--boot-delay", "5")
+    site.play("sim", "sim", *words, "-o", "json").wait_ready("enrolled")
+    state = lambda: site.call("GET", f"/v1/nodes/{name}")["provision_state"]  # noqa: E731
+    site.call("PUT", f"/v1/nodes/{name}/states/provision", {"target": "inspect"})
+    assert until(lambda: state() == "inspect wait")
+    (port,) = site.call("GET", f"/v1/nodes/{name}/ports")["ports"]
+    script = site.call("GET", f"/v1/boot.ipxe?mac={port['address']}")
+    CANARIES["simulated"] = script.split("set secret ")[1].strip()
+    assert until(lambda: state() == "manageable")
 
 
 @pytest.fixture
@@ -302,17 +342,18 @@ def played(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Site]:
         _plant(site)
         if encrypted:
             _ask(site)
+            _simulate(site)
         site.stop()
         site.said |= {file.name: file.read_text() for file in tmp_path.glob("kept.json")}
         yield site
     finally:
-        site._over.set()
-        site.service.end()
+        site.end()
 
 
 def found(texts: dict[str, str]) -> set[tuple[str, str]]:
     """Return which canary was found where."""
-    return {(name, where) for where, said in texts.items() for name, value in CANARIES.items() if value in said}
+    planted = [(name, value) for name, value in CANARIES.items() if value]
+    return {(name, where) for where, said in texts.items() for name, value in planted if value in said}
 
 
 @pytest.mark.parametrize(
@@ -328,6 +369,7 @@ def test_no_secret_is_found_in_database_log_answers_commands_or_the_process_list
     assert all(CANARIES.values())
     assert any(name.startswith("cmdline") and "ipmitool" in name for name in played.said)
     assert "******" in played.said["answer to GET /v1/nodes/redfish"]
+    assert {"pxe-filter.log", "sim.log"} <= played.said.keys()
     assert found(played.said) == set()
     assert found({"database": played.dump()}) == set()
 

@@ -459,6 +459,22 @@ def test_a_stop_waits_for_answers_and_not_for_idle_connections(start: Start) -> 
     assert not _is_open(idle)
 
 
+def test_a_stop_ends_connections_on_which_requests_go_on(start: Start) -> None:
+    app = Small()
+    running = start(app)
+    running.connect(b"GET /held HTTP/1.1\r\nHost: x\r\n\r\n")
+    busy = running.connect()
+    assert until(lambda: bool(app.seen))
+    stopping = threading.Thread(target=running.server.stop, args=(10,))
+    stopping.start()
+    assert until(lambda: not _accepts(running.port))
+    busy.sendall(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+    answer = _rest(busy)
+    assert b"connection: close" in answer.lower()
+    app.pxe_filter.set()
+    stopping.join()
+
+
 def _accepts(port: int) -> bool:
     try:
         socket.create_connection(("127.0.0.1", port), 1).close()

@@ -249,7 +249,7 @@ def test_what_cannot_be_imported_is_reported_and_the_rest_is_imported(
     ("conf", "expected"),
     [
         ("", "has no [database] connection"),
-        ("[processing]\nstore_data = swift\n", "ironic-inspector-migrate-data"),
+        ("[database]\nconnection = sqlite:///x\n[processing]\nstore_data = swift\n", "no section [swift]"),
         ("[database]\nconnection = sqlite:////nowhere/inspector.db\n", "cannot read the database"),
         ("[database]\nconnection = oracle://u:secret@h/x\n", "unsupported database"),
         ("no configuration", "cannot read"),

@@ -15,6 +15,7 @@ from ferroscope.core.model import Node
 from ferroscope.core.states import Provision, State
 from ferroscope.runtime import wiring
 from ferroscope.runtime.backend import Backend, open_backend
+from ferroscope.runtime.drivers import build_drivers
 from ferroscope.runtime.member import Membership
 from ferroscope.runtime.system import SystemClock
 from tests.support import examples
@@ -39,7 +40,7 @@ class Site:
         self.pool = wiring.build_pool(
             self.settings,
             self.backend,
-            wiring.build_drivers(self.settings),
+            build_drivers(self.settings),
             clock=clock,
             stop=self.stop,
             member=self.membership.member.id,

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from ferroscope.config.options import NotificationSettings
+from ferroscope.config.options import DiscoverySettings, NotificationSettings
 from ferroscope.contracts.metrics import SILENT
 from ferroscope.contracts.store import Transaction
 from ferroscope.core.notification import Kind, OutboxEvent, OutboxState
@@ -34,9 +34,9 @@ from tests.unit.worker.conftest import ManualClock
 class Site:
     """A service and its worker, one step at a time, with one target that gets everything."""
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, **sections: Any) -> None:
         settings = NotificationSettings(target=('{"name": "t", "url": "http://127.0.0.1:9/"}',))
-        self.service = Service(url, sections={"notifications": settings})
+        self.service = Service(url, sections={"notifications": settings, **sections})
         clock, store, options = SystemClock(), self.service.store, self.service.settings
         store.write(lambda tx: tx.members.beat(examples.member("m1"), 600.0))
         throttle = RebootThrottle(0.0, holder="m1", store=store, clock=clock, profile=options.lease.numbers())
@@ -82,7 +82,7 @@ def site(sqlite_url: str) -> Iterator[Site]:
     found.service.close()
 
 
-def test_an_inspection_tells_of_each_of_its_steps(site: Site) -> None:
+def test_each_step_of_an_inspection_is_an_event(site: Site) -> None:
     site.inspect()
     created, started, waiting, finished = site.events()
     kinds = [Kind.CREATED, Kind.STARTED, Kind.WAITING, Kind.FINISHED]
@@ -95,7 +95,7 @@ def test_an_inspection_tells_of_each_of_its_steps(site: Site) -> None:
     assert finished.data["inspection"]["finished_at"] is not None
 
 
-def test_a_failure_has_its_reason_code_and_an_abort_is_told_apart(site: Site) -> None:
+def test_a_failure_has_its_reason_code_and_an_abort_is_another_type(site: Site) -> None:
     site.inspect(callback_body(site.mac) | {"error": "the ramdisk failed"})
     site.worker.step()
     failed = site.events()[-1]
@@ -107,7 +107,7 @@ def test_a_failure_has_its_reason_code_and_an_abort_is_told_apart(site: Site) ->
     assert site.types()[-3:] == [Kind.STARTED, Kind.WAITING, Kind.ABORTED]
 
 
-def test_an_inspection_that_another_one_replaces_is_told_as_failed(site: Site) -> None:
+def test_an_inspection_that_another_one_replaces_has_failed(site: Site) -> None:
     site.provision("inspect")
     site.worker.step()
     assert site.service.introspection.post(f"/v1/introspection/{site.node}").status_code == 202
@@ -118,7 +118,7 @@ def test_an_inspection_that_another_one_replaces_is_told_as_failed(site: Site) -
     assert failed.data["inspection"]["uuid"] != started.data["inspection"]["uuid"]
 
 
-def test_changed_hardware_is_told_with_its_differences_before_the_end(site: Site) -> None:
+def test_changed_hardware_is_an_event_with_its_differences_before_the_end(site: Site) -> None:
     site.inspect()
     site.inspect()
     assert Kind.HARDWARE_CHANGED not in site.types()
@@ -132,9 +132,21 @@ def test_changed_hardware_is_told_with_its_differences_before_the_end(site: Site
     assert changed.data["inspection"]["uuid"] == finished.data["inspection"]["uuid"]
 
 
-def test_a_deleted_node_is_told_of_last(site: Site) -> None:
+def test_the_deletion_of_a_node_is_its_last_event(site: Site) -> None:
     assert site.service.bare_metal.delete(f"/v1/nodes/{site.node}").status_code == 204
     assert site.types() == [Kind.CREATED, Kind.DELETED]
+
+
+def test_a_machine_that_was_unknown_is_discovered_and_not_created(sqlite_url: str) -> None:
+    discovery = DiscoverySettings(enabled=True, driver="fake-hardware")
+    site = Site(sqlite_url, auto_discovery=discovery)
+    answer = site.service.bare_metal.post("/v1/continue_inspection", callback_body(examples.mac()))
+    assert answer.status_code == 202, answer.text
+    found = [event for event in site.events() if event.node != site.node]
+    assert found[0].type == Kind.DISCOVERED
+    assert Kind.CREATED not in {event.type for event in found}
+    assert found[0].data["node"]["uuid"] == found[0].node
+    site.service.close()
 
 
 # The periodic task
@@ -158,9 +170,9 @@ class Post:
     def __init__(self, consumers: dict[str, str], **options: Any) -> None:
         texts = [json.dumps({"name": name, "url": url, "timeout": 2.0}) for name, url in consumers.items()]
         self.settings = NotificationSettings(target=tuple(texts), **options)
-        webhooks = self.settings.webhooks()
+        webhooks = self.settings.targets()
         self.clock = ManualClock()
-        self.store = open_store(clock=self.clock, subscriptions=[one.subscription for one in webhooks])
+        self.store = open_store(clock=self.clock, subscriptions=self.settings.subscriptions())
         senders = {one.name: Webhook(one, source="/test") for one in webhooks}
         self.task = Notifications(self.store, senders, self.settings, clock=self.clock, meter=SILENT)
         self.leads = Leads()

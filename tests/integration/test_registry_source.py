@@ -15,8 +15,8 @@ import pytest
 from ferroscope.config.options import ApiSettings
 from ferroscope.contracts.remote import RegistryUnavailableError
 from ferroscope.core.model import Node
-from ferroscope.remote import ironic
-from ferroscope.remote.ironic import IronicSource
+from ferroscope.remote import bare_metal_http
+from ferroscope.remote.node_source import IronicSource
 from ferroscope.runtime.http_server import HttpServer, bind
 from tests.integration.api.service import Service
 from tests.support.bad_server import a_server_that, one_by_one
@@ -54,7 +54,7 @@ def test_all_nodes_are_read_however_many_pages_they_fill(
     registry: tuple[Service, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     service, url = registry
-    monkeypatch.setattr(ironic, "_PAGE", 3)
+    monkeypatch.setattr(bare_metal_http, "PAGE", 3)
     expected = enrol(service, 10)
     assert source_at(url, timeout=5.0).tracked() == expected
 

@@ -184,6 +184,25 @@ def test_a_client_that_ends_its_half_gets_its_answer(start: Start) -> None:
     assert len(rest(one)) > 100
 
 
+def test_a_client_that_says_goodbye_does_not_stop_the_service_for_others(start: Start) -> None:
+    """close_notify, as curl sends it; most Python clients just close."""
+    running = start()
+    one = running.secure()
+    assert ask(one) == 200
+    one.unwrap()
+    assert running.get() == 200
+    assert until(lambda: not running.members)
+
+
+def test_a_response_is_not_held_back_until_the_client_acknowledges_session_tickets(start: Start) -> None:
+    running = start()
+    with running.secure() as one:
+        assert ask(one) == 200
+        (member,) = running.members
+        accepted = member._transport.get_extra_info("socket")
+        assert accepted.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
+
+
 def test_plain_http_is_told_what_to_do(start: Start, capfd: pytest.CaptureFixture[str]) -> None:
     running = start()
     answer = rest(running.connect(_GET))

@@ -124,7 +124,7 @@ def installed(world: World) -> Iterator[None]:
         put(runtime.process, "listeners", lambda _settings: [])
         put(runtime.process, "HttpServer", lambda app, _settings, _sockets, **_: HttpServer(world, _here(world), app))
         drivers = lambda _settings, _stop=None, _registry=None: {"sim": SimulatedBmc(world, _here(world))}  # noqa: E731
-        put(runtime.wiring, "build_drivers", drivers)
+        put(runtime.process, "build_drivers", drivers)
         put(runtime.wiring, "build_senders", lambda _settings, _stop: {})
         put(runtime.backend, "build_engine", lambda settings: _engine(world, settings))
         put(runtime.backend, "start_watcher", lambda _settings, *, bus, stop: world.listen(bus))

@@ -6,9 +6,11 @@ import math
 import traceback
 from collections import Counter
 from collections.abc import Callable
+from contextlib import ExitStack
 from typing import Any
 
-from ferroscope.contracts.queue import Bus, Channel
+from ferroscope.bus.local import DATABASE, LocalBus
+from ferroscope.contracts.queue import Channel
 from ferroscope.core.model import Node, Port
 from ferroscope.core.states import Provision
 from ferroscope.db import schema
@@ -54,7 +56,8 @@ class World:
         self.machines = {
             machine.uuid: machine for number in range(scenario.nodes) if (machine := Machine(self, number))
         }
-        self._listeners: list[tuple[Owner, Bus]] = []
+        self._listeners: list[tuple[Owner, LocalBus]] = []
+        self._hearing = ExitStack()
         self._rng = self.kernel.rng("world")
         self._clients: list[Task] = []
         self.faults = Faults(self)
@@ -211,13 +214,13 @@ class World:
 
     # Networks.
 
-    def listen(self, bus: Bus) -> None:
+    def listen(self, bus: LocalBus) -> None:
         """What ``start_watcher`` does: the process hears what others' transactions say."""
         if self.scenario.family == "postgresql":
             self._listeners.append((self.kernel.me().owner, bus))
             for channel in Channel:
                 bus.publish(channel)
-            bus.hears = True
+            self._hearing.enter_context(bus.hearing(DATABASE))  # while the process lives
 
     def _notify(self, channels: list[str]) -> None:
         self._listeners = [(owner, bus) for owner, bus in self._listeners if not owner.dead]

@@ -58,30 +58,48 @@ auth_strategy = noauth
 
 
 class Ironic(Played):
-    """``url`` is the Bare Metal API's root; ``call`` acts on it as an operator does."""
+    """``url`` is the Bare Metal API's root; ``call`` acts on it as an operator does.
 
-    def __init__(self, directory: Path, *, keystone: str = "", headers: dict[str, str] | None = None) -> None:
+    ``extra``: more lines of its configuration, which win. ``packages``: a directory with more packages for it. ``ca``:
+    it serves TLS, with a certificate of this authority.
+    """
+
+    def __init__(
+        self,
+        directory: Path,
+        *,
+        keystone: str = "",
+        extra: str = "",
+        packages: Path | None = None,
+        headers: dict[str, str] | None = None,
+        ca: Path | None = None,
+    ) -> None:
         if not (_BIN / "ironic").exists():
             raise MissingServerError("the tests need OpenStack Ironic in .ironic-venv; run: tools/setup.sh ironic")
         directory.mkdir(parents=True, exist_ok=True)
         self.port = free_port()
-        self.url = f"http://127.0.0.1:{self.port}"
+        self.url = f"{'https' if ca else 'http'}://127.0.0.1:{self.port}"
         self._headers = {"X-OpenStack-Ironic-API-Version": "1.96", **(headers or {})}
-        self._http = urllib3.PoolManager(retries=False, timeout=60.0, maxsize=8)
+        self._http = urllib3.PoolManager(retries=False, timeout=60.0, maxsize=8, ca_certs=str(ca) if ca else None)
         config = directory / "ironic.conf"
         config.write_text(
             _SETTINGS.format(
-                auth="keystone" if keystone else "noauth", directory=directory, port=self.port, extra=keystone
+                auth="keystone" if keystone else "noauth", directory=directory, port=self.port, extra=keystone + extra
             )
         )
         options = ["--config-file", str(config)]
         subprocess.run([_BIN / "ironic-dbsync", *options, "create_schema"], check=True, capture_output=True)
-        super().__init__("ironic", directory, [str(_BIN / "ironic"), *options])
+        environment = ["env", f"PYTHONPATH={packages}"] if packages else []
+        super().__init__("ironic", directory, [*environment, str(_BIN / "ironic"), *options])
 
     def wait_answers(self) -> None:
         """Return when it serves, with its conductor."""
         until(lambda: not self.alive or self._serves(), seconds=_START_SECONDS)
         assert self._serves(), self.said()[-3000:]
+
+    def log_in(self, token: str) -> None:
+        """Use this token of Keystone's from now on."""
+        self._headers["X-Auth-Token"] = token
 
     def kill_all(self) -> None:
         """SIGKILL to all its processes at once."""

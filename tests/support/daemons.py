@@ -1,4 +1,4 @@
-"""How a private PostgreSQL and a private MariaDB are set up and run.
+"""How private PostgreSQL, MariaDB, RabbitMQ and Swift servers are set up and run.
 
 Small and quick to start, but with every guard of durability on: tests kill them and then look
 for what was committed. Standard library only.
@@ -11,9 +11,11 @@ import re
 import shutil
 import socket
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
 from typing import Final, Protocol
 
+from tests.support import rabbitmq
 from tests.support.processes import account, run
 
 _PACKAGES: Final = "install the Debian packages postgresql and mariadb-server, or run: make test"
@@ -47,10 +49,14 @@ class Postgresql:
 
     def __init__(self) -> None:
         self.user = account("postgres")
-        versions = sorted(Path("/usr/lib/postgresql").glob("[0-9]*/bin"), key=_version, reverse=True)
-        self._initdb = _program("initdb", versions)
-        self._postgres = _program("postgres", versions)
-        self._isready = _program("pg_isready", versions)
+        self._versions = sorted(Path("/usr/lib/postgresql").glob("[0-9]*/bin"), key=_version, reverse=True)
+        self._initdb = self.program("initdb")
+        self._postgres = self.program("postgres")
+        self._isready = self.program("pg_isready")
+
+    def program(self, name: str) -> str:
+        """Return where a program of the newest version is."""
+        return _program(name, self._versions)
 
     def install(self, directory: Path) -> None:
         options = ["-U", "ferroscope", "--auth=trust", "--encoding=UTF8", "--locale=C.UTF-8", "--no-sync"]
@@ -144,7 +150,7 @@ class Swift:
     """OpenStack Swift with S3 in front, in an environment of its own: it uses eventlet."""
 
     def __init__(self) -> None:
-        self.user = None
+        self.user: str | None = None
         root = Path(__file__).parents[2]
         self._python = root / ".swift-venv" / "bin" / "python"
         self._script = root / "tests" / "support" / "swift" / "server.py"
@@ -166,10 +172,139 @@ class Swift:
             return False
 
 
-KINDS: Final[dict[str, type[Postgresql] | type[Mariadb] | type[Swift]]] = {
+class Rabbitmq:
+    """``guest`` may do everything in the virtual host ``/``; it listens on 127.0.0.1 only."""
+
+    def __init__(self) -> None:
+        self.user: str | None = None
+        if not rabbitmq.is_installed():
+            raise MissingServerError("the tests need RabbitMQ; run: tools/setup.sh servers")
+
+    def install(self, directory: Path) -> None:
+        """It makes what it needs when it starts."""
+
+    def command(self, directory: Path, port: int) -> list[str]:
+        return rabbitmq.command(directory, port)
+
+    def answers(self, port: int) -> bool:
+        return rabbitmq.answers(port)
+
+
+class Etcd:
+    """One member; with TLS on a second port if it has files for that.
+
+    Its elections are short, because a session lasts at least one and a half of them.
+    """
+
+    def __init__(self) -> None:
+        self.user = account("etcd")
+        self._server = _program("etcd", [])
+
+    def install(self, directory: Path) -> None:
+        """It makes what it needs when it starts."""
+
+    def command(self, directory: Path, port: int) -> list[str]:
+        clients, peers = f"http://127.0.0.1:{port}", f"http://127.0.0.1:{_peer_port(port)}"
+        tls = tls_files(directory)
+        listened = f"{clients},https://127.0.0.1:{tls_port(port)}" if tls else clients
+        return [
+            self._server,
+            f"--data-dir={directory / 'data'}",
+            f"--listen-client-urls={listened}",
+            f"--advertise-client-urls={clients}",
+            f"--listen-peer-urls={peers}",
+            f"--initial-advertise-peer-urls={peers}",
+            f"--initial-cluster=default={peers}",
+            "--heartbeat-interval=50",
+            "--election-timeout=500",
+            *([f"--cert-file={tls[0]}", f"--key-file={tls[1]}"] if tls else []),
+        ]
+
+    def answers(self, port: int) -> bool:
+        return b'"health":"true"' in _asked(port, b"GET /health HTTP/1.0\r\n\r\n")
+
+
+class Zookeeper:
+    """One server, with a tick so short that sessions of two seconds are possible."""
+
+    def __init__(self) -> None:
+        self.user = account("zookeeper")
+        self._java = _program("java", [])
+        self._jar = Path("/usr/share/java/zookeeper.jar")
+        if not self._jar.exists():
+            raise MissingServerError("the tests need the Debian package zookeeper; run: tools/setup.sh servers")
+
+    def install(self, directory: Path) -> None:
+        """It makes what it needs when it starts."""
+
+    def command(self, directory: Path, port: int) -> list[str]:
+        configuration = directory / "zoo.cfg"
+        configuration.write_text(
+            f"dataDir={directory / 'data'}\nclientPort={port}\nclientPortAddress=127.0.0.1\ntickTime=500\n"
+            "admin.enableServer=false\n4lw.commands.whitelist=ruok\n"
+        )
+        options = ["-Xmx128m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
+        main = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
+        return [self._java, *options, "-cp", str(self._jar), main, str(configuration)]
+
+    def answers(self, port: int) -> bool:
+        return _asked(port, b"ruok") == b"imok"
+
+
+class Redis:
+    """As etcd; without persistence: after a restart it has forgotten everything, which clients must survive."""
+
+    def __init__(self) -> None:
+        self.user = account("redis")
+        self._server = _program("redis-server", [])
+
+    def install(self, directory: Path) -> None:
+        """It makes what it needs when it starts."""
+
+    def command(self, directory: Path, port: int) -> list[str]:
+        where = ["--bind", "127.0.0.1", "--port", str(port), "--dir", str(directory)]
+        if tls := tls_files(directory):
+            where += ["--tls-port", str(tls_port(port)), "--tls-cert-file", str(tls[0]), "--tls-key-file", str(tls[1])]
+            where += ["--tls-ca-cert-file", str(tls[0]), "--tls-auth-clients", "no"]
+        return [self._server, *where, "--save", "", "--appendonly", "no"]
+
+    def answers(self, port: int) -> bool:
+        return _asked(port, b"PING\r\n").startswith(b"+PONG")
+
+
+# Further ports, from that for clients: above those that the kernel gives to outgoing connections.
+def tls_port(port: int) -> int:
+    """Return the port for TLS of an etcd or a Redis."""
+    return 63_000 + port % 2_500
+
+
+def _peer_port(port: int) -> int:
+    return 61_000 + port % 2_000
+
+
+def _asked(port: int, request: bytes) -> bytes:
+    """Return the beginning of the answer, b"" if there is none."""
+    try:
+        with socket.create_connection(("127.0.0.1", port), timeout=2) as connection:
+            connection.sendall(request)
+            found = b""
+            while more := connection.recv(1024):
+                found += more
+                if found.startswith((b"imok", b"+PONG")):
+                    break
+            return found
+    except OSError:
+        return b""
+
+
+KINDS: Final[dict[str, Callable[[], Daemon]]] = {
     "postgresql": Postgresql,
     "mariadb": Mariadb,
     "swift": Swift,
+    "rabbitmq": Rabbitmq,
+    "etcd": Etcd,
+    "zookeeper": Zookeeper,
+    "redis": Redis,
 }
 
 

@@ -115,10 +115,12 @@ class Keystone(Played):
         script = Path(__file__).parent / "swift" / "keystone_server.py"
         if not python.exists():
             raise MissingServerError("the tests need OpenStack Keystone in .swift-venv; run: tools/setup.sh swift")
-        data, port = directory / "keystone", free_port()
+        data, self.port = directory / "keystone", free_port()
         data.mkdir(parents=True)
-        self.identity = Identity(f"http://127.0.0.1:{port}/v3")
-        super().__init__("keystone", directory, [*map(str, (python, "-W", "ignore", script, data, port, lifetime))])
+        self.identity = Identity(f"http://127.0.0.1:{self.port}/v3")
+        super().__init__(
+            "keystone", directory, [*map(str, (python, "-W", "ignore", script, data, self.port, lifetime))]
+        )
 
     def wait_answers(self) -> None:
         """Return when it answers."""

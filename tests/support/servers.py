@@ -5,8 +5,11 @@ All of them belong to the ``keeper`` process; a test process only asks it.
 
 from __future__ import annotations
 
+import atexit
+import functools
 import json
 import os
+import shutil
 import socket
 import subprocess
 import sys
@@ -27,15 +30,27 @@ def run_directory() -> Path:
 
 
 def memory_directory() -> Path:
-    """Return such a directory for small files that come and go; in memory, where the system has a place there."""
-    return run_directory() / IN_MEMORY
+    """Return such a directory for small files that come and go; in memory, where the system has a place there.
+
+    Outside of a test run (``tests.corpus.build``), it is one of this process, which removes it when it ends.
+    """
+    return run_directory() / IN_MEMORY if _SOCKET in os.environ else _own_directory()
+
+
+@functools.cache
+def _own_directory() -> Path:
+    own = Path(
+        tempfile.mkdtemp(prefix="ferroscope-", dir=_SHARED_MEMORY if os.access(_SHARED_MEMORY, os.W_OK) else None)
+    )
+    atexit.register(shutil.rmtree, own, ignore_errors=True)
+    return own
 
 
 class KeeperProcess:
     """The keeper, as the process sees it that started it; that is the one that controls the test run."""
 
     def __init__(self) -> None:
-        base = _common_directory()
+        base = common_directory("tests")
         fast = _SHARED_MEMORY if os.access(_SHARED_MEMORY, os.W_OK) else base
         (base / IN_MEMORY).symlink_to(tempfile.mkdtemp(prefix="ferroscope-tests-", dir=fast))
         path = str(base / "socket")
@@ -102,7 +117,9 @@ class Server:
         self._ask("discard")
 
     def url(self, database: str) -> str:
-        """Return the SQLAlchemy URL of one of its databases."""
+        """Return the URL of one of its databases, or virtual hosts."""
+        if self.kind == "rabbitmq":
+            return f"rabbit://127.0.0.1:{self.port}/{database}"
         if self.kind == "postgresql":
             return f"postgresql+psycopg://ferroscope@127.0.0.1:{self.port}/{database}"
         return f"mysql+pymysql://root@127.0.0.1:{self.port}/{database}"
@@ -112,11 +129,11 @@ class Server:
         self.port, self.pid, self.directory = answer["port"], answer["pid"], Path(answer["directory"])
 
 
-def _common_directory() -> Path:
-    """Return a new directory into which the servers' users can go too."""
+def common_directory(name: str) -> Path:
+    """Return a new directory into which the servers' users can go too; ``name`` is a part of its name."""
     candidates = [Path(tempfile.gettempdir()).resolve(), Path("/tmp"), Path("/var/tmp")]
     open_to_all = (place for place in candidates if all(up.stat().st_mode & 0o001 for up in (place, *place.parents)))
-    base = Path(tempfile.mkdtemp(prefix="ferroscope-tests-", dir=next(open_to_all)))
+    base = Path(tempfile.mkdtemp(prefix=f"ferroscope-{name}-", dir=next(open_to_all)))
     base.chmod(0o711)
     return base
 

@@ -15,6 +15,7 @@ from typing import Final
 
 import urllib3
 
+from tests.support.certificates import Pair
 from tests.support.daemons import MissingServerError
 from tests.support.installation import ROOT, Played
 from tests.support.processes import free_port, run, tree, until
@@ -40,11 +41,21 @@ MaxRequestWorkers 50
 class WebServer:
     """Serves the WSGI application with ``processes`` of ``threads``; ``bare_metal`` and ``introspection`` are ports."""
 
-    def __init__(self, directory: Path, database: str, options: str, *, processes: int = 2, threads: int = 4) -> None:
-        """``options``: more of the configuration; the section ``[api]`` is open."""
+    def __init__(
+        self,
+        directory: Path,
+        database: str,
+        options: str,
+        *,
+        processes: int = 2,
+        threads: int = 4,
+        tls: Pair | None = None,
+    ) -> None:
+        """``options``: more of the configuration; the section ``[api]`` is open. ``tls``: for HTTPS by Apache."""
         self.directory = directory
+        self.tls = tls
         self.bare_metal, self.introspection = free_port(), free_port()
-        self.url = f"http://127.0.0.1:{self.bare_metal}"
+        self.url = f"http{'s' if tls else ''}://127.0.0.1:{self.bare_metal}"
         self.config = directory / "ferroscope.conf"
         self.config.write_text(
             f"[database]\nconnection = {database}\n[drivers]\nenabled = sim,fake-hardware\n"
@@ -65,7 +76,8 @@ class WebServer:
 
     def wait_ready(self) -> None:
         """Return when it is healthy."""
-        if not until(lambda: not self.played.alive or healthy(self.url)) or not self.played.alive:
+        ca = str(self.tls.certificate.with_name("ca.pem")) if self.tls else None
+        if not until(lambda: not self.played.alive or healthy(self.url, ca)) or not self.played.alive:
             raise RuntimeError(f"{self.played.name} does not serve:\n{self.said()[-3000:]}")
 
     def said(self) -> str:
@@ -122,16 +134,36 @@ class Apache(WebServer):
                 "processes=4 threads=8": f"processes={processes} threads={threads}",
                 "/etc/ferroscope/ferroscope.wsgi": str(script),
                 "<Directory /etc/ferroscope>": f"<Directory {directory}>",
+                **self._https(),
             },
         )
         main = _MAIN.format(directory=directory, socket=f"/tmp/fs-wsgi-{os.getpid()}-{self.bare_metal}")
-        modules = ("mpm_event", "authz_core", "env", "reqtimeout", "wsgi")
+        modules = (
+            "mpm_event",
+            "authz_core",
+            "env",
+            "reqtimeout",
+            "wsgi",
+            *(("socache_shmcb", "ssl") if self.tls else ()),
+        )
         loads = "".join(f"LoadModule {name}_module {_MODULES}/mod_{name}.so\n" for name in modules)
         config = directory / "httpd.conf"
         config.write_text(loads + main + site)
         # Apache serves nothing as root. With another user it could not enter the directories of the tests.
         unroot = ["unshare", "--user", "--map-user=1000", "--map-group=1000"] if os.geteuid() == 0 else []
         return [*self._environment(), *unroot, program, "-D", "FOREGROUND", "-f", str(config)]
+
+    def _https(self) -> dict[str, str]:
+        """Return what the how-to has changed for HTTPS."""
+        if self.tls is None:
+            return {}
+        included = self.directory / "ferroscope-tls.conf"
+        places = {
+            "/etc/ferroscope/tls/certificate.pem": str(self.tls.certificate),
+            "/etc/ferroscope/tls/key.pem": str(self.tls.key),
+        }
+        included.write_text(changed(DEPLOY / "apache/ferroscope-tls.conf", places))
+        return {"# HTTPS: Include /etc/ferroscope/ferroscope-tls.conf": f"Include {included}"}
 
     def _environment_of_debian(self) -> Path:
         """Return a virtual environment of the Python that mod_wsgi was built for, with the packages of ours."""
@@ -166,10 +198,11 @@ def changed(path: Path, replacements: Mapping[str, str]) -> str:
     return text
 
 
-def healthy(url: str) -> bool:
-    """Return whether the health check succeeds."""
+def healthy(url: str, ca: str | None = None) -> bool:
+    """Return whether the health check succeeds; ``ca``: the file of the authority that signed the certificate."""
     try:
-        return urllib3.request("GET", f"{url}/healthcheck", retries=False, timeout=10.0).status == 200
+        with urllib3.PoolManager(ca_certs=ca) as http:
+            return http.request("GET", f"{url}/healthcheck", retries=False, timeout=10.0).status == 200
     except urllib3.exceptions.HTTPError:
         return False
 

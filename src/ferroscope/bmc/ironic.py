@@ -13,6 +13,7 @@ from ferroscope.bmc.drivers import DriverOptions
 from ferroscope.contracts.bmc import BootDevice, Power
 from ferroscope.contracts.errors import BmcError
 from ferroscope.contracts.remote import Registry
+from ferroscope.core import registry
 from ferroscope.core.model import Node
 from ferroscope.core.reasons import Reason
 from ferroscope.remote.ironic import as_bmc_errors
@@ -34,11 +35,20 @@ class IronicBmc:
         return None
 
     def get_power(self, node: Node) -> Power:
-        """Return the state that Ironic has observed; a machine that it has not asked yet counts as on."""
+        """Return the state that Ironic has observed; a machine that it has not asked yet counts as on.
+
+        ``BmcError`` if the node is in use meanwhile: an inspection that others have overtaken must not power it off.
+        """
         with as_bmc_errors():
-            state, error = self._registry.power(node.uuid)
+            found = self._registry.power(node.uuid)
+        provision = str(found.get("provision_state"))
+        if registry.is_in_use(provision):
+            message = f"the node is {provision} in Ironic, so its power is left alone"
+            raise BmcError(message, transient=False, reason=Reason.REGISTRY_REFUSED)
+        state = found.get("power_state")
         if state == "error":
-            raise BmcError(f"Ironic cannot control the power: {error}", transient=True, reason=Reason.POWER_FAILED)
+            message = f"Ironic cannot control the power: {found.get('last_error')}"
+            raise BmcError(message, transient=True, reason=Reason.POWER_FAILED)
         return Power.OFF if state == Power.OFF else Power.ON
 
     def set_power(self, node: Node, power: Power) -> None:
@@ -46,6 +56,7 @@ class IronicBmc:
             self._registry.set_power(node.uuid, str(power))
 
     def reboot(self, node: Node) -> None:
+        self.get_power(node)  # refuses if the node is in use: not every reboot follows a look
         with as_bmc_errors():
             self._registry.set_power(node.uuid, "rebooting")
 

@@ -3,25 +3,52 @@
 from __future__ import annotations
 
 import threading
-from collections import defaultdict
-from collections.abc import Sequence
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Final
 
 from ferroscope.contracts.queue import channels_of
+
+# Where messages of other processes come from.
+DATABASE: Final = "database"
+RABBITMQ: Final = "rabbitmq"
 
 
 class LocalBus:
     """``contracts.queue.Bus`` for the threads of this process; waits are in real time.
 
-    The thread that brings in other processes' messages sets ``hears``.
+    A thread that brings in other processes' messages does so within ``hearing``.
     """
 
     def __init__(self) -> None:
-        self.hears = False
+        self._sources: Counter[str] = Counter()
         self._lock = threading.Lock()
         self._positions: defaultdict[str, int] = defaultdict(int)
         # By the channels waited for: a message wakes no thread that would only wait again.
         self._waiters: dict[tuple[str, ...], threading.Condition] = {}
         self._closed = False
+
+    @property
+    def hears(self) -> bool:
+        return any(self._sources.values())
+
+    def hears_from(self, source: str) -> bool:
+        """Whether messages of this source are being received."""
+        return self._sources[source] > 0
+
+    @contextmanager
+    def hearing(self, source: str) -> Iterator[None]:
+        """Messages of this source are being received until the end of the block."""
+        self._count(source, 1)
+        try:
+            yield
+        finally:
+            self._count(source, -1)
+
+    def _count(self, source: str, change: int) -> None:
+        with self._lock:
+            self._sources[source] += change
 
     def publish(self, message: str) -> None:
         moved = channels_of(message)

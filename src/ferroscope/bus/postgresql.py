@@ -9,18 +9,19 @@ from __future__ import annotations
 
 import sqlite3
 import threading
-from collections.abc import Iterable, Iterator
-from contextlib import closing, contextmanager
+from collections.abc import Iterable
+from contextlib import closing
 from typing import Final, Protocol
 
 import msgspec
 import structlog
-from sqlalchemy import make_url
 from sqlalchemy.exc import DBAPIError
 
+from ferroscope.bus.local import DATABASE, RABBITMQ, LocalBus
 from ferroscope.config.options import DatabaseSettings
-from ferroscope.contracts.queue import MAC_CHANNELS, Bus, Channel, StopFlag
+from ferroscope.contracts.queue import MAC_CHANNELS, Channel, StopFlag
 from ferroscope.db.engine import NOTIFY_CHANNEL, build_engine, described
+from ferroscope.db.url import checked
 
 _log = structlog.get_logger(__name__)
 
@@ -42,23 +43,14 @@ _NEW_LANES: Final = "SELECT DISTINCT lane FROM requests WHERE id > ?"
 _RECONNECT_AFTER: Final = 0.5
 
 
-@contextmanager
-def _hearing(bus: Bus) -> Iterator[None]:
-    bus.hears = True
-    try:
-        yield
-    finally:
-        bus.hears = False
-
-
 class Watcher(Protocol):
     def run(self) -> None:
         """Publish what others changed, until the stop flag is set."""
 
 
-def start_watcher(settings: DatabaseSettings, *, bus: Bus, stop: StopFlag) -> threading.Thread | None:
+def start_watcher(settings: DatabaseSettings, *, bus: LocalBus, stop: StopFlag) -> threading.Thread | None:
     """Start the watcher thread that suits the database, if there is one."""
-    url = make_url(settings.connection)
+    url = checked(settings.connection)
     family = url.get_backend_name()
     watcher: Watcher
     if family == "sqlite" and url.database and url.database != ":memory:":
@@ -77,7 +69,7 @@ def start_watcher(settings: DatabaseSettings, *, bus: Bus, stop: StopFlag) -> th
 class News:
     """What was there at the last look; publishes what is there only now."""
 
-    def __init__(self, bus: Bus) -> None:
+    def __init__(self, bus: LocalBus) -> None:
         self._bus = bus
         self.newest = 0
         self._macs = 0
@@ -114,14 +106,17 @@ class News:
 class SqliteWatcher:
     """``PRAGMA data_version`` moves when another connection commits; it costs microseconds."""
 
-    def __init__(self, path: str, *, bus: Bus, stop: StopFlag) -> None:
+    def __init__(self, path: str, *, bus: LocalBus, stop: StopFlag) -> None:
         self._path = path
         self._bus = bus
         self._news = News(bus)
         self._stop = stop
 
     def run(self) -> None:
-        with closing(sqlite3.connect(self._path, timeout=1.0, isolation_level=None)) as connection, _hearing(self._bus):
+        with (
+            closing(sqlite3.connect(self._path, timeout=1.0, isolation_level=None)) as connection,
+            self._bus.hearing(DATABASE),
+        ):
             seen = 0
             while not self._stop.wait(_LOOK_EVERY):
                 seen = self._look(connection, seen)
@@ -147,11 +142,13 @@ class PollingWatcher:
     """Asks often, on a connection of its own; when that breaks, others poll and it connects again.
 
     New requests come in bursts (a callback follows its power-on, the next operator's call the last one), so it asks
-    soon again after each one, and ten times a second when nothing happens.
+    soon again after each one, and ten times a second when nothing happens. While messages come from RabbitMQ, it asks
+    only once in ``poll_interval``, in case that one was lost.
     """
 
-    def __init__(self, settings: DatabaseSettings, *, bus: Bus, stop: StopFlag) -> None:
+    def __init__(self, settings: DatabaseSettings, *, bus: LocalBus, stop: StopFlag) -> None:
         self._engine = build_engine(msgspec.structs.replace(settings, pool_size=2))
+        self._relaxed = max(settings.poll_interval, _ASK_LATE)
         self._bus = bus
         self._news = News(bus)
         self._stop = stop
@@ -166,7 +163,7 @@ class PollingWatcher:
 
     def _watch(self) -> None:
         try:
-            with self._engine.connect() as connection, _hearing(self._bus):
+            with self._engine.connect() as connection, self._bus.hearing(DATABASE):
                 pause = _ASK_LATE
                 while not self._stop.wait(pause):
                     rows = connection.exec_driver_sql(_NEWS).fetchall()
@@ -174,6 +171,8 @@ class PollingWatcher:
                     requests, macs = numbers.pop(_REQUESTS, 0), numbers.pop(_MACS, 0)
                     busy = self._news.look(requests, frozenset(numbers.items()), macs)
                     pause = _ASK_SOON if busy else min(2 * pause, _ASK_LATE)
+                    if self._bus.hears_from(RABBITMQ):
+                        pause = self._relaxed
         finally:
             self._engine.dispose()
 
@@ -181,9 +180,9 @@ class PollingWatcher:
 class PostgresqlWatcher:
     """LISTEN on a connection of its own; when that breaks, polling goes on and it connects again."""
 
-    def __init__(self, settings: DatabaseSettings, *, bus: Bus, stop: StopFlag) -> None:
-        url = make_url(settings.connection).set(drivername="postgresql")
-        self._conninfo = url.render_as_string(hide_password=False)
+    def __init__(self, settings: DatabaseSettings, *, bus: LocalBus, stop: StopFlag) -> None:
+        engine = build_engine(settings)
+        self._parameters = engine.dialect.create_connect_args(engine.url)[1]
         self._connect_timeout = settings.connect_timeout
         self._bus = bus
         self._stop = stop
@@ -202,9 +201,8 @@ class PostgresqlWatcher:
         import psycopg
 
         with psycopg.connect(
-            self._conninfo,
+            **{"connect_timeout": self._connect_timeout, **self._parameters},
             autocommit=True,
-            connect_timeout=self._connect_timeout,
             keepalives_idle=5,
             keepalives_interval=2,
             keepalives_count=3,
@@ -213,7 +211,7 @@ class PostgresqlWatcher:
             connection.execute(f"LISTEN {NOTIFY_CHANNEL}")
             for channel in Channel:  # whatever came before we listened
                 self._bus.publish(channel)
-            with _hearing(self._bus):
+            with self._bus.hearing(DATABASE):
                 while not self._stop.is_set():
                     for message in connection.notifies(timeout=0.5):
                         self._bus.publish(message.payload)

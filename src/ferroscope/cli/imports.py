@@ -1,8 +1,11 @@
-"""``ferroscope import``: take over the data of other services. It works on the database, while the service runs."""
+"""``ferroscope import``: take over the data of other services. They work on the database, while the service runs."""
 
 from __future__ import annotations
 
+import csv
+import threading
 from datetime import datetime
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import click
@@ -17,7 +20,10 @@ from ferroscope.core.states import INSPECTABLE, Provision
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from ferroscope.runtime.inspector_import import Item
+    from ferroscope.config.options import Settings
+    from ferroscope.core.model import Document
+    from ferroscope.remote.ironic_documents import IronicDocuments
+    from ferroscope.runtime.imported import Item
 
 # What needs no attention is counted only.
 _QUIET: Final = ("imported", "already imported", "rolled back")
@@ -70,7 +76,7 @@ def inspector(
     database. It is only read. Nodes are identified by UUID. An import may be repeated: it adds what is new.
     """
     from ferroscope.contracts.errors import StoreUnavailableError
-    from ferroscope.runtime import inspector_import
+    from ferroscope.runtime import imported, inspector_import
     from ferroscope.runtime.system import SetupError
 
     if rollback and (create or start):
@@ -93,9 +99,9 @@ def inspector(
     if start and not dry_run:
         api = connect(url, cloud=cloud, insecure_http=insecure_http)
         items = [_started(api, item) if item.result == "in progress" else item for item in items]
-    counts = inspector_import.counts(items)
+    counts = imported.counts(items)
     data = {"dry_run": dry_run, "counts": counts, "items": [msgspec.to_builtins(item) for item in items]}
-    Output(fmt).show(data, lambda screen: _draw(screen, items, counts, dry_run=dry_run))
+    Output(fmt).show(data, lambda screen: draw(screen, items, counts, dry_run=dry_run))
 
 
 def _started(api: Api, item: Item) -> Item:
@@ -110,10 +116,142 @@ def _started(api: Api, item: Item) -> Item:
     return msgspec.structs.replace(item, result="started")
 
 
-def _draw(screen: Console, items: list[Item], counts: dict[str, int], *, dry_run: bool) -> None:
+def draw(screen: Console, items: list[Item], counts: dict[str, int], *, dry_run: bool) -> None:
+    """Show the report of an import: what needs attention, and how often each result occurs."""
     notable = [item for item in items if item.detail or item.result not in _QUIET]
     if notable:
         rows = [(item.kind, item.uuid, item.result, item.detail) for item in notable]
         screen.print(table(("KIND", "UUID", "RESULT", "DETAIL"), rows))
     summary = ", ".join(f"{number} {what}" for what, number in sorted(counts.items())) or "there is nothing to import"
     screen.print(f"{'dry run, nothing was changed: ' if dry_run else ''}{summary}")
+
+
+# From an Ironic.
+
+
+@imports.command(epilog="Exit code 0: everything was imported, or is reported.")
+@click.option("--endpoint", metavar="URL", help="An Ironic without authentication, instead of [ironic].")
+@click.option("--from-cloud", metavar="NAME", help="The Ironic of this cloud in clouds.yaml, instead of [ironic].")
+@click.option("--dry-run", is_flag=True, help="Only report what would be done.")
+@click.option(
+    "--driver",
+    "drivers",
+    metavar="THERE=HERE",
+    multiple=True,
+    help="Driver here of the nodes with a driver there, such as idrac=redfish; may be repeated. [default: the same]",
+)
+@click.option(
+    "--driver-info-file",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="CSV file with NODE,KEY,VALUE in each line: what is added to driver_info, such as the BMC's password. NODE is "
+    "a UUID or a name, VALUE may be a reference to a secret (secret://...).",
+)
+@click.option("--rollback", is_flag=True, help="Undo earlier imports, except for what was changed since.")
+@config_option
+@database_option
+@output_option
+def ironic(
+    endpoint: str | None,
+    from_cloud: str | None,
+    drivers: tuple[str, ...],
+    driver_info_file: Path | None,
+    files: tuple[str, ...],
+    database: str | None,
+    fmt: str,
+    *,
+    dry_run: bool,
+    rollback: bool,
+) -> None:
+    """Import nodes, ports, traits, inventories and inspection rules from an Ironic.
+
+    The section ironic of the configuration file says where it is, and how to log in. It is only read. Nodes keep their
+    UUIDs; nodes that exist here are not changed, so an import may be repeated.
+    """
+    from ferroscope.contracts.errors import StoreUnavailableError
+    from ferroscope.contracts.remote import RegistryLockedError, RegistryRefusedError, RegistryUnavailableError
+    from ferroscope.runtime import imported, ironic_import
+    from ferroscope.runtime.system import SetupError
+
+    if endpoint and from_cloud:
+        raise click.UsageError("--endpoint and --from-cloud are mutually exclusive")
+    if rollback and (drivers or driver_info_file):
+        raise click.UsageError("--rollback does not go with --driver or --driver-info-file")
+    options = ironic_import.Options(
+        dry_run=dry_run,
+        drivers=dict(_pair(one) for one in drivers),
+        driver_info={} if driver_info_file is None else _driver_info(driver_info_file),
+    )
+    settings = settings_of(files, database)
+    try:
+        source = _source(settings, endpoint, from_cloud)
+        try:
+            if rollback:
+                items = ironic_import.roll_back(settings, source, dry_run=dry_run)
+            else:
+                items = ironic_import.run(settings, source, options)
+        finally:
+            source.close()
+    except (StoreUnavailableError, RegistryUnavailableError) as exc:
+        raise Failure(str(exc), exit_code=Exit.UNREACHABLE) from exc
+    except (SetupError, RegistryLockedError, RegistryRefusedError) as exc:
+        raise click.ClickException(str(exc)) from exc
+    counts = imported.counts(items)
+    data = {"dry_run": dry_run, "counts": counts, "items": [msgspec.to_builtins(item) for item in items]}
+    Output(fmt).show(data, lambda screen: draw(screen, items, counts, dry_run=dry_run))
+
+
+def _pair(text: str) -> tuple[str, str]:
+    there, equals, here = text.partition("=")
+    if not (there and equals and here):
+        raise click.BadParameter(f"expected THERE=HERE, such as idrac=redfish, not {text!r}", param_hint="--driver")
+    return there, here
+
+
+def _driver_info(path: Path) -> dict[str, Document]:
+    """Return what the file says of each node; its lines may contain secrets, so no message shows them."""
+    found: dict[str, Document] = {}
+    try:
+        with path.open(encoding="utf-8", newline="") as stream:
+            for number, row in enumerate(csv.reader(stream), 1):
+                if not row:
+                    continue
+                if len(row) != 3 or not row[0] or not row[1]:
+                    raise click.ClickException(f"{path}, line {number}: expected NODE,KEY,VALUE")
+                found.setdefault(row[0].strip(), {})[row[1].strip()] = row[2]
+    except (OSError, UnicodeDecodeError, csv.Error) as exc:
+        raise click.ClickException(f"cannot read {path}: {type(exc).__name__}") from exc
+    return found
+
+
+def _source(settings: Settings, endpoint: str | None, cloud: str | None) -> IronicDocuments:
+    """Return the Ironic; ``ClickException`` or ``SetupError`` if it cannot be used."""
+    from ferroscope.config.ironic_options import IronicSettings, problem
+    from ferroscope.remote.ironic import LoginSetupError, NoLogin
+    from ferroscope.remote.ironic_documents import IronicDocuments
+    from ferroscope.runtime.system import SetupError
+
+    if settings.registry.backend != "embedded":
+        raise SetupError(
+            f"[registry] backend is {settings.registry.backend}: the nodes of that Ironic are used where they are",
+            "to import them instead, set it to embedded",
+        )
+    wanted = settings.ironic
+    if endpoint:
+        wanted = IronicSettings(auth_type="none", endpoint_override=endpoint)
+    elif cloud:
+        wanted = IronicSettings(cloud=cloud)
+    if wrong := problem(wanted):
+        raise SetupError(wrong, "see docs/how-to/attach-an-ironic.md; or use --endpoint or --from-cloud")
+    try:
+        if wanted.auth_type == "none":
+            found = IronicDocuments(wanted, NoLogin(wanted), threading.Event())
+        else:
+            from ferroscope.remote.keystone_login import KeystoneLogin
+
+            found = IronicDocuments(wanted, KeystoneLogin(wanted), threading.Event())
+        found.check()
+    except ImportError as exc:
+        raise SetupError(f"the Python package {exc.name} is missing", "pip install 'ferroscope[ironic]'") from exc
+    except LoginSetupError as exc:
+        raise SetupError(str(exc)) from exc
+    return found

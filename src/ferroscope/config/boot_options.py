@@ -56,6 +56,14 @@ class PxeFilterSettings(msgspec.Struct, frozen=True, kw_only=True):
         ),
     ] = 10.0
     dhcp_hostsdir: Annotated[str, Opt("Directory of dnsmasq's dhcp-hostsdir, for the backend dnsmasq.")] = ""
+    inspector_connection: Annotated[
+        str,
+        Opt(
+            "SQLAlchemy URL of the database of an ironic-inspector that is being replaced. Machines that it inspects "
+            "may boot, too. It is only read, every sync_period (at least every 30 s). Empty: none.",
+            secret=True,
+        ),
+    ] = ""
     dnsmasq_pid_file: Annotated[
         str, Opt("dnsmasq's PID file; dnsmasq gets SIGHUP when it has to drop hosts. Empty: no SIGHUP.")
     ] = ""

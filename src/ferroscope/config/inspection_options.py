@@ -122,6 +122,26 @@ class InspectorSettings(msgspec.Struct, frozen=True, kw_only=True):
     permit_active: Annotated[
         bool, Opt("Accept inspection data of machines in use: a node that is available is inspected when it calls.")
     ] = False
+    forward_unknown_to: Annotated[
+        str,
+        Opt(
+            "URL of an ironic-inspector that is being replaced, such as http://192.0.2.7:5050/v1/continue. Callbacks "
+            "that this service does not wait for are forwarded to it. Empty: they are refused."
+        ),
+    ] = ""
+    forward_timeout: Annotated[
+        float, Opt("Seconds in which it has to answer; it processes the data before.", ge=0.1, le=600)
+    ] = 60.0
+    forward_concurrency: Annotated[
+        int,
+        Opt(
+            "Maximum number of callbacks that one api process forwards at a time; less than [api] threads. Others are "
+            "asked to try again.",
+            ge=1,
+            le=1000,
+        ),
+    ] = 2
+    forward_ca_file: Annotated[str, Opt("File with CA certificates for forward_unknown_to; empty: the system's.")] = ""
     retention: Annotated[
         float,
         Opt(

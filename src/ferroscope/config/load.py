@@ -9,6 +9,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple, get_args
+from urllib.parse import urlsplit
 
 import msgspec
 from oslo_config import cfg
@@ -197,6 +198,7 @@ def _problems(settings: Settings) -> Iterator[str]:
         if not number.isdecimal():
             yield f"[api] lease_quotas: {number!r} for {name} is not a number of names"
     yield from _tls_problems(api)
+    yield from _forwarding_problems(settings)
     networks = {
         "[api] trusted_proxies": api.trusted_proxies,
         "[drivers] bmc_networks": settings.drivers.bmc_networks,
@@ -208,12 +210,42 @@ def _problems(settings: Settings) -> Iterator[str]:
                 ipaddress.ip_network(text)
             except ValueError as exc:
                 yield f"{option}: {exc}; expected an address or a network, such as 192.0.2.10 or 10.0.0.0/24"
-    try:
-        settings.notifications.webhooks()
-    except ValueError as exc:
-        yield str(exc)
+    for check in (settings.notifications.targets, settings.bus.broker):
+        try:
+            check()
+        except ValueError as exc:
+            yield str(exc)
+    if not settings.bus.tls and (settings.bus.tls_ca_file or settings.bus.tls_certificate_file):
+        yield "[bus] TLS files are set, but tls is false"
     if not settings.drivers.ca_directory.startswith("/"):
         yield f"[drivers] ca_directory is {settings.drivers.ca_directory!r}, but must be an absolute path"
+
+
+def _forwarding_problems(settings: Settings) -> Iterator[str]:
+    inspector, url = settings.inspector, settings.inspector.forward_unknown_to
+    if not url:
+        return
+    try:
+        parts = urlsplit(url)
+        valid = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        valid = False
+    if not valid or parts.username or parts.password or parts.query or parts.fragment:
+        yield (
+            "[inspector] forward_unknown_to is not a URL of the form http://HOST:PORT/v1/continue, without a user, a "
+            "password and a query"
+        )
+    if inspector.forward_concurrency >= settings.api.threads:
+        yield (
+            f"[inspector] forward_concurrency is {inspector.forward_concurrency}, but must be less than [api] threads "
+            f"= {settings.api.threads}; otherwise forwarded callbacks could occupy all threads"
+        )
+    for option, enabled in (
+        ("[auto_discovery] enabled", settings.auto_discovery.enabled),
+        ("[inspector] permit_active", inspector.permit_active),
+    ):
+        if enabled:
+            yield f"[inspector] forward_unknown_to and {option} are mutually exclusive: both take unexpected callbacks"
 
 
 def _tls_problems(api: ApiSettings) -> Iterator[str]:

@@ -13,6 +13,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from ferroscope.config.boot_options import BootSettings, PxeFilterSettings
+from ferroscope.config.coordination_options import CoordinationSettings
 from ferroscope.config.inspection_options import (
     DiscoverySettings,
     InspectionRuleSettings,
@@ -24,6 +25,7 @@ from ferroscope.config.inspection_options import (
 )
 from ferroscope.config.ironic_options import IronicSettings
 from ferroscope.config.notification_options import NotificationSettings
+from ferroscope.config.rabbitmq_options import BusSettings
 from ferroscope.config.security_options import AuditSettings, KeystoneSettings, PolicySettings, SecretSettings
 from ferroscope.config.service_options import (
     SIMULATED,
@@ -43,6 +45,8 @@ __all__ = [
     "ApiSettings",
     "AuditSettings",
     "BootSettings",
+    "BusSettings",
+    "CoordinationSettings",
     "DatabaseSettings",
     "DiscoverySettings",
     "DriverSettings",
@@ -72,8 +76,10 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
 
     api: ApiSettings = ApiSettings()
     database: DatabaseSettings = DatabaseSettings()
+    bus: BusSettings = BusSettings()
     worker: WorkerSettings = WorkerSettings()
     lease: LeaseSettings = LeaseSettings()
+    coordination: CoordinationSettings = CoordinationSettings()
     inspector: InspectorSettings = InspectorSettings()
     auto_discovery: DiscoverySettings = DiscoverySettings()
     inspection_rules: InspectionRuleSettings = InspectionRuleSettings()

@@ -209,7 +209,8 @@ class DatabaseSettings(msgspec.Struct, frozen=True, kw_only=True):
         str,
         Opt(
             "SQLAlchemy URL: sqlite:///FILE, postgresql://USER:PASSWORD@HOST/NAME or mysql://USER:PASSWORD@HOST/NAME. "
-            "Write $$ for $, and %40 for @. Empty: SQLite in /var/lib/ferroscope for root and for users who can write "
+            "Write $$ for $, and %40 for @. For PostgreSQL, HOST may be a list: HOST:PORT,HOST:PORT. "
+            "Empty: SQLite in /var/lib/ferroscope for root and for users who can write "
             "there, otherwise in ~/.local/state/ferroscope ($XDG_STATE_HOME/ferroscope).",
             secret=True,
         ),
@@ -232,7 +233,7 @@ class DatabaseSettings(msgspec.Struct, frozen=True, kw_only=True):
 class WorkerSettings(msgspec.Struct, frozen=True, kw_only=True):
     """``[worker]``: the lanes, the queue and the members.
 
-    ``threads`` 0: the number of processors. ``bmc_slots`` 0: 128 for each of them.
+    ``threads`` 0: the number of processors. ``bmc_slots`` 0: 128 for each of them, or 16 with an attached Ironic.
     """
 
     threads: Annotated[
@@ -240,7 +241,12 @@ class WorkerSettings(msgspec.Struct, frozen=True, kw_only=True):
         Opt("Compute threads of one process (hooks and rules on callbacks); 0: the number of processors.", ge=0),
     ] = 0
     bmc_slots: Annotated[
-        int, Opt("Maximum number of requests of one process that wait for BMCs; 0: 128 for each processor.", ge=0)
+        int,
+        Opt(
+            "Maximum number of requests of one process that wait for BMCs; 0: 128 for each processor, or 16 with an "
+            "attached Ironic.",
+            ge=0,
+        ),
     ] = 0
     get_timeout: Annotated[float, Opt("Seconds to wait for a request before checking the queue again.", ge=0.01)] = 3.0
     max_attempts: Annotated[int, Opt("Number of attempts at a request before its inspection fails.", ge=1)] = 3

@@ -1,4 +1,7 @@
-"""Leases, members and steps of the database's clock; all times are the database's."""
+"""Leases, members and steps of the database's clock, whose times are the database's; and coordination services.
+
+The leases in SQL are the only truth about who leads. A coordination service only gives hints on who is alive.
+"""
 
 from __future__ import annotations
 
@@ -17,6 +20,14 @@ class Leases(Protocol):
         The first epoch of a name exceeds those of all forgotten names, so the epochs of a name never decrease.
 
         ``LeaseHeldError`` if it is held, even by the same holder.
+        """
+
+    def take_over(self, lost: Lease, holder: str, duration: float, *, silent: float) -> Lease:
+        """Acquire a lease that has not expired, from a holder that is thought to be dead; a new epoch and token.
+
+        Only if ``lost`` is still its epoch, and its holder has not renewed it for ``silent`` seconds. From then on the
+        fence rejects that holder's writes. It may still act outside the database, so only leaders that never do so may
+        be replaced like this. ``LeaseHeldError`` if the condition does not hold; ``LeaseLostError`` as ``acquire``.
         """
 
     def renew(self, lease: Lease, duration: float, *, data: str | None = None) -> Lease:
@@ -75,3 +86,37 @@ class ClockSteps(Protocol):
 
     def shorten(self) -> None:
         """Limit the remaining time of leases, heartbeats, retries and rejections to their configured durations."""
+
+
+# Coordination services: etcd, ZooKeeper, Redis; hints on which members are alive, sooner than a lease expires.
+
+
+class CoordinationUnavailableError(Exception):
+    """The coordination service did not answer, or not as it should; the message shows no credentials."""
+
+
+class CoordinationRefusedError(CoordinationUnavailableError):
+    """It answered, and rejected our credentials."""
+
+
+class CoordinationService(Protocol):
+    """One connection to a coordination service, for one member; used by one thread at a time.
+
+    No locks and no elections of the service are used, because its idea of who holds them may be wrong. What it says
+    must never be relied on for safety. All calls end within a few seconds.
+    """
+
+    def join(self) -> None:
+        """Connect and become one of the members; again after any error. ``CoordinationUnavailableError``."""
+
+    def alive(self) -> frozenset[str]:
+        """Prolong our own session, if it has not expired; return the IDs of the members with a session.
+
+        ``CoordinationUnavailableError``.
+        """
+
+    def wait(self, timeout: float) -> None:
+        """Wait until the members may have changed, for at most ``timeout`` seconds, or until the process stops."""
+
+    def leave(self) -> None:
+        """End the session and the connection. Never raises."""

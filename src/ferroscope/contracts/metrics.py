@@ -49,6 +49,9 @@ class Meter(Protocol):
     def discovered(self, outcome: Literal["discovered", "limited", "rejected"]) -> None:
         """Record a call of an unknown machine, and whether it was enrolled as a node."""
 
+    def forwarded(self, outcome: Literal["accepted", "refused", "failed", "busy"]) -> None:
+        """Record a callback that was forwarded to ironic-inspector; ``busy``: it was not, there were too many."""
+
     def notified(self, target: str, outcome: Literal["delivered", "failed", "dead"]) -> None:
         """Record an attempt to deliver an event; ``dead``: it was given up."""
 
@@ -71,6 +74,8 @@ class Silent:
     def pxe_filter_applied(self, seconds: float) -> None: ...
 
     def discovered(self, outcome: Literal["discovered", "limited", "rejected"]) -> None: ...
+
+    def forwarded(self, outcome: Literal["accepted", "refused", "failed", "busy"]) -> None: ...
 
     def notified(self, target: str, outcome: Literal["delivered", "failed", "dead"]) -> None: ...
 

@@ -56,16 +56,19 @@ def channels_of(message: str) -> tuple[str, ...]:
     return (channel, message) if message in _OF_LANES.values() else (channel, *_OF_LANES.values())
 
 
-class Bus(Protocol):
-    """A message bus. A message is a channel's name (see ``channels_of``), optionally with details; it is only a hint.
-
-    ``hears``: whether, as far as is known, messages of other processes are being received.
-    """
-
-    hears: bool
+class Publisher(Protocol):
+    """Where messages go. A message is a channel's name (see ``channels_of``), optionally with details; only a hint."""
 
     def publish(self, message: str) -> None:
-        """Wake up all threads that wait for one of the message's channels; never raises."""
+        """Wake up all threads that wait for one of the message's channels; never waits for others, never raises."""
+
+
+class Bus(Publisher, Protocol):
+    """A message bus."""
+
+    @property
+    def hears(self) -> bool:
+        """Whether, as far as is known, messages of other processes are being received."""
 
     def wait(self, channel: str, seen: int, timeout: float) -> int:
         """Wait until the position of ``channel`` exceeds ``seen``, for at most ``timeout`` seconds.

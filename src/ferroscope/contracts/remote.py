@@ -115,8 +115,8 @@ class Registry(Protocol):
     def remove_port(self, uuid: str) -> None:
         """Delete the port; it is not an error if it does not exist."""
 
-    def power(self, uuid: str) -> tuple[str | None, str | None]:
-        """Return the power state, and the last error of the node."""
+    def power(self, uuid: str) -> Document:
+        """Return ``power_state``, ``last_error`` and ``provision_state`` of the node."""
 
     def set_power(self, uuid: str, target: str) -> None:
         """Request a power state, or ``rebooting``."""
@@ -129,6 +129,24 @@ class Registry(Protocol):
 
     def close(self) -> None:
         """Close all idle connections."""
+
+
+# Callbacks for another service that inspects machines.
+
+
+class ForwardError(Exception):
+    """The other service did not answer; the caller should try again."""
+
+
+class ForwardBusyError(ForwardError):
+    """Too many callbacks are being forwarded."""
+
+
+class Forwarder(Protocol):
+    """Forwards callbacks to another service; thread-safe, with a limit on their number at a time."""
+
+    def forward(self, body: bytes) -> str | None:
+        """Return the UUID of the node by which it was accepted, None if it was refused; ``ForwardError``."""
 
 
 # HTTP requests on behalf of rules: one attempt each, with a deadline.

@@ -1,4 +1,4 @@
-"""Notifications: what other systems are told about nodes and inspections, and which of them is told what. Pure.
+"""Notifications: the events about nodes and inspections that other systems get, and which target gets which. Pure.
 
 The data of each event type is a struct, from which docs/reference/events.md is generated. The format of a message, such
 as CloudEvents, is a sender's matter: see ``contracts.notifications``.
@@ -157,7 +157,7 @@ class Tally(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def kind_of(transition: Transition, inspection: Inspection) -> Kind | None:
-    """Return the type of the event of a transition; None if nobody is told about it."""
+    """Return the type of the event of a transition; None if it is no event."""
     source, target = transition.source, transition.target
     if source is target:
         return None

@@ -60,6 +60,11 @@ def provision_state(node: Node) -> str:
     return str(node.internal[_INTERNAL].get("provision_state"))
 
 
+def is_in_use(state: str) -> bool:
+    """Whether a node with this provision state in Ironic is used by others, so that its machine is left alone."""
+    return state not in _INSPECTABLE and state != Provision.VERIFYING
+
+
 def refusal(node: Node) -> str | None:
     """Return why an attached node must not be inspected now, or None."""
     state = provision_state(node)
@@ -87,14 +92,14 @@ def copied(document: Document, known: Node | None) -> Node:
     """Return the node as Ironic's ``document`` has it; what is ours is taken from ``known``."""
     node = known or Node(uuid=str(document["uuid"]), driver="", internal={_INTERNAL: {}})
     state = str(document.get("provision_state") or Provision.ENROLL)[:16]
-    changes: dict[str, Any] = {field.name: _fitting(field, document.get(field.name)) for field in _STORED}
+    changes: dict[str, Any] = {field.name: fitting(field, document.get(field.name)) for field in _STORED}
     changes["driver_info"] = {
         key: _KEPT_THERE if value == values.MASK or values.is_secret(key) else value
         for key, value in changes["driver_info"].items()
     }
     attributes = {name: value for name, value in node.attributes.items() if name not in _COPIED}
     for field in _ATTRIBUTES:
-        value = _fitting(field, document.get(field.name))
+        value = fitting(field, document.get(field.name))
         if value != field.default:
             attributes[field.name] = sorted(value) if field.name == _TRAITS else value
     internal = node.internal | {_INTERNAL: {"provision_state": state}}
@@ -104,7 +109,7 @@ def copied(document: Document, known: Node | None) -> Node:
     )
 
 
-def _fitting(field: NodeField, value: Any) -> Any:
+def fitting(field: NodeField, value: Any) -> Any:
     """Return the value if it has the field's type and length, otherwise its default."""
     plain = getattr(field.plain, "__origin__", field.plain)
     fits = isinstance(value, plain) and (

@@ -104,12 +104,21 @@ class Batch:
         if self._waiting or not self.begun:
             self._exchange(())
 
-    def end(self, closing: Sequence[str]) -> None:
-        """Send the buffered statements and ``closing``; send nothing if the transaction had no statements."""
+    def end(self, closing: Sequence[str], position: str = "") -> int | None:
+        """Send the buffered statements and ``closing``; send nothing if the transaction had no statements.
+
+        ``position`` is a query for a number or NULL, sent immediately before ``closing``; return its answer.
+        """
         if any(pending.check is not None for pending in self._waiting):
             self.flush()
-        if self._waiting or self.begun:
-            self._exchange(closing)
+        if not self._waiting and not self.begun:
+            return None
+        asked = PendingAnswer(self, Command(position, {}, True), None, None)
+        if position:
+            self._waiting.append(asked)
+        self._exchange(closing)
+        found = asked.received.rows[0][0] if position else None
+        return None if found is None else int(found)
 
     def _exchange(self, closing: Sequence[str]) -> None:
         waiting, self._waiting = self._waiting, []

@@ -70,6 +70,20 @@ _TAKE = (
     .where(_l_leases.name == bindparam("_name"), or_(_l_leases.holder.is_(None), _l_leases.expires_at <= db_now()))
     .values(_TAKEN | {"epoch": _l_leases.epoch + 1})
 )
+# The only statement that ends a lease before it expires.
+_TAKE_OVER = (
+    update(schema.leases)
+    .where(
+        _l_leases.name == bindparam("_name"),
+        _l_leases.epoch == bindparam("_lost"),
+        or_(
+            _l_leases.holder.is_(None),
+            _l_leases.expires_at <= db_now(),
+            _l_leases.renewed_at <= db_now() - bindparam("_silent", type_=Double()),
+        ),
+    )
+    .values(_TAKEN | {"epoch": _l_leases.epoch + 1})
+)
 _CREATE = insert(schema.leases).values(
     _TAKEN | {"name": bindparam("_name"), "epoch": bindparam("_first"), "touched": 0}
 )
@@ -97,6 +111,7 @@ _RENEW = (
 )
 _RENEW_DATA = _RENEW.values(data=bindparam("_data"))
 _RELEASE = update(schema.leases).where(*_MINE).values(holder=None, expires_at=db_now())
+_SKIP = update(schema.leases).where(*_MINE).values(epoch=bindparam("_above"))
 _TOUCH = update(schema.leases).where(*_MINE, _l_leases.holder.is_not(None)).values(touched=_l_leases.touched + 1)
 
 
@@ -108,18 +123,31 @@ class SqlLeases:
 
     def acquire(self, name: str, holder: str, duration: float, *, data: str = "", source: str = "") -> Lease:
         token = str(uuid.uuid4())
-        digest = _digest(token)
-        values = {"_name": name, "_holder": holder, "_duration": duration, "_data": data, "_digest": digest}
-        values["_source"] = source or None
+        values = _taken(name, holder, duration, token) | {"_data": data, "_source": source or None}
         if self._tx.run(_TAKE, values).rowcount == 0:
             present = self._get(name)
             if present is not None:
+                self._tx.memory.saw(name, present.epoch)
                 raise LeaseHeldError(present)
             self._create(values)
-        lease = self._get(name, digest)
-        if lease is None:
-            raise LeaseLostError(f"{name} has just been acquired by another holder")
-        return msgspec.structs.replace(lease, token=token)
+        return self._acquired(name, token)
+
+    def take_over(self, lost: Lease, holder: str, duration: float, *, silent: float) -> Lease:
+        token = str(uuid.uuid4())
+        values = _taken(lost.name, holder, duration, token) | {"_lost": lost.epoch, "_silent": silent}
+        if self._tx.run(_TAKE_OVER, values).rowcount == 0:
+            raise LeaseHeldError(self._get(lost.name) or lost)
+        return self._acquired(lost.name, token)
+
+    def _above_known(self, lease: Lease) -> Lease:
+        """Return the acquired lease; with a new epoch if this one was issued before, and a fail-over has lost that."""
+        known = self._tx.memory.epoch_of(lease.name)
+        if lease.epoch <= known:
+            self._tx.memory.regressed(lease.name, lease.epoch - 1, known)
+            self._mine(_SKIP, lease, {"_above": known + 1})
+            lease = msgspec.structs.replace(lease, epoch=known + 1)
+        self._tx.epochs[lease.name] = lease.epoch
+        return lease
 
     def renew(self, lease: Lease, duration: float, *, data: str | None = None) -> Lease:
         statement = _RENEW if data is None else _RENEW_DATA
@@ -150,6 +178,12 @@ class SqlLeases:
         self._tx.run(_RAISE_FLOOR, {"_id": _FLOOR_ID, "_epoch": lease.epoch})
         return self._tx.run(_FORGET, {"_name": lease.name, "_epoch": lease.epoch}).rowcount > 0
 
+    def _acquired(self, name: str, token: str) -> Lease:
+        lease = self._get(name, _digest(token))
+        if lease is None:
+            raise LeaseLostError(f"{name} has just been acquired by another holder")
+        return self._above_known(msgspec.structs.replace(lease, token=token))
+
     def _floor(self) -> int:
         """Return the epoch that a new name must exceed, with its row locked until the end of the transaction."""
         if self._tx.run(_HOLD_FLOOR, {"_id": _FLOOR_ID}).rowcount == 0:
@@ -176,6 +210,17 @@ class SqlLeases:
 def _lease(row: Any) -> Lease:
     values = dict(zip([column.name for column in _STORED], row, strict=False))
     return Lease(**values, remaining=max(0.0, float(row[-1])))
+
+
+def _taken(name: str, holder: str, duration: float, token: str) -> dict[str, Any]:
+    return {
+        "_name": name,
+        "_holder": holder,
+        "_duration": duration,
+        "_digest": _digest(token),
+        "_data": "",
+        "_source": None,
+    }
 
 
 def _digest(token: str) -> str:

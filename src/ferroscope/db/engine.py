@@ -15,9 +15,8 @@ from functools import cache, partial
 from queue import LifoQueue
 from typing import Any, Final, Literal
 
-from sqlalchemy import URL, Connection, Dialect, Double, Engine, Table, create_engine, event, make_url
+from sqlalchemy import URL, Connection, Dialect, Double, Engine, Table, create_engine, event
 from sqlalchemy.exc import (
-    ArgumentError,
     DBAPIError,
     IntegrityError,
     InterfaceError,
@@ -29,41 +28,14 @@ from sqlalchemy.sql.functions import FunctionElement
 
 from ferroscope.config.options import DatabaseSettings
 from ferroscope.contracts.errors import ConflictError
+from ferroscope.db import galera
+from ferroscope.db.url import checked
 
-# Messages about invalid URLs and database errors. They never contain a credential.
+# Messages about database errors. They never contain a credential.
 
-_FORMS: Final = "sqlite:///FILE, postgresql://USER:PASSWORD@HOST/NAME or mysql://USER:PASSWORD@HOST/NAME"
-_FAMILIES: Final = ("sqlite", "postgresql", "mysql", "mariadb")
 _LONGEST: Final = 200
 # If a password was not percent-encoded in the URL, part of it is parsed as the host, which drivers quote.
 _BEFORE_AT: Final = re.compile(r"""[^\s"']+@(?=[^\s"'])""")
-
-
-class DatabaseUrlError(ValueError):
-    """``[database] connection`` is invalid. The message says why and what to write, without quoting the URL."""
-
-    def __init__(self, summary: str, advice: str) -> None:
-        super().__init__(f"{summary}; {advice}")
-        self.summary = summary
-        self.advice = advice
-
-
-def checked(connection: str) -> URL:
-    """Return the parsed URL; ``DatabaseUrlError`` if it is invalid or the database is not supported."""
-    try:
-        url = make_url(connection)
-    except ArgumentError:
-        raise DatabaseUrlError("invalid database URL", f"expected {_FORMS}") from None
-    except ValueError:  # Python's message would quote the port, which may be part of a password
-        raise DatabaseUrlError("invalid port", "in user and password write %40 for @, %3A for :, %2F for /") from None
-    family = url.get_backend_name()
-    if family not in _FAMILIES:
-        raise DatabaseUrlError(f"unsupported database {family!r}", f"expected {_FORMS}")
-    if family == "sqlite" and url.database in (None, "", ":memory:"):
-        raise DatabaseUrlError("SQLite requires a file, shared by all processes and threads", "write sqlite:///FILE")
-    if family != "sqlite" and "@" in (url.host or "") + (url.database or ""):
-        raise DatabaseUrlError("user or password contains an unencoded @ or /", "write %40 for @, %2F for /")
-    return url
 
 
 def cannot_answer(url: URL, error: DBAPIError) -> str:
@@ -90,10 +62,18 @@ NOTIFY_CHANNEL: Final = "ferroscope"
 
 _PG_BUSY: Final = {"40001", "40P01", "55P03"}
 _PG_UNAVAILABLE: Final = {"25006", "53100", "53200", "53300", "57014", "57P01", "57P02", "57P03", "25P03"}
+# The class of the warning that a commit is not on the synchronous standby; its text is translated. No statement of
+# ours causes other warnings.
+_NOT_REPLICATED: Final = {"01000", "57P01"}
+UNREPLICATED: Final = "unreplicated"
 _MYSQL_BUSY: Final = {1205, 1213, 1020}
 _MYSQL_DENIED: Final = {1044, 1045, 1049}  # while a password is being changed or the database restored
 _MYSQL_GONE: Final = {1021, 1040, 1053, 1114, 1290, 1792, 1836, 1927, 1969, 2002, 2003, 2006, 2013, 2055, 3024}
-_MYSQL_UNAVAILABLE: Final = _MYSQL_GONE | _MYSQL_DENIED
+# Of a Galera node: it is not part of the primary component (1047), or left it during COMMIT, whose outcome is unknown.
+_GALERA_GONE: Final = {1047, 1180}
+_MYSQL_UNAVAILABLE: Final = _MYSQL_GONE | _MYSQL_DENIED | _GALERA_GONE
+# The server accepts no writes, but another one at the same address may: behind a load balancer, or in a list of hosts.
+_ELSEWHERE: Final = {"25006", 1290, 1792, 1836} | _GALERA_GONE
 # PyMySQL's client flags: count the rows that matched, not those that changed; and accept several statements in one
 # text (see ``senders.joined``).
 _FOUND_ROWS: Final = 1 << 1
@@ -151,6 +131,8 @@ def build_engine(settings: DatabaseSettings) -> Engine:
     elif family == "postgresql":
         event.listen(engine, "connect", _prepare_postgresql)
         event.listen(engine, "do_connect", partial(_connect_postgresql, settings.statement_timeout * 2))
+    else:
+        galera.watch(engine)
     return engine
 
 
@@ -189,7 +171,13 @@ def waiting(connection: Connection, timeout: float = 5.0) -> Iterator[None]:
 
 
 def _connect_postgresql(timeout: float, _dialect: Any, _record: Any, _arguments: Any, parameters: Any) -> Any:
-    return _connection_type(timeout).connect(**parameters)
+    import psycopg
+
+    connection = _connection_type(timeout).connect(**parameters)
+    if connection.pgconn.parameter_status(b"in_hot_standby") == b"on":
+        connection.close()
+        raise psycopg.OperationalError("the server is a standby: it has not been promoted")
+    return connection
 
 
 @cache
@@ -214,12 +202,21 @@ def _connection_type(answer_timeout: float) -> Any:
     return TimedConnection
 
 
-def _prepare_postgresql(connection: Any, _record: Any) -> None:
-    """Replace NUL, which PostgreSQL cannot store in text, with U+FFFD; ramdisks do send it."""
+def _prepare_postgresql(connection: Any, record: Any) -> None:
+    """Replace NUL, which PostgreSQL cannot store in text, with U+FFFD; ramdisks do send it.
+
+    Also note when the server gives up waiting for its synchronous standby: see ``senders.pipelined``.
+    """
+    connection.add_notice_handler(partial(_noticed, record.info))
     from psycopg.types.string import StrDumper, StrDumperUnknown, StrDumperVarchar
 
     for dumper in (StrDumperVarchar, StrDumper, StrDumperUnknown):
         connection.adapters.register_dumper(str, _without_nul(dumper))
+
+
+def _noticed(info: dict[str, Any], notice: Any) -> None:
+    if notice.severity_nonlocalized == "WARNING" and notice.sqlstate in _NOT_REPLICATED:
+        info[UNREPLICATED] = True
 
 
 @cache
@@ -285,6 +282,13 @@ def classify(error: DBAPIError) -> ErrorClass:
         wrong = getattr(original, "sqlite_errorcode", None) == sqlite3.SQLITE_ERROR  # invalid SQL
         return "other" if wrong and "no such table" not in str(original) else "unavailable"
     return "other"
+
+
+def is_elsewhere(error: DBAPIError) -> bool:
+    """Whether a new connection may lead to a server that accepts writes; this one is up, and does not."""
+    original: Any = error.orig
+    code = original.args[0] if original is not None and original.args else None
+    return (code if isinstance(code, int) else getattr(original, "sqlstate", None)) in _ELSEWHERE
 
 
 @cache

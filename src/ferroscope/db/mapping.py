@@ -108,6 +108,7 @@ class _Shape(msgspec.Struct, frozen=True):
     filters: tuple[_Filter, ...]
     before: tuple[str, ...]
     project: bool
+    attributes: tuple[str, ...]
     marker: bool | None
     sort_key: str
     descending: bool
@@ -139,12 +140,15 @@ def page_later(tx: SqlSession, mapper: Mapper[S], query: Query, *, key: str = "u
             del parameters["after_sort"]
     if query.project is not None:
         parameters |= of_project(query.project)
+    for name, text in query.attributes.items():
+        parameters[f"attribute_{name}"] = _written(name, text)
     if query.limit is not None:
         parameters["page_limit"] = query.limit
     shape = _Shape(
         filters,
         tuple(query.before),
         query.project is not None,
+        tuple(query.attributes),
         marker,
         query.sort_key,
         query.descending,
@@ -154,8 +158,8 @@ def page_later(tx: SqlSession, mapper: Mapper[S], query: Query, *, key: str = "u
     return Later(lambda: [mapper.from_row(row) for row in pending.answer()])
 
 
-# The nodes of a project. The lessee is not a column: its JSON text is searched for in the column of attributes, where
-# the same text may be a part of something else. So a few more rows may be found than belong to the project.
+# Not every field of a node is a column, for example not the lessee: the JSON text of the others is searched for in the
+# column of attributes, where the same text may be a part of something else. So a few more rows may be found.
 
 _ESCAPE: Final = "!"
 _SPECIAL: Final = str.maketrans({_ESCAPE: _ESCAPE * 2, "%": f"{_ESCAPE}%", "_": f"{_ESCAPE}_"})
@@ -164,15 +168,23 @@ _SPECIAL: Final = str.maketrans({_ESCAPE: _ESCAPE * 2, "%": f"{_ESCAPE}%", "_": 
 def in_project(table: Table) -> ColumnElement[bool]:
     """Return the condition that a node, or the node of a port, may belong to the project of ``of_project``."""
     nodes = schema.nodes.c
-    lessee = nodes.attributes.like(bindparam("project_lessee"), escape=_ESCAPE)
-    belongs = or_(nodes.owner == bindparam("project_owner"), lessee)
+    belongs = or_(nodes.owner == bindparam("project_owner"), _contains("project_lessee"))
     return belongs if table is schema.nodes else table.c.node.in_(select(nodes.uuid).where(belongs))
 
 
 def of_project(project: str) -> dict[str, Any]:
     """Return the parameters for ``in_project``."""
-    written = _encoder.encode({"lessee": project}).decode()[1:-1]
-    return {"project_owner": project, "project_lessee": f"%{written.translate(_SPECIAL)}%"}
+    return {"project_owner": project, "project_lessee": _written("lessee", project)}
+
+
+def _contains(parameter: str) -> ColumnElement[bool]:
+    return schema.nodes.c.attributes.like(bindparam(parameter), escape=_ESCAPE)
+
+
+def _written(name: str, value: str) -> str:
+    """Return the pattern for an attribute of a node with this value."""
+    written = _encoder.encode({name: value}).decode()[1:-1]
+    return f"%{written.translate(_SPECIAL)}%"
 
 
 def one_of(column: Column[Any], name: str, number: int) -> ColumnElement[bool]:
@@ -226,6 +238,8 @@ def _select(mapper: Mapper[Any], shape: _Shape, key: str) -> Select[Any]:
         statement = statement.where(table.c[name] < bindparam(f"before_{name}"))
     if shape.project:
         statement = statement.where(in_project(table))
+    for name in shape.attributes:
+        statement = statement.where(_contains(f"attribute_{name}"))
     sort, unique = table.c[shape.sort_key], table.c[key]
     if shape.marker is not None:
         statement = statement.where(_after(sort, unique, null=shape.marker, descending=shape.descending))

@@ -59,6 +59,8 @@ _CHILDREN = (
     schema.machine_macs,
 )
 _DELETE_CHILDREN = tuple(delete(table).where(table.c.node == bindparam("uuid")) for table in _CHILDREN)
+# Makes the lock of a node valid on all nodes of a Galera cluster: only what is written is compared at COMMIT.
+_WRITE_LOCKED = update(schema.nodes).where(_n.uuid == bindparam("_uuid")).values(version=_n.version + 1)
 _DELETE_NODE = delete(schema.nodes).where(_n.uuid == bindparam("uuid"))
 
 
@@ -73,12 +75,14 @@ class SqlNodes:
         self._tx = tx
         self._stored: dict[str, dict[str, Any]] = {}  # by UUID: rows as last seen in this transaction
         self._locked: dict[str, int] = {}  # by UUID: versions of rows locked until its end
+        self._written: set[str] = set()  # UUIDs of nodes that this transaction has changed, added or removed
         self.changed: set[str] = set()  # UUIDs of nodes that are locked, to be changed, or added
 
     def add(self, node: Node) -> None:
         row = NODE.to_row(msgspec.structs.replace(node, **node_secrets.encrypted(self._tx, node, ())))
         row["created_at"] = node.created_at or self._tx.now
         self.changed.add(node.uuid)
+        self._written.add(node.uuid)
         self._tx.ask(_INSERT_NODE, row, failed=lambda exc: conflict(exc, row, schema.nodes))
 
     def get(self, ident: str, *, lock: bool = False) -> Node:
@@ -136,6 +140,7 @@ class SqlNodes:
             failed=lambda exc: conflict(exc, row, schema.nodes),
         )
         self.changed.add(node.uuid)
+        self._written.add(node.uuid)
         # The UPDATE has locked the row until the end of the transaction.
         self._stored[node.uuid], self._locked[node.uuid] = row, changed.version
         return changed
@@ -146,7 +151,13 @@ class SqlNodes:
         known = stored if stored.get("version") == version else {}
         return {name: row[name] for name in _CHANGEABLE if name not in known or known[name] != row[name]}
 
+    def write_locked(self) -> None:
+        """Write the nodes that are locked and have not been written; their contents stay the same."""
+        for uuid in sorted(self._locked.keys() - self._written):
+            self._tx.ask(_WRITE_LOCKED, {"_uuid": uuid})
+
     def remove(self, uuid: str) -> None:
+        self._written.add(uuid)
         SqlMacs(self._tx).removed_with(uuid)
         for statement in (_DELETE_NODE, *_DELETE_CHILDREN):
             self._tx.ask(statement, {"uuid": uuid})

@@ -15,6 +15,8 @@ from typing import Any, Final, NamedTuple, Protocol
 
 from sqlalchemy import Connection
 
+from ferroscope.db.engine import UNREPLICATED
+
 Rows = Sequence[Any]
 Result = tuple[Rows, int]
 
@@ -126,6 +128,7 @@ def pipelined(connection: Connection, commands: Sequence[Command]) -> list[Resul
         return found
 
     answered, prepared_now = 0, list[_Prepared]()
+    connection.info.pop(UNREPLICATED, None)
     try:
         pgconn.enter_pipeline_mode()
         preparing = [_send(pgconn, prepared, command) for command in commands]
@@ -140,6 +143,10 @@ def pipelined(connection: Connection, commands: Sequence[Command]) -> list[Resul
                 prepared_now.remove(name)
             results.append(_result(driver, connection, _checked(next(found)), command.answers))
             answered += 1
+        if connection.info.pop(UNREPLICATED, None):
+            # Somebody has cancelled the wait for the synchronous standby. The server has committed, and says so, but a
+            # fail-over would discard it: it must not be acknowledged.
+            raise psycopg.OperationalError("the synchronous standby has not confirmed the commit")
     except psycopg.Error as exc:
         for name in prepared_now:  # skipped by the server after the error
             name.ready = False

@@ -15,6 +15,7 @@ from ferroscope.contracts.metrics import Moved
 from ferroscope.core.notification import Subscription
 from ferroscope.db.batch import Answer, Batch, Check, Failed, PendingAnswer
 from ferroscope.db.executor import Parameters, Statements
+from ferroscope.db.memory import Memory
 from ferroscope.secrets.keys import KeyRing
 
 NOTHING: Final[Parameters] = {}
@@ -26,7 +27,8 @@ class SqlSession:
 
     ``claims`` are the tokens of the process's claims; on commit, ``begun`` are added to them and ``ended`` removed.
 
-    Also on commit, the messages in ``woken`` are published, and ``transitions`` are reported to the meter.
+    Also on commit, the messages in ``woken`` are published, ``transitions`` are reported to the meter, and ``memory``
+    keeps the ``epochs`` of leases.
     """
 
     def __init__(
@@ -37,6 +39,8 @@ class SqlSession:
         claims: set[str],
         keys: KeyRing = NO_KEYS,
         subscriptions: Sequence[Subscription] = (),
+        *,
+        memory: Memory,
     ) -> None:
         self.keys = keys
         self.subscriptions = subscriptions
@@ -46,6 +50,8 @@ class SqlSession:
         self.claims = claims
         self.begun: set[str] = set()
         self.ended: set[str] = set()
+        self.memory = memory
+        self.epochs: dict[str, int] = {}
         self._connection = connection
         self._batch = batch
         self._statements = statements

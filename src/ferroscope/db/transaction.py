@@ -22,19 +22,20 @@ from ferroscope.config.options import DatabaseSettings
 from ferroscope.contracts.audit import PENDING, Audited
 from ferroscope.contracts.errors import StoreUnavailableError
 from ferroscope.contracts.metrics import SILENT, Meter
-from ferroscope.contracts.queue import Bus, Clock, StopFlag
+from ferroscope.contracts.queue import Clock, Publisher, StopFlag
 from ferroscope.core.notification import Subscription
-from ferroscope.db import executor
+from ferroscope.db import executor, galera
 from ferroscope.db.access_tokens import SqlAccessTokens
 from ferroscope.db.audit import SqlAudit, record
 from ferroscope.db.batch import Batch
 from ferroscope.db.coordination import SqlClockSteps, SqlLeases, SqlMembers
 from ferroscope.db.data import SqlInspectionData, SqlObjects
 from ferroscope.db.discovery import SqlDiscoveries, SqlRejections
-from ferroscope.db.engine import Connections, cannot_answer, classify
+from ferroscope.db.engine import Connections, cannot_answer, classify, is_elsewhere
 from ferroscope.db.executor import Statements
 from ferroscope.db.inspections import SqlInspections, SqlJournal
 from ferroscope.db.macs import SqlMacs
+from ferroscope.db.memory import POSITION, Memory, timeline_of
 from ferroscope.db.nodes import SqlAddresses, SqlNodes, SqlPorts
 from ferroscope.db.outbox import SqlOutbox
 from ferroscope.db.records import SqlChassis, SqlPortgroups
@@ -89,9 +90,11 @@ class SqlTransaction(SqlSession):
             del present[name]
 
     def write_rest(self) -> None:
-        """Buffer the statements for the journal entries, which are written together at the end."""
+        """Buffer the statements that are written together at the end."""
         if "journal" in vars(self):
             self.journal.write()
+        if "nodes" in vars(self) and galera.certifies(self._connection):
+            self.nodes.write_locked()
 
     def write_audit(self, audited: Audited) -> None:
         """Buffer the statement for the event of the API call that makes this change."""
@@ -106,7 +109,8 @@ class SqlStore:
 
     ``keys`` encrypt secrets of nodes; ``subscriptions`` say which targets get which events.
 
-    ``claims`` are the tokens of the claims that this process holds, as far as it knows; the queue adds them.
+    ``memory`` is shared by the stores of a process. ``claims`` are the tokens of the claims that this process holds, as
+    far as it knows; the queue adds them.
     """
 
     def __init__(
@@ -114,14 +118,16 @@ class SqlStore:
         engine: Engine,
         *,
         settings: DatabaseSettings,
-        bus: Bus,
+        bus: Publisher,
         clock: Clock,
         stop: StopFlag,
         meter: Meter = SILENT,
         keys: KeyRing = NO_KEYS,
         subscriptions: Sequence[Subscription] = (),
+        memory: Memory | None = None,
     ) -> None:
         self.engine = engine
+        self.memory = memory or Memory(clock)
         self._keys = keys
         self._subscriptions = subscriptions
         self._statements = Statements(engine)
@@ -168,7 +174,15 @@ class SqlStore:
                 if write and self._own_clock is None and self._was_idle(connection):
                     batch.flush()
                 with closing(
-                    SqlTransaction(connection, batch, self._statements, self.claims, self._keys, self._subscriptions)
+                    SqlTransaction(
+                        connection,
+                        batch,
+                        self._statements,
+                        self.claims,
+                        self._keys,
+                        self._subscriptions,
+                        memory=self.memory,
+                    )
                 ) as transaction:
                     result = work(transaction)
                     transaction.write_rest()
@@ -176,13 +190,16 @@ class SqlStore:
                     if audited is not None and not audited.recorded:
                         transaction.write_audit(audited)
                     if write or snapshot:
-                        self._commit(batch, connection, transaction)
+                        self._commit(batch, connection, transaction, durable=durable)
             except DBAPIError as exc:
-                if classify(exc) != "unavailable" or not (batch.unanswered and again):
+                elsewhere = is_elsewhere(exc)
+                if classify(exc) != "unavailable" or not (elsewhere or (batch.unanswered and again)):
                     executor.rollback(connection)
                     raise
                 connection.invalidate()
                 self._connections.suspect_all()
+                if not (batch.unanswered and again):
+                    raise
             except BaseException:
                 if batch.begun:
                     executor.rollback(connection)
@@ -205,14 +222,18 @@ class SqlStore:
         used_at: float = connection.info.get(_USED_AT, float("-inf"))
         return self._clock.monotonic() - used_at > _IDLE
 
-    def _commit(self, batch: Batch, connection: Connection, transaction: SqlTransaction) -> None:
+    def _commit(self, batch: Batch, connection: Connection, transaction: SqlTransaction, *, durable: bool) -> None:
         # Before COMMIT: as soon as it takes effect, the queue would release a claim that is not among ``claims``.
         self.claims.update(transaction.begun)
         try:
-            batch.end(executor.closing(connection, transaction.woken))
+            timeline = timeline_of(connection.info) if durable else 0
+            position = batch.end(executor.closing(connection, transaction.woken), POSITION if timeline else "")
         except BaseException:
             self.claims.difference_update(transaction.begun)
             raise
+        if position is not None:
+            self.memory.committed(timeline, position)
+        self.memory.keep(transaction.epochs)
 
     def _until_done(self, attempt: Callable[[], T]) -> T:
         deadline = self._clock.monotonic() + self._settings.busy_timeout

@@ -22,6 +22,7 @@ from ferroscope.core.model import Member
 from ferroscope.db import migrate
 from ferroscope.doctor import host
 from ferroscope.doctor.boot_host import examine_boot, examine_pxe_filter
+from ferroscope.doctor.database_cluster import cluster
 from ferroscope.runtime import member as database_file
 from ferroscope.runtime.backend import Backend, open_backend, schema_problem
 from ferroscope.runtime.secrets import findings as secret_findings
@@ -107,6 +108,7 @@ def _database(settings: Settings, backend: Backend) -> Iterator[Finding]:
         yield Finding("schema", "wrong", *schema_problem(schema))
         return
     yield Finding("schema", "ok", f"the schema is up to date ({migrate.HEAD})")
+    yield from _guarded("cluster", lambda: list(cluster(settings, backend)))
     yield from _guarded("clock", lambda: [_clock(backend), *_steps(backend)])
     yield from _guarded("writing", lambda: [_writing(backend)])
     yield from _guarded("secrets", lambda: list(secret_findings(backend.store, backend.keys)))

@@ -18,12 +18,18 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import urlsplit
 
+from ferroscope.config.coordination_options import place
 from ferroscope.config.load import files_with_secrets
 from ferroscope.config.options import Settings
 from ferroscope.contracts.bmc import Requirements
+from ferroscope.contracts.coordination import CoordinationUnavailableError
 from ferroscope.runtime import wiring
 from ferroscope.runtime.authentication import build_authentication, build_policy
+from ferroscope.runtime.backend import check_bus_setup
+from ferroscope.runtime.coordination import build_coordination_service
+from ferroscope.runtime.drivers import build_drivers
 from ferroscope.runtime.http_server import addresses, bind, check_anonymous
+from ferroscope.runtime.object_stores import build_object_stores
 from ferroscope.runtime.system import SetupError, SystemClock
 from ferroscope.runtime.tls import certificates
 from ferroscope.telemetry.finding import API_ON_LOOPBACK, Finding
@@ -41,6 +47,8 @@ def examine(settings: Settings) -> Iterator[Finding]:
     yield _hooks(settings)
     yield _rules(settings)
     yield from _storage(settings)
+    yield from _bus(settings)
+    yield from _coordination(settings)
     yield from _tls(settings)
     yield from _ports(settings)
     yield from _ramdisks(settings)
@@ -66,7 +74,7 @@ def readable_files(files: Sequence[str] | None) -> Iterator[Finding]:
 
 def _drivers(settings: Settings) -> Iterator[Finding]:
     try:
-        drivers = wiring.build_drivers(settings)
+        drivers = build_drivers(settings)
     except SetupError as exc:
         yield Finding("drivers", "wrong", exc.summary, exc.advice or "correct [drivers] enabled")
         return
@@ -121,9 +129,58 @@ def _rules(settings: Settings) -> Finding:
 
 def _storage(settings: Settings) -> Iterator[Finding]:
     try:
-        wiring.build_object_stores(settings, threading.Event())
+        build_object_stores(settings, threading.Event())
     except SetupError as exc:
         yield Finding("storage", "wrong", exc.summary, exc.advice or "correct [storage]")
+
+
+def _bus(settings: Settings) -> Iterator[Finding]:
+    """Connect to each broker as the service does."""
+    broker = settings.bus.broker()
+    if broker is None:
+        return
+    from ferroscope.remote.rabbitmq import BrokerError, probe
+
+    try:
+        check_bus_setup(broker)
+    except SetupError as exc:
+        yield Finding("bus", "wrong", exc.summary, exc.advice)
+        return
+    for host in broker.hosts:
+        try:
+            probe(broker, host)
+        except BrokerError as exc:
+            advice = "correct [bus] transport_url, or the broker; until then processes poll the database"
+            yield Finding("bus", "wrong", f"cannot use the RabbitMQ of [bus] transport_url: {exc}", advice)
+        else:
+            yield Finding("bus", "ok", f"RabbitMQ: {host}")
+
+
+def _coordination(settings: Settings) -> Iterator[Finding]:
+    """Join the members at the coordination service for a moment, as a process with periodic tasks does."""
+    member = "doctor"
+    try:
+        service = build_coordination_service(settings, member, threading.Event())
+        if service is None:
+            return
+        try:
+            service.join()
+            alive = service.alive()
+        finally:
+            service.leave()
+    except SetupError as exc:
+        yield Finding("coordination", "wrong", exc.summary, exc.advice)
+        return
+    except CoordinationUnavailableError as exc:
+        summary = f"cannot use the coordination service {place(settings.coordination)}: {exc}"
+        yield Finding("coordination", "wrong", summary, "check the service and [coordination] backend_url")
+        return
+    others = len(alive - {member})
+    yield Finding("coordination", "ok", f"coordination service: {place(settings.coordination)}; {others} members")
+    session, ttl = settings.coordination.session_timeout, settings.lease.numbers().ttl
+    if session >= ttl:
+        summary = f"[coordination] session_timeout is {session} s, but leases expire after {ttl:g} s anyway"
+        yield Finding("coordination-slow", "note", summary, "set a shorter session_timeout, or longer leases")
 
 
 def _ports(settings: Settings) -> Iterator[Finding]:

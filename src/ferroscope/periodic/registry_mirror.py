@@ -46,6 +46,7 @@ class RegistryMirror:
     """A ``PeriodicTask``. ``problem`` is a finding for operators, if any."""
 
     name = "periodic/registry-mirror"
+    only_fenced = True
 
     def __init__(self, store: Store, ironic: Registry, *, settings: RegistrySettings) -> None:
         self.period = settings.sync_period

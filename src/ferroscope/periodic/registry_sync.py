@@ -40,6 +40,7 @@ class RegistrySync:
     """
 
     name = "periodic/registry-sync"
+    only_fenced = True
 
     def __init__(self, store: Store, source: NodeSource | None, *, settings: RegistrySettings, process: str) -> None:
         self.period = settings.sync_period if source is not None else 0.0

@@ -33,6 +33,7 @@ class Retention:
     """
 
     name = "periodic/retention"
+    only_fenced = True
 
     def __init__(
         self,

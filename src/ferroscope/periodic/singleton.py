@@ -30,7 +30,11 @@ _MOST_HUNG: Final = 10
 
 
 class PeriodicTask(Protocol):
-    """What a singleton runs; ``name`` is the name of its lease, ``period`` is in seconds (0: never)."""
+    """What a singleton runs; ``name`` is the name of its lease, ``period`` is in seconds (0: never).
+
+    It may have an attribute ``only_fenced``. True: it changes nothing but the database, and that under the fence, so a
+    leader that is thought to be dead may be replaced before its lease expires.
+    """
 
     name: str
     period: float
@@ -117,6 +121,11 @@ class Singleton:
             return Finding("step-hangs", "wrong", summary, "see the log for the cause; restart the process")
         leads = self._leadership is not None and self._leadership.is_valid()
         return getattr(self.task, "problem", None) if leads else None
+
+    def reset(self) -> None:
+        """Have the leader confirm its lease now, because a member was lost; if it was lost, the work stops."""
+        if (leadership := self._leadership) is not None:
+            leadership.confirm()
 
     def start(self) -> None:
         """Start the thread."""

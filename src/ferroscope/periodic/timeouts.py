@@ -23,6 +23,7 @@ class Timeouts:
     """A ``PeriodicTask``; ``timeout`` is in seconds per phase."""
 
     name = "periodic/timeouts"
+    only_fenced = True
 
     def __init__(self, store: Store, *, timeout: float, period: float, process: str) -> None:
         self.period = period

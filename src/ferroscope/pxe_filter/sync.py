@@ -2,12 +2,14 @@
 
 An entry in the list of changes only says that a MAC must be read again. Its current state is read in the same
 transaction, so neither the order of changes nor repeated entries matter.
+
+Machines that another service inspects beside this one may boot as well, whatever is known of them here.
 """
 
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from typing import Final
 
@@ -22,10 +24,15 @@ def _nothing() -> None: ...
 
 
 class MacSync:
-    """``sets`` are as of the last read; both methods raise ``StoreUnavailableError``."""
+    """``sets`` are as of the last read; both methods raise ``StoreUnavailableError``.
 
-    def __init__(self, store: Store) -> None:
+    ``elsewhere`` returns the MACs, as ``aa:bb:cc:dd:ee:ff``, of machines that another service inspects.
+    """
+
+    def __init__(self, store: Store, elsewhere: Callable[[], frozenset[str]] = frozenset) -> None:
         self._store = store
+        self._elsewhere = elsewhere
+        self._booting: frozenset[str] = frozenset()  # those that are in ``sets``
         self.sets = MacSets()
         self.window = ChangeWindow()
 
@@ -33,20 +40,44 @@ class MacSync:
         """Read everything; return the difference to the sets known before. ``alive`` is called for each page."""
         window, allowed, denied = self._store.read(partial(_everything, alive))
         self.window = window
+        self._booting = self._elsewhere()
+        for mac in map(number, self._booting):
+            if mac is not None:
+                allowed.add(mac)
+                denied.discard(mac)
         return self.sets.replace(allowed, denied)
 
     def changes(self, alive: Callable[[], None] = _nothing) -> Iterator[SetChange]:
         """Read the changes since the last read, page by page; ``alive`` is called for each page."""
+        if change := self._changes_elsewhere():
+            yield change
         start = self.window.low
         while True:
             alive()
             now, page, known = self._store.read(partial(self._look, start))
-            change = self.sets.look(self.window.take(page, now), known)
+            macs = self.window.take(page, now)
+            change = self.sets.look(macs, [*known, *self._with(macs)])
             if change:
                 yield change
             if len(page) < _PAGE:
                 return
             start = page[-1].seq
+
+    def _changes_elsewhere(self) -> SetChange:
+        """Return the change for the machines whose inspection by the other service has begun or ended."""
+        before, self._booting = self._booting, self._elsewhere()
+        macs = sorted(before ^ self._booting)
+        if not macs:
+            return SetChange()
+        try:
+            known = self._store.read(lambda tx: [one for names in _chunks(macs) for one in tx.macs.known(macs=names)])
+        except BaseException:
+            self._booting = before  # to be looked at again
+            raise
+        return self.sets.look(macs, [*known, *self._with(macs)])
+
+    def _with(self, macs: Iterable[str]) -> list[KnownMac]:
+        return [KnownMac(mac, booting=True) for mac in macs if mac in self._booting]
 
     def _look(self, start: int, tx: Transaction) -> tuple[float, Sequence[MacChange], list[KnownMac]]:
         page = tx.macs.since(start, _PAGE)

@@ -7,13 +7,9 @@ could wait forever.
 from __future__ import annotations
 
 import contextlib
-import os
 import socket
-import threading
-import time
 from collections.abc import Mapping
-from types import TracebackType
-from typing import Any, Final
+from typing import Any
 
 import urllib3
 from urllib3 import PoolManager
@@ -23,87 +19,8 @@ from urllib3.exceptions import ConnectTimeoutError, NewConnectionError
 
 from ferroscope.contracts.remote import WebError
 from ferroscope.remote import command_fence
+from ferroscope.remote.deadline import Deadline, DeadlineError, current
 from ferroscope.remote.resolver import ANYWHERE, Networks, UnresolvedError, resolve
-
-# A hard deadline for everything that one call does, whatever the server does.
-#
-# Socket time-outs limit only the silence between two bytes: a server that sends one byte a second would block a worker
-# forever. So when the time is over, a timer shuts down the call's connections, which ends every wait on them: TLS
-# handshakes, headers, bodies.
-
-
-class DeadlineError(Exception):
-    """The call's time is over."""
-
-
-class Deadline:
-    """``with Deadline(10.0) as deadline:``; ends the connections that are watched inside."""
-
-    def __init__(self, seconds: float) -> None:
-        self.seconds = seconds
-        self._end = time.monotonic() + seconds
-        self._lock = threading.Lock()
-        self._watched: list[socket.socket] = []
-        self._timer = threading.Timer(seconds, self._expire)
-        self._timer.daemon = True
-
-    def remaining(self) -> float:
-        """Return the seconds left, 0 after the end."""
-        return max(0.0, self._end - time.monotonic())
-
-    def left(self) -> float:
-        """Return the seconds left; ``DeadlineError`` if there are none."""
-        left = self.remaining()
-        if not left:
-            raise DeadlineError
-        return left
-
-    @property
-    def expired(self) -> bool:
-        return not self.remaining()
-
-    def watch(self, connection: socket.socket) -> None:
-        """Shut ``connection`` down when the time is over, even if TLS has wrapped it since."""
-        handle = socket.socket(fileno=os.dup(connection.fileno()))
-        with self._lock:
-            self._watched.append(handle)
-        if self.expired:
-            self._expire()
-
-    def _expire(self) -> None:
-        with self._lock:
-            for handle in self._watched:
-                with contextlib.suppress(OSError):
-                    handle.shutdown(socket.SHUT_RDWR)
-
-    def __enter__(self) -> Deadline:
-        _current.deadline = self
-        self._timer.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._timer.cancel()
-        _current.deadline = None
-        with self._lock:
-            for handle in self._watched:
-                handle.close()
-            self._watched.clear()
-
-
-class _Current(threading.local):
-    deadline: Deadline | None = None
-
-
-_current: Final = _Current()
-
-
-def current() -> Deadline:
-    """Return this thread's deadline; ``DeadlineError`` if there is none."""
-    if _current.deadline is None:
-        raise DeadlineError
-    return _current.deadline
 
 
 def bound(manager: PoolManager, allowed: Networks = ANYWHERE) -> None:

@@ -1,8 +1,6 @@
-"""The Bare Metal API of another service, over HTTP: which nodes it has, and an attached Ironic whose nodes we inspect.
+"""An attached Ironic, whose nodes we inspect: the calls of its Bare Metal API that this needs.
 
-Every response is limited in time and size. Lists are read page by page, by the server's ``next`` links; only the marker
-of a link is used, because the URL comes from our configuration. Commands are fenced where their bytes are sent.
-Source: the Bare Metal API reference.
+Commands are fenced where their bytes are sent. Source: the Bare Metal API reference.
 """
 
 from __future__ import annotations
@@ -10,12 +8,11 @@ from __future__ import annotations
 import contextlib
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, Final, Protocol, TypeVar
-from urllib.parse import parse_qs, quote, urlencode, urlsplit
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final, Protocol
+from urllib.parse import quote, urlencode
 
 import msgspec
-import urllib3
 
 from ferroscope.config.options import IronicSettings
 from ferroscope.contracts.errors import BmcError
@@ -23,153 +20,8 @@ from ferroscope.contracts.queue import StopFlag
 from ferroscope.contracts.remote import RegistryLockedError, RegistryRefusedError, RegistryUnavailableError
 from ferroscope.core.model import Document
 from ferroscope.core.reasons import Reason
-from ferroscope.remote.bounded_http import Deadline, DeadlineError, bound
-from ferroscope.remote.retry import backoff, call_with_retries
-
-T = TypeVar("T")
-
-_PAGE: Final = 1000
-_MAX_BODY: Final = 8 * 1024 * 1024  # bytes; a thousand UUIDs take 300 KB
-_MAX_NODES: Final = 1_000_000
-_PAUSE: Final = 0.2  # seconds before the first retry; backoff each time
-_AGAIN: Final = frozenset({429, 502, 503, 504})
-_VERSION: Final = "X-OpenStack-Ironic-API-Version"
-
-
-class Answer(msgspec.Struct, frozen=True):
-    """Status, headers and the whole body."""
-
-    status: int
-    headers: Mapping[str, str]
-    body: bytes
-
-
-class _TransientError(Exception):
-    """No usable answer, this time."""
-
-
-class Http:
-    """Requests to one server, each with a deadline; thread-safe. ``tls``: keyword arguments of urllib3's pool."""
-
-    def __init__(self, timeout: float, **tls: Any) -> None:
-        self._timeout = timeout
-        self._http = urllib3.PoolManager(timeout=timeout, retries=False, maxsize=32, **tls)
-        bound(self._http)
-
-    def send(self, method: str, url: str, headers: Mapping[str, str], body: bytes | None = None) -> Answer:
-        """Return the complete response; ``_TransientError`` if there was none, ``RegistryUnavailableError``."""
-        try:
-            with Deadline(self._timeout) as deadline:
-                answer = self._http.request(
-                    method, url, body=body, headers=headers, redirect=False, preload_content=False
-                )
-                content = answer.read(_MAX_BODY + 1)
-                deadline.left()  # headers cut off by the deadline look like a response without a body
-                if len(content) <= _MAX_BODY:
-                    answer.read()  # raises if the body is shorter than announced
-                    answer.release_conn()
-                else:
-                    answer.close()
-        except (urllib3.exceptions.HTTPError, OSError, DeadlineError) as exc:
-            raise _TransientError(f"request failed: {type(exc).__name__}") from exc
-        if len(content) > _MAX_BODY:
-            raise RegistryUnavailableError(f"a page is longer than {_MAX_BODY} bytes")
-        return Answer(answer.status, answer.headers, content)
-
-    def close(self) -> None:
-        self._http.clear()
-
-
-def pages(read: Callable[[str | None], tuple[list[T], str | None]], ident: Callable[[T], str]) -> Iterator[T]:
-    """Yield the items of all pages; ``read`` returns those after a marker, and the link to the next page.
-
-    ``RegistryUnavailableError`` if the list may be incomplete.
-    """
-    seen: set[str] = set()
-    marker: str | None = None
-    while True:
-        items, link = read(marker)
-        fresh = [item for item in items if ident(item) not in seen]
-        seen.update(map(ident, fresh))
-        yield from fresh
-        if link is None and len(items) < _PAGE:
-            return
-        if not fresh:
-            raise RegistryUnavailableError("the server repeated a page, so the list may be incomplete")
-        if len(seen) > _MAX_NODES:
-            raise RegistryUnavailableError(f"the list has more than {_MAX_NODES} items")
-        marker = _marker(link) or ident(items[-1])
-
-
-def _marker(link: str | None) -> str | None:
-    """Return the marker of a link to the next page."""
-    try:
-        return parse_qs(urlsplit(link or "").query).get("marker", [None])[0]
-    except ValueError:
-        return None
-
-
-# Which nodes another service has: all that ``[registry] url`` needs.
-
-
-class _Item(msgspec.Struct):
-    uuid: str
-
-
-class _Page(msgspec.Struct):
-    nodes: list[_Item]
-    next: str | None = None
-
-
-class IronicSource:
-    """``contracts.remote.NodeSource``; ``url`` is the API's base.
-
-    A request may take ``timeout`` seconds, response included; each page has ``retries``, with delays that ``stop``
-    interrupts.
-    """
-
-    def __init__(self, url: str, *, timeout: float, retries: int, stop: StopFlag) -> None:
-        self._url = url.rstrip("/")
-        self._retries = retries
-        self._stop = stop
-        self._http = Http(timeout)
-        self._decoder = msgspec.json.Decoder(_Page)
-
-    def tracked(self) -> frozenset[str]:
-        """Return the UUIDs of all nodes there; ``RegistryUnavailableError`` if the list is incomplete."""
-        return frozenset(item.uuid for item in pages(self._page, lambda item: item.uuid))
-
-    def _page(self, marker: str | None) -> tuple[list[_Item], str | None]:
-        if self._stop.is_set():
-            raise RegistryUnavailableError("the process is stopping before the list was read completely")
-        try:
-            page = call_with_retries(
-                lambda: self._once(marker),
-                pauses=backoff(_PAUSE, self._retries),
-                is_retryable=lambda error, _pause: isinstance(error, _TransientError),
-                stop=self._stop,
-            )
-        except _TransientError as exc:
-            raise RegistryUnavailableError(str(exc)) from exc
-        return page.nodes, page.next
-
-    def _once(self, marker: str | None) -> _Page:
-        query = {"fields": "uuid", "limit": str(_PAGE)} | ({"marker": marker} if marker else {})
-        headers = {_VERSION: "1.31", "Accept": "application/json"}
-        answer = self._http.send("GET", f"{self._url}/v1/nodes?{urlencode(query)}", headers)
-        if answer.status in _AGAIN:
-            raise _TransientError(f"HTTP {answer.status}")
-        if answer.status in (401, 403):
-            raise RegistryUnavailableError(f"HTTP {answer.status}: this service is not allowed to list the nodes")
-        if answer.status != 200:
-            raise RegistryUnavailableError(f"HTTP {answer.status}")
-        try:
-            return self._decoder.decode(answer.body)
-        except (msgspec.DecodeError, UnicodeDecodeError) as exc:
-            raise RegistryUnavailableError("the response is not a list of nodes") from exc
-
-
-# An attached Ironic.
+from ferroscope.remote.bare_metal_http import AGAIN, PAGE, VERSION, Answer, Http, TransientError, pages
+from ferroscope.remote.retry import call_with_retries
 
 
 class Login(Protocol):
@@ -268,14 +120,15 @@ class IronicRegistry:
         self.url = settings.endpoint_override or f"the cloud's service {settings.service_type}"
 
     def check(self) -> None:
-        self._negotiate()
-        answer = self._patient("GET", f"{self._base}/v1/nodes?fields=uuid&limit=1", None)
+        # One try of each: a process does not wait for an Ironic that is down before it starts.
+        self._negotiate(retries=0)
+        answer = self._patient("GET", f"{self._base}/v1/nodes?fields=uuid&limit=1", None, retries=0)
         if answer.status in (401, 403):
             raise RegistryRefusedError(f"it does not allow listing nodes: {_detail(answer)}", status=answer.status)
 
     def tracked(self) -> frozenset[str]:
         """Return the UUIDs of all nodes, as ``contracts.remote.NodeSource`` wants them."""
-        return frozenset(str(node["uuid"]) for node in self._list("nodes", {"uuid": 1}, limit=str(_PAGE)))
+        return frozenset(str(node["uuid"]) for node in self._list("nodes", {"uuid": 1}, limit=str(PAGE)))
 
     def nodes(self) -> Iterator[Document]:
         children = {"include_children": "true"} if self._newest() >= _NODE_FIELDS["parent_node"] else {}
@@ -311,9 +164,8 @@ class IronicRegistry:
     def remove_port(self, uuid: str) -> None:
         self._call("DELETE", f"/v1/ports/{uuid}", missing=(404,))
 
-    def power(self, uuid: str) -> tuple[str | None, str | None]:
-        states = _document(self._call("GET", f"/v1/nodes/{uuid}?fields=power_state,last_error"))
-        return states.get("power_state"), states.get("last_error")
+    def power(self, uuid: str) -> Document:
+        return _document(self._call("GET", f"/v1/nodes/{uuid}?fields=power_state,last_error,provision_state"))
 
     def set_power(self, uuid: str, target: str) -> None:
         self._call("PUT", f"/v1/nodes/{uuid}/states/power", {"target": target}, repeat=target != "rebooting")
@@ -352,11 +204,11 @@ class IronicRegistry:
             self._negotiate()
         return self._minor
 
-    def _negotiate(self) -> None:
+    def _negotiate(self, *, retries: int | None = None) -> None:
         """Find out where Ironic is, and its newest microversion."""
         base = self._login.endpoint().rstrip("/").removesuffix("/v1")
-        answer = self._patient("GET", f"{base}/v1", None, negotiating=True)
-        highest = answer.headers.get(_VERSION.replace("Version", "Maximum-Version"), "")
+        answer = self._patient("GET", f"{base}/v1", None, negotiating=True, retries=retries)
+        highest = answer.headers.get(VERSION.replace("Version", "Maximum-Version"), "")
         major, _, minor = highest.partition(".")
         if answer.status in (401, 403):
             raise RegistryRefusedError(f"Ironic at {base} rejected the credentials", status=answer.status)
@@ -395,7 +247,16 @@ class IronicRegistry:
             raise RegistryUnavailableError(f"Ironic cannot serve {method} {_shown(path)}: {detail}")
         raise RegistryRefusedError(f"Ironic rejected {method} {_shown(path)}: {detail}", status=answer.status)
 
-    def _patient(self, method: str, url: str, body: Any, *, repeat: bool = True, negotiating: bool = False) -> Answer:
+    def _patient(
+        self,
+        method: str,
+        url: str,
+        body: Any,
+        *,
+        repeat: bool = True,
+        negotiating: bool = False,
+        retries: int | None = None,
+    ) -> Answer:
         """Return the last answer of several tries; ``RegistryUnavailableError`` if there was none."""
         if time.monotonic() < self._down_until:
             raise RegistryUnavailableError(f"Ironic at {self.url} did not answer just now")
@@ -403,28 +264,28 @@ class IronicRegistry:
 
         def attempt() -> Answer:
             answer = self._once(method, url, content, negotiating=negotiating)
-            if answer.status in _AGAIN or _is_locked(answer):
+            if answer.status in AGAIN or _is_locked(answer):
                 raise _BusyError(answer)
             return answer
 
-        pauses = [self._settings.retry_interval] * self._settings.max_retries
+        pauses = [self._settings.retry_interval] * (self._settings.max_retries if retries is None else retries)
         try:
             return call_with_retries(
                 attempt,
                 pauses=pauses,
                 is_retryable=lambda error, _pause: isinstance(
-                    error, (_BusyError, _TransientError) if repeat else _BusyError
+                    error, (_BusyError, TransientError) if repeat else _BusyError
                 ),
                 stop=self._stop,
             )
         except _BusyError as exc:
             return exc.answer
-        except _TransientError as exc:
+        except TransientError as exc:
             self._down_until = time.monotonic() + _QUIET
             raise RegistryUnavailableError(f"Ironic at {self.url}: {exc}") from exc
 
     def _once(self, method: str, url: str, content: bytes | None, *, negotiating: bool) -> Answer:
-        version = {} if negotiating else {_VERSION: f"1.{self._minor}"}
+        version = {} if negotiating else {VERSION: f"1.{self._minor}"}
         headers = {"Accept": "application/json", "Content-Type": "application/json", **version}
         answer = self._http.send(method, url, {**headers, **self._login.headers()}, content)
         if answer.status == 401 and self._login.renew():

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 from ferroscope.config.ironic_options import PLUGIN_OPTIONS, IronicSettings
 from ferroscope.contracts.remote import RegistryRefusedError, RegistryUnavailableError
-from ferroscope.remote.bounded_http import Deadline
+from ferroscope.remote.deadline import Deadline
 from ferroscope.remote.ironic import LoginSetupError
 
 T = TypeVar("T")

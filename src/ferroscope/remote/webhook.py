@@ -23,7 +23,8 @@ from ferroscope.config.notification_options import WebhookTarget
 from ferroscope.contracts.notifications import SendError
 from ferroscope.contracts.secrets import SecretSourceError
 from ferroscope.core.notification import OutboxEvent, iso
-from ferroscope.remote.bounded_http import Deadline, DeadlineError, bound
+from ferroscope.remote.bounded_http import bound
+from ferroscope.remote.deadline import Deadline, DeadlineError
 from ferroscope.remote.resolver import ANYWHERE, ForbiddenAddressError, Networks
 
 TYPE_PREFIX: Final = "ferroscope."

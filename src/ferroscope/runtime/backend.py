@@ -2,28 +2,38 @@
 
 from __future__ import annotations
 
+import ssl
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import msgspec
+import structlog
 from sqlalchemy import Engine
 
 from ferroscope.bus.local import LocalBus
 from ferroscope.bus.postgresql import start_watcher
 from ferroscope.config.followed import FileError
 from ferroscope.config.options import DatabaseSettings, Settings
+from ferroscope.config.rabbitmq_options import Broker
 from ferroscope.contracts.metrics import SILENT, Meter
-from ferroscope.contracts.queue import Bus, Clock, Queue, StopFlag
+from ferroscope.contracts.queue import Bus, Clock, Publisher, Queue, StopFlag
 from ferroscope.contracts.store import Store
 from ferroscope.db import migrate
-from ferroscope.db.engine import DatabaseUrlError, build_engine
+from ferroscope.db.engine import build_engine
+from ferroscope.db.memory import Memory
 from ferroscope.db.queue import SqlQueue
 from ferroscope.db.transaction import SqlStore
+from ferroscope.db.url import DatabaseUrlError
 from ferroscope.runtime import member
 from ferroscope.runtime.system import SetupError, SystemClock
 from ferroscope.secrets.keys import KeyRing, place
+
+if TYPE_CHECKING:
+    from ferroscope.bus.rabbitmq import RabbitmqBus
+
+_log = structlog.get_logger(__name__)
 
 # Time limit of one statement of a migration, in seconds.
 _MIGRATION: Final = 6 * 3600.0
@@ -36,7 +46,8 @@ class SchemaError(SetupError):
 class Backend(msgspec.Struct, frozen=True):
     """One process's connections to the database.
 
-    ``lease_store`` has separate connections, so that heartbeats and renewals never wait for a busy pool.
+    ``lease_store`` has separate connections, so that heartbeats and renewals never wait for a busy pool. ``bus`` is for
+    this process's threads; what the stores publish goes to ``rabbitmq``, too, if there is one.
     """
 
     engine: Engine
@@ -46,6 +57,8 @@ class Backend(msgspec.Struct, frozen=True):
     queue: Queue
     bus: Bus
     keys: KeyRing
+    memory: Memory
+    rabbitmq: RabbitmqBus | None = None
 
     def describe(self) -> tuple[str, str | None, str]:
         """Return the database kind, its schema version, and the required version; ``StoreUnavailableError``."""
@@ -53,6 +66,8 @@ class Backend(msgspec.Struct, frozen=True):
 
     def close(self) -> None:
         self.bus.close()
+        if self.rabbitmq is not None:
+            self.rabbitmq.close()
         self.engine.dispose()
         self.lease_engine.dispose()
 
@@ -62,22 +77,31 @@ def open_backend(settings: Settings, *, clock: Clock, stop: StopFlag, listen: bo
     database, leases = _limited(settings)
     with _explained():
         engine = build_engine(database)
-    bus, keys = LocalBus(), key_ring(settings)
+    bus, keys, memory = LocalBus(), key_ring(settings), Memory(clock)
+    memory.watch(engine)
+    rabbitmq = _rabbitmq(settings, bus, stop)
+    published: Publisher = bus if rabbitmq is None else rabbitmq.publisher
     store = SqlStore(
         engine,
         settings=database,
-        bus=bus,
+        bus=published,
         clock=clock,
         stop=stop,
         meter=meter,
         keys=keys,
-        subscriptions=[one.subscription for one in settings.notifications.webhooks()],
+        subscriptions=settings.notifications.subscriptions(),
+        memory=memory,
     )
     queue = SqlQueue(store, engine, bus=bus, clock=clock, poll_interval=database.poll_interval)
     if listen:
         start_watcher(database, bus=bus, stop=stop)
+        if rabbitmq is not None:
+            rabbitmq.listen()
     lease_engine = build_engine(leases)
-    lease_store = SqlStore(lease_engine, settings=leases, bus=bus, clock=clock, stop=stop, meter=meter)
+    memory.watch(lease_engine)
+    lease_store = SqlStore(
+        lease_engine, settings=leases, bus=published, clock=clock, stop=stop, meter=meter, memory=memory
+    )
     return Backend(
         engine=engine,
         store=store,
@@ -86,7 +110,64 @@ def open_backend(settings: Settings, *, clock: Clock, stop: StopFlag, listen: bo
         queue=queue,
         bus=bus,
         keys=keys,
+        rabbitmq=rabbitmq,
+        memory=memory,
     )
+
+
+def _rabbitmq(settings: Settings, local: LocalBus, stop: StopFlag) -> RabbitmqBus | None:
+    """Return the other side of ``[bus]``, None if it is not configured; ``SetupError``."""
+    broker = settings.bus.broker()
+    if broker is None:
+        return None
+    from ferroscope.bus.rabbitmq import RabbitmqBus
+
+    require_kombu("[bus] transport_url")
+    return RabbitmqBus(broker, settings.bus.exchange, local=local, stop=stop)
+
+
+def require_kombu(option: str) -> None:
+    """``SetupError`` naming the option if the extra for RabbitMQ is not installed."""
+    try:
+        import kombu  # noqa: F401
+    except ImportError as exc:
+        raise SetupError(
+            f"{option} needs the Python package {exc.name}, which is not installed",
+            "install Ferroscope with [rabbitmq], for example: pip install '.[rabbitmq]'",
+        ) from exc
+
+
+def check_bus_setup(broker: Broker) -> None:
+    """Check the package and the files that RabbitMQ needs; ``SetupError``."""
+    from ferroscope.remote.rabbitmq import check_files
+
+    require_kombu("[bus] transport_url")
+    try:
+        check_files(broker)
+    except OSError as exc:  # also ssl.SSLError
+        reason = "no valid certificate or key" if isinstance(exc, ssl.SSLError) else exc.strerror
+        raise SetupError(
+            f"[bus] a file for TLS cannot be used: {reason}",
+            "correct tls_ca_file, tls_certificate_file and tls_key_file",
+        ) from exc
+
+
+def check_bus(settings: Settings) -> None:
+    """Check that RabbitMQ, if configured, accepts us; ``SetupError``. It may be down for now."""
+    broker = settings.bus.broker()
+    if broker is None:
+        return
+    from ferroscope.remote.rabbitmq import BrokerError, check
+
+    check_bus_setup(broker)
+    try:
+        unavailable = check(broker)
+    except BrokerError as exc:
+        raise SetupError(
+            f"[bus] transport_url: RabbitMQ refuses the connection: {exc}", "see ferroscope doctor"
+        ) from exc
+    if unavailable is not None:
+        _log.warning("RabbitMQ is unavailable; polling until it is back", error=str(unavailable))
 
 
 def key_ring(settings: Settings) -> KeyRing:

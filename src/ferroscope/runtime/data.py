@@ -20,8 +20,8 @@ from ferroscope.contracts.store import Query, Store, Transaction
 from ferroscope.core.model import Node
 from ferroscope.hardware import search_index
 from ferroscope.runtime.backend import opened
+from ferroscope.runtime.object_stores import build_archive
 from ferroscope.runtime.system import SetupError
-from ferroscope.runtime.wiring import build_archive
 from ferroscope.storage.mover import Mover, MoveResult
 from ferroscope.storage.reader import Archive, newest
 

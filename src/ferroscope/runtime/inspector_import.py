@@ -8,30 +8,26 @@ node was before: a rollback restores that, unless the node was changed since.
 from __future__ import annotations
 
 import uuid
-from collections import Counter
-from collections.abc import Callable
 from datetime import UTC, datetime
-from typing import Any, Final, Literal, TypeVar
+from typing import Any, Final, TypeVar
 
 import msgspec
-import sqlalchemy as sa
 
 from ferroscope import transition
 from ferroscope.api.baremetal import callback_body
 from ferroscope.api.http.errors import ApiError
 from ferroscope.config.options import Settings
 from ferroscope.contracts.data import Part
-from ferroscope.contracts.errors import ConflictError, NotFoundError
+from ferroscope.contracts.errors import NotFoundError
 from ferroscope.contracts.store import Query, Store, Transaction
 from ferroscope.core.delivery import Fail
 from ferroscope.core.model import Document, Entry, Inspection, Node, Port, Rule
 from ferroscope.core.reasons import CANCELED, Reason
 from ferroscope.core.states import RESTING, TERMINAL, Provision, State
 from ferroscope.hardware import search_index
-from ferroscope.rules.data import InvalidRuleError
-from ferroscope.rules.engine import compile_rule
 from ferroscope.runtime.backend import opened
-from ferroscope.runtime.inspector_source import NAMESPACE, Introspection, connected, data_of, introspections, rules
+from ferroscope.runtime.imported import Item, Result, add_rule, remove_rule, write
+from ferroscope.runtime.inspector_source import NAMESPACE, Introspection, Source, connected, introspections, rules
 from ferroscope.storage.reader import newest
 
 T = TypeVar("T")
@@ -43,32 +39,6 @@ _BEFORE: Final = (
 )  # fmt: skip
 _TIMED_OUT: Final = "Introspection timeout"
 
-Result = Literal[
-    "imported",
-    "created",
-    "already imported",
-    "in progress",
-    "started",
-    "unknown",
-    "skipped",
-    "rolled back",
-    "changed since",
-]
-
-
-class Item(msgspec.Struct, frozen=True):
-    """What becomes of one node or rule of the source; ``detail``: why, or what to do.
-
-    ``started_at`` and ``manage_boot`` are those of an introspection that is in progress there.
-    """
-
-    kind: Literal["node", "rule"]
-    uuid: str
-    result: Result
-    detail: str = ""
-    started_at: float | None = None
-    manage_boot: bool | None = None
-
 
 class Options(msgspec.Struct, frozen=True, kw_only=True):
     """``create``: the provision state of nodes that are unknown here, with ``driver``; None: they are only reported."""
@@ -78,66 +48,42 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     driver: str = ""
 
 
-class _DryRunError(Exception):
-    """Rolls a transaction back; ``item`` is what it would have done."""
-
-    def __init__(self, item: Item) -> None:
-        self.item = item
-        super().__init__(item.result)
-
-
 # The import
 
 
 def run(settings: Settings, source: str, options: Options) -> list[Item]:
     """Import everything; return what became of each node and rule. ``SetupError``."""
-    with opened(settings) as backend, connected(source) as connection:
+    with opened(settings) as backend, connected(source) as read:
         importer = _Importer(settings, backend.store, options)
-        found = [importer.node(connection, one) for one in introspections(connection)]
-        return found + [importer.rule(rule, disabled=disabled) for rule, disabled in rules(connection)]
+        found = [importer.node(read, one) for one in introspections(read.connection)]
+        return found + [importer.rule(rule, disabled=disabled) for rule, disabled in rules(read.connection)]
 
 
 def roll_back(settings: Settings, source: str, *, dry_run: bool = False) -> list[Item]:
     """Undo an import of the same source where nothing was changed since. ``SetupError``."""
-    with opened(settings) as backend, connected(source) as connection:
+    with opened(settings) as backend, connected(source) as read:
         store = backend.store
-        found = [_write(store, lambda tx, one=one: _restored(tx, one), dry_run) for one in introspections(connection)]  # type: ignore[misc]
-        found += [_write(store, lambda tx, rule=rule: _removed(tx, rule), dry_run) for rule, _ in rules(connection)]  # type: ignore[misc]
+        ended, known = introspections(read.connection), rules(read.connection)
+        found = [write(store, lambda tx, one=one: _restored(tx, one), dry_run=dry_run) for one in ended]  # type: ignore[misc]
+        found += [write(store, lambda tx, rule=rule: remove_rule(tx, rule), dry_run=dry_run) for rule, _ in known]  # type: ignore[misc]
         return [item for item in found if item is not None]
-
-
-def counts(items: list[Item]) -> dict[str, int]:
-    """Return how often each result occurs, such as ``nodes imported``."""
-    return dict(Counter(f"{item.kind}s {item.result}" for item in items))
-
-
-def _write(store: Store, work: Callable[[Transaction], T], dry_run: bool) -> T:
-    """Run ``work``; roll it back again in a dry run."""
-
-    def dry(tx: Transaction) -> T:
-        raise _DryRunError(work(tx))  # type: ignore[arg-type]
-
-    try:
-        return store.write(dry if dry_run else work)
-    except _DryRunError as exc:
-        return exc.item  # type: ignore[return-value]
 
 
 class _Importer:
     def __init__(self, settings: Settings, store: Store, options: Options) -> None:
         self._settings, self._store, self._options = settings, store, options
 
-    def node(self, connection: sa.Connection, one: Introspection) -> Item:
+    def node(self, source: Source, one: Introspection) -> Item:
         if one.finished_at is None:
             detail = f"{one.state} since {_shown(one.started_at)}; to start it here: --start"
             return Item("node", one.uuid, "in progress", detail, one.started_at, one.manage_boot)
         if one.state not in TERMINAL or one.started_at is None:
             return Item("node", one.uuid, "skipped", f"unexpected state {one.state}")
         try:
-            parts, macs = self._parts(data_of(connection, one.uuid))
+            parts, macs = self._parts(source.data_of(one.uuid))
         except (ApiError, ValueError) as exc:
             return Item("node", one.uuid, "skipped", f"its data is invalid: {exc}")
-        return _write(self._store, lambda tx: self._node(tx, one, parts, macs), self._options.dry_run)
+        return write(self._store, lambda tx: self._node(tx, one, parts, macs), dry_run=self._options.dry_run)
 
     def _parts(self, raw: dict[bool, bytes]) -> tuple[dict[Part, bytes], tuple[str, ...]]:
         """Return the data in the form in which it is stored here, and the MACs of the machine."""
@@ -230,25 +176,7 @@ class _Importer:
     def rule(self, rule: Rule, *, disabled: bool) -> Item:
         if disabled:
             return Item("rule", rule.uuid, "skipped", "it is disabled")
-        try:
-            compile_rule(rule)
-        except InvalidRuleError as exc:
-            return Item("rule", rule.uuid, "skipped", f"it is not valid here: {'; '.join(exc.problems[:5])}")
-
-        def work(tx: Transaction) -> Item:
-            try:
-                same = _same(tx.rules.get(rule.uuid), rule)
-            except NotFoundError:
-                tx.rules.add(rule)
-                return Item("rule", rule.uuid, "imported")
-            if same:
-                return Item("rule", rule.uuid, "already imported")
-            return Item("rule", rule.uuid, "skipped", "a rule with this UUID exists and differs")
-
-        try:
-            return _write(self._store, work, self._options.dry_run)
-        except ConflictError as exc:
-            return Item("rule", rule.uuid, "skipped", str(exc))
+        return add_rule(self._store, rule, dry_run=self._options.dry_run)
 
 
 def _known(tx: Transaction, one: Introspection) -> bool:
@@ -257,13 +185,6 @@ def _known(tx: Transaction, one: Introspection) -> bool:
     except NotFoundError:
         return False
     return True
-
-
-def _same(stored: Rule, rule: Rule) -> bool:
-    return stored.updated_at is None and all(
-        getattr(stored, name) == getattr(rule, name)
-        for name in ("dialect", "description", "scope", "conditions", "actions")
-    )
 
 
 def _reason(error: str | None) -> Reason:
@@ -314,14 +235,3 @@ def _restore_index(tx: Transaction, node: Node, *, had: bool) -> None:
         inventory, plugin_data = (msgspec.json.decode(found.here[part]) for part in ("inventory", "plugin_data"))
         rows = search_index.learn(inventory, plugin_data).rows
     tx.search_index.replace(node.uuid, rows, had=had)
-
-
-def _removed(tx: Transaction, rule: Rule) -> Item | None:
-    try:
-        stored = tx.rules.get(rule.uuid)
-    except NotFoundError:
-        return None
-    if not _same(stored, rule):
-        return Item("rule", rule.uuid, "changed since", "the rule was changed after the import; it is kept")
-    tx.rules.remove(rule.uuid)
-    return Item("rule", rule.uuid, "rolled back")

@@ -1,5 +1,7 @@
 """Reads the database of ironic-inspector 12.5.0: introspections with their data, and rules. Nothing is written.
 
+The data of introspections may be in Swift instead (``inspector_swift``).
+
 Source: ``ironic_inspector/db/model.py`` and its newest migration.
 """
 
@@ -19,10 +21,13 @@ from sqlalchemy.exc import DBAPIError, NoSuchModuleError
 from sqlalchemy.pool import NullPool
 
 from ferroscope.core.model import Document, Rule, RuleDialect
-from ferroscope.db.engine import checked, described
+from ferroscope.db.engine import described
+from ferroscope.db.url import checked
+from ferroscope.runtime.inspector_swift import StoredData
 from ferroscope.runtime.system import SetupError
 
 # The newest migration of 12.5.0. Later releases have none: the project has ended.
+_CONNECT_SECONDS: Final = 10
 SCHEMA: Final = "b55109d5063a"
 NAMESPACE: Final = uuid.UUID("4be0bd67-5f5b-4f8a-9d2f-0d6f1f0a5d0c")
 
@@ -65,50 +70,75 @@ _actions = sa.table(
 )  # fmt: skip
 
 
-def connection_of(source: str) -> str:
-    """Return the URL of the database: ``source`` itself, or ``[database] connection`` of that configuration file.
+class Source:
+    """What an import reads: its database, and where the data of its introspections is."""
 
-    ``SetupError`` if the file cannot be read or says nothing, or if the data is in Swift.
+    def __init__(self, connection: sa.Connection, stored: StoredData | None) -> None:
+        self.connection = connection
+        self._stored = stored
+
+    def data_of(self, node: str) -> dict[bool, bytes]:
+        """Return the processed (True) and unprocessed data of a node, as JSON; ``SetupError``."""
+        if self._stored is not None:
+            return self._stored.data_of(node)
+        rows = self.connection.execute(sa.select(_data.c.processed, _data.c.data).where(_data.c.uuid == node))
+        return {bool(row.processed): row.data.encode() for row in rows if row.data}
+
+
+def connection_of(source: str) -> tuple[str, StoredData | None]:
+    """Return the URL of the database, and the reader of the data if that is in Swift.
+
+    The URL is ``source`` itself, or ``[database] connection`` of that configuration file. ``SetupError`` if the file
+    cannot be read or says nothing.
     """
     if "://" in source:
-        return source
+        return source, None
     parser = configparser.ConfigParser(interpolation=None, strict=False)
     try:
         parser.read_string(Path(source).read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError, configparser.Error) as exc:
         raise SetupError(f"cannot read {source}: {str(exc).splitlines()[0]}") from exc
-    if parser.get("processing", "store_data", fallback="").strip() == "swift":
-        raise SetupError(
-            "the data is in Swift ([processing] store_data); move it to the database first: "
-            "ironic-inspector-migrate-data --from swift --to database"
-        )
     connection = parser.get("database", "connection", fallback="").strip()
     if not connection:
         raise SetupError(f"{source} has no [database] connection")
-    return connection
+    in_swift = parser.get("processing", "store_data", fallback="").strip() == "swift"
+    return connection, StoredData(parser) if in_swift else None
 
 
-@contextmanager
-def connected(source: str) -> Iterator[sa.Connection]:
-    """Connect to the source; ``SetupError`` if that fails or if it is not a database of ironic-inspector 12.5."""
-    url = checked(connection_of(source))
+def engine_of(connection: str) -> sa.Engine:
+    """Return the engine for the URL of its database, in SQLite for reading only; ``SetupError``."""
+    url = checked(connection)
     family = url.get_backend_name()
     if family == "sqlite":
         url = url.set(database=f"file:{url.database}", query={"mode": "ro", "uri": "true"})
+        options = {}
     else:
         url = url.set(drivername="postgresql+psycopg" if family == "postgresql" else "mysql+pymysql")
+        options = {"connect_timeout": _CONNECT_SECONDS}
     try:
-        with sa.create_engine(url, poolclass=NullPool).connect() as connection:
+        return sa.create_engine(url, poolclass=NullPool, connect_args=options)
+    except NoSuchModuleError as exc:
+        raise SetupError(f"cannot read the database of ironic-inspector: {exc}") from exc
+
+
+@contextmanager
+def connected(source: str) -> Iterator[Source]:
+    """Connect to the source; ``SetupError`` if that fails or if it is not a database of ironic-inspector 12.5."""
+    address, stored = connection_of(source)
+    try:
+        with engine_of(address).connect() as connection:
             version = connection.execute(sa.text("SELECT version_num FROM alembic_version")).scalar()
             if version != SCHEMA:
                 raise SetupError(
                     f"the schema of ironic-inspector is {version}, expected {SCHEMA}; "
                     "upgrade it with release 12.5: ironic-inspector-dbsync upgrade"
                 )
-            yield connection
-    except (DBAPIError, NoSuchModuleError) as exc:
-        reason = described(exc) if isinstance(exc, DBAPIError) else str(exc)
-        raise SetupError(f"cannot read the database of ironic-inspector: {reason}") from exc
+            yield Source(connection, stored)
+    except DBAPIError as exc:
+        raise SetupError(f"cannot read the database of ironic-inspector: {described(exc)}") from exc
+    finally:
+        if stored is not None:
+            stored.close()
 
 
 def _seconds(moment: datetime | None) -> float | None:
@@ -166,9 +196,3 @@ def _of_rules(connection: sa.Connection, table: Any) -> dict[str, list[Any]]:
 def _params(row: Any) -> Document:
     params: Document = msgspec.json.decode(row.params) if row.params else {}
     return params
-
-
-def data_of(connection: sa.Connection, node: str) -> dict[bool, bytes]:
-    """Return the processed (True) and unprocessed data of a node, as JSON."""
-    rows = connection.execute(sa.select(_data.c.processed, _data.c.data).where(_data.c.uuid == node))
-    return {bool(row.processed): row.data.encode() for row in rows if row.data}

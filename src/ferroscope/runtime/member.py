@@ -17,7 +17,6 @@ from typing import Any, Final
 
 import msgspec
 import structlog
-from sqlalchemy import make_url
 
 from ferroscope.config import load
 from ferroscope.config.options import DatabaseSettings, WorkerSettings
@@ -25,7 +24,7 @@ from ferroscope.contracts.errors import ConflictError, StoreUnavailableError
 from ferroscope.contracts.queue import Clock, StopFlag
 from ferroscope.contracts.store import Store, Transaction
 from ferroscope.core.model import ClockStep, Document, Member
-from ferroscope.db.engine import DatabaseUrlError, checked
+from ferroscope.db.url import DatabaseUrlError, checked, hosts
 from ferroscope.runtime.system import DatabaseClock
 from ferroscope.telemetry import members
 from ferroscope.telemetry.finding import Finding
@@ -241,12 +240,12 @@ def missing(settings: DatabaseSettings) -> Path | None:
 
 def place(settings: DatabaseSettings) -> str:
     """Return the location of the database, without user, password and options; the URL must be valid."""
-    url = make_url(settings.connection)
-    if not url.host:
+    url = checked(settings.connection)
+    servers = hosts(url)
+    if not servers:
         file = file_of(settings)
         return f"{url.get_backend_name()} {url.database if file is None else file.absolute()}"
-    port = f":{url.port}" if url.port else ""
-    return f"{url.get_backend_name()} {url.database} at {url.host}{port}"
+    return f"{url.get_backend_name()} {url.database} at {', '.join(servers)}"
 
 
 def make_directory(settings: DatabaseSettings) -> None:

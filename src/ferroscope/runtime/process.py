@@ -24,7 +24,10 @@ from ferroscope.contracts.remote import Registry
 from ferroscope.runtime import member as database_file
 from ferroscope.runtime import system, tls, wiring
 from ferroscope.runtime.authentication import metrics_check
-from ferroscope.runtime.backend import Backend, ensure_schema, open_backend
+from ferroscope.runtime.backend import Backend, check_bus, ensure_schema, open_backend
+from ferroscope.runtime.coordination import build_party_watch
+from ferroscope.runtime.coordination import check as check_coordination
+from ferroscope.runtime.drivers import build_drivers, build_registry, close_drivers
 from ferroscope.runtime.http_server import BACKLOG, HttpServer, announce, check_anonymous, listeners
 from ferroscope.runtime.member import Membership
 from ferroscope.runtime.metrics import build_metrics
@@ -43,7 +46,7 @@ from ferroscope.runtime.system import (
 )
 from ferroscope.runtime.tls import Certificates
 from ferroscope.runtime.wsgi import Application
-from ferroscope.telemetry import members
+from ferroscope.telemetry import finding, members
 from ferroscope.telemetry.finding import Finding
 from ferroscope.telemetry.metrics import Metrics
 
@@ -127,19 +130,21 @@ class Process:
         """Start what others depend on first; ``_end`` stops in reverse order."""
         settings, clock = self._settings, self._clock
         check_anonymous(settings, api="api" in self._roles)
+        check_coordination(settings)
         sockets = self._sockets  # fail on a port in use before anything is started
         if sockets is None:
             sockets = listeners(settings.api) if "api" in self._roles else []
         certificates = tls.certificates(settings.api) if sockets or settings.metrics.port else None
         schema = ensure_schema(settings, upgrade=self._upgrade)
-        if not self._member:  # otherwise the supervisor has logged it
+        if not self._member:  # otherwise the supervisor has done it
             database_file.announce(settings.database, _log)
+            check_bus(settings)
         meter = build_metrics()
         backend = open_backend(settings, clock=clock, stop=self._stop, listen="worker" in self._roles, meter=meter)
         self._ending.append(backend.close)
-        self._registry = registry = wiring.build_registry(settings, self._stop)
-        drivers = wiring.build_drivers(settings, self._stop, registry)
-        self._ending.append(lambda: wiring.close_drivers(drivers))
+        self._registry = registry = build_registry(settings, self._stop)
+        drivers = build_drivers(settings, self._stop, registry)
+        self._ending.append(lambda: close_drivers(drivers))
         membership = self._join_party(backend, schema, clock)
         if "worker" in self._roles:
             self._play_worker(backend, drivers, membership, clock, meter)
@@ -170,7 +175,10 @@ class Process:
             lost=database_file.watched(self._settings.database),
         )
         self._membership = membership
+        membership.watch_problem("database", lambda: finding.lost_commits(backend.memory.proofs()))
         membership.watch_problem("secrets", KeyCheck(backend.lease_store, backend.keys, clock))
+        if backend.rabbitmq is not None:
+            membership.watch_problem("bus", backend.rabbitmq.problem)
         membership.start()
         self._ending.append(membership.leave)
         return membership
@@ -199,18 +207,25 @@ class Process:
         self._ending.append(lambda: pool.join(self._grace()))
 
     def _play_periodic(self, backend: Backend, membership: Membership, clock: Clock, meter: Meter) -> None:
-        settings = self._settings
+        settings, member = self._settings, membership.member.id
+        party = build_party_watch(settings, backend, member=member, clock=clock, stop=self._stop)
         singletons = wiring.build_singletons(
             settings,
             backend,
             clock=clock,
             stop=self._stop,
-            member=membership.member.id,
+            member=member,
             process=self.name,
             meter=meter,
             not_now=membership.in_doubt,
             registry=self._registry,
+            party=party,
         )
+        if party is not None:
+            party.start()
+            membership.watch("coordination", lambda: party.status, lambda: party.problem)
+            membership.publish("party", lambda: party.seen)
+            self._ending.append(lambda: party.join(settings.coordination.session_timeout))
         for one in singletons:
             one.start()
             membership.watch(one.task.name, _status_of(one), _problem_of(one))
@@ -308,6 +323,7 @@ def run(
         tls.certificates(settings.api)  # each process loads it again
         ensure_schema(settings, upgrade=upgrade)
         database_file.announce(settings.database, _log)
+        check_bus(settings)
     except (StoreUnavailableError, SetupError, OSError) as exc:
         raise StartError(str(exc)) from exc
     if sockets:

@@ -34,7 +34,8 @@ from ferroscope.pxe_filter.backends.watchdog import PREFIX as FILE_PREFIX
 from ferroscope.pxe_filter.leader import PxeFilter
 from ferroscope.pxe_filter.sync import MacSync
 from ferroscope.runtime import system
-from ferroscope.runtime.backend import Backend, ensure_schema, open_backend
+from ferroscope.runtime.backend import Backend, check_bus, ensure_schema, open_backend
+from ferroscope.runtime.inspector_macs import InspectorMacs
 from ferroscope.runtime.member import Membership, watched
 from ferroscope.runtime.reload import Reload, Reread
 from ferroscope.runtime.system import (
@@ -47,7 +48,7 @@ from ferroscope.runtime.system import (
     notify,
     process_name,
 )
-from ferroscope.telemetry import members
+from ferroscope.telemetry import finding, members
 
 if TYPE_CHECKING:
     from ferroscope.telemetry.metrics import Metrics
@@ -152,6 +153,8 @@ def remove_stale_tables(settings: PxeFilterSettings) -> list[str]:
 
 
 ROLE: Final = "pxe-filter"
+# Seconds between two looks at the database of an ironic-inspector, at most.
+_MOST_SECONDS: Final = 30.0
 
 # A subset of the characters that Linux allows, without any that nft or iptables interpret.
 _INTERFACE: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.@-]{0,14}")
@@ -253,6 +256,7 @@ class PxeFilterProcess:
     def _serve(self, pxe_filter: FilterBackend) -> int:
         settings = self._settings
         schema = ensure_schema(settings, upgrade=False)
+        check_bus(settings)
         metrics = self._metrics()
         meter: Meter = metrics or SILENT
         backend = open_backend(
@@ -271,8 +275,15 @@ class PxeFilterProcess:
                 retries=settings.database.outage_retries,
                 lost=watched(settings.database),
             )
+            if backend.rabbitmq is not None:
+                membership.watch_problem("bus", backend.rabbitmq.problem)
+            membership.watch_problem("database", lambda: finding.lost_commits(backend.memory.proofs()))
             membership.start()
-            role = self._build(pxe_filter, backend, membership.member.id, meter)
+            elsewhere = self._inspector_macs()
+            if elsewhere is not None:
+                elsewhere.start()
+                membership.watch("ironic-inspector", elsewhere.status, elsewhere.problem)
+            role = self._build(pxe_filter, backend, membership.member.id, meter, elsewhere)
             membership.watch("filter", lambda: role.status)
             thread = threading.Thread(target=role.run, name="filter", daemon=True)
             try:
@@ -287,15 +298,37 @@ class PxeFilterProcess:
         finally:
             backend.close()
 
-    def _build(self, pxe_filter: FilterBackend, backend: Backend, member: str, meter: Meter) -> PxeFilter:
+    def _inspector_macs(self) -> InspectorMacs | None:
+        """Return the reader of the MACs that an ironic-inspector inspects, if one is configured; ``SetupError``."""
+        wanted = self._settings.pxe_filter
+        if not wanted.inspector_connection:
+            return None
+        period = min(wanted.sync_period or _MOST_SECONDS, _MOST_SECONDS)
+        return InspectorMacs(wanted.inspector_connection, period=period, clock=self._clock, stop=self._stop)
+
+    def _build(
+        self,
+        pxe_filter: FilterBackend,
+        backend: Backend,
+        member: str,
+        meter: Meter,
+        elsewhere: InspectorMacs | None,
+    ) -> PxeFilter:
         settings, profile = self._settings.pxe_filter, self._settings.lease.numbers()
         name = LEASE_PREFIX + settings.network
         return PxeFilter(
-            Election(name, member, store=backend.lease_store, clock=self._clock, profile=profile),
-            MacSync(backend.store),
+            Election(
+                name,
+                member,
+                store=backend.lease_store,
+                clock=self._clock,
+                profile=profile,
+                failed_over_at=lambda: backend.memory.changed_at,
+            ),
+            MacSync(backend.store, frozenset if elsewhere is None else elsewhere.active),
             pxe_filter,
             settings=settings,
-            poll_interval=settings.sync_period or settings.reconcile_period,
+            poll_interval=settings.sync_period or (settings.reconcile_period if elsewhere is None else _MOST_SECONDS),
             host=socket.gethostname(),
             keep=LeaseRenewer(profile, self._clock, meter=meter),
             profile=profile,

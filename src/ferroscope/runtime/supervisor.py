@@ -120,7 +120,7 @@ class Supervisor:
         except StoreUnavailableError as exc:
             _log.warning("cannot release what the dead process held", error=str(exc))
         finally:
-            backend.engine.dispose()  # children must not inherit a connection
+            backend.close()  # children must not inherit a connection
 
     @cached_property
     def _backend(self) -> Backend:

@@ -94,6 +94,8 @@ class TlsConnection(asyncio.Protocol, asyncio.Transport):
                 return b"".join(parts), False
             except ssl.SSLZeroReturnError:
                 return b"".join(parts), True
+            if not part:  # close_notify from the client; SSLZeroReturnError only if we have sent ours before
+                return b"".join(parts), True
             parts.append(part)
 
     def _fail(self, exc: ssl.SSLError) -> None:

@@ -5,111 +5,47 @@ Implementations are built only here, in ``backend`` (the database) and in ``pxe_
 
 from __future__ import annotations
 
-import posixpath
 import secrets
+import socket
 import threading
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import lru_cache
 from importlib import import_module
 from typing import TYPE_CHECKING, Final
 
-import msgspec
 import structlog
 
-from ferroscope.bmc.drivers import DriverOptions, Limits, load_drivers
+from ferroscope.config.notification_options import RabbitmqTarget
 from ferroscope.config.options import Settings
 from ferroscope.config.plugins import PluginError
-from ferroscope.contracts.bmc import Bmc, KeepsConnections
+from ferroscope.contracts.bmc import Bmc
 from ferroscope.contracts.metrics import SILENT, Meter
-from ferroscope.contracts.notifications import Senders
+from ferroscope.contracts.notifications import Sender, Senders
 from ferroscope.contracts.queue import Clock, StopFlag
 from ferroscope.contracts.remote import (
-    NodeSource,
-    ObjectStore,
+    Forwarder,
     Registry,
-    RegistryRefusedError,
-    RegistryUnavailableError,
 )
 from ferroscope.contracts.secrets import SecretOptions, SecretSourceError
 from ferroscope.remote.resolver import Networks
 from ferroscope.runtime.authentication import build_authentication, build_policy
-from ferroscope.runtime.backend import Backend
+from ferroscope.runtime.backend import Backend, require_kombu
+from ferroscope.runtime.drivers import build_source
+from ferroscope.runtime.object_stores import build_archive, build_archiving, build_object_stores
 from ferroscope.runtime.system import SetupError, SystemClock
 from ferroscope.secrets.reader import SecretReader
 from ferroscope.secrets.references import Resolver, load_sources
-from ferroscope.storage.reader import Archive
 
 _log = structlog.get_logger(__name__)
 
 if TYPE_CHECKING:
     from ferroscope.api.auth.authentication import Authentication
+    from ferroscope.liveness.watch import PartyWatch
     from ferroscope.periodic.singleton import PeriodicTask, Singleton
-    from ferroscope.remote.ironic import Login
     from ferroscope.rules.engine import CompiledRule
     from ferroscope.telemetry.metrics import Metrics
     from ferroscope.worker.pool import WorkerPool
-
-
-# Inspection data: the configured object stores, what reads from them, what moves data there.
-#
-# Object stores that are not configured are not imported.
-
-
-def build_archive(settings: Settings, backend: Backend, stop: StopFlag) -> Archive:
-    """Return the reader of inspection data; ``stop`` interrupts its waits."""
-    return Archive(backend.store, build_object_stores(settings, stop))
-
-
-def build_object_stores(settings: Settings, stop: StopFlag) -> Mapping[str, ObjectStore]:
-    """Return the configured object stores by name; ``SetupError`` if the selected one is not configured."""
-    object_stores: dict[str, ObjectStore] = {}
-    storage = settings.storage
-    if not (settings.s3.endpoint or settings.swift.auth_url or storage.backend in ("s3", "swift")):
-        return object_stores
-    from ferroscope.storage.object_http import RetryPolicy
-
-    patience = RetryPolicy(timeout=storage.timeout, retries=storage.retries, pause=storage.retry_pause, stop=stop)
-    if settings.s3.endpoint:
-        from ferroscope.storage.s3 import S3Store
-
-        object_stores["s3"] = S3Store(settings.s3, patience)
-    if settings.swift.auth_url:
-        from ferroscope.storage.object_http import problem
-        from ferroscope.storage.swift import SwiftStore
-
-        if wrong := problem(settings.swift):
-            raise SetupError(wrong)
-        try:
-            object_stores["swift"] = SwiftStore(settings.swift, patience)
-        except ImportError as exc:
-            raise SetupError(
-                f"[swift] needs the Python package {exc.name}, which is not installed",
-                "install Ferroscope with [swift], for example: pip install '.[swift]'",
-            ) from exc
-    if storage.backend in ("s3", "swift") and storage.backend not in object_stores:
-        option = "endpoint" if storage.backend == "s3" else "auth_url"
-        raise SetupError(f"[storage] backend is {storage.backend}, but [{storage.backend}] {option} is not set")
-    return object_stores
-
-
-def build_archiving(
-    settings: Settings, backend: Backend, object_stores: Mapping[str, ObjectStore], *, clock: Clock, process: str
-) -> PeriodicTask:
-    """Return the task that moves data to the object store, or deletes it if none is to be kept."""
-    from ferroscope.periodic.archiving import Archiving, newest_inventory, nothing
-    from ferroscope.storage.mover import Mover
-
-    raid = any(name.lstrip("?").replace("_", "-") == "raid-device" for name in settings.inspector.hooks)
-    return Archiving(
-        backend.store,
-        Mover(backend.store, Archive(backend.store, object_stores), process=process),
-        keep=settings.storage.backend,
-        period=settings.storage.period,
-        clock=clock,
-        longest_pause=settings.storage.longest_pause,
-        wanted=newest_inventory if raid else nothing,
-    )
 
 
 # The api and worker packages do not import each other, and each is imported only where it is needed, so a process
@@ -136,116 +72,6 @@ def preload(roles: Iterable[str]) -> None:
             import_module(module)
 
 
-def build_registry(settings: Settings, stop: StopFlag) -> Registry | None:
-    """Return the attached Ironic, whose waits ``stop`` interrupts; None if there is none. ``SetupError``.
-
-    It may be unavailable for now, but what it refuses is refused.
-    """
-    if settings.registry.backend == "embedded":
-        return None
-    from ferroscope.config.ironic_options import problem
-    from ferroscope.remote.ironic import IronicRegistry, LoginSetupError, NoLogin
-
-    if settings.registry.url:
-        raise SetupError("[registry] url conflicts with backend = ironic", "set [ironic] endpoint_override instead")
-    advice = "see docs/how-to/attach-an-ironic.md"
-    if wrong := problem(settings.ironic):
-        raise SetupError(f"[registry] backend is ironic, but {wrong}", advice)
-    try:
-        if settings.ironic.auth_type == "none":
-            login: Login = NoLogin(settings.ironic)
-        else:
-            from ferroscope.remote.keystone_login import KeystoneLogin
-
-            login = KeystoneLogin(settings.ironic)
-        registry = IronicRegistry(settings.ironic, login, stop)
-        registry.check()
-    except ImportError as exc:
-        raise SetupError(
-            f"[ironic] needs the Python package {exc.name}, which is not installed",
-            "install Ferroscope with [ironic], for example: pip install '.[ironic]'",
-        ) from exc
-    except (LoginSetupError, OSError) as exc:
-        raise SetupError(str(exc), advice) from exc
-    except RegistryRefusedError as exc:
-        raise SetupError(f"cannot use the Ironic of [ironic]: {exc}", advice) from exc
-    except RegistryUnavailableError as exc:
-        _log.warning("Ironic is unavailable; inspections wait for it", error=str(exc))
-    return registry
-
-
-class _EveryDriver(Mapping[str, Bmc]):
-    """The one driver that serves the nodes of an attached Ironic, whatever their driver there."""
-
-    def __init__(self, only: Mapping[str, Bmc]) -> None:
-        ((self._name, self._driver),) = only.items()
-
-    def __getitem__(self, _name: str) -> Bmc:
-        return self._driver
-
-    def __iter__(self) -> Iterator[str]:
-        return iter((self._name,))
-
-    def __len__(self) -> int:
-        return 1
-
-
-def build_drivers(
-    settings: Settings, stop: StopFlag | None = None, registry: Registry | None = None
-) -> Mapping[str, Bmc]:
-    """Return the enabled drivers by name, whose waits ``stop`` interrupts; ``SetupError``."""
-    offered = settings.drivers
-    if registry is not None:
-        offered = msgspec.structs.replace(offered, enabled=(settings.registry.backend,))
-    options = DriverOptions(
-        command_timeout=offered.command_timeout,
-        command_tries=offered.command_tries,
-        inventory_timeout=offered.inventory_timeout,
-        limits=Limits(
-            networks=Networks(offered.bmc_networks),
-            http_passwords=offered.allow_http_passwords,
-            ca_directory=posixpath.normpath(offered.ca_directory),
-        ),
-        stop=stop or threading.Event(),
-        registry=registry,
-    )
-    try:
-        drivers = load_drivers(offered.enabled, options)
-    except PluginError as exc:
-        raise SetupError(str(exc), exc.advice) from exc
-    _check_discovery(settings)
-    return drivers if registry is None else _EveryDriver(drivers)
-
-
-def _check_discovery(settings: Settings) -> None:
-    """Reject settings with which discovered nodes would be unusable, or deleted again."""
-    discovered = settings.auto_discovery
-    if not discovered.enabled:
-        return
-    if settings.registry.backend != "embedded":
-        raise SetupError(
-            f"[auto_discovery] enabled conflicts with [registry] backend = {settings.registry.backend}: nodes are "
-            "enrolled there",
-            "set only one of the two",
-        )
-    if not discovered.driver:
-        raise SetupError(
-            "[auto_discovery] driver is not set; it is the driver of discovered nodes",
-            f"set it to one of [drivers] enabled: {', '.join(settings.drivers.enabled)}",
-        )
-    if discovered.driver not in settings.drivers.enabled:
-        raise SetupError(
-            f"[auto_discovery] driver {discovered.driver!r} is not in [drivers] enabled",
-            f"enabled drivers: {', '.join(settings.drivers.enabled)}",
-        )
-    if settings.registry.url:
-        raise SetupError(
-            "[auto_discovery] enabled conflicts with [registry] url: nodes that the registry does not list "
-            "are deleted here",
-            "set only one of the two",
-        )
-
-
 def build_resolver(settings: Settings, stop: StopFlag) -> Resolver | None:
     """Return what resolves references to secrets; None if there are no sources; ``SetupError``."""
     secrets = settings.secrets
@@ -259,13 +85,6 @@ def build_resolver(settings: Settings, stop: StopFlag) -> Resolver | None:
     except PluginError as exc:
         raise SetupError(str(exc), exc.advice) from exc
     return Resolver(sources, timeout=secrets.timeout, keep=secrets.cache_seconds)
-
-
-def close_drivers(drivers: Mapping[str, Bmc]) -> None:
-    """Close the drivers' persistent connections."""
-    for driver in drivers.values():
-        if isinstance(driver, KeepsConnections):
-            driver.close()
 
 
 def build_app(
@@ -318,11 +137,24 @@ def build_app(
         policy=build_policy(settings, clock, needed=authentication is not None),
         can_write=can_write,
         registry=registry,
+        forwarder=_build_forwarder(settings),
         audit=Audit(settings.audit, backend.store, SystemClock(), process=process) if settings.audit.enabled else None,
         conductor_of=LivingConductors(backend.store, clock, drivers),
         metrics=None if meter is None or not settings.api.enable_metrics else _renderer(meter, backend),
     )
     return create_app(context)
+
+
+def _build_forwarder(settings: Settings) -> Forwarder | None:
+    """Return what forwards callbacks that nobody waits for here, if that is configured; ``SetupError``."""
+    if not settings.inspector.forward_unknown_to:
+        return None
+    from ferroscope.remote.inspector_forward import InspectorForwarder
+
+    try:
+        return InspectorForwarder(settings.inspector)
+    except OSError as exc:
+        raise SetupError(f"[inspector] forward_ca_file cannot be read: {exc.strerror or exc}") from exc
 
 
 def _renderer(meter: Metrics, backend: Backend) -> Callable[[], bytes]:
@@ -407,39 +239,37 @@ def built_in_rules(settings: Settings) -> tuple[CompiledRule, ...]:
         raise SetupError(str(exc)) from exc
 
 
-def build_source(settings: Settings, stop: StopFlag, registry: Registry | None = None) -> NodeSource | None:
-    """Return what says which nodes exist, whose waits ``stop`` interrupts; None if nothing does but we."""
-    if registry is not None:
-        return registry
-    if not settings.registry.url:
-        return None
-    from ferroscope.remote.ironic import IronicSource
-
-    options = settings.registry
-    return IronicSource(options.url, timeout=options.timeout, retries=options.retries, stop=stop)
-
-
 def build_senders(settings: Settings, stop: StopFlag) -> Senders:
     """Return what delivers events, by target; ``SetupError``."""
-    webhooks = settings.notifications.webhooks()
-    if not webhooks:
+    targets = settings.notifications.targets()
+    if not targets:
         return {}
-    from ferroscope.remote.webhook import Webhook
-
     resolver = build_resolver(settings, stop) or Resolver({})
     networks = Networks(settings.notifications.networks)
-    found = {}
-    for one in webhooks:
+    found: dict[str, Sender] = {}
+    for one in targets:
         try:
-            found[one.name] = Webhook(
-                one, source=settings.notifications.source, networks=networks, resolve=resolver.resolve
-            )
+            if isinstance(one, RabbitmqTarget):
+                from ferroscope.remote.versioned_notifications import VersionedNotifications
+
+                require_kombu(f"[notifications] target {one.name}")
+                found[one.name] = VersionedNotifications(one, host=socket.gethostname())
+                continue
+            from ferroscope.remote.webhook import Webhook
+
+            source = settings.notifications.source
+            found[one.name] = Webhook(one, source=source, networks=networks, resolve=resolver.resolve)
         except (OSError, SecretSourceError) as exc:
             reason = exc.strerror if isinstance(exc, OSError) else exc
             raise SetupError(
                 f"[notifications] target {one.name} cannot be used: {reason}", "correct its secret or ca_file"
             ) from exc
     return found
+
+
+def _nobody(_member: str) -> bool:
+    """No member is lost as far as is known."""
+    return False
 
 
 def build_singletons(
@@ -453,8 +283,12 @@ def build_singletons(
     meter: Meter = SILENT,
     not_now: Callable[[], str] = str,
     registry: Registry | None = None,
+    party: PartyWatch | None = None,
 ) -> list[Singleton]:
-    """Return the periodic singletons, to be run in a thread each; ``not_now`` as in ``Singleton``."""
+    """Return the periodic singletons, to be run in a thread each; ``not_now`` as in ``Singleton``.
+
+    With ``party``, dead leaders are replaced before their leases expire, where that is safe (``only_fenced``).
+    """
     from ferroscope.leadership import Election, LeaseRenewer
     from ferroscope.periodic.notifications import Notifications
     from ferroscope.periodic.registry_sync import RegistrySync
@@ -493,9 +327,21 @@ def build_singletons(
         tasks.append(lambda: Notifications(backend.store, senders, settings.notifications, clock=clock, meter=meter))
 
     def single(build: Callable[[], PeriodicTask]) -> Singleton:
-        election = Election(build().name, member, store=backend.lease_store, clock=clock, profile=profile)
-        return Singleton(
-            build, election, keep=keep, profile=profile, bus=backend.bus, clock=clock, stop=stop, not_now=not_now
+        task = build()
+        is_lost = party.is_lost if party is not None and getattr(task, "only_fenced", False) else _nobody
+        election = Election(task.name, member, store=backend.lease_store, clock=clock, profile=profile, is_lost=is_lost)
+        one = Singleton(
+            build,
+            election,
+            keep=keep,
+            profile=profile,
+            bus=backend.bus,
+            clock=clock,
+            stop=stop,
+            not_now=not_now,
         )
+        if party is not None:
+            party.resets.append(one.reset)
+        return one
 
     return [single(build) for build in tasks]

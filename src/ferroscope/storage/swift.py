@@ -17,7 +17,7 @@ from keystoneauth1.session import Session
 
 from ferroscope.config.options import SwiftSettings
 from ferroscope.contracts.remote import ObjectMissingError, ObjectStoreError
-from ferroscope.remote.bounded_http import Deadline
+from ferroscope.remote.deadline import Deadline
 from ferroscope.remote.session import BoundedSession
 from ferroscope.storage.object_http import Access, Answer, Http, RetryPolicy
 
@@ -143,14 +143,15 @@ class SwiftStore:
 
     name = "swift"
 
-    def __init__(self, settings: SwiftSettings, patience: RetryPolicy) -> None:
+    def __init__(
+        self, settings: SwiftSettings, patience: RetryPolicy, *, log_in: Callable[[], Access] | None = None
+    ) -> None:
+        """``log_in``: returns a token that was not rejected yet, instead of the login that ``settings`` describe."""
         self._settings = settings
         self._http = Http("the object store swift", patience, ca_file=settings.ca_file)
-        self._log_in: Callable[[], Access] = self._tempauth
-        if settings.auth_version != "1":
-            from ferroscope.storage.swift import Keystone
-
-            self._log_in = Keystone(settings, patience).access
+        if log_in is None:
+            log_in = self._tempauth if settings.auth_version == "1" else Keystone(settings, patience).access
+        self._log_in = log_in
         self._lock = threading.Lock()
         self._access: Access | None = None
 

@@ -82,6 +82,20 @@ def clock_steps(steps: Iterable[ClockStep], now: float) -> list[Finding]:
     return [Finding("clock-stepped", "wrong", summary, "synchronize the clock of the database host (chrony, NTP)")]
 
 
+def lost_commits(what: Sequence[str]) -> Finding | None:
+    """Return the finding if the database has lost commits: ``what`` are the proofs, the newest last."""
+    if not what:
+        return None
+    more = f" (and {len(what) - 1} more)" if len(what) > 1 else ""
+    return Finding(
+        "database-lost-commits",
+        "wrong",
+        f"the database has lost acknowledged commits: {what[-1]}{more}",
+        "the standby was not synchronous: compare the nodes with what was requested around that time, repeat what is "
+        "missing, set synchronous_standby_names on the primary, then restart this process",
+    )
+
+
 def skewed(members: Iterable[Member]) -> list[Finding]:
     """Return a finding for each host whose clock differs from the database's."""
     worst: dict[str, float] = {}

@@ -23,6 +23,7 @@ _MAX_LOOPS: Final = 64
 _LOCAL: Final[Mapping[str, frozenset[str]]] = {
     "api": frozenset({"host", "bare_metal_port", "introspection_port", "threads", "drain_delay"}),
     "database": frozenset({"connection", "pool_size"}),
+    "coordination": frozenset({"backend_url"}),
     "worker": frozenset({"threads", "bmc_slots"}),
     "pxe_filter": frozenset(
         {"network", "backends", "interfaces", "http_ports", "relayed_networks", "dhcp_hostsdir", "dnsmasq_pid_file"}

@@ -76,6 +76,10 @@ class Metrics:
             "ferroscope_discoveries", "Callbacks of unknown machines, by outcome, if discovery is enabled.",
             ("outcome",), registry=registry,
         )  # fmt: skip
+        self._forwarded = Counter(
+            "ferroscope_callbacks_forwarded", "Callbacks for ironic-inspector; busy: not forwarded.",
+            ("outcome",), registry=registry,
+        )  # fmt: skip
         self._notifications = Counter(
             "ferroscope_event_deliveries", "Attempts to deliver an event to a target; dead: it was given up.",
             ("target", "outcome"), registry=registry,
@@ -86,6 +90,8 @@ class Metrics:
             self._db_errors.labels(kind)
         for outcome in ("discovered", "limited", "rejected"):
             self._discoveries.labels(outcome)
+        for outcome in ("accepted", "refused", "failed", "busy"):
+            self._forwarded.labels(outcome)
 
     def instruments(self) -> Iterator[tuple[str, str, tuple[str, ...], str]]:
         """Yield name, type, labels and help of all metrics."""
@@ -124,6 +130,9 @@ class Metrics:
 
     def discovered(self, outcome: Literal["discovered", "limited", "rejected"]) -> None:
         self._discoveries.labels(outcome).inc()
+
+    def forwarded(self, outcome: Literal["accepted", "refused", "failed", "busy"]) -> None:
+        self._forwarded.labels(outcome).inc()
 
     def notified(self, target: str, outcome: Literal["delivered", "failed", "dead"]) -> None:
         self._notifications.labels(target, outcome).inc()

@@ -18,6 +18,7 @@ from ferroscope.core import registry
 from ferroscope.core.delivery import Fail
 from ferroscope.core.model import Document, Severity
 from ferroscope.core.reasons import Reason
+from ferroscope.core.states import State
 from ferroscope.remote.ironic import as_bmc_errors
 from ferroscope.worker.context import TaskContext
 
@@ -69,6 +70,9 @@ def apply(context: TaskContext) -> Fail | None:
         document = ironic.node(uuid)
     if document is None:
         return _GONE
+    state = str(document.get("provision_state"))
+    if context.before.state is State.PROCESSING and registry.is_in_use(state):
+        return Fail(Reason.REGISTRY_REFUSED, f"the node has become {state} in Ironic; nothing was changed there")
     wanted = registry.with_secrets(changes["node"], context.services.secrets.revealed(context.node))
     if patch := registry.patch(wanted, document):
         _command(context, partial(ironic.update_node, uuid, patch))

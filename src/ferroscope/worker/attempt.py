@@ -28,6 +28,7 @@ from ferroscope.core.states import Event
 from ferroscope.remote import command_fence
 from ferroscope.secrets.reader import SecretReader
 from ferroscope.storage.reader import Archive
+from ferroscope.worker.power_times import PowerTimes
 
 T = TypeVar("T")
 
@@ -54,7 +55,7 @@ class Services(msgspec.Struct, frozen=True):
 
     ``process`` names the process in timelines. ``claim_valid_for`` returns for how many seconds a claim is certainly
     still this member's that was confirmed at that time of the monotonic clock. ``secrets`` decrypts those of a node.
-    ``registry``: the attached Ironic; None if the nodes are our own.
+    ``registry``: the attached Ironic; None if the nodes are our own. ``power_times``: of its power changes.
     """
 
     store: Store
@@ -66,6 +67,7 @@ class Services(msgspec.Struct, frozen=True):
     claim_valid_for: Callable[[float], float] = lambda _confirmed_at: math.inf
     secrets: SecretReader = msgspec.field(default_factory=SecretReader)
     registry: Registry | None = None
+    power_times: PowerTimes = msgspec.field(default_factory=PowerTimes)
 
 
 class Attempt:

@@ -276,15 +276,22 @@ def ensure_power(
         context.note(str(power), f"commanded {power}")
         node.power_state = power  # all that a driver without a BMC can know
         seconds = drivers.power_timeout if timeout is None else timeout
-        deadline = context.services.clock.monotonic() + seconds
-        pause = drivers.power_poll_interval
+        began = context.services.clock.monotonic()
+        deadline = began + seconds
+        pause, longest = drivers.power_poll_interval, max(drivers.power_poll_interval, _LONGEST_POLL_INTERVAL)
+        if context.services.registry is not None:
+            # A look is a request that Ironic serves, at a moment when it has a power change to carry out.
+            first = context.services.power_times.first_look(power)
+            context.attempt.pause(min(max(first, pause), seconds))
+            pause, longest = max(pause, first / 4), max(longest, first / 2)
         while (actual := bmc.get_power(node)) is not power:
             if context.services.clock.monotonic() > deadline:
                 node.power_state = actual
                 message = f"still {actual} {seconds:g} s after {power}"
                 raise BmcError(message, transient=True, reason=Reason.POWER_FAILED)
             context.attempt.pause(pause)
-            pause = min(pause * 1.5, max(drivers.power_poll_interval, _LONGEST_POLL_INTERVAL))
+            pause = min(pause * 1.5, longest)
+        context.services.power_times.took(power, context.services.clock.monotonic() - began)
     node.power_state = power
     node.target_power_state = None
 

@@ -67,7 +67,7 @@ class TaskContext:
 
     ``before`` is the node as it was locked; ``node`` and ``ports`` are copies to work on. To be stored with the
     results: ``port_changes``, ``parts`` (data of the inspection), ``index_rows`` (the search index; None: unchanged),
-    ``bmc_addresses`` (None: unchanged) and ``hardware_changes`` (what other systems are told). To be stored with the
+    ``bmc_addresses`` (None: unchanged) and ``hardware_changes`` (what the event contains). To be stored with the
     next intent: ``secret_delivery`` (how the machine gets its secret; None: unchanged) and ``forgotten`` (a key of the
     node's internal data to delete; None: none). ``doing`` names third-party code that is running, such as a hook.
     """

@@ -14,7 +14,7 @@ from typing import Final
 
 import structlog
 
-from ferroscope.config.options import WorkerSettings
+from ferroscope.config.options import Settings, WorkerSettings
 from ferroscope.contracts.errors import ClaimLostError, NotFoundError, StoreUnavailableError
 from ferroscope.contracts.queue import Take
 from ferroscope.contracts.store import Transaction
@@ -34,6 +34,8 @@ from ferroscope.worker.threads import Threads
 _LONGEST_WAIT: Final = 0.5
 _BMC_SLOTS: Final = 128
 _LEAST_BMC_SLOTS: Final = 64
+# An Ironic serves few requests at a time, whoever waits for it.
+_ATTACHED_SLOTS: Final = 16
 
 _log = structlog.get_logger(__name__)
 
@@ -181,7 +183,7 @@ class WorkerPool:
         self._worker = worker
         settings = worker.settings.worker
         compute = Slots(compute_threads(settings), clock=worker.clock, stop=worker.stop)
-        bmc = BmcSlots(bmc_slots(settings), clock=worker.clock, stop=worker.stop)
+        bmc = BmcSlots(bmc_slots(worker.settings), clock=worker.clock, stop=worker.stop)
         self._lanes = {
             Lane.COMPUTE: Dispatcher(Lane.COMPUTE, compute, worker),
             Lane.BMC: Dispatcher(Lane.BMC, bmc, worker),
@@ -237,9 +239,13 @@ def compute_threads(settings: WorkerSettings) -> int:
     return settings.threads or _processors()
 
 
-def bmc_slots(settings: WorkerSettings) -> int:
+def bmc_slots(settings: Settings) -> int:
     """Return how many requests may wait for BMCs at the same time."""
-    return settings.bmc_slots or max(_LEAST_BMC_SLOTS, _BMC_SLOTS * _processors())
+    if settings.worker.bmc_slots:
+        return settings.worker.bmc_slots
+    if settings.registry.backend != "embedded":
+        return _ATTACHED_SLOTS
+    return max(_LEAST_BMC_SLOTS, _BMC_SLOTS * _processors())
 
 
 def _processors() -> int:

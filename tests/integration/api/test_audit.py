@@ -105,7 +105,7 @@ def test_who_was_refused_is_known_and_bad_credentials_are_nobodys(sqlite_url: st
 def test_a_change_that_is_not_committed_has_no_event_and_the_reverse(
     service: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def fail(*_: object) -> None:
+    def fail(*_: object, **_options: object) -> None:
         raise StoreUnavailableError("gone")
 
     with monkeypatch.context() as patched:

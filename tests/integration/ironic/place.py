@@ -6,6 +6,7 @@ import itertools
 import sqlite3
 import subprocess
 import sys
+from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 from typing import Any, Final
@@ -20,7 +21,7 @@ from tests.support.processes import free_port, until
 
 _SETTINGS: Final = """\
 [database]
-connection = sqlite:///{directory}/f.db
+connection = {database}
 [api]
 host = 127.0.0.1
 bare_metal_port = {port}
@@ -51,19 +52,40 @@ timeout = 20
 _NUMBERS: Final = itertools.count(1)
 
 
-class Place(Installation):
-    """``login``: the lines of ``[ironic]`` that say where it is; it is there before we start."""
+def command(*words: str) -> list[str]:
+    """Return a command of ours."""
+    return [sys.executable, "-m", "ferroscope", *words]
 
-    def __init__(self, directory: Path, ironic: Ironic, *, workers: int = 1, login: str = "", extra: str = "") -> None:
+
+class Place(Installation):
+    """``login``: the lines of ``[ironic]`` that say where it is; it is there before we start.
+
+    ``credentials``: USER:PASSWORD for our APIs. ``role`` returns the command line of a process, from its role and
+    arguments.
+    """
+
+    def __init__(
+        self,
+        directory: Path,
+        ironic: Ironic,
+        *,
+        workers: int = 1,
+        login: str = "",
+        extra: str = "",
+        introspection_port: int = 0,
+        credentials: str = "",
+        database: str = "",
+        role: Callable[..., list[str]] = command,
+    ) -> None:
         super().__init__(directory)
         self.ironic = ironic
-        self.port, self.introspection_port = free_port(), free_port()
+        self.port, self.introspection_port = free_port(), introspection_port or free_port()
         self.url = f"http://127.0.0.1:{self.port}"
         self.introspection = f"http://127.0.0.1:{self.introspection_port}"
         self.config = directory / "f.conf"
         self.config.write_text(
             _SETTINGS.format(
-                directory=directory,
+                database=database or f"sqlite:///{directory}/f.db",
                 port=self.port,
                 introspection=self.introspection_port,
                 login=login or f"auth_type = none\nendpoint_override = {ironic.url}",
@@ -71,15 +93,17 @@ class Place(Installation):
             )
         )
         self._workers = workers
+        self._role = role
+        self._credentials = urllib3.make_headers(basic_auth=credentials) if credentials else {}
         self._http = urllib3.PoolManager(retries=False, timeout=60.0, maxsize=16)
         self.api: Played
         self.workers: list[Played] = []
 
     def _start(self) -> None:
-        subprocess.run([*_command("db", "upgrade"), "-c", str(self.config)], check=True, capture_output=True)
-        self.api = self.play("api", [*_command("api"), "-c", str(self.config)])
+        subprocess.run([*command("db", "upgrade"), "-c", str(self.config)], check=True, capture_output=True)
+        self.api = self.play("api", self._role("api", "-c", str(self.config)))
         self.workers = [
-            self.play(f"worker-{number}", [*_command("worker"), "-c", str(self.config)])
+            self.play(f"worker-{number}", self._role("worker", "-c", str(self.config)))
             for number in range(self._workers)
         ]
         for played in (self.api, *self.workers):
@@ -87,7 +111,7 @@ class Place(Installation):
 
     def call(self, method: str, path: str, body: Any = None, *, root: str = "") -> tuple[int, Any]:
         """Return status and document of one call to us."""
-        headers = {"X-OpenStack-Ironic-API-Version": "1.96"} if not root else {}
+        headers = self._credentials | ({"X-OpenStack-Ironic-API-Version": "1.96"} if not root else {})
         given = self._http.request(method, (root or self.url) + path, json=body, headers=headers)
         return given.status, msgspec.json.decode(given.data) if given.data else None
 
@@ -137,10 +161,6 @@ class Place(Installation):
 
     def said(self) -> str:
         return "".join(played.said() for played in (self.api, *self.workers))
-
-
-def _command(*words: str) -> list[str]:
-    return [sys.executable, "-m", "ferroscope", *words]
 
 
 def expected(number: int) -> dict[str, Any]:

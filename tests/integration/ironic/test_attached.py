@@ -57,6 +57,20 @@ def test_both_apis_show_the_nodes_and_refuse_what_only_ironic_does(place: Place)
         assert (method, path, status) == (method, path, 403)
         assert place.ironic.url in answer["error_message"]
     assert place.ironic.node(uuid)["owner"] == "a-project"
+    status, answer = place.call("PUT", f"/v1/nodes/{uuid}/states/provision", {"target": "abort"})
+    assert (status, "allowed now: inspect." in answer["error_message"]) == (409, True)
+
+
+def test_a_node_that_is_in_use_when_its_inspection_ends_is_left_alone(place: Place) -> None:
+    uuid, number = place.enroll()
+    place.inspect(uuid)
+    place.await_state(uuid, "waiting")
+    place.ironic.provision(uuid, "provide", "available")
+    assert place.call_back(number) == 202
+    place.await_state(uuid, "error")
+    assert "available" in place.status(uuid)["error"]
+    node = place.ironic.node(uuid)
+    assert (node["power_state"], node["properties"]) == ("power on", {})
 
 
 def test_a_node_that_ironic_uses_or_maintains_is_not_inspected_until_it_is_free(place: Place) -> None:
@@ -73,6 +87,19 @@ def test_a_node_that_ironic_uses_or_maintains_is_not_inspected_until_it_is_free(
     assert (status, "available" in str(answer)) == (409, True)
     place.ironic.provision(uuid, "manage", "manageable")
     place.inspected(uuid, number)  # at once, whatever the copy says
+
+
+def test_a_machine_that_must_not_be_off_is_not_rebooted_while_it_is_in_use(place: Place) -> None:
+    uuid, _ = place.enroll(disable_power_off=True)
+    place.inspect(uuid)
+    place.await_state(uuid, "waiting")
+    place.ironic.provision(uuid, "provide", "available")
+    log = place.ironic.log.parent / "ironic-service.log"
+    commands = log.read_text().count(f"PUT /v1/nodes/{uuid}/states/power")
+    assert place.call("POST", f"/v1/introspection/{uuid}/abort", root=place.introspection)[0] == 202
+    place.await_state(uuid, "error")
+    assert commands
+    assert log.read_text().count(f"PUT /v1/nodes/{uuid}/states/power") == commands
 
 
 def test_a_node_in_enroll_is_inspected_and_stays_there(place: Place) -> None:

@@ -61,7 +61,7 @@ class Guarded(Ironic):
 
     def answer(self, method: str, path: str, body: object = None) -> tuple[int, object]:
         if hasattr(self, "identity"):
-            self._headers["X-Auth-Token"] = self.identity.identity.token("inspector", PASSWORD, None)
+            self.log_in(self.identity.identity.token("inspector", PASSWORD, None))
         return super().answer(method, path, body)
 
 

@@ -11,6 +11,7 @@ from typing import Final
 from tests.support.servers import memory_directory
 
 _VENV: Final = Path(__file__).parents[3] / ".inspector-venv" / "bin"
+PYTHON: Final = _VENV / "python"
 # What a real ironic-inspector stored of a machine, as processed.json and unprocessed.json.
 DATA: Final = Path(__file__).parent
 _DRIVERS: Final = {"postgresql": "postgresql+psycopg2", "mysql": "mysql+pymysql"}
@@ -22,10 +23,11 @@ RULE: Final = "aaaaaaaa-1111-4111-8111-111111111111"
 PATH_NOT_SUPPORTED: Final = "bbbbbbbb-1111-4111-8111-111111111111"
 
 
-def configure(connection: str, conf: Path) -> None:
+def configure(connection: str, conf: Path, stored: str = "store_data = database\n") -> None:
+    """``stored``: the rest of the section ``[processing]``, and further ones."""
     family, _, rest = connection.partition("://")
     connection = f"{_DRIVERS.get(family.partition('+')[0], family)}://{rest}"
-    conf.write_text(f"[database]\nconnection = {connection}\n[processing]\nstore_data = database\n")
+    conf.write_text(f"[database]\nconnection = {connection}\n[processing]\n{stored}")
 
 
 def fill(conf: Path) -> None:

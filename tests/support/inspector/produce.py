@@ -10,8 +10,10 @@ from pathlib import Path
 
 from ironic_inspector import introspection_state as istate
 from ironic_inspector import node_cache, rules
+from ironic_inspector.common import swift
 from ironic_inspector.conf import opts
 from ironic_inspector.db import api as db
+from oslo_config import cfg
 
 FINISHED, CANCELED, WAITING, UNKNOWN, FAILED = (
     f"{number}1111111-1111-4111-8111-111111111111" for number in range(1, 6)
@@ -27,7 +29,10 @@ def main(config, directory):
         node.fsm_event(istate.Events.process)
         own = json.dumps(data) if uuid == FINISHED else json.dumps(data).replace("11:22:33:44:55", "11:22:33:44:66")
         for name, content in json.loads(own).items():
-            db.store_introspection_data(uuid, content, name == "processed")
+            if cfg.CONF.processing.store_data == "swift":
+                swift.store_introspection_data(content, uuid, suffix=None if name == "processed" else "UNPROCESSED")
+            else:
+                db.store_introspection_data(uuid, content, name == "processed")
         node.finished(istate.Events.finish)
     node = node_cache.start_introspection(CANCELED, bmc_address=["192.0.2.8"])
     node.fsm_event(istate.Events.wait)

@@ -13,6 +13,8 @@ from ferroscope.core.notification import Kind, NodeView, Subscription
 
 GOOD = {"name": "cmdb", "url": "https://cmdb.example.com/hook"}
 
+BUS: dict[str, Any] = {"name": "cloud", "url": "rabbit://ferroscope:hunter2@rabbit1/"}
+
 
 def configured(tmp_path: Path, *targets: Any) -> Path:
     file = tmp_path / "f.conf"
@@ -23,9 +25,10 @@ def configured(tmp_path: Path, *targets: Any) -> Path:
 
 def test_targets_are_read_with_their_defaults(tmp_path: Path) -> None:
     file = configured(tmp_path, GOOD, GOOD | {"name": "lab", "events": ["inspection.*"], "nodes": {"owner": "lab-*"}})
-    cmdb, lab = load([str(file)]).notifications.webhooks()
+    settings = load([str(file)]).notifications
+    cmdb, _ = settings.targets()
     assert (cmdb.name, cmdb.timeout, cmdb.connections, cmdb.events) == ("cmdb", 10.0, 4, ())
-    assert lab.subscription == Subscription(target="lab", events=("inspection.*",), nodes={"owner": "lab-*"})
+    assert settings.subscriptions()[1] == Subscription(target="lab", events=("inspection.*",), nodes={"owner": "lab-*"})
     assert files_with_secrets([str(file)]) == [file]
 
 
@@ -43,6 +46,10 @@ def test_targets_are_read_with_their_defaults(tmp_path: Path) -> None:
         ([GOOD | {"events": ["inspection.finish"]}], "inspection.finish"),
         ([GOOD | {"nodes": {"driver_info": "*"}}], "driver_info"),
         ([GOOD | {"timeout": 600}], "timeout"),
+        ([BUS | {"url": "rabbit://u:hunter2@h:x/"}], "cloud: url"),
+        ([BUS | {"queues": "mirrored"}], "queues"),
+        ([BUS | {"topic": "a b"}], "topic"),
+        ([BUS | {"secret": "/x"}], "secret"),
         ([GOOD, GOOD], "same name"),
     ],
 )

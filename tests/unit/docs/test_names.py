@@ -27,10 +27,11 @@ _MODULE: Final = re.compile(r"python -m ([\w.]+)")
 _CODE_LINK: Final = re.compile(r"\[`([\w.]+)(?:\(\))?`\]\(([^)\s#]+\.py)\)")
 # Files that the pages let readers create.
 _THEIRS: Final = {"rack_hook.py", "relay_bmc.py"}
-# Names of MariaDB and its driver, of tenacity, and of the driver that a page lets readers write.
+# Names of MariaDB and its driver, of Ironic, of tenacity, and of the driver that a page lets readers write.
 _FOREIGN: Final = {
     "innodb_flush_log_at_trx_commit", "ssl_cert", "ssl_key", "stop_when_event_set", "sleep_using_event",
     "before_sleep", "relay_password", "relay_bridging", "RequestReadTimeout", "MaxRequestWorkers",
+    "inspect_wait_timeout",
 }  # fmt: skip
 # Dotted names that begin like a package of ours: keys of plugin data, entry point groups.
 _NOT_OURS: Final = {

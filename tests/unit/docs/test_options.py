@@ -16,6 +16,10 @@ _NAMED = re.compile(r"\[([a-z_]+)\] ([a-z_]+)")
 _ENVIRONMENT = re.compile(r"\bOS_([A-Z]+)__([A-Z_]+)\b")
 # What stands for any section and option.
 _PLACEHOLDERS = {("section", "option")}
+# Options of ironic.conf; those of [ferroscope] are declared in ironic-interface.
+_OF_IRONIC = {
+    ("conductor", "inspect_wait_timeout"), ("ferroscope", "outage_timeout"), ("ferroscope", "status_check_period"),
+}  # fmt: skip
 
 NAMES = {(section, option.dest) for section, options in OPTIONS.items() for option in options}
 
@@ -30,7 +34,7 @@ def _named() -> Iterator[tuple[str, str, str]]:
         found = _NAMED.findall(source.text)
         found += [(section.lower(), option.lower()) for section, option in _ENVIRONMENT.findall(source.text)]
         for section, option in dict.fromkeys(found):
-            if (section, option) not in _PLACEHOLDERS:
+            if (section, option) not in _PLACEHOLDERS | _OF_IRONIC:
                 yield source.name, section, option
 
 

@@ -28,9 +28,13 @@ class Waits(LocalBus):
 
     def __init__(self, clock: ManualClock, *, hears: bool, released: float = 1e9) -> None:
         super().__init__()
-        self.hears = hears
+        self._hears = hears
         self._clock = clock
         self._released = clock.now + released
+
+    @property
+    def hears(self) -> bool:
+        return self._hears
 
     def wait(self, channel: str, seen: int, timeout: float) -> int:
         self._clock.now = min(self._clock.now + timeout, max(self._released, self._clock.now))

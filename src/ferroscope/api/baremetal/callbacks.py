@@ -45,6 +45,17 @@ class Accepted(msgspec.Struct, frozen=True):
     discovered: bool = False
 
 
+class Elsewhere(msgspec.Struct, frozen=True):
+    """Another service that may wait for a callback. ``concerns``: whether it is asked about one that is refused here;
+    ``forward``: the node by which it accepted the callback, None if it refused it."""
+
+    concerns: Callable[[lookup.Refused], bool] = lambda _refusal: False
+    forward: Callable[[lookup.Refused], Node | None] = lambda _refusal: None
+
+
+_NOWHERE: Final = Elsewhere()
+
+
 class _Sent(msgspec.Struct, frozen=True):
     """A callback, with the secret in its query and the address it came from."""
 
@@ -54,7 +65,13 @@ class _Sent(msgspec.Struct, frozen=True):
 
 
 def handle_callback(
-    context: ApiContext, parsed: Parsed, *, with_token: bool, secret: str | None = None, source: str = ""
+    context: ApiContext,
+    parsed: Parsed,
+    *,
+    with_token: bool,
+    secret: str | None = None,
+    source: str = "",
+    elsewhere: Elsewhere = _NOWHERE,
 ) -> Accepted:
     """Handle the callback that ``source`` sent; every refusal raises the same ``MissingError``."""
     sent = _Sent(parsed, secret, source)
@@ -68,6 +85,8 @@ def handle_callback(
             _take(context, tx, verdict, sent, with_token=with_token) if isinstance(verdict, lookup.Found) else verdict
         )
         if isinstance(taken, lookup.Refused):
+            if elsewhere.concerns(taken):
+                return taken
             refusals.note(context, tx, taken, source)
             return taken
         return msgspec.structs.replace(taken, discovered=new is not None)
@@ -79,6 +98,11 @@ def handle_callback(
     except NotFoundError:
         raise MissingError(LOOKUP_FAILED) from None
     if isinstance(outcome, lookup.Refused):
+        if elsewhere.concerns(outcome):
+            if (node := elsewhere.forward(outcome)) is not None:
+                return Accepted(node)
+            refused = outcome
+            context.store.write(lambda tx: refusals.note(context, tx, refused, source))
         raise refusals.refused(context, outcome, parsed.evidence, source)
     if outcome.discovered:
         context.meter.discovered("discovered")

@@ -46,7 +46,9 @@ def list_children(context: ApiContext, call: Call[NoQuery, None]) -> Reply:
 
     def work(tx: Transaction) -> tuple[Node, list[Node]]:
         parent = tx.nodes.get(ident)
-        query = Query(project=access.scope(context.policy, call.identity, "node"))
+        query = Query(
+            project=access.scope(context.policy, call.identity, "node"), attributes={"parent_node": parent.uuid}
+        )
         listed = tx.nodes.list(query)
         return parent, [one for one in listed if one.attributes.get("parent_node") == parent.uuid]
 

@@ -31,6 +31,7 @@ from ferroscope.contracts.bmc import (
     SoftPower,
 )
 from ferroscope.contracts.store import Query, Transaction
+from ferroscope.core import registry
 from ferroscope.core.boot import NO_INSPECT
 from ferroscope.core.callback_secret import Delivery
 from ferroscope.core.delivery import is_inspectable
@@ -261,7 +262,9 @@ def allowed_verbs(node: Node) -> list[str]:
     """Return the verbs that are allowed in the node's state."""
     if node.inbox:
         return ["abort"] if node.state in ACTIVE else []
-    verbs = [verb for verb, moves in RESTING_VERBS.items() if node.provision_state in moves]
+    # Those of a node of an attached Ironic are sent there.
+    resting = {} if registry.is_attached(node) else RESTING_VERBS
+    verbs = [verb for verb, moves in resting.items() if node.provision_state in moves]
     # Only the Introspection API restarts an inspection; Ironic has no such verb in "inspect wait".
     if is_inspectable(node) and node.state is not State.WAITING:
         verbs.append("inspect")
@@ -356,6 +359,8 @@ def _refusal(node: Node, verb: str) -> StateConflictError:
             f"Node {node.uuid} is in the inbox: {verb} is not possible; approve it first: "
             f"POST /v1/nodes/{node.uuid}/approve."
         )
+    if node.state not in ACTIVE and registry.is_attached(node) and (reason := registry.refusal(node)):
+        return StateConflictError(f"{reason[:1].upper()}{reason[1:]}.")
     options = ", ".join(allowed_verbs(node)) or "nothing until it ends"
     return StateConflictError(
         f"Node {node.uuid} is {node.provision_state!s} (inspection: {node.state}): {verb} is not possible; "

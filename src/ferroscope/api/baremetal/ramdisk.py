@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from ferroscope.api.baremetal import agent, callback_body, callbacks, refusals
+from ferroscope.api.baremetal import agent, callback_body, callbacks, forwarding, refusals
 from ferroscope.api.http import decoding
 from ferroscope.api.http.errors import LOOKUP_FAILED, ApiError, BadRequestError, MissingError, TooManyError
 from ferroscope.api.http.route import ApiContext, Call, NoQuery, Reply
@@ -118,8 +118,19 @@ def _accept(
         raise
     if len(parsed.evidence.macs) > MAX_GUESSES:  # more than machines have: probably guesses
         refuse_guessing(context, call)
+    # Callers that want a token, or name the node, are no ramdisks of ironic-inspector.
+    elsewhere = (
+        callbacks.Elsewhere(
+            lambda refusal: forwarding.concerns(context, refusal, call),
+            lambda refusal: forwarding.forward(context, refusal, call),
+        )
+        if not with_token
+        else callbacks.Elsewhere()
+    )
     try:
-        return callbacks.handle_callback(context, parsed, with_token=with_token, secret=secret, source=call.source)
+        return callbacks.handle_callback(
+            context, parsed, with_token=with_token, secret=secret, source=call.source, elsewhere=elsewhere
+        )
     except MissingError:
         count_failure(context, call)
         raise

@@ -212,6 +212,7 @@ def _call(
         source=context.callers.source(req.env),
         identity=identity,
         request_id=request_id(req.env),
+        forwarded="HTTP_FERROSCOPE_FORWARDED" in req.env,
     )
 
 

@@ -25,7 +25,7 @@ from ferroscope.config.options import Settings
 from ferroscope.contracts.bmc import Bmc
 from ferroscope.contracts.metrics import SILENT, Meter
 from ferroscope.contracts.queue import Clock, StopFlag
-from ferroscope.contracts.remote import Registry
+from ferroscope.contracts.remote import Forwarder, Registry
 from ferroscope.contracts.store import Store
 from ferroscope.core.json_safety import ready
 from ferroscope.core.model import Node
@@ -52,7 +52,7 @@ class Call(msgspec.Struct, Generic[Q, B], frozen=True, kw_only=True):
     ``path``: the path's parameters. ``version``: the microversion; only ``minor`` ever differs. ``url``: the base URL
     by which the caller reaches this API, without a trailing slash. ``raw``: the body's bytes. ``introspection``:
     whether it arrived on that API's port. ``source``: the caller's address, "" if unknown. ``identity``: the caller.
-    ``request_id``: of form ``req-UUID``, as in the response and in the log.
+    ``request_id``: of form ``req-UUID``, as in the response and in the log. ``forwarded``: by another such service.
     """
 
     path: dict[str, str]
@@ -65,6 +65,7 @@ class Call(msgspec.Struct, Generic[Q, B], frozen=True, kw_only=True):
     source: str = ""
     identity: Identity = ANYBODY
     request_id: str = ""
+    forwarded: bool = False
 
     @property
     def minor(self) -> int:
@@ -114,6 +115,7 @@ class ApiContext(msgspec.Struct, frozen=True, kw_only=True):
     ``authentication`` determines who makes a call, ``policy`` decides what an identity may do.
     ``audit`` records calls; None if it is disabled.
     ``registry`` is the attached Ironic; None if the nodes are our own.
+    ``forwarder`` forwards callbacks that nobody waits for here; None: they are refused.
     ``draining`` is set when the process is about to stop and a load balancer must send it no new calls.
     """
 
@@ -145,6 +147,7 @@ class ApiContext(msgspec.Struct, frozen=True, kw_only=True):
     can_write: Callable[[], bool] = lambda: True
     audit: Audit | None = None
     registry: Registry | None = None
+    forwarder: Forwarder | None = None
     draining: StopFlag = msgspec.field(default_factory=threading.Event)
 
 

@@ -20,8 +20,8 @@ from ferroscope.contracts.errors import BmcError
 from ferroscope.core.boot import wanted_boot_mode
 from ferroscope.core.model import Document, Node
 from ferroscope.core.reasons import Reason
-from ferroscope.remote.bounded_http import Deadline, DeadlineError
 from ferroscope.remote.command_fence import TooLateError
+from ferroscope.remote.deadline import Deadline, DeadlineError
 from ferroscope.remote.resolver import ForbiddenAddressError
 from ferroscope.remote.retry import retry_bmc_call
 

@@ -27,7 +27,7 @@ from ferroscope.bmc.redfish.info import Access, tls_context
 from ferroscope.contracts.errors import BmcError
 from ferroscope.core.reasons import Reason
 from ferroscope.core.values import MASK, WITHHELD, is_too_short
-from ferroscope.remote.bounded_http import Deadline, DeadlineError, current
+from ferroscope.remote.deadline import Deadline, DeadlineError, current
 from ferroscope.remote.resolver import ANYWHERE, Networks
 from ferroscope.remote.session import BoundedSession, TooLargeError
 

@@ -1,0 +1,67 @@
+"""Checks of ``ferroscope doctor`` on a replicated database: Galera's settings, PostgreSQL's standbys."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from sqlalchemy import Connection
+from sqlalchemy.exc import DBAPIError
+
+from ferroscope.config.options import Settings
+from ferroscope.contracts.errors import StoreUnavailableError
+from ferroscope.db import galera, standbys
+from ferroscope.db.engine import cannot_answer
+from ferroscope.runtime.backend import Backend
+from ferroscope.telemetry.finding import Finding
+
+
+def cluster(settings: Settings, backend: Backend) -> Iterator[Finding]:
+    """Yield the findings; nothing for a single server. ``StoreUnavailableError``."""
+    if backend.engine.dialect.name in ("mysql", "mariadb"):
+        yield from _galera(settings, backend)
+    elif backend.engine.dialect.name == "postgresql":
+        yield from _postgresql(backend)
+
+
+@contextmanager
+def _connected(backend: Backend) -> Iterator[Connection]:
+    try:
+        with backend.engine.connect() as connection:
+            yield connection
+    except DBAPIError as exc:
+        raise StoreUnavailableError(cannot_answer(backend.engine.url, exc)) from exc
+
+
+def _galera(settings: Settings, backend: Backend) -> Iterator[Finding]:
+    with _connected(backend) as connection:
+        if not galera.certifies(connection):
+            return
+        problems = galera.problems(connection, settings.worker.member_ttl)
+    for wrong, summary, advice in problems:
+        yield Finding("galera", "wrong" if wrong else "note", f"Galera: {summary}", advice)
+    if not problems:
+        yield Finding("galera", "ok", "the Galera cluster has the settings that are required")
+
+
+def _postgresql(backend: Backend) -> Iterator[Finding]:
+    with _connected(backend) as connection:
+        found = standbys.look(connection)
+    if found is None:
+        return
+    if found.asynchronous and not found.synchronous:
+        yield Finding(
+            "standby",
+            "note",
+            "PostgreSQL has only asynchronous standbys: a fail-over loses the last acknowledged commits",
+            "set synchronous_standby_names on the primary",
+        )
+    elif found.required and not found.synchronous:
+        yield Finding(
+            "standby",
+            "wrong",
+            "PostgreSQL requires a synchronous standby, and none is connected: every commit waits",
+            "start the standby, or change synchronous_standby_names",
+        )
+    elif found.synchronous:
+        yield Finding("standby", "ok", "PostgreSQL has a synchronous standby")

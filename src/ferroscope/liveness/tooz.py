@@ -1,0 +1,147 @@
+"""``CoordinationService`` through Tooz: etcd, ZooKeeper or Redis, as the scheme of the URL says.
+
+Only Tooz's groups are used, and each call is bounded here where Tooz does not bound it. What was found about Tooz 9.1,
+and is guarded against: a heartbeat succeeds although the session has expired and the member has left the group (all
+three); etcd's driver raises its client's own errors; ZooKeeper's heartbeat waits without limit while disconnected, and
+is not needed; Redis' client repeats each call three times with pauses, and Tooz each of these fifteen times; a client
+that connects again finds its own earlier entry, which then expires.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import logging
+import uuid
+from typing import Any, Final
+from urllib.parse import unquote, urlsplit
+
+from tooz import ToozError, coordination
+
+from ferroscope.config.coordination_options import CoordinationSettings, client_options
+from ferroscope.contracts.coordination import CoordinationRefusedError, CoordinationUnavailableError
+from ferroscope.contracts.queue import StopFlag
+
+_GROUP: Final = b"ferroscope"
+# Between a member's ID and what is different for each of its sessions.
+_SEPARATOR: Final = "."
+_CLIENTS: Final = {"etcd3+http": "etcd3gw", "etcd3+https": "etcd3gw", "zookeeper": "kazoo", "redis": "redis"}
+# The errors of the clients that mean wrong credentials, by name: the clients may not be installed.
+_REFUSALS: Final = frozenset(
+    {
+        "AuthenticationError",
+        "AuthenticationWrongNumberOfArgsError",
+        "NoPermissionError",
+        "NoAuthError",
+        "AuthFailedError",
+    }
+)
+
+# The clients log each failed attempt; we log each outage.
+for _name in ("kazoo", "tooz", "etcd3gw"):
+    logging.getLogger(_name).setLevel(logging.CRITICAL)
+
+
+class ToozService:
+    """One session after the other, each with its own connection and its own entry in the group."""
+
+    def __init__(self, settings: CoordinationSettings, member: str, stop: StopFlag) -> None:
+        self._settings = settings
+        self._member = member
+        self._stop = stop
+        self._patience = max(1.0, settings.session_timeout / 2)  # seconds for one call
+        self._coordinator: Any = None
+        self._has_joined = False
+        self._scheme = urlsplit(settings.backend_url).scheme
+        importlib.import_module(_CLIENTS[self._scheme])  # otherwise Tooz would say that it has no such driver
+
+    def join(self) -> None:
+        self.leave()
+        self._has_joined = False
+        session = f"{self._member}{_SEPARATOR}{uuid.uuid4().hex[:8]}".encode()
+        with self._translated():
+            coordinator: Any = coordination.get_coordinator(
+                self._settings.backend_url, session, **client_options(self._settings)
+            )
+            self._coordinator = coordinator
+            if self._scheme == "redis":
+                _try_once(coordinator)
+            elif self._scheme.startswith(
+                "etcd3"
+            ):  # whose client prefers REQUESTS_CA_BUNDLE to ca_cert, and uses proxies
+                coordinator.client.session.trust_env = False
+            coordinator.start()
+            with contextlib.suppress(coordination.GroupAlreadyExist):
+                coordinator.create_group(_GROUP).get(timeout=self._patience)
+            coordinator.join_group(_GROUP).get(timeout=self._patience)
+            self._has_joined = True
+
+    def alive(self) -> frozenset[str]:
+        with self._translated():
+            if self._coordinator is None:
+                raise ToozError("not connected")
+            if self._scheme != "zookeeper":  # whose client keeps the session alive from a thread of its own
+                self._coordinator.heartbeat()
+            sessions = self._coordinator.get_members(_GROUP).get(timeout=self._patience)
+            return frozenset(session.decode().rpartition(_SEPARATOR)[0] for session in sessions)
+
+    def wait(self, timeout: float) -> None:
+        self._stop.wait(timeout)
+
+    def leave(self) -> None:
+        coordinator, self._coordinator = self._coordinator, None
+        if coordinator is None:
+            return
+        # Whatever fails here ends when the session expires.
+        if self._scheme == "zookeeper":  # Tooz would wait without limit, and would not close the sockets
+            kazoo = coordinator._coord
+            for end in (kazoo.stop, kazoo.close):
+                with contextlib.suppress(Exception):
+                    end()
+        elif self._has_joined:
+            with contextlib.suppress(Exception):
+                coordinator.stop()
+
+    @contextlib.contextmanager
+    def _translated(self) -> Any:
+        """Turn whatever Tooz and its clients raise into our errors, without credentials."""
+        try:
+            yield
+        except Exception as exc:  # noqa: BLE001  # the drivers raise errors of three clients and of Tooz
+            causes = _causes(exc)
+            refused = any(type(one).__name__ in _REFUSALS for one in causes)
+            reason = next((text for one in causes if (text := str(one))), "")  # etcd's client has it in the cause
+            kind = CoordinationRefusedError if refused else CoordinationUnavailableError
+            raise kind(self._without_credentials(f"{type(exc).__name__}: {reason}")) from None
+
+    def _without_credentials(self, text: str) -> str:
+        url = self._settings.backend_url
+        parts = urlsplit(url)
+        login, password = parts.netloc.rpartition("@")[0], parts.password or ""
+        for hidden in (url, parts.query, login, password, unquote(password)):
+            if hidden:
+                text = text.replace(hidden, "***")
+        return text[:300]
+
+
+def _try_once(coordinator: Any) -> None:
+    """Have Redis' client not repeat what failed: an outage must be noticed at once."""
+    from redis.backoff import NoBackoff
+    from redis.retry import Retry
+
+    make = coordinator._make_client
+
+    def make_client(*arguments: Any) -> Any:
+        client = make(*arguments)
+        client.set_retry(Retry(NoBackoff(), 0))
+        return client
+
+    coordinator._make_client = make_client
+
+
+def _causes(exc: BaseException | None) -> list[BaseException]:
+    found: list[BaseException] = []
+    while exc is not None and exc not in found:
+        found.append(exc)
+        exc = exc.__cause__ or exc.__context__
+    return found

@@ -1,0 +1,101 @@
+"""HTTP requests to a Bare Metal API: bounded in time and size, and lists page by page.
+
+Lists follow the server's ``next`` links; only the marker of a link is used, because the URL comes from our
+configuration. Source: the Bare Metal API reference.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Final, TypeVar
+from urllib.parse import parse_qs, urlsplit
+
+import msgspec
+import urllib3
+
+from ferroscope.contracts.remote import RegistryUnavailableError
+from ferroscope.remote.bounded_http import bound
+from ferroscope.remote.deadline import Deadline, DeadlineError
+
+T = TypeVar("T")
+
+# The most items of a page, for lists of UUIDs; servers decide anyway.
+PAGE: Final = 1000
+# Statuses after which a request may be repeated soon.
+AGAIN: Final = frozenset({429, 502, 503, 504})
+VERSION: Final = "X-OpenStack-Ironic-API-Version"
+_MAX_BODY: Final = 8 * 1024 * 1024  # bytes; a thousand UUIDs take 300 KB
+_MAX_NODES: Final = 1_000_000
+
+
+class Answer(msgspec.Struct, frozen=True):
+    """Status, headers and the whole body."""
+
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
+
+
+class TransientError(Exception):
+    """No usable answer, this time."""
+
+
+class Http:
+    """Requests to one server, each with a deadline; thread-safe. ``tls``: keyword arguments of urllib3's pool."""
+
+    def __init__(self, timeout: float, **tls: Any) -> None:
+        self._timeout = timeout
+        self._http = urllib3.PoolManager(timeout=timeout, retries=False, maxsize=32, **tls)
+        bound(self._http)
+
+    def send(self, method: str, url: str, headers: Mapping[str, str], body: bytes | None = None) -> Answer:
+        """Return the complete response; ``TransientError`` if there was none, ``RegistryUnavailableError``."""
+        try:
+            with Deadline(self._timeout) as deadline:
+                answer = self._http.request(
+                    method, url, body=body, headers=headers, redirect=False, preload_content=False
+                )
+                content = answer.read(_MAX_BODY + 1)
+                deadline.left()  # headers cut off by the deadline look like a response without a body
+                if len(content) <= _MAX_BODY:
+                    answer.read()  # raises if the body is shorter than announced
+                    answer.release_conn()
+                else:
+                    answer.close()
+        except (urllib3.exceptions.HTTPError, OSError, DeadlineError) as exc:
+            raise TransientError(f"request failed: {type(exc).__name__}") from exc
+        if len(content) > _MAX_BODY:
+            raise RegistryUnavailableError(f"a page is longer than {_MAX_BODY} bytes")
+        return Answer(answer.status, answer.headers, content)
+
+    def close(self) -> None:
+        self._http.clear()
+
+
+def pages(read: Callable[[str | None], tuple[list[T], str | None]], ident: Callable[[T], str]) -> Iterator[T]:
+    """Yield the items of all pages; ``read`` returns those after a marker, and the link to the next page.
+
+    ``RegistryUnavailableError`` if the list may be incomplete.
+    """
+    seen: set[str] = set()
+    marker: str | None = None
+    while True:
+        items, link = read(marker)
+        fresh = [item for item in items if ident(item) not in seen]
+        seen.update(map(ident, fresh))
+        yield from fresh
+        if link is None and len(items) < PAGE:
+            return
+        if not fresh:
+            raise RegistryUnavailableError("the server repeated a page, so the list may be incomplete")
+        if len(seen) > _MAX_NODES:
+            raise RegistryUnavailableError(f"the list has more than {_MAX_NODES} items")
+        marker = _marker(link) or ident(items[-1])
+
+
+def _marker(link: str | None) -> str | None:
+    """Return the marker of a link to the next page."""
+    try:
+        return parse_qs(urlsplit(link or "").query).get("marker", [None])[0]
+    except ValueError:
+        return None

@@ -1,0 +1,259 @@
+"""Connections to RabbitMQ: several hosts, TLS, heartbeats, bounded times; errors that show no credentials.
+
+``kombu`` is imported late: only a service that uses RabbitMQ needs it. A connection belongs to one thread.
+"""
+
+from __future__ import annotations
+
+import random
+import socket
+import ssl
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any, Final
+
+from ferroscope.config.rabbitmq_options import Broker, BrokerHost, BrokerTls
+
+_REFUSED: Final = {403: "the credentials or permissions are refused", 530: "the virtual host is refused"}
+_EXPLAINED: Final = {
+    **_REFUSED,
+    312: "no queue gets the message; was it deleted?",
+    406: "an exchange or a queue of this name exists with other properties",
+}
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.2, 5.0
+_TICK: Final = 1.0
+# The longest write: TCP buffers are full, as the broker has stopped reading.
+_WRITE_TIMEOUT: Final = 2.0
+
+
+class BrokerError(Exception):
+    """RabbitMQ cannot be used now. ``refused``: it answers and refuses, so waiting will not help."""
+
+    def __init__(self, message: str, *, refused: bool = False) -> None:
+        self.refused = refused
+        super().__init__(message)
+
+
+class Connection:
+    """An open AMQP connection with one channel; all methods raise ``BrokerError``.
+
+    ``confirm``: a publication returns when the broker has taken responsibility for the message. ``blocked``: the broker
+    accepts no messages now, because its memory or disk is full.
+    """
+
+    def __init__(self, broker: Broker, host: BrokerHost, *, name: str, confirm: bool = False) -> None:
+        from kombu.connection import Connection as Settings
+
+        self.host = host
+        self.blocked = False
+        self._ticked = time.monotonic()
+        settings: Any = Settings(  # type: ignore[no-untyped-call]
+            host.host,
+            host.user,
+            host.password,
+            broker.virtual_host,
+            host.port,
+            ssl=tls_options(broker.tls, host.host),
+            connect_timeout=broker.timeout,
+            heartbeat=broker.heartbeat,
+            transport="pyamqp",
+            transport_options={
+                "read_timeout": broker.timeout,
+                "write_timeout": _WRITE_TIMEOUT,
+                "confirm_publish": confirm,
+                "client_properties": {"connection_name": name},
+                "on_blocked": lambda _reason: self._block(blocked=True),
+                "on_unblocked": lambda: self._block(blocked=False),
+            },
+        )
+        transport = settings.transport
+        connect = transport.Connection
+
+        def keep(**options: Any) -> Any:
+            # If the handshake fails, nobody else closes the socket.
+            self._amqp: Any = connect(**options)
+            return self._amqp
+
+        transport.Connection = keep
+        try:
+            with self._explained():
+                self.channel: Any = transport.establish_connection().channel()
+        except BrokerError:
+            self.close()
+            raise
+
+    def publish(
+        self,
+        body: str,
+        *,
+        exchange: str,
+        routing_key: str = "",
+        timeout: float = _WRITE_TIMEOUT,
+        mandatory: bool = False,
+        **properties: Any,
+    ) -> None:
+        """Publish a text; ``properties`` are those of AMQP. ``mandatory``: it is an error if no queue gets it."""
+        with self._explained():
+            content_type = properties.pop("content_type", "text/plain")
+            message = self.channel.prepare_message(
+                body, content_type=content_type, content_encoding="utf-8", properties=properties
+            )
+            self.channel.basic_publish(
+                message, exchange=exchange, routing_key=routing_key, mandatory=mandatory, timeout=timeout
+            )
+
+    def call(self, method: Callable[[Any], Any]) -> Any:
+        """Return the result of ``method``, which gets the channel."""
+        with self._explained():
+            return method(self.channel)
+
+    def process_events(self, timeout: float) -> None:
+        """Handle what the broker sends, for at most ``timeout`` seconds if there is nothing, and keep up heartbeats."""
+        with self._explained():
+            with suppress(TimeoutError):
+                self._amqp.drain_events(timeout=timeout)
+            now = time.monotonic()
+            if now - self._ticked >= _TICK:
+                self._ticked = now
+                self._amqp.heartbeat_tick()
+
+    def close(self) -> None:
+        """Close without waiting: what the broker would answer is of no interest."""
+        with suppress(Exception):
+            self._amqp.transport.sock.settimeout(0.5)
+            self._amqp.close()
+        with suppress(Exception):
+            self._amqp.collect()
+
+    def _block(self, *, blocked: bool) -> None:
+        self.blocked = blocked
+
+    @contextmanager
+    def _explained(self) -> Iterator[None]:
+        import amqp
+
+        try:
+            yield
+        except amqp.exceptions.AMQPError as exc:
+            code = getattr(exc, "code", 0)
+            message = _EXPLAINED.get(code) or f"{type(exc).__name__}: {exc.reply_text or exc}"
+            raise BrokerError(f"{self.host}: {message}", refused=code in _REFUSED) from exc
+        except amqp.exceptions.MessageNacked as exc:
+            raise BrokerError(f"{self.host}: the broker has not stored the message") from exc
+        except ssl.SSLCertVerificationError as exc:
+            raise BrokerError(f"{self.host}: TLS: {exc.verify_message}", refused=True) from exc
+        except (TimeoutError, socket.gaierror) as exc:
+            what = "no answer in time" if isinstance(exc, TimeoutError) else "the host name cannot be resolved"
+            raise BrokerError(f"{self.host}: {what}") from exc
+        except OSError as exc:
+            raise BrokerError(f"{self.host}: {exc.strerror or exc or type(exc).__name__}") from exc
+
+
+def tls_options(tls: BrokerTls | None, host: str) -> dict[str, Any] | bool:
+    """Return the options of TLS as kombu takes them; False: no TLS."""
+    if tls is None:
+        return False
+    options: dict[str, Any] = {"cert_reqs": ssl.CERT_REQUIRED, "server_hostname": host}
+    options["ca_certs"] = tls.ca_file or None  # None: those of the system
+    if tls.certificate_file:
+        options |= {"certfile": tls.certificate_file, "keyfile": tls.key_file}
+    return options
+
+
+def check_files(broker: Broker) -> None:
+    """Read the files for TLS: ``OSError`` or ``ssl.SSLError`` if one cannot be used."""
+    if broker.tls is None:
+        return
+    context = ssl.create_default_context()
+    if broker.tls.ca_file:
+        Path(broker.tls.ca_file).open("rb").close()
+        context.load_verify_locations(broker.tls.ca_file)
+    if broker.tls.certificate_file:
+        context.load_cert_chain(broker.tls.certificate_file, broker.tls.key_file)
+
+
+class Hosts:
+    """Connects to one of the hosts: another one after each failure, with increasing pauses. For one thread."""
+
+    def __init__(self, broker: Broker, *, name: str, confirm: bool = False) -> None:
+        self._broker = broker
+        self._name = name
+        self._confirm = confirm
+        # Processes begin with different hosts, so that they share the load.
+        self._hosts = random.sample(broker.hosts, len(broker.hosts))
+        self._failures = 0
+
+    def connect(self) -> Connection:
+        """Try each host once; ``BrokerError`` of the last one, unless one refuses."""
+        errors = []
+        for _ in self._hosts:
+            host = self._hosts[0]
+            try:
+                connection = Connection(self._broker, host, name=self._name, confirm=self._confirm)
+            except BrokerError as exc:
+                self._hosts.append(self._hosts.pop(0))
+                errors.append(exc)
+                continue
+            return connection
+        raise next((error for error in errors if error.refused), errors[-1])
+
+    def worked(self) -> None:
+        """The connection was of use: the next failure is the first one."""
+        self._failures = 0
+
+    def pause(self) -> float:
+        """Return for how many seconds to wait after a failure."""
+        self._failures += 1
+        longest: float = min(_LONGEST_PAUSE, _FIRST_PAUSE * 2 ** min(self._failures - 1, 10))
+        return longest * random.uniform(0.5, 1.0)  # noqa: S311  # jitter
+
+
+def probe(broker: Broker, host: BrokerHost) -> None:
+    """Connect to one host, and close; ``BrokerError``."""
+    Connection(broker, host, name="ferroscope check").close()
+
+
+def check(broker: Broker) -> BrokerError | None:
+    """Return why no broker can be used now, if so; ``BrokerError`` if one refuses us."""
+    error = None
+    for host in broker.hosts:
+        try:
+            probe(broker, host)
+        except BrokerError as exc:
+            if exc.refused:
+                raise
+            error = exc
+        else:
+            return None
+    return error
+
+
+class Outage:
+    """Since when a connection is down and why; read by other threads."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._since: float | None = None
+        self._why = ""
+
+    def begin(self, why: str) -> bool:
+        """Note that it is down; return whether that is new."""
+        with self._lock:
+            new = self._since is None
+            self._since = time.monotonic() if self._since is None else self._since
+            self._why = why
+            return new
+
+    def end(self) -> bool:
+        """Note that it is up; return whether that is new."""
+        with self._lock:
+            ended, self._since = self._since is not None, None
+            return ended
+
+    def look(self) -> tuple[float, str] | None:
+        """Return for how many seconds it has been down, and why; None if it is up."""
+        with self._lock:
+            return None if self._since is None else (time.monotonic() - self._since, self._why)

@@ -1,0 +1,93 @@
+"""The MACs of machines that an ironic-inspector beside this service is inspecting, for the PXE filter.
+
+They are read from its database, in a thread of its own, so that a slow one never closes the filter. While it cannot
+be read, the last MACs count for some time. Source: ``ironic_inspector/node_cache.py``; its own filters use these rows.
+"""
+
+from __future__ import annotations
+
+import threading
+from typing import Final
+
+import sqlalchemy as sa
+import structlog
+from sqlalchemy.exc import DBAPIError, SQLAlchemyError
+
+from ferroscope.contracts.queue import Clock, StopFlag
+from ferroscope.core.boot_macs import number, spelled
+from ferroscope.db.engine import described
+from ferroscope.db.url import DatabaseUrlError
+from ferroscope.runtime.inspector_source import engine_of
+from ferroscope.runtime.system import SetupError
+from ferroscope.telemetry.finding import Finding
+
+_attributes = sa.table("attributes", sa.column("name", sa.String), sa.column("value", sa.String))
+# If there are more, something is wrong: each of them passes the filter.
+_MOST: Final = 100_000
+_ACTIVE: Final = sa.select(_attributes.c.value).where(_attributes.c.name == "mac").limit(_MOST)
+# As long as an introspection there may take by default.
+_REMEMBERED: Final = 3600.0
+# Seconds that the start waits for the first answer.
+_PATIENCE: Final = 10.0
+
+_log = structlog.get_logger(__name__)
+
+
+class InspectorMacs:
+    """``active`` returns the MACs, which are read every ``period`` seconds after ``start``; ``SetupError``."""
+
+    def __init__(self, connection: str, *, period: float, clock: Clock, stop: StopFlag) -> None:
+        try:
+            self._engine = engine_of(connection)
+        except (DatabaseUrlError, SetupError, ImportError) as exc:
+            raise SetupError(f"[pxe_filter] inspector_connection cannot be used: {exc}") from None
+        self._period, self._clock, self._stop = period, clock, stop
+        self._macs: frozenset[str] = frozenset()
+        self._read_at = clock.monotonic()
+        self._error = "it has not answered yet"
+        self._tried = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="inspector-macs", daemon=True)
+
+    def start(self) -> None:
+        """Begin to read; return after the first time, or soon."""
+        self._thread.start()
+        self._tried.wait(_PATIENCE)
+
+    def active(self) -> frozenset[str]:
+        return self._macs if self._age() < _REMEMBERED else frozenset()
+
+    def status(self) -> str:
+        macs = f"ironic-inspector inspects machines with {len(self.active())} MACs"
+        return f"{macs}, as of {self._age():.0f} s ago: {self._error}" if self._error else macs
+
+    def problem(self) -> Finding | None:
+        if not self._error:
+            return None
+        return Finding(
+            "inspector-unreadable",
+            "wrong",
+            f"cannot read the database of ironic-inspector since {self._age():.0f} s: {self._error}",
+            "check that database, or remove [pxe_filter] inspector_connection if ironic-inspector is switched off",
+        )
+
+    def _age(self) -> float:
+        return self._clock.monotonic() - self._read_at
+
+    def _run(self) -> None:
+        self._read()
+        while not self._stop.wait(self._period):
+            self._read()
+
+    def _read(self) -> None:
+        before = self._error
+        try:
+            with self._engine.connect() as connection:
+                found = connection.execute(_ACTIVE).scalars().all()
+            self._macs = frozenset(spelled(mac) for mac in map(number, found) if mac is not None)
+            self._read_at, self._error = self._clock.monotonic(), ""
+        except SQLAlchemyError as exc:
+            self._error = described(exc) if isinstance(exc, DBAPIError) else type(exc).__name__
+            if self._error != before:
+                _log.warning("cannot read the MACs that ironic-inspector inspects", why=self._error)
+        finally:
+            self._tried.set()

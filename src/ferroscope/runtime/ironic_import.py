@@ -1,0 +1,246 @@
+"""Import from an Ironic through its API: nodes with ports, traits and inventories, and inspection rules.
+
+Ironic is only read, one node after the other. A node is created in one transaction, with the UUIDs that it and its
+ports have there; what exists here is not changed. Ironic masks secrets, so they are taken from the caller, or left out.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator, Mapping
+from datetime import datetime
+from typing import Any, Final
+
+import msgspec
+
+from ferroscope import transition
+from ferroscope.api.baremetal import callback_body
+from ferroscope.api.http.errors import ApiError
+from ferroscope.config.options import Settings
+from ferroscope.contracts.data import Part
+from ferroscope.contracts.errors import ConflictError, NotFoundError
+from ferroscope.contracts.store import Query, Store, Transaction
+from ferroscope.core import bmc_access, registry, values
+from ferroscope.core.model import Document, Entry, Inspection, Node, Port
+from ferroscope.core.states import Provision, State
+from ferroscope.hardware import search_index
+from ferroscope.remote.ironic_documents import FIELDS, IronicDocuments
+from ferroscope.runtime.backend import opened
+from ferroscope.runtime.imported import Item, add_rule, remove_rule, write
+
+# The key of the import in a node's internal data.
+KEY: Final = "ironic_import"
+_NAMESPACE: Final = uuid.UUID("5a1f3c54-8a4e-4d59-9d0b-3c1f6f6b7a10")
+_SAME: Final = frozenset({Provision.ENROLL, Provision.MANAGEABLE, Provision.AVAILABLE})
+# What is in use there, or was, is not inspected here before an operator says so.
+_IN_USE: Final = frozenset(
+    {
+        "active", "adopt failed", "clean failed", "clean hold", "deploy failed", "deploy hold", "error", "rescue",
+        "rescue failed", "service failed", "service hold", "unrescue failed",
+    }
+)  # fmt: skip
+_PAGE: Final = 200
+
+
+class Options(msgspec.Struct, frozen=True, kw_only=True):
+    """``drivers``: the driver here for a driver there, if it differs. ``driver_info``: more of a node's, by its UUID or
+    name."""
+
+    dry_run: bool = False
+    drivers: Mapping[str, str] = {}
+    driver_info: Mapping[str, Document] = {}
+
+
+def run(settings: Settings, source: IronicDocuments, options: Options) -> list[Item]:
+    """Import everything; return what became of each node and rule."""
+    with opened(settings) as backend:
+        importer = _Importer(settings, backend.store, source, options)
+        found = [importer.node(document) for document in source.every_node()]
+        for rule in source.rules():
+            if rule.sensitive:
+                found.append(Item("rule", rule.uuid, "skipped", "it is sensitive: Ironic does not show what it does"))
+            else:
+                found.append(add_rule(backend.store, rule, dry_run=options.dry_run))
+        return found
+
+
+def roll_back(settings: Settings, source: IronicDocuments, *, dry_run: bool = False) -> list[Item]:
+    """Undo imports where nothing was changed since."""
+    with opened(settings) as backend:
+        store = backend.store
+        uuids = [node.uuid for node in _imported(store)]
+        found = [write(store, lambda tx, one=one: _removed(tx, one), dry_run=dry_run) for one in uuids]  # type: ignore[misc]
+        found += [write(store, lambda tx, rule=rule: remove_rule(tx, rule), dry_run=dry_run) for rule in source.rules()]  # type: ignore[misc]
+        return [item for item in found if item is not None]
+
+
+def _imported(store: Store) -> Iterator[Node]:
+    marker: str | None = None
+    while page := store.read(lambda tx, marker=marker: tx.nodes.list(Query(limit=_PAGE, marker=marker))):  # type: ignore[misc]
+        yield from (node for node in page if KEY in node.internal)
+        marker = page[-1].uuid
+
+
+def _removed(tx: Transaction, ident: str) -> Item | None:
+    try:
+        node = tx.nodes.get(ident, lock=True)
+    except NotFoundError:
+        return None
+    if node.version != node.internal[KEY].get("version"):
+        return Item("node", ident, "changed since", "the node was changed or inspected after the import; it is kept")
+    transition.remove_node(tx, node)
+    return Item("node", ident, "rolled back")
+
+
+class _Importer:
+    def __init__(self, settings: Settings, store: Store, source: IronicDocuments, options: Options) -> None:
+        self._settings, self._store, self._source, self._options = settings, store, source, options
+
+    def node(self, document: Document) -> Item:
+        ident = str(document["uuid"])
+        try:
+            known = self._store.read(lambda tx: tx.nodes.get(ident))
+        except NotFoundError:
+            known = None
+        if known is not None:
+            return Item("node", ident, *_existing(known))
+        driver = str(document.get("driver"))
+        driver = self._options.drivers.get(driver, driver)
+        if driver not in self._settings.drivers.enabled:
+            detail = f"the driver {driver} is not in [drivers] enabled; choose another one: --driver {driver}=redfish"
+            return Item("node", ident, "skipped", detail)
+        state, remark = _provision(str(document.get("provision_state")))
+        if state is None:
+            return Item("node", ident, "in progress", remark)
+        node, missing = self._made(document, driver, state)
+        details = [remark] if remark else []
+        try:
+            parts, taken = self._parts(ident), self._ports(ident)
+        except (ApiError, ValueError) as exc:
+            parts, taken = {}, self._ports(ident)
+            details.append(f"its inventory is invalid: {exc}")
+        if missing:
+            details.append(
+                f"Ironic does not show {', '.join(missing)}: ferroscope node set {ident} --driver-info "
+                f"{missing[0]}=secret://... or import with --driver-info-file"
+            )
+
+        def work(tx: Transaction) -> Item:
+            ours = self._store_node(tx, document, node, parts)
+            present = {
+                port.address for port in tx.ports.list(Query(filters={"address": tuple(p.address for p in taken)}))
+            }
+            tx.ports.add(port for port in taken if port.address not in present)
+            taken_macs = f"other nodes here have its MAC addresses {', '.join(sorted(present))}"
+            return Item("node", ours.uuid, "imported", "; ".join([*details, *([taken_macs] if present else [])]))
+
+        try:
+            return write(self._store, work, dry_run=self._options.dry_run)
+        except ConflictError as exc:
+            return Item("node", ident, "skipped", str(exc))
+
+    def _made(self, document: Document, driver: str, state: Provision) -> tuple[Node, list[str]]:
+        """Return the node, and the fields of ``driver_info`` that Ironic does not show."""
+        ident = str(document["uuid"])
+        found = {field.name: registry.fitting(field, document.get(field.name)) for field in FIELDS if field.stored}
+        given: dict[str, Any] = {}
+        for name in (ident, str(document.get("name"))):
+            given |= self._options.driver_info.get(name, {})
+        info = found["driver_info"]
+        missing = sorted(name for name in info if info[name] == values.MASK and name not in given)
+        found["driver_info"] = {name: value for name, value in info.items() if value != values.MASK} | given
+        found["instance_info"] = {name: value for name, value in found["instance_info"].items() if value != values.MASK}
+        attributes = {
+            field.name: value
+            for field in FIELDS
+            if not field.stored and (value := registry.fitting(field, document.get(field.name))) != field.default
+        }
+        internal = {KEY: {"version": 0}}
+        node = Node(
+            **found | {"driver": driver}, uuid=ident, provision_state=state, attributes=attributes, internal=internal
+        )
+        return node, missing
+
+    def _ports(self, ident: str) -> list[Port]:
+        return [port for port in map(registry.port, self._source.ports_of(ident)) if port is not None]
+
+    def _parts(self, ident: str) -> dict[Part, bytes]:
+        """Return the inventory and the plugin data in the form in which they are stored here."""
+        stored = self._source.inventory_of(ident)
+        if stored is None:
+            return {}
+        inventory, plugin_data = stored.get("inventory"), stored.get("plugin_data") or {}
+        if not isinstance(inventory, dict) or not isinstance(plugin_data, dict):
+            raise ValueError("it is not an object")  # noqa: TRY004  # data of another service, not a wrong call
+        body = msgspec.json.encode({**plugin_data, "inventory": inventory})
+        if len(body) > self._settings.api.max_body_size:
+            raise ValueError(f"{len(body)} bytes, more than [api] max_body_size")
+        parsed = callback_body.parse(body, None, max_depth=self._settings.api.max_json_depth)
+        return {"inventory": parsed.parts["inventory"], "plugin_data": parsed.parts["unprocessed"]}
+
+    def _store_node(self, tx: Transaction, document: Document, node: Node, parts: dict[Part, bytes]) -> Node:
+        node = msgspec.structs.replace(node, created_at=tx.now)
+        inspection = None
+        if parts:
+            started, finished = (_seconds(document.get(f"inspection_{name}_at")) for name in ("started", "finished"))
+            ended = finished or started or tx.now
+            inspection = Inspection(
+                uuid=str(uuid.uuid5(_NAMESPACE, f"{node.uuid} {ended}")),
+                node=node.uuid,
+                state=State.FINISHED,
+                started_at=min(started or ended, ended),
+                finished_at=ended,
+            )
+            learned = search_index.learn(*(msgspec.json.decode(parts[part]) for part in ("inventory", "plugin_data")))
+            node = msgspec.structs.replace(
+                node,
+                state=State.FINISHED,
+                inspection=inspection.uuid,
+                inspection_started_at=inspection.started_at,
+                inspection_finished_at=ended,
+                search_digest=learned.digest,
+                hardware=learned.summary,
+            )
+        transition.add_node(tx, node)
+        if literal := bmc_access.literal(node.driver_info):
+            tx.addresses.set_bmc(node.uuid, literal)
+        if inspection is not None:
+            tx.inspections.add(inspection)
+            tx.data.save(inspection.uuid, node.uuid, parts)
+            tx.search_index.replace(node.uuid, learned.rows, had=False)
+        tx.journal.append(
+            [
+                Entry(
+                    node=node.uuid,
+                    inspection=node.inspection,
+                    step="imported",
+                    message="imported from Ironic",
+                    process="import",
+                )
+            ]
+        )
+        return node
+
+
+def _existing(known: Node) -> tuple[Any, str]:
+    if KEY in known.internal:
+        return "already imported", ""
+    return "skipped", "a node with this UUID exists here"
+
+
+def _provision(state: str) -> tuple[Provision | None, str]:
+    """Return the provision state here for the one there, and a remark; None: it is about to change there."""
+    if state in _SAME:
+        return Provision(state), ""
+    if state == Provision.INSPECT_FAILED:
+        return Provision.MANAGEABLE, ""
+    if state in _IN_USE:
+        return Provision.AVAILABLE, f"it is {state} in Ironic, and available here"
+    return None, f"it is {state} in Ironic; repeat the import when that has ended"
+
+
+def _seconds(moment: Any) -> float | None:
+    try:
+        return datetime.fromisoformat(moment).timestamp() if isinstance(moment, str) else None
+    except ValueError:
+        return None

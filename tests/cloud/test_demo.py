@@ -1,0 +1,16 @@
+"""The example of a cloud: whichever part is killed, all inspections finish."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.cloud.demo import run
+
+
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize(("nodes", "calm"), [(8, 0.5), pytest.param(100, 4.0, marks=pytest.mark.exhaustive)])
+def test_all_inspections_finish_whichever_part_of_the_cloud_is_killed(tmp_path: Path, nodes: int, calm: float) -> None:
+    outcome = run(tmp_path, nodes, calm=calm)
+    assert (outcome.states, outcome.unfinished, outcome.wrong) == ({"finished": nodes}, 0, [])

@@ -1,0 +1,121 @@
+"""A process with a coordination service: what is refused at the start, and what an operator gets to see of it."""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import redis
+
+from ferroscope.config.coordination_options import CoordinationSettings
+from ferroscope.config.options import Settings
+from ferroscope.contracts.coordination import CoordinationUnavailableError
+from ferroscope.doctor import host
+from ferroscope.runtime.coordination import build_coordination_service, build_party_watch
+from ferroscope.runtime.system import SetupError
+from tests.support.certificates import Authority
+from tests.support.daemons import tls_port
+from tests.support.processes import free_port
+from tests.support.servers import Server
+
+PASSWORD = "hunter2-secret"
+
+
+def settings(url: str, session: int = 2) -> Settings:
+    return Settings(coordination=CoordinationSettings(backend="tooz", backend_url=url, session_timeout=session))
+
+
+@pytest.fixture(scope="module")
+def protected() -> Iterator[Server]:
+    """Give a Redis that wants a password."""
+    server = Server("redis", "redis-with-password")
+    with redis.Redis(port=server.port) as client:
+        client.config_set("requirepass", PASSWORD)
+    yield server
+    server.discard()
+
+
+def coordination(found: Settings) -> list[tuple[str, str]]:
+    return [(one.code, one.verdict) for one in host._coordination(found)]
+
+
+def test_the_right_password_is_used_and_never_shown(protected: Server) -> None:
+    right = settings(f"redis://:{PASSWORD}@127.0.0.1:{protected.port}")
+    service = build_coordination_service(right, "me", threading.Event())
+    assert service is not None
+    service.join()
+    assert service.alive() == {"me"}
+    service.leave()
+    findings = list(host._coordination(right))
+    assert coordination(right) == [("coordination", "ok")]
+    assert not [one for one in findings if PASSWORD in repr(one)]
+
+
+def test_a_wrong_password_stops_the_start_and_doctor_reports_it_without_showing_it(protected: Server) -> None:
+    wrong = settings(f"redis://:wrong{PASSWORD}@127.0.0.1:{protected.port}")
+    with pytest.raises(SetupError, match=r"\[coordination\] backend_url") as refused:
+        build_party_watch(wrong, None, member="me", clock=None, stop=threading.Event())  # type: ignore[arg-type]
+    (finding,) = host._coordination(wrong)
+    assert (finding.code, finding.verdict) == ("coordination", "wrong")
+    for shown in (str(refused.value), repr(finding)):
+        assert PASSWORD not in shown
+
+
+@pytest.mark.parametrize("scheme", ["etcd3+http", "zookeeper", "redis"])
+def test_a_service_that_does_not_answer_is_unavailable_within_seconds_and_no_reason_to_stop(scheme: str) -> None:
+    absent = settings(f"{scheme}://127.0.0.1:{free_port()}")
+    service = build_coordination_service(absent, "me", threading.Event())
+    assert service is not None
+    for call in (service.join, service.alive):
+        with pytest.raises(CoordinationUnavailableError):
+            call()
+    service.leave()
+    assert coordination(absent) == [("coordination", "wrong")]
+
+
+def test_a_session_that_outlasts_the_leases_is_pointed_out(protected: Server) -> None:
+    slow = settings(f"redis://:{PASSWORD}@127.0.0.1:{protected.port}", session=10)
+    assert coordination(slow) == [("coordination", "ok"), ("coordination-slow", "note")]
+
+
+@pytest.fixture(params=["etcd", "redis"])
+def secured(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[str, Path, Path]]:
+    """Give the URL of a service with TLS, without options, the file of its authority, and that of another one."""
+    server, authority = Server(request.param, f"{request.param}-tls"), Authority(tmp_path)
+    pair = authority.issue("service")
+    server.stop()
+    for source, name in ((pair.certificate, "tls.crt"), (pair.key, "tls.key")):
+        target = server.directory / name
+        target.write_bytes(source.read_bytes())
+        target.chmod(0o644)
+    server.start()
+    scheme = "etcd3+https" if request.param == "etcd" else "redis"
+    yield f"{scheme}://127.0.0.1:{tls_port(server.port)}", authority.ca, Authority(tmp_path, "other").ca
+    server.discard()
+
+
+def test_a_service_with_tls_is_used_only_if_it_proves_who_it_is(secured: tuple[str, Path, Path]) -> None:
+    url, own, other = secured
+    options = "ca_cert={}" if url.startswith("etcd") else "ssl=true&ssl_ca_certs={}"
+    assert coordination(settings(f"{url}?{options.format(own)}")) == [("coordination", "ok")]
+    (finding,) = host._coordination(settings(f"{url}?{options.format(other)}"))
+    assert (finding.code, finding.verdict) == ("coordination", "wrong")
+    assert str(other) not in finding.summary
+
+
+@pytest.mark.parametrize(("scheme", "package"), [("redis", "tooz"), ("zookeeper", "kazoo"), ("etcd3+http", "etcd3gw")])
+def test_a_missing_package_is_named(monkeypatch: pytest.MonkeyPatch, scheme: str, package: str) -> None:
+    monkeypatch.delitem(sys.modules, "ferroscope.liveness.tooz", raising=False)
+    monkeypatch.setitem(sys.modules, package, None)
+    with pytest.raises(SetupError, match=r"\[coordination\]") as refused:
+        build_coordination_service(settings(f"{scheme}://192.0.2.1"), "me", threading.Event())
+    assert package in refused.value.summary
+    assert "[tooz]" in refused.value.advice
+
+
+def test_without_the_section_nothing_of_it_is_imported(tmp_path: Path) -> None:
+    assert build_coordination_service(Settings(), "me", threading.Event()) is None
+    assert coordination(Settings()) == []

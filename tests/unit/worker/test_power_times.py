@@ -1,0 +1,24 @@
+"""When it is worth to look for the effect of a power command."""
+
+from __future__ import annotations
+
+from ferroscope.contracts.bmc import Power
+from ferroscope.worker.power_times import PowerTimes
+
+
+def test_the_first_look_follows_what_earlier_changes_took() -> None:
+    times = PowerTimes()
+    assert times.first_look(Power.ON) == 0.0
+    for _ in range(50):
+        times.took(Power.ON, 4.0)
+    assert 2.0 < times.first_look(Power.ON) < 4.0
+    assert times.first_look(Power.OFF) == 0.0
+    for _ in range(50):
+        times.took(Power.ON, 0.1)
+    assert times.first_look(Power.ON) < 0.2
+
+
+def test_one_slow_change_delays_no_other_for_long() -> None:
+    times = PowerTimes()
+    times.took(Power.OFF, 600.0)
+    assert times.first_look(Power.OFF) <= 15.0
