@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import gc
 import shutil
+import socket
 import threading
 import time
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -235,3 +238,32 @@ def _seconds(work: Callable[[], object]) -> float:
     began = time.monotonic()
     work()
     return time.monotonic() - began
+
+
+@pytest.mark.parametrize("greeting", [b"", b"AMQP\0\0\x09\x01", b"HTTP/1.1 400 Bad Request\r\n\r\n"])
+def test_a_handshake_that_fails_leaves_no_socket_open(greeting: bytes) -> None:
+    """``greeting``: what the other side sends before it closes, or before it is silent."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        broker = parse_url(f"rabbit://u:p@127.0.0.1:{server.getsockname()[1]}/", timeout=0.3)
+        accepted: list[socket.socket] = []
+
+        def answer() -> None:
+            for closes in (True, False):
+                peer, _ = server.accept()
+                accepted.append(peer)
+                peer.sendall(greeting)
+                if closes:
+                    peer.close()
+
+        thread = threading.Thread(target=answer)
+        thread.start()
+        with warnings.catch_warnings(record=True) as found:
+            warnings.simplefilter("always", ResourceWarning)
+            for _ in range(2):
+                with pytest.raises(BrokerError):
+                    Connection(broker, broker.hosts[0], name="test")
+            gc.collect()
+        thread.join(10)
+        for peer in accepted:
+            peer.close()
+    assert [str(one.message) for one in found] == []

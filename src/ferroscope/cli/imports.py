@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 import click
 import msgspec
 
-from ferroscope.cli.client import Api, connect, node_path
+from ferroscope.cli.client import Api, ApiError, connect
 from ferroscope.cli.exits import Exit, Failure
 from ferroscope.cli.output import Group, Output, cloud_option, insecure_option, output_option, table, url_option
 from ferroscope.cli.service import config_option, database_option, settings_of
@@ -107,13 +107,24 @@ def inspector(
 def _started(api: Api, item: Item) -> Item:
     """Start the inspection of a node, unless that was done after the one there had begun; return what was done."""
     try:
-        began = api.get(node_path(item.uuid))["inspection_started_at"]
+        began = _last_started(api, item.uuid)
         if began and datetime.fromisoformat(began).timestamp() > (item.started_at or 0.0):
             return msgspec.structs.replace(item, detail="it was started here before")
         api.post(f"/v1/introspection/{item.uuid}?manage_boot={item.manage_boot}")
     except Failure as exc:
         return msgspec.structs.replace(item, detail=f"it could not be started here: {exc.message}")
     return msgspec.structs.replace(item, result="started")
+
+
+def _last_started(api: Api, uuid: str) -> str | None:
+    """Return when the newest inspection here began, in microseconds: it may be the second of the one there."""
+    try:
+        found: str | None = api.get(f"/v1/introspection/{uuid}")["started_at"]
+    except ApiError as exc:
+        if exc.status != 404:
+            raise
+        return None  # never inspected here, or unknown; in the latter case the start will say so
+    return found
 
 
 def draw(screen: Console, items: list[Item], counts: dict[str, int], *, dry_run: bool) -> None:

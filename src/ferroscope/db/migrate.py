@@ -5,10 +5,12 @@ Migrations only add tables and columns, so that processes of the previous releas
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
-from sqlalchemy import Engine, inspect, text
+from sqlalchemy import Connection, Engine, inspect, text
 from sqlalchemy.exc import DBAPIError
 
 from ferroscope.contracts.errors import StoreUnavailableError
@@ -17,6 +19,8 @@ from ferroscope.db.engine import cannot_answer, described, waiting
 _VERSIONS: Final = Path(__file__).parent / "migrations" / "versions"
 # The newest migration; the file names begin with the numbers.
 HEAD: Final = max(found.name for found in _VERSIONS.glob("[0-9]*.py")).partition("_")[0]
+# Seconds that an upgrade waits for SQLite's write lock: the other processes keep writing meanwhile.
+_LOCK_TIMEOUT: Final = 30.0
 
 
 def current(engine: Engine) -> str | None:
@@ -32,7 +36,10 @@ def current(engine: Engine) -> str | None:
 
 
 def upgrade(engine: Engine, revision: str = "head") -> None:
-    """Upgrade the schema to ``revision``; ``StoreUnavailableError`` with the database's message."""
+    """Upgrade the schema to ``revision``; ``StoreUnavailableError`` with the database's message.
+
+    SQLite and PostgreSQL upgrade in one transaction; MariaDB commits after each statement that changes the schema.
+    """
     from alembic import command
     from alembic.config import Config
 
@@ -40,9 +47,25 @@ def upgrade(engine: Engine, revision: str = "head") -> None:
     config.set_main_option("script_location", "ferroscope.db:migrations")
     options = {} if engine.dialect.name == "sqlite" else {"isolation_level": "READ COMMITTED"}
     try:
-        with engine.connect().execution_options(**options) as connection:
+        with engine.connect().execution_options(**options) as connection, _one_transaction(connection):
             config.attributes["connection"] = connection
             command.upgrade(config, revision)
-            connection.commit()
     except DBAPIError as exc:
         raise StoreUnavailableError(f"cannot upgrade the database schema: {described(exc)}") from exc
+
+
+@contextmanager
+def _one_transaction(connection: Connection) -> Iterator[None]:
+    """Commit at the end. On SQLite take the write lock at once: Alembic's own statements do not wait for it."""
+    if connection.dialect.name != "sqlite":
+        yield
+        connection.commit()
+        return
+    with waiting(connection, _LOCK_TIMEOUT):
+        connection.exec_driver_sql("BEGIN IMMEDIATE")
+    try:
+        yield
+    except BaseException:
+        connection.exec_driver_sql("ROLLBACK")
+        raise
+    connection.exec_driver_sql("COMMIT")
