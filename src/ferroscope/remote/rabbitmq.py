@@ -69,18 +69,10 @@ class Connection:
                 "on_unblocked": lambda: self._block(blocked=False),
             },
         )
-        transport = settings.transport
-        connect = transport.Connection
-
-        def keep(**options: Any) -> Any:
-            # If the handshake fails, nobody else closes the socket.
-            self._amqp: Any = connect(**options)
-            return self._amqp
-
-        transport.Connection = keep
         try:
             with self._explained():
-                self.channel: Any = transport.establish_connection().channel()
+                self._amqp: Any = settings.transport.establish_connection()
+                self.channel: Any = self._amqp.channel()
         except BrokerError:
             self.close()
             raise
