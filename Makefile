@@ -4,6 +4,9 @@
 .NOTPARALLEL:
 .PHONY: audit sbom compare help setup dev servers pxe clients emulators swift ironic inspector prepared test test-all lint format bench chaos chaos-pxe fuzz demo demo-pxe demo-cloud docs lock clean
 
+# With bytecode, a process of the service starts with two thirds of the processor time.
+unexport PYTHONDONTWRITEBYTECODE
+
 # Arguments for pytest, such as: make test TESTS="tests/unit -k lookup"
 TESTS ?=
 # Parallel test processes: more than processors, because tests mostly wait.

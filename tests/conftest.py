@@ -9,6 +9,7 @@ from __future__ import annotations
 import itertools
 import os
 import signal
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
@@ -17,6 +18,10 @@ import pytest
 
 from tests.support import databases
 from tests.support.servers import KeeperProcess, Server
+
+# The tests start Python more than a thousand times; without bytecode, each process compiles the service anew.
+sys.dont_write_bytecode = False
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 _KEEPER = pytest.StashKey[KeeperProcess]()
 _numbers = itertools.count(1)

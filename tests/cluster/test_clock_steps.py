@@ -93,7 +93,7 @@ def host(tmp_path: Path) -> Iterator[Host]:
     found.service.end()
 
 
-@pytest.mark.parametrize("steps", [(1200,), (DAY, 0), (-1200,)], ids=str)
+@pytest.mark.parametrize("steps", [pytest.param((1200,), marks=pytest.mark.exhaustive), (DAY, 0), (-1200,)], ids=str)
 def test_no_inspection_fails_because_the_clock_is_set_and_everything_goes_on(
     host: Host, steps: tuple[int, ...]
 ) -> None:

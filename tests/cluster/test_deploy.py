@@ -180,7 +180,7 @@ def test_the_main_process_tells_systemd_that_it_works_until_it_hangs(
             process.wait()
 
 
-@pytest.mark.parametrize("words", [["worker"], ["worker", "--processes", "2"], ["api"], ["api", "--processes", "2"]])
+@pytest.mark.parametrize("words", [["worker"], ["api", "--processes", "2"]])
 def test_the_main_process_tells_systemd_when_it_is_ready_and_when_it_stops(
     words: list[str], tmp_path: Path, sqlite_url: str
 ) -> None:

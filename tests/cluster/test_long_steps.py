@@ -69,7 +69,13 @@ def upgraded(directory: Path) -> None:
     assert done.process.wait(60) == 0
 
 
-@pytest.mark.parametrize("arguments", [("all",), ("worker", "--processes", "3")], ids=lambda words: words[0])
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        pytest.param(("all",), marks=pytest.mark.exhaustive, id="all"),
+        pytest.param(("worker", "--processes", "3"), id="worker"),
+    ],
+)
 def test_a_registry_that_never_answers_ends_no_process(tmp_path: Path, arguments: tuple[str, ...]) -> None:
     """The leader waits for its answer for longer than a lease lives, and keeps its first epoch.
 

@@ -104,7 +104,7 @@ def test_a_missing_server_is_an_error_that_says_what_to_install(monkeypatch: pyt
         Postgresql()
 
 
-@pytest.mark.parametrize("end", [signal.SIGKILL, signal.SIGINT])
+@pytest.mark.parametrize("end", [signal.SIGKILL, pytest.param(signal.SIGINT, marks=pytest.mark.exhaustive)])
 def test_no_server_outlives_an_interrupted_test_run(tmp_path: Path, end: signal.Signals) -> None:
     noted = tmp_path / "noted"
     test = tmp_path / "test_waits.py"

@@ -107,7 +107,7 @@ def site(tmp_path: Path) -> Iterator[Make]:
         one.close()
 
 
-@pytest.mark.parametrize("words", [("api",), ("api", "--processes", "2"), ("worker",)], ids=" ".join)
+@pytest.mark.parametrize("words", [("api", "--processes", "2"), ("worker",)], ids=" ".join)
 def test_a_process_does_not_start_with_an_expired_certificate(site: Make, words: tuple[str, ...]) -> None:
     done = site(ends=-DAY).run(*words)
     assert done.returncode == 1

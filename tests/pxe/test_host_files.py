@@ -202,7 +202,7 @@ def test_whatever_a_file_says_the_watchdog_closes_and_the_pxe_filter_starts(
     assert (hostsdir / "ferroscope-foreign").read_bytes() == content
 
 
-@pytest.mark.parametrize("many", [40_000, 100_000])
+@pytest.mark.parametrize("many", [40_000, pytest.param(100_000, marks=pytest.mark.exhaustive)])
 def test_a_whole_fleet_is_loaded_within_a_moment_and_a_change_does_not_wait_for_it(
     host: BootHost, hostsdir: Path, prober: Prober, many: int
 ) -> None:
@@ -233,7 +233,7 @@ def test_a_whole_fleet_is_loaded_within_a_moment_and_a_change_does_not_wait_for_
     assert max(later - sooner for sooner, later in zip([began, *signs], [*signs, loaded], strict=False)) < 2
 
 
-@pytest.mark.parametrize("backends", ["dnsmasq", "nftables,dnsmasq"])
+@pytest.mark.parametrize("backends", [pytest.param("dnsmasq", marks=pytest.mark.exhaustive), "nftables,dnsmasq"])
 def test_ten_thousand_ports_at_once_are_denied_by_an_open_pxe_filter(
     lab: Lab, hostsdir: Path, postgresql_url: str, backends: str
 ) -> None:

@@ -1,4 +1,7 @@
-"""Each planted bug is found within the number of seeds that it states: the simulation can see what it looks for."""
+"""Each planted bug is found within the number of seeds that it states: the simulation can see what it looks for.
+
+The search begins with the seed that found it last; any other change of the code may change which seeds do.
+"""
 
 from __future__ import annotations
 
@@ -12,11 +15,34 @@ from tests.simulation.kernel import Rule
 from tests.simulation.run import run
 from tests.simulation.scenario import from_seed
 
+_FOUND_BY = {
+    "broken-twice": 2,
+    "claim-select": 2,
+    "filter-always-seconds": 8,
+    "filter-not-armed": 3,
+    "filter-outlives-lease": 8,
+    "filter-resigns-open": 3,
+    "finish-unchecked": 6,
+    "intent-ignored": 3,
+    "lease-select": 16,
+    "no-fence": 2,
+    "node-not-locked": 5,
+    "node-stays-locked": 3,
+    "not-durable": 3,
+    "orphans-kept": 5,
+    "outage-counts": 2,
+    "own-claims-trusted": 5,
+    "own-save-forgotten": 16,
+    "renewal-error-ignored": 2,
+    "retry-unchecked": 3,
+    "takes-on": 3,
+}
+
 
 @pytest.mark.parametrize("name", sorted(BUGS))
 def test_a_planted_bug_is_found(name: str) -> None:
-    bug = BUGS[name]
-    for seed in range(1, bug.seeds + 1):
+    bug, first = BUGS[name], _FOUND_BY.get(name, 1)
+    for seed in (*range(first, bug.seeds + 1), *range(1, first)):
         result = run(bug.scenario(seed), bug=bug.patch)
         if result.rule == bug.rule:
             print(report.failure(result, f" --bug {name}"))

@@ -24,18 +24,17 @@ def check(scenario: Scenario, options: str = "") -> None:
         pytest.fail(f"{report.failure(result, options)}\n{report.transcript(lines[-_LAST_LINES:])}")
 
 
-@pytest.mark.parametrize("first", range(1, 41, 4))
+@pytest.mark.parametrize("first", range(1, 21, 4))
 def test_every_promise_is_kept(first: int) -> None:
     for seed in range(first, first + 4):
         check(from_seed(seed))
 
 
-@pytest.mark.parametrize("seed", range(1, 3))
-def test_no_two_leaders_write_in_elections_without_end(seed: int) -> None:
-    check(elections(seed, active=120.0), " --elections")
+def test_no_two_leaders_write_in_elections_without_end() -> None:
+    check(elections(1, active=120.0), " --elections")
 
 
-@pytest.mark.parametrize("first", range(1, 13, 4))
+@pytest.mark.parametrize("first", range(1, 9, 4))
 def test_never_are_two_pxe_filters_of_one_network_open(first: int) -> None:
     for seed in range(first, first + 4):
         check(pxe_filters(seed), " --pxe-filters")
@@ -51,12 +50,11 @@ def test_no_old_leader_writes_in_thousands_of_takeovers() -> None:
 
 @pytest.mark.parametrize("name", sorted(_FOCUSES.values()))
 def test_what_is_found_with_a_planted_bug_is_not_found_without_it(name: str) -> None:
-    for seed in range(1, 3):
-        check(BUGS[name].scenario(seed))
+    check(BUGS[name].scenario(1))
 
 
 def test_nothing_goes_wrong_where_nothing_fails() -> None:
-    for seed in range(1, 6):
+    for seed in range(1, 4):
         result = run(from_seed(seed, faults=(), slow_bmc=0.0, dumb=0.0, http_loss=0.0, aborts=0.0))
         assert result.rule is None, report.failure(result)
         assert result.counted["inspections finished"] == result.counted["inspections"] > 0

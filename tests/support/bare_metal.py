@@ -6,6 +6,7 @@ It needs ``.ironic-venv`` (``tools/setup.sh ironic``); a missing one is an error
 from __future__ import annotations
 
 import json
+import shutil
 import signal
 import subprocess
 from collections.abc import Iterator
@@ -18,6 +19,7 @@ import urllib3
 from tests.support.daemons import MissingServerError
 from tests.support.installation import Played
 from tests.support.processes import free_port, signal_tree, until
+from tests.support.servers import made_once
 
 _BIN: Final = Path(__file__).parents[2] / ".ironic-venv" / "bin"
 _START_SECONDS: Final = 120.0
@@ -87,10 +89,9 @@ class Ironic(Played):
                 auth="keystone" if keystone else "noauth", directory=directory, port=self.port, extra=keystone + extra
             )
         )
-        options = ["--config-file", str(config)]
-        subprocess.run([_BIN / "ironic-dbsync", *options, "create_schema"], check=True, capture_output=True)
+        shutil.copyfile(made_once("ironic.db", _create_schema), directory / "ironic.db")
         environment = ["env", f"PYTHONPATH={packages}"] if packages else []
-        super().__init__("ironic", directory, [*environment, str(_BIN / "ironic"), *options])
+        super().__init__("ironic", directory, [*environment, str(_BIN / "ironic"), "--config-file", str(config)])
 
     def wait_answers(self) -> None:
         """Return when it serves, with its conductor."""
@@ -150,6 +151,14 @@ class Ironic(Played):
         """Return the node's ports, by MAC."""
         found: list[Any] = self.call("GET", f"/v1/ports/detail?node={uuid}")["ports"]
         return sorted(found, key=lambda port: str(port["address"]))
+
+
+def _create_schema(path: Path) -> None:
+    """Make an SQLite database as Ironic's own tool does."""
+    config = path.with_suffix(".conf")
+    config.write_text(f"[database]\nconnection = sqlite:///{path}\n")
+    command = [_BIN / "ironic-dbsync", "--config-file", str(config), "create_schema"]
+    subprocess.run(command, check=True, capture_output=True)
 
 
 @contextmanager

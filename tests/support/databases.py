@@ -24,7 +24,7 @@ import pymysql
 from ferroscope.config.options import DatabaseSettings
 from ferroscope.db import migrate
 from ferroscope.db.engine import build_engine
-from tests.support.servers import Server, memory_directory, run_directory
+from tests.support.servers import Server, made_once, run_directory
 
 _TEMPLATE: Final = "template_migrated"
 # One line for all columns: what it costs to compare them is paid after every test.
@@ -59,15 +59,8 @@ def sqlite(directory: Path) -> str:
 
 @cache
 def _sqlite_template() -> Path:
-    """Return a migrated database, made once for all processes of the test run."""
-    template = memory_directory() / "migrated.db"
-    with template.with_suffix(".lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        if not template.exists():
-            half = template.with_suffix(".half")
-            upgrade(f"sqlite:///{half}")
-            half.rename(template)
-    return template
+    """Return a migrated database."""
+    return made_once("migrated.db", lambda path: upgrade(f"sqlite:///{path}"))
 
 
 @contextmanager

@@ -7,6 +7,8 @@ proves nothing. All is made over the Identity API, as operators make it.
 from __future__ import annotations
 
 import json
+import shutil
+import subprocess
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
@@ -18,6 +20,7 @@ from ferroscope.config.options import SwiftSettings
 from tests.support.daemons import MissingServerError, Swift
 from tests.support.installation import Played
 from tests.support.processes import free_port, until
+from tests.support.servers import made_once
 
 USER: Final = "inspector"
 PASSWORD: Final = "pa55-of-the-user"
@@ -26,6 +29,8 @@ PROJECT: Final = "hardware"
 # Of tokens, in seconds: a test waits for the end of one, but on a busy machine a log-in and its use take some.
 LIFETIME: Final = 8
 _START_SECONDS: Final = 60.0
+_PYTHON: Final = Path(__file__).parents[2] / ".swift-venv" / "bin" / "python"
+_COMMAND: Final = [str(_PYTHON), "-W", "ignore", str(Path(__file__).parent / "swift" / "keystone_server.py")]
 
 
 class Identity:
@@ -111,21 +116,22 @@ class Keystone(Played):
 
     def __init__(self, directory: Path, lifetime: int) -> None:
         """``lifetime``: that of tokens, in seconds."""
-        python = Path(__file__).parents[2] / ".swift-venv" / "bin" / "python"
-        script = Path(__file__).parent / "swift" / "keystone_server.py"
-        if not python.exists():
+        if not _PYTHON.exists():
             raise MissingServerError("the tests need OpenStack Keystone in .swift-venv; run: tools/setup.sh swift")
         data, self.port = directory / "keystone", free_port()
-        data.mkdir(parents=True)
+        shutil.copytree(made_once("keystone", _install), data)
         self.identity = Identity(f"http://127.0.0.1:{self.port}/v3")
-        super().__init__(
-            "keystone", directory, [*map(str, (python, "-W", "ignore", script, data, self.port, lifetime))]
-        )
+        super().__init__("keystone", directory, [*_COMMAND, str(data), str(self.port), str(lifetime)])
 
     def wait_answers(self) -> None:
         """Return when it answers."""
         until(lambda: not self.alive or self.identity.answers(), seconds=_START_SECONDS)
         assert self.alive, self.said()[-3000:]
+
+
+def _install(directory: Path) -> None:
+    directory.mkdir()
+    subprocess.run([*_COMMAND, str(directory)], check=True, capture_output=True)
 
 
 @contextmanager

@@ -6,6 +6,7 @@ All of them belong to the ``keeper`` process; a test process only asks it.
 from __future__ import annotations
 
 import atexit
+import fcntl
 import functools
 import json
 import os
@@ -14,6 +15,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 
@@ -35,6 +37,18 @@ def memory_directory() -> Path:
     Outside of a test run (``tests.corpus.build``), it is one of this process, which removes it when it ends.
     """
     return run_directory() / IN_MEMORY if _SOCKET in os.environ else _own_directory()
+
+
+def made_once(name: str, make: Callable[[Path], object]) -> Path:
+    """Return a file or directory that ``make`` makes at a given path, once for all processes of the test run."""
+    made = memory_directory() / name
+    with (made.parent / f"{name}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not made.exists():
+            half = made.parent / f"half-{name}"
+            make(half)
+            half.rename(made)
+    return made
 
 
 @functools.cache

@@ -21,7 +21,7 @@ from tests.support.faulty_proxy import FaultyProxy, proxy_to
 from tests.support.processes import free_port, until
 from tests.support.redfish import driver_info, emulator, system_uuid
 
-MACHINES = 16
+MACHINES = 10
 _FAULTS = (fault.status(503), fault.reset, fault.cut, fault.status(401), fault.after_its_effect(fault.reset))
 
 
@@ -79,7 +79,7 @@ callback_endpoint_override = http://127.0.0.1:{port}
             call_back(api, number, rack)
         await_all(api, "manageable")
         assert until(lambda: {rack.system(number)["PowerState"] for number in numbers} == {"Off"}, seconds=SECONDS)
-        assert proxy.faults > 20
+        assert proxy.faults > 12
         for number in numbers:
             assert resets(proxy, system_uuid(number)) == ["On", "ForceOff"]
             assert not rack.media(number, "Cd")["Inserted"]

@@ -159,7 +159,7 @@ def test_the_demo_shows_what_the_killed_worker_held_and_leaves_nothing(programs:
     assert sorted(path.name for path in tmp_path.iterdir()) == ["err", "out"]
 
 
-@pytest.mark.parametrize("nodes", [1, 5])
+@pytest.mark.parametrize("nodes", [1, pytest.param(5, marks=pytest.mark.exhaustive)])
 def test_the_demo_kills_a_worker_at_work_in_a_small_fleet_too(
     programs: list[Program], tmp_path: Path, nodes: int
 ) -> None:

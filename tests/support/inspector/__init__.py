@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import fcntl
 import shutil
 import subprocess
 from pathlib import Path
 from typing import Final
 
-from tests.support.servers import memory_directory
+from tests.support.servers import made_once
 
 _VENV: Final = Path(__file__).parents[3] / ".inspector-venv" / "bin"
 PYTHON: Final = _VENV / "python"
@@ -41,13 +40,11 @@ def fill(conf: Path) -> None:
 
 
 def filled_sqlite(directory: Path) -> Path:
-    """Return a copy of an SQLite database that is filled once for all processes of the test run."""
-    template = memory_directory() / "inspector.db"
-    with template.with_suffix(".lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        if not template.exists():
-            half, conf = template.with_suffix(".half"), template.with_suffix(".conf")
-            configure(f"sqlite:///{half}", conf)
-            fill(conf)
-            half.rename(template)
-    return Path(shutil.copyfile(template, directory / "inspector.db"))
+    """Return a copy of a filled SQLite database."""
+
+    def make(path: Path) -> None:
+        conf = path.with_suffix(".conf")
+        configure(f"sqlite:///{path}", conf)
+        fill(conf)
+
+    return Path(shutil.copyfile(made_once("inspector.db", make), directory / "inspector.db"))

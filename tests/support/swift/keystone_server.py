@@ -1,15 +1,15 @@
 """A whole OpenStack Keystone of one process: SQLite, Fernet tokens, and as little hashing as it knows.
 
-Run by the interpreter of ``.swift-venv``. ``keystone_server.py DIRECTORY PORT SECONDS`` keeps its data
-in DIRECTORY; a token lives for SECONDS. The first start makes the database, the keys and the user
-``admin`` with the password ``ADMIN``, as ``keystone-manage`` does; ``tests.support.keystone`` adds the
-rest by the API.
+Run by the interpreter of ``.swift-venv``. ``keystone_server.py DIRECTORY`` makes the database, the keys and the
+user ``admin`` with the password ``ADMIN``, as ``keystone-manage`` does. ``keystone_server.py DIRECTORY PORT
+SECONDS`` serves a copy of that; a token lives for SECONDS. ``tests.support.keystone`` adds the rest by the API.
 """
 
 from __future__ import annotations
 
-import os
+import sqlite3
 import sys
+from contextlib import closing
 from pathlib import Path
 from socketserver import ThreadingMixIn
 from typing import Any
@@ -47,23 +47,25 @@ class Silent(WSGIRequestHandler):
         """Forget it."""
 
 
-def install(configuration: Path, url: str) -> None:
+def install(directory: Path) -> None:
     """Make the database, the keys and the first user."""
     from keystone import server
     from keystone.cmd.bootstrap import Bootstrapper
     from keystone.common import fernet_utils
     from keystone.common.sql import upgrades
 
+    configuration = directory / "install.conf"
+    configuration.write_text(CONFIGURATION.format(directory=directory, seconds=60))
     server.configure(config_files=[str(configuration)])
     upgrades.offline_sync_database_to_version()
     for kind in ("fernet", "receipts"):
-        place = configuration.parent / kind
+        place = directory / kind
         place.mkdir(mode=0o700)
         fernet_utils.FernetUtils(str(place), 3, "fernet_tokens").initialize_key_repository()
     first = Bootstrapper()
     first.admin_username, first.admin_password, first.admin_role_name = "admin", "ADMIN", "admin"
     first.project_name, first.service_name, first.region_id = "admin", "keystone", "one"
-    first.public_url = first.internal_url = url
+    first.public_url = first.internal_url = "http://127.0.0.1/v3"
     first.bootstrap()
 
 
@@ -71,12 +73,8 @@ def main(directory: Path, port: int, seconds: int) -> None:
     configuration = directory / "keystone.conf"
     if not configuration.exists():
         configuration.write_text(CONFIGURATION.format(directory=directory, seconds=seconds))
-        child = os.fork()  # what loads the drivers can do so once in a process
-        if not child:
-            install(configuration, f"http://127.0.0.1:{port}/v3")
-            os._exit(0)
-        if os.waitpid(child, 0)[1]:
-            sys.exit("keystone could not be installed")
+        with closing(sqlite3.connect(directory / "keystone.db")) as connection, connection:
+            connection.execute("UPDATE endpoint SET url = ?", [f"http://127.0.0.1:{port}/v3"])
     from keystone.server.flask import core
 
     application = core.initialize_application(name="public", config_files=[str(configuration)])
@@ -85,4 +83,7 @@ def main(directory: Path, port: int, seconds: int) -> None:
 
 if __name__ == "__main__":
     own, sys.argv[1:] = sys.argv[1:], []  # what is left there, Keystone takes for its own
-    main(Path(own[0]).resolve(), int(own[1]), int(own[2]))
+    if len(own) == 1:
+        install(Path(own[0]).resolve())
+    else:
+        main(Path(own[0]).resolve(), int(own[1]), int(own[2]))

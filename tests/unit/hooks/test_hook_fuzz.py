@@ -267,7 +267,7 @@ def test_every_value_may_be_an_odd_one(odd: Any) -> None:
             container[key] = kept
 
 
-@settings(max_examples=250 * FACTOR)
+@settings(max_examples=120 * FACTOR)
 @given(mutilated(RICH), HOOKS, PORTS, ELSEWHERE, OPTIONS, PROPERTIES)
 def test_a_mutilated_inventory_is_processed_or_refused(
     body: dict[str, Any],
@@ -280,7 +280,7 @@ def test_a_mutilated_inventory_is_processed_or_refused(
     check(body, hooks, ports, elsewhere, options, properties)
 
 
-@settings(max_examples=200 * FACTOR)
+@settings(max_examples=100 * FACTOR)
 @given(st.sampled_from(BODIES).flatmap(mutilated), HOOKS, OPTIONS, PROPERTIES)
 def test_a_mutilated_case_of_the_corpus_is_processed_or_refused(
     body: dict[str, Any], hooks: list[str], options: dict[str, Any], properties: dict[str, Any]
@@ -288,7 +288,7 @@ def test_a_mutilated_case_of_the_corpus_is_processed_or_refused(
     check(body, hooks, [ETH0], {}, options, properties)
 
 
-@settings(max_examples=60 * FACTOR)
+@settings(max_examples=40 * FACTOR)
 @given(st.sampled_from([sim.document(5, size=sim.MIN_SIZE), *RECORDED]).flatmap(mutilated), PORTS, OPTIONS)
 def test_a_mutilated_inventory_of_a_server_is_processed_or_refused(
     body: dict[str, Any], ports: list[str], options: dict[str, Any]
@@ -296,7 +296,7 @@ def test_a_mutilated_inventory_of_a_server_is_processed_or_refused(
     check(body, ALL, ports, {}, options)
 
 
-@settings(max_examples=200 * FACTOR)
+@settings(max_examples=100 * FACTOR)
 @given(PROPERTIES, VALUES | mutilated(BODIES[0]["inventory"]))
 def test_no_property_and_no_earlier_inventory_makes_a_hook_crash(properties: dict[str, Any], previous: Any) -> None:
     check(BODIES[0], properties=properties, previous=previous)
@@ -313,7 +313,7 @@ FRAMES = st.lists(
 )
 
 
-@settings(max_examples=400 * FACTOR)
+@settings(max_examples=150 * FACTOR)
 @given(FRAMES | VALUES, FRAMES)
 def test_no_lldp_makes_a_hook_crash(first: Any, second: Any) -> None:
     interfaces = [nic(0, lldp=first), nic(1)]
