@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack
 from typing import Any
 
 import pytest
@@ -25,8 +24,8 @@ from ferroscope.worker.start import PxeFilterWait
 from ferroscope.worker.tasks import build
 from ferroscope.worker.throttle import RebootThrottle
 from tests.integration.api.service import DRIVERS, Service, callback_body
-from tests.integration.test_webhooks import Consumer
 from tests.support import examples
+from tests.support.http_target import HttpTarget
 from tests.support.stores import open_store
 from tests.unit.worker.conftest import ManualClock
 
@@ -195,24 +194,18 @@ class Post:
 
 
 @pytest.fixture
-def consumers() -> Iterator[Sequence[Consumer]]:
-    with ExitStack() as stack:
-        found = [stack.enter_context(Consumer()) for _ in range(2)]
-        for one in found:
-            thread = threading.Thread(target=one.serve_forever, kwargs={"poll_interval": 0.01})
-            thread.start()
-            stack.callback(thread.join)
-            stack.callback(one.shutdown)
-        yield found
+def consumers() -> Iterator[Sequence[HttpTarget]]:
+    with HttpTarget() as one, HttpTarget() as other:
+        yield one, other
 
 
-def names(consumer: Consumer) -> list[str]:
+def names(consumer: HttpTarget) -> list[str]:
     return [json.loads(body)["data"]["node"]["name"] for _, _, body in consumer.seen]
 
 
-def test_a_dead_target_holds_up_no_other_and_gets_everything_when_it_is_back(consumers: Sequence[Consumer]) -> None:
+def test_a_dead_target_holds_up_no_other_and_gets_everything_when_it_is_back(consumers: Sequence[HttpTarget]) -> None:
     good, bad = consumers
-    bad.status = 503
+    bad.statuses = [503]
     post = Post({"good": good.url, "bad": bad.url})
     post.add(*(f"n{number}" for number in range(30)))
     for _ in range(5):
@@ -226,20 +219,20 @@ def test_a_dead_target_holds_up_no_other_and_gets_everything_when_it_is_back(con
     assert len(bad.seen) - tried <= 20  # one at a time
     assert post.task.problem is not None
     assert post.task.problem.code == "notification-target-down"
-    bad.status = 204
+    bad.statuses = [204]
     for _ in range(12):
         post.pass_time(61.0)
     assert post.states("bad") == ["delivered"] * 30
     assert post.task.problem is None
 
 
-def test_an_event_that_is_refused_is_a_dead_letter_and_the_next_one_is_sent(consumers: Sequence[Consumer]) -> None:
+def test_an_event_that_is_refused_is_a_dead_letter_and_the_next_one_is_sent(consumers: Sequence[HttpTarget]) -> None:
     consumer, _ = consumers
-    consumer.status = 422
+    consumer.statuses = [422]
     post = Post({"t": consumer.url})
     post.add("n1")
     post.step()
-    consumer.status = 204
+    consumer.statuses = [204]
     post.add("n1")
     post.pass_time(1.0)
     assert post.states("t") == ["dead", "delivered"]
@@ -250,7 +243,9 @@ def test_an_event_that_is_refused_is_a_dead_letter_and_the_next_one_is_sent(cons
     assert post.states("t") == ["delivered", "delivered"]
 
 
-def test_later_events_of_a_node_wait_for_a_failed_one_and_those_of_others_do_not(consumers: Sequence[Consumer]) -> None:
+def test_later_events_of_a_node_wait_for_a_failed_one_and_those_of_others_do_not(
+    consumers: Sequence[HttpTarget],
+) -> None:
     consumer, _ = consumers
     consumer.poison = b'"poison"'
     post = Post({"t": consumer.url}, retry_for=100.0)
@@ -266,7 +261,7 @@ def test_later_events_of_a_node_wait_for_a_failed_one_and_those_of_others_do_not
     assert post.states("t") == ["delivered"] * 7
 
 
-def test_an_event_that_alone_fails_for_long_is_given_up(consumers: Sequence[Consumer]) -> None:
+def test_an_event_that_alone_fails_for_long_is_given_up(consumers: Sequence[HttpTarget]) -> None:
     consumer, _ = consumers
     consumer.poison = b'"poison"'
     post = Post({"t": consumer.url}, retry_for=100.0)
@@ -276,7 +271,7 @@ def test_an_event_that_alone_fails_for_long_is_given_up(consumers: Sequence[Cons
     assert post.states("t") == ["dead"]
 
 
-def test_results_that_could_not_be_recorded_are_recorded_later(consumers: Sequence[Consumer]) -> None:
+def test_results_that_could_not_be_recorded_are_recorded_later(consumers: Sequence[HttpTarget]) -> None:
     consumer, _ = consumers
     post = Post({"t": consumer.url})
     post.add("n1", "n1")
@@ -290,9 +285,9 @@ def test_results_that_could_not_be_recorded_are_recorded_later(consumers: Sequen
     assert len(consumer.seen) == 2
 
 
-def test_what_nobody_fetches_is_bounded(consumers: Sequence[Consumer]) -> None:
+def test_what_nobody_fetches_is_bounded(consumers: Sequence[HttpTarget]) -> None:
     consumer, _ = consumers
-    consumer.status = 503
+    consumer.statuses = [503]
     post = Post({"t": consumer.url}, max_pending=100)
     post.add(*(f"n{number}" for number in range(120)))
     post.pass_time(11.0)

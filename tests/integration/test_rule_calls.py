@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 import msgspec
@@ -19,53 +17,18 @@ from ferroscope.worker.start import PxeFilterWait
 from ferroscope.worker.tasks import build
 from ferroscope.worker.throttle import RebootThrottle
 from tests.support import examples
+from tests.support.http_target import HttpTarget
 from tests.unit.worker.conftest import Service, settings
 
 
-class Target(ThreadingHTTPServer):
-    """Answers with the statuses that it was given, the last one for ever; notes every request."""
-
-    daemon_threads = True
-
-    def __init__(self) -> None:
-        super().__init__(("127.0.0.1", 0), _Handler)
-        self.statuses = [200]
-        self.seen: list[tuple[str, dict[str, str]]] = []
-
-    @property
-    def url(self) -> str:
-        return f"http://127.0.0.1:{self.server_address[1]}"
-
-
-class _Handler(BaseHTTPRequestHandler):
-    server: Target
-
-    def do_GET(self) -> None:
-        self.server.seen.append((self.path, dict(self.headers)))
-        statuses = self.server.statuses
-        status = statuses.pop(0) if len(statuses) > 1 else statuses[0]
-        self.send_response(status)
-        if status == 302:
-            self.send_header("Location", "/elsewhere")
-        self.send_header("Content-Length", "0")
-        self.end_headers()
-
-    def log_message(self, *_args: Any) -> None:
-        """Be silent."""
-
-
 @pytest.fixture
-def target() -> Iterator[Target]:
-    with Target() as server:
-        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
-        thread.start()
+def target() -> Iterator[HttpTarget]:
+    with HttpTarget() as server:
         yield server
-        server.shutdown()
-        thread.join()
 
 
 @pytest.fixture
-def service(target: Target) -> Service:
+def service(target: HttpTarget) -> Service:
     """Return a worker whose rules may call below ``/hooks`` of the target."""
     rules = InspectionRuleSettings(api_call_targets=(f"{target.url}/hooks",))
     made = Service(msgspec.structs.replace(settings(), inspection_rules=rules))
@@ -86,23 +49,23 @@ def inspect(service: Service, url: str, **args: Any) -> None:
     service.work()
 
 
-def test_a_call_is_made_with_its_headers_and_told_without_its_query(service: Service, target: Target) -> None:
+def test_a_call_is_made_with_its_headers_and_told_without_its_query(service: Service, target: HttpTarget) -> None:
     inspect(service, f"{target.url}/hooks/new?serial={{plugin_data[serial]}}", headers={"X-Node": "{node.name}"})
-    ((path, headers),) = target.seen
+    ((path, headers, _),) = target.seen
     assert (path, headers["X-Node"]) == ("/hooks/new?serial=a%20b", "one")
     assert service.node.state is State.FINISHED
     told = [entry.message for entry in service.journal if entry.step == "rules"]
     assert any(message.endswith(f"called {target.url}/hooks/new: 200") for message in told)
 
 
-def test_what_is_transient_is_tried_again(service: Service, target: Target) -> None:
+def test_what_is_transient_is_tried_again(service: Service, target: HttpTarget) -> None:
     target.statuses = [503, 429, 200]
     inspect(service, f"{target.url}/hooks")
     assert len(target.seen) == 3
     assert service.node.state is State.FINISHED
 
 
-def test_what_stays_wrong_fails_the_inspection(service: Service, target: Target) -> None:
+def test_what_stays_wrong_fails_the_inspection(service: Service, target: HttpTarget) -> None:
     target.statuses = [503]
     inspect(service, f"{target.url}/hooks", retries=2)
     assert len(target.seen) == 3
@@ -110,34 +73,34 @@ def test_what_stays_wrong_fails_the_inspection(service: Service, target: Target)
     assert "/hooks answered 503" in (service.node.last_error or "")
 
 
-def test_a_refusal_is_not_tried_again(service: Service, target: Target) -> None:
+def test_a_refusal_is_not_tried_again(service: Service, target: HttpTarget) -> None:
     target.statuses = [403]
     inspect(service, f"{target.url}/hooks")
     assert len(target.seen) == 1
     assert service.node.state is State.ERROR
 
 
-def test_a_redirect_is_not_followed(service: Service, target: Target) -> None:
-    target.statuses = [302, 200]
+def test_a_redirect_is_not_followed(service: Service, target: HttpTarget) -> None:
+    target.statuses, target.headers = [302, 200], {"Location": "/elsewhere"}
     inspect(service, f"{target.url}/hooks")
-    assert [path for path, _ in target.seen] == ["/hooks"]
+    assert [seen.path for seen in target.seen] == ["/hooks"]
     assert service.node.state is State.FINISHED
 
 
 @pytest.mark.parametrize("path", ["/admin", "/hooks/../admin", "/hooks/%2e%2e/admin", "/hooksy"])
-def test_nothing_else_is_called(service: Service, target: Target, path: str) -> None:
+def test_nothing_else_is_called(service: Service, target: HttpTarget, path: str) -> None:
     inspect(service, f"{target.url}{path}")
     assert target.seen == []
     assert service.inspection.reason == "rule-failed"
 
 
-def test_a_proxy_must_be_allowed_too(service: Service, target: Target) -> None:
+def test_a_proxy_must_be_allowed_too(service: Service, target: HttpTarget) -> None:
     inspect(service, f"{target.url}/hooks", proxies={"http": "http://127.0.0.1:9"})
     assert target.seen == []
     assert service.node.state is State.ERROR
 
 
-def test_a_server_that_is_not_there_fails_the_inspection(service: Service, target: Target) -> None:
+def test_a_server_that_is_not_there_fails_the_inspection(service: Service, target: HttpTarget) -> None:
     target.shutdown()
     target.server_close()
     inspect(service, f"{target.url}/hooks", retries=1, timeout=0.5)

@@ -5,9 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import ssl
-import threading
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +20,7 @@ from ferroscope.remote.webhook import Webhook
 from tests.support.bad_server import a_server_that
 from tests.support.certificates import Authority
 from tests.support.consumer import is_signed
+from tests.support.http_target import HttpTarget
 
 EVENT = OutboxEvent(
     target="t",
@@ -33,58 +32,11 @@ EVENT = OutboxEvent(
 )
 
 
-class Consumer(ThreadingHTTPServer):
-    """Answers with ``status`` and ``headers``, or with 500 if the body contains ``poison``; notes every request."""
-
-    daemon_threads = True
-
-    def __init__(self) -> None:
-        super().__init__(("127.0.0.1", 0), _Handler)
-        self.status = 204
-        self.headers: dict[str, str] = {}
-        self.poison = b""
-        self.seen: list[tuple[str, Any, bytes]] = []
-        self.connections = 0
-
-    @property
-    def url(self) -> str:
-        return f"http://127.0.0.1:{self.server_address[1]}/hook?x=1"
-
-    def process_request(self, request: Any, client_address: Any) -> None:
-        self.connections += 1
-        super().process_request(request, client_address)
-
-    def handle_error(self, request: Any, client_address: Any) -> None:
-        """Be silent about clients that refuse the certificate."""
-
-
-class _Handler(BaseHTTPRequestHandler):
-    server: Consumer
-    protocol_version = "HTTP/1.1"
-
-    def do_POST(self) -> None:
-        body = self.rfile.read(int(self.headers["Content-Length"]))
-        self.server.seen.append((self.path, self.headers, body))
-        status = 500 if self.server.poison and self.server.poison in body else self.server.status
-        self.send_response(status)
-        for name, value in self.server.headers.items():
-            self.send_header(name, value)
-        if status != 204:
-            self.send_header("Content-Length", "0")
-        self.end_headers()
-
-    def log_message(self, *_args: Any) -> None:
-        """Be silent."""
-
-
 @pytest.fixture
-def consumer() -> Iterator[Consumer]:
-    with Consumer() as server:
-        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
-        thread.start()
+def consumer() -> Iterator[HttpTarget]:
+    with HttpTarget() as server:
+        server.statuses = [204]
         yield server
-        server.shutdown()
-        thread.join()
 
 
 def webhook(url: str, networks: tuple[str, ...] = (), resolve: Any = None, **fields: Any) -> Webhook:
@@ -98,8 +50,8 @@ def failure(sender: Webhook) -> SendError:
     return error.value
 
 
-def test_a_cloud_event_is_sent_in_structured_mode(consumer: Consumer) -> None:
-    webhook(consumer.url).send(EVENT)
+def test_a_cloud_event_is_sent_in_structured_mode(consumer: HttpTarget) -> None:
+    webhook(f"{consumer.url}/hook?x=1").send(EVENT)
     ((path, headers, body),) = consumer.seen
     assert path == "/hook?x=1"
     assert headers["Content-Type"] == "application/cloudevents+json; charset=utf-8"
@@ -116,10 +68,10 @@ def test_a_cloud_event_is_sent_in_structured_mode(consumer: Consumer) -> None:
     }
 
 
-def test_it_is_signed_with_the_secret_of_a_file_which_may_change(consumer: Consumer, tmp_path: Path) -> None:
+def test_it_is_signed_with_the_secret_of_a_file_which_may_change(consumer: HttpTarget, tmp_path: Path) -> None:
     file = tmp_path / "secret"
     file.write_text("first\n")
-    sender = webhook(consumer.url, secret=str(file))
+    sender = webhook(f"{consumer.url}/hook?x=1", secret=str(file))
     sender.send(EVENT)
     file.write_text("second")
     sender.send(EVENT)
@@ -132,7 +84,7 @@ def test_it_is_signed_with_the_secret_of_a_file_which_may_change(consumer: Consu
     assert consumer.connections == 1  # persistent
 
 
-def test_a_secret_may_be_a_reference_and_in_base64(consumer: Consumer) -> None:
+def test_a_secret_may_be_a_reference_and_in_base64(consumer: HttpTarget) -> None:
     encoded = base64.b64encode(b"\x00key").decode()
     asked: list[str] = []
 
@@ -140,21 +92,21 @@ def test_a_secret_may_be_a_reference_and_in_base64(consumer: Consumer) -> None:
         asked.append(name)
         return f"whsec_{encoded}"
 
-    webhook(consumer.url, secret="secret://file/hook", resolve=resolve).send(EVENT)
+    webhook(f"{consumer.url}/hook?x=1", secret="secret://file/hook", resolve=resolve).send(EVENT)
     ((_, headers, body),) = consumer.seen
     assert asked == ["secret://file/hook"]
     assert is_signed(headers, body, "\x00key")
 
 
-def test_a_secret_that_cannot_be_read_is_reported_and_nothing_is_sent(consumer: Consumer, tmp_path: Path) -> None:
+def test_a_secret_that_cannot_be_read_is_reported_and_nothing_is_sent(consumer: HttpTarget, tmp_path: Path) -> None:
     file = tmp_path / "secret"
     with pytest.raises(FileNotFoundError):
-        webhook(consumer.url, secret=str(file))
+        webhook(f"{consumer.url}/hook?x=1", secret=str(file))
     file.write_text(" \n")
     with pytest.raises(SecretSourceError):
-        webhook(consumer.url, secret=str(file))
+        webhook(f"{consumer.url}/hook?x=1", secret=str(file))
     file.write_text("good")
-    sender = webhook(consumer.url, secret=str(file))
+    sender = webhook(f"{consumer.url}/hook?x=1", secret=str(file))
     file.unlink()
     assert failure(sender).unreachable
     assert consumer.seen == []
@@ -164,26 +116,26 @@ def test_a_secret_that_cannot_be_read_is_reported_and_nothing_is_sent(consumer: 
     ("status", "refused"), [(500, False), (503, False), (401, False), (404, False), (422, True), (413, True)]
 )
 def test_any_other_status_than_2xx_is_a_failure_and_some_are_for_good(
-    consumer: Consumer, status: int, refused: bool
+    consumer: HttpTarget, status: int, refused: bool
 ) -> None:
-    consumer.status = status
-    error = failure(webhook(consumer.url))
+    consumer.statuses = [status]
+    error = failure(webhook(f"{consumer.url}/hook?x=1"))
     assert (str(error), error.refused, error.unreachable) == (f"HTTP {status}", refused, False)
 
 
-def test_a_consumer_may_ask_to_be_left_alone(consumer: Consumer) -> None:
-    consumer.status, consumer.headers = 429, {"Retry-After": "17"}
-    assert failure(webhook(consumer.url)).retry_after == 17.0
+def test_a_consumer_may_ask_to_be_left_alone(consumer: HttpTarget) -> None:
+    consumer.statuses, consumer.headers = [429], {"Retry-After": "17"}
+    assert failure(webhook(f"{consumer.url}/hook?x=1")).retry_after == 17.0
     consumer.headers = {"Retry-After": "Wed, 21 Oct 2015 07:28:00 GMT"}
-    assert failure(webhook(consumer.url)).retry_after == 0.0
+    assert failure(webhook(f"{consumer.url}/hook?x=1")).retry_after == 0.0
 
 
-def test_redirects_are_not_followed(consumer: Consumer) -> None:
-    with Consumer() as other:
-        consumer.status, consumer.headers = 307, {"Location": other.url}
-        assert "redirects" in str(failure(webhook(consumer.url)))
+def test_redirects_are_not_followed(consumer: HttpTarget) -> None:
+    with HttpTarget() as other:
+        consumer.statuses, consumer.headers = [307], {"Location": other.url}
+        assert "redirects" in str(failure(webhook(f"{consumer.url}/hook?x=1")))
         consumer.headers = {"Location": "/elsewhere"}
-        assert "redirects" in str(failure(webhook(consumer.url)))
+        assert "redirects" in str(failure(webhook(f"{consumer.url}/hook?x=1")))
     assert other.seen == []
     assert len(consumer.seen) == 2
 
@@ -213,14 +165,14 @@ def test_a_very_long_answer_is_not_read_to_its_end() -> None:
         webhook(f"http://127.0.0.1:{port}/", timeout=20.0).send(EVENT)
 
 
-def test_only_allowed_networks_are_reached(consumer: Consumer) -> None:
-    webhook(consumer.url, ("127.0.0.0/8",)).send(EVENT)
-    error = failure(webhook(consumer.url, ("10.0.0.0/8",)))
+def test_only_allowed_networks_are_reached(consumer: HttpTarget) -> None:
+    webhook(f"{consumer.url}/hook?x=1", ("127.0.0.0/8",)).send(EVENT)
+    error = failure(webhook(f"{consumer.url}/hook?x=1", ("10.0.0.0/8",)))
     assert "[notifications] networks" in str(error)
     assert len(consumer.seen) == 1
 
 
-def test_https_needs_a_certificate_of_a_known_authority(consumer: Consumer, tmp_path: Path) -> None:
+def test_https_needs_a_certificate_of_a_known_authority(consumer: HttpTarget, tmp_path: Path) -> None:
     authority = Authority(tmp_path)
     pair = authority.issue("consumer")
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)

@@ -36,6 +36,10 @@ _FOUND_BY = {
     "renewal-error-ignored": 2,
     "retry-unchecked": 3,
     "takes-on": 3,
+    "throttle-outlived": 6,
+    "throttle-released-early": 3,
+    "throttle-unfenced": 3,
+    "youngest-first": 5,
 }
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -16,24 +15,20 @@ from ferroscope.cli.main import main
 from ferroscope.config.load import load
 from ferroscope.core.notification import Kind
 from ferroscope.runtime.backend import ensure_schema, opened
-from tests.integration.test_webhooks import Consumer
 from tests.support import examples
+from tests.support.http_target import HttpTarget
 
 Run = Callable[..., Result]
 
 
 @pytest.fixture
-def consumer() -> Iterator[Consumer]:
-    with Consumer() as server:
-        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
-        thread.start()
+def consumer() -> Iterator[HttpTarget]:
+    with HttpTarget() as server:
         yield server
-        server.shutdown()
-        thread.join()
 
 
 @pytest.fixture
-def run(tmp_path: Path, consumer: Consumer) -> Run:
+def run(tmp_path: Path, consumer: HttpTarget) -> Run:
     target = json.dumps({"name": "cmdb", "url": consumer.url})
     file = tmp_path / "f.conf"
     file.write_text(f"[database]\nconnection = sqlite:///{tmp_path}/f.db\n[notifications]\ntarget = {target}\n")
@@ -52,11 +47,11 @@ def listed(run: Run, *words: str) -> list[dict[str, Any]]:
     return found
 
 
-def test_a_test_event_is_sent_at_once_and_its_failure_is_an_exit_code(run: Run, consumer: Consumer) -> None:
+def test_a_test_event_is_sent_at_once_and_its_failure_is_an_exit_code(run: Run, consumer: HttpTarget) -> None:
     assert "confirmed" in run("test", "cmdb").output
     ((_, _, body),) = consumer.seen
     assert json.loads(body)["type"] == "ferroscope.test"
-    consumer.status = 503
+    consumer.statuses = [503]
     assert "HTTP 503" in run("test", "cmdb", code=Exit.FAILURE).output
     assert "configured: cmdb" in run("test", "other", code=Exit.FAILURE).output
     assert listed(run) == []
