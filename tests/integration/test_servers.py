@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import psycopg
@@ -21,10 +23,12 @@ from tests.support.servers import Server
 _ROOT = Path(__file__).parents[2]
 
 
-@pytest.fixture(params=["postgresql", "mariadb"])
-def server(request: pytest.FixtureRequest) -> Server:
-    own: Server = request.getfixturevalue(f"{request.param}_server")
-    return own
+@pytest.fixture(scope="module", params=["postgresql", "mariadb"])
+def server(request: pytest.FixtureRequest) -> Iterator[Server]:
+    """Give a server of each kind, which each test leaves running."""
+    own = Server(request.param, f"{request.param}-{os.getpid()}-servers")
+    yield own
+    own.discard()
 
 
 def test_what_was_committed_survives_a_kill_of_the_server(server: Server) -> None:

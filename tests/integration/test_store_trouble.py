@@ -51,10 +51,12 @@ def opened() -> Iterator[Opened]:
         backend.close()
 
 
-@pytest.fixture(params=["postgresql", "mariadb"])
-def server(request: pytest.FixtureRequest) -> Server:
-    own: Server = request.getfixturevalue(f"{request.param}_server")
-    return own
+@pytest.fixture(scope="module", params=["postgresql", "mariadb"])
+def server(request: pytest.FixtureRequest) -> Iterator[Server]:
+    """Give a server of each kind, which each test leaves running and writable."""
+    own = Server(request.param, f"{request.param}-{os.getpid()}-trouble")
+    yield own
+    own.discard()
 
 
 def _enrol(backend: Backend) -> str:
