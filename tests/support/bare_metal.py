@@ -157,7 +157,7 @@ def _create_schema(path: Path) -> None:
     """Make an SQLite database as Ironic's own tool does."""
     config = path.with_suffix(".conf")
     config.write_text(f"[database]\nconnection = sqlite:///{path}\n")
-    command = [_BIN / "ironic-dbsync", "--config-file", str(config), "create_schema"]
+    command = [str(_BIN / "ironic-dbsync"), "--config-file", str(config), "create_schema"]
     subprocess.run(command, check=True, capture_output=True)
 
 
