@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import re
 import shutil
-import signal
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -19,7 +18,7 @@ from typing import Any, Final
 import pymysql
 
 from tests.support.daemons import Mariadb, MissingServerError
-from tests.support.processes import free_port, run, signal_tree, spawn, until
+from tests.support.processes import Harmable, free_port, run, spawn, until
 from tests.support.servers import common_directory
 
 SHIPPED: Final = Path(__file__).parents[2] / "deploy/haproxy/galera.cfg"
@@ -30,7 +29,7 @@ _TIMES: Final = (
 _RECOVERED: Final = re.compile(r"Recovered position: ?(\S+)")
 
 
-class Node:
+class Node(Harmable):
     """One node: its directory, its ports, and its process while it runs."""
 
     def __init__(self, name: str, directory: Path, daemon: Mariadb) -> None:
@@ -38,7 +37,6 @@ class Node:
         self.directory = directory
         self._daemon = daemon
         self.port, self.group, self._ist, self._sst = (free_port() for _ in range(4))
-        self.process: subprocess.Popen[bytes] | None = None
         self.log = directory / "server.log"
 
     def start(self, address: str, *, new: bool = False) -> None:
@@ -83,22 +81,6 @@ class Node:
             connection.cursor() as cursor,
         ):  # fmt: skip
             yield cursor
-
-    def kill(self) -> None:
-        """All its processes die at this instant."""
-        if self.process is not None:
-            signal_tree(self.process.pid, signal.SIGKILL)
-            self.process.wait()
-            self.process = None
-
-    def freeze(self) -> None:
-        """It is silent from now on, for clients and for the other nodes."""
-        assert self.process is not None
-        signal_tree(self.process.pid, signal.SIGSTOP)
-
-    def thaw(self) -> None:
-        assert self.process is not None
-        signal_tree(self.process.pid, signal.SIGCONT)
 
     def isolate(self, *, on: bool) -> None:
         """Cut it off from the other nodes, not from its clients."""

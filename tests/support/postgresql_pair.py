@@ -7,8 +7,6 @@ does. Each server keeps its port, so that one connection URL with both is good f
 from __future__ import annotations
 
 import shutil
-import signal
-import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,34 +15,18 @@ from typing import Any
 import psycopg
 
 from tests.support.daemons import Postgresql
-from tests.support.processes import free_port, run, signal_tree, spawn, until
+from tests.support.processes import Harmable, free_port, run, spawn, until
 from tests.support.servers import common_directory
 
 _DATABASE = "ferroscope"
 
 
-class Member:
+class Member(Harmable):
     """One of the two servers: its directory, its port, and its process while it runs."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
         self.port = free_port()
-        self.process: subprocess.Popen[bytes] | None = None
-
-    def kill(self) -> None:
-        """All its processes die at this instant."""
-        if self.process is not None:
-            signal_tree(self.process.pid, signal.SIGKILL)
-            self.process.wait()
-            self.process = None
-
-    def freeze(self) -> None:
-        assert self.process is not None
-        signal_tree(self.process.pid, signal.SIGSTOP)
-
-    def thaw(self) -> None:
-        assert self.process is not None
-        signal_tree(self.process.pid, signal.SIGCONT)
 
     def run(self, *statements: str) -> None:
         """Run the statements, each as a transaction."""
@@ -88,7 +70,10 @@ class Pair:
     def start(self, member: Member) -> None:
         """Run a server and wait until it takes connections."""
         command = self._daemon.command(member.directory, member.port)
-        for name, value in {"wal_level": "replica", "max_wal_senders": "5", "hot_standby": "on"}.items():
+        settings = {"wal_level": "replica", "max_wal_senders": "5", "hot_standby": "on"}
+        # A promotion that arrives while the standby waits for its next try to reach the primary waits until it ends.
+        settings["wal_retrieve_retry_interval"] = "500ms"
+        for name, value in settings.items():
             command += ["-c", f"{name}={value}"]
         log = member.directory / "server.log"
         process = spawn(command, user=self._daemon.user, directory=member.directory, log=log)

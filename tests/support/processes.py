@@ -136,6 +136,28 @@ def signal_tree(pid: int, number: signal.Signals) -> set[int]:
     return done
 
 
+class Harmable:
+    """A process with all its descendants, which may be killed, frozen and thawed; ``process`` while it runs."""
+
+    process: subprocess.Popen[bytes] | None = None
+
+    def kill(self) -> None:
+        """All its processes die at this instant."""
+        if self.process is not None:
+            signal_tree(self.process.pid, signal.SIGKILL)
+            self.process.wait()
+            self.process = None
+
+    def freeze(self) -> None:
+        """It is silent from now on."""
+        assert self.process is not None
+        signal_tree(self.process.pid, signal.SIGSTOP)
+
+    def thaw(self) -> None:
+        assert self.process is not None
+        signal_tree(self.process.pid, signal.SIGCONT)
+
+
 def adopt_orphans() -> None:
     """Become the parent of every descendant whose parent dies, so that ``reap`` can wait for it."""
     _libc.prctl(_PR_SET_CHILD_SUBREAPER, 1)

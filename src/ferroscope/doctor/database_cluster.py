@@ -4,16 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Final
 
 from sqlalchemy import Connection
 from sqlalchemy.exc import DBAPIError
 
 from ferroscope.config.options import Settings
 from ferroscope.contracts.errors import StoreUnavailableError
-from ferroscope.db import galera, standbys
+from ferroscope.db import galera
 from ferroscope.db.engine import cannot_answer
 from ferroscope.runtime.backend import Backend
 from ferroscope.telemetry.finding import Finding
+
+# How many standbys of each kind are connected. Without the role pg_monitor their state is hidden; then nothing can be
+# said. The last column: whether commits wait for a synchronous one.
+_STANDBYS: Final = (
+    "SELECT count(*) FILTER (WHERE sync_state IN ('sync', 'quorum')), count(*) FILTER (WHERE sync_state = 'async'), "
+    "count(*) FILTER (WHERE sync_state IS NULL), current_setting('synchronous_standby_names') <> '' "
+    "FROM pg_stat_replication"
+)
 
 
 def cluster(settings: Settings, backend: Backend) -> Iterator[Finding]:
@@ -46,22 +55,22 @@ def _galera(settings: Settings, backend: Backend) -> Iterator[Finding]:
 
 def _postgresql(backend: Backend) -> Iterator[Finding]:
     with _connected(backend) as connection:
-        found = standbys.look(connection)
-    if found is None:
+        synchronous, asynchronous, hidden, required = connection.exec_driver_sql(_STANDBYS).one()
+    if hidden:
         return
-    if found.asynchronous and not found.synchronous:
+    if asynchronous and not synchronous:
         yield Finding(
             "standby",
             "note",
             "PostgreSQL has only asynchronous standbys: a fail-over loses the last acknowledged commits",
             "set synchronous_standby_names on the primary",
         )
-    elif found.required and not found.synchronous:
+    elif required and not synchronous:
         yield Finding(
             "standby",
             "wrong",
             "PostgreSQL requires a synchronous standby, and none is connected: every commit waits",
             "start the standby, or change synchronous_standby_names",
         )
-    elif found.synchronous:
+    elif synchronous:
         yield Finding("standby", "ok", "PostgreSQL has a synchronous standby")

@@ -16,8 +16,8 @@ from ferroscope.api.http.request_id import HEADER
 
 Application = Callable[..., Iterable[bytes]]
 
-# What a browser is told about every response: not to guess its type, run anything in it, embed it, keep a copy, or
-# pass on its address. Source: OWASP Secure Headers Project.
+# Sent with every response: browsers must not guess its type, run anything in it, embed it, keep a copy, or pass on its
+# address. Source: OWASP Secure Headers Project.
 _SECURITY_HEADERS: Final = (
     ("X-Content-Type-Options", "nosniff"),
     ("Content-Security-Policy", "default-src 'none'; frame-ancestors 'none'"),

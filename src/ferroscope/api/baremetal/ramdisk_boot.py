@@ -1,6 +1,6 @@
 """What a machine gets before its ramdisk runs: the parameter disk for virtual media, and its part of the iPXE script.
 
-Neither BMCs nor iPXE can authenticate. The disk is protected by a key in its URL, which only the BMC is told. The
+Neither BMCs nor iPXE can authenticate. The disk is protected by a key in its URL, which only the BMC gets. The
 script is given to whoever asks for the MAC address of a machine that is about to boot, as PXE gives everything; every
 address that asked is on the timeline. Both contain the secret of the inspection, and are made on request, so any api
 process serves them.
