@@ -1,21 +1,23 @@
-"""All that an Ironic knows of its nodes, for an import: nodes with all their fields, ports, inventories, rules."""
+"""All that an Ironic knows of its nodes, for an import: chassis, nodes with all their fields, ports and port groups,
+inventories, rules."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 from ferroscope.contracts.remote import RegistryUnavailableError
-from ferroscope.core.model import Document, Rule
+from ferroscope.core import values
+from ferroscope.core.model import Chassis, Document, Portgroup, Rule
 from ferroscope.core.node import ATTRIBUTES, STORED
 from ferroscope.core.values import is_uuid
-from ferroscope.remote.ironic import IronicRegistry, _document
+from ferroscope.remote.ironic import _PORT_FIELDS, IronicRegistry, _document
 
 _INVENTORIES_SINCE: Final = 81
 _RULES_SINCE: Final = 96
 _CHILDREN_SINCE: Final = 83
 _INSPECTED: Final = {"uuid": 1, "provision_state": 1, "inspection_started_at": 6, "inspection_finished_at": 6}
-# Interfaces are chosen anew here; chassis are not imported.
+# Interfaces are chosen anew here. Ironic 39 fails if ``chassis_uuid`` is asked for by name.
 FIELDS: Final = tuple(
     field
     for field in (*STORED, *ATTRIBUTES)
@@ -23,6 +25,16 @@ FIELDS: Final = tuple(
     or (field.settable and not field.name.endswith("_interface") and field.name != "chassis_uuid")
 )
 _NODE_FIELDS: Final = {field.name: field.since or 1 for field in FIELDS} | _INSPECTED
+_CHASSIS_FIELDS: Final = dict.fromkeys(("uuid", "description", "extra"), 1)
+_PORTGROUP_FIELDS: Final = {
+    "uuid": 23,
+    "address": 23,
+    "name": 23,
+    "mode": 26,
+    "properties": 26,
+    "standalone_ports_supported": 23,
+    "extra": 23,
+}
 _RULE_FIELDS: Final = dict.fromkeys(
     ("uuid", "description", "priority", "phase", "sensitive", "conditions", "actions"), _RULES_SINCE
 )
@@ -31,10 +43,39 @@ _RULE_FIELDS: Final = dict.fromkeys(
 class IronicDocuments(IronicRegistry):
     """Each method raises ``RegistryUnavailableError`` or ``RegistryRefusedError``; lists are read page by page."""
 
+    def chassis(self) -> Iterator[Chassis]:
+        """Yield all chassis."""
+        for one in self._list("chassis", _CHASSIS_FIELDS):
+            yield Chassis(uuid=str(one["uuid"]), description=one.get("description"), extra=one.get("extra") or {})
+
+    def nodes_in(self, chassis: str) -> Iterator[str]:
+        """Yield the UUIDs of the nodes of a chassis."""
+        return (str(one["uuid"]) for one in self._list("nodes", {"uuid": 1}, chassis_uuid=chassis))
+
     def every_node(self) -> Iterator[Document]:
         """Yield all nodes, those with a parent too."""
         children = {"include_children": "true"} if self._newest() >= _CHILDREN_SINCE else {}
         return self._list("nodes", _NODE_FIELDS, **children)
+
+    def ports_of(self, uuid: str) -> Sequence[Document]:
+        """Return the node's ports, with ``portgroup_uuid``."""
+        return list(self._list("ports", _PORT_FIELDS | {"portgroup_uuid": 24}, node=uuid))
+
+    def portgroups_of(self, uuid: str) -> Sequence[Portgroup]:
+        """Return the node's port groups."""
+        return [
+            Portgroup(
+                uuid=str(one["uuid"]),
+                node=uuid,
+                address=values.normalize(one.get("address")),
+                name=one.get("name"),
+                mode=str(one.get("mode") or "active-backup"),
+                properties=one.get("properties") or {},
+                standalone_ports_supported=one.get("standalone_ports_supported") is not False,
+                extra=one.get("extra") or {},
+            )
+            for one in self._list("portgroups", _PORTGROUP_FIELDS, node=uuid)
+        ]
 
     def inventory_of(self, uuid: str) -> Document | None:
         """Return ``inventory`` and ``plugin_data`` of the node; None if there are none."""

@@ -1,16 +1,16 @@
-"""What all imports from other services have in common: the report, dry runs, and rules."""
+"""What all imports from other services have in common: the report, dry runs, rules, and chassis."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
-from typing import Literal, TypeVar
+from typing import Final, Literal, TypeVar
 
 import msgspec
 
 from ferroscope.contracts.errors import ConflictError, NotFoundError
-from ferroscope.contracts.store import Store, Transaction
-from ferroscope.core.model import Rule
+from ferroscope.contracts.store import Query, Store, Transaction
+from ferroscope.core.model import Chassis, Rule
 from ferroscope.rules.data import InvalidRuleError
 from ferroscope.rules.engine import compile_rule
 
@@ -28,14 +28,16 @@ Result = Literal[
     "changed since",
 ]
 
+_PLURALS: Final = {"node": "nodes", "rule": "rules", "chassis": "chassis"}
+
 
 class Item(msgspec.Struct, frozen=True):
-    """What becomes of one node or rule of the source; ``detail``: why, or what to do.
+    """What becomes of one node, rule or chassis of the source; ``detail``: why, or what to do.
 
     ``started_at`` and ``manage_boot`` are those of an introspection that is in progress there.
     """
 
-    kind: Literal["node", "rule"]
+    kind: Literal["node", "rule", "chassis"]
     uuid: str
     result: Result
     detail: str = ""
@@ -53,7 +55,7 @@ class _DryRunError(Exception):
 
 def counts(items: list[Item]) -> dict[str, int]:
     """Return how often each result occurs, such as ``nodes imported``."""
-    return dict(Counter(f"{item.kind}s {item.result}" for item in items))
+    return dict(Counter(f"{_PLURALS[item.kind]} {item.result}" for item in items))
 
 
 def write(store: Store, work: Callable[[Transaction], T], *, dry_run: bool) -> T:
@@ -101,6 +103,41 @@ def remove_rule(tx: Transaction, rule: Rule) -> Item | None:
         return Item("rule", rule.uuid, "changed since", "the rule was changed after the import; it is kept")
     tx.rules.remove(rule.uuid)
     return Item("rule", rule.uuid, "rolled back")
+
+
+def add_chassis(store: Store, chassis: Chassis, *, dry_run: bool) -> Item:
+    """Store a chassis, unless it exists."""
+
+    def work(tx: Transaction) -> Item:
+        try:
+            stored = tx.chassis.get(chassis.uuid)
+        except NotFoundError:
+            tx.chassis.add(chassis)
+            return Item("chassis", chassis.uuid, "imported")
+        if _same_chassis(stored, chassis):
+            return Item("chassis", chassis.uuid, "already imported")
+        return Item("chassis", chassis.uuid, "skipped", "a chassis with this UUID exists and differs")
+
+    return write(store, work, dry_run=dry_run)
+
+
+def remove_chassis(tx: Transaction, chassis: Chassis, gone: set[str]) -> Item | None:
+    """Undo the import of a chassis; None if it was not imported. ``gone``: nodes that are rolled back, too."""
+    try:
+        stored = tx.chassis.get(chassis.uuid, lock=True)
+    except NotFoundError:
+        return None
+    if not _same_chassis(stored, chassis):
+        return Item("chassis", chassis.uuid, "changed since", "the chassis was changed after the import; it is kept")
+    nodes = tx.nodes.list(Query(filters={"chassis_uuid": chassis.uuid}, limit=len(gone) + 1))
+    if any(node.uuid not in gone for node in nodes):
+        return Item("chassis", chassis.uuid, "changed since", "the chassis has nodes; it is kept")
+    tx.chassis.remove(chassis.uuid)
+    return Item("chassis", chassis.uuid, "rolled back")
+
+
+def _same_chassis(stored: Chassis, chassis: Chassis) -> bool:
+    return stored.updated_at is None and (stored.description, stored.extra) == (chassis.description, chassis.extra)
 
 
 def _same(stored: Rule, rule: Rule) -> bool:

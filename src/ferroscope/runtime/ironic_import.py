@@ -1,7 +1,8 @@
-"""Import from an Ironic through its API: nodes with ports, traits and inventories, and inspection rules.
+"""Import from an Ironic through its API: chassis, nodes with ports, port groups, traits and inventories, and rules.
 
-Ironic is only read, one node after the other. A node is created in one transaction, with the UUIDs that it and its
-ports have there; what exists here is not changed. Ironic masks secrets, so they are taken from the caller, or left out.
+Ironic is only read, one node after the other. A node is created in one transaction, with the UUIDs that it, its ports
+and its port groups have there; what exists here is not changed. Ironic masks secrets, so they are taken from the
+caller, or left out.
 """
 
 from __future__ import annotations
@@ -21,12 +22,12 @@ from ferroscope.contracts.data import Part
 from ferroscope.contracts.errors import ConflictError, NotFoundError
 from ferroscope.contracts.store import Query, Store, Transaction
 from ferroscope.core import bmc_access, registry, values
-from ferroscope.core.model import Document, Entry, Inspection, Node, Port
+from ferroscope.core.model import Document, Entry, Inspection, Node, Port, Portgroup
 from ferroscope.core.states import Provision, State
 from ferroscope.hardware import search_index
 from ferroscope.remote.ironic_documents import FIELDS, IronicDocuments
 from ferroscope.runtime.backend import opened
-from ferroscope.runtime.imported import Item, add_rule, remove_rule, write
+from ferroscope.runtime.imported import Item, add_chassis, add_rule, remove_chassis, remove_rule, write
 
 # The key of the import in a node's internal data.
 KEY: Final = "ironic_import"
@@ -52,10 +53,13 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def run(settings: Settings, source: IronicDocuments, options: Options) -> list[Item]:
-    """Import everything; return what became of each node and rule."""
+    """Import everything; return what became of each node, rule and chassis."""
     with opened(settings) as backend:
-        importer = _Importer(settings, backend.store, source, options)
-        found = [importer.node(document) for document in source.every_node()]
+        chassis = list(source.chassis())
+        found = [add_chassis(backend.store, one, dry_run=options.dry_run) for one in chassis]
+        members = {node: one.uuid for one in chassis for node in source.nodes_in(one.uuid)}
+        importer = _Importer(settings, backend.store, source, options, members)
+        found += [importer.node(document) for document in source.every_node()]
         for rule in source.rules():
             if rule.sensitive:
                 found.append(Item("rule", rule.uuid, "skipped", "it is sensitive: Ironic does not show what it does"))
@@ -71,6 +75,9 @@ def roll_back(settings: Settings, source: IronicDocuments, *, dry_run: bool = Fa
         uuids = [node.uuid for node in _imported(store)]
         found = [write(store, lambda tx, one=one: _removed(tx, one), dry_run=dry_run) for one in uuids]  # type: ignore[misc]
         found += [write(store, lambda tx, rule=rule: remove_rule(tx, rule), dry_run=dry_run) for rule in source.rules()]  # type: ignore[misc]
+        gone = {item.uuid for item in found if item is not None and item.result == "rolled back"}
+        for one in source.chassis():
+            found.append(write(store, lambda tx, one=one: remove_chassis(tx, one, gone), dry_run=dry_run))  # type: ignore[misc]
         return [item for item in found if item is not None]
 
 
@@ -93,8 +100,13 @@ def _removed(tx: Transaction, ident: str) -> Item | None:
 
 
 class _Importer:
-    def __init__(self, settings: Settings, store: Store, source: IronicDocuments, options: Options) -> None:
+    """``chassis``: the UUID of the chassis of a node, by that of the node."""
+
+    def __init__(
+        self, settings: Settings, store: Store, source: IronicDocuments, options: Options, chassis: Mapping[str, str]
+    ) -> None:
         self._settings, self._store, self._source, self._options = settings, store, source, options
+        self._chassis = chassis
 
     def node(self, document: Document) -> Item:
         ident = str(document["uuid"])
@@ -114,10 +126,11 @@ class _Importer:
             return Item("node", ident, "in progress", remark)
         node, missing = self._made(document, driver, state)
         details = [remark] if remark else []
+        taken, groups = self._ports(ident), self._source.portgroups_of(ident)
         try:
-            parts, taken = self._parts(ident), self._ports(ident)
+            parts = self._parts(ident)
         except (ApiError, ValueError) as exc:
-            parts, taken = {}, self._ports(ident)
+            parts = {}
             details.append(f"its inventory is invalid: {exc}")
         if missing:
             details.append(
@@ -130,9 +143,23 @@ class _Importer:
             present = {
                 port.address for port in tx.ports.list(Query(filters={"address": tuple(p.address for p in taken)}))
             }
-            tx.ports.add(port for port in taken if port.address not in present)
-            taken_macs = f"other nodes here have its MAC addresses {', '.join(sorted(present))}"
-            return Item("node", ours.uuid, "imported", "; ".join([*details, *([taken_macs] if present else [])]))
+            present_groups = {group.uuid for group in groups if _exists(tx, group)}
+            for group in groups:
+                if group.uuid not in present_groups:
+                    tx.portgroups.add(group)
+            members = {group.uuid for group in groups} - present_groups
+            tx.ports.add(
+                port if port.portgroup in members else msgspec.structs.replace(port, portgroup=None)
+                for port in taken
+                if port.address not in present
+            )
+            found = list(details)
+            if present:
+                found.append(f"other nodes here have its MAC addresses {', '.join(sorted(present))}")
+            if present_groups:
+                names = ", ".join(sorted(group.name or group.uuid for group in groups if group.uuid in present_groups))
+                found.append(f"other port groups here have the UUID, name or address of {names}")
+            return Item("node", ours.uuid, "imported", "; ".join(found))
 
         try:
             return write(self._store, work, dry_run=self._options.dry_run)
@@ -155,6 +182,7 @@ class _Importer:
             for field in FIELDS
             if not field.stored and (value := registry.fitting(field, document.get(field.name))) != field.default
         }
+        found["chassis_uuid"] = self._chassis.get(ident)
         internal = {KEY: {"version": 0}}
         node = Node(
             **found | {"driver": driver}, uuid=ident, provision_state=state, attributes=attributes, internal=internal
@@ -162,7 +190,12 @@ class _Importer:
         return node, missing
 
     def _ports(self, ident: str) -> list[Port]:
-        return [port for port in map(registry.port, self._source.ports_of(ident)) if port is not None]
+        found = []
+        for document in self._source.ports_of(ident):
+            port = registry.port(document)
+            if port is not None:
+                found.append(msgspec.structs.replace(port, portgroup=document.get("portgroup_uuid")))
+        return found
 
     def _parts(self, ident: str) -> dict[Part, bytes]:
         """Return the inventory and the plugin data in the form in which they are stored here."""
@@ -220,6 +253,14 @@ class _Importer:
             ]
         )
         return node
+
+
+def _exists(tx: Transaction, group: Portgroup) -> bool:
+    """Whether a port group here has the UUID, the name or the address of this one."""
+    for name, value in (("uuid", group.uuid), ("name", group.name), ("address", group.address)):
+        if value is not None and tx.portgroups.list(Query(filters={name: value}, limit=1)):
+            return True
+    return False
 
 
 def _existing(known: Node) -> tuple[Any, str]:

@@ -32,6 +32,8 @@ _TABLES: Final = (
     "search_index",
     "journal",
     "bmc_addresses",
+    "chassis",
+    "portgroups",
 )
 # Among the columns of ironic.db's ``node_inventory``, which Ironic's own inspection fills.
 _INVENTORY: Final = (
@@ -86,6 +88,17 @@ class Site:
             connection.execute(_INVENTORY, row)
             connection.commit()
 
+    def grouped(self, uuid: str) -> tuple[str, str]:
+        """Put the node into a chassis, and its port into a port group; return the UUIDs of both."""
+        call = self.ironic.call
+        chassis = call("POST", "/v1/chassis", {"description": "enclosure", "extra": {"rack": "7"}})["uuid"]
+        call("PATCH", f"/v1/nodes/{uuid}", [{"op": "add", "path": "/chassis_uuid", "value": chassis}])
+        group = {"node_uuid": uuid, "name": "bond0", "address": "52:54:00:0b:0d:00", "mode": "802.3ad"}
+        bond = call("POST", "/v1/portgroups", group | {"properties": {"miimon": "100"}, "extra": {"a": "b"}})["uuid"]
+        (port,) = self.ironic.ports(uuid)
+        call("PATCH", f"/v1/ports/{port['uuid']}", [{"op": "add", "path": "/portgroup_uuid", "value": bond}])
+        return str(chassis), str(bond)
+
     def enroll(self, **fields: Any) -> tuple[str, int]:
         number = next(_NUMBERS)
         return self.ironic.enroll(f"import-{number}", pxe_mac(number), **fields), number
@@ -100,6 +113,8 @@ def site(sqlite_url: str, ironic: Ironic, tmp_path: Path) -> Iterator[Site]:
         if str(node["name"]).startswith("import-"):
             ironic.call("PUT", f"/v1/nodes/{node['uuid']}/maintenance", {})
             ironic.call("DELETE", f"/v1/nodes/{node['uuid']}")
+    for chassis in ironic.call("GET", "/v1/chassis")["chassis"]:
+        ironic.call("DELETE", f"/v1/chassis/{chassis['uuid']}")
     for rule in ironic.call("GET", "/v1/inspection_rules")["inspection_rules"]:
         ironic.call("DELETE", f"/v1/inspection_rules/{rule['uuid']}")
 
@@ -111,6 +126,7 @@ def test_everything_is_imported_once_and_can_be_rolled_back(site: Site, monkeypa
     uuid, number = site.enroll(properties={"memory_mb": 4096}, extra={"rack": "7"}, **given)
     site.ironic.call("PUT", f"/v1/nodes/{uuid}/traits", {"traits": ["CUSTOM_A", "CUSTOM_B"]})
     site.inspected(uuid, number)
+    chassis, bond = site.grouped(uuid)
     others = [site.enroll()[0] for _ in range(4)]
     rule = site.ironic.call("POST", "/v1/inspection_rules", _RULE)["uuid"]
     sensitive = site.ironic.call("POST", "/v1/inspection_rules", _RULE | {"sensitive": True})["uuid"]
@@ -120,28 +136,46 @@ def test_everything_is_imported_once_and_can_be_rolled_back(site: Site, monkeypa
     report = site.run()
     assert (report["counts"], report["items"]) == (planned["counts"], planned["items"])
     results = site.results(report)
-    assert {results[one] for one in (uuid, *others, rule)} == {"imported"}
+    assert {results[one] for one in (uuid, *others, rule, chassis)} == {"imported"}
+    assert report["counts"]["chassis imported"] == 1
     assert results[sensitive] == "skipped"
     assert "redfish_password" in site.detail(report, uuid)
     assert _is_all_there(site, uuid, number)
+    assert site.service.bare_metal.get(f"/v1/portgroups/{bond}/ports").json["ports"][0]["address"] == pxe_mac(number)
     after = site.snapshot()
     assert set(site.results(site.run()).values()) == {"already imported", "skipped"}
     assert site.snapshot() == after
     site.service.bare_metal.patch(f"/v1/nodes/{others[0]}", {"op": "add", "path": "/extra/a", "value": "b"})
     undone = site.results(site.run("--rollback"))
-    expected = dict.fromkeys((uuid, rule, *others[1:]), "rolled back") | {others[0]: "changed since"}
+    expected = dict.fromkeys((uuid, rule, chassis, *others[1:]), "rolled back") | {others[0]: "changed since"}
     assert {one: undone[one] for one in expected} == expected
     site.service.bare_metal.delete(f"/v1/nodes/{others[0]}")
     end = site.snapshot()
-    for table in ("nodes", "ports", "inspections", "inspection_data", "rules", "search_index", "bmc_addresses"):
+    for table in sorted({*_TABLES} - {"journal"}):
         assert end[table] == before[table], table
 
 
 def _is_all_there(site: Site, uuid: str, number: int) -> bool:
     client = site.service.bare_metal
     there, here = site.ironic.node(uuid), client.get(f"/v1/nodes/{uuid}").json
-    for name in ("name", "driver", "provision_state", "properties", "extra", "resource_class", "description"):
+    for name in (
+        "name",
+        "driver",
+        "provision_state",
+        "properties",
+        "extra",
+        "resource_class",
+        "description",
+        "chassis_uuid",
+    ):
         assert here[name] == there[name], name
+    for kind, names in (
+        ("chassis", ("uuid", "description", "extra")),
+        ("portgroups", ("uuid", "name", "address", "mode", "properties", "extra", "node_uuid")),
+    ):
+        (there,) = site.ironic.call("GET", f"/v1/{kind}/detail")[kind]
+        (found,) = client.get(f"/v1/{kind}/detail").json[kind]
+        assert {name: found[name] for name in names} == {name: there[name] for name in names}
     assert here["traits"] == ["CUSTOM_A", "CUSTOM_B"]
     assert here["driver_info"] == {"redfish_address": "https://192.0.2.7", "redfish_username": "root"}
     (port,) = client.get(f"/v1/nodes/{uuid}/ports").json["ports"]
