@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import shutil
 import socket
+import sys
 import threading
 import time
 import warnings
@@ -20,6 +21,7 @@ from ferroscope.config.options import BusSettings, DatabaseSettings, Settings
 from ferroscope.config.rabbitmq_options import parse_url
 from ferroscope.core.model import Request
 from ferroscope.core.states import Event
+from ferroscope.doctor import host
 from ferroscope.remote.rabbitmq import BrokerError, Connection, check, check_files
 from ferroscope.runtime.backend import Backend, check_bus, open_backend
 from ferroscope.runtime.system import SetupError, SystemClock
@@ -196,6 +198,31 @@ def test_wrong_credentials_are_refused_at_the_start(shared_rabbitmq: Server, log
 
 def test_a_broker_that_is_down_does_not_prevent_the_start() -> None:
     check_bus(Settings(bus=BusSettings(transport_url=f"rabbit://127.0.0.1:{free_port()}/")))
+
+
+def test_doctor_connects_to_each_broker_and_shows_no_password(shared_rabbitmq: Server) -> None:
+    right, absent = f"127.0.0.1:{shared_rabbitmq.port}", f"127.0.0.1:{free_port()}"
+
+    def verdicts(url: str) -> list[tuple[str, str]]:
+        found = list(host._bus(Settings(bus=BusSettings(transport_url=url, connect_timeout=5.0))))
+        assert "hunter2" not in repr(found)
+        return [(one.code, one.verdict) for one in found]
+
+    assert verdicts("") == []
+    assert verdicts(f"rabbit://guest:guest@{right},guest:guest@{absent}/") == [("bus", "ok"), ("bus", "wrong")]
+    assert verdicts(f"rabbit://guest:hunter2@{right}/") == [("bus", "wrong")]
+    assert verdicts(f"rabbit://guest:hunter2@{right}/?ssl=true&ssl_ca_file=/missing") == [("bus", "wrong")]
+
+
+def test_a_missing_package_is_named_at_the_start_and_by_doctor(monkeypatch: pytest.MonkeyPatch) -> None:
+    settings = Settings(bus=BusSettings(transport_url="rabbit://192.0.2.1/"))
+    monkeypatch.setitem(sys.modules, "kombu", None)
+    with pytest.raises(SetupError) as refused:
+        check_bus(settings)
+    assert "kombu" in refused.value.summary
+    assert "[rabbitmq]" in refused.value.advice
+    (finding,) = host._bus(settings)
+    assert (finding.verdict, finding.summary, finding.advice) == ("wrong", refused.value.summary, refused.value.advice)
 
 
 def test_tls_needs_the_right_authority_and_the_certificate_of_the_client(

@@ -14,7 +14,7 @@ from typing import TypeVar
 
 from bench.service import executable
 from ferroscope import transition
-from ferroscope.config.options import DatabaseSettings, Settings
+from ferroscope.config.options import BusSettings, DatabaseSettings, Settings
 from ferroscope.contracts.store import Query, Transaction
 from ferroscope.core.boot_macs import FilterRecord, decode_record
 from ferroscope.core.model import Lease, Node
@@ -22,7 +22,7 @@ from ferroscope.core.states import Event, Provision, State, Transition
 from ferroscope.runtime.backend import open_backend
 from ferroscope.runtime.system import SystemClock
 from tests.pxe.host import BootHost
-from tests.pxe.lab import Lab
+from tests.pxe.lab import MANAGEMENT, Lab
 from tests.support import examples
 from tests.support.processes import until
 
@@ -37,16 +37,22 @@ FAST = "[lease]\nprofile = fast\n[worker]\nmember_ttl = 3\nheartbeat_interval = 
 
 
 class FilteredLab:
-    """``url`` is the database as this process reaches it; ``options`` are lines for ``[pxe_filter]``."""
+    """``url`` is the database as this process reaches it; ``options`` are lines for ``[pxe_filter]``.
 
-    def __init__(self, lab: Lab, url: str, *, options: str = "", sections: str = "") -> None:
+    ``broker``: the port of a RabbitMQ that wakes up filters.
+    """
+
+    def __init__(self, lab: Lab, url: str, *, options: str = "", sections: str = "", broker: int = 0) -> None:
         self.lab = lab
         self.hosts = lab.hosts
-        self._seen_by_hosts = lab.reach(url=url)
+        self._seen_by_hosts = lab.reach(url=url, broker=broker)
         self._options = options
+        bus = BusSettings(exchange=examples.uuid(), transport_url=f"rabbit://127.0.0.1:{broker}/" if broker else "")
         self._sections = sections
+        if broker:
+            self._sections += f"[bus]\nexchange = {bus.exchange}\ntransport_url = rabbit://{MANAGEMENT}:{broker}/\n"
         self._backend = open_backend(
-            Settings(database=DatabaseSettings(connection=url)),
+            Settings(database=DatabaseSettings(connection=url), bus=bus),
             clock=SystemClock(),
             stop=threading.Event(),
             listen=False,

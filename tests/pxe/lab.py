@@ -40,11 +40,12 @@ class Lab(Installation):
         self._clients = 0
         self._number = next(_numbers)
 
-    def reach(self, *, url: str | None = None, api: str | None = None) -> str:
+    def reach(self, *, url: str | None = None, api: str | None = None, broker: int = 0) -> str:
         """Join the networks to servers on 127.0.0.1; return the database's URL as the boot hosts see it.
 
         ``url``: of the database, SQLAlchemy's. ``api``: ``IP:PORT`` of the Bare Metal API, which is then found at
-        port 6385 of ``SWITCH`` by machines, and of ``MANAGEMENT`` by the hosts.
+        port 6385 of ``SWITCH`` by machines, and of ``MANAGEMENT`` by the hosts. ``broker``: the port of a RabbitMQ, the
+        same at ``MANAGEMENT``.
         """
         pairs: list[str] = []
         seen = make_url(url) if url else None
@@ -53,6 +54,8 @@ class Lab(Installation):
             seen = seen.set(host=MANAGEMENT)
         if api is not None:
             pairs += [f"{self.wire.name}@{SWITCH}:6385", api, f"{self.mgmt.name}@{MANAGEMENT}:6385", api]
+        if broker:
+            pairs += [f"{self.mgmt.name}@{MANAGEMENT}:{broker}", f"127.0.0.1:{broker}"]
         if pairs:
             self._forward(pairs)
         return seen.render_as_string(hide_password=False) if seen is not None else ""

@@ -18,6 +18,7 @@ from tests.pxe.lab import Lab
 from tests.pxe.prober import Prober, doubles
 from tests.support import examples
 from tests.support.processes import until
+from tests.support.servers import Server
 
 IDLE, BUSY, UNKNOWN, SECOND = (f"52:54:00:aa:00:{number:02x}" for number in range(1, 5))
 
@@ -102,6 +103,26 @@ def test_a_mac_that_moves_and_a_port_that_goes_while_its_node_boots(fast: Filter
     assert prober.quiet(BUSY, seconds=0.5) == [], "nobody knows it any more, and unknown ones may not boot"
     record = fast.record()
     assert (record.allowed, record.denied) == (0, 0)
+
+
+def test_rabbitmq_wakes_an_open_filter_where_the_database_cannot(
+    tmp_path: Path, mariadb_url: str, shared_rabbitmq: Server
+) -> None:
+    never = "sync_period = 0\nreconcile_period = 3600"  # but for a notification, it would look again in an hour
+    with Lab(tmp_path, hosts=1) as lab:
+        filtered = FilteredLab(lab, mariadb_url, options=never, sections=FAST, broker=shared_rabbitmq.port)
+        filtered.start(filtered.hosts[0])
+        filtered.wait_open()
+        node = filtered.node(BUSY)  # the channel deny
+        filtered.wait_applied()
+        prober = lab.prober()
+        prober.add(BUSY)
+        assert prober.quiet(BUSY, seconds=0.5) == []
+        filtered.inspect(node)  # the channel allow
+        assert prober.wait(BUSY, seconds=READY) is not None
+        filtered.delete_ports(node)
+        filtered.wait_applied()
+        assert (filtered.record().allowed, filtered.record().denied) == (0, 0)
 
 
 def test_ten_thousand_ports_at_once_and_addresses_in_odd_spellings(fast: FilteredLab) -> None:

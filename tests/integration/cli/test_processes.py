@@ -294,14 +294,25 @@ def test_a_watched_status_tells_of_each_change(programs: list[Program], tmp_path
     assert [line.split("  ", 1)[1] for line in status.out.read_text().splitlines()] == ["no nodes", "1 enroll"]
 
 
-def _service(programs: list[Program], directory: Path) -> tuple[str, Program]:
+def test_status_reports_a_broker_that_is_down_and_the_service_goes_on(programs: list[Program], tmp_path: Path) -> None:
+    broker = f"[bus]\ntransport_url = rabbit://user:hunter2@127.0.0.1:{free_port()}/\n"
+    url, _ = _service(programs, tmp_path / "service", broker)
+    shell = Shell(url)
+    shell("node", "create", "--driver", "fake-hardware", "n1", check=0)
+    assert until(lambda: "bus-down" in shell("status", "-o", "json").stdout)
+    shown = shell("status").output
+    assert "RabbitMQ" in shown
+    assert "hunter2" not in shown
+
+
+def _service(programs: list[Program], directory: Path, extra: str = "") -> tuple[str, Program]:
     directory.mkdir()
     port = free_port()
     configuration = directory / "ferroscope.conf"
     configuration.write_text(
         f"[api]\nhost = 127.0.0.1\nbare_metal_port = {port}\nintrospection_port = {free_port()}\n"
         f"[database]\nconnection = sqlite:///{directory / 'ferroscope.db'}\n"
-        "[worker]\nmember_ttl = 1\nheartbeat_interval = 0.2\n"
+        f"[worker]\nmember_ttl = 1\nheartbeat_interval = 0.2\n{extra}"
     )
     program = start(programs, directory, "all", "--simulator", "-c", str(configuration))
     url = f"http://127.0.0.1:{port}"
