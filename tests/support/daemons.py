@@ -225,7 +225,7 @@ class Etcd:
 
 
 class Zookeeper:
-    """One server, with a tick so short that sessions of two seconds are possible."""
+    """One server, with a tick so short that sessions of two seconds are possible; TLS as etcd."""
 
     def __init__(self) -> None:
         self.user = account("zookeeper")
@@ -241,11 +241,24 @@ class Zookeeper:
         configuration = directory / "zoo.cfg"
         configuration.write_text(
             f"dataDir={directory / 'data'}\nclientPort={port}\nclientPortAddress=127.0.0.1\ntickTime=500\n"
-            "admin.enableServer=false\n4lw.commands.whitelist=ruok\n"
+            "admin.enableServer=false\n4lw.commands.whitelist=ruok\n" + self._secured(directory, port)
         )
         options = ["-Xmx128m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
         main = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
-        return [self._java, *options, "-cp", str(self._jar), main, str(configuration)]
+        paths = [self._jar, *self._jar.parent.glob("netty-codec.jar"), *self._jar.parent.glob("netty-resolver.jar")]
+        return [self._java, *options, "-cp", ":".join(map(str, paths)), main, str(configuration)]
+
+    def _secured(self, directory: Path, port: int) -> str:
+        if not (tls := tls_files(directory)):
+            return ""
+        both = directory / "tls.pem"  # a key store is one file
+        both.write_bytes(tls[1].read_bytes() + tls[0].read_bytes())
+        both.chmod(0o644)
+        return (
+            f"secureClientPort={tls_port(port)}\nsecureClientPortAddress=127.0.0.1\nssl.clientAuth=none\n"
+            "serverCnxnFactory=org.apache.zookeeper.server.NettyServerCnxnFactory\n"
+            f"ssl.keyStore.location={both}\nssl.trustStore.location={tls[0]}\nssl.trustStore.type=PEM\n"
+        )
 
     def answers(self, port: int) -> bool:
         return _asked(port, b"ruok") == b"imok"
@@ -274,7 +287,7 @@ class Redis:
 
 # Further ports, from that for clients: above those that the kernel gives to outgoing connections.
 def tls_port(port: int) -> int:
-    """Return the port for TLS of an etcd or a Redis."""
+    """Return the port for TLS of an etcd, a ZooKeeper or a Redis."""
     return 63_000 + port % 2_500
 
 
