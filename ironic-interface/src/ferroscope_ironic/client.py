@@ -45,7 +45,13 @@ class Client:
 
     def start(self, node):
         """Start an introspection of the node with this UUID, or start it again if the machine is awaited."""
-        self._call("POST", f"/introspection/{node}")
+        try:
+            self._call("POST", f"/introspection/{node}")
+        except RefusedError as exc:
+            if exc.status != 404:
+                raise
+            hint = f"is it attached to this Ironic, and has the user of [{GROUP}] a role that may see all nodes?"
+            raise RefusedError(f"{exc}; {hint}", 404) from None
 
     def status(self, node):
         """Return the status of the newest introspection."""
@@ -79,7 +85,7 @@ class Client:
                 raise RefusedError(
                     f"no endpoint of Ferroscope: set [{GROUP}] endpoint_override, or correct service_type, region_name "
                     "and valid_interfaces",
-                    404,
+                    400,
                 )
             url = f"{base.rstrip('/').removesuffix('/v1')}/v1{path}"
             answer = adapter.session.request(
@@ -88,7 +94,7 @@ class Client:
         except (keystone_exceptions.Unauthorized, exception.KeystoneUnauthorized):
             raise RefusedError(f"Keystone rejected the credentials of [{GROUP}]", 401) from None
         except (keystone_exceptions.MissingRequiredOptions, keystone_exceptions.EndpointNotFound) as exc:
-            raise RefusedError(f"[{GROUP}] in ironic.conf is incomplete: {exc}", 404) from None
+            raise RefusedError(f"[{GROUP}] in ironic.conf is incomplete: {exc}", 400) from None
         except exception.ConfigInvalid as exc:
             raise RefusedError(f"[{GROUP}] in ironic.conf is invalid: {exc}", 400) from None
         except (keystone_exceptions.ClientException, exception.IronicException) as exc:

@@ -28,6 +28,8 @@ options.register(CONF)
 _AGREED = "ferroscope_inspection"
 # Where an inspection may be under way, here or still there. Beyond these Ferroscope leaves the machine alone by itself.
 _CHECKED = [states.INSPECTWAIT, states.INSPECTFAIL, states.MANAGEABLE]
+# Of an inspection under way: credentials are being changed. That is no reason to give up what Ferroscope goes on with.
+_LOGIN = (401, 403)
 
 
 def _is_agreed(node):
@@ -96,7 +98,10 @@ class FerroscopeInspect(base.InspectInterface):
         except UnavailableError as exc:
             self._wait(task, exc)
         except RefusedError as exc:
-            self._end(task, error=str(exc))
+            if exc.status in _LOGIN:
+                self._wait(task, exc)
+            else:
+                self._end(task, error=str(exc))
 
     def _ask(self, task):
         uuid, agreed = task.node.uuid, task.node.driver_internal_info[_AGREED]
@@ -127,10 +132,11 @@ class FerroscopeInspect(base.InspectInterface):
             raise
 
     def _wait(self, task, problem):
-        """Fail the inspection if Ferroscope has not answered for too long."""
+        """Fail the inspection if Ferroscope has not answered, or has refused the login, for too long."""
         agreed = task.node.driver_internal_info[_AGREED]
         since = agreed["silent_since"]
         if since is None or since > time.time():
+            LOG.warning("Inspection of node %s waits for Ferroscope: %s", task.node.uuid, problem)
             task.upgrade_lock()
             if _is_waiting(task):
                 _agree(task, requested=agreed["requested"], silent_since=time.time())

@@ -18,8 +18,8 @@ OPTIONS = [
         "outage_timeout",
         default=900,
         min=0,
-        help="Seconds that an inspection may wait for a Ferroscope that does not answer; after that it fails. Must be "
-        "less than [conductor] inspect_wait_timeout, which ends any inspection.",
+        help="Seconds that an inspection may wait for a Ferroscope that does not answer, or no longer accepts the "
+        "credentials; after that it fails. Must be less than [conductor] inspect_wait_timeout, which ends any of them.",
     ),
 ]
 

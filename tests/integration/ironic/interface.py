@@ -46,6 +46,8 @@ password = {password}
 endpoint_override = http://127.0.0.1:{port}
 status_check_period = 1
 outage_timeout = 600
+[ipmi]
+min_command_interval = 1
 """
 _LOGIN: Final = """
 auth_type = http_basic

@@ -23,7 +23,7 @@ from tests.integration.ironic.interface import (
     start_us,
 )
 from tests.integration.ironic.place import Place, expected
-from tests.support import redfish
+from tests.support import ipmi, redfish
 from tests.support.processes import until
 
 
@@ -135,20 +135,31 @@ def test_what_ferroscope_refuses_fails_at_once_with_its_reason(place: Place) -> 
     assert agreed(place, uuid) is None
 
 
-def test_a_machine_of_a_hardware_type_with_this_interface(place: Place, tmp_path: Path) -> None:
-    for driver in ("ferroscope-redfish", "ferroscope-ipmi"):
-        offered = place.ironic.call("GET", f"/v1/drivers/{driver}")
-        assert (driver, offered["default_inspect_interface"]) == (driver, "ferroscope")
-    with redfish.emulator(tmp_path / "rack", machines=1) as rack:
-        uuid, number = place.enroll(driver="ferroscope-redfish", driver_info=redfish.driver_info(rack.url))
-        assert place.ironic.node(uuid)["inspect_interface"] == "ferroscope"
-        inspect(place.ironic, uuid)
-        place.await_state(uuid, "waiting")
-        assert rack.system(0)["PowerState"] == "On"
-        assert place.call_back(number) == 202
-        node = await_provision(place, uuid, "manageable")
-        assert (node["properties"]["memory_mb"], node["power_state"]) == (expected(number)["memory_mb"], "power off")
-        place.ironic.call("DELETE", f"/v1/nodes/{uuid}")
+def test_machines_of_the_hardware_types_with_this_interface(place: Place, tmp_path: Path) -> None:
+    with redfish.emulator(tmp_path / "rack", machines=1) as rack, ipmi.simulator(tmp_path / "bmc") as bmc:
+        from_ipmi = bmc.node(ipmi_cipher_suite=3).driver_info
+        machines = {
+            place.enroll(driver="ferroscope-redfish", driver_info=redfish.driver_info(rack.url)): lambda: (
+                rack.system(0)["PowerState"] == "On"
+            ),
+            place.enroll(driver="ferroscope-ipmi", driver_info=from_ipmi): lambda: bmc.commands[-1] == "power 1",
+        }
+        for uuid, _ in machines:
+            assert place.ironic.node(uuid)["inspect_interface"] == "ferroscope"
+            inspect(place.ironic, uuid)
+        for (uuid, number), is_on in machines.items():
+            place.await_state(uuid, "waiting")
+            assert is_on()
+            assert place.call_back(number) == 202
+        for uuid, number in machines:
+            node = await_provision(place, uuid, "manageable")
+            assert (node["properties"]["memory_mb"], node["power_state"]) == (
+                expected(number)["memory_mb"],
+                "power off",
+            )
+            place.ironic.call("DELETE", f"/v1/nodes/{uuid}")
+        assert bmc.commands[-1] == "power 0"
+        assert "boot pxe" in bmc.commands
 
 
 @pytest.mark.exhaustive

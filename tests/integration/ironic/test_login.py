@@ -1,4 +1,7 @@
-"""An Ironic behind a real Keystone: logins, the catalog, tokens that expire, and what is refused at the start."""
+"""An Ironic behind a real Keystone: logins, the catalog, tokens that expire, and what is refused, in both directions.
+
+Ferroscope logs in to Ironic; where Ironic hands inspections over, it logs in to Ferroscope, too.
+"""
 
 from __future__ import annotations
 
@@ -7,14 +10,17 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
 
+from tests.integration.ironic.interface import agreed, await_provision, enroll, inspect, install
 from tests.integration.ironic.place import Place, expected
 from tests.support.bare_metal import Ironic
 from tests.support.bare_metal import ironic as run_ironic
 from tests.support.keystone import Keystone, keystone
+from tests.support.processes import until
 
 PASSWORD = "pa55-of-the-service"
 _KEYSTONE = """\
@@ -28,6 +34,17 @@ user_domain_name = Default
 project_name = service
 project_domain_name = Default
 token_cache_time = -1
+[DEFAULT]
+enabled_inspect_interfaces = no-inspect,ferroscope
+[ferroscope]
+auth_type = password
+auth_url = {url}
+username = conductor
+password = CONDUCTOR
+user_domain_name = Default
+project_name = service
+project_domain_name = Default
+status_check_period = 1
 """
 _LOGIN = """\
 auth_type = password
@@ -37,6 +54,16 @@ password = {password}
 user_domain_name = Default
 system_scope = all
 """
+_OURS = """[api]
+auth_strategy = keystone
+[keystone_authtoken]
+auth_url = {url}
+username = ferroscope
+password = FERROSCOPE
+token_cache_time = 5
+[registry]
+sync_period = 30
+"""
 
 
 @pytest.fixture(scope="module")
@@ -45,8 +72,9 @@ def identity(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Keystone]:
         made = running.identity
         roles = {role["name"]: role["id"] for role in made.call("GET", "/roles")["roles"]}
         service = made.make("project", name="service", domain_id="default")
-        own = made.make("user", name="ironic", password="IRONIC", domain_id="default")
-        made.call("PUT", f"/projects/{service}/users/{own}/roles/{roles['admin']}")
+        for name, role in (("ironic", "admin"), ("conductor", "service"), ("ferroscope", "service")):
+            own = made.make("user", name=name, password=name.upper(), domain_id="default")
+            made.call("PUT", f"/projects/{service}/users/{own}/roles/{roles[role]}")
         inspector = made.make("user", name="inspector", password=PASSWORD, domain_id="default")
         made.call("PUT", f"/system/users/{inspector}/roles/{roles['admin']}")
         onlooker = made.make("user", name="onlooker", password=PASSWORD, domain_id="default")
@@ -55,21 +83,25 @@ def identity(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Keystone]:
 
 
 class Guarded(Ironic):
-    """An Ironic that requires a login; the tests act on it with a new token each time."""
+    """An Ironic that requires a login; the tests act on it as the operator."""
 
     identity: Keystone
 
     def answer(self, method: str, path: str, body: object = None) -> tuple[int, object]:
-        if hasattr(self, "identity"):
+        status, found = super().answer(method, path, body)
+        if status == 401:
             self.log_in(self.identity.identity.token("inspector", PASSWORD, None))
-        return super().answer(method, path, body)
+            status, found = super().answer(method, path, body)
+        return status, found
 
 
 @pytest.fixture(scope="module")
 def ironic(identity: Keystone, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ironic]:
     extra = _KEYSTONE.format(url=identity.identity.url)
     Guarded.identity = identity
-    with run_ironic(tmp_path_factory.mktemp("guarded"), kind=Guarded, keystone=extra) as running:
+    directory = tmp_path_factory.mktemp("guarded")
+    packages = install(directory)
+    with run_ironic(directory / "ironic", kind=Guarded, keystone=extra, packages=packages) as running:
         service = identity.identity.make("service", type="baremetal", name="ironic")
         for interface, url in (("public", "http://127.0.0.1:1"), ("internal", running.url)):
             fields = {"service_id": service, "interface": interface, "region_id": "one", "url": url}
@@ -95,11 +127,57 @@ def refusal(directory: Path, ironic: Ironic, login: str) -> str:
     return done.stdout + done.stderr
 
 
-def revoke_tokens(identity: Keystone) -> None:
-    """Make all tokens of the service's user invalid."""
-    (user,) = identity.identity.call("GET", "/users?name=inspector")["users"]
+def set_role(identity: Keystone, name: str, role: str) -> None:
+    """Give the user this role and no other one in the services' project."""
+    made = identity.identity
+    (user,), (project,) = (
+        made.call("GET", f"/users?name={name}")["users"],
+        made.call("GET", "/projects?name=service")["projects"],
+    )
+    roles = {one["name"]: one["id"] for one in made.call("GET", "/roles")["roles"]}
+    place = f"/projects/{project['id']}/users/{user['id']}/roles"
+    for one in made.call("GET", place)["roles"]:
+        made.call("DELETE", f"{place}/{one['id']}")
+    made.call("PUT", f"{place}/{roles[role]}")
+
+
+class GuardedPlace(Place):
+    """A Ferroscope that requires a login; the tests act on it as the operator."""
+
+    identity: Keystone
+
+    def call(self, method: str, path: str, body: Any = None, *, root: str = "") -> tuple[int, Any]:
+        status, found = super().call(method, path, body, root=root)
+        if status == 401:
+            self._credentials = {"X-Auth-Token": self.identity.identity.token("inspector", PASSWORD, None)}
+            status, found = super().call(method, path, body, root=root)
+        return status, found
+
+
+@pytest.fixture(scope="module")
+def handed_over(identity: Keystone, ironic: Ironic, tmp_path_factory: pytest.TempPathFactory) -> Iterator[GuardedPlace]:
+    """Give a Ferroscope to which Ironic hands inspections over; it is in the catalog."""
+    GuardedPlace.identity = identity
+    url = identity.identity.url
+    login, ours = _LOGIN.format(url=url, password=PASSWORD), _OURS.format(url=url)
+    place = GuardedPlace(tmp_path_factory.mktemp("handed-over"), ironic, login=login, extra=ours)
+    service = identity.identity.make("service", type="baremetal-introspection", name="ferroscope")
+    identity.identity.make(
+        "endpoint", service_id=service, interface="internal", region_id="one", url=place.introspection
+    )
+    with place:
+        yield place
+
+
+def change_user(identity: Keystone, name: str, **fields: object) -> None:
+    (user,) = identity.identity.call("GET", f"/users?name={name}")["users"]
+    identity.identity.call("PATCH", f"/users/{user['id']}", {"user": fields})
+
+
+def revoke_tokens(identity: Keystone, name: str = "inspector") -> None:
+    """Make all tokens of the user invalid."""
     for enabled in (False, True):
-        identity.identity.call("PATCH", f"/users/{user['id']}", {"user": {"enabled": enabled}})
+        change_user(identity, name, enabled=enabled)
 
 
 def test_the_endpoint_is_in_the_catalog_and_rejected_tokens_are_renewed(
@@ -143,3 +221,59 @@ def test_what_keystone_or_ironic_refuses_is_refused_at_the_start(
     assert f"there is no Ironic at {identity.identity.url[:-3]}" in refusal(
         tmp_path, ironic, f"{good}endpoint_override = {identity.identity.url[:-3]}\n"
     )
+
+
+def test_an_inspection_is_handed_over_with_logins_in_both_directions(
+    identity: Keystone, handed_over: GuardedPlace
+) -> None:
+    uuid, number = enroll(handed_over)
+    inspect(handed_over.ironic, uuid)
+    handed_over.await_state(uuid, "waiting")
+    for user in ("inspector", "conductor"):
+        revoke_tokens(identity, user)
+    assert handed_over.call_back(number) == 202
+    node = await_provision(handed_over, uuid, "manageable")
+    assert (node["properties"]["memory_mb"], node["last_error"]) == (expected(number)["memory_mb"], None)
+    assert handed_over.ironic.call("GET", f"/v1/nodes/{uuid}/inventory")["inventory"]
+    assert agreed(handed_over, uuid) is None
+
+
+@pytest.mark.exhaustive
+def test_what_was_handed_over_survives_an_outage_of_keystone_and_a_change_of_credentials(
+    identity: Keystone, handed_over: GuardedPlace
+) -> None:
+    uuid, number = enroll(handed_over)
+    inspect(handed_over.ironic, uuid)
+    handed_over.await_state(uuid, "waiting")
+    identity.kill()
+    try:
+        assert until(lambda: "cannot validate tokens with Keystone" in handed_over.api.said())
+    finally:
+        identity.start()
+        identity.wait_answers()
+    assert until(lambda: agreed(handed_over, uuid)["silent_since"] is None)
+    change_user(identity, "conductor", password="another-one")
+    try:
+        assert until(lambda: agreed(handed_over, uuid)["silent_since"] is not None)
+        refused_at_start(handed_over, "Keystone rejected the credentials of [ferroscope]")
+    finally:
+        change_user(identity, "conductor", password="CONDUCTOR")
+    assert handed_over.call_back(number) == 202
+    node = await_provision(handed_over, uuid, "manageable")
+    assert node["last_error"] is None
+    set_role(identity, "conductor", "reader")
+    try:
+        refused_at_start(handed_over, "a role that may see all nodes")
+    finally:
+        set_role(identity, "conductor", "service")
+
+
+def refused_at_start(place: Place, why: str) -> None:
+    """Inspect a machine, see why Ferroscope cannot be used, and that the node can be inspected again."""
+    uuid, _ = enroll(place)
+    place.ironic.call("PUT", f"/v1/nodes/{uuid}/states/provision", {"target": "inspect"})
+    node = await_provision(place, uuid, "inspect failed")
+    assert why in node["last_error"]
+    assert "CONDUCTOR" not in node["last_error"]
+    assert agreed(place, uuid) is None
+    place.ironic.provision(uuid, "manage", "manageable")
