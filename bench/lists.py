@@ -1,4 +1,4 @@
-"""``lists``: how long the command line takes to list 10,000 inspected nodes, of a real api process.
+"""``lists``: how long the command line takes to list 10,000 inspected nodes, and to import 500, of a real api process.
 
 Each command is a process of its own, as an operator starts it, with its output in a file; what is timed is all of
 it, from the start of the interpreter on. The nodes are those of ``bench.search``.
@@ -10,6 +10,7 @@ import resource
 import subprocess
 import threading
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
@@ -25,6 +26,7 @@ from ferroscope.config.options import DatabaseSettings, Settings
 from ferroscope.runtime.backend import open_backend
 from ferroscope.runtime.system import SystemClock
 
+IMPORTED: Final = 500
 COMMANDS: Final = (
     ("node", "list"),
     ("node", "list", "-o", "wide"),
@@ -70,13 +72,28 @@ def measure(name: str, directory: Path, *, nodes: int, tries: int) -> Lists:
         finally:
             backend.close()
         pid = running.roles["api"].pid
-        return Lists(base.title, [_run(command, running.url, place, pid, tries) for command in COMMANDS])
+        listed = [_run(" ".join(command), [command] * tries, running.url, place, pid) for command in COMMANDS]
+        imports = [("node", "import", str(_sheet(place, number))) for number in range(tries)]
+        listed.append(_run(f"node import, {IMPORTED} new", imports, running.url, place, pid))
+        listed.append(_run(f"node import, {IMPORTED} unchanged", imports, running.url, place, pid))
+        return Lists(base.title, listed)
 
 
-def _run(command: tuple[str, ...], url: str, place: Path, api: int, tries: int) -> Listed:
-    taken, file = [], place / "output"
+def _sheet(place: Path, number: int) -> Path:
+    """Write a file with nodes that do not exist."""
+    file = place / f"import-{number}.csv"
+    rows = []
+    for row in range(IMPORTED):
+        mac = f"52:54:{number:02x}:ff:{row >> 8:02x}:{row & 255:02x}"
+        rows.append(f"import{number}-{row},fake-hardware,192.0.2.1,root,secret,{mac},ops")
+    file.write_text("\n".join(["name,driver,bmc_address,bmc_username,bmc_password,macs,owner", *rows, ""]))
+    return file
+
+
+def _run(title: str, commands: Sequence[tuple[str, ...]], url: str, place: Path, api: int) -> Listed:
+    taken, file, tries = [], place / "output", len(commands)
     ours, theirs = _children(), cpu_seconds(api)
-    for _ in range(tries):
+    for command in commands:
         began = time.perf_counter()
         with file.open("wb") as output:
             done = subprocess.run([executable(), *command, "--url", url], stdout=output, check=False)
@@ -85,7 +102,7 @@ def _run(command: tuple[str, ...], url: str, place: Path, api: int, tries: int) 
             raise RuntimeError(f"{' '.join(command)} ended with {done.returncode}")
     lines = file.read_bytes().count(b"\n")
     client, served = (_children() - ours) / tries, (cpu_seconds(api) - theirs) / tries
-    return Listed(" ".join(command), taken, client, served, lines)
+    return Listed(title, taken, client, served, lines)
 
 
 def _children() -> float:

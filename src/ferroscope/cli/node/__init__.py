@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from ferroscope.cli.lookup import NODE_HELP
-from ferroscope.cli.node import actions, inbox, show, timeline, write
+from ferroscope.cli.node import actions, bulk, inbox, show, timeline, write
 from ferroscope.cli.output import Group
 
 
@@ -20,6 +20,8 @@ for _command in (
     write.create,
     write.set_node,
     write.delete,
+    bulk.import_nodes,
+    bulk.export,
     actions.manage,
     actions.provide,
     actions.abort,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, Final, TypeVar
 
 import click
@@ -135,12 +135,18 @@ def create(
         raise click.UsageError("a NAME, --port or --uuid is required to identify the node")
     fields |= {document: dict(fields[document]) for document in ("driver_info", "properties", "extra")}
     given = {key: value for key, value in {"name": name, "driver": driver, **fields}.items() if value}
-    node = api.post("/v1/nodes", given)
-    node["ports"] = _add_ports(api, node, ports)
+    node = create_with_ports(api, given, ports)
     shown = {"Name": node["name"], "UUID": node["uuid"], "State": node["provision_state"], "Ports": list(ports)}
     out.show(node, lambda screen: screen.print(key_values(shown)))
     if not out.for_programs:
         _say_what_is_next(api, out, node)
+
+
+def create_with_ports(api: Api, fields: Json, macs: Iterable[str]) -> Json:
+    """Create a node with its ports, and return it; on a ``Failure`` nothing is created."""
+    node = api.post("/v1/nodes", fields)
+    node["ports"] = _add_ports(api, node, macs)
+    return node
 
 
 def _say_what_is_next(api: Api, out: Output, node: Json) -> None:
@@ -152,9 +158,9 @@ def _say_what_is_next(api: Api, out: Output, node: Json) -> None:
     out.say(f"next: ferroscope node manage {label(node)} --wait, then: ferroscope inspect {label(node)} --watch")
 
 
-def _add_ports(api: Api, node: Json, ports: tuple[str, ...]) -> list[Json]:
+def _add_ports(api: Api, node: Json, ports: Iterable[str]) -> list[Json]:
     try:
-        return [_add_port(api, node["uuid"], mac) for mac in dict.fromkeys(ports)]
+        return [create_port(api, node["uuid"], mac) for mac in dict.fromkeys(ports)]
     except Failure as exc:
         code = Exit(exc.exit_code)
         try:
@@ -165,7 +171,7 @@ def _add_ports(api: Api, node: Json, ports: tuple[str, ...]) -> list[Json]:
         raise Failure(f"{exc.message} The node was not created.", exit_code=code, advice=exc.advice) from None
 
 
-def _add_port(api: Api, node: str, mac: str) -> Json:
+def create_port(api: Api, node: str, mac: str) -> Json:
     """Create a port; on a conflict, the ``Failure`` names the node that has the MAC address."""
     try:
         return api.post("/v1/ports", {"node_uuid": node, "address": mac})
@@ -250,7 +256,7 @@ def _change_node(
     added: list[Json] = []
     try:
         for mac in add_port:
-            added.append(_add_port(api, uuid, mac))  # not a comprehension: known for the clean-up if one fails
+            added.append(create_port(api, uuid, mac))  # not a comprehension: known for the clean-up if one fails
         if changes:
             api.patch(node_path(uuid), changes)
     except Failure:
@@ -265,10 +271,15 @@ def _additions(fields: dict[str, Any]) -> list[Json]:
     changes = []
     for name, value in fields.items():
         if isinstance(value, tuple):
-            changes += [_change("add", name, key, value=item) for key, item in value]
+            changes += [added_change(name, key, value=item) for key, item in value]
         elif value is not None:
-            changes.append(_change("add", name, value=value))
+            changes.append(added_change(name, value=value))
     return changes
+
+
+def added_change(*path: str, value: Any) -> Json:
+    """Return the step of a JSON patch that sets a field, or a key of a document."""
+    return _change("add", *path, value=value)
 
 
 def _change(op: str, *path: str, value: Any = None) -> Json:

@@ -1,0 +1,252 @@
+"""Files with nodes, as ``node import`` reads and ``node export`` writes them: CSV, YAML or JSON. Pure.
+
+YAML and JSON have the format of the Bare Metal service's own clients (``baremetal create``): a list of nodes, or an
+object with ``nodes``; each node has the fields of the API and ``ports``. In CSV each column is a field, or
+``FIELD/KEY`` for a key of a document, and ``macs`` holds the MAC addresses of the ports. ``bmc_address``,
+``bmc_username`` and ``bmc_password`` stand for the properties of the driver with these endings.
+"""
+
+from __future__ import annotations
+
+import csv
+import difflib
+import io
+import json
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Final
+
+import msgspec
+
+from ferroscope.cli.client import Json
+from ferroscope.core import values
+from ferroscope.core.node import SETTABLE
+
+FORMATS: Final = ("csv", "yaml", "json")
+DOCUMENTS: Final = tuple(name for name, field in SETTABLE.items() if field.plain not in (str, bool))
+BMC: Final = ("bmc_address", "bmc_username", "bmc_password")
+
+_FIELDS: Final = ("uuid", *SETTABLE)
+_BOOLEANS: Final = frozenset(name for name, field in SETTABLE.items() if field.plain is bool)
+_MACS: Final = ("macs", "ports")
+_TRUE: Final = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
+_MOST_ERRORS: Final = 20
+# A node is some KB; this is for those who name the wrong file.
+LARGEST: Final = 64 * 1024 * 1024
+
+
+class Row(msgspec.Struct):
+    """``where``: the line or the position in the file. ``fields``: those of the API. ``bmc``: by the names of BMC."""
+
+    where: str
+    fields: dict[str, Any]
+    macs: list[str]
+    bmc: dict[str, str]
+
+    @property
+    def label(self) -> str:
+        """Return how the file identifies the node."""
+        return str(self.fields.get("name") or self.fields.get("uuid") or next(iter(self.macs), self.where))
+
+
+class FileError(ValueError):
+    """What is wrong with the file, one line each."""
+
+    def __init__(self, errors: Sequence[str]) -> None:
+        self.errors = list(errors)
+        more = len(self.errors) - _MOST_ERRORS
+        super().__init__("\n".join([*self.errors[:_MOST_ERRORS], *([f"and {more} more"] if more > 0 else [])]))
+
+
+def read(text: str, fmt: str) -> list[Row]:
+    """Return the rows of a file; ``FileError`` with all that is wrong with it."""
+    errors: list[str] = []
+    rows = _from_csv(text, errors) if fmt == "csv" else _from_nodes(_decoded(text, fmt), errors)
+    for row in rows:
+        _check(row, errors)
+    _check_duplicates(rows, errors)
+    if errors:
+        raise FileError(errors)
+    return rows
+
+
+def _from_csv(text: str, errors: list[str]) -> list[Row]:
+    lines = csv.reader(io.StringIO(text, newline=""), strict=True)
+    try:
+        header = next(lines, None)
+        if header is None:
+            raise FileError(["the file is empty: the first line must name the columns, such as name,driver,macs"])
+        columns = [title.strip().lstrip("\ufeff") for title in header]
+        errors += [_unknown("column", name) for name in columns if not _is_column(name)]
+        errors += [f"column {name} occurs twice" for name in sorted({n for n in columns if columns.count(n) > 1})]
+        if errors:
+            raise FileError(errors)
+        rows = []
+        for cells in lines:
+            if not any(cell.strip() for cell in cells) or cells[0].lstrip().startswith("#"):
+                continue
+            where = f"line {lines.line_num}"
+            if len(cells) > len(columns):
+                errors.append(f"{where}: {len(cells)} cells, but {len(columns)} columns; quote cells with commas")
+                continue
+            given = {name: cell.strip() for name, cell in zip(columns, cells, strict=False) if cell.strip()}
+            rows.append(_row_of_cells(where, given, errors))
+    except csv.Error as exc:
+        raise FileError([f"line {lines.line_num}: invalid CSV: {exc}"]) from None
+    return rows
+
+
+def _row_of_cells(where: str, given: dict[str, str], errors: list[str]) -> Row:
+    row = Row(where, {}, [], {})
+    for name, cell in given.items():
+        field, _, key = name.partition("/")
+        if name in _MACS:
+            row.macs += cell.replace(",", " ").replace(";", " ").split()
+        elif name in BMC:
+            row.bmc[name] = cell
+        elif key:
+            row.fields.setdefault(field, {})[key] = cell
+        elif field in _BOOLEANS:
+            if cell.lower() not in _TRUE:
+                errors.append(f"{where}: {name}: invalid value {cell!r}: expected true or false")
+            row.fields[field] = _TRUE.get(cell.lower(), False)
+        else:
+            row.fields[field] = cell
+    return row
+
+
+def _is_column(name: str) -> bool:
+    field, _, key = name.partition("/")
+    return name in (*_MACS, *BMC) or (field in DOCUMENTS if key else field in _FIELDS and field not in DOCUMENTS)
+
+
+def _unknown(what: str, name: str) -> str:
+    if name in DOCUMENTS:
+        return f"{what} {name} needs a key, such as {name}/KEY"
+    known = [*_FIELDS, *_MACS, *BMC, *(f"{one}/" for one in DOCUMENTS)]
+    close = difflib.get_close_matches(name, known, n=1)
+    return f"unknown {what} {name!r}" + (f"; did you mean {close[0]}?" if close else "")
+
+
+def _decoded(text: str, fmt: str) -> Json:
+    import yaml
+
+    try:
+        if fmt == "json":
+            return json.loads(text)
+        return yaml.load(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))  # noqa: S506  # both are safe
+    except (ValueError, RecursionError, yaml.YAMLError) as exc:
+        raise FileError([f"invalid {fmt.upper()}: {' '.join(str(exc).split())[:300]}"]) from None
+
+
+def _from_nodes(found: Json, errors: list[str]) -> list[Row]:
+    if isinstance(found, dict) and found.keys() <= {"nodes"}:
+        found = found.get("nodes")
+    elif isinstance(found, dict):
+        raise FileError([f"only nodes can be imported, not {', '.join(sorted(map(str, found.keys() - {'nodes'})))}"])
+    if not isinstance(found, list):
+        raise FileError(["expected a list of nodes, or an object with the key nodes"])
+    rows = []
+    for number, item in enumerate(found, 1):
+        where = f"node {number}"
+        if not isinstance(item, dict):
+            errors.append(f"{where}: expected an object")
+            continue
+        row = Row(where, {}, [], {})
+        for name, value in item.items():
+            _take(row, str(name), value, errors)
+        rows.append(row)
+    return rows
+
+
+def _take(row: Row, name: str, value: Any, errors: list[str]) -> None:
+    if name in _MACS:
+        ports = value if isinstance(value, list) else [value]
+        macs = [port.get("address") if isinstance(port, dict) else port for port in ports]
+        extra = {key for port in ports if isinstance(port, dict) for key in port} - {"address"}
+        if extra:
+            errors.append(
+                f"{row.where}: {name}: only the address of a port is imported, not {', '.join(sorted(extra))}"
+            )
+        row.macs += [str(mac) for mac in macs]
+    elif name in BMC:
+        row.bmc[name] = str(value)
+    elif name in DOCUMENTS and not isinstance(value, dict):
+        errors.append(f"{row.where}: {name}: expected an object")
+    elif name in _BOOLEANS and not isinstance(value, bool):
+        errors.append(f"{row.where}: {name}: expected true or false")
+    elif name in DOCUMENTS or name in _BOOLEANS:
+        row.fields[name] = value
+    elif name not in _FIELDS:
+        errors.append(f"{row.where}: {_unknown('field', name)}")
+    elif isinstance(value, list | dict):
+        errors.append(f"{row.where}: {name}: expected a text")
+    elif value is not None:
+        row.fields[name] = str(value)
+
+
+def _check(row: Row, errors: list[str]) -> None:
+    macs = [values.normalize(mac) for mac in row.macs]
+    errors += [
+        f"{row.where}: invalid MAC address {given!r}" + ("; in YAML, quote it" if given.isdigit() else "")
+        for given, mac in zip(row.macs, macs, strict=True)
+        if mac is None
+    ]
+    row.macs = list(dict.fromkeys(mac for mac in macs if mac is not None))
+    if not row.macs and not row.fields.get("name") and not row.fields.get("uuid"):
+        errors.append(f"{row.where}: a name, a uuid or a MAC address is required to identify the node")
+
+
+def _check_duplicates(rows: Iterable[Row], errors: list[str]) -> None:
+    first: dict[tuple[str, str], str] = {}
+    for row in rows:
+        keys = [("MAC address", mac) for mac in row.macs]
+        keys += [(name, str(row.fields[name]).lower()) for name in ("name", "uuid") if row.fields.get(name)]
+        for key in keys:
+            if (where := first.setdefault(key, row.where)) != row.where:
+                errors.append(f"{row.where}: the {key[0]} {key[1]} is also in {where}")
+
+
+def written(nodes: Sequence[Json], macs: Callable[[str], list[str]], fmt: str) -> str:
+    """Return nodes of the API in a format, without what is empty, and without secrets, which are masked."""
+    found = [_entry(node, macs(node["uuid"])) for node in nodes]
+    if fmt == "csv":
+        return _as_csv(found)
+    if fmt == "json":
+        return json.dumps({"nodes": found}, indent=2, ensure_ascii=False) + "\n"
+    import yaml
+
+    return str(yaml.safe_dump({"nodes": found}, sort_keys=False, allow_unicode=True, width=120))
+
+
+def _entry(node: Json, macs: list[str]) -> Json:
+    entry: Json = {"name": node["name"], "uuid": node["uuid"]}
+    for name, field in SETTABLE.items():
+        value = node.get(name)
+        if field.masked and value:
+            value = {key: item for key, item in value.items() if values.MASK not in json.dumps(item)}
+        if value not in (None, "", {}, False):
+            entry[name] = value
+    if macs:
+        entry["ports"] = [{"address": mac} for mac in macs]
+    return {name: value for name, value in entry.items() if value is not None}
+
+
+def _as_csv(found: list[Json]) -> str:
+    rows = []
+    for entry in found:
+        row = {name: value for name, value in entry.items() if name not in (*DOCUMENTS, "ports")}
+        for name in DOCUMENTS:
+            row |= {f"{name}/{key}": value for key, value in entry.get(name, {}).items()}
+        row["macs"] = " ".join(port["address"] for port in entry.get("ports", ()))
+        rows.append({name: text(value) for name, value in row.items()})
+    columns = list(dict.fromkeys(name for row in rows for name in row)) or ["name"]
+    stream = io.StringIO()
+    writer = csv.DictWriter(stream, columns, restval="", lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+    return stream.getvalue()
+
+
+def text(value: Any) -> str:
+    """Return a value as a cell: a text as it is, everything else as JSON."""
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
