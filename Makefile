@@ -56,10 +56,10 @@ test-all: test ## Run all tests: also the other databases and the long campaigns
 	@$(PYTEST) -m exhaustive $(TESTS)
 	@.venv/bin/python -m tests.simulation --seeds 400 --first 1000
 	@.venv/bin/python -m tests.simulation --seeds 100 --first 1000 --pxe-filters
-	@.venv/bin/python -m tests.cluster.chaos --database postgresql --minutes 3
-	@.venv/bin/python -m tests.cluster.chaos --database mariadb --minutes 3
-	@.venv/bin/python -m tests.cluster.bus_chaos --minutes 3
-	@.venv/bin/python -m tests.pxe.chaos --profile fast --minutes 4
+	@.venv/bin/python -m tests.cluster.chaos --database postgresql --minutes 2
+	@.venv/bin/python -m tests.cluster.chaos --database mariadb --minutes 2
+	@.venv/bin/python -m tests.cluster.bus_chaos --minutes 2
+	@.venv/bin/python -m tests.pxe.chaos --profile fast --minutes 3
 	@.venv/bin/python -m tests.fuzz --callbacks 30000 --seed 2 --database postgresql
 
 prepared: dev servers pxe clients emulators swift ironic inspector lint

@@ -21,12 +21,12 @@ def _report(title: str, lines: list[str]) -> None:
 def test_nothing_is_lost_or_done_twice_while_processes_are_killed_frozen_and_cut_off(
     server_url: str, place: Path
 ) -> None:
-    plan = Plan(nodes=30, isolated=True, options=FAST, special=("sim-ramdisk-error-1", "sim-repeat-1"))
+    plan = Plan(nodes=16, isolated=True, options=FAST, special=("sim-ramdisk-error-1", "sim-repeat-1"))
     with Cluster(place, server_url, plan) as cluster:
         outcome = storm(cluster, seed=1, kinds=FAULTS, calm=1.0)
     _report(server_url.partition(":")[0], outcome.lines())
     assert outcome.audit.violations == []
-    assert outcome.audit.finished > 30
+    assert outcome.audit.finished > 16
     assert sum(outcome.faults.values()) >= sum(FAULTS.values()) - FAULTS["kill_leader"]
 
 

@@ -13,6 +13,7 @@ import struct
 import threading
 from collections import Counter
 from collections.abc import Callable, Generator
+from contextlib import suppress
 from typing import Final
 
 import msgspec
@@ -84,7 +85,11 @@ class Wire:
                 client, _ = self._listener.accept()
             except OSError:
                 return
-            server = socket.create_connection(("127.0.0.1", self._server_port))
+            try:
+                server = socket.create_connection(("127.0.0.1", self._server_port))
+            except OSError:
+                client.close()
+                continue
             for one in (client, server):
                 one.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             _Conversation(client, server, self._read(), self._note)
@@ -111,6 +116,7 @@ class _Conversation:
         self._note = note
         self._turn: list[str] = []
         self._lock = threading.Lock()
+        self._pumps = 2
         for source, sink, hear in ((client, server, self._said), (server, client, self._answered)):
             threading.Thread(target=self._pump, args=(source, sink, hear), daemon=True).start()
 
@@ -123,10 +129,14 @@ class _Conversation:
             pass
         finally:
             for one in (source, sink):
-                try:
+                with suppress(OSError):
                     one.shutdown(socket.SHUT_RDWR)
-                except OSError:
-                    one.close()
+            with self._lock:
+                self._pumps -= 1
+                last = not self._pumps
+            if last:  # before that, the other thread may be reading
+                source.close()
+                sink.close()
 
     def _said(self, data: bytes) -> None:
         with self._lock:
