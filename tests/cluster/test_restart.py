@@ -24,10 +24,11 @@ DRAINING: Final = FAST + "[api]\ndrain_delay = 2\n"
 
 
 class Reader(threading.Thread):
-    """Reads every 20 ms, on kept connections; ``failed`` has all that was not 200."""
+    """Reads after each ``pause`` in seconds, on kept connections; ``failed`` has all that was not 200."""
 
-    def __init__(self, url: str, path: str, headers: Mapping[str, str] | None = None) -> None:
+    def __init__(self, url: str, path: str, headers: Mapping[str, str] | None = None, *, pause: float = 0.05) -> None:
         super().__init__(daemon=True)
+        self._pause = pause
         self._url, self._headers = url + path, headers
         self._http = pool(1)
         self._ending = threading.Event()
@@ -35,7 +36,7 @@ class Reader(threading.Thread):
         self.failed: list[str] = []
 
     def run(self) -> None:
-        while not self._ending.wait(0.02):
+        while not self._ending.wait(self._pause):
             try:
                 status = self._http.request("GET", self._url, headers=self._headers).status
             except urllib3.exceptions.HTTPError as exc:
@@ -57,15 +58,19 @@ def _restart(played: Played) -> int:
     return code
 
 
-@pytest.mark.parametrize(("nodes", "at_once"), [(20, 12), pytest.param(60, 30, marks=pytest.mark.exhaustive)])
+@pytest.mark.parametrize(
+    ("nodes", "at_once", "pause"), [(8, 4, 0.05), pytest.param(60, 30, 0.02, marks=pytest.mark.exhaustive)]
+)
 def test_a_rolling_restart_of_all_processes_under_load_fails_no_request(
-    postgresql_url: str, place: Path, nodes: int, at_once: int
+    postgresql_url: str, place: Path, nodes: int, at_once: int, pause: float
 ) -> None:
     """What is drained is HTTP and requests; that workers hand over on every database is shown in ``test_shutdown``."""
     with Cluster(place, postgresql_url, Plan(nodes=nodes, options=DRAINING)) as cluster:
         operator = Operator(cluster, rounds=None, at_once=at_once)
-        readers = [Reader(cluster.url, "/v1/nodes?limit=20") for _ in range(3)]
-        readers.append(Reader(f"http://127.0.0.1:{cluster.balancer.introspection}", "/v1/introspection?limit=5"))
+        readers = [Reader(cluster.url, "/v1/nodes?limit=20", pause=pause) for _ in range(3)]
+        readers.append(
+            Reader(f"http://127.0.0.1:{cluster.balancer.introspection}", "/v1/introspection?limit=5", pause=pause)
+        )
         for thread in (operator, *readers):
             thread.start()
         assert until(lambda: operator.ended > 0 and all(reader.answered for reader in readers))
