@@ -38,7 +38,7 @@ from tests.support.processes import until
 from tests.support.servers import Server
 from tests.support.web_servers import KINDS, WebServer
 
-_NODES: Final = 30
+_NODES: Final = 15
 _VERSION: Final = {"X-OpenStack-Ironic-API-Version": "1.96"}
 _OPERATOR: Final = _VERSION | urllib3.make_headers(basic_auth=f"operator:{PASSWORD}")
 _WATCHER: Final = _VERSION | urllib3.make_headers(basic_auth=f"watcher:{PASSWORD}")
