@@ -17,7 +17,7 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, nullcontext
 from functools import partial
 from pathlib import Path
 from typing import Final
@@ -26,6 +26,7 @@ import click
 import msgspec
 
 from bench.quantiles import spread
+from tests.cluster.etcd_cluster import EtcdCluster, etcd_cluster
 from tests.cluster.party import SCHEMES, Party, Trail
 from tests.support import databases
 from tests.support.installation import Played
@@ -34,6 +35,7 @@ from tests.support.servers import KeeperProcess, Server
 
 # The defaults of the product, but for heartbeats, which restarted processes are found by.
 OPTIONS: Final = "[worker]\nheartbeat_interval = 0.5\n[database]\nstatement_timeout = 2\n"
+CLUSTER: Final = "etcd-cluster"
 SESSION: Final = 3
 TTL: Final = 6.0
 # Longer than a session and a lease.
@@ -49,6 +51,7 @@ FAULTS: Final = {
     "freeze_service": 1,
     "cut_all_from_service": 1,
 }
+OF_CLUSTERS: Final = {"kill_member_of_service": 4}
 
 
 class Outcome(msgspec.Struct):
@@ -87,8 +90,9 @@ class Outcome(msgspec.Struct):
 class Storm:
     """Faults for two parties, ``service`` behind a coordination service and ``sql`` without, at the same time."""
 
-    def __init__(self, service: Server, parties: dict[str, Party], seed: int) -> None:
+    def __init__(self, service: Server | EtcdCluster, parties: dict[str, Party], seed: int) -> None:
         self._service = service
+        self._faults = FAULTS | (OF_CLUSTERS if isinstance(service, EtcdCluster) else {})
         self._parties = parties
         self._random = random.Random(seed)
         self.outcome = Outcome()
@@ -96,9 +100,9 @@ class Storm:
     def run(self, seconds: float) -> Outcome:
         """Inject faults for so long, the first ones of each kind; then judge."""
         until = time.monotonic() + seconds
-        first = self._random.sample(list(FAULTS), len(FAULTS))
+        first = self._random.sample(list(self._faults), len(self._faults))
         while time.monotonic() < until:
-            kind = first.pop() if first else self._random.choices(list(FAULTS), list(FAULTS.values()))[0]
+            kind = first.pop() if first else self._random.choices(list(self._faults), list(self._faults.values()))[0]
             self._rest()
             getattr(self, kind)()
             self.outcome.faults[kind] += 1
@@ -145,6 +149,14 @@ class Storm:
         """SIGKILL the service; leaders die meanwhile; it comes back with what it still has."""
         self._service.kill()
         self._without_service()
+        self._service.start()
+
+    def kill_member_of_service(self) -> None:
+        """SIGKILL one of the service's members; leaders die while the others elect, or later."""
+        assert isinstance(self._service, EtcdCluster)
+        self._service.kill_one()
+        time.sleep(self._random.uniform(0.0, 2 * SESSION))
+        self._replace(" without one of its members", lambda _party, leader: leader.kill())
         self._service.start()
 
     def freeze_service(self) -> None:
@@ -202,7 +214,7 @@ class Storm:
 
 
 def storm(
-    directory: Path, urls: Sequence[str], service: Server, *, seconds: float, seed: int, candidates: int
+    directory: Path, urls: Sequence[str], service: Server | EtcdCluster, *, seconds: float, seed: int, candidates: int
 ) -> Outcome:
     """Run a storm on two parties, with a database each."""
     with ExitStack() as stack:
@@ -218,7 +230,7 @@ def storm(
 
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
-@click.option("--service", "kind", type=click.Choice(list(SCHEMES)), default="etcd", show_default=True)
+@click.option("--service", "kind", type=click.Choice([*SCHEMES, CLUSTER]), default="etcd", show_default=True)
 @click.option("--minutes", default=3.0, show_default=True)
 @click.option("--seed", default=1, show_default=True)
 @click.option("--candidates", default=3, show_default=True, help="Processes of each party.")
@@ -228,8 +240,12 @@ def main(kind: str, minutes: float, seed: int, candidates: int) -> None:
     directory = Path(tempfile.mkdtemp(prefix="ferroscope-coordination-"))
     keeper = KeeperProcess()
     try:
-        database, service = Server("postgresql", "postgresql"), Server(kind, kind)
-        with databases.fresh(database) as one, databases.fresh(database) as other:
+        database = Server("postgresql", "postgresql")
+        with (
+            databases.fresh(database) as one,
+            databases.fresh(database) as other,
+            etcd_cluster() if kind == CLUSTER else nullcontext(Server(kind, kind)) as service,
+        ):
             outcome = storm(directory, (one, other), service, seconds=minutes * 60, seed=seed, candidates=candidates)
     finally:
         keeper.close()

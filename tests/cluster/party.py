@@ -16,6 +16,7 @@ from sqlalchemy import make_url, text
 from ferroscope.config.options import DatabaseSettings
 from ferroscope.db.engine import build_engine
 from tests.cluster.candidate import CREATE
+from tests.cluster.etcd_cluster import EtcdCluster
 from tests.cluster.network import Muted
 from tests.support.installation import ROOT, Installation, Played
 from tests.support.processes import until
@@ -60,7 +61,7 @@ class Party(Installation):
         database_url: str,
         options: str,
         *,
-        service: Server | None = None,
+        service: Server | EtcdCluster | None = None,
         session: int = 2,
         candidates: int = 2,
         can_be_cut: bool = False,
