@@ -6,9 +6,13 @@ The leases in SQL are the only truth about who leads. A coordination service onl
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol
+from contextvars import ContextVar
+from typing import Final, Protocol
 
 from ferroscope.core.model import ClockStep, Lease, Member
+
+# The lease on which all that this thread writes depends: the store holds it first in each transaction.
+PRECONDITION: Final[ContextVar[Lease | None]] = ContextVar("PRECONDITION", default=None)
 
 
 class Leases(Protocol):
@@ -88,7 +92,7 @@ class ClockSteps(Protocol):
         """Limit the remaining time of leases, heartbeats, retries and rejections to their configured durations."""
 
 
-# Coordination services: etcd, ZooKeeper, Redis; hints on which members are alive, sooner than a lease expires.
+# Coordination services: etcd, ZooKeeper, Redis, Kubernetes; hints on who is alive, sooner than a lease expires.
 
 
 class CoordinationUnavailableError(Exception):
@@ -96,7 +100,7 @@ class CoordinationUnavailableError(Exception):
 
 
 class CoordinationRefusedError(CoordinationUnavailableError):
-    """It answered, and rejected our credentials."""
+    """It answered, and rejected our credentials or rights, or there is no way to ask it."""
 
 
 class CoordinationService(Protocol):

@@ -50,6 +50,15 @@ class LeaseLostError(Exception):
     """The lease is no longer held: a newer epoch may have been issued. Write nothing."""
 
 
+class StaleLeaseError(Exception):
+    """The caller required this lease (``contracts.coordination.PRECONDITION``) and no longer holds it."""
+
+    def __init__(self, name: str, epoch: int) -> None:
+        self.name = name
+        self.epoch = epoch
+        super().__init__(f"epoch {epoch} of {name} has ended")
+
+
 class SecretKeyError(Exception):
     """Keys that encrypted secrets of nodes, ``ids``, are not in ``[secrets] key_file``. Nothing was written."""
 

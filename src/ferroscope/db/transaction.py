@@ -20,9 +20,11 @@ from sqlalchemy.exc import DBAPIError
 
 from ferroscope.config.options import DatabaseSettings
 from ferroscope.contracts.audit import PENDING, Audited
-from ferroscope.contracts.errors import StoreUnavailableError
+from ferroscope.contracts.coordination import PRECONDITION
+from ferroscope.contracts.errors import LeaseLostError, StaleLeaseError, StoreUnavailableError
 from ferroscope.contracts.metrics import SILENT, Meter
 from ferroscope.contracts.queue import Clock, Publisher, StopFlag
+from ferroscope.core.model import Lease
 from ferroscope.core.notification import Subscription
 from ferroscope.db import executor, galera
 from ferroscope.db.access_tokens import SqlAccessTokens
@@ -95,6 +97,13 @@ class SqlTransaction(SqlSession):
             self.journal.write()
         if "nodes" in vars(self) and galera.certifies(self._connection):
             self.nodes.write_locked()
+
+    def require(self, lease: Lease) -> None:
+        """Hold a lease that the caller requires; ``StaleLeaseError``."""
+        try:
+            self.leases.hold(lease)
+        except LeaseLostError as exc:
+            raise StaleLeaseError(lease.name, lease.epoch) from exc
 
     def write_audit(self, audited: Audited) -> None:
         """Buffer the statement for the event of the API call that makes this change."""
@@ -184,6 +193,8 @@ class SqlStore:
                         memory=self.memory,
                     )
                 ) as transaction:
+                    if write and (required := PRECONDITION.get()) is not None:
+                        transaction.require(required)
                     result = work(transaction)
                     transaction.write_rest()
                     audited = PENDING.get() if write else None

@@ -73,6 +73,12 @@ class StateConflictError(ApiError):
     status = 409
 
 
+class PreconditionError(ApiError):
+    """The caller does not hold the lease that the request requires."""
+
+    status = 412
+
+
 class TooLargeError(ApiError):
     """The request body exceeds the limit."""
 

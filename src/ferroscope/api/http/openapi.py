@@ -13,6 +13,7 @@ from typing import Any, Final, get_type_hints
 import msgspec
 
 from ferroscope import __version__
+from ferroscope.api.http import if_lease
 from ferroscope.api.http.errors import BareMetalFailure, IntrospectionFailure
 from ferroscope.api.http.route import ApiContext, Body, Call, NoQuery, Reply, Route, Surface
 from ferroscope.api.http.versions import BARE_METAL, INTROSPECTION, Dialect
@@ -31,6 +32,7 @@ _MEANINGS: Final = {
     405: "The method is not available in this microversion.",
     406: "The request needs another microversion.",
     409: "Not possible in the current state; the message says what is allowed.",
+    412: "If-Lease names a lease that the caller does not hold; nothing was changed.",
     413: "The request body is too large.",
     421: "The Host header is not a name of this service.",
     429: "Too many requests, or too many failed ones; try again after Retry-After seconds.",
@@ -120,9 +122,19 @@ def _parameters(route: Route, schemas: _Schemas) -> list[Document]:
     hints = get_type_hints(route.query, include_extras=True)
     for name in route.query.__struct_fields__:
         found.append({"name": name, "in": "query", "schema": _without_null(schemas[hints[name]])})
+    if route.method != "GET":
+        found.append(_IF_LEASE)
     if route.surface is not Surface.SERVICE:
         found.append(_version_header(INTROSPECTION if route.surface is Surface.INTROSPECTION else BARE_METAL))
     return found
+
+
+_IF_LEASE: Final[Document] = {
+    "name": if_lease.HEADER,
+    "in": "header",
+    "description": "NAME/EPOCH/TOKEN of a lease: the call changes something only while the caller holds it.",
+    "schema": {"type": "string", "pattern": if_lease.PATTERN},
+}
 
 
 def _version_header(dialect: Dialect) -> Document:

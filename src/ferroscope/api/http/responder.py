@@ -17,7 +17,7 @@ import structlog
 from ferroscope.api.auth import access
 from ferroscope.api.auth.identity import ANYBODY, Identity
 from ferroscope.api.auth.policy import NoPolicy
-from ferroscope.api.http import decoding, errors, json_suffix, versions
+from ferroscope.api.http import decoding, errors, if_lease, json_suffix, versions
 from ferroscope.api.http.audit import IDENTITY, CallAudit, event_of
 from ferroscope.api.http.errors import ForbiddenError
 from ferroscope.api.http.rate_limit import group
@@ -92,8 +92,9 @@ def responder(context: ApiContext, route: Route) -> Responder:
             with context.admission.admit(_caller(context, route, req, identity)):
                 call = _call(context, route, req, path, version, introspection, identity)
                 req.env.setdefault(IDENTITY, identity)
-                audit.begin(lambda: event(req, path))
-                reply = route.handler(context, call)
+                with if_lease.required(context, req.env):
+                    audit.begin(lambda: event(req, path))
+                    reply = route.handler(context, call)
         except falcon.HTTPError:
             raise  # Falcon's own errors, such as invalid headers, are handled by the application
         except Exception as exc:  # noqa: BLE001  # the boundary: an internal error becomes a generic response

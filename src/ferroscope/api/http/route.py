@@ -250,6 +250,7 @@ class Route(msgspec.Struct, frozen=True, kw_only=True):
             405: self.unsupported is NotAllowedError,
             406: True,
             409: self.method != "GET" or self.ramdisk,
+            412: self.method != "GET",
             413: self.body_kind is not Body.NONE,
             421: True,
             429: True,
