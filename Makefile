@@ -2,7 +2,7 @@
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: audit sbom compare help setup dev servers pxe clients emulators swift ironic inspector prepared test test-all lint format bench chaos chaos-pxe fuzz demo demo-pxe demo-cloud docs lock clean
+.PHONY: audit sbom compare help setup dev servers kubernetes pxe clients emulators swift ironic inspector prepared test test-all test-kubernetes lint format bench chaos chaos-pxe fuzz demo demo-pxe demo-cloud docs lock clean
 
 # With bytecode, a process of the service starts with two thirds of the processor time.
 unexport PYTHONDONTWRITEBYTECODE
@@ -20,7 +20,7 @@ FUZZ ?= --callbacks 1000000
 PXE_CHAOS ?= --database postgresql --seed 1 --minutes 60
 
 help: ## Show this help
-	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 18
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 24
 
 setup: ## Install Ferroscope into .venv
 	@tools/setup.sh venv
@@ -33,6 +33,9 @@ servers: ## Install PostgreSQL, MariaDB, RabbitMQ and HAProxy for the tests, if 
 
 pxe: ## Install the packages for simulated boot hosts and virtual machines, if missing; starts nothing
 	@tools/setup.sh pxe
+
+kubernetes: ## Build a Kubernetes control plane and hollow nodes for the tests into ~/.cache/ferroscope, if missing: 15 minutes, once
+	@tools/setup.sh kubernetes
 
 clients: ## Install the OpenStack clients for the acceptance tests into .clients-venv
 	@tools/setup.sh clients
@@ -50,10 +53,10 @@ emulators: ## Install the BMC emulators for the driver tests into .emulators-ven
 	@tools/setup.sh emulators
 
 test: prepared ## Check style, types and imports, and run the tests, each behavior once
-	@$(PYTEST) -m "not exhaustive" $(TESTS)
+	@$(PYTEST) -m "not exhaustive and not kubernetes" $(TESTS)
 
 test-all: test ## Run all tests: also the other databases and the long campaigns; half an hour, needs root
-	@$(PYTEST) -m exhaustive $(TESTS)
+	@$(PYTEST) -m "exhaustive and not kubernetes" $(TESTS)
 	@.venv/bin/python -m tests.simulation --seeds 400 --first 1000
 	@.venv/bin/python -m tests.simulation --seeds 100 --first 1000 --pxe-filters
 	@.venv/bin/python -m tests.cluster.chaos --database postgresql --minutes 2
@@ -61,6 +64,9 @@ test-all: test ## Run all tests: also the other databases and the long campaigns
 	@.venv/bin/python -m tests.cluster.bus_chaos --minutes 2
 	@.venv/bin/python -m tests.pxe.chaos --profile fast --minutes 3
 	@.venv/bin/python -m tests.fuzz --callbacks 30000 --seed 2 --database postgresql
+
+test-kubernetes: dev servers kubernetes ## Run the tests on a private Kubernetes cluster, which make test does not run
+	@.venv/bin/python -m pytest $(if $(TESTS),$(TESTS),tests/kubernetes)
 
 prepared: dev servers pxe clients emulators swift ironic inspector lint
 

@@ -11,6 +11,7 @@
 #   tools/setup.sh audit     .audit-venv with the tools that list packages and their known vulnerabilities
 #   tools/setup.sh servers   PostgreSQL, MariaDB with Galera, RabbitMQ, etcd, ZooKeeper, Redis, HAProxy, keepalived and Apache, for private
 #                            instances of the tests
+#   tools/setup.sh kubernetes a Kubernetes control plane and hollow nodes, built from Debian's source package into ~/.cache/ferroscope
 #   tools/setup.sh pxe       nftables, dnsmasq, DHCP clients, QEMU, libfaketime and a kernel, for boot hosts in network namespaces
 #
 # Several names may be given, in any order. Existing parts are not changed, so running it again takes no time.
@@ -200,6 +201,19 @@ setup_servers() {
     [ ${#missing[@]} -eq 0 ] || debian_packages "${missing[@]}"
 }
 
+setup_kubernetes() {
+    local missing=() pair
+    command -v etcd >/dev/null || missing+=(etcd-server)
+    if [ ! -d "$(tools/kubernetes/build.sh where)" ]; then
+        [ -x /usr/lib/go-1.19/bin/go ] || missing+=(golang-1.19-go)
+        for pair in make:make gcc:gcc git:git rsync:rsync; do
+            command -v "${pair%%:*}" >/dev/null || missing+=("${pair##*:}")
+        done
+    fi
+    [ ${#missing[@]} -eq 0 ] || debian_packages "${missing[@]}"
+    tools/kubernetes/build.sh
+}
+
 setup_pxe() {
     local missing=() pair
     # The Debian package of each missing program or file.
@@ -241,10 +255,10 @@ fetch_kernel() {
     touch .boot-kernel/complete
 }
 
-[ $# -gt 0 ] || fail "missing argument: expected one or more of venv, dev, clients, emulators, swift, ironic, inspector, audit, servers, pxe"
+[ $# -gt 0 ] || fail "missing argument: expected one or more of venv, dev, clients, emulators, swift, ironic, inspector, audit, servers, kubernetes, pxe"
 for what in "$@"; do
     case $what in
-        venv | dev | clients | emulators | swift | ironic | inspector | audit | servers | pxe) "setup_$what" ;;
-        *) fail "unknown argument $what: expected one or more of venv, dev, clients, emulators, swift, ironic, inspector, audit, servers, pxe" ;;
+        venv | dev | clients | emulators | swift | ironic | inspector | audit | servers | kubernetes | pxe) "setup_$what" ;;
+        *) fail "unknown argument $what: expected one or more of venv, dev, clients, emulators, swift, ironic, inspector, audit, servers, kubernetes, pxe" ;;
     esac
 done

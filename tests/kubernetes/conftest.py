@@ -1,0 +1,34 @@
+"""Marks everything here, and gives clusters: one API server that tests share, or one with nodes for a single test."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.support.kubernetes import Cluster
+
+_HERE = Path(__file__).parent
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if _HERE in item.path.parents:
+            item.add_marker(pytest.mark.kubernetes)
+
+
+@pytest.fixture(scope="session")
+def api_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    """Give an API server without nodes, which all tests share: do it no harm that lasts."""
+    with Cluster(tmp_path_factory.mktemp("kubernetes")) as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def three_nodes(tmp_path: Path) -> Iterator[Cluster]:
+    """Give a cluster with three hollow nodes of one's own."""
+    directory = tmp_path / "kubernetes"
+    directory.mkdir()
+    with Cluster(directory, nodes=3) as cluster:
+        yield cluster
