@@ -17,7 +17,7 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Final
@@ -30,6 +30,7 @@ from tests.cluster.etcd_cluster import EtcdCluster, etcd_cluster
 from tests.cluster.party import SCHEMES, Party, Trail
 from tests.support import databases
 from tests.support.installation import Played
+from tests.support.kubernetes import Cluster
 from tests.support.processes import PATIENCE
 from tests.support.servers import KeeperProcess, Server
 
@@ -90,7 +91,7 @@ class Outcome(msgspec.Struct):
 class Storm:
     """Faults for two parties, ``service`` behind a coordination service and ``sql`` without, at the same time."""
 
-    def __init__(self, service: Server | EtcdCluster, parties: dict[str, Party], seed: int) -> None:
+    def __init__(self, service: Server | EtcdCluster | Cluster, parties: dict[str, Party], seed: int) -> None:
         self._service = service
         self._faults = FAULTS | (OF_CLUSTERS if isinstance(service, EtcdCluster) else {})
         self._parties = parties
@@ -214,7 +215,13 @@ class Storm:
 
 
 def storm(
-    directory: Path, urls: Sequence[str], service: Server | EtcdCluster, *, seconds: float, seed: int, candidates: int
+    directory: Path,
+    urls: Sequence[str],
+    service: Server | EtcdCluster | Cluster,
+    *,
+    seconds: float,
+    seed: int,
+    candidates: int,
 ) -> Outcome:
     """Run a storm on two parties, with a database each."""
     with ExitStack() as stack:
@@ -230,7 +237,9 @@ def storm(
 
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
-@click.option("--service", "kind", type=click.Choice([*SCHEMES, CLUSTER]), default="etcd", show_default=True)
+@click.option(
+    "--service", "kind", type=click.Choice([*SCHEMES, CLUSTER, "kubernetes"]), default="etcd", show_default=True
+)
 @click.option("--minutes", default=3.0, show_default=True)
 @click.option("--seed", default=1, show_default=True)
 @click.option("--candidates", default=3, show_default=True, help="Processes of each party.")
@@ -241,11 +250,15 @@ def main(kind: str, minutes: float, seed: int, candidates: int) -> None:
     keeper = KeeperProcess()
     try:
         database = Server("postgresql", "postgresql")
-        with (
-            databases.fresh(database) as one,
-            databases.fresh(database) as other,
-            etcd_cluster() if kind == CLUSTER else nullcontext(Server(kind, kind)) as service,
-        ):
+        with ExitStack() as stack:
+            one, other = (stack.enter_context(databases.fresh(database)) for _ in range(2))
+            if kind == "kubernetes":
+                (directory / kind).mkdir()
+                service: Server | EtcdCluster | Cluster = stack.enter_context(Cluster(directory / kind))
+            elif kind == CLUSTER:
+                service = stack.enter_context(etcd_cluster())
+            else:
+                service = Server(kind, kind)
             outcome = storm(directory, (one, other), service, seconds=minutes * 60, seed=seed, candidates=candidates)
     finally:
         keeper.close()

@@ -19,6 +19,7 @@ from tests.cluster.candidate import CREATE
 from tests.cluster.etcd_cluster import EtcdCluster
 from tests.cluster.network import Muted
 from tests.support.installation import ROOT, Installation, Played
+from tests.support.kubernetes import Cluster
 from tests.support.processes import until
 from tests.support.servers import Server
 
@@ -61,7 +62,7 @@ class Party(Installation):
         database_url: str,
         options: str,
         *,
-        service: Server | EtcdCluster | None = None,
+        service: Server | EtcdCluster | Cluster | None = None,
         session: int = 2,
         candidates: int = 2,
         can_be_cut: bool = False,
@@ -153,11 +154,19 @@ class Party(Installation):
         connection = url.set(host=host, port=int(port)).render_as_string(hide_password=False)
         text = f"[database]\nconnection = {connection}\n{self._options}"
         if self._service is not None:
-            text += f"[coordination]\nbackend = tooz\nbackend_url = {SCHEMES[self._service.kind]}://{service}\n"
+            text += f"[coordination]\n{self._service_options(name, str(service))}"
             text += f"session_timeout = {self._session}\n"
         path = self.directory / f"{name}.conf"
         path.write_text(text)
         return path
+
+    def _service_options(self, name: str, place: str) -> str:
+        if isinstance(self._service, Cluster):
+            port = int(place.rpartition(":")[2])
+            file = self._service.write_kubeconfig(f"{name}.kubeconfig", self._service.token, port=port)
+            return f"backend = kubernetes\nkubeconfig = {file}\n"
+        assert self._service is not None
+        return f"backend = tooz\nbackend_url = {SCHEMES[self._service.kind]}://{place}\n"
 
     def _link(self, name: str, number: int, target: str) -> str:
         link = Muted(self.directory, number, database=target, bmcs="")

@@ -1,4 +1,4 @@
-"""Options of the coordination service: etcd, ZooKeeper or Redis, beside the database."""
+"""Options of the coordination service: etcd, ZooKeeper, Redis or Kubernetes, beside the database."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ class CoordinationSettings(msgspec.Struct, frozen=True, kw_only=True):
     """``[coordination]``: a service that notices sooner than the database that a leader is dead."""
 
     backend: Annotated[
-        Literal["sql", "tooz"],
+        Literal["sql", "tooz", "kubernetes"],
         Opt(
-            "sql: the database alone, no other service. tooz: etcd, ZooKeeper or Redis, too (backend_url). The leases "
-            "in the database decide in both cases."
+            "sql: the database alone, no other service. tooz: etcd, ZooKeeper or Redis, too (backend_url). kubernetes: "
+            "Lease objects, too. The leases in the database decide in all cases."
         ),
     ] = "sql"
     backend_url: Annotated[
@@ -40,6 +40,14 @@ class CoordinationSettings(msgspec.Struct, frozen=True, kw_only=True):
             "redis://USER:PASSWORD@HOST:6379.",
             secret=True,
         ),
+    ] = ""
+    kubeconfig: Annotated[
+        str,
+        Opt("File that says how to reach Kubernetes, outside of it; empty: the service account of this pod."),
+    ] = ""
+    namespace: Annotated[
+        str,
+        Opt("Namespace of the Lease objects, of one installation only; empty: that of the pod or of the kubeconfig."),
     ] = ""
     session_timeout: Annotated[
         int,
@@ -55,8 +63,15 @@ class CoordinationSettings(msgspec.Struct, frozen=True, kw_only=True):
 def problem(coordination: CoordinationSettings) -> str:
     """Return which option is missing or wrong, "" if none is. Never shows the URL, which may have a password."""
     url = coordination.backend_url
+    if coordination.backend != "tooz" and url:
+        return f"[coordination] backend_url is set, but backend is {coordination.backend}"
+    if coordination.backend != "kubernetes" and (coordination.kubeconfig or coordination.namespace):
+        return f"[coordination] kubeconfig or namespace is set, but backend is {coordination.backend}"
+    if coordination.backend == "kubernetes":
+        missing = coordination.kubeconfig and not Path(coordination.kubeconfig).is_file()
+        return f"[coordination] kubeconfig: there is no file {coordination.kubeconfig}" if missing else ""
     if coordination.backend == "sql":
-        return "[coordination] backend_url is set, but backend is sql" if url else ""
+        return ""
     if not url:
         return "[coordination] backend is tooz, but backend_url is not set"
     try:
@@ -83,7 +98,9 @@ def problem(coordination: CoordinationSettings) -> str:
 
 
 def place(coordination: CoordinationSettings) -> str:
-    """Return scheme and hosts of the URL, without credentials and options."""
+    """Return scheme and hosts of the URL, without credentials and options; or which configuration is used."""
+    if coordination.backend == "kubernetes":
+        return f"Kubernetes ({coordination.kubeconfig or 'service account'})"
     parts = urlsplit(coordination.backend_url)
     return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}"
 

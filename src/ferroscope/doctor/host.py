@@ -173,7 +173,7 @@ def _coordination(settings: Settings) -> Iterator[Finding]:
         return
     except CoordinationUnavailableError as exc:
         summary = f"cannot use the coordination service {place(settings.coordination)}: {exc}"
-        yield Finding("coordination", "wrong", summary, "check the service and [coordination] backend_url")
+        yield Finding("coordination", "wrong", summary, "check the service and the section [coordination]")
         return
     others = len(alive - {member})
     yield Finding("coordination", "ok", f"coordination service: {place(settings.coordination)}; {others} members")

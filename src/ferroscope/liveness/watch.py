@@ -82,7 +82,7 @@ class PartyWatch:
         if not self._in_outage:
             return None
         summary = f"the coordination service is unavailable ({self._error}); leases end by the database's clock alone"
-        advice = "check the service and [coordination] backend_url; leaders are replaced later meanwhile"
+        advice = "check the service and the section [coordination]; leaders are replaced later meanwhile"
         return Finding("coordination-unavailable", "wrong", summary, advice)
 
     def start(self) -> None:

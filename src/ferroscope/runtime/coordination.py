@@ -33,14 +33,21 @@ def build_coordination_service(settings: Settings, member: str, stop: StopFlag) 
     check(settings)
     if settings.coordination.backend == "sql":
         return None
+    backend = settings.coordination.backend
     try:
+        if backend == "kubernetes":
+            from ferroscope.liveness.kubernetes import KubernetesService
+
+            return KubernetesService(settings.coordination, member, stop)
         from ferroscope.liveness.tooz import ToozService
 
         return ToozService(settings.coordination, member, stop)
+    except CoordinationRefusedError as exc:
+        raise SetupError(f"[coordination] backend kubernetes: {exc}") from exc
     except ImportError as exc:
         raise SetupError(
-            f"[coordination] backend tooz needs the Python package {exc.name}, which is not installed",
-            "install Ferroscope with [tooz], for example: pip install '.[tooz]'",
+            f"[coordination] backend {backend} needs the Python package {exc.name}, which is not installed",
+            f"install Ferroscope with [{backend}], for example: pip install '.[{backend}]'",
         ) from exc
 
 
@@ -57,6 +64,8 @@ def build_party_watch(
     try:
         service.join()
     except CoordinationRefusedError as exc:
+        if settings.coordination.backend == "kubernetes":
+            raise SetupError(f"[coordination] backend kubernetes: {exc}") from exc
         raise SetupError(f"[coordination] backend_url: the service rejects our credentials: {exc}") from exc
     except CoordinationUnavailableError as exc:
         _log.warning("the coordination service is unavailable; the database alone decides", why=str(exc))
