@@ -10,7 +10,7 @@ import os
 import re
 import time
 from collections.abc import Iterator, Mapping
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote, urlencode, urlsplit
 
 from ferroscope.cli.credentials import (
@@ -21,6 +21,9 @@ from ferroscope.cli.credentials import (
     from_environment,
 )
 from ferroscope.cli.exits import Exit, Failure
+
+if TYPE_CHECKING:
+    import ssl
 
 DEFAULT_URL: Final = "http://127.0.0.1:6385"
 
@@ -34,6 +37,7 @@ _CODES: Final = {
     403: Exit.FORBIDDEN,
     404: Exit.NOT_FOUND,
     409: Exit.CONFLICT,
+    412: Exit.CONFLICT,
     502: Exit.UNREACHABLE,
     503: Exit.UNREACHABLE,
 }
@@ -101,6 +105,15 @@ class Api:
     def credential_headers(self) -> Mapping[str, str]:
         """The headers that identify the caller, for another client of the same service."""
         return self._credentials.headers()
+
+    def tls_context(self) -> ssl.SSLContext:
+        """Return how another client of the same service verifies its certificate."""
+        import ssl
+
+        context = ssl.create_default_context(cafile=self._tls.get("ca_certs"))
+        if "cert_reqs" in self._tls:
+            context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+        return context
 
     def get(self, path: str, **query: Any) -> Json:
         """Return the decoded response to GET; parameters that are None are omitted."""
@@ -196,6 +209,8 @@ class Api:
                 urllib3.disable_warnings(urllib3.exceptions.InsecureRequestWarning)
             self._pool = urllib3.PoolManager(timeout=limits, retries=False, **self._tls)
         headers = {**_HEADERS, **self._credentials.headers()}
+        if method != "GET" and (lease := os.environ.get("FERROSCOPE_IF_LEASE")):  # set by ferroscope lease run
+            headers["If-Lease"] = lease
         tries = 2 if method == "GET" else 1
         while True:
             tries -= 1

@@ -69,6 +69,7 @@ COMMANDS: Final[dict[str, tuple[str, str]]] = {
     "inspect": ("ferroscope.cli.inspect:inspect", "Inspect nodes and watch the progress."),
     "inventory": ("ferroscope.cli.inventory:inventory", "Show, save and compare hardware inventories."),
     "search": ("ferroscope.cli.inventory:search", "Find nodes by their hardware."),
+    "lease": ("ferroscope.cli.lease:lease", "List leases, and run a command while holding one."),
     "status": ("ferroscope.cli.status:status", "Show the status of the service."),
     "policy": ("ferroscope.cli.policy:policy", "Show who may do what, and check the policy file."),
     "audit": ("ferroscope.cli.audit:audit", "Show who called the API, and what it changed."),
