@@ -137,7 +137,7 @@ class KubernetesService:
 
     def _observe(self, found: list[Any], now: float) -> frozenset[str]:
         """Note which of these Leases have changed; return whose sessions last. Delete what is long over."""
-        members, seen = set(), {}
+        members, seen, over = set(), {}, ""
         for lease in found:
             name, spec = lease.metadata.name, lease.spec
             if name == self._lease or spec is None:
@@ -153,9 +153,11 @@ class KubernetesService:
             if known.counts and spec.holderIdentity and silent < lasts:
                 members.add(spec.holderIdentity)
             elif silent > max(lasts, self._session) * _FORGOTTEN:
-                with contextlib.suppress(Exception):  # another member may be faster, and it is not urgent
-                    self._connected().delete(Lease, name, namespace=self._namespace)
+                over = name
         self._seen = seen
+        if over:  # one at a time: a call may take long, and it is not urgent
+            with contextlib.suppress(Exception):  # another member may have been faster
+                self._connected().delete(Lease, over, namespace=self._namespace)
         return frozenset(members)
 
     def _connected(self) -> Client:
