@@ -67,7 +67,7 @@ def contradictions(before: MachineIdentity, now: MachineIdentity) -> tuple[Diffe
     found = []
     if before.serial and now.serial and before.serial != now.serial:
         found.append(Difference("serial", before.serial, now.serial))
-    if before.uuid and now.uuid and not _same_uuid(before.uuid, now.uuid):
+    if before.uuid and now.uuid and not same_uuid(before.uuid, now.uuid):
         found.append(Difference("uuid", before.uuid, now.uuid))
     if (before.serial or before.uuid) and not (now.serial or now.uuid):
         found += [
@@ -106,5 +106,6 @@ def _uuid(value: Any) -> str | None:
     return None if parsed.int in (0, (1 << 128) - 1) or parsed in _NOT_UUIDS else str(parsed)
 
 
-def _same_uuid(one: str, other: str) -> bool:
+def same_uuid(one: str, other: str) -> bool:
+    """Whether these system UUIDs are equal, apart from the byte order."""
     return one == other or uuid.UUID(one).bytes_le == uuid.UUID(other).bytes

@@ -1,0 +1,106 @@
+"""The record of what was done about one failure of a Kubernetes node, from which a successor goes on.
+
+It is stored before each effect that it announces, under the lease of the leader. Times are seconds since the Unix epoch
+by the database's clock.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Final
+
+import msgspec
+
+from ferroscope.core.node import Document
+
+
+class Phase(StrEnum):
+    """How far a remediation has got; ``DONE`` and ``CANCELLED`` are its ends."""
+
+    DWELL = "dwell"
+    POWERING_OFF = "powering-off"
+    EVACUATING = "evacuating"
+    EVACUATED = "evacuated"
+    RETURNING = "returning"
+    DONE = "done"
+    CANCELLED = "cancelled"
+
+
+ENDED: Final = frozenset({Phase.DONE, Phase.CANCELLED})
+
+
+class Proof(StrEnum):
+    """Why it is certain that the node's pods do not run; ``NONE``: it is not."""
+
+    NONE = ""
+    POWER_OFF = "power-off"
+    REBOOTED = "rebooted"
+    CONFIRMED = "confirmed"
+    # ``[failover] mode = label``: no proof; the operator has declared that these pods may run twice.
+    LABEL = "label"
+
+
+class Sighting(msgspec.Struct, frozen=True):
+    """The BMC reported that the machine is off.
+
+    ``renewal`` identifies the kubelet's last renewal of its lease at that time. ``clock`` is the monotonic time of the
+    leader of this ``epoch``, which alone can compare it.
+    """
+
+    at: float
+    clock: float
+    epoch: int
+    renewal: str
+
+
+class Remediation(msgspec.Struct, kw_only=True, frozen=True):
+    """What was done about one failure of a node.
+
+    ``machine`` is the UUID of the node's machine here, "" if it is not known. ``boot_id`` and ``renewal`` are those at
+    the time of the failure. ``not_before``: nothing is forced earlier. ``command_at``: when the last power command was
+    announced; ``commanded``: we have powered the machine off. ``terminating``: UIDs of pods that are being deleted, and
+    since when we have known; ``dead``: those that a reboot has proven dead. ``reason`` is the code of why no more
+    happens now, and ``message`` the same for people. ``log`` is the evidence: what was done and seen, oldest first.
+    """
+
+    uuid: str
+    cluster: str
+    node: str
+    node_uid: str
+    machine: str = ""
+    phase: Phase = Phase.DWELL
+    proof: Proof = Proof.NONE
+    boot_id: str = ""
+    renewal: str = ""
+    started_at: float = 0.0
+    not_before: float = 0.0
+    command_at: float = 0.0
+    updated_at: float = 0.0
+    ended_at: float | None = None
+    epoch: int = 0
+    off_seen: Sighting | None = None
+    tainted: bool = False
+    commanded: bool = False
+    proven_at: float = 0.0
+    terminating: dict[str, float] = {}
+    dead: tuple[str, ...] = ()
+    reason: str = ""
+    message: str = ""
+    log: tuple[Document, ...] = ()
+
+    @property
+    def ended(self) -> bool:
+        """Whether nothing more is done about this failure."""
+        return self.phase in ENDED
+
+
+# More would bloat a record whose remediation makes no progress.
+MAX_LOG: Final = 100
+
+
+def logged(record: Remediation, at: float, what: str, text: str) -> Remediation:
+    """Return the record with another line of evidence; the oldest ones are kept, and the newest."""
+    log = (*record.log, {"at": at, "what": what, "text": text})
+    if len(log) > MAX_LOG:
+        log = log[: MAX_LOG // 2] + log[-MAX_LOG // 2 :]
+    return msgspec.structs.replace(record, log=log)

@@ -1,0 +1,1 @@
+"""The node-failure controller for Kubernetes: proves that a failed node is off, then frees its pods and volumes."""

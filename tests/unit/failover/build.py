@@ -1,0 +1,105 @@
+"""Nodes, pods and machines of Kubernetes for the tests of the failed-node controller, in few words."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ferroscope.core.remediation import Remediation
+from ferroscope.failover.cluster import Attachment, KubeNode, Pod, decode
+from ferroscope.failover.decision import Decision, Rules, Seen, View, decide
+from ferroscope.failover.machines import Machine, Match
+
+SYSTEM_UUID = "4c4c4544-0051-4b10-8057-b7c04f4a5931"
+MACHINE = Machine(uuid="aaaaaaaa-0000-4000-8000-000000000001", name="m1", system_uuid=SYSTEM_UUID, serial="7QKWJY1")
+
+
+def node(
+    name: str = "n1",
+    ready: str = "Unknown",
+    *,
+    boot: str = "boot-1",
+    reason: str = "NodeStatusUnknown",
+    annotations: dict[str, str] | None = None,
+    labels: dict[str, str] | None = None,
+    taints: tuple[dict[str, str], ...] = (),
+    provider: str = "",
+    system_uuid: str = SYSTEM_UUID,
+    cordoned: bool = False,
+) -> KubeNode:
+    conditions = [{"type": "Ready", "status": ready, "reason": reason}] if ready else []
+    document = {
+        "metadata": {
+            "name": name, "uid": f"uid-{name}", "resourceVersion": "7", "labels": labels, "annotations": annotations,
+        },
+        "spec": {"providerID": provider, "taints": list(taints), "unschedulable": cordoned},
+        "status": {"conditions": conditions, "nodeInfo": {"bootID": boot, "systemUUID": system_uuid}},
+    }  # fmt: skip
+    found: KubeNode = _of(KubeNode, document)
+    return found
+
+
+def pod(name: str = "db-0", *, owner: str = "StatefulSet", terminating: bool = False, **more: Any) -> Pod:
+    metadata: dict[str, Any] = {
+        "name": name, "namespace": more.pop("namespace", "shop"), "uid": f"uid-{name}", "resourceVersion": "3",
+        "labels": more.pop("labels", None), "annotations": more.pop("annotations", None),
+        "ownerReferences": [{"kind": owner, "name": "owner", "controller": True}],
+    }  # fmt: skip
+    if terminating:
+        metadata["deletionTimestamp"] = "2026-11-22T10:00:00Z"
+    status = {"phase": more.pop("phase", "Running")}
+    found: Pod = _of(Pod, {"metadata": metadata, "spec": {"nodeName": "n1", **more}, "status": status})
+    return found
+
+
+def attachment(name: str = "va-1") -> Attachment:
+    found: Attachment = _of(Attachment, {"metadata": {"name": name, "uid": name}, "spec": {"nodeName": "n1"}})
+    return found
+
+
+def _of(kind: type[Any], document: Any) -> Any:
+    import msgspec
+
+    return decode(kind, msgspec.json.encode(document))
+
+
+class Case:
+    """One node over time: change its attributes, then ``step``; the clock advances as the test says."""
+
+    def __init__(self, rules: Rules | None = None) -> None:
+        self.rules = rules or Rules()
+        self.others = [node("n2", "True"), node("n3", "True"), node("n4", "True")]
+        self.node: KubeNode | None = node()
+        self.pods = [pod()]
+        self.attachments: list[Attachment] = []
+        self.match = Match(MACHINE)
+        self.power_off: bool | None = False
+        self.renewal = "r1"
+        self.silent = 60.0
+        self.now = 1000.0
+        self.epoch = 1
+        self.problem = ""
+        self.taints = False
+        self.record: Remediation | None = None
+
+    def step(self, seconds: float = 0.0) -> Decision:
+        self.now += seconds
+        nodes = [*([] if self.node is None else [self.node]), *self.others]
+        view = View(
+            cluster="c", nodes=nodes, now=self.now, clock=self.now, epoch=self.epoch, problem=self.problem,
+            taints=self.taints,
+        )  # fmt: skip
+        seen = Seen(
+            name="n1", node=self.node, renewal=self.renewal, silent=self.silent, match=self.match,
+            power_off=self.power_off, power_error="timed out", pods=self.pods, attachments=self.attachments,
+        )  # fmt: skip
+        decision = decide(view, seen, self.record, self.rules, lambda: "record-1")
+        self.record = None if decision.record is None or decision.record.ended else decision.record
+        return decision
+
+    def proven(self) -> Decision:
+        """Power it off, and see it off twice; return the decision that forces."""
+        self.step()
+        self.step(20.0)
+        self.power_off = True
+        self.step(1.0)
+        return self.step(5.0)

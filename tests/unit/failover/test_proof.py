@@ -1,0 +1,184 @@
+"""Whatever happens to a node, its machine and its BMC: nothing is forced unless the pods really do not run.
+
+A small world with its own truth: the machine's power, the boot, what its kubelet runs, and what Kubernetes and the BMC
+show of it. Hypothesis breaks it in any order; each forced effect is compared with the truth.
+"""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from ferroscope.core.remediation import Proof
+from ferroscope.failover.cluster import CONFIRMED_OFF, OUT_OF_SERVICE, Pod
+from ferroscope.failover.decision import (
+    Decision,
+    DeleteAttachment,
+    DeletePod,
+    PowerOff,
+    PowerOn,
+    Rules,
+    SetTaint,
+)
+from tests.unit.failover.build import Case, node, pod
+
+_TAINT = {"key": OUT_OF_SERVICE, "value": "nodeshutdown", "effect": "NoExecute"}
+_GRACE = 40.0  # seconds after which a silent node is not ready
+
+
+class _World:
+    def __init__(self, *, taints: bool) -> None:
+        self.case = Case(Rules(dwell=20.0))
+        self.case.taints = taints
+        self.on, self.boot, self.connected, self.tainted = True, 1, True, False
+        self.off_at: float | None = None  # a power-off command that takes its time
+        self.silent_since = self.case.now
+        self.reported_boot, self.renewals, self.confirmed = 1, 0, 0
+        self.serial = 0
+        self.pods: dict[str, Pod] = {}  # bound to the node, in the API
+        self.running: set[str] = set()  # containers
+        self.forced = 0
+        self._schedule()
+
+    def _schedule(self) -> None:
+        if not self.tainted and len(self.pods) < 2:
+            self.serial += 1
+            new = pod(f"p{self.serial}")
+            self.pods[new.uid] = new
+
+    # What happens.
+
+    def partition(self) -> None:
+        self.connected = False
+
+    def heal(self) -> None:
+        self.connected = True
+
+    def power_cut(self) -> None:
+        self.on = False
+        self.running.clear()
+
+    def power_back(self) -> None:
+        if not self.on:
+            self.on = True
+            self.boot += 1
+
+    def bmc_silent(self) -> None:
+        self.case.power_off = None
+
+    def delete_pod(self) -> None:
+        """Something marks a pod as deleted, as the taint manager does."""
+        for uid, one in list(self.pods.items())[:1]:
+            self.pods[uid] = pod(one.metadata.name, terminating=True)
+
+    def confirm(self) -> None:
+        """An operator who has looked: only of a machine that is off."""
+        if not self.on:
+            self.confirmed = self.reported_boot
+
+    def successor(self) -> None:
+        self.case.epoch += 1
+
+    def nothing(self) -> None:
+        pass
+
+    # The passing of time, and a pass of the controller.
+
+    def tick(self, seconds: float, *, bmc: bool) -> Decision:
+        case = self.case
+        now = case.now + seconds
+        if self.off_at is not None and now >= self.off_at:
+            self.off_at = None
+            self.power_cut()
+        alive = self.on and self.connected
+        if alive:
+            self.renewals += 1
+            self.silent_since = now
+            self.reported_boot = self.boot
+            gone = [uid for uid, one in self.pods.items() if one.terminating]
+            for uid in gone:
+                del self.pods[uid]
+            self._schedule()
+            self.running = set(self.pods)
+        case.silent = now - self.silent_since
+        annotations = {CONFIRMED_OFF: f"boot-{self.confirmed}"} if self.confirmed else None
+        ready = "True" if case.silent < _GRACE else "Unknown"
+        taints = (_TAINT,) if self.tainted else ()
+        case.node = node(ready=ready, boot=f"boot-{self.reported_boot}", annotations=annotations, taints=taints)
+        case.renewal = f"r{self.renewals}"
+        case.pods = list(self.pods.values())
+        case.power_off = not self.on if bmc else None
+        decision = case.step(seconds)
+        for effect in decision.effects:
+            self._apply(effect)
+        return decision
+
+    def _apply(self, effect: object) -> None:
+        if isinstance(effect, PowerOff):
+            self.off_at = self.case.now + 3.0
+        elif isinstance(effect, PowerOn):
+            self.power_back()
+        elif isinstance(effect, SetTaint):
+            if effect.present:
+                self._check(not self.running)
+            self.tainted = effect.present
+            if effect.present:
+                self.pods.clear()
+        elif isinstance(effect, DeletePod):
+            self._check(effect.pod.uid not in self.running)
+            del self.pods[effect.pod.uid]
+        elif isinstance(effect, DeleteAttachment):
+            self._check(not self.running)
+
+    def _check(self, safe: bool) -> None:
+        self.forced += 1
+        assert safe, "forced while it runs"
+
+
+_EVENTS = ("partition", "heal", "power_cut", "power_back", "delete_pod", "confirm", "successor", "nothing")
+_STEPS = st.tuples(st.sampled_from(_EVENTS), st.sampled_from([0.5, 2.0, 5.0, 20.0, 60.0]), st.booleans())
+
+
+@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(st.booleans(), st.lists(_STEPS, max_size=40))
+def test_nothing_is_forced_on_pods_that_run(taints: bool, steps: list[tuple[str, float, bool]]) -> None:
+    world = _World(taints=taints)
+    for event, seconds, bmc in steps:
+        getattr(world, event)()
+        world.tick(seconds, bmc=bmc)
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.booleans(), st.lists(_STEPS, max_size=15))
+def test_in_the_end_a_machine_without_power_has_lost_its_pods_and_one_with_power_has_no_taint(
+    taints: bool, steps: list[tuple[str, float, bool]]
+) -> None:
+    world = _World(taints=taints)
+    for event, seconds, bmc in steps:
+        getattr(world, event)()
+        world.tick(seconds, bmc=bmc)
+    world.case.rules = Rules(power_on=False)
+    world.power_cut()
+    for _ in range(80):
+        world.tick(10.0, bmc=True)
+    assert not world.pods
+    world.power_back()
+    world.heal()
+    for _ in range(10):
+        world.tick(10.0, bmc=True)
+    assert not world.tainted
+    assert world.case.record is None
+
+
+def test_the_world_of_these_tests_can_fail() -> None:
+    world = _World(taints=False)
+    world.tick(1.0, bmc=True)
+    world.partition()
+    for _ in range(10):
+        world.tick(10.0, bmc=False)
+    assert world.running
+    assert world.case.record is not None
+    assert world.case.record.proof is Proof.NONE
+    with pytest.raises(AssertionError, match="while it runs"):
+        world._apply(DeletePod(world.case.pods[0]))
