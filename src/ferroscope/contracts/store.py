@@ -32,6 +32,7 @@ from ferroscope.core.model import (
     Rule,
     RuleDialect,
 )
+from ferroscope.core.remediation import Remediation
 from ferroscope.core.states import Event, Provision, State
 
 # Statistics, for display and monitoring.
@@ -333,6 +334,22 @@ class AccessTokens(Protocol):
         """Delete up to ``limit`` tokens that expired or were revoked before this time; return their number."""
 
 
+class Remediations(Protocol):
+    """What the failed-node controller does and has done, by cluster."""
+
+    def save(self, remediation: Remediation) -> None:
+        """Add or update it; ``ConflictError`` if another one of the same node is in progress."""
+
+    def active(self, cluster: str) -> Sequence[Remediation]:
+        """Return those in progress, oldest first."""
+
+    def newest(self, cluster: str, limit: int) -> Sequence[Remediation]:
+        """Return the newest ones, newest first."""
+
+    def remove_ended(self, before: float) -> int:
+        """Delete those that ended before this time; return their number."""
+
+
 class Transaction(Protocol):
     """One unit of work; ``now`` is the database's clock, in seconds since the epoch."""
 
@@ -387,6 +404,8 @@ class Transaction(Protocol):
     def macs(self) -> Macs: ...
     @property
     def access_tokens(self) -> AccessTokens: ...
+    @property
+    def remediations(self) -> Remediations: ...
 
 
 # The first call in a transaction under a lease; ``LeaseLostError`` if the lease was lost.

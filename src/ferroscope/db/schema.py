@@ -437,6 +437,24 @@ outbox = Table(
     **_SEQUENCE,
 )
 
+# What was done about failures of Kubernetes nodes; ``active`` is unique while it is in progress, see
+# ``db.remediations``. The record itself is a document, because only the controller reads it.
+remediations = Table(
+    "remediations",
+    metadata,
+    Column("uuid", _UUID, primary_key=True),
+    Column("cluster", String(63), nullable=False),
+    Column("node", String(253), nullable=False),
+    Column("machine", _UUID),
+    Column("phase", String(16), nullable=False),
+    Column("started_at", Double, nullable=False),
+    Column("ended_at", Double),
+    Column("active", String(320), unique=True),
+    Column("record", _LONG_TEXT, nullable=False),
+    Index("ix_remediations_cluster", "cluster", "started_at"),
+    **_OPTIONS,
+)
+
 __all__ = [
     "access_tokens",
     "audit",
@@ -459,6 +477,7 @@ __all__ = [
     "portgroups",
     "ports",
     "rejections",
+    "remediations",
     "requests",
     "rule_revisions",
     "rules",

@@ -41,6 +41,7 @@ from ferroscope.db.memory import POSITION, Memory, timeline_of
 from ferroscope.db.nodes import SqlAddresses, SqlNodes, SqlPorts
 from ferroscope.db.outbox import SqlOutbox
 from ferroscope.db.records import SqlChassis, SqlPortgroups
+from ferroscope.db.remediations import SqlRemediations
 from ferroscope.db.requests import SqlRequests
 from ferroscope.db.rules import SqlRules
 from ferroscope.db.search import SqlSearchIndex, SqlStatistics
@@ -84,6 +85,7 @@ class SqlTransaction(SqlSession):
     access_tokens = cached_property(SqlAccessTokens)
     audit = cached_property(SqlAudit)
     outbox = cached_property(SqlOutbox)
+    remediations = cached_property(SqlRemediations)
 
     def close(self) -> None:
         """Drop the repositories: they refer back to this object, and the cycle would wait for the garbage collector."""
