@@ -69,6 +69,10 @@ class Leadership:
         """Whether the holder may still act as leader."""
         return not self._over and self._clock.monotonic() < self._trusted_until
 
+    def left(self) -> float:
+        """Return for how many seconds the holder may act without another renewal; 0 or less if it may not."""
+        return -1.0 if self._over else self._trusted_until - self._clock.monotonic()
+
     def keep_alive(self) -> None:
         """Report progress; without it the lease is not renewed."""
         self._progressed_at = self._clock.monotonic()

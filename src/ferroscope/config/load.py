@@ -210,6 +210,8 @@ def _problems(settings: Settings) -> Iterator[str]:
                 ipaddress.ip_network(text)
             except ValueError as exc:
                 yield f"{option}: {exc}; expected an address or a network, such as 192.0.2.10 or 10.0.0.0/24"
+    if wrong := settings.failover.problem():
+        yield wrong
     for check in (settings.notifications.targets, settings.bus.broker):
         try:
             check()

@@ -14,6 +14,7 @@ import msgspec
 
 from ferroscope.config.boot_options import BootSettings, PxeFilterSettings
 from ferroscope.config.coordination_options import CoordinationSettings
+from ferroscope.config.failover_options import FailoverSettings
 from ferroscope.config.inspection_options import (
     DiscoverySettings,
     InspectionRuleSettings,
@@ -50,6 +51,7 @@ __all__ = [
     "DatabaseSettings",
     "DiscoverySettings",
     "DriverSettings",
+    "FailoverSettings",
     "InspectionRuleSettings",
     "InspectorSettings",
     "IronicSettings",
@@ -94,6 +96,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     notifications: NotificationSettings = NotificationSettings()
     pxe_filter: PxeFilterSettings = PxeFilterSettings()
     boot: BootSettings = BootSettings()
+    failover: FailoverSettings = FailoverSettings()
     log: LogSettings = LogSettings()
     metrics: MetricsSettings = MetricsSettings()
     oslo_policy: PolicySettings = PolicySettings()

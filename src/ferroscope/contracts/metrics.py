@@ -52,6 +52,9 @@ class Meter(Protocol):
     def forwarded(self, outcome: Literal["accepted", "refused", "failed", "busy"]) -> None:
         """Record a callback that was forwarded to ironic-inspector; ``busy``: it was not, there were too many."""
 
+    def failover(self, what: str) -> None:
+        """Record a step of the remediation of a Kubernetes node, such as ``power-off`` or ``proven``."""
+
     def notified(self, target: str, outcome: Literal["delivered", "failed", "dead"]) -> None:
         """Record an attempt to deliver an event; ``dead``: it was given up."""
 
@@ -76,6 +79,8 @@ class Silent:
     def discovered(self, outcome: Literal["discovered", "limited", "rejected"]) -> None: ...
 
     def forwarded(self, outcome: Literal["accepted", "refused", "failed", "busy"]) -> None: ...
+
+    def failover(self, what: str) -> None: ...
 
     def notified(self, target: str, outcome: Literal["delivered", "failed", "dead"]) -> None: ...
 

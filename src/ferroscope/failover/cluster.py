@@ -7,7 +7,7 @@ Source: the Kubernetes API reference, core/v1, storage/v1 and coordination/v1.
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
@@ -45,10 +45,11 @@ class Meta(msgspec.Struct, frozen=True, rename="camel"):
     finalizers: list[str] | None = None
 
 
-class Taint(msgspec.Struct, frozen=True, rename="camel"):
+class Taint(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     key: str = ""
     value: str = ""
     effect: str = ""
+    time_added: str | None = None
 
 
 class Condition(msgspec.Struct, frozen=True, rename="camel"):
@@ -271,8 +272,3 @@ class KubeletLease(msgspec.Struct, frozen=True, rename="camel"):
     def renewal(self) -> str:
         """What changes with each renewal."""
         return self.spec.renew_time or ""
-
-
-def decode(kind: type[Any], body: bytes | str) -> Any:
-    """Return the answer decoded as ``kind``; ``msgspec.DecodeError`` if it is not."""
-    return msgspec.json.decode(body, type=kind)

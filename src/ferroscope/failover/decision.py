@@ -80,6 +80,7 @@ class Seen(msgspec.Struct, frozen=True, kw_only=True):
 
     ``renewal`` identifies the last renewal of the kubelet's lease, and ``silent`` is for how many seconds we have seen
     no other. ``power_off`` is None if the BMC was not asked or did not say, for the reason ``power_error``.
+    ``asked_at`` is when it was asked, by our clock; None for the time of the view.
     """
 
     name: str
@@ -89,6 +90,7 @@ class Seen(msgspec.Struct, frozen=True, kw_only=True):
     match: Match = Match()
     power_off: bool | None = None
     power_error: str = ""
+    asked_at: float | None = None
     pods: Sequence[Pod] = ()
     attachments: Sequence[Attachment] = ()
 
@@ -389,7 +391,9 @@ class _Case:
                 message = "the BMC says that the machine is off, but its kubelet has renewed its lease since"
             record = self._log(record, "kubelet-alive" if alive else "seen-off", message)
             return self._wait(record, "kubelet-alive" if alive else "seen-off-once", message)
-        apart = view.clock - before.clock if before.epoch == view.epoch else view.now - before.at
+        # From the answer to the first question to the second question, however long both took.
+        asked = 0.0 if self._seen.asked_at is None else view.clock - self._seen.asked_at
+        apart = (view.clock - before.clock if before.epoch == view.epoch else view.now - before.at) - asked
         if apart < APART:
             return self._wait(record, "seen-off-once", f"seen off once; looking again {APART:g} s after that")
         if (held := self._held(record, node)) is not None:

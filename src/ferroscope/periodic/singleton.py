@@ -62,6 +62,8 @@ class _Step:
         self._leadership = leadership
         self._stop = stop
         self.fence = leadership.fence
+        self.left = leadership.left
+        self.epoch = leadership.lease.epoch
 
     def keep_alive(self) -> None:
         if self._stop.is_set():

@@ -76,6 +76,10 @@ class Metrics:
             "ferroscope_discoveries", "Callbacks of unknown machines, by outcome, if discovery is enabled.",
             ("outcome",), registry=registry,
         )  # fmt: skip
+        self._failover = Counter(
+            "ferroscope_failover_steps", "Steps of the remediation of Kubernetes nodes by this process.",
+            ("step",), registry=registry,
+        )  # fmt: skip
         self._forwarded = Counter(
             "ferroscope_callbacks_forwarded", "Callbacks for ironic-inspector; busy: not forwarded.",
             ("outcome",), registry=registry,
@@ -133,6 +137,9 @@ class Metrics:
 
     def forwarded(self, outcome: Literal["accepted", "refused", "failed", "busy"]) -> None:
         self._forwarded.labels(outcome).inc()
+
+    def failover(self, what: str) -> None:
+        self._failover.labels(what).inc()
 
     def notified(self, target: str, outcome: Literal["delivered", "failed", "dead"]) -> None:
         self._notifications.labels(target, outcome).inc()

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
+
 from ferroscope.core.remediation import Remediation
-from ferroscope.failover.cluster import Attachment, KubeNode, Pod, decode
+from ferroscope.failover.cluster import Attachment, KubeNode, Pod
 from ferroscope.failover.decision import Decision, Rules, Seen, View, decide
 from ferroscope.failover.machines import Machine, Match
 
@@ -57,9 +59,7 @@ def attachment(name: str = "va-1") -> Attachment:
 
 
 def _of(kind: type[Any], document: Any) -> Any:
-    import msgspec
-
-    return decode(kind, msgspec.json.encode(document))
+    return msgspec.json.decode(msgspec.json.encode(document), type=kind)
 
 
 class Case:

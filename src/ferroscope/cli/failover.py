@@ -1,0 +1,92 @@
+"""``ferroscope failover [plan | status]``: the controller of failed Kubernetes nodes, its plan and its history."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+import msgspec
+
+from ferroscope.cli.output import Output, output_option, table
+from ferroscope.cli.service import _exit_with, config_option, database_option, read, settings_of
+
+if TYPE_CHECKING:
+    from ferroscope.config.options import Settings
+
+
+@click.group(invoke_without_command=True)
+@config_option
+@database_option
+@click.option("--dry-run", is_flag=True, help="Only log what would be done; as [failover] dry_run.")
+@click.pass_context
+def failover(context: click.Context, files: tuple[str, ...], database: str | None, *, dry_run: bool) -> None:
+    """Run the role failover: free the pods and volumes of a failed Kubernetes node once its machine is proven off."""
+    if context.invoked_subcommand is not None:
+        return
+    from ferroscope.runtime.failover import run
+
+    def adjusted(settings: Settings) -> Settings:
+        if not dry_run:
+            return settings
+        return msgspec.structs.replace(settings, failover=msgspec.structs.replace(settings.failover, dry_run=True))
+
+    _exit_with(run, adjusted(settings_of(files, database)), reread=lambda: adjusted(read(files, database)))
+
+
+@failover.command("plan")
+@config_option
+@database_option
+@output_option
+def plan(files: tuple[str, ...], database: str | None, fmt: str) -> None:
+    """Show what would be done now about each node that is not ready, and why not more. Changes nothing."""
+    from ferroscope.runtime.failover import plan as look
+
+    settings = settings_of(files, database)
+    data = [
+        {
+            "node": one.seen.name,
+            "machine": None if one.seen.match.machine is None else one.seen.match.machine.title,
+            "phase": None if one.decision.record is None else str(one.decision.record.phase),
+            "steps": [type(effect).__name__ for effect in one.decision.effects],
+            "reason": one.decision.reason,
+            "message": one.decision.message,
+        }
+        for one in _or_fail(look, settings)
+    ]
+    titles = ("NODE", "MACHINE", "PHASE", "STEPS", "WHY NOT MORE")
+    rows = [
+        (one["node"], one["machine"] or "-", one["phase"] or "-", ", ".join(one["steps"]) or "-", one["message"])
+        for one in data
+    ]
+    out = Output(fmt)
+    out.show({"nodes": data}, lambda screen: screen.print(table(titles, rows)) if rows else None)
+    if not rows:
+        out.note("all nodes are ready")
+
+
+@failover.command("status")
+@config_option
+@database_option
+@click.option("--limit", type=click.IntRange(1, 1000), default=20, show_default=True, help="The most remediations.")
+@output_option
+def status(files: tuple[str, ...], database: str | None, limit: int, fmt: str) -> None:
+    """Show the newest remediations, with their evidence; newest first."""
+    from ferroscope.runtime.failover import history
+
+    found = _or_fail(history, settings_of(files, database), limit)
+    titles = ("NODE", "PHASE", "PROOF", "MESSAGE")
+    rows = [(one.node, str(one.phase), str(one.proof) or "-", one.message) for one in found]
+    out = Output(fmt)
+    data = {"remediations": msgspec.to_builtins(found)}
+    out.show(data, lambda screen: screen.print(table(titles, rows)) if rows else None)
+    if not rows:
+        out.note("no remediations")
+
+
+def _or_fail(work: Any, *arguments: Any) -> Any:
+    from ferroscope.runtime.system import StartError
+
+    try:
+        return work(*arguments)
+    except StartError as exc:
+        raise click.ClickException(str(exc)) from exc

@@ -1,0 +1,190 @@
+"""A small Kubernetes API server that misbehaves on request: for faults that a real one shows once in a year.
+
+It keeps nodes, pods, leases and VolumeAttachments with resource versions, and honors preconditions. ``faults`` are
+taken one by one, by the calls whose path they match.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+Document = dict[str, Any]
+Fault = Callable[["_Handler"], None]
+
+_COLLECTIONS = {
+    "/api/v1/nodes": "nodes",
+    "/api/v1/pods": "pods",
+    "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases": "leases",
+    "/apis/storage.k8s.io/v1/volumeattachments": "attachments",
+}
+
+
+class FaultyKubernetes:
+    """Use as a context manager; ``url`` is its address. ``denied`` are verb and resource that are forbidden."""
+
+    def __init__(self, version: str = "20") -> None:
+        self.version = version
+        self.objects: dict[str, dict[str, Document]] = {name: {} for name in _COLLECTIONS.values()}
+        self.faults: list[tuple[str, Fault]] = []
+        self.calls: list[tuple[str, str]] = []
+        self.denied: set[tuple[str, str]] = set()
+        self.events: list[Document] = []
+        self.watch: list[bytes] = []
+        self.budget_spent = False
+        self.released = threading.Event()
+        self._version = 100
+
+    def __enter__(self) -> FaultyKubernetes:
+        handler = type("Handler", (_Handler,), {"api": self})
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
+        self._server.daemon_threads = False
+        self.url = f"http://127.0.0.1:{self._server.server_port}"
+        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.02,))
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.released.set()
+        self._server.shutdown()
+        self._server.server_close()
+        self._thread.join()
+
+    def put(self, kind: str, document: Document) -> Document:
+        """Add or replace an object, as a new version."""
+        self._version += 1
+        document["metadata"].setdefault("uid", f"uid-{document['metadata']['name']}")
+        document["metadata"]["resourceVersion"] = str(self._version)
+        self.objects[kind][document["metadata"]["name"]] = document
+        return document
+
+    def fail(self, path: str, fault: Fault) -> None:
+        """Have the next call whose path ends so fail."""
+        self.faults.append((path, fault))
+
+
+def answering(status: int, message: str = "no", **headers: str) -> Fault:
+    """Return the fault of an answer with this status."""
+    return lambda call: call.answer(status, {"kind": "Status", "code": status, "message": message}, **headers)
+
+
+def half(call: _Handler) -> None:
+    """Answer with a half of what was announced."""
+    call.send_response(200)
+    call.send_header("Content-Length", "1000")
+    call.end_headers()
+    call.wfile.write(b'{"items": [')
+    call.close_connection = True
+
+
+def hanging(call: _Handler) -> None:
+    """Do not answer."""
+    call.api.released.wait(60)
+    call.close_connection = True
+
+
+def nonsense(call: _Handler) -> None:
+    """Answer with what is not JSON."""
+    call.send_response(200)
+    call.send_header("Content-Length", "4")
+    call.end_headers()
+    call.wfile.write(b"<ht>")
+
+
+class _Handler(BaseHTTPRequestHandler):
+    api: FaultyKubernetes
+    protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True
+    wbufsize = -1
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+    def answer(self, status: int, document: Document, **headers: str) -> None:
+        body = json.dumps(document).encode()
+        self.send_response(status)
+        for name, value in headers.items():
+            self.send_header(name.replace("_", "-"), value)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def _serve(self) -> None:
+        api, parts = self.api, urlsplit(self.path)
+        self.query = {name: values[0] for name, values in parse_qs(parts.query).items()}
+        length = int(self.headers.get("Content-Length", "0"))
+        self.body = json.loads(self.rfile.read(length)) if length else {}
+        api.calls.append((self.command, parts.path))
+        for fault in api.faults:
+            if parts.path.endswith(fault[0]):
+                api.faults.remove(fault)
+                fault[1](self)
+                return
+        self._route(parts.path)
+
+    do_GET = do_POST = do_PATCH = do_DELETE = _serve  # noqa: N815
+
+    def _route(self, path: str) -> None:
+        api = self.api
+        if path == "/version":
+            self.answer(200, {"major": "1", "minor": api.version, "gitVersion": f"v1.{api.version}.0"})
+        elif path == "/readyz":
+            self.answer(200, {})
+        elif path.endswith("selfsubjectaccessreviews"):
+            asked = self.body["spec"]["resourceAttributes"]
+            allowed = (asked["verb"], asked["resource"]) not in api.denied
+            self.answer(201, {"status": {"allowed": allowed}})
+        elif path.endswith("/events"):
+            api.events.append(self.body)
+            self.answer(201, {})
+        elif path.endswith("/eviction"):
+            assert self.body["deleteOptions"]["dryRun"] == ["All"]
+            self.answer(429 if api.budget_spent else 201, {"message": "budget"})
+        elif path in _COLLECTIONS:
+            self._listed(_COLLECTIONS[path])
+        else:
+            self._one(path)
+
+    def _listed(self, kind: str) -> None:
+        if "watch" in self.query:
+            self.send_response(200)
+            self.end_headers()
+            for line in self.api.watch:
+                self.wfile.write(line)
+            self.close_connection = True
+            return
+        found = list(self.api.objects[kind].values())
+        if selected := self.query.get("fieldSelector"):
+            found = [one for one in found if one["spec"].get("nodeName") == selected.partition("=")[2]]
+        start, limit = int(self.query.get("continue", "0")), int(self.query.get("limit", "500"))
+        meta = {"resourceVersion": str(self.api._version)}
+        if start + limit < len(found):
+            meta["continue"] = str(start + limit)
+        self.answer(200, {"metadata": meta, "items": found[start : start + limit]})
+
+    def _one(self, path: str) -> None:
+        parent, _, name = path.rpartition("/")
+        kind = "pods" if parent.endswith("/pods") else _COLLECTIONS[parent]
+        document = self.api.objects[kind].get(name)
+        if document is None:
+            self.answer(404, {"message": "not found"})
+            return
+        meta = document["metadata"]
+        if self.command == "GET":
+            self.answer(200, document)
+        elif self.command == "DELETE":
+            if any(meta[key] != value for key, value in self.body["preconditions"].items()):
+                self.answer(409, {"message": "precondition failed"})
+                return
+            del self.api.objects[kind][name]
+            self.answer(200, {})
+        else:
+            if self.body["metadata"]["resourceVersion"] != meta["resourceVersion"]:
+                self.answer(409, {"message": "conflict"})
+                return
+            document["spec"] |= self.body["spec"]
+            self.answer(200, self.api.put(kind, document))

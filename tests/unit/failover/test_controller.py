@@ -1,0 +1,202 @@
+"""The controller: its effects on a small API server and the shipped store, and how a successor goes on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from ferroscope.contracts.errors import BmcError, LeaseLostError
+from ferroscope.contracts.store import Query, Transaction
+from ferroscope.core import hold
+from ferroscope.core.model import Lease
+from ferroscope.core.remediation import Phase, Proof
+from ferroscope.failover.client import Kubernetes
+from ferroscope.failover.controller import Failover
+from ferroscope.failover.decision import Rules
+from tests.support import examples
+from tests.support.faulty_kubernetes import FaultyKubernetes, answering
+from tests.support.stores import open_store
+from tests.unit.failover.build import SYSTEM_UUID
+from tests.unit.failover.test_client import api as api
+from tests.unit.failover.test_client import kube as kube
+from tests.unit.failover.test_client import node_document, pod_document
+from tests.unit.failover.test_client import settings as settings
+
+
+class _Clock:
+    def __init__(self) -> None:
+        self.now = 1000.0
+
+    def time(self) -> float:
+        return self.now
+
+    def monotonic(self) -> float:
+        return self.now
+
+
+class _Leading:
+    """A leadership; ``lost`` after that many calls of ``keep_alive``."""
+
+    def __init__(self, lease: Lease, lost: int = 1_000_000) -> None:
+        self._lease = lease
+        self.calls_left = lost
+
+    @property
+    def epoch(self) -> int:
+        return self._lease.epoch
+
+    def left(self) -> float:
+        return 5.0
+
+    def keep_alive(self) -> None:
+        self.calls_left -= 1
+        if self.calls_left < 0:
+            raise LeaseLostError("killed")
+
+    def fence(self, tx: Transaction) -> None:
+        self.keep_alive()
+        tx.leases.hold(self._lease)
+
+
+class _Power:
+    """A BMC. Commands take effect at once."""
+
+    def __init__(self) -> None:
+        self.off = False
+        self.silent = False
+        self.commands: list[bool] = []
+
+    def is_off(self, machine: str) -> bool:
+        if self.silent:
+            raise BmcError("timed out", transient=True)
+        return self.off
+
+    def set(self, machine: str, *, on: bool, left: Callable[[], float]) -> None:
+        assert left() > 0
+        self.commands.append(on)
+        self.off = not on
+
+
+class _Site:
+    def __init__(self, api: FaultyKubernetes, kube: Kubernetes) -> None:
+        self.api, self.kube, self.clock, self.power = api, kube, _Clock(), _Power()
+        self.store = open_store(clock=self.clock)
+        identity = {"serial": None, "uuid": SYSTEM_UUID, "macs": []}
+        self.machine = examples.node(name="m1", internal={hold.IDENTITY: identity})
+        self.store.write(lambda tx: tx.nodes.add(self.machine))
+        self.tasks: list[Failover] = []
+        for name in ("n2", "n3"):
+            api.put("nodes", node_document(name))
+        self.fail()
+
+    def fail(self) -> None:
+        dead = node_document("n1", "Unknown")
+        dead["status"]["nodeInfo"]["systemUUID"] = SYSTEM_UUID
+        self.api.put("nodes", dead)
+        self.api.put("leases", {"metadata": {"name": "n1"}, "spec": {"renewTime": "t1"}})
+        self.api.put("pods", pod_document("db-0"))
+        self.api.put("attachments", {"metadata": {"name": "va"}, "spec": {"attacher": "x", "nodeName": "n1"}})
+
+    def task(self, **options: Any) -> Failover:
+        options = {"cluster": "c", "clock": self.clock} | options
+        task = Failover(self.kube, self.power, self.store, options.pop("rules", Rules()), **options)
+        self.tasks.append(task)
+        return task
+
+    def lead(self, lost: int = 1_000_000) -> _Leading:
+        """Win the lease, whoever had it: time passes until it is free."""
+        self.clock.now += 7.0
+        return _Leading(self.store.write(lambda tx: tx.leases.acquire("failover/c", "me", 6.5)), lost)
+
+    def passes(self, task: Failover, leading: _Leading, number: int, every: float = 5.5) -> str:
+        said = ""
+        for _ in range(number):
+            self.clock.now += every
+            said = task.step(leading)
+        return said
+
+    def records(self) -> list[Any]:
+        return list(self.store.read(lambda tx: tx.remediations.newest("c", 10)))
+
+
+@pytest.fixture
+def site(api: FaultyKubernetes, kube: Kubernetes) -> Iterator[_Site]:
+    found = _Site(api, kube)
+    yield found
+    for task in found.tasks:
+        task.close()
+
+
+def test_a_dead_nodes_pods_and_volumes_are_freed_with_proof_and_everything_is_told(site: _Site) -> None:
+    task, leading = site.task(), site.lead()
+    site.passes(task, leading, 4)
+    assert site.power.commands == []
+    site.passes(task, leading, 8)
+    assert site.power.commands == [False, True]
+    assert site.api.objects["pods"] == site.api.objects["attachments"] == {}
+    back = node_document("n1")
+    back["status"]["nodeInfo"]["bootID"] = "boot-2"
+    site.api.put("nodes", back)
+    site.api.put("leases", {"metadata": {"name": "n1"}, "spec": {"renewTime": "t2"}})
+    site.passes(task, leading, 1)
+    (record,) = site.records()
+    assert (record.phase, record.proof, record.machine) == (Phase.DONE, Proof.POWER_OFF, site.machine.uuid)
+    told = [one["reason"] for one in site.api.events]
+    assert told[0] == "FailoverFailed"
+    assert {"FailoverPowerOff", "FailoverProven", "FailoverReturned"} <= set(told)
+    entries = site.store.read(lambda tx: tx.journal.list(Query(filters={"node": site.machine.uuid})))
+    assert "proven" in [one.detail["what"] for one in entries]
+
+
+@pytest.mark.parametrize("calls", [6, 20, 45, 70])
+def test_a_successor_goes_on_wherever_the_leader_died(site: _Site, calls: int) -> None:
+    first, dying = site.task(), site.lead(calls)
+    with pytest.raises(LeaseLostError):
+        site.passes(first, dying, 60)
+    site.passes(site.task(), site.lead(), 14)
+    assert site.api.objects["pods"] == {}
+    assert site.power.commands.count(False) >= 1
+    assert len(site.records()) == 1
+
+
+def test_a_leader_that_has_lost_its_lease_begins_nothing(site: _Site) -> None:
+    task, old = site.task(), site.lead()
+    site.passes(task, old, 4, every=1.0)
+    site.lead()
+    site.clock.now += 30.0
+    with pytest.raises(LeaseLostError):
+        task.step(old)
+    assert site.power.commands == []
+
+
+def test_a_dry_run_changes_nothing(site: _Site) -> None:
+    site.passes(site.task(dry_run=True, rules=Rules(dwell=0.0)), site.lead(), 4)
+    assert (site.power.commands, site.records(), site.api.events) == ([], [], [])
+    assert {call[0] for call in site.api.calls} == {"GET"}
+
+
+def test_a_step_that_fails_is_repeated_and_a_silent_bmc_forces_nothing(site: _Site) -> None:
+    task, leading = site.task(), site.lead()
+    site.passes(task, leading, 7)
+    site.power.silent = True
+    site.passes(task, leading, 4)
+    assert site.api.objects["pods"]
+    site.power.silent = False
+    site.api.fail("/pods/db-0", answering(409))
+    site.passes(task, leading, 4)
+    assert site.api.objects["pods"] == {}
+
+
+def test_an_api_that_does_not_answer_delays_and_too_few_api_servers_stop(site: _Site) -> None:
+    task, leading = site.task(api_servers=(site.api.url, site.api.url)), site.lead()
+    site.api.fail("/nodes", answering(429, Retry_After="20"))
+    assert "cannot read" in site.passes(task, leading, 3)
+    for _ in range(40):
+        site.api.fail("/readyz", answering(500))
+    site.passes(task, leading, 20)
+    assert site.power.commands == []
+    site.api.faults.clear()
+    site.passes(task, leading, 1)
+    assert site.power.commands == [False]
