@@ -38,7 +38,10 @@ def parse(words: list[str]) -> None:
     command: click.Command = main
     context = command.make_context("ferroscope", list(words))
     while isinstance(command, click.Group):
-        name, found, rest = command.resolve_command(context, [*context._protected_args, *context.args])
+        words = [*context._protected_args, *context.args]
+        if not words and command.invoke_without_command:
+            return
+        name, found, rest = command.resolve_command(context, words)
         assert found is not None
         command, context = found, found.make_context(name, rest, parent=context)
 

@@ -179,7 +179,8 @@ def test_a_dry_run_changes_nothing(site: _Site) -> None:
 
 def test_a_step_that_fails_is_repeated_and_a_silent_bmc_forces_nothing(site: _Site) -> None:
     task, leading = site.task(), site.lead()
-    site.passes(task, leading, 7)
+    site.passes(task, leading, 6)
+    assert site.power.commands == [False]
     site.power.silent = True
     site.passes(task, leading, 4)
     assert site.api.objects["pods"]
