@@ -225,7 +225,7 @@ class Failover:
         off, error = _answer(asked, keep_alive)
         # After the BMC's answer: what the kubelet renewed before it must be seen.
         renewal = self._kube.renewal(name)
-        if self._renewals.get(name, ("", 0.0))[0] != renewal:
+        if name not in self._renewals or self._renewals[name][0] != renewal:  # not there: the node has no lease
             self._renewals[name] = (renewal, self._clock.monotonic())
         keep_alive()
         return Seen(

@@ -171,6 +171,19 @@ def test_a_leader_that_has_lost_its_lease_begins_nothing(site: _Site) -> None:
     assert site.power.commands == []
 
 
+def test_a_node_without_a_lease_and_without_a_machine_waits_for_an_operator(site: _Site) -> None:
+    site.api.objects["leases"].clear()
+    site.store.write(lambda tx: tx.nodes.remove(site.machine.uuid))
+    task, leading = site.task(), site.lead()
+    site.passes(task, leading, 6)
+    assert [one.reason for one in site.records()] == ["machine-unknown"]
+    document = site.api.objects["nodes"]["n1"]
+    document["metadata"]["annotations"] = {"ferroscope.io/confirmed-off": "boot-n1"}
+    site.api.put("nodes", document)
+    site.passes(task, leading, 3)
+    assert site.api.objects["pods"] == site.api.objects["attachments"] == {}
+
+
 def test_a_dry_run_changes_nothing(site: _Site) -> None:
     site.passes(site.task(dry_run=True, rules=Rules(dwell=0.0)), site.lead(), 4)
     assert (site.power.commands, site.records(), site.api.events) == ([], [], [])
