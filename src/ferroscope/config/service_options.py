@@ -63,6 +63,16 @@ class ApiSettings(msgspec.Struct, frozen=True, kw_only=True):
             "[api] host, and the hosts of public_url and of the callback URLs. Other names get 421 (DNS rebinding)."
         ),
     ] = ()
+    enable_ui: Annotated[
+        bool,
+        Opt(
+            "Serve the web page at /ui, with the authentication and the policies of the API. It needs the extra ui; "
+            "without it, /ui says so."
+        ),
+    ] = True
+    ui_session_lifetime: Annotated[
+        float, Opt("Seconds after which a login to the web page ends.", ge=60, le=604800)
+    ] = 28800.0
     max_body_size: Annotated[
         int,
         Opt("Maximum size of a request body, in bytes; larger ones get 413. A typical inventory has 40 KB.", ge=1024),

@@ -34,6 +34,7 @@ from ferroscope.core.model import (
 )
 from ferroscope.core.remediation import Remediation
 from ferroscope.core.states import Event, Provision, State
+from ferroscope.core.web_session import WebSession
 
 # Statistics, for display and monitoring.
 
@@ -55,6 +56,13 @@ class Population(msgspec.Struct, frozen=True, kw_only=True):
     nodes: int
 
 
+class Failures(msgspec.Struct, frozen=True, kw_only=True):
+    """How many nodes have a last inspection that failed for one reason; ``reason`` is its code."""
+
+    reason: str
+    nodes: int
+
+
 class Statistics(Protocol):
     """Counts for display and monitoring only; each is one query."""
 
@@ -63,6 +71,12 @@ class Statistics(Protocol):
 
     def backlog(self) -> Sequence[Backlog]:
         """Return the requests on the queue by event."""
+
+    def marked(self) -> tuple[int, int]:
+        """Return the number of nodes in maintenance, and of those in the inbox."""
+
+    def failures(self) -> Sequence[Failures]:
+        """Return the reasons of the failed last inspections of all nodes, the most frequent first."""
 
     def shards(self) -> Mapping[str | None, int]:
         """Return the number of nodes in each shard; None: in no shard."""
@@ -350,6 +364,22 @@ class Remediations(Protocol):
         """Delete those that ended before this time; return their number."""
 
 
+class WebSessions(Protocol):
+    """The sessions of browsers that have logged in to the web page."""
+
+    def add(self, session: WebSession) -> None:
+        """Store a new session; its ID is random."""
+
+    def get(self, ident: str) -> WebSession | None:
+        """Return the session with this ID, None if there is none or it has expired."""
+
+    def remove(self, ident: str) -> None:
+        """Delete the session, if it exists."""
+
+    def remove_ended(self, before: float, limit: int) -> int:
+        """Delete up to ``limit`` sessions that expired before this time; return their number."""
+
+
 class Transaction(Protocol):
     """One unit of work; ``now`` is the database's clock, in seconds since the epoch."""
 
@@ -406,6 +436,8 @@ class Transaction(Protocol):
     def access_tokens(self) -> AccessTokens: ...
     @property
     def remediations(self) -> Remediations: ...
+    @property
+    def web_sessions(self) -> WebSessions: ...
 
 
 # The first call in a transaction under a lease; ``LeaseLostError`` if the lease was lost.

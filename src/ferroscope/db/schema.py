@@ -455,6 +455,18 @@ remediations = Table(
     **_OPTIONS,
 )
 
+# Sessions of browsers; see ``core.web_session``.
+web_sessions = Table(
+    "web_sessions",
+    metadata,
+    Column("id", String(64), primary_key=True),
+    Column("sealed", _LONG_TEXT, nullable=False),
+    Column("user", String(255), nullable=False),
+    Column("created_at", Double, nullable=False),
+    Column("expires_at", Double, nullable=False, index=True),
+    **_OPTIONS,
+)
+
 __all__ = [
     "access_tokens",
     "audit",
@@ -484,4 +496,5 @@ __all__ = [
     "search_index",
     "secret_keys",
     "tallies",
+    "web_sessions",
 ]

@@ -24,7 +24,7 @@ from sqlalchemy import (
 )
 
 from ferroscope.contracts.data import Match
-from ferroscope.contracts.store import Backlog, Population
+from ferroscope.contracts.store import Backlog, Failures, Population
 from ferroscope.core.states import Event, Provision, State
 from ferroscope.db import mapping, schema
 from ferroscope.db.session import SqlSession
@@ -46,6 +46,18 @@ _BACKLOG = (
     .order_by(_r.event)
 )
 _ALL_NODES = select(func.count()).select_from(schema.nodes)
+_MARKED = select(func.count(case((_nodes.maintenance, 1))), func.count(case((_nodes.inbox, 1)))).select_from(
+    schema.nodes
+)
+_i = schema.inspections.c
+_FAILED = func.count().label("failed")
+_FAILURES = (
+    select(_i.reason, _FAILED)
+    .select_from(schema.nodes.join(schema.inspections, _nodes.inspection == _i.uuid))
+    .where(_nodes.state == State.ERROR.value, _i.reason.is_not(None))
+    .group_by(_i.reason)
+    .order_by(_FAILED.desc(), _i.reason)
+)
 # The shard is a part of the column of attributes; the same text may be a part of something else there.
 _SHARDED = select(_nodes.attributes).where(_nodes.attributes.like('%"shard":%'))
 
@@ -77,6 +89,13 @@ class SqlStatistics:
         found: Counter[str | None] = Counter(msgspec.json.decode(row, type=_Shard).shard for row in rows)
         others = self._tx.connection.execute(_ALL_NODES).scalar_one() - found.total()
         return found + Counter({None: others})
+
+    def marked(self) -> tuple[int, int]:
+        maintenance, inbox = self._tx.connection.execute(_MARKED).one()
+        return maintenance, inbox
+
+    def failures(self) -> Sequence[Failures]:
+        return [Failures(reason=reason, nodes=n) for reason, n in self._tx.connection.execute(_FAILURES)]
 
     def backlog(self) -> Sequence[Backlog]:
         rows = self._tx.connection.execute(_BACKLOG)

@@ -49,6 +49,7 @@ from ferroscope.db.secrets import SqlSecretKeys
 from ferroscope.db.senders import Sender, sender_for
 from ferroscope.db.session import NO_KEYS, SqlSession
 from ferroscope.db.sqlite_lock import SqliteWriteLock
+from ferroscope.db.web_sessions import SqlWebSessions
 from ferroscope.secrets.keys import KeyRing
 
 T = TypeVar("T")
@@ -86,6 +87,7 @@ class SqlTransaction(SqlSession):
     audit = cached_property(SqlAudit)
     outbox = cached_property(SqlOutbox)
     remediations = cached_property(SqlRemediations)
+    web_sessions = cached_property(SqlWebSessions)
 
     def close(self) -> None:
         """Drop the repositories: they refer back to this object, and the cycle would wait for the garbage collector."""

@@ -88,6 +88,7 @@ class Retention:
         if self._logs:
             self._all(leadership, lambda tx: tx.data.remove_logs(tx.now - self._logs - ahead, _BATCH))
         self._all(leadership, lambda tx: tx.access_tokens.remove_ended(tx.now - _TOKENS_KEPT - ahead, _BATCH))
+        self._all(leadership, lambda tx: tx.web_sessions.remove_ended(tx.now - ahead, _BATCH))
         if self._audit:
             self._all(leadership, lambda tx: tx.audit.remove_old(tx.now - self._audit - ahead, _BATCH))
         if not self._is_over():  # otherwise the next run continues

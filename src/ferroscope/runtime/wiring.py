@@ -142,7 +142,12 @@ def build_app(
         conductor_of=LivingConductors(backend.store, clock, drivers),
         metrics=None if meter is None or not settings.api.enable_metrics else _renderer(meter, backend),
     )
-    return create_app(context)
+    app = create_app(context)
+    if settings.api.enable_ui:
+        from ferroscope.ui.app import add_pages
+
+        add_pages(app, context)
+    return app
 
 
 def _build_forwarder(settings: Settings) -> Forwarder | None:

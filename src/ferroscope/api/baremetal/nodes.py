@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
@@ -222,6 +222,14 @@ def _list(context: ApiContext, call: Call[NodeListQuery, None], fields: tuple[Fi
     if more:
         body["next"] = paging.next_link(call.url, path, asked, size, nodes[-1].uuid)
     return Reply(200, body)
+
+
+def views(
+    context: ApiContext, call: Call[Any, Any], found: Iterable[Node], names: Sequence[str]
+) -> list[dict[str, Any]]:
+    """Return the representations of nodes that the caller may see, with these fields."""
+    fields = select(call.minor, names)
+    return [_shown(context, call, node, fields) for node in found if sees(context, call, node)]
 
 
 def page_of(

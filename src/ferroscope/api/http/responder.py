@@ -85,7 +85,7 @@ def responder(context: ApiContext, route: Route) -> Responder:
             version = versions.requested(req.env, dialect)
             path = _with_suffix(context, req, path)
             identity = _admitted(context, route, req, path, version)
-            _check_owner(context, route, endpoint)
+            check_owner(context, route, endpoint)
             if HEAD_ONLY in req.env:
                 resp.status = 100
                 return
@@ -106,12 +106,12 @@ def responder(context: ApiContext, route: Route) -> Responder:
         audit.answered(reply.status, lambda: event(req, path))
         _send(resp, reply, route.media if reply.status < 300 else falcon.MEDIA_JSON)
         resp.set_headers(versions.headers(dialect, version))
-        _record(context, req, resp, req.method, route.path, perf_counter() - began, path=route.logged(req.path))
+        record(context, req, resp, req.method, route.path, perf_counter() - began, path=route.logged(req.path))
 
     return respond
 
 
-def _record(
+def record(
     context: ApiContext,
     req: falcon.Request,
     resp: falcon.Response,
@@ -176,7 +176,7 @@ def send_failure(context: ApiContext, req: falcon.Request, resp: falcon.Response
     reply = failure(context, req, exc, dialect)
     _send(resp, reply)
     resp.set_headers(versions.headers(dialect, None))
-    _record(context, req, resp, req.method if req.method in falcon.HTTP_METHODS else "other", "none", 0.0)
+    record(context, req, resp, req.method if req.method in falcon.HTTP_METHODS else "other", "none", 0.0)
 
 
 def _dialect(route: Route, introspection: bool) -> Dialect:
@@ -236,13 +236,13 @@ def _admitted(
         context.policy,
         route.policies,
         lambda: _identified(context, req),
-        lambda identity: _visible(context, identity, path, named=named),
+        lambda identity: visible(context, identity, path, named=named),
         path,
         late=route.late,
     )
 
 
-def _check_owner(context: ApiContext, route: Route, endpoint: str) -> None:
+def check_owner(context: ApiContext, route: Route, endpoint: str) -> None:
     if context.registry is not None and route.changes_nodes:
         raise errors.belongs_to_ironic(endpoint, context.registry.url)
 
@@ -254,7 +254,7 @@ def _identified(context: ApiContext, req: falcon.Request) -> Identity:
     return identity
 
 
-def _visible(context: ApiContext, identity: Identity, path: dict[str, str], *, named: bool) -> Node:
+def visible(context: ApiContext, identity: Identity, path: dict[str, str], *, named: bool) -> Node:
     """Return the node that the path names, or that of its port or port group.
 
     ``NotFoundError`` also if the caller may not see it.

@@ -1,0 +1,108 @@
+"""Calls of routes within the process: for the web page, with the rights of its caller.
+
+The same policies decide, the same handlers answer and the same audit events are written as for a call over HTTP.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from ferroscope.api.auth import access
+from ferroscope.api.auth.identity import ANYBODY, Identity
+from ferroscope.api.auth.policy import NoPolicy
+from ferroscope.api.http import errors
+from ferroscope.api.http.audit import IDENTITY, CallAudit, event_of
+from ferroscope.api.http.responder import check_owner, visible
+from ferroscope.api.http.route import ApiContext, Body, Call, Reply, Route
+from ferroscope.api.http.versions import BARE_METAL
+from ferroscope.core.audit import AuditEvent
+
+
+class Caller(msgspec.Struct, frozen=True, kw_only=True):
+    """Who calls; ``url``, ``source`` and ``request_id`` are those of the request that causes the calls."""
+
+    identity: Identity
+    url: str = ""
+    source: str = ""
+    request_id: str = ""
+
+
+def perform(
+    context: ApiContext,
+    route: Route,
+    caller: Caller,
+    *,
+    path: Mapping[str, str],
+    query: Mapping[str, Any],
+    body: Any = None,
+) -> Reply:
+    """Return the reply of the route at the newest microversion; ``ApiError`` as its caller over HTTP would get it.
+
+    ``query`` has values of the types of the route's query, ``body`` is built-in data.
+    """
+    endpoint = f"{route.method} {route.path}"
+    environ = {IDENTITY: caller.identity}
+
+    def event() -> AuditEvent:
+        return event_of(
+            environ,
+            request_id=caller.request_id,
+            source=caller.source,
+            policy=route.policy,
+            call=endpoint,
+            target=next(iter(path.values()), ""),
+            status=route.status,
+        )
+
+    audit = CallAudit(context.audit, endpoint, ramdisk=False)
+    try:
+        identity = _authorized(context, route, caller.identity, path)
+        check_owner(context, route, endpoint)
+        audit.begin(event)
+        call: Call[Any, Any] = Call(
+            path=dict(path),
+            query=route.query(**query),
+            body=_body(route, body),
+            version=BARE_METAL.maximum,
+            url=caller.url,
+            source=caller.source,
+            identity=identity,
+            request_id=caller.request_id,
+        )
+        reply = route.handler(context, call)
+    except Exception as exc:
+        known = errors.translate(exc)
+        if known is None:
+            raise
+        audit.end()
+        audit.answered(known.status, event)
+        raise known from exc
+    finally:
+        audit.end()
+    audit.answered(reply.status, event)
+    return reply
+
+
+def _authorized(context: ApiContext, route: Route, identity: Identity, path: Mapping[str, str]) -> Identity:
+    if context.authentication.is_disabled and isinstance(context.policy, NoPolicy):
+        return ANYBODY
+    return access.authorize(
+        context.policy,
+        route.policies,
+        lambda: identity,
+        lambda who: visible(context, who, dict(path), named=True),
+        path,
+        late=route.late,
+    )
+
+
+def _body(route: Route, body: Any) -> Any:
+    if route.body_kind is not Body.DECODED or (body is None and not route.body_required):
+        return None
+    try:
+        return msgspec.convert(body, route.body)
+    except msgspec.ValidationError as exc:
+        raise errors.BadRequestError(f"Invalid request: {exc}.") from None

@@ -1,0 +1,285 @@
+"""The pages and their routes: from a request of a browser to HTML, and from an error to a page that says what it is.
+
+Every response forbids inline code and embedding, and is not kept by caches. A page has an ETag that follows from its
+data, so that a browser which looks for news every few seconds costs nothing while there are none.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from time import perf_counter
+from typing import Any, Final
+from urllib.parse import parse_qs, quote
+
+import falcon
+import msgspec
+
+from ferroscope import __version__
+from ferroscope.api.http import errors
+from ferroscope.api.http.errors import ApiError, BadRequestError, MissingError, TooLargeError, UnauthorizedError
+from ferroscope.api.http.in_process import Caller
+from ferroscope.api.http.rate_limit import group
+from ferroscope.api.http.request_id import HEAD_ONLY
+from ferroscope.api.http.request_id import of as request_id
+from ferroscope.api.http.responder import record
+from ferroscope.api.http.route import ApiContext
+from ferroscope.contracts.errors import StoreUnavailableError
+from ferroscope.ui import fleet, login, machines, render, session
+from ferroscope.ui.page import Download, Page, Redirect, Visit
+from ferroscope.ui.session import Visitor
+
+Outcome = Page | Redirect | Download
+Handler = Callable[[Visit], Outcome]
+
+# Bytes of a form: the UUIDs of a thousand machines; fields of a form or a query.
+_FORM: Final = 128 * 1024
+_FIELDS: Final = 2000
+_YEAR: Final = "public, max-age=31536000, immutable"
+_POLICY: Final = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
+    "form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+)
+_HEADERS: Final = {
+    "Content-Security-Policy": _POLICY,
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Permissions-Policy": "camera=(), geolocation=(), microphone=()",
+    "Referrer-Policy": "same-origin",
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+}
+_MISSING: Final = (
+    "The web page needs a package that is not installed; install Ferroscope with its extra: ferroscope[ui]\n"
+)
+
+PAGES: Final[dict[str, dict[str, Handler]]] = {
+    "/ui": {"GET": fleet.show},
+    "/ui/machines": {"GET": machines.show},
+    "/ui/machines/act": {"POST": machines.act},
+}
+
+# Path, title, and the policy that a caller needs to see it; "" for everybody.
+NAVIGATION: Final = (
+    ("/ui", "Fleet", ""),
+    ("/ui/machines", "Machines", ""),
+)
+
+
+def add_pages(app: falcon.App[Any, Any], context: ApiContext) -> None:
+    """Add the pages to the application of the API."""
+    for path, handlers in PAGES.items():
+        responders = {
+            f"on_{method.lower()}": _responder(context, path, handler) for method, handler in handlers.items()
+        }
+        if "GET" in handlers:
+            responders["on_head"] = responders["on_get"]
+        _add(app, path, responders)
+    entry = _responder(context, "/ui/login", None)
+    _add(app, "/ui/login", {"on_get": entry, "on_head": entry, "on_post": entry})
+    _add(app, "/ui/logout", {"on_post": _responder(context, "/ui/logout", None)})
+    static = _static(context)
+    _add(app, "/ui/static/{name}", {"on_get": static, "on_head": static})
+    app.add_sink(_responder(context, "/ui/*", _nothing), r"/ui/")
+
+
+def _add(app: falcon.App[Any, Any], path: str, responders: dict[str, Callable[..., None]]) -> None:
+    app.add_route(path, type("Page", (), {name: staticmethod(on) for name, on in responders.items()})())
+
+
+def _nothing(_visit: Visit) -> Outcome:
+    raise MissingError("There is no such page.")
+
+
+def _static(context: ApiContext) -> Callable[..., None]:
+    def respond(req: falcon.Request, resp: falcon.Response, name: str) -> None:
+        resp.set_headers(_HEADERS)
+        found = render.static_file(name)
+        if found is None:
+            resp.status, resp.text = 404, "There is no such file.\n"
+        else:
+            body, digest = found
+            resp.set_headers(
+                {"ETag": f'"{digest}"', "Cache-Control": _YEAR if req.query_string == digest else "no-cache"}
+            )
+            if _is_known(req, f'"{digest}"'):
+                resp.status = 304
+            else:
+                resp.content_type = _MEDIA[name.rpartition(".")[2]]
+                resp.data = body
+        record(context, req, resp, req.method, "/ui/static/{name}", 0.0)
+
+    return respond
+
+
+_MEDIA: Final = {"css": "text/css; charset=utf-8", "js": "text/javascript; charset=utf-8", "svg": "image/svg+xml"}
+
+
+def _responder(context: ApiContext, template: str, handler: Handler | None) -> Callable[..., None]:
+    """Return what serves one page; without ``handler``, the login or the logout."""
+
+    def respond(req: falcon.Request, resp: falcon.Response, **path: str) -> None:
+        began = perf_counter()
+        resp.set_headers(_HEADERS)
+        visitor = Visitor(secret="", is_new=True)
+        try:
+            if HEAD_ONLY in req.env:
+                _check_size(req)
+                resp.status = 100
+                return
+            visitor = session.visitor(context, req)
+            form = _form(req, visitor) if req.method == "POST" else {}
+            if handler is None:
+                outcome, visitor = _entrance(context, req, visitor, form)
+            else:
+                outcome = _outcome(context, req, visitor, handler, path, form)
+        except Exception as exc:  # noqa: BLE001  # the boundary, as in the responder of the API
+            outcome = _failure(context, req, visitor, exc)
+        _send(context, req, resp, visitor, outcome)
+        method = req.method if req.method in falcon.HTTP_METHODS else "other"
+        record(context, req, resp, method, template, perf_counter() - began)
+
+    return respond
+
+
+def _outcome(
+    context: ApiContext,
+    req: falcon.Request,
+    visitor: Visitor,
+    handler: Handler,
+    path: dict[str, str],
+    form: dict[str, list[str]],
+) -> Outcome:
+    if visitor.identity is None:
+        raise UnauthorizedError("Log in first.")
+    source = context.callers.source(req.env)
+    url = context.settings.api.public_url.rstrip("/") or req.prefix
+    caller = Caller(identity=visitor.identity, url=url, source=source, request_id=request_id(req.env))
+    visit = Visit(context=context, caller=caller, path=path, query=_fields(req.query_string), form=form)
+    with context.admission.admit(visitor.identity.principal or group(source)):
+        return handler(visit)
+
+
+def _entrance(
+    context: ApiContext, req: falcon.Request, visitor: Visitor, form: dict[str, list[str]]
+) -> tuple[Outcome, Visitor]:
+    """Log in or out, or show the form for it; return the outcome and who the visitor is afterwards."""
+    if req.path == "/ui/logout":
+        if visitor.session:
+            session.end(context, visitor.secret)
+        return Redirect("/ui/login"), Visitor(secret=session.new_secret(), is_new=True)
+    target = login.target(_fields(req.query_string))
+    if req.method != "POST":
+        return (login.page(context, target) if visitor.identity is None else Redirect(target)), visitor
+    try:
+        return Redirect(target), session.log_in(context, req.env, login.credentials(context, form))
+    except ApiError as exc:
+        return login.page(context, target, failed=exc, user=(form.get("user") or [""])[0]), visitor
+
+
+def _failure(context: ApiContext, req: falcon.Request, visitor: Visitor, exc: Exception) -> Outcome:
+    if isinstance(exc, UnauthorizedError):
+        target = req.relative_uri if req.method in ("GET", "HEAD") else "/ui"
+        return Redirect(f"/ui/login?next={quote(target, safe='')}")
+    if isinstance(exc, falcon.HTTPError):
+        known: ApiError | None = BadRequestError(str(exc.title or exc.status))
+    else:
+        known = errors.translate(exc)
+    if known is None:
+        context.log.error("page failed", method=req.method, path=req.path, exc_info=exc)
+        known = ApiError(errors.INTERNAL_MESSAGE.format(request_id=request_id(req.env)))
+    if isinstance(exc, StoreUnavailableError):
+        left_out = context.outages.admit(context.clock.monotonic())
+        if left_out is not None:
+            context.log.warning("page not shown", path=req.path, why=str(exc), left_out=left_out)
+    data = {"status": known.status, "message": known.message, "known": visitor.identity is not None}
+    return Page(template="error.html", title=_TITLES.get(known.status, "Error"), data=data, status=known.status)
+
+
+_TITLES: Final = {
+    400: "Invalid request", 403: "Not allowed", 404: "Not found", 409: "Not possible now", 413: "Too large",
+    421: "Wrong host name", 429: "Too many requests", 500: "Internal error", 503: "Temporarily unavailable",
+}  # fmt: skip
+
+
+def _check_size(req: falcon.Request) -> None:
+    if (req.content_length or 0) > _FORM:
+        raise TooLargeError(f"The form is too large: at most {_FORM} bytes are allowed.")
+
+
+def _form(req: falcon.Request, visitor: Visitor) -> dict[str, list[str]]:
+    """Return the form, which this browser got from us; ``ForbiddenError``, ``TooLargeError``, ``BadRequestError``."""
+    session.check_origin(req)
+    _check_size(req)
+    stream: Any = req.stream if req.env.get("wsgi.input_terminated") else req.bounded_stream
+    raw = stream.read(_FORM + 1)
+    if len(raw) > _FORM:
+        raise TooLargeError(f"The form is too large: at most {_FORM} bytes are allowed.")
+    form = _fields(raw.decode("utf-8", "replace"))
+    session.check_csrf(visitor, (form.get("csrf") or [""])[0])
+    return form
+
+
+def _fields(text: str) -> dict[str, list[str]]:
+    try:
+        return parse_qs(text, keep_blank_values=True, max_num_fields=_FIELDS)
+    except ValueError:
+        raise BadRequestError(f"Too many fields: at most {_FIELDS} are allowed.") from None
+
+
+def _send(context: ApiContext, req: falcon.Request, resp: falcon.Response, visitor: Visitor, outcome: Outcome) -> None:
+    resp.set_header("Cache-Control", "no-store")
+    resp.set_header("Vary", "Cookie")
+    if visitor.is_new and visitor.secret:
+        session.set_cookie(context, req, resp, visitor.secret)
+    if isinstance(outcome, Redirect):
+        resp.status = 303
+        resp.set_header("Location", outcome.location)
+        return
+    if isinstance(outcome, Download):
+        resp.content_type, resp.data = outcome.media, outcome.body
+        resp.downloadable_as = outcome.name
+        return
+    try:
+        templates = render.environment()
+    except ImportError:
+        resp.status, resp.content_type, resp.text = 501, "text/plain; charset=utf-8", _MISSING
+        return
+    frame = _frame(context, req, visitor)
+    digest = hashlib.sha256(
+        msgspec.json.encode((__version__, outcome.template, outcome.title, outcome.data, frame))
+    ).hexdigest()
+    tag = f'"{digest[:32]}"'
+    resp.status = outcome.status
+    if outcome.status == 200:
+        resp.set_header("ETag", tag)
+        if req.method in ("GET", "HEAD") and _is_known(req, tag):
+            resp.status = 304
+            return
+    resp.content_type = "text/html; charset=utf-8"
+    now = context.clock.time()
+    text = templates.get_template(outcome.template).render(**outcome.data, title=outcome.title, frame=frame, now=now)
+    resp.data = text.encode("utf-8", "replace")
+
+
+def _is_known(req: falcon.Request, tag: str) -> bool:
+    """Whether the browser has this version. Source: RFC 9110, section 13.1.2."""
+    given = [one.strip().removeprefix("W/") for one in req.env.get("HTTP_IF_NONE_MATCH", "").split(",")]
+    return tag in given or "*" in given
+
+
+def _frame(context: ApiContext, req: falcon.Request, visitor: Visitor) -> dict[str, Any]:
+    """Return what surrounds every page."""
+    identity = visitor.identity
+    pages = [
+        {"path": path, "title": title, "here": req.path == path or (path != "/ui" and req.path.startswith(path))}
+        for path, title, policy in NAVIGATION
+        if identity is not None and (not policy or context.policy.allows(policy, identity))
+    ]
+    return {
+        "pages": pages,
+        "csrf": visitor.csrf if visitor.secret else "",
+        "user": "" if identity is None or identity.method == "none" else str(identity),
+        "session": visitor.session,
+        "version": __version__,
+    }

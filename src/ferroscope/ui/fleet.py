@@ -1,0 +1,184 @@
+"""The first page: what is wrong, what is under way, and how the fleet stands."""
+
+from __future__ import annotations
+
+from collections import Counter
+from statistics import quantiles
+from typing import Any, Final
+
+import msgspec
+
+from ferroscope.api.auth import access
+from ferroscope.api.baremetal.history import hint_of
+from ferroscope.api.http.schemas import iso_exact
+from ferroscope.contracts.store import Failures, Query, Transaction
+from ferroscope.core.model import Node
+from ferroscope.core.states import ACTIVE, Provision, State
+from ferroscope.ui.page import STATE_KINDS, Page, Visit
+
+STATUS: Final = "ferroscope:status:get"
+_BATCH: Final = 1000
+# Rows of the list of what is under way; finished inspections that say what is usual.
+_SHOWN: Final = 25
+_USUAL_OF: Final = 200
+# Pages that explain a finding; machines are on the page of machines.
+_ABOUT: Final = {"inbox": "/ui/machines?inbox=yes"}
+_PHASES: Final = {
+    State.STARTING: "starting the machine",
+    State.WAITING: "booting, waiting for the ramdisk",
+    State.PROCESSING: "processing its data",
+    State.REAPPLYING: "processing stored data",
+    State.ENROLLING: "enrolling",
+}
+
+
+class Summary(msgspec.Struct):
+    """The nodes that a caller may see: by provision state, marked, failed by reason, and being inspected."""
+
+    states: Counter[str] = msgspec.field(default_factory=Counter)
+    maintenance: int = 0
+    inbox: int = 0
+    failures: list[Failures] = []
+    active: list[Node] = []
+    usual: list[float] = []
+
+
+def show(visit: Visit) -> Page:
+    """Show the fleet."""
+    summary = visit.context.store.read(lambda tx: _summary(visit, tx))
+    status = visit.call("GET /v1/status") if visit.may(STATUS) else None
+    usual, late = _usual(summary.usual)
+    data = {
+        "problems": _problems(summary, status),
+        "tiles": _tiles(summary),
+        "total": summary.states.total(),
+        "maintenance": summary.maintenance,
+        "inbox": summary.inbox,
+        "failures": [
+            {"reason": one.reason, "nodes": one.nodes, "hint": hint_of(one.reason) or ""} for one in summary.failures
+        ],
+        "failed": sum(one.nodes for one in summary.failures),
+        "active": [_progress(node, late) for node in summary.active],
+        "active_total": sum(summary.states[str(state)] for state in _UNDER_WAY),
+        "usual": usual,
+        "late": late,
+        "slots": None if status is None else _slots(status["members"]),
+        "may_inspect": visit.may(
+            "baremetal:node:set_provision_state", Node(uuid="", driver="", owner=visit.identity.project_id)
+        ),
+    }
+    return Page(template="fleet.html", title="Fleet", data=data)
+
+
+_UNDER_WAY: Final = (Provision.INSPECTING, Provision.INSPECT_WAIT, Provision.VERIFYING)
+
+
+def _summary(visit: Visit, tx: Transaction) -> Summary:
+    project = access.scope(visit.context.policy, visit.identity, "node")
+    return _whole(tx) if project is None else _own(visit, tx, project)
+
+
+def _whole(tx: Transaction) -> Summary:
+    """Return the summary of all nodes, in few queries."""
+    found = Summary(failures=list(tx.statistics.failures()))
+    for row in tx.statistics.nodes():
+        found.states[str(row.provision_state)] += row.nodes
+    found.maintenance, found.inbox = tx.statistics.marked()
+    if any(found.states[str(state)] for state in _UNDER_WAY):
+        oldest = Query(filters={"state": tuple(ACTIVE)}, sort_key="inspection_started_at", limit=_SHOWN)
+        found.active = list(tx.nodes.list(oldest))
+    ended = Query(filters={"state": State.FINISHED}, sort_key="finished_at", descending=True, limit=_USUAL_OF)
+    found.usual = [
+        one.finished_at - one.started_at
+        for one in tx.inspections.list(ended)
+        if one.finished_at is not None and one.reapplies is None
+    ]
+    return found
+
+
+def _own(visit: Visit, tx: Transaction, project: str) -> Summary:
+    """Return the summary of the nodes of a project."""
+    found, failed, after = Summary(), [], None
+    while True:
+        batch = tx.nodes.list(Query(project=project, limit=_BATCH, marker=after))
+        for node in batch:
+            if not access.sees(visit.context.policy, visit.identity, node):
+                continue
+            found.states[str(node.provision_state)] += 1
+            found.maintenance += node.maintenance
+            found.inbox += node.inbox
+            if node.state is State.ERROR and node.inspection:
+                failed.append(node.inspection)
+            if node.state in ACTIVE:
+                found.active.append(node)
+        if len(batch) < _BATCH:
+            break
+        after = batch[-1].uuid
+    reasons = Counter(reason for reason in reasons_of(tx, failed).values() if reason)
+    found.failures = [Failures(reason=reason, nodes=nodes) for reason, nodes in reasons.most_common()]
+    found.active = sorted(found.active, key=lambda node: node.inspection_started_at or 0.0)[:_SHOWN]
+    return found
+
+
+def reasons_of(tx: Transaction, inspections: list[str]) -> dict[str, str | None]:
+    """Return the reason of each of these inspections."""
+    found: dict[str, str | None] = {}
+    for first in range(0, len(inspections), _BATCH):
+        wanted = tuple(inspections[first : first + _BATCH])
+        found |= {one.uuid: one.reason for one in tx.inspections.list(Query(filters={"uuid": wanted}))}
+    return found
+
+
+def _usual(seconds: list[float]) -> tuple[float | None, float | None]:
+    """Return the median and the 95th percentile; None if there are too few."""
+    if len(seconds) < 5:
+        return None, None
+    cuts = quantiles(seconds, n=20)
+    return round(cuts[9]), round(cuts[18])
+
+
+def _problems(summary: Summary, status: dict[str, Any] | None) -> list[dict[str, Any]]:
+    """Return what needs somebody's attention, the worst first: a sentence, advice and where to look."""
+    found = []
+    for one in status["problems"] if status is not None else ():
+        if one["code"] != "inbox":
+            found.append(
+                {"kind": "bad" if one["verdict"] == "wrong" else "note", "text": one["summary"],
+                 "advice": one["advice"], "link": None, "label": None}
+            )  # fmt: skip
+    for failure in summary.failures:
+        hint = hint_of(failure.reason) or ""
+        machines = "machine" if failure.nodes == 1 else "machines"
+        text = f"{failure.nodes:,} {machines} failed: {failure.reason.replace('-', ' ')}"
+        link = f"/ui/machines?reason={failure.reason}"
+        found.append({"kind": "bad", "text": text, "advice": hint, "link": link, "label": "Show them"})
+    if summary.inbox:
+        text = f"{summary.inbox:,} {'machine waits' if summary.inbox == 1 else 'machines wait'} for approval"
+        found.append({"kind": "note", "text": text, "advice": "", "link": _ABOUT["inbox"], "label": "Look at them"})
+    return sorted(found, key=lambda one: one["kind"])
+
+
+def _tiles(summary: Summary) -> list[dict[str, Any]]:
+    order = [*map(str, Provision), *sorted(summary.states.keys() - set(map(str, Provision)))]
+    return [
+        {"state": state, "nodes": summary.states[state], "kind": STATE_KINDS.get(state, "idle")}
+        for state in order
+        if summary.states[state] or state in STATE_KINDS
+    ]
+
+
+def _progress(node: Node, late: float | None) -> dict[str, Any]:
+    return {
+        "uuid": node.uuid,
+        "name": node.name or node.uuid,
+        "phase": _PHASES.get(node.state, str(node.state)),
+        "since": iso_exact(node.provision_updated_at),
+        "started": iso_exact(node.inspection_started_at),
+        "late": late,
+    }
+
+
+def _slots(members: list[dict[str, Any]]) -> dict[str, int]:
+    """Return how many requests the living workers carry out, and how many they could."""
+    lanes = [counts for member in members if member["alive"] for counts in member["lanes"].values()]
+    return {"busy": sum(one.get("busy", 0) for one in lanes), "slots": sum(one.get("slots", 0) for one in lanes)}

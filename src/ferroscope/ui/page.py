@@ -1,0 +1,100 @@
+"""What a page is made of: the visit that asked for it, the calls that it makes, and what is rendered."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import Any, Final
+
+import msgspec
+
+from ferroscope.api.auth import access
+from ferroscope.api.auth.identity import Identity
+from ferroscope.api.http.errors import ForbiddenError, MissingError
+from ferroscope.api.http.in_process import Caller, perform
+from ferroscope.api.http.route import ApiContext, Route
+from ferroscope.api.routes import ROUTES
+from ferroscope.core.model import Node
+
+
+class Page(msgspec.Struct, frozen=True, kw_only=True):
+    """A template with its data; two pages with equal data have the same ETag."""
+
+    template: str
+    title: str
+    data: dict[str, Any] = {}
+    status: int = 200
+
+
+class Redirect(msgspec.Struct, frozen=True):
+    """The answer to a form: look at this path of ours."""
+
+    location: str
+
+
+class Download(msgspec.Struct, frozen=True, kw_only=True):
+    """A file for the browser to save."""
+
+    name: str
+    body: bytes
+    media: str
+
+
+class Visit(msgspec.Struct, frozen=True, kw_only=True):
+    """A request of a known caller. ``query`` and ``form`` have all values of each parameter."""
+
+    context: ApiContext
+    caller: Caller
+    path: Mapping[str, str] = {}
+    query: Mapping[str, list[str]] = {}
+    form: Mapping[str, list[str]] = {}
+
+    @property
+    def identity(self) -> Identity:
+        return self.caller.identity
+
+    def asked(self, name: str, default: str = "") -> str:
+        """Return a parameter of the query."""
+        return (self.query.get(name) or [default])[0].strip()
+
+    def given(self, name: str, default: str = "") -> str:
+        """Return a field of the form."""
+        return (self.form.get(name) or [default])[0].strip()
+
+    def may(self, policy: str, node: Node | None = None) -> bool:
+        """Whether the caller is allowed to do it, with this node or with any."""
+        if node is None:
+            return self.context.policy.allows(policy, self.identity)
+        return access.may(self.context.policy, policy, self.identity, access.target_of(node))
+
+    def call(self, endpoint: str, path: Mapping[str, str] | None = None, *, body: Any = None, **query: Any) -> Any:
+        """Return what a route of the API answers, as built-in data; ``ApiError``."""
+        reply = perform(self.context, _routes()[endpoint], self.caller, path=path or {}, query=query, body=body)
+        found = reply.body
+        if isinstance(found, bytes):
+            return found
+        return msgspec.to_builtins(found)
+
+    def call_if_possible(self, endpoint: str, path: Mapping[str, str] | None = None, **query: Any) -> Any:
+        """Return what a route answers; None if the caller may not call it, or if there is nothing."""
+        try:
+            return self.call(endpoint, path, **query)
+        except (ForbiddenError, MissingError):
+            return None
+
+
+@lru_cache(maxsize=1)
+def _routes() -> dict[str, Route]:
+    return {f"{route.method} {route.path}": route for route in ROUTES}
+
+
+STATE_KINDS: Final = {
+    "available": "good",
+    "manageable": "good",
+    "inspecting": "busy",
+    "inspect wait": "busy",
+    "verifying": "busy",
+    "inspect failed": "bad",
+    "enroll": "idle",
+}
+"""How each provision state is colored; its text is always beside the color."""

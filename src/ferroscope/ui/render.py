@@ -1,0 +1,122 @@
+"""Templates: HTML with every value escaped, and texts of machines made harmless to look at.
+
+A host name or a serial number comes from a machine that anybody may have booted: control characters are replaced, text
+that changes its direction is isolated, and long texts are cut.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from datetime import datetime
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import urlencode
+
+from ferroscope.ui.page import STATE_KINDS
+
+FOLDER: Final = Path(__file__).parent
+_LONGEST: Final = 300
+# Control characters, and those that reorder what stands beside them. Source: Unicode Standard Annex 9.
+_HARMFUL: Final = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff]")
+_GIB: Final = 2**30
+_UNITS: Final = ((86400, "d"), (3600, "h"), (60, "min"))
+
+
+def harmless(value: Any, longest: int = _LONGEST) -> str:
+    """Return a text of a machine for display: cut, without characters that could mislead."""
+    if value is None:
+        return ""
+    text = str(value)
+    cut = text[: longest + 1]
+    cleaned = _HARMFUL.sub("\N{REPLACEMENT CHARACTER}", cut)
+    return cleaned if len(text) <= longest else cleaned[:longest] + "…"
+
+
+def duration(seconds: float | None) -> str:
+    """Return a duration in at most two units."""
+    if seconds is None:
+        return ""
+    left = max(0, round(seconds))
+    for size, unit in _UNITS:
+        if left >= size:
+            whole, rest = divmod(left, size)
+            smaller = {"d": (3600, "h"), "h": (60, "min"), "min": (1, "s")}[unit]
+            more = rest // smaller[0]
+            return f"{whole} {unit} {more} {smaller[1]}" if more else f"{whole} {unit}"
+    return f"{left} s"
+
+
+def age(moment: str | None, now: float) -> str:
+    """Return how long ago a time in ISO 8601 was."""
+    if not moment:
+        return ""
+    return duration(now - datetime.fromisoformat(moment).timestamp())
+
+
+def size(number: Any) -> str:
+    """Return a size of disks: decimal units."""
+    if not isinstance(number, int | float) or number <= 0:
+        return ""
+    for power, unit in ((1e15, "PB"), (1e12, "TB"), (1e9, "GB"), (1e6, "MB"), (1e3, "kB")):
+        if number >= power:
+            return f"{number / power:.3g} {unit}"
+    return f"{number:g} B"
+
+
+def memory(number: Any) -> str:
+    """Return a size of memory."""
+    return f"{number / _GIB:,.4g} GiB" if isinstance(number, int | float) and number > 0 else ""
+
+
+def kind(state: Any) -> str:
+    """Return the color of a state."""
+    return STATE_KINDS.get(str(state), "idle")
+
+
+def link(path: str, **query: Any) -> str:
+    """Return a path with its query; empty values are left out."""
+    given = {name: value for name, value in query.items() if value not in (None, "", [])}
+    return f"{path}?{urlencode(given, doseq=True)}" if given else path
+
+
+def plural(number: int, one: str, many: str | None = None) -> str:
+    """Return a number with its noun."""
+    return f"{number:,} {one if number == 1 else many or one + 's'}"
+
+
+@lru_cache(maxsize=1)
+def environment() -> Any:
+    """Return the templates; ``ImportError`` if Jinja2 is not installed."""
+    import jinja2
+
+    made = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(FOLDER / "templates"),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        finalize=lambda value: (
+            harmless(value, 1_000_000) if isinstance(value, str) and not hasattr(value, "__html__") else value
+        ),
+    )
+    made.filters |= {"harmless": harmless, "duration": duration, "size": size, "memory": memory, "kind": kind}
+    made.filters |= {"age": age}
+    made.globals |= {"link": link, "plural": plural, "static": static_path}
+    return made
+
+
+@lru_cache(maxsize=16)
+def static_file(name: str) -> tuple[bytes, str] | None:
+    """Return a file that the pages use and its ETag; None if there is none of this name."""
+    if name not in ("ferroscope.css", "ferroscope.js", "icon.svg"):
+        return None
+    body = (FOLDER / "static" / name).read_bytes()
+    return body, hashlib.sha256(body).hexdigest()[:24]
+
+
+def static_path(name: str) -> str:
+    """Return the path of a file; it contains the digest, so that a browser never uses one of another release."""
+    found = static_file(name)
+    return f"/ui/static/{name}?{found[1] if found else ''}"

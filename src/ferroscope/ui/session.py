@@ -1,0 +1,163 @@
+"""Sessions of browsers: a cookie with a random secret, and what is derived from it.
+
+Every browser gets a cookie; from its secret follow the token that each form must carry (CSRF) and the ID and the key of
+the stored session, which exists only after a login (``core.web_session``). A login makes a new secret. The stored
+credentials are those that an API client would send, and each request is authenticated with them anew, so a changed
+password, role or token takes effect as it does in the API.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import hmac
+import os
+import re
+import secrets
+from collections.abc import Mapping
+from typing import Any, Final
+
+import falcon
+import msgspec
+
+from ferroscope.api.auth.certificate import NAMES
+from ferroscope.api.auth.identity import Identity
+from ferroscope.api.http.errors import ForbiddenError, UnauthorizedError
+from ferroscope.api.http.route import ApiContext
+from ferroscope.core.web_session import WebSession
+
+# A __Host- cookie cannot be set by another host of the domain, nor over plain HTTP. Source: RFC 6265bis.
+_PLAIN: Final = "ferroscope"
+_SECURE: Final = "__Host-ferroscope"
+_SECRET: Final = re.compile(r"[A-Za-z0-9_-]{43}")
+_NONCE: Final = 12
+_CREDENTIALS: Final = ("HTTP_AUTHORIZATION", "HTTP_X_AUTH_TOKEN", "HTTP_X_SERVICE_TOKEN", NAMES)
+_USER: Final = 255
+
+
+class Visitor(msgspec.Struct, frozen=True, kw_only=True):
+    """A browser; ``identity`` is None if it has not logged in, ``session`` whether it has a stored session."""
+
+    secret: str
+    is_new: bool
+    identity: Identity | None = None
+    session: bool = False
+
+    @property
+    def csrf(self) -> str:
+        """The token that its forms carry."""
+        return derived(self.secret, "csrf").hex()
+
+
+def new_secret() -> str:
+    """Return the random secret of a new cookie."""
+    return secrets.token_urlsafe(32)
+
+
+def derived(secret: str, purpose: str) -> bytes:
+    """Return 32 bytes that follow from the secret, different ones for each purpose."""
+    return hmac.digest(secret.encode(), f"ferroscope ui {purpose}".encode(), hashlib.sha256)
+
+
+def is_secure(context: ApiContext, req: falcon.Request) -> bool:
+    """Whether the browser reaches us over HTTPS."""
+    return bool(req.env.get("wsgi.url_scheme") == "https" or context.settings.api.public_url.startswith("https:"))
+
+
+def visitor(context: ApiContext, req: falcon.Request) -> Visitor:
+    """Return who sent the request: by its session, or by credentials that it carries itself.
+
+    ``StoreUnavailableError``, and what ``Authentication.identify`` raises, except for a session that is over.
+    """
+    given = req.get_cookie_values(_SECURE if is_secure(context, req) else _PLAIN) or [""]
+    known = _SECRET.fullmatch(given[0]) is not None
+    secret = given[0] if known else new_secret()
+    found = Visitor(secret=secret, is_new=not known)
+    if context.authentication.is_disabled:
+        return msgspec.structs.replace(found, identity=context.authentication.identify({}))
+    stored = _stored(context, secret) if known else None
+    if stored is not None:
+        try:
+            identity = context.authentication.identify(_anonymous(req.env) | stored)
+        except UnauthorizedError:
+            end(context, secret)
+            return found
+        return msgspec.structs.replace(found, identity=identity, session=True)
+    if any(name in req.env for name in _CREDENTIALS):
+        return msgspec.structs.replace(found, identity=context.authentication.identify(req.env))
+    return found
+
+
+def log_in(context: ApiContext, env: Mapping[str, Any], credentials: dict[str, str]) -> Visitor:
+    """Return the visitor with a new session; what ``Authentication.identify`` raises for wrong credentials.
+
+    ``credentials``: keys of an environ and their values.
+    """
+    identity = context.authentication.identify(_anonymous(env) | credentials)
+    secret = new_secret()
+    sealed = _seal(secret, msgspec.json.encode(credentials))
+    lifetime = context.settings.api.ui_session_lifetime
+
+    def work(tx: Any) -> None:
+        tx.web_sessions.add(
+            WebSession(
+                id=derived(secret, "id").hex(),
+                sealed=sealed,
+                user=str(identity)[:_USER],
+                created_at=tx.now,
+                expires_at=tx.now + lifetime,
+            )
+        )
+
+    context.store.write(work)
+    return Visitor(secret=secret, is_new=True, identity=identity, session=True)
+
+
+def end(context: ApiContext, secret: str) -> None:
+    """Delete the session."""
+    context.store.write(lambda tx: tx.web_sessions.remove(derived(secret, "id").hex()))
+
+
+def set_cookie(context: ApiContext, req: falcon.Request, resp: falcon.Response, secret: str) -> None:
+    """Have the browser keep the secret until it is closed."""
+    secure = is_secure(context, req)
+    name = _SECURE if secure else _PLAIN
+    resp.set_cookie(name, secret, path="/", http_only=True, secure=secure, same_site="Lax")
+
+
+def check_origin(req: falcon.Request) -> None:
+    """Raise ``ForbiddenError`` if a page of another origin sent a form here."""
+    site, origin = req.env.get("HTTP_SEC_FETCH_SITE"), req.env.get("HTTP_ORIGIN")
+    if site not in (None, "same-origin", "none") or origin == "null":
+        raise ForbiddenError("This form was sent by another web site.")
+
+
+def check_csrf(visitor: Visitor, token: str) -> None:
+    """Raise ``ForbiddenError`` unless the form is one that this browser got from us."""
+    if visitor.is_new or not hmac.compare_digest(token.encode(), visitor.csrf.encode()):
+        raise ForbiddenError("This form has expired. Reload the page and try again.")
+
+
+def _anonymous(env: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in env.items() if name not in _CREDENTIALS}
+
+
+def _stored(context: ApiContext, secret: str) -> dict[str, str] | None:
+    ident = derived(secret, "id").hex()
+    session = context.store.read(lambda tx: tx.web_sessions.get(ident), snapshot=False)
+    return None if session is None else msgspec.json.decode(_open(secret, session.sealed), type=dict[str, str])
+
+
+def _seal(secret: str, plain: bytes) -> str:
+    from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
+    nonce = os.urandom(_NONCE)
+    sealed = AESGCM(derived(secret, "key")).encrypt(nonce, plain, None)
+    return base64.b64encode(nonce + sealed).decode()
+
+
+def _open(secret: str, sealed: str) -> bytes:
+    from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
+    raw = base64.b64decode(sealed)
+    return AESGCM(derived(secret, "key")).decrypt(raw[:_NONCE], raw[_NONCE:], None)

@@ -1,0 +1,106 @@
+"use strict";
+// What works without it: everything. It keeps a page up to date, counts the selected machines and remembers nothing.
+
+const units = [[86400, "d"], [3600, "h"], [60, "min"], [1, "s"]];
+
+function duration(seconds) {
+  const left = Math.max(0, Math.round(seconds));
+  for (let i = 0; i < units.length - 1; i += 1) {
+    const [size, unit] = units[i];
+    if (left >= size) {
+      const [smaller, name] = units[i + 1];
+      const more = Math.floor((left % size) / smaller);
+      return `${Math.floor(left / size)} ${unit}${more ? ` ${more} ${name}` : ""}`;
+    }
+  }
+  return `${left} s`;
+}
+
+// The clock of the server, which may differ from that of the browser.
+let ahead = 0;
+
+function showAges() {
+  for (const one of document.querySelectorAll("time[data-age]")) {
+    one.textContent = duration((Date.now() + ahead - Date.parse(one.dateTime)) / 1000);
+  }
+}
+
+function countSelected() {
+  const label = document.getElementById("selected");
+  const boxes = [...document.querySelectorAll('input[name="node"]')];
+  const all = document.getElementById("check-all");
+  if (!label) return;
+  const chosen = boxes.filter((box) => box.checked).length;
+  label.textContent = chosen ? `${chosen} selected:` : "Select machines, then:";
+  if (all) {
+    all.hidden = false;
+    all.checked = chosen > 0 && chosen === boxes.length;
+    all.indeterminate = chosen > 0 && chosen < boxes.length;
+  }
+}
+
+document.addEventListener("change", (event) => {
+  if (event.target.id === "check-all") {
+    for (const box of document.querySelectorAll('input[name="node"]')) box.checked = event.target.checked;
+  }
+  countSelected();
+});
+
+// "/" goes to the search box.
+document.addEventListener("keydown", (event) => {
+  const typing = /^(INPUT|TEXTAREA|SELECT)$/.test(document.activeElement.tagName);
+  const box = document.getElementById("q");
+  if (event.key === "/" && !typing && box) {
+    event.preventDefault();
+    box.focus();
+  }
+});
+
+function isBusy(main) {
+  const active = document.activeElement;
+  return (active !== main && main.contains(active)) || main.querySelector("input:checked[name=node], details[open]");
+}
+
+let tag = null;
+
+async function refresh(main) {
+  const answer = await fetch(location.href, {
+    headers: tag ? { "If-None-Match": tag } : {}, cache: "no-store", redirect: "error",
+  });
+  const date = Date.parse(answer.headers.get("Date"));
+  if (!Number.isNaN(date)) ahead = date - Date.now();
+  if (answer.status === 304) return;
+  if (!answer.ok) throw new Error(String(answer.status));
+  const page = new DOMParser().parseFromString(await answer.text(), "text/html");
+  const news = page.getElementById("main");
+  if (isBusy(main) || !news) return;
+  tag = answer.headers.get("ETag");
+  main.replaceChildren(...news.childNodes);
+  countSelected();
+}
+
+function keepUpToDate(main) {
+  const note = document.getElementById("live-note");
+  const every = 1000 * Number(main.dataset.live);
+  let failures = 0;
+  const next = () => setTimeout(turn, every * Math.min(2 ** failures, 12));
+  async function turn() {
+    if (!document.hidden) {
+      try {
+        await refresh(main);
+        failures = 0;
+        note.textContent = "";
+      } catch {
+        failures += 1;
+        note.textContent = "Not up to date: the service does not answer. Trying again.";
+      }
+    }
+    next();
+  }
+  next();
+}
+
+countSelected();
+setInterval(showAges, 1000);
+const main = document.getElementById("main");
+if (main && main.dataset.live) keepUpToDate(main);

@@ -1,0 +1,439 @@
+"""The web page: logins, what each caller sees and may do, forms of other sites, hostile data, ETags."""
+
+from __future__ import annotations
+
+import html
+import re
+from collections.abc import Iterator
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlencode
+
+import bcrypt
+import falcon.testing
+import msgspec
+import pytest
+
+from ferroscope.api.auth.identity import local
+from ferroscope.core.delivery import Fail
+from ferroscope.core.model import Node
+from ferroscope.core.reasons import Reason
+from ferroscope.core.states import Event, Provision
+from tests.integration.api.callers import service_for
+from tests.integration.api.service import Service
+from tests.support import examples
+
+IDENTITIES = {
+    "root": local("root", "token", ["admin"]),
+    "reader": local("reader", "token", ["reader"]),
+    "a-member": local("anna", "token", ["member"], project="a"),
+    "a-reader": local("arno", "token", ["reader"], project="a"),
+}
+SAME = {"Sec-Fetch-Site": "same-origin", "Origin": "http://localhost:6385"}
+PAGES = ("/ui", "/ui/machines")
+
+
+class Browser:
+    """Keeps the cookie, and sends forms as a browser does."""
+
+    def __init__(self, service: Service) -> None:
+        self._client = falcon.testing.TestClient(service.app)
+        self.cookie = ""
+
+    def send(self, method: str, path: str, body: str = "", headers: dict[str, str] | None = None) -> Any:
+        path, _, query = path.partition("?")
+        given = {"Cookie": self.cookie} if self.cookie else {}
+        if method == "POST":
+            given |= {"Content-Type": "application/x-www-form-urlencoded"} | SAME
+        answer = self._client.simulate_request(
+            method,
+            path,
+            query_string=query,
+            body=body,
+            headers=given | (headers or {}),
+            host="localhost",
+            port=6385,
+        )
+        if found := answer.headers.get("Set-Cookie"):
+            assert "HttpOnly" in found
+            assert "SameSite=Lax" in found
+            self.cookie = found.partition(";")[0]
+        return answer
+
+    def get(self, path: str, **more: Any) -> Any:
+        return self.send("GET", path, **more)
+
+    def csrf(self, path: str = "/ui/login") -> str:
+        found = re.search(r'name="csrf" value="([0-9a-f]{64})"', self.get(path).text)
+        assert found is not None
+        return found[1]
+
+    def post(self, path: str, *, csrf: str | None = None, headers: dict[str, str] | None = None, **fields: Any) -> Any:
+        token = self.token if csrf is None else csrf
+        pairs = [("csrf", token)]
+        for name, value in fields.items():
+            pairs += [(name, one) for one in (value if isinstance(value, list) else [value])]
+        return self.send("POST", path, urlencode(pairs), headers)
+
+    token = ""
+
+    def log_in(self, name: str) -> Browser:
+        self.token = self.csrf()
+        answer = self.post("/ui/login", token=name)
+        assert answer.status_code == 303, answer.text
+        found = re.search(r'name="csrf" value="([0-9a-f]{64})"', self.get("/ui").text)
+        assert found is not None
+        self.token = found[1]
+        return self
+
+
+class Elements(HTMLParser):
+    """The tags with their attributes, and the text."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.text = ""
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attrs)))
+
+    def handle_data(self, data: str) -> None:
+        self.text += data
+
+
+@pytest.fixture
+def service(sqlite_url: str) -> Iterator[Service]:
+    served = service_for(sqlite_url, IDENTITIES)
+    yield served
+    served.close()
+
+
+def add(service: Service, name: str, **fields: Any) -> str:
+    node = examples.node(name=name, **{"provision_state": Provision.MANAGEABLE, **fields})
+    service.store.write(lambda tx: tx.nodes.add(node))
+    return node.uuid
+
+
+def failed(service: Service, name: str, reason: Reason, **fields: Any) -> str:
+    """Enroll a node whose inspection has failed."""
+    uuid = add(service, name, **fields)
+    browser = Browser(service).log_in("root")
+    assert browser.post("/ui/machines/act", action="inspect", node=uuid, confirm="yes").status_code == 200
+    service.consume()
+    service.step(uuid, Event.FAIL, Fail(reason, "it failed"))
+    return uuid
+
+
+def test_nothing_is_shown_before_a_login(service: Service) -> None:
+    uuid = add(service, "secret-machine")
+    browser = Browser(service)
+    for path in (
+        *PAGES,
+        f"/ui/machines/{uuid}",
+        "/ui/machines?format=csv",
+        "/ui/nothing",
+        "/ui/machines?q=secret-machine",
+    ):
+        for method in ("GET", "HEAD"):
+            answer = browser.send(method, path)
+            assert answer.status_code == 303, path
+            assert answer.headers["Location"].startswith("/ui/login?next=%2Fui"), path
+            assert "secret" not in answer.text
+            assert "ETag" not in answer.headers
+    refused = browser.post("/ui/machines/act", csrf=browser.csrf(), action="inspect", node=uuid, confirm="yes")
+    assert refused.status_code == 303
+    assert service.node(uuid).inspection is None
+    login = browser.get("/ui/login")
+    assert (login.status_code, "secret-machine" in login.text) == (200, False)
+
+
+def test_a_session_lasts_until_logout_and_never_outlives_its_credentials(service: Service) -> None:
+    browser = Browser(service)
+    browser.token = browser.csrf()
+    before = browser.cookie
+    wrong = browser.post("/ui/login", token="nobody")
+    assert (wrong.status_code, 'role="alert"' in wrong.text) == (401, True)
+    browser.log_in("reader")
+    assert browser.cookie != before  # nobody who planted the first one shares the session
+    assert "reader" in browser.get("/ui").text
+    stored = service.store.read(lambda tx: tx.web_sessions.remove_ended(1e15, 0))
+    assert stored == 0
+    copied = Browser(service)
+    copied.cookie, copied.token = browser.cookie, browser.token
+    assert copied.get("/ui").status_code == 200
+    assert browser.post("/ui/logout").status_code == 303
+    assert copied.get("/ui").status_code == 303
+
+    again = Browser(service).log_in("a-reader")
+    known = IDENTITIES.pop("a-reader")
+    try:
+        assert again.get("/ui").status_code == 303
+    finally:
+        IDENTITIES["a-reader"] = known
+    assert again.get("/ui").status_code == 303  # the session has ended for good
+
+
+def test_a_session_expires(service: Service) -> None:
+    browser = Browser(service).log_in("reader")
+    assert browser.get("/ui").status_code == 200
+    removed = service.store.write(lambda tx: tx.web_sessions.remove_ended(tx.now + 8 * 3600 + 1, 100))
+    assert removed == 1
+    assert browser.get("/ui").status_code == 303
+
+
+def test_the_database_does_not_have_the_credentials(service: Service) -> None:
+    Browser(service).log_in("a-member")
+    with service.backend.engine.connect() as connection:
+        rows = connection.exec_driver_sql("SELECT * FROM web_sessions").fetchall()
+    assert len(rows) == 1
+    assert "a-member" not in str(rows)
+
+
+def test_a_user_of_the_password_file_logs_in(sqlite_url: str, tmp_path: Path) -> None:
+    file = tmp_path / "htpasswd"
+    hashed = bcrypt.hashpw(b"secret", bcrypt.gensalt(4)).decode()
+    file.write_text(f"alice:{hashed}:admin\n")
+    service = Service(sqlite_url, auth_strategy="http_basic", http_basic_auth_user_file=str(file))
+    try:
+        browser = Browser(service)
+        browser.token = browser.csrf()
+        assert browser.post("/ui/login", user="alice", password="wrong").status_code == 401
+        evil = browser.post("/ui/login?next=//evil.example/", user="alice", password="secret")
+        assert evil.headers["Location"] == "/ui"
+        assert "alice" in browser.get("/ui").text
+    finally:
+        service.close()
+
+
+def test_a_reader_has_no_buttons_and_may_not_act(service: Service) -> None:
+    uuid = failed(service, "broken", Reason.TIMEOUT)
+    before = service.node(uuid)
+    reader = Browser(service).log_in("reader")
+    for path in PAGES:
+        forms = [tag for tag in Elements(reader.get(path).text).tags if tag[0] == "form"]
+        assert {form["action"] for _, form in forms if form.get("method") == "post"} <= {
+            "/ui/logout",
+            "/ui/machines/act",
+        }
+        buttons = [tag for tag in Elements(reader.get(path).text).tags if tag[0] == "button" and tag[1].get("value")]
+        assert buttons == []
+        assert "Retry" not in reader.get(path).text
+    for action in ("inspect", "abort", "manage", "maintenance", "clear"):
+        for confirm in ("", "yes"):
+            answer = reader.post("/ui/machines/act", action=action, node=uuid, confirm=confirm)
+            assert answer.status_code == 403, action
+    assert service.node(uuid) == before
+    assert "Select machines" in Browser(service).log_in("root").get("/ui/machines").text
+
+
+def test_the_machines_of_another_project_are_invisible(service: Service) -> None:
+    own = add(service, "own-machine", owner="a")
+    other = failed(service, "foreign-machine", Reason.BMC_UNREACHABLE, owner="b")
+    for name in ("a-member", "a-reader"):
+        browser = Browser(service).log_in(name)
+        for path in (
+            *PAGES,
+            "/ui/machines?format=csv",
+            "/ui/machines?q=machine",
+            "/ui/machines?reason=bmc-unreachable",
+        ):
+            answer = browser.get(path)
+            assert answer.status_code == 200, path
+            assert "foreign" not in answer.text
+            assert other not in answer.text
+        assert "own-machine" in browser.get("/ui/machines").text
+        assert "1 machine<" in browser.get("/ui").text
+        answer = browser.post("/ui/machines/act", action="maintenance", node=other, confirm="yes")
+        assert answer.status_code == 404
+    member = Browser(service).log_in("a-member")
+    assert member.post("/ui/machines/act", action="maintenance", node=[own, other], confirm="yes").status_code == 200
+    assert (service.node(own).maintenance, service.node(other).maintenance) == (True, False)
+
+
+def test_a_form_of_another_site_does_nothing(service: Service) -> None:
+    uuid = add(service, "one")
+    browser = Browser(service).log_in("root")
+    act = {"action": "maintenance", "node": uuid, "confirm": "yes"}
+    for headers in ({"Sec-Fetch-Site": "cross-site"}, {"Sec-Fetch-Site": "same-site"}, {"Origin": "null"}):
+        assert browser.post("/ui/machines/act", headers=headers, **act).status_code == 403
+    for token in ("", "0" * 64, Browser(service).csrf()):
+        assert browser.post("/ui/machines/act", csrf=token, **act).status_code == 403
+    assert not service.node(uuid).maintenance
+    assert browser.get(f"/ui/machines/act?action=maintenance&node={uuid}&confirm=yes").status_code == 405
+    assert browser.post("/ui/logout", csrf="").status_code == 403
+    assert browser.get("/ui").status_code == 200
+    assert browser.post("/ui/machines/act", **act).status_code == 200
+    assert service.node(uuid).maintenance
+
+
+def test_without_authentication_forms_are_still_protected(sqlite_url: str) -> None:
+    service = Service(sqlite_url)
+    try:
+        uuid = add(service, "one")
+        browser = Browser(service)
+        browser.token = browser.csrf("/ui/machines")
+        assert (
+            browser.post("/ui/machines/act", csrf="1" * 64, action="maintenance", node=uuid, confirm="yes").status_code
+            == 403
+        )
+        assert not service.node(uuid).maintenance
+        assert browser.post("/ui/machines/act", action="maintenance", node=uuid, confirm="yes").status_code == 200
+        assert service.node(uuid).maintenance
+    finally:
+        service.close()
+
+
+def test_the_fleet_has_sentences_tiles_and_reasons_that_lead_to_machines(service: Service) -> None:
+    assert "no worker is alive" in Browser(service).log_in("root").get("/ui").text
+    failed(service, "bad-1", Reason.BMC_UNREACHABLE)
+    failed(service, "bad-2", Reason.BMC_UNREACHABLE)
+    failed(service, "bad-3", Reason.TIMEOUT)
+    add(service, "busy")
+    add(service, "kept", maintenance=True)
+    browser = Browser(service).log_in("root")
+    browser.post("/ui/machines/act", action="inspect", all="yes", q="name == busy", confirm="yes")
+    page = browser.get("/ui")
+    text = " ".join(Elements(page.text).text.split())
+    assert "2 machines failed: bmc unreachable" in text
+    assert "1 machine failed: timeout" in text
+    assert "starting the machine" in text
+    links = [html.unescape(str(tag[1].get("href"))) for tag in Elements(page.text).tags if tag[0] == "a"]
+    reason = next(link for link in links if "reason=bmc-unreachable" in link)
+    listed = browser.get(reason).text
+    assert ("bad-1" in listed, "bad-2" in listed, "bad-3" in listed, "busy" in listed) == (True, True, False, False)
+    state = next(link for link in links if "state=inspect+failed" in link)
+    assert browser.get(state).text.count(">bad-") == 3
+    assert "kept" in browser.get("/ui/machines?maintenance=yes").text
+    asked = browser.post("/ui/machines/act", action="inspect", all="yes", reason="bmc-unreachable")
+    assert "This power-cycles 2 machines" in asked.text
+
+
+def test_an_action_says_what_it_would_do_and_is_audited(service: Service) -> None:
+    one, two, kept = add(service, "one"), add(service, "two"), add(service, "kept", maintenance=True)
+    browser = Browser(service).log_in("root")
+    asked = browser.post("/ui/machines/act", action="inspect", node=[one, two, kept])
+    assert "This power-cycles 2 machines; 1 left out" in " ".join(Elements(asked.text).text.split())
+    assert service.node(one).inspection is None
+    done = browser.post("/ui/machines/act", action="inspect", node=[one, two], confirm="yes")
+    assert "2 of 2 inspections requested" in done.text
+    assert service.node(one).provision_state == "inspecting"
+    browser.post("/ui/machines/act", action="maintenance", node=[kept], reason="bad <b>DIMM</b>", confirm="yes")
+    assert service.node(kept).attributes["maintenance_reason"] == "bad <b>DIMM</b>"
+    assert "bad &lt;b&gt;DIMM" in browser.get("/ui/machines").text
+    browser.post("/ui/machines/act", action="clear", node=[kept], confirm="yes")
+    assert not service.node(kept).maintenance
+    events = service.bare_metal.get("/v1/audit", headers={"X-Auth-Token": "root"}).json["events"]
+    calls = {(event["user"], event["call"]) for event in events}
+    assert ("root", "PUT /v1/nodes/{node}/states/provision") in calls
+    assert ("root", "PUT /v1/nodes/{node}/maintenance") in calls
+
+
+HOSTILE = '<script>alert(1)</script>"><img src=x onerror=alert(2)>\u202egnp.exe\u2066'
+
+
+def test_what_machines_send_is_text_and_never_markup(service: Service) -> None:
+    uuid = add(service, "victim")
+    hardware = {"vendor": HOSTILE, "product": "x" * 2_000_000, "serial": HOSTILE, "cpu": "\x00\x1b[31m", "nics": 1}
+
+    def spoil(tx: Any) -> None:
+        node: Node = tx.nodes.get(uuid, lock=True)
+        tx.nodes.update(
+            msgspec.structs.replace(
+                node, hardware=hardware, last_error=HOSTILE * 1000, provision_state=Provision.INSPECT_FAILED
+            )
+        )
+
+    service.store.write(spoil)
+    browser = Browser(service).log_in("root")
+    for path in (*PAGES, "/ui/machines?q=%3Cscript%3Ealert(1)%3C/script%3E", "/ui/machines?c=error&c=model&c=serial"):
+        answer = browser.get(path)
+        assert answer.status_code == 200
+        assert len(answer.text) < 60_000
+        for tag, attributes in Elements(answer.text).tags:
+            assert tag != "img"
+            assert tag != "script" or str(attributes["src"]).startswith("/ui/static/")
+            assert not any(name.startswith("on") or name == "style" for name in attributes)
+        assert "\u202e" not in answer.text
+        assert "\u2066" not in answer.text
+        assert "\x1b" not in answer.text
+    exported = browser.get("/ui/machines?format=csv")
+    assert exported.headers["Content-Disposition"].startswith("attachment")
+    assert exported.headers["Content-Type"].startswith("text/csv")
+
+
+def test_a_cell_of_an_export_is_never_a_formula(service: Service) -> None:
+    add(service, "sum", hardware={"serial": "=HYPERLINK(1)"})
+    assert "'=HYPERLINK(1)" in Browser(service).log_in("reader").get("/ui/machines?format=csv").text
+
+
+def test_a_page_that_has_not_changed_is_not_sent_again(service: Service) -> None:
+    add(service, "one")
+    browser = Browser(service).log_in("reader")
+    for path in PAGES:
+        first = browser.get(path)
+        tag = first.headers["ETag"]
+        assert browser.get(path, headers={"If-None-Match": tag}).status_code == 304
+        head = browser.send("HEAD", path)
+        assert (head.status_code, head.headers["ETag"]) == (200, tag)
+    add(service, "two")
+    for path in PAGES:
+        assert browser.get(path, headers={"If-None-Match": tag}).status_code == 200
+
+
+def test_every_answer_forbids_inline_code_and_embedding(service: Service) -> None:
+    browser = Browser(service).log_in("root")
+    for path in (*PAGES, "/ui/login", "/ui/nothing", "/ui/static/ferroscope.js", "/ui/static/nothing"):
+        headers = browser.get(path).headers
+        policy = headers["Content-Security-Policy"]
+        assert "unsafe" not in policy
+        assert "default-src 'none'" in policy
+        assert "frame-ancestors 'none'" in policy
+        assert headers["X-Content-Type-Options"] == "nosniff"
+    assert browser.get("/ui/nothing").status_code == 404
+    assert browser.get("/ui/static/..%2fapp.py").status_code == 404
+
+
+def test_static_files_have_etags_and_are_cached_by_their_digest(service: Service) -> None:
+    browser = Browser(service).log_in("root")
+    page = Elements(browser.get("/ui").text)
+    found = [str(tag[1].get("src") or tag[1].get("href")) for tag in page.tags if tag[0] in ("script", "link")]
+    assert len(found) == 3
+    for path in found:
+        answer = browser.get(path)
+        assert (answer.status_code, "immutable" in answer.headers["Cache-Control"]) == (200, True)
+        known = browser.get(path, headers={"If-None-Match": answer.headers["ETag"]})
+        assert known.status_code == 304
+        assert browser.get(path.partition("?")[0]).headers["Cache-Control"] == "no-cache"
+
+
+def test_searches_filters_columns_and_pages(service: Service) -> None:
+    for number in range(103):
+        add(service, f"m-{number:03}", driver="sim" if number % 2 else "fake-hardware")
+    browser = Browser(service).log_in("reader")
+    first = browser.get("/ui/machines?sort=name&c=driver")
+    assert first.text.count(">m-") == 100
+    following = next(str(tag[1]["href"]) for tag in Elements(first.text).tags if tag[1].get("rel") == "next")
+    assert re.findall(r">(m-\d+)", browser.get(html.unescape(following)).text) == ["m-100", "m-101", "m-102"]
+    assert re.findall(r">(m-\d+)", browser.get("/ui/machines?dir=desc").text)[0] == "m-102"
+    assert browser.get("/ui/machines?q=driver%20==%20sim&state=manageable").text.count(">m-") == 51
+    wrong = browser.get("/ui/machines?q=driver%20==")
+    assert (wrong.status_code, 'role="alert"' in wrong.text) == (200, True)
+    assert browser.get("/ui/machines?format=csv").text.count("\n") == 104
+
+
+def test_the_page_can_be_disabled(sqlite_url: str) -> None:
+    service = Service(sqlite_url, enable_ui=False)
+    try:
+        for path in ("/ui", "/ui/login", "/ui/static/ferroscope.js"):
+            assert service.bare_metal.get(path).status_code == 404
+    finally:
+        service.close()
+
+
+def test_a_form_is_bounded(service: Service) -> None:
+    browser = Browser(service).log_in("root")
+    assert browser.send("POST", "/ui/machines/act", "csrf=" + "x" * 200_000).status_code == 413
+    assert browser.send("POST", "/ui/machines/act", "a=1&" * 3000).status_code == 400
