@@ -13,7 +13,7 @@ from ferroscope.api.baremetal.history import hint_of
 from ferroscope.api.http.schemas import iso_exact
 from ferroscope.contracts.store import Failures, Query, Transaction
 from ferroscope.core.model import Node
-from ferroscope.core.states import ACTIVE, Provision, State
+from ferroscope.core.states import ACTIVE, STATES, UNDER_WAY, Provision, State
 from ferroscope.ui.page import STATE_KINDS, Page, Visit
 
 STATUS: Final = "ferroscope:status:get"
@@ -23,13 +23,6 @@ _SHOWN: Final = 25
 _USUAL_OF: Final = 200
 # Pages that explain a finding; machines are on the page of machines.
 _ABOUT: Final = {"inbox": "/ui/machines?inbox=yes"}
-_PHASES: Final = {
-    State.STARTING: "starting the machine",
-    State.WAITING: "booting, waiting for the ramdisk",
-    State.PROCESSING: "processing its data",
-    State.REAPPLYING: "processing stored data",
-    State.ENROLLING: "enrolling",
-}
 
 
 class Summary(msgspec.Struct):
@@ -59,7 +52,7 @@ def show(visit: Visit) -> Page:
         ],
         "failed": sum(one.nodes for one in summary.failures),
         "active": [_progress(node, late) for node in summary.active],
-        "active_total": sum(summary.states[str(state)] for state in _UNDER_WAY),
+        "active_total": sum(summary.states[str(state)] for state in UNDER_WAY),
         "usual": usual,
         "late": late,
         "slots": None if status is None else _slots(status["members"]),
@@ -68,9 +61,6 @@ def show(visit: Visit) -> Page:
         ),
     }
     return Page(template="fleet.html", title="Fleet", data=data)
-
-
-_UNDER_WAY: Final = (Provision.INSPECTING, Provision.INSPECT_WAIT, Provision.VERIFYING)
 
 
 def _summary(visit: Visit, tx: Transaction) -> Summary:
@@ -84,7 +74,7 @@ def _whole(tx: Transaction) -> Summary:
     for row in tx.statistics.nodes():
         found.states[str(row.provision_state)] += row.nodes
     found.maintenance, found.inbox = tx.statistics.marked()
-    if any(found.states[str(state)] for state in _UNDER_WAY):
+    if any(found.states[str(state)] for state in UNDER_WAY):
         oldest = Query(filters={"state": tuple(ACTIVE)}, sort_key="inspection_started_at", limit=_SHOWN)
         found.active = list(tx.nodes.list(oldest))
     ended = Query(filters={"state": State.FINISHED}, sort_key="finished_at", descending=True, limit=_USUAL_OF)
@@ -171,7 +161,7 @@ def _progress(node: Node, late: float | None) -> dict[str, Any]:
     return {
         "uuid": node.uuid,
         "name": node.name or node.uuid,
-        "phase": _PHASES.get(node.state, str(node.state)),
+        "phase": STATES[node.state].meaning,
         "since": iso_exact(node.provision_updated_at),
         "started": iso_exact(node.inspection_started_at),
         "late": late,

@@ -299,7 +299,7 @@ def test_the_fleet_has_sentences_tiles_and_reasons_that_lead_to_machines(service
     text = " ".join(Elements(page.text).text.split())
     assert "2 machines failed: bmc unreachable" in text
     assert "1 machine failed: timeout" in text
-    assert "starting the machine" in text
+    assert "the machine is being powered on" in text
     links = [html.unescape(str(tag[1].get("href"))) for tag in Elements(page.text).tags if tag[0] == "a"]
     reason = next(link for link in links if "reason=bmc-unreachable" in link)
     listed = browser.get(reason).text
