@@ -2,7 +2,7 @@
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: audit sbom compare help setup dev servers kubernetes pxe clients emulators swift ironic inspector prepared test test-all test-kubernetes lint format bench chaos chaos-pxe fuzz demo demo-pxe demo-cloud docs lock clean
+.PHONY: audit sbom compare help setup dev servers browser kubernetes pxe clients emulators swift ironic inspector prepared test test-all test-kubernetes lint format bench chaos chaos-pxe fuzz demo demo-pxe demo-cloud docs screenshots lock clean
 
 # With bytecode, a process of the service starts with two thirds of the processor time.
 unexport PYTHONDONTWRITEBYTECODE
@@ -30,6 +30,9 @@ dev: ## Install Ferroscope into .venv, with the tools for checks and tests
 
 servers: ## Install PostgreSQL, MariaDB, RabbitMQ and HAProxy for the tests, if missing; starts nothing
 	@tools/setup.sh servers
+
+browser: ## Install Chromium for the tests and the pictures of the web page, if missing
+	@tools/setup.sh browser
 
 pxe: ## Install the packages for simulated boot hosts and virtual machines, if missing; starts nothing
 	@tools/setup.sh pxe
@@ -68,7 +71,7 @@ test-all: test ## Run all tests: also the other databases and the long campaigns
 test-kubernetes: dev servers kubernetes ## Run the tests on a private Kubernetes cluster, which make test does not run
 	@.venv/bin/python -m pytest $(if $(TESTS),$(TESTS),tests/kubernetes)
 
-prepared: dev servers pxe clients emulators swift ironic inspector lint
+prepared: dev servers browser pxe clients emulators swift ironic inspector lint
 
 lint: dev ## Check style, types and imports
 	@.venv/bin/ruff check
@@ -106,6 +109,9 @@ demo-cloud: dev servers pxe swift ironic ## Kill one part of each kind of a clou
 
 docs: setup ## Regenerate the reference pages
 	@.venv/bin/python -m tools.docs
+
+screenshots: dev browser ## Make the pictures of the web page in docs/images
+	@.venv/bin/python -m tools.screenshots
 
 lock: setup ## Pin the latest versions of all packages, with hashes; LOCK=--keep keeps the versions and renews the hashes
 	@.venv/bin/python tools/lock.py $(LOCK)

@@ -18,6 +18,7 @@ from bench import cycle as cycles
 from bench import idle as idles
 from bench import lists as listings
 from bench import outbox as outboxes
+from bench import pages as paging
 from bench import profile as profiles
 from bench import pxe_filter as pxe_filters
 from bench import reads as readings
@@ -136,6 +137,18 @@ def lists(found: tuple[Report, Path], database: str = "sqlite", nodes: int = 10_
     report, directory = found
     report.section(f"lists on {database}: {nodes} nodes")
     show.lists(report, listings.measure(database, directory, nodes=nodes, tries=tries))
+
+
+@main.command()
+@click.pass_obj
+@one_database_option
+@click.option("--nodes", default=10_000, show_default=True)
+@click.option("--tries", default=10, show_default=True, help="How often each page is requested, after the first time.")
+def pages(found: tuple[Report, Path], database: str = "sqlite", nodes: int = 10_000, tries: int = 10) -> None:
+    """The web page with many nodes."""
+    report, directory = found
+    report.section(f"pages on {database}: {nodes} nodes")
+    show.pages(report, paging.measure(database, directory, nodes=nodes, tries=tries))
 
 
 @main.command()

@@ -8,6 +8,7 @@ from bench.auth import Costs
 from bench.cycle import LOAD_PROCESS, Cycle, median_round, median_slice
 from bench.figures import Figure
 from bench.lists import Lists
+from bench.pages import Pages
 from bench.profile import Profile
 from bench.reads import Reads
 from bench.report import Report
@@ -95,6 +96,16 @@ def lists(report: Report, found: Lists) -> None:
     report.table(("command", "s p50", "s max", "client CPU s", "api CPU s", "lines"), rows)
     report.keep("lists", found)
     report.found(Figure("node list of 10,000, s", found.database, found.listed[0].median))
+
+
+def pages(report: Report, found: Pages) -> None:
+    """Show pages; the figures are those of the slowest of the first two, and of viewers."""
+    rows = [(one.page, one.first, one.median, max(one.others), one.cpu, one.size // 1000) for one in found.shown]
+    report.table(("page", "first ms", "ms p50", "ms max", "api CPU ms", "kB"), rows)
+    report.keep("pages", found)
+    slowest = max(one.median for one in found.shown[:2])
+    report.found(Figure("fleet and machines of 10,000, ms", found.database, slowest))
+    report.found(Figure(f"api CPU for {found.viewers} viewers, share of a core", found.database, found.polling))
 
 
 def auth(report: Report, found: list[Costs]) -> None:

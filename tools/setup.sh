@@ -12,6 +12,7 @@
 #   tools/setup.sh servers   PostgreSQL, MariaDB with Galera, RabbitMQ, etcd, ZooKeeper, Redis, HAProxy, keepalived and Apache, for private
 #                            instances of the tests
 #   tools/setup.sh kubernetes a Kubernetes control plane and hollow nodes, built from Debian's source package into ~/.cache/ferroscope
+#   tools/setup.sh browser   Chromium without a display, for the tests and the pictures of the web page
 #   tools/setup.sh pxe       nftables, dnsmasq, DHCP clients, QEMU, libfaketime and a kernel, for boot hosts in network namespaces
 #
 # Several names may be given, in any order. Existing parts are not changed, so running it again takes no time.
@@ -214,6 +215,13 @@ setup_kubernetes() {
     tools/kubernetes/build.sh
 }
 
+setup_browser() {
+    local missing=()
+    command -v chromium-headless-shell >/dev/null || command -v chromium >/dev/null || missing+=(chromium-headless-shell)
+    compgen -G '/usr/share/fonts/truetype/dejavu/*' >/dev/null || missing+=(fonts-dejavu-core)
+    [ ${#missing[@]} -eq 0 ] || debian_packages "${missing[@]}"
+}
+
 setup_pxe() {
     local missing=() pair
     # The Debian package of each missing program or file.
@@ -255,10 +263,10 @@ fetch_kernel() {
     touch .boot-kernel/complete
 }
 
-[ $# -gt 0 ] || fail "missing argument: expected one or more of venv, dev, clients, emulators, swift, ironic, inspector, audit, servers, kubernetes, pxe"
+[ $# -gt 0 ] || fail "missing argument: expected one or more of venv, dev, clients, emulators, swift, ironic, inspector, audit, servers, browser, kubernetes, pxe"
 for what in "$@"; do
     case $what in
-        venv | dev | clients | emulators | swift | ironic | inspector | audit | servers | kubernetes | pxe) "setup_$what" ;;
-        *) fail "unknown argument $what: expected one or more of venv, dev, clients, emulators, swift, ironic, inspector, audit, servers, kubernetes, pxe" ;;
+        venv | dev | clients | emulators | swift | ironic | inspector | audit | servers | browser | kubernetes | pxe) "setup_$what" ;;
+        *) fail "unknown argument $what: expected one or more of venv, dev, clients, emulators, swift, ironic, inspector, audit, servers, browser, kubernetes, pxe" ;;
     esac
 done

@@ -25,7 +25,7 @@ from ferroscope.api.http.request_id import of as request_id
 from ferroscope.api.http.responder import record
 from ferroscope.api.http.route import ApiContext
 from ferroscope.contracts.errors import StoreUnavailableError
-from ferroscope.ui import fleet, login, machines, render, session
+from ferroscope.ui import fleet, login, machine, machines, render, service, session, wiring
 from ferroscope.ui.page import Download, Page, Redirect, Visit
 from ferroscope.ui.session import Visitor
 
@@ -57,12 +57,17 @@ PAGES: Final[dict[str, dict[str, Handler]]] = {
     "/ui": {"GET": fleet.show},
     "/ui/machines": {"GET": machines.show},
     "/ui/machines/act": {"POST": machines.act},
+    "/ui/machines/{node}": {"GET": machine.show},
+    "/ui/wiring": {"GET": wiring.show},
+    "/ui/service": {"GET": service.show},
 }
 
 # Path, title, and the policy that a caller needs to see it; "" for everybody.
 NAVIGATION: Final = (
     ("/ui", "Fleet", ""),
     ("/ui/machines", "Machines", ""),
+    ("/ui/wiring", "Wiring", ""),
+    ("/ui/service", "Service", fleet.STATUS),
 )
 
 

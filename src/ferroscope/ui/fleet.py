@@ -134,7 +134,7 @@ def _problems(summary: Summary, status: dict[str, Any] | None) -> list[dict[str,
         if one["code"] != "inbox":
             found.append(
                 {"kind": "bad" if one["verdict"] == "wrong" else "note", "text": one["summary"],
-                 "advice": one["advice"], "link": None, "label": None}
+                 "advice": one["advice"], "link": "/ui/service", "label": "Service"}
             )  # fmt: skip
     for failure in summary.failures:
         hint = hint_of(failure.reason) or ""

@@ -21,6 +21,7 @@ from ferroscope.core.model import Node
 from ferroscope.core.reasons import HINTS
 from ferroscope.core.states import ACTIVE, PUBLISHED_STATES, Provision, State
 from ferroscope.core.values import is_uuid
+from ferroscope.hardware import names
 from ferroscope.hardware.search_index import text
 from ferroscope.ui.fleet import reasons_of
 from ferroscope.ui.page import Download, Page, Visit
@@ -212,9 +213,9 @@ def _row(visit: Visit, node: dict[str, Any]) -> dict[str, Any]:
         "inbox": node.get("inbox", False),
         "power": (node["power_state"] or "").removeprefix("power "),
         "vendor": known.get("vendor"),
-        "product": known.get("product"),
+        "product": names.model(str(known["product"])) if known.get("product") else None,
         "serial": known.get("serial"),
-        "cpu": known.get("cpu"),
+        "cpu": names.cpu(str(known["cpu"])) if known.get("cpu") else None,
         "cpus": known.get("cpus"),
         "memory": known.get("memory"),
         "storage": known.get("storage"),
@@ -244,14 +245,14 @@ def _export(visit: Visit, wanted: Wanted) -> Download:
     """Return all machines that match as CSV."""
     output, after, count = io.StringIO(), "", 0
     writer = csv.writer(output)
-    names = ("name", "uuid", "state", "power", "maintenance", "vendor", "product", "serial", "cpu", "cpus", "memory",
+    titles = ("name", "uuid", "state", "power", "maintenance", "vendor", "product", "serial", "cpu", "cpus", "memory",
              "disks", "storage", "nics", "driver", "owner", "class", "inspected", "error")  # fmt: skip
-    writer.writerow(names)
+    writer.writerow(titles)
     while count < _EXPORTED:
         found, following = _find(visit, wanted, _PAGE, after)
         for node in found:
             row = _row(visit, node)
-            writer.writerow([cell(row[name]) for name in names])
+            writer.writerow([cell(row[name]) for name in titles])
         count += len(found)
         if following is None:
             break

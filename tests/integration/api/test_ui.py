@@ -21,7 +21,7 @@ from ferroscope.core.model import Node
 from ferroscope.core.reasons import Reason
 from ferroscope.core.states import Event, Provision
 from tests.integration.api.callers import service_for
-from tests.integration.api.service import Service
+from tests.integration.api.service import Service, callback_body
 from tests.support import examples
 
 IDENTITIES = {
@@ -31,7 +31,7 @@ IDENTITIES = {
     "a-reader": local("arno", "token", ["reader"], project="a"),
 }
 SAME = {"Sec-Fetch-Site": "same-origin", "Origin": "http://localhost:6385"}
-PAGES = ("/ui", "/ui/machines")
+PAGES = ("/ui", "/ui/machines", "/ui/wiring")
 
 
 class Browser:
@@ -372,15 +372,15 @@ def test_a_cell_of_an_export_is_never_a_formula(service: Service) -> None:
 def test_a_page_that_has_not_changed_is_not_sent_again(service: Service) -> None:
     add(service, "one")
     browser = Browser(service).log_in("reader")
+    tags = {}
     for path in PAGES:
-        first = browser.get(path)
-        tag = first.headers["ETag"]
+        tags[path] = tag = browser.get(path).headers["ETag"]
         assert browser.get(path, headers={"If-None-Match": tag}).status_code == 304
         head = browser.send("HEAD", path)
         assert (head.status_code, head.headers["ETag"]) == (200, tag)
     add(service, "two")
-    for path in PAGES:
-        assert browser.get(path, headers={"If-None-Match": tag}).status_code == 200
+    changed = [path for path in PAGES if browser.get(path, headers={"If-None-Match": tags[path]}).status_code == 200]
+    assert changed == ["/ui", "/ui/machines"]
 
 
 def test_every_answer_forbids_inline_code_and_embedding(service: Service) -> None:
@@ -437,3 +437,91 @@ def test_a_form_is_bounded(service: Service) -> None:
     browser = Browser(service).log_in("root")
     assert browser.send("POST", "/ui/machines/act", "csrf=" + "x" * 200_000).status_code == 413
     assert browser.send("POST", "/ui/machines/act", "a=1&" * 3000).status_code == 400
+
+
+LLDP = {"interfaces": [{"name": "eth0", "mac_address": "52:54:00:00:00:01", "lldp": []}]}
+
+
+def wired(service: Service, uuid: str, port: str) -> None:
+    """Store what LLDP has told about the node's NIC."""
+    found = {"parsed_lldp": {"eth0": {"switch_system_name": "Leaf-1", "switch_port_id": port}}}
+    service.learn(uuid, LLDP, found)
+
+
+def test_a_machine_has_its_hardware_timeline_history_and_raw_data(service: Service) -> None:
+    uuid = add(service, "one")
+    root = {"X-Auth-Token": "root"}
+    mac = examples.mac()
+    service.bare_metal.post("/v1/ports", {"node_uuid": uuid, "address": mac}, headers=root)
+    for serial in ("FIRST", "SECOND"):
+        target = {"target": "inspect"}
+        service.bare_metal.put(f"/v1/nodes/{uuid}/states/provision", target, headers=root)
+        service.consume()
+        service.step(uuid, Event.WAIT)
+        body = callback_body(mac, serial=serial, disks=[{"name": "/dev/sda", "size": 480_000_000_000}])
+        assert service.bare_metal.post("/v1/continue_inspection", body, version="1.1").status_code == 202
+        service.finish(uuid)
+    browser = Browser(service).log_in("reader")
+    page = browser.get(f"/ui/machines/{uuid}")
+    assert page.status_code == 200
+    for text in ("SECOND", "480 GB", mac, "16 GiB"):
+        assert text in page.text, text
+    assert browser.get("/ui/machines/one").status_code == 200
+    timeline = Elements(browser.get(f"/ui/machines/{uuid}?tab=timeline").text).text
+    assert timeline.count("callback received") == 2
+    history = browser.get(f"/ui/machines/{uuid}?tab=history").text
+    assert "FIRST -&gt; SECOND" in history
+    assert browser.get(f"/ui/machines/{uuid}?tab=history&before=7").status_code == 200
+    assert browser.get(f"/ui/machines/{uuid}?tab=history&other=nobody").status_code == 200
+    raw = browser.get(f"/ui/machines/{uuid}?tab=raw").text
+    assert "SECOND" in raw
+    download = browser.get(f"/ui/machines/{uuid}?download=inventory")
+    assert download.json["inventory"]["system_vendor"]["serial_number"] == "SECOND"
+    assert download.headers["Content-Disposition"].startswith("attachment")
+
+
+def test_a_machine_shows_what_its_caller_may_see(service: Service) -> None:
+    own = add(
+        service, "own", owner="a", driver_info={"redfish_address": "https://192.0.2.9", "redfish_password": "geheim"}
+    )
+    other = add(service, "foreign", owner="b")
+    leased = add(service, "leased", owner="b", attributes={"lessee": "a"}, last_error="secret error")
+    reader = Browser(service).log_in("a-reader")
+    for tab in ("hardware", "timeline", "history", "raw"):
+        assert reader.get(f"/ui/machines/{other}?tab={tab}").status_code == 404
+        assert reader.get(f"/ui/machines/foreign?tab={tab}").status_code == 404
+        page = reader.get(f"/ui/machines/{own}?tab={tab}").text
+        assert "geheim" not in page
+        assert 'name="action"' not in page
+        assert "secret error" not in reader.get(f"/ui/machines/{leased}?tab={tab}").text
+    assert reader.get(f"/ui/machines/{leased}?download=inventory").status_code == 403
+    assert reader.get(f"/ui/machines/{own}?tab=history&other=foreign").text.count("could not be found") == 1
+    assert "192.0.2.9" in reader.get(f"/ui/machines/{own}").text
+    assert 'value="inspect"' in Browser(service).log_in("a-member").get(f"/ui/machines/{own}").text
+
+
+def test_the_wiring_names_ports_and_contradictions(service: Service) -> None:
+    for name, port in (("one", "Ethernet10"), ("two", "Ethernet2"), ("three", "Ethernet2")):
+        wired(service, add(service, name, owner="a" if name == "one" else "b"), port)
+    browser = Browser(service).log_in("root")
+    text = Elements(browser.get("/ui/wiring").text).text
+    assert text.index("ethernet2") < text.index("ethernet10")
+    assert "Several machines claim to be at leaf-1 ethernet2" in text
+    assert browser.get("/ui/wiring?format=csv").text.splitlines()[0] == "switch,port,machine,nic,mac"
+    assert browser.get("/ui/wiring?format=csv").text.count("leaf-1") == 3
+    assert "No machine has reported" in browser.get("/ui/wiring?switch=spine").text
+    assert "Ethernet10".lower() in browser.get("/ui/machines?c=ports").text
+    own = Browser(service).log_in("a-reader").get("/ui/wiring").text
+    assert ("one" in own, "ethernet2<" in own, "Several" in own) == (True, False, False)
+
+
+def test_the_service_is_shown_to_those_who_may_see_its_status(service: Service) -> None:
+    service.store.write(lambda tx: tx.members.beat(examples.member("worker-1", status="<b>idle</b>"), 60.0))
+    service.store.write(lambda tx: tx.leases.acquire("periodic/timeouts", "worker-1", 60.0))
+    page = Browser(service).log_in("reader").get("/ui/service")
+    text = " ".join(Elements(page.text).text.split())
+    assert "periodic/timeoutsworker@example:421" in text
+    assert "<b>idle" in text
+    project = Browser(service).log_in("a-reader")
+    assert project.get("/ui/service").status_code == 403
+    assert "/ui/service" not in project.get("/ui").text

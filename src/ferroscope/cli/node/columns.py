@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
@@ -19,6 +18,7 @@ from ferroscope.cli.output import Output, key_values, table
 from ferroscope.cli.text import age, short
 from ferroscope.core import values
 from ferroscope.core.values import natural
+from ferroscope.hardware import names
 from ferroscope.hardware.parts import address, mapping, mappings, number, text
 
 if TYPE_CHECKING:
@@ -113,10 +113,7 @@ def _words(*parts: Any) -> str | None:
 
 
 _GIB: Final = 2**30
-# Dell's firmware appends this to the name of a model.
-_ADDED: Final = re.compile(r"\s*\((?:SKU|ModelName)=.*\)\s*\Z", re.IGNORECASE)
 _MODEL: Final = 32
-_CPU: Final = re.compile(r"\((?:R|TM)\)|\bCPU\b|\bProcessor\b|@.*", re.IGNORECASE)
 
 
 class Column(msgspec.Struct, frozen=True):
@@ -220,12 +217,12 @@ def machine(hardware: Json) -> dict[str, Any]:
 
 def model(product: str | None) -> str | None:
     """Return the name of a model without the vendor's internal numbers."""
-    return None if product is None else short(_ADDED.sub("", product) or product, _MODEL)
+    return None if product is None else short(names.model(product), _MODEL)
 
 
 def cpu(name: str | None) -> str | None:
     """Return the name of a processor without trademarks and clock rates."""
-    return None if name is None else short(" ".join(_CPU.sub(" ", name).split()) or name, _MODEL)
+    return None if name is None else short(names.cpu(name), _MODEL)
 
 
 def memory(size_in_bytes: float | None) -> str | None:

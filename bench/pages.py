@@ -1,0 +1,141 @@
+"""``pages``: how long the api takes for the pages of the web page, with 10,000 inspected nodes.
+
+A real api process; the nodes are those of ``bench.search``, each with an inspection: one in twenty has failed, some are
+in progress. The first answer includes what a process does once, such as compiling the templates. Then viewers poll the
+fleet page every five seconds, as the script of the page does.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from pathlib import Path
+from typing import Final
+
+import msgspec
+import requests
+
+from bench.cycle import scratch
+from bench.databases import database
+from bench.quantiles import middle
+from bench.search import fill
+from bench.service import service
+from bench.usage import cpu_seconds
+from ferroscope.config.options import DatabaseSettings, Settings
+from ferroscope.contracts.store import Query, Store, Transaction
+from ferroscope.core.model import Inspection
+from ferroscope.core.reasons import Reason
+from ferroscope.core.states import OF_STATE, State
+from ferroscope.runtime.backend import open_backend
+from ferroscope.runtime.system import SystemClock
+
+PAGES: Final = (
+    "/ui",
+    "/ui/machines",
+    "/ui/machines?c=state&c=model&c=ports",
+    "/ui/machines?state=inspect+failed",
+    "/ui/machines?reason=timeout",
+    "/ui/machines?q=vendor+%3D%3D+dell",
+    "/ui/machines?q=node-4711",
+)
+_VIEWERS: Final = 100
+_EVERY: Final = 5.0
+_ROUNDS: Final = 3
+_REASONS: Final = (Reason.TIMEOUT, Reason.BMC_UNREACHABLE, Reason.RAMDISK_ERROR)
+
+
+class Shown(msgspec.Struct, frozen=True):
+    """A page: milliseconds of the first answer and of the others, the api's CPU for one, and bytes."""
+
+    page: str
+    first: float
+    others: list[float]
+    cpu: float
+    size: int
+
+    @property
+    def median(self) -> float:
+        return middle(self.others)
+
+
+class Pages(msgspec.Struct, frozen=True):
+    """All pages; ``polling``: the share of a processor that the api needs for the viewers."""
+
+    database: str
+    shown: list[Shown]
+    viewers: int
+    polling: float
+
+
+def measure(name: str, directory: Path, *, nodes: int, tries: int) -> Pages:
+    """Get each page ``tries`` times of a database of the kind ``name``, after the first time."""
+    with (
+        scratch(directory) as place,
+        database(name, place) as base,
+        service(place, base.url, roles=("api",)) as running,
+        requests.Session() as client,
+    ):
+        settings = Settings(database=DatabaseSettings(connection=base.url))
+        backend = open_backend(settings, clock=SystemClock(), stop=threading.Event(), listen=False)
+        try:
+            fill(backend.store, nodes)
+            _inspect(backend.store)
+        finally:
+            backend.close()
+        pid = running.roles["api"].pid
+        shown = [_get(client, running.url, page, pid, tries) for page in PAGES]
+        return Pages(base.title, shown, _VIEWERS, _poll(client, running.url, pid))
+
+
+def _inspect(store: Store) -> None:
+    """Give each node an inspection."""
+    after = None
+    while True:
+
+        def work(tx: Transaction, after: str | None = after) -> str | None:
+            batch = tx.nodes.list(Query(limit=500, marker=after))
+            for number, node in enumerate(batch):
+                state = State.ERROR if number % 20 == 0 else State.STARTING if number % 50 == 1 else State.FINISHED
+                reason = _REASONS[number // 20 % len(_REASONS)] if state is State.ERROR else None
+                inspection = Inspection(
+                    uuid=node.uuid,
+                    node=node.uuid,
+                    state=state,
+                    started_at=tx.now - 600 - number,
+                    finished_at=None if state is State.STARTING else tx.now - 200 - number,
+                    reason=reason,
+                )
+                tx.inspections.add(inspection)
+                changes = {"state": state, "inspection": node.uuid, "inspection_started_at": inspection.started_at}
+                tx.nodes.update(msgspec.structs.replace(node, provision_state=OF_STATE[state], **changes))
+            return batch[-1].uuid if len(batch) == 500 else None
+
+        after = store.write(work, durable=False)
+        if after is None:
+            return
+
+
+def _get(client: requests.Session, url: str, page: str, api: int, tries: int) -> Shown:
+    taken, size, used = [], 0, 0.0
+    for number in range(tries + 1):
+        if number == 1:
+            used = cpu_seconds(api)
+        began = time.perf_counter()
+        answer = client.get(url + page, timeout=60)
+        taken.append((time.perf_counter() - began) * 1000)
+        answer.raise_for_status()
+        size = len(answer.content)
+    return Shown(page, taken[0], taken[1:], (cpu_seconds(api) - used) / tries * 1000, size)
+
+
+def _poll(client: requests.Session, url: str, api: int) -> float:
+    """Return the share of a processor that the api needs while all viewers look at an unchanged fleet."""
+    tag = client.get(f"{url}/ui", timeout=60).headers["ETag"]
+    used, began = cpu_seconds(api), time.monotonic()
+    for number in range(_VIEWERS * _ROUNDS):
+        due = began + number * _EVERY / _VIEWERS
+        time.sleep(max(0.0, due - time.monotonic()))
+        answer = client.get(f"{url}/ui", headers={"If-None-Match": tag}, timeout=60)
+        if answer.status_code != 304:
+            tag = answer.headers["ETag"]
+    return (cpu_seconds(api) - used) / (time.monotonic() - began)

@@ -1,0 +1,177 @@
+"""One machine: its hardware, the timeline of its inspections, what has changed between them, and the raw data."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from itertools import groupby
+from typing import Any, Final
+
+import msgspec
+
+from ferroscope.api.baremetal import node_states
+from ferroscope.api.http.errors import ApiError, StateConflictError
+from ferroscope.contracts.store import Query
+from ferroscope.core import json_safety
+from ferroscope.core.model import Node
+from ferroscope.core.states import ACTIVE
+from ferroscope.hardware import diff, parts
+from ferroscope.hardware.search_index import KINDS
+from ferroscope.ui.machines import ACTIONS
+from ferroscope.ui.page import Download, Page, Visit
+
+TABS: Final = {"hardware": "Hardware", "timeline": "Timeline", "history": "History", "raw": "Raw data"}
+_TITLES: Final = {"node": "System", "cpu": "Processors", "dimm": "Memory", "nic": "Network interfaces", "disk": "Disks"}
+_FIELDS: Final = (
+    "uuid", "name", "driver", "provision_state", "power_state", "target_power_state", "maintenance",
+    "maintenance_reason", "last_error", "owner", "lessee", "resource_class", "description", "conductor", "driver_info",
+    "properties", "extra", "traits", "inspection_started_at", "inspection_finished_at", "provision_updated_at",
+    "created_at", "inbox", "hardware",
+)  # fmt: skip
+# Rows of one table, inspections and steps of a timeline, and characters of raw data that a page shows.
+_ROWS: Final = 256
+_INSPECTIONS: Final = 5
+_STEPS: Final = 200
+_RAW: Final = 200_000
+_ADDRESSES: Final = ("redfish_address", "ipmi_address", "sim_address")
+
+
+def show(visit: Visit) -> Page | Download:
+    """Show the machine."""
+    path = {"node": visit.path["node"]}
+    if visit.asked("download") == "inventory":
+        body = visit.call("GET /v1/nodes/{node}/inventory", path)
+        return Download(name="inventory.json", body=_bytes(body), media="application/json")
+    shown = visit.call("GET /v1/nodes/{node}", path, fields=list(_FIELDS))
+    path = {"node": shown["uuid"]}
+    node = visit.context.store.read(lambda tx: tx.nodes.get(shown["uuid"]), snapshot=False)
+    tab = visit.asked("tab") if visit.asked("tab") in TABS else "hardware"
+    build = {"hardware": _hardware, "timeline": _timeline, "history": _history, "raw": _raw}[tab]
+    data = {
+        "node": shown | {"driver_info": _visible(shown["driver_info"]), "name": shown["name"] or shown["uuid"]},
+        "bmc": _bmc(shown["driver_info"]),
+        "tab": tab,
+        "tabs": [{"name": name, "title": title} for name, title in TABS.items()],
+        "actions": _actions(visit, node),
+        "active": node.state in ACTIVE,
+        tab: build(visit, path, shown),
+    }
+    return Page(template="machine.html", title=shown["name"] or shown["uuid"], data=data)
+
+
+def _actions(visit: Visit, node: Node) -> list[dict[str, str]]:
+    """Return the actions that are possible now and allowed for the caller."""
+    verbs = node_states.allowed_verbs(node)
+    return [
+        {"name": name, "title": action.title}
+        for name, action in ACTIONS.items()
+        if visit.may(action.policy, node)
+        and (action.verb in verbs if action.verb else node.maintenance == (name == "clear"))
+    ]
+
+
+def _visible(document: Any) -> dict[str, Any]:
+    return document if isinstance(document, dict) else {}
+
+
+def _bmc(info: Any) -> str:
+    """Return the address of the BMC, "" if it is unknown or hidden."""
+    return next((str(_visible(info)[name]) for name in _ADDRESSES if _visible(info).get(name)), "")
+
+
+def _bytes(body: Any) -> bytes:
+    return body if isinstance(body, bytes) else msgspec.json.encode(body)
+
+
+def _documents(visit: Visit, path: dict[str, str]) -> tuple[Any, Any] | None:
+    """Return inventory and plugin data; None if there are none, or the caller may not see them."""
+    body = visit.call_if_possible("GET /v1/nodes/{node}/inventory", path)
+    if body is None:
+        return None
+    try:
+        document = json_safety.decode(_bytes(body), json_safety.MAX_DERIVED)
+    except json_safety.TooManyContainersError as exc:
+        raise StateConflictError(f"The inventory is too large to show: {exc}.") from None
+    return document["inventory"], document["plugin_data"]
+
+
+def _hardware(visit: Visit, path: dict[str, str], _node: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return a table for each kind of part."""
+    documents = _documents(visit, path)
+    found = [] if documents is None else sorted(parts.parts(*documents), key=lambda part: list(KINDS).index(part.kind))
+    tables = []
+    for kind, members in groupby(found, key=lambda part: part.kind):
+        listed = list(members)
+        names = [name for name in KINDS[kind] if any(name in part.fields for part in listed)]
+        rows = [
+            [diff.shown(kind, name, part.fields[name]) if name in part.fields else "" for name in names]
+            for part in listed[:_ROWS]
+        ]
+        title = _TITLES.get(kind, kind.upper() if len(kind) <= 3 else kind.capitalize())
+        tables.append(
+            {"kind": kind, "title": title, "names": [name.replace("_", " ") for name in names], "rows": rows,
+             "more": max(0, len(listed) - _ROWS)}
+        )  # fmt: skip
+    return tables
+
+
+def _timeline(visit: Visit, path: dict[str, str], _node: dict[str, Any]) -> dict[str, Any] | None:
+    found = visit.call_if_possible("GET /v1/nodes/{node}/timeline", path, limit=_INSPECTIONS)
+    if found is None:
+        return None
+    for one in found["inspections"]:
+        began = _seconds(one["started_at"])
+        for step in one["entries"]:
+            step["offset"] = round(max(0.0, _seconds(step["at"]) - began), 2)
+        one["seconds"] = None if one["finished_at"] is None else _seconds(one["finished_at"]) - began
+        one["left_out"] = max(0, len(one["entries"]) - _STEPS)
+        one["entries"] = one["entries"][-_STEPS:]
+        one |= _waited(visit, one["uuid"])
+    return {"inspections": found["inspections"], "entries": found["entries"][-_STEPS:], "more": "next" in found}
+
+
+def _waited(visit: Visit, uuid: str) -> dict[str, Any]:
+    """Return how long the inspection has waited for workers."""
+    found = visit.context.store.read(lambda tx: tx.inspections.list(Query(filters={"uuid": uuid})))
+    return {"queued": round(found[0].queued, 1) if found else 0.0}
+
+
+def _seconds(moment: str) -> float:
+    return datetime.fromisoformat(moment).timestamp()
+
+
+def _history(visit: Visit, path: dict[str, str], _node: dict[str, Any]) -> dict[str, Any] | None:
+    """Return the revisions, and the differences between two of them or to another machine."""
+    found = visit.call_if_possible("GET /v1/nodes/{node}/inventory/revisions", path)
+    if found is None:
+        return None
+    known = found["revisions"]
+    before, after, other = visit.asked("before"), visit.asked("after"), visit.asked("other")
+    compared, problem = None, ""
+    if other or len(known) > 1:
+        query = {"before": before, "after": after, "other": other}
+        try:
+            compared = visit.call(
+                "GET /v1/nodes/{node}/inventory/diff", path, **{name: value for name, value in query.items() if value}
+            )
+        except ApiError as exc:
+            problem = exc.message
+    return {
+        "revisions": known[::-1],
+        "diff": compared,
+        "problem": problem,
+        "before": before or (compared["before"]["inspection"] if compared else ""),
+        "after": after or (compared["after"]["inspection"] if compared else ""),
+        "other": other,
+    }
+
+
+def _raw(visit: Visit, path: dict[str, str], node: dict[str, Any]) -> dict[str, Any]:
+    documents = _documents(visit, path)
+    found = {"node": node} if documents is None else {"node": node, "inventory": documents[0]}
+    texts = {
+        name: msgspec.json.format(msgspec.json.encode(document), indent=2).decode() for name, document in found.items()
+    }
+    return {
+        "texts": [{"name": name, "text": text[:_RAW], "cut": len(text) > _RAW} for name, text in texts.items()],
+        "downloads": documents is not None,
+    }

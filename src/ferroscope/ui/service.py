@@ -1,0 +1,34 @@
+"""The service itself: members, leases, PXE filters and the queue; the page to have open while a host fails."""
+
+from __future__ import annotations
+
+from ferroscope.ui.page import Page, Visit
+
+
+def show(visit: Visit) -> Page:
+    """Show the status of the service."""
+    status = visit.call("GET /v1/status")
+    # What changes all the time is left out or rounded, so that an unchanged service has an unchanged page.
+    members = [
+        {name: member[name] for name in ("name", "host", "pid", "role", "alive", "started_at", "version", "status")}
+        | {"busy": sum(lane.get("busy", 0) for lane in member["lanes"].values())}
+        | {"slots": sum(lane.get("slots", 0) for lane in member["lanes"].values())}
+        for member in status["members"]
+    ]
+    leases = [{name: lease[name] for name in ("name", "holder", "epoch")} for lease in status["leases"]]
+    filters = [
+        {name: one[name] for name in ("network", "open", "host", "holder", "epoch", "allowed", "denied", "missing")}
+        for one in status["pxe_filters"]
+    ]
+    queue = [one | {"oldest": 5 * round(one["oldest"] / 5)} for one in status["queue"]]
+    data = {
+        "problems": status["problems"],
+        "database": status["database"] | {"clock_skew": round(status["database"]["clock_skew"], 1) + 0.0},
+        "version": status["version"],
+        "members": sorted(members, key=lambda one: (not one["alive"], one["role"], one["name"])),
+        "leases": leases,
+        "more_leases": status["leases_total"] - len(leases),
+        "filters": filters,
+        "queue": queue,
+    }
+    return Page(template="service.html", title="Service", data=data)

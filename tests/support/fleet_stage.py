@@ -1,0 +1,112 @@
+"""A small fleet in every state, served over HTTP: for tests in a browser, and for the pictures of the documentation."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import msgspec
+
+from ferroscope.core.delivery import Fail
+from ferroscope.core.reasons import Reason
+from ferroscope.core.states import Event, Provision
+from ferroscope.runtime.http_server import HttpServer, bind
+from ferroscope_sim.inventory.body import document
+from tests.integration.api.service import Service
+from tests.support import examples
+
+FINISHED = 22
+FAILED = (
+    *[("bmc-unreachable", "the BMC at 192.0.2.17 did not answer")] * 3,
+    *[("timeout", "no callback within 1800 s")] * 2,
+    ("ramdisk-error", "lshw: no such device"),
+)
+
+
+@contextmanager
+def stage(url: str, **api: Any) -> Iterator[tuple[str, Service]]:
+    """Give the base URL and the service."""
+    service = Service(url, **api)
+    listener = bind("127.0.0.1", 0)
+    server = HttpServer(service.app, service.settings.api, [listener], decides=True)
+    try:
+        base = f"http://127.0.0.1:{listener.getsockname()[1]}"
+        server.start()
+        yield base, service
+    finally:
+        server.stop(1)
+        service.close()
+
+
+def fill(service: Service) -> dict[str, str]:
+    """Enroll and inspect the fleet; return the UUIDs by name."""
+    known = {}
+    for number in range(1, FINISHED + 1):
+        name = f"rack{1 + number // 12}-u{number % 12 + 1:02}"
+        known[name] = service.enrol(name=name)
+        _inspect(service, known[name], number)
+    first = next(iter(known))
+    service.bare_metal.put(f"/v1/nodes/{known[first]}/states/provision", {"target": "inspect"})
+    _finish(service, known[first], _changed(1))
+    for number, (reason, message) in enumerate(FAILED):
+        name = f"rack3-u{number + 1:02}"
+        known[name] = service.enrol(name=name)
+        service.wait(known[name])
+        service.step(known[name], Event.FAIL, Fail(Reason(reason), message))
+    for number in range(3):
+        known[f"rack4-u{number + 1:02}"] = service.enrol(name=f"rack4-u{number + 1:02}")
+        service.wait(known[f"rack4-u{number + 1:02}"])
+    for name in ("rack1-u05", "rack2-u03"):
+        service.bare_metal.put(f"/v1/nodes/{known[name]}/maintenance", {"reason": "DIMM A3 reports errors"})
+    for name in ("rack1-u08", "rack1-u09", "rack2-u06"):
+        service.bare_metal.put(f"/v1/nodes/{known[name]}/states/provision", {"target": "provide"})
+    node = examples.node(
+        name="new-9f31", provision_state=Provision.ENROLL, inbox=True, auto_discovered=True, created_at=1.0
+    )
+    service.store.write(lambda tx: tx.nodes.add(node))
+    lanes = {"bmc": {"slots": 256, "busy": 3}, "compute": {"slots": 2, "busy": 0}}
+
+    def members(tx: Any) -> None:
+        for host, role in (("control1", "api"), ("control1", "worker"), ("control2", "api"), ("control2", "worker")):
+            detail = {"version": "0.1.0", "lanes": lanes} if role == "worker" else {"version": "0.1.0"}
+            member = examples.member(f"{role}-{host}", host=host, role=role, status="running", detail=detail)
+            tx.members.beat(member, 600.0)
+        tx.leases.acquire("periodic/retention", "worker-control1", 600.0)
+        tx.leases.acquire("periodic/timeouts", "worker-control2", 600.0)
+        tx.members.leave("worker-1")
+
+    service.store.write(members)
+    return known
+
+
+def _inspect(service: Service, ident: str, number: int) -> None:
+    service.wait(ident, mac=document(number)["inventory"]["interfaces"][0]["mac_address"])
+    _finish(service, ident, document(number))
+
+
+def _finish(service: Service, ident: str, body: dict[str, Any]) -> None:
+    if service.node(ident).state != "waiting":
+        service.consume()
+        service.step(ident, Event.WAIT)
+    answer = service.bare_metal.post("/v1/continue_inspection", msgspec.json.encode(body))
+    assert answer.status_code == 202, answer.text
+    service.finish(ident)
+    _age(service, ident)
+    service.learn(ident, body["inventory"], body)
+
+
+def _age(service: Service, ident: str) -> None:
+    """Make the inspection as long as one of a real machine."""
+    node = service.node(ident)
+    assert node.inspection is not None
+    inspection, lasted = node.inspection, 240.0 + int(node.uuid[:2], 16)
+    service.alter(ident, power_state="power off")
+    service.store.write(lambda tx: tx.inspections.update(inspection, started_at=tx.now - lasted))
+
+
+def _changed(number: int) -> dict[str, Any]:
+    """Return the body of a machine that has lost a disk."""
+    body = document(number)
+    body["inventory"]["disks"] = body["inventory"]["disks"][:-1]
+    return body
