@@ -81,7 +81,7 @@ def test_every_page_is_without_errors_and_accessible(browser: Chromium, sqlite_u
         browser.go(f"{base}/ui")
         before = browser.evaluate("document.querySelector('main').textContent")
         service.alter(known["rack1-u03"], maintenance=True)
-        until(lambda: browser.evaluate("document.querySelector('main').textContent") != before, 60)
+        until(lambda: browser.evaluate("document.querySelector('main').textContent") != before, seconds=60)
         browser.click(".who button")
         assert browser.evaluate("location.pathname") == "/ui/login"
         assert [one for one in browser.complaints if "404" not in one] == []
