@@ -99,6 +99,7 @@ RIGHTS: Final = (
     Right("get", "", "nodes"),
     Right("watch", "", "nodes"),
     Right("list", "", "pods"),
+    Right("get", "coordination.k8s.io", "leases", "kube-node-lease"),
     Right("list", "coordination.k8s.io", "leases", "kube-node-lease"),
     Right("list", "storage.k8s.io", "volumeattachments"),
 )
