@@ -73,19 +73,20 @@ NAVIGATION: Final = (
 
 def add_pages(app: falcon.App[Any, Any], context: ApiContext) -> None:
     """Add the pages to the application of the API."""
+    recent: dict[str, tuple[float, Any]] = {}
     for path, handlers in PAGES.items():
         responders = {
-            f"on_{method.lower()}": _responder(context, path, handler) for method, handler in handlers.items()
+            f"on_{method.lower()}": _responder(context, path, handler, recent) for method, handler in handlers.items()
         }
         if "GET" in handlers:
             responders["on_head"] = responders["on_get"]
         _add(app, path, responders)
-    entry = _responder(context, "/ui/login", None)
+    entry = _responder(context, "/ui/login", None, recent)
     _add(app, "/ui/login", {"on_get": entry, "on_head": entry, "on_post": entry})
-    _add(app, "/ui/logout", {"on_post": _responder(context, "/ui/logout", None)})
+    _add(app, "/ui/logout", {"on_post": _responder(context, "/ui/logout", None, recent)})
     static = _static(context)
     _add(app, "/ui/static/{name}", {"on_get": static, "on_head": static})
-    app.add_sink(_responder(context, "/ui/*", _nothing), r"/ui/")
+    app.add_sink(_responder(context, "/ui/*", _nothing, recent), r"/ui/")
 
 
 def _add(app: falcon.App[Any, Any], path: str, responders: dict[str, Callable[..., None]]) -> None:
@@ -120,7 +121,9 @@ def _static(context: ApiContext) -> Callable[..., None]:
 _MEDIA: Final = {"css": "text/css; charset=utf-8", "js": "text/javascript; charset=utf-8", "svg": "image/svg+xml"}
 
 
-def _responder(context: ApiContext, template: str, handler: Handler | None) -> Callable[..., None]:
+def _responder(
+    context: ApiContext, template: str, handler: Handler | None, recent: dict[str, tuple[float, Any]]
+) -> Callable[..., None]:
     """Return what serves one page; without ``handler``, the login or the logout."""
 
     def respond(req: falcon.Request, resp: falcon.Response, **path: str) -> None:
@@ -137,7 +140,7 @@ def _responder(context: ApiContext, template: str, handler: Handler | None) -> C
             if handler is None:
                 outcome, visitor = _entrance(context, req, visitor, form)
             else:
-                outcome = _outcome(context, req, visitor, handler, path, form)
+                outcome = _outcome(context, req, visitor, handler, path, form, recent)
         except Exception as exc:  # noqa: BLE001  # the boundary, as in the responder of the API
             outcome = _failure(context, req, visitor, exc)
         _send(context, req, resp, visitor, outcome)
@@ -154,13 +157,14 @@ def _outcome(
     handler: Handler,
     path: dict[str, str],
     form: dict[str, list[str]],
+    recent: dict[str, tuple[float, Any]],
 ) -> Outcome:
     if visitor.identity is None:
         raise UnauthorizedError("Log in first.")
     source = context.callers.source(req.env)
     url = context.settings.api.public_url.rstrip("/") or req.prefix
     caller = Caller(identity=visitor.identity, url=url, source=source, request_id=request_id(req.env))
-    visit = Visit(context=context, caller=caller, path=path, query=_fields(req.query_string), form=form)
+    visit = Visit(context=context, caller=caller, path=path, query=_fields(req.query_string), form=form, recent=recent)
     with context.admission.admit(visitor.identity.principal or group(source)):
         return handler(visit)
 

@@ -18,6 +18,8 @@ from ferroscope.ui.page import STATE_KINDS, Page, Visit
 
 STATUS: Final = "ferroscope:status:get"
 _BATCH: Final = 1000
+# Seconds for which viewers of the whole fleet see the same.
+_REMEMBERED: Final = 2.0
 # Rows of the list of what is under way; finished inspections that say what is usual.
 _SHOWN: Final = 25
 _USUAL_OF: Final = 200
@@ -38,8 +40,15 @@ class Summary(msgspec.Struct):
 
 def show(visit: Visit) -> Page:
     """Show the fleet."""
-    summary = visit.context.store.read(lambda tx: _summary(visit, tx))
-    status = visit.call("GET /v1/status") if visit.may(STATUS) else None
+    project = access.scope(visit.context.policy, visit.identity, "node")
+    summary = (
+        visit.context.store.read(lambda tx: _own(visit, tx, project))
+        if project is not None
+        else visit.remembered("fleet", _REMEMBERED, lambda: visit.context.store.read(_whole))
+    )
+    status = (
+        visit.remembered("status", _REMEMBERED, lambda: visit.call("GET /v1/status")) if visit.may(STATUS) else None
+    )
     usual, late = _usual(summary.usual)
     data = {
         "problems": _problems(summary, status),
@@ -61,11 +70,6 @@ def show(visit: Visit) -> Page:
         ),
     }
     return Page(template="fleet.html", title="Fleet", data=data)
-
-
-def _summary(visit: Visit, tx: Transaction) -> Summary:
-    project = access.scope(visit.context.policy, visit.identity, "node")
-    return _whole(tx) if project is None else _own(visit, tx, project)
 
 
 def _whole(tx: Transaction) -> Summary:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import lru_cache
-from typing import Any, Final
+from typing import Any, Final, TypeVar, cast
 
 import msgspec
 
@@ -15,6 +15,8 @@ from ferroscope.api.http.in_process import Caller, perform
 from ferroscope.api.http.route import ApiContext, Route
 from ferroscope.api.routes import ROUTES
 from ferroscope.core.model import Node
+
+T = TypeVar("T")
 
 
 class Page(msgspec.Struct, frozen=True, kw_only=True):
@@ -41,13 +43,26 @@ class Download(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Visit(msgspec.Struct, frozen=True, kw_only=True):
-    """A request of a known caller. ``query`` and ``form`` have all values of each parameter."""
+    """A request of a known caller. ``query`` and ``form`` have all values of each parameter.
+
+    ``recent`` is shared by all visits of a process: by name until when something is remembered, and what.
+    """
 
     context: ApiContext
     caller: Caller
     path: Mapping[str, str] = {}
     query: Mapping[str, list[str]] = {}
     form: Mapping[str, list[str]] = {}
+    recent: dict[str, tuple[float, Any]] = msgspec.field(default_factory=dict)
+
+    def remembered(self, name: str, seconds: float, make: Callable[[], T]) -> T:
+        """Return what ``make`` returned at most so many seconds ago, to any caller who has the same ``name``."""
+        now = self.context.clock.monotonic()
+        until, value = self.recent.get(name, (0.0, None))
+        if until <= now:
+            value = make()
+            self.recent[name] = (now + seconds, value)
+        return cast("T", value)
 
     @property
     def identity(self) -> Identity:
