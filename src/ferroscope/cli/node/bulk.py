@@ -65,10 +65,10 @@ class Fleet:
             found[f"name {name}"] = self._names[name]
         found |= {f"MAC address {mac}": self._macs[mac] for mac in row.macs if mac in self._macs}
         if len(set(found.values())) > 1:
-            told = ", ".join(
+            matches = ", ".join(
                 f"{what} is {label(self._nodes[node])}" for what, node in found.items() if node in self._nodes
             )
-            raise Failure(f"the row matches several nodes: {told}", exit_code=Exit.CONFLICT)
+            raise Failure(f"the row matches several nodes: {matches}", exit_code=Exit.CONFLICT)
         return self._nodes.get(next(iter(found.values()))) if found else None
 
     def lacks(self, macs: Iterable[str]) -> list[str]:
