@@ -2,7 +2,7 @@
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: audit sbom compare help setup dev servers browser kubernetes pxe clients emulators swift ironic inspector prepared test test-all test-kubernetes lint format bench chaos chaos-pxe fuzz demo demo-pxe demo-cloud docs screenshots lock clean
+.PHONY: audit test-nautobot nautobot sbom compare help setup dev servers browser kubernetes pxe clients emulators swift ironic inspector ansible prepared test test-all test-kubernetes test-packages packaging dist image deb lint format bench chaos chaos-pxe chaos-kubernetes fuzz demo demo-pxe demo-cloud demo-kubernetes docs screenshots lock clean
 
 # With bytecode, a process of the service starts with two thirds of the processor time.
 unexport PYTHONDONTWRITEBYTECODE
@@ -40,6 +40,9 @@ pxe: ## Install the packages for simulated boot hosts and virtual machines, if m
 kubernetes: ## Build a Kubernetes control plane and hollow nodes for the tests into ~/.cache/ferroscope, if missing: 15 minutes, once
 	@tools/setup.sh kubernetes
 
+packaging: ## Install the tools that make and run the image and the Debian package, if missing
+	@tools/setup.sh packaging
+
 clients: ## Install the OpenStack clients for the acceptance tests into .clients-venv
 	@tools/setup.sh clients
 
@@ -52,14 +55,20 @@ ironic: ## Install OpenStack Ironic for the tests of an attached one into .ironi
 inspector: ## Install ironic-inspector, whose database the tests import, into .inspector-venv
 	@tools/setup.sh inspector
 
+nautobot: ## Install Nautobot for the test of the sync into .nautobot-venv
+	@tools/setup.sh nautobot
+
+ansible: ## Install ansible-core for the test of the inventory into .ansible-venv
+	@tools/setup.sh ansible
+
 emulators: ## Install the BMC emulators for the driver tests into .emulators-venv
 	@tools/setup.sh emulators
 
 test: prepared ## Check style, types and imports, and run the tests, each behavior once
-	@$(PYTEST) -m "not exhaustive and not kubernetes" $(TESTS)
+	@$(PYTEST) -m "not exhaustive and not kubernetes and not packages and not nautobot" $(TESTS)
 
 test-all: test ## Run all tests: also the other databases and the long campaigns; half an hour, needs root
-	@$(PYTEST) -m "exhaustive and not kubernetes" $(TESTS)
+	@$(PYTEST) -m "exhaustive and not kubernetes and not packages and not nautobot" $(TESTS)
 	@.venv/bin/python -m tests.simulation --seeds 400 --first 1000
 	@.venv/bin/python -m tests.simulation --seeds 100 --first 1000 --pxe-filters
 	@.venv/bin/python -m tests.cluster.chaos --database postgresql --minutes 2
@@ -71,7 +80,22 @@ test-all: test ## Run all tests: also the other databases and the long campaigns
 test-kubernetes: dev servers kubernetes ## Run the tests on a private Kubernetes cluster, which make test does not run
 	@.venv/bin/python -m pytest $(if $(TESTS),$(TESTS),tests/kubernetes)
 
-prepared: dev servers browser pxe clients emulators swift ironic inspector lint
+test-packages: dev packaging ## Make the image and the packages, and try them, which make test does not do (needs root)
+	@.venv/bin/python -m pytest $(if $(TESTS),$(TESTS),tests/packages)
+
+test-nautobot: dev servers nautobot ## Sync with a real Nautobot, whose schema takes up to half an hour to make, once
+	@.venv/bin/python -m pytest -m nautobot $(TESTS)
+
+image: dev packaging ## Write an OCI image to build/, made of Debian's packages (needs root)
+	@.venv/bin/python -m tools.packaging image
+
+dist: dev ## Write the source distribution and the wheel to dist/, with man pages and shell completion
+	@.venv/bin/python -m tools.packaging dist
+
+deb: dev packaging ## Write a Debian package to build/
+	@.venv/bin/python -m tools.packaging deb
+
+prepared: dev servers browser pxe clients emulators swift ironic inspector ansible lint
 
 lint: dev ## Check style, types and imports
 	@.venv/bin/ruff check
@@ -92,6 +116,9 @@ chaos: dev servers ## Kill, freeze and cut off processes for half an hour; count
 chaos-pxe: dev servers pxe ## Kill, freeze and cut off the open PXE filter for an hour; check that two are never open (needs root)
 	@.venv/bin/python -m tests.pxe.chaos $(PXE_CHAOS)
 
+chaos-kubernetes: dev servers kubernetes ## Let nodes, BMCs, the API server and leaders of a Kubernetes cluster fail for half an hour; nothing may run twice
+	@.venv/bin/python -m tests.kubernetes.chaos $(KUBERNETES_CHAOS)
+
 fuzz: dev servers ## Send a million mutated callbacks to a separate service; check for errors, stuck nodes and memory growth
 	@.venv/bin/python -m tests.fuzz $(FUZZ)
 
@@ -107,14 +134,18 @@ demo-pxe: dev pxe ## Boot two virtual machines through the open one of three PXE
 demo-cloud: dev servers pxe swift ironic ## Kill one part of each kind of a cloud with a real Ironic, while 100 nodes are inspected (needs root)
 	@.venv/bin/python -m tests.cloud.demo
 
-docs: setup ## Regenerate the reference pages
+demo-kubernetes: dev servers kubernetes ## Let one of three Kubernetes nodes die: its StatefulSet's pod comes back, with proof
+	@.venv/bin/python -m tests.kubernetes.demo
+
+docs: setup ## Regenerate the reference pages and the dashboards
 	@.venv/bin/python -m tools.docs
+	@.venv/bin/python -m tools.dashboards
 
 screenshots: dev browser ## Make the pictures of the web page in docs/images
 	@.venv/bin/python -m tools.screenshots
 
 lock: setup ## Pin the latest versions of all packages, with hashes; LOCK=--keep keeps the versions and renews the hashes
-	@.venv/bin/python tools/lock.py $(LOCK)
+	@.venv/bin/python -m tools.lock $(LOCK)
 
 sbom: ## Write build/ferroscope.cdx.json: the packages of an installation in CycloneDX format
 	@tools/setup.sh audit
@@ -127,4 +158,4 @@ audit: ## Compare the packages of an installation with the published advisories;
 	@python3 tools/audit.py
 
 clean: ## Remove environments and caches
-	@rm -rf .venv .clients-venv .emulators-venv .swift-venv .ironic-venv .inspector-venv .audit-venv .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache .boot-kernel
+	@rm -rf .venv .clients-venv .emulators-venv .swift-venv .ironic-venv .inspector-venv .ansible-venv .nautobot-venv .audit-venv .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache .boot-kernel

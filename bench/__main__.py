@@ -12,7 +12,7 @@ from typing import Final
 import click
 from rich.console import Console
 
-from bench import attached, callbacks, compare, ha, hooks, machine, show
+from bench import attached, callbacks, compare, dead_nodes, ha, hooks, machine, show, watched
 from bench import auth as logins
 from bench import cycle as cycles
 from bench import idle as idles
@@ -238,6 +238,8 @@ main.add_command(round_trips.command)
 main.add_command(compare.compare)
 main.add_command(wakeups.command)
 main.add_command(outboxes.command)
+main.add_command(dead_nodes.command)
+main.add_command(watched.command)
 
 
 def _end(report: Report, name: str, *, save: bool, check: bool) -> None:

@@ -7,10 +7,12 @@ is the CPU time of an inspection in api and worker, the copying of all nodes inc
 from __future__ import annotations
 
 import marshal
+import re
 import signal
 import sys
 import tempfile
 import time
+from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, Final
@@ -41,12 +43,15 @@ profile = default
 power_poll_interval = 0.5
 """
 _PROFILED: Final = str(Path(__file__).with_name("profiled.py"))
+# A line of Ironic's log: method, path without query, status.
+_CALL: Final = re.compile(r" INFO ironic\.api \[.*?\] \S+ - ([A-Z]+) ([^ ?]+)\S* - (\d+) ")
+_UUID: Final = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _SHOWN: Final = 45
 _IDLE: Final = 10.0  # seconds
 
 
 class Attached(msgspec.Struct, frozen=True):
-    """``ours`` and ``theirs``: CPU milliseconds per inspection; ``calls``: of Ironic's API, likewise.
+    """``ours`` and ``theirs``: CPU milliseconds per inspection; ``which``: calls of Ironic's API, likewise.
 
     ``api`` and ``worker`` are the parts of ``ours``. ``idle``: our CPU milliseconds per second when nothing is
     inspected, which are in ``ours``, too. ``copied``: seconds until all nodes were copied.
@@ -58,11 +63,15 @@ class Attached(msgspec.Struct, frozen=True):
     api: float
     worker: float
     theirs: float
-    calls: float
+    which: dict[str, float]
     idle: float
     copied: float
     profile: dict[Any, Any] = {}
     statements: dict[str, float] = {}
+
+    @property
+    def calls(self) -> float:
+        return sum(self.which.values())
 
     @property
     def ours(self) -> float:
@@ -95,7 +104,7 @@ def measure(directory: Path, nodes: int, slots: int, *, profiled: bool = False) 
         ramdisks.done.wait(1200.0)
         seconds = time.monotonic() - began
         api, worker, theirs = (1000 * (after - start) / nodes for start, after in zip(before, _cpu(place), strict=True))
-        calls = (_calls(place) - calls) / nodes
+        which = {call: count / nodes for call, count in (_calls(place) - calls).items()}
         last = _snapshot(place.workers[0], 2) if profiled else ({}, {})
         before = _cpu(place)
         time.sleep(_IDLE)
@@ -108,7 +117,7 @@ def measure(directory: Path, nodes: int, slots: int, *, profiled: bool = False) 
             for where, found in last[0].items()
         }
         statements = {text: (found[0] - first[1].get(text, [0])[0]) / nodes for text, found in last[1].items()}
-        return Attached(nodes, finished, seconds, api, worker, theirs, calls, idle, copied, profile, statements)
+        return Attached(nodes, finished, seconds, api, worker, theirs, which, idle, copied, profile, statements)
 
 
 def _cpu(place: Place) -> tuple[float, float, float]:
@@ -119,10 +128,11 @@ def _cpu(place: Place) -> tuple[float, float, float]:
     )
 
 
-def _calls(place: Place) -> float:
-    """Return how many requests Ironic's API has logged."""
+def _calls(place: Place) -> Counter[str]:
+    """Return how many requests of each kind Ironic's API has logged."""
     log = place.ironic.log.parent / "ironic-service.log"
-    return log.read_bytes().count(b" INFO ironic.api [") if log.exists() else 0
+    found = _CALL.findall(log.read_text(errors="replace")) if log.exists() else ()
+    return Counter(f"{method} {_UUID.sub('ID', path)} {status}" for method, path, status in found)
 
 
 def _profiled(*words: str) -> list[str]:
@@ -178,6 +188,8 @@ def run(found: tuple[Report, Path], nodes: int, slots: int, *, profile: bool) ->
     )
     numbers = (nodes / one.seconds, one.ours, one.own, one.api, one.worker, one.theirs, one.calls, one.idle, one.copied)
     report.table(columns, [[f"{number:.2f}" for number in numbers]])
+    often = sorted(one.which.items(), key=lambda call: -call[1])
+    report.table(("calls of Ironic", "per inspection"), [(call, f"{count:.2f}") for call, count in often])
     if profile:
         _show(report, one)
     else:

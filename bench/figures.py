@@ -81,4 +81,9 @@ TARGETS: Final[dict[str, Target]] = {
     "filter: successor open after a kill, max s": Target(8, False, "all are open"),
     "filter: successor open after a freeze, max s": Target(8, False, "all are open"),
     "filter: RSS at 100,000 MACs, MB": Target(100, False, "276 MB at 10,000"),
+    "dead node: running elsewhere with proof, p99 s": Target(35, False, "Kubernetes alone: never"),
+    "dead node: running elsewhere in mode label, p99 s": Target(3, False),
+    "dead node: added by a leader's death, p99 s": Target(7, False),
+    "failover: RSS beside 1,000 nodes, MB": Target(150, False),
+    "failover: CPU beside 1,000 nodes, % of a core": Target(5, False),
 }

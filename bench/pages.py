@@ -1,8 +1,8 @@
 """``pages``: how long the api takes for the pages of the web page, with 10,000 inspected nodes.
 
 A real api process; the nodes are those of ``bench.search``, each with an inspection: one in twenty has failed, some are
-in progress. The first answer includes what a process does once, such as compiling the templates. Then viewers poll the
-fleet page every five seconds, as the script of the page does.
+in progress; one in ten waits in the inbox, and there are a hundred rules. The first answer includes what a process does
+once, such as compiling the templates. Then viewers poll the fleet page every five seconds, as its script does.
 """
 
 from __future__ import annotations
@@ -10,7 +10,8 @@ from __future__ import annotations
 import threading
 import time
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
+from uuid import UUID
 
 import msgspec
 import requests
@@ -23,7 +24,7 @@ from bench.service import service
 from bench.usage import cpu_seconds
 from ferroscope.config.options import DatabaseSettings, Settings
 from ferroscope.contracts.store import Query, Store, Transaction
-from ferroscope.core.model import Inspection
+from ferroscope.core.model import Entry, Inspection, Rule
 from ferroscope.core.reasons import Reason
 from ferroscope.core.states import OF_STATE, State
 from ferroscope.runtime.backend import open_backend
@@ -37,7 +38,15 @@ PAGES: Final = (
     "/ui/machines?reason=timeout",
     "/ui/machines?q=vendor+%3D%3D+dell",
     "/ui/machines?q=node-4711",
+    "/ui/inbox",
+    "/ui/enrol",
+    "/ui/rules",
 )
+# One in so many nodes waits in the inbox; rules.
+_WAITING: Final = 10
+_RULES: Final = 100
+_CONDITION: Final = {"op": "eq", "args": ["{inventory[system_vendor][manufacturer]}", "ACME"]}
+_ACTION: Final = {"op": "set-attribute", "args": {"path": "/extra/vendor", "value": "acme"}}
 _VIEWERS: Final = 100
 _EVERY: Final = 5.0
 _ROUNDS: Final = 3
@@ -80,6 +89,7 @@ def measure(name: str, directory: Path, *, nodes: int, tries: int) -> Pages:
         try:
             fill(backend.store, nodes)
             _inspect(backend.store)
+            _add_rules(backend.store)
         finally:
             backend.close()
         pid = running.roles["api"].pid
@@ -106,13 +116,38 @@ def _inspect(store: Store) -> None:
                     reason=reason,
                 )
                 tx.inspections.add(inspection)
-                changes = {"state": state, "inspection": node.uuid, "inspection_started_at": inspection.started_at}
+                changes: dict[str, Any] = {
+                    "state": state,
+                    "inspection": node.uuid,
+                    "inspection_started_at": inspection.started_at,
+                    "inbox": number % _WAITING == 3,
+                }
+                if changes["inbox"]:
+                    tx.addresses.set_bmc(node.uuid, [f"192.0.2.{number % 250}"])
                 tx.nodes.update(msgspec.structs.replace(node, provision_state=OF_STATE[state], **changes))
             return batch[-1].uuid if len(batch) == 500 else None
 
         after = store.write(work, durable=False)
         if after is None:
             return
+
+
+def _add_rules(store: Store) -> None:
+    """Add rules, and the steps by which the newest inspections tell which of them have matched."""
+    rules = [
+        Rule(uuid=str(UUID(int=number + 1)), conditions=[_CONDITION] * 4, actions=[_ACTION] * 4)
+        for number in range(_RULES)
+    ]
+
+    def work(tx: Transaction) -> None:
+        for rule in rules:
+            tx.rules.add(rule)
+        for one in tx.inspections.list(Query(sort_key="started_at", descending=True, limit=100)):
+            detail = {"applied": [rule.uuid for rule in rules[:10]]}
+            entry = Entry(node=one.node, inspection=one.uuid, step="rules", message="applied", detail=detail)
+            tx.journal.append([entry, *[Entry(node=one.node, inspection=one.uuid, step="x", message="x")] * 10])
+
+    store.write(work, durable=False)
 
 
 def _get(client: requests.Session, url: str, page: str, api: int, tries: int) -> Shown:

@@ -8,6 +8,7 @@ which files pip would choose on each supported platform, so that ``pip install -
 from __future__ import annotations
 
 import json
+import platform
 import subprocess
 import sys
 import tempfile
@@ -38,6 +39,8 @@ _OTHERS: Final = {
     ROOT / "tests/support/inspector/inspector.txt": ROOT / "tests/support/inspector/inspector-constraints.txt",
     ROOT / "tests/support/swift/swift.txt": ROOT / "tests/support/swift/swift-constraints.txt",
     ROOT / "tests/support/ironic/ironic.txt": ROOT / "tests/support/ironic/ironic-constraints.txt",
+    ROOT / "tests/support/ansible/ansible.txt": ROOT / "tests/support/ansible/ansible-constraints.txt",
+    ROOT / "tests/support/nautobot/nautobot.txt": ROOT / "tests/support/nautobot/nautobot-constraints.txt",
     ROOT / "tools/audit.txt": ROOT / "tools/audit-constraints.txt",
 }
 # Builds Ferroscope itself, which is installed without an isolated build environment: that could not be pinned.
@@ -67,8 +70,8 @@ def every_platform(items: Iterable[dict[str, Any]], known: Hashes) -> None:
     if not special:
         return
 
-    def on(platform: tuple[str, str, int]) -> list[dict[str, Any]]:
-        machine, python, newest = platform
+    def on(target: tuple[str, str, int]) -> list[dict[str, Any]]:
+        machine, python, newest = target
         names = [
             *(f"manylinux_2_{minor}_{machine}" for minor in range(newest, 4, -1)),
             f"manylinux2014_{machine}",
@@ -81,14 +84,20 @@ def every_platform(items: Iterable[dict[str, Any]], known: Hashes) -> None:
             _collect(known, found)
 
 
-def newer_pythons(items: Sequence[dict[str, Any]], known: Hashes) -> dict[str, str]:
-    """Return what only newer versions of Python need, NAME==VERSION -> that version; add the hashes to ``known``.
+def other_pythons(items: Sequence[dict[str, Any]], known: Hashes) -> dict[str, str]:
+    """Return what only other versions of Python need, NAME==VERSION -> marker; add the hashes to ``known``.
 
-    pip evaluates such conditions for the Python that runs it.
+    pip evaluates such conditions for the Python that runs it, which may be a later patch release than Debian's.
     """
     present, found = {canonicalize_name(item["metadata"]["name"]) for item in items}, {}
-    for python in _PYTHONS[1:]:
-        environment = {"python_version": python, "python_full_version": f"{python}.0", "extra": ""}
+    oldest = f"{_PYTHONS[0]}.0"
+    markers = {
+        oldest: f"python_full_version < '{platform.python_version()}'",
+        **{f"{python}.0": f"python_version >= '{python}'" for python in _PYTHONS[1:]},
+    }
+    for full, marker in markers.items():
+        python = full.rpartition(".")[0]
+        environment = {"python_version": python, "python_full_version": full, "extra": ""}
         needed = [Requirement(text) for item in items for text in item["metadata"].get("requires_dist", ())]
         wanted = {
             f"{one.name}{one.specifier}"
@@ -98,7 +107,7 @@ def newer_pythons(items: Sequence[dict[str, Any]], known: Hashes) -> dict[str, s
         more = report("--no-deps", f"--python-version={python}", *wanted) if wanted else []
         every_platform(more, known)
         present |= {canonicalize_name(item["metadata"]["name"]) for item in more}
-        found.update({_pin(item): python for item in more})
+        found.update({_pin(item): marker for item in more})
     return found
 
 
@@ -124,15 +133,15 @@ def write(path: Path, what: str, wanted: Sequence[str], pins: Sequence[str], kno
         constraints.flush()
         items = report(*wanted, "-c", constraints.name)
     every_platform(items, known)
-    newer = newer_pythons(items, known)
-    chosen = sorted([*map(_pin, items), *newer], key=lambda pin: pin.partition("==")[0].lower())
-    lines = [" \\\n    ".join([_marked(pin, newer.get(pin)), *sorted(known[pin])]) for pin in chosen]
+    others = other_pythons(items, known)
+    chosen = sorted([*map(_pin, items), *others], key=lambda pin: pin.partition("==")[0].lower())
+    lines = [" \\\n    ".join([_marked(pin, others.get(pin)), *sorted(known[pin])]) for pin in chosen]
     path.write_text("\n".join([f"# {what} Made by: make lock", *lines, ""]))
     print(f"{path.relative_to(ROOT)}: {len(lines)} packages", flush=True)
 
 
-def _marked(pin: str, python: str | None) -> str:
-    return pin if python is None else f"{pin} ; python_version >= '{python}'"
+def _marked(pin: str, marker: str | None) -> str:
+    return pin if marker is None else f"{pin} ; {marker}"
 
 
 def versions(path: Path) -> list[str]:

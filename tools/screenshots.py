@@ -20,6 +20,9 @@ PICTURES = (
     ("machine", "/ui/machines/{machine}", 1280, 1100, False),
     ("machine-timeline", "/ui/machines/{machine}?tab=timeline", 1280, 860, True),
     ("machine-history", "/ui/machines/{machine}?tab=history", 1280, 700, False),
+    ("inbox", "/ui/inbox", 1280, 700, False),
+    ("enrol", "/ui/enrol", 1280, 860, False),
+    ("rules", "/ui/rules/new", 1280, 900, False),
     ("wiring", "/ui/wiring", 1280, 860, False),
     ("service", "/ui/service", 1280, 860, False),
 )

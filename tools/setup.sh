@@ -8,10 +8,13 @@
 #   tools/setup.sh swift     .swift-venv with OpenStack Swift and Keystone, for the object store tests
 #   tools/setup.sh ironic    .ironic-venv with OpenStack Ironic, to which the tests attach Ferroscope
 #   tools/setup.sh inspector .inspector-venv with ironic-inspector, whose database the tests import
+#   tools/setup.sh ansible   .ansible-venv with ansible-core, which reads the inventory of 'ferroscope export'
+#   tools/setup.sh nautobot  .nautobot-venv with Nautobot, with which the tests sync machines
 #   tools/setup.sh audit     .audit-venv with the tools that list packages and their known vulnerabilities
-#   tools/setup.sh servers   PostgreSQL, MariaDB with Galera, RabbitMQ, etcd, ZooKeeper, Redis, HAProxy, keepalived and Apache, for private
-#                            instances of the tests
+#   tools/setup.sh servers   PostgreSQL, MariaDB with Galera, RabbitMQ, etcd, ZooKeeper, Redis, HAProxy, keepalived, Apache and Prometheus,
+#                            for private instances of the tests
 #   tools/setup.sh kubernetes a Kubernetes control plane and hollow nodes, built from Debian's source package into ~/.cache/ferroscope
+#   tools/setup.sh packaging mmdebstrap and podman, which make and run the image and try the Debian package
 #   tools/setup.sh browser   Chromium without a display, for the tests and the pictures of the web page
 #   tools/setup.sh pxe       nftables, dnsmasq, DHCP clients, QEMU, libfaketime and a kernel, for boot hosts in network namespaces
 #
@@ -167,6 +170,18 @@ setup_inspector() {
     install .inspector-venv "$lock" "$lock" all
 }
 
+setup_ansible() {
+    local lock=tests/support/ansible/ansible-constraints.txt
+    make_venv .ansible-venv
+    install .ansible-venv "$lock" "$lock" all
+}
+
+setup_nautobot() {
+    local lock=tests/support/nautobot/nautobot-constraints.txt
+    make_venv .nautobot-venv
+    install .nautobot-venv "$lock" "$lock" all
+}
+
 setup_servers() {
     local missing=()
     if ! command -v postgres >/dev/null && ! compgen -G '/usr/lib/postgresql/*/bin/postgres' >/dev/null; then
@@ -193,6 +208,8 @@ setup_servers() {
     command -v etcd >/dev/null || missing+=(etcd-server)
     [ -e /usr/share/java/zookeeper.jar ] || missing+=(zookeeper)
     command -v redis-server >/dev/null || missing+=(redis-server)
+    # Checks alerting rules, the dashboards' queries and files of targets.
+    { command -v prometheus && command -v promtool; } >/dev/null || missing+=(prometheus)
     # ironic-python-agent uses these to inspect this machine.
     command -v lshw >/dev/null || missing+=(lshw)
     PATH=$PATH:/usr/sbin command -v dmidecode >/dev/null || missing+=(dmidecode)
@@ -213,6 +230,14 @@ setup_kubernetes() {
     fi
     [ ${#missing[@]} -eq 0 ] || debian_packages "${missing[@]}"
     tools/kubernetes/build.sh
+}
+
+setup_packaging() {
+    local missing=() pair
+    for pair in mmdebstrap:mmdebstrap strip:binutils dpkg-deb:dpkg podman:podman runc:runc ip:iproute2; do
+        PATH=$PATH:/usr/sbin command -v "${pair%%:*}" >/dev/null || missing+=("${pair##*:}")
+    done
+    [ ${#missing[@]} -eq 0 ] || debian_packages "${missing[@]}"
 }
 
 setup_browser() {
@@ -263,10 +288,10 @@ fetch_kernel() {
     touch .boot-kernel/complete
 }
 
-[ $# -gt 0 ] || fail "missing argument: expected one or more of venv, dev, clients, emulators, swift, ironic, inspector, audit, servers, browser, kubernetes, pxe"
+[ $# -gt 0 ] || fail "missing argument: expected one or more of venv, dev, clients, emulators, swift, ironic, inspector, ansible, nautobot, audit, servers, browser, kubernetes, packaging, pxe"
 for what in "$@"; do
     case $what in
-        venv | dev | clients | emulators | swift | ironic | inspector | audit | servers | browser | kubernetes | pxe) "setup_$what" ;;
-        *) fail "unknown argument $what: expected one or more of venv, dev, clients, emulators, swift, ironic, inspector, audit, servers, browser, kubernetes, pxe" ;;
+        venv | dev | clients | emulators | swift | ironic | inspector | ansible | nautobot | audit | servers | browser | kubernetes | packaging | pxe) "setup_$what" ;;
+        *) fail "unknown argument $what: expected one or more of venv, dev, clients, emulators, swift, ironic, inspector, ansible, nautobot, audit, servers, browser, kubernetes, packaging, pxe" ;;
     esac
 done

@@ -54,9 +54,7 @@ def save_ports(tx: Transaction, node: str, documents: Sequence[Document]) -> Non
     tx.ports.add([port for port in changed if port.uuid not in present])
     for port in changed:
         if port.uuid in present:
-            known = present[port.uuid]
-            kept = {name: getattr(known, name) for name in ("internal", "attributes", "created_at")}
-            tx.ports.update(msgspec.structs.replace(port, **kept))
+            tx.ports.update(registry.updated_port(present[port.uuid], port))
 
 
 def _with_macs(tx: Transaction, ports: Sequence[Port]) -> Sequence[Port]:

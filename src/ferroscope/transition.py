@@ -14,10 +14,11 @@ from ferroscope.contracts.metrics import Moved
 from ferroscope.contracts.store import Transaction
 from ferroscope.core import callback_secret, hold, registry
 from ferroscope.core.delivery import Fail, IllegalEventError, Refused, advance, check_inspectable, take
+from ferroscope.core.explanations import hint
 from ferroscope.core.lanes import bmc_of
 from ferroscope.core.model import Document, Entry, Inspection, Node, Request, Severity
 from ferroscope.core.notification import Kind, kind_of
-from ferroscope.core.reasons import Reason, hint
+from ferroscope.core.reasons import Reason
 from ferroscope.core.states import (
     AT_REST,
     CLEARS_ERROR,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 import threading
 import time
@@ -10,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import requests
 import urllib3
 
 from bench.service import executable
@@ -172,6 +174,37 @@ def test_access_tokens_work_beside_keystone(cloud: Cloud) -> None:
     assert cloud.ask(method="POST", body={"driver": "sim"}, X_Auth_Token=token) == 403
     done = cloud.ferroscope("node", "list", FERROSCOPE_TOKEN=token, FERROSCOPE_URL=cloud.site.bare_metal)
     assert done.code == Exit.OK, done.err
+
+
+class Visitor:
+    """A browser without scripts at the login of the web page."""
+
+    def __init__(self, url: str) -> None:
+        self._url = url
+        self.session = requests.Session()
+
+    def log_in(self, **fields: str) -> requests.Response:
+        form = self.session.get(f"{self._url}/ui/login", timeout=60)
+        found = re.search(r'name="csrf" value="([0-9a-f]+)"', form.text)
+        assert found is not None
+        return self.session.post(f"{self._url}/ui/login", data={"csrf": found[1]} | fields, timeout=60)
+
+
+def test_a_user_logs_in_to_the_web_page_with_a_password(cloud: Cloud) -> None:
+    operator = Visitor(cloud.site.bare_metal)
+    given = {"user": "operator", "password": logins.PASSWORD, "system": "yes"}
+    elsewhere = {"project": "no-such-project", "system": ""}
+    for wrong in ({"password": "wrong-pa55"}, {"user": "nobody"}, {"domain": "elsewhere"}, elsewhere):
+        refused = operator.log_in(**given | wrong)
+        assert (refused.status_code, 'role="alert"' in refused.text) == (401, True), wrong
+        assert logins.PASSWORD not in refused.text
+    page = operator.log_in(**given)
+    assert (page.status_code, page.url) == (200, f"{cloud.site.bare_metal}/ui")
+    assert "operator" in page.text
+    assert 'href="/ui/enrol"' in page.text
+    tenant = Visitor(cloud.site.bare_metal)
+    page = tenant.log_in(user="tenant", password=logins.PASSWORD, project=logins.PROJECT)
+    assert (page.status_code, 'href="/ui/enrol"' in page.text) == (200, False)
 
 
 def test_a_killed_keystone_is_503_for_its_tokens_only_and_all_goes_on_when_it_is_back(cloud: Cloud) -> None:

@@ -254,7 +254,7 @@ def test_a_graceful_restart_under_load_fails_no_request(site: Site) -> None:
     failed = [failure for reader in readers for failure in reader.failed]
     accepted = after.callbacks_accepted - before.callbacks_accepted
     print(f"{restarts} graceful restarts, {sum(reader.answered for reader in readers)} reads, {accepted} callbacks")
-    assert failed == []
+    assert failed == [], f"{len(failed)}: {site.balancer.log.read_text()[-2000:]}\n{site.server.said()[-4000:]}"
     assert (accepted, after.callbacks_failed - before.callbacks_failed) == (_NODES, 0)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from ferroscope.contracts.store import Transaction
 from ferroscope.core.lookup import Candidates, Evidence
 from ferroscope.core.states import State
 from tests.conformance.conftest import Adapter
@@ -101,3 +102,18 @@ def test_any_number_of_addresses_may_be_given(adapter: Adapter, number: int) -> 
         found = _found(adapter, macs=macs_given, bmc_addresses=bmcs_given)
         assert (list(found.by_mac), list(found.by_bmc)) == ([node], [node])
     assert list(_found(adapter, macs=macs).by_mac) == []
+
+
+def test_nodes_that_share_a_bmc_address_are_found_for_many_at_once(adapter: Adapter) -> None:
+    one, two, three, four = (adapter.node() for _ in range(4))
+
+    def work(tx: Transaction) -> None:
+        tx.addresses.set_bmc(one.uuid, ["192.0.2.1", "192.0.2.2"])
+        tx.addresses.set_bmc(two.uuid, ["192.0.2.2", "192.0.2.1"])
+        tx.addresses.set_bmc(three.uuid, ["192.0.2.2"])
+        tx.addresses.set_bmc(four.uuid, ["192.0.2.4"])
+
+    adapter.write(work)
+    found = adapter.read(lambda tx: tx.addresses.sharing([one.uuid, four.uuid]))
+    assert {node: list(others) for node, others in found.items()} == {one.uuid: sorted([two.uuid, three.uuid])}
+    assert adapter.read(lambda tx: tx.addresses.sharing([])) == {}

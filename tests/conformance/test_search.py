@@ -58,7 +58,9 @@ own = st.one_of(
     ),
     st.builds(expressions.Text, st.just("owner"), st.just(("a", "ab")), st.booleans()),
     st.builds(expressions.Glob, st.sampled_from(("name", "owner")), patterns),
-    st.builds(expressions.Known, st.sampled_from(("owner", "last_error"))),
+    st.builds(expressions.Known, st.sampled_from(("owner", "last_error", "label.rack", "label.example.com/a-b"))),
+    st.builds(expressions.Text, st.just("label.rack"), st.just(("r1", "")), st.booleans()),
+    st.builds(expressions.Glob, st.sampled_from(("label.rack", "label.example.com/a-b")), patterns | st.just("r*1")),
 )
 themselves = st.builds(expressions.Own, st.recursive(own, joined, max_leaves=3))
 bare = st.builds(expressions.Word, st.sampled_from(("a", "b", "a_b", "%", "!", "n1", "ä")))
@@ -70,6 +72,7 @@ queries = st.recursive(
 
 
 OWNERS = (None, "A", "ab", "a_b")
+LABELS = ({}, {"Rack": "R1", "spare": ""}, {"example.com/a-b": "b_1.a"}, {"rack": "", "example.com/a-b": "r.1"})
 
 
 def store(adapter: Adapter, machines: list[list[IndexRow]]) -> dict[str, list[IndexRow]]:
@@ -80,7 +83,7 @@ def store(adapter: Adapter, machines: list[list[IndexRow]]) -> dict[str, list[In
             tx.nodes.remove(node.uuid)
         stored = {}
         for number, listed in enumerate(machines):
-            owned = {"owner": OWNERS[number % 4], "maintenance": number % 2 == 0}
+            owned = {"owner": OWNERS[number % 4], "maintenance": number % 2 == 0, "labels": LABELS[number % 4]}
             node = examples.node(search_digest="digest", name=f"N{number}", created_at=number + 1, **owned)
             numbered = [msgspec.structs.replace(row, position=place) for place, row in enumerate(listed)]
             tx.nodes.add(node)
@@ -161,6 +164,16 @@ def test_rows_of_some_kinds_of_many_nodes(adapter: Adapter) -> None:
     stored = store(adapter, [[IndexRow("node", 0, t1="x"), IndexRow("nic", 0)], [IndexRow("nic", 0)], []])
     found = adapter.read(lambda tx: tx.search_index.some(list(stored), ("node", "cpu")))
     assert list(found.values()) == [[IndexRow("node", 0, t1="x")]]
+
+
+def test_nodes_are_found_by_the_serial_numbers_of_their_machines(adapter: Adapter) -> None:
+    column = KINDS["node"]["serial"].column
+    one = [IndexRow("node", 0, **{column: "s-1"}), IndexRow("disk", 0, **{KINDS["disk"]["serial"].column: "s-2"})]
+    two = [IndexRow("node", 0, **{column: "s-1"})]
+    three = [IndexRow("node", 0, **{column: "s-3"})]
+    stored = store(adapter, [one, two, three])
+    found = adapter.read(lambda tx: tx.search_index.with_serials(["s-1", "s-2", "other"]))
+    assert {serial: set(nodes) for serial, nodes in found.items()} == {"s-1": set(list(stored)[:2])}
 
 
 def test_every_field_has_a_column_of_its_own() -> None:

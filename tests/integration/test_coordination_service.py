@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import socket
 import subprocess
 import sys
 import threading
@@ -13,7 +15,7 @@ import redis
 
 from ferroscope.config.coordination_options import CoordinationSettings
 from ferroscope.config.options import Settings
-from ferroscope.contracts.coordination import CoordinationUnavailableError
+from ferroscope.contracts.coordination import CoordinationService, CoordinationUnavailableError
 from ferroscope.doctor import host
 from ferroscope.runtime.coordination import build_coordination_service, build_party_watch
 from ferroscope.runtime.system import SetupError
@@ -27,7 +29,7 @@ PASSWORD = "hunter2-secret"
 _DOCTOR = """
 import sys
 from tests.integration.test_coordination_service import host, settings
-(found,) = host._coordination(settings(sys.argv[1]))
+found = next(host._coordination(settings(sys.argv[1], session=10)))
 print(found.code, found.verdict, found.summary)
 """
 
@@ -89,8 +91,60 @@ def test_a_session_that_outlasts_the_leases_is_pointed_out(protected: Server) ->
     assert coordination(slow) == [("coordination", "ok"), ("coordination-slow", "note")]
 
 
-# ZooKeeper: once it did not end in 300 s on a busy machine, which is not explained yet.
-@pytest.fixture(params=["etcd", pytest.param("zookeeper", marks=pytest.mark.exhaustive), "redis"])
+class _Cut:
+    """A way to a ZooKeeper that ends for good after so many of its answers."""
+
+    def __init__(self, server: Server, answers: int) -> None:
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.port: int = self._listener.getsockname()[1]
+        self._server = server
+        self._answers = answers
+        threading.Thread(target=self._serve, daemon=True).start()
+
+    def _serve(self) -> None:
+        client, _ = self._listener.accept()
+        self._listener.close()
+        server = socket.create_connection(("127.0.0.1", self._server.port))
+        with contextlib.suppress(OSError), client, server, server.makefile("rb") as answers:
+            threading.Thread(target=self._pass_on, args=(client, server), daemon=True).start()
+            for _ in range(self._answers):
+                length = answers.read(4)
+                client.sendall(length + answers.read(int.from_bytes(length, "big")))
+            client.shutdown(socket.SHUT_RDWR)
+
+    @staticmethod
+    def _pass_on(client: socket.socket, server: socket.socket) -> None:
+        with contextlib.suppress(OSError):
+            while found := client.recv(4096):
+                server.sendall(found)
+
+
+def test_joining_ends_although_the_connection_is_lost_in_the_midst_of_it() -> None:
+    # Which of the client's threads is first decides whether it notices: four of ten such losses hung for ever.
+    server = Server("zookeeper", "zookeeper-to-cut-off")
+    for answers in (2, 3) * 6:
+        service = build_coordination_service(
+            settings(f"zookeeper://127.0.0.1:{_Cut(server, answers).port}"), "me", threading.Event()
+        )
+        assert service is not None
+        failures: list[Exception] = []
+        joining = threading.Thread(target=_joins, args=(service, failures), daemon=True)
+        joining.start()
+        joining.join(60)
+        assert not joining.is_alive()
+        assert [type(one) for one in failures] == [CoordinationUnavailableError]
+        service.leave()
+    server.discard()
+
+
+def _joins(service: CoordinationService, failures: list[Exception]) -> None:
+    try:
+        service.join()
+    except CoordinationUnavailableError as exc:
+        failures.append(exc)
+
+
+@pytest.fixture(params=["etcd", "zookeeper", "redis"])
 def secured(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[str, Path, Path]]:
     """Give the URL of a service with TLS, up to its authority's file; that file, and the one of another authority."""
     server, authority = Server(request.param, f"{request.param}-tls"), Authority(tmp_path)
@@ -113,12 +167,17 @@ def secured(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[st
 
 def test_a_service_with_tls_is_used_only_if_it_proves_who_it_is(secured: tuple[str, Path, Path]) -> None:
     url, own, other = secured
-    assert coordination(settings(f"{url}{own}")) == [("coordination", "ok")]
-    # In a process of its own, with which the sockets end that kazoo leaves open when a handshake fails.
-    command = [sys.executable, "-c", _DOCTOR, f"{url}{other}"]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60, check=True)
-    assert done.stdout.startswith("coordination wrong ")
-    assert str(other) not in done.stdout
+    assert _doctor(f"{url}{own}").startswith("coordination ok ")
+    refused = _doctor(f"{url}{other}")
+    assert refused.startswith("coordination wrong ")
+    assert str(other) not in refused
+
+
+def _doctor(url: str) -> str:
+    # A process of its own, for kazoo leaves a socket for the garbage collector if a handshake fails or takes long. Its
+    # warning has no line number, for which pytest 9.2 ends the whole run with an error of its own.
+    command = [sys.executable, "-c", _DOCTOR, url]
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60, check=True).stdout
 
 
 @pytest.mark.parametrize(("scheme", "package"), [("redis", "tooz"), ("zookeeper", "kazoo"), ("etcd3+http", "etcd3gw")])

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pytest
+from prometheus_client import CollectorRegistry
 
 from ferroscope.config.options import DiscoverySettings, NotificationSettings
 from ferroscope.contracts.metrics import SILENT
@@ -19,6 +20,7 @@ from ferroscope.periodic.notifications import Notifications
 from ferroscope.periodic.retention import Retention
 from ferroscope.remote.webhook import Webhook
 from ferroscope.runtime.system import SystemClock
+from ferroscope.telemetry.metrics import Metrics
 from ferroscope.worker.loop import Worker
 from ferroscope.worker.start import PxeFilterWait
 from ferroscope.worker.tasks import build
@@ -35,7 +37,8 @@ class Site:
 
     def __init__(self, url: str, **sections: Any) -> None:
         settings = NotificationSettings(target=('{"name": "t", "url": "http://127.0.0.1:9/"}',))
-        self.service = Service(url, sections={"notifications": settings, **sections})
+        self.meter = Metrics(CollectorRegistry())
+        self.service = Service(url, sections={"notifications": settings, **sections}, meter=self.meter)
         clock, store, options = SystemClock(), self.service.store, self.service.settings
         store.write(lambda tx: tx.members.beat(examples.member("m1"), 600.0))
         throttle = RebootThrottle(0.0, holder="m1", store=store, clock=clock, profile=options.lease.numbers())
@@ -128,6 +131,9 @@ def test_changed_hardware_is_an_event_with_its_differences_before_the_end(site: 
     assert (changed.type, finished.type) == (Kind.HARDWARE_CHANGED, Kind.FINISHED)
     assert changed.data["changes_total"] == len(changed.data["changes"]) > 0
     assert "memory" in changed.data["changes"][0]["text"]
+    labels = {"kind": "node", "what": "changed"}
+    counted = site.meter.registry.get_sample_value("ferroscope_hardware_changes_total", labels)
+    assert counted == changed.data["changes_total"]
     assert changed.data["inspection"]["uuid"] == finished.data["inspection"]["uuid"]
 
 

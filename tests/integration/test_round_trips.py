@@ -6,12 +6,14 @@ import threading
 from collections.abc import Iterator
 
 import pytest
+from prometheus_client import CollectorRegistry
 from sqlalchemy import make_url
 
 from ferroscope.config.options import NotificationSettings, Settings
 from ferroscope.core.states import State
 from ferroscope.hooks.pipeline import from_settings
 from ferroscope.runtime.system import SystemClock
+from ferroscope.telemetry.metrics import Metrics
 from ferroscope.worker.loop import Worker
 from ferroscope.worker.start import PxeFilterWait
 from ferroscope.worker.tasks import build
@@ -28,15 +30,24 @@ _WARM = 6
 TARGET = '{"name": "t", "url": "http://127.0.0.1:9/"}'
 
 
+class _Standing(SystemClock):
+    """A clock that stands, so that nothing is due that is done every few seconds, however long the machine takes."""
+
+    def monotonic(self) -> float:
+        return 1000.0
+
+
 class Site:
     """A service and a worker, one step at a time, on a database behind ``wire``."""
 
     def __init__(self, url: str, wire: Wire, *targets: str) -> None:
         overheard = make_url(url).set(port=wire.port).render_as_string(hide_password=False)
+        clock = _Standing()
         self.wire = wire
-        self.service = Service(overheard, sections={"notifications": NotificationSettings(target=targets)})
+        self.meter = Metrics(CollectorRegistry())
+        sections = {"notifications": NotificationSettings(target=targets)}
+        self.service = Service(overheard, sections=sections, clock=clock, meter=self.meter)
         settings: Settings = self.service.settings
-        clock = SystemClock()
         self.service.store.write(lambda tx: tx.members.beat(examples.member("m1"), 600.0))
         throttle = RebootThrottle(
             0.0, holder="m1", store=self.service.store, clock=clock, profile=settings.lease.numbers()
@@ -51,6 +62,7 @@ class Site:
             stop=threading.Event(),
             member="m1",
             process="worker",
+            meter=self.meter,
         )
         self.ident = self.service.enrol(name="one")
         self.mac = examples.mac()
@@ -94,6 +106,12 @@ def test_an_inspection_takes_few_round_trips_to_its_database(site: Site) -> None
     assert any("outbox" in turn for turn in said.turns) == bool(site.service.settings.notifications.target)
     told = "\n".join(f"{times:3} {turn}" for turn, times in said.turns.items())
     assert said.round_trips <= ROUND_TRIPS[site.wire.family], told
+    # Their metrics were known without asking the database.
+    observed = site.meter.registry.get_sample_value
+    assert observed("ferroscope_inspection_seconds_count", {"result": "finished"}) == _WARM + 3
+    for phase in ("queue", "starting", "waiting", "processing"):
+        labels = {"phase": phase, "result": "finished"}
+        assert observed("ferroscope_inspection_phase_seconds_count", labels) == _WARM + 3
 
 
 def test_statements_are_told_apart_by_what_they_do() -> None:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import http.client
 import json
+import re
 import shutil
 import ssl
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -40,6 +42,7 @@ class Site:
         self.port, self.metrics = free_port(), free_port()
         text = _SETTINGS.format(port=self.port, metrics=self.metrics, pair=pair, directory=directory)
         (directory / "f.conf").write_text(text)
+        self.body = ""
         self._started: list[subprocess.Popen[bytes]] = []
         self.run("db", "upgrade")
 
@@ -62,11 +65,13 @@ class Site:
         connection = http.client.HTTPSConnection("127.0.0.1", port, timeout=20, context=context)
         try:
             connection.request("GET", path, headers={"Host": host})
-            return connection.getresponse().status
+            answer = connection.getresponse()
+            self.body = answer.read().decode()
         except ConnectionError:
             return 0
         finally:
             connection.close()
+        return answer.status
 
     def serial(self) -> int:
         """Return the serial number of the certificate that a new connection gets."""
@@ -121,6 +126,8 @@ def test_the_metrics_of_a_worker_are_served_over_tls_and_to_its_own_names_only(s
     one.start("worker")
     assert until(lambda: "serving metrics" in one.log)
     assert one.get(one.metrics, "/metrics") == 200
+    (expiry,) = re.findall(r"^ferroscope_certificate_expiry_timestamp_seconds{.*} (.+)$", one.body, re.MULTILINE)
+    assert 19 < (float(expiry) - time.time()) / 86400 < 20
     assert one.get(one.metrics, "/metrics", host="evil.example") == 421
 
 

@@ -7,7 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.kubernetes.fleet import Fleet
+from tests.kubernetes.witness import Witness
 from tests.support.kubernetes import Cluster
+from tests.support.processes import until
 
 _HERE = Path(__file__).parent
 
@@ -32,3 +35,24 @@ def three_nodes(tmp_path: Path) -> Iterator[Cluster]:
     directory.mkdir()
     with Cluster(directory, nodes=3) as cluster:
         yield cluster
+
+
+@pytest.fixture(scope="module")
+def machines(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
+    """Give four nodes on machines with BMCs, and two failed-node controllers, which the tests of a module share."""
+    with Fleet(tmp_path_factory.mktemp("fleet"), nodes=4) as fleet:
+        fleet.deploy("db")
+        yield fleet
+
+
+@pytest.fixture
+def fleet(machines: Fleet) -> Iterator[Fleet]:
+    """Give that fleet with all nodes ready; nothing may be forced without proof, or run twice, during the test."""
+    machines.settle()
+    with Witness(machines) as witness:
+        assert until(lambda: bool(machines.place("db")))
+        yield machines
+        machines.settle()
+    assert witness.looks > 0
+    assert witness.twice == []
+    assert witness.unproven() == []

@@ -112,10 +112,10 @@ def installed(world: World) -> Iterator[None]:
         put(db.transaction, "sender_for", lambda _driver: driver.send)
         put(_product.telemetry.members, "fingerprints", _fingerprints_once())
         for module in (runtime.process, runtime.pxe_filter):
-            put(module, "system", world.signals)
             put(module, "signal", NoMasks())
             put(module, "ensure_schema", lambda _settings, *, upgrade: migrate.HEAD)
-        put(runtime.pxe_filter, "Membership", _member(world, runtime.member.Membership))
+        put(runtime.system, "wait", world.signals.wait)
+        put(runtime.pxe_filter, "membership_of", _member(world, runtime.member.membership_of))
         nft = lambda _program, *, package, timeout: SimulatedNft(world, _here(world), timeout)  # noqa: E731
         put(_product.pxe_filter.backends.nftables, "Command", nft)
         for module in (runtime.process, runtime.pxe_filter, runtime.system):

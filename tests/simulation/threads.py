@@ -156,9 +156,7 @@ class Sleep:
 
 
 class Signals:
-    """Stands in for ``runtime.system``: each process has a mailbox for its signals."""
-
-    AWAITED = STOPS = ()
+    """Stands in for ``runtime.system.wait``: each process has a mailbox for its signals."""
 
     def __init__(self, kernel: Kernel) -> None:
         self._kernel = kernel

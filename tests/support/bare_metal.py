@@ -113,17 +113,18 @@ class Ironic(Played):
         except (urllib3.exceptions.HTTPError, AssertionError):
             return False
 
-    def answer(self, method: str, path: str, body: Any = None) -> tuple[int, Any]:
-        """Return status and document of one call."""
-        given = self._http.request(method, self.url + path, json=body, headers=self._headers)
+    def answer(self, method: str, path: str, body: Any = None, *, version: str = "") -> tuple[int, Any]:
+        """Return status and document of one call; ``version`` is another microversion."""
+        headers = self._headers | ({"X-OpenStack-Ironic-API-Version": version} if version else {})
+        given = self._http.request(method, self.url + path, json=body, headers=headers)
         return given.status, json.loads(given.data) if given.data else None
 
-    def call(self, method: str, path: str, body: Any = None) -> Any:
+    def call(self, method: str, path: str, body: Any = None, *, version: str = "") -> Any:
         """Return the document of a call that succeeds, as soon as nobody else has locked the node."""
         answers = []
 
         def unlocked() -> bool:
-            answers.append(self.answer(method, path, body))
+            answers.append(self.answer(method, path, body, version=version))
             return "is locked by host" not in str(answers[-1][1])
 
         until(unlocked)

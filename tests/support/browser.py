@@ -94,6 +94,12 @@ class Chromium:
         self.evaluate(f"document.querySelector({json.dumps(selector)}).click()")
         self._loaded()
 
+    def choose_file(self, selector: str, path: Path) -> None:
+        """Choose a file in a form, as a user does."""
+        root = self.command("DOM.getDocument")["root"]["nodeId"]
+        node = self.command("DOM.querySelector", nodeId=root, selector=selector)["nodeId"]
+        self.command("DOM.setFileInputFiles", nodeId=node, files=[str(path)])
+
     def evaluate(self, script: str) -> Any:
         """Return the value of an expression; a promise is awaited."""
         found = self.command("Runtime.evaluate", expression=script, returnByValue=True, awaitPromise=True)

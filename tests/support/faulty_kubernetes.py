@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import json
 import threading
+import time
 from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 Document = dict[str, Any]
-Fault = Callable[["_Handler"], None]
+Fault = Callable[["Handler"], None]
 
 _COLLECTIONS = {
     "/api/v1/nodes": "nodes",
@@ -25,10 +26,16 @@ _COLLECTIONS = {
 
 
 class FaultyKubernetes:
-    """Use as a context manager; ``url`` is its address. ``denied`` are verb and resource that are forbidden."""
+    """Use as a context manager; ``url`` is its address. ``denied`` are verb and resource that are forbidden.
+
+    ``ahead``: so many seconds is its clock ahead.
+    """
+
+    handler: type[Handler]
 
     def __init__(self, version: str = "20") -> None:
         self.version = version
+        self.ahead = 0.0
         self.objects: dict[str, dict[str, Document]] = {name: {} for name in _COLLECTIONS.values()}
         self.faults: list[tuple[str, Fault]] = []
         self.calls: list[tuple[str, str]] = []
@@ -40,7 +47,7 @@ class FaultyKubernetes:
         self._version = 100
 
     def __enter__(self) -> FaultyKubernetes:
-        handler = type("Handler", (_Handler,), {"api": self})
+        handler = type("Bound", (self.handler,), {"api": self})
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
         self._server.daemon_threads = False
         self.url = f"http://127.0.0.1:{self._server.server_port}"
@@ -72,7 +79,7 @@ def answering(status: int, message: str = "no", **headers: str) -> Fault:
     return lambda call: call.answer(status, {"kind": "Status", "code": status, "message": message}, **headers)
 
 
-def half(call: _Handler) -> None:
+def half(call: Handler) -> None:
     """Answer with a half of what was announced."""
     call.send_response(200)
     call.send_header("Content-Length", "1000")
@@ -81,13 +88,13 @@ def half(call: _Handler) -> None:
     call.close_connection = True
 
 
-def hanging(call: _Handler) -> None:
+def hanging(call: Handler) -> None:
     """Do not answer."""
     call.api.released.wait(60)
     call.close_connection = True
 
 
-def nonsense(call: _Handler) -> None:
+def nonsense(call: Handler) -> None:
     """Answer with what is not JSON."""
     call.send_response(200)
     call.send_header("Content-Length", "4")
@@ -95,7 +102,7 @@ def nonsense(call: _Handler) -> None:
     call.wfile.write(b"<ht>")
 
 
-class _Handler(BaseHTTPRequestHandler):
+class Handler(BaseHTTPRequestHandler):
     api: FaultyKubernetes
     protocol_version = "HTTP/1.1"
     disable_nagle_algorithm = True
@@ -103,6 +110,9 @@ class _Handler(BaseHTTPRequestHandler):
 
     def log_message(self, *_: object) -> None:
         pass
+
+    def date_time_string(self, timestamp: float | None = None) -> str:
+        return super().date_time_string((time.time() if timestamp is None else timestamp) + self.api.ahead)
 
     def answer(self, status: int, document: Document, **headers: str) -> None:
         body = json.dumps(document).encode()
@@ -188,3 +198,6 @@ class _Handler(BaseHTTPRequestHandler):
                 return
             document["spec"] |= self.body["spec"]
             self.answer(200, self.api.put(kind, document))
+
+
+FaultyKubernetes.handler = Handler

@@ -22,6 +22,12 @@ FAILED = (
     *[("timeout", "no callback within 1800 s")] * 2,
     ("ramdisk-error", "lshw: no such device"),
 )
+RULE: dict[str, Any] = {
+    "description": "Machines of ACME are of the class acme",
+    "priority": 10,
+    "conditions": [{"op": "eq", "args": ["{inventory[system_vendor][manufacturer]}", "ACME"]}],
+    "actions": [{"op": "set-attribute", "args": {"path": "/resource_class", "value": "acme"}}],
+}
 
 
 @contextmanager
@@ -46,6 +52,7 @@ def fill(service: Service) -> dict[str, str]:
         name = f"rack{1 + number // 12}-u{number % 12 + 1:02}"
         known[name] = service.enrol(name=name)
         _inspect(service, known[name], number)
+        _age(service, known[name], ago=number * 6.5 * 3600)
     first = next(iter(known))
     service.bare_metal.put(f"/v1/nodes/{known[first]}/states/provision", {"target": "inspect"})
     _finish(service, known[first], _changed(1))
@@ -54,6 +61,7 @@ def fill(service: Service) -> dict[str, str]:
         known[name] = service.enrol(name=name)
         service.wait(known[name])
         service.step(known[name], Event.FAIL, Fail(Reason(reason), message))
+        _age(service, known[name], ago=number * 11 * 3600)
     for number in range(3):
         known[f"rack4-u{number + 1:02}"] = service.enrol(name=f"rack4-u{number + 1:02}")
         service.wait(known[f"rack4-u{number + 1:02}"])
@@ -61,10 +69,8 @@ def fill(service: Service) -> dict[str, str]:
         service.bare_metal.put(f"/v1/nodes/{known[name]}/maintenance", {"reason": "DIMM A3 reports errors"})
     for name in ("rack1-u08", "rack1-u09", "rack2-u06"):
         service.bare_metal.put(f"/v1/nodes/{known[name]}/states/provision", {"target": "provide"})
-    node = examples.node(
-        name="new-9f31", provision_state=Provision.ENROLL, inbox=True, auto_discovered=True, created_at=1.0
-    )
-    service.store.write(lambda tx: tx.nodes.add(node))
+    _discovered(service)
+    service.store.write(lambda tx: tx.rules.add(examples.rule(**RULE)))
     lanes = {"bmc": {"slots": 256, "busy": 3}, "compute": {"slots": 2, "busy": 0}}
 
     def members(tx: Any) -> None:
@@ -78,6 +84,25 @@ def fill(service: Service) -> dict[str, str]:
 
     service.store.write(members)
     return known
+
+
+def _discovered(service: Service) -> None:
+    """Add machines that wait in the inbox; the second one may be a machine of the fleet."""
+    now = service.store.read(lambda tx: tx.now)
+    for number, source in ((31, "192.0.2.31"), (8, "192.0.2.87"), (32, "192.0.2.31")):
+        node = examples.node(
+            driver="fake-hardware",
+            driver_info={"bmc_address": f"192.0.2.{100 + number}"},
+            provision_state=Provision.ENROLL,
+            inbox=True,
+            auto_discovered=True,
+            created_at=now - 3600.0 * number,
+            internal={"discovery": {"source": source, "mac": examples.mac()}},
+        )
+        port = examples.port(node)
+        service.store.write(lambda tx, node=node, port=port: (tx.nodes.add(node), tx.ports.add([port])))
+        body = document(number)
+        service.learn(node.uuid, body["inventory"], body)
 
 
 def _inspect(service: Service, ident: str, number: int) -> None:
@@ -96,13 +121,17 @@ def _finish(service: Service, ident: str, body: dict[str, Any]) -> None:
     service.learn(ident, body["inventory"], body)
 
 
-def _age(service: Service, ident: str) -> None:
-    """Make the inspection as long as one of a real machine."""
+def _age(service: Service, ident: str, ago: float = 0.0) -> None:
+    """Make the inspection as long as one of a real machine, and let it have ended so many seconds ago."""
     node = service.node(ident)
     assert node.inspection is not None
     inspection, lasted = node.inspection, 240.0 + int(node.uuid[:2], 16)
     service.alter(ident, power_state="power off")
-    service.store.write(lambda tx: tx.inspections.update(inspection, started_at=tx.now - lasted))
+
+    def work(tx: Any) -> None:
+        tx.inspections.update(inspection, started_at=tx.now - ago - lasted, finished_at=tx.now - ago)
+
+    service.store.write(work)
 
 
 def _changed(number: int) -> dict[str, Any]:

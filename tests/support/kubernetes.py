@@ -115,28 +115,33 @@ class HollowNode(Program):
         (cluster.directory / name).mkdir()
         self._port, self._read_only_port, link_port = free_port(), free_port(), free_port()
         self.system_uuid = str(uuid.uuid4())
+        self.url = f"http://127.0.0.1:{self._port}"
+        self._is_cut = False
         self._kubeconfig = cluster.write_kubeconfig(f"{name}/kubeconfig", cluster.token, port=link_port)
         self.link = Program(f"{name}-link", cluster.directory, lambda: self._forward(link_port), self._forwards)
         super().__init__(name, cluster.directory, self._kubelet, lambda: cluster.is_ready(name))
 
     def launch(self) -> None:
-        """Start it with a new boot ID, as after a power cycle, without waiting."""
-        if not self.link.alive:
+        """Start it with a new boot ID, as after a power cycle, without waiting. A partition goes on."""
+        if not self.link.alive and not self._is_cut:
             self.heal()
         super().launch()
 
     def cut(self) -> None:
         """Partition it from the API server: its pods go on."""
+        self._is_cut = True
         self.link.kill()
 
     def heal(self) -> None:
         """End the partition."""
-        self.link.start()
+        self._is_cut = False
+        if not self.link.alive:
+            self.link.start()
 
     def running(self) -> set[str]:
         """Return the names of the pods that run here, asked of the kubelet itself; none while it is dead."""
         with contextlib.suppress(requests.RequestException):
-            answer = requests.get(f"http://127.0.0.1:{self._port}/runningpods/", timeout=_CALL)
+            answer = requests.get(f"{self.url}/runningpods/", timeout=_CALL)
             return {pod["metadata"]["name"] for pod in answer.json()["items"] or ()}
         return set()
 
@@ -316,16 +321,23 @@ class Cluster:
             raise RuntimeError(f"kubectl {' '.join(arguments)} ended with {done.returncode}: {done.stderr}")
         return done.stdout
 
-    def account(self, name: str, rules: Sequence[dict[str, Any]] = (), *, namespace: str = "default") -> str:
-        """Create a service account with these rules in its namespace, and return a token of it."""
+    def account(
+        self,
+        name: str,
+        rules: Sequence[dict[str, Any]] = (),
+        *,
+        namespace: str = "default",
+        everywhere: bool = False,
+    ) -> str:
+        """Create a service account with these rules in its namespace, or everywhere, and return a token of it."""
         about = {"name": name, "namespace": namespace}
-        rbac = {"apiVersion": "rbac.authorization.k8s.io/v1"}
+        rbac, kind = {"apiVersion": "rbac.authorization.k8s.io/v1"}, "ClusterRole" if everywhere else "Role"
         self.apply(
             {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": about},
-            {**rbac, "kind": "Role", "metadata": about, "rules": list(rules)},
+            {**rbac, "kind": kind, "metadata": about, "rules": list(rules)},
             {
-                **rbac, "kind": "RoleBinding", "metadata": about,
-                "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": name},
+                **rbac, "kind": f"{kind}Binding", "metadata": about,
+                "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": kind, "name": name},
                 "subjects": [{"kind": "ServiceAccount", **about}],
             },
         )  # fmt: skip

@@ -209,8 +209,8 @@ CLI: Final[tuple[tuple[str, Callable[[], str], str], ...]] = (
     (
         "no nodes selected",
         lambda: _stderr("node", "manage")().splitlines()[-1],
-        "Error: specify nodes, or exactly one of --all, --failed and --state. NODE is a name, a UUID, a MAC address or "
-        "a BMC address. A pattern such as 'rack1-*' selects all nodes with matching names.",
+        "Error: specify nodes, exactly one of --all, --failed and --state, or labels (-l rack=r1). NODE is a name, a "
+        "UUID, a MAC address or a BMC address. A pattern such as 'rack1-*' selects all nodes with matching names.",
     ),
     (
         "empty identifier",

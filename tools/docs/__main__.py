@@ -22,6 +22,7 @@ PAGES: Final[dict[str, tuple[str, str]]] = {
     "limits": ("limits.md", "tools.docs.limits:render"),
     "policies": ("policies.md", "tools.docs.policies:render"),
     "events": ("events.md", "tools.docs.events:render"),
+    "reasons": ("reasons.md", "tools.docs.declarations:reasons"),
     "metrics": ("metrics.md", "tools.docs.declarations:metrics"),
 }
 

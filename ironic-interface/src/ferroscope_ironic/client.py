@@ -45,17 +45,11 @@ class Client:
 
     def start(self, node):
         """Start an introspection of the node with this UUID, or start it again if the machine is awaited."""
-        try:
-            self._call("POST", f"/introspection/{node}")
-        except RefusedError as exc:
-            if exc.status != 404:
-                raise
-            hint = f"is it attached to this Ironic, and has the user of [{GROUP}] a role that may see all nodes?"
-            raise RefusedError(f"{exc}; {hint}", 404) from None
+        self._of_node("POST", f"/introspection/{node}")
 
     def status(self, node):
         """Return the status of the newest introspection."""
-        return self._document(self._call("GET", f"/introspection/{node}"))
+        return self._document(self._of_node("GET", f"/introspection/{node}"))
 
     def data(self, node):
         """Return inventory and plugin data; None if none are stored."""
@@ -68,12 +62,22 @@ class Client:
         return found.pop("inventory", None), found
 
     def abort(self, node):
-        """Abort the introspection; it is not an error if there is none."""
+        """Abort the introspection; it is not an error if it has ended."""
         try:
-            self._call("POST", f"/introspection/{node}/abort", transient=_TRANSIENT - {409})
+            self._of_node("POST", f"/introspection/{node}/abort", transient=_TRANSIENT - {409})
         except RefusedError as exc:
-            if exc.status not in (404, 409):
+            if exc.status != 409:
                 raise
+
+    def _of_node(self, method, path, **options):
+        """Call; 404 means that there is no such node, or none that our user may see: nobody learns which of both."""
+        try:
+            return self._call(method, path, **options)
+        except RefusedError as exc:
+            if exc.status != 404:
+                raise
+            hint = f"is it attached to this Ironic, and has the user of [{GROUP}] a role that may see all nodes?"
+            raise RefusedError(f"{exc}; {hint}", 404) from None
 
     def _call(self, method, path, transient=_TRANSIENT):
         if time.monotonic() < self._quiet_until:

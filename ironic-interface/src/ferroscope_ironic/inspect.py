@@ -28,8 +28,9 @@ options.register(CONF)
 _AGREED = "ferroscope_inspection"
 # Where an inspection may be under way, here or still there. Beyond these Ferroscope leaves the machine alone by itself.
 _CHECKED = [states.INSPECTWAIT, states.INSPECTFAIL, states.MANAGEABLE]
-# Of an inspection under way: credentials are being changed. That is no reason to give up what Ferroscope goes on with.
-_LOGIN = (401, 403)
+# Of an inspection under way: credentials or roles are being changed (without a role all nodes are unknown). That is no
+# reason to give up what Ferroscope goes on with.
+_LOGIN = (401, 403, 404)
 
 
 def _is_agreed(node):
@@ -73,10 +74,24 @@ class FerroscopeInspect(base.InspectInterface):
             return
         try:
             self._client.abort(task.node.uuid)
-        except (UnavailableError, RefusedError) as exc:
+        except UnavailableError as exc:
             LOG.warning("Inspection of node %s will be aborted later at Ferroscope: %s", task.node.uuid, exc)
+        except RefusedError as exc:
+            self._abort_refused(task, exc)
         else:
             _forget(task)
+
+    def _abort_refused(self, task, problem):
+        """Abort it later, unless there was nothing to abort or Ferroscope has not known the node for long."""
+        agreed = task.node.driver_internal_info[_AGREED]
+        since = agreed["silent_since"] or time.time()
+        seconds = 2 * CONF.ferroscope.outage_timeout  # once to the failure of the inspection, and once again
+        if problem.status == 404 and (not agreed["requested"] or time.time() - since >= seconds):
+            LOG.warning("Inspection of node %s cannot be aborted at Ferroscope: %s", task.node.uuid, problem)
+            _forget(task)
+            return
+        LOG.warning("Inspection of node %s will be aborted later at Ferroscope: %s", task.node.uuid, problem)
+        _agree(task, silent_since=since)
 
     @periodics.node_periodic(
         purpose="asking Ferroscope for the results of inspections",
@@ -98,7 +113,7 @@ class FerroscopeInspect(base.InspectInterface):
         except UnavailableError as exc:
             self._wait(task, exc)
         except RefusedError as exc:
-            if exc.status in _LOGIN:
+            if exc.status in _LOGIN and task.node.driver_internal_info[_AGREED]["requested"]:
                 self._wait(task, exc)
             else:
                 self._end(task, error=str(exc))

@@ -50,7 +50,7 @@ from ferroscope.api.http.request_id import RequestIds
 from ferroscope.api.http.responder import Responder, responder, send_failure
 from ferroscope.api.http.route import BINARY, PLAIN, TEXT, ApiContext, Route, Surface, make
 from ferroscope.api.introspection import introspection_rules, introspections
-from ferroscope.api.service import audit, leases, root, status
+from ferroscope.api.service import audit, expectations, leases, root, status
 from ferroscope.rules.explain import Explanation
 
 _shared = partial(make, Surface.SHARED)
@@ -98,6 +98,13 @@ ROUTES: Final[tuple[Route, ...]] = (
     _service("DELETE /v1/lease_names/{name:path}", leases.forget_lease, "ferroscope:lease:forget", 204,
              conflict=leases.LeaseConflict),
 
+    _bare_metal("GET /v1/expectations", expectations.get_expectations,
+                "ferroscope:expectation:get", 200, expectations.Expectations),
+    _bare_metal("PUT /v1/expectations", expectations.set_expectations,
+                "ferroscope:expectation:set", 200, expectations.Expectations),
+    _bare_metal("POST /v1/expectations/check", expectations.check,
+                "ferroscope:expectation:set", 200, expectations.Checked),
+
     _bare_metal("GET /v1/search", search.search, "ferroscope:search", 200, search.SearchResult),
 
     _bare_metal("POST /v1/nodes", nodes.create_node, "baremetal:node:create", 201, _Node,
@@ -120,6 +127,7 @@ ROUTES: Final[tuple[Route, ...]] = (
                 "baremetal:node:validate", 200, interfaces.NodeValidation),
     _bare_metal(f"PUT {_NODE}/maintenance", node_states.set_maintenance, "baremetal:node:set_maintenance", 202),
     _bare_metal(f"DELETE {_NODE}/maintenance", node_states.clear_maintenance, "baremetal:node:clear_maintenance", 202),
+    _bare_metal("POST /v1/inbox", inbox.add, "baremetal:node:create", 201, inbox.InboxAnswer),
     _bare_metal(f"POST {_NODE}/approve", inbox.approve, "baremetal:node:create", 204),
     _bare_metal(f"POST {_NODE}/reject", inbox.reject, "baremetal:node:delete", 204),
     _bare_metal("GET /v1/rejections", inbox.list_rejections, "ferroscope:inbox:get", 200, inbox.RejectionList),

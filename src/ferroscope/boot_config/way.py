@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from ferroscope.config.options import Settings
 from ferroscope.contracts.bmc import Bmc, OutOfBand, RamdiskBoot
+from ferroscope.contracts.store import Query, Transaction
 from ferroscope.core.boot import Boot, BootError, callback_url, choose, overrides_callback
 from ferroscope.core.callback_secret import Delivery
 from ferroscope.core.model import Node
@@ -46,6 +47,11 @@ def delivery(settings: Settings, node: Node, driver: Bmc | None) -> Delivery | N
         scripted = settings.boot.machine_script_url and not overrides_callback(extra)
         return Delivery.BOOT_SCRIPT if scripted else Delivery.NONE
     return None
+
+
+def has_macs(tx: Transaction, node: Node) -> bool:
+    """Return whether any MAC address of the node is known: of a port, or from its discovery."""
+    return bool(tx.ports.list(Query(filters={"node": node.uuid}, limit=1)) or tx.discoveries.macs(node.uuid))
 
 
 def carries_secret(settings: Settings) -> bool:

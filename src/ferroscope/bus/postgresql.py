@@ -25,7 +25,9 @@ from ferroscope.db.url import checked
 
 _log = structlog.get_logger(__name__)
 
-_LOOK_EVERY: Final = 0.005
+# Seconds between two looks at SQLite's data_version: at first after new requests, which come in bursts, and at most; it
+# grows with each look without any.
+_LOOK_SOON, _LOOK_LATE, _LOOK_LATER = 0.005, 0.02, 1.25
 # Seconds between two questions: at first after news, and at most; it doubles with each answer without news.
 _ASK_SOON, _ASK_LATE = 0.0125, 0.1
 _FREE_LEASES: Final = "SELECT name, epoch FROM leases WHERE holder IS NULL"
@@ -117,9 +119,11 @@ class SqliteWatcher:
             closing(sqlite3.connect(self._path, timeout=1.0, isolation_level=None)) as connection,
             self._bus.hearing(DATABASE),
         ):
-            seen = 0
-            while not self._stop.wait(_LOOK_EVERY):
+            seen, pause = 0, _LOOK_SOON
+            while not self._stop.wait(pause):
+                newest = self._news.newest
                 seen = self._look(connection, seen)
+                pause = _LOOK_SOON if self._news.newest > newest else min(_LOOK_LATER * pause, _LOOK_LATE)
 
     def _look(self, connection: sqlite3.Connection, seen: int) -> int:
         try:

@@ -9,7 +9,7 @@ import click
 
 from ferroscope.cli.client import Api
 from ferroscope.cli.output import Output, table, with_api
-from ferroscope.cli.text import clean
+from ferroscope.cli.text import clean, moment
 
 _UNITS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 7 * 86400}
 _MOST: Final = 1000
@@ -54,5 +54,5 @@ _TITLES: Final = ("AT", "USER", "FROM", "CALL", "TARGET", "STATUS", "REQUEST")
 
 def _row(event: Any) -> tuple[Any, ...]:
     user = event["user"] if event["project"] is None else f"{event['user']} ({event['project']})"
-    cells = (event["at"], user, event["source"], event["call"], event["target"], event["status"], event["request_id"])
-    return tuple(clean(cell) if isinstance(cell, str) else cell for cell in cells)
+    cells = (event[name] for name in ("source", "call", "target", "status", "request_id"))
+    return tuple(clean(cell) if isinstance(cell, str) else cell for cell in (moment(event["at"]), user, *cells))

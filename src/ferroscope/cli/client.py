@@ -278,13 +278,17 @@ def segment(ident: str) -> str:
     return quote(ident, safe="")
 
 
-def _checked(url: str) -> str:
+def is_url(text: str) -> bool:
+    """Whether this is the URL of a server."""
     try:
-        parts = urlsplit(url)
-        known = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+        parts = urlsplit(text)
+        return parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
     except ValueError:
-        known = False
-    if not known:
+        return False
+
+
+def _checked(url: str) -> str:
+    if not is_url(url):
         raise Failure(
             f'invalid URL "{url}": expected http://HOST[:PORT]',
             exit_code=Exit.USAGE,

@@ -251,6 +251,8 @@ def _kill_one(workers: Sequence[Player], database: Path, done: int) -> Killing |
     if not held(database, busiest.pid):
         return None
     os.kill(busiest.pid, signal.SIGSTOP)
+    # Until all its threads have stopped, one of them may still commit.
+    os.waitid(os.P_PID, busiest.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
     requests = held(database, busiest.pid)
     if requests:
         at = time.time()

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
 import click
 
 from ferroscope.cli.output import Group, Output, output_option, table
 from ferroscope.cli.service import config_option, database_option, settings_of
-from ferroscope.cli.text import clean
+from ferroscope.cli.text import clean, moment, utc_option
 
 if TYPE_CHECKING:
     from ferroscope.config.options import Settings
@@ -35,6 +36,7 @@ def events() -> None:
 @click.option("--limit", type=click.IntRange(1, 10_000), default=100, show_default=True, help="Number of events.")
 @config_option
 @database_option
+@utc_option
 @output_option
 def list_events(
     target: str | None,
@@ -116,11 +118,9 @@ _TITLES: Final = ("AT", "TARGET", "STATE", "TYPE", "NODE", "TRIES", "ERROR", "EV
 
 
 def _row(event: Any) -> tuple[Any, ...]:
-    from ferroscope.core.notification import iso
-
     node = event["data"].get("node") or {}
     cells = (
-        iso(event["at"])[:19],
+        moment(datetime.fromtimestamp(event["at"], UTC)),
         event["target"],
         event["state"],
         event["type"],

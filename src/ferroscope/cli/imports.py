@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import csv
 import threading
+from collections.abc import Iterable, Iterator
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 import msgspec
@@ -14,6 +15,7 @@ import msgspec
 from ferroscope.cli.client import Api, ApiError, connect
 from ferroscope.cli.exits import Exit, Failure
 from ferroscope.cli.output import Group, Output, cloud_option, insecure_option, output_option, table, url_option
+from ferroscope.cli.progress import track
 from ferroscope.cli.service import config_option, database_option, settings_of
 from ferroscope.core.states import INSPECTABLE, Provision
 
@@ -91,7 +93,7 @@ def inspector(
             options = inspector_import.Options(
                 dry_run=dry_run, create=None if create is None else Provision(create), driver=driver or ""
             )
-            items = inspector_import.run(settings, source, options)
+            items = inspector_import.run(settings, source, options, _track)
     except StoreUnavailableError as exc:
         raise Failure(str(exc), exit_code=Exit.UNREACHABLE) from exc
     except (SetupError, ValueError) as exc:
@@ -102,6 +104,10 @@ def inspector(
     counts = imported.counts(items)
     data = {"dry_run": dry_run, "counts": counts, "items": [msgspec.to_builtins(item) for item in items]}
     Output(fmt).show(data, lambda screen: draw(screen, items, counts, dry_run=dry_run))
+
+
+def _track(nodes: Iterable[Any]) -> Iterator[Any]:
+    return track(nodes, "Importing")
 
 
 def _started(api: Api, item: Item) -> Item:
@@ -199,7 +205,7 @@ def ironic(
             if rollback:
                 items = ironic_import.roll_back(settings, source, dry_run=dry_run)
             else:
-                items = ironic_import.run(settings, source, options)
+                items = ironic_import.run(settings, source, options, _track)
         finally:
             source.close()
     except (StoreUnavailableError, RegistryUnavailableError) as exc:

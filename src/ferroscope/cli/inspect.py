@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from typing import IO, TYPE_CHECKING, Any, Final
+from typing import IO, TYPE_CHECKING, Final
 
 import click
 from click.core import ParameterSource
@@ -11,7 +11,7 @@ from click.core import ParameterSource
 from ferroscope.cli.client import Api, node_path
 from ferroscope.cli.exits import Exit, Failure
 from ferroscope.cli.lookup import find, label, node_argument
-from ferroscope.cli.output import Output, table, with_api
+from ferroscope.cli.output import CommandOrBelow, Output, table, with_api
 from ferroscope.cli.selection import Selection, Wanted, confirm, resolve, selectors
 from ferroscope.cli.text import many
 from ferroscope.core.states import INSPECTABLE, UNDER_WAY
@@ -22,22 +22,6 @@ if TYPE_CHECKING:
     from ferroscope.cli.watch import Ended, Watch
 
 _NAMED: Final = 50
-
-
-class _Inspect(click.Command):
-    """``inspect NODE...``, unless the first word is its subcommand."""
-
-    @property
-    def below(self) -> tuple[click.Command, ...]:
-        """Subcommands for the reference."""
-        return (reapply,)
-
-    def make_context(
-        self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: Any
-    ) -> click.Context:
-        if args[:1] == [reapply.name]:
-            return reapply.make_context(f"{info_name} {reapply.name}", args[1:], parent=parent, **extra)
-        return super().make_context(info_name, args, parent=parent, **extra)
 
 
 @click.command()
@@ -64,7 +48,7 @@ def reapply(api: Api, out: Output, *, ident: str, file: IO[bytes] | None) -> Non
 
 
 @click.command(
-    cls=_Inspect,
+    cls=CommandOrBelow,
     epilog="--all, --failed, --state and patterns skip nodes in maintenance or in use, and ask for confirmation on a "
     "terminal before machines are power-cycled (unless --yes). Exit code 0: all inspections finished (without --watch "
     "and --wait: were accepted). 1: some inspections failed. 3: no such node. 4: not possible in the current state. "
@@ -112,6 +96,9 @@ def inspect(
         started.detach()
     _report(started, out, failures_shown=watch)
     raise click.exceptions.Exit(verdict(started.ended))
+
+
+inspect.below = (reapply,)
 
 
 def _refused(chosen: Selection) -> list[Ended]:

@@ -14,6 +14,7 @@ import click
 
 from ferroscope import __version__
 from ferroscope.cli.exits import Exit, Failure
+from ferroscope.cli.text import utc_option
 
 # The handler for unexpected errors of commands: a full disk, text that is not UTF-8, and bugs. Errors that a command
 # expects are its own ``Failure``.
@@ -56,6 +57,7 @@ COMMANDS: Final[dict[str, tuple[str, str]]] = {
     "worker": ("ferroscope.cli.service:run_worker", "Run the worker role."),
     "pxe-filter": ("ferroscope.cli.service:run_pxe_filter", "Run the PXE filter of this host."),
     "failover": ("ferroscope.cli.failover:failover", "Fail over the pods of dead Kubernetes nodes; show its plan."),
+    "machines": ("ferroscope.cli.service:run_machines", "Keep Machine objects of Kubernetes and nodes in step."),
     "pxe": ("ferroscope.cli.pxe:pxe", "Generate the boot configuration, and manage this host's PXE filter."),
     "db": ("ferroscope.cli.service:db", "Upgrade the schema, encrypt secrets, move inspection data."),
     "import": ("ferroscope.cli.imports:imports", "Import the data of other services."),
@@ -65,13 +67,23 @@ COMMANDS: Final[dict[str, tuple[str, str]]] = {
     "sim": ("ferroscope.cli.sim:sim", "Run a simulated fleet."),
     "demo": ("ferroscope.cli.demo:demo", "Demonstrate the service on a simulated fleet."),
     "node": ("ferroscope.cli.node:node", "Enroll, list, show, change and delete nodes."),
+    "bmc": ("ferroscope.cli.bmc:bmc", "Find BMCs in networks."),
     "driver": ("ferroscope.cli.status:driver", "List BMC drivers and their properties."),
     "rule": ("ferroscope.cli.rule:rule", "Create, show, test and change inspection rules."),
     "inspect": ("ferroscope.cli.inspect:inspect", "Inspect nodes and watch the progress."),
     "inventory": ("ferroscope.cli.inventory:inventory", "Show, save and compare hardware inventories."),
     "search": ("ferroscope.cli.inventory:search", "Find nodes by their hardware."),
+    "expect": ("ferroscope.cli.expect:expect", "Say what hardware is expected, and show what deviates."),
+    "firmware": ("ferroscope.cli.firmware:firmware", "Report the firmware of machines."),
+    "export": (
+        "ferroscope.cli.export:export",
+        "Write the fleet as CSV, JSON or Parquet, or for Ansible or Prometheus.",
+    ),
+    "sync": ("ferroscope.cli.sync:sync", "Keep devices of Nautobot in step with machines."),
     "lease": ("ferroscope.cli.lease:lease", "List leases, and run a command while holding one."),
+    "explain": ("ferroscope.cli.explain:explain", "Explain a reason code, and say what to do."),
     "status": ("ferroscope.cli.status:status", "Show the status of the service."),
+    "top": ("ferroscope.cli.top:top", "Show the service live on one screen: members, queue, progress, failures."),
     "policy": ("ferroscope.cli.policy:policy", "Show who may do what, and check the policy file."),
     "audit": ("ferroscope.cli.audit:audit", "Show who called the API, and what it changed."),
     "events": ("ferroscope.cli.events:events", "List notifications, deliver them again, and test targets."),
@@ -79,7 +91,7 @@ COMMANDS: Final[dict[str, tuple[str, str]]] = {
 }
 
 # Their standard error is a log, where a traceback belongs.
-_SERVICES: Final = frozenset({"all", "api", "worker", "pxe-filter", "failover"})
+_SERVICES: Final = frozenset({"all", "api", "worker", "pxe-filter", "failover", "machines"})
 
 
 class LazyGroup(click.Group):
@@ -146,6 +158,7 @@ def _help(group: click.Group, words: list[str]) -> click.Command:
 @click.option("--url", help="URL of the Bare Metal API, for the command that follows.")
 @click.option("--os-cloud", "cloud", help="Name of a cloud in clouds.yaml, for the command that follows.")
 @click.option("--insecure-http", is_flag=True, help="Allow credentials over plain HTTP, for the command that follows.")
+@utc_option
 @click.option("--debug", is_flag=True, help="Show the traceback of unexpected errors.")
 def main(**_read_from_the_context: object) -> None:
     """Ferroscope: highly available bare-metal inspection."""

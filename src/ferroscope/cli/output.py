@@ -1,7 +1,7 @@
-"""Output of commands: tables for people, JSON and YAML for programs; and the options for both.
+"""Output of commands: tables for people, JSON, YAML and templates for programs; and the options for both.
 
-JSON and YAML contain the data under the API's own names; with them, nothing else is printed to standard output. Colors
-are used on a terminal only. Libraries are imported when they are used.
+JSON, YAML and JSONPath templates contain the data under the API's own names; with them, nothing else is printed to
+standard output. Colors are used on a terminal only. Libraries are imported when they are used.
 """
 
 from __future__ import annotations
@@ -16,13 +16,15 @@ import click
 from click.core import ParameterSource
 
 from ferroscope.cli.client import DEFAULT_URL, connect
-from ferroscope.cli.text import clean
+from ferroscope.cli.text import clean, utc_option
+from ferroscope.core.values import spreadsheet_cell
 
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
 FORMATS: Final = ("table", "json", "yaml")
+WIDE_FORMATS: Final = ("table", "wide", "json", "yaml")
 LIST_FORMATS: Final = ("table", "wide", "csv", "json", "yaml")
 
 _IDENTIFIERS: Final = ("UUID", "NAME", "MAC")
@@ -73,12 +75,40 @@ insecure_option = click.option(
 )
 
 
+_JSONPATH: Final = "jsonpath="
+
+
+class OutputFormat(click.Choice):  # type: ignore[type-arg]  # generic since 8.2 only
+    """One of the formats, or ``jsonpath=TEMPLATE``."""
+
+    others: Final = (f"{_JSONPATH}TEMPLATE",)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        if not str(value).startswith(_JSONPATH):
+            return super().convert(value, param, ctx)
+        from ferroscope.cli.jsonpath import Template, TemplateError
+
+        try:
+            Template(value.removeprefix(_JSONPATH))
+        except TemplateError as exc:
+            self.fail(f"invalid template: {exc}", param, ctx)
+        return value
+
+    def get_metavar(self, *args: Any, **kwargs: Any) -> str | None:
+        return f"[{'|'.join((*self.choices, *self.others))}]"
+
+
+watch_option = click.option(
+    "-w", "--watch", is_flag=True, help="Refresh continuously, until Ctrl-C; without a terminal, print what changes."
+)
+
+
 def _output_option(formats: Sequence[str]) -> Callable[..., Any]:
     return click.option(
         "-o",
         "--output",
         "fmt",
-        type=click.Choice(formats),
+        type=OutputFormat(formats),
         default="table",
         show_default=True,
         help="Output format.",
@@ -86,6 +116,7 @@ def _output_option(formats: Sequence[str]) -> Callable[..., Any]:
 
 
 output_option = _output_option(FORMATS)
+wide_output_option = _output_option(WIDE_FORMATS)
 list_output_option = _output_option(LIST_FORMATS)
 
 
@@ -98,6 +129,10 @@ class Output:
     @property
     def for_programs(self) -> bool:
         return self._fmt not in ("table", "wide")
+
+    @property
+    def is_csv(self) -> bool:
+        return self._fmt == "csv"
 
     @property
     def wide(self) -> bool:
@@ -114,12 +149,17 @@ class Output:
             import yaml
 
             click.echo(yaml.safe_dump(data, sort_keys=False, allow_unicode=_any_letter(), width=120), nl=False)
+        elif self._fmt.startswith(_JSONPATH):
+            from ferroscope.cli.jsonpath import Template
+
+            text = Template(self._fmt.removeprefix(_JSONPATH)).render(data)
+            click.echo(text, nl=not text.endswith("\n"))
         else:
             draw(console())
 
     def rows(self, titles: Sequence[str], rows: Iterable[Sequence[Any]]) -> bool:
         """Print rows as CSV with a header, if that is the format; return whether it is."""
-        if self._fmt != "csv":
+        if not self.is_csv:
             return False
         import csv
         import io
@@ -127,7 +167,7 @@ class Output:
         stream = io.StringIO()
         writer = csv.writer(stream, lineterminator="\n")
         writer.writerow([title.lower().replace(" ", "_") for title in titles])
-        writer.writerows(["" if value is None else plain(value) for value in row] for row in rows)
+        writer.writerows([_csv_cell(value) for value in row] for row in rows)
         click.echo(stream.getvalue(), nl=False)
         return True
 
@@ -156,6 +196,11 @@ def with_api(function: Callable[..., None]) -> Callable[..., None]:
     return _with(function, output_option)
 
 
+def with_api_and_wide(function: Callable[..., None]) -> Callable[..., None]:
+    """Like ``with_api``, for a command that can show more: also ``-o wide``."""
+    return _with(function, wide_output_option)
+
+
 def with_api_and_lists(function: Callable[..., None]) -> Callable[..., None]:
     """Like ``with_api``, for a command that lists: also ``-o wide`` and ``-o csv``."""
     return _with(function, list_output_option)
@@ -165,6 +210,7 @@ def _with(function: Callable[..., None], output: Callable[[Any], Any]) -> Callab
     @url_option
     @cloud_option
     @insecure_option
+    @utc_option
     @output
     @functools.wraps(function)
     def run(*args: Any, url: str | None, cloud: str | None, insecure_http: bool, fmt: str, **kwargs: Any) -> None:
@@ -182,6 +228,20 @@ def console(*, error: bool = False) -> Console:
         return Console(file=stream, highlight=False, markup=False, emoji=False)
     plain = cast("IO[str]", _Trimmed(stream))
     return Console(file=plain, highlight=False, markup=False, emoji=False, width=_NO_TERMINAL_WIDTH)
+
+
+class CommandOrBelow(click.Command):
+    """A command, unless its first word is the name of a command in ``below``."""
+
+    below: tuple[click.Command, ...] = ()
+
+    def make_context(
+        self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: Any
+    ) -> click.Context:
+        for command in self.below:
+            if args[:1] == [command.name]:
+                return command.make_context(f"{info_name} {command.name}", args[1:], parent=parent, **extra)
+        return super().make_context(info_name, args, parent=parent, **extra)
 
 
 def _any_letter() -> bool:
@@ -254,6 +314,13 @@ def plain(value: Any) -> str:
     if isinstance(value, list | tuple):
         return clean(", ".join(str(item) for item in value))
     return clean(str(value))
+
+
+def _csv_cell(value: Any) -> str:
+    """Return a value for CSV; texts, which machines may have chosen, are no formulas."""
+    if value is None:
+        return ""
+    return str(spreadsheet_cell(plain(value))) if isinstance(value, str) else plain(value)
 
 
 def _inline(value: Any) -> str:

@@ -13,6 +13,7 @@ from ferroscope.cli.client import Api, Json
 from ferroscope.cli.exits import Exit, Failure
 from ferroscope.cli.lookup import Listing, find
 from ferroscope.cli.output import Group, Output, key_values, output_option, table, with_api
+from ferroscope.cli.text import moment
 from ferroscope.core import values
 
 # Rule files: YAML or JSON, one rule or a list of rules.
@@ -177,8 +178,8 @@ def _show(out: Output, rule: Json) -> None:
         "Sensitive": rule["sensitive"],
         "Conditions": "hidden" if rule["conditions"] is None else _lines(rule["conditions"]),
         "Actions": "hidden" if rule["actions"] is None else _lines(rule["actions"]),
-        "Created": rule["created_at"],
-        "Updated": rule["updated_at"],
+        "Created": moment(rule["created_at"]),
+        "Updated": moment(rule["updated_at"]),
     }
     out.show(rule, lambda screen: screen.print(key_values(shown)))
 

@@ -1,4 +1,4 @@
-"""Selection of nodes for a command: by identifier, by a pattern of names, or by --all, --failed and --state.
+"""Selection of nodes for a command: by identifier, by a pattern of names, by labels, or by --all, --failed and --state.
 
 Nodes given by identifier are never skipped. Of nodes selected in bulk, those for which the command is not possible or
 not advisable are skipped and counted, and on a terminal the user is asked before machines are power-cycled.
@@ -7,7 +7,6 @@ not advisable are skipped and counted, and on a terminal the user is asked befor
 from __future__ import annotations
 
 import functools
-import re
 import sys
 from collections import Counter
 from collections.abc import Callable, Container, Iterable
@@ -22,14 +21,14 @@ from ferroscope.cli.exits import Exit, Failure
 from ferroscope.cli.lookup import NODE_HELP, complete_names, find, label
 from ferroscope.cli.output import Output, table
 from ferroscope.cli.text import many
+from ferroscope.core import labels
 from ferroscope.core.states import Provision
-from ferroscope.core.values import is_name, natural
+from ferroscope.core.values import natural
+from ferroscope.hardware import names
 
 FIELDS: Final = ("uuid", "name", "provision_state", "maintenance", "maintenance_reason", "instance_uuid", "inbox")
 _FIELDS_IN_THE_INBOX: Final = (*FIELDS, "hardware")
 
-_NO_LETTERS: Final = re.compile(r"[^A-Za-z0-9._~]+")
-_LONGEST_NAME: Final = 63
 _PATTERN: Final = frozenset("*?[")
 _SHOWN: Final = 6
 
@@ -60,6 +59,7 @@ class Wanted(msgspec.Struct, frozen=True):
     everything: bool = False
     failed: bool = False
     state: str | None = None
+    labels: str | None = None
     yes: bool = False
     dry_run: bool = False
 
@@ -67,7 +67,8 @@ class Wanted(msgspec.Struct, frozen=True):
     def words(self) -> list[str]:
         """Return the selection as arguments of the same command."""
         given = [*self.idents, *(["--all"] if self.everything else []), *(["--failed"] if self.failed else [])]
-        return given if self.state is None else [*given, "--state", self.state.replace(" ", "-")]
+        given += [] if self.state is None else ["--state", self.state.replace(" ", "-")]
+        return given if self.labels is None else [*given, "--selector", self.labels]
 
 
 class Selection(msgspec.Struct):
@@ -86,6 +87,28 @@ class Selection(msgspec.Struct):
         return {ident: found for ident, found in self.found.items() if isinstance(found, Failure)}
 
 
+class SelectorType(click.ParamType):  # type: ignore[type-arg]  # generic since 8.2 only
+    """A selector of labels, as the API takes it."""
+
+    name = "selector"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        try:
+            labels.selector(str(value))
+        except labels.LabelError as exc:
+            self.fail(str(exc), param, ctx)
+        return str(value)
+
+
+selector_option = click.option(
+    "-l",
+    "--selector",
+    type=SelectorType(),
+    metavar="LABELS",
+    help="Only nodes with these labels: rack=r1,role!=db, spare, !spare, 'rack in (r1,r2)'.",
+)
+
+
 def selectors(function: Callable[..., None]) -> Callable[..., None]:
     """Add NODE... and the options that select nodes to a command, which receives them as ``wanted``."""
 
@@ -93,6 +116,7 @@ def selectors(function: Callable[..., None]) -> Callable[..., None]:
     @click.option("--all", "everything", is_flag=True, help="All nodes in a state in which it is possible.")
     @click.option("--failed", is_flag=True, help="Short for --state inspect-failed.")
     @click.option("--state", type=StateType(), metavar="STATE", help="All nodes in this state.")
+    @selector_option
     @click.option("-y", "--yes", is_flag=True, help="Do not ask for confirmation; implied without a terminal.")
     @click.option("--dry-run", is_flag=True, help="Only show which nodes are selected, and which are skipped.")
     @functools.wraps(function)
@@ -102,23 +126,27 @@ def selectors(function: Callable[..., None]) -> Callable[..., None]:
         everything: bool,
         failed: bool,
         state: str | None,
+        selector: str | None,
         yes: bool,
         dry_run: bool,
         **kwargs: Any,
     ) -> None:
-        wanted = Wanted(idents, everything, failed, state, yes, dry_run)
+        wanted = Wanted(idents, everything, failed, state, selector, yes, dry_run)
         function(*args, wanted=wanted, **kwargs)
 
     return run
 
 
 def check(wanted: Wanted) -> None:
-    """Raise ``UsageError`` unless nodes are selected in exactly one way."""
-    if bool(wanted.idents) + wanted.everything + wanted.failed + (wanted.state is not None) != 1:
+    """Raise ``UsageError`` unless nodes are selected in exactly one way; labels are one, or narrow the others."""
+    ways = bool(wanted.idents) + wanted.everything + wanted.failed + (wanted.state is not None)
+    if ways > 1 or not (ways or wanted.labels is not None):
         raise click.UsageError(
-            f"specify nodes, or exactly one of --all, --failed and --state. {NODE_HELP} "
+            f"specify nodes, exactly one of --all, --failed and --state, or labels (-l rack=r1). {NODE_HELP} "
             "A pattern such as 'rack1-*' selects all nodes with matching names."
         )
+    if wanted.labels is not None and not all(map(is_pattern, wanted.idents)):
+        raise click.UsageError("--selector narrows patterns, --all, --failed and --state, not nodes that are named")
 
 
 def resolve(
@@ -138,7 +166,7 @@ def resolve(
     """
     check(wanted)
     bulk = not wanted.idents or any(is_pattern(ident) for ident in wanted.idents)
-    fleet = every(api, inbox=True if only_inbox else None) if bulk else []
+    fleet = every(api, inbox=True if only_inbox else None, labels=wanted.labels) if bulk else []
     found: dict[str, Json | Failure] = {}
     left: list[tuple[Json, str]] = []
     seen: set[str] = set()
@@ -197,17 +225,16 @@ def left_out(chosen: Selection) -> str:
     return f"skipped: {', '.join(f'{count} {why}' for why, count in sorted(counts.items()))}" if counts else ""
 
 
-def every(api: Api, *, inbox: bool | None = None) -> list[Json]:
-    """Return all nodes, or all that are in the ``inbox`` or not, sorted by name."""
-    found = api.pages("/v1/nodes", "nodes", fields=_FIELDS_IN_THE_INBOX if inbox else FIELDS, inbox=inbox)
+def every(api: Api, *, inbox: bool | None = None, labels: str | None = None) -> list[Json]:
+    """Return all nodes, or all that are in the ``inbox`` or not, or have such ``labels``, sorted by name."""
+    fields = _FIELDS_IN_THE_INBOX if inbox else FIELDS
+    found = api.pages("/v1/nodes", "nodes", fields=fields, inbox=inbox, labels=labels)
     return sorted(found, key=lambda node: natural(label(node)))
 
 
 def suggested(node: Json) -> str | None:
     """Return a name from the machine's serial number, for a node without a name; None if it is unknown."""
-    serial = (node.get("hardware") or {}).get("serial")
-    name = _NO_LETTERS.sub("-", str(serial or "")).strip("-.").lower()[:_LONGEST_NAME]
-    return name if name and is_name(name) else None
+    return names.suggestion((node.get("hardware") or {}).get("serial"))
 
 
 def is_pattern(ident: str) -> bool:

@@ -12,6 +12,7 @@ import msgspec
 
 from ferroscope.cli.exits import Exit
 from ferroscope.cli.output import Group, Output, output_option, table
+from ferroscope.cli.progress import progress
 from ferroscope.config.load import ConfigurationError, load, unknown_options
 from ferroscope.config.options import SIMULATED, Settings
 
@@ -107,6 +108,19 @@ def run_pxe_filter(files: tuple[str, ...], database: str | None) -> None:
     _exit_with(run, settings_of(files, database), reread=lambda: read(files, database))
 
 
+@click.command("machines")
+@config_option
+@database_option
+def run_machines(files: tuple[str, ...], database: str | None) -> None:
+    """Run the role machines: keep Machine objects of Kubernetes and nodes in step.
+
+    Any number of these processes may run; one of them leads. The custom resource is in deploy/kubernetes/crds.
+    """
+    from ferroscope.runtime.machines import run
+
+    _exit_with(run, settings_of(files, database), reread=lambda: read(files, database))
+
+
 def _run(
     files: tuple[str, ...],
     database: str | None,
@@ -147,7 +161,7 @@ def upgrade(files: tuple[str, ...], database: str | None) -> None:
     """Upgrade the schema, if it is not up to date."""
     from ferroscope.contracts.errors import StoreUnavailableError
     from ferroscope.runtime.backend import ensure_schema
-    from ferroscope.runtime.member import left_behind, place
+    from ferroscope.runtime.database_file import left_behind, place
     from ferroscope.runtime.system import SetupError
 
     settings = settings_of(files, database)
@@ -195,7 +209,8 @@ def move_data(source: str, target: str, files: tuple[str, ...], database: str | 
     if source == target:
         raise click.UsageError("--from and --to must differ")
     try:
-        done = move(settings_of(files, database), source, target, _progress)
+        with progress("Moving") as advance:
+            done = move(settings_of(files, database), source, target, advance)
     except (SetupError, StoreUnavailableError) as exc:
         raise click.ClickException(str(exc)) from exc
     skipped = f", {done.skipped} skipped because they were changed or deleted concurrently" if done.skipped else ""
@@ -214,7 +229,8 @@ def rebuild_search_index(files: tuple[str, ...], database: str | None) -> None:
     from ferroscope.runtime.system import SetupError
 
     try:
-        done = rebuild(settings_of(files, database), _progress)
+        with progress("Rebuilding") as advance:
+            done = rebuild(settings_of(files, database), _report, advance)
     except (SetupError, StoreUnavailableError) as exc:
         raise click.ClickException(str(exc)) from exc
     click.echo(f"search index rebuilt: {done.changed} of {done.nodes} nodes changed")
@@ -238,7 +254,8 @@ def rekey(lost: tuple[str, ...], files: tuple[str, ...], database: str | None) -
     from ferroscope.runtime.system import SetupError
 
     try:
-        done = run(settings_of(files, database), _progress, lost)
+        with progress("Encrypting") as advance:
+            done = run(settings_of(files, database), _report, advance, lost)
     except (SetupError, SecretKeyError, StoreUnavailableError) as exc:
         raise click.ClickException(str(exc)) from exc
     click.echo(f"{done.nodes} nodes checked, {done.changed} changed")
@@ -246,7 +263,7 @@ def rekey(lost: tuple[str, ...], files: tuple[str, ...], database: str | None) -
         raise click.ClickException(f"the secrets of {done.failed} nodes cannot be decrypted and were not changed")
 
 
-def _progress(text: str) -> None:
+def _report(text: str) -> None:
     click.echo(text, err=True)
 
 

@@ -18,7 +18,7 @@ from ferroscope.cli.client import Api, ApiError, segment
 from ferroscope.cli.exits import Exit, Failure
 from ferroscope.cli.lookup import label
 from ferroscope.cli.output import Group, Output, console, key_values, table, with_api
-from ferroscope.cli.text import parse, span
+from ferroscope.cli.text import moment, parse, span
 from ferroscope.core.states import Provision
 
 if TYPE_CHECKING:
@@ -185,7 +185,7 @@ def _watch(api: Api, failures: int) -> NoReturn:
         nodes = fetch(api, 0)["nodes"]
         line = "  ".join(f"{nodes[state]} {state}" for state in Provision if nodes.get(state)) or "no nodes"
         if line != previous:
-            click.echo(f"{datetime.now(UTC).isoformat(timespec='seconds')}  {line}")
+            click.echo(f"{moment(datetime.now(UTC))}  {line}")
             previous = line
         time.sleep(_WATCH_EVERY)
 

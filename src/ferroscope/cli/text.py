@@ -8,6 +8,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
+import click
+
 from ferroscope.core.values import clean
 from ferroscope.hardware.sources import VENDORS
 
@@ -97,7 +99,7 @@ def _line(names: bytes, at: int) -> str:
     return text.partition("  ")[2].strip()
 
 
-# Readable times: responses contain ISO 8601, tables ``3 min ago``.
+# Readable times: responses contain ISO 8601, tables ``3 min ago`` or local time.
 
 _UNITS: Final = ((86400.0, "d"), (3600.0, "h"), (60.0, "min"))
 
@@ -108,6 +110,38 @@ def parse(text: str | None) -> datetime | None:
         return datetime.fromisoformat(text) if text else None
     except ValueError:
         return None
+
+
+_UTC: Final = "ferroscope.utc"
+
+
+def _want_utc(context: click.Context, _param: click.Parameter, value: bool) -> None:
+    if value:
+        context.meta[_UTC] = True
+
+
+utc_option = click.option(
+    "--utc",
+    is_flag=True,
+    callback=_want_utc,
+    expose_value=False,
+    envvar="FERROSCOPE_UTC",
+    show_envvar=True,
+    help="Show times in UTC instead of the local time zone.",
+)
+
+
+def moment(at: datetime | str | None) -> str | None:
+    """Return a time for people, in the local time zone, or in UTC with ``--utc``: ``2026-11-20 14:42:36 UTC``.
+
+    What is no time is returned as it is.
+    """
+    then = parse(at) if isinstance(at, str) else at
+    if then is None:
+        return at if isinstance(at, str) else None
+    context = click.get_current_context(silent=True)
+    zone = UTC if context is not None and context.meta.get(_UTC) else None
+    return f"{then.astimezone(zone):%Y-%m-%d %H:%M:%S %Z}"
 
 
 def ago(text: str | None, *, now: datetime | None = None) -> str | None:

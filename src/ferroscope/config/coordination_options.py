@@ -110,7 +110,8 @@ def client_options(coordination: CoordinationSettings) -> dict[str, Any]:
     session = coordination.session_timeout
     call = -(-session // 2)
     if urlsplit(coordination.backend_url).scheme == "zookeeper":
-        return {"timeout": session}
+        # The client's own pauses between its attempts to connect grow to an hour.
+        return {"timeout": session, "connection_retry": {"max_tries": -1, "max_delay": call}}
     if urlsplit(coordination.backend_url).scheme == "redis":
         return {
             "timeout": session,

@@ -161,6 +161,23 @@ class InspectorSettings(msgspec.Struct, frozen=True, kw_only=True):
         Opt("Seconds that a ramdisk's log is kept (ferroscope node log). 0: as long as its inspection.", ge=0),
     ] = 1_209_600.0
     retention_period: Annotated[float, Opt("Seconds between deletions of old inspections; 0: never.", ge=0)] = 30.0
+    reinspect_after: Annotated[
+        float,
+        Opt(
+            "Seconds after which a machine is inspected again, if its BMC supplies the hardware: nodes that are "
+            "manageable, not in maintenance, and have the inspect interface of their driver. No machine is rebooted. "
+            "0: never.",
+            ge=0,
+        ),
+    ] = 0.0
+    reinspect_nodes: Annotated[
+        str, Opt("Only nodes with these labels are inspected again: a selector such as rack=r1; empty: all.")
+    ] = ""
+    reinspect_at_once: Annotated[
+        int,
+        Opt("Machines are inspected again only while fewer inspections than this are in progress.", ge=1, le=1000),
+    ] = 4
+    reinspect_period: Annotated[float, Opt("Seconds between searches for machines to inspect again.", ge=1)] = 60.0
 
 
 class DiscoverySettings(msgspec.Struct, frozen=True, kw_only=True):

@@ -17,6 +17,7 @@ from oslo_config import cfg
 from ferroscope.config.declaration import oslo_options
 from ferroscope.config.options import SECTIONS, Settings
 from ferroscope.config.service_options import ApiSettings, LogLevel
+from ferroscope.core import labels
 
 CONFIG_FILES: Final = ("/etc/ferroscope/ferroscope.conf",)
 # The state directory of the system service, and the SQLite file's name there and in a user's state directory.
@@ -210,8 +211,14 @@ def _problems(settings: Settings) -> Iterator[str]:
                 ipaddress.ip_network(text)
             except ValueError as exc:
                 yield f"{option}: {exc}; expected an address or a network, such as 192.0.2.10 or 10.0.0.0/24"
-    if wrong := settings.failover.problem():
-        yield wrong
+    if settings.inspector.reinspect_nodes.strip():
+        try:
+            labels.selector(settings.inspector.reinspect_nodes)
+        except labels.LabelError as exc:
+            yield f"[inspector] reinspect_nodes: {exc}"
+    for wrong in (settings.failover.problem(), settings.machines.problem()):
+        if wrong:
+            yield wrong
     for check in (settings.notifications.targets, settings.bus.broker):
         try:
             check()

@@ -14,7 +14,6 @@ import msgspec
 
 from ferroscope.config.boot_options import BootSettings, PxeFilterSettings
 from ferroscope.config.coordination_options import CoordinationSettings
-from ferroscope.config.failover_options import FailoverSettings
 from ferroscope.config.inspection_options import (
     DiscoverySettings,
     InspectionRuleSettings,
@@ -25,6 +24,7 @@ from ferroscope.config.inspection_options import (
     SwiftSettings,
 )
 from ferroscope.config.ironic_options import IronicSettings
+from ferroscope.config.kubernetes_options import FailoverSettings, MachinesSettings
 from ferroscope.config.notification_options import NotificationSettings
 from ferroscope.config.rabbitmq_options import BusSettings
 from ferroscope.config.security_options import AuditSettings, KeystoneSettings, PolicySettings, SecretSettings
@@ -58,6 +58,7 @@ __all__ = [
     "KeystoneSettings",
     "LeaseSettings",
     "LogSettings",
+    "MachinesSettings",
     "MetricsSettings",
     "NotificationSettings",
     "PolicySettings",
@@ -97,6 +98,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     pxe_filter: PxeFilterSettings = PxeFilterSettings()
     boot: BootSettings = BootSettings()
     failover: FailoverSettings = FailoverSettings()
+    machines: MachinesSettings = MachinesSettings()
     log: LogSettings = LogSettings()
     metrics: MetricsSettings = MetricsSettings()
     oslo_policy: PolicySettings = PolicySettings()

@@ -118,6 +118,17 @@ class SoftPower(Protocol):
 
 
 @runtime_checkable
+class ForcesOff(Protocol):
+    """Optional: for drivers whose ``set_power`` sends nothing if the BMC says that the machine is off already.
+
+    A BMC may be wrong about that, and before a machine counts as dead its power is cut all the same.
+    """
+
+    def force_off(self, node: Node) -> None:
+        """Cut the power whatever state the BMC reports; its refusal is no error if it reports ``OFF``."""
+
+
+@runtime_checkable
 class SoftReboot(Protocol):
     """Optional: the driver can have the operating system restarted without powering the machine off."""
 
@@ -191,6 +202,14 @@ class OutOfBandNic(msgspec.Struct, frozen=True):
     mac: str
     name: str
     enabled: bool = True
+
+
+@runtime_checkable
+class SeveralSystems(Protocol):
+    """Optional: one BMC may manage several systems, and the driver can list them."""
+
+    def systems(self, node: Node) -> Sequence[str]:
+        """Return the identifiers of all systems of the BMC, as ``driver_info`` takes them; the node names none."""
 
 
 @runtime_checkable

@@ -192,5 +192,8 @@ class SearchIndex(Protocol):
         ``about_hardware``, nodes without rows do not match.
         """
 
+    def with_serials(self, serials: Sequence[str]) -> dict[str, list[str]]:
+        """Return the nodes by the serial number of their machines, for those of these that any has; lower case."""
+
     def some(self, nodes: Sequence[str], kinds: Sequence[str]) -> dict[str, list[IndexRow]]:
         """Return the rows of these kinds, for each of these nodes that has any."""

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Final, Literal, Protocol
 
 import msgspec
 
 from ferroscope.core.model import Inspection, Node
+from ferroscope.core.notification import ChangeView
 from ferroscope.core.states import Event, Transition
 
 
@@ -26,7 +28,10 @@ class Meter(Protocol):
     """Records metrics; each method is called after the event it records. Durations are in seconds."""
 
     def moved(self, moved: Moved) -> None:
-        """Record a committed transition of a node."""
+        """Record a committed transition of a node, and with the end of an inspection its reason and durations."""
+
+    def hardware_changed(self, changes: Iterable[ChangeView]) -> None:
+        """Record committed differences from the previous inspection of a machine."""
 
     def carried_out(self, event: Event, outcome: str, seconds: float) -> None:
         """Record an attempt of a request; ``outcome`` is its result in lower case, or ``lost``."""
@@ -63,6 +68,8 @@ class Silent:
     """A ``Meter`` that counts nothing."""
 
     def moved(self, moved: Moved) -> None: ...
+
+    def hardware_changed(self, changes: Iterable[ChangeView]) -> None: ...
 
     def carried_out(self, event: Event, outcome: str, seconds: float) -> None: ...
 

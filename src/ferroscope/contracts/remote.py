@@ -100,8 +100,8 @@ class Registry(Protocol):
     def port_with(self, mac: str) -> Document | None:
         """Return the port with this MAC; None if there is none."""
 
-    def update_node(self, uuid: str, patch: Sequence[Document]) -> None:
-        """Apply a JSON patch to the node."""
+    def update_node(self, uuid: str, patch: Sequence[Document]) -> Document:
+        """Apply a JSON patch to the node; return the node as it is then."""
 
     def set_traits(self, uuid: str, traits: Sequence[str]) -> None:
         """Replace the traits of the node."""

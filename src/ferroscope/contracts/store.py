@@ -32,9 +32,11 @@ from ferroscope.core.model import (
     Rule,
     RuleDialect,
 )
+from ferroscope.core.notification import ChangeView
 from ferroscope.core.remediation import Remediation
 from ferroscope.core.states import Event, Provision, State
 from ferroscope.core.web_session import WebSession
+from ferroscope.hardware.expectations import Expectation
 
 # Statistics, for display and monitoring.
 
@@ -63,6 +65,13 @@ class Failures(msgspec.Struct, frozen=True, kw_only=True):
     nodes: int
 
 
+class Ended(msgspec.Struct, frozen=True):
+    """How many inspections finished and how many failed within an interval."""
+
+    finished: int
+    failed: int
+
+
 class Statistics(Protocol):
     """Counts for display and monitoring only; each is one query."""
 
@@ -77,6 +86,15 @@ class Statistics(Protocol):
 
     def failures(self) -> Sequence[Failures]:
         """Return the reasons of the failed last inspections of all nodes, the most frequent first."""
+
+    def ended(self, edges: Sequence[float]) -> Sequence[Ended]:
+        """Return the inspections that ended within each interval between two of these times, which are ascending.
+
+        It reads all inspections. Those that only processed stored data again are not counted.
+        """
+
+    def deviating(self) -> int:
+        """Return the number of nodes whose hardware is not as expected."""
 
     def shards(self) -> Mapping[str | None, int]:
         """Return the number of nodes in each shard; None: in no shard."""
@@ -310,6 +328,9 @@ class Addresses(Protocol):
     def owners(self, bmc_addresses: Sequence[str]) -> Sequence[Node]:
         """Return the nodes with one of these BMC addresses, whatever their state."""
 
+    def sharing(self, nodes: Sequence[str]) -> Mapping[str, Sequence[str]]:
+        """Return, for each of these nodes that has any, the other nodes with one of its BMC addresses."""
+
     def called(self, node: str, source: str) -> None:
         """Record that the node's machine has just called from this address."""
 
@@ -386,6 +407,9 @@ class Transaction(Protocol):
     def moved(self, moved: Moved) -> None:
         """Report this transition of a node if and when the transaction commits."""
 
+    def hardware_changed(self, changes: Sequence[ChangeView]) -> None:
+        """Report these differences from the previous inspection if and when the transaction commits."""
+
     @property
     def now(self) -> float: ...
     @property
@@ -424,6 +448,8 @@ class Transaction(Protocol):
     def statistics(self) -> Statistics: ...
     @property
     def rules(self) -> Rules: ...
+    @property
+    def expectations(self) -> Expectations: ...
     @property
     def secret_keys(self) -> SecretKeys: ...
     @property
@@ -509,3 +535,13 @@ class Rules(Protocol):
 
     def revision(self) -> int:
         """Return the revision, which every change of any rule increases."""
+
+
+class Expectations(Protocol):
+    """What hardware is expected of which nodes; changes increase the revision of the rules."""
+
+    def list(self) -> Sequence[Expectation]:
+        """Return all, in their order."""
+
+    def replace(self, expectations: Sequence[Expectation]) -> None:
+        """Store these instead of all others; their names are different."""

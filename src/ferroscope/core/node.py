@@ -21,12 +21,13 @@ Document = dict[str, Any]
 
 
 class Form(StrEnum):
-    """The form of a text: free, or a rule of ``values``; other spellings are normalized."""
+    """The form of a text: free, or a rule of ``values``; other spellings are normalized. Or that of ``labels``."""
 
     TEXT = "text"
     NAME = "name"
     GROUP = "group"
     UUID = "uuid"
+    LABELS = "labels"
 
 
 class NodeField(msgspec.Struct, frozen=True, kw_only=True):
@@ -94,6 +95,7 @@ class Node(msgspec.Struct, kw_only=True):
     driver_info: Annotated[Document, NodeField(since=1, masked=True, encrypted=True, settable=True)] = {}
     properties: Annotated[Document, NodeField(since=1, settable=True)] = {}
     extra: Annotated[Document, NodeField(since=1, settable=True)] = {}
+    labels: Annotated[Document, NodeField(since=84, form=Form.LABELS, settable=True, absent=True)] = {}
     instance_info: Annotated[Document, NodeField(since=1, masked=True, encrypted=True, settable=True)] = {}
     instance_uuid: Annotated[
         str | None,
@@ -147,6 +149,7 @@ class NodeAttributes(msgspec.Struct, kw_only=True):
     console_interface: Annotated[str | None, _interface(31)] = None
     deploy_interface: Annotated[str | None, _interface(31)] = None
     description: Annotated[str | None, NodeField(since=51, length=4096, settable=True)] = None
+    deviations: Annotated[list[Document], NodeField(since=84)] = []
     disable_power_off: Annotated[bool, NodeField(since=95, settable=True)] = False
     firmware_interface: Annotated[str | None, _interface(86)] = None
     inspect_interface: Annotated[str | None, _interface(31)] = "agent"

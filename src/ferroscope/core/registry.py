@@ -14,7 +14,7 @@ from typing import Any, Final
 
 import msgspec
 
-from ferroscope.core import values
+from ferroscope.core import labels, values
 from ferroscope.core.model import Document, Node, Port
 from ferroscope.core.node import ATTRIBUTES, STORED, NodeField
 from ferroscope.core.states import ACTIVE, INSPECTABLE, Provision, State
@@ -34,6 +34,10 @@ _COPIED: Final = frozenset(
 )  # fmt: skip
 _STORED: Final = tuple(field for field in STORED if field.name in _COPIED)
 _ATTRIBUTES: Final = tuple(field for field in ATTRIBUTES if field.name in _COPIED)
+# The class of a field's values, found once: all nodes are compared with Ironic's in each period.
+_KINDS: Final = {field.name: getattr(field.plain, "__origin__", field.plain) for field in (*STORED, *ATTRIBUTES)}
+# Of a port, stored with its attributes.
+_PORT_TEXTS: Final = ("category", "description", "vendor")
 # What Ironic reports, and what we only observe: never written there.
 _OBSERVED: Final = frozenset({"power_state", "target_power_state"})
 # Stands for a secret in ``driver_info``, which stays in Ironic: see ``core.bmc_access``.
@@ -93,6 +97,7 @@ def copied(document: Document, known: Node | None) -> Node:
     node = known or Node(uuid=str(document["uuid"]), driver="", internal={_INTERNAL: {}})
     state = str(document.get("provision_state") or Provision.ENROLL)[:16]
     changes: dict[str, Any] = {field.name: fitting(field, document.get(field.name)) for field in _STORED}
+    changes["labels"] = labels.valid(changes["extra"].get("labels"))
     changes["driver_info"] = {
         key: _KEPT_THERE if value == values.MASK or values.is_secret(key) else value
         for key, value in changes["driver_info"].items()
@@ -111,8 +116,7 @@ def copied(document: Document, known: Node | None) -> Node:
 
 def fitting(field: NodeField, value: Any) -> Any:
     """Return the value if it has the field's type and length, otherwise its default."""
-    plain = getattr(field.plain, "__origin__", field.plain)
-    fits = isinstance(value, plain) and (
+    fits = isinstance(value, _KINDS[field.name]) and (
         field.length is None or not isinstance(value, str) or len(value) <= field.length
     )
     return value if fits else field.default
@@ -133,6 +137,15 @@ def port(document: Document) -> Port | None:
         physical_network=network if isinstance(network, str) else None,
         local_link_connection=document.get("local_link_connection") or {},
         extra=document.get("extra") or {},
+        attributes={key: text for key in _PORT_TEXTS if isinstance(text := document.get(key), str)},
+    )
+
+
+def updated_port(known: Port, found: Port) -> Port:
+    """Return the port as it is found in Ironic, with what only we know of it."""
+    ours = {key: value for key, value in known.attributes.items() if key not in _PORT_TEXTS}
+    return msgspec.structs.replace(
+        found, internal=known.internal, attributes=ours | found.attributes, created_at=known.created_at
     )
 
 
@@ -153,7 +166,11 @@ def port_document(one: Port) -> Document:
     }
     return found | {
         name: value
-        for name, value in (("physical_network", one.physical_network), ("name", one.name))
+        for name, value in (
+            ("physical_network", one.physical_network),
+            ("name", one.name),
+            *((key, one.attributes.get(key)) for key in _PORT_TEXTS),
+        )
         if value is not None
     }
 

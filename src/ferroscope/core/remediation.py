@@ -58,9 +58,10 @@ class Remediation(msgspec.Struct, kw_only=True, frozen=True):
 
     ``machine`` is the UUID of the node's machine here, "" if it is not known. ``boot_id`` and ``renewal`` are those at
     the time of the failure. ``not_before``: nothing is forced earlier. ``command_at``: when the last power command was
-    announced; ``commanded``: we have powered the machine off. ``terminating``: UIDs of pods that are being deleted, and
-    since when we have known; ``dead``: those that a reboot has proven dead. ``reason`` is the code of why no more
-    happens now, and ``message`` the same for people. ``log`` is the evidence: what was done and seen, oldest first.
+    announced, and ``command_epoch`` by which leader; ``commanded``: we have powered the machine off; ``inspected``:
+    and had it inspected. ``terminating``: UIDs of pods that are being deleted, and since when we have known; ``dead``:
+    those that a reboot has proven dead. ``reason`` is the code of why no more happens now, and ``message`` the same for
+    people. ``log`` is the evidence: what was done and seen, oldest first.
     """
 
     uuid: str
@@ -75,12 +76,14 @@ class Remediation(msgspec.Struct, kw_only=True, frozen=True):
     started_at: float = 0.0
     not_before: float = 0.0
     command_at: float = 0.0
+    command_epoch: int = 0
     updated_at: float = 0.0
     ended_at: float | None = None
     epoch: int = 0
     off_seen: Sighting | None = None
     tainted: bool = False
     commanded: bool = False
+    inspected: bool = False
     proven_at: float = 0.0
     terminating: dict[str, float] = {}
     dead: tuple[str, ...] = ()

@@ -227,6 +227,13 @@ def one_line(text: str, most: int) -> str:
     return kept if cut <= 0 else f"{kept[:most]}... ({cut} more characters)"
 
 
+def spreadsheet_cell(value: Any) -> Any:
+    """Return a value for CSV that no spreadsheet takes for a formula. Source: OWASP, CSV injection."""
+    if isinstance(value, str) and value[:1] in ("=", "+", "-", "@", "\t", "\r", "\n"):
+        return f"'{value}"
+    return "" if value is None else value
+
+
 def _escaped(found: re.Match[str]) -> str:
     code = ord(found[0])
     return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"

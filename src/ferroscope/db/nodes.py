@@ -249,6 +249,19 @@ class SqlAddresses:
         addresses = padded(bmc_addresses)
         return self._find(_owners(len(addresses)), several("address", addresses))
 
+    def sharing(self, nodes: Sequence[str]) -> Mapping[str, Sequence[str]]:
+        own, other = schema.bmc_addresses.alias("own"), schema.bmc_addresses.alias("other")
+        statement = (
+            select(own.c.node, other.c.node)
+            .select_from(own.join(other, own.c.address == other.c.address))
+            .where(own.c.node.in_(list(nodes)), other.c.node != own.c.node)
+            .order_by(own.c.node, other.c.node)
+        )
+        found: dict[str, dict[str, None]] = {}  # several addresses may be shared
+        for node, same in self._tx.connection.execute(statement):
+            found.setdefault(node, {})[same] = None
+        return {node: list(others) for node, others in found.items()}
+
     def called(self, node: str, source: str) -> None:
         now = self._tx.now
         if source:

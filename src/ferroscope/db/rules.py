@@ -1,6 +1,6 @@
-"""Inspection rules in SQL.
+"""Inspection rules, and expectations of the hardware, in SQL.
 
-Every change first updates the only row of ``rule_revisions``. Its lock serializes changes of rules, so none is
+Every change first updates the only row of ``rule_revisions``. Its lock serializes changes, so none is
 committed under a revision that a worker may already have read.
 """
 
@@ -15,8 +15,9 @@ from ferroscope.contracts.errors import ConflictError, NotFoundError
 from ferroscope.contracts.store import Query
 from ferroscope.core.model import Rule, RuleDialect
 from ferroscope.db import schema
-from ferroscope.db.mapping import Mapper, page
+from ferroscope.db.mapping import Mapper, add, page
 from ferroscope.db.session import SqlSession
+from ferroscope.hardware.expectations import Expectation
 
 _RULE = Mapper(Rule, schema.rules)
 
@@ -44,7 +45,7 @@ class SqlRules:
         self._tx = tx
 
     def add(self, rule: Rule) -> None:
-        self._changed()
+        self.changed()
         row = _RULE.to_row(rule)
         row["created_at"] = rule.created_at or self._tx.now
         # uuid is the only constraint
@@ -57,7 +58,7 @@ class SqlRules:
         return _RULE.from_row(row)
 
     def update(self, rule: Rule) -> Rule:
-        self._changed()
+        self.changed()
         changed = msgspec.structs.replace(rule, updated_at=self._tx.now)
         row = _RULE.to_row(changed) | {"_uuid": rule.uuid}
         del row["uuid"], row["created_at"]
@@ -66,12 +67,12 @@ class SqlRules:
         return changed
 
     def remove(self, uuid: str) -> None:
-        self._changed()
+        self.changed()
         if self._tx.run(_DELETE, {"ident": uuid}).rowcount == 0:
             raise NotFoundError("rule", uuid)
 
     def remove_all(self, dialect: RuleDialect | None = None) -> int:
-        self._changed()
+        self.changed()
         if dialect is None:
             return int(self._tx.run(_DELETE_ALL).rowcount)
         return int(self._tx.run(_DELETE_DIALECT, {"dialect": dialect.value}).rowcount)
@@ -83,6 +84,28 @@ class SqlRules:
         row = self._tx.run(_REVISION, {"ident": 1}).first()
         return 0 if row is None else int(row[0])
 
-    def _changed(self) -> None:
+    def changed(self) -> None:
+        """Increase the revision."""
         if self._tx.run(_CHANGED, {"ident": 1}).rowcount == 0:
             self._tx.run(_FIRST, {"id": 1, "revision": 1})
+
+
+_e = schema.expectations.c
+_EXPECTED = select(_e.document).order_by(_e.position)
+_FORGET = delete(schema.expectations)
+
+
+class SqlExpectations:
+    """See ``contracts.store.Expectations``."""
+
+    def __init__(self, tx: SqlSession) -> None:
+        self._tx = tx
+
+    def list(self) -> Sequence[Expectation]:
+        return [msgspec.json.decode(row[0], type=Expectation) for row in self._tx.run(_EXPECTED)]
+
+    def replace(self, expectations: Sequence[Expectation]) -> None:
+        SqlRules(self._tx).changed()
+        self._tx.run(_FORGET)
+        rows = [(one.name, at, msgspec.json.encode(one).decode()) for at, one in enumerate(expectations)]
+        add(self._tx, schema.expectations, ("name", "position", "document"), rows)

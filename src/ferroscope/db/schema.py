@@ -455,6 +455,16 @@ remediations = Table(
     **_OPTIONS,
 )
 
+# What hardware is expected, in the order of ``position``; see ``hardware.expectations``.
+expectations = Table(
+    "expectations",
+    metadata,
+    Column("name", String(255), primary_key=True),
+    Column("position", Integer, nullable=False),
+    Column("document", _LONG_TEXT, nullable=False),
+    **_OPTIONS,
+)
+
 # Sessions of browsers; see ``core.web_session``.
 web_sessions = Table(
     "web_sessions",
@@ -474,6 +484,7 @@ __all__ = [
     "callers",
     "chassis",
     "clock_steps",
+    "expectations",
     "inspection_data",
     "inspections",
     "journal",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from itertools import pairwise
 from typing import Any, Final, TypeVar, cast
 
 import msgspec
@@ -17,20 +18,24 @@ from sqlalchemy import (
     delete,
     exists,
     func,
+    literal,
     not_,
     or_,
     select,
     text,
 )
+from sqlalchemy.ext.compiler import compiles
+from sqlalchemy.sql.compiler import SQLCompiler
+from sqlalchemy.sql.functions import FunctionElement
 
 from ferroscope.contracts.data import Match
-from ferroscope.contracts.store import Backlog, Failures, Population
+from ferroscope.contracts.store import Backlog, Ended, Failures, Population
 from ferroscope.core.states import Event, Provision, State
 from ferroscope.db import mapping, schema
 from ferroscope.db.session import SqlSession
 from ferroscope.hardware import expressions
 from ferroscope.hardware.expressions import COMPARE
-from ferroscope.hardware.search_index import IndexRow
+from ferroscope.hardware.search_index import KINDS, LABEL, IndexRow
 
 # Statistics: one query each.
 
@@ -62,6 +67,9 @@ _FAILURES = (
 _SHARDED = select(_nodes.attributes).where(_nodes.attributes.like('%"shard":%'))
 
 
+_DEVIATING = select(func.count()).select_from(schema.nodes).where(_nodes.attributes.like('%"deviations":[{%'))
+
+
 class _Shard(msgspec.Struct):
     shard: str | None = None
 
@@ -90,12 +98,28 @@ class SqlStatistics:
         others = self._tx.connection.execute(_ALL_NODES).scalar_one() - found.total()
         return found + Counter({None: others})
 
+    def deviating(self) -> int:
+        return int(self._tx.connection.execute(_DEVIATING).scalar_one())
+
     def marked(self) -> tuple[int, int]:
         maintenance, inbox = self._tx.connection.execute(_MARKED).one()
         return maintenance, inbox
 
     def failures(self) -> Sequence[Failures]:
         return [Failures(reason=reason, nodes=n) for reason, n in self._tx.connection.execute(_FAILURES)]
+
+    def ended(self, edges: Sequence[float]) -> Sequence[Ended]:
+        counts = []
+        for first, last in pairwise(edges):
+            within = and_(_i.finished_at >= first, _i.finished_at < last)
+            counts += [
+                func.count(case((clause, 1))) for clause in (within, and_(within, _i.state == State.ERROR.value))
+            ]
+        if not counts:
+            return []
+        known = and_(_i.finished_at >= edges[0], _i.finished_at < edges[-1], _i.reapplies.is_(None))
+        row = self._tx.connection.execute(select(*counts).where(known)).one()
+        return [Ended(ended - failed, failed) for ended, failed in zip(row[::2], row[1::2], strict=True)]
 
     def backlog(self) -> Sequence[Backlog]:
         rows = self._tx.connection.execute(_BACKLOG)
@@ -136,8 +160,34 @@ def condition(query: expressions.Query) -> ColumnElement[bool]:
     raise TypeError(f"{type(query).__name__} is a condition on a part, not on a node")
 
 
+class _LabelValue(FunctionElement[str]):
+    """The value of a label, out of the JSON text of all, which is in lower case; NULL if there is none."""
+
+    type = String()
+    inherit_cache = True
+
+    def __init__(self, document: ColumnElement[str], key: str) -> None:
+        super().__init__(document, literal(f'$."{key}"'), literal(key))
+
+
+@compiles(_LabelValue)
+def _on_sqlite_and_mariadb(element: _LabelValue, compiler: SQLCompiler, **given: Any) -> str:
+    document, path, _ = (compiler.process(one, **given) for one in element.clauses)
+    function = "json_extract" if compiler.dialect.name == "sqlite" else "JSON_VALUE"
+    return f"{function}({document}, {path})"
+
+
+@compiles(_LabelValue, "postgresql")
+def _on_postgresql(element: _LabelValue, compiler: SQLCompiler, **given: Any) -> str:
+    document, _, key = (compiler.process(one, **given) for one in element.clauses)
+    return f"(CAST({document} AS json) ->> CAST({key} AS text))"
+
+
 def _own(name: str) -> ColumnElement[Any]:
     """Return a column of the node for comparison: text in lower case, booleans as numbers."""
+    kind, dot, key = name.partition(".")
+    if dot and kind == LABEL:
+        return _LabelValue(func.lower(schema.nodes.c.labels), key)
     column = schema.nodes.c[name]
     if isinstance(column.type, Boolean):
         return case((column, 1.0), else_=0.0)
@@ -238,6 +288,20 @@ class SqlSearchIndex:
             Match(uuid, name, state, bool(maintenance), msgspec.json.decode(hardware or "{}"))
             for uuid, name, state, maintenance, hardware in self._tx.connection.execute(statement, parameters)
         ]
+
+    def with_serials(self, serials: Sequence[str]) -> dict[str, list[str]]:
+        # By way of the nodes, as only the key of the index finds the one row of each that is wanted.
+        serial = _f[KINDS["node"]["serial"].column]
+        statement = (
+            select(serial, _f.node)
+            .select_from(schema.nodes.join(schema.search_index, and_(_f.node == _nodes.uuid, _f.kind == "node")))
+            .where(serial.in_(list(serials)))
+            .order_by(_f.node)
+        )
+        found: dict[str, list[str]] = {}
+        for known, node in self._tx.connection.execute(statement):
+            found.setdefault(known, []).append(node)
+        return found
 
     def some(self, nodes: Sequence[str], kinds: Sequence[str]) -> dict[str, list[IndexRow]]:
         statement = (

@@ -12,7 +12,7 @@ from sqlalchemy import Connection
 from sqlalchemy.sql.elements import ClauseElement
 
 from ferroscope.contracts.metrics import Moved
-from ferroscope.core.notification import Subscription
+from ferroscope.core.notification import ChangeView, Subscription
 from ferroscope.db.batch import Answer, Batch, Check, Failed, PendingAnswer
 from ferroscope.db.executor import Parameters, Statements
 from ferroscope.db.memory import Memory
@@ -47,6 +47,7 @@ class SqlSession:
         self.dialect = connection.dialect
         self.woken: set[str] = set()
         self.transitions: list[Moved] = []
+        self.hardware_changes: list[ChangeView] = []
         self.claims = claims
         self.begun: set[str] = set()
         self.ended: set[str] = set()
@@ -89,6 +90,10 @@ class SqlSession:
     def moved(self, moved: Moved) -> None:
         """See ``contracts.store.Transaction``."""
         self.transitions.append(moved)
+
+    def hardware_changed(self, changes: Sequence[ChangeView]) -> None:
+        """See ``contracts.store.Transaction``."""
+        self.hardware_changes.extend(changes)
 
     def wake(self, channel: str) -> None:
         """Publish on ``channel`` if and when this transaction commits; details may follow its name."""

@@ -43,7 +43,7 @@ from ferroscope.db.outbox import SqlOutbox
 from ferroscope.db.records import SqlChassis, SqlPortgroups
 from ferroscope.db.remediations import SqlRemediations
 from ferroscope.db.requests import SqlRequests
-from ferroscope.db.rules import SqlRules
+from ferroscope.db.rules import SqlExpectations, SqlRules
 from ferroscope.db.search import SqlSearchIndex, SqlStatistics
 from ferroscope.db.secrets import SqlSecretKeys
 from ferroscope.db.senders import Sender, sender_for
@@ -82,6 +82,7 @@ class SqlTransaction(SqlSession):
     rejections = cached_property(SqlRejections)
     statistics = cached_property(SqlStatistics)
     rules = cached_property(SqlRules)
+    expectations = cached_property(SqlExpectations)
     secret_keys = cached_property(SqlSecretKeys)
     access_tokens = cached_property(SqlAccessTokens)
     audit = cached_property(SqlAudit)
@@ -225,6 +226,7 @@ class SqlStore:
                     audited.recorded = True
                 for moved in transaction.transitions:
                     self._meter.moved(moved)
+                self._meter.hardware_changed(transaction.hardware_changes)
                 return result, transaction
         return self._attempt(work, write=write, durable=durable, snapshot=snapshot, again=False)
 

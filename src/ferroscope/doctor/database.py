@@ -23,7 +23,7 @@ from ferroscope.db import migrate
 from ferroscope.doctor import host
 from ferroscope.doctor.boot_host import examine_boot, examine_pxe_filter
 from ferroscope.doctor.database_cluster import cluster
-from ferroscope.runtime import member as database_file
+from ferroscope.runtime import database_file
 from ferroscope.runtime.backend import Backend, open_backend, schema_problem
 from ferroscope.runtime.secrets import findings as secret_findings
 from ferroscope.runtime.system import SetupError, SystemClock

@@ -22,16 +22,18 @@ from ferroscope.contracts.metrics import SILENT, Meter
 from ferroscope.contracts.queue import Clock, StopFlag
 from ferroscope.contracts.store import Query, Store, Transaction
 from ferroscope.core import hold
+from ferroscope.core.delivery import IllegalEventError, Refused
 from ferroscope.core.model import Entry, Node, Severity
 from ferroscope.core.remediation import Remediation
 from ferroscope.core.states import ACTIVE
 from ferroscope.failover.client import Kubernetes, KubernetesError
-from ferroscope.failover.cluster import KubeNode
+from ferroscope.failover.cluster import Attachment, KubeNode, Pod
 from ferroscope.failover.decision import (
     Decision,
     DeleteAttachment,
     DeletePod,
     Effect,
+    Inspect,
     PowerOff,
     PowerOn,
     Rules,
@@ -50,9 +52,10 @@ _log = structlog.get_logger(__name__)
 
 LEASE: Final = "failover/"
 # The first server that acts on the out-of-service taint without a feature gate.
-_TAINT_SINCE: Final = (1, 28)
+TAINT_SINCE: Final = (1, 28)
 _BUSY_PERIOD: Final = 1.0  # seconds between two passes while a remediation is in progress
 _PAGE: Final = 500
+_BMCS: Final = 16  # that are waited for at the same time
 _WARNINGS: Final = frozenset({"failed", "power-off", "proven", "forcing", "tainted", "without-proof", "was-alive"})
 
 
@@ -86,6 +89,25 @@ class Looked(msgspec.Struct, frozen=True):
     decision: Decision
 
 
+class _Asked(msgspec.Struct, frozen=True):
+    """One node while its BMC is being asked; ``at`` is from just before the question."""
+
+    name: str
+    match: Match
+    answer: Future[bool] | None
+    at: float
+    pods: Sequence[Pod]
+    attachments: Sequence[Attachment]
+
+
+class _Commanded(msgspec.Struct, frozen=True):
+    """A power command that is under way."""
+
+    node: str
+    effect: Effect
+    running: Future[None]
+
+
 class Failover:
     """A periodic task (see ``periodic.singleton``); it runs when ``wake`` is set, and every ``resync`` seconds."""
 
@@ -104,6 +126,7 @@ class Failover:
         process: str = "",
         meter: Meter = SILENT,
         wake: StopFlag | None = None,
+        inspect: Callable[[Transaction, str], None] | None = None,
     ) -> None:
         self.name = LEASE + cluster
         self.period = _BUSY_PERIOD
@@ -118,12 +141,13 @@ class Failover:
         self._dry_run = dry_run
         self._process = process
         self._meter = meter
+        self._inspect = inspect
         self._wake = wake or threading.Event()
         self._next_at = -math.inf
         self._status = "has not looked at the cluster yet"
         # What identifies each kubelet's last renewal, and when this process first saw it.
         self._renewals: dict[str, tuple[str, float]] = {}
-        self._pool = ThreadPoolExecutor(max_workers=8, thread_name_prefix="bmc")
+        self._pool = ThreadPoolExecutor(max_workers=_BMCS, thread_name_prefix="bmc")
 
     def close(self) -> None:
         """Start nothing new."""
@@ -137,8 +161,9 @@ class Failover:
         self._wake.clear()  # type: ignore[attr-defined]
         try:
             looked = self.look(leading.keep_alive, epoch=leading.epoch)
-            for one in looked:
-                self._carry_out(leading, one)
+            commanded = [command for one in looked for command in self._carry_out(leading, one)]
+            for command in commanded:
+                self._finish(leading, command)
         except KubernetesError as exc:
             self._next_at = now + max(_BUSY_PERIOD, exc.retry_after)
             self._status = f"cannot read the cluster: {exc}"
@@ -165,10 +190,13 @@ class Failover:
             return []
         problem = self._problem()
         keep_alive()
-        taints = self._kube.version() >= _TAINT_SINCE
+        taints = self._kube.version() >= TAINT_SINCE
         unknown = bool(failed - set(active)) or any(not one.machine for one in active.values())
         machines = self._machines(list(active.values()), every=unknown)
-        seen = [self._see(name, active.get(name), machines, keep_alive) for name in names]
+        # All BMCs are asked at once: a slow one must not delay what is known about the others.
+        asked = [one for name in names if (one := self._ask(name, active.get(name), machines, keep_alive)) is not None]
+        there = {one.name: self._see(one, keep_alive) for one in asked}
+        seen = [there.get(name) or Seen(name=name, node=None) for name in names]
         current = {one.name: one for one in nodes} | {one.name: one.node for one in seen if one.node is not None}
         view = View(
             cluster=self._cluster,
@@ -204,26 +232,30 @@ class Failover:
         needed = min(2, len(self._api_servers))
         return "" if ready >= needed else f"{ready} of {len(self._api_servers)} API servers answer, {needed} must"
 
-    def _see(
+    def _ask(
         self,
         name: str,
         record: Remediation | None,
         machines: Mapping[str, Machine],
         keep_alive: Callable[[], object],
-    ) -> Seen:
+    ) -> _Asked | None:
+        """Read what is on the node, and ask its BMC without waiting; None if the cluster has no such node."""
         # Pods and volumes are read first: if the kubelet comes back after that, their versions change, and a deletion
         # of what was read here is refused.
         pods, attachments = self._kube.pods_on(name), self._kube.attachments_of(name)
         node = self._kube.node(name)
         if node is None:
-            return Seen(name=name, node=None)
+            return None
         keep_alive()
-        match, asked_at = self._match(node, record, machines), self._clock.monotonic()
-        asked = None
+        match, answer, at = self._match(node, record, machines), None, self._clock.monotonic()
         if match.machine is not None and self._rules.mode == "proof":
-            asked = self._pool.submit(self._power.is_off, match.machine.uuid)
-        off, error = _answer(asked, keep_alive)
-        # After the BMC's answer: what the kubelet renewed before it must be seen.
+            answer = self._pool.submit(self._power.is_off, match.machine.uuid)
+        return _Asked(name, match, answer, at, pods, attachments)
+
+    def _see(self, asked: _Asked, keep_alive: Callable[[], object]) -> Seen:
+        """Wait for the BMC's answer; what the kubelet renewed before it must be seen, so that is read afterwards."""
+        name = asked.name
+        off, error = _answer(asked.answer, keep_alive)
         renewal = self._kube.renewal(name)
         if name not in self._renewals or self._renewals[name][0] != renewal:  # not there: the node has no lease
             self._renewals[name] = (renewal, self._clock.monotonic())
@@ -233,12 +265,12 @@ class Failover:
             node=self._kube.node(name),
             renewal=renewal,
             silent=self._clock.monotonic() - self._renewals[name][1],
-            match=match,
+            match=asked.match,
             power_off=off,
             power_error=error,
-            asked_at=asked_at,
-            pods=pods,
-            attachments=attachments,
+            asked_at=asked.at,
+            pods=asked.pods,
+            attachments=asked.attachments,
         )
 
     @staticmethod
@@ -268,34 +300,62 @@ class Failover:
 
     # Acting.
 
-    def _carry_out(self, leading: Leading, looked: Looked) -> None:
+    def _carry_out(self, leading: Leading, looked: Looked) -> list[_Commanded]:
+        """Store the record, then do what it announces; return the power commands that are under way."""
         decision, record = looked.decision, looked.decision.record
         if record is None:
-            return
+            return []
         before = looked.record.log if looked.record is not None else ()
         new = [one for one in record.log if one not in before]
         for line in new:
             _log.info("failover", cluster=self._cluster, node=record.node, what=line["what"], text=line["text"],
                       dry_run=self._dry_run)  # fmt: skip
         if self._dry_run:
-            return
+            return []
         if _content(record) != _content(looked.record):
-            self._store.write(lambda tx: self._save(tx, leading, record, new))
+            inspects = any(isinstance(effect, Inspect) for effect in decision.effects)
+            self._store.write(lambda tx: self._save(tx, leading, record, new, inspects=inspects))
         for line in new:
             self._meter.failover(line["what"])
             self._event(looked.seen.node, line["what"], line["text"])
+        commanded = []
         for effect in decision.effects:
             leading.keep_alive()
+            if isinstance(effect, (PowerOff, PowerOn)):
+                on = isinstance(effect, PowerOn)
+                running = self._pool.submit(self._power.set, record.machine, on=on, left=leading.left)
+                commanded.append(_Commanded(record.node, effect, running))
+                continue
             try:
-                self._apply(leading, effect, record)
-            except (KubernetesError, BmcError, TooLateError) as exc:
-                _log.warning(
-                    "failover: a step failed; it is repeated", node=record.node, step=type(effect).__name__,
-                    error=str(exc) or "the lease was about to expire",
-                )  # fmt: skip
+                self._apply(effect)
+            except KubernetesError as exc:
+                _failed(record.node, effect, exc)
+        return commanded
 
-    def _save(self, tx: Transaction, leading: Leading, record: Remediation, new: Sequence[Mapping[str, Any]]) -> None:
+    @staticmethod
+    def _finish(leading: Leading, command: _Commanded) -> None:
+        """Wait until the BMC has answered a power command."""
+        _wait(command.running, leading.keep_alive)
+        try:
+            command.running.result()
+        except (BmcError, TooLateError) as exc:
+            _failed(command.node, command.effect, exc)
+
+    def _save(
+        self,
+        tx: Transaction,
+        leading: Leading,
+        record: Remediation,
+        new: Sequence[Mapping[str, Any]],
+        *,
+        inspects: bool,
+    ) -> None:
         leading.fence(tx)
+        if inspects and self._inspect is not None:
+            try:
+                self._inspect(tx, record.machine)
+            except (IllegalEventError, Refused) as exc:
+                _log.warning("the machine cannot be inspected", node=record.node, error=str(exc))
         tx.remediations.save(record)
         if record.machine:
             tx.journal.append(
@@ -310,13 +370,8 @@ class Failover:
                 for line in new
             )
 
-    def _apply(self, leading: Leading, effect: Effect, record: Remediation) -> None:
-        if isinstance(effect, (PowerOff, PowerOn)):
-            on = isinstance(effect, PowerOn)
-            commanded = self._pool.submit(self._power.set, record.machine, on=on, left=leading.left)
-            _wait(commanded, leading.keep_alive)
-            commanded.result()
-        elif isinstance(effect, SetTaint):
+    def _apply(self, effect: Effect) -> None:
+        if isinstance(effect, SetTaint):
             self._kube.set_out_of_service(effect.node, present=effect.present)
         elif isinstance(effect, DeletePod):
             if not effect.ask_budget or self._kube.may_evict(effect.pod):
@@ -333,55 +388,6 @@ class Failover:
             self._kube.record_event(node, reason, text, warning=what in _WARNINGS)
         except KubernetesError as exc:
             _log.warning("cannot record an Event", node=node.name, error=str(exc))
-
-
-class NodeWatch:
-    """Sets ``wake`` when a node's readiness changes, from a thread: a list, then watches from its version on.
-
-    Nothing depends on it but the time until the next pass, so every error only means to list again.
-    """
-
-    def __init__(self, kube: Kubernetes, wake: threading.Event, stop: StopFlag) -> None:
-        self._kube = kube
-        self._wake = wake
-        self._stop = stop
-        self._ready: dict[str, bool] = {}
-
-    def start(self) -> None:
-        threading.Thread(target=self.run, name="node watch", daemon=True).start()
-
-    def run(self) -> None:
-        version, pause = "", 1.0
-        while not self._stop.is_set():
-            try:
-                if not version:
-                    nodes, version = self._kube.nodes()
-                    for one in nodes:
-                        self._saw("MODIFIED", one)
-                version = self.follow(version)
-                pause = 1.0
-            except KubernetesError as exc:
-                version = "" if exc.gone else version
-                self._stop.wait(max(pause, exc.retry_after))
-                pause = min(pause * 2, 30.0)
-
-    def follow(self, version: str) -> str:
-        """Follow one watch to its end; return the version to go on from."""
-        for kind, node in self._kube.watch_nodes(version):
-            version = node.metadata.resource_version or version
-            if kind != "BOOKMARK":
-                self._saw(kind, node)
-            if self._stop.is_set():
-                break
-        return version
-
-    def _saw(self, kind: str, node: KubeNode) -> None:
-        if kind == "DELETED":
-            self._ready.pop(node.name, None)
-        elif self._ready.get(node.name, node.ready) != node.ready:
-            self._wake.set()
-        if kind != "DELETED":
-            self._ready[node.name] = node.ready
 
 
 def machine_of(node: Node) -> Machine:
@@ -413,6 +419,13 @@ def _wait(running: Future[Any], keep_alive: Callable[[], object]) -> None:
     running.add_done_callback(lambda _: done.set())
     while not done.wait(1.0):
         keep_alive()
+
+
+def _failed(node: str, effect: Effect, exc: Exception) -> None:
+    _log.warning(
+        "failover: a step failed; it is repeated", node=node, step=type(effect).__name__,
+        error=str(exc) or "the lease was about to expire",
+    )  # fmt: skip
 
 
 def _content(record: Remediation | None) -> Remediation | None:

@@ -1,11 +1,12 @@
 """What to do about a node now, and why not more: pure, without I/O and clocks.
 
 ``decide`` gets what was read about one node in this pass, and the record of its remediation. It returns the record to
-store *before* the effects are carried out, and a sentence for people. It is called again and again, and depends on no
+store *before* the effects are carried out, and a message for people. It is called again and again, and depends on no
 event having been seen. What it holds to:
 
-* Nothing is forced without proof: the power seen off twice, some seconds apart, with no renewal of the kubelet's lease
-  in between; or the operator's word; or, for pods that were already being deleted, a reboot. Mode ``label`` is apart.
+* Nothing is forced without proof: the power cut by command, and then seen off twice, some seconds apart, with no
+  renewal of the kubelet's lease in between (without the command only where it is forbidden to power off); or the
+  operator's word; or, for pods that were already being deleted, a reboot. Mode ``label`` is apart.
 * The proof is looked at again in each pass. A sign of life ends it: a renewed lease, a new boot ID, power on.
 * A pass that could not read something forces nothing that depends on it.
 """
@@ -40,6 +41,7 @@ class Rules(msgspec.Struct, frozen=True, kw_only=True):
     storm_cooldown: float = 120.0
     power_off: bool = True
     power_on: bool = True
+    inspect: bool = False
     labels: dict[str, str] = {}
     namespaces: tuple[str, ...] = ()
 
@@ -103,6 +105,10 @@ class PowerOn(msgspec.Struct, frozen=True):
     """Power on the node's machine."""
 
 
+class Inspect(msgspec.Struct, frozen=True):
+    """Inspect the node's machine; it is requested in the transaction that stores the record."""
+
+
 class SetTaint(msgspec.Struct, frozen=True):
     """Set the out-of-service taint, or remove it, if the node is still as it was read."""
 
@@ -123,7 +129,7 @@ class DeleteAttachment(msgspec.Struct, frozen=True):
     attachment: Attachment
 
 
-Effect = PowerOff | PowerOn | SetTaint | DeletePod | DeleteAttachment
+Effect = PowerOff | PowerOn | Inspect | SetTaint | DeletePod | DeleteAttachment
 
 
 class Decision(msgspec.Struct, frozen=True):
@@ -321,7 +327,8 @@ class _Case:
         record = msgspec.structs.replace(record, machine=machine.uuid)
         if machine.active:
             return self._wait(record, "inspecting", f"an inspection of machine {machine.title} is in progress")
-        if self._seen.power_off:
+        may_power_off = rules.power_off and not machine.keeps_power
+        if self._seen.power_off and not may_power_off:
             return self._off(msgspec.structs.replace(record, phase=Phase.POWERING_OFF), node)
         since = record.started_at + rules.dwell_reporting
         until = max(record.not_before, since) if node.kubelet_reports and self._alive() else record.not_before
@@ -331,7 +338,7 @@ class _Case:
             return self._wait(record, "still-ready", "its kubelet is silent, but the cluster still considers it ready")
         if self._seen.power_off is None:
             return self._wait(record, "bmc-error", f"the BMC does not say whether it is off: {self._seen.power_error}")
-        if not rules.power_off or machine.keeps_power:
+        if not may_power_off:
             which = "the machine's disable_power_off" if machine.keeps_power else "[failover] power_off = false"
             return self._wait(record, "power-is-on", f"the machine is on, and {which} forbids to power it off")
         return self._command_off(record, machine.title)
@@ -352,21 +359,41 @@ class _Case:
         return self._seen.silent < self._rules.silence
 
     def _command_off(self, record: Remediation, title: str) -> Decision:
+        """Power it off, also if the BMC says that it is off: a BMC may be wrong about that, and still obey."""
+        off = bool(self._seen.power_off)
         record = msgspec.structs.replace(
-            record, phase=Phase.POWERING_OFF, command_at=self._view.now, off_seen=None, commanded=True
+            record,
+            phase=Phase.POWERING_OFF,
+            command_at=self._view.now,
+            command_epoch=self._view.epoch,
+            off_seen=None,
+            commanded=record.commanded or not off,
         )
-        message = f"powering off machine {title}"
+        message = f"powering off machine {title}" + (", although its BMC says that it is off" if off else "")
         record = _explained(self._log(record, "power-off", message), "power-off", message)
         return Decision(record, (PowerOff(),), "power-off", message)
+
+    def _announced_only(self, record: Remediation) -> bool:
+        """Whether the leader that announced the last power command may have died before it sent it."""
+        return record.command_at > 0 and record.command_epoch != self._view.epoch
 
     def _powering_off(self, record: Remediation, node: KubeNode) -> Decision:
         machine = self._seen.match.machine
         if (why := self._guard(node))[0]:
             return self._wait(record, *why)
+        if not is_suspect(node, self._seen.silent, self._rules):
+            # If the command is only late, the machine must not be forgotten without power.
+            if self._view.now - record.command_at < REPEAT_COMMAND:
+                message = "the node is ready again, but the power-off command may still take effect"
+                return self._wait(record, "power-off-pending", message)
+            return self.end(record, Phase.CANCELLED, "ready-again", "the node is ready again in the same boot")
+        unsent = record.off_seen is None and self._announced_only(record)
+        if machine is not None and unsent and self._seen.power_off is not None:
+            if (held := self._held(record, node)) is not None:
+                return held
+            return self._command_off(record, machine.title)
         if self._seen.power_off:
             return self._off(record, node)
-        if not is_suspect(node, self._seen.silent, self._rules):
-            return self.end(record, Phase.CANCELLED, "ready-again", "the node is ready again, and was not seen off")
         if self._seen.power_off is None:
             message = f"the BMC does not say whether the machine is off: {self._seen.power_error}"
             return self._wait(record, "bmc-error", message)
@@ -496,10 +523,15 @@ class _Case:
             return self._wait(record, "inspecting", f"an inspection of machine {machine.title} is in progress")
         if self._seen.power_off is not True:
             return self._wait(record, "waiting-for-return", "its machine is powered on; waiting for the node")
-        if view.now - record.command_at < REPEAT_COMMAND:
+        if self._rules.inspect and not record.inspected:
+            message = f"inspecting machine {machine.title} before it is powered on"
+            record = self._log(msgspec.structs.replace(record, inspected=True), "inspect", message)
+            return Decision(_explained(record, "inspect", message), (Inspect(),), "inspect", message)
+        if view.now - record.command_at < REPEAT_COMMAND and not self._announced_only(record):
             return self._wait(record, "power-on-pending", "its machine is still off after the power-on command")
         message = f"powering on machine {machine.title}"
-        record = self._log(msgspec.structs.replace(record, command_at=view.now), "power-on", message)
+        record = msgspec.structs.replace(record, command_at=view.now, command_epoch=view.epoch)
+        record = self._log(record, "power-on", message)
         return Decision(_explained(record, "power-on", message), (PowerOn(),), "power-on", message)
 
     def _back(self, record: Remediation, node: KubeNode) -> Decision:

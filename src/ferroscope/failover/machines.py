@@ -33,7 +33,7 @@ class Machine(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Match(msgspec.Struct, frozen=True):
-    """The machine, or why there is none: a code, and a sentence."""
+    """The machine, or why there is none: a code, and a message."""
 
     machine: Machine | None = None
     reason: str = ""

@@ -18,7 +18,7 @@ import msgspec
 
 from ferroscope.core.model import Node
 from ferroscope.hardware.parts import Kind
-from ferroscope.hardware.search_index import KINDS, OWN, IndexRow
+from ferroscope.hardware.search_index import KINDS, LABEL, OWN, IndexRow
 
 Comparison = Literal["==", "!=", "<", "<=", ">", ">="]
 COMPARE: Final[dict[str, Callable[[float, float], bool]]] = {
@@ -89,7 +89,10 @@ class Count(msgspec.Struct, frozen=True, tag=True):
 
 
 class Own(msgspec.Struct, frozen=True, tag=True):
-    """A condition on the node itself: columns are the fields of ``Node``; texts are compared in lower case."""
+    """A condition on the node itself: columns are the fields of ``Node``, and ``label.KEY``.
+
+    Texts are compared in lower case.
+    """
 
     of: Query
 
@@ -143,6 +146,9 @@ def _is(some: Some, row: IndexRow) -> bool:
 
 
 def _own(node: Node, column: str) -> object:
+    kind, dot, key = column.partition(".")
+    if dot and kind == LABEL:
+        return next((value.lower() for name, value in sorted(node.labels.items()) if name.lower() == key), None)
     value = getattr(node, column)
     return value.lower() if isinstance(value, str) else value
 
@@ -180,4 +186,4 @@ def fields() -> list[tuple[str, str, str, str]]:
     for name, field in OWN.items():
         type_ = "text" if field.is_text else "yes or no" if field.boolean else "time"
         found.append((name, type_, "", field.about))
-    return found
+    return [*found, (f"{LABEL}.KEY", "text", "", "Label of the node; has label.KEY: whether there is one")]

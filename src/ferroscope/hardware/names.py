@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import re
-from typing import Final
+from typing import Any, Final
+
+from ferroscope.core.values import is_name
 
 # Dell's firmware appends this to the name of a model.
 _ADDED: Final = re.compile(r"\s*\((?:SKU|ModelName)=.*\)\s*\Z", re.IGNORECASE)
 _CPU: Final = re.compile(r"\((?:R|TM)\)|\bCPU\b|\bProcessor\b|@.*", re.IGNORECASE)
+_NO_LETTERS: Final = re.compile(r"[^A-Za-z0-9._~]+")
+_LONGEST_NAME: Final = 63
 # Characters that are looked at; a machine may send any number of them.
 _LONGEST: Final = 1000
 
@@ -20,3 +24,9 @@ def model(product: str) -> str:
 def cpu(name: str) -> str:
     """Return the name of a processor without trademarks and clock rates."""
     return " ".join(_CPU.sub(" ", name[:_LONGEST]).split()) or name
+
+
+def suggestion(serial: Any) -> str | None:
+    """Return a name for a node, from the serial number of its machine; None if it is unknown."""
+    name = _NO_LETTERS.sub("-", str(serial or "")[:_LONGEST]).strip("-.").lower()[:_LONGEST_NAME]
+    return name if name and is_name(name) else None

@@ -12,6 +12,7 @@ from typing import Final, NoReturn
 
 import msgspec
 
+from ferroscope.core.labels import is_key
 from ferroscope.hardware.expressions import (
     COMPARE,
     All,
@@ -28,7 +29,7 @@ from ferroscope.hardware.expressions import (
     Word,
 )
 from ferroscope.hardware.parts import Kind
-from ferroscope.hardware.search_index import KINDS, OWN, Field, fold
+from ferroscope.hardware.search_index import KINDS, LABEL, OWN, Field, fold, label
 from ferroscope.hardware.sources import spellings
 
 # The values in queries: numbers with units, booleans, times, and the spellings of texts.
@@ -246,6 +247,8 @@ class _Parser:
         self._next += 1
         if kind is None and word in OWN:
             return None, OWN[word], word
+        if kind is None and word.startswith(f"{LABEL}.") and is_key(word.removeprefix(f"{LABEL}.")):
+            return None, label(word.removeprefix(f"{LABEL}.")), word
         named, _, name = word.rpartition(".") if kind is None else ("", "", word)
         part = kind or next((known for known in KINDS if known == (named or "node")), None)
         if part is None or name not in KINDS[part]:
@@ -344,7 +347,7 @@ def _fields() -> list[str]:
 def _known(word: str) -> bool:
     """Whether the word is a field, a kind of part, or looks like a field of one."""
     kind, dot, _ = word.partition(".")
-    return word in KINDS or word in OWN or word in KINDS["node"] or bool(dot and kind in KINDS)
+    return word in KINDS or word in OWN or word in KINDS["node"] or bool(dot and (kind in KINDS or kind == LABEL))
 
 
 def _hint(word: str, kind: Kind | None) -> str:

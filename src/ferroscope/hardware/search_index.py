@@ -137,6 +137,13 @@ OWN: Final[Mapping[str, Field]] = {
 }
 """The fields of the node itself, whether it was inspected or not."""
 
+LABEL: Final = "label"
+
+
+def label(key: str) -> Field:
+    """Return the field ``label.KEY``; keys are compared in lower case, as all texts."""
+    return Field(f"{LABEL}.{key.lower()}", "Label of the node", own=True)
+
 
 def fold(text: str, *, vendor: bool = False) -> str:
     """Return the text as stored and compared."""

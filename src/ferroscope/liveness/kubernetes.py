@@ -193,7 +193,7 @@ class KubernetesService:
 
 
 def _load(settings: CoordinationSettings) -> Any:
-    """Return the client's configuration; ``CoordinationRefusedError`` says in one sentence why there is none."""
+    """Return the client's configuration; ``CoordinationRefusedError`` says why there is none."""
     if not settings.kubeconfig and "KUBERNETES_SERVICE_HOST" not in os.environ:
         raise CoordinationRefusedError(
             "this process does not run in a pod (KUBERNETES_SERVICE_HOST is not set); set [coordination] kubeconfig"

@@ -3,8 +3,9 @@
 Only Tooz's groups are used, and each call is bounded here where Tooz does not bound it. What was found about Tooz 9.1,
 and is guarded against: a heartbeat succeeds although the session has expired and the member has left the group (all
 three); etcd's driver raises its client's own errors; ZooKeeper's heartbeat waits without limit while disconnected, and
-is not needed; Redis' client repeats each call three times with pauses, and Tooz each of these fifteen times; a client
-that connects again finds its own earlier entry, which then expires.
+is not needed, and its start never returns if the connection is lost meanwhile; Redis' client repeats each
+call three times with pauses, and Tooz each of these fifteen times; a client that connects again finds its own earlier
+entry, which then expires.
 """
 
 from __future__ import annotations
@@ -66,6 +67,8 @@ class ToozService:
             self._coordinator = coordinator
             if self._scheme == "redis":
                 _try_once(coordinator)
+            elif self._scheme == "zookeeper":
+                _limit_start(coordinator, self._patience)
             elif self._scheme.startswith(
                 "etcd3"
             ):  # whose client prefers REQUESTS_CA_BUNDLE to ca_cert, and uses proxies
@@ -137,6 +140,16 @@ def _try_once(coordinator: Any) -> None:
         return client
 
     coordinator._make_client = make_client
+
+
+def _limit_start(coordinator: Any, seconds: float) -> None:
+    """Have ZooKeeper's client wait no longer for Tooz's path: it keeps a request until it is connected again."""
+    kazoo = coordinator._coord
+
+    def ensure_path(path: str) -> Any:
+        return kazoo.ensure_path_async(path).get(timeout=seconds)
+
+    kazoo.ensure_path = ensure_path
 
 
 def _causes(exc: BaseException | None) -> list[BaseException]:

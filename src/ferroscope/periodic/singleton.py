@@ -63,6 +63,7 @@ class _Step:
         self._stop = stop
         self.fence = leadership.fence
         self.left = leadership.left
+        self.lease = leadership.lease
         self.epoch = leadership.lease.epoch
 
     def keep_alive(self) -> None:

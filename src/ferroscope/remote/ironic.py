@@ -92,11 +92,15 @@ _PORT_FIELDS: Final = {
     "pxe_enabled": 19,
     "physical_network": 34,
     "name": 88,
+    "description": 97,
+    "vendor": 100,
+    "category": 101,
 }
 # Documents are larger than UUIDs, so a page has fewer; servers decide anyway.
 _DOCUMENTS: Final = 200
 _NEEDED: Final = 37  # traits
-_NEWEST: Final = 96
+_NEWEST: Final = 103
+_MAXIMUM_VERSION: Final = VERSION.replace("Version", "Maximum-Version")
 _LOCKED: Final = b"is locked by host"
 _NO_CONDUCTOR: Final = b"No conductor service registered"
 # For so many seconds after an outage was noticed no other thread waits for the same time-out.
@@ -147,8 +151,8 @@ class IronicRegistry:
     def port_with(self, mac: str) -> Document | None:
         return next(self._list("ports", _PORT_FIELDS, address=mac), None)
 
-    def update_node(self, uuid: str, patch: Sequence[Document]) -> None:
-        self._call("PATCH", f"/v1/nodes/{uuid}", patch, repeat=False)
+    def update_node(self, uuid: str, patch: Sequence[Document]) -> Document:
+        return _document(self._call("PATCH", f"/v1/nodes/{uuid}", patch, repeat=False))
 
     def set_traits(self, uuid: str, traits: Sequence[str]) -> None:
         self._call("PUT", f"/v1/nodes/{uuid}/traits", {"traits": list(traits)})
@@ -208,7 +212,7 @@ class IronicRegistry:
         """Find out where Ironic is, and its newest microversion."""
         base = self._login.endpoint().rstrip("/").removesuffix("/v1")
         answer = self._patient("GET", f"{base}/v1", None, negotiating=True, retries=retries)
-        highest = answer.headers.get(VERSION.replace("Version", "Maximum-Version"), "")
+        highest = answer.headers.get(_MAXIMUM_VERSION, "")
         major, _, minor = highest.partition(".")
         if answer.status in (401, 403):
             raise RegistryRefusedError(f"Ironic at {base} rejected the credentials", status=answer.status)

@@ -17,12 +17,13 @@ _INVENTORIES_SINCE: Final = 81
 _RULES_SINCE: Final = 96
 _CHILDREN_SINCE: Final = 83
 _INSPECTED: Final = {"uuid": 1, "provision_state": 1, "inspection_started_at": 6, "inspection_finished_at": 6}
-# Interfaces are chosen anew here. Ironic 39 fails if ``chassis_uuid`` is asked for by name.
+# Interfaces are chosen anew here. Ironic 39 fails if asked for ``chassis_uuid`` by name, and has labels in ``extra``.
+_NOT_ASKED: Final = ("chassis_uuid", "labels")
 FIELDS: Final = tuple(
     field
     for field in (*STORED, *ATTRIBUTES)
     if field.name in ("traits", "maintenance_reason")
-    or (field.settable and not field.name.endswith("_interface") and field.name != "chassis_uuid")
+    or (field.settable and not field.name.endswith("_interface") and field.name not in _NOT_ASKED)
 )
 _NODE_FIELDS: Final = {field.name: field.since or 1 for field in FIELDS} | _INSPECTED
 _CHASSIS_FIELDS: Final = dict.fromkeys(("uuid", "description", "extra"), 1)
@@ -34,6 +35,8 @@ _PORTGROUP_FIELDS: Final = {
     "properties": 26,
     "standalone_ports_supported": 23,
     "extra": 23,
+    "physical_network": 102,
+    "category": 103,
 }
 _RULE_FIELDS: Final = dict.fromkeys(
     ("uuid", "description", "priority", "phase", "sensitive", "conditions", "actions"), _RULES_SINCE
@@ -72,6 +75,8 @@ class IronicDocuments(IronicRegistry):
                 mode=str(one.get("mode") or "active-backup"),
                 properties=one.get("properties") or {},
                 standalone_ports_supported=one.get("standalone_ports_supported") is not False,
+                physical_network=one.get("physical_network"),
+                category=one.get("category"),
                 extra=one.get("extra") or {},
             )
             for one in self._list("portgroups", _PORTGROUP_FIELDS, node=uuid)

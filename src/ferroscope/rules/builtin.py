@@ -16,6 +16,8 @@ import yaml
 
 from ferroscope.contracts.store import Query, Transaction
 from ferroscope.core.model import PHASES, Rule
+from ferroscope.hardware import expectations
+from ferroscope.hardware.expectations import Compiled, Expectation, ExpectationError
 from ferroscope.rules.actions import url as wrong_with
 from ferroscope.rules.conditions import Condition, Seen
 from ferroscope.rules.data import MAX_RULES, Data, InvalidRuleError, RuleError
@@ -129,8 +131,18 @@ class RuleCache:
         if known is not None and known.revision == revision:
             return known
         stored = [_compiled(rule) for rule in tx.rules.list(Query())]
-        self._current = found = RuleSet.of(revision, (*stored, *self._built_in))
+        expected = [one for given in tx.expectations.list() if (one := _expected(given)) is not None]
+        self._current = found = RuleSet.of(revision, (*stored, *self._built_in), expected)
         return found
+
+
+def _expected(given: Expectation) -> Compiled | None:
+    """Compile a stored expectation; one that is no longer valid is not checked, which the log says."""
+    try:
+        return expectations.compiled(given)
+    except ExpectationError as exc:
+        _log.error("stored expectation is no longer valid", expectation=given.name, error=str(exc))
+        return None
 
 
 class _Broken:

@@ -17,6 +17,7 @@ import msgspec
 
 from ferroscope.core.model import Document, Node, Rule, RuleDialect
 from ferroscope.core.reasons import Reason
+from ferroscope.hardware.expectations import Compiled
 from ferroscope.rules import conditions, template
 from ferroscope.rules.actions import ACTIONS, INTROSPECTION_ACTIONS, Action, named
 from ferroscope.rules.conditions import Seen
@@ -155,16 +156,17 @@ _MAX_MESSAGE: Final = 2000
 
 
 class RuleSet(msgspec.Struct, frozen=True):
-    """The rules of one revision, in the order of execution."""
+    """The rules of one revision, in the order of execution, and what hardware is expected."""
 
     revision: int
     rules: tuple[CompiledRule, ...]
+    expectations: tuple[Compiled, ...] = ()
 
     @staticmethod
-    def of(revision: int, rules: Iterable[CompiledRule]) -> RuleSet:
+    def of(revision: int, rules: Iterable[CompiledRule], expectations: Iterable[Compiled] = ()) -> RuleSet:
         """Return ``rules`` in order of execution."""
         order = sorted(rules, key=lambda one: (-one.rule.priority, one.built_in, one.rule.created_at, one.rule.uuid))
-        return RuleSet(revision, tuple(order))
+        return RuleSet(revision, tuple(order), tuple(expectations))
 
 
 class RuleTrace(Protocol):

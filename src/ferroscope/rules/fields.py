@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
-from ferroscope.core import values
+from ferroscope.core import labels, values
 from ferroscope.core.model import Document, Node, Port
 from ferroscope.core.node import SETTABLE, Form, NodeField
 from ferroscope.rules.data import MAX_PATH, InvalidRuleError, RuleError
@@ -49,6 +49,8 @@ def _document(value: Any) -> str | None:
 
 
 def _check(field: NodeField) -> Check:
+    if field.form is Form.LABELS:
+        return labels.problem
     if field.plain is bool:
         return _flag_or_none if field.nullable else _flag
     if field.plain is Document:
@@ -72,7 +74,7 @@ PORT_FIELDS: Final[dict[str, Check]] = {
 }
 
 _DOCUMENTS: Final = frozenset(
-    {name for table in (NODE_FIELDS, PORT_FIELDS) for name in table if table[name] is _document}
+    {name for table in (NODE_FIELDS, PORT_FIELDS) for name in table if table[name] in (_document, labels.problem)}
 )
 _EMPTY: Final[dict[str, Any]] = {field.name: field.default for field in _OF_NODES if field.stored} | {
     "pxe_enabled": True

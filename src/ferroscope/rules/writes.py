@@ -147,7 +147,7 @@ def del_port_attribute(acting: Acting, args: Document) -> None:
 
 def _set(thing: Node | Port, parts: list[str], value: Any, known: dict[str, Check]) -> None:
     if len(parts) > 1:
-        document = fields.get_field(thing, parts[0])
+        document = dict(fields.get_field(thing, parts[0]))  # a copy: the check of the whole may reject it
         fields.put(document, parts[1:], value)
         value = document
     fields.set_field(thing, parts[0], value, known)

@@ -26,7 +26,7 @@ from ferroscope.db.memory import Memory
 from ferroscope.db.queue import SqlQueue
 from ferroscope.db.transaction import SqlStore
 from ferroscope.db.url import DatabaseUrlError
-from ferroscope.runtime import member
+from ferroscope.runtime import database_file
 from ferroscope.runtime.system import SetupError, SystemClock
 from ferroscope.secrets.keys import KeyRing, place
 
@@ -215,9 +215,9 @@ def ensure_schema(settings: Settings, *, upgrade: bool) -> str:
     """
     database = settings.database
     if upgrade:  # a migration may take long
-        member.make_directory(database)
+        database_file.make_directory(database)
         database = msgspec.structs.replace(database, statement_timeout=_MIGRATION)
-    elif file := member.missing(database):
+    elif file := database_file.missing(database):
         raise SchemaError(f"the database file {file} does not exist", "run: ferroscope db upgrade")
     with _explained():
         engine = build_engine(database)

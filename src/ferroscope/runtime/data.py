@@ -28,6 +28,7 @@ from ferroscope.storage.reader import Archive, newest
 _BATCH: Final = 32
 _PROCESSED: Final[tuple[Part, ...]] = ("inventory", "plugin_data")
 Report = Callable[[str], None]
+Advance = Callable[[int], None]
 
 
 class Moved(msgspec.Struct):
@@ -46,8 +47,11 @@ class Rebuilt(msgspec.Struct):
     errors: int = 0
 
 
-def move(settings: Settings, source: str, target: str, report: Report) -> Moved:
-    """Move all data of ended inspections; ``SetupError`` if a store is not configured."""
+def move(settings: Settings, source: str, target: str, advance: Advance) -> Moved:
+    """Move all data of ended inspections; ``SetupError`` if a store is not configured.
+
+    ``advance`` gets the number of parts that were moved or skipped since.
+    """
     with _opened(settings) as (store, archive):
         for name in {source, target} - {"database"}:
             if name not in archive.object_stores:
@@ -59,16 +63,17 @@ def move(settings: Settings, source: str, target: str, report: Report) -> Moved:
             _move(mover, batch, target, done)
             if done.error:
                 break
-            report(f"{done.moved} parts moved")
+            advance(len(batch))
         return done
 
 
-def rebuild(settings: Settings, report: Report) -> Rebuilt:
-    """Rebuild the search index of every node from its newest inventory."""
+def rebuild(settings: Settings, report: Report, advance: Advance) -> Rebuilt:
+    """Rebuild the search index of every node from its newest inventory; report errors, and each node that is done."""
     done = Rebuilt()
     with _opened(settings) as (store, archive):
         for node in _nodes(store):
             done.nodes += 1
+            advance(1)
             try:
                 done.changed += _rebuild(store, archive, node)
             except (NotFoundError, StaleError):
@@ -76,8 +81,6 @@ def rebuild(settings: Settings, report: Report) -> Rebuilt:
             except ObjectStoreError as exc:
                 done.errors += 1
                 report(f"{node.name or node.uuid}: {exc}")
-            if done.nodes % 1000 == 0:
-                report(f"{done.nodes} nodes checked")
     return done
 
 

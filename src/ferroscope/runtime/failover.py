@@ -2,51 +2,54 @@
 
 from __future__ import annotations
 
+import secrets
 import signal
 import threading
+import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Final
+from functools import partial
+from typing import TYPE_CHECKING, Final
 
 import structlog
 
+from ferroscope import transition
+from ferroscope.boot_config import way
 from ferroscope.config.options import FailoverSettings, Settings
-from ferroscope.contracts.bmc import Bmc, Power
+from ferroscope.contracts.bmc import Bmc, ForcesOff, Power
 from ferroscope.contracts.errors import BmcError, NotFoundError, StoreUnavailableError
 from ferroscope.contracts.metrics import SILENT, Meter
-from ferroscope.contracts.queue import Channel
+from ferroscope.contracts.store import Transaction
 from ferroscope.core import bmc_access
+from ferroscope.core.callback_secret import Delivery
 from ferroscope.core.model import Node
 from ferroscope.core.reasons import Reason
 from ferroscope.core.remediation import Remediation
 from ferroscope.failover.decision import Rules
 from ferroscope.remote.command_fence import fenced
-from ferroscope.runtime import system, wiring
+from ferroscope.remote.kubernetes import Right
+from ferroscope.runtime import kubernetes, leader, system, wiring
 from ferroscope.runtime.backend import Backend, check_bus, ensure_schema, open_backend, opened
 from ferroscope.runtime.drivers import build_drivers, build_registry, close_drivers
-from ferroscope.runtime.member import Membership, watched
 from ferroscope.runtime.reload import Reload, Reread
 from ferroscope.runtime.system import (
-    EXIT_CUT_OFF,
-    EXIT_FAULT,
     SetupError,
     StartError,
     SystemClock,
-    Watchdog,
-    notify,
     process_name,
 )
 from ferroscope.secrets.reader import SecretReader
-from ferroscope.telemetry import members
 
 if TYPE_CHECKING:
     from ferroscope.failover.client import Kubernetes
     from ferroscope.failover.controller import Failover, Looked
-    from ferroscope.periodic.singleton import Singleton
 
 ROLE: Final = "failover"
 # The oldest server with the API versions that are used: Leases of kubelets, policy/v1beta1, storage/v1.
 _OLDEST: Final = (1, 17)
+# The newest one whose changes to these APIs were read.
+_NEWEST: Final = (1, 34)
+_SKEW: Final = 30.0  # seconds between two clocks of which one is wrong
 
 _log = structlog.get_logger(__name__)
 
@@ -67,7 +70,10 @@ class BmcPower:
     def set(self, machine: str, *, on: bool, left: Callable[[], float]) -> None:
         node, driver = self._of(machine)
         with fenced(left):
-            driver.set_power(node, Power.ON if on else Power.OFF)
+            if not on and isinstance(driver, ForcesOff):
+                driver.force_off(node)
+            else:
+                driver.set_power(node, Power.ON if on else Power.OFF)
         _log.info("power command sent", node=machine, on=on)
 
     def _of(self, machine: str) -> tuple[Node, Bmc]:
@@ -85,6 +91,22 @@ class BmcPower:
         return self._secrets.revealed(node), driver
 
 
+def start_inspection(settings: Settings, drivers: Mapping[str, Bmc], tx: Transaction, machine: str) -> None:
+    """Request an inspection of the machine, as the API does; ``IllegalEventError`` or ``Refused``."""
+    node = tx.nodes.get(machine, lock=True)
+    delivery = way.delivery(settings, node, drivers.get(node.driver))
+    if delivery is Delivery.BOOT_SCRIPT and not way.has_macs(tx, node):
+        delivery = Delivery.NONE  # the script is found by a MAC address
+    transition.start(
+        tx,
+        node,
+        inspection=str(uuid.uuid4()),
+        process=process_name(ROLE),
+        secret=None if delivery is None else secrets.token_urlsafe(32),
+        secret_delivery=delivery,
+    )
+
+
 def rules_of(settings: FailoverSettings) -> Rules:
     """Return the options that decide."""
     return Rules(
@@ -96,6 +118,7 @@ def rules_of(settings: FailoverSettings) -> Rules:
         storm_cooldown=settings.storm_cooldown,
         power_off=settings.power_off,
         power_on=settings.power_on,
+        inspect=settings.inspect,
         labels=settings.label_selector,
         namespaces=settings.label_namespaces,
     )
@@ -103,54 +126,43 @@ def rules_of(settings: FailoverSettings) -> Rules:
 
 def connect(settings: FailoverSettings) -> Kubernetes:
     """Return the client of the configured cluster; ``SetupError``. It sends nothing."""
-    try:
-        from lightkube import KubeConfig
-        from lightkube.config import client_adapter
-        from lightkube.core.exceptions import ConfigError
-    except ImportError as exc:
-        raise SetupError(
-            f"the role failover needs the Python package {exc.name}, which is not installed",
-            "install Ferroscope with [kubernetes], for example: pip install '.[kubernetes]'",
-        ) from exc
-    from yaml import YAMLError
-
+    http = kubernetes.http_client(settings.kubeconfig, settings.context, section=ROLE)
     from ferroscope.failover.client import Kubernetes
 
-    try:
-        found = KubeConfig.from_file(settings.kubeconfig) if settings.kubeconfig else KubeConfig.from_env()
-        one = found.get(context_name=settings.context) if settings.context else found.get()
-        http = None if one is None else client_adapter.Client(one, client_adapter.ConnectionParams())
-    except (ConfigError, YAMLError, OSError, ValueError, TypeError, KeyError, AttributeError) as exc:
-        where = settings.kubeconfig or "the default kubeconfig"
-        raise SetupError(
-            f"{where} cannot be used: {exc or type(exc).__name__}", "correct [failover] kubeconfig"
-        ) from exc
-    if http is None:
-        raise SetupError("the kubeconfig has no such context", "correct [failover] context")
     return Kubernetes(http, timeout=settings.request_timeout)
 
 
-def check_cluster(kube: Kubernetes, settings: FailoverSettings) -> None:
-    """Check version and rights; ``SetupError`` names a missing right, and the rule that grants it."""
-    from ferroscope.failover.client import FORCING_RIGHTS, RIGHTS, KubernetesError, Right
+def check_cluster(kube: Kubernetes, settings: FailoverSettings) -> list[str]:
+    """Check version and rights; return what an operator should know. ``SetupError`` names the missing rules."""
+    from ferroscope.failover.client import FORCING_RIGHTS, RIGHTS
 
-    try:
-        version = kube.version()
-        if (0, 0) < version < _OLDEST:
-            raise SetupError(f"Kubernetes {version[0]}.{version[1]} is too old: 1.17 or newer is needed")
-        needed = RIGHTS + (() if settings.dry_run else FORCING_RIGHTS)
-        if settings.mode == "label" and not settings.dry_run:
-            needed += (Right("create", "", "pods/eviction"),)
-        for right in needed:
-            if not kube.may(right):
-                raise SetupError(
-                    f"Kubernetes forbids to {right.verb} {right.resource}",
-                    f"add this rule to the ClusterRole of the controller: {right.rule}",
-                )
-    except KubernetesError as exc:
-        if exc.status == 401:
-            raise SetupError("Kubernetes rejected the credentials", "correct [failover] kubeconfig") from exc
-        raise SetupError(f"cannot use the Kubernetes API: {exc}", "correct [failover] kubeconfig") from exc
+    needed = list(RIGHTS + (() if settings.dry_run else FORCING_RIGHTS))
+    if settings.mode == "label" and not settings.dry_run:
+        needed.append(Right("create", "", "pods/eviction"))
+    version = kubernetes.check(kube, needed, oldest=_OLDEST, section=ROLE)
+    return remarks(version, kube.skew())
+
+
+def remarks(version: tuple[int, int], skew: float) -> list[str]:
+    """Return what an operator should know about a cluster of this version, whose clock is ``skew`` seconds ahead."""
+    from ferroscope.failover.controller import TAINT_SINCE
+
+    name = f"Kubernetes {version[0]}.{version[1]}"
+    found = []
+    if version == (0, 0):
+        found.append("the API server does not say its version: pods and volumes are deleted one by one, not by a taint")
+    elif version < TAINT_SINCE:
+        found.append(f"{name} does not act on the out-of-service taint: pods and volumes are deleted one by one")
+    elif version > _NEWEST:
+        newest = f"{_NEWEST[0]}.{_NEWEST[1]}"
+        found.append(f"{name} is newer than {newest}, the newest that this release knows; try it with --dry-run first")
+    if abs(skew) > _SKEW:
+        side = "ahead of" if skew > 0 else "behind"
+        found.append(
+            f"the API server's clock is {abs(skew):.0f} s {side} this host's: no decision compares them, but "
+            "certificates, tokens and the times of Events do; correct the clock that is wrong"
+        )
+    return found
 
 
 def plan(settings: Settings) -> list[Looked]:
@@ -192,13 +204,14 @@ def _controller(
     wanted, clock = settings.failover, SystemClock()
     kube = connect(wanted)
     try:
-        check_cluster(kube, wanted)
+        for remark in check_cluster(kube, wanted):
+            _log.warning(remark, cluster=wanted.cluster)
         registry = build_registry(settings, stop)
         drivers = build_drivers(settings, stop, registry)
-        secrets = SecretReader(backend.keys, wiring.build_resolver(settings, stop))
+        reader = SecretReader(backend.keys, wiring.build_resolver(settings, stop))
         task = Failover(
             kube,
-            BmcPower(settings, backend, drivers, secrets),
+            BmcPower(settings, backend, drivers, reader),
             backend.store,
             rules_of(wanted),
             cluster=wanted.cluster,
@@ -209,6 +222,7 @@ def _controller(
             process=process_name(ROLE),
             meter=meter,
             wake=wake,
+            inspect=partial(start_inspection, settings, drivers),
         )
         try:
             yield task, kube
@@ -221,6 +235,8 @@ def _controller(
 
 def run(settings: Settings, *, reread: Reread | None = None) -> int:
     """Run the controller until SIGTERM or SIGINT; return the exit code. ``StartError`` if it cannot start."""
+    from ferroscope.failover.node_watch import NodeWatch
+
     reload = Reload(settings, process_name(ROLE), reread)
     signal.pthread_sigmask(signal.SIG_BLOCK, system.AWAITED)
     stop, wake = threading.Event(), threading.Event()
@@ -231,73 +247,11 @@ def run(settings: Settings, *, reread: Reread | None = None) -> int:
         try:
             dry_run = settings.failover.dry_run
             with _controller(settings, backend, stop, dry_run=dry_run, wake=wake) as (task, kube):
-                return _serve(settings, backend, schema, task, kube, stop, wake, reload)
+                watch = NodeWatch(kube, wake, stop)
+                return leader.serve(
+                    settings, backend, schema, role=ROLE, task=task, stop=stop, reload=reload, start=watch.start
+                )
         finally:
             backend.close()
     except (SetupError, StoreUnavailableError, OSError) as exc:
         raise StartError(str(exc)) from exc
-
-
-def _serve(
-    settings: Settings,
-    backend: Backend,
-    schema: str,
-    task: Failover,
-    kube: Kubernetes,
-    stop: threading.Event,
-    wake: threading.Event,
-    reload: Callable[[], Any],
-) -> int:
-    from ferroscope.failover.controller import NodeWatch
-
-    membership = Membership(
-        backend.lease_store,
-        settings.worker,
-        role=ROLE,
-        stop=stop,
-        clock=SystemClock(),
-        describe=members.describer(settings, (ROLE,), schema),
-        retries=settings.database.outage_retries,
-        lost=watched(settings.database),
-    )
-    membership.start()
-    singleton = _singleton(settings, backend, task, membership.member.id, stop)
-    membership.watch("failover", lambda: singleton.status, lambda: singleton.problem)
-    singleton.start()
-    NodeWatch(kube, wake, stop).start()
-    notify("READY=1")
-    _log.info("ready", roles=[ROLE], cluster=settings.failover.cluster, dry_run=settings.failover.dry_run)
-    watchdog, code = Watchdog(), EXIT_FAULT
-    try:
-        while not stop.is_set():
-            watchdog.ping()
-            received = system.wait(system.AWAITED, min(1.0, watchdog.interval))
-            if received is signal.SIGHUP:
-                reload()
-            elif received is not None:
-                _log.info("stopping", signal=received.name)
-                code = 0
-                break
-    finally:
-        notify("STOPPING=1")
-        stop.set()
-        backend.bus.publish(Channel.LEASES)
-        singleton.join(settings.worker.graceful_timeout)
-        membership.leave()
-    return EXIT_CUT_OFF if membership.cut_off else code
-
-
-def _singleton(settings: Settings, backend: Backend, task: Failover, member: str, stop: threading.Event) -> Singleton:
-    from ferroscope.leadership import Election, LeaseRenewer
-    from ferroscope.periodic.singleton import Singleton
-
-    clock, profile = SystemClock(), settings.lease.numbers()
-    return Singleton(
-        lambda: task,  # type: ignore[arg-type, return-value]  # it needs more of its leadership than others
-        Election(task.name, member, store=backend.lease_store, clock=clock, profile=profile),
-        keep=LeaseRenewer(profile, clock),
-        profile=profile,
-        bus=backend.bus,
-        clock=clock,
-        stop=stop,
-    )

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
-from typing import Final, Literal, TypeVar
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, Final, Literal, TypeVar
 
 import msgspec
 
@@ -13,6 +13,9 @@ from ferroscope.contracts.store import Query, Store, Transaction
 from ferroscope.core.model import Chassis, Rule
 from ferroscope.rules.data import InvalidRuleError
 from ferroscope.rules.engine import compile_rule
+
+# Passes items on, one by one, to show the progress.
+Track = Callable[[Iterable[Any]], Iterator[Any]]
 
 T = TypeVar("T")
 

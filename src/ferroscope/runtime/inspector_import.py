@@ -26,7 +26,7 @@ from ferroscope.core.reasons import CANCELED, Reason
 from ferroscope.core.states import RESTING, TERMINAL, Provision, State
 from ferroscope.hardware import search_index
 from ferroscope.runtime.backend import opened
-from ferroscope.runtime.imported import Item, Result, add_rule, remove_rule, write
+from ferroscope.runtime.imported import Item, Result, Track, add_rule, remove_rule, write
 from ferroscope.runtime.inspector_source import NAMESPACE, Introspection, Source, connected, introspections, rules
 from ferroscope.storage.reader import newest
 
@@ -51,11 +51,11 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
 # The import
 
 
-def run(settings: Settings, source: str, options: Options) -> list[Item]:
-    """Import everything; return what became of each node and rule. ``SetupError``."""
+def run(settings: Settings, source: str, options: Options, track: Track = iter) -> list[Item]:
+    """Import everything; return what became of each node and rule. ``track`` passes the nodes on. ``SetupError``."""
     with opened(settings) as backend, connected(source) as read:
         importer = _Importer(settings, backend.store, options)
-        found = [importer.node(read, one) for one in introspections(read.connection)]
+        found = [importer.node(read, one) for one in track(introspections(read.connection))]
         return found + [importer.rule(rule, disabled=disabled) for rule, disabled in rules(read.connection)]
 
 

@@ -21,13 +21,13 @@ from ferroscope.config.options import Settings
 from ferroscope.contracts.data import Part
 from ferroscope.contracts.errors import ConflictError, NotFoundError
 from ferroscope.contracts.store import Query, Store, Transaction
-from ferroscope.core import bmc_access, registry, values
+from ferroscope.core import bmc_access, labels, registry, values
 from ferroscope.core.model import Document, Entry, Inspection, Node, Port, Portgroup
 from ferroscope.core.states import Provision, State
 from ferroscope.hardware import search_index
 from ferroscope.remote.ironic_documents import FIELDS, IronicDocuments
 from ferroscope.runtime.backend import opened
-from ferroscope.runtime.imported import Item, add_chassis, add_rule, remove_chassis, remove_rule, write
+from ferroscope.runtime.imported import Item, Track, add_chassis, add_rule, remove_chassis, remove_rule, write
 
 # The key of the import in a node's internal data.
 KEY: Final = "ironic_import"
@@ -52,14 +52,14 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     driver_info: Mapping[str, Document] = {}
 
 
-def run(settings: Settings, source: IronicDocuments, options: Options) -> list[Item]:
-    """Import everything; return what became of each node, rule and chassis."""
+def run(settings: Settings, source: IronicDocuments, options: Options, track: Track = iter) -> list[Item]:
+    """Import everything; return what became of each node, rule and chassis. ``track`` passes the nodes on."""
     with opened(settings) as backend:
         chassis = list(source.chassis())
         found = [add_chassis(backend.store, one, dry_run=options.dry_run) for one in chassis]
         members = {node: one.uuid for one in chassis for node in source.nodes_in(one.uuid)}
         importer = _Importer(settings, backend.store, source, options, members)
-        found += [importer.node(document) for document in source.every_node()]
+        found += [importer.node(document) for document in track(source.every_node())]
         for rule in source.rules():
             if rule.sensitive:
                 found.append(Item("rule", rule.uuid, "skipped", "it is sensitive: Ironic does not show what it does"))
@@ -183,6 +183,7 @@ class _Importer:
             if not field.stored and (value := registry.fitting(field, document.get(field.name))) != field.default
         }
         found["chassis_uuid"] = self._chassis.get(ident)
+        found["labels"] = labels.valid(found["extra"].get("labels"))
         internal = {KEY: {"version": 0}}
         node = Node(
             **found | {"driver": driver}, uuid=ident, provision_state=state, attributes=attributes, internal=internal

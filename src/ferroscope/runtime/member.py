@@ -11,22 +11,21 @@ import os
 import socket
 import threading
 import uuid
-from collections.abc import Callable, Mapping
-from pathlib import Path
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
 import structlog
 
-from ferroscope.config import load
-from ferroscope.config.options import DatabaseSettings, WorkerSettings
+from ferroscope.config.options import Settings, WorkerSettings
 from ferroscope.contracts.errors import ConflictError, StoreUnavailableError
 from ferroscope.contracts.queue import Clock, StopFlag
 from ferroscope.contracts.store import Store, Transaction
 from ferroscope.core.model import ClockStep, Document, Member
-from ferroscope.db.url import DatabaseUrlError, checked, hosts
+from ferroscope.runtime import database_file
+from ferroscope.runtime.backend import Backend
 from ferroscope.runtime.system import DatabaseClock
-from ferroscope.telemetry import members
+from ferroscope.telemetry import finding, members
 from ferroscope.telemetry.finding import Finding
 
 _log = structlog.get_logger(__name__)
@@ -217,86 +216,30 @@ class Membership:
             self._stop.set()
 
 
-# The location of the database, and whether SQLite's file is still the one that was opened.
-#
-# Data written to a deleted file is lost when it is closed, and a database at another path than before goes unnoticed
-# until data is missed. So the start logs the location, and warns of a file that earlier releases would have used.
-
-
-def file_of(settings: DatabaseSettings) -> Path | None:
-    """Return SQLite's file; None for another database, or for an invalid URL, which is reported when it is opened."""
-    try:
-        url = checked(settings.connection)
-    except DatabaseUrlError:
-        return None
-    return Path(url.database) if url.get_backend_name() == "sqlite" and url.database else None
-
-
-def missing(settings: DatabaseSettings) -> Path | None:
-    """Return SQLite's file if it does not exist; commands that only read must not create it."""
-    path = file_of(settings)
-    return None if path is None or path.exists() else path
-
-
-def place(settings: DatabaseSettings) -> str:
-    """Return the location of the database, without user, password and options; the URL must be valid."""
-    url = checked(settings.connection)
-    servers = hosts(url)
-    if not servers:
-        file = file_of(settings)
-        return f"{url.get_backend_name()} {url.database if file is None else file.absolute()}"
-    return f"{url.get_backend_name()} {url.database} at {', '.join(servers)}"
-
-
-def make_directory(settings: DatabaseSettings) -> None:
-    """Create the default directory if it does not exist; ``OSError``."""
-    file = file_of(settings)
-    if file is not None and file == load.default_database():
-        # The system directory is shared with the files for boot hosts; only the owner can read the database file.
-        file.parent.mkdir(mode=0o755 if file.parent == load.STATE_DIRECTORY else 0o700, parents=True, exist_ok=True)
-
-
-def left_behind(settings: DatabaseSettings) -> Path | None:
-    """Return the file in the working directory that earlier releases used by default, if it is not the one in use."""
-    file, old = file_of(settings), Path(load.DATABASE_NAME).absolute()
-    if file is None or file != load.default_database() or not old.is_file():
-        return None
-    return None if file.exists() and file.samefile(old) else old
-
-
-def announce(settings: DatabaseSettings, log: Any) -> None:
-    """Log the location of the database, and of one that is no longer used."""
-    log.info("database", place=place(settings))
-    if old := left_behind(settings):
-        log.warning(
-            "this directory has a database of an earlier release, which is not used; "
-            f"to use it: --database sqlite:///{old}, or stop the service and move it",
-            old=str(old),
-            to=str(file_of(settings)),
-        )
-
-
-def watched(settings: DatabaseSettings) -> Callable[[], str]:
-    """Return a function that says what happened to the file since now; "" while it is the same."""
-    path = file_of(settings)
-    if path is None:
-        return lambda: ""
-    opened = _identity(path)
-
-    def look() -> str:
-        present = _identity(path)
-        if present == opened:
-            return ""
-        what = "was deleted" if present is None else "was replaced"
-        return f"the database file {path} {what}; further writes would be lost"
-
-    return look
-
-
-def _identity(path: Path) -> tuple[int, int] | None:
-    """Return the identity of the file, which is not reused while a connection has it open."""
-    try:
-        found = path.stat()
-    except FileNotFoundError:
-        return None
-    return found.st_dev, found.st_ino
+def membership_of(
+    settings: Settings,
+    backend: Backend,
+    schema: str,
+    *,
+    role: str,
+    roles: Sequence[str],
+    clock: Clock,
+    stop: StopFlag,
+    ident: str = "",
+) -> Membership:
+    """Return the membership of a process with these roles, not started. It reports what is wrong with the backend."""
+    membership = Membership(
+        backend.lease_store,
+        settings.worker,
+        role=role,
+        stop=stop,
+        clock=clock,
+        ident=ident,
+        describe=members.describer(settings, roles, schema),
+        retries=settings.database.outage_retries,
+        lost=database_file.watched(settings.database),
+    )
+    membership.watch_problem("database", lambda: finding.lost_commits(backend.memory.proofs()))
+    if backend.rabbitmq is not None:
+        membership.watch_problem("bus", backend.rabbitmq.problem)
+    return membership

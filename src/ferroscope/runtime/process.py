@@ -21,15 +21,14 @@ from ferroscope.contracts.errors import StoreUnavailableError
 from ferroscope.contracts.metrics import Meter
 from ferroscope.contracts.queue import Channel, Clock
 from ferroscope.contracts.remote import Registry
-from ferroscope.runtime import member as database_file
-from ferroscope.runtime import system, tls, wiring
+from ferroscope.runtime import database_file, system, tls, wiring
 from ferroscope.runtime.authentication import metrics_check
 from ferroscope.runtime.backend import Backend, check_bus, ensure_schema, open_backend
 from ferroscope.runtime.coordination import build_party_watch
 from ferroscope.runtime.coordination import check as check_coordination
 from ferroscope.runtime.drivers import build_drivers, build_registry, close_drivers
 from ferroscope.runtime.http_server import BACKLOG, HttpServer, announce, check_anonymous, listeners
-from ferroscope.runtime.member import Membership
+from ferroscope.runtime.member import Membership, membership_of
 from ferroscope.runtime.metrics import build_metrics
 from ferroscope.runtime.metrics import serve as serve_metrics
 from ferroscope.runtime.reload import Reload, Reread
@@ -40,13 +39,11 @@ from ferroscope.runtime.system import (
     SetupError,
     StartError,
     SystemClock,
-    Watchdog,
     notify,
     process_name,
 )
 from ferroscope.runtime.tls import Certificates
 from ferroscope.runtime.wsgi import Application
-from ferroscope.telemetry import finding, members
 from ferroscope.telemetry.finding import Finding
 from ferroscope.telemetry.metrics import Metrics
 
@@ -108,16 +105,10 @@ class Process:
             self._end()
 
     def _wait(self) -> int:
-        watchdog = Watchdog()
-        while not self._stop.is_set():
-            if self._server is None or self._server.is_responsive():
-                watchdog.ping()
-            received = system.wait(system.AWAITED, min(1.0, watchdog.interval))
-            if received is signal.SIGHUP:
-                self._reload()
-            elif received is not None:
-                _log.info("stopping", signal=received.name)
-                return 0
+        if system.wait_for_stop(
+            self._stop, self._reload, works=lambda: self._server is None or self._server.is_responsive()
+        ):
+            return 0
         return EXIT_CUT_OFF if self._membership is not None and self._membership.cut_off else EXIT_FAULT
 
     def _start_or_explain(self) -> None:
@@ -140,6 +131,8 @@ class Process:
             database_file.announce(settings.database, _log)
             check_bus(settings)
         meter = build_metrics()
+        if certificates is not None:
+            meter.certificate(settings.api.tls_certificate_file, lambda: certificates.expires.timestamp())
         backend = open_backend(settings, clock=clock, stop=self._stop, listen="worker" in self._roles, meter=meter)
         self._ending.append(backend.close)
         self._registry = registry = build_registry(settings, self._stop)
@@ -163,22 +156,18 @@ class Process:
             self._ending.append(partial(backend.bus.publish, channel))
 
     def _join_party(self, backend: Backend, schema: str, clock: Clock) -> Membership:
-        membership = Membership(
-            backend.lease_store,
-            self._settings.worker,
+        membership = membership_of(
+            self._settings,
+            backend,
+            schema,
             role=self._role,
-            stop=self._stop,
+            roles=self._roles,
             clock=clock,
+            stop=self._stop,
             ident=self._member,
-            describe=members.describer(self._settings, self._roles, schema),
-            retries=self._settings.database.outage_retries,
-            lost=database_file.watched(self._settings.database),
         )
         self._membership = membership
-        membership.watch_problem("database", lambda: finding.lost_commits(backend.memory.proofs()))
         membership.watch_problem("secrets", KeyCheck(backend.lease_store, backend.keys, clock))
-        if backend.rabbitmq is not None:
-            membership.watch_problem("bus", backend.rabbitmq.problem)
         membership.start()
         self._ending.append(membership.leave)
         return membership

@@ -36,7 +36,7 @@ from ferroscope.pxe_filter.sync import MacSync
 from ferroscope.runtime import system
 from ferroscope.runtime.backend import Backend, check_bus, ensure_schema, open_backend
 from ferroscope.runtime.inspector_macs import InspectorMacs
-from ferroscope.runtime.member import Membership, watched
+from ferroscope.runtime.member import membership_of
 from ferroscope.runtime.reload import Reload, Reread
 from ferroscope.runtime.system import (
     EXIT_CUT_OFF,
@@ -44,11 +44,9 @@ from ferroscope.runtime.system import (
     SetupError,
     StartError,
     SystemClock,
-    Watchdog,
     notify,
     process_name,
 )
-from ferroscope.telemetry import finding, members
 
 if TYPE_CHECKING:
     from ferroscope.telemetry.metrics import Metrics
@@ -265,19 +263,9 @@ class PxeFilterProcess:
         try:
             if metrics is not None:
                 self._serve_metrics(metrics, backend)
-            membership = Membership(
-                backend.lease_store,
-                settings.worker,
-                role=ROLE,
-                stop=self._stop,
-                clock=self._clock,
-                describe=members.describer(settings, (ROLE,), schema),
-                retries=settings.database.outage_retries,
-                lost=watched(settings.database),
+            membership = membership_of(
+                settings, backend, schema, role=ROLE, roles=(ROLE,), clock=self._clock, stop=self._stop
             )
-            if backend.rabbitmq is not None:
-                membership.watch_problem("bus", backend.rabbitmq.problem)
-            membership.watch_problem("database", lambda: finding.lost_commits(backend.memory.proofs()))
             membership.start()
             elsewhere = self._inspector_macs()
             if elsewhere is not None:
@@ -342,17 +330,8 @@ class PxeFilterProcess:
         thread.start()
         notify("READY=1")
         _log.info("ready", roles=[ROLE])
-        watchdog = Watchdog()
         try:
-            while not self._stop.is_set():
-                watchdog.ping()
-                received = system.wait(system.AWAITED, min(1.0, watchdog.interval))
-                if received is signal.SIGHUP:
-                    self._reload()
-                elif received is not None:
-                    _log.info("stopping", signal=received.name)
-                    return 0
-            return EXIT_FAULT
+            return 0 if system.wait_for_stop(self._stop, self._reload) else EXIT_FAULT
         finally:
             notify("STOPPING=1")
             self._stop.set()
@@ -373,7 +352,10 @@ class PxeFilterProcess:
         from ferroscope.runtime.metrics import serve
 
         may_read = metrics_check(self._settings, self._clock, backend.store)
-        serve(self._settings, metrics, tls.certificates(self._settings.api), may_read)
+        certificates = tls.certificates(self._settings.api)
+        if certificates is not None:
+            metrics.certificate(self._settings.api.tls_certificate_file, lambda: certificates.expires.timestamp())
+        serve(self._settings, metrics, certificates, may_read)
 
 
 def _has_closed(role: PxeFilter, thread: threading.Thread) -> bool:

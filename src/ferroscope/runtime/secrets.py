@@ -30,6 +30,7 @@ _PAGE = 500
 _CHECK_INTERVAL = 15.0
 _FIELDS = tuple(field.name for field in STORED if field.encrypted)
 Report = Callable[[str], None]
+Advance = Callable[[int], None]
 
 _log = structlog.get_logger(__name__)
 
@@ -49,7 +50,7 @@ class Census(msgspec.Struct):
     by_key: dict[str, int] = {}
 
 
-def rekey(settings: Settings, report: Report, lost: Iterable[str] = ()) -> Rekeyed:
+def rekey(settings: Settings, report: Report, advance: Advance, lost: Iterable[str] = ()) -> Rekeyed:
     """Encrypt the secrets of all nodes with the first key, without the keys that are ``lost``.
 
     ``SetupError``: there is no key file. ``SecretKeyError``: it lacks a key that is in use.
@@ -65,6 +66,7 @@ def rekey(settings: Settings, report: Report, lost: Iterable[str] = ()) -> Rekey
         keys.check(store.read(lambda tx: tx.secret_keys.used()))
         for batch in _batches(store, lambda node: _outdated(node, keys)):
             _rekey(store, keys, batch, done, report)
+            advance(len(batch))
         if not done.failed:
             store.write(lambda tx: _forget_unused(tx, keys))
         done.nodes = sum(len(page) for page in _pages(store))
@@ -122,7 +124,6 @@ def _rekey(store: Store, keys: KeyRing, uuids: Sequence[str], done: Rekeyed, rep
     done.failed += len(failures)
     for name, why in failures.items():
         report(f"{name}: {why}")
-    report(f"{done.changed} nodes encrypted again")
 
 
 def _rekey_node(tx: Transaction, uuid: str, keys: KeyRing, failures: dict[str, str]) -> bool:

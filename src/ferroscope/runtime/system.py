@@ -16,6 +16,8 @@ from typing import Final
 
 import structlog
 
+from ferroscope.contracts.queue import StopFlag
+
 # SIGHUP has files read again, and never ends a process: also not if the terminal is closed.
 STOPS: Final = (signal.SIGTERM, signal.SIGINT)
 AWAITED: Final = (*STOPS, signal.SIGHUP)
@@ -136,3 +138,21 @@ class Watchdog:
         if now >= self._due:
             self._due = now + self.interval
             notify("WATCHDOG=1")
+
+
+def wait_for_stop(stop: StopFlag, reload: Callable[[], object], works: Callable[[], bool] = lambda: True) -> bool:
+    """Wait until a signal asks this process to stop, or until ``stop`` is set, because of a fault; return which.
+
+    Meanwhile ``reload`` is called at each SIGHUP, and the service manager is notified as long as it ``works``.
+    """
+    watchdog = Watchdog()
+    while not stop.is_set():
+        if works():
+            watchdog.ping()
+        received = wait(AWAITED, min(1.0, watchdog.interval))
+        if received is signal.SIGHUP:
+            reload()
+        elif received is not None:
+            _log.info("stopping", signal=received.name)
+            return True
+    return False

@@ -47,13 +47,17 @@ class Certificates:
     def context(self) -> ssl.SSLContext:
         return self._loaded.value.context
 
+    @property
+    def expires(self) -> datetime:
+        return self._loaded.value.expires
+
     def refresh(self) -> None:
         """Read the files again if they have changed."""
         _ = self._loaded.value
 
     def problem(self) -> Finding | None:
         """Return a finding if the certificate expires soon."""
-        return expiry(self._loaded.value.expires, datetime.now(UTC), self._file)
+        return expiry(self.expires, datetime.now(UTC), self._file)
 
     def handshake_failed(self, source: str, reason: str) -> None:
         """Log it, but not all of them: anyone can cause it."""

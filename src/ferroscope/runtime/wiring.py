@@ -41,6 +41,8 @@ _log = structlog.get_logger(__name__)
 
 if TYPE_CHECKING:
     from ferroscope.api.auth.authentication import Authentication
+    from ferroscope.api.auth.policy import Policy
+    from ferroscope.api.http.route import ApiContext
     from ferroscope.liveness.watch import PartyWatch
     from ferroscope.periodic.singleton import PeriodicTask, Singleton
     from ferroscope.rules.engine import CompiledRule
@@ -104,18 +106,56 @@ def build_app(
 
     ``authentication`` None: as configured.
     """
+    from ferroscope.api.routes import create_app
+
+    clock = SystemClock()
+    context = build_context(
+        settings,
+        backend,
+        drivers,
+        authentication or build_authentication(settings, clock, backend.store),
+        build_policy(settings, clock, needed=authentication is not None),
+        process=process,
+        draining=draining,
+        meter=meter,
+        stop=stop,
+        can_write=can_write,
+        registry=registry,
+    )
+    app = create_app(context)
+    if settings.api.enable_ui:
+        from ferroscope.ui.app import add_pages
+
+        add_pages(app, context)
+    return app
+
+
+def build_context(
+    settings: Settings,
+    backend: Backend,
+    drivers: Mapping[str, Bmc],
+    authentication: Authentication,
+    policy: Policy,
+    *,
+    process: str,
+    draining: StopFlag | None = None,
+    meter: Metrics | None = None,
+    stop: StopFlag | None = None,
+    can_write: Callable[[], bool] = lambda: True,
+    registry: Registry | None = None,
+) -> ApiContext:
+    """Return what the handlers of the API's routes depend on."""
     from ferroscope.api.baremetal.conductors import LivingConductors
     from ferroscope.api.http.admission import Admission
     from ferroscope.api.http.audit import Audit
     from ferroscope.api.http.hosts import Hosts, known_names
     from ferroscope.api.http.rate_limit import Callers
     from ferroscope.api.http.route import ApiContext, DatabaseInfo
-    from ferroscope.api.routes import create_app
     from ferroscope.hooks.pipeline import from_settings
     from ferroscope.rules.builtin import RuleCache
 
     clock = SystemClock()
-    context = ApiContext(
+    return ApiContext(
         store=backend.store,
         archive=build_archive(settings, backend, stop or threading.Event()),
         settings=settings,
@@ -133,8 +173,8 @@ def build_app(
         callers=Callers(settings.api),
         hosts=Hosts(known_names(settings)),
         admission=Admission(settings.api, clock),
-        authentication=authentication or build_authentication(settings, clock, backend.store),
-        policy=build_policy(settings, clock, needed=authentication is not None),
+        authentication=authentication,
+        policy=policy,
         can_write=can_write,
         registry=registry,
         forwarder=_build_forwarder(settings),
@@ -142,12 +182,6 @@ def build_app(
         conductor_of=LivingConductors(backend.store, clock, drivers),
         metrics=None if meter is None or not settings.api.enable_metrics else _renderer(meter, backend),
     )
-    app = create_app(context)
-    if settings.api.enable_ui:
-        from ferroscope.ui.app import add_pages
-
-        add_pages(app, context)
-    return app
 
 
 def _build_forwarder(settings: Settings) -> Forwarder | None:
@@ -164,7 +198,8 @@ def _build_forwarder(settings: Settings) -> Forwarder | None:
 
 def _renderer(meter: Metrics, backend: Backend) -> Callable[[], bytes]:
     """Return the renderer of ``GET /metrics``: the metrics of this process and of the service."""
-    from ferroscope.telemetry.metrics import Overview, render
+    from ferroscope.telemetry.metrics import render
+    from ferroscope.telemetry.overview import Overview
 
     meter.registry.register(Overview(backend.store, SystemClock()))
     return lambda: render(meter.registry)
@@ -318,6 +353,21 @@ def build_singletons(
             clock=clock,
         ),
     ]
+
+    if inspector.reinspect_after and registry is None:
+        from ferroscope.periodic.reinspection import Reinspection
+
+        tasks.append(
+            lambda: Reinspection(
+                backend.store,
+                after=inspector.reinspect_after,
+                selector=inspector.reinspect_nodes,
+                at_once=inspector.reinspect_at_once,
+                drivers=settings.drivers.enabled,
+                period=inspector.reinspect_period,
+                process=process,
+            )
+        )
 
     if registry is not None:
         from ferroscope.periodic.registry_mirror import RegistryMirror

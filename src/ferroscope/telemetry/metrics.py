@@ -1,29 +1,30 @@
-"""Prometheus metrics of one process, and of the whole service.
+"""Prometheus metrics of one process: ``Metrics`` is its ``Meter``.
 
-``Metrics`` is the ``Meter`` of a process; ``Overview`` queries the store when it is scraped. Label values come from
-fixed tables, so that callers cannot increase the cardinality.
+Label values come from fixed tables, so that callers cannot increase the cardinality.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Final, Literal
+from collections.abc import Callable, Iterable, Iterator
+from typing import Final, Literal, get_args
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
-from prometheus_client.core import GaugeMetricFamily, Metric
-from prometheus_client.registry import Collector
 
-from ferroscope.contracts.errors import StoreUnavailableError
 from ferroscope.contracts.metrics import Moved
-from ferroscope.contracts.queue import Clock
-from ferroscope.contracts.store import Backlog, Population, Store, Transaction
-from ferroscope.core.model import Member
-from ferroscope.core.notification import Tally
-from ferroscope.core.states import TRANSITIONS, Event
+from ferroscope.core.model import Inspection
+from ferroscope.core.notification import ChangeView
+from ferroscope.core.reasons import Reason
+from ferroscope.core.states import TERMINAL, TRANSITIONS, Event, State
+from ferroscope.hardware.diff import What
+from ferroscope.hardware.search_index import KINDS
 from ferroscope.telemetry import log
 
+# From a reapply without a machine to the default of [inspector] timeout, and one that is twice as long.
+_INSPECTION_SECONDS: Final = (0.1, 0.5, 1, 5, 10, 30, 60, 120, 180, 300, 600, 900, 1800, 3600)
 _WORK_SECONDS: Final = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
 _HTTP_SECONDS: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10)
+# Labels; a reason in the database may be that of another release.
+_REASONS: Final = frozenset(map(str, Reason))
 
 
 class Metrics:
@@ -88,6 +89,35 @@ class Metrics:
             "ferroscope_event_deliveries", "Attempts to deliver an event to a target; dead: it was given up.",
             ("target", "outcome"), registry=registry,
         )  # fmt: skip
+        self._failures = Counter(
+            "ferroscope_inspection_failures", "Inspections that ended in error, by reason code; also aborted ones.",
+            ("reason",), registry=registry,
+        )  # fmt: skip
+        self._inspection_seconds = Histogram(
+            "ferroscope_inspection_seconds", "Duration of an inspection of a machine, from request to end.",
+            ("result",), buckets=_INSPECTION_SECONDS, registry=registry,
+        )  # fmt: skip
+        self._phase_seconds = Histogram(
+            "ferroscope_inspection_phase_seconds",
+            "Duration of a phase of an ended inspection of a machine; queue: its total time of waiting for workers.",
+            ("phase", "result"), buckets=_INSPECTION_SECONDS, registry=registry,
+        )  # fmt: skip
+        self._hardware = Counter(
+            "ferroscope_hardware_changes",
+            "Differences from the previous inspection, by kind of part; counted if a notification target wants them.",
+            ("kind", "what"), registry=registry,
+        )  # fmt: skip
+        self._certificate = Gauge(
+            "ferroscope_certificate_expiry_timestamp_seconds", "When the certificate of this process's API expires.",
+            ("file",), registry=registry,
+        )  # fmt: skip
+        for reason in Reason:  # from zero, so that the first failure counts as an increase
+            self._failures.labels(reason)
+        for result in sorted(TERMINAL):
+            self._inspection_seconds.labels(result)
+        for part in KINDS:
+            for what in get_args(What):
+                self._hardware.labels(part, what)
         for row in TRANSITIONS:
             self._transitions.labels(row.source, row.event, row.target)
         for kind in ("busy", "unavailable"):
@@ -108,7 +138,25 @@ class Metrics:
     def moved(self, moved: Moved) -> None:
         transition = moved.transition
         self._transitions.labels(transition.source, transition.event, transition.target).inc()
+        for ended in (moved.replaced, moved.inspection):
+            if ended is not None and ended.state in TERMINAL:
+                self._ended(ended)
         log.log_transition(moved)
+
+    def _ended(self, one: Inspection) -> None:
+        if one.state is State.ERROR:
+            self._failures.labels(one.reason if one.reason in _REASONS else "other").inc()
+        if one.reapplies is not None:  # no machine was involved
+            return
+        for phase, seconds in log.phases(one).items():
+            if phase == "total":
+                self._inspection_seconds.labels(one.state).observe(seconds)
+            else:
+                self._phase_seconds.labels(phase, one.state).observe(seconds)
+
+    def hardware_changed(self, changes: Iterable[ChangeView]) -> None:
+        for change in changes:
+            self._hardware.labels(change.kind, change.what).inc()
 
     def carried_out(self, event: Event, outcome: str, seconds: float) -> None:
         self._requests.labels(event, outcome).inc()
@@ -141,131 +189,14 @@ class Metrics:
     def failover(self, what: str) -> None:
         self._failover.labels(what).inc()
 
+    def certificate(self, file: str, expires: Callable[[], float]) -> None:
+        """Report when the certificate expires; ``expires`` is called at each scrape, as it may be renewed."""
+        self._certificate.labels(file).set_function(expires)
+
     def notified(self, target: str, outcome: Literal["delivered", "failed", "dead"]) -> None:
         self._notifications.labels(target, outcome).inc()
-
-
-class Overview(Collector):
-    """Gauges of the whole service, the same from every api process; a scrape takes five queries."""
-
-    def __init__(self, store: Store, clock: Clock) -> None:
-        self._store = store
-        self._clock = clock
-
-    def describe(self) -> Iterator[Metric]:
-        """Yield the metrics' names without querying the store."""
-        yield from (Metric(name, text, "gauge") for name, text in OVERVIEW.items())
-
-    def collect(self) -> Iterator[Metric]:
-        try:
-            gauges = self._store.read(self._read)
-        except StoreUnavailableError:
-            up = _gauge("ferroscope_database_up")
-            up.add_metric((), 0)
-            yield up
-            return
-        yield from gauges
-
-    def _read(self, tx: Transaction) -> list[Metric]:
-        skew = self._clock.time() - tx.now
-        up, ahead = _gauge("ferroscope_database_up"), _gauge("ferroscope_clock_skew_seconds")
-        up.add_metric((), 1)
-        ahead.add_metric((), skew)
-        return [
-            up,
-            ahead,
-            *_queue(list(tx.statistics.backlog()), tx.now),
-            _nodes(list(tx.statistics.nodes())),
-            _members(list(tx.members.list()), tx.now),
-            *_leases(tx),
-            *_events(list(tx.outbox.tallies()), tx.now),
-        ]
-
-
-# The metrics of the whole service, by name, with their help.
-OVERVIEW: Final = {
-    "ferroscope_database_up": "Whether the database was reachable during this scrape.",
-    "ferroscope_clock_skew_seconds": "Seconds by which this host's clock is ahead of the database's.",
-    "ferroscope_queue_requests": "Requests in the queue.",
-    "ferroscope_queue_oldest_seconds": "Age of the oldest request in the queue.",
-    "ferroscope_nodes": "Nodes by state.",
-    "ferroscope_members": "Processes that are alive, or dead and not yet removed.",
-    "ferroscope_lease_held": "Whether the lease is held.",
-    "ferroscope_lease_epoch": "The lease's epoch; it increases with every new holder.",
-    "ferroscope_lease_remaining_seconds": "Seconds until the lease expires without renewal.",
-    "ferroscope_events": "Events in the outbox, by target: pending, delivered or dead (given up).",
-    "ferroscope_events_oldest_pending_seconds": "Age of the target's oldest pending event.",
-}
-
-
-LABELS: Final = {
-    "ferroscope_queue_requests": ("event", "claim"),
-    "ferroscope_queue_oldest_seconds": ("event",),
-    "ferroscope_nodes": ("state", "provision_state"),
-    "ferroscope_members": ("role", "state"),
-    "ferroscope_lease_held": ("lease",),
-    "ferroscope_lease_epoch": ("lease",),
-    "ferroscope_lease_remaining_seconds": ("lease",),
-    "ferroscope_events": ("target", "state"),
-    "ferroscope_events_oldest_pending_seconds": ("target",),
-}
 
 
 def render(registry: CollectorRegistry) -> bytes:
     """Return all metrics in Prometheus's text format."""
     return generate_latest(registry)
-
-
-def _gauge(name: str) -> GaugeMetricFamily:
-    return GaugeMetricFamily(name, OVERVIEW[name], labels=LABELS.get(name, ()))
-
-
-def _queue(rows: list[Backlog], now: float) -> list[Metric]:
-    depth, oldest = (
-        _gauge("ferroscope_queue_requests"),
-        _gauge("ferroscope_queue_oldest_seconds"),
-    )
-    found = {row.event: row for row in rows}
-    for event in Event:  # an event without requests is 0, not absent
-        row = found.get(event)
-        depth.add_metric((event, "waiting"), row.waiting if row else 0)
-        depth.add_metric((event, "claimed"), row.claimed if row else 0)
-        oldest.add_metric((event,), max(0.0, now - row.oldest) if row else 0.0)
-    return [depth, oldest]
-
-
-def _nodes(rows: list[Population]) -> Metric:
-    nodes = _gauge("ferroscope_nodes")
-    for row in rows:
-        nodes.add_metric((row.state, row.provision_state), row.nodes)
-    return nodes
-
-
-def _members(members: list[Member], now: float) -> Metric:
-    counts: dict[tuple[str, str], int] = {}
-    for member in members:
-        key = (member.role, "alive" if member.is_alive(now) else "dead")
-        counts[key] = counts.get(key, 0) + 1
-    gauge = _gauge("ferroscope_members")
-    for key, count in sorted(counts.items()):
-        gauge.add_metric(key, count)
-    return gauge
-
-
-def _leases(tx: Transaction) -> list[Metric]:
-    held, epoch = _gauge("ferroscope_lease_held"), _gauge("ferroscope_lease_epoch")
-    remaining = _gauge("ferroscope_lease_remaining_seconds")
-    for lease in tx.leases.list(brief=True):
-        held.add_metric((lease.name,), lease.held)
-        epoch.add_metric((lease.name,), lease.epoch)
-        remaining.add_metric((lease.name,), lease.remaining)
-    return [held, epoch, remaining]
-
-
-def _events(rows: list[Tally], now: float) -> list[Metric]:
-    events, oldest = _gauge("ferroscope_events"), _gauge("ferroscope_events_oldest_pending_seconds")
-    for row in rows:
-        events.add_metric((row.target, row.state), row.events)
-        if row.state == "pending":
-            oldest.add_metric((row.target,), max(0.0, now - row.oldest))
-    return [events, oldest]

@@ -10,14 +10,14 @@ import hashlib
 from collections.abc import Callable
 from time import perf_counter
 from typing import Any, Final
-from urllib.parse import parse_qs, quote
+from urllib.parse import quote
 
 import falcon
 import msgspec
 
 from ferroscope import __version__
 from ferroscope.api.http import errors
-from ferroscope.api.http.errors import ApiError, BadRequestError, MissingError, TooLargeError, UnauthorizedError
+from ferroscope.api.http.errors import ApiError, BadRequestError, MissingError, UnauthorizedError
 from ferroscope.api.http.in_process import Caller
 from ferroscope.api.http.rate_limit import group
 from ferroscope.api.http.request_id import HEAD_ONLY
@@ -25,16 +25,13 @@ from ferroscope.api.http.request_id import of as request_id
 from ferroscope.api.http.responder import record
 from ferroscope.api.http.route import ApiContext
 from ferroscope.contracts.errors import StoreUnavailableError
-from ferroscope.ui import fleet, login, machine, machines, render, service, session, wiring
+from ferroscope.ui import enrol, fleet, form, inbox, login, machine, machines, render, rules, service, session, wiring
 from ferroscope.ui.page import Download, Page, Redirect, Visit
-from ferroscope.ui.session import Visitor
+from ferroscope.ui.session import Seal, Visitor
 
 Outcome = Page | Redirect | Download
 Handler = Callable[[Visit], Outcome]
 
-# Bytes of a form: the UUIDs of a thousand machines; fields of a form or a query.
-_FORM: Final = 128 * 1024
-_FIELDS: Final = 2000
 _YEAR: Final = "public, max-age=31536000, immutable"
 _POLICY: Final = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
@@ -58,17 +55,26 @@ PAGES: Final[dict[str, dict[str, Handler]]] = {
     "/ui/machines": {"GET": machines.show},
     "/ui/machines/act": {"POST": machines.act},
     "/ui/machines/{node}": {"GET": machine.show},
+    "/ui/inbox": {"GET": inbox.show, "POST": inbox.act},
+    "/ui/enrol": {"GET": enrol.show, "POST": enrol.act},
+    "/ui/rules": {"GET": rules.show},
+    "/ui/rules/{rule}": {"GET": rules.edit, "POST": rules.act},
     "/ui/wiring": {"GET": wiring.show},
     "/ui/service": {"GET": service.show},
 }
 
-# Path, title, and the policy that a caller needs to see it; "" for everybody.
-NAVIGATION: Final = (
-    ("/ui", "Fleet", ""),
-    ("/ui/machines", "Machines", ""),
-    ("/ui/wiring", "Wiring", ""),
-    ("/ui/service", "Service", fleet.STATUS),
+# Path, title, and the policies of which a caller needs one to see it; none for everybody.
+NAVIGATION: Final[tuple[tuple[str, str, tuple[str, ...]], ...]] = (
+    ("/ui", "Fleet", ()),
+    ("/ui/machines", "Machines", ()),
+    ("/ui/inbox", "Inbox", (inbox.LIST,)),
+    ("/ui/enrol", "Enrol", enrol.POLICIES),
+    ("/ui/rules", "Rules", (rules.SEE,)),
+    ("/ui/wiring", "Wiring", ()),
+    ("/ui/service", "Service", (fleet.STATUS,)),
 )
+# Pages to which files may be sent, by those who are logged in.
+_FILES: Final = ("/ui/enrol",)
 
 
 def add_pages(app: falcon.App[Any, Any], context: ApiContext) -> None:
@@ -132,15 +138,16 @@ def _responder(
         visitor = Visitor(secret="", is_new=True)
         try:
             if HEAD_ONLY in req.env:
-                _check_size(req)
+                form.check_size(req, form.MOST_WITH_FILE if template in _FILES else form.MOST)
                 resp.status = 100
                 return
             visitor = session.visitor(context, req)
-            form = _form(req, visitor) if req.method == "POST" else {}
+            most = form.MOST_WITH_FILE if template in _FILES and visitor.identity is not None else form.MOST
+            given = form.read(req, visitor, most) if req.method == "POST" else {}
             if handler is None:
-                outcome, visitor = _entrance(context, req, visitor, form)
+                outcome, visitor = _entrance(context, req, visitor, given)
             else:
-                outcome = _outcome(context, req, visitor, handler, path, form, recent)
+                outcome = _outcome(context, req, visitor, handler, path, given, recent)
         except Exception as exc:  # noqa: BLE001  # the boundary, as in the responder of the API
             outcome = _failure(context, req, visitor, exc)
         _send(context, req, resp, visitor, outcome)
@@ -156,7 +163,7 @@ def _outcome(
     visitor: Visitor,
     handler: Handler,
     path: dict[str, str],
-    form: dict[str, list[str]],
+    given: dict[str, list[str]],
     recent: dict[str, tuple[float, Any]],
 ) -> Outcome:
     if visitor.identity is None:
@@ -164,26 +171,34 @@ def _outcome(
     source = context.callers.source(req.env)
     url = context.settings.api.public_url.rstrip("/") or req.prefix
     caller = Caller(identity=visitor.identity, url=url, source=source, request_id=request_id(req.env))
-    visit = Visit(context=context, caller=caller, path=path, query=_fields(req.query_string), form=form, recent=recent)
+    visit = Visit(
+        context=context,
+        caller=caller,
+        path=path,
+        query=form.fields(req.query_string),
+        form=given,
+        recent=recent,
+        seal=Seal(visitor.secret, context.clock.time),
+    )
     with context.admission.admit(visitor.identity.principal or group(source)):
         return handler(visit)
 
 
 def _entrance(
-    context: ApiContext, req: falcon.Request, visitor: Visitor, form: dict[str, list[str]]
+    context: ApiContext, req: falcon.Request, visitor: Visitor, given: dict[str, list[str]]
 ) -> tuple[Outcome, Visitor]:
     """Log in or out, or show the form for it; return the outcome and who the visitor is afterwards."""
     if req.path == "/ui/logout":
         if visitor.session:
             session.end(context, visitor.secret)
         return Redirect("/ui/login"), Visitor(secret=session.new_secret(), is_new=True)
-    target = login.target(_fields(req.query_string))
+    target = login.target(form.fields(req.query_string))
     if req.method != "POST":
         return (login.page(context, target) if visitor.identity is None else Redirect(target)), visitor
     try:
-        return Redirect(target), session.log_in(context, req.env, login.credentials(context, form))
+        return Redirect(target), session.log_in(context, req.env, login.credentials(context, req.env, given))
     except ApiError as exc:
-        return login.page(context, target, failed=exc, user=(form.get("user") or [""])[0]), visitor
+        return login.page(context, target, failed=exc, user=(given.get("user") or [""])[0]), visitor
 
 
 def _failure(context: ApiContext, req: falcon.Request, visitor: Visitor, exc: Exception) -> Outcome:
@@ -209,31 +224,6 @@ _TITLES: Final = {
     400: "Invalid request", 403: "Not allowed", 404: "Not found", 409: "Not possible now", 413: "Too large",
     421: "Wrong host name", 429: "Too many requests", 500: "Internal error", 503: "Temporarily unavailable",
 }  # fmt: skip
-
-
-def _check_size(req: falcon.Request) -> None:
-    if (req.content_length or 0) > _FORM:
-        raise TooLargeError(f"The form is too large: at most {_FORM} bytes are allowed.")
-
-
-def _form(req: falcon.Request, visitor: Visitor) -> dict[str, list[str]]:
-    """Return the form, which this browser got from us; ``ForbiddenError``, ``TooLargeError``, ``BadRequestError``."""
-    session.check_origin(req)
-    _check_size(req)
-    stream: Any = req.stream if req.env.get("wsgi.input_terminated") else req.bounded_stream
-    raw = stream.read(_FORM + 1)
-    if len(raw) > _FORM:
-        raise TooLargeError(f"The form is too large: at most {_FORM} bytes are allowed.")
-    form = _fields(raw.decode("utf-8", "replace"))
-    session.check_csrf(visitor, (form.get("csrf") or [""])[0])
-    return form
-
-
-def _fields(text: str) -> dict[str, list[str]]:
-    try:
-        return parse_qs(text, keep_blank_values=True, max_num_fields=_FIELDS)
-    except ValueError:
-        raise BadRequestError(f"Too many fields: at most {_FIELDS} are allowed.") from None
 
 
 def _send(context: ApiContext, req: falcon.Request, resp: falcon.Response, visitor: Visitor, outcome: Outcome) -> None:
@@ -282,8 +272,8 @@ def _frame(context: ApiContext, req: falcon.Request, visitor: Visitor) -> dict[s
     identity = visitor.identity
     pages = [
         {"path": path, "title": title, "here": req.path == path or (path != "/ui" and req.path.startswith(path))}
-        for path, title, policy in NAVIGATION
-        if identity is not None and (not policy or context.policy.allows(policy, identity))
+        for path, title, policies in NAVIGATION
+        if identity is not None and (not policies or any(context.policy.allows(one, identity) for one in policies))
     ]
     return {
         "pages": pages,

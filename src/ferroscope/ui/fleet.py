@@ -14,17 +14,19 @@ from ferroscope.api.http.schemas import iso_exact
 from ferroscope.contracts.store import Failures, Query, Transaction
 from ferroscope.core.model import Node
 from ferroscope.core.states import ACTIVE, STATES, UNDER_WAY, Provision, State
+from ferroscope.ui import activity
 from ferroscope.ui.page import STATE_KINDS, Page, Visit
 
 STATUS: Final = "ferroscope:status:get"
 _BATCH: Final = 1000
 # Seconds for which viewers of the whole fleet see the same.
 _REMEMBERED: Final = 2.0
+_CHART_SECONDS: Final = 60.0
 # Rows of the list of what is under way; finished inspections that say what is usual.
 _SHOWN: Final = 25
 _USUAL_OF: Final = 200
 # Pages that explain a finding; machines are on the page of machines.
-_ABOUT: Final = {"inbox": "/ui/machines?inbox=yes"}
+_ABOUT: Final = {"inbox": "/ui/inbox"}
 
 
 class Summary(msgspec.Struct):
@@ -49,6 +51,11 @@ def show(visit: Visit) -> Page:
     status = (
         visit.remembered("status", _REMEMBERED, lambda: visit.call("GET /v1/status")) if visit.may(STATUS) else None
     )
+    chart = (
+        visit.remembered("activity", _CHART_SECONDS, lambda: visit.context.store.read(activity.read))
+        if project is None
+        else None
+    )
     usual, late = _usual(summary.usual)
     data = {
         "problems": _problems(summary, status),
@@ -65,6 +72,7 @@ def show(visit: Visit) -> Page:
         "usual": usual,
         "late": late,
         "slots": None if status is None else _slots(status["members"]),
+        "chart": chart,
         "may_inspect": visit.may(
             "baremetal:node:set_provision_state", Node(uuid="", driver="", owner=visit.identity.project_id)
         ),
@@ -132,7 +140,7 @@ def _usual(seconds: list[float]) -> tuple[float | None, float | None]:
 
 
 def _problems(summary: Summary, status: dict[str, Any] | None) -> list[dict[str, Any]]:
-    """Return what needs somebody's attention, the worst first: a sentence, advice and where to look."""
+    """Return what needs somebody's attention, the worst first: a summary, advice and where to look."""
     found = []
     for one in status["problems"] if status is not None else ():
         if one["code"] != "inbox":

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import base64
-from typing import Final
+from collections.abc import Mapping
+from typing import Any, Final
 
+from ferroscope.api.auth.identity import PasswordLogin
 from ferroscope.api.http.errors import ApiError, BadRequestError
 from ferroscope.api.http.route import ApiContext
 from ferroscope.core import access_token
 from ferroscope.ui.page import Page
 
 _LONGEST: Final = 16 * 1024
+_NAME: Final = 255
 
 
 def target(query: dict[str, list[str]]) -> str:
@@ -31,8 +34,11 @@ def page(context: ApiContext, target: str, *, failed: ApiError | None = None, us
     return Page(template="login.html", title="Log in", data=data, status=200 if failed is None else failed.status)
 
 
-def credentials(context: ApiContext, form: dict[str, list[str]]) -> dict[str, str]:
-    """Return the credentials as keys of an environ; ``BadRequestError`` if there are none."""
+def credentials(context: ApiContext, env: Mapping[str, Any], form: dict[str, list[str]]) -> dict[str, str]:
+    """Return the credentials as keys of an environ; ``BadRequestError`` if there are none.
+
+    With Keystone, a password is exchanged for a token at once and is not kept; what ``Authentication.issue`` raises.
+    """
     token, user, password = ((form.get(name) or [""])[0] for name in ("token", "user", "password"))
     token = token.strip()
     if any(len(one) > _LONGEST for one in (token, user, password)):
@@ -46,4 +52,12 @@ def credentials(context: ApiContext, form: dict[str, list[str]]) -> dict[str, st
     if user and context.settings.api.auth_strategy == "http_basic":
         pair = base64.b64encode(f"{user}:{password}".encode()).decode()
         return {"HTTP_AUTHORIZATION": f"Basic {pair}"}
+    if user and context.settings.api.auth_strategy == "keystone":
+        project, domain, system = ((form.get(name) or [""])[0].strip() for name in ("project", "domain", "system"))
+        if len(project) > _NAME or len(domain) > _NAME:
+            raise BadRequestError("The name of the project or of the domain is too long.")
+        asked = PasswordLogin(
+            user=user, password=password, project=project, domain=domain or "Default", system=system == "yes"
+        )
+        return {"HTTP_X_AUTH_TOKEN": context.authentication.issue(env, asked)}
     raise BadRequestError("Enter a user name and a password, or a token.")

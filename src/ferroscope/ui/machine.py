@@ -16,10 +16,14 @@ from ferroscope.core.model import Node
 from ferroscope.core.states import ACTIVE
 from ferroscope.hardware import diff, parts
 from ferroscope.hardware.search_index import KINDS
+from ferroscope.ui import ramdisk_log, rules
 from ferroscope.ui.machines import ACTIONS
 from ferroscope.ui.page import Download, Page, Visit
 
-TABS: Final = {"hardware": "Hardware", "timeline": "Timeline", "history": "History", "raw": "Raw data"}
+TABS: Final = {
+    "hardware": "Hardware", "timeline": "Timeline", "history": "History", "rules": "Rules", "log": "Ramdisk log",
+    "raw": "Raw data",
+}  # fmt: skip
 _TITLES: Final = {"node": "System", "cpu": "Processors", "dimm": "Memory", "nic": "Network interfaces", "disk": "Disks"}
 _FIELDS: Final = (
     "uuid", "name", "driver", "provision_state", "power_state", "target_power_state", "maintenance",
@@ -41,11 +45,16 @@ def show(visit: Visit) -> Page | Download:
     if visit.asked("download") == "inventory":
         body = visit.call("GET /v1/nodes/{node}/inventory", path)
         return Download(name="inventory.json", body=_bytes(body), media="application/json")
+    if visit.asked("download") == "log":
+        body = visit.call("GET /v1/nodes/{node}/log", path)
+        return Download(name="ramdisk-log.tar.gz", body=_bytes(body), media="application/octet-stream")
     shown = visit.call("GET /v1/nodes/{node}", path, fields=list(_FIELDS))
     path = {"node": shown["uuid"]}
     node = visit.context.store.read(lambda tx: tx.nodes.get(shown["uuid"]), snapshot=False)
     tab = visit.asked("tab") if visit.asked("tab") in TABS else "hardware"
-    build = {"hardware": _hardware, "timeline": _timeline, "history": _history, "raw": _raw}[tab]
+    build = {
+        "hardware": _hardware, "timeline": _timeline, "history": _history, "rules": _rules, "log": _log, "raw": _raw,
+    }[tab]  # fmt: skip
     data = {
         "node": shown | {"driver_info": _visible(shown["driver_info"]), "name": shown["name"] or shown["uuid"]},
         "bmc": _bmc(shown["driver_info"]),
@@ -163,6 +172,42 @@ def _history(visit: Visit, path: dict[str, str], _node: dict[str, Any]) -> dict[
         "after": after or (compared["after"]["inspection"] if compared else ""),
         "other": other,
     }
+
+
+def _rules(visit: Visit, path: dict[str, str], _node: dict[str, Any]) -> dict[str, Any] | None:
+    """Return what each rule would do now with the data of the last inspection, and why; None if not allowed."""
+    if not visit.may(rules.EXPLAIN):
+        return None
+    try:
+        explained = visit.call("POST /v1/inspection_rules/explain", body={"node": path["node"]})
+    except ApiError as exc:
+        return {"problem": exc.message}
+    for rule in explained["rules"]:
+        rule["conditions"] = [_condition(one) for one in rule["conditions"] or ()]
+        rule["actions"] = [f"{one['op']} {_arguments(one['args'])}" for one in rule["actions"] or ()]
+    return {
+        "problem": "",
+        "failed": explained["failed"],
+        "rules": explained["rules"],
+        **rules.changes_of(explained, _ROWS),
+    }
+
+
+def _condition(asked: dict[str, Any]) -> dict[str, Any]:
+    """Return a condition with the values that it compared, and what the data lacked."""
+    checks = [f"{one['missing']} not found" if one["missing"] else _arguments(one["args"]) for one in asked["checks"]]
+    return {"op": asked["op"], "holds": asked["holds"], "checks": checks, "left_out": asked["left_out"]}
+
+
+def _arguments(args: dict[str, Any] | None) -> str:
+    given = {name: value for name, value in (args or {}).items() if value not in (None, False)}
+    return ", ".join(f"{name}={msgspec.json.encode(value).decode()[:200]}" for name, value in given.items())
+
+
+def _log(visit: Visit, path: dict[str, str], _node: dict[str, Any]) -> dict[str, Any] | None:
+    """Return the end of each text in the ramdisk's log; None if there is no log, or the caller may not see it."""
+    body = visit.call_if_possible("GET /v1/nodes/{node}/log", path)
+    return None if body is None else ramdisk_log.shown(_bytes(body))
 
 
 def _raw(visit: Visit, path: dict[str, str], node: dict[str, Any]) -> dict[str, Any]:

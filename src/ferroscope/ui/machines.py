@@ -13,16 +13,19 @@ from ferroscope.api.auth import access
 from ferroscope.api.baremetal import node_states, nodes
 from ferroscope.api.baremetal.history import hint_of
 from ferroscope.api.http import paging
-from ferroscope.api.http.errors import ApiError, BadRequestError, ForbiddenError, MissingError
+from ferroscope.api.http.errors import BadRequestError
 from ferroscope.api.http.route import Call, NoQuery
 from ferroscope.api.http.versions import BARE_METAL
 from ferroscope.contracts.store import Query, Transaction
+from ferroscope.core import values
+from ferroscope.core.explanations import HINTS
 from ferroscope.core.model import Node
-from ferroscope.core.reasons import HINTS
 from ferroscope.core.states import ACTIVE, PUBLISHED_STATES, Provision, State
 from ferroscope.core.values import is_uuid
 from ferroscope.hardware import names
-from ferroscope.hardware.search_index import text
+from ferroscope.hardware.search_index import KINDS, OWN, text
+from ferroscope.ui import bulk
+from ferroscope.ui.bulk import Action, Form
 from ferroscope.ui.fleet import reasons_of
 from ferroscope.ui.page import Download, Page, Visit
 
@@ -63,6 +66,12 @@ COLUMNS: Final = (
     Column("uuid", "UUID", usual=False),
     Column("error", "Last error", usual=False),
 )
+# What the search box completes: the fields of the language, and what they mean.
+_SEARCHED: Final = [
+    *((name, field.about) for name, field in OWN.items()),
+    *((name, field.about) for name, field in KINDS["node"].items()),
+    *((f"{kind}.{name}", field.about) for kind in KINDS if kind != "node" for name, field in KINDS[kind].items()),
+]
 _USUAL: Final = tuple(column.name for column in COLUMNS if column.usual)
 _SORTS: Final = {"name": "name", **{column.sort: column.sort for column in COLUMNS if column.sort}}
 
@@ -119,11 +128,13 @@ def show(visit: Visit) -> Page | Download:
         "reason": {"code": wanted.reason, "hint": hint_of(wanted.reason) or ""} if wanted.reason else None,
         "may_act": any(row["may_act"] for row in rows),
         "searching": bool(wanted.q or wanted.reason),
+        "fields": _SEARCHED,
     }
     return Page(template="machines.html", title="Machines", data=data)
 
 
-def _call(visit: Visit) -> Call[NoQuery, None]:
+def call_of(visit: Visit) -> Call[NoQuery, None]:
+    """Return a call by the visitor, for representations of nodes."""
     return Call(path={}, query=NoQuery(), body=None, version=BARE_METAL.maximum, url="", identity=visit.identity)
 
 
@@ -166,7 +177,7 @@ def _find(
 def _views(visit: Visit, uuids: Sequence[str]) -> list[dict[str, Any]]:
     """Return these nodes, in this order, without those that the caller may not see."""
     known = {node.uuid: node for node in _nodes(visit, uuids)}
-    return nodes.views(visit.context, _call(visit), (known[uuid] for uuid in uuids if uuid in known), FIELDS)
+    return nodes.views(visit.context, call_of(visit), (known[uuid] for uuid in uuids if uuid in known), FIELDS)
 
 
 def _nodes(visit: Visit, uuids: Sequence[str]) -> list[Node]:
@@ -195,7 +206,7 @@ def _failed(visit: Visit, reason: str, size: int, marker: str | None) -> tuple[l
         return paging.read_some(tx.nodes.list, query, size, lambda some: batch(tx, some))
 
     found, more = visit.context.store.read(work)
-    shown = nodes.views(visit.context, _call(visit), found, FIELDS)
+    shown = nodes.views(visit.context, call_of(visit), found, FIELDS)
     return shown, found[-1].uuid if more else None
 
 
@@ -252,7 +263,7 @@ def _export(visit: Visit, wanted: Wanted) -> Download:
         found, following = _find(visit, wanted, _PAGE, after)
         for node in found:
             row = _row(visit, node)
-            writer.writerow([cell(row[name]) for name in titles])
+            writer.writerow([values.spreadsheet_cell(row[name]) for name in titles])
         count += len(found)
         if following is None:
             break
@@ -262,28 +273,11 @@ def _export(visit: Visit, wanted: Wanted) -> Download:
     )
 
 
-def cell(value: Any) -> Any:
-    """Return a value for CSV that no spreadsheet takes for a formula. Source: OWASP, CSV injection."""
-    if isinstance(value, str) and value[:1] in ("=", "+", "-", "@", "\t", "\r"):
-        return f"'{value}"
-    return "" if value is None else value
-
-
-# Actions on many machines: first a page that says what would happen, then the same form with the confirmation.
+# Actions on many machines
 
 _INSPECT: Final = "baremetal:node:set_provision_state"
 _MAINTENANCE: Final = "baremetal:node:set_maintenance"
 _CLEAR: Final = "baremetal:node:clear_maintenance"
-
-
-class Action(msgspec.Struct, frozen=True, kw_only=True):
-    """``verb``: of the provision state, "" for maintenance; ``effect`` begins the sentence that asks."""
-
-    title: str
-    policy: str
-    effect: str
-    verb: str = ""
-    done: str
 
 
 ACTIONS: Final = {
@@ -315,35 +309,17 @@ def act(visit: Visit) -> Page:
     if action is None:
         raise BadRequestError("Choose an action.")
     selected, more = _selected(visit)
-    if not selected:
-        raise MissingError("No matching machines: select some first.")
-    allowed = [node for node in selected if visit.may(action.policy, node)]
-    if not allowed:
-        raise ForbiddenError(f"The policy {action.policy} does not allow this for {visit.identity}.")
-    possible, left_out = [], []
-    for node in selected:
-        why = "not allowed" if node not in allowed else _why_not(action, node)
-        if why:
-            left_out.append({"name": node.name or node.uuid, "uuid": node.uuid, "why": why})
-        else:
-            possible.append(node)
-    confirmed = visit.given("confirm") == "yes"
-    results = [_carry_out(visit, action, node) for node in possible] if confirmed else []
-    data = {
-        "action": visit.given("action"),
-        "verb": action.title,
-        "effect": action.effect,
-        "done": action.done,
-        "possible": [{"name": node.name or node.uuid, "uuid": node.uuid} for node in possible],
-        "left_out": left_out,
-        "confirmed": confirmed,
-        "asks_reason": visit.given("action") == "maintenance",
-        "results": results,
-        "succeeded": sum(not one["error"] for one in results),
-        "more": more,
-        "back": visit.given("back") if visit.given("back").startswith("/ui/") else "/ui/machines",
-    }
-    return Page(template="act.html", title=action.title, data=data)
+    back = visit.given("back") if visit.given("back").startswith("/ui/") else "/ui/machines"
+    return bulk.act(
+        visit,
+        action,
+        Form(template="act.html", url="/ui/machines/act", back=back, back_to="the machines"),
+        selected,
+        more=more,
+        asked=lambda node: {"uuid": node.uuid, "name": node.name or node.uuid},
+        why_not=lambda node: _why_not(action, node),
+        carry_out=lambda node: _carry_out(visit, action, node),
+    )
 
 
 def _selected(visit: Visit) -> tuple[list[Node], bool]:
@@ -372,17 +348,12 @@ def _why_not(action: Action, node: Node) -> str:
     return ""
 
 
-def _carry_out(visit: Visit, action: Action, node: Node) -> dict[str, str]:
+def _carry_out(visit: Visit, action: Action, node: Node) -> None:
     path = {"node": node.uuid}
-    error = ""
-    try:
-        if action.verb:
-            visit.call("PUT /v1/nodes/{node}/states/provision", path, body={"target": action.verb})
-        elif action.policy == _CLEAR:
-            visit.call("DELETE /v1/nodes/{node}/maintenance", path)
-        else:
-            reason = visit.given("reason")[:255]
-            visit.call("PUT /v1/nodes/{node}/maintenance", path, body={"reason": reason} if reason else None)
-    except ApiError as exc:
-        error = exc.message
-    return {"name": node.name or node.uuid, "uuid": node.uuid, "error": error}
+    if action.verb:
+        visit.call("PUT /v1/nodes/{node}/states/provision", path, body={"target": action.verb})
+    elif action.policy == _CLEAR:
+        visit.call("DELETE /v1/nodes/{node}/maintenance", path)
+    else:
+        reason = visit.given("reason")[:255]
+        visit.call("PUT /v1/nodes/{node}/maintenance", path, body={"reason": reason} if reason else None)

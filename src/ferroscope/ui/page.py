@@ -15,6 +15,7 @@ from ferroscope.api.http.in_process import Caller, perform
 from ferroscope.api.http.route import ApiContext, Route
 from ferroscope.api.routes import ROUTES
 from ferroscope.core.model import Node
+from ferroscope.ui.session import Seal
 
 T = TypeVar("T")
 
@@ -45,7 +46,8 @@ class Download(msgspec.Struct, frozen=True, kw_only=True):
 class Visit(msgspec.Struct, frozen=True, kw_only=True):
     """A request of a known caller. ``query`` and ``form`` have all values of each parameter.
 
-    ``recent`` is shared by all visits of a process: by name until when something is remembered, and what.
+    ``recent`` is shared by all visits of a process: by name until when something is remembered, and what. ``seal``
+    hides from the browser what it shall send back.
     """
 
     context: ApiContext
@@ -54,6 +56,7 @@ class Visit(msgspec.Struct, frozen=True, kw_only=True):
     query: Mapping[str, list[str]] = {}
     form: Mapping[str, list[str]] = {}
     recent: dict[str, tuple[float, Any]] = msgspec.field(default_factory=dict)
+    seal: Seal
 
     def remembered(self, name: str, seconds: float, make: Callable[[], T]) -> T:
         """Return what ``make`` returned at most so many seconds ago, to any caller who has the same ``name``."""

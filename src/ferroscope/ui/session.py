@@ -14,7 +14,7 @@ import hmac
 import os
 import re
 import secrets
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 import falcon
@@ -22,7 +22,7 @@ import msgspec
 
 from ferroscope.api.auth.certificate import NAMES
 from ferroscope.api.auth.identity import Identity
-from ferroscope.api.http.errors import ForbiddenError, UnauthorizedError
+from ferroscope.api.http.errors import BadRequestError, ForbiddenError, UnauthorizedError
 from ferroscope.api.http.route import ApiContext
 from ferroscope.core.web_session import WebSession
 
@@ -33,6 +33,7 @@ _SECRET: Final = re.compile(r"[A-Za-z0-9_-]{43}")
 _NONCE: Final = 12
 _CREDENTIALS: Final = ("HTTP_AUTHORIZATION", "HTTP_X_AUTH_TOKEN", "HTTP_X_SERVICE_TOKEN", NAMES)
 _USER: Final = 255
+_SEALED_SECONDS: Final = 3600.0
 
 
 class Visitor(msgspec.Struct, frozen=True, kw_only=True):
@@ -95,7 +96,7 @@ def log_in(context: ApiContext, env: Mapping[str, Any], credentials: dict[str, s
     """
     identity = context.authentication.identify(_anonymous(env) | credentials)
     secret = new_secret()
-    sealed = _seal(secret, msgspec.json.encode(credentials))
+    sealed = base64.b64encode(_seal(derived(secret, "key"), msgspec.json.encode(credentials))).decode()
     lifetime = context.settings.api.ui_session_lifetime
 
     def work(tx: Any) -> None:
@@ -145,19 +146,48 @@ def _anonymous(env: Mapping[str, Any]) -> dict[str, Any]:
 def _stored(context: ApiContext, secret: str) -> dict[str, str] | None:
     ident = derived(secret, "id").hex()
     session = context.store.read(lambda tx: tx.web_sessions.get(ident), snapshot=False)
-    return None if session is None else msgspec.json.decode(_open(secret, session.sealed), type=dict[str, str])
+    if session is None:
+        return None
+    return msgspec.json.decode(_open(derived(secret, "key"), base64.b64decode(session.sealed)), type=dict[str, str])
 
 
-def _seal(secret: str, plain: bytes) -> str:
+class Seal:
+    """Encrypts what a page hands to the browser and gets back with its next form, such as a file with passwords.
+
+    Only this browser's cookie opens it again, and only for an hour. ``now``: seconds since the epoch.
+    """
+
+    def __init__(self, secret: str, now: Callable[[], float]) -> None:
+        self._key = derived(secret, "form")
+        self._now = now
+
+    def close(self, document: Any) -> str:
+        """Return the document as a text of letters and digits that says nothing."""
+        plain = msgspec.json.encode((self._now() + _SEALED_SECONDS, document))
+        return base64.urlsafe_b64encode(_seal(self._key, plain)).decode()
+
+    def open(self, text: str) -> Any:
+        """Return the document; ``BadRequestError`` if it is not ours, of another session, or too old."""
+        from cryptography.exceptions import InvalidTag
+
+        try:
+            plain = _open(self._key, base64.urlsafe_b64decode(text.encode("ascii")))
+        except (ValueError, InvalidTag):
+            raise BadRequestError("This form does not belong to this session. Start again.") from None
+        until, document = msgspec.json.decode(plain, type=tuple[float, Any])
+        if until <= self._now():
+            raise BadRequestError("This form has expired. Start again.")
+        return document
+
+
+def _seal(key: bytes, plain: bytes) -> bytes:
     from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
     nonce = os.urandom(_NONCE)
-    sealed = AESGCM(derived(secret, "key")).encrypt(nonce, plain, None)
-    return base64.b64encode(nonce + sealed).decode()
+    return nonce + AESGCM(key).encrypt(nonce, plain, None)
 
 
-def _open(secret: str, sealed: str) -> bytes:
+def _open(key: bytes, sealed: bytes) -> bytes:
     from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
-    raw = base64.b64decode(sealed)
-    return AESGCM(derived(secret, "key")).decrypt(raw[:_NONCE], raw[_NONCE:], None)
+    return AESGCM(key).decrypt(sealed[:_NONCE], sealed[_NONCE:], None)

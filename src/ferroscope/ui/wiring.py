@@ -6,9 +6,9 @@ import csv
 import io
 from typing import Any, Final
 
+from ferroscope.core import values
 from ferroscope.core.values import natural
 from ferroscope.hardware.search_index import IndexRow, text
-from ferroscope.ui.machines import cell
 from ferroscope.ui.page import Download, Page, Visit
 
 _PAGE: Final = 500
@@ -84,5 +84,5 @@ def _csv(links: list[dict[str, str]]) -> bytes:
     output = io.StringIO()
     writer = csv.writer(output)
     writer.writerow(_COLUMNS)
-    writer.writerows([cell(link[name]) for name in _COLUMNS] for link in links)
+    writer.writerows([values.spreadsheet_cell(link[name]) for name in _COLUMNS] for link in links)
     return output.getvalue().encode("utf-8", "replace")

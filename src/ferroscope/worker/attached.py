@@ -9,9 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from ferroscope import mirror
+from ferroscope.contracts.bmc import Power
 from ferroscope.contracts.errors import BmcError
 from ferroscope.contracts.remote import Registry
 from ferroscope.core import registry
@@ -22,7 +23,10 @@ from ferroscope.core.states import State
 from ferroscope.remote.ironic import as_bmc_errors
 from ferroscope.worker.context import TaskContext
 
+T = TypeVar("T")
+
 _CHANGES: Final = "registry"
+_POWERS: Final = frozenset(Power)
 _GONE: Final = Fail(Reason.NOT_TRACKED, "Ironic no longer has this node")
 
 
@@ -38,6 +42,7 @@ def refresh(context: TaskContext) -> Fail | None:
         return _GONE
     context.save_from_registry(lambda tx: mirror.save(tx, document, ports))
     message = registry.refusal(context.node)
+    _see_power(context, document)
     return None if message is None else Fail(Reason.REGISTRY_REFUSED, message)
 
 
@@ -74,13 +79,22 @@ def apply(context: TaskContext) -> Fail | None:
     if context.before.state is State.PROCESSING and registry.is_in_use(state):
         return Fail(Reason.REGISTRY_REFUSED, f"the node has become {state} in Ironic; nothing was changed there")
     wanted = registry.with_secrets(changes["node"], context.services.secrets.revealed(context.node))
+    traits = registry.traits(changes["node"], document.get("traits") or ())
     if patch := registry.patch(wanted, document):
-        _command(context, partial(ironic.update_node, uuid, patch))
-    if (traits := registry.traits(changes["node"], document.get("traits") or ())) is not None:
+        document = _command(context, partial(ironic.update_node, uuid, patch))
+    _see_power(context, document)
+    if traits is not None:
         _command(context, partial(ironic.set_traits, uuid, traits))
     _apply_to_ports(context, ironic, changes)
     context.note("registry", "the results are in Ironic")
     return None
+
+
+def _see_power(context: TaskContext, document: Document) -> None:
+    """Note the power that Ironic reports, unless the driver has something to say about it."""
+    state = document.get("power_state")
+    if state in _POWERS and not registry.is_in_use(str(document.get("provision_state"))):
+        context.saw_power(Power(state))
 
 
 def _apply_to_ports(context: TaskContext, ironic: Registry, changes: dict[str, Any]) -> None:
@@ -120,8 +134,8 @@ def _try(context: TaskContext, call: Callable[[], Any], what: str) -> Any:
         return None
 
 
-def _command(context: TaskContext, call: Callable[[], Any]) -> Any:
-    def fenced() -> Any:
+def _command(context: TaskContext, call: Callable[[], T]) -> T:
+    def fenced() -> T:
         with as_bmc_errors():
             return call()
 

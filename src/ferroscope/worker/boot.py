@@ -183,6 +183,7 @@ def disables_power_off(node: Node) -> bool:
 def reboot(context: TaskContext, *, confirm: Callable[[], None] = lambda: None) -> None:
     """Reset the machine without powering it off. Not idempotent. ``BmcError``, ``ClaimLostError``."""
     bmc = context.driver()
+    context.forget_power()
     context.attempt.command(partial(bmc.reboot, context.node), confirm=confirm)
     context.note("reboot", "commanded a reboot, because disable_power_off is set")
     context.node.power_state, context.node.target_power_state = Power.ON, None
@@ -268,10 +269,11 @@ def ensure_power(
     """
     bmc = context.driver()
     node, drivers = context.node, context.settings.drivers
-    if bmc.get_power(node) is not power:
+    if (context.recent_power() or bmc.get_power(node)) is not power:
         if power is Power.OFF and disables_power_off(node):
             message = "power off refused: disable_power_off is set on the node"
             raise BmcError(message, transient=False, reason=Reason.POWER_OFF_DISABLED)
+        context.forget_power()
         context.attempt.command(partial(bmc.set_power, node, power), confirm=confirm)
         context.note(str(power), f"commanded {power}")
         node.power_state = power  # all that a driver without a BMC can know
@@ -292,6 +294,8 @@ def ensure_power(
             context.attempt.pause(pause)
             pause = min(pause * 1.5, longest)
         context.services.power_times.took(power, context.services.clock.monotonic() - began)
+        if context.services.registry is not None:
+            context.saw_power(power)
     node.power_state = power
     node.target_power_state = None
 

@@ -17,6 +17,7 @@ from ferroscope.core.model import Inspection, Node, Severity
 from ferroscope.core.node import three_way
 from ferroscope.core.notification import Kind
 from ferroscope.core.states import COMMANDS, Event, Provision, State, Transition
+from ferroscope.hardware import expectations
 from ferroscope.worker.context import TaskContext
 
 
@@ -52,6 +53,7 @@ def commit_results(
         tx.search_index.replace(node.uuid, context.index_rows, had=had_rows)
     if context.hardware_changes:
         tx.outbox.add(Kind.HARDWARE_CHANGED, node, inspection, context.hardware_changes)
+        tx.hardware_changed(context.hardware_changes)
     moves = [move for move in _moves(context, decision, outcome, with_task) if move.target is not node.state]
     for move in moves:
         node = transition.apply(tx, node, move, inspection)
@@ -90,14 +92,20 @@ def _commit_failure(
     decision: Decision,
     outcome: Fail,
 ) -> Node:
-    """Move the node to its error state; of what the task changed, only the observed power state is kept."""
+    """Move the node to its error state; of what the task changed, only what it observed is kept."""
     node = msgspec.structs.replace(node, power_state=context.node.power_state)
+    node = with_deviations(context, node)
     context.note("failed", outcome.message, severity=Severity.ERROR, reason=outcome.reason)
     if context.request.event in COMMANDS:
         return transition.fail_command(tx, node, outcome)
     if isinstance(decision, Run) and decision.transition.target is State.ERROR:
         return transition.apply(tx, node, decision.transition, inspection, failure=outcome)
     return transition.fail(tx, node, outcome, inspection)
+
+
+def with_deviations(context: TaskContext, node: Node) -> Node:
+    """Return the node with what the task found to deviate; the same object if that has not changed."""
+    return node if context.deviations is None else expectations.noted(node, context.deviations) or node
 
 
 def _save_results(tx: Transaction, context: TaskContext, node: Node) -> None:

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from functools import cached_property
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
 from ferroscope.config.options import Settings
-from ferroscope.contracts.bmc import Bmc
+from ferroscope.contracts.bmc import Bmc, Power
 from ferroscope.contracts.data import Part
 from ferroscope.contracts.errors import BmcError
 from ferroscope.contracts.queue import Clock
@@ -24,12 +24,17 @@ from ferroscope.core.model import Document, Entry, Inspection, Node, Port, Reque
 from ferroscope.core.notification import ChangeView, Kind
 from ferroscope.core.reasons import Reason
 from ferroscope.core.states import COMMANDS
-from ferroscope.hardware import diff, search_index
+from ferroscope.hardware import diff, expectations, search_index
+from ferroscope.hardware.expectations import Compiled
 from ferroscope.hooks.base import PortChanges
 from ferroscope.storage.reader import Found, previous
 from ferroscope.transition import step
 from ferroscope.worker.attempt import Attempt, Services
 from ferroscope.worker.bmc import BmcObserver, Unobserved, observed
+
+# Seconds for which the power state counts that an attached Ironic has reported. Short: the node might be used by others
+# in the meantime, whose machine must be left alone.
+_MOMENT: Final = 2.0
 
 
 class Journal:
@@ -67,7 +72,8 @@ class TaskContext:
 
     ``before`` is the node as it was locked; ``node`` and ``ports`` are copies to work on. To be stored with the
     results: ``port_changes``, ``parts`` (data of the inspection), ``index_rows`` (the search index; None: unchanged),
-    ``bmc_addresses`` (None: unchanged) and ``hardware_changes`` (what the event contains). To be stored with the
+    ``bmc_addresses`` (None: unchanged), ``hardware_changes`` (what the event contains) and ``deviations`` from what is
+    expected (None: not checked), which are stored although the inspection fails. To be stored with the
     next intent: ``secret_delivery`` (how the machine gets its secret; None: unchanged) and ``forgotten`` (a key of the
     node's internal data to delete; None: none). ``doing`` names third-party code that is running, such as a hook.
     """
@@ -92,12 +98,14 @@ class TaskContext:
         self.parts: dict[Part, bytes] = {}
         self.index_rows: list[search_index.IndexRow] | None = None
         self.hardware_changes: list[ChangeView] = []
+        self.deviations: list[Document] | None = None
         self.bmc_addresses: frozenset[str] | None = None
         self.secret_delivery: str | None = None
         self.forgotten: str | None = None
         self.bmc_observer: BmcObserver = observer or Unobserved()
         self.known_driver = observed(bmc, self.bmc_observer, services.secrets.revealed)  # None: it is not enabled here
         self.doing = ""
+        self._power_seen: tuple[Power, float] | None = None
 
     @property
     def request(self) -> Request:
@@ -130,6 +138,20 @@ class TaskContext:
                 )
                 raise BmcError(message, transient=False, reason=Reason.BMC_NOT_ALLOWED)
         return self.known_driver
+
+    def saw_power(self, power: Power) -> None:
+        """Remember for a moment what an attached Ironic has reported, so that it is not asked again."""
+        self._power_seen = (power, self.services.clock.monotonic())
+
+    def forget_power(self) -> None:
+        """The power is about to change."""
+        self._power_seen = None
+
+    def recent_power(self) -> Power | None:
+        """Return the power that was reported a moment ago; None if it has to be asked."""
+        if self._power_seen is None or self.services.clock.monotonic() - self._power_seen[1] > _MOMENT:
+            return None
+        return self._power_seen[0]
 
     def note(
         self,
@@ -217,13 +239,26 @@ class TaskContext:
         """Record what the attempt is running: the named hook, or something else."""
         self.doing = what or f"the hook {hook}"
 
-    def update_search_index(self, inventory: Document, plugin_data: Document) -> None:
-        """Derive the rows of the search index from the results; nothing is written if they have not changed."""
+    def update_search_index(self, inventory: Document, plugin_data: Document) -> list[search_index.IndexRow]:
+        """Return the rows of the search index for the results; nothing is written if they have not changed."""
         found = search_index.learn(inventory, plugin_data)
         if found.digest != self.node.search_digest:
             self.node.search_digest, self.node.hardware, self.index_rows = found.digest, found.summary, found.rows
             if self.before.search_digest is not None:
                 self.hardware_changes = self._differences(inventory, plugin_data)
+        return found.rows
+
+    def compare_with_expectations(self, expected: Iterable[Compiled], rows: list[search_index.IndexRow]) -> str | None:
+        """Note how the hardware deviates from what is expected; return why the inspection fails, if it does."""
+        self.deviations = msgspec.to_builtins(expectations.deviations(expected, rows, self.node))
+        message, severity, reason = expectations.timeline_entry(self.deviations)
+        changed = expectations.noted(self.node, self.deviations)
+        if changed is not None:
+            self.node = changed
+        fails = any(one["severity"] == "failure" for one in self.deviations)
+        if not fails and (self.deviations or changed is not None):
+            self.note("expectations", message, severity=severity, reason=reason)
+        return message if fails else None
 
     def _differences(self, inventory: Document, plugin_data: Document) -> list[ChangeView]:
         """Return the differences from the previous inspection, if any target wants to know them."""

@@ -49,7 +49,7 @@ from ferroscope.storage.reader import Archive
 from ferroscope.worker.attempt import Attempt, Services
 from ferroscope.worker.bmc import BmcObserver
 from ferroscope.worker.boot import eject_quietly, power_off_quietly
-from ferroscope.worker.commit import commit_results
+from ferroscope.worker.commit import commit_results, with_deviations
 from ferroscope.worker.context import TaskContext
 from ferroscope.worker.follow import (
     CLOCKED,
@@ -364,6 +364,8 @@ class Worker:
             self.consume(tx, context.attempt.claim)
         if follows and isinstance(outcome, Fail):
             node, _ = present  # the request to ``fail`` ends the inspection, after the machine was powered off
+            if (changed := with_deviations(context, node)) is not node:
+                node = tx.nodes.update(changed)
         else:
             node = commit_results(tx, context, decision, outcome, self.tasks, present)
         context.save_progress(tx)

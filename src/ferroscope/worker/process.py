@@ -185,11 +185,14 @@ class ProcessTask:
             with _notes_held_back(context):
                 self._rules.apply(context, rules, inventory, plugin_data)
             context.parts["plugin_data"] = encode(plugin_data)
-            context.update_search_index(inventory, plugin_data)
+            found = context.update_search_index(inventory, plugin_data)
         except HookError as exc:
             return Fail(exc.reason, str(exc))
         except RuleFailedError as exc:
             return Fail(exc.reason, exc.message)
+        deviation = context.compare_with_expectations(rules.expectations, found)
+        if deviation is not None:
+            return Fail(Reason.HARDWARE_DEVIATES, deviation)
         if (identity := context.request.payload.get("identity")) is not None:
             context.node.internal[hold.IDENTITY] = identity
         context.note("processed", f"processed by the hooks {', '.join(self._pipeline.names)}")

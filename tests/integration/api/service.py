@@ -16,6 +16,8 @@ from ferroscope import transition
 from ferroscope.api.auth.authentication import Authentication
 from ferroscope.bmc.fake import FakeBmc
 from ferroscope.config.options import ApiSettings, DatabaseSettings, Settings
+from ferroscope.contracts.metrics import SILENT, Meter
+from ferroscope.contracts.queue import Clock
 from ferroscope.contracts.store import Transaction
 from ferroscope.core.delivery import Fail, advance
 from ferroscope.core.model import Node, Request
@@ -84,12 +86,16 @@ class Service:
         sections: dict[str, Any] | None = None,
         authentication: Authentication | None = None,
         drivers: Any = None,
+        clock: Clock | None = None,
+        meter: Meter = SILENT,
         **api: Any,
     ) -> None:
-        database = DatabaseSettings(connection=url, busy_timeout=2.0)
+        # Longer than the default: on a busy machine, many writers wait for each other on SQLite.
+        database = DatabaseSettings(connection=url, busy_timeout=30.0)
         self.settings = Settings(database=database, api=ApiSettings(**api), **(sections or {}))
         self.stop = threading.Event()
-        self.backend = open_backend(self.settings, clock=SystemClock(), stop=self.stop, listen=False)
+        clock = clock or SystemClock()
+        self.backend = open_backend(self.settings, clock=clock, stop=self.stop, listen=False, meter=meter)
         self.store = self.backend.store
         self.app = wiring.build_app(
             self.settings,

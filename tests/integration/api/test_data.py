@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 import uuid
 
+from ferroscope.core.explanations import HINTS
 from ferroscope.core.model import Entry
-from ferroscope.core.reasons import HINTS, Reason
+from ferroscope.core.reasons import Reason
 from tests.integration.api.service import Service, callback_body, fault
 
 

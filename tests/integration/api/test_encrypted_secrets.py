@@ -90,7 +90,7 @@ class Site:
         return self.service.bare_metal.patch(f"/v1/nodes/{uuid}", {"op": "add", "path": path, "value": value})
 
     def rekey(self) -> Rekeyed:
-        return rekey(self.settings, lambda _text: None)
+        return rekey(self.settings, lambda _text: None, lambda _count: None)
 
 
 @pytest.fixture
@@ -228,7 +228,7 @@ def test_a_key_that_is_lost_for_good_is_declared_lost(site: Site) -> None:
     site.keys(new_key())
     with pytest.raises(SecretKeyError):
         site.rekey()
-    done = rekey(site.settings, lambda _text: None, used)
+    done = rekey(site.settings, lambda _text: None, lambda _count: None, used)
     assert (done.changed, done.failed) == (0, 2)
     assert site.patch(uuid, "/driver_info", INFO).status_code == 200
     site.verify(uuid)

@@ -46,6 +46,9 @@ def test_list_shows_basic_fields_or_those_asked_for(service: Service) -> None:
         ("1.8", "provision_state=enroll", 406),
         ("1.15", "driver=sim", 406),
         ("1.83", "auto_discovered=true", 406),
+        ("1.83", "labels=a", 406),
+        ("1.84", "labels=a%20b", 400),
+        ("1.84", "labels=", 400),
         ("1.95", "maintenance=maybe", 400),
         ("1.95", "instance_uuid=abc", 400),
         ("1.95", "colour=red", 400),
@@ -76,6 +79,7 @@ def test_list_filters(service: Service) -> None:
         maintenance=True,
         retired=True,
         description="The big One",
+        labels={"rack": "r1", "example.com/spare": ""},
     )
     for query in (
         "driver=sim",
@@ -92,9 +96,19 @@ def test_list_filters(service: Service) -> None:
         "maintenance=True",
         "retired=1",
         "description_contains=big%20one",
+        "labels=rack=r1,example.com/spare",
+        "labels=rack%20in%20(r1,r2)",
     ):
         assert [n["uuid"] for n in service.bare_metal.get(f"/v1/nodes?{query}").json["nodes"]] == [rich], query
-    for query in ("associated=false", "maintenance=no", "sharded=false", "retired=false", "driver=fake-hardware"):
+    for query in (
+        "labels=!rack",
+        "labels=rack!=r1",
+        "associated=false",
+        "maintenance=no",
+        "sharded=false",
+        "retired=false",
+        "driver=fake-hardware",
+    ):
         assert [n["uuid"] for n in service.bare_metal.get(f"/v1/nodes?{query}").json["nodes"]] == [plain], query
     assert len(service.bare_metal.get("/v1/nodes?provision_state=enroll").json["nodes"]) == 2
     for query in ("auto_discovered=true", "provision_state=available", "fault=power%20failure", "conductor=c1"):

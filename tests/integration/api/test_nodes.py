@@ -36,7 +36,14 @@ def test_create_answers_201_with_location_and_every_field(bare_metal: Client) ->
     assert answer.status_code == 201
     node = answer.json
     assert answer.headers["Location"].endswith(f"/v1/nodes/{node['uuid']}")
-    assert set(node) == REFERENCE_FIELDS | {"auto_discovered", "hardware", "inbox", "orphaned_at"}
+    assert set(node) == REFERENCE_FIELDS | {
+        "auto_discovered",
+        "deviations",
+        "hardware",
+        "inbox",
+        "labels",
+        "orphaned_at",
+    }
     assert (node["provision_state"], node["name"], node["extra"]) == ("enroll", "rack1.u3", {"a": [1]})
     assert node["created_at"].endswith("+00:00")
     assert (node["updated_at"], node["auto_discovered"], node["traits"]) == (None, False, [])

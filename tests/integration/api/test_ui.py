@@ -2,107 +2,29 @@
 
 from __future__ import annotations
 
+import base64
+import gzip
 import html
 import re
 from collections.abc import Iterator
-from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlencode
 
 import bcrypt
-import falcon.testing
 import msgspec
 import pytest
 
-from ferroscope.api.auth.identity import local
 from ferroscope.core.delivery import Fail
 from ferroscope.core.model import Node
 from ferroscope.core.reasons import Reason
-from ferroscope.core.states import Event, Provision
+from ferroscope.core.states import Event, Provision, State
+from tests.integration.api.browsing import IDENTITIES, Browser, Elements
 from tests.integration.api.callers import service_for
 from tests.integration.api.service import Service, callback_body
 from tests.support import examples
 from tests.support.processes import until
 
-IDENTITIES = {
-    "root": local("root", "token", ["admin"]),
-    "reader": local("reader", "token", ["reader"]),
-    "a-member": local("anna", "token", ["member"], project="a"),
-    "a-reader": local("arno", "token", ["reader"], project="a"),
-}
-SAME = {"Sec-Fetch-Site": "same-origin", "Origin": "http://localhost:6385"}
-PAGES = ("/ui", "/ui/machines", "/ui/wiring")
-
-
-class Browser:
-    """Keeps the cookie, and sends forms as a browser does."""
-
-    def __init__(self, service: Service) -> None:
-        self._client = falcon.testing.TestClient(service.app)
-        self.cookie = ""
-
-    def send(self, method: str, path: str, body: str = "", headers: dict[str, str] | None = None) -> Any:
-        path, _, query = path.partition("?")
-        given = {"Cookie": self.cookie} if self.cookie else {}
-        if method == "POST":
-            given |= {"Content-Type": "application/x-www-form-urlencoded"} | SAME
-        answer = self._client.simulate_request(
-            method,
-            path,
-            query_string=query,
-            body=body,
-            headers=given | (headers or {}),
-            host="localhost",
-            port=6385,
-        )
-        if found := answer.headers.get("Set-Cookie"):
-            assert "HttpOnly" in found
-            assert "SameSite=Lax" in found
-            self.cookie = found.partition(";")[0]
-        return answer
-
-    def get(self, path: str, **more: Any) -> Any:
-        return self.send("GET", path, **more)
-
-    def csrf(self, path: str = "/ui/login") -> str:
-        found = re.search(r'name="csrf" value="([0-9a-f]{64})"', self.get(path).text)
-        assert found is not None
-        return found[1]
-
-    def post(self, path: str, *, csrf: str | None = None, headers: dict[str, str] | None = None, **fields: Any) -> Any:
-        token = self.token if csrf is None else csrf
-        pairs = [("csrf", token)]
-        for name, value in fields.items():
-            pairs += [(name, one) for one in (value if isinstance(value, list) else [value])]
-        return self.send("POST", path, urlencode(pairs), headers)
-
-    token = ""
-
-    def log_in(self, name: str) -> Browser:
-        self.token = self.csrf()
-        answer = self.post("/ui/login", token=name)
-        assert answer.status_code == 303, answer.text
-        found = re.search(r'name="csrf" value="([0-9a-f]{64})"', self.get("/ui").text)
-        assert found is not None
-        self.token = found[1]
-        return self
-
-
-class Elements(HTMLParser):
-    """The tags with their attributes, and the text."""
-
-    def __init__(self, text: str) -> None:
-        super().__init__()
-        self.tags: list[tuple[str, dict[str, str | None]]] = []
-        self.text = ""
-        self.feed(text)
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.tags.append((tag, dict(attrs)))
-
-    def handle_data(self, data: str) -> None:
-        self.text += data
+PAGES = ("/ui", "/ui/machines", "/ui/inbox", "/ui/wiring")
 
 
 @pytest.fixture
@@ -492,7 +414,7 @@ def test_a_machine_shows_what_its_caller_may_see(service: Service) -> None:
     other = add(service, "foreign", owner="b")
     leased = add(service, "leased", owner="b", attributes={"lessee": "a"}, last_error="secret error")
     reader = Browser(service).log_in("a-reader")
-    for tab in ("hardware", "timeline", "history", "raw"):
+    for tab in ("hardware", "timeline", "history", "rules", "log", "raw"):
         assert reader.get(f"/ui/machines/{other}?tab={tab}").status_code == 404
         assert reader.get(f"/ui/machines/foreign?tab={tab}").status_code == 404
         page = reader.get(f"/ui/machines/{own}?tab={tab}").text
@@ -530,3 +452,59 @@ def test_the_service_is_shown_to_those_who_may_see_its_status(service: Service) 
     project = Browser(service).log_in("a-reader")
     assert project.get("/ui/service").status_code == 403
     assert "/ui/service" not in project.get("/ui").text
+
+
+def test_the_fleet_has_a_chart_of_the_last_week_and_a_table_with_the_same(service: Service) -> None:
+    assert "<svg class" not in Browser(service).log_in("reader").get("/ui").text
+    node = examples.node(name="charted")
+    ended = [(State.FINISHED, 10.0), (State.FINISHED, 20.0), (State.ERROR, 30.0), (State.FINISHED, 8 * 86400.0)]
+
+    def work(tx: Any) -> None:
+        tx.nodes.add(node)
+        for state, ago in ended:
+            tx.inspections.add(examples.inspection(node, state=state, finished_at=tx.now - ago))
+
+    service.store.write(work)
+    browser = Browser(service).log_in("reader")
+    until(lambda: "2 finished" in Elements(browser.get("/ui").text).text, seconds=90)
+    page = Elements(browser.get("/ui").text)
+    assert "1 failed" in page.text
+    heights = dict.fromkeys(("good", "bad"), 0.0)
+    for tag, attributes in page.tags:
+        if tag == "rect" and attributes.get("class") in heights:
+            heights[str(attributes["class"])] += float(attributes["height"] or 0)
+    assert heights["good"] == pytest.approx(2 * heights["bad"], abs=0.2)
+    assert "<svg class" not in Browser(service).log_in("a-reader").get("/ui").text
+
+
+def test_rules_are_explained_on_a_machine(service: Service) -> None:
+    root = {"X-Auth-Token": "root"}
+    uuid, mac = add(service, "one"), examples.mac()
+    browser = Browser(service).log_in("root")
+    assert "no stored inspection data" in browser.get(f"/ui/machines/{uuid}?tab=rules").text
+    service.bare_metal.post("/v1/ports", {"node_uuid": uuid, "address": mac}, headers=root)
+    service.bare_metal.put(f"/v1/nodes/{uuid}/states/provision", {"target": "inspect"}, headers=root)
+    service.consume()
+    service.step(uuid, Event.WAIT)
+    log = gzip.compress(b"not an archive")
+    body = callback_body(mac, serial="S-1") | {"logs": base64.b64encode(log).decode()}
+    assert service.bare_metal.post("/v1/continue_inspection", body, version="1.1").status_code == 202
+    service.finish(uuid)
+    rule = {
+        "description": "named by its serial number",
+        "conditions": [{"op": "eq", "args": ["{inventory[system_vendor][serial_number]}", "S-1"]}],
+        "actions": [{"op": "set-attribute", "args": {"path": "/extra/serial", "value": "known"}}],
+    }
+    assert service.bare_metal.post("/v1/inspection_rules", rule, headers=root).status_code == 201
+    before = service.node(uuid)
+    shown = " ".join(Elements(browser.get(f"/ui/machines/{uuid}?tab=rules").text).text.split())
+    assert "named by its serial number : applied" in shown.replace("number:", "number :")
+    assert "eq: true" in shown
+    assert '/extra/serial: →becomes "known"' in shown
+    assert service.node(uuid) == before
+    assert "may not try rules" in Browser(service).log_in("reader").get(f"/ui/machines/{uuid}?tab=rules").text
+    page = browser.get(f"/ui/machines/{uuid}?tab=log")
+    assert "not an archive of texts" in page.text
+    download = browser.get(f"/ui/machines/{uuid}?download=log")
+    assert download.content == log
+    assert download.headers["Content-Disposition"].startswith("attachment")

@@ -48,7 +48,7 @@ def iso() -> Iterator[str]:
 @pytest.fixture(scope="module")
 def machines(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Emulator]:
     """Give machines whose power state lags a little, as it does."""
-    with emulator(tmp_path_factory.mktemp("machines"), machines=8, lag=0.3) as running:
+    with emulator(tmp_path_factory.mktemp("machines"), machines=9, lag=0.3) as running:
         yield running
 
 
@@ -72,6 +72,9 @@ ramdisk_iso = {iso}
 callback_endpoint_override = http://127.0.0.1:{port}
 extra_kernel_params = console=ttyS0
 collect_out_of_band = True
+reinspect_after = 1
+reinspect_period = 1
+reinspect_nodes = again
 [log]
 level = debug
 """
@@ -207,6 +210,22 @@ def test_out_of_band_inspection_needs_no_ramdisk_and_no_reboot(api: Api, machine
     ports = api.call("GET", f"/v1/ports?node={node['uuid']}")["ports"]
     assert {port["address"] for port in ports} == {mac(4), mac(4, 1)}
     assert machines.system(4)["PowerState"] == "On"
+
+
+def test_a_machine_is_inspected_again_by_schedule_out_of_band_without_a_reboot(api: Api, machines: Emulator) -> None:
+    name = enrol(api, machines, 8, inspect_interface="redfish", labels={"again": ""})
+    machines.ask(
+        f"/redfish/v1/Systems/{machines.system(8)['Id']}/Actions/ComputerSystem.Reset", "POST", {"ResetType": "On"}
+    )
+    assert until(lambda: machines.system(8)["PowerState"] == "On")
+    before = machines.resets(8)
+    inspect(api, name)
+    inspections = lambda: api.call("GET", f"/v1/nodes/{name}/inspections")["inspections"]  # noqa: E731
+    assert until(lambda: sum(one["finished_at"] is not None for one in inspections()) >= 2, seconds=SECONDS)
+    api.call("PATCH", f"/v1/nodes/{name}", [{"op": "remove", "path": "/labels/again"}])
+    reach(api, name, "manageable")
+    assert machines.resets(8) == before
+    assert machines.system(8)["PowerState"] == "On"
 
 
 @pytest.mark.parametrize("boot", [{}, {"boot_interface": "ipxe"}], ids=["media", "network"])

@@ -39,6 +39,17 @@ def test_a_power_state_that_is_so_already_is_not_commanded_again(rack: Emulator,
     assert bmc.get_power(node) is Power.ON
 
 
+def test_the_power_is_cut_also_if_the_machine_is_said_to_be_off(rack: Emulator, make_bmc: MakeBmc) -> None:
+    bmc, node = make_bmc(), node_at(rack.url, 1)
+    bmc.set_power(node, Power.OFF)
+    before = rack.resets(1)
+    bmc.set_power(node, Power.OFF)
+    assert rack.resets(1) == before
+    bmc.force_off(node)
+    assert rack.resets(1)[len(before) :] == ["ForceOff"]
+    assert bmc.get_power(node) is Power.OFF
+
+
 def test_the_operating_system_is_asked_to_shut_down_and_to_restart(rack: Emulator, make_bmc: MakeBmc) -> None:
     bmc, node = make_bmc(), node_at(rack.url, 1)
     bmc.set_power(node, Power.ON)

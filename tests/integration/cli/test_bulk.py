@@ -58,6 +58,30 @@ def test_a_file_is_imported_once_however_often_it_is_imported(shell: Shell, serv
     assert "first secret" not in json.dumps([planned, done, again])
 
 
+def test_labels_survive_every_format(shell: Shell, service: Service, tmp_path: Path) -> None:
+    sheet = tmp_path / "labels.csv"
+    sheet.write_text('name,driver,labels,labels/role\na,fake-hardware,"rack=r1,spare",web\nb,fake-hardware,,\n')
+    assert results(shell.json("node", "import", str(sheet))) == ["created"] * 2
+    expected = {"a": {"rack": "r1", "role": "web", "spare": ""}, "b": {}}
+    for kind in ("csv", "yaml", "json"):
+        file = tmp_path / f"out.{kind}"
+        file.write_text(shell("node", "export", "-o", kind, check=0).stdout)
+        for name in expected:
+            shell("node", "delete", name, "--yes", check=0)
+        assert results(shell.json("node", "import", str(file))) == ["created"] * 2
+        assert {one: shell.json("node", "show", one)["labels"] for one in expected} == expected
+        assert results(shell.json("node", "import", str(file))) == ["unchanged"] * 2
+    assert "rack=r1,role=web,spare" in shell("node", "export", "-l", "spare", check=0).stdout
+
+
+@pytest.mark.parametrize("cell", ["a b", "rack=r1,,", '"rack=r 1"'])
+def test_a_label_that_cannot_be_is_an_error_of_the_file(shell: Shell, tmp_path: Path, cell: str) -> None:
+    sheet = tmp_path / "labels.csv"
+    sheet.write_text(f"name,driver,labels\na,fake-hardware,{cell}\n".replace("rack=r1,,", '"rack=r1,,"'))
+    shell("node", "import", str(sheet), check=Exit.USAGE)
+    assert shell.json("node", "list") == []
+
+
 def test_what_differs_is_changed_and_nothing_else(shell: Shell, service: Service, sheet: Path, tmp_path: Path) -> None:
     shell("node", "import", str(sheet), check=0)
     shell("node", "set", "r1-u01", "--description", "kept", "-e", "kept=too", check=0)

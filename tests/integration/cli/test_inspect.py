@@ -9,7 +9,8 @@ import pytest
 
 from ferroscope.cli.client import Api
 from ferroscope.cli.exits import Exit
-from ferroscope.core.reasons import HINTS, Reason
+from ferroscope.core.explanations import HINTS
+from ferroscope.core.reasons import Reason
 from ferroscope_sim.enroll import enroll
 from ferroscope_sim.model import roster
 from ferroscope_sim.run import FleetThread

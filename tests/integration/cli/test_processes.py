@@ -89,7 +89,7 @@ def test_a_second_simulator_leaves_the_machines_of_the_first_one_alone(
     assert until(lambda: first.printed("enrolled: 2 new"), seconds=60), first.err.read_text()
     second = fleet(3)
     assert until(lambda: second.printed("enrolled: 1 new, 0 existing, 2 failed"), seconds=60)
-    running("inspect", "sim-0951", "sim-0952", "sim-0953", "--wait", "--timeout", "20", check=0)
+    running("inspect", "sim-0951", "sim-0952", "sim-0953", "--wait", "--timeout", "60", check=0)
     running("node", "delete", "sim-0951", "sim-0952", "sim-0953", check=0)
 
 

@@ -50,6 +50,28 @@ def test_a_named_node_in_maintenance_is_inspected_and_it_is_said(
     assert started(service, fleet) == {"broken"}
 
 
+def test_labels_choose_nodes_and_narrow_other_choices(shell: Shell, service: Service, fleet: dict[str, str]) -> None:
+    shell("node", "set", "sim-*", "broken", "--label", "rack=r1", "--label", "spare", "--yes", check=0)
+    shell("node", "set", "sim-2", "--label", "rack=r2", check=0)
+    assert {one["name"] for one in shell.json("node", "list", "-l", "rack=r1,spare")} == {"sim-10", "broken"}
+    shell("node", "set", "-l", "spare,rack!=r2", "--unset-label", "spare", "--unset-label", "absent", "--yes", check=0)
+    assert [one["name"] for one in shell.json("node", "list", "-l", "spare")] == ["sim-2"]
+    assert shell("inspect", "--failed", "-l", "rack", check=0)
+    assert started(service, fleet) == set()
+    assert "1 in maintenance" in shell("inspect", "-l", "rack in (r1)", check=0).stdout
+    assert started(service, fleet) == {"sim-10"}
+    shell("inspect", "sim-*", "-l", "rack=r2", check=0)
+    assert started(service, fleet) == {"sim-2", "sim-10"}
+
+
+@pytest.mark.parametrize("wrong", [("sim-2", "-l", "rack"), ("-l", "a b"), ("--all", "--failed", "-l", "rack")])
+def test_a_selection_that_contradicts_itself_is_a_usage_error(
+    shell: Shell, service: Service, fleet: dict[str, str], wrong: tuple[str, ...]
+) -> None:
+    shell("inspect", *wrong, check=Exit.USAGE)
+    assert started(service, fleet) == set()
+
+
 def test_a_dry_run_shows_the_plan_in_natural_order_and_changes_nothing(
     shell: Shell, service: Service, fleet: dict[str, str]
 ) -> None:

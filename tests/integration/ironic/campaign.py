@@ -1,18 +1,24 @@
 """Many inspections at once while Ironic and workers are killed at random; then everything is counted.
 
 ``python -m tests.integration.ironic.campaign --machines 1000 --seed 1``
+
+It takes as long as inspections go on ending, whatever the number of machines: it stops only if none ends for five
+minutes, first without further kills, and then for good. What is still under way then is not lost: something will
+carry it on, and the report says what each one waits for.
 """
 
 from __future__ import annotations
 
 import argparse
+import math
 import random
+import sys
 import tempfile
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
@@ -25,35 +31,74 @@ from tests.support.processes import until
 EXTRA = "[drivers]\npower_timeout = 5\n[inspector]\ntimeout = 900\n[worker]\nmax_attempts = 100\n"
 
 
+# Where there are many nodes: a copy of a thousand each second would keep Ironic from everything else.
+_SELDOM: Final = "[registry]\nsync_period = 30\n"
+# No inspection has ended for so many seconds: what is left will not end by itself, or not while processes are killed.
+_STALLED: Final = 300.0
+_REPORT_INTERVAL: Final = 30.0
+_ENDED: Final = ("finished", "error")
+
+
 class Counted(msgspec.Struct):
-    """How it ended; all but ``machines``, ``finished`` and the kills must be 0."""
+    """How it ended; all but ``machines``, ``finished`` and the kills must be 0.
+
+    ``lost``: neither ended nor waiting for anything that could end it. ``under_way``: not ended, but some request or
+    the machine's callback will carry it on; ``unfinished`` says for each of both what it waits for. The last three
+    are counted among those that finished, in Ironic.
+    """
 
     machines: int
     finished: int = 0
-    kills: int = 0
+    failed: int = 0
+    under_way: int = 0
     lost: int = 0
+    kills: int = 0
     locked: int = 0
     half_patched: int = 0
     powered_on: int = 0
     seconds: float = 0.0
+    unfinished: list[str] = []
+
+    @property
+    def whole(self) -> bool:
+        """Whether every inspection finished, and left its node in Ironic as it has to be."""
+        return self.finished == self.machines and not (self.locked or self.half_patched or self.powered_on)
 
 
 class Ramdisks(threading.Thread):
-    """Calls back for every machine that waits; ``done`` is set when all inspections have ended."""
+    """Calls back for every machine that waits; ``done`` is set when all inspections have ended.
+
+    ``refused``: the last status of a callback that was not accepted, by node. ``ended``: how many have ended.
+    """
 
     def __init__(self, place: Place, nodes: dict[str, int]) -> None:
         super().__init__()
         self._place, self._nodes = place, nodes
         self.done, self.given_up = threading.Event(), threading.Event()
+        self.refused: dict[str, int] = {}
+        self.ended = 0
+        self._ended_at = time.monotonic()
+
+    @property
+    def stalled(self) -> float:
+        """Return for how many seconds no inspection has ended."""
+        return time.monotonic() - self._ended_at
 
     def run(self) -> None:
         called: set[str] = set()
         while not self.given_up.wait(0.2):
             states = _states(self._place)
             for uuid, number in self._nodes.items():
-                if states.get(uuid) == "waiting" and uuid not in called and self._place.call_back(number) == 202:
-                    called.add(uuid)
-            if all(states.get(uuid) in ("finished", "error") for uuid in self._nodes):
+                if states.get(uuid) == "waiting" and uuid not in called:
+                    status = self._place.call_back(number)
+                    if status == 202:
+                        called.add(uuid)
+                    else:
+                        self.refused[uuid] = status
+            ended = sum(states.get(uuid) in _ENDED for uuid in self._nodes)
+            if ended > self.ended:
+                self.ended, self._ended_at = ended, time.monotonic()
+            if ended == len(self._nodes):
                 self.done.set()
                 return
 
@@ -75,36 +120,80 @@ def kill(place: Place, rng: random.Random) -> None:
         worker.wait_ready()
 
 
-def run(place: Place, machines: int, seed: int, *, pause: tuple[float, float], seconds: float) -> Counted:
-    """Inspect so many machines while processes are killed; return what became of them."""
+def run(place: Place, machines: int, seed: int, *, pause: tuple[float, float], kills: float = math.inf) -> Counted:
+    """Inspect so many machines while processes are killed, at most ``kills`` times; return what became of them."""
     rng, counted = random.Random(seed), Counted(machines)
     with ThreadPoolExecutor(4) as pool:
         nodes = dict(pool.map(lambda _number: place.enroll(properties={"rack": "7"}), range(machines)))
-    assert until(lambda: all(place.node(uuid) for uuid in nodes), seconds=120)
-    began = time.monotonic()
+    assert until(lambda: _states(place).keys() >= nodes.keys(), seconds=120.0 + machines)
+    began = reported = time.monotonic()
     for uuid in nodes:
         place.inspect(uuid)
     ramdisks = Ramdisks(place, nodes)
     ramdisks.start()
     try:
-        while not ramdisks.done.wait(rng.uniform(*pause)) and time.monotonic() < began + seconds:
+        while not ramdisks.done.wait(rng.uniform(*pause)):
+            if counted.kills >= kills or ramdisks.stalled > _STALLED:
+                break
             kill(place, rng)
             counted.kills += 1
-        ramdisks.done.wait(120.0)  # undisturbed, what is left has to end
+            if time.monotonic() > reported + _REPORT_INTERVAL:
+                reported = time.monotonic()
+                print(f"{reported - began:.0f} s: {counted.kills} kills, {ramdisks.ended} ended", flush=True)
+        quiet = time.monotonic()  # undisturbed, what is left has to end
+        while not ramdisks.done.wait(1.0) and min(ramdisks.stalled, time.monotonic() - quiet) < _STALLED:
+            pass
     finally:
         ramdisks.given_up.set()
         ramdisks.join()
     counted.seconds = time.monotonic() - began
-    states = _states(place)
-    for uuid, number in nodes.items():
-        counted.finished += states.get(uuid) == "finished"
-        counted.lost += states.get(uuid) not in ("finished", "error")
-        _look_at(place, uuid, number, counted)
+    _count(place, nodes, ramdisks, counted)
     return counted
 
 
 def _states(place: Place) -> dict[str, str]:
     return dict(place.rows("SELECT uuid, state FROM nodes"))
+
+
+def _count(place: Place, nodes: dict[str, int], ramdisks: Ramdisks, counted: Counted) -> None:
+    """Count how every inspection ended, and say of those that did not what they wait for."""
+    states, requests = _states(place), _requests(place)
+    for uuid, number in nodes.items():
+        state = states.get(uuid, "gone")
+        if state == "finished":
+            counted.finished += 1
+            _look_at(place, uuid, number, counted)
+        elif state == "error":
+            counted.failed += 1
+            counted.unfinished.append(f"{uuid} failed: {place.status(uuid).get('error')}")
+        else:
+            waits_for = requests.get(uuid) or _ramdisk(state, ramdisks.refused.get(uuid))
+            counted.under_way += waits_for is not None
+            counted.lost += waits_for is None
+            counted.unfinished.append(f"{uuid} is {state} and waits for {waits_for}; {_there(place, uuid)}")
+
+
+def _requests(place: Place) -> dict[str, str]:
+    """Return the requests on the queue in words, by node."""
+    found = place.rows("SELECT node, event, attempt, holder, due_at FROM requests ORDER BY id")
+    words: dict[str, list[str]] = {}
+    for node, event, attempt, holder, due in found:
+        whose = f"claimed by {holder}" if holder else f"due in {due - time.time():.1f} s"
+        words.setdefault(node, []).append(f"the request {event} (attempt {attempt}, {whose})")
+    return {node: " and ".join(those) for node, those in words.items()}
+
+
+def _ramdisk(state: str, refused: int | None) -> str | None:
+    if state != "waiting":
+        return None
+    return "its callback" if refused is None else f"its callback, last answered {refused}"
+
+
+def _there(place: Place, uuid: str) -> str:
+    """Return in words how the node is in Ironic, and the last step of its timeline here."""
+    node = place.ironic.node(uuid)
+    there = ", ".join(f"{name} {node[name]}" for name in ("reservation", "power_state", "target_power_state"))
+    return f"in Ironic: {there}; last step: {(place.steps(uuid) or ['none'])[-1]}"
 
 
 def _look_at(place: Place, uuid: str, number: int, counted: Counted) -> None:
@@ -126,9 +215,13 @@ def main() -> None:
     with (
         tempfile.TemporaryDirectory() as directory,
         run_ironic(Path(directory) / "ironic") as ironic,
-        Place(Path(directory), ironic, workers=2, extra=EXTRA) as place,
+        Place(Path(directory), ironic, workers=2, extra=EXTRA + _SELDOM) as place,
     ):
-        print(run(place, given.machines, given.seed, pause=(4.0, 12.0), seconds=900.0))
+        counted = run(place, given.machines, given.seed, pause=(4.0, 12.0))
+    for line in counted.unfinished:
+        print(line)
+    print(msgspec.structs.replace(counted, unfinished=[]))
+    sys.exit(0 if counted.whole else 1)
 
 
 if __name__ == "__main__":

@@ -152,8 +152,9 @@ class Place(Installation):
         self.await_state(uuid, "finished")
 
     def steps(self, uuid: str) -> list[str]:
-        """Return the messages of the node's timeline."""
-        return [str(one["message"]) for one in self.call("GET", f"/v1/nodes/{uuid}/timeline")[1]["timeline"]]
+        """Return the messages of the steps of the node's newest inspection."""
+        inspections = self.call("GET", f"/v1/nodes/{uuid}/timeline")[1]["inspections"]
+        return [str(one["message"]) for one in inspections[0]["entries"]] if inspections else []
 
     def rows(self, statement: str) -> list[Any]:
         with closing(sqlite3.connect(self.directory / "f.db", timeout=30)) as connection:

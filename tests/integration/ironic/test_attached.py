@@ -123,8 +123,13 @@ def test_changes_in_ironic_arrive_in_our_copy(place: Place) -> None:
     (port,) = place.ironic.ports(uuid)
     place.ironic.call("DELETE", f"/v1/ports/{port['uuid']}")
     other = pxe_mac(number + 5000)
-    place.ironic.call("POST", "/v1/ports", {"node_uuid": uuid, "address": other})
-    assert until(lambda: [one[0] for one in place.rows(f"SELECT address FROM ports WHERE node='{uuid}'")] == [other])
+    fields = {"node_uuid": uuid, "address": other, "physical_network": "net-a", "category": "green"}
+    added = place.ironic.call("POST", "/v1/ports", fields, version="1.101")["uuid"]
+    rows = lambda: place.rows(f"SELECT address, physical_network, attributes FROM ports WHERE node = '{uuid}'")  # noqa: E731
+    assert until(lambda: rows() == [(other, "net-a", '{"category":"green"}')]), rows()
+    blue = [{"op": "replace", "path": "/category", "value": "blue"}]
+    place.ironic.call("PATCH", f"/v1/ports/{added}", blue, version="1.101")
+    assert until(lambda: rows() == [(other, "net-a", '{"category":"blue"}')]), rows()
     assert until(lambda: place.node(uuid)["owner"] == "somebody")
     assert place.node(uuid)["properties"]["rack"] == "9"
 

@@ -35,6 +35,8 @@ _TABLES: Final = (
     "chassis",
     "portgroups",
 )
+_NETWORKS: Final = ("physical_network", "category")
+_NEWEST: Final = "1.103"  # has both for port groups
 # Among the columns of ironic.db's ``node_inventory``, which Ironic's own inspection fills.
 _INVENTORY: Final = (
     "INSERT INTO node_inventory (version, inventory_data, plugin_data, node_id, created_at) VALUES (?, ?, ?, ?, ?)"
@@ -94,9 +96,12 @@ class Site:
         chassis = call("POST", "/v1/chassis", {"description": "enclosure", "extra": {"rack": "7"}})["uuid"]
         call("PATCH", f"/v1/nodes/{uuid}", [{"op": "add", "path": "/chassis_uuid", "value": chassis}])
         group = {"node_uuid": uuid, "name": "bond0", "address": "52:54:00:0b:0d:00", "mode": "802.3ad"}
-        bond = call("POST", "/v1/portgroups", group | {"properties": {"miimon": "100"}, "extra": {"a": "b"}})["uuid"]
+        group |= {"properties": {"miimon": "100"}, "extra": {"a": "b"}, "physical_network": "net-a", "category": "blue"}
+        bond = call("POST", "/v1/portgroups", group, version=_NEWEST)["uuid"]
         (port,) = self.ironic.ports(uuid)
-        call("PATCH", f"/v1/ports/{port['uuid']}", [{"op": "add", "path": "/portgroup_uuid", "value": bond}])
+        wanted = {"portgroup_uuid": bond, "physical_network": "net-a", "category": "green"}
+        patch = [{"op": "add", "path": f"/{name}", "value": value} for name, value in wanted.items()]
+        call("PATCH", f"/v1/ports/{port['uuid']}", patch, version=_NEWEST)
         return str(chassis), str(bond)
 
     def enroll(self, **fields: Any) -> tuple[str, int]:
@@ -171,15 +176,17 @@ def _is_all_there(site: Site, uuid: str, number: int) -> bool:
         assert here[name] == there[name], name
     for kind, names in (
         ("chassis", ("uuid", "description", "extra")),
-        ("portgroups", ("uuid", "name", "address", "mode", "properties", "extra", "node_uuid")),
+        ("portgroups", ("uuid", "name", "address", "mode", "properties", "extra", "node_uuid", *_NETWORKS)),
     ):
-        (there,) = site.ironic.call("GET", f"/v1/{kind}/detail")[kind]
+        (there,) = site.ironic.call("GET", f"/v1/{kind}/detail", version=_NEWEST)[kind]
         (found,) = client.get(f"/v1/{kind}/detail").json[kind]
         assert {name: found[name] for name in names} == {name: there[name] for name in names}
     assert here["traits"] == ["CUSTOM_A", "CUSTOM_B"]
     assert here["driver_info"] == {"redfish_address": "https://192.0.2.7", "redfish_username": "root"}
     (port,) = client.get(f"/v1/nodes/{uuid}/ports").json["ports"]
     assert (port["uuid"], port["address"]) == (site.ironic.ports(uuid)[0]["uuid"], pxe_mac(number))
+    port = client.get(f"/v1/ports/{port['uuid']}").json
+    assert [port[name] for name in _NETWORKS] == ["net-a", "green"]
     found = client.get(f"/v1/nodes/{uuid}/inventory").json
     assert found == site.ironic.call("GET", f"/v1/nodes/{uuid}/inventory")
     assert site.service.store.read(lambda tx: tx.search_index.of(uuid))

@@ -175,6 +175,20 @@ def test_what_hooks_and_rules_change_is_in_ironic(undisturbed: tuple[dict[str, A
     assert {"update_node", "set_traits", "add_port", "remove_port", "set_boot_device", "set_power"} <= set(calls)
 
 
+def test_ironic_is_not_asked_for_the_power_that_it_has_just_reported(
+    ironic: Ironic, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ferroscope.worker.context._MOMENT", 1e6)  # however slow this machine is
+    ended, calls = _run(ironic)
+    changes = [place for place, call in enumerate(calls) if call == "set_power"]
+    assert len(changes) == 3  # off, because Ironic has not asked the machine yet; on; off
+    assert [calls[place - 1] for place in changes[1:]] == ["set_boot_device", "add_port"]
+    assert ended["power_state"] == "power off"
+    monkeypatch.setattr("ferroscope.worker.context._MOMENT", -1.0)
+    _, calls = _run(ironic)
+    assert all(calls[place - 1] == "power" for place, call in enumerate(calls) if call == "set_power")
+
+
 def _killed_at_each(ironic: Ironic, undisturbed: tuple[dict[str, Any], list[str]], *, odd_is_after: bool) -> None:
     ended, calls = undisturbed
     for at in range(1, len(calls) + 1):

@@ -87,11 +87,11 @@ class Guarded(Ironic):
 
     identity: Keystone
 
-    def answer(self, method: str, path: str, body: object = None) -> tuple[int, object]:
-        status, found = super().answer(method, path, body)
+    def answer(self, method: str, path: str, body: object = None, *, version: str = "") -> tuple[int, object]:
+        status, found = super().answer(method, path, body, version=version)
         if status == 401:
             self.log_in(self.identity.identity.token("inspector", PASSWORD, None))
-            status, found = super().answer(method, path, body)
+            status, found = super().answer(method, path, body, version=version)
         return status, found
 
 
@@ -266,6 +266,29 @@ def test_what_was_handed_over_survives_an_outage_of_keystone_and_a_change_of_cre
         refused_at_start(handed_over, "a role that may see all nodes")
     finally:
         set_role(identity, "conductor", "service")
+
+
+@pytest.mark.exhaustive
+def test_a_role_that_is_removed_and_given_back_ends_no_inspection_and_hides_no_abort(
+    identity: Keystone, handed_over: GuardedPlace
+) -> None:
+    (one, number), (two, _) = enroll(handed_over), enroll(handed_over)
+    for uuid in (one, two):
+        inspect(handed_over.ironic, uuid)
+        handed_over.await_state(uuid, "waiting")
+    set_role(identity, "conductor", "reader")  # which sees no nodes: Ferroscope answers 404
+    try:
+        assert until(lambda: all(agreed(handed_over, uuid)["silent_since"] is not None for uuid in (one, two)))
+        handed_over.ironic.call("PUT", f"/v1/nodes/{two}/states/provision", {"target": "abort"})
+        await_provision(handed_over, two, "inspect failed")
+        assert agreed(handed_over, two) is not None
+        assert (handed_over.state(one), handed_over.state(two)) == ("waiting", "waiting")
+    finally:
+        set_role(identity, "conductor", "service")
+    assert until(lambda: agreed(handed_over, two) is None)
+    handed_over.await_state(two, "error")
+    assert handed_over.call_back(number) == 202
+    assert await_provision(handed_over, one, "manageable")["last_error"] is None
 
 
 def refused_at_start(place: Place, why: str) -> None:

@@ -410,8 +410,8 @@ def test_facts_are_derived_anew(site: Site, sqlite_url: str) -> None:
 
     site.store.write(point)
     settings = Settings(database=DatabaseSettings(connection=sqlite_url))
-    done = data.rebuild(settings, lambda _text: None)
+    done = data.rebuild(settings, lambda _text: None, lambda _count: None)
     assert (done.nodes, done.changed) == (1, 1)
     (row,) = site.store.read(lambda tx: tx.search_index.of(one.node))
     assert row.n1 == 64 * 2**20
-    assert data.rebuild(settings, lambda _text: None).changed == 0
+    assert data.rebuild(settings, lambda _text: None, lambda _count: None).changed == 0

@@ -11,8 +11,16 @@ from ferroscope.bmc import drivers
 _SOURCE = Path(drivers.__file__).parents[1]
 _NAMES = {point.name for point in entry_points(group=drivers.GROUP)}
 # The default of [drivers] enabled, and what --simulator adds; the command line's group of that name, and a process's;
-# the backends of the registry, whose driver has the same name.
-_CHOSEN = {"config/service_options.py", "config/inspection_options.py", "cli/main.py", "cli/sim.py"}
+# the backends of the registry, whose driver has the same name; the scan of networks, which speaks two protocols before
+# there is a node, and says which driver suits what answered.
+_CHOSEN = {
+    "config/service_options.py",
+    "config/inspection_options.py",
+    "cli/main.py",
+    "cli/sim.py",
+    "cli/bmc.py",
+    "runtime/bmc_scan.py",
+}
 
 
 def test_no_other_module_names_a_driver() -> None:

@@ -142,7 +142,7 @@ def test_folded_texts_stay_as_they_are() -> None:
 
 def test_the_reference_lists_every_field() -> None:
     hardware = [name if kind == "node" else f"{kind}.{name}" for kind in KINDS for name in KINDS[kind]]
-    assert [written for written, *_ in fields()] == [*hardware, *OWN]
+    assert [written for written, *_ in fields()] == [*hardware, *OWN, "label.KEY"]
     assert not set(hardware) & set(OWN)
     assert {field.column for field in OWN.values()} <= set(Node.__struct_fields__)
 

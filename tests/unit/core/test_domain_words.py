@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ferroscope.core import values
-from ferroscope.core.reasons import HINTS, Reason, hint
+from ferroscope.core.explanations import HINTS, hint
+from ferroscope.core.reasons import Reason
 from ferroscope.core.states import (
     ACTIVE,
     INSPECTABLE,

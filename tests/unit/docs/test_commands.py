@@ -63,7 +63,13 @@ def known(words: list[str]) -> str | None:
 @pytest.mark.parametrize(("name", "line"), list(_typed("ferroscope")))
 def test_what_is_typed_can_be_parsed(name: str, line: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    for file in ("inventory.json", "bmc-password", "rack1.csv"):  # files that the pages say are there
+    for file in (
+        "inventory.json",
+        "bmc-password",
+        "rack1.csv",
+        "expected.yaml",
+        "firmware.yaml",
+    ):  # files that the pages say are there
         Path(file).touch()
     try:
         parse(shlex.split(line, comments=True)[1:])

@@ -20,6 +20,8 @@ LOCKS = [
     ROOT / "tests/acceptance/clients-constraints.txt",
     ROOT / "tests/support/emulators/emulators-constraints.txt",
     ROOT / "tests/support/swift/swift-constraints.txt",
+    ROOT / "tests/support/nautobot/nautobot-constraints.txt",
+    ROOT / "tests/support/ansible/ansible-constraints.txt",
 ]
 
 

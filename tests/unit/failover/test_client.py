@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from ferroscope.config.failover_options import FailoverSettings
+from ferroscope.config.kubernetes_options import FailoverSettings
 from ferroscope.failover.client import Kubernetes, KubernetesError
-from ferroscope.failover.controller import NodeWatch
+from ferroscope.failover.node_watch import NodeWatch
 from ferroscope.runtime import failover
 from ferroscope.runtime.system import SetupError
 from tests.support.faulty_kubernetes import FaultyKubernetes, answering, half, hanging, nonsense
@@ -85,11 +85,11 @@ def test_a_bad_answer_is_an_error_within_the_time_out(
 
 
 def test_a_list_whose_version_is_gone_is_read_again_from_the_start(api: FaultyKubernetes, kube: Kubernetes) -> None:
-    for number in range(1100):
+    for number in range(220):
         api.put("nodes", node_document(f"m{number}"))
     api.fail("/nodes", lambda call: call._route("/api/v1/nodes"))  # the first page arrives
     api.fail("/nodes", answering(410))
-    assert len(kube.nodes()[0]) == 1101
+    assert len(kube.nodes()[0]) == 221
     assert len(api.calls) == 5
 
 
@@ -126,6 +126,8 @@ def test_the_taint_is_set_beside_others_on_the_node_that_was_read(api: FaultyKub
 def test_a_disruption_budget_is_asked_without_evicting(api: FaultyKubernetes, kube: Kubernetes) -> None:
     api.put("pods", pod_document("db-0"))
     (read,) = kube.pods_on("n1")
+    assert kube.may_evict(read)
+    api.fail("/eviction", answering(400))  # an old server, which does not say its version, knows policy/v1beta1 only
     assert kube.may_evict(read)
     api.budget_spent = True
     assert not kube.may_evict(read)
@@ -182,10 +184,34 @@ def test_a_missing_right_is_named_with_the_rule_that_grants_it(
     api: FaultyKubernetes, kube: Kubernetes, settings: FailoverSettings
 ) -> None:
     failover.check_cluster(kube, settings)
-    api.denied = {("delete", "pods")}
+    api.denied = {("delete", "pods"), ("list", "volumeattachments")}
     with pytest.raises(SetupError) as error:
         failover.check_cluster(kube, settings)
+    assert error.value.summary == "Kubernetes forbids to list volumeattachments, delete pods"
     assert '{apiGroups: [""], resources: ["pods"], verbs: ["delete"]}' in error.value.advice
+    assert '{apiGroups: ["storage.k8s.io"], resources: ["volumeattachments"], verbs: ["list"]}' in error.value.advice
+
+
+@pytest.mark.parametrize(
+    ("minor", "ahead", "said"),
+    [
+        ("20", 0.0, ["Kubernetes 1.20 does not act on the out-of-service taint"]),
+        ("", 0.0, ["does not say its version"]),
+        ("28+", 0.0, []),
+        ("99", 0.0, ["Kubernetes 1.99 is newer than"]),
+        ("30", 120.0, ["s ahead of this host's"]),
+        ("30", -120.0, ["s behind this host's"]),
+    ],
+)
+def test_an_odd_version_and_a_wrong_clock_are_told_at_start(
+    api: FaultyKubernetes, kube: Kubernetes, settings: FailoverSettings, minor: str, ahead: float, said: list[str]
+) -> None:
+    document = {"major": "1" if minor else "", "minor": minor, "gitVersion": ""}
+    api.fail("/version", lambda call: call.answer(200, document))
+    api.ahead = ahead
+    found = failover.check_cluster(kube, settings)
+    assert len(found) == len(said)
+    assert all(words in sentence for words, sentence in zip(said, found, strict=True))
 
 
 @pytest.mark.parametrize("fault", [answering(401), hanging, answering(503)], ids=["401", "hanging", "503"])

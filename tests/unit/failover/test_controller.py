@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
+import msgspec
 import pytest
 
+from ferroscope.config.options import Settings
 from ferroscope.contracts.errors import BmcError, LeaseLostError
 from ferroscope.contracts.store import Query, Transaction
 from ferroscope.core import hold
+from ferroscope.core.delivery import Refused
 from ferroscope.core.model import Lease
 from ferroscope.core.remediation import Phase, Proof
+from ferroscope.core.states import State
 from ferroscope.failover.client import Kubernetes
 from ferroscope.failover.controller import Failover
 from ferroscope.failover.decision import Rules
+from ferroscope.runtime import failover
 from tests.support import examples
 from tests.support.faulty_kubernetes import FaultyKubernetes, answering
 from tests.support.stores import open_store
@@ -188,6 +195,51 @@ def test_a_dry_run_changes_nothing(site: _Site) -> None:
     site.passes(site.task(dry_run=True, rules=Rules(dwell=0.0)), site.lead(), 4)
     assert (site.power.commands, site.records(), site.api.events) == ([], [], [])
     assert {call[0] for call in site.api.calls} == {"GET"}
+
+
+def test_a_machine_that_was_powered_off_is_inspected_once_if_the_operator_wishes(site: _Site) -> None:
+    inspect = partial(failover.start_inspection, Settings(), {})
+    task, leading = site.task(rules=Rules(inspect=True), inspect=inspect), site.lead()
+    site.passes(task, leading, 14)
+    assert site.power.commands == [False]
+    (inspection,) = site.store.read(lambda tx: tx.inspections.list(Query(filters={"node": site.machine.uuid})))
+    assert inspection.state is State.STARTING
+    assert [one.reason for one in site.records()] == ["inspecting"]
+    # Its end, and then the power.
+    node = site.store.read(lambda tx: tx.nodes.get(site.machine.uuid))
+    site.store.write(lambda tx: tx.nodes.update(msgspec.structs.replace(node, state=State.FINISHED)))
+    site.passes(task, leading, 8)
+    assert site.power.commands == [False, True]
+
+
+def test_a_machine_that_cannot_be_inspected_is_powered_on_all_the_same(site: _Site) -> None:
+    def refuse(_tx: Transaction, _machine: str) -> None:
+        raise Refused("it is in the inbox")
+
+    site.passes(site.task(rules=Rules(inspect=True), inspect=refuse), site.lead(), 20)
+    assert site.power.commands == [False, True]
+
+
+def test_the_bmcs_of_all_failed_nodes_are_asked_and_commanded_at_once(site: _Site) -> None:
+    other = node_document("n2", "Unknown")
+    other["metadata"]["annotations"] = {"ferroscope.io/machine": "m2"}
+    site.api.put("nodes", other)
+    site.api.put("pods", pod_document("db-1", node="n2"))
+    site.store.write(lambda tx: tx.nodes.add(examples.node(name="m2")))
+    together = threading.Barrier(2, timeout=20.0)  # one after the other would break it
+    ask, command = site.power.is_off, site.power.set
+
+    def is_off(machine: str) -> bool:
+        together.wait()
+        return ask(machine)
+
+    def power(machine: str, *, on: bool, left: Callable[[], float]) -> None:
+        together.wait()
+        command(machine, on=on, left=left)
+
+    site.power.is_off, site.power.set = is_off, power  # type: ignore[method-assign]
+    site.passes(site.task(rules=Rules(max_unhealthy="100%", dwell=1.0)), site.lead(), 3)
+    assert site.power.commands == [False, False]
 
 
 def test_a_step_that_fails_is_repeated_and_a_silent_bmc_forces_nothing(site: _Site) -> None:

@@ -12,6 +12,7 @@ from ferroscope.failover.cluster import CONFIRMED_OFF, OUT_OF_SERVICE, PAUSED
 from ferroscope.failover.decision import (
     DeleteAttachment,
     DeletePod,
+    Inspect,
     PowerOff,
     PowerOn,
     Rules,
@@ -69,6 +70,51 @@ def test_a_node_that_comes_back_during_the_dwell_time_is_not_touched() -> None:
     assert (decision.record.phase, decision.effects) == (Phase.CANCELLED, ())
 
 
+def test_a_node_that_is_ready_again_after_the_command_is_watched_until_the_command_is_too_old_to_take_effect() -> None:
+    case = Case()
+    case.step()
+    assert case.step(20.0).effects == (PowerOff(),)
+    case.node, case.silent, case.renewal = node(ready="True"), 1.0, "r2"
+    assert case.step(5.0).reason == "power-off-pending"
+    # It takes effect after all: what we have powered off, we power on again.
+    case.node, case.silent, case.power_off = node(), 60.0, True
+    case.step(10.0)
+    case.step(5.0)
+    case.pods = []
+    case.step(1.0)
+    assert case.step(31.0).effects == (PowerOn(),)
+
+
+@pytest.mark.parametrize("off", [False, True])
+def test_a_successor_sends_the_command_that_the_leader_may_only_have_announced(off: bool) -> None:
+    case = Case()
+    case.power_off = off
+    case.step()
+    assert case.step(20.0).effects == (PowerOff(),)
+    case.epoch += 1
+    assert case.step(1.0).effects == (PowerOff(),)
+    assert case.step(1.0).effects == ()
+    case.power_off = True
+    case.step(1.0)
+    case.step(5.0)
+    case.pods = []
+    case.step(1.0)
+    assert case.step(31.0).effects == (() if off else (PowerOn(),))
+    case.epoch += 1
+    assert case.step(1.0).effects == (() if off else (PowerOn(),))
+
+
+def test_a_bmc_that_is_stuck_at_off_does_not_keep_the_remediation_of_a_ready_node_open() -> None:
+    case = Case()
+    case.power_off = True
+    case.step()
+    assert case.step(20.0).effects == (PowerOff(),)
+    case.node, case.silent, case.renewal = node(ready="True"), 1.0, "r2"
+    assert case.step(29.0).record is not None
+    assert case.step(2.0).reason == "ready-again"
+    assert case.record is None
+
+
 def test_a_kubelet_that_reports_a_fault_itself_gets_more_time() -> None:
     case = Case()
     case.node, case.silent = node(ready="False", reason="KubeletNotReady"), 1.0
@@ -83,7 +129,23 @@ def test_silence_of_a_kubelet_asks_the_bmc_early_but_forces_nothing_while_the_no
     case.step()
     assert case.step(25.0).reason == "still-ready"
     case.node = node()
-    assert case.step(1.0).effects == (DeletePod(case.pods[0]),)
+    assert case.step(1.0).effects == (PowerOff(),)
+
+
+def test_a_machine_that_is_said_to_be_off_is_powered_off_all_the_same_but_not_powered_on_afterwards() -> None:
+    case = Case()
+    case.power_off = True
+    case.step()
+    assert case.step(19.0).effects == ()
+    decision = case.step(1.0)
+    assert decision.effects == (PowerOff(),)
+    assert "although its BMC says that it is off" in decision.message
+    assert case.step(1.0).reason == "seen-off-once"
+    assert case.step(5.0).effects == (DeletePod(case.pods[0]),)
+    case.pods = []
+    case.step(1.0)
+    assert case.step(1.0).effects == ()
+    assert case.step(60.0).reason == "waiting-for-return"
 
 
 def test_a_renewed_lease_between_two_sightings_means_that_the_bmc_is_wrong() -> None:
@@ -166,6 +228,19 @@ def test_a_server_that_knows_the_out_of_service_taint_removes_the_pods() -> None
     assert case.step(1.0).effects == (SetTaint(case.node, present=False),)
     case.node = node(ready="True", boot="boot-2")
     assert case.step(1.0).record.phase is Phase.DONE
+
+
+def test_on_wish_a_machine_is_inspected_once_before_it_is_powered_on() -> None:
+    case = Case(Rules(inspect=True))
+    case.proven()
+    case.pods = []
+    case.step(1.0)
+    assert case.step(1.0).effects == (Inspect(),)
+    case.match = Match(msgspec.structs.replace(MACHINE, active=True))
+    case.power_off = False
+    assert case.step(60.0).reason == "inspecting"
+    case.match, case.power_off = Match(MACHINE), True
+    assert case.step(1.0).effects == (PowerOn(),)
 
 
 def test_a_node_that_was_alive_all_the_time_loses_the_taint_at_once() -> None:

@@ -32,6 +32,7 @@ class _World:
         self.case = Case(Rules(dwell=20.0))
         self.case.taints = taints
         self.on, self.boot, self.connected, self.tainted = True, 1, True, False
+        self.stuck = False  # the BMC says "off" whatever the power is, but obeys
         self.off_at: float | None = None  # a power-off command that takes its time
         self.silent_since = self.case.now
         self.reported_boot, self.renewals, self.confirmed = 1, 0, 0
@@ -64,8 +65,8 @@ class _World:
             self.on = True
             self.boot += 1
 
-    def bmc_silent(self) -> None:
-        self.case.power_off = None
+    def bmc_sticks(self) -> None:
+        self.stuck = True
 
     def delete_pod(self) -> None:
         """Something marks a pod as deleted, as the taint manager does."""
@@ -108,7 +109,7 @@ class _World:
         case.node = node(ready=ready, boot=f"boot-{self.reported_boot}", annotations=annotations, taints=taints)
         case.renewal = f"r{self.renewals}"
         case.pods = list(self.pods.values())
-        case.power_off = not self.on if bmc else None
+        case.power_off = self.stuck or not self.on if bmc else None
         decision = case.step(seconds)
         for effect in decision.effects:
             self._apply(effect)
@@ -136,7 +137,17 @@ class _World:
         assert safe, "forced while it runs"
 
 
-_EVENTS = ("partition", "heal", "power_cut", "power_back", "delete_pod", "confirm", "successor", "nothing")
+_EVENTS = (
+    "partition",
+    "heal",
+    "power_cut",
+    "power_back",
+    "delete_pod",
+    "confirm",
+    "bmc_sticks",
+    "successor",
+    "nothing",
+)
 _STEPS = st.tuples(st.sampled_from(_EVENTS), st.sampled_from([0.5, 2.0, 5.0, 20.0, 60.0]), st.booleans())
 
 

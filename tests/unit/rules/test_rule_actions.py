@@ -52,6 +52,19 @@ def test_a_flag_is_set_by_any_word_for_it(word: str, meant: bool) -> None:
     assert act("set-attribute", {"path": "maintenance", "value": word}).node.maintenance is meant
 
 
+def test_labels_are_set_and_removed_one_by_one() -> None:
+    site = act("set-attribute", {"path": "/labels/cores", "value": "c{inventory[cpu][count]}"}, Site(labels={"a": ""}))
+    assert site.node.labels == {"a": "", "cores": "c8"}
+    assert act("del-attribute", {"path": "labels/a"}, site).node.labels == {"cores": "c8"}
+
+
+def test_a_label_that_cannot_be_is_refused_and_leaves_nothing_behind() -> None:
+    site = Site(labels={"a": ""})
+    with pytest.raises(RuleFailedError):
+        act("set-attribute", {"path": "/labels/model", "value": "PowerEdge R740"}, site)
+    assert site.node.labels == {"a": ""}
+
+
 def test_fields_that_nothing_interprets_are_set_too() -> None:
     site = act("set-attribute", {"path": "description", "value": "found by a rule"})
     assert site.node.attributes == {"description": "found by a rule"}

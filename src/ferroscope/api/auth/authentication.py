@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Final, Protocol
+from typing import Any, Final, Protocol, runtime_checkable
 
 from ferroscope.api.auth.certificate import NAMES
-from ferroscope.api.auth.identity import ANYBODY, Identity
+from ferroscope.api.auth.identity import ANYBODY, Identity, PasswordLogin
 from ferroscope.api.http.errors import TooManyError, UnauthorizedError
 from ferroscope.api.http.rate_limit import Callers
 from ferroscope.contracts.queue import Clock
@@ -37,6 +37,14 @@ class Method(Protocol):
 
         ``UnauthorizedError`` for wrong ones, ``UnavailableError`` if they cannot be checked now.
         """
+
+
+@runtime_checkable
+class Issues(Protocol):
+    """Optional: a method that gives a token for a user name and a password."""
+
+    def issue(self, login: PasswordLogin) -> str:
+        """Return a token that ``identify`` accepts; ``UnauthorizedError``, ``UnavailableError``."""
 
 
 class Authentication:
@@ -80,12 +88,30 @@ class Authentication:
             raise self._refusal(exc.message) from None
         raise self._refusal("The credentials are of a kind that is not enabled ([api] auth_strategy).")
 
+    def issue(self, env: Mapping[str, Any], login: PasswordLogin) -> str:
+        """Return a token for a user name and a password; the errors of ``identify``."""
+        source = self._callers.source(env)
+        if wait := self._callers.wait(source, self._clock.monotonic()):
+            raise _too_many(wait)
+        for method in self._methods or ():
+            if isinstance(method, Issues):
+                try:
+                    return method.issue(login)
+                except UnauthorizedError as exc:
+                    self._callers.failed(source, self._clock.monotonic())
+                    raise self._refusal(exc.message) from None
+        raise self._refusal("Passwords are of a kind that is not enabled ([api] auth_strategy).")
+
     def _known(self, headers: Mapping[str, str], wait: int) -> Identity:
         for method in self._methods or ():
             identity = method.known(headers)
             if identity is not None:
                 return identity
-        raise TooManyError("Too many failed logins from this address; try again later.", {"Retry-After": str(wait)})
+        raise _too_many(wait)
 
     def _refusal(self, message: str) -> UnauthorizedError:
         return UnauthorizedError(message, {"WWW-Authenticate": self._challenge})
+
+
+def _too_many(wait: int) -> TooManyError:
+    return TooManyError("Too many failed logins from this address; try again later.", {"Retry-After": str(wait)})

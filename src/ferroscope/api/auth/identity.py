@@ -7,7 +7,7 @@ from typing import Final, Literal
 
 import msgspec
 
-Method = Literal["none", "http_basic", "token", "keystone", "certificate"]
+Method = Literal["none", "http_basic", "token", "keystone", "certificate", "kubernetes"]
 
 # Keystone lets a role imply the lower ones; identities that do not come from Keystone get the same.
 _IMPLIED: Final = {
@@ -18,6 +18,22 @@ _IMPLIED: Final = {
     "service": ("service",),
 }
 ROLES: Final = tuple(_IMPLIED)
+
+
+class PasswordLogin(msgspec.Struct, frozen=True, kw_only=True):
+    """A user name and a password; without ``project`` and ``system``, for the user's default project.
+
+    ``domain``: that of the user and of the project.
+    """
+
+    user: str
+    password: str
+    project: str = ""
+    domain: str = "Default"
+    system: bool = False
+
+    def __repr__(self) -> str:
+        return f"PasswordLogin(user={self.user!r})"  # never the password, not even in a traceback
 
 
 class Identity(msgspec.Struct, frozen=True, kw_only=True):

@@ -18,7 +18,7 @@ from typing import Any, Final
 import msgspec
 import structlog
 
-from ferroscope.api.auth.identity import Identity
+from ferroscope.api.auth.identity import Identity, PasswordLogin
 from ferroscope.api.http.errors import UnauthorizedError, UnavailableError
 from ferroscope.api.http.rate_limit import QuietLog
 from ferroscope.config.security_options import KeystoneSettings
@@ -48,6 +48,7 @@ class KeystoneAuth:
 
         self._request = _request._AuthTokenRequest
         self._middleware = auth_token.AuthProtocol(None, {"oslo_config_config": _configuration(settings)})
+        self._settings = settings
         self._clock = clock
         self._valid_for = float(settings.token_cache_time)
         self._lock = threading.Lock()
@@ -85,6 +86,48 @@ class KeystoneAuth:
             if len(self._known) > _REMEMBERED:
                 self._known.popitem(last=False)
         return identity
+
+    def issue(self, login: PasswordLogin) -> str:
+        """Return a new token of Keystone; see ``authentication.Issues``."""
+        from keystoneauth1.exceptions import ClientException, HTTPClientError
+        from keystoneauth1.identity import Password
+
+        project = login.project if not login.system else ""
+        plugin = Password(
+            auth_url=self._settings.auth_url,
+            username=login.user,
+            password=login.password,
+            user_domain_name=login.domain,
+            system_scope="all" if login.system else None,
+            project_name=project or None,
+            project_domain_name=login.domain if project else None,
+        )
+        if self._clock.monotonic() < self._rests_until or not self._turns.acquire(timeout=_TURN):
+            raise _unavailable()
+        try:
+            return str(plugin.get_token(self._session()))
+        except HTTPClientError:
+            raise UnauthorizedError("Keystone rejected the user name, the password or the project.") from None
+        except (ClientException, OSError) as fault:
+            left_out = self._outages.admit(self._clock.monotonic())
+            if left_out is not None:
+                _log.error("cannot log in with Keystone", why=type(fault).__name__, left_out=left_out)
+            self._rests_until = self._clock.monotonic() + _REST
+            raise _unavailable() from None
+        finally:
+            self._turns.release()
+
+    def _session(self) -> Any:
+        from keystoneauth1.session import Session
+
+        settings = self._settings
+        certificate = (settings.certfile, settings.keyfile) if settings.certfile else None
+        return Session(
+            verify=not settings.insecure and (settings.cafile or True),
+            cert=certificate,
+            timeout=settings.http_connect_timeout,
+            redirect=False,
+        )
 
     def _validate(self, headers: Mapping[str, str]) -> tuple[Identity, float]:
         """Return the identity, and for how many more seconds the token is valid."""

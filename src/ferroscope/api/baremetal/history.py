@@ -18,8 +18,9 @@ from ferroscope.api.http.errors import MissingError
 from ferroscope.api.http.route import ApiContext, Call, NoQuery, Reply
 from ferroscope.api.http.schemas import Limit, Link, SortDir, Uuid, iso, iso_exact, one_of, own
 from ferroscope.contracts.store import Query, Transaction
+from ferroscope.core.explanations import HINTS
 from ferroscope.core.model import Entry, Inspection
-from ferroscope.core.reasons import HINTS, Reason
+from ferroscope.core.reasons import Reason
 
 _SHORT: Final = 255
 _PROJECT_SINCE: Final = 113

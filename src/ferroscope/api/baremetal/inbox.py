@@ -7,23 +7,27 @@ Ferroscope's addition to the Bare Metal API; ``GET /v1/nodes?inbox=true`` lists 
 from __future__ import annotations
 
 import contextlib
-from typing import Annotated
+from typing import Annotated, Final
 
 import msgspec
 
 from ferroscope import transition
-from ferroscope.api.baremetal import discovery, holds
-from ferroscope.api.baremetal.nodes import check_unprotected
+from ferroscope.api.baremetal import discovery, holds, node_input
+from ferroscope.api.baremetal.node_input import NodeCreate
+from ferroscope.api.baremetal.nodes import check_references, check_unprotected
 from ferroscope.api.http import decoding, rate_limit
 from ferroscope.api.http.decoding import node_ident
 from ferroscope.api.http.errors import BadRequestError, MissingError, StateConflictError
 from ferroscope.api.http.route import ApiContext, Call, NoQuery, Reply
 from ferroscope.api.http.schemas import Mac, iso
 from ferroscope.contracts.errors import NotFoundError
-from ferroscope.contracts.store import Transaction
+from ferroscope.contracts.store import Query, Transaction
 from ferroscope.core import bmc_access, hold, values
-from ferroscope.core.model import Node
+from ferroscope.core.model import Document, Node, Port
 from ferroscope.core.states import Provision
+from ferroscope.hardware.search_index import learn
+
+_MACS: Final = 64
 
 
 class RejectionView(msgspec.Struct, frozen=True):
@@ -51,6 +55,66 @@ class RejectionList(msgspec.Struct, frozen=True):
     """GET /v1/rejections, newest first."""
 
     rejections: list[RejectionView]
+
+
+class InboxNode(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Body of POST /v1/inbox: a machine that a scan has found.
+
+    ``inventory`` is what its BMC reports, in the format of the ramdisk's; only its summary is kept.
+    """
+
+    driver: Annotated[str, msgspec.Meta(min_length=1, max_length=255)]
+    driver_info: Document
+    labels: Document = {}
+    macs: Annotated[list[Mac], msgspec.Meta(max_length=_MACS)] = []
+    inventory: Document = {}
+
+
+class InboxAnswer(msgspec.Struct, frozen=True):
+    """The new node in the inbox."""
+
+    uuid: str
+
+
+def add(context: ApiContext, call: Call[NoQuery, InboxNode]) -> Reply:
+    """Add a machine to the inbox; 409 if a node has its BMC, or one of its MAC addresses, already."""
+    body = call.body
+    given = msgspec.convert({"driver": body.driver, "driver_info": body.driver_info, "labels": body.labels}, NodeCreate)
+    changes = node_input.changes(given, None, context.drivers)
+    macs = list(dict.fromkeys(decoding.mac("macs", mac) for mac in body.macs))
+    uuid = context.new_uuid()
+
+    def work(tx: Transaction) -> None:
+        node = Node(uuid=uuid, auto_discovered=True, inbox=True, created_at=tx.now, **changes)
+        node.hardware = learn(body.inventory, {}).summary if body.inventory else {}
+        check_references(context, call, None, node)
+        addresses = bmc_access.literal(node.driver_info)
+        _check_new(tx, node, sorted(addresses), macs)
+        bmc_access.confirm(node, by_operator=False)
+        transition.add_node(tx, node)
+        tx.ports.add([Port(uuid=context.new_uuid(), node=uuid, address=mac, created_at=tx.now) for mac in macs])
+        if addresses:
+            tx.addresses.set_bmc(uuid, addresses)
+        what = "found by a scan; the node waits in the inbox"
+        tx.journal.append([transition.step(node, "found", what, process=context.process)])
+
+    context.store.write(work)
+    return Reply(201, InboxAnswer(uuid), {"Location": f"{call.url}/v1/nodes/{uuid}"})
+
+
+def _check_new(tx: Transaction, node: Node, addresses: list[str], macs: list[str]) -> None:
+    """Raise if a node has the BMC (and the same system of it, if both name one), or one of the MAC addresses."""
+    system = node.driver_info.get("redfish_system_id")
+    owners = [one for one in tx.addresses.owners(addresses) if _same_system(one, system)] if addresses else []
+    taken = tx.ports.list(Query(filters={"address": tuple(macs)})) if macs else ()
+    known = [*(one.uuid for one in owners), *(port.node for port in taken)]
+    if known:
+        raise StateConflictError(f"Node {known[0]} has this BMC or one of these MAC addresses already.")
+
+
+def _same_system(node: Node, system: object) -> bool:
+    other = node.driver_info.get("redfish_system_id")
+    return not system or not other or str(other).rsplit("/", 1)[-1] == str(system).rsplit("/", 1)[-1]
 
 
 def approve(context: ApiContext, call: Call[NoQuery, None]) -> Reply:

@@ -2,8 +2,8 @@
 
 Stored fields are declared in ``core.node``; this adds the other fields of the Bare Metal API, and how stored values are
 represented. Source: the Bare Metal API reference; ``auto_discovered`` is from the specification that merged the
-inspector into the Bare Metal service; ``inbox``, ``orphaned_at`` and ``hardware``, a summary of the last inventory, are
-Ferroscope's own.
+inspector into the Bare Metal service; ``deviations``, ``inbox``, ``labels``, ``orphaned_at`` and ``hardware``, a
+summary of the last inventory, are Ferroscope's own.
 """
 
 from __future__ import annotations
@@ -172,6 +172,7 @@ _REDACTED: Final = {
     "reservation": ("baremetal:node:get:reservation", "** Redacted - requires {} permission. **"),
     "driver_internal_info": ("baremetal:node:get:driver_internal_info", "** Redacted - Requires {} permission. **"),
     "driver_info": ("baremetal:node:get:driver_info", "** Redacted - requires {} permission. **"),
+    "deviations": (INVENTORY, "** Redacted - requires {} permission. **"),
     "hardware": (INVENTORY, "** Redacted - requires {} permission. **"),
 }
 
@@ -183,7 +184,8 @@ def shown_to(policy: Policy, identity: Identity, node: Node, shown: dict[str, An
         value = shown.get(name)
         if value and not may(policy, needed, identity, target):
             replacement = text.format(needed)
-            shown[name] = {"content": replacement} if isinstance(value, dict) else replacement
+            kinds: dict[type, Any] = {dict: {"content": replacement}, list: [{"content": replacement}]}
+            shown[name] = kinds.get(type(value), replacement)
         elif value and name == "driver_info" and may(policy, "show_password", identity, target):
             shown[name] = node.driver_info
     return shown

@@ -168,6 +168,8 @@ def _value(field: NodeField, given: Any, node: Node | None) -> Any:
             return decoding.uuid(field.name, value)
         case Form.GROUP:
             return decoding.group(field.name, value)
+        case Form.LABELS:
+            return decoding.labels(field.name, value)
         case Form.NAME if node is None or value != getattr(node, field.name):
             return decoding.name(field.name, value)
     return value

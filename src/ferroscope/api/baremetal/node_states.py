@@ -30,7 +30,7 @@ from ferroscope.contracts.bmc import (
     Power,
     SoftPower,
 )
-from ferroscope.contracts.store import Query, Transaction
+from ferroscope.contracts.store import Transaction
 from ferroscope.core import registry
 from ferroscope.core.boot import NO_INSPECT
 from ferroscope.core.callback_secret import Delivery
@@ -304,18 +304,13 @@ def _inspect(context: ApiContext, tx: Transaction, node: Node) -> None:
     start(context, tx, node)
 
 
-def has_macs(tx: Transaction, node: Node) -> bool:
-    """Return whether any MAC address of the node is known: of a port, or from its discovery."""
-    return bool(tx.ports.list(Query(filters={"node": node.uuid}, limit=1)) or tx.discoveries.macs(node.uuid))
-
-
 def start(context: ApiContext, tx: Transaction, node: Node, *, manage_boot: bool = True) -> None:
     """Start an inspection, or restart it while it waits; one whose machine we boot gets a secret for its callback."""
     delivery = None
     if manage_boot:
         check_power(context, node)
         delivery = way.delivery(context.settings, node, context.drivers.get(node.driver))
-        if delivery is Delivery.BOOT_SCRIPT and not has_macs(tx, node):
+        if delivery is Delivery.BOOT_SCRIPT and not way.has_macs(tx, node):
             delivery = Delivery.NONE  # the script is found by a MAC address
     transition.start(
         tx,

@@ -33,7 +33,8 @@ from ferroscope.api.http.route import ApiContext, Call, NoQuery, Reply
 from ferroscope.api.http.schemas import Limit, ProvisionState, SortDir, Uuid
 from ferroscope.contracts.errors import NotFoundError
 from ferroscope.contracts.store import Query, Transaction
-from ferroscope.core import bmc_access
+from ferroscope.core import bmc_access, labels
+from ferroscope.core.labels import LabelError, Selector
 from ferroscope.core.model import Node
 from ferroscope.core.node import NODE_FIELDS, Form, NodeField
 from ferroscope.core.secrets import references
@@ -49,9 +50,11 @@ _OTHERS: Final[dict[str, tuple[Any, int]]] = {
     "conductor": (str, CONDUCTOR_SINCE),
     "description_contains": (str, 51),
     "detail": (bool, 1),
+    "deviating": (bool, 84),
     "fault": (str, 42),
     "fields": (list[FieldName], 1),
     "include_children": (bool, 83),
+    "labels": (str, 84),
     "limit": (Limit, 1),
     "marker": (Uuid, 1),
     "orphaned": (bool, 84),
@@ -138,6 +141,8 @@ def kept(query: NodeListQuery, conductor_of: Callable[[Node], str | None]) -> Ke
         tests.append(lambda node: (node.instance_uuid is not None) == query.associated)
     if query.conductor is not None:
         tests.append(lambda node: conductor_of(node) == query.conductor)
+    if query.deviating is not None:
+        tests.append(lambda node: bool(node.attributes.get("deviations")) == query.deviating)
     if query.fault is not None:
         if query.fault not in FAULTS:
             raise BadRequestError(f'Unrecognized fault "{query.fault[:80]}" is specified, allowed faults are {FAULTS}')
@@ -145,6 +150,9 @@ def kept(query: NodeListQuery, conductor_of: Callable[[Node], str | None]) -> Ke
     if query.description_contains is not None:
         wanted = query.description_contains.lower()
         tests.append(lambda node: wanted in str(node.attributes.get("description") or "").lower())
+    if query.labels is not None:
+        selector = _selector(query.labels)
+        tests.append(lambda node: selector.fits(node.labels))
     if query.orphaned is not None:
         tests.append(lambda node: (node.orphaned_at is not None) == query.orphaned)
     if query.project is not None:
@@ -161,6 +169,13 @@ def _equals(attribute: str, value: bool | str) -> Keep:
     if isinstance(value, bool):
         return lambda node: bool(node.attributes.get(attribute)) == value
     return lambda node: node.attributes.get(attribute) == value
+
+
+def _selector(text: str) -> Selector:
+    try:
+        return labels.selector(text)
+    except LabelError as exc:
+        raise BadRequestError(f"Invalid labels: {exc}.") from None
 
 
 def _provision_state(value: str) -> str:
@@ -273,7 +288,7 @@ def create_node(context: ApiContext, call: Call[NoQuery, NodeCreate]) -> Reply:
 
     def work(tx: Transaction) -> Node:
         node = Node(uuid=uuid, provision_state=state, created_at=tx.now, **changes)
-        _check_references(context, call, None, node)
+        check_references(context, call, None, node)
         _check_parent(context, call, tx, node)
         _check_chassis(tx, None, node)
         transition.add_node(tx, node)
@@ -308,7 +323,7 @@ def update_node(context: ApiContext, call: Call[NodePatchQuery, list[Operation]]
         for needed in sorted(node_input.policies(call.body)):
             access.require(context.policy, needed, call.identity, access.target_of(node))
         changed = _patched(context, call, node)
-        _check_references(context, call, node, changed)
+        check_references(context, call, node, changed)
         _check_parent(context, call, tx, changed)
         _check_chassis(tx, node, changed)
         if bmc_access.moved(node.driver_info, changed.driver_info):  # a worker resolves host names
@@ -337,7 +352,7 @@ def _patched(context: ApiContext, call: Call[NodePatchQuery, list[Operation]], n
     return changed
 
 
-def _check_references(context: ApiContext, call: Call[Any, Any], before: Node | None, after: Node) -> None:
+def check_references(context: ApiContext, call: Call[Any, Any], before: Node | None, after: Node) -> None:
     """Check the right to set references: with one, a project could have any secret sent to a BMC of its own."""
     is_new = before is None or bmc_access.moved_from(before, after)
     if references(after.driver_info) - (set() if before is None or is_new else references(before.driver_info)):

@@ -93,9 +93,10 @@ class CallAudit:
             self._token = PENDING.set(self._audited)
 
     def end(self) -> None:
-        """The handler has returned or failed."""
-        if self._token is not None:
-            PENDING.reset(self._token)
+        """The handler has returned or failed; may be called again."""
+        token, self._token = self._token, None
+        if token is not None:
+            PENDING.reset(token)
 
     def answered(self, status: int, event: Callable[[], AuditEvent]) -> None:
         """Write the event, unless it was written with the change."""

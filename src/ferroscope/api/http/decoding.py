@@ -17,6 +17,7 @@ import msgspec
 
 from ferroscope.api.http.errors import BadRequestError, MissingError
 from ferroscope.api.http.route import Call
+from ferroscope.core import labels as core_labels
 from ferroscope.core import values
 from ferroscope.core.json_safety import MAX_CONTAINERS, containers_exceed, depth_exceeds
 
@@ -100,6 +101,14 @@ def name(field: str, value: str) -> str:
     """Return a logical name; see ``core.values``."""
     if not values.is_name(value):
         raise BadRequestError(f"Invalid {field} {shown(value)}: use {values.NAME}.")
+    return value
+
+
+def labels(field: str, value: dict[str, Any]) -> dict[str, Any]:
+    """Return the labels; see ``core.labels``."""
+    problem = core_labels.problem(value)
+    if problem is not None:
+        raise BadRequestError(f"{field} {problem}.")
     return value
 
 

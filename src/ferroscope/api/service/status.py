@@ -17,7 +17,7 @@ from ferroscope.api.http.route import ApiContext, Call, NoQuery, Reply
 from ferroscope.api.http.schemas import iso_exact
 from ferroscope.api.service.leases import LeaseView, is_own, view
 from ferroscope.contracts.bmc import Simulated
-from ferroscope.contracts.store import Backlog, Population, Query, Transaction
+from ferroscope.contracts.store import Backlog, Failures, Population, Query, Transaction
 from ferroscope.core.boot_macs import LEASE_PREFIX, decode_record
 from ferroscope.core.model import ClockStep, Lease, Member
 from ferroscope.telemetry import finding
@@ -66,7 +66,7 @@ class StatusView(msgspec.Struct, frozen=True):
     """``problems``: findings with code, summary and advice; none has the verdict ``wrong`` if the service is healthy.
 
     Dead members with a successor are omitted. ``leases`` are Ferroscope's own and some others, without their data;
-    ``leases_total`` is the number of all leases.
+    ``leases_total`` is the number of all leases. ``failed``: the nodes whose last inspection failed, by reason code.
     """
 
     at: str | None
@@ -79,6 +79,7 @@ class StatusView(msgspec.Struct, frozen=True):
     pxe_filters: list[PxeFilterView]
     queue: list[QueueView]
     nodes: dict[str, int]
+    failed: dict[str, int]
     problems: list[Finding]
 
 
@@ -120,6 +121,8 @@ class Seen(msgspec.Struct, frozen=True):
     unreached: bool = False
     clock_steps: Sequence[ClockStep] = ()
     orphans: bool = False
+    deviating: int = 0
+    failed: Sequence[Failures] = ()
 
 
 def get_status(context: ApiContext, _call: Call[NoQuery, None]) -> Reply:
@@ -134,7 +137,9 @@ def get_status(context: ApiContext, _call: Call[NoQuery, None]) -> Reply:
             leases=_leases(tx),
             backlog=tx.statistics.backlog(),
             nodes=tx.statistics.nodes(),
-            inbox=_fills_inbox(context) and bool(tx.nodes.list(_INBOX)),
+            inbox=bool(tx.nodes.list(_INBOX)),
+            deviating=tx.statistics.deviating(),
+            failed=tx.statistics.failures(),
             unreached=context.settings.hidden_from_ramdisks and _has_machines(context, tx),
             clock_steps=tx.clock_steps.list(),
             orphans=_has_registry(context) and bool(tx.nodes.list(_ORPHANS)),
@@ -161,6 +166,7 @@ def get_status(context: ApiContext, _call: Call[NoQuery, None]) -> Reply:
             pxe_filters=[_pxe_filter(lease, names) for lease in seen.leases if lease.name.startswith(LEASE_PREFIX)],
             queue=[_queue(row, seen.now) for row in seen.backlog],
             nodes=dict(counts),
+            failed={one.reason: one.nodes for one in seen.failed},
             problems=problems(seen, context.process),
         ),
     )
@@ -187,6 +193,9 @@ def problems(seen: Seen, process: str) -> list[Finding]:
     if seen.inbox:
         advice = "list them with 'ferroscope node inbox', and approve or reject them"
         found.append(Finding("inbox", "note", "nodes are waiting in the inbox", advice))
+    if seen.deviating:
+        summary = f"the hardware of {seen.deviating} nodes is not as expected"
+        found.append(Finding("hardware-deviates", "note", summary, "list the deviations: ferroscope expect report"))
     if seen.orphans:
         summary, advice = "some nodes no longer exist in the registry", "list them: ferroscope node list --orphaned"
         found.append(Finding("orphans", "note", summary, advice))
@@ -197,10 +206,6 @@ def problems(seen: Seen, process: str) -> list[Finding]:
 
 def _has_registry(context: ApiContext) -> bool:
     return context.settings.registry.backend != "embedded" or bool(context.settings.registry.url)
-
-
-def _fills_inbox(context: ApiContext) -> bool:
-    return context.settings.auto_discovery.enabled or context.settings.inspector.hold_contradicting_data
 
 
 def _leases(tx: Transaction) -> list[Lease]:

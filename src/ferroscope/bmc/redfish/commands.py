@@ -34,6 +34,11 @@ def system(root: Any, access: Access) -> Any:
     return root.get_system(access.system)
 
 
+def systems(root: Any) -> list[str]:
+    """Return the paths of all systems."""
+    return [str(path) for path in root.get_system_collection().members_identities]
+
+
 def power(system: Any) -> Power:
     """Return its power state."""
     return Power.ON if system.power_state in _ON else Power.OFF
@@ -49,6 +54,17 @@ def set_power(system: Any, wanted: Power) -> None:
     allowed = system.get_allowed_reset_system_values()
     on = sushy.RESET_ON if sushy.RESET_ON in allowed else sushy.RESET_FORCE_ON
     system.reset_system(on if wanted is Power.ON else sushy.RESET_FORCE_OFF)
+
+
+def force_off(system: Any) -> None:
+    """Send ``ForceOff`` in any state; most BMCs accept it for a system that is off, and some refuse it then."""
+    try:
+        system.reset_system(sushy.RESET_FORCE_OFF)
+    except sushy.exceptions.AccessError:
+        raise
+    except sushy.exceptions.HTTPError:
+        if power(system) is not Power.OFF:
+            raise
 
 
 def reboot(system: Any) -> None:

@@ -70,6 +70,10 @@ class RedfishBmc:
         """Set the power state if it differs; the machine may follow later."""
         self._call(node, str(power), lambda commands, system: commands.set_power(system, power))
 
+    def force_off(self, node: Node) -> None:
+        """Cut the power by ``ForceOff``, also if the BMC says that it is off."""
+        self._call(node, "power off", lambda commands, system: commands.force_off(system))
+
     def reboot(self, node: Node) -> None:
         """Reset the machine by ``ForceRestart``; other resets are power cycles, or may never happen."""
         self._call(node, "reboot", lambda commands, system: commands.reboot(system))
@@ -139,22 +143,47 @@ class RedfishBmc:
             self._options.inventory_timeout,
         )
 
+    def systems(self, node: Node) -> Sequence[str]:
+        """Return the paths of all systems of the service."""
+        return self._call(
+            node,
+            "systems",
+            lambda commands, service: commands.systems(service),
+            self._options.inventory_timeout,
+            whole=True,
+        )
+
     def close(self) -> None:
         """Log out of the BMCs, in the background."""
         if "_clients" in self.__dict__:
             self._clients.close()
 
-    def _call(self, node: Node, what: str, work: Callable[[Any, Any], T], seconds: float | None = None) -> T:
-        """Call ``work`` for the node's system; retry transient errors while there is time."""
+    def _call(
+        self,
+        node: Node,
+        what: str,
+        work: Callable[[Any, Any], T],
+        seconds: float | None = None,
+        *,
+        whole: bool = False,
+    ) -> T:
+        """Call ``work`` for the node's system, or the ``whole`` service; retry transient errors while there is time."""
         access = info.read(node.driver_info, self._options.limits)
         with self._opening:  # cached_property is not thread-safe
             clients = self._clients
         with Deadline(seconds or self._options.command_timeout) as deadline:
-            attempt = partial(self._attempt, clients, access, what, work, deadline)
+            attempt = partial(self._attempt, clients, access, what, work, deadline, whole=whole)
             return retry_bmc_call(attempt, deadline.remaining, self._options.stop, self._options.command_tries)
 
     def _attempt(
-        self, clients: Clients, access: info.Access, what: str, work: Callable[[Any, Any], T], deadline: Deadline
+        self,
+        clients: Clients,
+        access: info.Access,
+        what: str,
+        work: Callable[[Any, Any], T],
+        deadline: Deadline,
+        *,
+        whole: bool,
     ) -> T:
         """Try once; a session that the BMC no longer knows is replaced, and the call tried once more."""
         from ferroscope.bmc.redfish import commands
@@ -165,7 +194,7 @@ class RedfishBmc:
             known = not client.fresh
             try:
                 with client.use() as root:
-                    return work(commands, commands.system(root, access))
+                    return work(commands, root if whole else commands.system(root, access))
             except (BmcError, TooLateError):
                 raise
             except ForbiddenAddressError:

@@ -16,7 +16,7 @@ from ferroscope.cli.client import Json
 from ferroscope.cli.lookup import label
 from ferroscope.cli.output import Output, key_values, table
 from ferroscope.cli.text import age, short
-from ferroscope.core import values
+from ferroscope.core import labels, values
 from ferroscope.core.values import natural
 from ferroscope.hardware import names
 from ferroscope.hardware.parts import address, mapping, mappings, number, text
@@ -153,6 +153,7 @@ NODES: Final = (
     Column("DRIVER", _of("driver"), wide=True),
     Column("OWNER", _of("owner"), wide=True),
     Column("CLASS", _of("resource_class"), wide=True),
+    Column("LABELS", lambda node: labels.written(node.get("labels") or {}), wide=True),
     Column("MAINTENANCE REASON", _of("maintenance_reason"), wide=True),
     Column("UUID", _of("uuid"), wide=True),
     Column("ERROR", lambda node: node["last_error"] or "", _of("last_error")),
@@ -168,7 +169,7 @@ def show(
     below: str | None = "ERROR",
 ) -> None:
     """Print the nodes in the selected format."""
-    chosen = [column for column in columns if out.wide or not column.wide]
+    chosen = _chosen(out, columns)
     rows = ([(one.exact or one.shown)(node) for one in chosen] for node in nodes)
     if out.rows([column.title for column in chosen], rows):
         return
@@ -180,6 +181,15 @@ def show(
             else None
         ),
     )
+
+
+def live(out: Output, nodes: Sequence[Json]) -> Listing:
+    """Return the table of nodes for a terminal."""
+    return listing(nodes, _chosen(out, NODES), () if out.wide else _SPARE, None if out.wide else "ERROR")
+
+
+def _chosen(out: Output, columns: Sequence[Column]) -> list[Column]:
+    return [column for column in columns if out.wide or not column.wide]
 
 
 def listing(

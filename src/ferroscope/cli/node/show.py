@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
@@ -13,12 +13,26 @@ from ferroscope.cli.client import Api, Json, as_commands, node_path
 from ferroscope.cli.exits import Exit
 from ferroscope.cli.lookup import find, label, node_argument
 from ferroscope.cli.node import columns, timeline
-from ferroscope.cli.output import Output, key_values, table, with_api, with_api_and_lists
-from ferroscope.cli.selection import StateType
+from ferroscope.cli.node.follow import follow
+from ferroscope.cli.output import (
+    Output,
+    key_values,
+    table,
+    watch_option,
+    with_api,
+    with_api_and_lists,
+    with_api_and_wide,
+)
+from ferroscope.cli.selection import StateType, selector_option
+from ferroscope.cli.text import moment
+from ferroscope.core import labels
 from ferroscope.core.node import SETTABLE
 from ferroscope.core.states import Provision
 from ferroscope.core.values import natural
 from ferroscope.hardware.parts import mapping
+
+if TYPE_CHECKING:
+    from rich.table import Table
 
 _LISTED: Final = (
     "uuid",
@@ -30,6 +44,7 @@ _LISTED: Final = (
     "maintenance_reason",
     "owner",
     "resource_class",
+    "labels",
     "hardware",
     "provision_updated_at",
     "last_error",
@@ -50,6 +65,7 @@ _SHOWN_FIRST: Final = {
     "auto_discovered": "Discovered",
     "inbox": "In the inbox",
     "orphaned_at": "Orphan since",
+    "labels": "Labels",
 }
 _SHOWN_LAST: Final = {
     "driver": "Driver",
@@ -76,6 +92,7 @@ _OTHERS: Final = tuple(
 @click.command("list")
 @click.option("--state", type=StateType(), metavar="STATE", help="Only nodes in this state, such as inspect-failed.")
 @click.option("--failed", is_flag=True, help="Short for --state inspect-failed.")
+@selector_option
 @click.option("--driver", help="Only nodes with this driver.")
 @click.option("--owner", help="Only nodes of this owner.")
 @click.option("--resource-class", help="Only nodes of this resource class.")
@@ -89,6 +106,7 @@ _OTHERS: Final = tuple(
 )
 @click.option("--limit", type=click.IntRange(min=1), help="Maximum number of nodes.")
 @click.option("--fields", metavar="A,B,...", help="Show these fields of the API instead of the default columns.")
+@watch_option
 @with_api_and_lists
 def list_nodes(
     api: Api,
@@ -99,6 +117,8 @@ def list_nodes(
     sort: str | None,
     fields: str | None,
     limit: int | None,
+    selector: str | None,
+    watch: bool,
     **filters: Any,
 ) -> None:
     """List nodes with a summary of their hardware."""
@@ -108,8 +128,9 @@ def list_nodes(
     wanted = _LISTED if fields is None else tuple(name.strip() for name in fields.split(",") if name.strip())
     if not wanted:
         raise click.UsageError("--fields is empty; for example: --fields name,provision_state")
-    found = list(
-        api.pages(
+
+    def fetch() -> list[Json]:
+        found = api.pages(
             "/v1/nodes",
             "nodes",
             fields=tuple(dict.fromkeys((*wanted, "uuid", "name"))),
@@ -117,11 +138,16 @@ def list_nodes(
             provision_state=str(Provision.INSPECT_FAILED) if failed else state,
             sort_key=key,
             sort_dir=direction or "asc",
+            labels=selector,
             **filters,
         )
-    )
-    if sort is None:
-        found.sort(key=lambda node: natural(label(node)))
+        return list(found) if sort else sorted(found, key=lambda node: natural(label(node)))
+
+    if watch:
+        if fields is not None or out.is_csv:
+            raise click.UsageError("--watch cannot be combined with --fields or -o csv")
+        follow(out, lambda: fetch()[:limit], lambda nodes: columns.live(out, nodes))
+    found = fetch()
     nodes = [{name: node.get(name) for name in wanted} for node in found[:limit]]
     if fields is not None:
         titles, rows = [name.upper() for name in wanted], [list(node.values()) for node in nodes]
@@ -130,7 +156,7 @@ def list_nodes(
         return
     columns.show(out, nodes)
     if not nodes:
-        narrowed = any(one is not None for one in (state, failed or None, *filters.values()))
+        narrowed = any(one is not None for one in (state, failed or None, selector, *filters.values()))
         out.say("No matching nodes." if narrowed else _NO_NODES)
     elif not out.for_programs:
         more = f" of {len(found):,}" if limit and limit < len(found) else ""
@@ -142,18 +168,35 @@ _NO_NODES: Final = "No nodes yet; to enroll one: ferroscope node create NAME --d
 
 @click.command("show")
 @node_argument
-@with_api
-def show(api: Api, out: Output, *, ident: str) -> None:
-    """Show a node and its ports."""
-    node = find(api, ident, fields=None)
-    node["ports"] = _ports_of(api, node["uuid"])
-    shown = {title: node.get(name) for name, title in _SHOWN_FIRST.items()}
+@watch_option
+@with_api_and_wide
+def show(api: Api, out: Output, *, ident: str, watch: bool) -> None:
+    """Show a node and its ports; with -o wide all fields of the API."""
+
+    def fetch(ident: str) -> Json:
+        node = find(api, ident, fields=None)
+        return node | {"ports": _ports_of(api, node["uuid"])}
+
+    node = fetch(ident)
+    if watch:
+        follow(out, lambda: [fetch(node["uuid"])], lambda nodes: _described(nodes[0], wide=out.wide))
+    out.show(node, lambda screen: screen.print(_described(node, wide=out.wide)))
+
+
+def _described(node: Json, *, wide: bool) -> Table:
+    """Return the node as a table of titles and values; ``wide``: with all fields."""
+    found = {name: moment(value) if name.endswith("_at") else value for name, value in node.items()}
+    found["labels"] = labels.written(node["labels"])
+    shown = {title: found.get(name) for name, title in _SHOWN_FIRST.items()}
     shown = {title: value for title, value in shown.items() if value is not False or title == "Maintenance"}
     shown |= columns.machine(node.get("hardware") or {})
-    shown |= {title: node.get(name) for name, title in _SHOWN_LAST.items() if node.get(name) is not False}
+    shown |= {title: found.get(name) for name, title in _SHOWN_LAST.items() if found.get(name) is not False}
     shown |= {_title(name): value for name in _OTHERS if (value := node.get(name))}
     shown["Ports"] = [port["address"] for port in node["ports"]]
-    out.show(node, lambda screen: screen.print(key_values(shown)))
+    if wide:
+        others = node.keys() - {*_SHOWN_FIRST, *_SHOWN_LAST, *_OTHERS, "hardware", "ports", "links"}
+        shown |= {_title(name): found[name] for name in sorted(others)}
+    return key_values(shown)
 
 
 def _title(name: str) -> str:

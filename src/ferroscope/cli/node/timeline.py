@@ -13,7 +13,7 @@ from ferroscope.cli.client import Api, ApiError, Json, node_path
 from ferroscope.cli.exits import Exit, Failure
 from ferroscope.cli.lookup import Listing, find, label, node_argument
 from ferroscope.cli.output import Output, console, with_api
-from ferroscope.cli.text import clean, parse, with_reason
+from ferroscope.cli.text import clean, moment, parse, with_reason
 from ferroscope.core.states import TERMINAL
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ def draw(screen: Console, timeline: Json) -> None:
         _inspection(screen, inspection)
     if timeline["entries"]:
         screen.print("\noutside inspections" if timeline["inspections"] else "outside inspections", style="bold")
-        screen.print(_listing("AT", [_row(step, step["at"]) for step in timeline["entries"]]))
+        screen.print(_listing("AT", [_row(step, moment(step["at"])) for step in timeline["entries"]]))
     if not timeline["inspections"] and not timeline["entries"]:
         screen.print("the timeline is empty")
 
@@ -72,7 +72,7 @@ def watch(api: Api, uuid: str) -> None:
 
 def _inspection(screen: Console, inspection: Json) -> None:
     ended = f" after {_offset(inspection['finished_at'], inspection)}" if inspection["finished_at"] else ""
-    screen.print(f"inspection of {inspection['started_at']}: {inspection['state']}{ended}", style="bold")
+    screen.print(f"inspection of {moment(inspection['started_at'])}: {inspection['state']}{ended}", style="bold")
     rows = [_row(step, _offset(step["at"], inspection)) for step in inspection["entries"]]
     screen.print(_listing("AFTER", rows))
     if inspection["reason"]:

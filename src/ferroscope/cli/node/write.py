@@ -14,7 +14,8 @@ from ferroscope.cli.lookup import find, label
 from ferroscope.cli.node.actions import each
 from ferroscope.cli.output import Output, key_values, with_api
 from ferroscope.cli.selection import Wanted, confirm, resolve, selectors
-from ferroscope.core import values
+from ferroscope.core import labels, values
+from ferroscope.enrollment.importing import pointer, set_value
 
 # Values on the command line: ``key=text``, ``key=@file`` and ``key:=json`` pairs, and MAC addresses.
 #
@@ -83,6 +84,14 @@ def _no_number(name: str) -> None:
     raise ValueError(f"{name} is not a number")
 
 
+def label_pair(text: str) -> tuple[str, str]:
+    """Return ``rack=r1`` as key and value; ``click.BadParameter``."""
+    try:
+        return labels.pair(text)
+    except labels.LabelError as exc:
+        raise click.BadParameter(str(exc)) from None
+
+
 def mac(text: str) -> str:
     """Return the normalized MAC address; ``click.BadParameter``."""
     address = values.normalize(text)
@@ -94,6 +103,14 @@ def mac(text: str) -> str:
 _OPTIONS: Final = (
     pairs("-d", "--driver-info", "driver_info", what="BMC address, credentials and other driver properties"),
     pairs("-p", "--property", "properties", what="Property of the node"),
+    click.option(
+        "--label",
+        "labels",
+        type=label_pair,
+        metavar="KEY[=VALUE]",
+        multiple=True,
+        help="Label, such as rack=r1; without a value it is a tag. May be repeated.",
+    ),
     pairs("-e", "--extra", "extra", what="Additional metadata"),
     click.option("--owner", help="Owner of the node."),
     click.option("--resource-class", help="Resource class."),
@@ -133,7 +150,7 @@ def create(
         raise click.UsageError(f"missing --driver; enabled drivers: {offered}")
     if name is None and not ports and not fields["uuid"]:
         raise click.UsageError("a NAME, --port or --uuid is required to identify the node")
-    fields |= {document: dict(fields[document]) for document in ("driver_info", "properties", "extra")}
+    fields |= {document: dict(fields[document]) for document in ("driver_info", "properties", "extra", "labels")}
     given = {key: value for key, value in {"name": name, "driver": driver, **fields}.items() if value}
     node = create_with_ports(api, given, ports)
     shown = {"Name": node["name"], "UUID": node["uuid"], "State": node["provision_state"], "Ports": list(ports)}
@@ -204,6 +221,7 @@ def _owner(api: Api, mac: str) -> str | None:
 )
 @click.option("--retired/--not-retired", default=None, help="Mark as retired, or not.")
 @click.option("--reason", metavar="TEXT", help="Reason for --maintenance or --retired.")
+@click.option("--unset-label", metavar="KEY", multiple=True, help="Remove a label, where there is one.")
 @click.option("--unset", metavar="FIELD[/KEY]", multiple=True, help="Remove, for example owner or driver_info/old.")
 @mac_option("--add-port", what="Add a port with this MAC address")
 @mac_option("--remove-port", what="Remove the port with this MAC address")
@@ -215,6 +233,7 @@ def set_node(
     wanted: Wanted,
     reason: str | None,
     unset: tuple[str, ...],
+    unset_label: tuple[str, ...],
     add_port: tuple[str, ...],
     remove_port: tuple[str, ...],
     **fields: Any,
@@ -224,8 +243,8 @@ def set_node(
     if reason is not None and not explained:
         raise click.UsageError("--reason requires --maintenance or --retired")
     fields |= {_REASONS[field]: reason for field in explained if field != "maintenance"}
-    changes = [*_additions(fields), *(_change("remove", *path.strip("/").split("/", 1)) for path in unset)]
-    done = len(changes) + len(add_port) + len(remove_port)
+    changes = [*_additions(fields), *(_removal(*path.strip("/").split("/", 1)) for path in unset)]
+    done = len(changes) + len(unset_label) + len(add_port) + len(remove_port)
     if not done:
         raise click.UsageError("nothing to change: use at least one option; see ferroscope node set --help")
     chosen = resolve(api, wanted, inbox=True)
@@ -234,7 +253,9 @@ def set_node(
     confirm(out, wanted, chosen, does="change", asks=True)
 
     def act(node: Json) -> None:
-        _change_node(api, node["uuid"], changes, add_port, remove_port)
+        present = find(api, node["uuid"], fields=("labels",))["labels"] if unset_label else {}
+        leaving = [_removal("labels", key) for key in unset_label if key in present]
+        _change_node(api, node["uuid"], [*changes, *leaving], add_port, remove_port)
         if fields["maintenance"] and reason is not None:
             api.put(node_path(node["uuid"], "maintenance"), {"reason": reason})
 
@@ -271,20 +292,14 @@ def _additions(fields: dict[str, Any]) -> list[Json]:
     changes = []
     for name, value in fields.items():
         if isinstance(value, tuple):
-            changes += [added_change(name, key, value=item) for key, item in value]
+            changes += [set_value(name, key, value=item) for key, item in value]
         elif value is not None:
-            changes.append(added_change(name, value=value))
+            changes.append(set_value(name, value=value))
     return changes
 
 
-def added_change(*path: str, value: Any) -> Json:
-    """Return the step of a JSON patch that sets a field, or a key of a document."""
-    return _change("add", *path, value=value)
-
-
-def _change(op: str, *path: str, value: Any = None) -> Json:
-    pointer = "".join(f"/{part.replace('~', '~0').replace('/', '~1')}" for part in path)
-    return {"op": op, "path": pointer} if op == "remove" else {"op": op, "path": pointer, "value": value}
+def _removal(*path: str) -> Json:
+    return {"op": "remove", "path": pointer(*path)}
 
 
 def _port_of(api: Api, node: str, mac: str) -> str:

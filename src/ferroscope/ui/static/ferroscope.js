@@ -46,6 +46,19 @@ document.addEventListener("change", (event) => {
   countSelected();
 });
 
+// The search box completes the last word, which may be a field.
+let fields = null;
+
+document.addEventListener("input", (event) => {
+  const box = event.target;
+  if (box.id !== "q" || !box.list) return;
+  fields ??= [...box.list.options].map((one) => [one.value, one.textContent]);
+  const word = /[\w.]*$/.exec(box.value)[0];
+  const before = box.value.slice(0, box.value.length - word.length);
+  const fitting = fields.filter(([name]) => word && name.startsWith(word) && name !== word);
+  box.list.replaceChildren(...fitting.map(([name, meaning]) => new Option(meaning, before + name)));
+});
+
 // "/" goes to the search box.
 document.addEventListener("keydown", (event) => {
   const typing = /^(INPUT|TEXTAREA|SELECT)$/.test(document.activeElement.tagName);
@@ -99,6 +112,10 @@ function keepUpToDate(main) {
   }
   next();
 }
+
+// A long import goes on by itself.
+const rest = document.querySelector("form[data-continue]");
+if (rest) rest.submit();
 
 countSelected();
 setInterval(showAges, 1000);

@@ -2,8 +2,9 @@
 
 YAML and JSON have the format of the Bare Metal service's own clients (``baremetal create``): a list of nodes, or an
 object with ``nodes``; each node has the fields of the API and ``ports``. In CSV each column is a field, or
-``FIELD/KEY`` for a key of a document, and ``macs`` holds the MAC addresses of the ports. ``bmc_address``,
-``bmc_username`` and ``bmc_password`` stand for the properties of the driver with these endings.
+``FIELD/KEY`` for a key of a document; ``labels`` holds all labels, as ``rack=r1,spare``, and ``macs`` the MAC addresses
+of the ports. ``bmc_address``, ``bmc_username`` and ``bmc_password`` stand for the properties of the driver with these
+endings.
 """
 
 from __future__ import annotations
@@ -17,10 +18,10 @@ from typing import Any, Final
 
 import msgspec
 
-from ferroscope.cli.client import Json
-from ferroscope.core import values
+from ferroscope.core import labels, values
 from ferroscope.core.node import SETTABLE
 
+Json = Any
 FORMATS: Final = ("csv", "yaml", "json")
 DOCUMENTS: Final = tuple(name for name, field in SETTABLE.items() if field.plain not in (str, bool))
 BMC: Final = ("bmc_address", "bmc_username", "bmc_password")
@@ -28,6 +29,7 @@ BMC: Final = ("bmc_address", "bmc_username", "bmc_password")
 _FIELDS: Final = ("uuid", *SETTABLE)
 _BOOLEANS: Final = frozenset(name for name, field in SETTABLE.items() if field.plain is bool)
 _MACS: Final = ("macs", "ports")
+_LABELS: Final = "labels"
 _TRUE: Final = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
 _MOST_ERRORS: Final = 20
 # A node is some KB; this is for those who name the wrong file.
@@ -57,10 +59,10 @@ class FileError(ValueError):
         super().__init__("\n".join([*self.errors[:_MOST_ERRORS], *([f"and {more} more"] if more > 0 else [])]))
 
 
-def read(text: str, fmt: str) -> list[Row]:
-    """Return the rows of a file; ``FileError`` with all that is wrong with it."""
+def read(text: str, fmt: str, *, aliases: bool = True) -> list[Row]:
+    """Return the rows of a file; ``FileError`` with all that is wrong with it. ``aliases`` as in ``decoded``."""
     errors: list[str] = []
-    rows = _from_csv(text, errors) if fmt == "csv" else _from_nodes(_decoded(text, fmt), errors)
+    rows = _from_csv(text, errors) if fmt == "csv" else _from_nodes(decoded(text, fmt, aliases=aliases), errors)
     for row in rows:
         _check(row, errors)
     _check_duplicates(rows, errors)
@@ -103,6 +105,8 @@ def _row_of_cells(where: str, given: dict[str, str], errors: list[str]) -> Row:
             row.macs += cell.replace(",", " ").replace(";", " ").split()
         elif name in BMC:
             row.bmc[name] = cell
+        elif name == _LABELS:
+            row.fields.setdefault(name, {}).update(_labels(where, cell, errors))
         elif key:
             row.fields.setdefault(field, {})[key] = cell
         elif field in _BOOLEANS:
@@ -114,28 +118,62 @@ def _row_of_cells(where: str, given: dict[str, str], errors: list[str]) -> Row:
     return row
 
 
+def _labels(where: str, cell: str, errors: list[str]) -> dict[str, str]:
+    try:
+        return dict(labels.pair(one.strip()) for one in cell.split(","))
+    except labels.LabelError as exc:
+        errors.append(f"{where}: labels: {exc}; expected, for example, rack=r1,spare")
+        return {}
+
+
 def _is_column(name: str) -> bool:
     field, _, key = name.partition("/")
-    return name in (*_MACS, *BMC) or (field in DOCUMENTS if key else field in _FIELDS and field not in DOCUMENTS)
+    return name in (*_MACS, *BMC, _LABELS) or (
+        field in DOCUMENTS if key else field in _FIELDS and field not in DOCUMENTS
+    )
 
 
 def _unknown(what: str, name: str) -> str:
-    if name in DOCUMENTS:
+    if name in DOCUMENTS and name != _LABELS:
         return f"{what} {name} needs a key, such as {name}/KEY"
     known = [*_FIELDS, *_MACS, *BMC, *(f"{one}/" for one in DOCUMENTS)]
     close = difflib.get_close_matches(name, known, n=1)
     return f"unknown {what} {name!r}" + (f"; did you mean {close[0]}?" if close else "")
 
 
-def _decoded(text: str, fmt: str) -> Json:
+def decoded(text: str, fmt: str, *, aliases: bool = True) -> Json:
+    """Return a document in YAML or JSON; ``FileError``.
+
+    Without ``aliases``, YAML may not refer to other places of the text: a few lines could become gigabytes.
+    """
     import yaml
 
+    if fmt == "yaml" and not aliases:
+        _refuse_aliases(text)
     try:
         if fmt == "json":
             return json.loads(text)
         return yaml.load(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))  # noqa: S506  # both are safe
     except (ValueError, RecursionError, yaml.YAMLError) as exc:
-        raise FileError([f"invalid {fmt.upper()}: {' '.join(str(exc).split())[:300]}"]) from None
+        raise _invalid(fmt, exc) from None
+
+
+def _refuse_aliases(text: str) -> None:
+    import yaml
+
+    try:
+        for event in yaml.parse(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader)):
+            if isinstance(event, yaml.AliasEvent):
+                where = "" if event.start_mark is None else f"line {event.start_mark.line + 1}: "
+                raise FileError([f"{where}aliases (*{event.anchor}) are not allowed here; write the value itself"])
+    except (ValueError, RecursionError, yaml.YAMLError) as exc:
+        if isinstance(exc, FileError):
+            raise
+        raise _invalid("yaml", exc) from None
+
+
+def _invalid(fmt: str, exc: Exception) -> FileError:
+    return FileError([f"invalid {fmt.upper()}: {' '.join(str(exc).split())[:300]}"])
 
 
 def _from_nodes(found: Json, errors: list[str]) -> list[Row]:
@@ -191,6 +229,10 @@ def _check(row: Row, errors: list[str]) -> None:
         for given, mac in zip(row.macs, macs, strict=True)
         if mac is None
     ]
+    if _LABELS in row.fields:
+        row.fields[_LABELS] = {str(key): text(value) for key, value in row.fields[_LABELS].items()}
+        if wrong := labels.problem(row.fields[_LABELS]):
+            errors.append(f"{row.where}: labels {wrong}")
     row.macs = list(dict.fromkeys(mac for mac in macs if mac is not None))
     if not row.macs and not row.fields.get("name") and not row.fields.get("uuid"):
         errors.append(f"{row.where}: a name, a uuid or a MAC address is required to identify the node")
@@ -235,7 +277,9 @@ def _as_csv(found: list[Json]) -> str:
     rows = []
     for entry in found:
         row = {name: value for name, value in entry.items() if name not in (*DOCUMENTS, "ports")}
-        for name in DOCUMENTS:
+        if _LABELS in entry:
+            row[_LABELS] = labels.written(entry[_LABELS])
+        for name in (one for one in DOCUMENTS if one != _LABELS):
             row |= {f"{name}/{key}": value for key, value in entry.get(name, {}).items()}
         row["macs"] = " ".join(port["address"] for port in entry.get("ports", ()))
         rows.append({name: text(value) for name, value in row.items()})

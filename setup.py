@@ -1,0 +1,24 @@
+"""Adds to the wheel what is not Python: examples of a deployment, and man pages and completions if they were made.
+
+Everything else is in pyproject.toml, which cannot name whole directories of such files.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from setuptools import setup
+
+# Directory of the source -> where pip installs it, below the environment. ``make dist`` makes share.
+_PLACES = {"deploy": "share/ferroscope/deploy", "share": "share"}
+
+
+def _files() -> Iterator[tuple[str, list[str]]]:
+    for source, target in _PLACES.items():
+        for directory in sorted({one.parent for one in Path(source).rglob("*") if one.is_file()}):
+            files = sorted(str(one) for one in directory.iterdir() if one.is_file())
+            yield str(Path(target) / directory.relative_to(source)), files
+
+
+setup(data_files=list(_files()))

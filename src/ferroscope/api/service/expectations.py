@@ -1,0 +1,92 @@
+"""Expected hardware: the expectations, and checking the stored hardware of nodes against them.
+
+Workers check after each inspection. What deviates is a field of the node; ``GET /v1/nodes?deviating=true`` is the
+report.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+
+from ferroscope import transition
+from ferroscope.api.http import paging
+from ferroscope.api.http.errors import BadRequestError
+from ferroscope.api.http.route import ApiContext, Call, NoQuery, Reply
+from ferroscope.api.http.schemas import Uuid
+from ferroscope.contracts.store import Query, Transaction
+from ferroscope.core.model import Node
+from ferroscope.hardware import expectations
+from ferroscope.hardware.expectations import Expectation, ExpectationError
+from ferroscope.hardware.search_index import KINDS
+
+# Nodes that one call checks: their rows are read and their nodes locked in one transaction.
+_PAGE: Final = 50
+
+
+class Expectations(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """All expectations, in their order."""
+
+    expectations: list[Expectation]
+
+
+class CheckQuery(msgspec.Struct, frozen=True):
+    """Query of POST /v1/expectations/check; ``marker``: the last node that was checked."""
+
+    marker: Uuid | None = None
+
+
+class Checked(msgspec.Struct, frozen=True):
+    """How many nodes were checked, and how many of them deviate; ``marker``: of the next call, null at the end."""
+
+    checked: int
+    deviating: int
+    marker: str | None
+
+
+def get_expectations(context: ApiContext, _call: Call[NoQuery, None]) -> Reply:
+    """Show all expectations."""
+    return Reply(200, Expectations(list(context.store.read(lambda tx: tx.expectations.list()))))
+
+
+def set_expectations(context: ApiContext, call: Call[NoQuery, Expectations]) -> Reply:
+    """Replace all expectations; they apply to the inspections from now on."""
+    given = call.body.expectations
+    try:
+        expectations.check(given)
+    except ExpectationError as exc:
+        raise BadRequestError(f"Invalid {exc}.") from None
+    context.store.write(lambda tx: tx.expectations.replace(given))
+    return Reply(200, Expectations(given))
+
+
+def check(context: ApiContext, call: Call[CheckQuery, None]) -> Reply:
+    """Check the stored hardware of some nodes against the expectations; repeat with ``marker`` for the others."""
+    marker = paging.marker(call.query.marker)
+
+    def work(tx: Transaction) -> Checked:
+        expected = context.rules.current(tx).expectations
+        page = tx.nodes.list(Query(marker=marker, sort_key="uuid", limit=_PAGE))
+        known = [node.uuid for node in page if node.search_digest is not None]
+        rows = tx.search_index.some(known, tuple(KINDS)) if known else {}
+        deviating = 0
+        for uuid in known:
+            node = tx.nodes.get(uuid, lock=True)
+            found = expectations.deviations(expected, rows.get(uuid, []), node)
+            deviating += bool(found)
+            _save(context, tx, node, msgspec.to_builtins(found))
+        return Checked(len(known), deviating, page[-1].uuid if len(page) == _PAGE else None)
+
+    return Reply(200, context.store.write(work))
+
+
+def _save(context: ApiContext, tx: Transaction, node: Node, found: list[dict[str, str]]) -> None:
+    changed = expectations.noted(node, found)
+    if changed is None:
+        return
+    tx.nodes.update(changed)
+    message, severity, reason = expectations.timeline_entry(found)
+    tx.journal.append(
+        [transition.step(node, "expectations", message, process=context.process, severity=severity, reason=reason)]
+    )

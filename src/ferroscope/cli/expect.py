@@ -1,0 +1,137 @@
+"""``ferroscope expect``: say which hardware is expected of which machines, and show what deviates."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import click
+import msgspec
+
+from ferroscope.cli.client import Api, Json
+from ferroscope.cli.exits import Exit
+from ferroscope.cli.lookup import label
+from ferroscope.cli.output import CommandOrBelow, Output, table, with_api, with_api_and_lists
+from ferroscope.cli.progress import progress
+from ferroscope.cli.selection import selector_option
+from ferroscope.cli.text import many
+from ferroscope.core.values import natural
+from ferroscope.hardware import expectations
+from ferroscope.hardware.expectations import Expectation, ExpectationError
+
+_LARGEST: Final = 4 * 1024 * 1024
+
+
+@click.command(
+    cls=CommandOrBelow,
+    epilog="Subcommands: 'expect report' shows what deviates, 'expect show' the expectations. Exit code 2: the file is "
+    "invalid; nothing was changed.",
+)
+@click.argument("file", type=click.File("rb", lazy=True))
+@click.option("--dry-run", is_flag=True, help="Only check the file, and show what would change.")
+@with_api
+def expect(api: Api, out: Output, *, file: Any, dry_run: bool) -> None:
+    """Expect the hardware that FILE describes, instead of what was expected before; "-" is standard input.
+
+    FILE is YAML: a list of expectations, each with a name, the nodes that it is about (a selector of labels, and names,
+    a pattern), severity (warning or failure) and expect, a list of queries as for 'search' that have to hold. All
+    inspected machines are checked at once, and each again after its inspections.
+    """
+    given = _read(file)
+    before = {one["name"]: one for one in api.get("/v1/expectations")["expectations"]}
+    wanted = {one.name: msgspec.to_builtins(one) for one in given}
+    changed = {
+        "added": [name for name in wanted if name not in before],
+        "changed": [name for name in wanted if name in before and wanted[name] != before[name]],
+        "removed": [name for name in before if name not in wanted],
+    }
+    checked = deviating = 0
+    if not dry_run:
+        api.put("/v1/expectations", {"expectations": list(wanted.values())})
+        checked, deviating = _check(api)
+    shown = {**changed, "checked": checked, "deviating": deviating}
+    out.show(shown, lambda screen: _draw(screen, changed, dry_run=dry_run))
+    if not out.for_programs and not dry_run:
+        out.say(f"{many(checked, 'machine')} checked, {deviating} deviating")
+        if deviating:
+            out.say("next: ferroscope expect report")
+
+
+def _read(file: Any) -> list[Expectation]:
+    import yaml
+
+    content = file.read(_LARGEST + 1)
+    if len(content) > _LARGEST:
+        raise click.UsageError(f"{file.name} is larger than {_LARGEST // 2**20} MiB")
+    try:
+        loaded = yaml.load(content, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))  # noqa: S506  # both are safe
+        if isinstance(loaded, dict) and loaded.keys() == {"expectations"}:
+            loaded = loaded["expectations"]
+        given = msgspec.convert(loaded or [], list[Expectation])
+        expectations.check(given)
+    except (yaml.YAMLError, RecursionError, UnicodeDecodeError) as exc:
+        raise click.UsageError(f"{file.name} is not YAML: {' '.join(str(exc).split())[:300]}") from None
+    except (msgspec.ValidationError, ExpectationError) as exc:
+        raise click.UsageError(f"{file.name} is invalid; nothing was changed: {exc}") from None
+    return given
+
+
+def _check(api: Api) -> tuple[int, int]:
+    """Have all nodes checked, page by page."""
+    checked = deviating = 0
+    marker: str | None = None
+    with progress("Checking") as advance:
+        while True:
+            page = api.post("/v1/expectations/check" + (f"?marker={marker}" if marker else ""))
+            checked, deviating, marker = checked + page["checked"], deviating + page["deviating"], page["marker"]
+            advance(page["checked"])
+            if marker is None:
+                return checked, deviating
+
+
+def _draw(screen: Any, changed: dict[str, list[str]], *, dry_run: bool) -> None:
+    rows = [(name, f"would be {what}" if dry_run else what) for what, names in changed.items() for name in names]
+    screen.print(table(("EXPECTATION", "RESULT"), rows) if rows else "the expectations are as in the file")
+
+
+@click.command("report", epilog="Exit code 0: nothing deviates. 1: some machines deviate.")
+@selector_option
+@click.option("--failures", is_flag=True, help="Only deviations that fail an inspection.")
+@with_api_and_lists
+def report(api: Api, out: Output, *, selector: str | None, failures: bool) -> None:
+    """Show the machines whose hardware is not as expected, and what deviates."""
+    fields = ("uuid", "name", "labels", "deviations")
+    nodes: list[Json] = []
+    for node in api.pages("/v1/nodes", "nodes", fields=fields, deviating=True, labels=selector):
+        kept = [one for one in node["deviations"] if not failures or one["severity"] == "failure"]
+        if kept:
+            nodes.append({"uuid": node["uuid"], "name": node["name"], "labels": node["labels"], "deviations": kept})
+    nodes.sort(key=lambda node: natural(label(node)))
+    rows = [
+        (label(node), one["expectation"], one["severity"], one["condition"], one["found"])
+        for node in nodes
+        for one in node["deviations"]
+    ]
+    titles = ("NODE", "EXPECTATION", "SEVERITY", "EXPECTED", "FOUND")
+    if not out.rows(titles, rows):
+        out.show(nodes, lambda screen: screen.print(table(titles, rows)) if rows else None)
+    if not out.for_programs:
+        out.say(f"{many(len(nodes), 'machine')} not as expected" if nodes else "all inspected machines are as expected")
+    if nodes:
+        raise click.exceptions.Exit(Exit.FAILURE)
+
+
+@click.command("show")
+@with_api
+def show(api: Api, out: Output) -> None:
+    """Show the expectations, in the format of FILE."""
+    found = api.get("/v1/expectations")["expectations"]
+    if out.for_programs:
+        out.show({"expectations": found}, lambda _screen: None)
+        return
+    import yaml
+
+    text = yaml.safe_dump({"expectations": found}, sort_keys=False, allow_unicode=True, width=120)
+    out.show(found, lambda screen: screen.print(text.rstrip() if found else "nothing is expected"))
+
+
+expect.below = (report, show)

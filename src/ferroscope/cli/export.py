@@ -1,0 +1,129 @@
+"""``ferroscope export FORMAT``: write the whole fleet, or a part of it, for other programs."""
+
+from __future__ import annotations
+
+import os
+import stat
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import click
+
+from ferroscope.cli.client import connect
+from ferroscope.cli.exits import Failure
+from ferroscope.cli.output import cloud_option, insecure_option, url_option
+from ferroscope.cli.selection import StateType, selector_option
+from ferroscope.contracts.exporters import Exporter, ExportError, ExportOptions
+from ferroscope.exporters import loader
+
+
+def _complete_formats(_context: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:
+    return [name for name in loader.names() if name.startswith(incomplete)]
+
+
+@click.command(epilog="Machines in the inbox are not exported.")
+@click.argument("fmt", metavar="FORMAT", shell_complete=_complete_formats)
+@click.option(
+    "--output",
+    "file",
+    type=click.Path(dir_okay=False, allow_dash=True, path_type=Path),
+    default="-",
+    help="Write to this file, which is replaced when the export is complete. [default: standard output]",
+)
+@click.option(
+    "-p",
+    "--parameter",
+    "parameters",
+    metavar="NAME=VALUE",
+    multiple=True,
+    help="A parameter of the format; may be repeated.",
+)
+@click.option("--state", type=StateType(), metavar="STATE", help="Only nodes in this state, such as available.")
+@selector_option
+@click.option("--driver", help="Only nodes with this driver.")
+@click.option("--owner", help="Only nodes of this owner.")
+@click.option("--resource-class", help="Only nodes of this resource class.")
+@click.option("--maintenance/--no-maintenance", default=None, help="Only nodes in maintenance, or not.")
+@url_option
+@cloud_option
+@insecure_option
+def export(
+    *,
+    fmt: str,
+    file: Path,
+    parameters: tuple[str, ...],
+    state: str | None,
+    selector: str | None,
+    url: str | None,
+    cloud: str | None,
+    insecure_http: bool,
+    **filters: Any,
+) -> None:
+    """Write the fleet in FORMAT, for other programs.
+
+    csv, json and parquet have one row a machine: fields of its node, and the summary of its hardware. ansible is a
+    dynamic inventory; prometheus-sd are targets for service discovery, with the parameters target (name or bmc) and
+    port. Other installed packages may provide further formats.
+    """
+    exporter = _exporter(fmt, parameters)
+    api = connect(url, cloud=cloud, insecure_http=insecure_http)
+    fields = tuple(dict.fromkeys(("uuid", "name", *exporter.fields)))
+    nodes = api.pages(
+        "/v1/nodes", "nodes", fields=fields, inbox=False, provision_state=state, labels=selector, **filters
+    )
+    try:
+        with _opened(file) as output:
+            exporter.write(nodes, output)
+    except ExportError as exc:
+        raise Failure(str(exc), advice=exc.advice) from None
+
+
+def _exporter(fmt: str, parameters: tuple[str, ...]) -> Exporter:
+    given = {}
+    for one in parameters:
+        name, sign, value = one.partition("=")
+        if not sign:
+            raise click.UsageError(f"invalid parameter {one!r}: expected NAME=VALUE")
+        given[name] = value
+    try:
+        return loader.load(fmt, ExportOptions(parameters=given))
+    except ValueError as exc:
+        raise click.UsageError(f"format {fmt!r}: {exc}") from None
+    except ExportError as exc:
+        raise Failure(str(exc), advice=exc.advice) from None
+
+
+@contextmanager
+def _opened(file: Path) -> Iterator[BinaryIO]:
+    """Give standard output, or a file that takes the place of ``file`` at the end: its readers never see a part."""
+    if str(file) == "-":
+        yield sys.stdout.buffer
+        sys.stdout.buffer.flush()
+        return
+    if file.exists() and not stat.S_ISREG(file.stat().st_mode):  # a pipe, or a terminal
+        with file.open("wb") as output:
+            yield output
+        return
+    target = file.resolve()
+    handle, name = tempfile.mkstemp(prefix=f".{target.name}-", dir=target.parent)
+    try:
+        with os.fdopen(handle, "wb") as output:
+            yield output
+            os.fchmod(output.fileno(), _mode(target))
+        Path(name).replace(target)
+    except BaseException:
+        Path(name).unlink(missing_ok=True)
+        raise
+
+
+def _mode(target: Path) -> int:
+    """Return the mode that the file has, or that the shell would give to a new one."""
+    if target.exists():
+        return stat.S_IMODE(target.stat().st_mode)
+    mask = os.umask(0)
+    os.umask(mask)
+    return 0o666 & ~mask

@@ -1,0 +1,87 @@
+"""A screen of text that is drawn again and again on a terminal, with ANSI sequences and keys; plain elsewhere.
+
+The terminal is left as it was, however the block ends.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import sys
+import termios
+import time
+import tty
+from collections.abc import Callable, Sequence
+from types import TracebackType
+from typing import Final, Self
+
+from ferroscope.cli.text import short
+
+_ALTERNATE, _MAIN = "\x1b[?1049h\x1b[?25l", "\x1b[?25h\x1b[?1049l"
+_HOME, _CLEAR_LINE, _CLEAR_BELOW = "\x1b[H", "\x1b[K", "\x1b[J"
+_BOLD, _PLAIN = "\x1b[1m", "\x1b[0m"
+DEFAULT_SIZE: Final = (80, 24)
+
+
+def size() -> tuple[int, int]:
+    """Return the columns and lines of the terminal, else those of COLUMNS and LINES, else 80 and 24."""
+    import shutil
+
+    found = shutil.get_terminal_size(DEFAULT_SIZE)
+    return found.columns, found.lines
+
+
+class Screen:
+    """``with`` it: ``draw`` replaces what is shown, ``wait`` returns whether a key has ended it.
+
+    Without a terminal, each ``draw`` prints its lines, and no key is read.
+    """
+
+    def __init__(self) -> None:
+        self.is_live = sys.stdout.isatty()
+        self._keyboard = sys.stdin.fileno() if self.is_live and sys.stdin.isatty() else None
+        self._attributes: list[object] | None = None
+
+    def __enter__(self) -> Self:
+        if self._keyboard is not None:
+            self._attributes = termios.tcgetattr(self._keyboard)
+            tty.setcbreak(self._keyboard)
+        if self.is_live:
+            self._write(_ALTERNATE)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._keyboard is not None and self._attributes is not None:
+            termios.tcsetattr(self._keyboard, termios.TCSADRAIN, self._attributes)  # type: ignore[arg-type]
+        if self.is_live and not isinstance(error, OSError):
+            self._write(_MAIN)
+
+    def draw(self, lines: Sequence[str], *, bold: Callable[[str], bool] = lambda _line: False) -> None:
+        """Show these lines; those for which ``bold`` holds are headings."""
+        if not self.is_live:
+            self._write("\n".join(lines) + "\n")
+            return
+        width, height = size()
+        shown = [short(line, width) for line in lines[:height]]
+        text = "\r\n".join((f"{_BOLD}{line}{_PLAIN}" if bold(line) else line) + _CLEAR_LINE for line in shown)
+        self._write(_HOME + text + _CLEAR_BELOW)
+
+    def wait(self, seconds: float, keys: str) -> bool:
+        """Wait; return True as soon as one of ``keys`` is pressed."""
+        if self._keyboard is None:
+            time.sleep(seconds)
+            return False
+        until = time.monotonic() + seconds
+        while (left := until - time.monotonic()) > 0:
+            if not select.select([self._keyboard], [], [], left)[0]:
+                return False
+            pressed = os.read(self._keyboard, 64)
+            if not pressed or any(key.encode() in pressed for key in keys):
+                return True
+        return False
+
+    def _write(self, text: str) -> None:
+        sys.stdout.write(text)
+        sys.stdout.flush()

@@ -1,0 +1,191 @@
+"""``ferroscope top``: the service live on one screen; what matters most is at the top.
+
+``lines`` is pure: from the data to the lines of a screen of any size. A service that does not answer is a line, and the
+last data stay, because that is when somebody looks.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import Final
+
+import click
+import msgspec
+
+from ferroscope.cli.client import Api, Json, connect
+from ferroscope.cli.exits import Exit, Failure
+from ferroscope.cli.lookup import label
+from ferroscope.cli.output import cloud_option, insecure_option, url_option
+from ferroscope.cli.screen import Screen, size
+from ferroscope.cli.text import clean, many, moment, parse, short, span, utc_option
+from ferroscope.core.states import OF_STATE, UNDER_WAY, Provision, State
+
+_KEYS: Final = "qQ"
+_ANSWER_SECONDS: Final = 5.0
+_FIELDS: Final = ("uuid", "name", "provision_state", "provision_updated_at", "inspection_started_at")
+# Rows that a section has at least if the screen is too small for all.
+_LEAST: Final = 2
+_GAP: Final = "  "
+
+
+class Seen(msgspec.Struct, frozen=True):
+    """What one look found: the status, and the nodes whose inspections are in progress, the oldest first."""
+
+    status: Json
+    active: list[Json]
+
+
+@click.command(epilog="q ends it. Exit code 5: the service cannot be reached, with --once.")
+@click.option("--once", is_flag=True, help="Print one screen, for scripts; its size is that of COLUMNS and LINES.")
+@click.option(
+    "-n", "--interval", type=click.FloatRange(0.2, 3600), default=2.0, show_default=True, help="Seconds between looks."
+)
+@url_option
+@cloud_option
+@insecure_option
+@utc_option
+def top(once: bool, interval: float, url: str | None, cloud: str | None, insecure_http: bool) -> None:
+    """Show the service live on one screen: members, leases, queue, inspections in progress, failures by reason."""
+    api = connect(url, cloud=cloud, insecure_http=insecure_http, patience=0.0, seconds=_ANSWER_SECONDS)
+    if once:
+        _print(lines(look(api, size()[1]), *size(), api.url))
+        return
+    _watch(api, interval)
+
+
+def _print(found: Sequence[str]) -> None:
+    click.echo("\n".join(found))
+
+
+def _watch(api: Api, interval: float) -> None:
+    seen, away, since = None, "", 0.0
+    with Screen() as screen:
+        while True:
+            try:
+                seen, away = look(api, size()[1]), ""
+            except Failure as exc:
+                if exc.exit_code != Exit.UNREACHABLE and seen is None:
+                    raise  # otherwise it has worked, and may work again
+                since = since if away else time.monotonic()
+                away = f"{exc.message}; for {span(time.monotonic() - since)}"
+            screen.draw(lines(seen, *size(), api.url, away=away), bold=str.isupper)
+            if screen.wait(interval, keys=_KEYS):
+                return
+
+
+def look(api: Api, most: int) -> Seen:
+    """Ask the service; ``most`` is the number of inspections in progress of interest in each state."""
+    status: Json = api.get("/v1/status")
+    active: list[Json] = []
+    for state in UNDER_WAY:
+        if status["nodes"].get(state):
+            order = {"sort_key": "inspection_started_at", "sort_dir": "asc"}
+            active += api.pages("/v1/nodes", "nodes", provision_state=state, fields=_FIELDS, limit=most, **order)
+    active.sort(key=lambda node: node["inspection_started_at"] or "")
+    return Seen(status, active)
+
+
+def lines(
+    seen: Seen | None, width: int, height: int, url: str, *, away: str = "", now: datetime | None = None
+) -> list[str]:
+    """Return at most ``height`` lines of at most ``width`` columns."""
+    now = now or datetime.now(UTC)
+    found = [f"ferroscope {url}  {moment(now)}"]
+    if away:
+        found.append(away)
+    if seen is not None:
+        found += _summary(seen.status)
+        sections = [
+            _members(seen.status["members"]),
+            _leases(seen.status["leases"]),
+            _active(seen, now),
+            _failed(seen.status["failed"]),
+        ]
+        found += _fitted([rows for rows in sections if len(rows) > 1], height - len(found))
+    return [short(clean(line), width) for line in found[:height]]
+
+
+def _summary(status: Json) -> list[str]:
+    nodes, queue = status["nodes"], status["queue"]
+    states = _GAP.join(f"{nodes[state]:,} {state}" for state in Provision if nodes.get(state))
+    waiting, running = (sum(row[name] for row in queue) for name in ("waiting", "claimed"))
+    oldest = max((row["oldest"] for row in queue), default=0.0)
+    lanes = [lane for member in status["members"] if member["alive"] for lane in member["lanes"].values()]
+    busy, slots = (sum(lane.get(name, 0) for lane in lanes) for name in ("busy", "slots"))
+    problems = [one for one in status["problems"] if one["verdict"] == "wrong"]
+    shown = f"{many(len(problems), 'problem')}: {problems[0]['summary']}" if problems else "none"
+    return [
+        f"Problems  {shown}",
+        f"Nodes     {sum(nodes.values()):,}{_GAP}{states}",
+        f"Queue     {waiting:,} waiting, {running:,} running, oldest {span(oldest)}; slots: {busy:,} of {slots:,} busy",
+    ]
+
+
+def _members(members: Sequence[Json]) -> list[tuple[str, ...]]:
+    rows: list[tuple[str, ...]] = [("MEMBER", "STATE", "AGE", "HEARTBEAT", "SLOTS")]
+    for one in sorted(members, key=lambda member: member["alive"]):
+        lanes = one["lanes"].values()
+        slots = f"{sum(lane.get('busy', 0) for lane in lanes)}/{sum(lane.get('slots', 0) for lane in lanes)}"
+        silent = "-" if one["silent_for"] is None else f"{one['silent_for']:.1f} s ago"
+        state = "alive" if one["alive"] else "DEAD"
+        rows.append((one["name"], state, span(one["age"]), silent, slots if lanes else "-"))
+    return rows
+
+
+def _leases(leases: Sequence[Json]) -> list[tuple[str, ...]]:
+    rows: list[tuple[str, ...]] = [("LEASE", "HOLDER", "EPOCH", "EXPIRES IN")]
+    for one in sorted(leases, key=lambda lease: lease["holder"] is not None):
+        left = "-" if one["holder"] is None else f"{one['remaining']:.1f} s"
+        rows.append((one["name"], one["holder"] or "NOBODY", str(one["epoch"]), left))
+    return rows
+
+
+def _active(seen: Seen, now: datetime) -> list[tuple[str, ...]]:
+    total = sum(seen.status["nodes"].get(state, 0) for state in UNDER_WAY)
+    rows: list[tuple[str, ...]] = [(f"IN PROGRESS ({total:,})", "PHASE", "AGE", "IN PHASE")]
+    for node in seen.active:
+        ages = [_age(node[name], now) for name in ("inspection_started_at", "provision_updated_at")]
+        rows.append((label(node), phase(node), *ages))
+    return rows
+
+
+def phase(node: Json) -> str:
+    """Return the phase of an inspection in progress."""
+    if node["provision_state"] == OF_STATE[State.WAITING]:
+        return str(State.WAITING)
+    # The provision state is the same before and after the callback, but it is set again when the data is processed: its
+    # time then differs, in whole seconds.
+    begins = node["inspection_started_at"] == node["provision_updated_at"]
+    return str(State.STARTING if begins else State.PROCESSING)
+
+
+def _failed(failed: dict[str, int]) -> list[tuple[str, ...]]:
+    rows: list[tuple[str, ...]] = [("FAILED BY REASON", "NODES", "EXPLANATION")]
+    for reason, nodes in sorted(failed.items(), key=lambda one: (-one[1], one[0])):
+        rows.append((reason, f"{nodes:,}", f"ferroscope explain {reason}"))
+    return rows
+
+
+def _age(text: str | None, now: datetime) -> str:
+    then = parse(text)
+    return "-" if then is None else span(max(0.0, (now - then).total_seconds()))
+
+
+def _fitted(sections: Sequence[list[tuple[str, ...]]], height: int) -> list[str]:
+    """Return the sections in this height: a blank line, titles and rows each; the longest ones are cut first."""
+    counts = [len(rows) - 1 for rows in sections]
+    room = height - 2 * len(sections)
+    while sum(counts) > room and max(counts, default=0) > _LEAST:
+        counts[counts.index(max(counts))] -= 1
+    found: list[str] = []
+    for rows, count in zip(sections, counts, strict=True):
+        left = len(rows) - 1 - count
+        found += ["", *_aligned([*rows[:count], (f"... {left + 1} more",)] if left else rows)]
+    return found
+
+
+def _aligned(rows: Sequence[tuple[str, ...]]) -> list[str]:
+    widths = [max(len(row[at]) for row in rows if at < len(row)) for at in range(len(rows[0]))]
+    return [_GAP.join(cell.ljust(width) for cell, width in zip(row, widths, strict=False)).rstrip() for row in rows]

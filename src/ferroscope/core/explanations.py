@@ -1,0 +1,333 @@
+"""What each reason code means, what to do about it, and which commands help: the only table of these texts.
+
+Hints are in the last error of a node, in events and on the timeline; ``ferroscope explain`` and the reference of reason
+codes show the rest, too. NODE, MAC and the like stand for what to fill in.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+
+from ferroscope.core.reasons import Reason
+
+
+class Explanation(msgspec.Struct, frozen=True):
+    """``meaning``: what has happened; ``hint``: what to do, in one sentence; ``commands``: what to run."""
+
+    meaning: str
+    hint: str
+    commands: tuple[str, ...]
+
+
+_TIMELINE: Final = "ferroscope node timeline NODE"
+_INSPECT: Final = "ferroscope inspect NODE --watch"
+_REAPPLY: Final = "ferroscope inspect reapply NODE"
+_VALIDATE: Final = "ferroscope node validate NODE"
+_STATUS: Final = "ferroscope status"
+_SHOW: Final = "ferroscope node show NODE"
+_LOG: Final = "ferroscope node log NODE"
+_INBOX: Final = "ferroscope node inbox"
+_DOCTOR: Final = "ferroscope doctor"
+_PORTS: Final = "ferroscope node ports NODE"
+
+EXPLANATIONS: Final[dict[Reason, Explanation]] = {
+    Reason.RAMDISK_ERROR: Explanation(
+        "The ramdisk called back, but reported that it could not collect the inventory.",
+        "The ramdisk reported a failure; see its message and the machine's console.",
+        (_TIMELINE, _LOG, _INSPECT),
+    ),
+    Reason.INVALID_INVENTORY: Explanation(
+        "The callback was accepted, but a hook that is not optional misses data in the inventory.",
+        "The inventory lacks data that a hook needs; check the stored data.",
+        ("ferroscope node inventory NODE -o json", _TIMELINE, _REAPPLY),
+    ),
+    Reason.HOOK_FAILED: Explanation(
+        "A hook raised an error on the data of the machine; nothing of this inspection was stored on the node.",
+        "A hook rejected the data; correct the data or the hook's options, then reapply.",
+        (_TIMELINE, "ferroscope node inventory NODE -o json", _REAPPLY),
+    ),
+    Reason.RULE_FAILED: Explanation(
+        "An inspection rule could not be applied to the data of the machine.",
+        "A rule failed on this data; to see why, run: ferroscope rule explain RULE --node NODE.",
+        ("ferroscope rule explain RULE --node NODE", _REAPPLY),
+    ),
+    Reason.REFUSED_BY_RULE: Explanation(
+        "An inspection rule with the action fail matched this machine.",
+        "An inspection rule rejects this machine; correct the machine or the rule, then reapply.",
+        ("ferroscope rule list", "ferroscope rule explain RULE --node NODE", _REAPPLY),
+    ),
+    Reason.NAME_TAKEN: Explanation(
+        "An inspection rule sets the name of the node, and another node already has this name.",
+        "A rule sets a node name that is already in use; rename the other node or correct the rule.",
+        ("ferroscope node show NAME", "ferroscope rule list", _REAPPLY),
+    ),
+    Reason.TIMEOUT: Explanation(
+        "The machine was powered on, but its ramdisk did not call back within [inspector] timeout.",
+        "The ramdisk did not call back in time; check PXE boot, DHCP and the callback URL on the console.",
+        (_TIMELINE, _VALIDATE, _STATUS, _INSPECT),
+    ),
+    Reason.START_TIMEOUT: Explanation(
+        "The machine could not be powered on within [inspector] timeout, because its BMC was too slow.",
+        "The BMC took too long to start the machine; check the BMC and its network.",
+        (_TIMELINE, _VALIDATE, _INSPECT),
+    ),
+    Reason.PROCESSING_TIMEOUT: Explanation(
+        "The callback was received, but hooks and rules did not finish within [inspector] timeout.",
+        "A hook or a rule did not finish in time; see the worker's log, then reapply.",
+        (_STATUS, _TIMELINE, _REAPPLY),
+    ),
+    Reason.ABORTED: Explanation(
+        "An operator aborted the inspection.",
+        "The inspection was aborted; start it again when ready.",
+        (_INSPECT,),
+    ),
+    Reason.RESTARTED: Explanation(
+        "The inspection was waiting for its machine when a newer one was started.",
+        "A newer inspection of the node has replaced this one; nothing to do.",
+        (_TIMELINE,),
+    ),
+    Reason.IMPORTED: Explanation(
+        "The node was imported from ironic-inspector, in which its last inspection had failed.",
+        "It failed in ironic-inspector, before it was imported; the message is from there.",
+        (_SHOW, _INSPECT),
+    ),
+    Reason.POWER_FAILED: Explanation(
+        "The BMC acknowledged a power command, but did not report the power state within [drivers] power_timeout.",
+        "The BMC accepted the command but the power state did not change; check the BMC's log.",
+        (_TIMELINE, _VALIDATE, _INSPECT),
+    ),
+    Reason.POWER_OFF_DISABLED: Explanation(
+        "The node must not be powered off, and the request would have done so.",
+        "The node has disable_power_off set; reboot it, or clear the field to power it off.",
+        ("ferroscope node power NODE reboot", "ferroscope node set NODE --enable-power-off"),
+    ),
+    Reason.BMC_UNREACHABLE: Explanation(
+        "No connection to the BMC could be established, or it closed the connection or timed out.",
+        "The BMC did not answer; check its network and its address and credentials in driver_info.",
+        (_SHOW, _VALIDATE, _STATUS, _INSPECT),
+    ),
+    Reason.BMC_REFUSED: Explanation(
+        "The BMC answered with an error that a repetition does not change.",
+        "The BMC refused the command; check the account's privileges and driver_info.",
+        (_TIMELINE, _VALIDATE, _INSPECT),
+    ),
+    Reason.BMC_CREDENTIALS: Explanation(
+        "The BMC rejected the user name or the password.",
+        "The BMC rejected the credentials; correct driver_info before it locks the account.",
+        (_VALIDATE, "ferroscope node set NODE -d PROPERTY=VALUE", _INSPECT),
+    ),
+    Reason.BMC_CERTIFICATE: Explanation(
+        "The TLS certificate of the BMC is signed by no trusted CA, has expired, or is for another host.",
+        "The BMC's certificate is not trusted; set redfish_verify_ca to the file of its CA.",
+        (_VALIDATE, "ferroscope node set NODE -d redfish_verify_ca=FILE", _INSPECT),
+    ),
+    Reason.BMC_NOT_ALLOWED: Explanation(
+        "The BMC address is outside the permitted networks, or a machine reported it and nobody has approved it.",
+        "Approve the node, or set the BMC address yourself; see also [drivers] bmc_networks.",
+        (_INBOX, "ferroscope node approve NODE"),
+    ),
+    Reason.DRIVER_INFO_INVALID: Explanation(
+        "The driver_info of the node lacks a value, or has one that the driver cannot use.",
+        "Correct driver_info; to list its keys, run: ferroscope driver properties DRIVER.",
+        (_VALIDATE, "ferroscope driver properties DRIVER", "ferroscope node set NODE -d PROPERTY=VALUE"),
+    ),
+    Reason.ENCRYPTION_KEY_MISSING: Explanation(
+        "A secret of the node is encrypted with a key that this host does not have.",
+        "Add the key to [secrets] key_file on this host; to check, run: ferroscope doctor.",
+        (_DOCTOR,),
+    ),
+    Reason.DECRYPTION_FAILED: Explanation(
+        "A secret of the node cannot be decrypted with the key that it names: it was copied or damaged.",
+        "The encrypted value is not for this node or field; set the secret in driver_info again.",
+        ("ferroscope node set NODE -d PROPERTY=VALUE", _VALIDATE),
+    ),
+    Reason.REFERENCE_UNRESOLVED: Explanation(
+        "A secret of the node is a reference to a secret source that has no such secret, or is not configured.",
+        "Correct the reference in driver_info, or [secrets] sources on the workers.",
+        (_VALIDATE, _DOCTOR),
+    ),
+    Reason.DRIVER_UNKNOWN: Explanation(
+        "The workers do not have the driver of the node.",
+        "The node's driver is not enabled; add it to [drivers] enabled, or set another driver.",
+        ("ferroscope driver list", "ferroscope node set NODE --driver DRIVER"),
+    ),
+    Reason.DRIVER_INCOMPLETE: Explanation(
+        "The driver is enabled, but a program or package that it needs is not installed on the worker.",
+        "The worker's host lacks a dependency of the driver; run there: ferroscope doctor.",
+        (_DOCTOR, "ferroscope driver list"),
+    ),
+    Reason.UNMANAGED_BOOT: Explanation(
+        "The driver cannot make the machine boot the ramdisk, and [inspector] require_managed_boot demands that.",
+        "Set what the driver needs to boot the ramdisk, or set require_managed_boot = False.",
+        (_VALIDATE, "ferroscope driver properties DRIVER"),
+    ),
+    Reason.ATTEMPTS_EXHAUSTED: Explanation(
+        "A request was attempted [worker] max_attempts times without success.",
+        "All attempts failed or their worker died; check the timeline, then start again.",
+        (_TIMELINE, _STATUS, _INSPECT),
+    ),
+    Reason.INTERRUPTED: Explanation(
+        "A worker stopped or died while it was working on the request.",
+        "The worker died during the task and [worker] interrupted = error; start the inspection again.",
+        (_TIMELINE, _STATUS, _INSPECT),
+    ),
+    Reason.THROTTLED: Explanation(
+        "The inspection waits for its turn to power the machine on. It is retried automatically.",
+        "Power-ons are limited by [worker] reboot_throttle; the machine is powered on soon.",
+        (_TIMELINE, _STATUS),
+    ),
+    Reason.BMC_SILENT: Explanation(
+        "Earlier requests to this BMC timed out, so the request is delayed. It is retried automatically.",
+        "The BMC has not answered recently, so it is retried less often; check its address and network.",
+        (_STATUS, _TIMELINE, _VALIDATE),
+    ),
+    Reason.BMC_BUSY: Explanation(
+        "Another request to this BMC is in progress, or all slots are busy. It is retried automatically.",
+        "The BMC, or its network, is busy with other requests; this one follows automatically.",
+        (_STATUS, _TIMELINE),
+    ),
+    Reason.PXE_FILTER_CLOSED: Explanation(
+        "The machine boots from the network, and no PXE filter has confirmed that it allows its MAC addresses.",
+        "No PXE filter lets the machine boot yet; run ferroscope status and check pxe-filter.",
+        (_STATUS, _PORTS),
+    ),
+    Reason.ILLEGAL_EVENT: Explanation(
+        "The operation is not possible in the present state of the node.",
+        "The node's state does not allow this; the message lists what it allows.",
+        (_SHOW, _TIMELINE),
+    ),
+    Reason.STALE_REQUEST: Explanation(
+        "A request arrived after the inspection to which it belongs had ended, and was dropped.",
+        "The request belongs to an inspection that has already ended; nothing to do.",
+        (_TIMELINE,),
+    ),
+    Reason.CONFLICTING_CALLBACK: Explanation(
+        "After the callback of an inspection, another one with different data arrived.",
+        "One inspection got two different callbacks; check for two machines with one MAC.",
+        (_TIMELINE, _PORTS, _INSPECT),
+    ),
+    Reason.PORT_CONFLICT: Explanation(
+        "The data has a MAC address that belongs to a port of another node.",
+        "Another node has a port with this MAC; remove the wrong port, then reapply.",
+        ("ferroscope node show MAC", _PORTS, _REAPPLY),
+    ),
+    Reason.LOOKUP_UNKNOWN: Explanation(
+        "A machine called back, and none of its addresses belongs to a node.",
+        "No node has any of these addresses; enroll the node or add a port with one of its MACs.",
+        ("ferroscope node show MAC", "ferroscope node set NODE --add-port 52:54:00:12:34:56"),
+    ),
+    Reason.LOOKUP_AMBIGUOUS: Explanation(
+        "A machine called back, and its addresses belong to several nodes.",
+        "Several nodes match these addresses; remove the wrong ports or BMC addresses.",
+        ("ferroscope node show MAC", _PORTS),
+    ),
+    Reason.LOOKUP_CONFLICT: Explanation(
+        "A machine called back with the UUID of one node and addresses of another.",
+        "UUID, MACs and BMC address belong to different nodes; correct their enrollment.",
+        ("ferroscope node show MAC", _PORTS),
+    ),
+    Reason.LOOKUP_NOT_WAITING: Explanation(
+        "A known machine called back, but no inspection of it is in progress.",
+        "The node was not waiting for a callback; start an inspection first.",
+        (_TIMELINE, _INSPECT),
+    ),
+    Reason.LOOKUP_BMC_ALONE: Explanation(
+        "A machine called back with the BMC address of a node, but none of its MAC addresses.",
+        "The BMC address matches, but no MAC does; correct the node's ports, or remove them.",
+        (_SHOW, _PORTS),
+    ),
+    Reason.CALLBACK_INVALID: Explanation(
+        "A machine sent a callback that is not valid JSON, has no inventory, or is too large.",
+        "The machine's callback was not a valid inventory; check its ramdisk and console.",
+        (_TIMELINE, _LOG),
+    ),
+    Reason.CALLBACK_UNPROVEN: Explanation(
+        "A callback came without the secret of the inspection, or with a wrong one.",
+        "The caller did not prove to be the machine that was booted; see the trust in a ramdisk.",
+        (_TIMELINE, _INSPECT),
+    ),
+    Reason.CALLBACK_REFUSED: Explanation(
+        "A machine called back, but its callback was not accepted, and the inspection then timed out.",
+        "The callback was refused; the message says why, the timeline shows where it came from.",
+        (_TIMELINE, _INBOX),
+    ),
+    Reason.DATA_CONTRADICTS: Explanation(
+        "The callback has another serial number, system UUID or other MAC addresses than the last inspection.",
+        "Another machine, or a new mainboard: approve it, or reject it (ferroscope node inbox).",
+        (_INBOX, "ferroscope node approve NODE", "ferroscope node reject NODE"),
+    ),
+    Reason.DATA_REJECTED: Explanation(
+        "An operator rejected data that contradicted the last inspection.",
+        "An operator rejected the data; check which machine sent it, then inspect the node again.",
+        (_TIMELINE, _INSPECT),
+    ),
+    Reason.DISCOVERY_LIMITED: Explanation(
+        "An unknown machine was not enrolled, because a limit of automatic discovery has been reached.",
+        "Too many unknown machines called back; clear the inbox, or raise the limits.",
+        (_INBOX, "ferroscope node approve NODE"),
+    ),
+    Reason.DISCOVERY_REJECTED: Explanation(
+        "An unknown machine was not enrolled, because an operator has rejected it before.",
+        "This machine was rejected; to allow it again, run: ferroscope node readmit MAC.",
+        ("ferroscope node rejected", "ferroscope node readmit MAC"),
+    ),
+    Reason.NOT_TRACKED: Explanation(
+        "The node is no longer in the attached Ironic or in the inventory that it came from.",
+        "The attached registry does not list it; enroll it there again, or set instance_uuid here.",
+        ("ferroscope node list --orphaned",),
+    ),
+    Reason.REGISTRY_UNAVAILABLE: Explanation(
+        "The attached Ironic could not be reached. The request is retried automatically.",
+        "The attached Ironic does not answer; inspections continue when it does.",
+        (_STATUS, _TIMELINE),
+    ),
+    Reason.REGISTRY_REFUSED: Explanation(
+        "The attached Ironic answered a request for this node with an error.",
+        "The attached Ironic rejected the request; see its message and the roles of [ironic].",
+        (_TIMELINE, _SHOW),
+    ),
+    Reason.NODE_LOCKED: Explanation(
+        "The attached Ironic has locked the node. The request is retried automatically.",
+        "Ironic is working on the node; if its lock is stale, restart the conductor that holds it.",
+        (_TIMELINE, _SHOW),
+    ),
+    Reason.DATA_MISSING: Explanation(
+        "The operation needs the data of an inspection, but none is stored.",
+        "There is no stored inspection data; inspect the node first.",
+        (_TIMELINE, _INSPECT),
+    ),
+    Reason.DATA_DAMAGED: Explanation(
+        "The object in the object store is not what was stored there.",
+        "The object in the object store is damaged; restore it, or inspect the node again.",
+        (_TIMELINE, _INSPECT),
+    ),
+    Reason.DATA_TOO_LARGE: Explanation(
+        "The data has more values than hooks and rules can process.",
+        "The inspection data is too large; check the ramdisk's collectors, and who can call back.",
+        (_TIMELINE, _LOG),
+    ),
+    Reason.HARDWARE_DEVIATES: Explanation(
+        "The hardware is not what ferroscope expect says it should be.",
+        "Correct the machine or the expectation; to list both, run: ferroscope expect report.",
+        ("ferroscope expect report", _INSPECT),
+    ),
+    Reason.STORE_UNAVAILABLE: Explanation(
+        "The database could not be reached. The request is retried automatically.",
+        "The database is unavailable; the request is carried out once it is back.",
+        (_STATUS, _DOCTOR),
+    ),
+    Reason.INTERNAL: Explanation(
+        "An unexpected error occurred; the log of the worker has its traceback.",
+        "This is a bug in Ferroscope; please report it with the timeline and the log.",
+        (_TIMELINE,),
+    ),
+}
+
+HINTS: Final = {reason: one.hint for reason, one in EXPLANATIONS.items()}
+
+
+def hint(reason: Reason) -> str:
+    """Return the hint for ``reason``."""
+    return HINTS[reason]

@@ -1,0 +1,190 @@
+"""What the rows of a file need: nodes that are created or changed, or nothing; found out for each row by itself.
+
+An import creates what is missing and changes what differs; what the file does not mention is left alone. So it can be
+repeated, after an interruption too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from typing import Any, Final, Protocol
+
+import msgspec
+
+from ferroscope.core import values
+from ferroscope.core.secrets import is_place
+from ferroscope.enrollment import node_file
+from ferroscope.enrollment.node_file import DOCUMENTS, Json, Row
+
+CREATED: Final = "created"
+CHANGED: Final = "changed"
+UNCHANGED: Final = "unchanged"
+FAILED: Final = "failed"
+TO_CREATE: Final = "would be created"
+TO_CHANGE: Final = "would be changed"
+
+
+class RowError(Exception):
+    """Why a row cannot be carried out; ``message`` is for the user."""
+
+    def __init__(self, message: str) -> None:
+        self.message = message
+        super().__init__(message)
+
+
+class Api(Protocol):
+    """The calls that an import makes; each raises ``RowError``."""
+
+    def create(self, fields: Json, macs: Collection[str]) -> Json:
+        """Create a node with its ports, and return it; on an error nothing is created."""
+
+    def add_port(self, node: str, mac: str) -> None:
+        """Create a port of the node with this UUID."""
+
+    def change(self, node: str, patch: list[Json]) -> None:
+        """Change the node with this UUID."""
+
+
+class Drivers(Protocol):
+    """What an import must know of the drivers."""
+
+    def enabled(self) -> Collection[str]: ...
+
+    def properties(self, driver: str) -> Iterable[str]:
+        """Return the names of the properties in ``driver_info``."""
+
+
+class Result(msgspec.Struct):
+    """What became of a row of the file; ``detail``: what was changed, or why it failed."""
+
+    where: str
+    node: str
+    uuid: str | None
+    result: str
+    detail: str = ""
+
+
+class Fleet:
+    """The nodes that exist, found as the rows of a file identify them."""
+
+    def __init__(self, nodes: Iterable[Json], ports: Iterable[Json]) -> None:
+        self._nodes = {node["uuid"]: node for node in nodes}
+        self._names = {node["name"]: node["uuid"] for node in self._nodes.values() if node["name"]}
+        self._macs = {port["address"]: port["node_uuid"] for port in ports}
+
+    def find(self, row: Row) -> Json | None:
+        """Return the node of a row, None if there is none; ``RowError`` if the row's identifiers are of two nodes."""
+        name, uuid = row.fields.get("name"), row.fields.get("uuid")
+        found = {f"UUID {uuid}": uuid} if uuid in self._nodes else {}
+        if name in self._names:
+            found[f"name {name}"] = self._names[name]
+        found |= {f"MAC address {mac}": self._macs[mac] for mac in row.macs if mac in self._macs}
+        if len(set(found.values())) > 1:
+            matches = ", ".join(
+                f"{what} is {label(self._nodes[node])}" for what, node in found.items() if node in self._nodes
+            )
+            raise RowError(f"the row matches several nodes: {matches}")
+        return self._nodes.get(next(iter(found.values()))) if found else None
+
+    def lacks(self, macs: Iterable[str]) -> list[str]:
+        """Return the MAC addresses that no node has."""
+        return [mac for mac in macs if mac not in self._macs]
+
+
+def label(node: Json) -> str:
+    """Return how people identify the node."""
+    return str(node["name"] or node["uuid"])
+
+
+def use_drivers(drivers: Drivers, rows: Iterable[Row]) -> list[str]:
+    """Put what each row says of its BMC under the names that its driver has for it; return what is wrong."""
+    prefixes: dict[str, str] = {}
+    errors = []
+    enabled = drivers.enabled()
+    for row in rows:
+        driver = row.fields.get("driver")
+        if driver is not None and driver not in enabled:
+            errors.append(f"{row.where}: driver {driver} is not enabled; enabled: {', '.join(sorted(enabled))}")
+        elif row.bmc and driver is None:
+            errors.append(f"{row.where}: {', '.join(row.bmc)} need a driver: add the column, or choose one for all")
+        elif row.bmc and driver is not None:
+            if driver not in prefixes:
+                prefixes[driver] = bmc_prefix(drivers.properties(driver))
+            if not prefixes[driver]:
+                errors.append(f"{row.where}: driver {driver} has no BMC address; use driver_info/KEY")
+            ends = {f"{prefixes[driver]}{name.removeprefix('bmc')}": value for name, value in row.bmc.items()}
+            row.fields["driver_info"] = ends | row.fields.get("driver_info", {})
+    return errors
+
+
+def bmc_prefix(properties: Iterable[str]) -> str:
+    """Return what precedes ``_address``, ``_username`` and ``_password`` in a driver's properties; "" if nothing."""
+    names = [name for name in properties if name.endswith("_address")]
+    return min(names, key=len).removesuffix("_address") if names else ""
+
+
+def carry_out(api: Api, fleet: Fleet, row: Row, *, dry_run: bool, passwords: bool) -> Result:
+    """Create or change the node of a row; with ``dry_run``, only say so. Never raises ``RowError``.
+
+    ``passwords``: set passwords also where one is stored.
+    """
+    try:
+        node = fleet.find(row)
+        if node is None:
+            return _created(api, row, dry_run=dry_run)
+        changes, macs = _changes(node, row, passwords=passwords), fleet.lacks(row.macs)
+        what = [*(change["path"].lstrip("/") for change in changes), *(f"port {mac}" for mac in macs)]
+        result = Result(row.where, label(node), node["uuid"], UNCHANGED, ", ".join(what))
+        if not what:
+            return result
+        if not dry_run:
+            for mac in macs:
+                api.add_port(node["uuid"], mac)
+            if changes:
+                api.change(node["uuid"], changes)
+        return msgspec.structs.replace(result, result=TO_CHANGE if dry_run else CHANGED)
+    except RowError as exc:
+        return Result(row.where, row.label, None, FAILED, exc.message)
+
+
+def _created(api: Api, row: Row, *, dry_run: bool) -> Result:
+    if "driver" not in row.fields:
+        raise RowError("the node does not exist; to create it a driver is required: add the column, or choose one")
+    if dry_run:
+        return Result(row.where, row.label, None, TO_CREATE)
+    node = api.create(row.fields, row.macs)
+    return Result(row.where, label(node), node["uuid"], CREATED)
+
+
+def _changes(node: Json, row: Row, *, passwords: bool) -> list[Json]:
+    """Return the JSON patch that makes the node as the row says; secrets go with a change of the BMC's address."""
+    changes = []
+    for name, value in row.fields.items():
+        if name == "uuid":
+            continue
+        if name not in DOCUMENTS:
+            if (node.get(name) or "") != (value or ""):
+                changes.append(set_value(name, value=value))
+            continue
+        stored = node.get(name) or {}
+        different = {key: item for key, item in value.items() if not _same(key, stored.get(key), item)}
+        if passwords or any(is_place(key) for key in different):
+            different |= {key: item for key, item in value.items() if values.is_secret(key)}
+        changes += [set_value(name, key, value=item) for key, item in different.items()]
+    return changes
+
+
+def set_value(*path: str, value: Any) -> Json:
+    """Return the step of a JSON patch that sets a field, or a key of a document."""
+    return {"op": "add", "path": pointer(*path), "value": value}
+
+
+def pointer(*path: str) -> str:
+    """Return the JSON pointer to a place. Source: RFC 6901."""
+    return "".join(f"/{part.replace('~', '~0').replace('/', '~1')}" for part in path)
+
+
+def _same(key: str, stored: Any, given: Any) -> bool:
+    if values.is_secret(key):
+        return bool(stored == values.MASK)
+    return stored is not None and str(given) in (str(stored), node_file.text(stored))

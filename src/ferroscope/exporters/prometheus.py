@@ -1,0 +1,71 @@
+"""``prometheus-sd``: targets for the file-based and the HTTP-based service discovery of Prometheus.
+
+Source: the Prometheus documentation, ``file_sd_config`` and ``http_sd_config``. Fields of the node are meta labels,
+which relabeling can turn into labels; Prometheus drops the others.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, BinaryIO, Final
+
+from ferroscope.contracts.exporters import ExportOptions
+from ferroscope.core import bmc_access
+from ferroscope.exporters import json_lists
+
+_META: Final = "__meta_ferroscope_"
+_TEXTS: Final = ("uuid", "name", "provision_state", "power_state", "driver", "owner", "resource_class")
+_HARDWARE: Final = ("vendor", "product", "serial")
+_HOST: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]*\Z", re.ASCII)
+_UNFIT: Final = re.compile(r"[^A-Za-z0-9_]+", re.ASCII)
+
+
+class PrometheusExporter:
+    """The parameter ``target`` is ``name``, ``name`` of the node, or ``bmc``, its address; ``port`` is added to it.
+
+    Nodes without it are left out.
+    """
+
+    fields: Final = (*_TEXTS, "maintenance", "labels", "hardware", "driver_info")
+
+    def __init__(self, options: ExportOptions) -> None:
+        given = options.only(target="name", port="")
+        if given["target"] not in ("name", "bmc"):
+            raise ValueError(f"invalid target {given['target']!r}: expected name or bmc")
+        if given["port"] and not (given["port"].isascii() and given["port"].isdigit() and int(given["port"]) < 65536):
+            raise ValueError(f"invalid port {given['port']!r}")
+        self._host = _name if given["target"] == "name" else _bmc
+        self._port = given["port"]
+
+    def write(self, nodes: Iterable[Mapping[str, Any]], output: BinaryIO) -> None:
+        """See ``contracts.exporters.Exporter``."""
+        json_lists.write(self._groups(nodes), output)
+
+    def _groups(self, nodes: Iterable[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
+        for node in nodes:
+            host = self._host(node)
+            if host is not None:
+                target = f"{host}:{self._port}" if self._port else host
+                yield {"targets": [target], "labels": meta_labels(node)}
+
+
+def meta_labels(node: Mapping[str, Any]) -> dict[str, str]:
+    """Return the fields of the node that are known, as labels."""
+    hardware = node.get("hardware") or {}
+    found = {name: node.get(name) for name in _TEXTS} | {name: hardware.get(name) for name in _HARDWARE}
+    found["maintenance"] = str(bool(node.get("maintenance"))).lower()
+    found |= {f"label_{_UNFIT.sub('_', key)}": value for key, value in (node.get("labels") or {}).items()}
+    return {f"{_META}{name}": value for name, value in found.items() if value is not None}
+
+
+def _name(node: Mapping[str, Any]) -> str | None:
+    return node["name"] or None
+
+
+def _bmc(node: Mapping[str, Any]) -> str | None:
+    """Return the host of the BMC, as a URL would have it."""
+    host = next((host for _, host in bmc_access.hosts(node.get("driver_info") or {})), "")
+    if bmc_access.is_address(host):
+        return f"[{host}]" if ":" in host else host
+    return host if _HOST.match(host) else None

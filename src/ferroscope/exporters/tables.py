@@ -1,0 +1,141 @@
+"""``csv``, ``json`` and ``parquet``: one row a machine, with fields of its node and the summary of its hardware.
+
+Sizes are in bytes. Without permission to see inventories, the columns of the hardware are empty.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from datetime import datetime
+from itertools import islice
+from typing import Any, BinaryIO, Final, Literal
+
+import msgspec
+
+from ferroscope.contracts.exporters import ExportError, ExportOptions
+from ferroscope.core import labels, values
+from ferroscope.exporters import json_lists
+
+_BATCH: Final = 1000
+
+
+class Column(msgspec.Struct, frozen=True):
+    """A column and where its value is: in ``field`` of the node or, if ``hardware``, of its hardware."""
+
+    name: str
+    field: str
+    kind: Literal["text", "integer", "boolean", "time", "labels"] = "text"
+    hardware: bool = False
+
+    def of(self, node: Mapping[str, Any]) -> Any:
+        """Return the value, None if it is unknown."""
+        return ((node.get("hardware") or {}) if self.hardware else node).get(self.field)
+
+
+def _part(field: str, name: str = "", *, counted: bool = True) -> Column:
+    return Column(name or field, field, "integer" if counted else "text", hardware=True)
+
+
+COLUMNS: Final = (
+    Column("name", "name"),
+    Column("uuid", "uuid"),
+    Column("state", "provision_state"),
+    Column("power", "power_state"),
+    Column("maintenance", "maintenance", "boolean"),
+    Column("maintenance_reason", "maintenance_reason"),
+    Column("driver", "driver"),
+    Column("owner", "owner"),
+    Column("resource_class", "resource_class"),
+    Column("description", "description"),
+    Column("labels", "labels", "labels"),
+    *(_part(name, counted=False) for name in ("vendor", "product", "serial", "firmware", "cpu", "arch")),
+    _part("cpus"),
+    _part("memory", "memory_bytes"),
+    _part("storage", "storage_bytes"),
+    *(_part(name) for name in ("disks", "nics", "dimms", "gpus")),
+    Column("created", "created_at", "time"),
+    Column("inspected", "inspection_finished_at", "time"),
+    Column("error", "last_error"),
+)
+
+_Rows = Iterable[Mapping[str, Any]]
+
+
+class _Table:
+    """What the three have in common: no parameters, and their columns."""
+
+    fields: Final = tuple(dict.fromkeys("hardware" if column.hardware else column.field for column in COLUMNS))
+
+    def __init__(self, options: ExportOptions) -> None:
+        options.only()
+
+
+class CsvExporter(_Table):
+    """Comma-separated values with a header, in UTF-8, of which no cell is a formula."""
+
+    def write(self, nodes: _Rows, output: BinaryIO) -> None:
+        """See ``contracts.exporters.Exporter``."""
+        stream = io.TextIOWrapper(output, "utf-8", errors="replace", newline="", write_through=True)
+        writer = csv.writer(stream, lineterminator="\n")
+        writer.writerow([column.name for column in COLUMNS])
+        writer.writerows([_cell(column, node) for column in COLUMNS] for node in nodes)
+        stream.detach()  # or it would close the output
+
+
+def _cell(column: Column, node: Mapping[str, Any]) -> Any:
+    value = column.of(node)
+    if isinstance(value, bool):
+        return str(value).lower()
+    return values.spreadsheet_cell(labels.written(value) if isinstance(value, dict) else value)
+
+
+class JsonExporter(_Table):
+    """A list of objects, one line each, whose keys are the columns."""
+
+    def write(self, nodes: _Rows, output: BinaryIO) -> None:
+        """See ``contracts.exporters.Exporter``."""
+        json_lists.write(({column.name: column.of(node) for column in COLUMNS} for node in nodes), output)
+
+
+class ParquetExporter(_Table):
+    """Apache Parquet, by pyarrow, which is an extra."""
+
+    def write(self, nodes: _Rows, output: BinaryIO) -> None:
+        """See ``contracts.exporters.Exporter``."""
+        try:
+            import pyarrow
+            import pyarrow.parquet
+        except ModuleNotFoundError as exc:
+            missing = f"the format parquet needs the Python package {exc.name}"
+            raise ExportError(missing, "pip install 'ferroscope[parquet]'") from exc
+        kinds = {
+            "text": pyarrow.string(),
+            "integer": pyarrow.int64(),
+            "boolean": pyarrow.bool_(),
+            "time": pyarrow.timestamp("us", tz="UTC"),
+            "labels": pyarrow.map_(pyarrow.string(), pyarrow.string()),
+        }
+        schema = pyarrow.schema([(column.name, kinds[column.kind]) for column in COLUMNS])
+        with pyarrow.parquet.ParquetWriter(output, schema) as writer:
+            for batch in _batches(nodes):
+                rows = {column.name: [_typed(column, node) for node in batch] for column in COLUMNS}
+                writer.write_table(pyarrow.table(rows, schema))
+
+
+def _batches(nodes: _Rows) -> Iterator[list[Mapping[str, Any]]]:
+    following = iter(nodes)
+    while batch := list(islice(following, _BATCH)):
+        yield batch
+
+
+_CONVERTED: Final[dict[str, Callable[[Any], Any]]] = {
+    "time": datetime.fromisoformat,
+    "labels": lambda found: list(found.items()),
+}
+
+
+def _typed(column: Column, node: Mapping[str, Any]) -> Any:
+    value = column.of(node)
+    return _CONVERTED.get(column.kind, lambda found: found)(value) if value is not None else None

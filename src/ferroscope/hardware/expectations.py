@@ -1,0 +1,186 @@
+"""Expected hardware: which machines it is expected of, and how a machine deviates from it. Pure.
+
+A condition is one of the query language of ``search``; an expectation chooses nodes by their labels and names.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import itertools
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Annotated, Any, Final, Literal
+
+import msgspec
+
+from ferroscope.core import labels
+from ferroscope.core import model as level
+from ferroscope.core.model import Document, Node
+from ferroscope.core.reasons import Reason
+from ferroscope.hardware import expressions
+from ferroscope.hardware.expressions import Query
+from ferroscope.hardware.query import QueryError, parse
+from ferroscope.hardware.search_index import KINDS, OWN, Field, IndexRow
+
+MAX_EXPECTATIONS: Final = 500
+_SHOWN: Final = 5
+# Deviations of a node that are kept.
+_MOST: Final = 200
+_GIB: Final = 2**30
+
+Severity = Literal["warning", "failure"]
+
+
+class Expectation(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What is expected of the machines that ``nodes``, a selector of labels, and ``names``, a pattern, choose.
+
+    ``severity``: a deviation fails the inspection, or is only reported.
+    """
+
+    name: Annotated[str, msgspec.Meta(min_length=1, max_length=255)]
+    nodes: Annotated[str, msgspec.Meta(max_length=labels.LONGEST_SELECTOR)] = ""
+    names: Annotated[str, msgspec.Meta(max_length=255)] = "*"
+    severity: Severity = "warning"
+    expect: Annotated[list[Annotated[str, msgspec.Meta(max_length=2000)]], msgspec.Meta(min_length=1, max_length=50)]
+
+
+class Deviation(msgspec.Struct, frozen=True):
+    """A condition that does not hold, and what the machine has instead."""
+
+    expectation: str
+    severity: Severity
+    condition: str
+    found: str
+
+
+class ExpectationError(ValueError):
+    """The expectation is invalid; the message says which one and why."""
+
+
+class Compiled(msgspec.Struct, frozen=True):
+    """``selector`` None: all nodes."""
+
+    expectation: Expectation
+    selector: labels.Selector | None
+    conditions: tuple[tuple[str, Query], ...]
+
+    def concerns(self, node: Node) -> bool:
+        """Whether this is expected of the node."""
+        if self.selector is not None and not self.selector.fits(node.labels):
+            return False
+        return fnmatch.fnmatchcase(node.name or "", self.expectation.names)
+
+
+def compiled(expectation: Expectation) -> Compiled:
+    """Return the expectation, parsed; ``ExpectationError``."""
+    try:
+        chosen = labels.selector(expectation.nodes) if expectation.nodes.strip() else None
+        return Compiled(expectation, chosen, tuple((text, parse(text)) for text in expectation.expect))
+    except (labels.LabelError, QueryError) as exc:
+        raise ExpectationError(f"expectation {expectation.name[:80]!r}: {exc}") from None
+
+
+def check(expectations: Sequence[Expectation]) -> tuple[Compiled, ...]:
+    """Return all expectations, parsed; ``ExpectationError`` if one is invalid, or two have one name."""
+    if len(expectations) > MAX_EXPECTATIONS:
+        raise ExpectationError(f"{len(expectations):,} expectations are more than {MAX_EXPECTATIONS}")
+    twice = [name for name, count in Counter(one.name for one in expectations).items() if count > 1]
+    if twice:
+        raise ExpectationError(f"several expectations have the name {twice[0][:80]!r}")
+    return tuple(compiled(one) for one in expectations)
+
+
+def deviations(expected: Iterable[Compiled], rows: Sequence[IndexRow], node: Node) -> list[Deviation]:
+    """Return how the machine with these rows of the search index deviates from what is expected of the node."""
+    every = (
+        Deviation(one.expectation.name, one.expectation.severity, text, found(query, rows, node))
+        for one in expected
+        if one.concerns(node)
+        for text, query in one.conditions
+        if not expressions.matches(query, rows, node)
+    )
+    return list(itertools.islice(every, _MOST))
+
+
+KEY: Final = "deviations"
+"""Where a node has them, in its ``attributes``."""
+
+
+def noted(node: Node, found: list[Document]) -> Node | None:
+    """Return the node with these deviations; None if they have not changed."""
+    if node.attributes.get(KEY, []) == found:
+        return None
+    rest = {name: value for name, value in node.attributes.items() if name != KEY}
+    return msgspec.structs.replace(node, attributes=rest | ({KEY: found} if found else {}))
+
+
+def timeline_entry(found: Sequence[Document]) -> tuple[str, level.Severity, str | None]:
+    """Return what the timeline says of these deviations: message, severity and reason."""
+    if not found:
+        return "the hardware is as expected again", level.Severity.INFO, None
+    shown = "; ".join(f"{one['condition']} ({one['expectation']}; found {one['found']})" for one in found[:_SHOWN])
+    more = f"; and {len(found) - _SHOWN} more" if len(found) > _SHOWN else ""
+    return f"the hardware is not as expected: {shown}{more}", level.Severity.WARNING, Reason.HARDWARE_DEVIATES
+
+
+def found(query: Query, rows: Sequence[IndexRow], node: Node) -> str:
+    """Return what the machine has of that which the query compares."""
+    return "; ".join(dict.fromkeys(_found(query, rows, node))) or "no such data"
+
+
+def _found(query: Query, rows: Sequence[IndexRow], node: Node) -> Iterator[str]:
+    match query:
+        case expressions.Not(of):
+            yield from _found(of, rows, node)
+        case expressions.All(of) | expressions.Any(of):
+            for one in of:
+                yield from _found(one, rows, node)
+        case expressions.Count(some, _, _):
+            number = sum(expressions.matches(some, [row], node) for row in rows)
+            yield f"{number} of {sum(row.kind == some.kind for row in rows)} fit"
+            yield from _found(some, rows, node)
+        case expressions.Some(kind, of):
+            parts = [row for row in rows if row.kind == kind]
+            if not parts:
+                yield f"no {kind}"
+            for column in dict.fromkeys(_columns(of)) if parts else ():
+                name, field = _named(KINDS[kind], column)
+                values = Counter(_shown(getattr(row, column), field, binary=kind in ("node", "dimm")) for row in parts)
+                yield f"{name if kind == 'node' else f'{kind}.{name}'}: {_listed(values)}"
+        case expressions.Own(of):
+            for column in dict.fromkeys(_columns(of)):
+                name = next((known for known, field in OWN.items() if field.column == column), column)
+                yield f"{name}: {getattr(node, column, None) if column in node.__struct_fields__ else 'not so'}"
+
+
+def _columns(query: Query | None) -> Iterator[str]:
+    match query:
+        case expressions.Not(of):
+            yield from _columns(of)
+        case expressions.All(of) | expressions.Any(of):
+            for one in of:
+                yield from _columns(one)
+        case expressions.Number() | expressions.Text() | expressions.Glob() | expressions.Known():
+            yield query.column
+
+
+def _named(known: Any, column: str) -> tuple[str, Field]:
+    """Return the first field with this column, which is the one without a unit of its own."""
+    return next((name, field) for name, field in known.items() if field.column == column)
+
+
+def _listed(values: Counter[str]) -> str:
+    shown = [value if count == 1 else f"{count} x {value}" for value, count in values.most_common(_SHOWN)]
+    return ", ".join(shown) + (" ..." if len(values) > _SHOWN else "")
+
+
+def _shown(value: Any, field: Field, *, binary: bool) -> str:
+    if value is None:
+        return "unknown"
+    if isinstance(value, str):
+        return value
+    if field.boolean:
+        return "yes" if value else "no"
+    if field.unit == "bytes":
+        return f"{value / _GIB:.4g}GiB" if binary else f"{value / 1e9:.4g}GB"
+    return f"{value / 1e9:.4g}G" if field.unit and value >= 1e8 else f"{value:.10g}"

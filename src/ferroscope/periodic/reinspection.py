@@ -1,0 +1,128 @@
+"""Inspects machines again whose last inspection is old, where their BMC supplies the hardware: no machine is rebooted.
+
+Only nodes whose inspect interface is that of their driver are taken. The inspection is started as one that must not
+boot the machine, so even a change of the interface at this moment reboots nothing. Inspections that are in progress
+count against the limit, so operators' own come first. Each machine has an offset of up to a tenth of the interval, so
+that a fleet that was inspected in one night is not always due in one night.
+"""
+
+from __future__ import annotations
+
+import uuid
+import zlib
+from collections.abc import Iterable
+from functools import partial
+from typing import Final
+
+from ferroscope import transition
+from ferroscope.contracts.errors import NotFoundError
+from ferroscope.contracts.store import Fence, Query, StepLeadership, Store, Transaction
+from ferroscope.core import labels
+from ferroscope.core.delivery import IllegalEventError, Refused
+from ferroscope.core.model import Node
+from ferroscope.core.states import ACTIVE, Provision, State
+
+_SPREAD: Final = 0.1
+_PAGE: Final = 500
+
+
+class Reinspection:
+    """A ``PeriodicTask``; ``after``: seconds since the end of the last inspection; ``at_once``: in progress together.
+
+    ``selector``: which nodes, "" for all. ``drivers``: the names of those whose BMCs may supply the hardware.
+    """
+
+    name = "periodic/reinspection"
+    only_fenced = True
+
+    def __init__(
+        self,
+        store: Store,
+        *,
+        after: float,
+        selector: str,
+        at_once: int,
+        drivers: Iterable[str],
+        period: float,
+        process: str,
+    ) -> None:
+        self.period = period if after else 0.0
+        self._store = store
+        self._after = after
+        self._selector = labels.selector(selector) if selector.strip() else None
+        self._at_once = at_once
+        self._drivers = tuple(drivers)
+        self._process = process
+
+    def step(self, leadership: StepLeadership) -> str:
+        """Start as many as fit beside what is in progress, the oldest first."""
+        free = self._at_once - self._store.read(_in_progress)
+        due = self._due(leadership) if free > 0 else []
+        started = 0
+        for _, node in sorted(due):
+            if started >= free:
+                break
+            leadership.keep_alive()
+            started += self._store.write(partial(self._start, node, leadership.fence))
+        more = len(due) - started
+        return f"started {started} inspections out of band" + (f"; {more} more are due" if more > 0 else "")
+
+    def _due(self, leadership: StepLeadership) -> list[tuple[float, str]]:
+        """Return when each due node has become due, and its UUID."""
+        found: list[tuple[float, str]] = []
+        for driver in self._drivers:
+            marker: str | None = None
+            while True:
+                leadership.keep_alive()
+                now, page = self._store.read(partial(self._page, driver, marker))
+                found += [(at, node.uuid) for node in page if (at := self._due_at(node, driver, now)) is not None]
+                if len(page) < _PAGE:
+                    break
+                marker = page[-1].uuid
+        return found
+
+    def _page(self, driver: str, marker: str | None, tx: Transaction) -> tuple[float, list[Node]]:
+        query = Query(
+            filters={"state": State.FINISHED, "driver": driver, "maintenance": False, "inbox": False},
+            attributes={"inspect_interface": driver},
+            before={"inspection_finished_at": tx.now - self._after},
+            sort_key="uuid",
+            marker=marker,
+            limit=_PAGE,
+        )
+        return tx.now, list(tx.nodes.list(query))
+
+    def _due_at(self, node: Node, driver: str, now: float) -> float | None:
+        """Return since when the node is due, None if it is not."""
+        if not self._fits(node, driver) or node.inspection_finished_at is None:
+            return None
+        offset = zlib.crc32(node.uuid.encode()) / 2**32 * _SPREAD
+        at = node.inspection_finished_at + self._after * (1 + offset)
+        return at if at <= now else None
+
+    def _fits(self, node: Node, driver: str) -> bool:
+        return (
+            node.state is State.FINISHED
+            and node.provision_state is Provision.MANAGEABLE
+            and node.driver == node.attributes.get("inspect_interface") == driver
+            and not node.maintenance
+            and not node.inbox
+            and (self._selector is None or self._selector.fits(node.labels))
+        )
+
+    def _start(self, ident: str, fence: Fence, tx: Transaction) -> bool:
+        fence(tx)
+        try:
+            node = tx.nodes.get(ident, lock=True)
+            if not self._fits(node, node.driver) or self._due_at(node, node.driver, tx.now) is None:
+                return False
+            node = transition.start(tx, node, inspection=str(uuid.uuid4()), process=self._process, manage_boot=False)
+        except (NotFoundError, IllegalEventError, Refused):
+            return False
+        message = "inspected again by schedule, out of band ([inspector] reinspect_after)"
+        tx.journal.append([transition.step(node, "scheduled", message, process=self._process)])
+        return True
+
+
+def _in_progress(tx: Transaction) -> int:
+    return sum(row.nodes for row in tx.statistics.nodes() if row.state in ACTIVE)

@@ -1,0 +1,194 @@
+"""Finds BMCs in networks: who answers, and, with credentials, which machines are behind them.
+
+Credentials are sent only to addresses of the given networks, over TLS whose certificate was verified unless the
+operator says otherwise, and only to what said that it is a Redfish service. The rest is asked without any.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import threading
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from typing import Any, Final
+
+import msgspec
+
+from ferroscope.config.options import Settings
+from ferroscope.contracts.bmc import Bmc, OutOfBand, SeveralSystems
+from ferroscope.contracts.errors import BmcError
+from ferroscope.contracts.queue import StopFlag
+from ferroscope.core.model import Document, Node
+from ferroscope.remote import bmc_probe
+from ferroscope.remote.bmc_probe import IpmiAnswer, RedfishRoot
+
+Network = ipaddress.IPv4Network | ipaddress.IPv6Network
+
+_NOBODY: Final = "00000000-0000-0000-0000-000000000000"
+# More than any chassis has.
+_SYSTEMS: Final = 64
+
+
+class ScanError(ValueError):
+    """These networks must not be scanned."""
+
+
+class Plan(msgspec.Struct, frozen=True):
+    """``seconds``: for each probe; ``rate``: addresses begun per second, at most ``parallel`` at a time."""
+
+    networks: tuple[Network, ...]
+    redfish_port: int = 443
+    ipmi_port: int = 623
+    seconds: float = 3.0
+    rate: float = 50.0
+    parallel: int = 32
+
+    def addresses(self) -> Iterator[str]:
+        """Yield each address once."""
+        seen = set()
+        for network in self.networks:
+            for address in network.hosts():
+                if address not in seen:
+                    seen.add(address)
+                    yield str(address)
+
+
+class Login(msgspec.Struct, frozen=True):
+    """``properties``: of the driver redfish, with the password; ``stored``: the same with its reference."""
+
+    properties: Document
+    stored: Document
+
+    def __repr__(self) -> str:
+        return "Login(...)"
+
+
+class Found(msgspec.Struct, frozen=True):
+    """A machine, or a BMC of which no more is known. ``error``: why the machine could not be read."""
+
+    address: str
+    protocol: str
+    driver: str
+    driver_info: Document
+    vendor: str | None = None
+    model: str | None = None
+    inventory: Document = {}
+    macs: tuple[str, ...] = ()
+    error: str = ""
+
+
+def networks(texts: Iterable[str], settings: Settings, *, most: int, public: bool) -> tuple[Network, ...]:
+    """Return the networks; ``ScanError`` if one is invalid, public, not allowed, or they are too large together."""
+    allowed = tuple(ipaddress.ip_network(text) for text in settings.drivers.bmc_networks)
+    found: list[Network] = []
+    for text in texts:
+        try:
+            network = ipaddress.ip_network(text)
+        except ValueError as exc:
+            raise ScanError(f"invalid network {text[:80]!r}: {exc}; expected, for example, 192.0.2.0/24") from None
+        if network.is_multicast or network.is_unspecified:
+            raise ScanError(f"{network} is not a network of hosts")
+        if allowed and not any(_within(network, one) for one in allowed):
+            raise ScanError(f"{network} is not in any of the networks in [drivers] bmc_networks")
+        if not public and (network.network_address.is_global or network.broadcast_address.is_global):
+            raise ScanError(f"{network} has public addresses; if they are yours, use --public")
+        found.append(network)
+    total = sum(network.num_addresses for network in found)
+    if total > most:
+        raise ScanError(f"{total:,} addresses are more than {most:,}; use smaller networks, or --max-addresses")
+    return tuple(found)
+
+
+def _within(network: Network, allowed: Network) -> bool:
+    return network.version == allowed.version and network.subnet_of(allowed)  # type: ignore[arg-type]  # same version
+
+
+def scan(
+    plan: Plan, drivers: Mapping[str, Bmc], login: Login | None, stop: StopFlag
+) -> Iterator[tuple[str, list[Found]]]:
+    """Yield each address with what was found there, in the order of the answers."""
+    pace = _Pace(plan.rate, stop)
+
+    def look(address: str) -> list[Found]:
+        return _look(plan, drivers, login, address) if pace.wait() else []
+
+    pool = ThreadPoolExecutor(plan.parallel, thread_name_prefix="scan")
+    try:
+        running = {pool.submit(look, address): address for address in plan.addresses()}
+        for done in as_completed(running):
+            yield running[done], done.result()
+    finally:
+        pool.shutdown(wait=True, cancel_futures=True)
+
+
+class _Pace:
+    """Lets threads begin one after the other, so many per second."""
+
+    def __init__(self, rate: float, stop: StopFlag) -> None:
+        self._gap = 1.0 / rate
+        self._stop = stop
+        self._lock = threading.Lock()
+        self._next = time.monotonic()
+
+    def wait(self) -> bool:
+        """Wait for the turn of this thread; return False if everything is to end."""
+        with self._lock:
+            now = time.monotonic()
+            turn = self._next = max(self._next + self._gap, now)
+        return not self._stop.wait(turn - now)
+
+
+def _look(plan: Plan, drivers: Mapping[str, Bmc], login: Login | None, address: str) -> list[Found]:
+    root = bmc_probe.redfish(address, plan.redfish_port, plan.seconds)
+    if isinstance(root, RedfishRoot):
+        return _redfish(plan, drivers, login, address, root)
+    ipmi = bmc_probe.ipmi(address, plan.ipmi_port, plan.seconds)
+    if ipmi is None:
+        return []
+    return [_ipmi(plan, address, ipmi, root)]
+
+
+def _ipmi(plan: Plan, address: str, answer: IpmiAnswer, web: str) -> Found:
+    info: Document = {"ipmi_address": address}
+    if plan.ipmi_port != 623:
+        info["ipmi_port"] = plan.ipmi_port
+    protocol = f"IPMI {answer.version}".strip()
+    return Found(address, protocol, "ipmi", info, vendor=answer.vendor, error=web)
+
+
+def _redfish(
+    plan: Plan, drivers: Mapping[str, Bmc], login: Login | None, address: str, root: RedfishRoot
+) -> list[Found]:
+    host = f"[{address}]" if ":" in address else address
+    url = f"https://{host}" + ("" if plan.redfish_port == 443 else f":{plan.redfish_port}")
+    info = {"redfish_address": url} | ({} if login is None else login.stored)
+    bare = Found(address, f"Redfish {root.version}", "redfish", info, vendor=root.vendor, model=root.product)
+    driver: object = drivers.get("redfish")
+    if login is None or not isinstance(driver, OutOfBand) or not isinstance(driver, SeveralSystems):
+        return [bare]
+    asked = Node(uuid=_NOBODY, driver="redfish", driver_info={"redfish_address": url} | login.properties)
+    try:
+        systems = list(driver.systems(asked))[:_SYSTEMS]
+    except BmcError as exc:
+        return [msgspec.structs.replace(bare, error=str(exc))]
+    return [_system(bare, driver, asked, path) for path in systems] or [bare]
+
+
+def _system(bare: Found, driver: OutOfBand, asked: Node, path: str) -> Found:
+    where = {"redfish_system_id": path}
+    node = msgspec.structs.replace(asked, driver_info=asked.driver_info | where)
+    info = bare.driver_info | where
+    try:
+        inventory = driver.inventory(node)
+    except BmcError as exc:
+        return msgspec.structs.replace(bare, driver_info=info, error=str(exc))
+    vendor: Mapping[str, Any] = inventory.get("system_vendor") or {}
+    return msgspec.structs.replace(
+        bare,
+        driver_info=info,
+        inventory=inventory,
+        vendor=vendor.get("manufacturer") or bare.vendor,
+        model=vendor.get("product_name") or bare.model,
+        macs=tuple(nic["mac_address"] for nic in inventory.get("interfaces", ())),
+    )

@@ -1,0 +1,89 @@
+"""One action on many machines: first a page that says what would happen, then the same form with the confirmation."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import msgspec
+
+from ferroscope.api.http.errors import ApiError, ForbiddenError, MissingError
+from ferroscope.core.model import Node
+from ferroscope.ui.page import Page, Visit
+
+
+class Action(msgspec.Struct, frozen=True, kw_only=True):
+    """``effect`` begins the sentence that asks, ``done`` ends the one that reports."""
+
+    title: str
+    policy: str
+    effect: str
+    done: str
+    verb: str = ""
+
+
+class Form(msgspec.Struct, frozen=True, kw_only=True):
+    """Where an action is asked for, and how: its template, its URL, and the page to go back to."""
+
+    template: str
+    url: str
+    back: str
+    back_to: str
+
+
+def act(
+    visit: Visit,
+    action: Action,
+    form: Form,
+    selected: Sequence[Node],
+    *,
+    more: bool,
+    asked: Callable[[Node], dict[str, Any]],
+    why_not: Callable[[Node], str],
+    carry_out: Callable[[Node], object],
+    **data: Any,
+) -> Page:
+    """Return the page about an action, which is carried out if the form confirms it.
+
+    ``more``: more machines match than one action may have. ``asked`` returns what the page shows of a machine, at
+    least ``uuid`` and ``name``. ``why_not`` returns why one is left out, "" if it is not. ``data`` is for the template.
+    """
+    if not selected:
+        raise MissingError("No matching machines: select some first.")
+    allowed = [node for node in selected if visit.may(action.policy, node)]
+    if not allowed:
+        raise ForbiddenError(f"The policy {action.policy} does not allow this for {visit.identity}.")
+    possible, left_out = [], []
+    for node in selected:
+        why = why_not(node) if node in allowed else "not allowed"
+        if why:
+            left_out.append(asked(node) | {"why": why})
+        else:
+            possible.append(node)
+    shown = [asked(node) for node in possible]
+    confirmed = visit.given("confirm") == "yes"
+    results = [one | {"error": _error(carry_out, node)} for one, node in zip(shown, possible, strict=True) if confirmed]
+    found = {
+        "action": visit.given("action"),
+        "verb": action.title,
+        "effect": action.effect,
+        "done": action.done,
+        "url": form.url,
+        "back": form.back,
+        "back_to": form.back_to,
+        "possible": shown,
+        "left_out": left_out,
+        "more": more,
+        "confirmed": confirmed,
+        "results": results,
+        "succeeded": sum(not one["error"] for one in results),
+    }
+    return Page(template=form.template, title=action.title, data=found | data)
+
+
+def _error(carry_out: Callable[[Node], object], node: Node) -> str:
+    try:
+        carry_out(node)
+    except ApiError as exc:
+        return exc.message
+    return ""

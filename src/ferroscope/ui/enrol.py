@@ -1,0 +1,231 @@
+"""Enrol many machines from a file: check it row by row, then create and change what differs, and try the BMCs.
+
+The rules are those of ``ferroscope node import``. Between the check and the import the browser keeps the file, sealed,
+so passwords are neither stored nor sent back. A request carries out rows for two seconds; then the page goes on.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable
+from typing import Any, Final
+
+import msgspec
+
+from ferroscope.api.auth import access
+from ferroscope.api.baremetal import nodes
+from ferroscope.api.http.errors import ApiError, BadRequestError
+from ferroscope.contracts.store import Query, Transaction
+from ferroscope.core.model import Port
+from ferroscope.core.node import SETTABLE
+from ferroscope.core.values import is_uuid
+from ferroscope.enrollment import importing, node_file
+from ferroscope.enrollment.importing import Fleet, Result, RowError
+from ferroscope.enrollment.node_file import FileError, Row
+from ferroscope.ui import form
+from ferroscope.ui.machines import call_of
+from ferroscope.ui.page import Page, Visit
+
+POLICIES: Final = ("baremetal:node:create", "baremetal:node:create:self_owned_node")
+# Rows of a file; errors that are shown of it; seconds of one request.
+_MOST: Final = 500
+_ERRORS: Final = 100
+_SECONDS: Final = 2.0
+_FIELDS: Final = ("uuid", *SETTABLE)
+
+
+class Work(msgspec.Struct, kw_only=True):
+    """What is left to do, and what has been done: the browser keeps it, sealed."""
+
+    rows: list[Row]
+    passwords: bool
+    verify: bool
+    counts: dict[str, int] = {}
+    failed: list[Result] = []
+
+
+def show(visit: Visit) -> Page:
+    """Show the form."""
+    _check_allowed(visit)
+    return _form(visit)
+
+
+def act(visit: Visit) -> Page:
+    """Check a file, or carry out one that has been checked."""
+    _check_allowed(visit)
+    if "work" in visit.form:
+        return _carry_out(visit, msgspec.convert(visit.seal.open(visit.given("work")), Work))
+    try:
+        rows = _rows(visit)
+    except FileError as exc:
+        return _form(visit, exc.errors)
+    work = Work(rows=rows, passwords=visit.given("passwords") == "yes", verify=visit.given("verify") == "yes")
+    calls = _Calls(visit)
+    fleet = _fleet(visit, rows)
+    results = [importing.carry_out(calls, fleet, row, dry_run=True, passwords=work.passwords) for row in rows]
+    counts = Counter(one.result for one in results)
+    todo = counts[importing.TO_CREATE] + counts[importing.TO_CHANGE]
+    wanted = (importing.TO_CREATE, importing.TO_CHANGE)
+    work.rows = [row for row, one in zip(rows, results, strict=True) if one.result in wanted]
+    work.counts = {name: number for name, number in counts.items() if name not in wanted}
+    work.failed = [one for one in results if one.result == importing.FAILED]
+    data = {
+        "results": msgspec.to_builtins(results),
+        "counts": dict(sorted(counts.items())),
+        "todo": todo,
+        "left_out": counts[importing.FAILED],
+        "verify": work.verify,
+        "work": visit.seal.close(msgspec.to_builtins(work)) if todo else "",
+    }
+    return Page(template="enrol_check.html", title="Check the file", data=data)
+
+
+def _check_allowed(visit: Visit) -> None:
+    if not any(visit.may(policy) for policy in POLICIES):
+        raise access.forbidden(POLICIES, visit.identity)
+
+
+def _form(visit: Visit, errors: Iterable[str] = ()) -> Page:
+    listed = list(errors)
+    data = {
+        "errors": listed[:_ERRORS],
+        "more": max(0, len(listed) - _ERRORS),
+        "drivers": sorted(visit.context.drivers),
+        "most": _MOST,
+        "driver": visit.given("driver"),
+    }
+    return Page(template="enrol.html", title="Enrol machines", data=data, status=400 if listed else 200)
+
+
+def _rows(visit: Visit) -> list[Row]:
+    """Return the rows of the file or of the pasted text; ``FileError``."""
+    name = visit.given("file.name")
+    text = (visit.form.get("file" if name else "text") or [""])[0]
+    if not text.strip():
+        raise FileError(["choose a file, or paste its content"])
+    kind = visit.given("format") or _kind(name, text)
+    if kind not in node_file.FORMATS:
+        raise BadRequestError(f"Unknown format {kind[:20]!r}: it must be one of {', '.join(node_file.FORMATS)}.")
+    rows = node_file.read(text, kind, aliases=False)
+    if len(rows) > _MOST:
+        raise FileError(
+            [f"the file has {len(rows)} rows; here at most {_MOST} are allowed: use ferroscope node import"]
+        )
+    if not rows:
+        raise FileError(["the file has no nodes"])
+    errors = []
+    for row in rows:
+        try:
+            row.fields = form.plain(row.fields, visit.context.settings.api.max_json_depth)
+        except ValueError as exc:
+            errors.append(f"{row.where}: {exc}")
+            continue
+        if visit.given("driver"):
+            row.fields.setdefault("driver", visit.given("driver"))
+    errors = errors or importing.use_drivers(_Calls(visit), rows)
+    if errors:
+        raise FileError(errors)
+    return rows
+
+
+def _kind(name: str, text: str) -> str:
+    """Return the format of a file: by its name, or by how its content begins."""
+    suffix = name.rpartition(".")[2].lower() if "." in name else ""
+    if suffix in ("csv", "json", "yaml", "yml"):
+        return {"yml": "yaml"}.get(suffix, suffix)
+    first = text.lstrip().partition("\n")[0]
+    if first[:1] in ("{", "["):
+        return "json"
+    return "yaml" if first.startswith(("-", "nodes:", "#", "%")) and "," not in first else "csv"
+
+
+def _fleet(visit: Visit, rows: list[Row]) -> Fleet:
+    """Return those nodes that the rows may mean and the caller may see."""
+    names = tuple({str(row.fields["name"]) for row in rows if row.fields.get("name")})
+    uuids = {str(row.fields["uuid"]) for row in rows if is_uuid(str(row.fields.get("uuid") or ""))}
+    macs = tuple({mac for row in rows for mac in row.macs})
+
+    def work(tx: Transaction) -> tuple[list[Any], list[Port]]:
+        ports = list(tx.ports.list(Query(filters={"address": macs}))) if macs else []
+        wanted = tuple(uuids | {port.node for port in ports})
+        found = list(tx.nodes.list(Query(filters={"uuid": wanted}))) if wanted else []
+        known = {node.uuid for node in found}
+        named = tx.nodes.list(Query(filters={"name": names})) if names else []
+        return found + [node for node in named if node.uuid not in known], ports
+
+    found, ports = visit.context.store.read(work)
+    seen = [node for node in found if access.sees(visit.context.policy, visit.identity, node)]
+    known = {node.uuid for node in seen}
+    views = nodes.views(visit.context, call_of(visit), seen, _FIELDS)
+    fleet_ports = [{"address": port.address, "node_uuid": port.node} for port in ports if port.node in known]
+    return Fleet(views, fleet_ports)
+
+
+class _Calls:
+    """The calls of an import, with the rights of the visitor."""
+
+    def __init__(self, visit: Visit) -> None:
+        self._visit = visit
+
+    def create(self, fields: dict[str, Any], macs: Collection[str]) -> Any:
+        node = _of_row(lambda: self._visit.call("POST /v1/nodes", body=fields))
+        try:
+            for mac in macs:
+                self.add_port(node["uuid"], mac)
+        except RowError as exc:
+            _of_row(lambda: self._visit.call("DELETE /v1/nodes/{node}", {"node": node["uuid"]}))
+            raise RowError(f"{exc.message} The node was not created.") from None
+        return node
+
+    def add_port(self, node: str, mac: str) -> None:
+        _of_row(lambda: self._visit.call("POST /v1/ports", body={"node_uuid": node, "address": mac}))
+
+    def change(self, node: str, patch: list[dict[str, Any]]) -> None:
+        _of_row(lambda: self._visit.call("PATCH /v1/nodes/{node}", {"node": node}, body=patch))
+
+    def verify(self, node: str) -> None:
+        """Have a worker try the BMC."""
+        path = {"node": node}
+        _of_row(lambda: self._visit.call("PUT /v1/nodes/{node}/states/provision", path, body={"target": "manage"}))
+
+    def enabled(self) -> Collection[str]:
+        return self._visit.context.drivers.keys()
+
+    def properties(self, driver: str) -> Iterable[str]:
+        return self._visit.context.drivers[driver].properties
+
+
+def _of_row(call: Callable[[], Any]) -> Any:
+    try:
+        return call()
+    except ApiError as exc:
+        raise RowError(exc.message) from None
+
+
+def _carry_out(visit: Visit, work: Work) -> Page:
+    """Carry out rows until the time is over."""
+    calls, fleet, counts = _Calls(visit), _fleet(visit, work.rows), Counter(work.counts)
+    began, done, done_now = visit.context.clock.monotonic(), 0, []
+    while done < len(work.rows) and (not done or visit.context.clock.monotonic() - began < _SECONDS):
+        result = importing.carry_out(calls, fleet, work.rows[done], dry_run=False, passwords=work.passwords)
+        done += 1
+        if work.verify and result.result == importing.CREATED and result.uuid is not None:
+            try:
+                calls.verify(result.uuid)
+            except RowError as exc:
+                result.detail = f"the BMC cannot be tried: {exc.message}"
+        counts[result.result] += 1
+        done_now.append(result)
+        if result.result == importing.FAILED:
+            work.failed.append(result)
+    work.rows, work.counts = work.rows[done:], dict(counts)
+    data = {
+        "counts": dict(sorted(counts.items())),
+        "failed": msgspec.to_builtins(work.failed),
+        "results": msgspec.to_builtins(done_now),
+        "left": len(work.rows),
+        "verify": work.verify,
+        "created": counts[importing.CREATED],
+        "work": visit.seal.close(msgspec.to_builtins(work)) if work.rows else "",
+    }
+    return Page(template="enrol_done.html", title="Enrol machines", data=data)

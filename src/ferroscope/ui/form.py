@@ -1,0 +1,90 @@
+"""Forms that browsers send: bounded, from our own pages, with or without a file."""
+
+from __future__ import annotations
+
+import io
+from typing import Any, Final
+from urllib.parse import parse_qs
+
+import falcon
+import msgspec
+from falcon.media.multipart import MultipartFormHandler
+
+from ferroscope.api.http.errors import BadRequestError, TooLargeError
+from ferroscope.core.json_safety import depth_exceeds
+from ferroscope.ui import session
+from ferroscope.ui.session import Visitor
+
+# Bytes of a form: the UUIDs of a thousand machines. With a file: MOST_OF_A_FILE once as it is, or sealed in base64.
+MOST: Final = 128 * 1024
+MOST_OF_A_FILE: Final = 1024 * 1024
+MOST_WITH_FILE: Final = 3 * 1024 * 1024
+# Fields of a form or a query.
+_FIELDS: Final = 2000
+
+
+def check_size(req: falcon.Request, most: int) -> None:
+    """Raise ``TooLargeError`` for a form that says it is larger than this many bytes."""
+    if (req.content_length or 0) > most:
+        raise _too_large(most)
+
+
+def read(req: falcon.Request, visitor: Visitor, most: int) -> dict[str, list[str]]:
+    """Return the form, which this browser got from us; ``ForbiddenError``, ``TooLargeError``, ``BadRequestError``.
+
+    The content of a file is the value of its field; its name is that of ``FIELD.name``.
+    """
+    session.check_origin(req)
+    check_size(req, most)
+    stream: Any = req.stream if req.env.get("wsgi.input_terminated") else req.bounded_stream
+    raw = stream.read(most + 1)
+    if len(raw) > most:
+        raise _too_large(most)
+    kind = req.content_type or ""
+    form = _parts(raw, kind) if kind.startswith("multipart/form-data") else fields(raw.decode("utf-8", "replace"))
+    session.check_csrf(visitor, (form.get("csrf") or [""])[0])
+    return form
+
+
+def fields(text: str) -> dict[str, list[str]]:
+    """Return the fields of a query, or of a form without a file; ``BadRequestError``."""
+    try:
+        return parse_qs(text, keep_blank_values=True, max_num_fields=_FIELDS)
+    except ValueError:
+        raise BadRequestError(f"Too many fields: at most {_FIELDS} are allowed.") from None
+
+
+def plain(document: Any, max_depth: int) -> Any:
+    """Return a document as JSON has it; ``ValueError`` if it has other values, or is nested too deeply."""
+    try:
+        content = msgspec.json.encode(document)
+    except (TypeError, ValueError, RecursionError) as exc:
+        raise ValueError(f"a value that JSON does not support: {exc}") from None
+    if depth_exceeds(content, max_depth):
+        raise ValueError(f"nested too deeply: at most {max_depth} levels are allowed")
+    return msgspec.json.decode(content)
+
+
+def _parts(raw: bytes, kind: str) -> dict[str, list[str]]:
+    found: dict[str, list[str]] = {}
+    handler = MultipartFormHandler()
+    handler.parse_options.max_body_part_buffer_size = MOST_OF_A_FILE
+    try:
+        for part in handler.deserialize(io.BytesIO(raw), kind, len(raw)):
+            content = part.get_data()
+            try:
+                text = content.decode("utf-8-sig")
+            except UnicodeDecodeError as exc:
+                raise BadRequestError(f"The file is not in UTF-8: {exc.reason} at byte {exc.start + 1}.") from None
+            found.setdefault(part.name or "", []).append(text)
+            if part.filename:
+                found[f"{part.name}.name"] = [part.filename[:255]]
+    except falcon.HTTPError as exc:
+        if "too large" in str(exc.description):
+            raise _too_large(MOST_OF_A_FILE) from None
+        raise BadRequestError(f"Invalid form: {exc.description or exc.title}") from None
+    return found
+
+
+def _too_large(most: int) -> TooLargeError:
+    return TooLargeError(f"The form is too large: at most {most} bytes are allowed.")

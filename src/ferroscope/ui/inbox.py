@@ -1,0 +1,269 @@
+"""Machines that wait for a decision: discovered ones, and those whose inspection data contradicts the last one."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable
+from typing import Any, Final
+
+from ferroscope.api.auth import access
+from ferroscope.api.http.errors import BadRequestError, ForbiddenError
+from ferroscope.contracts.store import Query, Transaction
+from ferroscope.core import hold
+from ferroscope.core.model import Node
+from ferroscope.core.values import MASK, is_uuid
+from ferroscope.enrollment.importing import bmc_prefix, pointer, set_value
+from ferroscope.hardware import machine_identity, names
+from ferroscope.hardware.parts import mapping
+from ferroscope.hardware.search_index import fold
+from ferroscope.ui import bulk
+from ferroscope.ui.bulk import Action, Form
+from ferroscope.ui.page import Page, Redirect, Visit
+
+LIST: Final = "baremetal:node:list"
+_APPROVE: Final = "baremetal:node:create"
+_REJECT: Final = "baremetal:node:delete"
+_REJECTED: Final = "ferroscope:inbox:get"
+_SIZE: Final = 50
+# Machines of one action; nodes that one machine may be; rejected machines that are shown.
+_MOST: Final = 200
+_ALIKE: Final = 4
+_SHOWN: Final = 100
+_FIELDS: Final = (
+    "uuid", "name", "driver", "driver_info", "provision_state", "created_at", "last_error", "hardware",
+    "auto_discovered", "owner", "lessee",
+)  # fmt: skip
+_LONGEST: Final = 4096
+_ADDRESS: Final = "_address"
+
+
+def show(visit: Visit) -> Page:
+    """Show those that wait, the oldest first, and which have been rejected."""
+    after = visit.asked("after")
+    marker = after if is_uuid(after) else None
+    page = visit.call(
+        "GET /v1/nodes", fields=list(_FIELDS), inbox=True, limit=_SIZE, marker=marker, sort_key="created_at"
+    )
+    rows = [_row(visit, view) for view in page["nodes"]]
+    known = {row["uuid"]: row for row in rows}
+    visit.context.store.read(lambda tx: _add_what_is_stored(visit, tx, known))
+    sources = {row["source"] for row in rows if row["source"] and row["may_reject"]}
+    rejected = visit.call_if_possible("GET /v1/rejections")
+    data = {
+        "rows": rows,
+        "sources": sorted(source for source in sources if sum(row["source"] == source for row in rows) > 1),
+        "after": page["nodes"][-1]["uuid"] if "next" in page else None,
+        "first": marker is None,
+        "may_approve": any(row["may_approve"] for row in rows),
+        "may_reject": any(row["may_reject"] for row in rows),
+        "rejected": None if rejected is None else rejected["rejections"][:_SHOWN],
+        "more_rejected": 0 if rejected is None else max(0, len(rejected["rejections"]) - _SHOWN),
+        "may_readmit": visit.may(_APPROVE),
+    }
+    return Page(template="inbox.html", title="Inbox", data=data)
+
+
+def _row(visit: Visit, view: dict[str, Any]) -> dict[str, Any]:
+    hardware = mapping(view.get("hardware"))
+    known = {} if "content" in hardware else hardware
+    node = Node(uuid="", driver="", owner=view.get("owner"), attributes={"lessee": view.get("lessee")})
+    return {
+        "uuid": view["uuid"],
+        "name": view["name"],
+        "suggested": names.suggestion(known.get("serial")),
+        "vendor": known.get("vendor"),
+        "product": names.model(str(known["product"])) if known.get("product") else None,
+        "serial": known.get("serial"),
+        "cpus": known.get("cpus"),
+        "memory": known.get("memory"),
+        "driver": view["driver"],
+        "bmc": _address(mapping(view.get("driver_info"))),
+        "since": view["created_at"],
+        "error": view["last_error"],
+        "discovered": view["auto_discovered"],
+        "source": "",
+        "held": "",
+        "macs": [],
+        "alike": [],
+        "may_approve": visit.may(_APPROVE, node),
+        "may_reject": visit.may(_REJECT, node),
+    }
+
+
+def _address(info: dict[str, Any]) -> str:
+    found = next((value for name, value in info.items() if name.endswith(_ADDRESS) and value != MASK), "")
+    return str(found)
+
+
+def _add_what_is_stored(visit: Visit, tx: Transaction, rows: dict[str, dict[str, Any]]) -> None:
+    """Add from where each machine called, what others say of it, its NICs, and nodes that may be the same machine."""
+    if not rows:
+        return
+    macs: dict[str, list[str]] = defaultdict(list)
+    if visit.may("baremetal:port:list"):
+        for port in tx.ports.list(Query(filters={"node": tuple(rows)})):
+            macs[port.node].append(port.address)
+    for node in tx.nodes.list(Query(filters={"uuid": tuple(rows)})):
+        row, held = rows[node.uuid], mapping(hold.of(node))
+        discovery = mapping(node.internal.get("discovery"))
+        row["macs"] = sorted(macs[node.uuid])
+        row["source"] = str(held.get("source") or discovery.get("source") or "")
+        row["held"] = str(held.get("message") or "")
+        claims = [str(mapping(claim).get("source")) for claim in discovery.get("claims") or []]
+        row["alike"] += [{"uuid": "", "text": f"{source} claims the same MAC address"} for source in claims[:_ALIKE]]
+    _add_alike(visit, tx, rows)
+
+
+def _add_alike(visit: Visit, tx: Transaction, rows: dict[str, dict[str, Any]]) -> None:
+    """Add the nodes that have the same BMC address, or whose machines have the same serial number."""
+    serials = {
+        uuid: fold(serial)
+        for uuid, row in rows.items()
+        if (serial := machine_identity.identify({"serial_number": row["serial"]}, None, ()).serial)
+    }
+    known = tx.search_index.with_serials(sorted(set(serials.values()))) if serials else {}
+    same_serial = {
+        uuid: [other for other in known.get(serial, ()) if other != uuid] for uuid, serial in serials.items()
+    }
+    found = {"same BMC address as": tx.addresses.sharing(list(rows)), "same serial number as": same_serial}
+    pairs = [
+        (uuid, what, other)
+        for what, by_node in found.items()
+        for uuid, others in by_node.items()
+        for other in others[:_ALIKE]
+    ]
+    wanted = tuple({other for _, _, other in pairs})
+    nodes = {node.uuid: node for node in tx.nodes.list(Query(filters={"uuid": wanted}))} if wanted else {}
+    for uuid, what, other in pairs:
+        node = nodes.get(other)
+        if node is not None and _sees(visit, node) and visit.may(access.INVENTORY, node):
+            rows[uuid]["alike"].append({"uuid": other, "text": what, "name": node.name or other})
+
+
+def _sees(visit: Visit, node: Node) -> bool:
+    return access.sees(visit.context.policy, visit.identity, node)
+
+
+# Decisions about many machines; the first page asks for what is missing, too
+
+_FORM: Final = Form(template="inbox_act.html", url="/ui/inbox", back="/ui/inbox", back_to="the inbox")
+
+
+DECISIONS: Final = {
+    "approve": Action(title="Accept", policy=_APPROVE, effect="This accepts", done="accepted"),
+    "reject": Action(title="Reject", policy=_REJECT, effect="This deletes, and no longer discovers,", done="rejected"),
+    "delete": Action(title="Delete", policy=_REJECT, effect="This deletes, until it calls again,", done="deleted"),
+}
+
+
+def act(visit: Visit) -> Page | Redirect:
+    """Carry out a decision on many machines, or on one; or discover a rejected one again."""
+    if visit.given("readmit"):
+        visit.call("DELETE /v1/rejections/{address}", {"address": visit.given("readmit")})
+        return Redirect("/ui/inbox")
+    if visit.given("source"):
+        return _reject_source(visit, visit.given("source"))
+    decision = DECISIONS.get(visit.given("action"))
+    if decision is None:
+        raise BadRequestError("Choose an action.")
+    selected, more = _selected(visit)
+    return bulk.act(
+        visit,
+        decision,
+        _FORM,
+        selected,
+        more=more,
+        asked=_asked,
+        why_not=lambda node: _why_not(visit, node),
+        carry_out=lambda node: _carry_out(visit, node),
+        drivers=sorted(visit.context.drivers),
+    )
+
+
+def _selected(visit: Visit) -> tuple[list[Node], bool]:
+    """Return the machines of the form that still wait, and whether there are more than one action may have."""
+    uuids: Iterable[str] = [uuid for uuid in dict.fromkeys(visit.form.get("node", [])) if is_uuid(uuid)]
+    filters: dict[str, Any] = {"inbox": True}
+    if visit.given("all") != "yes":
+        filters["uuid"] = tuple(uuids)
+        if not uuids:
+            return [], False
+    found = visit.context.store.read(
+        lambda tx: tx.nodes.list(Query(filters=filters, limit=_MOST + 1, sort_key="created_at"))
+    )
+    seen = [node for node in found if _sees(visit, node)]
+    return seen[:_MOST], len(seen) > _MOST
+
+
+def _why_not(visit: Visit, node: Node) -> str:
+    """Return why a machine cannot be rejected or deleted, "" if it can."""
+    if not node.auto_discovered and visit.given("action") == "delete":
+        return "it was enrolled, not discovered: reject its data, or delete it as a machine"
+    return ""
+
+
+def _label(node: Node) -> str:
+    return node.name or str(node.hardware.get("serial") or node.uuid)
+
+
+def _asked(node: Node) -> dict[str, Any]:
+    """Return what the form asks of a machine."""
+    return {
+        "uuid": node.uuid,
+        "name": _label(node),
+        "suggested": node.name or names.suggestion(node.hardware.get("serial")) or "",
+        "bmc": _address(node.driver_info),
+        "held": hold.of(node) is not None,
+    }
+
+
+def _carry_out(visit: Visit, node: Node) -> None:
+    path = {"node": node.uuid}
+    if visit.given("action") == "approve":
+        if changes := _changes(visit, node):
+            visit.call("PATCH /v1/nodes/{node}", path, body=changes)
+        visit.call("POST /v1/nodes/{node}/approve", path)
+    elif visit.given("action") == "reject":
+        visit.call("POST /v1/nodes/{node}/reject", path)
+    else:
+        visit.call("DELETE /v1/nodes/{node}", path)
+
+
+def _changes(visit: Visit, node: Node) -> list[dict[str, Any]]:
+    """Return the patch that gives a machine what the form says; empty fields change nothing."""
+    changes = []
+    name = visit.given(f"name-{node.uuid}")[:_LONGEST]
+    if name and name != node.name:
+        changes.append(set_value("name", value=name))
+    driver = visit.given("driver") or node.driver
+    if driver not in visit.context.drivers:
+        raise BadRequestError(f"Driver {driver[:80]!r} is not enabled.")
+    prefix = bmc_prefix(visit.context.drivers[driver].properties)
+    if driver != node.driver:
+        changes.append(set_value("driver", value=driver))
+    given = {
+        "address": visit.given(f"address-{node.uuid}"),
+        "username": visit.given("username"),
+        "password": (visit.form.get("password") or [""])[0],
+    }
+    given = {end: value[:_LONGEST] for end, value in given.items() if value}
+    if given and not prefix:
+        raise BadRequestError(f"Driver {driver} has no BMC address.")
+    for end, value in given.items():
+        if str(node.driver_info.get(f"{prefix}_{end}")) != value:
+            changes.append(set_value("driver_info", f"{prefix}_{end}", value=value))
+    if driver != node.driver:
+        old = [key for key in node.driver_info if key.endswith(_ADDRESS) and key != f"{prefix}{_ADDRESS}"]
+        changes += [{"op": "remove", "path": pointer("driver_info", key)} for key in old]
+    return changes
+
+
+def _reject_source(visit: Visit, source: str) -> Page:
+    """Reject all machines that were discovered from one address."""
+    number = None
+    if visit.given("confirm") == "yes":
+        number = len(visit.call("POST /v1/rejections", body={"source": source})["nodes"])
+    elif not visit.may(_REJECT):
+        raise ForbiddenError(f"The policy {_REJECT} does not allow this for {visit.identity}.")
+    data = {"source": source[:64], "number": number}
+    return Page(template="inbox_source.html", title="Reject a source", data=data)

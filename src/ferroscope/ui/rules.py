@@ -1,0 +1,284 @@
+"""Inspection rules: listed with what they have matched, edited with errors at their fields, and tried on machines."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from typing import Any, Final
+
+import msgspec
+
+from ferroscope.api.auth import access
+from ferroscope.api.http.errors import ApiError, BadRequestError, MissingError, TooLargeError
+from ferroscope.contracts.store import Query, Transaction
+from ferroscope.core.model import PHASES, Node
+from ferroscope.enrollment.node_file import decoded
+from ferroscope.ui import form
+from ferroscope.ui.page import Page, Redirect, Visit
+
+SEE: Final = "baremetal:inspection_rule:get"
+EXPLAIN: Final = "baremetal:inspection_rule:explain"
+_CREATE: Final = "baremetal:inspection_rule:create"
+_UPDATE: Final = "baremetal:inspection_rule:update"
+_DELETE: Final = "baremetal:inspection_rule:delete"
+_HISTORY: Final = "baremetal:node:history:get"
+
+_NEW: Final = "new"
+_TEXTS: Final = ("description", "scope", "phase", "priority")
+_LISTS: Final = ("conditions", "actions")
+_FIELDS: Final = (*_TEXTS, "sensitive", *_LISTS)
+# Where the messages of the API name the field that is wrong.
+_FIELD: Final = re.compile(r"(?:\A(?:Invalid )?|\bin |\$\.)(" + "|".join(_FIELDS) + r")\b")
+# Inspections whose matches are counted; machines and seconds of one dry run; machines that it shows.
+_INSPECTIONS: Final = 100
+_TRIED: Final = 200
+_SECONDS: Final = 2.0
+_SHOWN: Final = 50
+_CHANGES: Final = 20
+_EXAMPLE: Final = {
+    "conditions": [{"op": "eq", "args": ["{inventory[system_vendor][manufacturer]}", "ACME"]}],
+    "actions": [{"op": "set-attribute", "args": {"path": "/extra/vendor", "value": "acme"}}],
+}
+
+
+def show(visit: Visit) -> Page:
+    """List the rules in the order in which they run."""
+    rules = _all(visit)
+    matched, total = visit.context.store.read(lambda tx: _matches(visit, tx))
+    rows = [
+        {name: rule[name] for name in ("uuid", "description", "priority", "phase", "scope", "sensitive")}
+        | {
+            "conditions": None if rule["conditions"] is None else len(rule["conditions"]),
+            "actions": None if rule["actions"] is None else list(dict.fromkeys(one["op"] for one in rule["actions"])),
+            "matched": len(matched.get(rule["uuid"], ())),
+        }
+        for rule in rules
+    ]
+    data = {"rules": rows, "inspections": total, "may_create": visit.may(_CREATE)}
+    return Page(template="rules.html", title="Rules", data=data)
+
+
+def _all(visit: Visit) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = []
+    marker = None
+    while True:
+        page = visit.call("GET /v1/inspection_rules", detail=True, marker=marker)
+        found += page["inspection_rules"]
+        if "next" not in page:
+            return sorted(found, key=lambda rule: -rule["priority"])  # stable: then in the order of creation
+        marker = found[-1]["uuid"]
+
+
+def _matches(visit: Visit, tx: Transaction) -> tuple[dict[str, list[dict[str, str]]], int]:
+    """Return the nodes of the newest inspections that each rule has matched, and of how many inspections."""
+    newest = Query(sort_key="started_at", descending=True, limit=_INSPECTIONS)
+    inspections = {one.uuid: one for one in tx.inspections.list(newest)}
+    if not inspections:
+        return {}, 0
+    listed = tx.nodes.list(Query(filters={"uuid": tuple({one.node for one in inspections.values()})}))
+    nodes = {node.uuid: node for node in listed if _sees_history(visit, node)}
+    found: dict[str, list[dict[str, str]]] = {}
+    ran = set()
+    if not nodes:
+        return {}, 0
+    filters = {"node": tuple(nodes), "inspection": tuple(inspections)}
+    for entry in tx.journal.list(Query(filters=filters, descending=True)):
+        if entry.step != "rules" or "applied" not in (entry.detail or {}):
+            continue
+        ran.add(entry.inspection)
+        node = nodes[entry.node]
+        for rule in (entry.detail or {})["applied"]:
+            found.setdefault(rule, []).append({"uuid": node.uuid, "name": node.name or node.uuid})
+    return found, len(ran)
+
+
+def _sees_history(visit: Visit, node: Node) -> bool:
+    return access.sees(visit.context.policy, visit.identity, node) and visit.may(_HISTORY, node)
+
+
+def edit(visit: Visit) -> Page:
+    """Show a rule, or the form for a new one."""
+    if visit.path["rule"] == _NEW:
+        given = {"priority": "0", "phase": PHASES[0], **{name: _text(_EXAMPLE[name]) for name in _LISTS}}
+        return _page(visit, None, given)
+    rule = visit.call("GET /v1/inspection_rules/{rule}", visit.path)
+    return _page(visit, rule, _given_by(rule))
+
+
+def _given_by(rule: dict[str, Any]) -> dict[str, str]:
+    """Return the fields of the form for a stored rule; a sensitive one does not show its conditions and actions."""
+    given = {name: "" if rule[name] is None else str(rule[name]) for name in _TEXTS}
+    given |= {name: "" if rule[name] is None else _text(rule[name]) for name in _LISTS}
+    return given | ({"sensitive": "yes"} if rule["sensitive"] else {})
+
+
+def _text(document: Any) -> str:
+    return msgspec.json.format(msgspec.json.encode(document), indent=2).decode()
+
+
+def act(visit: Visit) -> Page | Redirect:
+    """Save a rule, delete it, or try it on stored machines."""
+    rule = None if visit.path["rule"] == _NEW else visit.call("GET /v1/inspection_rules/{rule}", visit.path)
+    given = {name: (visit.form.get(name) or [""])[0] for name in _FIELDS}
+    action = visit.given("action")
+    if action == "delete" and rule is not None:
+        if visit.given("confirm") == "yes":
+            visit.call("DELETE /v1/inspection_rules/{rule}", visit.path)
+            return Redirect("/ui/rules")
+        return _page(visit, rule, _given_by(rule), asks=True)
+    if action not in ("save", "try"):
+        raise BadRequestError("Choose an action.")
+    body, errors = _body(visit, given, hidden=rule is not None and rule["conditions"] is None)
+    try:
+        if errors:
+            return _page(visit, rule, given, errors=errors)
+        if action == "try":
+            return _page(visit, rule, given, tried=_try(visit, rule, body))
+        if rule is None:
+            return Redirect(f"/ui/rules/{visit.call('POST /v1/inspection_rules', body=body)['uuid']}?saved=yes")
+        changed = [
+            {"op": "replace", "path": f"/{name}", "value": value} for name, value in body.items() if rule[name] != value
+        ]
+        if changed:
+            visit.call("PATCH /v1/inspection_rules/{rule}", visit.path, body=changed)
+        return Redirect(f"/ui/rules/{rule['uuid']}?saved=yes")
+    except (BadRequestError, TooLargeError) as exc:
+        return _page(visit, rule, given, errors=_by_field(exc.message))
+
+
+def _body(visit: Visit, given: dict[str, str], *, hidden: bool) -> tuple[dict[str, Any], dict[str, list[str]]]:
+    """Return the rule of the form as the API takes it, and what is wrong by field."""
+    body: dict[str, Any] = {name: given[name].strip() or None for name in ("description", "scope", "phase")}
+    body |= {"priority": given["priority"].strip() or 0, "sensitive": given["sensitive"] == "yes"}
+    if str(body["priority"]).isdecimal():
+        body["priority"] = int(body["priority"])
+    errors: dict[str, list[str]] = {}
+    max_depth = visit.context.settings.api.max_json_depth
+    for name in () if hidden else _LISTS:
+        try:
+            body[name] = _listed(name, form.plain(decoded(given[name], "yaml", aliases=False), max_depth))
+        except ValueError as exc:
+            errors[name] = str(exc).splitlines()
+    return body, errors
+
+
+def _listed(name: str, found: Any) -> list[dict[str, Any]]:
+    listed = [] if found is None else found
+    if not isinstance(listed, list) or not all(isinstance(one, dict) for one in listed):
+        raise ValueError(f"expected a list of {name}, each with op and args")
+    return listed
+
+
+def _by_field(message: str) -> dict[str, list[str]]:
+    """Return the problems in an error of the API by the field that each is about; "" for the whole rule."""
+    found: dict[str, list[str]] = {}
+    field = ""
+    for problem in message.removeprefix("Invalid rule: ").rstrip(".").split("; "):
+        named = _FIELD.search(problem)
+        field = named[1] if named else field
+        found.setdefault(field, []).append(problem)
+    return found
+
+
+def _page(
+    visit: Visit,
+    rule: dict[str, Any] | None,
+    given: dict[str, str],
+    *,
+    errors: dict[str, list[str]] | None = None,
+    tried: dict[str, Any] | None = None,
+    asks: bool = False,
+) -> Page:
+    matched, total = ({}, 0) if rule is None else visit.context.store.read(lambda tx: _matches(visit, tx))
+    matches = matched.get(rule["uuid"], []) if rule else []
+    data = {
+        "rule": rule and {name: rule[name] for name in ("uuid", "dialect", "created_at", "updated_at")},
+        "hidden": rule is not None and rule["conditions"] is None,
+        "given": {name: given.get(name, "") for name in _FIELDS},
+        "errors": errors or {},
+        "phases": list(PHASES),
+        "asks": asks,
+        "saved": visit.asked("saved") == "yes" and not errors,
+        "tried": tried,
+        "q": visit.given("q"),
+        "matches": matches[:_SHOWN],
+        "matched": len(matches),
+        "inspections": total,
+        "may_save": visit.may(_CREATE if rule is None else _UPDATE),
+        "may_delete": rule is not None and visit.may(_DELETE),
+        "may_try": visit.may(EXPLAIN),
+    }
+    title = "New rule" if rule is None else (rule["description"] or "Rule")
+    return Page(template="rule.html", title=title[:120], data=data, status=400 if errors else 200)
+
+
+def _try(visit: Visit, rule: dict[str, Any] | None, body: dict[str, Any]) -> dict[str, Any]:
+    """Return what the rule of the form would do with machines, until the time is over; nothing is stored.
+
+    A rule that is hidden, or of the Introspection API, is tried as it is stored.
+    """
+    if not visit.may(EXPLAIN):
+        raise access.forbidden((EXPLAIN,), visit.identity)
+    stored = rule is not None and (rule["conditions"] is None or rule["dialect"] != "bare-metal")
+    what = {"rule": rule["uuid"]} if stored and rule is not None else {"draft": body}
+    q = visit.given("q")
+    machines = _machines(visit, q)
+    began, clock = visit.context.clock.monotonic(), visit.context.clock
+    counts: Counter[str] = Counter()
+    found: list[dict[str, Any]] = []
+    for one in machines:
+        if sum(counts.values()) and clock.monotonic() - began >= _SECONDS:
+            break
+        try:
+            explained = visit.call("POST /v1/inspection_rules/explain", body={"node": one["uuid"], **what})
+        except BadRequestError:
+            raise
+        except MissingError:
+            counts["without data"] += 1
+            continue
+        except ApiError as exc:
+            counts["not possible"] += 1
+            found.append({**_named(one), "result": "not possible", "error": exc.message, "changes": []})
+            continue
+        (report,) = explained["rules"]
+        counts[report["result"]] += 1
+        if report["result"] in ("applied", "failed"):
+            found.append({**_named(one), "result": report["result"], "error": report["error"]} | changes_of(explained))
+    return {
+        "counts": dict(sorted(counts.items())),
+        "tried": sum(counts.values()),
+        "machines": len(machines),
+        "found": found[:_SHOWN],
+        "more": max(0, len(found) - _SHOWN),
+        "stored": stored,
+    }
+
+
+def _machines(visit: Visit, q: str) -> list[dict[str, Any]]:
+    """Return the machines on which to try: those that match the search, or any."""
+    if q:
+        found = visit.call("GET /v1/search", q=q, limit=_TRIED)["nodes"]
+    else:
+        found = visit.call("GET /v1/nodes", fields=["uuid", "name"], limit=_TRIED, sort_key="name")["nodes"]
+    return list(found)
+
+
+def _named(node: dict[str, Any]) -> dict[str, str]:
+    return {"uuid": node["uuid"], "name": node["name"] or node["uuid"]}
+
+
+def changes_of(explained: dict[str, Any], most: int = _CHANGES) -> dict[str, Any]:
+    """Return the changes of a dry run as rows for a table, at most so many."""
+    rows = [("node", one) for one in explained["node"]]
+    rows += [(f"port {port['address']}", one) for port in explained["ports"] for one in port["changes"]]
+    rows += [("plugin data", one) for one in explained["plugin_data"]]
+    changes = [
+        {"where": where, "path": one["path"], **{side: _value(one, side) for side in ("before", "after")}}
+        for where, one in rows[:most]
+    ]
+    calls = [f"HTTP call to {url}" for url in explained["calls"]]
+    return {"changes": changes, "more_changes": max(0, len(rows) - most), "calls": calls}
+
+
+def _value(change: dict[str, Any], side: str) -> str:
+    return msgspec.json.encode(change[side]).decode()[:300] if side in change else ""

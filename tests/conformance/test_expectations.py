@@ -1,0 +1,35 @@
+"""``contracts.store.Expectations`` on every adapter."""
+
+from __future__ import annotations
+
+import msgspec
+
+from ferroscope.hardware.expectations import Expectation
+from tests.conformance.conftest import Adapter
+from tests.support import examples
+
+
+def test_expectations_are_replaced_as_a_whole_and_keep_their_order(adapter: Adapter) -> None:
+    first = [
+        Expectation(name=name, nodes="a=b", severity="failure", expect=["has gpu", "ü"]) for name in ("b", "A", "a")
+    ]
+    before = adapter.read(lambda tx: tx.rules.revision())
+    adapter.write(lambda tx: tx.expectations.replace(first))
+    assert adapter.read(lambda tx: list(tx.expectations.list())) == first
+    adapter.write(lambda tx: tx.expectations.replace(first[:1]))
+    assert adapter.read(lambda tx: list(tx.expectations.list())) == first[:1]
+    assert adapter.read(lambda tx: tx.rules.revision()) == before + 2
+    adapter.write(lambda tx: tx.expectations.replace([]))
+    assert adapter.read(lambda tx: list(tx.expectations.list())) == []
+
+
+def test_nodes_that_deviate_are_counted(adapter: Adapter) -> None:
+    before = adapter.read(lambda tx: tx.statistics.deviating())
+    found = {"deviations": [{"expectation": "a", "severity": "warning", "condition": "has gpu", "found": "no gpu"}]}
+    node = examples.node(attributes=found)
+    adapter.write(
+        lambda tx: (tx.nodes.add(node), tx.nodes.add(examples.node(attributes={"description": "deviations"})))
+    )
+    assert adapter.read(lambda tx: tx.statistics.deviating()) == before + 1
+    adapter.write(lambda tx: tx.nodes.update(msgspec.structs.replace(tx.nodes.get(node.uuid), attributes={})))
+    assert adapter.read(lambda tx: tx.statistics.deviating()) == before

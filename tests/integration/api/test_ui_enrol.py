@@ -1,0 +1,234 @@
+"""The page that enrols machines from a file: checked row by row, then created; passwords are never sent back."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from ferroscope.core.states import Event
+from ferroscope.ui import enrol
+from ferroscope.ui.session import Seal
+from tests.integration.api.browsing import IDENTITIES, Browser, Elements
+from tests.integration.api.callers import service_for
+from tests.integration.api.service import Service
+from tests.support import examples
+
+PASSWORD = "pw-of-the-bmc"
+HEADER = "name,driver,bmc_address,bmc_username,bmc_password,macs,extra/rack\n"
+
+
+@pytest.fixture
+def service(sqlite_url: str) -> Iterator[Service]:
+    served = service_for(sqlite_url, IDENTITIES)
+    yield served
+    served.close()
+
+
+@pytest.fixture
+def root(service: Service) -> Browser:
+    return Browser(service).log_in("root")
+
+
+def sheet(number: int, start: int = 0) -> bytes:
+    rows = [
+        f"r1-u{i:03},fake-hardware,192.0.2.{i % 250},admin,{PASSWORD},52:54:00:01:{i // 250:02x}:{i % 250:02x},r1\n"
+        for i in range(start, start + number)
+    ]
+    return (HEADER + "".join(rows)).encode()
+
+
+def text_of(answer: Any) -> str:
+    return " ".join(Elements(answer.text).text.split())
+
+
+def confirm(root: Browser, checked: Any) -> Any:
+    """Carry out what has been checked, to the end."""
+    answer = checked
+    while 'name="work"' in answer.text:
+        answer = root.upload("/ui/enrol", work=Elements(answer.text).hidden("work"))
+        assert answer.status_code == 200, answer.text
+    return answer
+
+
+def names(service: Service) -> list[str]:
+    found = service.bare_metal.get("/v1/nodes?fields=name&limit=1000", headers={"X-Auth-Token": "root"}).json["nodes"]
+    return sorted(node["name"] for node in found)
+
+
+def test_a_file_is_checked_first_and_then_enrolled_and_its_bmcs_are_tried(service: Service, root: Browser) -> None:
+    checked = root.upload("/ui/enrol", file=("rack.csv", sheet(2)), verify="yes")
+    assert text_of(checked).count("would be created") == 3
+    assert names(service) == []
+    done = confirm(root, checked)
+    assert "2 created." in text_of(done)
+    assert names(service) == ["r1-u000", "r1-u001"]
+    node = service.node("r1-u001")
+    assert node.driver_info["bmc_address"] == "192.0.2.1"
+    assert (node.driver_info["bmc_username"], node.extra) == ("admin", {"rack": "r1"})
+    assert [request.event for request in service.pending("r1-u001")] == [Event.VERIFY]
+
+
+def test_it_can_be_repeated_and_changes_only_what_differs(service: Service, root: Browser) -> None:
+    confirm(root, root.upload("/ui/enrol", file=("rack.csv", sheet(3))))
+    again = root.upload("/ui/enrol", file=("rack.csv", sheet(3)))
+    assert "3 unchanged" in text_of(again)
+    assert 'name="work"' not in again.text
+    other = sheet(4).replace(b"192.0.2.2,", b"192.0.2.77,")
+    checked = root.upload("/ui/enrol", file=("rack.csv", other))
+    assert "1 would be changed, 1 would be created" in text_of(checked)
+    before = service.node("r1-u000")
+    assert "1 changed, 1 created, 2 unchanged" in text_of(confirm(root, checked))
+    assert service.node("r1-u002").driver_info["bmc_address"] == "192.0.2.77"
+    assert service.node("r1-u000") == before
+    assert service.pending("r1-u003") == []
+
+
+def test_a_form_that_is_sent_twice_enrols_once(service: Service, root: Browser) -> None:
+    work = Elements(root.upload("/ui/enrol", file=("rack.csv", sheet(2))).text).hidden("work")
+    assert "2 created" in text_of(root.upload("/ui/enrol", work=work))
+    assert "2 unchanged" in text_of(root.upload("/ui/enrol", work=work))
+    assert len(names(service)) == 2
+
+
+def test_a_text_is_taken_too_in_each_format(service: Service, root: Browser) -> None:
+    entry = {"name": "one", "driver": "fake-hardware", "ports": [{"address": "52:54:00:00:00:01"}]}
+    texts = {
+        "csv": "name,driver\ntwo,fake-hardware\n",
+        "json": json.dumps({"nodes": [entry]}),
+        "yaml": "nodes:\n- name: three\n  driver: fake-hardware\n",
+    }
+    for text in texts.values():
+        assert "1 created" in text_of(confirm(root, root.upload("/ui/enrol", text=text)))
+    assert names(service) == ["one", "three", "two"]
+    assert "1 created" in text_of(confirm(root, root.post("/ui/enrol", text="name\nfour\n", driver="sim")))
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("", "choose a file"),
+        ("name,divrer\none,sim\n", "did you mean driver"),
+        ("name,driver,macs\none,sim,52:54\n\ntwo,nonsense,\n", "line 2: invalid MAC address"),
+        ("name,driver\none,sim\ntwo,nonsense\n", "line 3: driver nonsense is not enabled"),
+        ("name,driver\none,sim\none,sim\n", "line 3: the name one is also in line 2"),
+        ("name,bmc_address\none,192.0.2.1\n", "line 2: bmc_address need a driver"),
+        ("name\n", "no nodes"),
+        ('{"nodes": [{"name": 5}, 6]}', "node 2: expected an object"),
+        ('{"nodes": ', "invalid JSON"),
+        ("nodes:\n- &a {name: one}\n- *a\n", "line 3: aliases"),
+        ("nodes: [" + "[" * 5000, "invalid YAML"),
+        ('{"nodes": [{"name": "one", "extra": {"x": ' + "[" * 200 + "]" * 200 + "}}]}", "nested too deeply"),
+        ("name\n" + "".join(f"n{i}\n" for i in range(501)), "at most 500 are allowed"),
+    ],
+)
+def test_an_invalid_file_changes_nothing_and_is_explained(
+    service: Service, root: Browser, text: str, expected: str
+) -> None:
+    answer = root.upload("/ui/enrol", text=text)
+    assert answer.status_code == 400
+    assert expected in text_of(answer)
+    assert names(service) == []
+
+
+def test_a_file_in_another_encoding_is_explained(root: Browser) -> None:
+    answer = root.upload("/ui/enrol", file=("a.csv", "name\nH\xf6he\n".encode("latin-1")))
+    assert (answer.status_code, "not in UTF-8" in answer.text) == (400, True)
+
+
+def test_a_row_that_fails_fails_alone(service: Service, root: Browser) -> None:
+    confirm(root, root.upload("/ui/enrol", text=f"name,driver,macs\nold,sim,{(mac := examples.mac())}\n"))
+    text = f"name,driver,macs\nnew,sim,\nbad name!,sim,\nunknown,,\nr9,sim,{mac}\n"
+    checked = root.upload("/ui/enrol", text=text)
+    assert "a driver is required" in text_of(checked)
+    done = text_of(confirm(root, checked))
+    assert "1 changed, 1 created, 2 failed" in done
+    assert "bad name!" in done
+    assert names(service) == ["new", "r9"]  # the machine with this MAC address was renamed
+
+
+def test_passwords_are_never_sent_back(service: Service, root: Browser) -> None:
+    checked = root.upload("/ui/enrol", file=("rack.csv", sheet(2)))
+    done = confirm(root, checked)
+    wrong = root.upload("/ui/enrol", file=("rack.csv", sheet(1).replace(b"fake-hardware", b"nonsense")))
+    for answer in (checked, done, wrong):
+        assert PASSWORD not in answer.text
+        assert answer.headers["Cache-Control"] == "no-store"
+
+
+def test_only_the_browser_that_checked_a_file_can_carry_it_out(service: Service, root: Browser) -> None:
+    work = Elements(root.upload("/ui/enrol", file=("rack.csv", sheet(1))).text).hidden("work")
+    other = Browser(service).log_in("root")
+    for stolen in (work, work[:-8] + "AAAAAAA=", "x", "é", ""):
+        assert other.upload("/ui/enrol", work=stolen).status_code == 400, stolen
+    assert names(service) == []
+
+
+def test_a_sealed_document_lasts_an_hour() -> None:
+    now = [1000.0]
+    seal = Seal("s" * 43, lambda: now[0])
+    text = seal.close({"a": 1})
+    now[0] += 3599
+    assert seal.open(text) == {"a": 1}
+    now[0] += 1
+    with pytest.raises(Exception, match="expired"):
+        seal.open(text)
+
+
+def test_five_hundred_rows_go_on_page_by_page(service: Service, root: Browser, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(enrol, "_SECONDS", 0.0)
+    page = root.upload(
+        "/ui/enrol", work=Elements(root.upload("/ui/enrol", file=("a.csv", sheet(3))).text).hidden("work")
+    )
+    assert "Go on with 2 machines" in text_of(page)
+    assert "data-continue" in page.text
+    assert names(service) == ["r1-u000"]
+    monkeypatch.undo()
+    assert "3 created" in text_of(confirm(root, page))
+    checked = root.upload("/ui/enrol", file=("rack.csv", sheet(500)), verify="yes")
+    assert "3 unchanged, 497 would be created" in text_of(checked)
+    assert "497 created, 3 unchanged" in text_of(confirm(root, checked))
+    assert len(names(service)) == 500
+
+
+def test_a_form_with_a_file_is_bounded_and_protected(service: Service, root: Browser) -> None:
+    assert root.upload("/ui/enrol", file=("big.csv", b"x" * (1024 * 1024 + 1))).status_code == 413
+    assert root.send("POST", "/ui/enrol", "csrf=" + "x" * (4 * 1024 * 1024)).status_code == 413
+    assert Browser(service).send("POST", "/ui/enrol", "csrf=" + "x" * 200_000).status_code == 413
+    assert root.upload("/ui/machines/act", file=("a.csv", b"x" * 200_000)).status_code == 413
+    assert root.upload("/ui/enrol", csrf="0" * 64, file=("rack.csv", sheet(1))).status_code == 403
+    assert (
+        root.upload("/ui/enrol", file=("a.csv", sheet(1)), headers={"Sec-Fetch-Site": "cross-site"}).status_code == 403
+    )
+    broken = {"Content-Type": "multipart/form-data; boundary=x"}
+    assert root.send("POST", "/ui/enrol", b"--x\r\nnonsense", broken).status_code in (400, 403)
+    assert root.send("POST", "/ui/enrol", b"", {"Content-Type": "multipart/form-data"}).status_code == 400
+    assert names(service) == []
+
+
+def test_who_may_not_enrol_has_no_page_to_do_it_and_is_refused(service: Service) -> None:
+    for who in ("reader", "a-reader", "a-member"):
+        browser = Browser(service).log_in(who)
+        assert "/ui/enrol" not in browser.get("/ui").text
+        assert browser.get("/ui/enrol").status_code == 403
+        assert browser.upload("/ui/enrol", file=("rack.csv", sheet(1))).status_code == 403
+    assert names(service) == []
+
+
+def test_machines_of_another_project_are_neither_changed_nor_shown(service: Service) -> None:
+    mac = examples.mac()
+    node = examples.node(name="theirs", owner="b")
+    service.store.write(lambda tx: (tx.nodes.add(node), tx.ports.add([examples.port(node, address=mac)])))
+    before = service.node(node.uuid)
+    owner = Browser(service).log_in("a-admin")
+    text = f"name,driver,macs\ntheirs,sim,\nmine,sim,{mac}\nfree,sim,\n"
+    checked = owner.upload("/ui/enrol", text=text)
+    assert node.uuid not in checked.text
+    done = text_of(confirm(owner, checked))
+    assert "1 created, 2 failed" in done
+    assert service.node(node.uuid) == before
+    assert service.node("free").owner == "a"
+    taken = confirm(owner, owner.upload("/ui/enrol", text=f"name,driver,macs\nfree,sim,{mac}\n"))
+    assert "1 failed" in text_of(taken)  # and not "unchanged": the port is not a port of this node

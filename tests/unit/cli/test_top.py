@@ -1,0 +1,102 @@
+"""The screen of ``ferroscope top``: what is on it, at any size."""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from ferroscope.cli.text import width_of
+from ferroscope.cli.top import Seen, lines, phase
+from ferroscope.core.reasons import Reason
+
+NOW = datetime(2026, 11, 20, 14, 42, 36, tzinfo=UTC)
+URL = "http://127.0.0.1:6385"
+
+
+def member(name: str, *, alive: bool = True, busy: int = 0) -> dict[str, Any]:
+    lanes = {"bmc": {"slots": 16, "busy": busy}}
+    return {"name": name, "alive": alive, "age": 7200.0, "silent_for": 0.4, "lanes": lanes}
+
+
+def lease(name: str, holder: str | None) -> dict[str, Any]:
+    return {"name": name, "holder": holder, "epoch": 7, "remaining": 4.25}
+
+
+def node(name: str, state: str = "inspecting", since: str = "2026-11-20T14:41:36+00:00") -> dict[str, Any]:
+    started = "2026-11-20T14:41:36+00:00"
+    return {"uuid": name, "name": name, "provision_state": state, "inspection_started_at": started,
+            "provision_updated_at": since}  # fmt: skip
+
+
+def seen(**changes: Any) -> Seen:
+    """Return a look at a service with many of everything."""
+    status = {
+        "members": [member(f"worker@b:{number}", busy=2) for number in range(8)] + [member("api@a:1", alive=False)],
+        "leases": [lease(f"periodic/{number}", "worker@b:0") for number in range(5)] + [lease("periodic/x", None)],
+        "nodes": {"inspecting": 30, "inspect wait": 12, "manageable": 1200},
+        "queue": [{"event": "inspect", "waiting": 3, "claimed": 2, "oldest": 61.0}],
+        "failed": {"timeout": 1, "bmc-unreachable": 12},
+        "problems": [{"code": "member-dead", "verdict": "wrong", "summary": "api@a:1 missed its heartbeats"}],
+    }
+    return Seen(status | changes, [node(f"rack1-u{number}") for number in range(24)])
+
+
+def test_one_screen_of_80_by_24_has_a_part_of_everything() -> None:
+    shown = lines(seen(), 80, 24, URL, now=NOW)
+    assert len(shown) <= 24
+    assert max(map(width_of, shown)) <= 80
+    text = "\n".join(shown)
+    for word in (URL, "UTC" if NOW.astimezone().tzname() == "UTC" else "2026", "MEMBER", "LEASE", "IN PROGRESS (42)"):
+        assert word in text
+    assert re.search(r"^bmc-unreachable +12 ", text, re.MULTILINE)
+    assert "worker@b:0" in text
+    assert "16 of 144" not in text  # a dead member has no slots
+    assert "16 of 128" in text
+
+
+def test_what_needs_attention_comes_first() -> None:
+    shown = lines(seen(), 80, 24, URL, now=NOW)
+    assert "api@a:1" in shown[1]
+    members = [line for line in shown if "@" in line and line.startswith(("api", "worker"))]
+    assert members[0].split()[:2] == ["api@a:1", "DEAD"]
+    leases = [line for line in shown if line.startswith("periodic/")]
+    assert leases[0].split()[:2] == ["periodic/x", "NOBODY"]
+    failed = [line.split()[0] for line in shown if "ferroscope explain" in line]
+    assert failed == [Reason.BMC_UNREACHABLE, Reason.TIMEOUT]
+
+
+@pytest.mark.parametrize("height", [1, 3, 10, 24, 60, 200])
+@pytest.mark.parametrize("width", [20, 80, 200])
+def test_it_fits_on_every_terminal(width: int, height: int) -> None:
+    shown = lines(seen(), width, height, URL, now=NOW)
+    assert 0 < len(shown) <= height
+    assert max(map(width_of, shown)) <= width
+    if height == 200:
+        assert not any("more" in line for line in shown)
+
+
+def test_an_idle_service_is_a_few_lines() -> None:
+    idle = seen(members=[], leases=[], nodes={}, queue=[], failed={}, problems=[])
+    assert len(lines(Seen(idle.status, []), 80, 24, URL, now=NOW)) == 4
+
+
+def test_a_service_that_is_away_is_one_line_and_the_last_data_stay() -> None:
+    before = lines(seen(), 80, 24, URL, now=NOW)
+    away = lines(seen(), 80, 24, URL, away="gone", now=NOW)
+    assert away[1] == "gone"
+    assert away[2:5] == before[1:4]
+    assert lines(None, 80, 24, URL, away="gone", now=NOW)[1:] == ["gone"]
+
+
+def test_control_characters_of_a_name_do_not_reach_the_terminal() -> None:
+    found = Seen(seen().status, [node("a\x1b[2Jb")])
+    assert "\x1b" not in "".join(lines(found, 80, 60, URL, now=NOW))
+
+
+def test_the_phase_of_an_inspection_is_told_from_its_times() -> None:
+    assert phase(node("a")) == "starting"
+    assert phase(node("a", "inspect wait")) == "waiting"
+    assert phase(node("a", since="2026-11-20T14:42:00+00:00")) == "processing"

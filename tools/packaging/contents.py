@@ -1,0 +1,205 @@
+"""What the image and the Debian package have in common: Ferroscope and its pinned Python packages, ready to run.
+
+The result depends on the source, the lock file and Debian's packages only: no time, no path of the build.
+"""
+
+from __future__ import annotations
+
+import os
+import py_compile
+import shutil
+import subprocess
+import sys
+import sysconfig
+import tempfile
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Final
+
+import ferroscope
+from packaging.markers import Marker
+
+ROOT: Final = Path(__file__).parents[2]
+VERSION: Final = ferroscope.__version__
+# Both are for Debian 12: wheels with machine code fit one version of Python.
+SUITE: Final = "bookworm"
+PYTHON: Final = "3.11"
+# Which of the packages it needs; pip would ask the Python that builds, which may be a newer one.
+_DEBIAN: Final = {"python_version": PYTHON, "python_full_version": "3.11.2"}
+# The interpreter on such a system, wherever the build runs.
+INTERPRETER: Final = "/usr/bin/python3.11"
+
+# Parts of Python packages that no installation uses: their tests, and the sources of compiled modules. netaddr's lists
+# of vendors (9 MB) are for its OUI class, which nobody calls.
+_TESTS: Final = ("*/tests", "*/test", "*/*/tests")
+# pbr names it as a dependency, for building packages only.
+_SETUPTOOLS: Final = ("setuptools*", "pkg_resources", "_distutils_hack", "distutils-precedence.pth")
+_SOURCES: Final = ("**/*.c", "**/*.pyx", "**/*.pxd", "**/*.pyi", "netaddr/eui/*.txt", "netaddr/eui/*.idx")
+# What pip knows of its files, which are not those of the image any more, and lists of what a wheel was built of.
+_RECORDS: Final = ("*.dist-info/RECORD", "*.dist-info/sboms")
+# Prints the files of the modules that all commands and roles of Ferroscope import, with SQLite and PostgreSQL.
+_IMPORTS: Final = """\
+import importlib, pkgutil, sys
+from ferroscope.cli.main import COMMANDS
+
+for where, _ in COMMANDS.values():
+    importlib.import_module(where.split(":")[0])
+for name in "runtime db api ui worker periodic pxe_filter bmc.redfish bmc.ipmi hooks doctor".split():
+    package = importlib.import_module("ferroscope." + name)
+    for module in pkgutil.walk_packages(package.__path__, package.__name__ + "."):
+        if not any(word in module.name for word in ("migrations", "ironic", "rabbit", "swift", "inspector_")):
+            importlib.import_module(module.name)
+import psycopg, sqlalchemy.dialects.postgresql, sqlalchemy.dialects.sqlite
+
+files = [str(getattr(module, "__file__", "")) for module in list(sys.modules.values())]
+print(*(file for file in files if file.endswith(".py")), sep="\\n")
+"""
+_LAUNCHER: Final = """\
+#!{interpreter}
+import sys
+
+from ferroscope.cli.main import main
+
+sys.exit(main())
+"""
+
+
+class PackagingError(Exception):
+    """What could not be made, and why."""
+
+
+def run(*command: str | Path, output: bool = False, where: Path = ROOT) -> str:
+    """Run a program; ``PackagingError`` if it fails. Return its standard output with ``output``."""
+    words = [str(word) for word in command]
+    try:
+        done = subprocess.run(words, cwd=where, stdout=subprocess.PIPE if output else sys.stderr, text=True, check=True)
+    except FileNotFoundError:
+        raise PackagingError(f"{words[0]} is not installed: run tools/setup.sh packaging") from None
+    except subprocess.CalledProcessError as exc:
+        raise PackagingError(f"{' '.join(words[:3])} ... failed with exit code {exc.returncode}") from None
+    return done.stdout or ""
+
+
+def build_time() -> int:
+    """Return the time that is written into what is built: SOURCE_DATE_EPOCH, or that of the last commit."""
+    given = os.environ.get("SOURCE_DATE_EPOCH")
+    return int(given or run("git", "log", "-1", "--format=%ct", output=True))
+
+
+def architecture() -> str:
+    """Return Debian's name of this machine's processor, which is also that of OCI for those that are supported."""
+    return run("dpkg", "--print-architecture", output=True).strip()
+
+
+def install_pinned_packages(site: Path) -> None:
+    """Install what requirements.txt lists into the directory ``site``."""
+    _check_python()
+    with tempfile.NamedTemporaryFile("w", suffix=".txt") as pinned:
+        pinned.write("\n".join(pins()))
+        pinned.flush()
+        _pip(site, "--require-hashes", "--no-deps", "-r", pinned.name)
+    _remove(site, _TESTS)
+    _remove(site, (*_SOURCES, *_SETUPTOOLS, *_RECORDS))
+    # The libraries that psycopg brings were edited by its maintainers' tools, which strip would undo.
+    modules = [one for one in site.rglob("*.so") if not one.parent.name.endswith(".libs")]
+    run("strip", "--strip-unneeded", *modules)
+
+
+def pins() -> Iterator[str]:
+    """Yield the lines of requirements.txt that are for Debian's Python."""
+    for entry in (ROOT / "requirements.txt").read_text().replace("\\\n", " ").splitlines():
+        pin, _, rest = entry.partition(" ; ")
+        marker, _, hashes = rest.partition(" --")
+        if not rest:
+            yield entry
+        elif Marker(marker).evaluate(_DEBIAN):
+            yield f"{pin} --{hashes}"
+
+
+def install_ferroscope(site: Path) -> None:
+    """Install Ferroscope itself, without what it needs, into the directory ``site``."""
+    _check_python()
+    with tempfile.TemporaryDirectory(prefix="ferroscope-source-") as name:
+        source = Path(name) / "source"
+        copy_source(source)
+        _pip(site, "--no-deps", "--no-build-isolation", source)
+    for outside in (
+        "bin",
+        "share",
+    ):  # a launcher with the path of the builder's Python, and what has another place here
+        shutil.rmtree(site / outside, ignore_errors=True)
+    _remove(site, _RECORDS)
+
+
+def copy_source(target: Path) -> None:
+    """Copy the source: setuptools leaves directories where it builds, and takes what lies in old ones."""
+    shutil.copytree(ROOT, target, ignore=_not_source)
+
+
+def imported_modules(sites: Sequence[Path]) -> tuple[list[Path], list[Path]]:
+    """Return which modules the commands and roles import: of the standard library, and of ``sites``; relative paths."""
+    path = os.pathsep.join(str(site) for site in sites)
+    environment = {**os.environ, "PYTHONPATH": path, "PYTHONDONTWRITEBYTECODE": "1"}
+    done = subprocess.run(
+        [sys.executable, "-S", "-c", _IMPORTS], env=environment, stdout=subprocess.PIPE, text=True, check=True
+    )
+    files = {Path(line) for line in done.stdout.splitlines()}
+    standard = Path(sysconfig.get_path("stdlib"))
+    return (
+        sorted(one.relative_to(standard) for one in files if one.is_relative_to(standard)),
+        sorted(one.relative_to(site) for site in sites for one in files if one.is_relative_to(site)),
+    )
+
+
+def compile_bytecode(root: Path, installed_as: str, modules: Iterable[Path]) -> None:
+    """Compile these modules of the directory ``root``, which will be at the path ``installed_as`` and never change.
+
+    Without bytecode, a process of the service starts with half as much processor time again.
+    """
+    for module in modules:
+        if (root / module).exists():
+            py_compile.compile(
+                str(root / module),
+                dfile=f"{installed_as}/{module}",
+                doraise=True,
+                invalidation_mode=py_compile.PycInvalidationMode.UNCHECKED_HASH,
+            )
+
+
+def write_launcher(path: Path, interpreter: str) -> None:
+    """Write the command ``ferroscope`` for this interpreter."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(_LAUNCHER.format(interpreter=interpreter))
+    path.chmod(0o755)
+
+
+def _check_python() -> None:
+    ours = f"{sys.version_info.major}.{sys.version_info.minor}"
+    if ours != PYTHON:
+        message = f"this is Python {ours}, and Debian 12 has {PYTHON}: run PYTHON=python{PYTHON} tools/setup.sh dev"
+        raise PackagingError(message)
+
+
+def _pip(site: Path, *what: str | Path) -> None:
+    pip = (sys.executable, "-m", "pip", "install", "-q", "--disable-pip-version-check", "--no-warn-conflicts")
+    run(*pip, "--no-compile", "--upgrade", "--target", site, *what)
+
+
+def _not_source(directory: str, names: list[str]) -> set[str]:
+    """Leave out what git does not track at the top: environments, caches and builds."""
+    if Path(directory) == ROOT:
+        return {
+            name
+            for name in names
+            if name.startswith(".") or name in ("build", "dist", "var", "share", "tests", "bench")
+        }
+    return {name for name in names if name == "__pycache__" or name.endswith(".egg-info")}
+
+
+def _remove(site: Path, patterns: Sequence[str]) -> None:
+    for pattern in patterns:
+        for found in list(site.glob(pattern)):
+            if found.is_dir():
+                shutil.rmtree(found)
+            elif found.exists():
+                found.unlink()

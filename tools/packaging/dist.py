@@ -1,0 +1,38 @@
+"""The source distribution and the wheel, with man pages and completions."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+import tempfile
+from pathlib import Path
+
+from tools.packaging import contents, man_pages
+from tools.packaging.contents import run
+
+_BUILD = "import setuptools.build_meta as backend, sys; getattr(backend, sys.argv[1])(sys.argv[2])"
+
+
+def build(directory: Path) -> list[Path]:
+    """Write both into ``directory`` and return their paths; the wheel is built out of the source distribution."""
+    epoch = contents.build_time()
+    os.environ["SOURCE_DATE_EPOCH"] = str(epoch)
+    directory = directory.resolve()
+    directory.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix="ferroscope-dist-") as name:
+        source = Path(name) / "source"
+        contents.copy_source(source)
+        man_pages.write(source / "share", epoch)
+        run(sys.executable, "-c", _BUILD, "build_sdist", directory, where=source)
+        archive = directory / f"ferroscope-{contents.VERSION}.tar.gz"
+        shutil.unpack_archive(archive, name, filter="data")
+        run(
+            sys.executable,
+            "-c",
+            _BUILD,
+            "build_wheel",
+            directory,
+            where=Path(name) / archive.name.removesuffix(".tar.gz"),
+        )
+    return [archive, directory / f"ferroscope-{contents.VERSION}-py3-none-any.whl"]
