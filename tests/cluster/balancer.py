@@ -68,7 +68,10 @@ class Balancer:
             if _SERVERS.search(backend) is None:  # a table
                 head += backend
                 continue
-            servers = iter(["".join(f"    server api{n} 127.0.0.1:{port}\n" for n, port in enumerate(next(ports), 1))])
+            numbered = list(enumerate(next(ports), 1))
+            lines = [f"    server api{n} 127.0.0.1:{port}\n" for n, port in numbered]
+            lines += [f"    server api{n}-unchecked 127.0.0.1:{port} no-check backup\n" for n, port in numbered]
+            servers = iter(["".join(lines)])
             head += _SERVERS.sub(lambda _, servers=servers: next(servers, ""), backend)
         return head
 

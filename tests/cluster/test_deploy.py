@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import urllib3
 
 from bench.service import executable
 from ferroscope.config.options import ApiSettings, Settings
@@ -73,6 +74,47 @@ def test_haproxy_tells_who_called_and_gives_one_address_a_part_of_its_connection
             one.close()
         balancer.close()
         server.stop(1)
+
+
+def test_a_server_that_fails_its_health_check_gets_requests_only_if_all_fail(tmp_path: Path) -> None:
+    """HAProxy answers 503 by itself as soon as no server is up, although servers that are only slow would answer."""
+    unhealthy: set[str] = set()
+
+    def app(name: str) -> Callable[..., Any]:
+        def answer(environ: dict[str, Any], start_response: Callable[..., Any]) -> list[bytes]:
+            failing = environ["PATH_INFO"] == "/healthcheck" and name in unhealthy
+            start_response("503 Service Unavailable" if failing else "200 OK", [("Content-Type", "text/plain")])
+            return [name.encode()]
+
+        return answer
+
+    names = ("api1", "api2")
+    listeners = {name: [bind("127.0.0.1", 0) for _ in range(2)] for name in names}
+    servers = [HttpServer(app(name), ApiSettings(), listeners[name]) for name in names]
+    ports = [[listener.getsockname()[1] for listener in listeners[name]] for name in names]
+    balancer = Balancer(tmp_path, [(bare_metal, introspection) for bare_metal, introspection in ports])
+
+    def answered() -> set[str]:
+        """Return what answered ten requests: names of servers, or HAProxy's own status."""
+        answers = [urllib3.request("GET", f"{balancer.url}/v1", retries=False, timeout=30.0) for _ in range(10)]
+        return {one.data.decode() if one.status == 200 else str(one.status) for one in answers}
+
+    try:
+        for server in servers:
+            server.start()
+        balancer.wait_ready()
+        assert until(lambda: answered() == set(names))
+        unhealthy.add("api1")
+        assert until(lambda: answered() == {"api2"})
+        unhealthy.add("api2")
+        assert until(lambda: "Running on backup" in balancer.log.read_text())
+        assert until(lambda: answered() == set(names))
+        unhealthy.remove("api1")
+        assert until(lambda: answered() == {"api1"})
+    finally:
+        balancer.close()
+        for server in servers:
+            server.stop(1)
 
 
 @pytest.mark.parametrize("unit", UNITS, ids=lambda unit: unit.stem)
