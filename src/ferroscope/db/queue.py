@@ -30,8 +30,8 @@ from sqlalchemy.exc import IntegrityError
 from sqlalchemy.sql.dml import ReturningUpdate
 
 from ferroscope.contracts.errors import StoreUnavailableError
-from ferroscope.contracts.queue import EVERYTHING, MOST_WITHOUT, Bus, Clock, StopFlag, Take, requests_of
-from ferroscope.core.lanes import OVERTAKING
+from ferroscope.contracts.queue import EVERYTHING, MOST_WITHOUT, Bus, Channel, Clock, StopFlag, Take, requests_of
+from ferroscope.core.lanes import OVERTAKING, Lane
 from ferroscope.core.model import REQUEST_VERSION, Claim
 from ferroscope.core.states import Event
 from ferroscope.db import schema
@@ -52,9 +52,6 @@ def _one_of(events: Iterable[Event]) -> ColumnElement[bool]:
 
 
 _m = schema.members.c
-# SKIP LOCKED ignores rows that are being claimed concurrently, so it is not enough that the node is free: the request
-# must also be the node's oldest, or the second would overtake the first. Only an operator's request to end an
-# inspection may overtake its start.
 _sibling = schema.requests.alias("sibling")
 _OVERTAKEN = and_(_sibling.c.event == Event.INSPECT.value, _one_of(OVERTAKING))
 _IN_THE_WAY = exists().where(
@@ -64,19 +61,18 @@ _IN_THE_WAY = exists().where(
         and_(_sibling.c.id < _r.id, _sibling.c.due_at <= db_now(), not_(_OVERTAKEN)),
     ),
 )
-# Requests of a newer release are left to workers of that release.
+# SKIP LOCKED ignores rows that are being claimed concurrently, so it is not enough that the node is free: the request
+# must also be the node's oldest, or the second would overtake the first. Only an operator's request to end an
+# inspection may overtake its start. Requests of a newer release are left to workers of that release.
+_CLAIMABLE = (
+    _r.holder.is_(None),
+    _r.due_at <= db_now(),
+    _r.version <= REQUEST_VERSION,
+    _one_of(Event),
+    ~_IN_THE_WAY,
+)
 _NEXT = (
-    select(*REQUEST.columns)
-    .where(
-        _r.holder.is_(None),
-        _r.due_at <= db_now(),
-        _r.version <= REQUEST_VERSION,
-        _one_of(Event),
-        ~_IN_THE_WAY,
-    )
-    .order_by(_r.priority, _r.id)
-    .limit(1)
-    .with_for_update(skip_locked=True)
+    select(*REQUEST.columns).where(*_CLAIMABLE).order_by(_r.priority, _r.id).limit(1).with_for_update(skip_locked=True)
 )
 _OF_LANE = (
     _r.lane == bindparam("_lane"),
@@ -100,6 +96,8 @@ def claiming(found: Select[Any], values: Mapping[str, Any]) -> ReturningUpdate[A
 _CLAIM, _CLAIM_OF_LANE = claiming(_NEXT, _MY_CLAIM), claiming(_NEXT_OF_LANE, _MY_CLAIM)
 _CLAIM_ID = update(schema.requests).where(_r.id == bindparam("_id"), _r.holder.is_(None)).values(_MY_CLAIM)
 _ALIVE = exists().where(_m.id == _r.holder, _m.expires_at > db_now())
+# Whether there is anything to claim, in any lane; a claim is a write, even if it finds nothing.
+_DUE = select(_r.id).where(*_CLAIMABLE).limit(1)
 # Claims of members that are not alive, and all claims in the calling member's own name.
 _ORPHANS = select(_r.id, _r.holder, _r.token).where(_r.holder.is_not(None), or_(_r.holder == bindparam("_me"), ~_ALIVE))
 _FREE = (
@@ -134,7 +132,9 @@ class SqlQueue:
         self._bus = bus
         self._clock = clock
         self._poll_interval = poll_interval
-        self._swept_at = -poll_interval
+        self._looked_at = -poll_interval
+        # Per lane: the networks that were excluded, and the bus's position, when a claim last found nothing.
+        self._empty: dict[Lane | None, tuple[tuple[str, ...], int]] = {}
         # Tokens of claims whose COMMIT was not answered: if committed, they lock a node in our own name.
         self._doubtful: set[str] = set()
 
@@ -152,17 +152,19 @@ class SqlQueue:
     ) -> tuple[Claim, T | None] | None:
         deadline, channel = self._clock.monotonic() + timeout, requests_of(take.lane)
         while not stop.is_set():
-            seen = self._bus.wait(channel, 0, 0.0)
             self._free_doubtful()
-            self._free_orphans(holder)
-            found = self._claim(holder, take, work)
+            self._look(holder)
+            seen = self._bus.wait(channel, 0, 0.0)
+            found = (
+                None if self._empty.get(take.lane) == (take.without, seen) else self._claim(holder, take, work, seen)
+            )
             remaining = deadline - self._clock.monotonic()
             if found is not None or remaining <= 0:
                 return found
             self._bus.wait(channel, seen, min(remaining, self._poll_interval))
         return None
 
-    def _claim(self, holder: str, take: Take, work: Work[T] | None) -> tuple[Claim, T | None] | None:
+    def _claim(self, holder: str, take: Take, work: Work[T] | None, seen: int) -> tuple[Claim, T | None] | None:
         token, found = str(uuid.uuid4()), None
         self._store.claims.add(token)
         try:
@@ -176,10 +178,12 @@ class SqlQueue:
             if work is None:
                 raise
             _log.debug("preparing the request failed; claiming it alone", error=str(exc))
-            return self._claim(holder, take, None)
+            return self._claim(holder, take, None, seen)
         finally:
             if found is None:
                 self._store.claims.discard(token)
+        if found is None:
+            self._empty[take.lane] = (take.without, seen)
         return found
 
     def _take(
@@ -210,23 +214,33 @@ class SqlQueue:
             self._execute(_FREE_TOKEN, {"_token": token})
             self._doubtful.discard(token)
 
-    def _free_orphans(self, holder: str) -> None:
-        """Release the claims of dead members; each process checks once per poll interval.
+    def _look(self, holder: str) -> None:
+        """Look for what no message announces: requests that became due or free, and claims of dead members.
+
+        Each process looks once per poll interval, however many lanes wait: a read, where a claim that finds nothing
+        would be a write. What is found wakes up the lanes.
+        """
+        now = self._clock.monotonic()
+        if now - self._looked_at < self._poll_interval:
+            return
+        self._looked_at = now
+        orphans, due = self._store.read(lambda tx: (list(tx.run(_ORPHANS, {"_me": holder})), tx.run(_DUE).first()))
+        if self._free_orphans(holder, orphans) or due is not None:
+            self._bus.publish(Channel.REQUESTS)
+
+    def _free_orphans(self, holder: str, orphans: Iterable[Any]) -> bool:
+        """Release the claims of dead members; return whether there were any to release.
 
         Also release claims in our own name that this process does not know: the database has lost the transaction that
         ended them (a failover discarded its last commits), or has committed one after its connection failed.
         """
-        now = self._clock.monotonic()
-        if now - self._swept_at < self._poll_interval:
-            return
-        self._swept_at = now
-        orphans = self._store.read(lambda tx: list(tx.run(_ORPHANS, {"_me": holder})))
         ids = [ident for ident, owner, _ in orphans if owner != holder]
         if ids:
             self._execute(_FREE, {"_ids": ids})
-        for _, owner, token in orphans:
-            if owner == holder and token not in self._store.claims:
-                self._execute(_FREE_FORGOTTEN, {"_token": token})
+        forgotten = [token for _, owner, token in orphans if owner == holder and token not in self._store.claims]
+        for token in forgotten:
+            self._execute(_FREE_FORGOTTEN, {"_token": token})
+        return bool(ids or forgotten)
 
     def _execute(self, statement: Update, values: dict[str, Any]) -> None:
         self._store.write(lambda tx: tx.connection.execute(statement, values))
