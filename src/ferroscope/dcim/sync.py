@@ -1,7 +1,8 @@
-"""Brings devices of a DCIM in step with machines. It creates what is missing and changes the fields that it owns.
+"""Brings devices of a Nautobot in step with machines. It creates what is missing and changes the fields that it owns.
 
 Those are a device's name, serial number and type, an interface's MAC address, and an inventory item's part number,
 serial number and manufacturer. Status, role and location are set when a device is created, and nothing is deleted.
+Source: the REST API of Nautobot 3.2.
 """
 
 from __future__ import annotations
@@ -12,7 +13,6 @@ from typing import Any, Final
 
 import msgspec
 
-from ferroscope.dcim import nautobot
 from ferroscope.dcim.machines import Item, Machine
 from ferroscope.dcim.rest import DcimError, RestClient
 
@@ -36,15 +36,15 @@ class Sync:
         self, client: RestClient, *, location: str, role: str, status: str = "Active", dry_run: bool = False
     ) -> None:
         self._client, self._dry_run = client, dry_run
-        self._location = self._only(nautobot.LOCATIONS, location)
-        self._role = self._only(nautobot.ROLES, role)
+        self._location = self._only("dcim/locations", location)
+        self._role = self._only("extras/roles", role)
         self._status = status
         self.changes: list[Change] = []
         self._manufacturers = {_key(one["name"]): one["id"] for one in client.list("dcim/manufacturers")}
         self._types = {
             (one["manufacturer"]["id"], _key(one["model"])): one["id"] for one in client.list("dcim/device-types")
         }
-        devices = list(client.list("dcim/devices", **{nautobot.BY_LOCATION: self._location}))
+        devices = list(client.list("dcim/devices", location=self._location))
         self._by_name = {_key(one["name"]): one for one in devices if one["name"]}
         self._by_serial = {one["serial"]: one for one in devices if one["serial"]}
         self._names: set[str] = set()
@@ -79,7 +79,7 @@ class Sync:
         """Return by device and name what belongs to these devices."""
         found: dict[Any, dict[str, _Found]] = {}
         if devices:
-            for one in self._client.list(path, **{nautobot.BY_DEVICE: devices}):
+            for one in self._client.list(path, device=devices):
                 found.setdefault(one["device"]["id"], {})[one["name"]] = one
         return found
 
@@ -113,7 +113,7 @@ class Sync:
         found = self._by_name.get(_key(machine.name)) or self._renamed(machine)
         owned = {"name": machine.name, "serial": machine.serial, "device_type": kind}
         if found is None:
-            body = owned | {"role": self._role, "location": self._location} | nautobot.status(self._status)
+            body = owned | {"role": self._role, "location": self._location} | _status(self._status)
             return self._create("device", "dcim/devices", machine.name, body)
         self._update("device", "dcim/devices", machine.name, found, owned)
         return found["id"]
@@ -130,7 +130,7 @@ class Sync:
                 self._update("interface", path, label, found[nic.name], {"mac_address": nic.mac})
             else:
                 body = {"device": device, "name": nic.name, "type": "other", "mac_address": nic.mac}
-                self._create("interface", path, label, body | nautobot.status("Active"))
+                self._create("interface", path, label, body | _status("Active"))
 
     def _item(self, machine: Machine, device: Any, item: Item, found: dict[str, _Found]) -> None:
         label, path = f"{machine.name} {item.name}", "dcim/inventory-items"
@@ -155,14 +155,14 @@ class Sync:
                 other = self._port(nic.switch or "", nic.port or "")
                 if other is not None and not other.get("cable"):
                     name = f"{machine.name} {nic.name} - {nic.switch} {nic.port}"
-                    self._create("cable", "dcim/cables", name, nautobot.cable(one["id"], other["id"]))
+                    self._create("cable", "dcim/cables", name, _cable(one["id"], other["id"]))
 
     def _port(self, switch: str, port: str) -> _Found | None:
         """Return the interface of a switch; None unless there is exactly one."""
         devices = [device["id"] for device in self._client.list("dcim/devices", name=switch)]
         if len(devices) != 1:
             return None
-        found = list(self._client.list("dcim/interfaces", **{nautobot.BY_DEVICE: devices, "name": port}))
+        found = list(self._client.list("dcim/interfaces", device=devices, name=port))
         return found[0] if len(found) == 1 else None
 
 
@@ -175,3 +175,18 @@ def _plain(value: Any) -> Any:
     if isinstance(value, dict):
         return value.get("id")
     return value.lower() if isinstance(value, str) and value.count(":") == 5 else value or None
+
+
+def _status(name: str) -> dict[str, Any]:
+    return {"status": {"name": name}}
+
+
+def _cable(one: str, other: str) -> dict[str, Any]:
+    """Return the body of a cable between two interfaces."""
+    ends = {
+        "termination_a_type": "dcim.interface",
+        "termination_a_id": one,
+        "termination_b_type": "dcim.interface",
+        "termination_b_id": other,
+    }
+    return ends | _status("Connected")

@@ -12,7 +12,7 @@ from typing import Any, BinaryIO, Final
 
 from ferroscope.contracts.exporters import ExportOptions
 from ferroscope.core import bmc_access
-from ferroscope.exporters import json_lists
+from ferroscope.exporters.tables import write_json_list
 
 _META: Final = "__meta_ferroscope_"
 _TEXTS: Final = ("uuid", "name", "provision_state", "power_state", "driver", "owner", "resource_class")
@@ -40,7 +40,7 @@ class PrometheusExporter:
 
     def write(self, nodes: Iterable[Mapping[str, Any]], output: BinaryIO) -> None:
         """See ``contracts.exporters.Exporter``."""
-        json_lists.write(self._groups(nodes), output)
+        write_json_list(self._groups(nodes), output)
 
     def _groups(self, nodes: Iterable[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
         for node in nodes:

@@ -16,7 +16,6 @@ import msgspec
 
 from ferroscope.contracts.exporters import ExportError, ExportOptions
 from ferroscope.core import labels, values
-from ferroscope.exporters import json_lists
 
 _BATCH: Final = 1000
 
@@ -96,7 +95,16 @@ class JsonExporter(_Table):
 
     def write(self, nodes: _Rows, output: BinaryIO) -> None:
         """See ``contracts.exporters.Exporter``."""
-        json_lists.write(({column.name: column.of(node) for column in COLUMNS} for node in nodes), output)
+        write_json_list(({column.name: column.of(node) for column in COLUMNS} for node in nodes), output)
+
+
+def write_json_list(objects: Iterable[Any], output: BinaryIO) -> None:
+    """Write a list of JSON objects, one line each, as they come."""
+    before = b"[\n"
+    for one in objects:
+        output.write(before + msgspec.json.encode(one))
+        before = b",\n"
+    output.write(b"[]\n" if before == b"[\n" else b"\n]\n")
 
 
 class ParquetExporter(_Table):
