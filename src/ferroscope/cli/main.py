@@ -52,6 +52,7 @@ def _close_standard_output() -> None:
 
 # name -> (module:attribute, what it does)
 COMMANDS: Final[dict[str, tuple[str, str]]] = {
+    "setup": ("ferroscope.cli.setup:setup", "Ask five questions and write the configuration."),
     "all": ("ferroscope.cli.service:run_all", "Run api, worker and periodic tasks in one process."),
     "api": ("ferroscope.cli.service:run_api", "Run the api role."),
     "worker": ("ferroscope.cli.service:run_worker", "Run the worker role."),

@@ -282,13 +282,18 @@ def doctor(files: tuple[str, ...], database: str | None, fmt: str) -> None:
     It connects to the database, not to the API, so it works even if nothing is running. It starts and changes nothing,
     except that it acquires the lease ferroscope/doctor to test that the database is writable.
     """
-    out = Output(fmt)
+    if show_checks(files, database, Output(fmt)):
+        raise click.exceptions.Exit(Exit.FAILURE)
+
+
+def show_checks(files: tuple[str, ...], database: str | None, out: Output) -> int:
+    """Run the checks and show them; return how many failed."""
     checks = _checks(files, database)
     out.show({"checks": checks}, lambda screen: screen.print(table(("", "CHECK", "RESULT"), map(_finding_row, checks))))
     wrong = sum(check["verdict"] == "wrong" for check in checks)
     if wrong:
         out.say(f"{wrong} of {len(checks)} checks failed")
-        raise click.exceptions.Exit(Exit.FAILURE)
+    return wrong
 
 
 def _checks(files: tuple[str, ...], database: str | None) -> list[dict[str, str]]:

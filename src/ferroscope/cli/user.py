@@ -11,7 +11,7 @@ import os
 import re
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
@@ -54,8 +54,7 @@ def user() -> None:
 @config_option
 def add(name: str, roles: tuple[str, ...], file: Path | None, files: tuple[str, ...], *, replace: bool) -> None:
     """Add a user. The password is asked for, or read from standard input if that is not a terminal."""
-    if not _NAME.fullmatch(name):
-        raise click.BadParameter(f"{name!r} is not a valid name: {_NAME_RULE}", param_hint="NAME")
+    check_name(name)
     path = _path(file, files)
     with _edited(path) as lines:
         place = _find(lines, name)
@@ -66,12 +65,9 @@ def add(name: str, roles: tuple[str, ...], file: Path | None, files: tuple[str, 
                 advice="to change password and roles: --replace",
             )
     # The lock is not held while somebody types.
-    line = f"{name}:{_hashed(_password())}:{','.join(dict.fromkeys(roles))}"
-    is_new = not path.exists()
-    with _edited(path) as lines:
-        place = _find(lines, name)
-        lines[len(lines) if place is None else place :] = [line] if place is None else [line, *lines[place + 1 :]]
-    click.echo(f"user {name} {'added to' if place is None else 'changed in'} {path}")
+    password, is_new = ask_password(), not path.exists()
+    is_added = put_user(path, name, roles, password)
+    click.echo(f"user {name} {'added to' if is_added else 'changed in'} {path}")
     if is_new and os.geteuid() == 0:
         click.echo(f"the service must be able to read it: chown ferroscope {path}", err=True)
 
@@ -118,6 +114,21 @@ def list_users(file: Path | None, files: tuple[str, ...], fmt: str) -> None:
         out.note(many(len(users), "user"))
 
 
+def check_name(name: str) -> None:
+    """``click.BadParameter`` if no user can have this name."""
+    if not _NAME.fullmatch(name):
+        raise click.BadParameter(f"{name!r} is not a valid name: {_NAME_RULE}", param_hint="NAME")
+
+
+def put_user(path: Path, name: str, roles: Sequence[str], password: str) -> bool:
+    """Add a user to the file, or replace the one of this name; return whether it was added."""
+    line = f"{name}:{_hashed(password)}:{','.join(dict.fromkeys(roles))}"
+    with _edited(path) as lines:
+        place = _find(lines, name)
+        lines[len(lines) if place is None else place :] = [line] if place is None else [line, *lines[place + 1 :]]
+    return place is None
+
+
 def _path(file: Path | None, files: tuple[str, ...]) -> Path:
     """Return the file itself if it is a symbolic link: replacing a link would leave the file as it was."""
     given = file or settings_of(files).api.http_basic_auth_user_file
@@ -138,7 +149,7 @@ def _check_exists(path: Path) -> None:
 # The password
 
 
-def _password() -> str:
+def ask_password() -> str:
     """Ask for the password twice on a terminal; otherwise read a line from standard input."""
     if sys.stdin.isatty():
         password = str(click.prompt("Password", hide_input=True, confirmation_prompt=True))

@@ -14,7 +14,7 @@ from ferroscope.core.reasons import Reason
 
 
 class Explanation(msgspec.Struct, frozen=True):
-    """``meaning``: what has happened; ``hint``: what to do, in one sentence; ``commands``: what to run."""
+    """``meaning``: what has happened; ``hint``: what to do; ``commands``: what to run."""
 
     meaning: str
     hint: str

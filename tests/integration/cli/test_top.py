@@ -72,6 +72,9 @@ class Terminal:
     def is_restored(self) -> bool:
         return self.text.endswith(_LEAVES) and termios.tcgetattr(self._other) == self.before
 
+    def type(self, text: str) -> None:
+        os.write(self.keyboard, text.encode())
+
     def close(self) -> None:
         self.process.kill()
         self.process.wait()
