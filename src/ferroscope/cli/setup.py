@@ -22,7 +22,6 @@ from ferroscope.cli.output import Output
 from ferroscope.cli.service import show_checks
 from ferroscope.cli.user import ask_password, check_name, put_user
 from ferroscope.config.load import CONFIG_FILES, ConfigurationError, load
-from ferroscope.config.options import DatabaseSettings, Settings
 
 _SERVICE_GROUP: Final = "ferroscope"
 _LOGINS: Final = ("noauth", "http_basic", "keystone")
@@ -99,8 +98,7 @@ class _Questions:
 
 def _database(questions: _Questions) -> dict[str, str]:
     from ferroscope.contracts.errors import StoreUnavailableError
-    from ferroscope.db.url import DatabaseUrlError, checked
-    from ferroscope.runtime.backend import ensure_schema
+    from ferroscope.runtime.backend import prepared
     from ferroscope.runtime.system import SetupError
 
     explanation = (
@@ -112,18 +110,11 @@ def _database(questions: _Questions) -> dict[str, str]:
         if not text:
             return {}
         try:
-            url = checked(text)
-            if url.username and url.password is None and url.get_backend_name() != "sqlite":
-                url = url.set(password=questions.ask_secret("Password of the database user (empty: none)") or None)
-            connection = url.render_as_string(hide_password=False)
-            if url.get_backend_name() != "sqlite":
-                ensure_schema(Settings(database=DatabaseSettings(connection=connection)), upgrade=True)
-        except (DatabaseUrlError, SetupError) as exc:
+            return {"connection": prepared(text, lambda: questions.ask_secret("Password of its user (empty: none)"))}
+        except SetupError as exc:
             failure = Failure(f"--database: {exc.summary}", exit_code=Exit.USAGE, advice=exc.advice)
         except StoreUnavailableError as exc:
             failure = Failure(f"--database: cannot connect: {exc}", advice="check its address, user and password")
-        else:
-            return {"connection": connection}
         if questions.is_given("database") or not questions.interactive:
             raise failure
         failure.show()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ssl
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 
@@ -25,7 +25,7 @@ from ferroscope.db.engine import build_engine
 from ferroscope.db.memory import Memory
 from ferroscope.db.queue import SqlQueue
 from ferroscope.db.transaction import SqlStore
-from ferroscope.db.url import DatabaseUrlError
+from ferroscope.db.url import DatabaseUrlError, checked
 from ferroscope.runtime import database_file
 from ferroscope.runtime.system import SetupError, SystemClock
 from ferroscope.secrets.keys import KeyRing, place
@@ -231,6 +231,22 @@ def ensure_schema(settings: Settings, *, upgrade: bool) -> str:
         return migrate.HEAD
     finally:
         engine.dispose()
+
+
+def prepared(connection: str, ask_password: Callable[[], str]) -> str:
+    """Return the URL, with a password if it lacks one, after the tables were created on a database server.
+
+    SQLite's file is left to the service, whose user must own it. Raises what ``ensure_schema`` raises.
+    """
+    with _explained():
+        url = checked(connection)
+    if url.get_backend_name() == "sqlite":
+        return connection
+    if url.username and url.password is None:
+        url = url.set(password=ask_password() or None)
+    complete = url.render_as_string(hide_password=False)
+    ensure_schema(Settings(database=DatabaseSettings(connection=complete)), upgrade=True)
+    return complete
 
 
 def is_foreign(found: str | None) -> bool:
