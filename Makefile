@@ -2,7 +2,7 @@
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: audit test-nautobot nautobot sbom compare help setup dev servers browser kubernetes pxe clients emulators swift ironic inspector ansible prepared test test-all test-kubernetes test-packages packaging dist image deb lint format bench chaos chaos-pxe chaos-kubernetes fuzz demo demo-pxe demo-cloud demo-kubernetes docs screenshots lock clean
+.PHONY: audit test-nautobot nautobot sbom compare help setup dev servers browser kubernetes pxe clients emulators swift ironic inspector ansible site-tools site prepared test test-all test-kubernetes test-packages packaging dist image deb lint format bench chaos chaos-pxe chaos-kubernetes fuzz demo demo-pxe demo-cloud demo-kubernetes docs screenshots lock clean
 
 # With bytecode, a process of the service starts with two thirds of the processor time.
 unexport PYTHONDONTWRITEBYTECODE
@@ -95,7 +95,7 @@ dist: dev ## Write the source distribution and the wheel to dist/, with man page
 deb: dev packaging ## Write a Debian package to build/
 	@.venv/bin/python -m tools.packaging deb
 
-prepared: dev servers browser pxe clients emulators swift ironic inspector ansible lint
+prepared: dev servers browser pxe clients emulators swift ironic inspector ansible site-tools lint
 
 lint: dev ## Check style, types and imports
 	@.venv/bin/ruff check
@@ -141,6 +141,13 @@ docs: setup ## Regenerate the reference pages and the dashboards
 	@.venv/bin/python -m tools.docs
 	@.venv/bin/python -m tools.dashboards
 
+site-tools:
+	@tools/setup.sh site
+
+site: site-tools ## Write the documentation as a web site to build/site, which needs no network; broken links are errors
+	@.site-venv/bin/sphinx-build -q -W --keep-going -c tools/site docs build/site
+	@echo "open build/site/index.html"
+
 screenshots: dev browser ## Make the pictures of the web page in docs/images
 	@.venv/bin/python -m tools.screenshots
 
@@ -158,4 +165,4 @@ audit: ## Compare the packages of an installation with the published advisories;
 	@python3 tools/audit.py
 
 clean: ## Remove environments and caches
-	@rm -rf .venv .clients-venv .emulators-venv .swift-venv .ironic-venv .inspector-venv .ansible-venv .nautobot-venv .audit-venv .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache .boot-kernel
+	@rm -rf .venv .clients-venv .emulators-venv .swift-venv .ironic-venv .inspector-venv .ansible-venv .nautobot-venv .site-venv .audit-venv .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache .boot-kernel

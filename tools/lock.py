@@ -42,6 +42,7 @@ _OTHERS: Final = {
     ROOT / "tests/support/ansible/ansible.txt": ROOT / "tests/support/ansible/ansible-constraints.txt",
     ROOT / "tests/support/nautobot/nautobot.txt": ROOT / "tests/support/nautobot/nautobot-constraints.txt",
     ROOT / "tools/audit.txt": ROOT / "tools/audit-constraints.txt",
+    ROOT / "tools/site/site.txt": ROOT / "tools/site/site-constraints.txt",
 }
 # Builds Ferroscope itself, which is installed without an isolated build environment: that could not be pinned.
 _BUILD: Final = "setuptools>=77"

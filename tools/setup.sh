@@ -10,6 +10,7 @@
 #   tools/setup.sh inspector .inspector-venv with ironic-inspector, whose database the tests import
 #   tools/setup.sh ansible   .ansible-venv with ansible-core, which reads the inventory of 'ferroscope export'
 #   tools/setup.sh nautobot  .nautobot-venv with Nautobot, with which the tests sync machines
+#   tools/setup.sh site      .site-venv with Sphinx, which makes the documentation site
 #   tools/setup.sh audit     .audit-venv with the tools that list packages and their known vulnerabilities
 #   tools/setup.sh servers   PostgreSQL, MariaDB with Galera, RabbitMQ, etcd, ZooKeeper, Redis, HAProxy, keepalived, Apache and Prometheus,
 #                            for private instances of the tests
@@ -139,6 +140,12 @@ setup_audit() {
     local lock=tools/audit-constraints.txt
     make_venv .audit-venv
     install .audit-venv "$lock" "$lock" all
+}
+
+setup_site() {
+    local lock=tools/site/site-constraints.txt
+    make_venv .site-venv
+    install .site-venv "$lock" "$lock" all
 }
 
 setup_emulators() {
@@ -288,10 +295,10 @@ fetch_kernel() {
     touch .boot-kernel/complete
 }
 
-[ $# -gt 0 ] || fail "missing argument: expected one or more of venv, dev, clients, emulators, swift, ironic, inspector, ansible, nautobot, audit, servers, browser, kubernetes, packaging, pxe"
+[ $# -gt 0 ] || fail "missing argument: expected one or more of venv, dev, clients, emulators, swift, ironic, inspector, ansible, nautobot, site, audit, servers, browser, kubernetes, packaging, pxe"
 for what in "$@"; do
     case $what in
-        venv | dev | clients | emulators | swift | ironic | inspector | ansible | nautobot | audit | servers | browser | kubernetes | packaging | pxe) "setup_$what" ;;
-        *) fail "unknown argument $what: expected one or more of venv, dev, clients, emulators, swift, ironic, inspector, ansible, nautobot, audit, servers, browser, kubernetes, packaging, pxe" ;;
+        venv | dev | clients | emulators | swift | ironic | inspector | ansible | nautobot | site | audit | servers | browser | kubernetes | packaging | pxe) "setup_$what" ;;
+        *) fail "unknown argument $what: expected one or more of venv, dev, clients, emulators, swift, ironic, inspector, ansible, nautobot, site, audit, servers, browser, kubernetes, packaging, pxe" ;;
     esac
 done
