@@ -108,12 +108,13 @@ class Bodies:
         self._template = Template(settings.inventory_file) if settings.inventory_file else None
         self._kept = lru_cache(maxsize=KEPT)(self._make)
 
-    def of(self, member: Member) -> tuple[bytes, ...]:
-        """Return what ``member`` posts at once after a boot; nothing if it does not call back."""
+    def of(self, member: Member, boot: int = 1) -> tuple[bytes, ...]:
+        """Return what ``member`` posts at once after its boot of this number; nothing if it does not call back."""
         outcome = member.outcome
         if not outcome.calls_back:
             return ()
-        body = _huge(self._plain(member.number)) if outcome.body == "huge" else self._kept(member.number, outcome.body)
+        kind: Body = "plain" if outcome.body == "lost-dimm" and boot == 1 else outcome.body
+        body = _huge(self._plain(member.number)) if kind == "huge" else self._kept(member.number, kind)
         if outcome.conflicting:
             return body, _other(body)
         return (body,) * outcome.copies
@@ -151,6 +152,15 @@ def _spoil_mac(document: Document) -> None:
     interfaces.append({"name": "ib0", "mac_address": "no-mac", "has_carrier": True})
 
 
+def _lose_dimm(document: Document) -> None:
+    """Remove the last memory module, and its share of the memory."""
+    inventory = document["inventory"]
+    modules = document.get("dmi", inventory.get("dmi", {})).get("memory", {}).get("devices", [])
+    memory, count = inventory["memory"], len(modules) or 2
+    inventory["memory"] = {name: size - size // count for name, size in memory.items()}
+    del modules[-1:]
+
+
 def _other(body: bytes) -> bytes:
     """Return a different body of the same machine, as after adding memory."""
     return _edited(body, lambda document: document["inventory"].update(memory={"physical_mb": 1024, "total": 2**30}))
@@ -165,6 +175,7 @@ _SPOIL: Final[dict[Body, Callable[[bytes], bytes]]] = {
     "error": lambda body: _edited(body, lambda document: document.update(error=RAMDISK_ERROR)),
     "no-nics": lambda body: _edited(body, lambda document: document["inventory"].update(interfaces=[])),
     "no-memory": lambda body: _edited(body, lambda document: document["inventory"].pop("memory", None)),
+    "lost-dimm": lambda body: _edited(body, _lose_dimm),
     "no-arch": lambda body: _edited(body, lambda document: document["inventory"]["cpu"].pop("architecture", None)),
     "bad-mac": lambda body: _edited(body, _spoil_mac),
     "bad-json": lambda body: body[: len(body) // 2],

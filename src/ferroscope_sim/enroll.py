@@ -6,9 +6,11 @@ corrected. It waits for the verification of the BMCs, and reports errors per mac
 
 from __future__ import annotations
 
+import csv
 import time
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any, Final
 from urllib.parse import quote
 
@@ -167,6 +169,24 @@ def enroll(
     )
 
 
+def write_machines(path: Path, members: Sequence[Member], sim_address: str | Mapping[str, str]) -> None:
+    """Write a file for ``ferroscope node import``."""
+    with path.open("w", newline="", encoding="utf-8") as file:
+        rows = csv.writer(file, lineterminator="\n")
+        rows.writerow(("name", "driver", "macs", *(f"driver_info/{key}" for key in _driver_info(Member("", 1), ""))))
+        for member in members:
+            info = _driver_info(member, _place(member, sim_address))
+            rows.writerow((member.name, DRIVER, pxe_mac(member.number), *info.values()))
+
+
+def _driver_info(member: Member, sim_address: str) -> dict[str, str]:
+    return {
+        "sim_address": sim_address,
+        "sim_node": member.name,
+        "sim_bmc_address": bmc_address(member.number),
+    }
+
+
 def _check_driver(api: BareMetal) -> None:
     """Raise ``BareMetalError`` if the API cannot be reached, or does not support the simulator's driver."""
     if api.call("GET", f"/v1/drivers/{DRIVER}", accept=(404,)).status == 404:
@@ -193,11 +213,7 @@ def _enroll_one(api: BareMetal, member: Member, sim_address: str) -> bool | Bare
 
 
 def _node(api: BareMetal, member: Member, sim_address: str) -> tuple[Node, bool]:
-    driver_info = {
-        "sim_address": sim_address,
-        "sim_node": member.name,
-        "sim_bmc_address": bmc_address(member.number),
-    }
+    driver_info = _driver_info(member, sim_address)
     body = {"name": member.name, "driver": DRIVER, "driver_info": driver_info}
     answer = api.call("POST", "/v1/nodes", body, accept=(409,))
     if answer.status != 409:

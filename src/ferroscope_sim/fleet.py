@@ -106,7 +106,7 @@ class Fleet:
         run = RamdiskRun(
             Plan(
                 boot=self._boot_delay(machine),
-                bodies=self._bodies.of(member),
+                bodies=self._bodies.of(member, machine.tally.counters.pxe_boots),
                 delivery=member.outcome.delivery,
                 scale=self.settings.time_scale,
                 script=self._script(member),

@@ -15,7 +15,17 @@ from typing import Final, Literal
 import msgspec
 
 Body = Literal[
-    "plain", "error", "no-nics", "no-memory", "no-arch", "bad-json", "bad-mac", "unknown-macs", "deep", "huge"
+    "plain",
+    "error",
+    "no-nics",
+    "no-memory",
+    "lost-dimm",
+    "no-arch",
+    "bad-json",
+    "bad-mac",
+    "unknown-macs",
+    "deep",
+    "huge",
 ]
 Bmc = Literal["well", "silent", "garbage", "hang-up", "refused", "black-hole", "flapping"]
 Delivery = Literal["whole", "broken", "slow"]
@@ -111,6 +121,12 @@ TABLE: Final = (
         description="The inventory has no memory data.",
         ends="finished, or error: invalid-inventory with the memory hook",
         body="no-memory",
+    ),
+    Outcome(
+        name="lost-dimm",
+        description="From the second boot on, the inventory has a memory module less.",
+        ends="finished",
+        body="lost-dimm",
     ),
     Outcome(
         name="no-arch",

@@ -60,6 +60,11 @@ _share = click.FloatRange(0, 1)
 @insecure_option
 @click.option("--enroll/--no-enroll", default=False, help="Enroll the machines as nodes; existing nodes are kept.")
 @click.option(
+    "--machines-file",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Write the machines to this file, which 'ferroscope node import' reads.",
+)
+@click.option(
     "--inventory",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
     help="Inventory that every machine sends, with its own addresses.",
@@ -94,6 +99,7 @@ def sim(
     special: tuple[str, ...],
     enroll: bool,
     boot_scripts: bool,
+    machines_file: Path | None,
     inventory: Path | None,
     fmt: str,
     **options: Any,
@@ -107,7 +113,8 @@ def sim(
     from ferroscope.config.options import LogSettings
     from ferroscope.core.boot import CALLBACK_PATH
     from ferroscope.telemetry import log
-    from ferroscope_sim.model import FleetSettings
+    from ferroscope_sim.enroll import write_machines
+    from ferroscope_sim.model import FleetSettings, roster
     from ferroscope_sim.run import run
 
     out = Output(fmt)
@@ -128,6 +135,8 @@ def sim(
 
     def ready(places: Addresses) -> None:
         machines = settings.nodes + len(settings.special)
+        if machines_file:
+            write_machines(machines_file, roster(settings), places.bmcs)
         out.say(f"{machines} machines at {places.control}, calling back to {settings.callback_url}; end with Ctrl-C")
         if enroll:
             threading.Thread(target=_enroll, args=(settings, api_url, headers, places), daemon=True).start()

@@ -33,13 +33,14 @@ _FOREIGN: Final = {
     "before_sleep", "relay_password", "relay_bridging", "RequestReadTimeout", "MaxRequestWorkers",
     "inspect_wait_timeout",
 }  # fmt: skip
-# Dotted names that begin like a package of ours: keys of plugin data, entry point groups.
+# Dotted names that begin like a package of ours: keys of plugin data, entry point groups, a file.
 _NOT_OURS: Final = {
     "hardware.inventory",
     "hardware.sources",
     "hardware.differences",
     "ferroscope.hooks",
     "ferroscope.bmc",
+    "machines.csv",
 }
 
 
