@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 import shlex
 from collections.abc import Iterator
@@ -73,7 +74,7 @@ def test_what_is_typed_can_be_parsed(name: str, line: str, tmp_path: Path, monke
     ):  # files that the pages say are there
         Path(file).touch()
     try:
-        parse(shlex.split(line.partition(" > ")[0], comments=True)[1:])
+        parse([*itertools.takewhile(lambda word: word != ">", shlex.split(line, comments=True)[1:])])
     except click.UsageError as exc:
         pytest.fail(f"{name}: {line}: {exc.format_message()}")
     except click.exceptions.Exit as exc:  # --help, --version
