@@ -25,6 +25,8 @@ from ferroscope.config.load import CONFIG_FILES, ConfigurationError, load
 
 _SERVICE_GROUP: Final = "ferroscope"
 _LOGINS: Final = ("noauth", "http_basic", "keystone")
+# Addresses to listen on that tell nobody where the service is.
+_UNREACHABLE: Final = ("localhost", "127.0.0.1", "::1", "::", "0.0.0.0")  # noqa: S104  # they are compared
 _BOOTS: Final = ("virtual-media", "network", "none")
 _HEADER: Final = "# Written by 'ferroscope setup'. All options: ferroscope's docs/reference/configuration.md\n"
 
@@ -190,11 +192,11 @@ def _boot(questions: _Questions, host: str) -> tuple[dict[str, str], dict[str, s
     )
     if boot == "none":
         return {"require_managed_boot": "True"}, {}
-    reachable = host not in ("localhost", "127.0.0.1", "::1", "::", "0.0.0.0")  # noqa: S104  # it is compared
+    address = next((one for one in map(str.strip, host.split(",")) if one not in _UNREACHABLE), "")
     url = questions.ask(
         "machine_url",
         "URL (empty: not known yet)",
-        f"http://{f'[{host}]' if ':' in host else host}:6385" if reachable else "",
+        f"http://{f'[{address}]' if ':' in address else address}:6385" if address else "",
         explanation="5. The URL at which machines reach the Bare Metal API; a load balancer's, if there is one.",
     ).rstrip("/")
     if not url:

@@ -126,6 +126,22 @@ def test_what_cannot_work_is_refused_and_nothing_is_written(
     assert not list(path.parent.glob(".ferroscope*"))
 
 
+@pytest.mark.parametrize(
+    ("listen", "url"),
+    [
+        ("192.0.2.11, localhost", "http://192.0.2.11:6385"),
+        ("localhost,2001:db8::1", "http://[2001:db8::1]:6385"),
+        ("::", ""),
+    ],
+)
+def test_machines_are_told_an_address_that_they_can_reach(path: Path, run: Run, listen: str, url: str) -> None:
+    words = ("--listen", listen, "--login", "http_basic", "--boot", "virtual-media")
+    assert run(*words, stdin=f"{_PASSWORD}\n").returncode != Exit.USAGE
+    settings = load([str(path)])
+    assert settings.api.host == tuple(one.strip() for one in listen.split(","))
+    assert settings.inspector.callback_endpoint_override == url
+
+
 def test_settings_are_never_overwritten_unless_replaced(path: Path, run: Run) -> None:
     path.write_text("# comment of the package\n[api]\n# host = localhost\n")
     assert run().returncode != Exit.CONFLICT
