@@ -130,63 +130,29 @@ setup_dev() {
     install .venv "pyproject.toml constraints.txt" constraints.txt dev own
 }
 
-setup_clients() {
-    local lock=tests/acceptance/clients-constraints.txt
-    make_venv .clients-venv
-    install .clients-venv "$lock" "$lock" all
+# Makes the environment .$1-venv with what the lock file $2 lists.
+locked_venv() {
+    make_venv ".$1-venv"
+    install ".$1-venv" "$2" "$2" all
 }
 
-setup_audit() {
-    local lock=tools/audit-constraints.txt
-    make_venv .audit-venv
-    install .audit-venv "$lock" "$lock" all
-}
-
-setup_site() {
-    local lock=tools/site/site-constraints.txt
-    make_venv .site-venv
-    install .site-venv "$lock" "$lock" all
-}
+setup_clients() { locked_venv clients tests/acceptance/clients-constraints.txt; }
+setup_swift() { locked_venv swift tests/support/swift/swift-constraints.txt; }
+setup_ironic() { locked_venv ironic tests/support/ironic/ironic-constraints.txt; }
+setup_inspector() { locked_venv inspector tests/support/inspector/inspector-constraints.txt; }
+setup_ansible() { locked_venv ansible tests/support/ansible/ansible-constraints.txt; }
+setup_nautobot() { locked_venv nautobot tests/support/nautobot/nautobot-constraints.txt; }
+setup_site() { locked_venv site tools/site/site-constraints.txt; }
+setup_audit() { locked_venv audit tools/audit-constraints.txt; }
 
 setup_emulators() {
-    local lock=tests/support/emulators/emulators-constraints.txt missing=()
-    make_venv .emulators-venv
-    install .emulators-venv "$lock" "$lock" all
+    local missing=()
+    locked_venv emulators tests/support/emulators/emulators-constraints.txt
     command -v ipmi_sim >/dev/null || missing+=(openipmi)
     command -v ipmitool >/dev/null || missing+=(ipmitool)
     command -v openssl >/dev/null || missing+=(openssl)
     command -v mtype >/dev/null || missing+=(mtools)
     [ ${#missing[@]} -eq 0 ] || debian_packages "${missing[@]}"
-}
-
-setup_swift() {
-    local lock=tests/support/swift/swift-constraints.txt
-    make_venv .swift-venv
-    install .swift-venv "$lock" "$lock" all
-}
-
-setup_ironic() {
-    local lock=tests/support/ironic/ironic-constraints.txt
-    make_venv .ironic-venv
-    install .ironic-venv "$lock" "$lock" all
-}
-
-setup_inspector() {
-    local lock=tests/support/inspector/inspector-constraints.txt
-    make_venv .inspector-venv
-    install .inspector-venv "$lock" "$lock" all
-}
-
-setup_ansible() {
-    local lock=tests/support/ansible/ansible-constraints.txt
-    make_venv .ansible-venv
-    install .ansible-venv "$lock" "$lock" all
-}
-
-setup_nautobot() {
-    local lock=tests/support/nautobot/nautobot-constraints.txt
-    make_venv .nautobot-venv
-    install .nautobot-venv "$lock" "$lock" all
 }
 
 setup_servers() {
