@@ -96,8 +96,8 @@ def claiming(found: Select[Any], values: Mapping[str, Any]) -> ReturningUpdate[A
 _CLAIM, _CLAIM_OF_LANE = claiming(_NEXT, _MY_CLAIM), claiming(_NEXT_OF_LANE, _MY_CLAIM)
 _CLAIM_ID = update(schema.requests).where(_r.id == bindparam("_id"), _r.holder.is_(None)).values(_MY_CLAIM)
 _ALIVE = exists().where(_m.id == _r.holder, _m.expires_at > db_now())
-# Whether there is anything to claim, in any lane; a claim is a write, even if it finds nothing.
-_DUE = select(_r.id).where(*_CLAIMABLE).limit(1)
+# Whether there is anything to claim in a lane; a claim is a write, even if it finds nothing.
+_DUE = {lane: select(_r.id).where(_r.lane == lane.value, *_CLAIMABLE).limit(1) for lane in Lane}
 # Claims of members that are not alive, and all claims in the calling member's own name.
 _ORPHANS = select(_r.id, _r.holder, _r.token).where(_r.holder.is_not(None), or_(_r.holder == bindparam("_me"), ~_ALIVE))
 _FREE = (
@@ -218,15 +218,17 @@ class SqlQueue:
         """Look for what no message announces: requests that became due or free, and claims of dead members.
 
         Each process looks once per poll interval, however many lanes wait: a read, where a claim that finds nothing
-        would be a write. What is found wakes up the lanes.
+        would be a write. What is found wakes up its lane.
         """
         now = self._clock.monotonic()
         if now - self._looked_at < self._poll_interval:
             return
         self._looked_at = now
-        orphans, due = self._store.read(lambda tx: (list(tx.run(_ORPHANS, {"_me": holder})), tx.run(_DUE).first()))
-        if self._free_orphans(holder, orphans) or due is not None:
+        orphans, due = self._store.read(lambda tx: _seen(tx, holder))
+        if self._free_orphans(holder, orphans):
             self._bus.publish(Channel.REQUESTS)
+        for lane in due:
+            self._bus.publish(requests_of(lane))
 
     def _free_orphans(self, holder: str, orphans: Iterable[Any]) -> bool:
         """Release the claims of dead members; return whether there were any to release.
@@ -244,3 +246,9 @@ class SqlQueue:
 
     def _execute(self, statement: Update, values: dict[str, Any]) -> None:
         self._store.write(lambda tx: tx.connection.execute(statement, values))
+
+
+def _seen(tx: SqlTransaction, holder: str) -> tuple[list[Any], list[Lane]]:
+    """Return the claims that may have to be released, and the lanes with a request to claim."""
+    due = [lane for lane, found in _DUE.items() if tx.run(found).first() is not None]
+    return list(tx.run(_ORPHANS, {"_me": holder})), due
