@@ -133,8 +133,6 @@ class SqlQueue:
         self._clock = clock
         self._poll_interval = poll_interval
         self._looked_at = -poll_interval
-        # Per lane: the networks that were excluded, and the bus's position, when a claim last found nothing.
-        self._empty: dict[Lane | None, tuple[tuple[str, ...], int]] = {}
         # Tokens of claims whose COMMIT was not answered: if committed, they lock a node in our own name.
         self._doubtful: set[str] = set()
 
@@ -151,20 +149,19 @@ class SqlQueue:
         self, holder: str, timeout: float, stop: StopFlag, take: Take, work: Work[T] | None
     ) -> tuple[Claim, T | None] | None:
         deadline, channel = self._clock.monotonic() + timeout, requests_of(take.lane)
+        tried = -1  # the position of the channel at the last claim, which found nothing
         while not stop.is_set():
             self._free_doubtful()
             self._look(holder)
             seen = self._bus.wait(channel, 0, 0.0)
-            found = (
-                None if self._empty.get(take.lane) == (take.without, seen) else self._claim(holder, take, work, seen)
-            )
-            remaining = deadline - self._clock.monotonic()
-            if found is not None or remaining <= 0:
+            found = None if seen == tried else self._claim(holder, take, work)
+            tried, now = seen, self._clock.monotonic()
+            if found is not None or now >= deadline:
                 return found
-            self._bus.wait(channel, seen, min(remaining, self._poll_interval))
+            self._bus.wait(channel, seen, min(deadline, self._looked_at + self._poll_interval) - now)
         return None
 
-    def _claim(self, holder: str, take: Take, work: Work[T] | None, seen: int) -> tuple[Claim, T | None] | None:
+    def _claim(self, holder: str, take: Take, work: Work[T] | None) -> tuple[Claim, T | None] | None:
         token, found = str(uuid.uuid4()), None
         self._store.claims.add(token)
         try:
@@ -178,12 +175,10 @@ class SqlQueue:
             if work is None:
                 raise
             _log.debug("preparing the request failed; claiming it alone", error=str(exc))
-            return self._claim(holder, take, None, seen)
+            return self._claim(holder, take, None)
         finally:
             if found is None:
                 self._store.claims.discard(token)
-        if found is None:
-            self._empty[take.lane] = (take.without, seen)
         return found
 
     def _take(
