@@ -157,7 +157,7 @@ class Tally(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def kind_of(transition: Transition, inspection: Inspection) -> Kind | None:
-    """Return the type of the event of a transition; None if it is no event."""
+    """Return the type of the event of a transition; None if that is not an event."""
     source, target = transition.source, transition.target
     if source is target:
         return None

@@ -13,7 +13,7 @@ from ferroscope.ui.page import Page, Visit
 
 
 class Action(msgspec.Struct, frozen=True, kw_only=True):
-    """``effect`` begins the sentence that asks, ``done`` ends the one that reports."""
+    """``effect`` begins the question, ``done`` ends the report."""
 
     title: str
     policy: str
