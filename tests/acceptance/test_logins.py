@@ -130,5 +130,5 @@ def test_no_secret_is_in_any_log(locked: Locked) -> None:
     locked.ask(Authorization="Basic " + base64.b64encode(f"watcher:{PASSWORD}".encode()).decode())
     said = locked.site.said()
     assert "/v1/nodes" in said
-    for secret in (token, token.split("_")[2], PASSWORD, base64.b64encode(f"watcher:{PASSWORD}".encode()).decode()):
+    for secret in (token, token.split("_", 2)[2], PASSWORD, base64.b64encode(f"watcher:{PASSWORD}".encode()).decode()):
         assert secret not in said

@@ -177,31 +177,6 @@ def test_a_waiting_worker_is_woken_by_a_request(open_adapter: Open) -> None:
     assert waited[0] < SLACK
 
 
-def test_a_claimer_that_finds_nothing_does_not_hold_up_another(open_adapter: Open) -> None:
-    """A claim may find nothing although there is something: what another thread is about to claim is locked."""
-    adapter = open_adapter(poll_interval=60.0)
-    adapter.join("worker")
-    nodes = {adapter.node().uuid for _ in range(60)}
-    for node in sorted(nodes):
-        adapter.put(Request(node=node, event=Event.INSPECT))
-    claimed: list[str] = []
-
-    def claim() -> None:
-        while len(claimed) < len(nodes):
-            if (found := adapter.claim("worker", 0.5)) is not None:
-                claimed.append(found.request.node)
-                adapter.write(lambda tx, found=found: tx.requests.consume(found))  # type: ignore[misc]
-
-    start = time.monotonic()
-    threads = [threading.Thread(target=claim) for _ in range(3)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(60)
-    assert (len(claimed), set(claimed)) == (len(nodes), nodes)
-    assert time.monotonic() - start < SLACK
-
-
 def test_a_node_that_became_free_is_found_at_the_next_poll(open_adapter: Open) -> None:
     adapter = open_adapter(poll_interval=0.2)
     adapter.join("worker")

@@ -35,11 +35,6 @@ def _() -> Iterator[Any]:
     yield queue.SqlQueue, "_free_orphans", lambda _self, _holder, _orphans: False
 
 
-@bug("due-unnoticed", "nobody looks for requests that become due without a message", rule="I1", seeds=20)
-def _() -> Iterator[Any]:
-    yield queue, "_DUE", {}
-
-
 @bug("node-not-locked", "a claim does not lock its node", rule="two claims", seeds=20)
 def _() -> Iterator[Any]:
     mine = {name: value for name, value in queue._MY_CLAIM.items() if name != "claimed_node"}
