@@ -236,3 +236,31 @@ def test_a_name_that_is_made_while_it_is_forgotten_begins_above_it(open_adapter:
         list(pool.map(work, adapters))
     assert seen
     assert seen == sorted(set(seen))
+
+
+@pytest.mark.every_database
+def test_candidates_are_those_who_asked_not_long_ago_and_their_number_is_limited(store: Store) -> None:
+    held = acquire(store)
+    asked = [("b", LONG), ("c", LONG), ("b", LONG), ("gone", NO_TIME)]
+    for holder, seconds in asked:
+        store.write(lambda tx, one=holder, left=seconds: tx.leases.add_candidate("backup", one, left))  # type: ignore[misc]
+
+    def waiting(name: str = "backup") -> list[str]:
+        return [one.holder for one in store.read(lambda tx: tx.leases.candidates(name))]
+
+    assert waiting() == ["b", "c"]
+    assert waiting("other") == []
+    store.write(lambda tx: tx.leases.release(held))
+    acquire(store, "b")
+    assert waiting() == ["c"], "a holder does not wait"
+    for number in range(40):
+        store.write(lambda tx, one=number: tx.leases.add_candidate("backup", f"n{one:02}", LONG))  # type: ignore[misc]
+    assert len(waiting()) == 32
+
+
+def test_a_deleted_name_has_no_candidates(store: Store) -> None:
+    held = acquire(store)
+    store.write(lambda tx: tx.leases.add_candidate("backup", "b", LONG))
+    store.write(lambda tx: tx.leases.release(held))
+    assert store.write(lambda tx: tx.leases.forget(held))
+    assert store.read(lambda tx: tx.leases.candidates("backup")) == []

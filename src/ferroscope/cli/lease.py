@@ -47,11 +47,12 @@ def list_leases(api: Any, out: Output, prefix: str) -> None:
 @click.argument("name")
 @with_api
 def show(api: Any, out: Output, name: str) -> None:
-    """Show a lease: its holder, epoch, and the remaining seconds."""
+    """Show a lease: its holder, epoch, the remaining seconds, and who waits for it."""
     from urllib.parse import quote
 
     found = api.get(f"/v1/leases/{quote(name)}")
-    out.show(found, lambda screen: screen.print(key_values(found)))
+    waiting = ", ".join(one["holder"] for one in found.get("candidates", ()))
+    out.show(found, lambda screen: screen.print(key_values(found | {"candidates": waiting})))
 
 
 @lease.command(

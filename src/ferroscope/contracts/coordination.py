@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from contextvars import ContextVar
 from typing import Final, Protocol
 
-from ferroscope.core.model import ClockStep, Lease, Member
+from ferroscope.core.model import Candidate, ClockStep, Lease, Member
 
 # The lease on which all that this thread writes depends: the store holds it first in each transaction.
 PRECONDITION: Final[ContextVar[Lease | None]] = ContextVar("PRECONDITION", default=None)
@@ -57,6 +57,12 @@ class Leases(Protocol):
 
     def unused(self, seconds: float, limit: int) -> Sequence[Lease]:
         """Return leases that expired or were released ``seconds`` ago or earlier, without data, oldest first."""
+
+    def candidates(self, name: str) -> Sequence[Candidate]:
+        """Return who asked for the lease and was refused, and still counts as waiting for it, by name."""
+
+    def add_candidate(self, name: str, holder: str, seconds: float) -> None:
+        """Record that ``holder`` has asked; it counts for ``seconds``, and not more than 32 do for one name."""
 
 
 class Members(Protocol):

@@ -228,6 +228,13 @@ class Lease(msgspec.Struct, kw_only=True, frozen=True):
         return self.holder is not None and self.remaining > 0
 
 
+class Candidate(msgspec.Struct, frozen=True):
+    """A program that asked for a lease while another one held it; until it asks again, it counts for ``expires_at``."""
+
+    holder: str
+    asked_at: float
+
+
 class LeaseProfile(msgspec.Struct, kw_only=True, frozen=True):
     """How long a lease lives, how often it is renewed, and how often candidates poll; in seconds.
 

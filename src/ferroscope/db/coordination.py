@@ -17,10 +17,10 @@ from sqlalchemy import Double, and_, bindparam, case, delete, insert, literal, o
 
 from ferroscope.contracts.errors import ConflictError, LeaseHeldError, LeaseLostError
 from ferroscope.contracts.queue import Channel
-from ferroscope.core.model import ClockStep, Lease, Member
+from ferroscope.core.model import Candidate, ClockStep, Lease, Member
 from ferroscope.core.states import ACTIVE
 from ferroscope.db import schema
-from ferroscope.db.engine import db_now
+from ferroscope.db.engine import db_now, upsert
 from ferroscope.db.mapping import Mapper
 from ferroscope.db.session import SqlSession
 
@@ -112,6 +112,19 @@ _RENEW = (
 _RENEW_DATA = _RENEW.values(data=bindparam("_data"))
 _RELEASE = update(schema.leases).where(*_MINE).values(holder=None, expires_at=db_now())
 _SKIP = update(schema.leases).where(*_MINE).values(epoch=bindparam("_above"))
+_w = schema.lease_candidates.c
+_MOST_CANDIDATES: Final = 32
+_CANDIDATES = (
+    select(_w.holder, _w.asked_at)
+    .where(_w.name == bindparam("_name"), _w.expires_at > db_now())
+    .order_by(_w.holder)
+    .limit(_MOST_CANDIDATES)
+)
+_DROP_OLD_CANDIDATES = delete(schema.lease_candidates).where(_w.name == bindparam("_name"), _w.expires_at <= db_now())
+_DROP_CANDIDATE = delete(schema.lease_candidates).where(
+    _w.name == bindparam("_name"), _w.holder == bindparam("_holder")
+)
+_DROP_CANDIDATES = delete(schema.lease_candidates).where(_w.name == bindparam("_name"))
 _TOUCH = update(schema.leases).where(*_MINE, _l_leases.holder.is_not(None)).values(touched=_l_leases.touched + 1)
 
 
@@ -176,12 +189,27 @@ class SqlLeases:
     def forget(self, lease: Lease) -> bool:
         self._floor()
         self._tx.run(_RAISE_FLOOR, {"_id": _FLOOR_ID, "_epoch": lease.epoch})
-        return self._tx.run(_FORGET, {"_name": lease.name, "_epoch": lease.epoch}).rowcount > 0
+        forgotten = self._tx.run(_FORGET, {"_name": lease.name, "_epoch": lease.epoch}).rowcount > 0
+        if forgotten:
+            self._tx.ask(_DROP_CANDIDATES, {"_name": lease.name})
+        return forgotten
+
+    def candidates(self, name: str) -> Sequence[Candidate]:
+        return [Candidate(*row) for row in self._tx.run(_CANDIDATES, {"_name": name})]
+
+    def add_candidate(self, name: str, holder: str, seconds: float) -> None:
+        self._tx.run(_DROP_OLD_CANDIDATES, {"_name": name})
+        known = [one.holder for one in self.candidates(name)]
+        if holder in known or len(known) < _MOST_CANDIDATES:
+            now = self._tx.now
+            row = {"name": name, "holder": holder, "asked_at": now, "expires_at": now + seconds}
+            self._tx.ask(upsert(self._tx.dialect.name, schema.lease_candidates), row)
 
     def _acquired(self, name: str, token: str) -> Lease:
         lease = self._get(name, _digest(token))
         if lease is None:
             raise LeaseLostError(f"{name} has just been acquired by another holder")
+        self._tx.ask(_DROP_CANDIDATE, {"_name": name, "_holder": lease.holder})
         return self._above_known(msgspec.structs.replace(lease, token=token))
 
     def _floor(self) -> int:

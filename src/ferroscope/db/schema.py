@@ -298,6 +298,17 @@ leases = Table(
     **_OPTIONS,
 )
 
+# Who asked for a lease that was held; see ``core.model.Candidate``.
+lease_candidates = Table(
+    "lease_candidates",
+    metadata,
+    Column("name", String(255), primary_key=True),
+    Column("holder", String(255), primary_key=True),
+    Column("asked_at", Double, nullable=False),
+    Column("expires_at", Double, nullable=False),
+    **_OPTIONS,
+)
+
 # One row: the highest epoch of all forgotten names. The first epoch of a new name must be greater.
 lease_epochs = Table(
     "lease_epochs",
@@ -488,6 +499,7 @@ __all__ = [
     "inspection_data",
     "inspections",
     "journal",
+    "lease_candidates",
     "lease_epochs",
     "leases",
     "mac_changes",

@@ -47,6 +47,20 @@ def test_a_held_lease_is_refused_with_its_holder_and_what_remains(everywhere: Se
     assert everywhere.bare_metal.post(NAME, {"holder": "me", "duration": 5}).status_code == 409
 
 
+def test_who_was_refused_is_listed_until_he_has_it(everywhere: Service) -> None:
+    client = everywhere.bare_metal
+    mine = _take(client)
+    assert client.get(NAME).json["candidates"] == []
+    for holder in ("one", "two", "one"):
+        assert client.post(NAME, {"holder": holder, "duration": 5}).status_code == 409
+    waiting = client.get(NAME).json["candidates"]
+    assert [one["holder"] for one in waiting] == ["one", "two"]
+    assert all(one["asked_at"] for one in waiting)
+    client.delete(f"{NAME}?epoch={mine['epoch']}&token={mine['token']}")
+    _take(client, holder="two")
+    assert [one["holder"] for one in client.get(NAME).json["candidates"]] == ["one"]
+
+
 def fault_of(answer: Any) -> str:
     """Return the message of a 409 that shows the lease as well."""
     return str(fault(answer))

@@ -124,12 +124,21 @@ def released(query: ReleaseQuery, body: Any) -> Release:
 # Names that are deleted at once, and the number of the service's own among the candidates, which are never deleted.
 _FORGET: Final = 100
 _OWN: Final = 32
+_RECORD_AGAIN: Final = 5.0  # seconds after which a candidate that asks again is recorded again
+
+
+class CandidateView(msgspec.Struct, frozen=True):
+    """Who asked for a lease that was held, and when last."""
+
+    holder: str
+    asked_at: str | None
 
 
 class LeaseView(msgspec.Struct, frozen=True):
     """A lease; ``holder`` null: free. ``duration`` and ``remaining`` are in seconds.
 
-    Only the holder gets ``token``: in the response to an acquisition or a renewal.
+    Only the holder gets ``token``: in the response to an acquisition or a renewal. ``candidates``, in the response to
+    a GET of one lease: who has asked for it through the API, and may ask again.
     """
 
     name: str
@@ -143,6 +152,7 @@ class LeaseView(msgspec.Struct, frozen=True):
     data: str
     own: bool
     token: str | UnsetType = UNSET
+    candidates: list[CandidateView] | UnsetType = UNSET
 
 
 class LeaseList(msgspec.Struct, frozen=True):
@@ -172,9 +182,11 @@ def _sees(context: ApiContext, call: Call[Any, Any], name: str) -> bool:
 
 
 def get_lease(context: ApiContext, call: Call[NoQuery, None]) -> Reply:
-    """Show a lease: its holder, epoch and remaining time."""
+    """Show a lease: its holder, epoch, remaining time, and who waits for it."""
     name = name_of(call.path)
-    return Reply(200, view(context.store.read(lambda tx: _stored(tx, name))))
+    lease, waiting = context.store.read(lambda tx: (_stored(tx, name), tx.leases.candidates(name)))
+    shown = [CandidateView(one.holder, iso_exact(one.asked_at)) for one in waiting]
+    return Reply(200, msgspec.structs.replace(view(lease), candidates=shown))
 
 
 def acquire_lease(context: ApiContext, call: Call[NoQuery, Acquisition]) -> Reply:
@@ -192,9 +204,24 @@ def acquire_lease(context: ApiContext, call: Call[NoQuery, Acquisition]) -> Repl
 
     try:
         lease = context.store.write(work)
-    except (LeaseHeldError, LeaseLostError):
+    except LeaseHeldError as exc:
+        _add_candidate(context, name, asked, exc.lease.remaining)
+        return _refused(context, name, f"lease {name} is not free")
+    except LeaseLostError:
         return _refused(context, name, f"lease {name} is not free")
     return Reply(201, view(lease, with_token=True))
+
+
+def _add_candidate(context: ApiContext, name: str, asked: Acquisition, remaining: float) -> None:
+    """Record who waits, until when he will have asked again; not each time, for that would be a write for each poll."""
+
+    def is_recorded(tx: Transaction) -> bool:
+        since = tx.now - _RECORD_AGAIN
+        return any(one.holder == asked.holder and one.asked_at > since for one in tx.leases.candidates(name))
+
+    if not context.store.read(is_recorded):
+        seconds = max(asked.duration, remaining) + _RECORD_AGAIN
+        context.store.write(lambda tx: tx.leases.add_candidate(name, asked.holder, seconds))
 
 
 def _principal(call: Call[Any, Any]) -> str:
