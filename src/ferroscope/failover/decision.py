@@ -382,8 +382,10 @@ class _Case:
         if (why := self._guard(node))[0]:
             return self._wait(record, *why)
         if not is_suspect(node, self._seen.silent, self._rules):
-            # If the command is only late, the machine must not be forgotten without power.
-            if self._view.now - record.command_at < REPEAT_COMMAND:
+            # If the command is only late, or has just taken effect, the machine must not be forgotten without power.
+            off_now = record.commanded and self._seen.power_off
+            late = REPEAT_COMMAND + (self._rules.silence if off_now else 0.0)
+            if self._view.now - record.command_at < late:
                 message = "the node is ready again, but the power-off command may still take effect"
                 return self._wait(record, "power-off-pending", message)
             return self.end(record, Phase.CANCELLED, "ready-again", "the node is ready again in the same boot")

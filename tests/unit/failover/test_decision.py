@@ -85,6 +85,23 @@ def test_a_node_that_is_ready_again_after_the_command_is_watched_until_the_comma
     assert case.step(31.0).effects == (PowerOn(),)
 
 
+def test_a_machine_whose_late_power_off_has_just_taken_effect_is_not_forgotten_without_power() -> None:
+    case = Case()
+    case.step()
+    assert case.step(20.0).effects == (PowerOff(),)
+    case.node, case.silent, case.renewal = node(ready="True"), 1.0, "r2"
+    case.step(29.0)
+    # The kubelet has renewed its lease a moment ago, so the node looks alive; but its machine is off now.
+    case.silent, case.power_off = 3.0, True
+    assert case.step(2.0).reason == "power-off-pending"
+    case.node, case.silent = node(), 16.0
+    case.step(12.0)
+    case.step(5.0)
+    case.pods = []
+    case.step(1.0)
+    assert case.step(31.0).effects == (PowerOn(),)
+
+
 @pytest.mark.parametrize("off", [False, True])
 def test_a_successor_sends_the_command_that_the_leader_may_only_have_announced(off: bool) -> None:
     case = Case()
