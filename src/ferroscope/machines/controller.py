@@ -14,6 +14,7 @@ import structlog
 
 from ferroscope.config.kubernetes_options import MachinesSettings
 from ferroscope.contracts.errors import LeaseLostError, NotFoundError, StaleLeaseError, StoreUnavailableError
+from ferroscope.contracts.metrics import SILENT, Meter
 from ferroscope.contracts.queue import Clock
 from ferroscope.core.model import Lease
 from ferroscope.machines.client import MachineClient
@@ -47,7 +48,14 @@ class MachineController:
     """A periodic task (see ``periodic.singleton``)."""
 
     def __init__(
-        self, kube: MachineClient, nodes: Nodes, machines: Machines, settings: MachinesSettings, *, clock: Clock
+        self,
+        kube: MachineClient,
+        nodes: Nodes,
+        machines: Machines,
+        settings: MachinesSettings,
+        *,
+        clock: Clock,
+        meter: Meter = SILENT,
     ) -> None:
         self.name = LEASE + settings.cluster
         self.period = _PERIOD
@@ -56,6 +64,7 @@ class MachineController:
         self._machines = machines
         self._settings = settings
         self._clock = clock
+        self._meter = meter
         self._epoch = 0
         self._polled_at = self._resynced_at = -math.inf
         self._pending: dict[str, None] = {}
@@ -81,8 +90,9 @@ class MachineController:
         except (KubernetesError, StoreUnavailableError, NotFoundError) as exc:
             self._problem = str(exc)
             _log.warning("Machines are left for later", cluster=self._settings.cluster, why=str(exc))
-        waiting = len(self._pending) + len(self._failed)
-        status = f"{len(self._machines.every())} Machines, {waiting} to look at, {self._kube.writes} writes"
+        known, waiting = len(self._machines.every()), len(self._pending) + len(self._failed)
+        self._meter.machines(known, waiting)
+        status = f"{known} Machines, {waiting} to look at, {self._kube.writes} writes"
         return f"{status}; {self._problem}" if self._problem else status
 
     def _gather(self, now: float, *, whole: bool) -> None:
@@ -110,6 +120,7 @@ class MachineController:
             elif not self._look_at(machine, owners):
                 tries = min(self._failed.get(key, (0, 0.0))[0], len(_AGAIN) - 1)
                 self._failed[key] = (tries + 1, self._clock.monotonic() + _AGAIN[tries])
+                self._meter.machine_failed()
             else:
                 self._failed.pop(key, None)
             del self._pending[key]

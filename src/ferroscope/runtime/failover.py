@@ -243,14 +243,17 @@ def run(settings: Settings, *, reread: Reread | None = None) -> int:
     try:
         schema = ensure_schema(settings, upgrade=False)
         check_bus(settings)
-        backend = open_backend(settings, clock=SystemClock(), stop=stop, listen=False)
+        metrics = leader.metrics_of(settings)
+        meter: Meter = metrics or SILENT
+        backend = open_backend(settings, clock=SystemClock(), stop=stop, listen=False, meter=meter)
         try:
             dry_run = settings.failover.dry_run
-            with _controller(settings, backend, stop, dry_run=dry_run, wake=wake) as (task, kube):
+            with _controller(settings, backend, stop, dry_run=dry_run, meter=meter, wake=wake) as (task, kube):
                 watch = NodeWatch(kube, wake, stop)
                 return leader.serve(
-                    settings, backend, schema, role=ROLE, task=task, stop=stop, reload=reload, start=watch.start
-                )
+                    settings, backend, schema, role=ROLE, task=task, stop=stop, reload=reload, metrics=metrics,
+                    start=watch.start,
+                )  # fmt: skip
         finally:
             backend.close()
     except (SetupError, StoreUnavailableError, OSError) as exc:

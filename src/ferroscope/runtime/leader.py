@@ -9,13 +9,21 @@ from typing import Any
 import structlog
 
 from ferroscope.config.options import Settings
+from ferroscope.contracts.metrics import SILENT
 from ferroscope.contracts.queue import Channel
 from ferroscope.runtime import system
 from ferroscope.runtime.backend import Backend
 from ferroscope.runtime.member import membership_of
+from ferroscope.runtime.metrics import build_metrics, serve_alone
 from ferroscope.runtime.system import EXIT_CUT_OFF, EXIT_FAULT, SystemClock, notify
+from ferroscope.telemetry.metrics import Metrics
 
 _log = structlog.get_logger(__name__)
+
+
+def metrics_of(settings: Settings) -> Metrics | None:
+    """Return what the process counts with; None if it has no port for it."""
+    return build_metrics() if settings.metrics.port else None
 
 
 def serve(
@@ -27,22 +35,24 @@ def serve(
     task: Any,
     stop: Event,
     reload: Callable[[], Any],
+    metrics: Metrics | None,
     start: Callable[[], object] = lambda: None,
 ) -> int:
     """Run the task (see ``periodic.singleton``) while leading, until SIGTERM or SIGINT; return the exit code.
 
-    ``start`` is called when the process has joined the members.
+    ``start`` is called when the process has joined the members. ``SetupError``, ``OSError``: of the metrics port.
     """
     from ferroscope.leadership import Election, LeaseRenewer
     from ferroscope.periodic.singleton import Singleton
 
     clock, profile = SystemClock(), settings.lease.numbers()
+    port = None if metrics is None else serve_alone(settings, metrics, backend.store, clock)
     membership = membership_of(settings, backend, schema, role=role, roles=(role,), clock=clock, stop=stop)
     membership.start()
     singleton = Singleton(
         lambda: task,
         Election(task.name, membership.member.id, store=backend.lease_store, clock=clock, profile=profile),
-        keep=LeaseRenewer(profile, clock),
+        keep=LeaseRenewer(profile, clock, meter=metrics or SILENT),
         profile=profile,
         bus=backend.bus,
         clock=clock,
@@ -61,4 +71,6 @@ def serve(
         backend.bus.publish(Channel.LEASES)
         singleton.join(settings.worker.graceful_timeout)
         membership.leave()
+        if port is not None:
+            port.stop(0)
     return EXIT_CUT_OFF if membership.cut_off else code

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from ferroscope.config.options import MachinesSettings, Settings
 from ferroscope.contracts.errors import StoreUnavailableError
+from ferroscope.contracts.metrics import SILENT
 from ferroscope.remote.kubernetes import KubernetesError
 from ferroscope.runtime import kubernetes, leader, system, wiring
 from ferroscope.runtime.backend import Backend, check_bus, ensure_schema, open_backend
@@ -20,6 +21,7 @@ from ferroscope.runtime.system import SetupError, StartError, SystemClock, proce
 if TYPE_CHECKING:
     from ferroscope.machines.client import MachineClient
     from ferroscope.machines.nodes import Nodes
+    from ferroscope.telemetry.metrics import Metrics
 
 ROLE: Final = "machines"
 # The oldest server with custom resources as they are declared here: apiextensions.k8s.io/v1.
@@ -91,10 +93,11 @@ def run(settings: Settings, *, reread: Reread | None = None) -> int:
             check_cluster(kube, wanted)
             schema = ensure_schema(settings, upgrade=False)
             check_bus(settings)
-            backend = open_backend(settings, clock=SystemClock(), stop=stop, listen=False)
+            metrics = leader.metrics_of(settings)
+            backend = open_backend(settings, clock=SystemClock(), stop=stop, listen=False, meter=metrics or SILENT)
             try:
                 with open_nodes(settings, backend, stop) as nodes:
-                    return _serve(settings, backend, schema, kube, nodes, stop, reload)
+                    return _serve(settings, backend, schema, kube, nodes, stop, reload, metrics)
             finally:
                 backend.close()
         finally:
@@ -111,6 +114,7 @@ def _serve(
     nodes: Nodes,
     stop: threading.Event,
     reload: Reload,
+    metrics: Metrics | None,
 ) -> int:
     from ferroscope.machines.controller import MachineController
     from ferroscope.machines.watch import Machines, MachineWatch
@@ -119,10 +123,12 @@ def _serve(
     watches = [
         MachineWatch(kube, namespace, machines, stop, resync=wanted.resync) for namespace in wanted.namespaces or ("",)
     ]
-    task = MachineController(kube, nodes, machines, wanted, clock=SystemClock())
+    task = MachineController(kube, nodes, machines, wanted, clock=SystemClock(), meter=metrics or SILENT)
 
     def start() -> None:
         for one in watches:
             one.start()
 
-    return leader.serve(settings, backend, schema, role=ROLE, task=task, stop=stop, reload=reload, start=start)
+    return leader.serve(
+        settings, backend, schema, role=ROLE, task=task, stop=stop, reload=reload, metrics=metrics, start=start
+    )

@@ -16,8 +16,11 @@ from ferroscope.api.http.hosts import Hosts, known_names
 from ferroscope.api.http.request_id import HEADER, new_request_id
 from ferroscope.config.options import ApiSettings, MetricsSettings, Settings
 from ferroscope.contracts.errors import StoreUnavailableError
-from ferroscope.runtime.http_server import BACKLOG, HttpServer, bind
-from ferroscope.runtime.tls import Certificates
+from ferroscope.contracts.queue import Clock
+from ferroscope.contracts.store import Store
+from ferroscope.runtime import tls
+from ferroscope.runtime.authentication import metrics_check
+from ferroscope.runtime.http_server import BACKLOG, HttpServer, bind, check_anonymous
 from ferroscope.runtime.wsgi import Application
 from ferroscope.telemetry.metrics import Metrics
 
@@ -43,19 +46,28 @@ Check = Callable[[dict[str, Any]], None]
 
 
 def serve(
-    settings: Settings, metrics: Metrics, certificates: Certificates | None, may_read: Check | None
+    settings: Settings, metrics: Metrics, store: Store, clock: Clock, certificates: tls.Certificates | None
 ) -> HttpServer:
-    """Serve the metrics on the first free port, starting from the configured one; ``OSError``.
+    """Serve the metrics on the first free port, starting from the configured one; ``OSError``, ``SetupError``.
 
-    Processes of one host share a configuration, so each takes the next port. ``may_read`` raises an ``ApiError`` for a
-    request whose sender may not; None: everybody may.
+    Processes of one host share a configuration, so each takes the next port.
     """
+    may_read = metrics_check(settings, clock, store)
     listener, hosts = _listener(settings.metrics), Hosts(known_names(settings))
     app = _checked(make_wsgi_app(metrics.registry), lambda env: hosts.check(env.get("HTTP_HOST", "")), may_read)
     server = HttpServer(app, _LIMITS, [listener], certificates=certificates)
     server.start()
     _log.info("serving metrics", host=settings.metrics.host, port=listener.getsockname()[1])
     return server
+
+
+def serve_alone(settings: Settings, metrics: Metrics, store: Store, clock: Clock) -> HttpServer:
+    """Do the same in a process without an API; ``SetupError`` also if other hosts could read them anonymously."""
+    check_anonymous(settings, api=False)
+    certificates = tls.certificates(settings.api)
+    if certificates is not None:
+        metrics.certificate(settings.api.tls_certificate_file, lambda: certificates.expires.timestamp())
+    return serve(settings, metrics, store, clock, certificates)
 
 
 def _checked(app: Application, *checks: Check | None) -> Application:

@@ -22,7 +22,6 @@ from ferroscope.contracts.metrics import Meter
 from ferroscope.contracts.queue import Channel, Clock
 from ferroscope.contracts.remote import Registry
 from ferroscope.runtime import database_file, system, tls, wiring
-from ferroscope.runtime.authentication import metrics_check
 from ferroscope.runtime.backend import Backend, check_bus, ensure_schema, open_backend
 from ferroscope.runtime.coordination import build_party_watch
 from ferroscope.runtime.coordination import check as check_coordination
@@ -144,8 +143,7 @@ class Process:
         if "periodic" in self._roles:
             self._play_periodic(backend, membership, clock, meter)
         if settings.metrics.port:
-            may_read = metrics_check(settings, clock, backend.store)
-            metrics = serve_metrics(settings, meter, certificates, may_read)
+            metrics = serve_metrics(settings, meter, backend.store, clock, certificates)
             self._ending.append(lambda: metrics.stop(0))
         self._ending.append(self._answered.set)
         if "api" in self._roles:

@@ -262,7 +262,9 @@ class PxeFilterProcess:
         )
         try:
             if metrics is not None:
-                self._serve_metrics(metrics, backend)
+                from ferroscope.runtime.metrics import serve_alone
+
+                serve_alone(settings, metrics, backend.store, self._clock)
             membership = membership_of(
                 settings, backend, schema, role=ROLE, roles=(ROLE,), clock=self._clock, stop=self._stop
             )
@@ -345,17 +347,6 @@ class PxeFilterProcess:
         from ferroscope.runtime.metrics import build_metrics
 
         return build_metrics()
-
-    def _serve_metrics(self, metrics: Metrics, backend: Backend) -> None:
-        from ferroscope.runtime import tls
-        from ferroscope.runtime.authentication import metrics_check
-        from ferroscope.runtime.metrics import serve
-
-        may_read = metrics_check(self._settings, self._clock, backend.store)
-        certificates = tls.certificates(self._settings.api)
-        if certificates is not None:
-            metrics.certificate(self._settings.api.tls_certificate_file, lambda: certificates.expires.timestamp())
-        serve(self._settings, metrics, certificates, may_read)
 
 
 def _has_closed(role: PxeFilter, thread: threading.Thread) -> bool:
