@@ -374,7 +374,7 @@ class MetricsSettings(msgspec.Struct, frozen=True, kw_only=True):
     port: Annotated[
         int,
         Opt(
-            "Port for the metrics of workers, or the next free one; 0: none. The api serves GET /metrics.",
+            "Port for the metrics of the other roles, or the next free one; 0: none. The api serves GET /metrics.",
             type=types.Port(),
         ),
     ] = 0
