@@ -133,7 +133,7 @@ class Galera:
     """``nodes``; ``url`` leads to both through HAProxy: to the first one that is up, or to all of them."""
 
     def __init__(self, *, several_writers: bool) -> None:
-        self._base = common_directory("galera")
+        self.directory = common_directory("galera")
         self._daemon = daemon = Mariadb()
         self.nodes = [self._node(name) for name in ("one", "two")]
         self._arbiter_port, self.port = free_port(), free_port()
@@ -141,7 +141,7 @@ class Galera:
         self._processes: list[subprocess.Popen[bytes]] = []
         first, second = self.nodes
         daemon.install(first.directory)
-        run(["cp", "-a", str(first.directory / "data"), str(second.directory)], user=None, directory=self._base)
+        run(["cp", "-a", str(first.directory / "data"), str(second.directory)], user=None, directory=self.directory)
         first.start(self.address, new=True)
         first.wait_ready()
         first.query(f"CREATE DATABASE {_DATABASE} CHARACTER SET utf8mb4 COLLATE utf8mb4_bin")
@@ -174,7 +174,8 @@ class Galera:
         """Start a killed node; it joins the cluster."""
         node.start(self.address)
 
-    def close(self) -> None:
+    def close(self, *, keep: bool = False) -> None:
+        """End all; ``keep``: leave files and logs behind."""
         for process in self._processes:
             process.kill()
             process.wait()
@@ -182,10 +183,11 @@ class Galera:
             if node.process is not None:
                 node.thaw()
             node.kill()
-        shutil.rmtree(self._base, ignore_errors=True)
+        if not keep:
+            shutil.rmtree(self.directory, ignore_errors=True)
 
     def _node(self, name: str) -> Node:
-        directory = self._base / name
+        directory = self.directory / name
         directory.mkdir()
         if self._daemon.user is not None:
             shutil.chown(directory, self._daemon.user)
@@ -204,13 +206,13 @@ class Galera:
             text = text.replace(" backup\n", "\n").replace(
                 "option tcp-check\n", "option tcp-check\n    balance leastconn\n"
             )
-        config = self._base / "haproxy.cfg"
+        config = self.directory / "haproxy.cfg"
         config.write_text(text)
         self._run([_found("haproxy"), "-db", "-f", str(config)], "haproxy")
 
     def _run(self, command: list[str], name: str) -> None:
-        log = self._base / f"{name}.log"
-        self._processes.append(spawn(command, user=None, directory=self._base, log=log))
+        log = self.directory / f"{name}.log"
+        self._processes.append(spawn(command, user=None, directory=self.directory, log=log))
 
 
 @contextmanager
@@ -219,8 +221,11 @@ def galera(*, several_writers: bool = False) -> Iterator[Galera]:
     made = Galera(several_writers=several_writers)
     try:
         yield made
-    finally:
-        made.close()
+    except BaseException as exc:
+        made.close(keep=True)
+        exc.add_note(f"the logs of its nodes are in {made.directory}")
+        raise
+    made.close()
 
 
 def _found(program: str) -> str:
