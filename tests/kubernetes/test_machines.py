@@ -133,6 +133,11 @@ class Lab:
             return False
         return bool(found) and {_condition(one, kind) for one in found} == {wanted}
 
+    def events(self, name: str) -> list[str]:
+        """Return the types of the Events of a Machine."""
+        found = self._cluster.call("GET", "/api/v1/namespaces/lab/events")["items"]
+        return [str(one["type"]) for one in found if one["involvedObject"]["name"] == name]
+
     def kubectl(self, *words: str) -> str:
         return self._cluster.kubectl("-n", "lab", *words)
 
@@ -186,8 +191,7 @@ def test_apply_watch_annotate_conflict_and_delete(cluster: Cluster, tmp_path: Pa
         # The MAC of the first one.
         cluster.apply(manifest("thief", {**third[1], "macs": first[1]["macs"]}))
         assert until(lambda: lab.condition("thief", "Enrolled") == ("False", "Conflict"))
-        events = cluster.call("GET", "/api/v1/namespaces/lab/events")["items"]
-        assert [one["type"] for one in events if one["involvedObject"]["name"] == "thief"] == ["Warning"]
+        assert until(lambda: lab.events("thief") == ["Warning"]), "it is sent after the condition"
         lab.kubectl("delete", "machine", "thief", "--wait=true", "--timeout=60s")
 
         # Changed elsewhere: told, and overwritten on order only.
@@ -287,6 +291,8 @@ def test_each_missing_right_stops_the_start_with_its_rule(cluster: Cluster) -> N
 
 
 def test_no_custom_resource_and_a_wrong_token_stop_the_start(api_server: Cluster, tmp_path: Path) -> None:
+    crd = ("crd", "machines.ferroscope.io")  # other tests install it
+    api_server.kubectl("delete", *crd, "--ignore-not-found", "--wait=true", "--timeout=60s")
     stranger = api_server.write_kubeconfig("machines-stranger.kubeconfig", "wrong")
     for file, said in ((api_server.kubeconfig, "machines.ferroscope.io"), (stranger, "credentials")):
         config = tmp_path / "ferroscope.conf"
