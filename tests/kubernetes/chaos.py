@@ -53,6 +53,7 @@ class Chaos:
         self.counts: Counter[str] = Counter()
         self.late: list[str] = []
         self.left_off: list[str] = []
+        self.ended: list[str] = []
         self._off_since: dict[str, float] = {}
         self._fleet = fleet
         self._witness = witness
@@ -195,6 +196,7 @@ class Chaos:
         def work() -> None:
             while not self.over:
                 time.sleep(chance.uniform(2.0, 12.0))
+                self._restart_ended()
                 kind = chance.choices(list(_SHARED), list(_SHARED.values()))[0]
                 if kind.startswith("leader"):
                     self._break_leader(kind, chance)
@@ -202,6 +204,14 @@ class Chaos:
                     self._break_server(kind, chance)
 
         self._guarded(work)
+
+    def _restart_ended(self) -> None:
+        """Start controllers that have ended by themselves again, as a service manager does: no fault here asks for it."""
+        for one in self._fleet.controllers:
+            if not one.alive:
+                self.ended.append(f"{one.name}, exit code {one.process.returncode}: {one.said()[-300:]}")
+                one.start()
+                one.wait_ready()
 
     def _break_leader(self, kind: str, chance: random.Random) -> None:
         if kind.endswith("in a phase"):
@@ -261,6 +271,7 @@ def perform(
         f"{len(unproven)} forced without proof; {len(booting)} after a boot by the operator, before its kubelet ran",
         f"{len(witness.twice)} times a pod of a StatefulSet was seen running twice",
         f"{len(chaos.late)} not replaced or not back within {_PATIENCE:.0f} s, {len(lost)} lost at the end",
+        f"{len(chaos.ended)} controllers ended by themselves",
         f"{len(chaos.left_off)} machines left without power by a remediation that had ended",
         f"not ready to running elsewhere: {len(witness.replaced)} pods, "
         f"{times.p50 / 1000:.1f} / {times.p99 / 1000:.1f} s (p50 / p99), beside all other faults",
@@ -268,9 +279,10 @@ def perform(
         *(f"  twice: {one}" for one in witness.twice[:20]),
         *(f"  late: {one}" for one in chaos.late[:20]),
         *(f"  without power: {one}" for one in chaos.left_off[:20]),
+        *(f"  ended: {one}" for one in chaos.ended[:20]),
         *(f"  lost: {one}" for one in lost),
     ]
-    return lines, not (unproven or witness.twice or lost or chaos.late or chaos.left_off)
+    return lines, not (unproven or witness.twice or lost or chaos.late or chaos.left_off or chaos.ended)
 
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})

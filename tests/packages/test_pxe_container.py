@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from tests.packages.conftest import Podman
-from tests.pxe.netns import Netns, need_root
+from tests.pxe.netns import Netns, bridge, need_root
 from tests.support.databases import sqlite
 from tests.support.processes import until
 
@@ -25,8 +25,7 @@ def host() -> Iterator[Netns]:
     """Give a boot host: a network namespace with the interface on which machines boot."""
     need_root()
     space = Netns("container")
-    space.ip("link", "add", "eth1", "type", "dummy")
-    space.ip("link", "set", "eth1", "up")
+    bridge(space, "eth1")
     yield space
     space.close()
 

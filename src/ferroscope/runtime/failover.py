@@ -168,13 +168,16 @@ def remarks(version: tuple[int, int], skew: float) -> list[str]:
 def plan(settings: Settings) -> list[Looked]:
     """Return what would be done now about each failed node, and why not more; change nothing. ``StartError``."""
     try:
-        with opened(settings) as backend, _controller(settings, backend, threading.Event(), dry_run=True) as (task, _):
+        with opened(settings) as backend, _controller(settings, backend, threading.Event(), dry_run=True) as (build, _):
             from ferroscope.failover.client import KubernetesError
 
+            task = build()
             try:
                 return task.look()
             except KubernetesError as exc:
                 raise SetupError(f"cannot use the Kubernetes API: {exc}", "correct [failover] kubeconfig") from exc
+            finally:
+                task.close()
     except (SetupError, StoreUnavailableError, OSError) as exc:
         raise StartError(str(exc)) from exc
 
@@ -197,8 +200,8 @@ def _controller(
     dry_run: bool,
     meter: Meter = SILENT,
     wake: threading.Event | None = None,
-) -> Iterator[tuple[Failover, Kubernetes]]:
-    """Build the controller with its drivers and its client, and close them at the end."""
+) -> Iterator[tuple[Callable[[], Failover], Kubernetes]]:
+    """Give what makes the controller, with drivers and a client that are closed at the end."""
     from ferroscope.failover.controller import Failover
 
     wanted, clock = settings.failover, SystemClock()
@@ -209,7 +212,8 @@ def _controller(
         registry = build_registry(settings, stop)
         drivers = build_drivers(settings, stop, registry)
         reader = SecretReader(backend.keys, wiring.build_resolver(settings, stop))
-        task = Failover(
+        build = partial(
+            Failover,
             kube,
             BmcPower(settings, backend, drivers, reader),
             backend.store,
@@ -225,9 +229,8 @@ def _controller(
             inspect=partial(start_inspection, settings, drivers),
         )
         try:
-            yield task, kube
+            yield build, kube
         finally:
-            task.close()
             close_drivers(drivers)
     finally:
         kube.close()
@@ -235,6 +238,7 @@ def _controller(
 
 def run(settings: Settings, *, reread: Reread | None = None) -> int:
     """Run the controller until SIGTERM or SIGINT; return the exit code. ``StartError`` if it cannot start."""
+    from ferroscope.failover.controller import LEASE
     from ferroscope.failover.node_watch import NodeWatch
 
     reload = Reload(settings, process_name(ROLE), reread)
@@ -248,11 +252,11 @@ def run(settings: Settings, *, reread: Reread | None = None) -> int:
         backend = open_backend(settings, clock=SystemClock(), stop=stop, listen=False, meter=meter)
         try:
             dry_run = settings.failover.dry_run
-            with _controller(settings, backend, stop, dry_run=dry_run, meter=meter, wake=wake) as (task, kube):
+            with _controller(settings, backend, stop, dry_run=dry_run, meter=meter, wake=wake) as (build, kube):
                 watch = NodeWatch(kube, wake, stop)
                 return leader.serve(
-                    settings, backend, schema, role=ROLE, task=task, stop=stop, reload=reload, metrics=metrics,
-                    start=watch.start,
+                    settings, backend, schema, role=ROLE, name=LEASE + settings.failover.cluster, build=build,
+                    stop=stop, reload=reload, metrics=metrics, start=watch.start,
                 )  # fmt: skip
         finally:
             backend.close()

@@ -32,7 +32,8 @@ def serve(
     schema: str,
     *,
     role: str,
-    task: Any,
+    name: str,
+    build: Callable[[], Any],
     stop: Event,
     reload: Callable[[], Any],
     metrics: Metrics | None,
@@ -40,7 +41,7 @@ def serve(
 ) -> int:
     """Run the task (see ``periodic.singleton``) while leading, until SIGTERM or SIGINT; return the exit code.
 
-    ``start`` is called when the process has joined the members. ``SetupError``, ``OSError``: of the metrics port.
+    ``build`` makes the task of this name: a new one if a step of the last one hangs. ``start`` is called when the process has joined the members. ``SetupError``, ``OSError``: of the metrics port.
     """
     from ferroscope.leadership import Election, LeaseRenewer
     from ferroscope.periodic.singleton import Singleton
@@ -50,8 +51,8 @@ def serve(
     membership = membership_of(settings, backend, schema, role=role, roles=(role,), clock=clock, stop=stop)
     membership.start()
     singleton = Singleton(
-        lambda: task,
-        Election(task.name, membership.member.id, store=backend.lease_store, clock=clock, profile=profile),
+        build,
+        Election(name, membership.member.id, store=backend.lease_store, clock=clock, profile=profile),
         keep=LeaseRenewer(profile, clock, meter=metrics or SILENT),
         profile=profile,
         bus=backend.bus,
@@ -62,7 +63,7 @@ def serve(
     singleton.start()
     start()
     notify("READY=1")
-    _log.info("ready", roles=[role], task=task.name)
+    _log.info("ready", roles=[role], task=name)
     try:
         code = 0 if system.wait_for_stop(stop, reload) else EXIT_FAULT
     finally:

@@ -6,6 +6,7 @@ import signal
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from ferroscope.config.options import MachinesSettings, Settings
@@ -116,19 +117,20 @@ def _serve(
     reload: Reload,
     metrics: Metrics | None,
 ) -> int:
-    from ferroscope.machines.controller import MachineController
+    from ferroscope.machines.controller import LEASE, MachineController
     from ferroscope.machines.watch import Machines, MachineWatch
 
     wanted, machines = settings.machines, Machines()
     watches = [
         MachineWatch(kube, namespace, machines, stop, resync=wanted.resync) for namespace in wanted.namespaces or ("",)
     ]
-    task = MachineController(kube, nodes, machines, wanted, clock=SystemClock(), meter=metrics or SILENT)
+    build = partial(MachineController, kube, nodes, machines, wanted, clock=SystemClock(), meter=metrics or SILENT)
 
     def start() -> None:
         for one in watches:
             one.start()
 
     return leader.serve(
-        settings, backend, schema, role=ROLE, task=task, stop=stop, reload=reload, metrics=metrics, start=start
-    )
+        settings, backend, schema, role=ROLE, name=LEASE + wanted.cluster, build=build, stop=stop, reload=reload,
+        metrics=metrics, start=start,
+    )  # fmt: skip
