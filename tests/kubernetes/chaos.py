@@ -206,7 +206,7 @@ class Chaos:
         self._guarded(work)
 
     def _restart_ended(self) -> None:
-        """Start controllers that have ended by themselves again, as a service manager does: no fault here asks for it."""
+        """Start controllers that have ended by themselves again, as a service manager does; none should."""
         for one in self._fleet.controllers:
             if not one.alive:
                 self.ended.append(f"{one.name}, exit code {one.process.returncode}: {one.said()[-300:]}")
