@@ -9,9 +9,9 @@ For all calls that access a BMC:
 * Errors: only ``BmcError``. It is ``transient`` if a later retry may succeed; otherwise it is permanent, as always for
   rejected credentials. Operators see ``reason``. ``BMC_UNREACHABLE`` means no answer at all: only then do workers treat
   the BMC as silent, and stop calling it for a while. Messages and logs must not contain secrets.
-* Time: a call returns within ``DriverOptions.command_timeout``, including its own retries; calls of ``RamdiskBoot`` and
-  ``OutOfBand`` within ``inventory_timeout``. It is not interrupted. A driver pauses by waiting for
-  ``DriverOptions.stop``.
+* Time: a call returns within ``DriverOptions.command_timeout``, including its own retries; calls of ``RamdiskBoot``,
+  ``OutOfBand`` and ``ReportsHealth`` within ``inventory_timeout``. It is not interrupted. A driver pauses by waiting
+  for ``DriverOptions.stop``.
 * Idempotence: a worker may die at any moment, and another one repeats the call. Except for ``Bmc.reboot``, repeated
   calls lead to the same state.
 * Late commands: a worker may be suspended for any time, and be replaced meanwhile. A command that changes something
@@ -221,6 +221,20 @@ class OutOfBand(Protocol):
 
     def inventory(self, node: Node) -> Document:
         """Return an inventory in the ramdisk's format, without what the BMC does not report."""
+
+
+@runtime_checkable
+class ReportsHealth(Protocol):
+    """Optional: health and firmware of a machine's parts, read after ``OutOfBand.inventory`` and never required."""
+
+    def health(self, node: Node) -> Document:
+        """Return ``firmware`` and ``health``, what could be read of both in ``inventory_timeout``; see below.
+
+        ``firmware``: a list of ``component`` (bmc, nic, disk, ...), ``name`` and ``version``, and ``model``, ``vendor``
+        and ``serial`` if known. ``health``: empty, or ``state`` (ok, warning, critical or None), ``complete``,
+        ``parts`` (``component``, ``name``, ``health``; ``problem``, ``model``, ``serial``, ``life_left``), ``sensors``
+        (``kind``, ``name``, ``health``; ``reading``, ``unit``), ``log`` (``created``, ``severity``, ``message``).
+        """
 
 
 @runtime_checkable

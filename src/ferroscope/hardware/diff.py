@@ -26,6 +26,8 @@ _IDENTITY: Final[dict[Kind, tuple[str, ...]]] = {
     "disk": ("serial", "wwn"),
     "dimm": ("serial",),
     "gpu": (),
+    "firmware": (),
+    "health": ("serial",),
 }
 _PLACE: Final[dict[Kind, tuple[str, ...]]] = {
     "node": (),
@@ -34,6 +36,8 @@ _PLACE: Final[dict[Kind, tuple[str, ...]]] = {
     "disk": ("name",),
     "dimm": ("slot",),
     "gpu": ("address",),
+    "firmware": ("name",),
+    "health": ("name",),
 }
 # Changes with every boot, or is derived from other parts.
 _NO_NEWS: Final[dict[Kind, frozenset[str]]] = {
@@ -43,6 +47,8 @@ _NO_NEWS: Final[dict[Kind, frozenset[str]]] = {
     "disk": frozenset({"name"}),
     "dimm": frozenset(),
     "gpu": frozenset(),
+    "firmware": frozenset({"model", "vendor", "serial"}),
+    "health": frozenset({"name", "problem"}),
 }
 # Always different between two machines.
 _ITS_OWN: Final[dict[Kind, frozenset[str]]] = {
@@ -52,6 +58,8 @@ _ITS_OWN: Final[dict[Kind, frozenset[str]]] = {
     "disk": frozenset({"serial", "wwn"}),
     "dimm": frozenset({"serial"}),
     "gpu": frozenset(),
+    "firmware": frozenset({"serial"}),
+    "health": frozenset({"serial"}),
 }
 _TITLES: Final[dict[Kind, str]] = {
     "node": "machine",
@@ -60,6 +68,8 @@ _TITLES: Final[dict[Kind, str]] = {
     "disk": "disk",
     "dimm": "DIMM",
     "gpu": "GPU",
+    "firmware": "firmware",
+    "health": "problem",
 }
 _SHOWN: Final[dict[Kind, tuple[str, ...]]] = {
     "node": ("vendor", "product"),
@@ -68,7 +78,11 @@ _SHOWN: Final[dict[Kind, tuple[str, ...]]] = {
     "disk": ("type", "size", "vendor", "model", "serial"),
     "dimm": ("size", "type", "model", "serial"),
     "gpu": ("vendor", "product"),
+    "firmware": ("component", "model", "version"),
+    "health": ("component", "state", "problem", "serial"),
 }
+# Reported otherwise: the BIOS as a field of the machine. The health of the whole machine follows its temperatures.
+_NOT_COMPARED: Final = frozenset({("firmware", "bios"), ("health", "machine")})
 
 
 class Change(msgspec.Struct, frozen=True):
@@ -92,12 +106,19 @@ def compare(before: tuple[Any, Any], after: tuple[Any, Any], *, machines: int = 
     ``machines``: 2 to compare different machines.
     """
     old, new = parts(*before), parts(*after)
+    if not (_is_health_known(old) and _is_health_known(new)):
+        old, new = ([part for part in one if part.kind != "health"] for one in (old, new))
     found = [change for kind in KINDS for change in _kind(kind, _of(kind, old), _of(kind, new), machines)]
     return found if machines == 1 else [one for one in found if one.field not in _ITS_OWN[one.kind]]
 
 
 def _of(kind: Kind, found: Sequence[Part]) -> list[Part]:
-    return [part for part in found if part.kind == kind]
+    return [part for part in found if part.kind == kind and (kind, part.fields.get("component")) not in _NOT_COMPARED]
+
+
+def _is_health_known(found: Sequence[Part]) -> bool:
+    """Whether the BMC has reported all; otherwise a problem that is not listed may be there all the same."""
+    return any(part.kind == "health" and part.fields.get("complete") for part in found)
 
 
 def _kind(kind: Kind, old: list[Part], new: list[Part], machines: int) -> list[Change]:
@@ -110,6 +131,8 @@ def _kind(kind: Kind, old: list[Part], new: list[Part], machines: int) -> list[C
     changes = [change for before, after in pairs for change in _changed(before, after)]
     for before, after in replaced:
         changes += _replaced(before, after) if _other(before, after) else _changed(before, after)
+    if kind == "firmware":
+        return changes  # which parts a BMC lists depends on its time, and hardware that has changed is listed itself
     changes += [_gone_or_new("removed", part) for part in old]
     changes += [_gone_or_new("added", part) for part in new]
     return changes

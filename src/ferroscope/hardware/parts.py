@@ -16,7 +16,7 @@ import msgspec
 
 from ferroscope import lldp
 
-Kind = Literal["node", "cpu", "nic", "disk", "dimm", "gpu"]
+Kind = Literal["node", "cpu", "nic", "disk", "dimm", "gpu", "firmware", "health"]
 Value = str | float
 
 MAX_PARTS: Final = 512
@@ -60,7 +60,8 @@ def parts(inventory: Any, plugin_data: Any) -> list[Part]:
     listed = extra.get("pci_devices") or inventory.get("pci_devices")
     devices = [one for one in mappings(listed) if str(one.get("class"))[:4] in _GPU_CLASSES]
     found += _some((_gpu(one) for one in devices), "gpu")
-    return found
+    found += _some(_firmware(inventory, extra, found[0].fields.get("firmware")), "firmware")
+    return found + _some(_health(mapping(mapping(extra.get("out_of_band")).get("health"))), "health")
 
 
 def _some(found: Iterable[dict[str, Value]], kind: Kind) -> list[Part]:
@@ -203,6 +204,36 @@ def _gpu(device: dict[str, Any]) -> dict[str, Value]:
     if vendor in _CONSOLES:
         return {}
     return _known(vendor=vendor, product=text(device.get("product_id")), address=text(device.get("bus")))
+
+
+def _firmware(inventory: dict[str, Any], extra: dict[str, Any], bios: Value | None) -> Iterator[dict[str, Value]]:
+    """Yield the firmware of BIOS and other components: what the BMC reports, or else what the ramdisk has collected."""
+    if bios is not None:
+        yield {"component": "bios", "name": "bios", "version": bios}
+    from_bmc = mapping(mapping(extra.get("out_of_band")).get("inventory")).get("firmware")
+    reported = mappings(inventory.get("firmware") or from_bmc)
+    for one in reported:
+        component, version = text(one.get("component")), text(one.get("version"))
+        if component and version and component != "bios":
+            others = {name: text(one.get(name)) for name in ("name", "model", "vendor", "serial")}
+            yield _known(component=component, version=version, **others)
+    known = {text(one.get("component")) for one in reported}
+    for component, table, field, model in (("nic", "network", "firmware", "product"), ("disk", "disk", "rev", "model")):
+        collected = mapping(mapping(extra.get("extra")).get(table)) if component not in known else {}
+        for name, one in collected.items():
+            if version := text(mapping(one).get(field)):
+                others = {"model": text(one.get(model)), "vendor": text(one.get("vendor"))}
+                yield _known(component=component, name=name, version=version, **others)
+
+
+def _health(report: dict[str, Any]) -> Iterator[dict[str, Value]]:
+    """Yield the health of the machine, and the parts that are not well; sensors change too often for an index."""
+    if report.get("state") in ("ok", "warning", "critical"):
+        yield {"component": "machine", "state": report["state"], "complete": float(report.get("complete") is True)}
+    for one in mappings(report.get("parts")):
+        if one.get("health") in ("warning", "critical"):
+            known = {name: text(one.get(name)) for name in ("name", "problem", "serial")}
+            yield _known(component=text(one.get("component")) or "other", state=one["health"], **known)
 
 
 def text(value: Any) -> str | None:

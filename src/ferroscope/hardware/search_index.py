@@ -17,7 +17,7 @@ from ferroscope.hardware import parts as hardware
 from ferroscope.hardware.parts import Kind
 from ferroscope.hardware.sources import VENDORS
 
-VERSION: Final = b"2"
+VERSION: Final = b"3"
 """Part of the digest; increased by a release that derives different rows from the same data."""
 
 MAX_TEXT: Final = 255
@@ -63,6 +63,8 @@ class Field(msgspec.Struct, frozen=True):
 
 
 _GIB: Final = float(2**30)
+# Components with firmware in the summary; a machine has some dozen kinds.
+_COMPONENTS: Final = 48
 
 KINDS: Final[Mapping[Kind, Mapping[str, Field]]] = {
     "node": {
@@ -118,6 +120,22 @@ KINDS: Final[Mapping[Kind, Mapping[str, Field]]] = {
         "vendor": Field("t1", "Vendor: a name such as nvidia, or the PCI ID", vendor=True),
         "product": Field("t2", "PCI ID of the product"),
         "address": Field("t3", "PCI address"),
+    },
+    "firmware": {
+        "component": Field("t1", "What it belongs to: bios, bmc, nic, disk, controller, power supply or other"),
+        "name": Field("t2", "Name of the component"),
+        "model": Field("t3", "Model of the component"),
+        "version": Field("t4", "Version"),
+        "vendor": Field("t5", "Vendor", vendor=True),
+        "serial": Field("t6", "Serial number of the component"),
+    },
+    "health": {
+        "component": Field("t1", "drive, storage, memory, processor, fan or power supply; machine: all together"),
+        "name": Field("t2", "Name of the component"),
+        "state": Field("t3", "warning or critical, as the BMC reports it; of the machine also ok"),
+        "problem": Field("t4", "What is wrong, such as 'failure predicted'"),
+        "serial": Field("t5", "Serial number of the component"),
+        "complete": Field("n1", "Of the machine: whether the BMC answered everything in time", boolean=True),
     },
 }
 
@@ -208,7 +226,27 @@ def _summary(parts: Sequence[hardware.Part], counts: Mapping[str, int]) -> dict[
     numbers = {"cpus": cpu.get("count"), "memory": node.get("memory"), "storage": node.get("storage")}
     found: dict[str, Any] = {name: value[:MAX_TEXT] for name, value in texts.items() if isinstance(value, str)}
     found |= {name: int(value) for name, value in numbers.items() if isinstance(value, float)}
-    return found | {f"{kind}s": counts[kind] for kind in ("disk", "nic", "dimm", "gpu") if counts.get(kind)}
+    found |= {f"{kind}s": counts[kind] for kind in ("disk", "nic", "dimm", "gpu") if counts.get(kind)}
+    return found | _condition(parts)
+
+
+def _condition(parts: Sequence[hardware.Part]) -> dict[str, Any]:
+    """Return the machine's health, its drives with a problem, and the firmware of each kind of component once."""
+    found: dict[str, Any] = {}
+    components: dict[tuple[Any, ...], dict[str, Any]] = {}
+    for part in parts:
+        known = part.fields
+        if part.kind == "health" and known["component"] == "machine":
+            found["health"] = known["state"]
+        elif part.kind == "health" and known["component"] == "drive":
+            found["failing_drives"] = found.get("failing_drives", 0) + 1
+        elif part.kind == "firmware" and known["component"] != "bios":
+            one: dict[str, Any] = {
+                name: str(known[name])[:MAX_TEXT] for name in ("component", "model", "version") if name in known
+            }
+            components.setdefault(tuple(one.values()), one)
+    listed = list(components.values())[:_COMPONENTS]
+    return found | ({"components": listed} if listed else {})
 
 
 def _fact(part: hardware.Part, position: int) -> IndexRow:

@@ -12,7 +12,16 @@ from typing import Any, Final, Protocol, cast
 
 import structlog
 
-from ferroscope.contracts.bmc import Bmc, ForcesOff, OutOfBand, RamdiskBoot, ResetTime, SoftPower, SoftReboot
+from ferroscope.contracts.bmc import (
+    Bmc,
+    ForcesOff,
+    OutOfBand,
+    RamdiskBoot,
+    ReportsHealth,
+    ResetTime,
+    SoftPower,
+    SoftReboot,
+)
 from ferroscope.contracts.errors import BmcError
 from ferroscope.core.bmc_access import hosts, is_address, normalize
 from ferroscope.core.model import Node
@@ -23,7 +32,7 @@ from ferroscope.remote.resolver import UnresolvedError
 # Every method that talks to a BMC; a driver has those of ``Bmc``, and any of the optional ones.
 _CALLS: Final = tuple(
     name
-    for abilities in (Bmc, RamdiskBoot, ResetTime, OutOfBand, ForcesOff, SoftPower, SoftReboot)
+    for abilities in (Bmc, RamdiskBoot, ResetTime, OutOfBand, ReportsHealth, ForcesOff, SoftPower, SoftReboot)
     for name, member in vars(abilities).items()
     if isfunction(member) and not name.startswith("_") and name != "validate"
 )

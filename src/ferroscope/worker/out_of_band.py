@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import msgspec
 
-from ferroscope.contracts.bmc import OutOfBand, OutOfBandNic
+from ferroscope.contracts.bmc import OutOfBand, OutOfBandNic, ReportsHealth
 from ferroscope.contracts.data import Part
 from ferroscope.contracts.errors import BmcError, ConflictError
 from ferroscope.contracts.store import Transaction
@@ -34,10 +34,11 @@ def inspect(context: TaskContext) -> Outcome:
     inventory = _driver(context).inventory(context.node)
     if not inventory.get("interfaces"):
         return Fail(Reason.INVALID_INVENTORY, "the BMC reports no network interface")
+    health = _health(context, inventory)
     context.parts = {
         "inventory": msgspec.json.encode(inventory),
         "unprocessed": b"{}",
-        "out_of_band": _kept(context, inventory),
+        "out_of_band": _kept(context, inventory, health),
     }
     parts = ", ".join(sorted(inventory))
     context.note("out of band", f"the BMC reported: {parts}")
@@ -56,7 +57,7 @@ def prepare(context: TaskContext) -> None:
     try:
         if settings.collect_out_of_band:
             inventory = _driver(context).inventory(context.node)
-            parts["out_of_band"] = _kept(context, inventory)
+            parts["out_of_band"] = _kept(context, inventory, _health(context, inventory))
             context.note("out of band", f"the BMC reported: {', '.join(sorted(inventory))}")
         if settings.pre_create_ports:
             _create_ports(context, [nic for nic in _driver(context).nics(context.node) if nic.enabled])
@@ -73,7 +74,7 @@ def _save(tx: Transaction, context: TaskContext, parts: dict[Part, bytes]) -> No
 
 
 def stored(parts: Mapping[Any, bytes]) -> Document | None:
-    """Return an inspection's stored out-of-band inventory: ``source`` and ``inventory``; None if there is none."""
+    """Return what is stored of the BMC: ``source``, ``inventory`` and perhaps ``health``; None if nothing is."""
     raw = parts.get("out_of_band")
     return msgspec.json.decode(raw) if raw else None
 
@@ -96,8 +97,28 @@ def _driver(context: TaskContext) -> OutOfBand:
     return driver
 
 
-def _kept(context: TaskContext, inventory: Document) -> bytes:
-    return msgspec.json.encode({"source": context.node.driver, "inventory": inventory})
+def _health(context: TaskContext, inventory: Document) -> Document:
+    """Return the health of the machine, and add the versions of its firmware to the inventory; a failure is noted."""
+    driver = context.driver()
+    if not isinstance(driver, ReportsHealth):
+        return {}
+    try:
+        found = driver.health(context.node)
+    except BmcError as exc:
+        message = f"could not read the health from the BMC: {exc}"
+        context.note("out of band", message, severity=Severity.WARNING, reason=exc.reason)
+        return {}
+    if found.get("firmware"):
+        inventory["firmware"] = found["firmware"]
+    health: Document = found.get("health") or {}
+    if health and not health.get("complete"):
+        context.note("out of band", "the BMC did not answer in time: its report of health and firmware has gaps")
+    return health
+
+
+def _kept(context: TaskContext, inventory: Document, health: Document) -> bytes:
+    kept = {"source": context.node.driver, "inventory": inventory}
+    return msgspec.json.encode(kept | ({"health": health} if health else {}))
 
 
 def _create_ports(context: TaskContext, nics: list[OutOfBandNic]) -> None:

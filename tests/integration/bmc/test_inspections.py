@@ -171,6 +171,8 @@ def test_both_views_of_the_hardware_are_kept_with_their_sources(api: Api, machin
     assert hardware["differences"]["cpu.count"] == {"agent": 64, "redfish": 32}
     assert hardware["sources"]["system_vendor.firmware.version"] == "redfish"
     assert hardware["inventory"]["disks"][0]["size"] == 899527000000
+    assert {one["version"] for one in hardware["inventory"]["firmware"]} == {"1.00", "100A", "1.0.0.7"}
+    assert api.node(name)["hardware"]["health"] == "ok"
 
 
 def test_an_aborted_inspection_leaves_no_medium_behind(api: Api, machines: Emulator) -> None:
@@ -207,6 +209,11 @@ def test_out_of_band_inspection_needs_no_ramdisk_and_no_reboot(api: Api, machine
     stored = data(api, name)
     assert stored["inventory"]["memory"]["physical_mb"] == 98304
     assert set(stored["plugin_data"]["hardware"]["sources"].values()) == {"redfish"}
+    health = stored["plugin_data"]["out_of_band"]["health"]
+    assert (health["state"], health["complete"], len(health["parts"])) == ("ok", True, 2)
+    assert (node["hardware"]["health"], node["hardware"]["firmware"]) == ("ok", "2.19.1")
+    versions = {one["component"]: one["version"] for one in node["hardware"]["components"]}
+    assert versions == {"bmc": "1.00", "disk": "100A", "controller": "1.0.0.7"}
     ports = api.call("GET", f"/v1/ports?node={node['uuid']}")["ports"]
     assert {port["address"] for port in ports} == {mac(4), mac(4, 1)}
     assert machines.system(4)["PowerState"] == "On"

@@ -15,13 +15,14 @@ from ferroscope.contracts.bmc import (
     KeepsConnections,
     OutOfBand,
     RamdiskBoot,
+    ReportsHealth,
     Requirements,
     ResetTime,
     Simulated,
 )
 
 HERE = "tests.unit.bmc.test_drivers"
-OPTIONAL = (RamdiskBoot, ResetTime, OutOfBand, Discovers, Requirements, KeepsConnections, Simulated)
+OPTIONAL = (RamdiskBoot, ResetTime, OutOfBand, ReportsHealth, Discovers, Requirements, KeepsConnections, Simulated)
 BUILT_IN = ("redfish", "ipmi", "sim", "fake-hardware", "fake")
 
 

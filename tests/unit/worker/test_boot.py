@@ -52,6 +52,11 @@ class AbleMachine(Machine):
         self.asked += 1
         return INVENTORY | {"system_vendor": {"product_name": "R640"}}
 
+    def health(self, node: Node) -> Document:
+        self._check("health")
+        firmware = [{"component": "bmc", "name": "bmc", "version": "7.0"}]
+        return {"firmware": firmware, "health": {"state": "critical", "parts": [], "complete": False}}
+
 
 def fails_with(command: str, *, transient: bool, times: int = 1000) -> Callable[[str], BmcError | None]:
     left = [times]
@@ -249,6 +254,23 @@ def test_out_of_band_inspection_touches_no_power() -> None:
     assert service.machine.commands == []
     assert set(stored(service)["hardware"]["sources"].values()) == {"machine"}
     assert service.ports == ["02:00:00:00:00:01"]
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_the_health_is_kept_and_its_failure_fails_nothing(fails: bool) -> None:
+    service = able()
+    if fails:
+        service.machine.fail = fails_with("health", transient=True)
+    set_field(service, inspect_interface="machine")
+    service.start()
+    service.work()
+    assert service.node.state is State.FINISHED
+    assert service.node.hardware.get("health") == (None if fails else "critical")
+    assert ("health" in stored(service)["out_of_band"]) is not fails
+    assert ("components" in service.node.hardware) is not fails
+    notes = [entry for entry in service.journal if entry.step == "out of band"]
+    assert any("health" in entry.message for entry in notes)
+    assert any(entry.severity is Severity.WARNING for entry in notes) is fails
 
 
 def test_an_out_of_band_inspection_is_run_again_where_its_worker_died() -> None:

@@ -143,6 +143,12 @@ class RedfishBmc:
             self._options.inventory_timeout,
         )
 
+    def health(self, node: Node) -> Document:
+        """Return firmware and health, as far as the BMC reports them in time."""
+        return self._call(
+            node, "health", lambda commands, system: commands.health.collect(system), self._options.inventory_timeout
+        )
+
     def systems(self, node: Node) -> Sequence[str]:
         """Return the paths of all systems of the service."""
         return self._call(

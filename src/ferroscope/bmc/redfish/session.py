@@ -10,6 +10,7 @@ import base64
 import contextlib
 import hashlib
 import logging
+import math
 import ssl
 import threading
 from collections import OrderedDict
@@ -158,13 +159,14 @@ class _Connector(sushy_connector.Connector):  # type: ignore[misc]
             # A BMC may close an idle connection at any time. A read that was lost by that is repeated, but not a
             # command: it is unknown whether the command has arrived.
             self._session.part()
+        most = kwargs.get("timeout") or math.inf
         try:
-            return super()._op(method, path, **kwargs | {"timeout": current().left()})
+            return super()._op(method, path, **kwargs | {"timeout": min(most, current().left())})
         except sushy.ConnectionError as exc:
             # A call consists of many requests: one lost response must not repeat all of them.
             if method != "GET" or isinstance(exc.__context__, requests.exceptions.SSLError):
                 raise
-            return super()._op(method, path, **kwargs | {"timeout": current().left()})
+            return super()._op(method, path, **kwargs | {"timeout": min(most, current().left())})
 
 
 class _NoAuth(sushy_auth.AuthBase):  # type: ignore[misc]

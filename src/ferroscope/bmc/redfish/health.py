@@ -1,0 +1,243 @@
+"""Health of a machine's parts, sensors, the last problems in its event log, and versions of firmware, out of Redfish.
+
+Parts that are well are not listed, except drives. Nothing here is required: ``Reader`` bounds it, and what a service
+lacks is left out. What matters most is read first. Source: DMTF's Redfish schemas (DSP8010).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from typing import Any, Final
+
+from ferroscope.bmc.redfish.reader import Reader
+from ferroscope.core.model import Document
+from ferroscope.core.values import one_line
+from ferroscope.hardware.health import STATES, worst
+from ferroscope.hardware.parts import mapping, mappings, number, text
+
+_STATES: Final = {"ok": "ok", "warning": "warning", "critical": "critical"}
+_GONE: Final = ("absent", "disabled")
+# Percent of a drive's life from which it counts as worn out.
+_WORN: Final = 10
+_MAX_MANAGERS: Final = 4
+_MAX_PARTS: Final = 128
+_MAX_SENSORS: Final = 200
+_MAX_ENTRIES: Final = 20
+_MAX_LOGS: Final = 2
+_MAX_FIRMWARE: Final = 128
+_TEXT: Final = 255
+_MESSAGE: Final = 300
+_SKIP: Final = re.compile(r"(?<=[$]skip=)\d+")
+# What an entry of the firmware inventory belongs to, by the path of the resource that it names.
+_RELATED: Final = (
+    ("/bios", "bios"), ("/networkadapters/", "nic"), ("/networkinterfaces/", "nic"), ("/ethernetinterfaces/", "nic"),
+    ("/drives/", "disk"), ("/storage", "controller"), ("/powersupplies/", "power supply"), ("/managers/", "bmc"),
+)  # fmt: skip
+
+
+def collect(system: Any) -> Document:
+    """Return ``firmware``, a list, and ``health``, both as ``contracts.bmc.ReportsHealth`` has them."""
+    reader, resource = Reader(system._conn), mapping(system.json)
+    links = mapping(resource.get("Links"))
+    storages = list(reader.members(resource.get("Storage"), _MAX_PARTS))
+    drives = [drive for storage in storages for drive in reader.each(storage.get("Drives"), _MAX_PARTS)][:_MAX_PARTS]
+    managers = list(reader.each(links.get("ManagedBy"), _MAX_MANAGERS))
+    parts = [_drive(drive) for drive in drives]
+    parts += [part for one in storages if (part := _part("storage", one))["health"] != "ok"]
+    for kind, summary, members in (
+        ("memory", "MemorySummary", "Memory"),
+        ("processor", "ProcessorSummary", "Processors"),
+    ):
+        parts += _group(reader, kind, mapping(resource.get(summary)), resource.get(members))
+    chassis = list(reader.each(links.get("Chassis"), _MAX_MANAGERS))
+    sensors: list[Document] = []
+    supplies: list[Document] = []
+    for one in chassis:
+        measured, supplied = _environment(reader, one)
+        sensors += measured
+        supplies += supplied
+    parts += [part for one in supplies if (part := _part("power supply", one))["health"] != "ok"]
+    parts += [_named("fan", one) for one in sensors if one["kind"] == "fan" and one["health"] in STATES[1:]]
+    log = _log(reader, resource, managers)
+    firmware = [
+        *(_firmware("bmc", one, "FirmwareVersion") for one in managers),
+        *(_firmware("disk", drive, "FirmwareVersion", "Revision") for drive in drives),
+        *(_firmware("controller", one, "FirmwareVersion") for one in _controllers(storages)),
+        *(_firmware("power supply", one, "FirmwareVersion") for one in supplies),
+        *_adapters(reader, chassis),
+    ]
+    known = [one for one in firmware if "version" in one]
+    known += _others(
+        reader, system, {"bios" if resource.get("BiosVersion") else "", *(one["component"] for one in known)}
+    )
+    state = worst(_status(resource), *(one["health"] for one in parts))
+    health = {
+        "state": state,
+        "parts": parts[: 2 * _MAX_PARTS],
+        "sensors": sensors[:_MAX_SENSORS],
+        "log": log,
+        "complete": reader.complete,
+    }
+    return {"firmware": known[:_MAX_FIRMWARE], "health": health if state or sensors or log else {}}
+
+
+def _state(value: Any) -> str | None:
+    return _STATES.get(value.lower()) if isinstance(value, str) else None
+
+
+def _status(resource: Document) -> str | None:
+    """Return the health of a part; None if it is not there, or says nothing."""
+    status = mapping(resource.get("Status"))
+    if str(status.get("State")).lower() in _GONE:
+        return None
+    return worst(_state(status.get("Health")), _state(status.get("HealthRollup")))
+
+
+def _said(value: Any, most: int = _TEXT) -> str | None:
+    found = text(value)
+    return one_line(found, most) if found else None
+
+
+def _known(**fields: Any) -> Document:
+    return {name: value for name, value in fields.items() if value is not None}
+
+
+def _part(component: str, resource: Document, problem: str | None = None) -> Document:
+    return _known(
+        component=component,
+        name=_said(resource.get("Name")) or _said(resource.get("Id")) or component,
+        model=_said(resource.get("Model")) or _said(resource.get("PartNumber")),
+        serial=_said(resource.get("SerialNumber")),
+        health=_status(resource) or "ok",
+        problem=problem,
+    )
+
+
+def _named(component: str, sensor: Document) -> Document:
+    return {"component": component, "name": sensor["name"], "health": sensor["health"]}
+
+
+def _drive(drive: Document) -> Document:
+    left = number(drive.get("PredictedMediaLifeLeftPercent"))
+    predicted = drive.get("FailurePredicted") is True
+    worn = left is not None and 0 <= left <= _WORN
+    problem = "failure predicted" if predicted else f"{left:g} % of its life left" if worn else None
+    part = _part("drive", drive, problem) | _known(life_left=left)
+    return part | {"health": worst(part["health"], "warning" if problem else None)}
+
+
+def _group(reader: Reader, component: str, summary: Document, link: Any) -> Iterator[Document]:
+    """Yield the parts that are not well; they are not even read if the summary says that all are."""
+    overall = _status(summary)
+    if overall == "ok":
+        return
+    ill = [part for one in reader.members(link, _MAX_PARTS) if (part := _part(component, one))["health"] != "ok"]
+    yield from ill
+    if not ill and overall:
+        yield {"component": component, "name": component, "health": overall}
+
+
+def _environment(reader: Reader, chassis: Document) -> tuple[list[Document], list[Document]]:
+    """Return the sensors and the power supplies of a chassis, by the older schemas or the newer ones."""
+    thermal, power = reader.get(chassis.get("Thermal")), reader.get(chassis.get("Power"))
+    sensors = [
+        *_sensors(thermal.get("Temperatures"), "temperature", "ReadingCelsius", "°C"),
+        *_sensors(thermal.get("Fans"), "fan", "Reading", "ReadingUnits"),
+        *_sensors(power.get("Voltages"), "voltage", "ReadingVolts", "V"),
+        *_sensors(power.get("PowerControl"), "power", "PowerConsumedWatts", "W"),
+    ]
+    supplies = mappings(power.get("PowerSupplies"))[:_MAX_PARTS]
+    if not sensors:
+        found = list(reader.members(chassis.get("Sensors"), _MAX_SENSORS))
+        sensors = [one for sensor in found for one in _sensors([sensor], "", "Reading", "ReadingUnits")]
+    if not supplies:
+        subsystem = reader.get(chassis.get("PowerSubsystem"))
+        supplies = list(reader.members(subsystem.get("PowerSupplies"), _MAX_PARTS))
+    return sensors, supplies
+
+
+def _sensors(listed: Any, kind: str, reading: str, unit: str) -> Iterator[Document]:
+    """Yield sensors; ``unit`` is one, or the property that has it. An empty ``kind`` is what the sensor says."""
+    for one in mappings(listed)[:_MAX_SENSORS]:
+        measured, state = number(one.get(reading)), _status(one)
+        if measured is None and state in (None, "ok"):
+            continue
+        yield _known(
+            kind=kind or (_said(one.get("ReadingType"), 40) or "sensor").lower(),
+            name=_said(one.get("Name")) or _said(one.get("FanName")) or _said(one.get("MemberId")) or "sensor",
+            reading=measured,
+            unit=_said(one.get(unit), 20) if unit.startswith("Reading") else unit,
+            health=state or "unknown",
+        )
+
+
+def _log(reader: Reader, system: Document, managers: list[Document]) -> list[Document]:
+    """Return the newest warnings and errors of the event logs, the newest first."""
+    services = list(reader.members(system.get("LogServices"), 8))
+    services += [one for manager in managers for one in reader.members(manager.get("LogServices"), 8) if _is_sel(one)]
+    services.sort(key=lambda one: not _is_sel(one))
+    found: list[Document] = []
+    for service in services[:_MAX_LOGS]:
+        for page in reader.pages(_newest_page(reader, reader.get(service.get("Entries")))):
+            found += _entries(page)
+    found.sort(key=lambda one: str(one.get("created", "")), reverse=True)
+    return found[:_MAX_ENTRIES]
+
+
+def _is_sel(service: Document) -> bool:
+    return service.get("LogEntryType") == "SEL" or str(service.get("Id")).lower() in ("sel", "iml")
+
+
+def _newest_page(reader: Reader, page: Document) -> Document:
+    """Return a page that the newest entries are on, or follow: a log may have thousands, and the oldest first."""
+    following, count = page.get("Members@odata.nextLink"), number(page.get("Members@odata.count"))
+    created = [str(one.get("Created") or "") for one in mappings(page.get("Members"))]
+    if not isinstance(following, str) or not count or not created or created[0] > created[-1]:
+        return page
+    last = _SKIP.sub(str(max(0, int(count) - len(created))), following)
+    return (reader.get(last) if last != following else {}) or page
+
+
+def _entries(page: Document) -> Iterator[Document]:
+    for one in mappings(page.get("Members")):
+        severity = _state(one.get("Severity"))
+        message = _said(one.get("Message"), _MESSAGE) or _said(one.get("MessageId"), _MESSAGE)
+        if severity in STATES[1:] and message:
+            yield _known(created=_said(one.get("Created"), 40), severity=severity, message=message)
+
+
+def _firmware(component: str, resource: Document, *names: str) -> Document:
+    return _known(
+        component=component,
+        name=_said(resource.get("Id")) or _said(resource.get("MemberId")) or _said(resource.get("Name")) or component,
+        model=_said(resource.get("Model")) or _said(resource.get("Name")),
+        vendor=_said(resource.get("Manufacturer")),
+        serial=_said(resource.get("SerialNumber")),
+        version=next((found for name in names if (found := _said(resource.get(name)))), None),
+    )
+
+
+def _controllers(storages: list[Document]) -> Iterable[Document]:
+    return (one for storage in storages for one in mappings(storage.get("StorageControllers")))
+
+
+def _adapters(reader: Reader, chassis: list[Document]) -> Iterator[Document]:
+    for one in chassis:
+        for adapter in reader.members(one.get("NetworkAdapters"), _MAX_PARTS):
+            versions = [_said(each.get("FirmwarePackageVersion")) for each in mappings(adapter.get("Controllers"))]
+            for version in dict.fromkeys(filter(None, versions)):
+                yield _firmware("nic", adapter) | {"version": version}
+
+
+def _others(reader: Reader, system: Any, known: set[str]) -> Iterator[Document]:
+    """Yield the installed firmware of everything that is not ``known`` from its own resource, which says more."""
+    service = reader.get(mapping(system.root.json if system.root else {}).get("UpdateService"))
+    for one in reader.members(service.get("FirmwareInventory"), _MAX_FIRMWARE):
+        related = " ".join(str(link.get("@odata.id")).lower() + "/" for link in mappings(one.get("RelatedItem")))
+        component = next((kind for part, kind in _RELATED if part in related), "other")
+        # Dell also lists what was installed before, and what could be.
+        if component not in known and not str(one.get("Id")).startswith(("Previous", "Available")):
+            found = _firmware(component, one, "Version")
+            if "version" in found:
+                yield found
