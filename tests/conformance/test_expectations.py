@@ -33,3 +33,23 @@ def test_nodes_that_deviate_are_counted(adapter: Adapter) -> None:
     assert adapter.read(lambda tx: tx.statistics.deviating()) == before + 1
     adapter.write(lambda tx: tx.nodes.update(msgspec.structs.replace(tx.nodes.get(node.uuid), attributes={})))
     assert adapter.read(lambda tx: tx.statistics.deviating()) == before
+
+
+def test_nodes_are_counted_by_the_health_in_their_summary(adapter: Adapter) -> None:
+    before = adapter.read(lambda tx: tx.statistics.health())
+    summaries = [
+        {"health": "ok"},
+        {"health": "critical", "failing_drives": 2, "product": "R740"},
+        {"health": "warning", "failing_drives": 1},
+        {"product": '"health":"critical", "failing_drives":'},
+        {},
+    ]
+    nodes = [examples.node(hardware=summary) for summary in summaries]
+    adapter.write(lambda tx: [tx.nodes.add(node) for node in nodes])
+    after = adapter.read(lambda tx: tx.statistics.health())
+    assert {name: getattr(after, name) - getattr(before, name) for name in after.__struct_fields__} == {
+        "ok": 1,
+        "warning": 1,
+        "critical": 1,
+        "failing_drives": 2,
+    }

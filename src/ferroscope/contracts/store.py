@@ -58,6 +58,15 @@ class Population(msgspec.Struct, frozen=True, kw_only=True):
     nodes: int
 
 
+class Condition(msgspec.Struct, frozen=True, kw_only=True):
+    """How many nodes are in which health, at their last inspection; ``failing_drives``: with at least one."""
+
+    ok: int = 0
+    warning: int = 0
+    critical: int = 0
+    failing_drives: int = 0
+
+
 class Failures(msgspec.Struct, frozen=True, kw_only=True):
     """How many nodes have a last inspection that failed for one reason; ``reason`` is its code."""
 
@@ -95,6 +104,9 @@ class Statistics(Protocol):
 
     def deviating(self) -> int:
         """Return the number of nodes whose hardware is not as expected."""
+
+    def health(self) -> Condition:
+        """Return the number of nodes by the health that their BMCs reported, and of those with a failing drive."""
 
     def shards(self) -> Mapping[str | None, int]:
         """Return the number of nodes in each shard; None: in no shard."""

@@ -29,7 +29,7 @@ from sqlalchemy.sql.compiler import SQLCompiler
 from sqlalchemy.sql.functions import FunctionElement
 
 from ferroscope.contracts.data import Match
-from ferroscope.contracts.store import Backlog, Ended, Failures, Population
+from ferroscope.contracts.store import Backlog, Condition, Ended, Failures, Population
 from ferroscope.core.states import Event, Provision, State
 from ferroscope.db import mapping, schema
 from ferroscope.db.session import SqlSession
@@ -69,6 +69,12 @@ _SHARDED = select(_nodes.attributes).where(_nodes.attributes.like('%"shard":%'))
 
 _DEVIATING = select(func.count()).select_from(schema.nodes).where(_nodes.attributes.like('%"deviations":[{%'))
 
+# The summary of the hardware is a document in one column; quotation marks within its texts are escaped.
+_HEALTH = select(
+    *(func.count(case((_nodes.hardware.like(f'%"health":"{state}"%'), 1))) for state in ("ok", "warning", "critical")),
+    func.count(case((_nodes.hardware.like('%"failing_drives":%'), 1))),
+).select_from(schema.nodes)
+
 
 class _Shard(msgspec.Struct):
     shard: str | None = None
@@ -100,6 +106,10 @@ class SqlStatistics:
 
     def deviating(self) -> int:
         return int(self._tx.connection.execute(_DEVIATING).scalar_one())
+
+    def health(self) -> Condition:
+        counts = self._tx.connection.execute(_HEALTH).one()
+        return Condition(**dict(zip(Condition.__struct_fields__, counts, strict=True)))
 
     def marked(self) -> tuple[int, int]:
         maintenance, inbox = self._tx.connection.execute(_MARKED).one()

@@ -10,7 +10,7 @@ from prometheus_client.registry import Collector
 
 from ferroscope.contracts.errors import StoreUnavailableError
 from ferroscope.contracts.queue import Clock
-from ferroscope.contracts.store import Backlog, Population, Store, Transaction
+from ferroscope.contracts.store import Backlog, Condition, Population, Store, Transaction
 from ferroscope.core.model import Member
 from ferroscope.core.notification import Tally
 from ferroscope.core.states import Event
@@ -19,7 +19,7 @@ from ferroscope.telemetry.members import lanes_of
 
 
 class Overview(Collector):
-    """Gauges of the whole service, the same from every api process; a scrape takes five queries."""
+    """Gauges of the whole service, the same from every api process; a scrape takes six queries."""
 
     def __init__(self, store: Store, clock: Clock) -> None:
         self._store = store
@@ -49,6 +49,7 @@ class Overview(Collector):
             ahead,
             *_queue(list(tx.statistics.backlog()), tx.now),
             _nodes(list(tx.statistics.nodes())),
+            *_health(tx.statistics.health()),
             *_members(list(tx.members.list()), tx.now),
             *_leases(tx),
             *_events(list(tx.outbox.tallies()), tx.now),
@@ -62,6 +63,8 @@ OVERVIEW: Final = {
     "ferroscope_queue_requests": "Requests in the queue.",
     "ferroscope_queue_oldest_seconds": "Age of the oldest request in the queue.",
     "ferroscope_nodes": "Nodes by state.",
+    "ferroscope_nodes_by_health": "Nodes by the health that their BMCs reported at the last inspection.",
+    "ferroscope_nodes_with_failing_drives": "Nodes whose BMC reports a drive that failed or is about to fail.",
     "ferroscope_members": "Processes that are alive, or dead and not yet removed.",
     "ferroscope_members_missing": "Dead processes without a successor on their host.",
     "ferroscope_worker_slots": "Requests that the living workers can carry out at a time.",
@@ -78,6 +81,7 @@ LABELS: Final = {
     "ferroscope_queue_requests": ("event", "claim"),
     "ferroscope_queue_oldest_seconds": ("event",),
     "ferroscope_nodes": ("state", "provision_state"),
+    "ferroscope_nodes_by_health": ("health",),
     "ferroscope_members": ("role", "state"),
     "ferroscope_worker_slots": ("lane",),
     "ferroscope_worker_slots_busy": ("lane",),
@@ -112,6 +116,14 @@ def _nodes(rows: list[Population]) -> Metric:
     for row in rows:
         nodes.add_metric((row.state, row.provision_state), row.nodes)
     return nodes
+
+
+def _health(found: Condition) -> list[Metric]:
+    nodes, drives = _gauge("ferroscope_nodes_by_health"), _gauge("ferroscope_nodes_with_failing_drives")
+    for state in ("ok", "warning", "critical"):
+        nodes.add_metric((state,), getattr(found, state))
+    drives.add_metric((), found.failing_drives)
+    return [nodes, drives]
 
 
 def _members(members: list[Member], now: float) -> list[Metric]:

@@ -26,7 +26,11 @@ _CHART_SECONDS: Final = 60.0
 _SHOWN: Final = 25
 _USUAL_OF: Final = 200
 # Pages that explain a finding; machines are on the page of machines.
-_ABOUT: Final = {"inbox": "/ui/inbox"}
+_ABOUT: Final = {
+    "inbox": "/ui/inbox",
+    "health-critical": "/ui/machines?q=health.state+%3D%3D+critical",
+    "drives-failing": "/ui/machines?q=health.component+%3D%3D+drive",
+}
 
 
 class Summary(msgspec.Struct):
@@ -144,9 +148,11 @@ def _problems(summary: Summary, status: dict[str, Any] | None) -> list[dict[str,
     found = []
     for one in status["problems"] if status is not None else ():
         if one["code"] != "inbox":
+            link = _ABOUT.get(one["code"])
             found.append(
                 {"kind": "bad" if one["verdict"] == "wrong" else "note", "text": one["summary"],
-                 "advice": one["advice"], "link": "/ui/service", "label": "Service"}
+                 "advice": "" if link else one["advice"], "link": link or "/ui/service",
+                 "label": "Show them" if link else "Service"}
             )  # fmt: skip
     for failure in summary.failures:
         hint = hint_of(failure.reason) or ""

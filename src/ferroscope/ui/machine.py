@@ -14,15 +14,15 @@ from ferroscope.contracts.store import Query
 from ferroscope.core import json_safety
 from ferroscope.core.model import Node
 from ferroscope.core.states import ACTIVE
-from ferroscope.hardware import diff, parts
+from ferroscope.hardware import diff, health, parts
 from ferroscope.hardware.search_index import KINDS
 from ferroscope.ui import ramdisk_log, rules
 from ferroscope.ui.machines import ACTIONS
 from ferroscope.ui.page import Download, Page, Visit
 
 TABS: Final = {
-    "hardware": "Hardware", "timeline": "Timeline", "history": "History", "rules": "Rules", "log": "Ramdisk log",
-    "raw": "Raw data",
+    "hardware": "Hardware", "health": "Health", "timeline": "Timeline", "history": "History", "rules": "Rules",
+    "log": "Ramdisk log", "raw": "Raw data",
 }  # fmt: skip
 _TITLES: Final = {"node": "System", "cpu": "Processors", "dimm": "Memory", "nic": "Network interfaces", "disk": "Disks"}
 _FIELDS: Final = (
@@ -53,7 +53,8 @@ def show(visit: Visit) -> Page | Download:
     node = visit.context.store.read(lambda tx: tx.nodes.get(shown["uuid"]), snapshot=False)
     tab = visit.asked("tab") if visit.asked("tab") in TABS else "hardware"
     build = {
-        "hardware": _hardware, "timeline": _timeline, "history": _history, "rules": _rules, "log": _log, "raw": _raw,
+        "hardware": _hardware, "health": _health, "timeline": _timeline, "history": _history, "rules": _rules,
+        "log": _log, "raw": _raw,
     }[tab]  # fmt: skip
     data = {
         "node": shown | {"driver_info": _visible(shown["driver_info"]), "name": shown["name"] or shown["uuid"]},
@@ -106,7 +107,8 @@ def _documents(visit: Visit, path: dict[str, str]) -> tuple[Any, Any] | None:
 def _hardware(visit: Visit, path: dict[str, str], _node: dict[str, Any]) -> list[dict[str, Any]]:
     """Return a table for each kind of part."""
     documents = _documents(visit, path)
-    found = [] if documents is None else sorted(parts.parts(*documents), key=lambda part: list(KINDS).index(part.kind))
+    known = [] if documents is None else [part for part in parts.parts(*documents) if part.kind != "health"]
+    found = sorted(known, key=lambda part: list(KINDS).index(part.kind))
     tables = []
     for kind, members in groupby(found, key=lambda part: part.kind):
         listed = list(members)
@@ -121,6 +123,13 @@ def _hardware(visit: Visit, path: dict[str, str], _node: dict[str, Any]) -> list
              "more": max(0, len(listed) - _ROWS)}
         )  # fmt: skip
     return tables
+
+
+def _health(visit: Visit, path: dict[str, str], _node: dict[str, Any]) -> dict[str, Any] | None:
+    """Return the health that the BMC reported, problems first; None if it reported none."""
+    documents = _documents(visit, path)
+    found = None if documents is None else health.read(documents[1])
+    return None if found is None else msgspec.to_builtins(found)
 
 
 def _timeline(visit: Visit, path: dict[str, str], _node: dict[str, Any]) -> dict[str, Any] | None:

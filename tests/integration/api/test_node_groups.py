@@ -74,14 +74,18 @@ def test_firmware_is_what_inspections_found(service: Service) -> None:
             }
         }
         assert client.post("/v1/continue_inspection", body, version="1.1").status_code == 202
-        service.finish(node)
-    (bios,) = client.get("/v1/nodes/n/firmware").json["firmware"]
+        nics = {"eth0": {"firmware": version, "product": "X710", "vendor": "Intel"}} if version > "1.1" else {}
+        service.finish(node, {"extra": {"network": nics}})
+    bios, nic = client.get("/v1/nodes/n/firmware").json["firmware"]
+    assert (nic["component"], nic["initial_version"], nic["current_version"]) == ("nic:eth0", "2.0", "2.0")
+    assert nic["updated_at"] is None
     assert bios.pop("created_at") <= bios.pop("updated_at")
     expected = {"component": "bios", "initial_version": "1.0", "current_version": "2.0", "last_version_flashed": None}
     assert bios == expected
-    (chosen,) = client.get("/v1/nodes/n/firmware?fields=component").json["firmware"]
+    chosen, _ = client.get("/v1/nodes/n/firmware?fields=component").json["firmware"]
     assert set(chosen) == {"component", "created_at", "updated_at"}
-    (newer,) = service.client("1.114").get("/v1/nodes/n/firmware").json["firmware"]
+    newer, other = service.client("1.114").get("/v1/nodes/n/firmware").json["firmware"]
+    assert (other["vendor"], other["model"]) == ("Intel", "X710")
     assert {name: newer[name] for name in ("vendor", "model", "serial_number")} == {
         "vendor": "ACME",
         "model": None,

@@ -407,6 +407,46 @@ def test_a_machine_has_its_hardware_timeline_history_and_raw_data(service: Servi
     assert download.headers["Content-Disposition"].startswith("attachment")
 
 
+def test_a_machine_shows_its_health_with_problems_first(service: Service) -> None:
+    uuid, root = add(service, "one"), {"X-Auth-Token": "root"}
+    mac = examples.mac()
+    service.bare_metal.post("/v1/ports", {"node_uuid": uuid, "address": mac}, headers=root)
+    service.bare_metal.put(f"/v1/nodes/{uuid}/states/provision", {"target": "inspect"}, headers=root)
+    service.consume()
+    service.step(uuid, Event.WAIT)
+    assert service.bare_metal.post("/v1/continue_inspection", callback_body(mac), version="1.1").status_code == 202
+    parts = [
+        {"component": "drive", "name": name, "health": state}
+        for name, state in (("Disk 1", "ok"), ("<b>Disk 2", "critical"))
+    ]
+    sensors = [{"kind": "temperature", "name": "Inlet", "reading": 23.5, "unit": "°C", "health": "ok"}]
+    log = [{"created": "2026-01-31T00:00:00Z", "severity": "critical", "message": "Drive 2 <i>is removed</i>"}]
+    report = {"state": "critical", "parts": parts, "sensors": sensors, "log": log, "complete": False}
+    plugin_data = {"out_of_band": {"source": "redfish", "health": report}}
+    browser = Browser(service).log_in("reader")
+    service.finish(uuid)
+    assert "has reported no health" in browser.get(f"/ui/machines/{uuid}?tab=health").text
+    service.save_plugin_data(uuid, plugin_data)
+    page = browser.get(f"/ui/machines/{uuid}?tab=health").text
+    text = " ".join(Elements(page).text.split())
+    assert text.index("Disk 2") < text.index("Disk 1") < text.index("Drive 2") < text.index("23.5 °C")
+    assert "did not answer in time" in text
+    assert "<b>Disk" not in page
+    assert "<i>is" not in page
+    service.learn(uuid, {}, plugin_data)
+    browser = Browser(service).log_in("root")
+    assert until(lambda: "1 machine reports a drive that is failing" in browser.get("/ui").text)
+    fleet = browser.get("/ui").text
+    assert "1 machine reports critical health" in fleet
+    links = [html.unescape(str(tag[1].get("href"))) for tag in Elements(fleet).tags if tag[0] == "a"]
+    searches = [one for one in links if "?q=health" in one]
+    assert len(searches) == 2
+    for link in searches:
+        assert f"/ui/machines/{uuid}" in browser.get(link).text
+    codes = {one["code"] for one in service.bare_metal.get("/v1/status", headers=root).json["problems"]}
+    assert codes >= {"health-critical", "drives-failing"}
+
+
 def test_a_machine_shows_what_its_caller_may_see(service: Service) -> None:
     own = add(
         service, "own", owner="a", driver_info={"redfish_address": "https://192.0.2.9", "redfish_password": "geheim"}
@@ -414,7 +454,7 @@ def test_a_machine_shows_what_its_caller_may_see(service: Service) -> None:
     other = add(service, "foreign", owner="b")
     leased = add(service, "leased", owner="b", attributes={"lessee": "a"}, last_error="secret error")
     reader = Browser(service).log_in("a-reader")
-    for tab in ("hardware", "timeline", "history", "rules", "log", "raw"):
+    for tab in ("hardware", "health", "timeline", "history", "rules", "log", "raw"):
         assert reader.get(f"/ui/machines/{other}?tab={tab}").status_code == 404
         assert reader.get(f"/ui/machines/foreign?tab={tab}").status_code == 404
         page = reader.get(f"/ui/machines/{own}?tab={tab}").text

@@ -353,6 +353,24 @@ def test_it_is_shown_which_switch_port_a_nic_is_plugged_into(shell: Shell, servi
     assert (second["name"], second["lldp"]) == ("eth1", {})
 
 
+def test_the_health_that_the_bmc_reported_is_shown(shell: Shell, service: Service) -> None:
+    node = service.enrol(name="n1")
+    service.inspect(node)
+    result = shell("node", "health", "n1", check=0)
+    assert "collect_out_of_band" in result.stdout + result.stderr
+    assert shell.json("node", "health", "n1") == {}
+    drive = {"component": "drive", "name": "Disk 3", "health": "warning", "problem": "failure predicted"}
+    entry = {"created": "2026-01-31T00:00:00Z", "severity": "critical", "message": "PSU 2 lost its input"}
+    report = {"state": "warning", "parts": [drive], "sensors": [], "log": [entry], "complete": True}
+    plugin_data = {"out_of_band": {"source": "redfish", "health": report}}
+    service.save_plugin_data(node, plugin_data)
+    service.learn(node, {}, plugin_data)
+    assert shell.json("node", "health", "n1") == report
+    shown = shell("node", "health", "n1", check=0).stdout
+    assert all(text in shown for text in ("Disk 3", "failure predicted", "PSU 2 lost its input"))
+    assert "Failing drives" in shell("node", "show", "n1", check=0).stdout
+
+
 def test_without_lldp_it_is_said_how_to_get_it(shell: Shell, service: Service) -> None:
     service.inspect(service.enrol(name="n1"))
     result = shell("node", "lldp", "n1", check=0)

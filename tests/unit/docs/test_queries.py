@@ -46,6 +46,10 @@ _OTHER: Final[dict[str, Any]] = {
         {"vendor_id": "102b", "product_id": "0536", "class": "030000", "revision": "04", "bus": "0000:03:00.0"},
         {"vendor_id": "10de", "product_id": "20b7", "class": "030200", "revision": "a1", "bus": "0000:99:00.0"},
     ],
+    "out_of_band": {
+        "inventory": {"firmware": [{"component": "nic", "model": "ConnectX-5 EN", "version": "16.31.1014"}]},
+        "health": {"parts": [{"component": "drive", "health": "warning", "problem": "failure predicted"}]},
+    },
 }  # fmt: skip
 
 

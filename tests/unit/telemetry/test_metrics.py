@@ -58,7 +58,7 @@ def test_a_rolled_back_transition_is_not_counted() -> None:
 
 def test_the_overview_shows_the_whole_service() -> None:
     store: Store = open_store()
-    node = examples.node(state=State.WAITING)
+    node = examples.node(state=State.WAITING, hardware={"health": "warning", "failing_drives": 3})
     store.write(lambda tx: tx.nodes.add(node))
     store.write(lambda tx: tx.requests.put(examples.request(node, Event.ABORT)))
     busy = {"lanes": {"bmc": {"slots": 16, "busy": 3}}}
@@ -71,6 +71,9 @@ def test_the_overview_shows_the_whole_service() -> None:
     assert _value(registry, "ferroscope_queue_requests", event="abort", claim="waiting") == 1
     assert _value(registry, "ferroscope_queue_requests", event="inspect", claim="waiting") == 0
     assert _value(registry, "ferroscope_nodes", state="waiting", provision_state="enroll") == 1
+    assert _value(registry, "ferroscope_nodes_by_health", health="warning") == 1
+    assert _value(registry, "ferroscope_nodes_by_health", health="ok") == 0
+    assert _value(registry, "ferroscope_nodes_with_failing_drives") == 1
     assert _value(registry, "ferroscope_members", role="worker", state="alive") == 1
     assert _value(registry, "ferroscope_members", role="worker", state="dead") == 1
     assert _value(registry, "ferroscope_members_missing") == 1

@@ -1,8 +1,8 @@
 """GET /v1/nodes/{node}/firmware: the versions of firmware that inspections have found.
 
-The inventories of the ramdisk and of Redfish name one component, the BIOS. ``initial_version`` is from the oldest
-inventory that is kept, ``current_version`` from the newest. Nothing here updates firmware. Source: the Bare Metal API
-reference.
+The BIOS is in every inventory; what else there is, ``hardware.parts`` knows. ``initial_version`` is from the older of
+the oldest and the newest inventory that are kept, ``current_version`` from the newer. Nothing here updates firmware.
+Source: the Bare Metal API reference.
 """
 
 from __future__ import annotations
@@ -57,22 +57,26 @@ def list_firmware(context: ApiContext, call: Call[FirmwareQuery, None]) -> Reply
     """List the firmware components of a node."""
     names = _chosen(call.query, call.minor)
     known = context.store.read(lambda tx: inventory.revisions(tx, tx.nodes.get(node_ident(call)).uuid))
-    found = [(one, bios) for one in _ends(known) if (bios := _bios(context, one.inspection)).get("version")]
-    if not found:
-        return Reply(200, Firmware(firmware=[]))
-    (oldest, initial), (newest, current) = found[0], found[-1]
-    values: dict[str, Any] = {
-        "component": "bios",
-        "initial_version": initial["version"],
-        "current_version": current["version"],
-        "last_version_flashed": None,
-        "vendor": current["vendor"],
-        "model": None,
-        "serial_number": None,
-    }
-    changed = newest.finished_at if newest is not oldest else None
-    shown = {name: value for name, value in values.items() if name in names}
-    return Reply(200, Firmware(firmware=[Component(oldest.finished_at, changed, **shown)]))
+    found: dict[str, list[tuple[inventory.RevisionView, dict[str, Any]]]] = {}
+    for one in _ends(known):
+        for name, part in _components(context, one.inspection).items():
+            found.setdefault(name, []).append((one, part))
+    components = []
+    for name, seen in found.items():
+        (oldest, initial), (newest, current) = seen[0], seen[-1]
+        values: dict[str, Any] = {
+            "component": name,
+            "initial_version": initial["version"],
+            "current_version": current["version"],
+            "last_version_flashed": None,
+            "vendor": current.get("vendor"),
+            "model": current.get("model"),
+            "serial_number": current.get("serial"),
+        }
+        changed = newest.finished_at if newest is not oldest else None
+        shown = {name: value for name, value in values.items() if name in names}
+        components.append(Component(oldest.finished_at, changed, **shown))
+    return Reply(200, Firmware(firmware=components))
 
 
 def _chosen(query: FirmwareQuery, minor: int) -> tuple[str, ...]:
@@ -92,12 +96,21 @@ def _ends(known: list[inventory.RevisionView]) -> list[inventory.RevisionView]:
     return known if len(known) < 2 else [known[0], known[-1]]
 
 
-def _bios(context: ApiContext, inspection: str) -> dict[str, str | None]:
-    """Return version and vendor of the BIOS in the inventory of this inspection."""
-    stored = context.archive.load(inspection, ("inventory",)).get("inventory")
+def _components(context: ApiContext, inspection: str) -> dict[str, dict[str, Any]]:
+    """Return the firmware that this inspection found, by the component: bios and bmc, or such as nic:NIC.1."""
+    stored = context.archive.load(inspection, ("inventory", "plugin_data"))
     try:
-        found = json_safety.decode(stored) if stored else {}
+        found, beside = (
+            json_safety.decode(stored.get(part, b"{}"), json_safety.MAX_DERIVED)
+            for part in ("inventory", "plugin_data")
+        )
     except json_safety.TooManyContainersError:
         return {}
-    bios = parts.mapping(parts.mapping(parts.mapping(found).get("system_vendor")).get("firmware"))
-    return {name: parts.text(bios.get(name)) for name in ("version", "vendor")}
+    vendor = parts.mapping(parts.mapping(parts.mapping(found).get("system_vendor")).get("firmware")).get("vendor")
+    components: dict[str, dict[str, Any]] = {"bios": {"vendor": parts.text(vendor)}}
+    for part in parts.parts(found, beside):
+        if part.kind == "firmware":
+            kind, name = part.fields["component"], part.fields.get("name")
+            title = str(kind) if kind in ("bios", "bmc") or not name else f"{kind}:{name}"
+            components[title] = components.get(title, {}) | part.fields
+    return {name: one for name, one in components.items() if "version" in one}

@@ -17,7 +17,7 @@ from ferroscope.api.http.route import ApiContext, Call, NoQuery, Reply
 from ferroscope.api.http.schemas import iso_exact
 from ferroscope.api.service.leases import LeaseView, is_own, view
 from ferroscope.contracts.bmc import Simulated
-from ferroscope.contracts.store import Backlog, Failures, Population, Query, Transaction
+from ferroscope.contracts.store import Backlog, Condition, Failures, Population, Query, Transaction
 from ferroscope.core.boot_macs import LEASE_PREFIX, decode_record
 from ferroscope.core.model import ClockStep, Lease, Member
 from ferroscope.telemetry import finding
@@ -123,6 +123,7 @@ class Seen(msgspec.Struct, frozen=True):
     orphans: bool = False
     deviating: int = 0
     failed: Sequence[Failures] = ()
+    health: Condition = Condition()
 
 
 def get_status(context: ApiContext, _call: Call[NoQuery, None]) -> Reply:
@@ -140,6 +141,7 @@ def get_status(context: ApiContext, _call: Call[NoQuery, None]) -> Reply:
             inbox=bool(tx.nodes.list(_INBOX)),
             deviating=tx.statistics.deviating(),
             failed=tx.statistics.failures(),
+            health=tx.statistics.health(),
             unreached=context.settings.hidden_from_ramdisks and _has_machines(context, tx),
             clock_steps=tx.clock_steps.list(),
             orphans=_has_registry(context) and bool(tx.nodes.list(_ORPHANS)),
@@ -196,11 +198,28 @@ def problems(seen: Seen, process: str) -> list[Finding]:
     if seen.deviating:
         summary = f"the hardware of {seen.deviating} nodes is not as expected"
         found.append(Finding("hardware-deviates", "note", summary, "list the deviations: ferroscope expect report"))
+    found += _unwell(seen.health)
     if seen.orphans:
         summary, advice = "some nodes no longer exist in the registry", "list them: ferroscope node list --orphaned"
         found.append(Finding("orphans", "note", summary, advice))
     if seen.unreached:
         found.append(finding.API_ON_LOOPBACK)
+    return found
+
+
+def _unwell(health: Condition) -> list[Finding]:
+    found = []
+    if health.critical:
+        machines = "1 machine reports" if health.critical == 1 else f"{health.critical:,} machines report"
+        advice = "list them: ferroscope search 'health.state == critical'"
+        found.append(Finding("health-critical", "note", f"{machines} critical health", advice))
+    if health.failing_drives:
+        machines = "1 machine reports" if health.failing_drives == 1 else f"{health.failing_drives:,} machines report"
+        summary, advice = (
+            f"{machines} a drive that is failing",
+            "list them: ferroscope search 'health.component == drive'",
+        )
+        found.append(Finding("drives-failing", "note", summary, advice))
     return found
 
 

@@ -28,6 +28,7 @@ for _command in (
     actions.power,
     show.ports,
     show.inventory,
+    show.health,
     show.lldp,
     show.show_timeline,
     timeline.log,

@@ -222,6 +222,8 @@ def machine(hardware: Json) -> dict[str, Any]:
         "Disks": disks(hardware),
         "NICs": hardware.get("nics"),
         "GPUs": hardware.get("gpus"),
+        "Health": hardware.get("health"),
+        "Failing drives": hardware.get("failing_drives"),
     }
 
 

@@ -1,4 +1,4 @@
-"""``ferroscope node list | show | ports | inventory | timeline | validate | lldp``: read-only commands."""
+"""``ferroscope node list | show | ports | inventory | health | timeline | validate | lldp``: read-only commands."""
 
 from __future__ import annotations
 
@@ -32,6 +32,7 @@ from ferroscope.core.values import natural
 from ferroscope.hardware.parts import mapping
 
 if TYPE_CHECKING:
+    from rich.console import Console
     from rich.table import Table
 
 _LISTED: Final = (
@@ -238,6 +239,35 @@ def inventory(api: Api, out: Output, *, ident: str, save: Path | None) -> None:
         lookup.save(found, save, out)
         return
     out.show(found, lambda screen: columns.draw(screen, found["inventory"]))
+
+
+@click.command("health")
+@node_argument
+@with_api
+def health(api: Api, out: Output, *, ident: str) -> None:
+    """Show what the BMC reported at the last inspection: problems, drives, sensors, warnings of the event log."""
+    from ferroscope.hardware.health import read, report
+
+    plugin_data = lookup.fetch(api, find(api, ident)).get("plugin_data")
+    found = read(plugin_data)
+
+    def draw(screen: Console) -> None:
+        if found is not None:
+            screen.print(key_values({"Health": found.state}))
+            for titles, lines in ((_PARTS, found.parts), (_SENSORS, found.sensors)):
+                screen.print(table(titles, [(one.kind, one.name, one.health, one.value) for one in lines]))
+            screen.print(table(_LOG, [(one.created, one.severity, one.message) for one in found.log]))
+
+    out.show(report(plugin_data), draw)
+    if found is None:
+        out.say("no health: it is read from BMCs with Redfish, out of band or with [inspector] collect_out_of_band")
+    elif not found.complete:
+        out.say("the BMC did not answer in time, so some of this is missing")
+
+
+_PARTS: Final = ("PART", "NAME", "HEALTH", "DETAILS")
+_SENSORS: Final = ("SENSOR", "NAME", "HEALTH", "READING")
+_LOG: Final = ("TIME", "SEVERITY", "MESSAGE")
 
 
 @click.command("timeline")
