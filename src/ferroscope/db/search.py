@@ -69,11 +69,13 @@ _SHARDED = select(_nodes.attributes).where(_nodes.attributes.like('%"shard":%'))
 
 _DEVIATING = select(func.count()).select_from(schema.nodes).where(_nodes.attributes.like('%"deviations":[{%'))
 
-# The summary of the hardware is a document in one column; quotation marks within its texts are escaped.
-_HEALTH = select(
-    *(func.count(case((_nodes.hardware.like(f'%"health":"{state}"%'), 1))) for state in ("ok", "warning", "critical")),
-    func.count(case((_nodes.hardware.like('%"failing_drives":%'), 1))),
-).select_from(schema.nodes)
+# The summary of the hardware is a document in one column, which begins with the health: to look for it anywhere in
+# the text takes seven times as long.
+_STATES = [
+    func.substr(_nodes.hardware, 1, 40).like(f'{{"health":"{state}"%') for state in ("ok", "warning", "critical")
+]
+_DRIVES = func.substr(_nodes.hardware, 1, 40).like('{"health":"%","failing_drives":%')
+_HEALTH = select(*(func.count(case((condition, 1))) for condition in (*_STATES, _DRIVES))).select_from(schema.nodes)
 
 
 class _Shard(msgspec.Struct):

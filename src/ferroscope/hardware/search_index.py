@@ -227,26 +227,30 @@ def _summary(parts: Sequence[hardware.Part], counts: Mapping[str, int]) -> dict[
     found: dict[str, Any] = {name: value[:MAX_TEXT] for name, value in texts.items() if isinstance(value, str)}
     found |= {name: int(value) for name, value in numbers.items() if isinstance(value, float)}
     found |= {f"{kind}s": counts[kind] for kind in ("disk", "nic", "dimm", "gpu") if counts.get(kind)}
-    return found | _condition(parts)
+    components = _components(parts)
+    return _health(parts) | found | ({"components": components} if components else {})
 
 
-def _condition(parts: Sequence[hardware.Part]) -> dict[str, Any]:
-    """Return the machine's health, its drives with a problem, and the firmware of each kind of component once."""
-    found: dict[str, Any] = {}
+def _health(parts: Sequence[hardware.Part]) -> dict[str, Any]:
+    """Return the machine's health, and the number of its drives with a problem: in front, where they are counted."""
+    ill = [part.fields for part in parts if part.kind == "health"]
+    state = next((known["state"] for known in ill if known["component"] == "machine"), None)
+    drives = sum(known["component"] == "drive" for known in ill)
+    found = {"health": state, "failing_drives": drives}
+    return {name: value for name, value in found.items() if state and value}
+
+
+def _components(parts: Sequence[hardware.Part]) -> list[dict[str, Any]]:
+    """Return the firmware of each model of component once, without the BIOS."""
     components: dict[tuple[Any, ...], dict[str, Any]] = {}
     for part in parts:
         known = part.fields
-        if part.kind == "health" and known["component"] == "machine":
-            found["health"] = known["state"]
-        elif part.kind == "health" and known["component"] == "drive":
-            found["failing_drives"] = found.get("failing_drives", 0) + 1
-        elif part.kind == "firmware" and known["component"] != "bios":
+        if part.kind == "firmware" and known["component"] != "bios":
             one: dict[str, Any] = {
                 name: str(known[name])[:MAX_TEXT] for name in ("component", "model", "version") if name in known
             }
             components.setdefault(tuple(one.values()), one)
-    listed = list(components.values())[:_COMPONENTS]
-    return found | ({"components": listed} if listed else {})
+    return list(components.values())[:_COMPONENTS]
 
 
 def _fact(part: hardware.Part, position: int) -> IndexRow:

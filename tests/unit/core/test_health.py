@@ -34,6 +34,7 @@ def test_the_summary_has_state_drives_and_each_model_of_component_once() -> None
     data["out_of_band"]["inventory"]["firmware"] = [NIC, NIC | {"name": "NIC.2"}]
     summary = search_index.learn(INVENTORY, data).summary
     assert (summary["firmware"], summary["health"], summary["failing_drives"]) == ("2.10", "critical", 1)
+    assert list(summary)[:2] == ["health", "failing_drives"], "they are counted in the first characters"
     assert summary["components"] == [{"component": "nic", "model": "ConnectX-5", "version": "16.35"}]
     assert not {"health", "failing_drives", "components"} & search_index.learn(INVENTORY, {}).summary.keys()
 
