@@ -281,3 +281,11 @@ def test_nonsense_is_left_out_or_sound(bmc: _Bmc, make_bmc: MakeBmc, seed: int) 
         assert all(isinstance(value, str | float | int) and len(str(value)) < 400 for value in one.values())
         assert one["health"] in ("ok", "warning", "critical", "unknown")
     assert all(isinstance(one["version"], str) and one["component"] for one in firmware)
+
+
+def test_a_drive_that_two_controllers_list_is_one(bmc: _Bmc, make_bmc: MakeBmc) -> None:
+    drives = {"Drives": [link(f"{SYSTEM}/Storage/1/Drives/disk0")]}
+    bmc.has |= {"/st": collection("/st/1", "/st/2"), "/st/1": drives, "/st/2": drives}
+    bmc.system(Storage=link("/st"))
+    health, _ = read(make_bmc, bmc)
+    assert [one["name"] for one in health["parts"]] == ["Disk 0"]

@@ -52,6 +52,7 @@ FAILED: Final = 'ferroscope_inspection_failures_total{reason="timeout"}'
 ABORTED: Final = 'ferroscope_inspection_failures_total{reason="aborted"}'
 FINISHED: Final = 'ferroscope_transitions_total{source="processing",event="finish",target="finished"}'
 DIMMS: Final = 'ferroscope_hardware_changes_total{kind="dimm",what="removed"}'
+DRIVES: Final = 'ferroscope_nodes_with_failing_drives{instance="a"}'
 OPEN_A: Final = 'ferroscope_pxe_filter_open{instance="a",network="rack1"}'
 OPEN_B: Final = 'ferroscope_pxe_filter_open{instance="b",network="rack1"}'
 
@@ -59,7 +60,7 @@ HEALTHY: Final[dict[str, str]] = {
     UP: flat(1), WORKERS: flat(2), MISSING: flat(0), TIMEOUTS: flat(1), EPOCH: flat(7), OTHER_EPOCH: rising(3),
     RENEWALS: flat(0), SKEW: flat(0.01), CERTIFICATE: flat(90 * _DAY), PENDING: flat(2), DEAD: flat(0),
     QUEUE: flat(3), SLOTS: flat(16), BUSY: flat(4), FAILED: rising(0.1), ABORTED: rising(5), FINISHED: rising(5),
-    DIMMS: flat(1), OPEN_A: flat(1), OPEN_B: flat(0),
+    DIMMS: flat(1), DRIVES: flat(0), OPEN_A: flat(1), OPEN_B: flat(0),
 }  # fmt: skip
 
 CASES: Final[dict[str, Case]] = {
@@ -88,9 +89,13 @@ CASES: Final[dict[str, Case]] = {
     "FerroscopeReasonRepeats": Case(bad={FAILED: rising(0.5)}, good={FAILED: rising(0.2)}, after=35),
     "FerroscopePartsRemoved": Case(
         bad={DIMMS: "0x10 1x30"},
-        good={'ferroscope_hardware_changes_total{kind="dimm",what="added"}': "0x10 1x30"},
+        good={
+            'ferroscope_hardware_changes_total{kind="dimm",what="added"}': "0x10 1x30",
+            'ferroscope_hardware_changes_total{kind="health",what="removed"}': "0x10 1x30",
+        },
         after=12,
     ),
+    "FerroscopeDrivesFail": Case(bad={DRIVES: flat(1)}, good={DRIVES: flat(0)}, after=1),
     "FerroscopePxeFilterClosed": Case(bad={OPEN_A: flat(0)}, good={OPEN_A: "1x9 0 1x40"}, after=2),
     "FerroscopePxeFilterOpenTwice": Case(
         bad={OPEN_B: flat(1)}, good={OPEN_A: "1x10 0x40", OPEN_B: "0x9 1x40"}, after=3, later=1
