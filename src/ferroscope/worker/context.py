@@ -242,8 +242,9 @@ class TaskContext:
     def update_search_index(self, inventory: Document, plugin_data: Document) -> list[search_index.IndexRow]:
         """Return the rows of the search index for the results; nothing is written if they have not changed."""
         found = search_index.learn(inventory, plugin_data)
+        self.node.hardware = found.summary
         if found.digest != self.node.search_digest:
-            self.node.search_digest, self.node.hardware, self.index_rows = found.digest, found.summary, found.rows
+            self.node.search_digest, self.index_rows = found.digest, found.rows
             if self.before.search_digest is not None:
                 self.hardware_changes = self._differences(inventory, plugin_data)
         return found.rows

@@ -151,8 +151,8 @@ def kept(query: NodeListQuery, conductor_of: Callable[[Node], str | None]) -> Ke
         wanted = query.description_contains.lower()
         tests.append(lambda node: wanted in str(node.attributes.get("description") or "").lower())
     if query.labels is not None:
-        selector = _selector(query.labels)
-        tests.append(lambda node: selector.fits(node.labels))
+        chosen = selector(query.labels)
+        tests.append(lambda node: chosen.fits(node.labels))
     if query.orphaned is not None:
         tests.append(lambda node: (node.orphaned_at is not None) == query.orphaned)
     if query.project is not None:
@@ -171,7 +171,8 @@ def _equals(attribute: str, value: bool | str) -> Keep:
     return lambda node: node.attributes.get(attribute) == value
 
 
-def _selector(text: str) -> Selector:
+def selector(text: str) -> Selector:
+    """Return the selector of labels; ``BadRequestError``."""
     try:
         return labels.selector(text)
     except LabelError as exc:
