@@ -104,7 +104,7 @@ class Metrics:
         )  # fmt: skip
         self._hardware = Counter(
             "ferroscope_hardware_changes",
-            "Differences from the previous inspection, by kind of part; counted if a notification target wants them.",
+            "Differences from the previous inspection, by kind of part.",
             ("kind", "what"), registry=registry,
         )  # fmt: skip
         self._certificate = Gauge(

@@ -21,13 +21,13 @@ from ferroscope.contracts.remote import ObjectStoreError
 from ferroscope.contracts.store import Fence, Query, Transaction
 from ferroscope.core import bmc_access
 from ferroscope.core.model import Document, Entry, Inspection, Node, Port, Request, Severity
-from ferroscope.core.notification import ChangeView, Kind
+from ferroscope.core.notification import ChangeView
 from ferroscope.core.reasons import Reason
 from ferroscope.core.states import COMMANDS
 from ferroscope.hardware import diff, expectations, search_index
 from ferroscope.hardware.expectations import Compiled
 from ferroscope.hooks.base import PortChanges
-from ferroscope.storage.reader import Found, previous
+from ferroscope.storage.reader import previous
 from ferroscope.transition import step
 from ferroscope.worker.attempt import Attempt, Services
 from ferroscope.worker.bmc import BmcObserver, Unobserved, observed
@@ -262,18 +262,13 @@ class TaskContext:
         return message if fails else None
 
     def _differences(self, inventory: Document, plugin_data: Document) -> list[ChangeView]:
-        """Return the differences from the previous inspection, if any target wants to know them."""
+        """Return the differences from the previous inspection."""
         parts: tuple[Part, ...] = ("inventory", "plugin_data")
-
-        def work(tx: Transaction) -> Found | None:
-            wanted = tx.outbox.wants(Kind.HARDWARE_CHANGED)
-            return previous(tx, self.node.uuid, self.inspection, parts) if wanted else None
-
-        found = self.services.store.read(work)
+        found = self.services.store.read(lambda tx: previous(tx, self.node.uuid, self.inspection, parts))
         try:
             stored = self.services.archive.fetch(found) if found is not None else {}
         except ObjectStoreError as exc:
-            message = f"cannot read the previous inventory, so no event says what has changed: {exc}"
+            message = f"cannot read the previous inventory, so nothing says what has changed: {exc}"
             self.note("previous inventory", message, severity=Severity.WARNING)
             return []
         if len(stored) < len(parts):

@@ -1,0 +1,17 @@
+"""Changes of the hardware that an inspection has found, and the sources of a node's values."""
+
+from __future__ import annotations
+
+import sqlalchemy as sa
+from alembic import op
+from sqlalchemy.dialects import mysql
+
+revision = "0020"
+down_revision = "0019"
+branch_labels = None
+depends_on = None
+
+
+def upgrade() -> None:
+    op.add_column("inspections", sa.Column("changes", sa.Integer(), nullable=False, server_default="0"))
+    op.add_column("nodes", sa.Column("sources", sa.Text().with_variant(mysql.LONGTEXT(), "mysql", "mariadb")))
