@@ -136,6 +136,7 @@ inspections = Table(
     Column("queued", Double, nullable=False, server_default="0"),
     Column("processing_since", Double),
     Column("changes", Integer, nullable=False, server_default="0"),
+    Column("traceparent", String(55)),
     Column("secret", String(80)),
     Column("secret_delivery", String(16)),
     Index("ix_inspections_node", "node", "started_at"),

@@ -31,6 +31,7 @@ from ferroscope.storage.reader import previous
 from ferroscope.transition import step
 from ferroscope.worker.attempt import Attempt, Services
 from ferroscope.worker.bmc import BmcObserver, Unobserved, observed
+from ferroscope.worker.trail import Trail
 
 # Seconds for which the power state counts that an attached Ironic has reported. Short: the node might be used by others
 # in the meantime, whose machine must be left alone.
@@ -103,7 +104,11 @@ class TaskContext:
         self.secret_delivery: str | None = None
         self.forgotten: str | None = None
         self.bmc_observer: BmcObserver = observer or Unobserved()
-        self.known_driver = observed(bmc, self.bmc_observer, services.secrets.revealed)  # None: it is not enabled here
+        self.trail: Trail | None = None
+        if services.tracer is not None and inspection is not None and attempt.request.inspection == inspection.uuid:
+            self.trail = Trail(services.tracer, services.clock, inspection, attempt.request)
+        # None: it is not enabled here
+        self.known_driver = observed(bmc, self.bmc_observer, services.secrets.revealed, self.trail)
         self.doing = ""
         self._power_seen: tuple[Power, float] | None = None
 
@@ -238,6 +243,8 @@ class TaskContext:
     def begins(self, hook: str, what: str = "") -> None:
         """Record what the attempt is running: the named hook, or something else."""
         self.doing = what or f"the hook {hook}"
+        if self.trail is not None:
+            self.trail.begins(f"hook {hook}" if hook else "rules")
 
     def update_search_index(self, inventory: Document, plugin_data: Document) -> list[search_index.IndexRow]:
         """Return the rows of the search index for the results; nothing is written if they have not changed."""

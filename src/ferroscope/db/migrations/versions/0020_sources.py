@@ -1,4 +1,4 @@
-"""Changes of the hardware that an inspection has found, and the sources of a node's values."""
+"""The changes of the hardware that an inspection has found, its trace, and the sources of a node's values."""
 
 from __future__ import annotations
 
@@ -14,4 +14,5 @@ depends_on = None
 
 def upgrade() -> None:
     op.add_column("inspections", sa.Column("changes", sa.Integer(), nullable=False, server_default="0"))
+    op.add_column("inspections", sa.Column("traceparent", sa.String(55)))
     op.add_column("nodes", sa.Column("sources", sa.Text().with_variant(mysql.LONGTEXT(), "mysql", "mariadb")))
