@@ -131,7 +131,9 @@ def _age(service: Service, ident: str, ago: float = 0.0) -> None:
     service.alter(ident, power_state="power off")
 
     def work(tx: Any) -> None:
-        tx.inspections.update(inspection, started_at=tx.now - ago - lasted, finished_at=tx.now - ago)
+        end = tx.now - ago
+        phases = {"started_at": end - lasted, "waiting_since": end - lasted + 12, "processing_since": end - 3}
+        tx.inspections.update(inspection, **phases, finished_at=end)
 
     service.store.write(work)
 
