@@ -1,8 +1,9 @@
 """``pages``: how long the api takes for the pages of the web page, with 10,000 inspected nodes.
 
-A real api process; the nodes are those of ``bench.search``, each with an inspection: one in twenty has failed, some are
-in progress; one in ten waits in the inbox, and there are a hundred rules. The first answer includes what a process does
-once, such as compiling the templates. Then viewers poll the fleet page every five seconds, as its script does.
+A real api process; the nodes are those of ``bench.search``, each with labels and an inspection: one in twenty has
+failed, some are in progress, one in ten has found other hardware. One in ten waits in the inbox, and there are a
+hundred rules. The first answer includes what a process does once, such as compiling the templates. Then viewers poll
+the fleet page every five seconds, as its script does. The targets for Prometheus are measured as a page is.
 """
 
 from __future__ import annotations
@@ -38,9 +39,11 @@ PAGES: Final = (
     "/ui/machines?reason=timeout",
     "/ui/machines?q=vendor+%3D%3D+dell",
     "/ui/machines?q=node-4711",
+    "/ui/machines?q=label.rack+%3D%3D+r5",
     "/ui/inbox",
     "/ui/enrol",
     "/ui/rules",
+    "/v1/prometheus/targets",
 )
 # One in so many nodes waits in the inbox; rules.
 _WAITING: Final = 10
@@ -113,6 +116,7 @@ def _inspect(store: Store) -> None:
                     state=state,
                     started_at=tx.now - 600 - number,
                     finished_at=None if state is State.STARTING else tx.now - 200 - number,
+                    changes=1 if state is State.FINISHED and number % 10 == 0 else 0,
                     reason=reason,
                 )
                 tx.inspections.add(inspection)
@@ -121,6 +125,7 @@ def _inspect(store: Store) -> None:
                     "inspection": node.uuid,
                     "inspection_started_at": inspection.started_at,
                     "inbox": number % _WAITING == 3,
+                    "labels": {"rack": f"r{number // 40}", "room": "a"},
                 }
                 if changes["inbox"]:
                     tx.addresses.set_bmc(node.uuid, [f"192.0.2.{number % 250}"])

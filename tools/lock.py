@@ -158,7 +158,7 @@ def main() -> None:
     write(
         _DEV, "Everything that .venv contains with the tools for tests.", ["-e", ".[dev]", _BUILD], present[_DEV], known
     )
-    service = ["-e", ".[postgresql,mysql,swift,keystone,ironic,rabbitmq,tooz,kubernetes,ui]", _BUILD]
+    service = ["-e", ".[postgresql,mysql,swift,keystone,ironic,rabbitmq,tooz,kubernetes,ui,otel]", _BUILD]
     write(_USER, "Everything that a service needs, with all its extras.", service, versions(_DEV), known)
     for wanted, pinned in _OTHERS.items():
         write(pinned, f"Everything that {wanted.name} needs.", ["-r", str(wanted)], present[pinned], known)

@@ -10,6 +10,7 @@ from typing import Any
 
 import msgspec
 
+from ferroscope.contracts import tracing
 from ferroscope.contracts.metrics import Moved
 from ferroscope.contracts.store import Transaction
 from ferroscope.core import callback_secret, hold, registry
@@ -180,7 +181,7 @@ def _add(
     tx: Transaction, node: Node, transition: Transition, new: Inspection, replaced: Inspection | None = None
 ) -> Node:
     """Save a new inspection and make it the node's current one, instead of ``replaced``; return the node."""
-    new = msgspec.structs.replace(new, state=transition.target, started_at=tx.now)
+    new = tracing.joined(msgspec.structs.replace(new, state=transition.target, started_at=tx.now))
     tx.inspections.add(new)
     node = msgspec.structs.replace(node, inspection=new.uuid, inspection_started_at=tx.now, inspection_finished_at=None)
     node = tx.nodes.update(_moved(node, transition, tx.now))

@@ -75,3 +75,13 @@ def test_ended_inspections_are_counted_by_interval_and_outcome(adapter: Adapter)
     made = [examples.inspection(node, state=state, finished_at=at) for state, at in given]
     adapter.write(lambda tx: [tx.inspections.add(one) for one in [*made, again]])
     assert adapter.read(lambda tx: list(tx.statistics.ended([100.0, 110.0, 120.0]))) == [Ended(1, 1), Ended(1, 2)]
+
+
+def test_inspections_that_found_other_hardware_are_counted_and_the_newest_returned(adapter: Adapter) -> None:
+    assert adapter.read(lambda tx: tx.statistics.changed(0.0, 2)) == (0, [])
+    node = adapter.node()
+    given = ((1, 99.9), (1, 100.0), (0, 110.0), (3, 130.0), (2, 120.0), (1, None))
+    made = [examples.inspection(node, state=State.FINISHED, finished_at=at, changes=number) for number, at in given]
+    adapter.write(lambda tx: [tx.inspections.add(one) for one in made])
+    number, newest = adapter.read(lambda tx: tx.statistics.changed(100.0, 2))
+    assert (number, [(one.changes, one.finished_at) for one in newest]) == (3, [(3, 130.0), (2, 120.0)])

@@ -25,9 +25,11 @@ from ferroscope.worker.loop import Worker
 from ferroscope.worker.start import PxeFilterWait
 from ferroscope.worker.tasks import build
 from ferroscope.worker.throttle import RebootThrottle
+from tests.integration.api.browsing import Browser
 from tests.integration.api.service import DRIVERS, Service, callback_body
 from tests.support import examples
 from tests.support.http_target import HttpTarget
+from tests.support.processes import until
 from tests.support.stores import open_store
 from tests.unit.worker.conftest import ManualClock
 
@@ -118,6 +120,24 @@ def test_an_inspection_that_another_one_replaces_has_failed(site: Site) -> None:
     assert failed.data["inspection"]["reason"] == Reason.RESTARTED
     assert failed.data["inspection"]["uuid"] == waiting.data["inspection"]["uuid"]
     assert failed.data["inspection"]["uuid"] != started.data["inspection"]["uuid"]
+
+
+def test_changed_hardware_is_on_the_fleet_page_also_if_no_target_wants_it(sqlite_url: str) -> None:
+    site = Site(sqlite_url, notifications=NotificationSettings())
+    try:
+        for _ in range(2):
+            site.inspect()
+        assert "No inspection has found other hardware" in Browser(site.service).get("/ui").text
+        site.inspect(callback_body(site.mac, serial="2"))
+        later = Browser(site.service)
+        until(lambda: "machine: serial 1 -&gt; 2" in later.get("/ui").text)
+        page = later.get("/ui").text
+        assert (
+            f'href="/ui/machines/{site.node}?tab=history&amp;after={site.service.node(site.node).inspection}"' in page
+        )
+        assert "machine: serial 1 -&gt; 2" in later.get(f"/ui/machines/{site.node}?tab=timeline").text
+    finally:
+        site.service.close()
 
 
 def test_changed_hardware_is_an_event_with_its_differences_before_the_end(site: Site) -> None:

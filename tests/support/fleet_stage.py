@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 
 from ferroscope.core.delivery import Fail
+from ferroscope.core.model import HARDWARE_CHANGED, Entry
 from ferroscope.core.reasons import Reason
 from ferroscope.core.states import Event, Provision
 from ferroscope.runtime.http_server import HttpServer, bind
@@ -50,12 +51,13 @@ def fill(service: Service) -> dict[str, str]:
     known = {}
     for number in range(1, FINISHED + 1):
         name = f"rack{1 + number // 12}-u{number % 12 + 1:02}"
-        known[name] = service.enrol(name=name)
+        known[name] = service.enrol(name=name, labels={"rack": name[:5], "spare": ""} if number % 5 == 3 else {})
         _inspect(service, known[name], number)
         _age(service, known[name], ago=number * 6.5 * 3600)
     first = next(iter(known))
     service.bare_metal.put(f"/v1/nodes/{known[first]}/states/provision", {"target": "inspect"})
     _finish(service, known[first], _changed(1))
+    _note_change(service, known[first])
     for number, (reason, message) in enumerate(FAILED):
         name = f"rack3-u{number + 1:02}"
         known[name] = service.enrol(name=name)
@@ -129,9 +131,19 @@ def _age(service: Service, ident: str, ago: float = 0.0) -> None:
     service.alter(ident, power_state="power off")
 
     def work(tx: Any) -> None:
-        tx.inspections.update(inspection, started_at=tx.now - ago - lasted, finished_at=tx.now - ago)
+        end = tx.now - ago
+        phases = {"started_at": end - lasted, "waiting_since": end - lasted + 12, "processing_since": end - 3}
+        tx.inspections.update(inspection, **phases, finished_at=end)
 
     service.store.write(work)
+
+
+def _note_change(service: Service, ident: str) -> None:
+    """Record that the last inspection has found other hardware, as a worker does."""
+    node, text = service.node(ident), "disk /dev/sdb is gone: hdd, 4 TB, Seagate, serial ZC1A2B3D"
+    assert node.inspection is not None
+    entry = Entry(node=ident, inspection=node.inspection, step=HARDWARE_CHANGED, message=text)
+    service.store.write(lambda tx: (tx.inspections.update(str(node.inspection), changes=1), tx.journal.append([entry])))
 
 
 def _changed(number: int) -> dict[str, Any]:

@@ -33,15 +33,17 @@ def promtool(*words: str, cwd: Path | None = None) -> subprocess.CompletedProces
 
 
 class Prometheus(Installation):
-    """Scrapes ``targets`` (host:port) and evaluates ``rules`` every second."""
+    """Scrapes ``targets`` (host:port), and evaluates ``rules`` every second; ``jobs`` are further scrape configs."""
 
-    def __init__(self, directory: Path, targets: Sequence[str], rules: Sequence[Path]) -> None:
+    def __init__(
+        self, directory: Path, targets: Sequence[str], rules: Sequence[Path], jobs: Sequence[Any] = ()
+    ) -> None:
         super().__init__(directory)
         self.port = free_port()
         self._configuration = {
             "global": {"scrape_interval": "1s", "scrape_timeout": "1s", "evaluation_interval": "1s"},
             "rule_files": [str(file) for file in rules],
-            "scrape_configs": [{"job_name": "ferroscope", "static_configs": [{"targets": list(targets)}]}],
+            "scrape_configs": [{"job_name": "ferroscope", "static_configs": [{"targets": list(targets)}]}, *jobs],
         }
 
     def _start(self) -> None:

@@ -41,6 +41,7 @@ from ferroscope.api.baremetal import (
     rule_schema,
     rules,
     search,
+    targets,
     traits,
 )
 from ferroscope.api.baremetal.node_input import FIELD_POLICIES
@@ -106,6 +107,8 @@ ROUTES: Final[tuple[Route, ...]] = (
                 "ferroscope:expectation:set", 200, expectations.Checked),
 
     _bare_metal("GET /v1/search", search.search, "ferroscope:search", 200, search.SearchResult),
+    _bare_metal("GET /v1/prometheus/targets", targets.list_targets, "ferroscope:search", 200,
+                list[targets.TargetGroup]),
 
     _bare_metal("POST /v1/nodes", nodes.create_node, "baremetal:node:create", 201, _Node,
                 instead=("baremetal:node:create:self_owned_node",)),

@@ -66,8 +66,8 @@ def export(
     """Write the fleet in FORMAT, for other programs.
 
     csv, json and parquet have one row a machine: fields of its node, and the summary of its hardware. ansible is a
-    dynamic inventory; prometheus-sd are targets for service discovery, with the parameters target (name or bmc) and
-    port. Other installed packages may provide further formats.
+    dynamic inventory; prometheus-sd are targets for service discovery, with the parameters target (name, bmc
+    or ip) and port. Other installed packages may provide further formats.
     """
     exporter = _exporter(fmt, parameters)
     api = connect(url, cloud=cloud, insecure_http=insecure_http)

@@ -36,6 +36,7 @@ from ferroscope.config.service_options import (
     LeaseSettings,
     LogSettings,
     MetricsSettings,
+    TracingSettings,
     WorkerSettings,
     is_loopback,
 )
@@ -69,6 +70,7 @@ __all__ = [
     "Settings",
     "StorageSettings",
     "SwiftSettings",
+    "TracingSettings",
     "WorkerSettings",
     "is_loopback",
 ]
@@ -101,6 +103,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     machines: MachinesSettings = MachinesSettings()
     log: LogSettings = LogSettings()
     metrics: MetricsSettings = MetricsSettings()
+    tracing: TracingSettings = TracingSettings()
     oslo_policy: PolicySettings = PolicySettings()
     keystone_authtoken: KeystoneSettings = KeystoneSettings()
 

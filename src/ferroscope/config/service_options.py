@@ -364,6 +364,18 @@ class LogSettings(msgspec.Struct, frozen=True, kw_only=True):
     ] = False
 
 
+class TracingSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """``[tracing]``: traces of inspections for OpenTelemetry, which needs the extra ``otel``."""
+
+    endpoint: Annotated[
+        str,
+        Opt(
+            "URL to which spans are sent by OTLP over HTTP, such as http://192.0.2.5:4318/v1/traces; empty: traces are "
+            "off."
+        ),
+    ] = ""
+
+
 class MetricsSettings(msgspec.Struct, frozen=True, kw_only=True):
     """``[metrics]``: a separate port for the metrics of processes without an API.
 

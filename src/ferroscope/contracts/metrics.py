@@ -7,6 +7,7 @@ from typing import Final, Literal, Protocol
 
 import msgspec
 
+from ferroscope.contracts.tracing import Tracer
 from ferroscope.core.model import Inspection, Node
 from ferroscope.core.notification import ChangeView
 from ferroscope.core.states import Event, Transition
@@ -25,7 +26,12 @@ class Moved(msgspec.Struct, frozen=True):
 
 
 class Meter(Protocol):
-    """Records metrics; each method is called after the event it records. Durations are in seconds."""
+    """Records metrics; each method is called after the event it records. Durations are in seconds.
+
+    ``tracer`` takes the spans of inspections; None if they are not traced.
+    """
+
+    tracer: Tracer | None
 
     def moved(self, moved: Moved) -> None:
         """Record a committed transition of a node, and with the end of an inspection its reason and durations."""
@@ -72,6 +78,8 @@ class Meter(Protocol):
 
 class Silent:
     """A ``Meter`` that counts nothing."""
+
+    tracer: Tracer | None = None
 
     def moved(self, moved: Moved) -> None: ...
 

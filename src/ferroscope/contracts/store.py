@@ -102,6 +102,9 @@ class Statistics(Protocol):
         It reads all inspections. Those that only processed stored data again are not counted.
         """
 
+    def changed(self, since: float, limit: int) -> tuple[int, Sequence[Inspection]]:
+        """Return how many inspections that ended since then found changes of the hardware, and the newest of them."""
+
     def deviating(self) -> int:
         """Return the number of nodes whose hardware is not as expected."""
 

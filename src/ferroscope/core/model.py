@@ -20,6 +20,9 @@ REQUEST_VERSION = 1
 # ``Inspection.reapplies`` if the data was supplied with the request.
 GIVEN = "given"
 
+# The step of the timeline that has the changes of the hardware in words.
+HARDWARE_CHANGED: Final = "hardware changed"
+
 
 class Port(msgspec.Struct, kw_only=True):
     """A NIC of a node; ``address`` is its MAC, unique across all nodes. ``portgroup``: the UUID of its port group."""
@@ -78,6 +81,7 @@ class Inspection(msgspec.Struct, kw_only=True):
     UUID of the inspection whose stored data is processed again, or ``GIVEN`` if the data was supplied with the
     request; no machine is involved. ``clock_since``: when the timeout of the current phase started; None while the
     inspection waits for us rather than for its machine or BMC. ``queued``: seconds spent waiting for workers.
+    ``changes``: how many differences from the previous hardware it found. ``traceparent``: see ``contracts.tracing``.
     ``secret`` and ``secret_delivery``: see ``callback_secret``; None if it has no secret. Never show ``secret``.
     """
 
@@ -95,6 +99,8 @@ class Inspection(msgspec.Struct, kw_only=True):
     clock_since: float | None = None
     queued: float = 0.0
     processing_since: float | None = None
+    changes: int = 0
+    traceparent: str | None = None
     secret: str | None = None
     secret_delivery: str | None = None
 

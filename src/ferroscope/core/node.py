@@ -83,8 +83,8 @@ class Node(msgspec.Struct, kw_only=True):
     ``transition`` writes them. ``inspection`` is the UUID of the newest inspection. ``internal`` belongs to the drivers
     and the service, ``attributes`` holds the settable fields that nothing here interprets. ``version`` increases with
     each save, to detect lost updates. ``search_digest`` is the digest of the search index rows, ``hardware`` their
-    summary (see ``hardware.search_index``). ``inbox``: it was discovered and awaits approval. ``orphaned_at``: since
-    when the attached registry has not listed it.
+    summary (see ``hardware.search_index``). ``sources``: see ``sourced``. ``inbox``: it was discovered and awaits
+    approval. ``orphaned_at``: since when the attached registry has not listed it.
     """
 
     uuid: Annotated[str, NodeField(since=1, length=36, sorts=True, merged=False)]
@@ -128,6 +128,7 @@ class Node(msgspec.Struct, kw_only=True):
     orphaned_at: Annotated[float | None, NodeField(since=84)] = None
     hardware: Annotated[Document, NodeField(since=84, absent=True)] = {}
     search_digest: Annotated[str | None, NodeField(length=64)] = None
+    sources: Annotated[Document, NodeField(absent=True)] = {}
     internal: Annotated[Document, NodeField(since=3, shown_as="driver_internal_info", masked=True)] = {}
     attributes: Annotated[Document, NodeField()] = {}
     created_at: Annotated[float, NodeField(since=1, sorts=True, merged=False)] = 0.0
@@ -230,3 +231,36 @@ def _merge_traits(before: Document, after: Document, current: Document, merged: 
     traits = kept + [trait for trait in new if trait not in old and trait not in kept]
     rest = {name: value for name, value in merged.items() if name != "traits"}
     return rest | {"traits": traits} if traits else rest
+
+
+# Where the values of a node come from.
+
+
+class Source(StrEnum):
+    """Who set a value: a caller of the API, an inspection rule, or a hook, from the data of the ramdisk or the BMC."""
+
+    OPERATOR = "operator"
+    RULE = "rule"
+    IN_BAND = "in band"
+    OUT_OF_BAND = "out of band"
+
+
+_SOURCED: Final = ("name", "driver", "owner", "resource_class")
+_SOURCED_DOCUMENTS: Final = ("properties", "labels")
+_SOURCED_ATTRIBUTES: Final = ("description", "lessee", "traits")
+
+
+def sourced_values(node: Node) -> dict[str, bytes]:
+    """Return the values whose source is recorded, by path, such as ``properties.cpus``."""
+    found = {name: getattr(node, name) for name in _SOURCED}
+    found |= {name: node.attributes.get(name) for name in _SOURCED_ATTRIBUTES}
+    for name in _SOURCED_DOCUMENTS:
+        found |= {f"{name}.{key}": value for key, value in (getattr(node, name) or {}).items()}
+    return {path: msgspec.json.encode(value) for path, value in found.items() if value is not None}
+
+
+def sourced(before: dict[str, bytes], node: Node, source: Source) -> Document:
+    """Return ``node.sources``, with ``source`` for each value that is not as ``before``."""
+    now = sourced_values(node)
+    changed = {path: str(source) for path, value in now.items() if before.get(path) != value}
+    return {path: known for path, known in node.sources.items() if path in now} | changed

@@ -135,6 +135,8 @@ inspections = Table(
     Column("clock_since", Double, index=True),
     Column("queued", Double, nullable=False, server_default="0"),
     Column("processing_since", Double),
+    Column("changes", Integer, nullable=False, server_default="0"),
+    Column("traceparent", String(55)),
     Column("secret", String(80)),
     Column("secret_delivery", String(16)),
     Index("ix_inspections_node", "node", "started_at"),

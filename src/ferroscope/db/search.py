@@ -30,8 +30,10 @@ from sqlalchemy.sql.functions import FunctionElement
 
 from ferroscope.contracts.data import Match
 from ferroscope.contracts.store import Backlog, Condition, Ended, Failures, Population
+from ferroscope.core.model import Inspection
 from ferroscope.core.states import Event, Provision, State
 from ferroscope.db import mapping, schema
+from ferroscope.db.inspections import INSPECTION
 from ferroscope.db.session import SqlSession
 from ferroscope.hardware import expressions
 from ferroscope.hardware.expressions import COMPARE
@@ -62,6 +64,12 @@ _FAILURES = (
     .where(_nodes.state == State.ERROR.value, _i.reason.is_not(None))
     .group_by(_i.reason)
     .order_by(_FAILED.desc(), _i.reason)
+)
+_CHANGED = (
+    select(*INSPECTION.columns, func.count().over())
+    .where(_i.finished_at >= bindparam("since"), _i.changes > 0)
+    .order_by(_i.finished_at.desc(), _i.uuid)
+    .limit(bindparam("limit"))
 )
 # The shard is a part of the column of attributes; the same text may be a part of something else there.
 _SHARDED = select(_nodes.attributes).where(_nodes.attributes.like('%"shard":%'))
@@ -132,6 +140,10 @@ class SqlStatistics:
         known = and_(_i.finished_at >= edges[0], _i.finished_at < edges[-1], _i.reapplies.is_(None))
         row = self._tx.connection.execute(select(*counts).where(known)).one()
         return [Ended(ended - failed, failed) for ended, failed in zip(row[::2], row[1::2], strict=True)]
+
+    def changed(self, since: float, limit: int) -> tuple[int, Sequence[Inspection]]:
+        found = self._tx.connection.execute(_CHANGED, {"since": since, "limit": limit}).all()
+        return (found[0][-1] if found else 0), [INSPECTION.from_row(row[:-1]) for row in found]
 
     def backlog(self) -> Sequence[Backlog]:
         rows = self._tx.connection.execute(_BACKLOG)

@@ -16,26 +16,23 @@ from ferroscope.exporters.tables import write_json_list
 
 _META: Final = "__meta_ferroscope_"
 _TEXTS: Final = ("uuid", "name", "provision_state", "power_state", "driver", "owner", "resource_class")
-_HARDWARE: Final = ("vendor", "product", "serial")
+_HARDWARE: Final = ("vendor", "product", "serial", "ip")
 _HOST: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]*\Z", re.ASCII)
 _UNFIT: Final = re.compile(r"[^A-Za-z0-9_]+", re.ASCII)
 
 
 class PrometheusExporter:
-    """The parameter ``target`` is ``name``, ``name`` of the node, or ``bmc``, its address; ``port`` is added to it.
-
-    Nodes without it are left out.
-    """
+    """The parameter ``target`` is one of ``TARGETS``; ``port`` is added to it. Nodes without it are left out."""
 
     fields: Final = (*_TEXTS, "maintenance", "labels", "hardware", "driver_info")
 
     def __init__(self, options: ExportOptions) -> None:
         given = options.only(target="name", port="")
-        if given["target"] not in ("name", "bmc"):
-            raise ValueError(f"invalid target {given['target']!r}: expected name or bmc")
+        if given["target"] not in TARGETS:
+            raise ValueError(f"invalid target {given['target'][:40]!r}: expected one of {', '.join(TARGETS)}")
         if given["port"] and not (given["port"].isascii() and given["port"].isdigit() and int(given["port"]) < 65536):
-            raise ValueError(f"invalid port {given['port']!r}")
-        self._host = _name if given["target"] == "name" else _bmc
+            raise ValueError(f"invalid port {given['port'][:40]!r}")
+        self._host = TARGETS[given["target"]]
         self._port = given["port"]
 
     def write(self, nodes: Iterable[Mapping[str, Any]], output: BinaryIO) -> None:
@@ -54,6 +51,7 @@ def meta_labels(node: Mapping[str, Any]) -> dict[str, str]:
     """Return the fields of the node that are known, as labels."""
     hardware = node.get("hardware") or {}
     found = {name: node.get(name) for name in _TEXTS} | {name: hardware.get(name) for name in _HARDWARE}
+    found["bmc"] = _bmc(node)
     found["maintenance"] = str(bool(node.get("maintenance"))).lower()
     found |= {f"label_{_UNFIT.sub('_', key)}": value for key, value in (node.get("labels") or {}).items()}
     return {f"{_META}{name}": value for name, value in found.items() if value is not None}
@@ -63,9 +61,21 @@ def _name(node: Mapping[str, Any]) -> str | None:
     return node["name"] or None
 
 
+def _ip(node: Mapping[str, Any]) -> str | None:
+    found = (node.get("hardware") or {}).get("ip")
+    return None if found is None else _in_url(found)
+
+
 def _bmc(node: Mapping[str, Any]) -> str | None:
     """Return the host of the BMC, as a URL would have it."""
-    host = next((host for _, host in bmc_access.hosts(node.get("driver_info") or {})), "")
+    return _in_url(next((host for _, host in bmc_access.hosts(node.get("driver_info") or {})), ""))
+
+
+def _in_url(host: str) -> str | None:
     if bmc_access.is_address(host):
         return f"[{host}]" if ":" in host else host
     return host if _HOST.match(host) else None
+
+
+TARGETS: Final = {"name": _name, "bmc": _bmc, "ip": _ip}
+"""Where the host of a target comes from: the name of the node, the address of its BMC, or that of the machine."""

@@ -10,11 +10,14 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable, Iterator
+from ipaddress import ip_address
 from typing import Any, Final, Literal
 
 import msgspec
 
 from ferroscope import lldp
+from ferroscope.core import bmc_access
+from ferroscope.core.values import normalize
 
 Kind = Literal["node", "cpu", "nic", "disk", "dimm", "gpu", "firmware", "health"]
 Value = str | float
@@ -234,6 +237,20 @@ def _health(report: dict[str, Any]) -> Iterator[dict[str, Value]]:
         if one.get("health") in ("warning", "critical"):
             known = {name: text(one.get(name)) for name in ("name", "problem", "serial")}
             yield _known(component=text(one.get("component")) or "other", state=one["health"], **known)
+
+
+def ip(inventory: Any) -> str | None:
+    """Return the machine's address in the ramdisk: IPv4 before IPv6, and that of the NIC that booted before others."""
+    inventory = mapping(inventory)
+    booted = normalize(mapping(inventory.get("boot")).get("pxe_interface"))
+    nics = mappings(inventory.get("interfaces"))[:MAX_PARTS]
+    nics.sort(key=lambda nic: booted is None or normalize(nic.get("mac_address")) != booted)
+    for field in ("ipv4_address", "ipv6_address"):
+        for nic in nics:
+            found = bmc_access.normalize(text(nic.get(field)) or "")
+            if found is not None and not ip_address(found).is_link_local:
+                return found
+    return None
 
 
 def text(value: Any) -> str | None:

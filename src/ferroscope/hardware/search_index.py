@@ -187,7 +187,7 @@ def number(row: IndexRow, field: str) -> float | None:
 class Learned(msgspec.Struct, frozen=True):
     """The result of an inspection for searches: the index rows, the summary for lists, and their digest.
 
-    The summary has original texts, sizes in bytes, and the number of parts of each kind.
+    The summary has original texts, sizes in bytes, the number of parts of each kind, and the machine's IP address.
     """
 
     rows: list[IndexRow]
@@ -205,7 +205,10 @@ def learn(inventory: Any, plugin_data: Any) -> Learned:
         counts[part.kind] = position + 1
         found.append(_fact(part, position))
     summary = _summary(parts, counts)
-    return Learned(found, summary, _digest(found, summary))
+    digest = _digest(found, summary)
+    # Not a part of the digest: DHCP may give the same machine another one each time.
+    address = hardware.ip(inventory)
+    return Learned(found, summary if address is None else summary | {"ip": address}, digest)
 
 
 def derive(inventory: Any, plugin_data: Any) -> list[IndexRow]:

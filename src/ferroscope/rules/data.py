@@ -129,7 +129,7 @@ INTROSPECTION_ROOTS: Final = frozenset({"data"})
 
 # Not for rules: internal data of drivers and the service, which includes tokens.
 _NODE_FIELDS: Final = tuple(
-    name for name in Node.__struct_fields__ if name not in ("internal", "attributes", "version", "state")
+    name for name in Node.__struct_fields__ if name not in ("internal", "attributes", "sources", "version", "state")
 )
 _PORT_FIELDS: Final = tuple(name for name in Port.__struct_fields__ if name not in ("internal", "attributes", "node"))
 

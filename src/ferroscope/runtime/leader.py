@@ -41,7 +41,8 @@ def serve(
 ) -> int:
     """Run the task (see ``periodic.singleton``) while leading, until SIGTERM or SIGINT; return the exit code.
 
-    ``build`` makes the task of this name: a new one if a step of the last one hangs. ``start`` is called when the process has joined the members. ``SetupError``, ``OSError``: of the metrics port.
+    ``build`` makes the task of this name: a new one if a step of the last one hangs. ``start`` is called when the
+    process has joined the members. ``SetupError``, ``OSError``: of the metrics port.
     """
     from ferroscope.leadership import Election, LeaseRenewer
     from ferroscope.periodic.singleton import Singleton

@@ -7,6 +7,7 @@ import socket
 from collections.abc import Callable, Iterable
 from http import HTTPStatus
 from typing import Any, Final
+from urllib.parse import urlsplit
 
 import structlog
 from prometheus_client import CollectorRegistry, GCCollector, PlatformCollector, ProcessCollector, make_wsgi_app
@@ -14,15 +15,17 @@ from prometheus_client import CollectorRegistry, GCCollector, PlatformCollector,
 from ferroscope.api.http.errors import ApiError, translate
 from ferroscope.api.http.hosts import Hosts, known_names
 from ferroscope.api.http.request_id import HEADER, new_request_id
-from ferroscope.config.options import ApiSettings, MetricsSettings, Settings
+from ferroscope.config.options import ApiSettings, MetricsSettings, Settings, TracingSettings
 from ferroscope.contracts.errors import StoreUnavailableError
 from ferroscope.contracts.queue import Clock
 from ferroscope.contracts.store import Store
 from ferroscope.runtime import tls
 from ferroscope.runtime.authentication import metrics_check
 from ferroscope.runtime.http_server import BACKLOG, HttpServer, bind, check_anonymous
+from ferroscope.runtime.system import SetupError
 from ferroscope.runtime.wsgi import Application
 from ferroscope.telemetry.metrics import Metrics
+from ferroscope.telemetry.tracing import OpenTelemetry
 
 _TRIES: Final = 64
 # Few scrapers, with few requests.
@@ -40,6 +43,20 @@ def build_metrics() -> Metrics:
     PlatformCollector(registry=registry)
     GCCollector(registry=registry)
     return Metrics(registry)
+
+
+def build_tracer(settings: TracingSettings, process: str) -> OpenTelemetry:
+    """Return what sends traces to the configured collector; ``SetupError``."""
+    url = urlsplit(settings.endpoint)
+    if url.scheme not in ("http", "https") or not url.hostname or url.username or url.password:
+        raise SetupError(
+            "invalid [tracing] endpoint", "set it to a URL such as http://192.0.2.5:4318/v1/traces, without a password"
+        )
+    try:
+        return OpenTelemetry(settings.endpoint, process)
+    except ImportError as exc:
+        missing = f"[tracing] endpoint needs the Python package {exc.name}"
+        raise SetupError(missing, "pip install 'ferroscope[otel]'") from exc
 
 
 Check = Callable[[dict[str, Any]], None]

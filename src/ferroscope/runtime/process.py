@@ -28,7 +28,7 @@ from ferroscope.runtime.coordination import check as check_coordination
 from ferroscope.runtime.drivers import build_drivers, build_registry, close_drivers
 from ferroscope.runtime.http_server import BACKLOG, HttpServer, announce, check_anonymous, listeners
 from ferroscope.runtime.member import Membership, membership_of
-from ferroscope.runtime.metrics import build_metrics
+from ferroscope.runtime.metrics import build_metrics, build_tracer
 from ferroscope.runtime.metrics import serve as serve_metrics
 from ferroscope.runtime.reload import Reload, Reread
 from ferroscope.runtime.secrets import KeyCheck
@@ -130,6 +130,9 @@ class Process:
             database_file.announce(settings.database, _log)
             check_bus(settings)
         meter = build_metrics()
+        if settings.tracing.endpoint:
+            meter.tracer = tracer = build_tracer(settings.tracing, self.name)
+            self._ending.append(tracer.close)
         if certificates is not None:
             meter.certificate(settings.api.tls_certificate_file, lambda: certificates.expires.timestamp())
         backend = open_backend(settings, clock=clock, stop=self._stop, listen="worker" in self._roles, meter=meter)

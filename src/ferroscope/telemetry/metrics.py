@@ -11,6 +11,7 @@ from typing import Final, Literal, get_args
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
 from ferroscope.contracts.metrics import Moved
+from ferroscope.contracts.tracing import Tracer, spans_of
 from ferroscope.core.model import Inspection
 from ferroscope.core.notification import ChangeView
 from ferroscope.core.reasons import Reason
@@ -114,7 +115,7 @@ class Metrics:
         )  # fmt: skip
         self._hardware = Counter(
             "ferroscope_hardware_changes",
-            "Differences from the previous inspection, by kind of part; counted if a notification target wants them.",
+            "Differences from the previous inspection, by kind of part.",
             ("kind", "what"), registry=registry,
         )  # fmt: skip
         self._certificate = Gauge(
@@ -145,12 +146,17 @@ class Metrics:
                     suffix = "_total" if family.type == "counter" else ""
                     yield family.name + suffix, family.type, one._labelnames, family.documentation
 
+    tracer: Tracer | None = None
+
     def moved(self, moved: Moved) -> None:
         transition = moved.transition
         self._transitions.labels(transition.source, transition.event, transition.target).inc()
         for ended in (moved.replaced, moved.inspection):
             if ended is not None and ended.state in TERMINAL:
                 self._ended(ended)
+                if self.tracer is not None:
+                    for span in spans_of(ended, moved.node.uuid, moved.node.name):
+                        self.tracer.record(span)
         log.log_transition(moved)
 
     def _ended(self, one: Inspection) -> None:

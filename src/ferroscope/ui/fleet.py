@@ -12,8 +12,9 @@ from ferroscope.api.auth import access
 from ferroscope.api.baremetal.history import hint_of
 from ferroscope.api.http.schemas import iso_exact
 from ferroscope.contracts.store import Failures, Query, Transaction
-from ferroscope.core.model import Node
+from ferroscope.core.model import HARDWARE_CHANGED, Node
 from ferroscope.core.states import ACTIVE, STATES, UNDER_WAY, Provision, State
+from ferroscope.telemetry.log import phases
 from ferroscope.ui import activity
 from ferroscope.ui.page import STATE_KINDS, Page, Visit
 
@@ -22,9 +23,11 @@ _BATCH: Final = 1000
 # Seconds for which viewers of the whole fleet see the same.
 _REMEMBERED: Final = 2.0
 _CHART_SECONDS: Final = 60.0
-# Rows of the list of what is under way; finished inspections that say what is usual.
+# Rows of the list of what is under way; finished inspections that say what is usual; changes that are shown.
 _SHOWN: Final = 25
 _USUAL_OF: Final = 200
+_CHANGES: Final = 8
+_WEEK: Final = 7 * 86400
 # Pages that explain a finding; machines are on the page of machines.
 _ABOUT: Final = {
     "inbox": "/ui/inbox",
@@ -34,14 +37,17 @@ _ABOUT: Final = {
 
 
 class Summary(msgspec.Struct):
-    """The nodes that a caller may see: by provision state, marked, failed by reason, and being inspected."""
+    """The nodes that a caller may see: by provision state, marked, failed by reason, and being inspected.
+
+    ``usual``: the seconds of finished inspections, by phase and in all.
+    """
 
     states: Counter[str] = msgspec.field(default_factory=Counter)
     maintenance: int = 0
     inbox: int = 0
     failures: list[Failures] = []
     active: list[Node] = []
-    usual: list[float] = []
+    usual: dict[str, list[float]] = {}
 
 
 def show(visit: Visit) -> Page:
@@ -60,7 +66,12 @@ def show(visit: Visit) -> Page:
         if project is None
         else None
     )
-    usual, late = _usual(summary.usual)
+    changes = (
+        visit.remembered("changes", _CHART_SECONDS, lambda: visit.context.store.read(_changes))
+        if project is None and visit.may(access.INVENTORY)
+        else None
+    )
+    usual = {phase: _usual(seconds) for phase, seconds in summary.usual.items()}
     data = {
         "problems": _problems(summary, status),
         "tiles": _tiles(summary),
@@ -71,12 +82,13 @@ def show(visit: Visit) -> Page:
             {"reason": one.reason, "nodes": one.nodes, "hint": hint_of(one.reason) or ""} for one in summary.failures
         ],
         "failed": sum(one.nodes for one in summary.failures),
-        "active": [_progress(node, late) for node in summary.active],
+        "active": [_progress(node, usual) for node in summary.active],
         "active_total": sum(summary.states[str(state)] for state in UNDER_WAY),
-        "usual": usual,
-        "late": late,
+        "usual": usual.get("total"),
+        "usual_of": _USUAL_OF,
         "slots": None if status is None else _slots(status["members"]),
         "chart": chart,
+        "changes": changes,
         "may_inspect": visit.may(
             "baremetal:node:set_provision_state", Node(uuid="", driver="", owner=visit.identity.project_id)
         ),
@@ -94,12 +106,31 @@ def _whole(tx: Transaction) -> Summary:
         oldest = Query(filters={"state": tuple(ACTIVE)}, sort_key="inspection_started_at", limit=_SHOWN)
         found.active = list(tx.nodes.list(oldest))
     ended = Query(filters={"state": State.FINISHED}, sort_key="finished_at", descending=True, limit=_USUAL_OF)
-    found.usual = [
-        one.finished_at - one.started_at
-        for one in tx.inspections.list(ended)
-        if one.finished_at is not None and one.reapplies is None
-    ]
+    for one in tx.inspections.list(ended):
+        if one.reapplies is None:
+            for phase, seconds in phases(one).items():
+                found.usual.setdefault(phase, []).append(seconds)
     return found
+
+
+def _changes(tx: Transaction) -> dict[str, Any]:
+    """Return how many inspections of the last week found other hardware, and what the newest of them found."""
+    number, newest = tx.statistics.changed(tx.now - _WEEK, _CHANGES)
+    filters = {"node": tuple(one.node for one in newest), "inspection": tuple(one.uuid for one in newest)}
+    steps = tx.journal.list(Query(filters=filters | {"step": HARDWARE_CHANGED}, sort_key="id")) if newest else []
+    named = tx.nodes.list(Query(filters={"uuid": filters["node"]})) if newest else []
+    texts, names = {one.inspection: one.message for one in steps}, {one.uuid: one.name for one in named}
+    shown = [
+        {
+            "uuid": one.node,
+            "name": names.get(one.node) or one.node,
+            "inspection": one.uuid,
+            "at": iso_exact(one.finished_at),
+            "text": texts.get(one.uuid, ""),
+        }
+        for one in newest
+    ]
+    return {"number": number, "newest": shown}
 
 
 def _own(visit: Visit, tx: Transaction, project: str) -> Summary:
@@ -135,12 +166,12 @@ def reasons_of(tx: Transaction, inspections: list[str]) -> dict[str, str | None]
     return found
 
 
-def _usual(seconds: list[float]) -> tuple[float | None, float | None]:
+def _usual(seconds: list[float]) -> dict[str, float] | None:
     """Return the median and the 95th percentile; None if there are too few."""
     if len(seconds) < 5:
-        return None, None
+        return None
     cuts = quantiles(seconds, n=20)
-    return round(cuts[9]), round(cuts[18])
+    return {"median": round(cuts[9]), "late": round(cuts[18])}
 
 
 def _problems(summary: Summary, status: dict[str, Any] | None) -> list[dict[str, Any]]:
@@ -175,14 +206,14 @@ def _tiles(summary: Summary) -> list[dict[str, Any]]:
     ]
 
 
-def _progress(node: Node, late: float | None) -> dict[str, Any]:
+def _progress(node: Node, usual: dict[str, dict[str, float] | None]) -> dict[str, Any]:
     return {
         "uuid": node.uuid,
         "name": node.name or node.uuid,
         "phase": STATES[node.state].meaning,
         "since": iso_exact(node.provision_updated_at),
         "started": iso_exact(node.inspection_started_at),
-        "late": late,
+        "usual": usual.get(str(node.state)),
     }
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from datetime import datetime
 from itertools import groupby
 from typing import Any, Final
@@ -13,11 +14,13 @@ from ferroscope.api.http.errors import ApiError, StateConflictError
 from ferroscope.contracts.store import Query
 from ferroscope.core import json_safety
 from ferroscope.core.model import Node
+from ferroscope.core.node import Source
 from ferroscope.core.states import ACTIVE
 from ferroscope.hardware import diff, health, parts
 from ferroscope.hardware.search_index import KINDS
+from ferroscope.hardware.sources import IN_BAND
 from ferroscope.ui import ramdisk_log, rules
-from ferroscope.ui.machines import ACTIONS
+from ferroscope.ui.machines import ACTIONS, labels_of
 from ferroscope.ui.page import Download, Page, Visit
 
 TABS: Final = {
@@ -29,7 +32,7 @@ _FIELDS: Final = (
     "uuid", "name", "driver", "provision_state", "power_state", "target_power_state", "maintenance",
     "maintenance_reason", "last_error", "owner", "lessee", "resource_class", "description", "conductor", "driver_info",
     "properties", "extra", "traits", "inspection_started_at", "inspection_finished_at", "provision_updated_at",
-    "created_at", "inbox", "hardware",
+    "created_at", "inbox", "hardware", "labels",
 )  # fmt: skip
 # Rows of one table, inspections and steps of a timeline, and characters of raw data that a page shows.
 _ROWS: Final = 256
@@ -51,6 +54,8 @@ def show(visit: Visit) -> Page | Download:
     shown = visit.call("GET /v1/nodes/{node}", path, fields=list(_FIELDS))
     path = {"node": shown["uuid"]}
     node = visit.context.store.read(lambda tx: tx.nodes.get(shown["uuid"]), snapshot=False)
+    # An attached Ironic does not say who has set a value.
+    sources = node.sources if visit.context.registry is None else {}
     tab = visit.asked("tab") if visit.asked("tab") in TABS else "hardware"
     build = {
         "hardware": _hardware, "health": _health, "timeline": _timeline, "history": _history, "rules": _rules,
@@ -58,14 +63,24 @@ def show(visit: Visit) -> Page | Download:
     }[tab]  # fmt: skip
     data = {
         "node": shown | {"driver_info": _visible(shown["driver_info"]), "name": shown["name"] or shown["uuid"]},
+        "labels": labels_of(shown),
         "bmc": _bmc(shown["driver_info"]),
         "tab": tab,
         "tabs": [{"name": name, "title": title} for name, title in TABS.items()],
+        "sources": sources,
+        "properties": [
+            {"text": f"{name}={_text(value)}", "source": sources.get(f"properties.{name}", "")}
+            for name, value in sorted(shown["properties"].items())
+        ],
         "actions": _actions(visit, node),
         "active": node.state in ACTIVE,
         tab: build(visit, path, shown),
     }
     return Page(template="machine.html", title=shown["name"] or shown["uuid"], data=data)
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else msgspec.json.encode(value).decode()
 
 
 def _actions(visit: Visit, node: Node) -> list[dict[str, str]]:
@@ -105,22 +120,28 @@ def _documents(visit: Visit, path: dict[str, str]) -> tuple[Any, Any] | None:
 
 
 def _hardware(visit: Visit, path: dict[str, str], _node: dict[str, Any]) -> list[dict[str, Any]]:
-    """Return a table for each kind of part."""
+    """Return a table for each kind of part; ``source`` is that of all its values, "" if each cell has its own."""
     documents = _documents(visit, path)
-    known = [] if documents is None else [part for part in parts.parts(*documents) if part.kind != "health"]
-    found = sorted(known, key=lambda part: list(KINDS).index(part.kind))
+    found = [] if documents is None else [one for one in sourced_parts(*documents) if one[0].kind != "health"]
+    found.sort(key=lambda one: list(KINDS).index(one[0].kind))
     tables = []
-    for kind, members in groupby(found, key=lambda part: part.kind):
+    for kind, members in groupby(found, key=lambda one: one[0].kind):
         listed = list(members)
-        names = [name for name in KINDS[kind] if any(name in part.fields for part in listed)]
+        names = [name for name in KINDS[kind] if any(name in part.fields for part, _ in listed)]
+        sources = {sources[name] for part, sources in listed for name in part.fields}
         rows = [
-            [diff.shown(kind, name, part.fields[name]) if name in part.fields else "" for name in names]
-            for part in listed[:_ROWS]
+            [
+                {"text": diff.shown(kind, name, part.fields[name]), "source": sources[name]}
+                if name in part.fields
+                else {"text": "", "source": ""}
+                for name in names
+            ]
+            for part, sources in listed[:_ROWS]
         ]
         title = _TITLES.get(kind, kind.upper() if len(kind) <= 3 else kind.capitalize())
         tables.append(
             {"kind": kind, "title": title, "names": [name.replace("_", " ") for name in names], "rows": rows,
-             "more": max(0, len(listed) - _ROWS)}
+             "more": max(0, len(listed) - _ROWS), "source": sources.pop() if len(sources) == 1 else ""}
         )  # fmt: skip
     return tables
 
@@ -130,6 +151,31 @@ def _health(visit: Visit, path: dict[str, str], _node: dict[str, Any]) -> dict[s
     documents = _documents(visit, path)
     found = None if documents is None else health.read(documents[1])
     return None if found is None else msgspec.to_builtins(found)
+
+
+def sourced_parts(inventory: Any, plugin_data: Any) -> list[tuple[parts.Part, dict[str, str]]]:
+    """Return each part with the sources of its values: those of the ramdisk, and what only the BMC has reported."""
+    own = parts.parts(inventory, plugin_data)
+    hardware = parts.mapping(parts.mapping(plugin_data).get("hardware"))
+    sources = parts.mapping(hardware.get("sources"))
+    if not sources:
+        return [(part, dict.fromkeys(part.fields, Source.IN_BAND)) for part in own]
+    if IN_BAND not in sources.values():
+        return [(part, dict.fromkeys(part.fields, Source.OUT_OF_BAND)) for part in own]
+    # What is combined begins with the parts of the ramdisk, in their order.
+    known = defaultdict(list)
+    for part in own:
+        known[part.kind].append(part.fields)
+    found = []
+    for part in parts.parts(hardware.get("inventory"), plugin_data):
+        mine = known[part.kind].pop(0) if known[part.kind] else {}
+        # A value such as the sum of all disks may be of both.
+        by = {
+            name: Source.OUT_OF_BAND if name not in mine else Source.IN_BAND if mine[name] == value else ""
+            for name, value in part.fields.items()
+        }
+        found.append((part, by))
+    return found
 
 
 def _timeline(visit: Visit, path: dict[str, str], _node: dict[str, Any]) -> dict[str, Any] | None:

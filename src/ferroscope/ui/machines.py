@@ -17,7 +17,7 @@ from ferroscope.api.http.errors import BadRequestError
 from ferroscope.api.http.route import Call, NoQuery
 from ferroscope.api.http.versions import BARE_METAL
 from ferroscope.contracts.store import Query, Transaction
-from ferroscope.core import values
+from ferroscope.core import labels, values
 from ferroscope.core.explanations import HINTS
 from ferroscope.core.model import Node
 from ferroscope.core.states import ACTIVE, PUBLISHED_STATES, Provision, State
@@ -36,7 +36,8 @@ _EXPORTED: Final = 20_000
 _PAGE: Final = 1000
 FIELDS: Final = (
     "uuid", "name", "provision_state", "power_state", "maintenance", "maintenance_reason", "driver", "owner",
-    "lessee", "resource_class", "hardware", "last_error", "provision_updated_at", "inspection_finished_at", "inbox",
+    "lessee", "resource_class", "labels", "hardware", "last_error", "provision_updated_at",
+    "inspection_finished_at", "inbox",
 )  # fmt: skip
 
 
@@ -58,6 +59,7 @@ COLUMNS: Final = (
     Column("disks", "Disks"),
     Column("nics", "NICs"),
     Column("ports", "Switch ports", usual=False),
+    Column("labels", "Labels"),
     Column("power", "Power", "power_state"),
     Column("inspected", "Inspected", "inspection_finished_at"),
     Column("driver", "Driver", "driver", usual=False),
@@ -104,14 +106,16 @@ def show(visit: Visit) -> Page | Download:
     if visit.asked("format") == "csv":
         return _export(visit, wanted)
     sort, descending = visit.asked("sort", "name"), visit.asked("dir") == "desc"
-    chosen = [name for name in visit.query.get("c", []) if any(one.name == name for one in COLUMNS)] or list(_USUAL)
+    chosen = [name for name in visit.query.get("c", []) if any(one.name == name for one in COLUMNS)]
     problem, after = "", None
     found: list[dict[str, Any]] = []
     try:
         found, after = _find(visit, wanted, SIZE, visit.asked("after"), sort=sort, descending=descending)
     except BadRequestError as exc:
         problem = exc.message
-    rows = [_row(visit, node) for node in found]
+    rows = [_row(visit, node, wanted) for node in found]
+    # Where nobody uses labels, they take no space.
+    visible = chosen or [name for name in _USUAL if name != "labels" or any(row["labels"] for row in rows)]
     if "ports" in chosen:
         _add_ports(visit, rows)
     data = {
@@ -120,7 +124,7 @@ def show(visit: Visit) -> Page | Download:
         "rows": rows,
         "after": after,
         "first": not visit.asked("after"),
-        "columns": [msgspec.to_builtins(column) | {"shown": column.name in chosen} for column in COLUMNS],
+        "columns": [msgspec.to_builtins(column) | {"shown": column.name in visible} for column in COLUMNS],
         "chosen": chosen if chosen != list(_USUAL) else [],
         "sort": sort,
         "descending": descending,
@@ -210,7 +214,18 @@ def _failed(visit: Visit, reason: str, size: int, marker: str | None) -> tuple[l
     return shown, found[-1].uuid if more else None
 
 
-def _row(visit: Visit, node: dict[str, Any]) -> dict[str, Any]:
+def labels_of(node: dict[str, Any], q: str = "") -> list[dict[str, str]]:
+    """Return each label as text, with the search that finds the machines which have it too, among those of ``q``."""
+    found = []
+    for key, value in sorted((node.get("labels") or {}).items()):
+        term = f"label.{key} == '{value}'" if value else f"has label.{key}"
+        found.append(
+            {"key": key, "text": labels.written({key: value}), "q": term if q in ("", term) else f"({q}) and {term}"}
+        )
+    return found
+
+
+def _row(visit: Visit, node: dict[str, Any], wanted: Wanted) -> dict[str, Any]:
     """Return what the list shows of a node; ``hardware`` is hidden from callers who may not see inventories."""
     hardware = node.get("hardware") or {}
     known = hardware if isinstance(hardware, dict) and "content" not in hardware else {}
@@ -235,6 +250,7 @@ def _row(visit: Visit, node: dict[str, Any]) -> dict[str, Any]:
         "driver": node["driver"],
         "owner": node.get("owner"),
         "class": node.get("resource_class"),
+        "labels": labels_of(node, wanted.q),
         "error": node["last_error"],
         "since": node["provision_updated_at"],
         "inspected": node["inspection_finished_at"],
@@ -257,12 +273,12 @@ def _export(visit: Visit, wanted: Wanted) -> Download:
     output, after, count = io.StringIO(), "", 0
     writer = csv.writer(output)
     titles = ("name", "uuid", "state", "power", "maintenance", "vendor", "product", "serial", "cpu", "cpus", "memory",
-             "disks", "storage", "nics", "driver", "owner", "class", "inspected", "error")  # fmt: skip
+             "disks", "storage", "nics", "driver", "owner", "class", "labels", "inspected", "error")  # fmt: skip
     writer.writerow(titles)
     while count < _EXPORTED:
         found, following = _find(visit, wanted, _PAGE, after)
         for node in found:
-            row = _row(visit, node)
+            row = _row(visit, node, wanted) | {"labels": labels.written(node.get("labels") or {})}
             writer.writerow([values.spreadsheet_cell(row[name]) for name in titles])
         count += len(found)
         if following is None:

@@ -22,6 +22,7 @@ from ferroscope.config.options import Settings
 from ferroscope.contracts.queue import Clock, StopFlag
 from ferroscope.contracts.remote import Registry
 from ferroscope.contracts.store import Fence, Store, Transaction
+from ferroscope.contracts.tracing import Tracer
 from ferroscope.core.lanes import ENDING
 from ferroscope.core.model import Claim, Document, Inspection, Request
 from ferroscope.core.states import Event
@@ -55,7 +56,8 @@ class Services(msgspec.Struct, frozen=True):
 
     ``process`` names the process in timelines. ``claim_valid_for`` returns for how many seconds a claim is certainly
     still this member's that was confirmed at that time of the monotonic clock. ``secrets`` decrypts those of a node.
-    ``registry``: the attached Ironic; None if the nodes are our own. ``power_times``: of its power changes.
+    ``registry``: the attached Ironic; None if the nodes are our own. ``tracer``: None if inspections are not
+    traced. ``power_times``: of its power changes.
     """
 
     store: Store
@@ -67,6 +69,7 @@ class Services(msgspec.Struct, frozen=True):
     claim_valid_for: Callable[[float], float] = lambda _confirmed_at: math.inf
     secrets: SecretReader = msgspec.field(default_factory=SecretReader)
     registry: Registry | None = None
+    tracer: Tracer | None = None
     power_times: PowerTimes = msgspec.field(default_factory=PowerTimes)
 
 

@@ -28,6 +28,7 @@ from ferroscope.core.model import Node
 from ferroscope.core.reasons import Reason
 from ferroscope.remote import resolver
 from ferroscope.remote.resolver import UnresolvedError
+from ferroscope.worker.trail import Trail
 
 # Every method that talks to a BMC; a driver has those of ``Bmc``, and any of the optional ones.
 _CALLS: Final = tuple(
@@ -71,33 +72,47 @@ class ObservedDriver:
 
     Has exactly the methods that ``driver`` has: callers find out by them what it can do."""
 
-    def __init__(self, driver: Bmc, observer: BmcObserver, revealed: Revealed) -> None:
+    def __init__(self, driver: Bmc, observer: BmcObserver, revealed: Revealed, trail: Trail | None) -> None:
         self.properties = driver.properties if hasattr(driver, "properties") else {}
         self.validate = lambda node: driver.validate(revealed(node))
         for name in _CALLS:
             call = getattr(driver, name, None)
             if call is not None:
-                setattr(self, name, partial(_call, observer, revealed, call))
+                setattr(self, name, partial(_call, observer, revealed, trail, call))
 
 
-def observed(driver: Bmc | None, observer: BmcObserver, revealed: Revealed = lambda node: node) -> Bmc | None:
+def observed(
+    driver: Bmc | None,
+    observer: BmcObserver,
+    revealed: Revealed = lambda node: node,
+    trail: Trail | None = None,
+) -> Bmc | None:
     """Return the driver with all its calls observed, which get the ``revealed`` node; None if there is none."""
-    return None if driver is None else cast("Bmc", ObservedDriver(driver, observer, revealed))
+    return None if driver is None else cast("Bmc", ObservedDriver(driver, observer, revealed, trail))
 
 
 def _call(
-    observer: BmcObserver, revealed: Revealed, call: Callable[..., Any], node: Node, *arguments: Any, **options: Any
+    observer: BmcObserver,
+    revealed: Revealed,
+    trail: Trail | None,
+    call: Callable[..., Any],
+    node: Node,
+    *arguments: Any,
+    **options: Any,
 ) -> Any:
     node = revealed(node)  # not a part of the call: the BMC is not to blame if it fails
     observer.call_started()
-    answered = True
+    answered, error = True, ""
+    began = 0.0 if trail is None else trail.time()
     try:
         return call(node, *arguments, **options)
     except BmcError as exc:
-        answered = exc.reason is not Reason.BMC_UNREACHABLE
+        answered, error = exc.reason is not Reason.BMC_UNREACHABLE, str(exc.reason)
         raise
     finally:
         observer.call_ended(answered=answered)
+        if trail is not None:
+            trail.commanded(call.__name__, node.driver, began, error)
 
 
 def resolve_addresses(node: Node, *, seconds: float) -> frozenset[str]:

@@ -7,18 +7,22 @@ the outcome says what to do.
 from __future__ import annotations
 
 from collections.abc import Container
+from typing import Final
 
 import msgspec
 
 from ferroscope import transition
 from ferroscope.contracts.store import Transaction
 from ferroscope.core.delivery import Decision, Done, Drop, Fail, Next, Run, advance
-from ferroscope.core.model import Inspection, Node, Severity
+from ferroscope.core.model import HARDWARE_CHANGED, Inspection, Node, Severity
 from ferroscope.core.node import three_way
 from ferroscope.core.notification import Kind
 from ferroscope.core.states import COMMANDS, Event, Provision, State, Transition
 from ferroscope.hardware import expectations
 from ferroscope.worker.context import TaskContext
+
+# Changes of the hardware that the timeline has in words.
+_TEXTS: Final = 3
 
 
 def commit_results(
@@ -54,6 +58,7 @@ def commit_results(
     if context.hardware_changes:
         tx.outbox.add(Kind.HARDWARE_CHANGED, node, inspection, context.hardware_changes)
         tx.hardware_changed(context.hardware_changes)
+        _note_changes(tx, context)
     moves = [move for move in _moves(context, decision, outcome, with_task) if move.target is not node.state]
     for move in moves:
         node = transition.apply(tx, node, move, inspection)
@@ -61,6 +66,15 @@ def commit_results(
     if context.request.event is Event.VERIFY and node.provision_state is Provision.VERIFYING:
         return transition.rest(tx, node, Provision.MANAGEABLE)
     return node if moves else tx.nodes.update(node)
+
+
+def _note_changes(tx: Transaction, context: TaskContext) -> None:
+    """Record on the inspection how many changes of the hardware it has found, and in its timeline which."""
+    texts = [change.text for change in context.hardware_changes]
+    more = f"; {len(texts) - _TEXTS} more" if len(texts) > _TEXTS else ""
+    context.note(HARDWARE_CHANGED, "; ".join(texts[:_TEXTS]) + more)
+    if context.request.inspection is not None:
+        tx.inspections.update(context.request.inspection, changes=len(texts))
 
 
 def _commit_drop(tx: Transaction, context: TaskContext, node: Node) -> Node:

@@ -21,16 +21,17 @@ from ferroscope.contracts.remote import ObjectStoreError
 from ferroscope.contracts.store import Fence, Query, Transaction
 from ferroscope.core import bmc_access
 from ferroscope.core.model import Document, Entry, Inspection, Node, Port, Request, Severity
-from ferroscope.core.notification import ChangeView, Kind
+from ferroscope.core.notification import ChangeView
 from ferroscope.core.reasons import Reason
 from ferroscope.core.states import COMMANDS
 from ferroscope.hardware import diff, expectations, search_index
 from ferroscope.hardware.expectations import Compiled
 from ferroscope.hooks.base import PortChanges
-from ferroscope.storage.reader import Found, previous
+from ferroscope.storage.reader import previous
 from ferroscope.transition import step
 from ferroscope.worker.attempt import Attempt, Services
 from ferroscope.worker.bmc import BmcObserver, Unobserved, observed
+from ferroscope.worker.trail import Trail
 
 # Seconds for which the power state counts that an attached Ironic has reported. Short: the node might be used by others
 # in the meantime, whose machine must be left alone.
@@ -103,7 +104,11 @@ class TaskContext:
         self.secret_delivery: str | None = None
         self.forgotten: str | None = None
         self.bmc_observer: BmcObserver = observer or Unobserved()
-        self.known_driver = observed(bmc, self.bmc_observer, services.secrets.revealed)  # None: it is not enabled here
+        self.trail: Trail | None = None
+        if services.tracer is not None and inspection is not None and attempt.request.inspection == inspection.uuid:
+            self.trail = Trail(services.tracer, services.clock, inspection, attempt.request)
+        # None: it is not enabled here
+        self.known_driver = observed(bmc, self.bmc_observer, services.secrets.revealed, self.trail)
         self.doing = ""
         self._power_seen: tuple[Power, float] | None = None
 
@@ -238,12 +243,15 @@ class TaskContext:
     def begins(self, hook: str, what: str = "") -> None:
         """Record what the attempt is running: the named hook, or something else."""
         self.doing = what or f"the hook {hook}"
+        if self.trail is not None:
+            self.trail.begins(f"hook {hook}" if hook else "rules")
 
     def update_search_index(self, inventory: Document, plugin_data: Document) -> list[search_index.IndexRow]:
         """Return the rows of the search index for the results; nothing is written if they have not changed."""
         found = search_index.learn(inventory, plugin_data)
+        self.node.hardware = found.summary
         if found.digest != self.node.search_digest:
-            self.node.search_digest, self.node.hardware, self.index_rows = found.digest, found.summary, found.rows
+            self.node.search_digest, self.index_rows = found.digest, found.rows
             if self.before.search_digest is not None:
                 self.hardware_changes = self._differences(inventory, plugin_data)
         return found.rows
@@ -261,18 +269,13 @@ class TaskContext:
         return message if fails else None
 
     def _differences(self, inventory: Document, plugin_data: Document) -> list[ChangeView]:
-        """Return the differences from the previous inspection, if any target wants to know them."""
+        """Return the differences from the previous inspection."""
         parts: tuple[Part, ...] = ("inventory", "plugin_data")
-
-        def work(tx: Transaction) -> Found | None:
-            wanted = tx.outbox.wants(Kind.HARDWARE_CHANGED)
-            return previous(tx, self.node.uuid, self.inspection, parts) if wanted else None
-
-        found = self.services.store.read(work)
+        found = self.services.store.read(lambda tx: previous(tx, self.node.uuid, self.inspection, parts))
         try:
             stored = self.services.archive.fetch(found) if found is not None else {}
         except ObjectStoreError as exc:
-            message = f"cannot read the previous inventory, so no event says what has changed: {exc}"
+            message = f"cannot read the previous inventory, so nothing says what has changed: {exc}"
             self.note("previous inventory", message, severity=Severity.WARNING)
             return []
         if len(stored) < len(parts):

@@ -121,6 +121,7 @@ class Worker:
             claim_valid_for=claim_valid_for,
             secrets=secrets or SecretReader(),
             registry=registry,
+            tracer=meter.tracer,
         )
         self.store, self.settings, self.clock, self.stop = store, settings, clock, stop
         self.queue = queue
@@ -169,6 +170,8 @@ class Worker:
             self.meter.carried_out(request.event, "lost", self.clock.monotonic() - began)
             return f"lost {what} to another worker", None
         result = type(outcome).__name__.lower()
+        if context.trail is not None:
+            context.trail.ended(result, str(getattr(outcome, "reason", "")))
         self.meter.carried_out(request.event, result, self.clock.monotonic() - began)
         _log.debug("request carried out", request=request.event, node=request.node, outcome=result)
         return f"carried out {what}: {result}", follow

@@ -79,9 +79,14 @@ def stored(parts: Mapping[Any, bytes]) -> Document | None:
     return msgspec.json.decode(raw) if raw else None
 
 
+def is_all(inventory: Document, kept: Document | None) -> bool:
+    """Whether the inventory is that of the BMC, so that no ramdisk was involved."""
+    return kept is not None and inventory == kept["inventory"]
+
+
 def beside(inventory: Document, kept: Document) -> Document:
     """Combine both inventories, with the source of each value."""
-    in_band = {} if inventory == kept["inventory"] else inventory
+    in_band = {} if is_all(inventory, kept) else inventory
     hardware: Document = msgspec.to_builtins(combine(in_band, kept["inventory"], str(kept["source"])))
     return hardware
 

@@ -20,6 +20,7 @@ from ferroscope.contracts.store import Query, Transaction
 from ferroscope.core import bmc_access, hold, json_safety
 from ferroscope.core.delivery import Fail, Next, Outcome
 from ferroscope.core.model import Document, Port, Severity
+from ferroscope.core.node import Source, sourced, sourced_values
 from ferroscope.core.reasons import Reason
 from ferroscope.core.states import Event
 from ferroscope.hooks.base import HookError
@@ -181,9 +182,13 @@ class ProcessTask:
             }
         try:
             plugin_data = self._pipeline.run(context, inventory, unprocessed, owned=True, begins=context.begins)
+            source = Source.OUT_OF_BAND if out_of_band.is_all(inventory, from_bmc) else Source.IN_BAND
+            context.node.sources = sourced(sourced_values(context.before), context.node, source)
+            unruled = sourced_values(context.node)
             context.begins("", "the rules")
             with _notes_held_back(context):
                 self._rules.apply(context, rules, inventory, plugin_data)
+            context.node.sources = sourced(unruled, context.node, Source.RULE)
             context.parts["plugin_data"] = encode(plugin_data)
             found = context.update_search_index(inventory, plugin_data)
         except HookError as exc:

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import pytest
+import yaml
 from prometheus_client import CollectorRegistry
 from prometheus_client.parser import text_string_to_metric_families
 
@@ -25,6 +26,7 @@ from tests.support.processes import free_port, until
 from tests.support.prometheus import Prometheus
 from tools.dashboards import DASHBOARDS, render
 
+HOW_TO: Final = Path(__file__).parents[3] / "docs/how-to"
 GRAFANA: Final = Path(__file__).parents[3] / "deploy/grafana"
 QUERIES: Final = sorted(
     {query for dashboard in DASHBOARDS.values() for panel in dashboard.panels for query in panel.queries}
@@ -55,9 +57,26 @@ class Site(Installation):
         file.write_text(_CONFIGURATION.format(port=self.port, directory=self.directory))
         self.service = self.play("ferroscope", [sys.executable, "-m", "ferroscope", "all", "-c", str(file)])
         self.service.wait_ready()
-        self.prometheus = Prometheus(self.directory, [f"127.0.0.1:{self.port}"], [RULES])
+        self.prometheus = Prometheus(self.directory, [f"127.0.0.1:{self.port}"], [RULES], [self._discovery()])
         self.prometheus.__enter__()
         self.after(lambda: self.prometheus.__exit__(None, None, None))
+
+    def _discovery(self) -> Any:
+        """Return the scrape config of the page about exports, for this service."""
+        (job,) = _documented("export-the-fleet.md", "http_sd_configs")
+        (discovery,) = job["http_sd_configs"]
+        discovery["url"] = discovery["url"].replace(":6385", f":{self.port}")
+        discovery["refresh_interval"] = "1s"
+        token = self.directory / "ferroscope.token"
+        token.write_text("fst_none\n")
+        discovery["authorization"]["credentials_file"] = str(token)
+        return job
+
+    def enrol(self, **fields: Any) -> None:
+        headers = {"Content-Type": "application/json", "X-OpenStack-Ironic-API-Version": "latest"}
+        url = f"http://127.0.0.1:{self.port}/v1/nodes"
+        with urllib.request.urlopen(urllib.request.Request(url, json.dumps(fields).encode(), headers), timeout=20):
+            pass
 
     def exposed(self) -> set[str]:
         """Return the names of all series that the service may have, from the types that it declares."""
@@ -74,6 +93,14 @@ class Site(Installation):
 def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     with Site(tmp_path_factory.mktemp("monitoring")) as found:
         yield found
+
+
+def _documented(page: str, word: str) -> list[Any]:
+    """Return the scrape configs of the one YAML block of a page that has this word."""
+    blocks = re.findall(r"```yaml\n(.*?)```", (HOW_TO / page).read_text(), re.DOTALL)
+    (block,) = (block for block in blocks if word in block)
+    found: list[Any] = yaml.safe_load(block)["scrape_configs"]
+    return found
 
 
 def _names(expression: str) -> set[str]:
@@ -103,6 +130,22 @@ def test_prometheus_scrapes_the_service_and_evaluates_the_rules(site: Site) -> N
     assert until(lambda: all(rule["health"] == "ok" for rule in rules(prometheus)))
     assert {rule["name"] for rule in rules(prometheus)} == set(ALERTS)
     assert prometheus.firing() == set()
+
+
+def test_prometheus_finds_the_bmcs_of_the_machines_as_documented(site: Site) -> None:
+    for name, labels in (("a1", {"rack": "r1"}), ("b1", {"spare": ""})):
+        info = {"redfish_address": f"https://{name}-bmc.example.org"}
+        site.enrol(name=name, driver="redfish", driver_info=info, labels=labels)
+    site.enrol(name="c1", driver="ipmi", driver_info={"ipmi_address": "192.0.2.1"})
+
+    def scraped() -> list[Any]:
+        return [one for one in site.prometheus.get("targets")["activeTargets"] if one["scrapePool"] == "bmcs"]
+
+    assert until(scraped)
+    (found,) = scraped()
+    assert found["discoveredLabels"]["__address__"] == "a1-bmc.example.org"
+    assert found["labels"].items() >= {"node": "a1", "rack": "r1", "instance": "redfish-exporter:9610"}.items()
+    assert found["scrapeUrl"] == "http://redfish-exporter:9610/redfish?target=a1-bmc.example.org"
 
 
 @pytest.mark.parametrize("query", QUERIES)

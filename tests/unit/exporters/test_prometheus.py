@@ -21,7 +21,9 @@ def targets(*nodes: dict[str, Any], **parameters: str) -> list[dict[str, Any]]:
 
 
 def test_a_target_is_a_name_with_the_fields_of_its_node() -> None:
-    (found,) = targets({**NODE, "labels": {"example.org/role": "db"}}, {**NODE, "name": None}, port="9100")
+    known = {"labels": {"example.org/role": "db"}, "driver_info": {"redfish_address": "https://192.0.2.17"}}
+    known["hardware"] = NODE["hardware"] | {"ip": "2001:db8::7"}
+    (found,) = targets({**NODE, **known}, {**NODE, "name": None}, port="9100")
     assert found["targets"] == ["rack1-u07:9100"]
     assert found["labels"] == {
         "__meta_ferroscope_uuid": NODE["uuid"],
@@ -35,6 +37,8 @@ def test_a_target_is_a_name_with_the_fields_of_its_node() -> None:
         "__meta_ferroscope_vendor": "Dell",
         "__meta_ferroscope_serial": "9YPX7M2",
         "__meta_ferroscope_label_example_org_role": "db",
+        "__meta_ferroscope_bmc": "192.0.2.17",
+        "__meta_ferroscope_ip": "2001:db8::7",
     }
 
 
@@ -52,6 +56,13 @@ def test_a_target_is_a_name_with_the_fields_of_its_node() -> None:
 def test_a_target_can_be_the_bmc(info: Any, expected: list[str] | None) -> None:
     found = targets({**NODE, "driver_info": info}, target="bmc")
     assert [one["targets"] for one in found] == ([] if expected is None else [expected])
+
+
+@pytest.mark.parametrize(("ip", "expected"), [("192.0.2.7", "192.0.2.7:9100"), ("2001:db8::7", "[2001:db8::7]:9100")])
+def test_a_target_can_be_the_machine(ip: str, expected: str) -> None:
+    unknown = {**NODE, "hardware": {"content": "** Redacted **"}}
+    (found,) = targets({**NODE, "hardware": {"ip": ip}}, NODE, unknown, target="ip", port="9100")
+    assert found["targets"] == [expected]
 
 
 @pytest.mark.parametrize("wrong", [{"target": "uuid"}, {"port": "http"}, {"port": "65536"}, {"colour": "red"}])

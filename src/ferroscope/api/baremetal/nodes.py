@@ -36,7 +36,7 @@ from ferroscope.contracts.store import Query, Transaction
 from ferroscope.core import bmc_access, labels
 from ferroscope.core.labels import LabelError, Selector
 from ferroscope.core.model import Node
-from ferroscope.core.node import NODE_FIELDS, Form, NodeField
+from ferroscope.core.node import NODE_FIELDS, Form, NodeField, Source, sourced, sourced_values
 from ferroscope.core.secrets import references
 from ferroscope.core.states import ACTIVE, FAULTS, PUBLISHED_STATES, Provision
 
@@ -151,8 +151,8 @@ def kept(query: NodeListQuery, conductor_of: Callable[[Node], str | None]) -> Ke
         wanted = query.description_contains.lower()
         tests.append(lambda node: wanted in str(node.attributes.get("description") or "").lower())
     if query.labels is not None:
-        selector = _selector(query.labels)
-        tests.append(lambda node: selector.fits(node.labels))
+        chosen = selector(query.labels)
+        tests.append(lambda node: chosen.fits(node.labels))
     if query.orphaned is not None:
         tests.append(lambda node: (node.orphaned_at is not None) == query.orphaned)
     if query.project is not None:
@@ -171,7 +171,8 @@ def _equals(attribute: str, value: bool | str) -> Keep:
     return lambda node: node.attributes.get(attribute) == value
 
 
-def _selector(text: str) -> Selector:
+def selector(text: str) -> Selector:
+    """Return the selector of labels; ``BadRequestError``."""
     try:
         return labels.selector(text)
     except LabelError as exc:
@@ -288,6 +289,7 @@ def create_node(context: ApiContext, call: Call[NoQuery, NodeCreate]) -> Reply:
 
     def work(tx: Transaction) -> Node:
         node = Node(uuid=uuid, provision_state=state, created_at=tx.now, **changes)
+        node.sources = sourced({}, node, Source.OPERATOR)
         check_references(context, call, None, node)
         _check_parent(context, call, tx, node)
         _check_chassis(tx, None, node)
@@ -328,6 +330,7 @@ def update_node(context: ApiContext, call: Call[NodePatchQuery, list[Operation]]
         _check_chassis(tx, node, changed)
         if bmc_access.moved(node.driver_info, changed.driver_info):  # a worker resolves host names
             tx.addresses.set_bmc(node.uuid, bmc_access.literal(changed.driver_info))
+        changed.sources = sourced(sourced_values(node), changed, Source.OPERATOR)
         return tx.nodes.update(changed)
 
     return Reply(200, _shown(context, call, context.store.write(work), select(call.minor, None)))

@@ -9,12 +9,14 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from ferroscope.api.auth import access
+from ferroscope.api.auth.identity import Identity
 from ferroscope.api.http import paging
 from ferroscope.api.http.errors import BadRequestError
 from ferroscope.api.http.route import ApiContext, Call, Reply
 from ferroscope.api.http.schemas import Limit, Uuid
 from ferroscope.contracts.data import Match
 from ferroscope.contracts.store import Query, Transaction
+from ferroscope.hardware import expressions
 from ferroscope.hardware.query import QueryError, parse
 from ferroscope.hardware.search_index import IndexRow, number, text
 
@@ -57,33 +59,12 @@ class SearchResult(msgspec.Struct, frozen=True):
 def search(context: ApiContext, call: Call[SearchQuery, None]) -> Reply:
     """Find the nodes whose last inventory matches the query."""
     asked = call.query
-    try:
-        query = parse(asked.q)
-    except QueryError as exc:
-        raise BadRequestError(f"Invalid query: {exc}.") from None
+    query = parsed(asked.q)
     size = paging.page_size(asked.limit, context.settings.api.max_limit)
     after = paging.marker(asked.marker) or ""
 
-    policy, identity = context.policy, call.identity
-    project = access.scope(policy, identity, "node")
-
-    def keep(tx: Transaction, found: Sequence[Match]) -> list[Match]:
-        # Who may see a node, but not its inventory, such as a lessee, must not find it by its hardware either.
-        listed = tx.nodes.list(Query(filters={"uuid": tuple(one.uuid for one in found)})) if found else []
-        known = [node for node in listed if access.may(policy, access.INVENTORY, identity, access.target_of(node))]
-        seen = {node.uuid for node in known if access.sees(policy, identity, node)}
-        return [one for one in found if one.uuid in seen]
-
     def work(tx: Transaction) -> tuple[list[Match], dict[str, list[IndexRow]]]:
-        if project is None and policy.allows(access.INVENTORY, identity):
-            found = list(tx.search_index.search(query, size + 1, after=after))
-        else:
-            found, _ = paging.read_some(
-                lambda page: tx.search_index.search(query, page.limit or 0, after=page.marker or "", project=project),
-                Query(marker=after or None),
-                size + 1,
-                lambda batch: keep(tx, batch),
-            )
+        found = matches(context, call.identity, tx, query, size + 1, after)
         older = [one.uuid for one in found[:size] if not one.hardware]
         return found, tx.search_index.some(older, ("node", "cpu")) if older else {}
 
@@ -91,6 +72,38 @@ def search(context: ApiContext, call: Call[SearchQuery, None]) -> Reply:
     nodes = [_view(one, rows.get(one.uuid, [])) for one in found[:size]]
     following = paging.next_link(call.url, "search", asked, size, nodes[-1].uuid) if len(found) > size else UNSET
     return Reply(200, SearchResult(nodes=nodes, next=following))
+
+
+def parsed(text: str) -> expressions.Query:
+    """Return the query; ``BadRequestError``."""
+    try:
+        return parse(text)
+    except QueryError as exc:
+        raise BadRequestError(f"Invalid query: {exc}.") from None
+
+
+def matches(
+    context: ApiContext, identity: Identity, tx: Transaction, query: expressions.Query, size: int, after: str
+) -> list[Match]:
+    """Return up to ``size`` nodes after ``after`` that match and whose inventory the caller may see, by UUID."""
+    policy = context.policy
+    project = access.scope(policy, identity, "node")
+    if project is None and policy.allows(access.INVENTORY, identity):
+        return list(tx.search_index.search(query, size, after=after))
+
+    def keep(found: Sequence[Match]) -> list[Match]:
+        # Who may see a node, but not its inventory, such as a lessee, must not find it by its hardware either.
+        listed = tx.nodes.list(Query(filters={"uuid": tuple(one.uuid for one in found)})) if found else []
+        known = [node for node in listed if access.may(policy, access.INVENTORY, identity, access.target_of(node))]
+        seen = {node.uuid for node in known if access.sees(policy, identity, node)}
+        return [one for one in found if one.uuid in seen]
+
+    return paging.read_some(
+        lambda page: tx.search_index.search(query, page.limit or 0, after=page.marker or "", project=project),
+        Query(marker=after or None),
+        size,
+        keep,
+    )[0]
 
 
 def _view(match: Match, rows: list[IndexRow]) -> FoundNode:

@@ -15,7 +15,7 @@ from ferroscope.api.http.decoding import node_ident, shown
 from ferroscope.api.http.errors import BadRequestError, MissingError
 from ferroscope.api.http.route import ApiContext, Call, NoQuery, Reply
 from ferroscope.contracts.store import Transaction
-from ferroscope.core.node import Node
+from ferroscope.core.node import Node, Source, sourced, sourced_values
 from ferroscope.core.values import MAX_TRAITS, TRAIT, is_trait
 
 
@@ -99,6 +99,8 @@ def _change(context: ApiContext, call: Call[Any, Any], traits: Callable[[Node], 
         attributes = {name: value for name, value in node.attributes.items() if name != "traits"}
         if wanted:
             attributes["traits"] = sorted(wanted)
-        tx.nodes.update(msgspec.structs.replace(node, attributes=attributes))
+        changed = msgspec.structs.replace(node, attributes=attributes)
+        changed.sources = sourced(sourced_values(node), changed, Source.OPERATOR)
+        tx.nodes.update(changed)
 
     context.store.write(work)

@@ -24,6 +24,7 @@ from ferroscope.api.http.rate_limit import group
 from ferroscope.api.http.request_id import API, HEAD_ONLY
 from ferroscope.api.http.request_id import of as request_id
 from ferroscope.api.http.route import ApiContext, Body, Call, NoQuery, Reply, Route, Surface
+from ferroscope.api.http.traced import traced
 from ferroscope.api.http.versions import BARE_METAL, INTROSPECTION, Dialect, Version
 from ferroscope.contracts.errors import NotFoundError, StoreUnavailableError
 from ferroscope.contracts.store import Query, Transaction
@@ -92,7 +93,7 @@ def responder(context: ApiContext, route: Route) -> Responder:
             with context.admission.admit(_caller(context, route, req, identity)):
                 call = _call(context, route, req, path, version, introspection, identity)
                 req.env.setdefault(IDENTITY, identity)
-                with if_lease.required(context, req.env):
+                with if_lease.required(context, req.env), traced(context, route, req.env, identity):
                     audit.begin(lambda: event(req, path))
                     reply = route.handler(context, call)
         except falcon.HTTPError:

@@ -1,0 +1,92 @@
+"""Traces by the SDK of OpenTelemetry, which is an extra and imported only if traces are enabled.
+
+The SDK sends spans from a thread of its own, a batch every few seconds. If the collector does not take them, they are
+lost, and nothing else happens.
+"""
+
+from __future__ import annotations
+
+import secrets
+import threading
+from typing import Final
+
+import structlog
+
+from ferroscope import __version__
+from ferroscope.contracts.tracing import Span
+
+# Seconds for one batch, and for what is left at the end of the process.
+_TIMEOUT: Final = 5.0
+_LAST: Final = 2.0
+
+_log = structlog.get_logger(__name__)
+
+
+class OpenTelemetry:
+    """See ``contracts.tracing.Tracer``. ``ImportError`` if the extra is not installed."""
+
+    def __init__(self, endpoint: str, process: str) -> None:
+        from opentelemetry import trace
+        from opentelemetry.context import Context
+        from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+        from opentelemetry.sdk.resources import Resource
+        from opentelemetry.sdk.trace import TracerProvider
+        from opentelemetry.sdk.trace.export import BatchSpanProcessor
+        from opentelemetry.sdk.trace.id_generator import IdGenerator
+        from opentelemetry.sdk.trace.sampling import ALWAYS_ON
+
+        next_ids = threading.local()
+
+        class Ids(IdGenerator):  # those of the span that the thread is about to create
+            def generate_span_id(self) -> int:
+                return int(next_ids.span, 16)
+
+            def generate_trace_id(self) -> int:
+                return int(next_ids.trace, 16)
+
+        resource = Resource.create(
+            {"service.name": "ferroscope", "service.version": __version__, "service.instance.id": process}
+        )
+        self._sampled = trace.TraceFlags(trace.TraceFlags.SAMPLED)
+        self._next_ids, self._trace, self._nothing = next_ids, trace, Context()
+        self._provider = TracerProvider(
+            resource=resource, id_generator=Ids(), sampler=ALWAYS_ON, shutdown_on_exit=False
+        )
+        self._provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter(endpoint=endpoint, timeout=_TIMEOUT)))
+        self._failed = False
+        self._tracer = self._provider.get_tracer("ferroscope", __version__)
+
+    def record(self, span: Span) -> None:
+        """See ``contracts.tracing.Tracer``; a span without an ID gets a random one."""
+        try:
+            self._record(span)
+        except Exception as exc:  # noqa: BLE001  # the boundary: the work goes on, whatever the SDK does
+            if not self._failed:
+                self._failed = True
+                _log.warning("a span could not be recorded; others may be missing too", error=repr(exc))
+
+    def _record(self, span: Span) -> None:
+        trace = self._trace
+        self._next_ids.trace, self._next_ids.span = span.trace, span.id or secrets.token_hex(8)
+        context = self._nothing
+        if span.parent:
+            parent = trace.SpanContext(
+                int(span.trace, 16), int(span.parent, 16), is_remote=True, trace_flags=self._sampled
+            )
+            context = trace.set_span_in_context(trace.NonRecordingSpan(parent), context)
+        made = self._tracer.start_span(
+            span.name,
+            context,
+            kind=trace.SpanKind[span.kind.upper()],
+            attributes=span.attributes,
+            start_time=int(span.began * 1e9),
+        )
+        if span.error:
+            made.set_status(trace.StatusCode.ERROR, span.error)
+        made.end(int(span.ended * 1e9))
+
+    def close(self) -> None:
+        """Send what is left, for a moment: the SDK would wait much longer for a collector that does not answer."""
+        last = threading.Thread(target=self._provider.shutdown, name="last-spans", daemon=True)
+        last.start()
+        last.join(_LAST)
