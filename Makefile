@@ -78,7 +78,7 @@ test-all: test ## Run all tests: also the other databases and the long campaigns
 	@.venv/bin/python -m tests.fuzz --callbacks 30000 --seed 2 --database postgresql
 
 test-kubernetes: dev servers kubernetes ## Run the tests on a private Kubernetes cluster, which make test does not run
-	@.venv/bin/python -m pytest $(if $(TESTS),$(TESTS),tests/kubernetes)
+	@.venv/bin/python -m pytest --numprocesses 2 --dist loadfile $(if $(TESTS),$(TESTS),tests/kubernetes)
 
 test-packages: dev packaging ## Make the image and the packages, and try them, which make test does not do (needs root)
 	@.venv/bin/python -m pytest $(if $(TESTS),$(TESTS),tests/packages)
