@@ -105,9 +105,18 @@ def test_a_configuration_is_valid_and_has_no_password(file: Path) -> None:
 
 
 def test_monitors_select_what_is_there() -> None:
+    monitored = set()
     for monitor in (one for one in OBJECTS.values() if one["kind"].endswith("Monitor")):
-        labels = monitor["spec"]["selector"]["matchLabels"]
-        ports = [one["port"] for key in ("endpoints", "podMetricsEndpoints") for one in monitor["spec"].get(key, ())]
-        (deployment,) = [one for one in DEPLOYMENTS.values() if one["metadata"]["labels"] == labels]
-        offered = {port["name"] for port in deployment["spec"]["template"]["spec"]["containers"][0]["ports"]}
-        assert set(ports) <= offered
+        selector = monitor["spec"]["selector"]
+        wanted = {key: {value} for key, value in selector["matchLabels"].items()}
+        wanted |= {
+            one["key"]: set(one["values"]) for one in selector.get("matchExpressions", ()) if one["operator"] == "In"
+        }
+        ports = {one["port"] for key in ("endpoints", "podMetricsEndpoints") for one in monitor["spec"].get(key, ())}
+        for deployment in DEPLOYMENTS.values():
+            labels = deployment["metadata"]["labels"]
+            if all(labels.get(key) in values for key, values in wanted.items()):
+                container = deployment["spec"]["template"]["spec"]["containers"][0]
+                assert ports <= {port["name"] for port in container["ports"]}
+                monitored.add(labels["app.kubernetes.io/component"])
+    assert monitored >= {"api", "worker", "failover", "machines"}
