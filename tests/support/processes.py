@@ -16,6 +16,7 @@ import subprocess
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -136,6 +137,18 @@ def signal_tree(pid: int, number: signal.Signals) -> set[int]:
     return done
 
 
+def is_halted(pid: int) -> bool:
+    """Tell whether no thread of the process runs: all are stopped, or it has ended.
+
+    A signal is only queued when ``kill`` returns: until the thread that it was given to runs, the others go on.
+    """
+    try:
+        states = [stat.read_text().rpartition(")")[2].split()[0] for stat in Path(f"/proc/{pid}/task").glob("*/stat")]
+    except (FileNotFoundError, ProcessLookupError):  # it, or a thread of it, ended meanwhile
+        return not Path(f"/proc/{pid}").exists()
+    return all(state in "TZX" for state in states)
+
+
 class Harmable:
     """A process with all its descendants, which may be killed, frozen and thawed; ``process`` while it runs."""
 
@@ -151,7 +164,8 @@ class Harmable:
     def freeze(self) -> None:
         """It is silent from now on."""
         assert self.process is not None
-        signal_tree(self.process.pid, signal.SIGSTOP)
+        for pid in signal_tree(self.process.pid, signal.SIGSTOP):
+            until(partial(is_halted, pid))
 
     def thaw(self) -> None:
         assert self.process is not None

@@ -25,7 +25,7 @@ from ferroscope.remote.command_fence import TooLateError, fenced, guard
 from tests.integration.bmc.conftest import MakeBmc
 from tests.support.faulty_proxy import FaultyProxy
 from tests.support.ipmi import Simulator, simulator
-from tests.support.processes import until
+from tests.support.processes import is_halted, until
 from tests.support.redfish import node_at
 
 
@@ -184,7 +184,8 @@ def test_ipmitool_does_not_go_on_without_the_process_that_started_it(
 
         def stop() -> None:
             os.kill(process.pid, number)
-            stopped.set()
+            if until(lambda: is_halted(process.pid)):
+                stopped.set()
 
         path.first = stop
         process = subprocess.Popen([sys.executable, "-c", _COMMAND, json.dumps(info)], stdout=output)
