@@ -16,7 +16,7 @@ from ferroscope.config.options import DatabaseSettings, Settings
 from ferroscope.contracts.errors import NotFoundError, StoreUnavailableError
 from ferroscope.contracts.store import Transaction
 from ferroscope.core.model import Node
-from ferroscope.db.galera import judged
+from ferroscope.db.replication import judged
 from ferroscope.db.transaction import SqlStore
 from ferroscope.doctor.database_cluster import cluster as examined
 from ferroscope.runtime.backend import open_backend

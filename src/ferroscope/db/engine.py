@@ -28,7 +28,7 @@ from sqlalchemy.sql.functions import FunctionElement
 
 from ferroscope.config.options import DatabaseSettings
 from ferroscope.contracts.errors import ConflictError
-from ferroscope.db import galera
+from ferroscope.db import replication
 from ferroscope.db.url import checked
 
 # Messages about database errors. They never contain a credential.
@@ -132,7 +132,7 @@ def build_engine(settings: DatabaseSettings) -> Engine:
         event.listen(engine, "connect", _prepare_postgresql)
         event.listen(engine, "do_connect", partial(_connect_postgresql, settings.statement_timeout * 2))
     else:
-        galera.watch(engine)
+        replication.watch_galera(engine)
     return engine
 
 

@@ -15,7 +15,7 @@ from ferroscope.contracts.metrics import Moved
 from ferroscope.core.notification import ChangeView, Subscription
 from ferroscope.db.batch import Answer, Batch, Check, Failed, PendingAnswer
 from ferroscope.db.executor import Parameters, Statements
-from ferroscope.db.memory import Memory
+from ferroscope.db.replication import Memory
 from ferroscope.secrets.keys import KeyRing
 
 NOTHING: Final[Parameters] = {}

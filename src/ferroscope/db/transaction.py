@@ -26,22 +26,19 @@ from ferroscope.contracts.metrics import SILENT, Meter
 from ferroscope.contracts.queue import Clock, Publisher, StopFlag
 from ferroscope.core.model import Lease
 from ferroscope.core.notification import Subscription
-from ferroscope.db import executor, galera
-from ferroscope.db.access_tokens import SqlAccessTokens
-from ferroscope.db.audit import SqlAudit, record
+from ferroscope.db import executor, replication
 from ferroscope.db.batch import Batch
 from ferroscope.db.coordination import SqlClockSteps, SqlLeases, SqlMembers
+from ferroscope.db.credentials import SqlAccessTokens, SqlWebSessions
 from ferroscope.db.data import SqlInspectionData, SqlObjects
-from ferroscope.db.discovery import SqlDiscoveries, SqlRejections
 from ferroscope.db.engine import Connections, cannot_answer, classify, is_elsewhere
+from ferroscope.db.events import SqlAudit, SqlOutbox, record
 from ferroscope.db.executor import Statements
 from ferroscope.db.inspections import SqlInspections, SqlJournal
-from ferroscope.db.macs import SqlMacs
-from ferroscope.db.memory import POSITION, Memory, timeline_of
+from ferroscope.db.macs import SqlDiscoveries, SqlMacs, SqlRejections
 from ferroscope.db.nodes import SqlAddresses, SqlNodes, SqlPorts
-from ferroscope.db.outbox import SqlOutbox
-from ferroscope.db.records import SqlChassis, SqlPortgroups
-from ferroscope.db.remediations import SqlRemediations
+from ferroscope.db.records import SqlChassis, SqlPortgroups, SqlRemediations
+from ferroscope.db.replication import POSITION, Memory, timeline_of
 from ferroscope.db.requests import SqlRequests
 from ferroscope.db.rules import SqlExpectations, SqlRules
 from ferroscope.db.search import SqlSearchIndex, SqlStatistics
@@ -49,7 +46,6 @@ from ferroscope.db.secrets import SqlSecretKeys
 from ferroscope.db.senders import Sender, sender_for
 from ferroscope.db.session import NO_KEYS, SqlSession
 from ferroscope.db.sqlite_lock import SqliteWriteLock
-from ferroscope.db.web_sessions import SqlWebSessions
 from ferroscope.secrets.keys import KeyRing
 
 T = TypeVar("T")
@@ -100,7 +96,7 @@ class SqlTransaction(SqlSession):
         """Buffer the statements that are written together at the end."""
         if "journal" in vars(self):
             self.journal.write()
-        if "nodes" in vars(self) and galera.certifies(self._connection):
+        if "nodes" in vars(self) and replication.is_galera(self._connection):
             self.nodes.write_locked()
 
     def require(self, lease: Lease) -> None:

@@ -11,7 +11,7 @@ from sqlalchemy.exc import DBAPIError
 
 from ferroscope.config.options import Settings
 from ferroscope.contracts.errors import StoreUnavailableError
-from ferroscope.db import galera
+from ferroscope.db import replication
 from ferroscope.db.engine import cannot_answer
 from ferroscope.runtime.backend import Backend
 from ferroscope.telemetry.finding import Finding
@@ -44,9 +44,9 @@ def _connected(backend: Backend) -> Iterator[Connection]:
 
 def _galera(settings: Settings, backend: Backend) -> Iterator[Finding]:
     with _connected(backend) as connection:
-        if not galera.certifies(connection):
+        if not replication.is_galera(connection):
             return
-        problems = galera.problems(connection, settings.worker.member_ttl)
+        problems = replication.galera_problems(connection, settings.worker.member_ttl)
     for wrong, summary, advice in problems:
         yield Finding("galera", "wrong" if wrong else "note", f"Galera: {summary}", advice)
     if not problems:

@@ -22,8 +22,8 @@ from ferroscope.contracts.queue import Bus, Clock, Publisher, Queue, StopFlag
 from ferroscope.contracts.store import Store
 from ferroscope.db import migrate
 from ferroscope.db.engine import build_engine
-from ferroscope.db.memory import Memory
 from ferroscope.db.queue import SqlQueue
+from ferroscope.db.replication import Memory
 from ferroscope.db.transaction import SqlStore
 from ferroscope.db.url import DatabaseUrlError, checked
 from ferroscope.runtime import database_file

@@ -113,7 +113,7 @@ def test_a_change_that_is_not_committed_has_no_event_and_the_reverse(
         assert service.bare_metal.post("/v1/nodes", {"driver": "sim"}).status_code == 503
     assert events(service) == []
     with monkeypatch.context() as patched:
-        patched.setattr("ferroscope.db.audit.record", fail)
+        patched.setattr("ferroscope.db.events.record", fail)
         patched.setattr("ferroscope.db.transaction.record", fail)
         assert service.bare_metal.post("/v1/nodes", {"driver": "sim"}).status_code == 503
     assert service.bare_metal.get("/v1/nodes").json["nodes"] == []

@@ -7,7 +7,7 @@ from sqlalchemy import text
 
 from ferroscope.contracts.errors import LeaseHeldError
 from ferroscope.core.model import DEFAULT
-from ferroscope.db.memory import Memory
+from ferroscope.db.replication import Memory
 from ferroscope.leadership import Election
 from ferroscope.runtime.system import SystemClock
 from ferroscope.telemetry import finding

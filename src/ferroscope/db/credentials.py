@@ -1,4 +1,4 @@
-"""Access tokens in SQL."""
+"""Access tokens, and sessions of browsers, in SQL."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from sqlalchemy import Delete, bindparam, delete, insert, or_, select, update
 
 from ferroscope.contracts.errors import ConflictError
 from ferroscope.core.access_token import AccessToken
+from ferroscope.core.web_session import WebSession
 from ferroscope.db import schema
 from ferroscope.db.mapping import Mapper, one_of, padded, several
 from ferroscope.db.session import SqlSession
@@ -79,3 +80,40 @@ class SqlAccessTokens:
     @staticmethod
     def _all(rows: Any) -> Sequence[AccessToken]:
         return [_TOKEN.from_row(row) for row in rows]
+
+
+_SESSION = Mapper(WebSession, schema.web_sessions)
+
+_s = schema.web_sessions.c
+_ADD_SESSION = insert(schema.web_sessions)
+_GET = select(*_SESSION.columns).where(_s.id == bindparam("id"), _s.expires_at > bindparam("now"))
+_ENDED_SESSION = select(_s.id).where(_s.expires_at < bindparam("before")).order_by(_s.id).limit(bindparam("limit"))
+
+
+@lru_cache(maxsize=16)
+def _delete_session(sessions: int) -> Delete:
+    return delete(schema.web_sessions).where(one_of(_s.id, "id", sessions))
+
+
+class SqlWebSessions:
+    """See ``contracts.store.WebSessions``."""
+
+    def __init__(self, tx: SqlSession) -> None:
+        self._tx = tx
+
+    def add(self, session: WebSession) -> None:
+        self._tx.ask(_ADD_SESSION, _SESSION.to_row(session))
+
+    def get(self, ident: str) -> WebSession | None:
+        row = self._tx.run(_GET, {"id": ident, "now": self._tx.now}).first()
+        return None if row is None else _SESSION.from_row(row)
+
+    def remove(self, ident: str) -> None:
+        self._tx.ask(_delete_session(1), several("id", (ident,)))
+
+    def remove_ended(self, before: float, limit: int) -> int:
+        found = self._tx.run(_ENDED_SESSION, {"before": before, "limit": limit}).scalars()
+        if found:
+            idents = padded(found)
+            self._tx.run(_delete_session(len(idents)), several("id", idents))
+        return len(found)
