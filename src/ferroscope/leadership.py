@@ -17,9 +17,9 @@ from typing import Final
 import structlog
 
 from ferroscope.contracts.errors import LeaseHeldError, LeaseLostError, StoreUnavailableError
-from ferroscope.contracts.metrics import SILENT, Meter
 from ferroscope.contracts.queue import Bus, Channel, Clock, StopFlag
 from ferroscope.contracts.store import Store, Transaction
+from ferroscope.contracts.telemetry import SILENT, Meter
 from ferroscope.core.model import Lease, LeaseProfile, trusted_until
 
 _log = structlog.get_logger(__name__)

@@ -10,10 +10,10 @@ from typing import Any
 
 import msgspec
 
-from ferroscope.contracts import tracing
-from ferroscope.contracts.metrics import Moved
+from ferroscope.contracts import telemetry
 from ferroscope.contracts.store import Transaction
-from ferroscope.core import callback_secret, hold, registry
+from ferroscope.contracts.telemetry import Moved
+from ferroscope.core import callback_secret, registry
 from ferroscope.core.delivery import Fail, IllegalEventError, Refused, advance, check_inspectable, take
 from ferroscope.core.explanations import hint
 from ferroscope.core.lanes import bmc_of
@@ -34,6 +34,7 @@ from ferroscope.core.states import (
     State,
     Transition,
 )
+from ferroscope.hardware import machine_identity
 
 # A second request for one of these is merged with the pending one: its result is the same.
 _MERGED = frozenset({Event.ABORT, Event.TIMEOUT, Event.DELETE})
@@ -181,7 +182,7 @@ def _add(
     tx: Transaction, node: Node, transition: Transition, new: Inspection, replaced: Inspection | None = None
 ) -> Node:
     """Save a new inspection and make it the node's current one, instead of ``replaced``; return the node."""
-    new = tracing.joined(msgspec.structs.replace(new, state=transition.target, started_at=tx.now))
+    new = telemetry.join_trace(msgspec.structs.replace(new, state=transition.target, started_at=tx.now))
     tx.inspections.add(new)
     node = msgspec.structs.replace(node, inspection=new.uuid, inspection_started_at=tx.now, inspection_finished_at=None)
     node = tx.nodes.update(_moved(node, transition, tx.now))
@@ -221,7 +222,7 @@ def _moved(node: Node, transition: Transition, now: float, failure: Fail | None 
         changes["target_provision_state"] = None if target is State.FINISHED else str(Provision.MANAGEABLE)
     if target in TERMINAL:
         changes["inspection_finished_at"] = now
-        changes |= hold.lifted(node)
+        changes |= machine_identity.without_hold(node)
     if failure is not None:
         changes["last_error"] = explain(failure)
     elif target in CLEARS_ERROR:

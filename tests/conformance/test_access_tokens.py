@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from ferroscope.contracts.errors import ConflictError
-from ferroscope.core.access_token import AccessToken
+from ferroscope.core.credentials import AccessToken
 from tests.conformance.conftest import Adapter
 from tests.support import examples
 

@@ -1,4 +1,4 @@
-"""``contracts.notifications.Outbox`` on every adapter."""
+"""``contracts.events.Outbox`` on every adapter."""
 
 from __future__ import annotations
 

@@ -7,7 +7,7 @@ import threading
 from pathlib import Path
 
 from ferroscope.config.options import DatabaseSettings, Settings
-from ferroscope.core import hold
+from ferroscope.hardware import machine_identity
 from ferroscope.runtime.backend import open_backend
 from ferroscope.runtime.system import SystemClock
 from tests.support import databases, examples
@@ -25,7 +25,9 @@ def test_after_a_step_that_hung_the_next_one_still_asks_bmcs(tmp_path: Path) -> 
     )
     identity = {"serial": None, "uuid": SYSTEM_UUID, "macs": []}
     bmc = {"redfish_address": f"http://127.0.0.1:{free_port()}"}
-    machine = examples.node(name="m1", driver="redfish", driver_info=bmc, internal={hold.IDENTITY: identity})
+    machine = examples.node(
+        name="m1", driver="redfish", driver_info=bmc, internal={machine_identity.IDENTITY: identity}
+    )
     backend.store.write(lambda tx: tx.nodes.add(machine))
     with FaultyKubernetes() as api:
         config = tmp_path / "ferroscope.conf"

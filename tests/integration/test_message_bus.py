@@ -17,8 +17,8 @@ import pytest
 
 from ferroscope.bus import rabbitmq as bus_module
 from ferroscope.bus.local import RABBITMQ, LocalBus
+from ferroscope.config.messaging_options import parse_url
 from ferroscope.config.options import BusSettings, DatabaseSettings, Settings
-from ferroscope.config.rabbitmq_options import parse_url
 from ferroscope.core.model import Request
 from ferroscope.core.states import Event
 from ferroscope.doctor import host

@@ -11,11 +11,10 @@ from typing import Any
 
 import pytest
 
-from ferroscope.config.notification_options import NotificationSettings, RabbitmqTarget
-from ferroscope.config.rabbitmq_options import parse_url
-from ferroscope.contracts.metrics import SILENT
-from ferroscope.contracts.notifications import SendError
+from ferroscope.config.messaging_options import NotificationSettings, RabbitmqTarget, parse_url
+from ferroscope.contracts.events import SendError
 from ferroscope.contracts.store import Transaction
+from ferroscope.contracts.telemetry import SILENT
 from ferroscope.core.notification import Kind, OutboxEvent
 from ferroscope.periodic.notifications import Notifications
 from ferroscope.remote.rabbitmq import Connection

@@ -11,8 +11,8 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from ferroscope.config.options import DiscoverySettings, NotificationSettings
-from ferroscope.contracts.metrics import SILENT
 from ferroscope.contracts.store import Transaction
+from ferroscope.contracts.telemetry import SILENT
 from ferroscope.core.notification import Kind, OutboxEvent, OutboxState
 from ferroscope.core.reasons import Reason
 from ferroscope.hooks.pipeline import from_settings

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from ferroscope.config.notification_options import WebhookTarget
-from ferroscope.contracts.notifications import SendError
+from ferroscope.config.messaging_options import WebhookTarget
+from ferroscope.contracts.events import SendError
 from ferroscope.contracts.secrets import SecretSourceError
 from ferroscope.core.notification import OutboxEvent
 from ferroscope.remote.resolver import Networks

@@ -20,10 +20,10 @@ import yaml
 from sqlalchemy import text
 
 from ferroscope.config.load import load
-from ferroscope.core import hold
 from ferroscope.core.model import Node
 from ferroscope.core.remediation import Remediation
 from ferroscope.db.engine import build_engine
+from ferroscope.hardware import machine_identity
 from ferroscope.runtime.backend import open_backend
 from ferroscope.runtime.system import SystemClock
 from tests.kubernetes.rack import Machine, Rack
@@ -143,7 +143,7 @@ class Fleet(Installation):
             name=f"machine-of-{name}",
             driver="sim",
             driver_info={"sim_address": f"127.0.0.1:{self.rack.port}", "sim_node": name},
-            internal={hold.IDENTITY: {"serial": None, "uuid": system_uuid, "macs": []}},
+            internal={machine_identity.IDENTITY: {"serial": None, "uuid": system_uuid, "macs": []}},
         )
         self.backend.store.write(lambda tx: tx.nodes.add(node))
 

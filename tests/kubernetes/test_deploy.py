@@ -14,7 +14,7 @@ import pytest
 import yaml
 
 from ferroscope.config.coordination_options import CoordinationSettings
-from ferroscope.config.kubernetes_options import MachinesSettings
+from ferroscope.config.integration_options import MachinesSettings
 from ferroscope.failover.client import FORCING_RIGHTS, RIGHTS, Right
 from ferroscope.liveness.kubernetes import RULE, KubernetesService
 from ferroscope.machines.client import rights

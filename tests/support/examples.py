@@ -6,8 +6,8 @@ from types import SimpleNamespace
 from typing import Any
 from uuid import uuid4
 
-from ferroscope.core import access_token as access_tokens
-from ferroscope.core.access_token import AccessToken
+from ferroscope.core import credentials as access_tokens
+from ferroscope.core.credentials import AccessToken
 from ferroscope.core.model import Entry, Inspection, Member, Node, Port, Request, Rule
 from ferroscope.core.states import Event, State
 
@@ -59,5 +59,5 @@ def rule(**fields: Any) -> Rule:
 def access_token(secret: str = "a" * 43, **fields: Any) -> AccessToken:
     """Return a token of a reader, with a name of its own."""
     ident = uuid()[-12:]
-    digest = access_tokens.digest(secret)
+    digest = access_tokens.token_digest(secret)
     return AccessToken(**{"id": ident, "name": f"token-{ident}", "digest": digest, "roles": ["reader"], **fields})

@@ -19,8 +19,8 @@ from sqlalchemy import Engine, event
 
 from ferroscope.bus.local import LocalBus
 from ferroscope.config.options import DatabaseSettings
-from ferroscope.contracts.metrics import SILENT, Meter
 from ferroscope.contracts.queue import Bus, Clock
+from ferroscope.contracts.telemetry import SILENT, Meter
 from ferroscope.core.notification import Subscription
 from ferroscope.db.engine import NOW, build_engine
 from ferroscope.db.executor import Statements

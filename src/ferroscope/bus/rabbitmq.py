@@ -15,7 +15,7 @@ from typing import Any, Final
 import structlog
 
 from ferroscope.bus.local import RABBITMQ, LocalBus
-from ferroscope.config.rabbitmq_options import Broker
+from ferroscope.config.messaging_options import Broker
 from ferroscope.contracts.queue import Channel, StopFlag
 from ferroscope.remote.rabbitmq import BrokerError, Connection, Hosts, Outage
 from ferroscope.telemetry.finding import Finding

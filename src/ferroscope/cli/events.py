@@ -93,7 +93,7 @@ def test(target: str, files: tuple[str, ...], database: str | None) -> None:
     import time
     import uuid
 
-    from ferroscope.contracts.notifications import SendError
+    from ferroscope.contracts.events import SendError
     from ferroscope.core.notification import Kind, OutboxEvent
     from ferroscope.runtime.system import SetupError
     from ferroscope.runtime.wiring import build_senders

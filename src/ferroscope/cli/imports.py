@@ -242,7 +242,7 @@ def _driver_info(path: Path) -> dict[str, Document]:
 
 def _source(settings: Settings, endpoint: str | None, cloud: str | None) -> IronicDocuments:
     """Return the Ironic; ``ClickException`` or ``SetupError`` if it cannot be used."""
-    from ferroscope.config.ironic_options import IronicSettings, problem
+    from ferroscope.config.integration_options import IronicSettings, problem
     from ferroscope.remote.ironic import LoginSetupError, NoLogin
     from ferroscope.remote.ironic_documents import IronicDocuments
     from ferroscope.runtime.system import SetupError

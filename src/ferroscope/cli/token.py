@@ -15,10 +15,10 @@ from ferroscope.cli.exits import Exit, Failure
 from ferroscope.cli.output import Group, Output, list_output_option, output_option, table
 from ferroscope.cli.service import config_option, database_option, settings_of
 from ferroscope.cli.text import ago, span
-from ferroscope.core.access_token import NAME, is_name
+from ferroscope.core.credentials import NAME, is_token_name
 
 if TYPE_CHECKING:
-    from ferroscope.core.access_token import AccessToken
+    from ferroscope.core.credentials import AccessToken
 
 _UNITS: Final = {"h": 3600.0, "d": 86_400.0, "w": 7 * 86_400.0, "y": 365 * 86_400.0}
 _LIFETIME: Final = re.compile(r"([1-9][0-9]{0,4})([hdwy])")
@@ -49,7 +49,7 @@ class Expiry(click.ParamType):  # type: ignore[type-arg]  # generic in newer ver
 
 
 def _name(_ctx: click.Context, _param: click.Parameter, value: str) -> str:
-    if not is_name(value):
+    if not is_token_name(value):
         raise click.BadParameter(f"{value!r} is not a valid name: {NAME}")
     return value
 

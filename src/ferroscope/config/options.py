@@ -23,10 +23,8 @@ from ferroscope.config.inspection_options import (
     StorageSettings,
     SwiftSettings,
 )
-from ferroscope.config.ironic_options import IronicSettings
-from ferroscope.config.kubernetes_options import FailoverSettings, MachinesSettings
-from ferroscope.config.notification_options import NotificationSettings
-from ferroscope.config.rabbitmq_options import BusSettings
+from ferroscope.config.integration_options import FailoverSettings, IronicSettings, MachinesSettings
+from ferroscope.config.messaging_options import BusSettings, NotificationSettings
 from ferroscope.config.security_options import AuditSettings, KeystoneSettings, PolicySettings, SecretSettings
 from ferroscope.config.service_options import (
     SIMULATED,

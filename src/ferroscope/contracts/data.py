@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import Any, Literal, Protocol
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Generic, Literal, Protocol, TypeVar
 
 import msgspec
 
-from ferroscope.contracts.later import Later
 from ferroscope.core.lookup import Rejection
 from ferroscope.hardware import expressions
 from ferroscope.hardware.search_index import IndexRow
+
+T_co = TypeVar("T_co", covariant=True)
+
+
+class Later(Generic[T_co]):
+    """``get`` returns the result, and fetches it if necessary."""
+
+    def __init__(self, get: Callable[[], T_co]) -> None:
+        self.get = get
+
 
 Part = Literal["inventory", "unprocessed", "plugin_data", "out_of_band", "logs"]
 
@@ -29,7 +38,7 @@ class InspectionData(Protocol):
         """Return the parts that are stored in the database; for other parts see ``Objects``."""
 
     def load_later(self, inspection: str, parts: Sequence[Part]) -> Later[dict[Part, bytes]]:
-        """Like ``load``, but read later; see ``contracts.later``."""
+        """Like ``load``, but read later; see ``Later``."""
 
     def held(self, limit: int, *, after: tuple[str, str] = ("", "")) -> Sequence[Held]:
         """Return parts of ended inspections after ``after``, ordered by (inspection, part)."""

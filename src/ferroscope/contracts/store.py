@@ -11,14 +11,12 @@ from typing import Any, Protocol, TypeVar
 
 import msgspec
 
-from ferroscope.contracts.audit import AuditLog
 from ferroscope.contracts.coordination import ClockSteps, Leases, Members
-from ferroscope.contracts.data import Discoveries, InspectionData, Objects, Rejections, SearchIndex
-from ferroscope.contracts.later import Later
-from ferroscope.contracts.metrics import Moved
-from ferroscope.contracts.notifications import Outbox
-from ferroscope.core.access_token import AccessToken
+from ferroscope.contracts.data import Discoveries, InspectionData, Later, Objects, Rejections, SearchIndex
+from ferroscope.contracts.events import AuditLog, Outbox
+from ferroscope.contracts.telemetry import Moved
 from ferroscope.core.boot_macs import KnownMac, MacChange
+from ferroscope.core.credentials import AccessToken, WebSession
 from ferroscope.core.lookup import Candidates, Evidence
 from ferroscope.core.model import (
     Chassis,
@@ -35,7 +33,6 @@ from ferroscope.core.model import (
 from ferroscope.core.notification import ChangeView
 from ferroscope.core.remediation import Remediation
 from ferroscope.core.states import Event, Provision, State
-from ferroscope.core.web_session import WebSession
 from ferroscope.hardware.expectations import Expectation
 
 # Statistics, for display and monitoring.
@@ -217,7 +214,7 @@ class Ports(Protocol):
         """Return one page of ports."""
 
     def list_later(self, query: Query) -> Later[Sequence[Port]]:
-        """Like ``list``, but read later; see ``contracts.later``."""
+        """Like ``list``, but read later; see ``Later``."""
 
 
 R = TypeVar("R", Chassis, Portgroup)
@@ -309,7 +306,7 @@ class Requests(Protocol):
         """Return the requests of the node, oldest first, claimed or not."""
 
     def pending_later(self, node: str) -> Later[Sequence[Request]]:
-        """Like ``pending``, but read later; see ``contracts.later``."""
+        """Like ``pending``, but read later; see ``Later``."""
 
 
 class Journal(Protocol):

@@ -9,8 +9,7 @@ from typing import Any
 from sqlalchemy import Delete, bindparam, delete, insert, or_, select, update
 
 from ferroscope.contracts.errors import ConflictError
-from ferroscope.core.access_token import AccessToken
-from ferroscope.core.web_session import WebSession
+from ferroscope.core.credentials import AccessToken, WebSession
 from ferroscope.db import schema
 from ferroscope.db.mapping import Mapper, one_of, padded, several
 from ferroscope.db.session import SqlSession

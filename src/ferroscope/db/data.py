@@ -9,8 +9,7 @@ from typing import Any, Final
 
 from sqlalchemy import LargeBinary, Select, and_, bindparam, delete, insert, or_, select, update
 
-from ferroscope.contracts.data import Held, ObjectState, Part, StoredObject
-from ferroscope.contracts.later import Later
+from ferroscope.contracts.data import Held, Later, ObjectState, Part, StoredObject
 from ferroscope.core.states import TERMINAL
 from ferroscope.db import schema
 from ferroscope.db.engine import largest_value, upsert

@@ -9,7 +9,7 @@ from typing import Any, Final
 import msgspec
 from sqlalchemy import and_, bindparam, delete, func, insert, or_, select, update
 
-from ferroscope.contracts.audit import Audited
+from ferroscope.contracts.events import Audited
 from ferroscope.core.audit import AuditEvent
 from ferroscope.core.model import Inspection, Node
 from ferroscope.core.notification import (
@@ -36,7 +36,7 @@ _MAX_ERROR: Final = 255
 
 
 class SqlOutbox:
-    """See ``contracts.notifications.Outbox``; ``subscriptions`` are those of the session's store."""
+    """See ``contracts.events.Outbox``; ``subscriptions`` are those of the session's store."""
 
     def __init__(self, tx: SqlSession) -> None:
         self._tx = tx
@@ -154,7 +154,7 @@ _DELETE_OLD = delete(schema.audit).where(_a.id.in_(bindparam("ids", expanding=Tr
 
 
 class SqlAudit:
-    """See ``contracts.audit.AuditLog``."""
+    """See ``contracts.events.AuditLog``."""
 
     def __init__(self, tx: SqlSession) -> None:
         self._tx = tx

@@ -13,8 +13,8 @@ from typing import Any, Final, Generic, TypeVar, cast, get_type_hints
 import msgspec
 from sqlalchemy import Column, ColumnElement, Insert, Select, Table, and_, bindparam, false, insert, or_, select
 
+from ferroscope.contracts.data import Later
 from ferroscope.contracts.errors import NotFoundError
-from ferroscope.contracts.later import Later
 from ferroscope.contracts.store import Query
 from ferroscope.db import schema
 from ferroscope.db.session import SqlSession

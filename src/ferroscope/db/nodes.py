@@ -9,8 +9,8 @@ from typing import Any, Final
 import msgspec
 from sqlalchemy import Select, bindparam, delete, insert, or_, select, update
 
+from ferroscope.contracts.data import Later
 from ferroscope.contracts.errors import NotFoundError, StaleError
-from ferroscope.contracts.later import Later
 from ferroscope.contracts.store import Query
 from ferroscope.core.lookup import Candidates, Evidence
 from ferroscope.core.model import Inspection, Node, Port

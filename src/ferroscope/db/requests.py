@@ -13,8 +13,8 @@ from typing import Any
 import msgspec
 from sqlalchemy import bindparam, delete, insert, select, update
 
+from ferroscope.contracts.data import Later
 from ferroscope.contracts.errors import ClaimLostError
-from ferroscope.contracts.later import Later
 from ferroscope.contracts.queue import requests_of
 from ferroscope.core.lanes import lane_of, priority_of
 from ferroscope.core.model import Claim, Request

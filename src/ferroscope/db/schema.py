@@ -394,7 +394,7 @@ secret_keys = Table(
     **_OPTIONS,
 )
 
-# Access tokens that this service issues; the secret itself is nowhere, see ``core.access_token``.
+# Access tokens that this service issues; the secret itself is nowhere, see ``core.credentials``.
 access_tokens = Table(
     "access_tokens",
     metadata,
@@ -431,7 +431,7 @@ audit = Table(
     **_SEQUENCE,
 )
 
-# One row for each event and target: see ``contracts.notifications``.
+# One row for each event and target: see ``contracts.events``.
 outbox = Table(
     "outbox",
     metadata,

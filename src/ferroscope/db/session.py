@@ -11,7 +11,7 @@ from typing import Final
 from sqlalchemy import Connection
 from sqlalchemy.sql.elements import ClauseElement
 
-from ferroscope.contracts.metrics import Moved
+from ferroscope.contracts.telemetry import Moved
 from ferroscope.core.notification import ChangeView, Subscription
 from ferroscope.db.batch import Answer, Batch, Check, Failed, PendingAnswer
 from ferroscope.db.executor import Parameters, Statements

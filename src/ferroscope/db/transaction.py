@@ -19,11 +19,11 @@ from sqlalchemy import Connection, Engine
 from sqlalchemy.exc import DBAPIError
 
 from ferroscope.config.options import DatabaseSettings
-from ferroscope.contracts.audit import PENDING, Audited
 from ferroscope.contracts.coordination import PRECONDITION
 from ferroscope.contracts.errors import LeaseLostError, StaleLeaseError, StoreUnavailableError
-from ferroscope.contracts.metrics import SILENT, Meter
+from ferroscope.contracts.events import PENDING, Audited
 from ferroscope.contracts.queue import Clock, Publisher, StopFlag
+from ferroscope.contracts.telemetry import SILENT, Meter
 from ferroscope.core.model import Lease
 from ferroscope.core.notification import Subscription
 from ferroscope.db import executor, replication

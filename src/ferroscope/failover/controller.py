@@ -18,10 +18,9 @@ import msgspec
 import structlog
 
 from ferroscope.contracts.errors import BmcError
-from ferroscope.contracts.metrics import SILENT, Meter
 from ferroscope.contracts.queue import Clock, StopFlag
 from ferroscope.contracts.store import Query, Store, Transaction
-from ferroscope.core import hold
+from ferroscope.contracts.telemetry import SILENT, Meter
 from ferroscope.core.delivery import IllegalEventError, Refused
 from ferroscope.core.model import Entry, Node, Severity
 from ferroscope.core.remediation import Remediation
@@ -45,6 +44,7 @@ from ferroscope.failover.decision import (
     is_suspect,
 )
 from ferroscope.failover.machines import Machine, Match, described, find
+from ferroscope.hardware import machine_identity
 from ferroscope.hardware.machine_identity import stored
 from ferroscope.remote.command_fence import TooLateError
 
@@ -399,7 +399,7 @@ def machine_of(node: Node) -> Machine:
         maintenance=node.maintenance,
         active=node.state in ACTIVE,
         keeps_power=bool(node.attributes.get("disable_power_off")),
-        **described(stored(node.internal.get(hold.IDENTITY))),
+        **described(stored(node.internal.get(machine_identity.IDENTITY))),
     )
 
 

@@ -1,14 +1,8 @@
 """Whether inspection data comes from the machine that was inspected before: serial number, system UUID, MAC addresses.
 
-Data *contradicts* the last inspection if at least one of these is true:
-
-* both report a serial number, or both report a system UUID, and the two differ;
-* the last inspection reported at least one of them, and the new data reports none of them;
-* no MAC address is in both.
-
-A serial number or UUID that is missing on one side only does not contradict as long as the other one is equal.
-Placeholders of the firmware count as missing. Two UUIDs are equal if they differ in the byte order of their first three
-fields only, because SMBIOS 2.6 changed it, so a firmware update may do the same. Pure.
+Data of another machine is held: it waits for an operator's approval before it is processed. The hold is a record in the
+node's internal data, beside the flag ``inbox``. The inspection stays in its state, its clock stopped, until the data is
+approved or rejected, or the inspection is ended in another way, which ends the hold too.
 """
 
 from __future__ import annotations
@@ -19,6 +13,7 @@ from typing import Any, Final
 
 import msgspec
 
+from ferroscope.core.model import Document, Node
 from ferroscope.hardware.parts import mapping, text
 
 # More would bloat what is stored of each node.
@@ -109,3 +104,29 @@ def _uuid(value: Any) -> str | None:
 def same_uuid(one: str, other: str) -> bool:
     """Whether these system UUIDs are equal, apart from the byte order."""
     return one == other or uuid.UUID(one).bytes_le == uuid.UUID(other).bytes
+
+
+KEY: Final = "held"
+# The key of the machine's identity, as its last processed callback reported it.
+IDENTITY: Final = "machine_identity"
+
+
+def hold_of(node: Node) -> Document | None:
+    """Return the hold of the node's current inspection, None if there is none."""
+    found = node.internal.get(KEY)
+    return found if isinstance(found, dict) and found.get("inspection") == node.inspection else None
+
+
+def with_hold(node: Node, record: Document) -> Document:
+    """Return the fields of the node with this hold; ``inbox`` of the record is what the flag was before."""
+    record = {"inspection": node.inspection, "inbox": node.inbox} | record
+    return {"inbox": True, "internal": node.internal | {KEY: record}}
+
+
+def without_hold(node: Node) -> dict[str, Any]:
+    """Return the fields of the node without a hold; nothing if it has none."""
+    record = node.internal.get(KEY)
+    if record is None:
+        return {}
+    before = bool(record.get("inbox")) if isinstance(record, dict) else False
+    return {"inbox": before, "internal": {key: value for key, value in node.internal.items() if key != KEY}}

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 from urllib.parse import quote
 
-from ferroscope.config.kubernetes_options import MachinesSettings
+from ferroscope.config.integration_options import MachinesSettings
 from ferroscope.machines.objects import API_VERSION, GROUP, KIND, PLURAL, HardwareData, Machine, Secret
 from ferroscope.remote.kubernetes import KubernetesClient, KubernetesError, Right
 

@@ -12,10 +12,10 @@ from typing import Final, Protocol
 
 import structlog
 
-from ferroscope.config.kubernetes_options import MachinesSettings
+from ferroscope.config.integration_options import MachinesSettings
 from ferroscope.contracts.errors import LeaseLostError, NotFoundError, StaleLeaseError, StoreUnavailableError
-from ferroscope.contracts.metrics import SILENT, Meter
 from ferroscope.contracts.queue import Clock
+from ferroscope.contracts.telemetry import SILENT, Meter
 from ferroscope.core.model import Lease
 from ferroscope.machines.client import MachineClient
 from ferroscope.machines.look import Look

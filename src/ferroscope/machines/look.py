@@ -17,7 +17,7 @@ import msgspec
 import structlog
 
 from ferroscope.api.http.errors import ApiError
-from ferroscope.config.kubernetes_options import MachinesSettings
+from ferroscope.config.integration_options import MachinesSettings
 from ferroscope.contracts.errors import ConflictError, StoreUnavailableError
 from ferroscope.core.states import ACTIVE, State
 from ferroscope.machines import hardware_data, mapping

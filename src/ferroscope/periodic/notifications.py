@@ -18,10 +18,10 @@ from typing import Final, NamedTuple
 import structlog
 
 from ferroscope.config.options import NotificationSettings
-from ferroscope.contracts.metrics import Meter
-from ferroscope.contracts.notifications import Sender, SendError, Senders
+from ferroscope.contracts.events import Sender, SendError, Senders
 from ferroscope.contracts.queue import Clock
 from ferroscope.contracts.store import Fence, StepLeadership, Store, Transaction
+from ferroscope.contracts.telemetry import Meter
 from ferroscope.core.notification import OutboxEvent, Tally
 from ferroscope.telemetry.finding import Finding
 

@@ -16,9 +16,9 @@ import structlog
 
 from ferroscope.config.options import PxeFilterSettings
 from ferroscope.contracts.errors import LeaseLostError, StoreUnavailableError
-from ferroscope.contracts.metrics import SILENT, Meter
 from ferroscope.contracts.pxe_filter import FilterBackend, PxeFilterError
 from ferroscope.contracts.queue import MAC_CHANNELS, Bus, Channel, Clock, StopFlag
+from ferroscope.contracts.telemetry import SILENT, Meter
 from ferroscope.core.boot_macs import FilterRecord, SetChange
 from ferroscope.core.model import LeaseProfile
 from ferroscope.leadership import Election, Leadership

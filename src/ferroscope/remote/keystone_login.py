@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
-from ferroscope.config.ironic_options import PLUGIN_OPTIONS, IronicSettings
+from ferroscope.config.integration_options import PLUGIN_OPTIONS, IronicSettings
 from ferroscope.contracts.remote import RegistryRefusedError, RegistryUnavailableError
 from ferroscope.remote.deadline import Deadline
 from ferroscope.remote.ironic import LoginSetupError

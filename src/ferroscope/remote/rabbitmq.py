@@ -15,7 +15,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Final
 
-from ferroscope.config.rabbitmq_options import Broker, BrokerHost, BrokerTls
+from ferroscope.config.messaging_options import Broker, BrokerHost, BrokerTls
 
 _REFUSED: Final = {403: "the credentials or permissions are refused", 530: "the virtual host is refused"}
 _EXPLAINED: Final = {

@@ -15,8 +15,8 @@ from uuid import UUID
 
 import msgspec
 
-from ferroscope.config.notification_options import RabbitmqTarget
-from ferroscope.contracts.notifications import SendError
+from ferroscope.config.messaging_options import RabbitmqTarget
+from ferroscope.contracts.events import SendError
 from ferroscope.core.notification import Kind, OutboxEvent
 from ferroscope.remote.rabbitmq import BrokerError, Connection, Hosts, check_files
 
@@ -83,7 +83,7 @@ class _Channel:
 
 
 class VersionedNotifications:
-    """A ``contracts.notifications.Sender``; ``host`` is part of the publisher's name.
+    """A ``contracts.events.Sender``; ``host`` is part of the publisher's name.
 
     ``OSError`` if a file for TLS cannot be used.
     """

@@ -19,8 +19,8 @@ from typing import Any, Final
 import msgspec
 import urllib3
 
-from ferroscope.config.notification_options import WebhookTarget
-from ferroscope.contracts.notifications import SendError
+from ferroscope.config.messaging_options import WebhookTarget
+from ferroscope.contracts.events import SendError
 from ferroscope.contracts.secrets import SecretSourceError
 from ferroscope.core.notification import OutboxEvent, iso
 from ferroscope.remote.bounded_http import bound
@@ -62,7 +62,7 @@ def sign(secret: str, ident: str, timestamp: int, body: bytes) -> str:
 
 
 class Webhook:
-    """A ``contracts.notifications.Sender``.
+    """A ``contracts.events.Sender``.
 
     ``resolve`` returns the secret of a reference. ``OSError`` or ``SecretSourceError`` if the file of the secret or the
     CA file cannot be used.

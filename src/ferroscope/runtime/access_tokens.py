@@ -12,8 +12,8 @@ from typing import NamedTuple
 from ferroscope.config.options import Settings
 from ferroscope.contracts.errors import NotFoundError
 from ferroscope.contracts.store import Transaction
-from ferroscope.core import access_token
-from ferroscope.core.access_token import AccessToken
+from ferroscope.core import credentials
+from ferroscope.core.credentials import AccessToken
 from ferroscope.runtime.backend import opened
 
 
@@ -41,7 +41,7 @@ def create(
         token = AccessToken(
             id=ident,
             name=name,
-            digest=access_token.digest(secret),
+            digest=credentials.token_digest(secret),
             roles=list(dict.fromkeys(roles)),
             project=project,
             created_at=tx.now,
@@ -52,7 +52,7 @@ def create(
         return token
 
     with opened(settings) as backend:
-        return Issued(backend.store.write(work), access_token.text(ident, secret))
+        return Issued(backend.store.write(work), credentials.token_text(ident, secret))
 
 
 def listed(settings: Settings) -> tuple[Sequence[AccessToken], float]:

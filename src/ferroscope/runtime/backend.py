@@ -15,11 +15,11 @@ from sqlalchemy import Engine
 from ferroscope.bus.local import LocalBus
 from ferroscope.bus.postgresql import start_watcher
 from ferroscope.config.followed import FileError
+from ferroscope.config.messaging_options import Broker
 from ferroscope.config.options import DatabaseSettings, Settings
-from ferroscope.config.rabbitmq_options import Broker
-from ferroscope.contracts.metrics import SILENT, Meter
 from ferroscope.contracts.queue import Bus, Clock, Publisher, Queue, StopFlag
 from ferroscope.contracts.store import Store
+from ferroscope.contracts.telemetry import SILENT, Meter
 from ferroscope.db import migrate
 from ferroscope.db.engine import build_engine
 from ferroscope.db.queue import SqlQueue

@@ -32,7 +32,7 @@ def build_registry(settings: Settings, stop: StopFlag) -> Registry | None:
     """
     if settings.registry.backend == "embedded":
         return None
-    from ferroscope.config.ironic_options import problem
+    from ferroscope.config.integration_options import problem
     from ferroscope.remote.ironic import IronicRegistry, LoginSetupError, NoLogin
 
     if settings.registry.url:

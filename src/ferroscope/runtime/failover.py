@@ -18,8 +18,8 @@ from ferroscope.boot_config import way
 from ferroscope.config.options import FailoverSettings, Settings
 from ferroscope.contracts.bmc import Bmc, ForcesOff, Power
 from ferroscope.contracts.errors import BmcError, NotFoundError, StoreUnavailableError
-from ferroscope.contracts.metrics import SILENT, Meter
 from ferroscope.contracts.store import Transaction
+from ferroscope.contracts.telemetry import SILENT, Meter
 from ferroscope.core import bmc_access
 from ferroscope.core.callback_secret import Delivery
 from ferroscope.core.model import Node

@@ -9,7 +9,7 @@ from __future__ import annotations
 from configparser import ConfigParser
 from typing import Any, Final
 
-from ferroscope.config.ironic_options import PLUGIN_OPTIONS, IronicSettings
+from ferroscope.config.integration_options import PLUGIN_OPTIONS, IronicSettings
 from ferroscope.config.options import SwiftSettings
 from ferroscope.contracts.remote import (
     ObjectMissingError,

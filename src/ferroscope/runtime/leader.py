@@ -9,8 +9,8 @@ from typing import Any
 import structlog
 
 from ferroscope.config.options import Settings
-from ferroscope.contracts.metrics import SILENT
 from ferroscope.contracts.queue import Channel
+from ferroscope.contracts.telemetry import SILENT
 from ferroscope.runtime import system
 from ferroscope.runtime.backend import Backend
 from ferroscope.runtime.member import membership_of

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from ferroscope.config.options import MachinesSettings, Settings
 from ferroscope.contracts.errors import StoreUnavailableError
-from ferroscope.contracts.metrics import SILENT
+from ferroscope.contracts.telemetry import SILENT
 from ferroscope.remote.kubernetes import KubernetesError
 from ferroscope.runtime import kubernetes, leader, system, wiring
 from ferroscope.runtime.backend import Backend, check_bus, ensure_schema, open_backend

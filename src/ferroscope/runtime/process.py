@@ -18,9 +18,9 @@ import structlog
 from ferroscope.config.options import Settings
 from ferroscope.contracts.bmc import Bmc
 from ferroscope.contracts.errors import StoreUnavailableError
-from ferroscope.contracts.metrics import Meter
 from ferroscope.contracts.queue import Channel, Clock
 from ferroscope.contracts.remote import Registry
+from ferroscope.contracts.telemetry import Meter
 from ferroscope.runtime import database_file, system, tls, wiring
 from ferroscope.runtime.backend import Backend, check_bus, ensure_schema, open_backend
 from ferroscope.runtime.coordination import build_party_watch

@@ -22,9 +22,9 @@ import structlog
 
 from ferroscope.config.options import PxeFilterSettings, Settings
 from ferroscope.contracts.errors import StoreUnavailableError
-from ferroscope.contracts.metrics import SILENT, Meter
 from ferroscope.contracts.pxe_filter import FilterBackend, PxeFilterError
 from ferroscope.contracts.queue import MAC_CHANNELS, Channel
+from ferroscope.contracts.telemetry import SILENT, Meter
 from ferroscope.core.boot_macs import LEASE_PREFIX
 from ferroscope.leadership import EXIT_LOST_LEADERSHIP, Election, LeaseRenewer
 from ferroscope.pxe_filter.backends.base import PREFIX as TABLE_PREFIX

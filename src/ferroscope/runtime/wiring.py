@@ -16,18 +16,18 @@ from typing import TYPE_CHECKING, Final
 
 import structlog
 
-from ferroscope.config.notification_options import RabbitmqTarget
+from ferroscope.config.messaging_options import RabbitmqTarget
 from ferroscope.config.options import Settings
 from ferroscope.config.plugins import PluginError
 from ferroscope.contracts.bmc import Bmc
-from ferroscope.contracts.metrics import SILENT, Meter
-from ferroscope.contracts.notifications import Sender, Senders
+from ferroscope.contracts.events import Sender, Senders
 from ferroscope.contracts.queue import Clock, StopFlag
 from ferroscope.contracts.remote import (
     Forwarder,
     Registry,
 )
 from ferroscope.contracts.secrets import SecretOptions, SecretSourceError
+from ferroscope.contracts.telemetry import SILENT, Meter
 from ferroscope.remote.resolver import Networks
 from ferroscope.runtime.authentication import build_authentication, build_policy
 from ferroscope.runtime.backend import Backend, require_kombu

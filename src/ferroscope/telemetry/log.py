@@ -19,7 +19,7 @@ from typing import Any, Final, TextIO
 import structlog
 
 from ferroscope.config.options import LogSettings
-from ferroscope.contracts.metrics import Moved
+from ferroscope.contracts.telemetry import Moved
 from ferroscope.core.model import Inspection
 from ferroscope.core.reasons import Reason
 from ferroscope.core.states import STATES, State

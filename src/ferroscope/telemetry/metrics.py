@@ -10,8 +10,7 @@ from typing import Final, Literal, get_args
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
-from ferroscope.contracts.metrics import Moved
-from ferroscope.contracts.tracing import Tracer, spans_of
+from ferroscope.contracts.telemetry import Moved, Tracer, spans_of
 from ferroscope.core.model import Inspection
 from ferroscope.core.notification import ChangeView
 from ferroscope.core.reasons import Reason
@@ -29,7 +28,7 @@ _REASONS: Final = frozenset(map(str, Reason))
 
 
 class Metrics:
-    """See ``contracts.metrics.Meter``."""
+    """See ``contracts.telemetry.Meter``."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
         self.registry = registry

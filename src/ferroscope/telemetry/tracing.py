@@ -13,7 +13,7 @@ from typing import Final
 import structlog
 
 from ferroscope import __version__
-from ferroscope.contracts.tracing import Span
+from ferroscope.contracts.telemetry import Span
 
 # Seconds for one batch, and for what is left at the end of the process.
 _TIMEOUT: Final = 5.0
@@ -23,7 +23,7 @@ _log = structlog.get_logger(__name__)
 
 
 class OpenTelemetry:
-    """See ``contracts.tracing.Tracer``. ``ImportError`` if the extra is not installed."""
+    """See ``contracts.telemetry.Tracer``. ``ImportError`` if the extra is not installed."""
 
     def __init__(self, endpoint: str, process: str) -> None:
         from opentelemetry import trace
@@ -57,7 +57,7 @@ class OpenTelemetry:
         self._tracer = self._provider.get_tracer("ferroscope", __version__)
 
     def record(self, span: Span) -> None:
-        """See ``contracts.tracing.Tracer``; a span without an ID gets a random one."""
+        """See ``contracts.telemetry.Tracer``; a span without an ID gets a random one."""
         try:
             self._record(span)
         except Exception as exc:  # noqa: BLE001  # the boundary: the work goes on, whatever the SDK does

@@ -196,7 +196,7 @@ def _entrance(
     if req.method != "POST":
         return (login.page(context, target) if visitor.identity is None else Redirect(target)), visitor
     try:
-        return Redirect(target), session.log_in(context, req.env, login.credentials(context, req.env, given))
+        return Redirect(target), session.log_in(context, req.env, login.given_credentials(context, req.env, given))
     except ApiError as exc:
         return login.page(context, target, failed=exc, user=(given.get("user") or [""])[0]), visitor
 

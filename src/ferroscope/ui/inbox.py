@@ -9,7 +9,6 @@ from typing import Any, Final
 from ferroscope.api.auth import access
 from ferroscope.api.http.errors import BadRequestError, ForbiddenError
 from ferroscope.contracts.store import Query, Transaction
-from ferroscope.core import hold
 from ferroscope.core.model import Node
 from ferroscope.core.values import MASK, is_uuid
 from ferroscope.enrollment.importing import bmc_prefix, pointer, set_value
@@ -104,7 +103,7 @@ def _add_what_is_stored(visit: Visit, tx: Transaction, rows: dict[str, dict[str,
         for port in tx.ports.list(Query(filters={"node": tuple(rows)})):
             macs[port.node].append(port.address)
     for node in tx.nodes.list(Query(filters={"uuid": tuple(rows)})):
-        row, held = rows[node.uuid], mapping(hold.of(node))
+        row, held = rows[node.uuid], mapping(machine_identity.hold_of(node))
         discovery = mapping(node.internal.get("discovery"))
         row["macs"] = sorted(macs[node.uuid])
         row["source"] = str(held.get("source") or discovery.get("source") or "")
@@ -213,7 +212,7 @@ def _asked(node: Node) -> dict[str, Any]:
         "name": _label(node),
         "suggested": node.name or names.suggestion(node.hardware.get("serial")) or "",
         "bmc": _address(node.driver_info),
-        "held": hold.of(node) is not None,
+        "held": machine_identity.hold_of(node) is not None,
     }
 
 

@@ -9,7 +9,7 @@ from typing import Any, Final
 from ferroscope.api.auth.identity import PasswordLogin
 from ferroscope.api.http.errors import ApiError, BadRequestError
 from ferroscope.api.http.route import ApiContext
-from ferroscope.core import access_token
+from ferroscope.core import credentials
 from ferroscope.ui.page import Page
 
 _LONGEST: Final = 16 * 1024
@@ -34,7 +34,7 @@ def page(context: ApiContext, target: str, *, failed: ApiError | None = None, us
     return Page(template="login.html", title="Log in", data=data, status=200 if failed is None else failed.status)
 
 
-def credentials(context: ApiContext, env: Mapping[str, Any], form: dict[str, list[str]]) -> dict[str, str]:
+def given_credentials(context: ApiContext, env: Mapping[str, Any], form: dict[str, list[str]]) -> dict[str, str]:
     """Return the credentials as keys of an environ; ``BadRequestError`` if there are none.
 
     With Keystone, a password is exchanged for a token at once and is not kept; what ``Authentication.issue`` raises.
@@ -46,7 +46,7 @@ def credentials(context: ApiContext, env: Mapping[str, Any], form: dict[str, lis
     if token:
         if not (token.isascii() and token.isprintable()):
             raise BadRequestError("The token contains invalid characters.")
-        if token.startswith(access_token.PREFIX):
+        if token.startswith(credentials.PREFIX):
             return {"HTTP_AUTHORIZATION": f"Bearer {token}"}
         return {"HTTP_X_AUTH_TOKEN": token}
     if user and context.settings.api.auth_strategy == "http_basic":

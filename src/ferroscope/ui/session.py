@@ -24,7 +24,7 @@ from ferroscope.api.auth.certificate import NAMES
 from ferroscope.api.auth.identity import Identity
 from ferroscope.api.http.errors import BadRequestError, ForbiddenError, UnauthorizedError
 from ferroscope.api.http.route import ApiContext
-from ferroscope.core.web_session import WebSession
+from ferroscope.core.credentials import WebSession
 
 # A __Host- cookie cannot be set by another host of the domain, nor over plain HTTP. Source: RFC 6265bis.
 _PLAIN: Final = "ferroscope"

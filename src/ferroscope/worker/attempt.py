@@ -22,7 +22,7 @@ from ferroscope.config.options import Settings
 from ferroscope.contracts.queue import Clock, StopFlag
 from ferroscope.contracts.remote import Registry
 from ferroscope.contracts.store import Fence, Store, Transaction
-from ferroscope.contracts.tracing import Tracer
+from ferroscope.contracts.telemetry import Tracer
 from ferroscope.core.lanes import ENDING
 from ferroscope.core.model import Claim, Document, Inspection, Request
 from ferroscope.core.states import Event

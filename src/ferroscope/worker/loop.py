@@ -35,10 +35,10 @@ from ferroscope.contracts.errors import (
     SecretKeyError,
     StoreUnavailableError,
 )
-from ferroscope.contracts.metrics import SILENT, Meter
 from ferroscope.contracts.queue import EVERYTHING, Clock, Queue, StopFlag
 from ferroscope.contracts.remote import Registry
 from ferroscope.contracts.store import Store, Transaction
+from ferroscope.contracts.telemetry import SILENT, Meter
 from ferroscope.core.delivery import Decision, Done, Drop, Fail, Next, Outcome, Retry, Run, decide, is_stale
 from ferroscope.core.lanes import Lane, lane_of
 from ferroscope.core.model import Claim, Node, Request, Severity

@@ -17,12 +17,13 @@ import structlog
 from ferroscope.contracts.data import Part
 from ferroscope.contracts.remote import Web, WebError
 from ferroscope.contracts.store import Query, Transaction
-from ferroscope.core import bmc_access, hold, json_safety
+from ferroscope.core import bmc_access, json_safety
 from ferroscope.core.delivery import Fail, Next, Outcome
 from ferroscope.core.model import Document, Port, Severity
 from ferroscope.core.node import Source, sourced, sourced_values
 from ferroscope.core.reasons import Reason
 from ferroscope.core.states import Event
+from ferroscope.hardware import machine_identity
 from ferroscope.hooks.base import HookError
 from ferroscope.hooks.pipeline import Pipeline, encode
 from ferroscope.rules import engine
@@ -199,7 +200,7 @@ class ProcessTask:
         if deviation is not None:
             return Fail(Reason.HARDWARE_DEVIATES, deviation)
         if (identity := context.request.payload.get("identity")) is not None:
-            context.node.internal[hold.IDENTITY] = identity
+            context.node.internal[machine_identity.IDENTITY] = identity
         context.note("processed", f"processed by the hooks {', '.join(self._pipeline.names)}")
         return Next(Event.FINISH, attached.recorded(context))
 

@@ -6,7 +6,7 @@ import secrets
 from typing import Final
 
 from ferroscope.contracts.queue import Clock
-from ferroscope.contracts.tracing import Span, Tracer, span_of, trace_of
+from ferroscope.contracts.telemetry import Span, Tracer, span_of, trace_of
 from ferroscope.core.model import Inspection, Request
 from ferroscope.core.states import Event
 

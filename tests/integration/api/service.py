@@ -16,9 +16,9 @@ from ferroscope import transition
 from ferroscope.api.auth.authentication import Authentication
 from ferroscope.bmc.fake import FakeBmc
 from ferroscope.config.options import ApiSettings, DatabaseSettings, Settings
-from ferroscope.contracts.metrics import SILENT, Meter
 from ferroscope.contracts.queue import Clock
 from ferroscope.contracts.store import Transaction
+from ferroscope.contracts.telemetry import SILENT, Meter
 from ferroscope.core.delivery import Fail, advance
 from ferroscope.core.model import Node, Request
 from ferroscope.core.reasons import Reason

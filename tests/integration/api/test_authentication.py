@@ -13,7 +13,7 @@ import bcrypt
 import pytest
 
 from ferroscope.config.options import ApiSettings, MetricsSettings, PolicySettings, Settings
-from ferroscope.core import access_token
+from ferroscope.core import credentials
 from ferroscope.runtime.authentication import build_authentication
 from ferroscope.runtime.http_server import HttpServer, bind, check_anonymous
 from ferroscope.runtime.system import SetupError, SystemClock
@@ -102,8 +102,8 @@ def test_no_header_makes_an_identity_but_credentials(service: Service, headers: 
 
 
 def test_an_access_token_is_accepted_with_its_roles(service: Service) -> None:
-    text = access_token.text("0123456789ab", SECRET)
-    token = examples.access_token(id="0123456789ab", roles=("reader",), digest=access_token.digest(SECRET))
+    text = credentials.token_text("0123456789ab", SECRET)
+    token = examples.access_token(id="0123456789ab", roles=("reader",), digest=credentials.token_digest(SECRET))
     service.store.write(lambda tx: tx.access_tokens.add(token))
     for headers in ({"X-Auth-Token": text}, {"Authorization": f"Bearer {text}"}):
         assert service.bare_metal.get("/v1/nodes", headers=headers).status_code == 200

@@ -14,8 +14,8 @@ from ferroscope.api.auth.tokens import TRUSTED_FOR, TokenAuth
 from ferroscope.api.http.errors import UnauthorizedError
 from ferroscope.contracts.errors import StoreUnavailableError
 from ferroscope.contracts.store import Transaction
-from ferroscope.core import access_token
-from ferroscope.core.access_token import AccessToken
+from ferroscope.core import credentials
+from ferroscope.core.credentials import AccessToken
 from tests.support import examples
 from tests.support.stores import open_store
 from tests.unit.worker.conftest import ManualClock
@@ -58,7 +58,7 @@ class Site:
     def token(self, secret: str = SECRET, **fields: Any) -> tuple[AccessToken, str]:
         token = examples.access_token(secret, **fields)
         self.store._store.write(lambda tx: tx.access_tokens.add(token))
-        return token, access_token.text(token.id, secret)
+        return token, credentials.token_text(token.id, secret)
 
     def revoke(self, token: AccessToken) -> None:
         self.store._store.write(lambda tx: tx.access_tokens.revoke(token.id))
@@ -183,7 +183,7 @@ def test_a_flood_of_different_wrong_tokens_is_one_query_a_second(site: Site) -> 
     _, good = site.token()
     reads = site.store.reads
     for number in range(1000):
-        assert site.is_refused(access_token.text(f"{number:012x}", SECRET))
+        assert site.is_refused(credentials.token_text(f"{number:012x}", SECRET))
         assert site.identify(good) is not None
         site.clock.now += 0.005
     assert site.store.reads - reads <= 6
@@ -214,7 +214,7 @@ def test_a_flood_during_an_outage_asks_the_database_once_a_second(site: Site) ->
     site.store.is_away = True
     for _ in range(1000):
         with pytest.raises(StoreUnavailableError):
-            site.identify(access_token.text("0" * 12, SECRET))
+            site.identify(credentials.token_text("0" * 12, SECRET))
         site.clock.now += 0.005
     assert site.store.reads <= 6
 
@@ -231,12 +231,12 @@ def test_a_read_that_hangs_holds_up_neither_known_tokens_nor_every_thread(site: 
         raise StoreUnavailableError("it hung")
 
     site.store.read = hang  # type: ignore[method-assign]
-    thread = threading.Thread(target=lambda: _is_away(site, access_token.text("0" * 12, SECRET)))
+    thread = threading.Thread(target=lambda: _is_away(site, credentials.token_text("0" * 12, SECRET)))
     thread.start()
     assert begun.wait(60)
     assert site.identify(good) is not None
     with pytest.raises(StoreUnavailableError):
-        site.identify(access_token.text("1" * 12, SECRET))
+        site.identify(credentials.token_text("1" * 12, SECRET))
     go_on.set()
     thread.join()
 
@@ -274,7 +274,7 @@ def test_two_processes_write_the_last_use_once(site: Site) -> None:
 
 def test_a_use_that_cannot_be_written_stops_nobody(site: Site) -> None:
     _, text = site.token()
-    site.is_refused(access_token.text("0" * 12, SECRET))  # the tokens are read
+    site.is_refused(credentials.token_text("0" * 12, SECRET))  # the tokens are read
     site.store.is_away = True
     assert site.identify(text) is not None
     assert site.store.writes == 1

@@ -13,7 +13,7 @@ from click.testing import Result
 from ferroscope.api.auth.tokens import TokenAuth
 from ferroscope.cli.exits import Exit
 from ferroscope.config.load import load
-from ferroscope.core import access_token
+from ferroscope.core import credentials
 from ferroscope.runtime.backend import opened
 from ferroscope.runtime.system import SystemClock
 from tests.unit.cli.running import run
@@ -56,13 +56,13 @@ def host(tmp_path: Path) -> Host:
 
 def test_standard_output_is_the_token_alone_and_the_api_accepts_it(host: Host) -> None:
     text = host.create("ci", "--role", "member")
-    assert access_token.parse(text) is not None
+    assert credentials.parse_token(text) is not None
     assert host.who(text) == "ci"
 
 
 def test_a_token_is_shown_once_and_stored_nowhere(host: Host, tmp_path: Path) -> None:
     text = host.create("ci", "--role", "member")
-    found = access_token.parse(text)
+    found = credentials.parse_token(text)
     assert found is not None
     _, secret = found
     for words in (("list", "--all"), ("list", "--all", "-o", "json"), ("list", "-o", "csv"), ("revoke", "ci")):

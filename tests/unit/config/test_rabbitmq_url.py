@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from ferroscope.config.messaging_options import BrokerTls, parse_url
 from ferroscope.config.options import BusSettings
-from ferroscope.config.rabbitmq_options import BrokerTls, parse_url
 
 
 def hosts(url: str) -> list[tuple[str, int, str, str]]:

@@ -109,7 +109,7 @@ from tools.docs import states as page
 from ferroscope.core import delivery, states
 from ferroscope.core.model import Inspection, Node
 from ferroscope.telemetry import log
-from ferroscope.contracts.metrics import Moved
+from ferroscope.contracts.telemetry import Moved
 
 new = states.State("burning")
 row = delivery.advance(states.State.NONE, states.Event.ENROLL)

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from ferroscope.config.kubernetes_options import FailoverSettings
+from ferroscope.config.integration_options import FailoverSettings
 from ferroscope.failover.client import Kubernetes, KubernetesError
 from ferroscope.failover.node_watch import NodeWatch
 from ferroscope.runtime import failover

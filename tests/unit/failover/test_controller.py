@@ -13,7 +13,6 @@ import pytest
 from ferroscope.config.options import Settings
 from ferroscope.contracts.errors import BmcError, LeaseLostError
 from ferroscope.contracts.store import Query, Transaction
-from ferroscope.core import hold
 from ferroscope.core.delivery import Refused
 from ferroscope.core.model import Lease
 from ferroscope.core.remediation import Phase, Proof
@@ -21,6 +20,7 @@ from ferroscope.core.states import State
 from ferroscope.failover.client import Kubernetes
 from ferroscope.failover.controller import Failover
 from ferroscope.failover.decision import Rules
+from ferroscope.hardware import machine_identity
 from ferroscope.runtime import failover
 from tests.support import examples
 from tests.support.faulty_kubernetes import FaultyKubernetes, answering
@@ -91,7 +91,7 @@ class _Site:
         self.api, self.kube, self.clock, self.power = api, kube, _Clock(), _Power()
         self.store = open_store(clock=self.clock)
         identity = {"serial": None, "uuid": SYSTEM_UUID, "macs": []}
-        self.machine = examples.node(name="m1", internal={hold.IDENTITY: identity})
+        self.machine = examples.node(name="m1", internal={machine_identity.IDENTITY: identity})
         self.store.write(lambda tx: tx.nodes.add(self.machine))
         self.tasks: list[Failover] = []
         for name in ("n2", "n3"):

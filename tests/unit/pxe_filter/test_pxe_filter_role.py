@@ -13,9 +13,9 @@ from ferroscope import transition
 from ferroscope.bus.local import LocalBus
 from ferroscope.config.options import PxeFilterSettings
 from ferroscope.contracts.errors import StoreUnavailableError
-from ferroscope.contracts.metrics import Silent
 from ferroscope.contracts.pxe_filter import PxeFilterError
 from ferroscope.contracts.queue import StopFlag
+from ferroscope.contracts.telemetry import Silent
 from ferroscope.core.boot_macs import FilterRecord, SetChange, decode_record
 from ferroscope.core.model import DEFAULT
 from ferroscope.core.states import Provision, State

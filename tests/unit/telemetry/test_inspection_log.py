@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from ferroscope.contracts.metrics import Moved
+from ferroscope.contracts.telemetry import Moved
 from ferroscope.core.model import Inspection
 from ferroscope.core.states import Event, State, Transition
 from ferroscope.telemetry import log

@@ -8,7 +8,7 @@ from typing import Any, get_args
 import pytest
 from prometheus_client import CollectorRegistry
 
-from ferroscope.contracts.metrics import Moved
+from ferroscope.contracts.telemetry import Moved
 from ferroscope.core.model import Inspection
 from ferroscope.core.notification import ChangeView
 from ferroscope.core.reasons import Reason

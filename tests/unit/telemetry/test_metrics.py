@@ -7,8 +7,8 @@ from pathlib import Path
 
 from prometheus_client import CollectorRegistry
 
-from ferroscope.contracts.metrics import Moved
 from ferroscope.contracts.store import Store
+from ferroscope.contracts.telemetry import Moved
 from ferroscope.core.states import TRANSITIONS, Event, State
 from ferroscope.runtime.system import SystemClock
 from ferroscope.telemetry.metrics import Metrics, render

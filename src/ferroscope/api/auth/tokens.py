@@ -19,8 +19,8 @@ from ferroscope.api.http.errors import UnauthorizedError
 from ferroscope.contracts.errors import StoreUnavailableError
 from ferroscope.contracts.queue import Clock
 from ferroscope.contracts.store import Store, Transaction
-from ferroscope.core import access_token
-from ferroscope.core.access_token import AccessToken
+from ferroscope.core import credentials
+from ferroscope.core.credentials import AccessToken
 
 TRUSTED_FOR: Final = 10.0
 """Seconds after which a revoked token is refused at the latest."""
@@ -63,7 +63,7 @@ class TokenAuth:
 
     def known(self, headers: Mapping[str, str]) -> Identity | None:
         """Return who sent this token if that is known without the store, otherwise None."""
-        found = access_token.parse(_token_in(headers) or "")
+        found = credentials.parse_token(_token_in(headers) or "")
         if found is None:
             return None
         snapshot, now = self._snapshot, self._clock.monotonic()
@@ -80,7 +80,7 @@ class TokenAuth:
         text = _token_in(headers)
         if text is None:
             return None
-        found, now = access_token.parse(text), self._clock.monotonic()
+        found, now = credentials.parse_token(text), self._clock.monotonic()
         known = None
         if found is not None:
             known = _matching(self._fresh(now, TRUSTED_FOR), *found, now)
@@ -146,7 +146,7 @@ def _token_in(headers: Mapping[str, str]) -> str | None:
     authorization = headers.get("authorization", "")
     bearer = authorization[len(_BEARER) :].strip() if authorization[: len(_BEARER)].lower() == _BEARER else ""
     for text in (bearer, headers.get("x-auth-token", "")):
-        if text.startswith(access_token.PREFIX):
+        if text.startswith(credentials.PREFIX):
             return text
     return None
 

@@ -19,7 +19,7 @@ from ferroscope.api.baremetal.callback_body import Parsed
 from ferroscope.api.http.errors import LOOKUP_FAILED, MissingError, UnavailableError
 from ferroscope.api.http.route import ApiContext
 from ferroscope.boot_config import way
-from ferroscope.contracts import tracing
+from ferroscope.contracts import telemetry
 from ferroscope.contracts.errors import ConflictError, NotFoundError
 from ferroscope.contracts.store import Transaction
 from ferroscope.core import callback_secret, lookup
@@ -176,7 +176,7 @@ def _take(
             node, inspection = unasked, tx.inspections.get(str(unasked.inspection))
     if inspection is None:
         return refusals.not_waiting(node)
-    tracing.concerns(inspection)
+    telemetry.trace_concerns(inspection)
     verdict = callback_secret.judge(context.settings.inspector.callback_secret, inspection, sent.secret)
     if not verdict.accepted:
         return refusals.unproven(node, verdict.proof)

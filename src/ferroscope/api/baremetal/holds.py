@@ -14,7 +14,7 @@ from ferroscope import transition
 from ferroscope.api.baremetal.callback_body import Parsed
 from ferroscope.api.http.route import ApiContext
 from ferroscope.contracts.store import Transaction
-from ferroscope.core import hold, lookup
+from ferroscope.core import lookup
 from ferroscope.core.model import Document, Node, Severity
 from ferroscope.core.reasons import Reason
 from ferroscope.core.states import Event
@@ -36,7 +36,7 @@ def identity(parsed: Parsed) -> MachineIdentity:
 
 def contradictions(context: ApiContext, node: Node, now: MachineIdentity) -> tuple[Difference, ...]:
     """Return how the data contradicts the node's last inspection; nothing if that is not to be checked."""
-    before = machine_identity.stored(node.internal.get(hold.IDENTITY))
+    before = machine_identity.stored(node.internal.get(machine_identity.IDENTITY))
     if before is None or not context.settings.inspector.hold_contradicting_data:
         return ()
     return machine_identity.contradictions(before, now)
@@ -56,7 +56,7 @@ def place(
     message = machine_identity.explain(differences)
     record = {"at": tx.now, "source": source, "message": message, "payload": payload}
     record["differences"] = [msgspec.structs.asdict(one) for one in differences]
-    tx.nodes.update(msgspec.structs.replace(node, **hold.placed(node, record)))
+    tx.nodes.update(msgspec.structs.replace(node, **machine_identity.with_hold(node, record)))
     entry = transition.step(
         node,
         _HELD,
@@ -72,7 +72,7 @@ def place(
 
 def lift(tx: Transaction, node: Node) -> Node:
     """Return the node without its hold, if it has one: data that does not contradict has arrived."""
-    fields = hold.lifted(node)
+    fields = machine_identity.without_hold(node)
     return tx.nodes.update(msgspec.structs.replace(node, **fields)) if fields else node
 
 

@@ -22,9 +22,10 @@ from ferroscope.api.http.route import ApiContext, Call, NoQuery, Reply
 from ferroscope.api.http.schemas import Mac, iso
 from ferroscope.contracts.errors import NotFoundError
 from ferroscope.contracts.store import Query, Transaction
-from ferroscope.core import bmc_access, hold, values
+from ferroscope.core import bmc_access, values
 from ferroscope.core.model import Document, Node, Port
 from ferroscope.core.states import Provision
+from ferroscope.hardware import machine_identity
 from ferroscope.hardware.search_index import learn
 
 _MACS: Final = 64
@@ -123,7 +124,7 @@ def approve(context: ApiContext, call: Call[NoQuery, None]) -> Reply:
 
     def work(tx: Transaction) -> None:
         node = tx.nodes.get(ident, lock=True)
-        if (held := hold.of(node)) is not None:
+        if (held := machine_identity.hold_of(node)) is not None:
             node = holds.approve(context, tx, node, held)
             if not node.auto_discovered:
                 return
@@ -147,7 +148,7 @@ def reject(context: ApiContext, call: Call[NoQuery, None]) -> Reply:
 
     def work(tx: Transaction) -> None:
         node = tx.nodes.get(ident, lock=True)
-        if (held := hold.of(node)) is not None:
+        if (held := machine_identity.hold_of(node)) is not None:
             holds.reject(context, tx, node, held)
             return
         _check_discovered(node)

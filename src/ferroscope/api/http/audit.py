@@ -1,6 +1,6 @@
 """Audit of API calls: which calls have an event, and where it is written.
 
-The store writes the event of a change in the transaction of the change (``contracts.audit``). This module writes what
+The store writes the event of a change in the transaction of the change (``contracts.events``). This module writes what
 has no transaction, such as refused calls: those are limited, because anybody can cause them. Events are also written
 as lines of JSON in the form of CADF, if configured.
 """
@@ -19,8 +19,8 @@ import structlog
 from ferroscope.api.auth.identity import Identity
 from ferroscope.api.http.rate_limit import PerMinute
 from ferroscope.config.options import AuditSettings
-from ferroscope.contracts.audit import PENDING, Audited
 from ferroscope.contracts.errors import StoreUnavailableError
+from ferroscope.contracts.events import PENDING, Audited
 from ferroscope.contracts.queue import Clock
 from ferroscope.contracts.store import Store
 from ferroscope.core.audit import AuditEvent, cadf

@@ -23,10 +23,10 @@ from ferroscope.api.http.rate_limit import Callers, PerMinute, QuietLog, Refusal
 from ferroscope.api.http.versions import Version
 from ferroscope.config.options import Settings
 from ferroscope.contracts.bmc import Bmc
-from ferroscope.contracts.metrics import SILENT, Meter
 from ferroscope.contracts.queue import Clock, StopFlag
 from ferroscope.contracts.remote import Forwarder, Registry
 from ferroscope.contracts.store import Store
+from ferroscope.contracts.telemetry import SILENT, Meter
 from ferroscope.core.json_safety import ready
 from ferroscope.core.model import Node
 from ferroscope.hooks.pipeline import Pipeline

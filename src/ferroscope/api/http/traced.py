@@ -12,8 +12,8 @@ from typing import Any
 
 from ferroscope.api.auth.identity import Identity
 from ferroscope.api.http.route import ApiContext, Route
-from ferroscope.contracts import tracing
-from ferroscope.contracts.tracing import CALL, Span
+from ferroscope.contracts import telemetry
+from ferroscope.contracts.telemetry import CALL, Span
 
 
 @contextmanager
@@ -23,8 +23,8 @@ def traced(context: ApiContext, route: Route, environ: Mapping[str, Any], identi
     if tracer is None:
         yield
         return
-    given = "" if identity.method == "none" else tracing.valid(environ.get("HTTP_TRACEPARENT", ""))
-    call, began = tracing.Call(given), context.clock.time()
+    given = "" if identity.method == "none" else telemetry.valid_traceparent(environ.get("HTTP_TRACEPARENT", ""))
+    call, began = telemetry.Call(given), context.clock.time()
     token = CALL.set(call)
     try:
         yield
@@ -34,9 +34,9 @@ def traced(context: ApiContext, route: Route, environ: Mapping[str, Any], identi
         tracer.record(
             Span(
                 name=f"{route.method} {route.path}",
-                trace=tracing.trace_of(one)[0],
+                trace=telemetry.trace_of(one)[0],
                 id=secrets.token_hex(8),
-                parent=tracing.span_of(one),
+                parent=telemetry.span_of(one),
                 began=began,
                 ended=context.clock.time(),
                 kind="server",

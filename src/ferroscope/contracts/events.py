@@ -1,14 +1,18 @@
-"""Notifications: the outbox, which has an event for each change and target, and the senders that deliver them.
+"""Events: the outbox of notifications and the senders that deliver them, and the audit event of an API call.
 
-An event is written in the transaction of its change, so there is neither one without the other. It stays ``pending``
-until its target has confirmed it, so it is delivered at least once; consumers ignore an ID that they have seen.
+A notification is written in the transaction of its change, so there is neither one without the other. It stays
+``pending`` until its target has confirmed it, so it is delivered at least once; consumers ignore an ID that they have
+seen. The same holds for the audit event of the call that this thread is serving, except that a call that changes
+nothing has no transaction; its event, if any, is appended afterwards.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from typing import Protocol
+from contextvars import ContextVar
+from typing import Final, Protocol
 
+from ferroscope.core.audit import AuditEvent
 from ferroscope.core.model import Inspection, Node
 from ferroscope.core.notification import ChangeView, Kind, OutboxEvent, OutboxState, Tally
 
@@ -99,3 +103,39 @@ class Sender(Protocol):
 
 
 Senders = Mapping[str, Sender]
+
+
+class Audited:
+    """The event of a call; ``recorded`` once it is committed. ``by``: who is shown in the node's timeline, or ""."""
+
+    def __init__(self, event: AuditEvent) -> None:
+        self.event = event
+        self.recorded = False
+
+    @property
+    def by(self) -> str:
+        return "" if self.event.method == "none" else self.event.user
+
+
+PENDING: Final[ContextVar[Audited | None]] = ContextVar("PENDING", default=None)
+
+
+class AuditLog(Protocol):
+    """Audit events; append-only."""
+
+    def append(self, event: AuditEvent) -> None:
+        """Append the event with the transaction's time."""
+
+    def list(
+        self,
+        *,
+        limit: int,
+        before: int | None = None,
+        since: float = 0.0,
+        node: str | None = None,
+        user: str | None = None,
+    ) -> Sequence[AuditEvent]:
+        """Return the newest events with these properties, newest first; ``before``: an ID."""
+
+    def remove_old(self, before: float, limit: int) -> int:
+        """Delete up to ``limit`` events from before this time; return their number."""

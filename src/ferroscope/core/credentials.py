@@ -1,4 +1,9 @@
-"""Access tokens that the service issues itself: the text that callers send, and the record that is stored of it."""
+"""Access tokens that the service issues itself, and sessions of browsers: what is stored of them.
+
+A session has the credentials of a login, sealed with a key that only the cookie has: neither the database nor the
+cookie alone reveals them. Each request is authenticated with them anew, so a session never outlives a password, a role
+or a token.
+"""
 
 from __future__ import annotations
 
@@ -45,25 +50,35 @@ class AccessToken(msgspec.Struct, frozen=True, kw_only=True):
 
     def is_secret(self, secret: str) -> bool:
         """Whether this is the token's secret; takes the same time whatever is wrong with it."""
-        return hmac.compare_digest(self.digest, digest(secret))
+        return hmac.compare_digest(self.digest, token_digest(secret))
 
 
-def digest(secret: str) -> str:
+def token_digest(secret: str) -> str:
     """Return what is stored of a secret. The secret is random, so a slow hash with a salt would add nothing."""
     return hashlib.sha256(secret.encode()).hexdigest()
 
 
-def text(ident: str, secret: str) -> str:
+def token_text(ident: str, secret: str) -> str:
     """Return the text of a token; ``ident``: 12 hexadecimal digits, ``secret``: 32 random bytes in base64url."""
     return f"{PREFIX}{ident}_{secret}"
 
 
-def parse(token: str) -> tuple[str, str] | None:
+def parse_token(token: str) -> tuple[str, str] | None:
     """Return ID and secret, None if the text is not a token of this service."""
     found = _TEXT.fullmatch(token)
     return None if found is None else (found[1], found[2])
 
 
-def is_name(name: str) -> bool:
+def is_token_name(name: str) -> bool:
     """Whether this is a valid name of a token; see ``NAME``."""
     return _NAME.fullmatch(name) is not None and _ID.fullmatch(name) is None
+
+
+class WebSession(msgspec.Struct, kw_only=True, frozen=True):
+    """``id`` is a digest of the cookie's secret; ``sealed`` the encrypted credentials; ``user`` is for people."""
+
+    id: str
+    sealed: str
+    user: str
+    created_at: float
+    expires_at: float
