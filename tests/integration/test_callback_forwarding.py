@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from prometheus_client import CollectorRegistry
 
-from ferroscope.api.baremetal.forwarding import STEP
+from ferroscope.api.baremetal.refusals import FORWARDED
 from ferroscope.config.load import ConfigurationError, load
 from ferroscope.config.options import InspectorSettings
 from ferroscope.contracts.store import Query
@@ -119,7 +119,7 @@ def test_a_known_node_that_is_not_inspected_here_may_be_inspected_there(start: S
     service.bare_metal.post("/v1/ports", {"node_uuid": node, "address": mac})
     assert service.introspection.post("/v1/continue", callback(mac)).status_code == 202
     steps = lambda: [one.step for one in service.store.read(lambda tx: tx.journal.list(Query(filters={"node": node})))]  # noqa: E731
-    assert STEP in steps()
+    assert FORWARDED in steps()
     inspector.status = 400
     assert service.introspection.post("/v1/continue", callback(mac)).status_code == 400
     assert "callback-refused" in steps()

@@ -15,20 +15,18 @@ from typing import Any, Final
 
 import falcon
 
+from ferroscope.api import introspection
 from ferroscope.api.auth.access import METRICS
 from ferroscope.api.baremetal import (
     absent,
     agent,
     attached,
     callback_body,
-    chassis,
     conductors,
     drivers,
-    firmware,
     groups,
     history,
     inbox,
-    interfaces,
     inventory,
     node_fields,
     node_states,
@@ -41,16 +39,13 @@ from ferroscope.api.baremetal import (
     rule_schema,
     rules,
     search,
-    targets,
     traits,
 )
 from ferroscope.api.baremetal.node_input import FIELD_POLICIES
 from ferroscope.api.http import errors, openapi
-from ferroscope.api.http.json_suffix import JsonSuffix
-from ferroscope.api.http.request_id import RequestIds
+from ferroscope.api.http.middleware import JsonSuffix, RequestIds
 from ferroscope.api.http.responder import Responder, responder, send_failure
 from ferroscope.api.http.route import BINARY, PLAIN, TEXT, ApiContext, Route, Surface, make
-from ferroscope.api.introspection import introspection_rules, introspections
 from ferroscope.api.service import audit, expectations, leases, root, status
 from ferroscope.rules.explain import Explanation
 
@@ -72,10 +67,10 @@ _Node, _NodeList = node_fields.NodeView, node_fields.NodeList
 _Port, _PortList = port_fields.PortView, port_fields.PortList
 _Group, _GroupList = portgroups.PortgroupView, portgroups.PortgroupList
 _Supported, _Device = node_states.SupportedBootDevices, node_states.BootDeviceView
-_Status, _StatusList = introspections.IntrospectionStatus, introspections.IntrospectionList
+_Status, _StatusList = introspection.IntrospectionStatus, introspection.IntrospectionList
 _Rule, _RuleList = rule_schema.InspectionRule, rule_schema.InspectionRuleList
 _OldRule, _OldRuleList = rule_schema.IntrospectionRule, rule_schema.IntrospectionRuleList
-_Data, _Accepted = introspections.IntrospectionData, introspections.Accepted
+_Data, _Accepted = introspection.IntrospectionData, introspection.Accepted
 
 # fmt: off
 ROUTES: Final[tuple[Route, ...]] = (
@@ -107,8 +102,8 @@ ROUTES: Final[tuple[Route, ...]] = (
                 "ferroscope:expectation:set", 200, expectations.Checked),
 
     _bare_metal("GET /v1/search", search.search, "ferroscope:search", 200, search.SearchResult),
-    _bare_metal("GET /v1/prometheus/targets", targets.list_targets, "ferroscope:search", 200,
-                list[targets.TargetGroup]),
+    _bare_metal("GET /v1/prometheus/targets", search.list_targets, "ferroscope:search", 200,
+                list[search.TargetGroup]),
 
     _bare_metal("POST /v1/nodes", nodes.create_node, "baremetal:node:create", 201, _Node,
                 instead=("baremetal:node:create:self_owned_node",)),
@@ -127,7 +122,7 @@ ROUTES: Final[tuple[Route, ...]] = (
                 "baremetal:node:set_provision_state", 202),
     _bare_metal(f"PUT {_NODE}/states/power", node_states.set_power_state, "baremetal:node:set_power_state", 202),
     _bare_metal(f"GET {_NODE}/validate", node_states.validate_node,
-                "baremetal:node:validate", 200, interfaces.NodeValidation),
+                "baremetal:node:validate", 200, drivers.NodeValidation),
     _bare_metal(f"PUT {_NODE}/maintenance", node_states.set_maintenance, "baremetal:node:set_maintenance", 202),
     _bare_metal(f"DELETE {_NODE}/maintenance", node_states.clear_maintenance, "baremetal:node:clear_maintenance", 202),
     _bare_metal("POST /v1/inbox", inbox.add, "baremetal:node:create", 201, inbox.InboxAnswer),
@@ -147,8 +142,8 @@ ROUTES: Final[tuple[Route, ...]] = (
                 "baremetal:node:traits:delete", 204, since=37),
     _bare_metal(f"GET {_NODE}/children", groups.list_children,
                 "baremetal:node:get", 200, groups.Children, since=83),
-    _bare_metal(f"GET {_NODE}/firmware", firmware.list_firmware,
-                "baremetal:node:firmware:get", 200, firmware.Firmware, since=86),
+    _bare_metal(f"GET {_NODE}/firmware", inventory.list_firmware,
+                "baremetal:node:firmware:get", 200, inventory.Firmware, since=86),
     _bare_metal(f"GET {_NODE}/management/boot_device", node_states.get_boot_device,
                 "baremetal:node:get_boot_device", 200, _Device),
     _bare_metal(f"PUT {_NODE}/management/boot_device", node_states.set_boot_device,
@@ -204,16 +199,16 @@ ROUTES: Final[tuple[Route, ...]] = (
     _bare_metal(f"GET {_GROUP}/ports/detail", portgroups.list_ports_detail,
                 "baremetal:port:list", 200, _PortList, instead=("baremetal:port:list_all",), since=24),
 
-    _bare_metal("POST /v1/chassis", chassis.create_chassis, "baremetal:chassis:create", 201, chassis.ChassisView),
-    _bare_metal("GET /v1/chassis", chassis.list_chassis, "baremetal:chassis:get", 200, chassis.ChassisList),
-    _bare_metal("GET /v1/chassis/detail", chassis.list_chassis_detail,
-                "baremetal:chassis:get", 200, chassis.ChassisList),
-    _bare_metal(f"GET {_CHASSIS}", chassis.get_chassis, "baremetal:chassis:get", 200, chassis.ChassisView),
-    _bare_metal(f"PATCH {_CHASSIS}", chassis.update_chassis, "baremetal:chassis:update", 200, chassis.ChassisView),
-    _bare_metal(f"DELETE {_CHASSIS}", chassis.delete_chassis, "baremetal:chassis:delete", 204),
-    _bare_metal(f"GET {_CHASSIS}/nodes", chassis.list_nodes, "baremetal:node:list", 200, _NodeList,
+    _bare_metal("POST /v1/chassis", groups.create_chassis, "baremetal:chassis:create", 201, groups.ChassisView),
+    _bare_metal("GET /v1/chassis", groups.list_chassis, "baremetal:chassis:get", 200, groups.ChassisList),
+    _bare_metal("GET /v1/chassis/detail", groups.list_chassis_detail,
+                "baremetal:chassis:get", 200, groups.ChassisList),
+    _bare_metal(f"GET {_CHASSIS}", groups.get_chassis, "baremetal:chassis:get", 200, groups.ChassisView),
+    _bare_metal(f"PATCH {_CHASSIS}", groups.update_chassis, "baremetal:chassis:update", 200, groups.ChassisView),
+    _bare_metal(f"DELETE {_CHASSIS}", groups.delete_chassis, "baremetal:chassis:delete", 204),
+    _bare_metal(f"GET {_CHASSIS}/nodes", groups.list_nodes, "baremetal:node:list", 200, _NodeList,
                 instead=("baremetal:node:list_all",)),
-    _bare_metal(f"GET {_CHASSIS}/nodes/detail", chassis.list_nodes_detail, "baremetal:node:list", 200, _NodeList,
+    _bare_metal(f"GET {_CHASSIS}/nodes/detail", groups.list_nodes_detail, "baremetal:node:list", 200, _NodeList,
                 instead=("baremetal:node:list_all",)),
 
     _bare_metal("GET /v1/conductors", conductors.list_conductors,
@@ -282,27 +277,27 @@ ROUTES: Final[tuple[Route, ...]] = (
     _introspection("POST /v1/continue", ramdisk.continue_introspection,
                    "introspection:continue", 202, ramdisk.CallbackAnswer, raw=callback_body.Callback, ramdisk=True,
                    refused=ramdisk.too_large),
-    _introspection("GET /v1/introspection", introspections.list_introspections,
+    _introspection("GET /v1/introspection", introspection.list_introspections,
                    "introspection:status", 200, _StatusList, instead=("baremetal:node:list",)),
-    _introspection(f"POST {_INTROSPECTED}", introspections.start_introspection, "introspection:start", 202, _Accepted),
-    _introspection(f"GET {_INTROSPECTED}", introspections.get_introspection, "introspection:status", 200, _Status),
-    _introspection(f"POST {_INTROSPECTED}/abort", introspections.abort_introspection,
+    _introspection(f"POST {_INTROSPECTED}", introspection.start_introspection, "introspection:start", 202, _Accepted),
+    _introspection(f"GET {_INTROSPECTED}", introspection.get_introspection, "introspection:status", 200, _Status),
+    _introspection(f"POST {_INTROSPECTED}/abort", introspection.abort_introspection,
                    "introspection:abort", 202, _Accepted),
-    _introspection(f"GET {_INTROSPECTED}/data", introspections.get_data, "introspection:data", 200, _Data),
-    _introspection(f"GET {_INTROSPECTED}/data/unprocessed", introspections.get_unprocessed_data,
+    _introspection(f"GET {_INTROSPECTED}/data", introspection.get_data, "introspection:data", 200, _Data),
+    _introspection(f"GET {_INTROSPECTED}/data/unprocessed", introspection.get_unprocessed_data,
                    "introspection:data", 200, _Data),
-    _introspection(f"POST {_INTROSPECTED}/data/unprocessed", introspections.reapply,
+    _introspection(f"POST {_INTROSPECTED}/data/unprocessed", introspection.reapply,
                    "introspection:reapply", 202, _Accepted, raw=_Data | None),
-    _introspection("GET /v1/rules", introspection_rules.list_rules, "introspection:rule:get", 200, _OldRuleList),
-    _introspection("POST /v1/rules", introspection_rules.create_rule, "introspection:rule:create", 201, _OldRule,
+    _introspection("GET /v1/rules", introspection.list_rules, "introspection:rule:get", 200, _OldRuleList),
+    _introspection("POST /v1/rules", introspection.create_rule, "introspection:rule:create", 201, _OldRule,
                    also=200),
-    _introspection("DELETE /v1/rules", introspection_rules.delete_rules, "introspection:rule:delete", 204),
-    _introspection("GET /v1/rules/{rule}", introspection_rules.get_rule, "introspection:rule:get", 200, _OldRule),
-    _introspection("POST /v1/rules/{rule}", introspection_rules.put_rule, "introspection:rule:create", 201, _OldRule,
+    _introspection("DELETE /v1/rules", introspection.delete_rules, "introspection:rule:delete", 204),
+    _introspection("GET /v1/rules/{rule}", introspection.get_rule, "introspection:rule:get", 200, _OldRule),
+    _introspection("POST /v1/rules/{rule}", introspection.put_rule, "introspection:rule:create", 201, _OldRule,
                    also=200),
-    _introspection("PUT /v1/rules/{rule}", introspection_rules.put_rule, "introspection:rule:create", 201, _OldRule,
+    _introspection("PUT /v1/rules/{rule}", introspection.put_rule, "introspection:rule:create", 201, _OldRule,
                    also=200),
-    _introspection("DELETE /v1/rules/{rule}", introspection_rules.delete_rule, "introspection:rule:delete", 204),
+    _introspection("DELETE /v1/rules/{rule}", introspection.delete_rule, "introspection:rule:delete", 204),
 )
 # fmt: on
 

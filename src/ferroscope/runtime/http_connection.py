@@ -20,8 +20,8 @@ import httptools
 import structlog
 
 from ferroscope.api.http.errors import retries_after
+from ferroscope.api.http.middleware import HEAD_ONLY, new_request_id
 from ferroscope.api.http.rate_limit import QuietLog
-from ferroscope.api.http.request_id import HEAD_ONLY, new_request_id
 from ferroscope.runtime.http_limits import Connections
 from ferroscope.runtime.wsgi import Application, Request, environ_of, refusal, run
 

@@ -13,8 +13,7 @@ import structlog
 from prometheus_client import CollectorRegistry, GCCollector, PlatformCollector, ProcessCollector, make_wsgi_app
 
 from ferroscope.api.http.errors import ApiError, translate
-from ferroscope.api.http.hosts import Hosts, known_names
-from ferroscope.api.http.request_id import HEADER, new_request_id
+from ferroscope.api.http.middleware import HEADER, Hosts, known_names, new_request_id
 from ferroscope.config.options import ApiSettings, MetricsSettings, Settings, TracingSettings
 from ferroscope.contracts.errors import StoreUnavailableError
 from ferroscope.contracts.queue import Clock

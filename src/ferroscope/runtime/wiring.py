@@ -146,10 +146,9 @@ def build_context(
 ) -> ApiContext:
     """Return what the handlers of the API's routes depend on."""
     from ferroscope.api.baremetal.conductors import LivingConductors
-    from ferroscope.api.http.admission import Admission
     from ferroscope.api.http.audit import Audit
-    from ferroscope.api.http.hosts import Hosts, known_names
-    from ferroscope.api.http.rate_limit import Callers
+    from ferroscope.api.http.middleware import Hosts, known_names
+    from ferroscope.api.http.rate_limit import Admission, Callers
     from ferroscope.api.http.route import ApiContext, DatabaseInfo
     from ferroscope.hooks.pipeline import from_settings
     from ferroscope.rules.builtin import RuleCache

@@ -12,7 +12,7 @@ from urllib.parse import unquote_to_bytes
 
 import httptools
 
-from ferroscope.api.http.request_id import HEADER
+from ferroscope.api.http.middleware import HEADER
 
 Application = Callable[..., Iterable[bytes]]
 

@@ -19,9 +19,9 @@ from ferroscope import __version__
 from ferroscope.api.http import errors
 from ferroscope.api.http.errors import ApiError, BadRequestError, MissingError, UnauthorizedError
 from ferroscope.api.http.in_process import Caller
+from ferroscope.api.http.middleware import HEAD_ONLY
+from ferroscope.api.http.middleware import of as request_id
 from ferroscope.api.http.rate_limit import group
-from ferroscope.api.http.request_id import HEAD_ONLY
-from ferroscope.api.http.request_id import of as request_id
 from ferroscope.api.http.responder import record
 from ferroscope.api.http.route import ApiContext
 from ferroscope.contracts.errors import StoreUnavailableError

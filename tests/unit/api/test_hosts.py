@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from ferroscope.api.http import hosts
+from ferroscope.api.http import middleware
 from ferroscope.api.http.errors import BadRequestError
-from ferroscope.api.http.hosts import Hosts, MisdirectedError, known_names
+from ferroscope.api.http.middleware import Hosts, MisdirectedError, known_names
 from ferroscope.config.options import ApiSettings, BootSettings, InspectorSettings, Settings
 
 _SETTINGS = Settings(
@@ -28,7 +28,7 @@ def names(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Hosts:
     """Return the names of a service on the host rack1, which /etc/hosts knows by two more."""
     file = tmp_path / "hosts"
     file.write_text("127.0.0.1 localhost\n127.0.1.1 rack1.example.net rack1 # us\n127.0.0.1 tracker.example\n")
-    monkeypatch.setattr(hosts, "_HOSTS_FILE", file)
+    monkeypatch.setattr(middleware, "_HOSTS_FILE", file)
     monkeypatch.setattr(socket, "gethostname", lambda: "rack1")
     return Hosts(known_names(_SETTINGS))
 

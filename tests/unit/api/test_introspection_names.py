@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from ferroscope.api.introspection.introspections import named
+from ferroscope.api.introspection import named
 
 GIB = 1 << 30
 NIC = {"mac_address": "52:54:00:00:00:01", "ipv4_address": None, "ipv6_address": "2001:db8::1", "pxe_enabled": True}

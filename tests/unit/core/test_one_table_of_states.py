@@ -104,7 +104,7 @@ from ferroscope import transition
 from ferroscope.db import macs, nodes
 from ferroscope.api.baremetal import node_states
 from ferroscope.api.http import schemas
-from ferroscope.api.introspection import introspections as introspection
+from ferroscope.api import introspection
 from tools.docs import states as page
 from ferroscope.core import delivery, states
 from ferroscope.core.model import Inspection, Node

@@ -14,7 +14,7 @@ from typing import Final, TypeVar
 import msgspec
 
 from ferroscope import transition
-from ferroscope.api.baremetal import agent, attached, discovery, holds, refusals
+from ferroscope.api.baremetal import agent, attached, discovery, inbox, refusals
 from ferroscope.api.baremetal.callback_body import Parsed
 from ferroscope.api.http.errors import LOOKUP_FAILED, MissingError, UnavailableError
 from ferroscope.api.http.route import ApiContext
@@ -200,10 +200,10 @@ def _submit(
     parsed, source = sent.parsed, sent.source
     if node.state not in MAY_CALL:
         return refusals.not_waiting(node)
-    identity = holds.identity(parsed)
-    differences = holds.contradictions(context, node, identity)
+    identity = inbox.identity_in(parsed)
+    differences = inbox.contradictions_of(context, node, identity)
     if differences and inspection.digest is not None:
-        return holds.refused(node, differences)
+        return inbox.refused_data(node, differences)
     queued = _continues(tx, node) if inspection.digest is not None else []
     if any(request.payload.get("digest") == parsed.digest for request in queued) or len(queued) >= _CONTRADICTION:
         return None
@@ -215,9 +215,9 @@ def _submit(
     _note_call(context, tx, node, source, verdict, first=inspection.digest is None, early=early)
     payload = {"digest": parsed.digest, "source": source, "identity": msgspec.structs.asdict(identity)}
     if differences:
-        holds.place(context, tx, node, payload, differences)
+        inbox.hold(context, tx, node, payload, differences)
         return None
-    node = holds.lift(tx, node)
+    node = inbox.lift_hold(tx, node)
     transition.submit(tx, node, Event.CONTINUE, process=context.process, payload=payload)
     return None
 

@@ -1,16 +1,28 @@
-"""How nodes are grouped: shards, and the children of a node. Source: the Bare Metal API reference."""
+"""How nodes are grouped: by chassis, which only their users interpret, by shards, and as children of a node.
+
+Source: the Bare Metal API reference.
+"""
 
 from __future__ import annotations
 
+from typing import Annotated, Any, Final
+
 import msgspec
+from msgspec import Meta
 
 from ferroscope.api.auth import access
-from ferroscope.api.baremetal import nodes
+from ferroscope.api.baremetal import nodes, representation
+from ferroscope.api.baremetal.node_fields import chosen_fields
+from ferroscope.api.baremetal.representation import Field, Page, Representation, links, stored, timestamps
+from ferroscope.api.http import decoding, paging
 from ferroscope.api.http.decoding import node_ident
+from ferroscope.api.http.errors import BadRequestError
+from ferroscope.api.http.json_patch import Operation
 from ferroscope.api.http.route import ApiContext, Call, NoQuery, Reply
-from ferroscope.api.http.schemas import Link
+from ferroscope.api.http.schemas import Link, Uuid
 from ferroscope.contracts.store import Query, Transaction
-from ferroscope.core.model import Node
+from ferroscope.core.json_safety import ready
+from ferroscope.core.model import Chassis, Document, Node
 
 
 class Shard(msgspec.Struct, frozen=True):
@@ -56,3 +68,147 @@ def list_children(context: ApiContext, call: Call[NoQuery, None]) -> Reply:
     children = [one.uuid for one in found if nodes.sees(context, call, one)]
     link = Link(href=f"{call.url}/v1/nodes?parent_node={parent.uuid}", rel="children")
     return Reply(200, Children(children=children, links=link))
+
+
+SHOWN: Final = Representation[Chassis](
+    "chassis",
+    "chassis",
+    (
+        stored("uuid", str, sorts=True),
+        stored("description", str | None, sorts=True),
+        stored("extra", Document),
+        links("chassis"),
+        links("chassis", of="nodes"),
+        *timestamps(),
+    ),
+    default=("uuid", "description"),
+)
+ChassisFieldName = SHOWN.names()
+ChassisView = SHOWN.view("ChassisView")
+ChassisList = SHOWN.page("ChassisList", ChassisView)
+
+
+class ChassisPage(Page, frozen=True, kw_only=True):
+    """Query of GET /v1/chassis/detail."""
+
+    sort_key: SHOWN.sort_keys() = "id"  # type: ignore[valid-type]  # made from the table above
+
+
+class ChassisListQuery(ChassisPage, frozen=True, kw_only=True):
+    """Query of GET /v1/chassis."""
+
+    detail: bool | None = None
+    fields: list[ChassisFieldName] | None = None  # type: ignore[valid-type]
+
+
+class ChassisQuery(msgspec.Struct, frozen=True):
+    """Query of GET /v1/chassis/{chassis}."""
+
+    fields: list[ChassisFieldName] | None = None  # type: ignore[valid-type]
+
+
+class ChassisSettable(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
+    """The settable fields of a chassis."""
+
+    description: Annotated[str, Meta(max_length=255)] | None = None
+    extra: Document | None = None
+
+
+class ChassisCreate(ChassisSettable, kw_only=True, forbid_unknown_fields=True):
+    """POST /v1/chassis."""
+
+    uuid: Uuid | None = None
+
+
+ready(ChassisSettable)
+
+
+def list_chassis(context: ApiContext, call: Call[ChassisListQuery, None]) -> Reply:
+    """List chassis, by default with UUID and description."""
+    return _list(context, call, SHOWN.listed(call.minor, call.query.fields, call.query.detail), "chassis")
+
+
+def list_chassis_detail(context: ApiContext, call: Call[ChassisPage, None]) -> Reply:
+    """List chassis with all fields."""
+    return _list(context, call, SHOWN.select(call.minor), "chassis/detail")
+
+
+def _list(context: ApiContext, call: Call[Any, None], fields: tuple[Field[Chassis], ...], path: str) -> Reply:
+    asked = call.query
+    size = paging.page_size(asked.limit, context.settings.api.max_limit)
+    query = Query(
+        marker=paging.marker(asked.marker),
+        sort_key=paging.sort_field(asked.sort_key, SHOWN.sort_fields),
+        descending=paging.descending(asked.sort_dir),
+    )
+    found, more = context.store.read(lambda tx: paging.read(tx.chassis.list, query, size))
+    return SHOWN.reply(call, path, fields, found, size, last=found[-1].uuid if more else "")
+
+
+def get_chassis(context: ApiContext, call: Call[ChassisQuery, None]) -> Reply:
+    """Show one chassis."""
+    fields = SHOWN.select(call.minor, chosen_fields(call.minor, call.query.fields, None, None))
+    uuid = _uuid(call)
+    found = context.store.read(lambda tx: tx.chassis.get(uuid), snapshot=False)
+    return Reply(200, SHOWN.render(found, fields, call.url))
+
+
+def create_chassis(context: ApiContext, call: Call[NoQuery, ChassisCreate | None]) -> Reply:
+    """Create a chassis; the body is optional."""
+    body = call.body or ChassisCreate()
+    uuid = decoding.uuid("uuid", body.uuid) if body.uuid else context.new_uuid()
+
+    def work(tx: Transaction) -> Chassis:
+        chassis = Chassis(uuid=uuid, description=body.description, extra=body.extra or {}, created_at=tx.now)
+        tx.chassis.add(chassis)
+        return chassis
+
+    shown = SHOWN.render(context.store.write(work), SHOWN.select(call.minor), call.url)
+    return Reply(201, shown, {"Location": f"{call.url}/v1/chassis/{uuid}"})
+
+
+def update_chassis(context: ApiContext, call: Call[NoQuery, list[Operation]]) -> Reply:
+    """Update a chassis by a JSON patch."""
+    uuid = _uuid(call)
+
+    def work(tx: Transaction) -> Chassis:
+        chassis = tx.chassis.get(uuid, lock=True)
+        _, body = representation.patched(context, chassis, call.body, ChassisSettable)
+        return tx.chassis.update(msgspec.structs.replace(chassis, description=body.description, extra=body.extra or {}))
+
+    return Reply(200, SHOWN.render(context.store.write(work), SHOWN.select(call.minor), call.url))
+
+
+def delete_chassis(context: ApiContext, call: Call[NoQuery, None]) -> Reply:
+    """Delete a chassis that has no nodes."""
+    uuid = _uuid(call)
+
+    def work(tx: Transaction) -> None:
+        tx.chassis.get(uuid, lock=True)
+        if tx.nodes.list(Query(filters={"chassis_uuid": uuid}, limit=1)):
+            raise BadRequestError(
+                f"Cannot complete the requested action because chassis {uuid} contains nodes; remove chassis_uuid "
+                "from them first."
+            )
+        tx.chassis.remove(uuid)
+
+    context.store.write(work)
+    return Reply(204)
+
+
+def list_nodes(context: ApiContext, call: Call[nodes.NodeListQuery, None]) -> Reply:
+    """List the nodes of a chassis."""
+    return nodes.list_nodes(context, _of_chassis(call))
+
+
+def list_nodes_detail(context: ApiContext, call: Call[nodes.NodeListQuery, None]) -> Reply:
+    """List the nodes of a chassis with all fields."""
+    return nodes.list_nodes_detail(context, _of_chassis(call))
+
+
+def _of_chassis(call: Call[nodes.NodeListQuery, None]) -> Call[nodes.NodeListQuery, None]:
+    return msgspec.structs.replace(call, query=msgspec.structs.replace(call.query, chassis_uuid=_uuid(call)))
+
+
+def _uuid(call: Call[Any, Any]) -> str:
+    return decoding.uuid("chassis", call.path["chassis"])

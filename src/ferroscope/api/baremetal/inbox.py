@@ -7,12 +7,14 @@ Ferroscope's addition to the Bare Metal API; ``GET /v1/nodes?inbox=true`` lists 
 from __future__ import annotations
 
 import contextlib
+import re
 from typing import Annotated, Final
 
 import msgspec
 
 from ferroscope import transition
-from ferroscope.api.baremetal import discovery, holds, node_input
+from ferroscope.api.baremetal import discovery, node_input
+from ferroscope.api.baremetal.callback_body import Parsed
 from ferroscope.api.baremetal.node_input import NodeCreate
 from ferroscope.api.baremetal.nodes import check_references, check_unprotected
 from ferroscope.api.http import decoding, rate_limit
@@ -22,11 +24,92 @@ from ferroscope.api.http.route import ApiContext, Call, NoQuery, Reply
 from ferroscope.api.http.schemas import Mac, iso
 from ferroscope.contracts.errors import NotFoundError
 from ferroscope.contracts.store import Query, Transaction
-from ferroscope.core import bmc_access, values
-from ferroscope.core.model import Document, Node, Port
-from ferroscope.core.states import Provision
+from ferroscope.core import bmc_access, lookup, values
+from ferroscope.core.model import Document, Node, Port, Severity
+from ferroscope.core.reasons import Reason
+from ferroscope.core.states import Event, Provision
 from ferroscope.hardware import machine_identity
+from ferroscope.hardware.machine_identity import Difference, MachineIdentity
 from ferroscope.hardware.search_index import learn
+
+_HELD: Final = "held"
+_APPROVED: Final = "approved"
+_REJECTED: Final = "rejected"
+# The record of the collector extra-hardware; decoding all of them would cost more than the rest of the callback.
+_UUID: Final = re.compile(rb'\[\s*"system"\s*,\s*"product"\s*,\s*"uuid"\s*,\s*"([0-9A-Fa-f-]{32,36})"')
+
+
+def identity_in(parsed: Parsed) -> MachineIdentity:
+    """Return the identity of the machine that sent this callback."""
+    found = _UUID.search(parsed.parts.get("unprocessed", b""))
+    return machine_identity.identify(parsed.system_vendor, found[1].decode() if found else None, parsed.evidence.macs)
+
+
+def contradictions_of(context: ApiContext, node: Node, now: MachineIdentity) -> tuple[Difference, ...]:
+    """Return how the data contradicts the node's last inspection; nothing if that is not to be checked."""
+    before = machine_identity.stored(node.internal.get(machine_identity.IDENTITY))
+    if before is None or not context.settings.inspector.hold_contradicting_data:
+        return ()
+    return machine_identity.contradictions(before, now)
+
+
+def refused_data(node: Node, differences: tuple[Difference, ...]) -> lookup.Refused:
+    """Return the refusal of contradicting data after other data of the same inspection."""
+    message = f"contradicts the last inspection: {machine_identity.explain(differences)}"
+    return lookup.Refused(Reason.DATA_CONTRADICTS, f"callback {message}", (node.uuid,))
+
+
+def hold(
+    context: ApiContext, tx: Transaction, node: Node, payload: Document, differences: tuple[Difference, ...]
+) -> None:
+    """Hold the data, which has been stored; ``payload`` is that of the request that processes it."""
+    source = str(payload.get("source") or "")
+    message = machine_identity.explain(differences)
+    record = {"at": tx.now, "source": source, "message": message, "payload": payload}
+    record["differences"] = [msgspec.structs.asdict(one) for one in differences]
+    tx.nodes.update(msgspec.structs.replace(node, **machine_identity.with_hold(node, record)))
+    entry = transition.step(
+        node,
+        _HELD,
+        f"the data{f' from {source}' if source else ''} contradicts the last inspection and waits for approval: "
+        f"{message}",
+        process=context.process,
+        severity=Severity.WARNING,
+        reason=str(Reason.DATA_CONTRADICTS),
+        detail={"source": source} if source else None,
+    )
+    tx.journal.append([entry])
+
+
+def lift_hold(tx: Transaction, node: Node) -> Node:
+    """Return the node without its hold, if it has one: data that does not contradict has arrived."""
+    fields = machine_identity.without_hold(node)
+    return tx.nodes.update(msgspec.structs.replace(node, **fields)) if fields else node
+
+
+def approve_data(context: ApiContext, tx: Transaction, node: Node, record: Document) -> Node:
+    """Process the held data."""
+    node = lift_hold(tx, node)
+    _note(context, tx, node, _APPROVED, "the held data was approved by an operator")
+    transition.submit(tx, node, Event.CONTINUE, process=context.process, payload=dict(record.get("payload") or {}))
+    return node
+
+
+def reject_data(context: ApiContext, tx: Transaction, node: Node, record: Document) -> None:
+    """Drop the held data and end the inspection."""
+    node = lift_hold(tx, node)
+    _note(context, tx, node, _REJECTED, "the held data was rejected by an operator")
+    for part in tx.data.of_node(node.uuid):
+        if part.inspection == node.inspection:
+            tx.data.drop(part)
+    message = f"the data was rejected by an operator: {record.get('message')}"
+    payload = {"reason": str(Reason.DATA_REJECTED), "message": message}
+    transition.submit(tx, node, Event.FAIL, process=context.process, payload=payload)
+
+
+def _note(context: ApiContext, tx: Transaction, node: Node, step: str, message: str) -> None:
+    tx.journal.append([transition.step(node, step, message, process=context.process)])
+
 
 _MACS: Final = 64
 
@@ -125,7 +208,7 @@ def approve(context: ApiContext, call: Call[NoQuery, None]) -> Reply:
     def work(tx: Transaction) -> None:
         node = tx.nodes.get(ident, lock=True)
         if (held := machine_identity.hold_of(node)) is not None:
-            node = holds.approve(context, tx, node, held)
+            node = approve_data(context, tx, node, held)
             if not node.auto_discovered:
                 return
         _check_discovered(node)
@@ -149,7 +232,7 @@ def reject(context: ApiContext, call: Call[NoQuery, None]) -> Reply:
     def work(tx: Transaction) -> None:
         node = tx.nodes.get(ident, lock=True)
         if (held := machine_identity.hold_of(node)) is not None:
-            holds.reject(context, tx, node, held)
+            reject_data(context, tx, node, held)
             return
         _check_discovered(node)
         if node.provision_state is not Provision.ENROLL:

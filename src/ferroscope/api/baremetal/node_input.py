@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
-from ferroscope.api.baremetal import interfaces
+from ferroscope.api.baremetal.drivers import check_interfaces
 from ferroscope.api.baremetal.node_fields import BY_NAME
 from ferroscope.api.http import decoding
 from ferroscope.api.http.errors import BadRequestError, NotAcceptableError, StateConflictError
@@ -120,7 +120,7 @@ def changes(body: NodeSettable, node: Node | None, drivers: Mapping[str, Bmc]) -
         raise BadRequestError(
             f"Schema error for node: Additional properties are not allowed ('{unexpected[0]}' was unexpected)"
         )
-    interfaces.check(attributes, node, changed.get("driver") or (node.driver if node else ""), drivers)
+    check_interfaces(attributes, node, changed.get("driver") or (node.driver if node else ""), drivers)
     if attributes.get("instance_name") == "":
         raise BadRequestError("instance_name must not be empty; to remove it, set it to null.")
     changed["attributes"] = {name: value for name, value in attributes.items() if value not in (None, {})}

@@ -12,7 +12,7 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from ferroscope import transition
-from ferroscope.api.baremetal import interfaces
+from ferroscope.api.baremetal import drivers
 from ferroscope.api.baremetal.node_fields import NodeStates, old_provision_state, shown_to
 from ferroscope.api.http import schemas
 from ferroscope.api.http.decoding import boolean, node_ident, shown
@@ -97,8 +97,8 @@ def _maintain(context: ApiContext, call: Call[NoQuery, Any], *, maintenance: boo
 
 def validate_node(context: ApiContext, call: Call[NoQuery, None]) -> Reply:
     """Validate the node's driver_info; does not connect to the BMC."""
-    checks = interfaces.validation(context.settings, _get(context, call), context.drivers)
-    return Reply(200, interfaces.NodeValidation(**checks))
+    checks = drivers.interface_checks(context.settings, _get(context, call), context.drivers)
+    return Reply(200, drivers.NodeValidation(**checks))
 
 
 def _get(context: ApiContext, call: Call[NoQuery, None]) -> Node:
@@ -300,7 +300,7 @@ def _inspect(context: ApiContext, tx: Transaction, node: Node) -> None:
     if "inspect" not in allowed_verbs(node):
         raise _refusal(node, "inspect")
     if node.attributes.get("inspect_interface") == NO_INSPECT:
-        raise BadRequestError(interfaces.not_supported(node, "inspect"))
+        raise BadRequestError(drivers.not_supported(node, "inspect"))
     start(context, tx, node)
 
 
@@ -330,7 +330,7 @@ def check_power(context: ApiContext, node: Node) -> None:
     """
     driver = context.drivers.get(node.driver)
     problem = (
-        driver.validate(interfaces.for_validation(node))
+        driver.validate(drivers.for_validation(node))
         if driver is not None and node.state is not State.STARTING
         else None
     )

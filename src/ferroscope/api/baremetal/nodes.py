@@ -9,7 +9,7 @@ import msgspec
 
 from ferroscope import transition
 from ferroscope.api.auth import access
-from ferroscope.api.baremetal import interfaces, node_input
+from ferroscope.api.baremetal import drivers, node_input
 from ferroscope.api.baremetal.node_fields import (
     BY_NAME,
     CONDUCTOR_SINCE,
@@ -265,7 +265,7 @@ def sees(context: ApiContext, call: Call[Any, Any], node: Node) -> bool:
 
 
 def _shown(context: ApiContext, call: Call[Any, Any], node: Node, fields: tuple[Field, ...]) -> dict[str, Any]:
-    shown = interfaces.filled(context.settings, node, context.drivers, render(node, fields, call.minor, call.url))
+    shown = drivers.with_interfaces(context.settings, node, context.drivers, render(node, fields, call.minor, call.url))
     if "conductor" in shown:
         shown["conductor"] = context.conductor_of(node)
     return shown_to(context.policy, call.identity, node, shown)

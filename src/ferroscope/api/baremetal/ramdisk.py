@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from ferroscope.api.baremetal import agent, callback_body, callbacks, forwarding, refusals
+from ferroscope.api.baremetal import agent, callback_body, callbacks, refusals
 from ferroscope.api.http import decoding
 from ferroscope.api.http.errors import LOOKUP_FAILED, ApiError, BadRequestError, MissingError, TooManyError
 from ferroscope.api.http.route import ApiContext, Call, NoQuery, Reply
@@ -121,8 +121,8 @@ def _accept(
     # Callers that want a token, or name the node, are no ramdisks of ironic-inspector.
     elsewhere = (
         callbacks.Elsewhere(
-            lambda refusal: forwarding.concerns(context, refusal, call),
-            lambda refusal: forwarding.forward(context, refusal, call),
+            lambda refusal: refusals.is_forwarded(context, refusal, call),
+            lambda refusal: refusals.forward(context, refusal, call),
         )
         if not with_token
         else callbacks.Elsewhere()

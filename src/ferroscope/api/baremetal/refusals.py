@@ -1,8 +1,12 @@
-"""Refused callbacks: the same response for all of them, and the reason in the log and on timelines.
+"""Callbacks that are not accepted here: refused, or forwarded to an ironic-inspector that runs beside this service.
 
-Callers are anonymous, so they do not learn the reason, and cannot fill the log or timelines: both are rate limited.
-But an operator who waits for a machine must see that it called. So a call that does not identify its machine is
-recorded for the waiting node whose machine has called from the same address before, if there is exactly one.
+All refusals get the same response; the reason is in the log and on timelines. Callers are anonymous, so they do not
+learn the reason, and cannot fill the log or timelines: both are rate limited. But an operator who waits for a machine
+must see that it called. So a call that does not identify its machine is recorded for the waiting node whose machine has
+called from the same address before, if there is exactly one.
+
+A callback is forwarded while the caller waits. If there is no answer from there, the caller is asked to try again,
+which ramdisks do; if the callback is refused there too, it is refused here like any other.
 """
 
 from __future__ import annotations
@@ -13,9 +17,10 @@ from typing import Any, Final
 import msgspec
 
 from ferroscope.api.baremetal import callback_body
-from ferroscope.api.http.errors import LOOKUP_FAILED, ApiError, MissingError
-from ferroscope.api.http.route import ApiContext
+from ferroscope.api.http.errors import LOOKUP_FAILED, ApiError, MissingError, UnavailableError
+from ferroscope.api.http.route import ApiContext, Call
 from ferroscope.contracts.errors import NotFoundError, StoreUnavailableError
+from ferroscope.contracts.remote import ForwardBusyError, ForwardError
 from ferroscope.contracts.store import Query, Transaction
 from ferroscope.core import lookup
 from ferroscope.core.callback_secret import Proof
@@ -146,3 +151,58 @@ def add_entry(
         detail=details | (detail or {}),
     )
     tx.journal.append([entry])
+
+
+FORWARDED: Final = "callback-forwarded"
+_FORWARDED: Final = frozenset({Reason.LOOKUP_UNKNOWN, Reason.LOOKUP_NOT_WAITING})
+_AGAIN: Final = {"Retry-After": "2"}
+
+
+def is_forwarded(context: ApiContext, refusal: lookup.Refused, call: Call[Any, None]) -> bool:
+    """Whether the callback is forwarded: nobody waits for it here, and it was not forwarded to us."""
+    if context.forwarder is None or call.forwarded or refusal.reason not in _FORWARDED:
+        return False
+    # A source that has had too many failures does not burden the other service.
+    return not context.callers.wait(call.source, context.clock.monotonic())
+
+
+def forward(context: ApiContext, refusal: lookup.Refused, call: Call[Any, None]) -> Node | None:
+    """Return the node by which the other service accepted the callback, with its UUID only; None: it refused it.
+
+    ``UnavailableError`` if it does not answer.
+    """
+    if context.forwarder is None:
+        return None
+    try:
+        uuid = context.forwarder.forward(call.raw)
+    except ForwardBusyError as exc:
+        _note(context, "busy", refusal, call, str(exc))
+        raise UnavailableError("Too many callbacks at once. Try again in a few seconds.", _AGAIN) from None
+    except ForwardError as exc:
+        _note(context, "failed", refusal, call, str(exc))
+        raise UnavailableError("The callback cannot be accepted now. Try again in a few seconds.", _AGAIN) from None
+    _note(context, "refused" if uuid is None else "accepted", refusal, call, "")
+    if uuid is None:
+        return None
+    if refusal.nodes:
+        message = "callback forwarded to ironic-inspector, which accepted it"
+        context.store.write(lambda tx: add_entry(context, tx, refusal.nodes[0], FORWARDED, message, source=call.source))
+    return Node(uuid=uuid, driver="")
+
+
+def _note(context: ApiContext, outcome: Any, refusal: lookup.Refused, call: Call[Any, None], why: str) -> None:
+    """Count it, and log it, subject to the rate limit of refused callbacks."""
+    context.meter.forwarded(outcome)
+    left_out = context.refusals.admit(context.clock.monotonic())
+    if left_out is None:
+        return
+    log = context.log.info if outcome == "accepted" else context.log.warning
+    log(
+        "callback forwarded to ironic-inspector",
+        outcome=outcome,
+        why=why,
+        reason=str(refusal.reason),
+        source=call.source,
+        nodes=list(refusal.nodes[:8]),
+        left_out=left_out,
+    )

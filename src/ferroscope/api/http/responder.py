@@ -6,7 +6,9 @@ reveals more than a generic message. It is independent of what a route does.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import secrets
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from time import perf_counter
 from typing import Any, Final
 
@@ -17,20 +19,51 @@ import structlog
 from ferroscope.api.auth import access
 from ferroscope.api.auth.identity import ANYBODY, Identity
 from ferroscope.api.auth.policy import NoPolicy
-from ferroscope.api.http import decoding, errors, if_lease, json_suffix, versions
+from ferroscope.api.http import decoding, errors, if_lease, middleware, versions
 from ferroscope.api.http.audit import IDENTITY, CallAudit, event_of
 from ferroscope.api.http.errors import ForbiddenError
+from ferroscope.api.http.middleware import API, HEAD_ONLY
+from ferroscope.api.http.middleware import of as request_id
 from ferroscope.api.http.rate_limit import group
-from ferroscope.api.http.request_id import API, HEAD_ONLY
-from ferroscope.api.http.request_id import of as request_id
 from ferroscope.api.http.route import ApiContext, Body, Call, NoQuery, Reply, Route, Surface
-from ferroscope.api.http.traced import traced
 from ferroscope.api.http.versions import BARE_METAL, INTROSPECTION, Dialect, Version
+from ferroscope.contracts import telemetry
 from ferroscope.contracts.errors import NotFoundError, StoreUnavailableError
 from ferroscope.contracts.store import Query, Transaction
+from ferroscope.contracts.telemetry import CALL, Span
 from ferroscope.core import values
 from ferroscope.core.audit import AuditEvent
 from ferroscope.core.model import Node
+
+
+@contextmanager
+def traced(context: ApiContext, route: Route, environ: Mapping[str, Any], identity: Identity) -> Iterator[None]:
+    """Record the call when it has succeeded, if it concerns an inspection and traces are enabled."""
+    tracer = context.meter.tracer
+    if tracer is None:
+        yield
+        return
+    given = "" if identity.method == "none" else telemetry.valid_traceparent(environ.get("HTTP_TRACEPARENT", ""))
+    call, began = telemetry.Call(given), context.clock.time()
+    token = CALL.set(call)
+    try:
+        yield
+    finally:
+        CALL.reset(token)
+    if (one := call.inspection) is not None:
+        tracer.record(
+            Span(
+                name=f"{route.method} {route.path}",
+                trace=telemetry.trace_of(one)[0],
+                id=secrets.token_hex(8),
+                parent=telemetry.span_of(one),
+                began=began,
+                ended=context.clock.time(),
+                kind="server",
+                attributes={"http.request.method": route.method, "http.route": route.path},
+            )
+        )
+
 
 # Protection against cross-site request forgery: without authentication, or with credentials that the browser has
 # stored, any web page could otherwise make an operator's browser reboot machines.
@@ -284,9 +317,9 @@ def visible(context: ApiContext, identity: Identity, path: dict[str, str], *, na
 def _with_suffix(context: ApiContext, req: falcon.Request, path: dict[str, str]) -> dict[str, str]:
     """Return the path's parameters; a node whose name ends in ``.json`` is meant if there is none without that."""
     name = path.get("node", "")
-    if not json_suffix.was_removed(req.env) or not req.path.endswith(f"/nodes/{name}") or values.is_uuid(name):
+    if not middleware.was_removed(req.env) or not req.path.endswith(f"/nodes/{name}") or values.is_uuid(name):
         return path
-    with_suffix = name + json_suffix.SUFFIX
+    with_suffix = name + middleware.SUFFIX
     found = context.store.read(lambda tx: tx.nodes.list(Query(filters={"name": (name, with_suffix)})))
     return path | {"node": with_suffix} if [node.name for node in found] == [with_suffix] else path
 

@@ -15,11 +15,10 @@ import msgspec
 from ferroscope.api.auth.authentication import Authentication
 from ferroscope.api.auth.identity import ANYBODY, Identity
 from ferroscope.api.auth.policy import NoPolicy, Policy
-from ferroscope.api.http.admission import Admission
 from ferroscope.api.http.audit import Audit
 from ferroscope.api.http.errors import ApiError, MissingError, NotAllowedError
-from ferroscope.api.http.hosts import Hosts
-from ferroscope.api.http.rate_limit import Callers, PerMinute, QuietLog, RefusalCache
+from ferroscope.api.http.middleware import Hosts
+from ferroscope.api.http.rate_limit import Admission, Callers, PerMinute, QuietLog, RefusalCache
 from ferroscope.api.http.versions import Version
 from ferroscope.config.options import Settings
 from ferroscope.contracts.bmc import Bmc

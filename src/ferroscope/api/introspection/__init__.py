@@ -1,1 +1,0 @@
-"""The Introspection API, as ironic-inspector published it."""
