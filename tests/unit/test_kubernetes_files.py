@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
+import ferroscope
 from ferroscope.config.load import load, unknown_options
 
 DEPLOY = Path(__file__).parents[2] / "deploy/kubernetes"
@@ -102,6 +103,14 @@ def test_a_configuration_is_valid_and_has_no_password(file: Path) -> None:
     load([str(file)])
     assert unknown_options([str(file)]) == []
     assert "password =" not in file.read_text()
+
+
+def test_everything_is_of_this_release() -> None:
+    chart = yaml.safe_load((DEPLOY.parent / "helm/ferroscope/Chart.yaml").read_text())
+    assert chart["version"] == chart["appVersion"] == ferroscope.__version__
+    kustomizations = [yaml.safe_load(file.read_text()) for file in DEPLOY.rglob("kustomization.yaml")]
+    images = [image for one in kustomizations for image in one.get("images", ())]
+    assert {image["newTag"] for image in images} == {ferroscope.__version__}
 
 
 def test_monitors_select_what_is_there() -> None:

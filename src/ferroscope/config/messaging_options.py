@@ -119,7 +119,7 @@ class BusSettings(msgspec.Struct, frozen=True, kw_only=True):
         str,
         Opt(
             "Name of the fanout exchange. Installations that share a virtual host need different ones.",
-            regex=r"[A-Za-z0-9_.:-]{1,127}\Z",
+            regex=r"\A[A-Za-z0-9_.:-]{1,127}\Z",
         ),
     ] = "ferroscope"
     tls: Annotated[bool, Opt("Connect with TLS; the default port is then 5671.")] = False

@@ -24,6 +24,7 @@ def _refusal(tmp_path: Path, text: str) -> str:
         ("[worker]\nheartbeat_interval = 20\n", ("[worker] member_ttl", "2 * heartbeat_interval = 40")),
         ("[log]\nlevels = ferroscope.worker:loud\n", ("[log] levels", "'loud'", "ferroscope.worker")),
         ("[api]\nbare_metal_port = 5050\n", ("[api] bare_metal_port", "introspection_port", "5050")),
+        ("[bus]\nexchange = two words\n", ("exchange", "two words")),
     ],
 )
 def test_a_contradiction_names_the_options_and_their_values(tmp_path: Path, text: str, named: tuple[str, ...]) -> None:

@@ -1,0 +1,306 @@
+"""The Helm chart makes what kustomize makes, refuses wrong values, and gives each role what its options need."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ferroscope.config.integration_options import MachinesSettings
+from ferroscope.config.load import load, unknown_options
+from ferroscope.config.options import Settings
+from ferroscope.machines.client import rights
+from tests.support.manifests import CHART, Object, kustomized, pods, run, templated
+
+EVERYTHING = {f"{part}.enabled": True for part in ("failover", "machines", "pxeFilter", "monitors")}
+SITES: dict[str, tuple[Callable[[], list[Object]], tuple[str, ...]]] = {
+    "site": (
+        lambda: templated(EVERYTHING),
+        ("overlays/postgresql", "failover", "machines", "pxe-filter", "service-monitor"),
+    ),
+    "cloud": (lambda: templated({}, "--values", str(CHART.parent / "cloud-values.yaml")), ("overlays/cloud",)),
+}
+# Labels that Helm wants, and the one by which releases in one namespace tell their pods apart.
+OF_HELM = ("app.kubernetes.io/instance", "app.kubernetes.io/version", "app.kubernetes.io/managed-by", "helm.sh/chart")
+COMPONENT = "app.kubernetes.io/component"
+
+
+@pytest.fixture(scope="module", params=SITES)
+def both(request: pytest.FixtureRequest) -> tuple[list[Object], list[Object]]:
+    """Give the objects of the chart, and of kustomize."""
+    chart, directories = SITES[request.param]
+    return chart(), kustomized(*directories)
+
+
+def test_the_chart_makes_the_objects_that_kustomize_makes(both: tuple[list[Object], list[Object]]) -> None:
+    chart, kustomize = (dict(_comparable(objects)) for objects in both)
+    assert set(chart) == set(kustomize)
+    for name, one in kustomize.items():
+        assert chart[name] == one, name
+
+
+def test_each_role_has_the_same_options(
+    both: tuple[list[Object], list[Object]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    chart, kustomize = (_settings(objects, tmp_path, monkeypatch) for objects in both)
+    assert set(chart) == set(kustomize) >= {"api", "worker"}
+    for role, settings in kustomize.items():
+        for section in Settings.__struct_fields__:
+            if section != "api" or role == "api":  # the others do not serve it
+                assert getattr(chart[role], section) == getattr(settings, section), f"[{section}] of {role}"
+
+
+def test_each_pod_may_reach_and_be_reached_by_the_same(both: tuple[list[Object], list[Object]]) -> None:
+    for pod in ("api", "worker", "failover", "machines", "migration"):
+        chart, kustomize = (_allowed(objects, pod) for objects in both)
+        assert chart == kustomize, pod
+        assert {direction for direction, *_ in chart} <= {"Ingress", "Egress"}
+
+
+def test_the_custom_resource_and_namespaces_with_machines_outlive_the_release() -> None:
+    kept = {
+        (one["kind"], one["metadata"]["name"])
+        for one in templated(EVERYTHING)
+        if one["metadata"].get("annotations", {}).get("helm.sh/resource-policy") == "keep"
+    }
+    assert kept == {
+        ("CustomResourceDefinition", "machines.ferroscope.io"),
+        ("Namespace", "ferroscope-machines"),
+        ("Namespace", "ferroscope-boot"),
+    }
+
+
+def test_two_releases_in_one_namespace_have_no_object_and_no_pod_in_common() -> None:
+    # Without what belongs to a cluster rather than to a release.
+    values = EVERYTHING | {"machines.customResource": False, "machines.config.machines.namespaces": ["ferroscope"]}
+    first, second = templated(values), templated(values | {"pxeFilter.namespace": "elsewhere"}, release="second")
+    assert not {_key(one) for one in first} & {_key(one) for one in second}
+    for one in second:
+        selector = one.get("spec", {}).get("selector", one.get("spec", {}).get("podSelector", {}))
+        if isinstance(selector, dict) and (labels := selector.get("matchLabels", selector)):
+            assert labels["app.kubernetes.io/instance"] == "second", _key(one)
+
+
+@pytest.mark.parametrize(
+    ("values", "where"),
+    [
+        ({"api.replica": 3}, "/api"),
+        ({"api.replicas": 0}, "/api/replicas"),
+        ({"worker.replicas": "two"}, "/worker/replicas"),
+        ({"database.secret": ""}, "/database/secret"),
+        ({"api.service.type": "loadbalancer"}, "/api/service/type"),
+        ({"config.api.auth_strateg": "keystone"}, "/config/api"),
+        ({"config.workers.threads": 1}, "/config"),
+        ({"config.lease.profile": "slow"}, "/config/lease/profile"),
+        ({"worker.config.worker.graceful_timeout": -1}, "/worker/config/worker/graceful_timeout"),
+        ({"pxeFilter.config.pxe_filter.network": "a/b"}, "/pxeFilter/config/pxe_filter/network"),
+        # What is secret has no place in a ConfigMap.
+        ({"config.database.connection": "postgresql://u:p@db/f"}, "/config/database"),
+        ({"networkPolicies.egress": [{"port": 70000, "protocol": "TCP"}]}, "/networkPolicies/egress/0/port"),
+    ],
+)
+def test_wrong_values_are_refused_with_their_place(values: Object, where: str) -> None:
+    with pytest.raises(RuntimeError) as refused:
+        templated(values)
+    assert f"at '{where}'" in str(refused.value)
+
+
+def test_the_chart_has_no_fault_that_helm_finds() -> None:
+    assert "0 chart(s) failed" in run("helm", "lint", "--strict", str(CHART))
+    assert "0 chart(s) failed" in run("helm", "lint", "--strict", str(CHART), "--set", ",".join(
+        f"{name}=true" for name in EVERYTHING
+    ))  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"namespaces": ["lab", "production"]},
+        {"namespaces": ["lab", "production"], "observe_namespace": "lab", "hardware_data": True},
+        {"namespaces": []},
+        {"namespaces": [], "observe_namespace": "seen", "hardware_data": True},
+    ],
+)
+def test_the_controller_of_machines_gets_the_rights_that_its_options_need(options: dict[str, Any]) -> None:
+    objects = templated({"machines.enabled": True, "machines.config.machines": options})
+    granted = {
+        (namespace, *right)
+        for namespace in ("", *options["namespaces"])
+        for right in _granted(objects, "ferroscope-machines", namespace)
+    }
+    asked = {**options, "namespaces": tuple(options["namespaces"])}
+    needed = {(one.namespace, one.verb, one.group, one.resource) for one in rights(MachinesSettings(**asked))}
+    # A ClusterRole grants everywhere what is needed in one namespace.
+    everywhere = {("", *one[1:]) for one in needed} if not options["namespaces"] else needed
+    assert granted == everywhere
+    assert {one["metadata"]["name"] for one in objects if one["kind"] == "Namespace"} == set(options["namespaces"])
+
+
+def test_mode_label_may_evict_and_the_other_may_not() -> None:
+    eviction = ("create", "", "pods/eviction")
+    for mode in ("proof", "label"):
+        objects = templated({"failover.enabled": True, "failover.config.failover.mode": mode})
+        assert (eviction in _granted(objects, "ferroscope-failover", "")) is (mode == "label")
+
+
+def test_a_worker_without_lease_objects_has_no_token_and_no_right() -> None:
+    objects = templated({"worker.config.coordination.backend": "sql"})
+    assert not any(pod["automountServiceAccountToken"] for pod in pods(objects))
+    assert not [one for one in objects if one["kind"] in ("Role", "ClusterRole")]
+
+
+def test_pods_have_the_time_to_end_that_their_options_give_them_and_the_probes_their_ports(tmp_path: Path) -> None:
+    values = {
+        "config.worker": {"graceful_timeout": 100.5}, "config.api.drain_delay": 20, "config.metrics.port": 9999,
+        "config.api.bare_metal_port": 8443, "config.api.max_body_size": 104857600, "failover.enabled": True,
+        "config.api.tls_certificate_file": "/etc/tls/tls.crt", "config.api.tls_key_file": "/etc/tls/tls.key",
+        "secretFiles": [{"secret": "tls", "path": "/etc/tls"}],
+    }  # fmt: skip
+    objects = templated(values)
+    for pod in pods(objects):
+        (container,) = pod["containers"]
+        if container["args"] != ["db", "upgrade"]:
+            assert pod["terminationGracePeriodSeconds"] >= 100.5 + 10 + 20 * (container["name"] == "api")
+        assert {"name": "secret-tls", "mountPath": "/etc/tls", "readOnly": True} in container["volumeMounts"]
+        for probe in ("startupProbe", "readinessProbe", "livenessProbe"):
+            if container["name"] == "api":
+                assert container[probe]["httpGet"]["scheme"] == "HTTPS"
+        ports = {one["name"]: one["containerPort"] for one in container.get("ports", ())}
+        assert ports.get("metrics", 9999) == 9999
+        assert ports.get("bare-metal", 8443) == 8443
+    assert ("Ingress", 8443, "TCP") in _allowed(objects, "api")
+    assert ("Ingress", 9999, "TCP") in _allowed(objects, "failover")
+    conf = tmp_path / "ferroscope.conf"
+    conf.write_text(_configuration(objects, "ferroscope-api"))
+    assert unknown_options([str(conf)]) == []
+    assert load([str(conf)]).api.max_body_size == 104857600
+
+
+def test_a_changed_option_starts_new_pods_of_the_roles_that_have_it() -> None:
+    def checksums(values: Object) -> dict[str, str]:
+        return {
+            one["metadata"]["name"]: one["spec"]["template"]["metadata"]["annotations"]["checksum/configuration"]
+            for one in templated(values)
+            if one["kind"] == "Deployment"
+        }
+
+    before, after = checksums({}), checksums({"worker.config.worker.threads": 3})
+    assert before["ferroscope-api"] == after["ferroscope-api"]
+    assert before["ferroscope-worker"] != after["ferroscope-worker"]
+
+
+def _key(one: Object) -> tuple[str, str, str]:
+    return one["kind"], one["metadata"].get("namespace", ""), one["metadata"]["name"]
+
+
+def _comparable(objects: list[Object]) -> Iterator[tuple[tuple[str, str, str], Any]]:
+    """Yield each object as both make it. Options and network policies have tests of their own.
+
+    Helm's job runs before the release has any object, hence with an account and a configuration of its own.
+    """
+    for one in objects:
+        kind, _, name = _key(one)
+        if kind in ("ConfigMap", "NetworkPolicy", "Namespace") or (kind, name) == (
+            "ServiceAccount", "ferroscope-migration",
+        ):  # fmt: skip
+            continue
+        spec = one.get("spec", {})
+        if kind not in ("Deployment", "DaemonSet", "Job", "Service"):
+            one["metadata"].pop("labels", None)  # nothing selects it by them
+        if kind == "Service":
+            spec.setdefault("type", "ClusterIP")
+        if kind == "Job":
+            pod = spec["template"]["spec"]
+            pod.pop("serviceAccountName")
+            pod.setdefault("terminationGracePeriodSeconds", 30)
+        yield _key(one), _normal(one)
+
+
+def _normal(value: Any) -> Any:
+    """Return it without what Helm adds, without names of configurations, and with lists of named things in order."""
+    if isinstance(value, list):
+        items = [_normal(item) for item in value]
+        return sorted(items, key=partial(json.dumps, sort_keys=True)) if all(map(_is_object, items)) else items
+    if not isinstance(value, dict):
+        return value
+    if "configMap" in value:
+        return {"name": value["name"], "configMap": "..."}
+    kept = {}
+    for name, item in value.items():
+        if name in OF_HELM or re.match(r"helm\.sh/|checksum/", name):
+            continue
+        if name == "env":
+            item = [one for one in item if not one["name"].startswith("OS_")]
+        normal = _normal(item)
+        if normal or name not in ("annotations", "labels", "env", "creationTimestamp"):
+            kept[name] = normal
+    return kept
+
+
+def _is_object(value: Any) -> bool:
+    return isinstance(value, dict)
+
+
+def _settings(objects: list[Object], directory: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Settings]:
+    """Return what each role reads: its configuration, and the environment of its container."""
+    found = {}
+    for one in objects:
+        if one["kind"] not in ("Deployment", "DaemonSet"):
+            continue
+        (container,) = one["spec"]["template"]["spec"]["containers"]
+        conf = directory / "ferroscope.conf"
+        conf.write_text(_configuration(objects, one["metadata"]["name"]))
+        with monkeypatch.context() as patch:
+            for variable in container.get("env", ()):
+                patch.setenv(variable["name"], variable["value"])
+            assert unknown_options([str(conf)]) == []
+            found[container["name"]] = load([str(conf)])
+    return found
+
+
+def _configuration(objects: list[Object], name: str) -> str:
+    """Return the ferroscope.conf of a Deployment or DaemonSet."""
+    (owner,) = (
+        one for one in objects if one["kind"] in ("Deployment", "DaemonSet") and one["metadata"]["name"] == name
+    )
+    (wanted,) = (one["configMap"]["name"] for one in owner["spec"]["template"]["spec"]["volumes"] if "configMap" in one)
+    where = owner["metadata"]["namespace"]
+    (found,) = (one for one in objects if _key(one) == ("ConfigMap", where, wanted))
+    text: str = found["data"]["ferroscope.conf"]
+    return text
+
+
+def _allowed(objects: list[Object], component: str) -> set[tuple[str, int, str]]:
+    """Return direction, port and protocol of each connection that a component's pods may have."""
+    labels = {"app.kubernetes.io/name": "ferroscope", "app.kubernetes.io/instance": "ferroscope", COMPONENT: component}
+    isolated, found = set(), set()
+    for one in objects:
+        if one["kind"] != "NetworkPolicy":
+            continue
+        spec = one["spec"]
+        if (spec["podSelector"].get("matchLabels") or {}).items() <= labels.items():
+            isolated |= set(spec["policyTypes"])
+            for direction in spec["policyTypes"]:
+                for rule in spec.get(direction.lower(), ()):
+                    assert set(rule) == {"ports"}
+                    found |= {(direction, port["port"], port["protocol"]) for port in rule["ports"]}
+    assert isolated == {"Ingress", "Egress"}, "everything is allowed"
+    return found
+
+
+def _granted(objects: list[Object], role: str, namespace: str) -> set[tuple[str, str, str]]:
+    kind = "Role" if namespace else "ClusterRole"
+    return {
+        (verb, group, resource)
+        for one in objects
+        if _key(one) == (kind, namespace, role)
+        for rule in one["rules"]
+        for verb in rule["verbs"]
+        for group in rule["apiGroups"]
+        for resource in rule["resources"]
+    }
