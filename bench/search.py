@@ -34,6 +34,7 @@ QUERIES: Final = (
     "count(disk[type == nvme]) >= 4 or count(dimm) == 16",
     "product ~ '*0*' and (firmware != 1.0 or nic.link == no)",
     "disk.serial == no-such-serial",
+    "no-such-word",
     "has node",
 )
 _KINDS: Final = 200
@@ -121,7 +122,7 @@ def _nodes(kinds: list[Learned], first: int, end: int) -> Iterator[tuple[Node, l
             uuid=str(uuid.uuid4()),
             name=f"node-{number}",
             driver="fake-hardware",
-            search_digest="bench",
+            search_digest=f"{search_index.WITH_WORDS}bench",
             hardware=summary,
         )
         yield node, [_own(row, number) for row in known.rows]

@@ -10,7 +10,7 @@ from ferroscope.contracts.data import Match
 from ferroscope.contracts.store import Query, Transaction
 from ferroscope.hardware import expressions, search_index
 from ferroscope.hardware.query import parse
-from ferroscope.hardware.search_index import KINDS, IndexRow
+from ferroscope.hardware.search_index import KINDS, WITH_WORDS, IndexRow
 from tests.conformance.conftest import Adapter
 from tests.support import examples
 
@@ -84,7 +84,8 @@ def store(adapter: Adapter, machines: list[list[IndexRow]]) -> dict[str, list[In
         stored = {}
         for number, listed in enumerate(machines):
             owned = {"owner": OWNERS[number % 4], "maintenance": number % 2 == 0, "labels": LABELS[number % 4]}
-            node = examples.node(search_digest="digest", name=f"N{number}", created_at=number + 1, **owned)
+            digest = ("digest", f"{WITH_WORDS}digest")[number % 2]  # of an earlier release, or of this one
+            node = examples.node(search_digest=digest, name=f"N{number}", created_at=number + 1, **owned)
             numbered = [msgspec.structs.replace(row, position=place) for place, row in enumerate(listed)]
             tx.nodes.add(node)
             tx.search_index.replace(node.uuid, numbered, had=False)
@@ -134,7 +135,7 @@ def test_a_real_inventory_is_found_by_what_it_has(adapter: Adapter) -> None:
         ],
         "disks": [{"name": "/dev/nvme0n1", "size": 960 * 10**9, "rotational": False, "serial": "S1"}] * 4,
     }
-    node = adapter.node(search_digest="digest")
+    node = adapter.node(search_digest=f"{WITH_WORDS}digest")
     adapter.write(lambda tx: tx.search_index.replace(node.uuid, search_index.derive(inventory, {}), had=False))
     for text, expected in {
         "memory_gb >= 512 and nic.speed >= 25G": True,

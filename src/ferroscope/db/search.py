@@ -37,7 +37,7 @@ from ferroscope.db.inspections import INSPECTION
 from ferroscope.db.session import SqlSession
 from ferroscope.hardware import expressions
 from ferroscope.hardware.expressions import COMPARE
-from ferroscope.hardware.search_index import KINDS, LABEL, IndexRow
+from ferroscope.hardware.search_index import KINDS, LABEL, MAX_TEXT, WITH_WORDS, IndexRow
 
 # Statistics: one query each.
 
@@ -223,9 +223,13 @@ def _anywhere(text: str) -> ColumnElement[bool]:
     table, node = schema.search_index.c, schema.nodes.c
     within = f"%{text.translate(_EXACT)}%"
     own = [func.lower(func.coalesce(node[name], "")).like(within, escape=_ESCAPE) for name in expressions.WORDS]
-    parts = [table[name].like(within, escape=_ESCAPE) for name in expressions.TEXTS]
+    has_text = or_(*(table[name].like(within, escape=_ESCAPE) for name in expressions.TEXTS))
     begins = node.uuid.like(f"{text.translate(_EXACT)}%", escape=_ESCAPE)
-    return or_(begins, *own, exists().where(and_(table.node == node.uuid, or_(*parts))))
+    collected = and_(table.node == node.uuid, table.kind == _WORDS)
+    has_words = func.coalesce(node.search_digest, "").like(f"{WITH_WORDS}%")
+    words = and_(has_words, exists().where(and_(collected, has_text)))
+    parts = and_(not_(has_words), exists().where(and_(table.node == node.uuid, has_text)))
+    return or_(begins, *own, words, parts)
 
 
 def _parts(some: expressions.Some) -> ColumnElement[bool]:
@@ -261,8 +265,32 @@ def _holds(query: expressions.Query, column_of: Callable[[str], ColumnElement[An
 
 _f, _n = schema.search_index.c, schema.nodes.c
 _NAMES: Final = IndexRow.__struct_fields__
+# Rows of this kind have each text of a node's parts once, so that a bare word is looked for in one or two rows of a node
+# instead of in some thirty.
+_WORDS: Final = "words"
+
+
+def _words(rows: Sequence[IndexRow]) -> list[tuple[Any, ...]]:
+    """Return the rows with all texts, as many of them in a column as fit, each on a line of its own."""
+    texts = dict.fromkeys(text for row in rows for name in expressions.TEXTS if (text := getattr(row, name)))
+    columns: list[str] = []
+    for text in texts:
+        if columns and len(columns[-1]) + 1 + len(text) <= MAX_TEXT:
+            columns[-1] += f"\n{text}"
+        else:
+            columns.append(text)
+    width = len(expressions.TEXTS)
+    filled = columns + [None] * (-len(columns) % width)
+    empty = [None] * (len(_NAMES) - 2 - width)
+    return [(_WORDS, at // width, *filled[at : at + width], *empty) for at in range(0, len(filled), width)]
+
+
 _DELETE = delete(schema.search_index).where(_f.node == bindparam("_node"))
-_SELECT = select(*(_f[name] for name in _NAMES)).where(_f.node == bindparam("node")).order_by(_f.kind, _f.position)
+_SELECT = (
+    select(*(_f[name] for name in _NAMES))
+    .where(_f.node == bindparam("node"), _f.kind != _WORDS)
+    .order_by(_f.kind, _f.position)
+)
 # On PostgreSQL all rows are sent as one JSON parameter. Hundreds of parameters, whose types vary between machines, take
 # the driver a third of a millisecond longer, and the server plans such a statement each time.
 _TYPES: Final = {"p": "integer", "n": "double precision", "k": "varchar", "t": "varchar"}
@@ -284,11 +312,10 @@ class SqlSearchIndex:
             self._tx.ask(_DELETE, {"_node": node})
         dialect = self._tx.dialect
         if rows and dialect.name == "postgresql" and dialect.driver == "psycopg":
-            self._tx.ask(_INSERT_JSON, {"node": node, "rows": msgspec.json.encode(rows).decode()})
+            self._tx.ask(_INSERT_JSON, {"node": node, "rows": msgspec.json.encode([*rows, *_words(rows)]).decode()})
             return
-        mapping.add(
-            self._tx, schema.search_index, ("node", *_NAMES), [(node, *msgspec.structs.astuple(row)) for row in rows]
-        )
+        stored = [*map(msgspec.structs.astuple, rows), *_words(rows)]
+        mapping.add(self._tx, schema.search_index, ("node", *_NAMES), [(node, *row) for row in stored])
 
     def of(self, node: str) -> Sequence[IndexRow]:
         return [IndexRow(*row) for row in self._tx.run(_SELECT, {"node": node})]

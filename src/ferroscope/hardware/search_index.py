@@ -17,8 +17,11 @@ from ferroscope.hardware import parts as hardware
 from ferroscope.hardware.parts import Kind
 from ferroscope.hardware.sources import VENDORS
 
-VERSION: Final = b"3"
-"""Part of the digest; increased by a release that derives different rows from the same data."""
+VERSION: Final = b"4"
+"""Part of the digest; increased by a release that derives or stores different rows for the same data."""
+
+WITH_WORDS: Final = "w"
+"""Begins the digest if the store also has the words of the rows, which earlier versions did not write."""
 
 MAX_TEXT: Final = 255
 
@@ -217,8 +220,9 @@ def derive(inventory: Any, plugin_data: Any) -> list[IndexRow]:
 
 
 def _digest(rows: Sequence[IndexRow], summary: Mapping[str, Any]) -> str:
-    """Return a digest of the rows, as 64 hexadecimal digits."""
-    return hashlib.sha256(VERSION + msgspec.msgpack.encode((rows, summary), order="sorted")).hexdigest()
+    """Return a digest of the rows, of 64 characters."""
+    digest = hashlib.sha256(VERSION + msgspec.msgpack.encode((rows, summary), order="sorted")).hexdigest()
+    return WITH_WORDS + digest[1:]
 
 
 def _summary(parts: Sequence[hardware.Part], counts: Mapping[str, int]) -> dict[str, Any]:
