@@ -1,4 +1,4 @@
-"""The health of a machine as its BMC reported it during the last inspection, out of the stored data. Pure."""
+"""The health of a machine as its BMC has last reported it, out of the data of its last inspection. Pure."""
 
 from __future__ import annotations
 
@@ -29,13 +29,18 @@ class Entry(msgspec.Struct, frozen=True):
 
 
 class Health(msgspec.Struct, frozen=True):
-    """``parts`` and ``sensors``: problems first. Not ``complete``: the BMC did not answer everything in time."""
+    """``parts`` and ``sensors``: problems first. Not ``complete``: the BMC did not answer everything in time.
+
+    ``read_at`` is the time in RFC 3339, "" if it is unknown; ``kept``: the last inspection did not ask the BMC.
+    """
 
     state: str
     parts: list[Line]
     sensors: list[Line]
     log: list[Entry]
     complete: bool
+    read_at: str = ""
+    kept: bool = False
 
 
 def report(plugin_data: Any) -> dict[str, Any]:
@@ -50,7 +55,7 @@ def worst(*states: str | None) -> str | None:
 
 def read(plugin_data: Any) -> Health | None:
     """Return the health; None if the BMC reported none."""
-    found = report(plugin_data)
+    found, around = report(plugin_data), mapping(mapping(plugin_data).get("out_of_band"))
     if not found:
         return None
     parts = [_part(one) for one in mappings(found.get("parts"))]
@@ -65,6 +70,8 @@ def read(plugin_data: Any) -> Health | None:
         sensors=sorted(sensors, key=_rank),
         log=log,
         complete=found.get("complete") is True,
+        read_at=text(around.get("read_at")) or "",
+        kept=around.get("kept") is True,
     )
 
 

@@ -229,16 +229,25 @@ class TaskContext:
 
     def previous_inventory(self) -> Document | None:
         """Return the inventory of the node's newest inspection that finished before this one; None if there is none."""
+        # It is helpful, not required: an object store that is down must not fail the inspection.
+        return self.previous_data(("inventory",), "continuing without it").get("inventory")
+
+    def previous_data(self, parts: tuple[Part, ...], without: str) -> dict[Part, Document]:
+        """Return data of the node's newest inspection that finished before this one, all of it or none.
+
+        ``without`` says what happens without it, for the note if an object store fails.
+        """
         services = self.services
-        found = services.store.read(lambda tx: previous(tx, self.node.uuid, self.inspection, ("inventory",)))
+        found = services.store.read(lambda tx: previous(tx, self.node.uuid, self.inspection, parts))
         try:
-            stored = services.archive.fetch(found).get("inventory") if found is not None else None
+            stored = services.archive.fetch(found) if found is not None else {}
         except ObjectStoreError as exc:
-            # It is helpful, not required: an object store that is down must not fail the inspection.
-            message = f"cannot read the previous inventory, continuing without it: {exc}"
+            message = f"cannot read the previous inventory, {without}: {exc}"
             self.note("previous inventory", message, severity=Severity.WARNING)
-            return None
-        return None if stored is None else msgspec.json.decode(stored, type=dict[str, Any])
+            return {}
+        if len(stored) < len(parts):
+            return {}
+        return {part: msgspec.json.decode(stored[part], type=dict[str, Any]) for part in parts}
 
     def begins(self, hook: str, what: str = "") -> None:
         """Record what the attempt is running: the named hook, or something else."""
@@ -270,17 +279,10 @@ class TaskContext:
 
     def _differences(self, inventory: Document, plugin_data: Document) -> list[ChangeView]:
         """Return the differences from the previous inspection."""
-        parts: tuple[Part, ...] = ("inventory", "plugin_data")
-        found = self.services.store.read(lambda tx: previous(tx, self.node.uuid, self.inspection, parts))
-        try:
-            stored = self.services.archive.fetch(found) if found is not None else {}
-        except ObjectStoreError as exc:
-            message = f"cannot read the previous inventory, so nothing says what has changed: {exc}"
-            self.note("previous inventory", message, severity=Severity.WARNING)
+        stored = self.previous_data(("inventory", "plugin_data"), "so nothing says what has changed")
+        if not stored:
             return []
-        if len(stored) < len(parts):
-            return []
-        before = (msgspec.json.decode(stored["inventory"]), msgspec.json.decode(stored["plugin_data"]))
+        before = (stored["inventory"], stored["plugin_data"])
         changes = diff.compare(before, (inventory, plugin_data))
         return [ChangeView(**msgspec.structs.asdict(change)) for change in changes]
 

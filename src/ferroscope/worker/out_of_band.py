@@ -18,8 +18,10 @@ from ferroscope.contracts.errors import BmcError, ConflictError
 from ferroscope.contracts.store import Transaction
 from ferroscope.core.delivery import Fail, Next, Outcome
 from ferroscope.core.model import Document, Port, Severity
+from ferroscope.core.notification import iso
 from ferroscope.core.reasons import Reason
 from ferroscope.core.states import Event
+from ferroscope.hardware.parts import mapping, mappings, text
 from ferroscope.hardware.sources import combine
 from ferroscope.worker.context import TaskContext
 
@@ -74,7 +76,7 @@ def _save(tx: Transaction, context: TaskContext, parts: dict[Part, bytes]) -> No
 
 
 def stored(parts: Mapping[Any, bytes]) -> Document | None:
-    """Return what is stored of the BMC: ``source``, ``inventory`` and perhaps ``health``; None if nothing is."""
+    """Return what is stored of the BMC: ``source``, ``read_at``, ``inventory``, perhaps ``health``; None if nothing is."""
     raw = parts.get("out_of_band")
     return msgspec.json.decode(raw) if raw else None
 
@@ -89,6 +91,31 @@ def beside(inventory: Document, kept: Document) -> Document:
     in_band = {} if is_all(inventory, kept) else inventory
     hardware: Document = msgspec.to_builtins(combine(in_band, kept["inventory"], str(kept["source"])))
     return hardware
+
+
+def kept(context: TaskContext, inventory: Document, plugin_data: Document) -> Document | None:
+    """Return what an earlier inspection has read of health and firmware, for one in which the BMC was not asked.
+
+    None if nothing is known of this machine. What the ramdisk has found of firmware is newer.
+    """
+    known = context.before.hardware
+    if "health" not in known and not any(one.get("component") == "bmc" for one in known.get("components", ())):
+        return None
+    earlier = context.previous_data(("inventory", "plugin_data"), "so the health that the BMC reported is lost")
+    found = mapping(earlier.get("plugin_data", {}).get(KEY))
+    if not found or len({_serial(earlier["inventory"]), _serial(inventory)} - {None}) > 1:
+        return None  # the node has another machine now
+    extra = mapping(plugin_data.get("extra"))
+    newer = {component for component, table in (("nic", "network"), ("disk", "disk")) if extra.get(table)}
+    firmware = [
+        one for one in mappings(mapping(found.get("inventory")).get("firmware")) if one.get("component") not in newer
+    ]
+    report = {name: found[name] for name in ("source", "read_at", "health") if name in found}
+    return report | {"kept": True, "inventory": {"firmware": firmware} if firmware else {}}
+
+
+def _serial(inventory: Document) -> str | None:
+    return text(mapping(inventory.get("system_vendor")).get("serial_number"))
 
 
 def _driver(context: TaskContext) -> OutOfBand:
@@ -122,8 +149,8 @@ def _health(context: TaskContext, inventory: Document) -> Document:
 
 
 def _kept(context: TaskContext, inventory: Document, health: Document) -> bytes:
-    kept = {"source": context.node.driver, "inventory": inventory}
-    return msgspec.json.encode(kept | ({"health": health} if health else {}))
+    report = {"source": context.node.driver, "read_at": iso(context.services.clock.time()), "inventory": inventory}
+    return msgspec.json.encode(report | ({"health": health} if health else {}))
 
 
 def _create_ports(context: TaskContext, nics: list[OutOfBandNic]) -> None:

@@ -183,6 +183,8 @@ class ProcessTask:
             }
         try:
             plugin_data = self._pipeline.run(context, inventory, unprocessed, owned=True, begins=context.begins)
+            if from_bmc is None and (report := out_of_band.kept(context, inventory, plugin_data)) is not None:
+                plugin_data[out_of_band.KEY] = report
             source = Source.OUT_OF_BAND if out_of_band.is_all(inventory, from_bmc) else Source.IN_BAND
             context.node.sources = sourced(sourced_values(context.before), context.node, source)
             unruled = sourced_values(context.node)

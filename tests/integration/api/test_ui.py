@@ -441,7 +441,7 @@ def test_a_machine_shows_its_health_with_problems_first(service: Service) -> Non
     sensors = [{"kind": "temperature", "name": "Inlet", "reading": 23.5, "unit": "°C", "health": "ok"}]
     log = [{"created": "2026-01-31T00:00:00Z", "severity": "critical", "message": "Drive 2 <i>is removed</i>"}]
     report = {"state": "critical", "parts": parts, "sensors": sensors, "log": log, "complete": False}
-    plugin_data = {"out_of_band": {"source": "redfish", "health": report}}
+    plugin_data: dict[str, Any] = {"out_of_band": {"source": "redfish", "health": report}}
     browser = Browser(service).log_in("reader")
     service.finish(uuid)
     assert "has reported no health" in browser.get(f"/ui/machines/{uuid}?tab=health").text
@@ -450,6 +450,12 @@ def test_a_machine_shows_its_health_with_problems_first(service: Service) -> Non
     text = " ".join(Elements(page).text.split())
     assert text.index("Disk 2") < text.index("Disk 1") < text.index("Drive 2") < text.index("23.5 °C")
     assert "did not answer in time" in text
+    assert "Read from the BMC" not in text
+    plugin_data["out_of_band"] |= {"read_at": "2026-01-31T00:00:00.000000Z", "kept": True}
+    service.save_plugin_data(uuid, plugin_data)
+    kept = browser.get(f"/ui/machines/{uuid}?tab=health").text
+    assert 'datetime="2026-01-31T00:00:00.000000Z"' in kept
+    assert "The last inspection did not ask it" in kept
     assert "<b>Disk" not in page
     assert "<i>is" not in page
     service.learn(uuid, {}, plugin_data)

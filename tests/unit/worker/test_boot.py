@@ -11,7 +11,7 @@ import pytest
 from ferroscope.contracts.bmc import Image, OutOfBandNic, Power
 from ferroscope.contracts.errors import BmcError
 from ferroscope.core import callback_secret
-from ferroscope.core.model import Document, Node, Port, Severity
+from ferroscope.core.model import HARDWARE_CHANGED, Document, Node, Port, Severity
 from ferroscope.core.states import Event, State
 from ferroscope.core.values import mask
 from tests.unit.worker.conftest import INVENTORY, NODE, Machine, Service, settings
@@ -271,6 +271,34 @@ def test_the_health_is_kept_and_its_failure_fails_nothing(fails: bool) -> None:
     notes = [entry for entry in service.journal if entry.step == "out of band"]
     assert any("health" in entry.message for entry in notes)
     assert any(entry.severity is Severity.WARNING for entry in notes) is fails
+
+
+def test_the_health_stays_when_the_bmc_is_not_asked_again_until_the_machine_is_another_one() -> None:
+    service = able()
+    set_field(service, inspect_interface="machine")
+    service.start()
+    service.work()
+    first = stored(service)["out_of_band"]
+    components = service.node.hardware["components"]
+    assert "kept" not in first
+    set_field(service)
+    for serial in (None, "S1", "S1"):
+        inspect_in_band(service, serial)
+        report = stored(service)["out_of_band"]
+        assert (report["kept"], report["read_at"], report["health"]) == (True, first["read_at"], first["health"])
+        assert (service.node.hardware["health"], service.node.hardware["components"]) == ("critical", components)
+    assert not any(entry.step == HARDWARE_CHANGED and "problem" in entry.message for entry in service.journal)
+    inspect_in_band(service, "S2")
+    assert "out_of_band" not in stored(service)
+    assert "health" not in service.node.hardware
+
+
+def inspect_in_band(service: Service, serial: str | None) -> None:
+    service.start()
+    service.work()
+    service.call_back(INVENTORY | {"system_vendor": {"serial_number": serial}})
+    service.work()
+    assert service.node.state is State.FINISHED
 
 
 def test_an_out_of_band_inspection_is_run_again_where_its_worker_died() -> None:

@@ -245,7 +245,7 @@ def inventory(api: Api, out: Output, *, ident: str, save: Path | None) -> None:
 @node_argument
 @with_api
 def health(api: Api, out: Output, *, ident: str) -> None:
-    """Show what the BMC reported at the last inspection: problems, drives, sensors, warnings of the event log."""
+    """Show what the BMC has last reported: problems, drives, sensors, warnings of the event log."""
     from ferroscope.hardware.health import read, report
 
     plugin_data = lookup.fetch(api, find(api, ident)).get("plugin_data")
@@ -253,7 +253,8 @@ def health(api: Api, out: Output, *, ident: str) -> None:
 
     def draw(screen: Console) -> None:
         if found is not None:
-            screen.print(key_values({"Health": found.state}))
+            kept = " (the last inspection did not ask the BMC)" if found.kept else ""
+            screen.print(key_values({"Health": found.state, "Read": moment(found.read_at) + kept}))
             for titles, lines in ((_PARTS, found.parts), (_SENSORS, found.sensors)):
                 screen.print(table(titles, [(one.kind, one.name, one.health, one.value) for one in lines]))
             screen.print(table(_LOG, [(one.created, one.severity, one.message) for one in found.log]))
