@@ -29,6 +29,7 @@ Body = Literal[
 ]
 Bmc = Literal["well", "silent", "garbage", "hang-up", "refused", "black-hole", "flapping"]
 Delivery = Literal["whole", "broken", "slow"]
+Health = Literal["ok", "failing-drive", "failed-fan"]
 
 
 class Outcome(msgspec.Struct, frozen=True, kw_only=True):
@@ -37,7 +38,8 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     ``description`` says what it does, ``ends`` how its inspection ends. BMC: ``bmc`` is how it answers (``refused`` and
     ``black-hole`` have separate ports), ``answer_delay`` seconds before each answer, one of ``fails_every`` calls fails
     temporarily (0: none), ``refuses`` is the power state that it refuses, ``follows_after`` the seconds until the power
-    state follows a command (None: never), ``resets_after`` those until a reset is carried out.
+    state follows a command (None: never), ``resets_after`` those until a reset is carried out; ``health`` of its
+    parts.
     Ramdisk: ``calls_back``; ``boot_factor`` multiplies the boot delay; ``copies`` of the callback sent at once;
     ``conflicting``: a second, different one is sent with it; ``body`` and ``delivery`` of the callback.
     Seconds are multiplied by ``time_scale``.
@@ -52,6 +54,7 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     refuses: Literal["power on", "power off"] | None = None
     follows_after: float | None = 0.0
     resets_after: float = 0.0
+    health: Health = "ok"
     calls_back: bool = True
     boot_factor: float = 1.0
     copies: int = 1
@@ -163,6 +166,19 @@ TABLE: Final = (
         description="The callback's body has 17 MiB.",
         ends=_REFUSED,
         body="huge",
+    ),
+    # Health, which the BMC reports.
+    Outcome(
+        name="failing-drive",
+        description="The BMC predicts the failure of a drive.",
+        ends="finished",
+        health="failing-drive",
+    ),
+    Outcome(
+        name="failed-fan",
+        description="The BMC reports a fan that has failed, as a critical problem.",
+        ends="finished",
+        health="failed-fan",
     ),
     # BMC behavior.
     Outcome(

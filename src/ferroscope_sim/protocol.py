@@ -1,7 +1,8 @@
 """The protocol of the simulator's port: one JSON object per line each way, for BMCs and control calls.
 
 BMC calls: ``{"op": "get_power", "node": NAME}``, ``set_power`` with ``power`` (``power on``, ``power off``,
-``soft power off``, ``rebooting``), ``set_boot_device`` with ``device`` and ``persistent``, and ``get_boot_device``.
+``soft power off``, ``rebooting``), ``set_boot_device`` with ``device`` and ``persistent``, ``get_boot_device``,
+``get_inventory`` and ``get_health``.
 Control calls are listed in ``server.Control``. Answers have ``ok`` true and the result, or ``ok`` false with ``error``
 and ``transient``.
 """

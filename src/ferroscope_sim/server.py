@@ -18,6 +18,7 @@ import structlog
 
 from ferroscope.contracts.bmc import BootDevice, Power
 from ferroscope_sim.fleet import Fleet
+from ferroscope_sim.inventory import out_of_band
 from ferroscope_sim.machine import RESET, SOFT_OFF, Machine, RefusedError
 from ferroscope_sim.model import SPREAD_HOST, FleetSettings, bmc_host, draw, log_normal, spread
 from ferroscope_sim.outcomes import Bmc, Effect
@@ -122,6 +123,8 @@ class Bmcs:
             "set_power": _set_power,
             "get_boot_device": _get_boot_device,
             "set_boot_device": _set_boot_device,
+            "get_inventory": _get_inventory,
+            "get_health": _get_health,
         }
 
     def knows(self, op: str) -> bool:
@@ -201,6 +204,14 @@ def _set_boot_device(machine: Machine, call: Call) -> bytes:
         return refuse(f"device must be one of: {', '.join(sorted(_DEVICES))}")
     machine.set_boot_device(BootDevice(call.device), persistent=call.persistent)
     return _DONE
+
+
+def _get_inventory(machine: Machine, _: Call) -> bytes:
+    return write(inventory=out_of_band.inventory(machine.member.number))
+
+
+def _get_health(machine: Machine, _: Call) -> bytes:
+    return write(health=out_of_band.health(machine.member.number, machine.member.outcome.health))
 
 
 # The TCP ports of a fleet's BMCs: open, refusing, or unreachable.

@@ -52,7 +52,8 @@ def test_a_bare_word_is_found_in_each_text_of_any_length(adapter: Adapter, *, ea
     for word, expected in [*((text, True) for text in texts), ("ax", False), ("nothing2", False)]:
         found = adapter.read(lambda tx, word=word: tx.search_index.search(Word(word), 10))
         assert (node.uuid in {match.uuid for match in found}) is expected, word
-    assert [match.uuid for match in adapter.read(lambda tx: tx.search_index.search(Word("nothing"), 10))] == [other.uuid]
+    found = adapter.read(lambda tx: tx.search_index.search(Word("nothing"), 10))
+    assert [match.uuid for match in found] == [other.uuid]
 
 
 def _collected() -> ColumnElement[bool]:

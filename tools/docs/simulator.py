@@ -53,6 +53,8 @@ established.
 | `{"op": "set_power", "node": NAME, "power": "power on"}` | also `power off` and `rebooting` |
 | `{"op": "set_boot_device", "node": NAME, "device": "pxe", "persistent": false}` | for one boot, or every boot |
 | `{"op": "get_boot_device", "node": NAME}` | returns `device` and `persistent` |
+| `{"op": "get_inventory", "node": NAME}` | returns `inventory`, the hardware as the BMC knows it |
+| `{"op": "get_health", "node": NAME}` | returns `health`: firmware, and the health of parts and sensors |
 | `{"op": "status", "names": [NAME], "nodes": true, "log": false}` | returns `status`: totals, latencies, \
 machines; without `names` all machines; `nodes` false: only totals; `log` true: also the times of the effects |
 | `{"op": "wait", "effect": COUNTER, "at_least": 50, "timeout": 30}` | returns when the total is reached, or with \

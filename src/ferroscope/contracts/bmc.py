@@ -216,11 +216,16 @@ class SeveralSystems(Protocol):
 class OutOfBand(Protocol):
     """Optional: out-of-band inspection, without a ramdisk. The inspect interface has the driver's name."""
 
-    def nics(self, node: Node) -> Sequence[OutOfBandNic]:
-        """Return the machine's NICs that the BMC reports."""
-
     def inventory(self, node: Node) -> Document:
         """Return an inventory in the ramdisk's format, without what the BMC does not report."""
+
+
+@runtime_checkable
+class ListsNics(Protocol):
+    """Optional: the machine's NICs, from which ports are created before the ramdisk boots."""
+
+    def nics(self, node: Node) -> Sequence[OutOfBandNic]:
+        """Return the machine's NICs that the BMC reports."""
 
 
 @runtime_checkable

@@ -265,8 +265,8 @@ def _holds(query: expressions.Query, column_of: Callable[[str], ColumnElement[An
 
 _f, _n = schema.search_index.c, schema.nodes.c
 _NAMES: Final = IndexRow.__struct_fields__
-# Rows of this kind have each text of a node's parts once, so that a bare word is looked for in one or two rows of a node
-# instead of in some thirty.
+# Rows of this kind have each text of a node's parts once, so that a bare word is looked for in few rows
+# instead of in some thirty of each node.
 _WORDS: Final = "words"
 
 

@@ -15,6 +15,7 @@ import structlog
 from ferroscope.contracts.bmc import (
     Bmc,
     ForcesOff,
+    ListsNics,
     OutOfBand,
     RamdiskBoot,
     ReportsHealth,
@@ -30,10 +31,13 @@ from ferroscope.remote import resolver
 from ferroscope.remote.resolver import UnresolvedError
 from ferroscope.worker.trail import Trail
 
+_ABILITIES: Final = (
+    Bmc, RamdiskBoot, ResetTime, OutOfBand, ListsNics, ReportsHealth, ForcesOff, SoftPower, SoftReboot,
+)  # fmt: skip
 # Every method that talks to a BMC; a driver has those of ``Bmc``, and any of the optional ones.
 _CALLS: Final = tuple(
     name
-    for abilities in (Bmc, RamdiskBoot, ResetTime, OutOfBand, ReportsHealth, ForcesOff, SoftPower, SoftReboot)
+    for abilities in _ABILITIES
     for name, member in vars(abilities).items()
     if isfunction(member) and not name.startswith("_") and name != "validate"
 )

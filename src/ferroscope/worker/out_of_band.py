@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import msgspec
 
-from ferroscope.contracts.bmc import OutOfBand, OutOfBandNic, ReportsHealth
+from ferroscope.contracts.bmc import ListsNics, OutOfBand, OutOfBandNic, ReportsHealth
 from ferroscope.contracts.data import Part
 from ferroscope.contracts.errors import BmcError, ConflictError
 from ferroscope.contracts.store import Transaction
@@ -52,17 +52,19 @@ def prepare(context: TaskContext) -> None:
 
     Neither is required for the inspection, so a failure of the BMC is only noted.
     """
-    settings = context.settings.inspector
-    if context.attempt.intended(_READ) or not isinstance(context.driver(), OutOfBand):
+    settings, driver = context.settings.inspector, context.driver()
+    collects = settings.collect_out_of_band and isinstance(driver, OutOfBand)
+    lister = driver if settings.pre_create_ports and isinstance(driver, ListsNics) else None
+    if context.attempt.intended(_READ) or not (collects or lister):
         return
     parts: dict[Part, bytes] = {}
     try:
-        if settings.collect_out_of_band:
+        if collects:
             inventory = _driver(context).inventory(context.node)
             parts["out_of_band"] = _kept(context, inventory, _health(context, inventory))
             context.note("out of band", f"the BMC reported: {', '.join(sorted(inventory))}")
-        if settings.pre_create_ports:
-            _create_ports(context, [nic for nic in _driver(context).nics(context.node) if nic.enabled])
+        if lister is not None:
+            _create_ports(context, [nic for nic in lister.nics(context.node) if nic.enabled])
     except BmcError as exc:
         message = f"could not read the hardware inventory from the BMC: {exc}"
         context.note("out of band", message, severity=Severity.WARNING, reason=exc.reason)
@@ -76,7 +78,7 @@ def _save(tx: Transaction, context: TaskContext, parts: dict[Part, bytes]) -> No
 
 
 def stored(parts: Mapping[Any, bytes]) -> Document | None:
-    """Return what is stored of the BMC: ``source``, ``read_at``, ``inventory``, perhaps ``health``; None if nothing is."""
+    """Return what is stored of the BMC, perhaps with its health; None if nothing is."""
     raw = parts.get("out_of_band")
     return msgspec.json.decode(raw) if raw else None
 

@@ -14,11 +14,13 @@ import pytest
 
 from ferroscope.bmc.drivers import DriverOptions
 from ferroscope.bmc.sim.driver import SimBmc
-from ferroscope.contracts.bmc import Bmc, BootDevice, Power
+from ferroscope.contracts.bmc import Bmc, BootDevice, ListsNics, OutOfBand, Power, ReportsHealth
 from ferroscope.contracts.errors import BmcError
 from ferroscope.core.model import Node
 from ferroscope.core.reasons import Reason
+from ferroscope.hardware import diff, health
 from ferroscope_sim.client import FleetClient
+from ferroscope_sim.inventory import document
 from ferroscope_sim.model import FleetSettings
 from ferroscope_sim.run import FleetThread
 from tests.integration.sim.receiver import tcp_server
@@ -65,6 +67,31 @@ def test_power_and_boot_device_of_a_simulated_machine(make_bmc: MakeBmc) -> None
         assert bmc.get_boot_device(node) == (BootDevice.BIOS, False)
         bmc.set_power(node, Power.ON)
         assert bmc.get_power(node) is Power.ON
+
+
+def test_what_the_bmc_reports_agrees_with_the_ramdisk_and_has_the_health_of_the_outcome(make_bmc: MakeBmc) -> None:
+    names = ("sim-failing-drive-1", "sim-failed-fan-1")
+    with FleetThread(FleetSettings(nodes=1, special=names)) as running:
+        bmc = make_bmc()
+        assert isinstance(bmc, OutOfBand)
+        assert isinstance(bmc, ReportsHealth)
+        assert not isinstance(bmc, ListsNics)
+        seen, full = bmc.inventory(node_at(running.address)), document(1)["inventory"]
+        changes = diff.compare((full, {}), (seen, {}))
+        assert {(one.kind, one.what, one.after) for one in changes} == {("nic", "changed", None)}
+        states = {}
+        for name in ("sim-0001", *names):
+            report = bmc.health(node_at(running.address, name))
+            known = health.read({"out_of_band": report})
+            assert known is not None
+            assert known.complete
+            states[name] = (known.state, [part.kind for part in known.parts if part.health != "ok"], len(known.log))
+            assert report["firmware"][0]["component"] == "bmc"
+    assert states == {
+        "sim-0001": ("ok", [], 0),
+        "sim-failing-drive-1": ("warning", ["drive"], 1),
+        "sim-failed-fan-1": ("critical", ["fan"], 2),
+    }
 
 
 def test_a_machine_that_is_not_there_is_a_permanent_failure(make_bmc: MakeBmc) -> None:

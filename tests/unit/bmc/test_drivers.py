@@ -13,6 +13,7 @@ from ferroscope.config.plugins import PluginError
 from ferroscope.contracts.bmc import (
     Discovers,
     KeepsConnections,
+    ListsNics,
     OutOfBand,
     RamdiskBoot,
     ReportsHealth,
@@ -22,7 +23,17 @@ from ferroscope.contracts.bmc import (
 )
 
 HERE = "tests.unit.bmc.test_drivers"
-OPTIONAL = (RamdiskBoot, ResetTime, OutOfBand, ReportsHealth, Discovers, Requirements, KeepsConnections, Simulated)
+OPTIONAL = (
+    RamdiskBoot,
+    ResetTime,
+    OutOfBand,
+    ListsNics,
+    ReportsHealth,
+    Discovers,
+    Requirements,
+    KeepsConnections,
+    Simulated,
+)
 BUILT_IN = ("redfish", "ipmi", "sim", "fake-hardware", "fake")
 
 
@@ -70,7 +81,7 @@ def test_the_drivers_of_the_service_come_through_the_same_door() -> None:
     assert abilities == {
         "redfish": {one.__name__ for one in OPTIONAL} - {"Simulated"},
         "ipmi": {"Requirements"},
-        "sim": {"KeepsConnections", "Simulated"},
+        "sim": {"OutOfBand", "ReportsHealth", "KeepsConnections", "Simulated"},
         "fake-hardware": fake,
         "fake": fake,
     }

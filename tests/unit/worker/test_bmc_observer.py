@@ -6,7 +6,7 @@ import pytest
 
 from ferroscope.bmc.fake import FakeBmc
 from ferroscope.bmc.redfish.driver import RedfishBmc
-from ferroscope.contracts.bmc import Bmc, BootDevice, OutOfBand, Power, RamdiskBoot, ReportsHealth, ResetTime
+from ferroscope.contracts.bmc import Bmc, BootDevice, ListsNics, OutOfBand, Power, RamdiskBoot, ReportsHealth, ResetTime
 from ferroscope.core.model import Node
 from ferroscope.worker.bmc import BmcObserver, observed
 
@@ -26,7 +26,7 @@ class Counted(BmcObserver):
         return 0.0
 
 
-@pytest.mark.parametrize("ability", [RamdiskBoot, ResetTime, OutOfBand, ReportsHealth])
+@pytest.mark.parametrize("ability", [RamdiskBoot, ResetTime, OutOfBand, ListsNics, ReportsHealth])
 def test_a_watched_driver_keeps_its_abilities(ability: type) -> None:
     able, unable = observed(RedfishBmc(), Counted()), observed(FakeBmc(), Counted())
     assert isinstance(able, ability)

@@ -24,6 +24,8 @@ _DOES: Final = {
     "set_power": "setting the power state of",
     "get_boot_device": "reading the boot device of",
     "set_boot_device": "setting the boot device of",
+    "get_inventory": "reading the inventory of",
+    "get_health": "reading the health of",
 }
 
 
@@ -38,7 +40,7 @@ class Command(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Answer(msgspec.Struct, frozen=True):
-    """A line from the simulator; ``power``, ``device`` and ``persistent`` if they were requested."""
+    """A line from the simulator; the fields from ``power`` on are there if they were requested."""
 
     ok: bool
     error: str = "no reason given"
@@ -46,6 +48,8 @@ class Answer(msgspec.Struct, frozen=True):
     power: Power | None = None
     device: BootDevice | None = None
     persistent: bool | None = None
+    inventory: Document | None = None
+    health: Document | None = None
 
 
 class SimBmc:
@@ -91,6 +95,19 @@ class SimBmc:
         """Return device and persistence."""
         answer = self._call(node, "get_boot_device")
         return answer.device, answer.persistent
+
+    def inventory(self, node: Node) -> Document:
+        """Return the hardware as the simulated BMC knows it."""
+        return self._document(node, "get_inventory", self._call(node, "get_inventory").inventory)
+
+    def health(self, node: Node) -> Document:
+        """Return firmware and health."""
+        return self._document(node, "get_health", self._call(node, "get_health").health)
+
+    def _document(self, node: Node, op: str, found: Document | None) -> Document:
+        if found is None:
+            raise BmcError(f"{_DOES[op]} {_name(node)} failed: the simulator reported none", transient=False)
+        return found
 
     def close(self) -> None:
         """Close idle connections."""

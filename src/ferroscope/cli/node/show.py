@@ -253,8 +253,8 @@ def health(api: Api, out: Output, *, ident: str) -> None:
 
     def draw(screen: Console) -> None:
         if found is not None:
-            kept = " (the last inspection did not ask the BMC)" if found.kept else ""
-            screen.print(key_values({"Health": found.state, "Read": moment(found.read_at) + kept}))
+            asked = "not asked by the last inspection" if found.kept else None
+            screen.print(key_values({"Health": found.state, "Read": moment(found.read_at), "BMC": asked}))
             for titles, lines in ((_PARTS, found.parts), (_SENSORS, found.sensors)):
                 screen.print(table(titles, [(one.kind, one.name, one.health, one.value) for one in lines]))
             screen.print(table(_LOG, [(one.created, one.severity, one.message) for one in found.log]))
