@@ -17,7 +17,7 @@ from ferroscope.failover.client import FORCING_RIGHTS, RIGHTS, Right
 from ferroscope.liveness.kubernetes import RULE, KubernetesService
 from ferroscope.machines.client import rights
 from tests.support.kubernetes import Cluster
-from tests.support.manifests import for_old_servers, kustomized, pods
+from tests.support.manifests import as_served, kustomized, pods
 from tests.support.processes import until
 
 OVERLAYS = ("overlays/laptop", "overlays/postgresql", "overlays/cloud", "failover", "pxe-filter", "machines")
@@ -34,7 +34,7 @@ def namespaces(api_server: Cluster) -> Cluster:
 
 @pytest.mark.parametrize("overlay", OVERLAYS)
 def test_the_api_server_accepts_every_object(namespaces: Cluster, overlay: str) -> None:
-    objects = for_old_servers(kustomized(overlay))
+    objects = as_served(kustomized(overlay))
     listed = yaml.safe_dump_all(objects)
     said = namespaces.kubectl("apply", "--dry-run=server", "-f", "-", given=listed)
     assert said.count("(server dry run)") == len(objects)
@@ -49,7 +49,7 @@ def test_the_api_server_accepts_every_object(namespaces: Cluster, overlay: str) 
 
 
 def test_an_object_with_a_misspelt_field_would_not_be_accepted(namespaces: Cluster) -> None:
-    objects = for_old_servers(kustomized("overlays/postgresql"))
+    objects = as_served(kustomized("overlays/postgresql"))
     pods(objects)[0]["containers"][0]["readinessprobe"] = {"tcpSocket": {"port": 1}}
     with pytest.raises(RuntimeError, match="readinessprobe"):
         namespaces.kubectl("apply", "--dry-run=server", "-f", "-", given=yaml.safe_dump_all(objects))
@@ -158,7 +158,7 @@ def test_the_pods_of_a_site_run_and_the_controller_survives_the_death_of_its_nod
     three_nodes: Cluster,
 ) -> None:
     cluster = three_nodes
-    objects = for_old_servers(kustomized(*OVERLAYS[1:2], *OVERLAYS[3:]))
+    objects = as_served(kustomized(*OVERLAYS[1:2], *OVERLAYS[3:]))
     for pod in pods(objects):
         for container in pod["containers"]:
             # A hollow node runs no program that could answer; tests/integration/test_kubernetes_probes.py asks them.

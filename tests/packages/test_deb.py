@@ -12,6 +12,13 @@ import ferroscope
 from tools.packaging import contents, deb
 
 CONF = "etc/ferroscope/ferroscope.conf"
+# As bash does when somebody presses Tab after "ferroscope no".
+_COMPLETE = """\
+source /usr/share/bash-completion/completions/ferroscope
+COMP_WORDS=(ferroscope no) COMP_CWORD=1
+_ferroscope_completion ferroscope
+echo "${COMPREPLY[@]}"
+"""
 
 
 class Root:
@@ -93,6 +100,13 @@ def test_it_is_installed_upgraded_removed_and_purged(root: Root, package: Path, 
     root.run(*as_user, "ferroscope", "db", "upgrade")
     assert (root.path / "var/lib/ferroscope/ferroscope.db").exists()
     assert "All 1 finished" in root.run(*as_user, "ferroscope", "demo", "--nodes", "1")
+
+    # Without a terminal, the defaults of the five questions hold; doctor approves them.
+    root.run("ferroscope", "setup")
+    assert root.owner(CONF) == "root:ferroscope 640"
+    assert "#bare_metal_port = 6385" in (root.path / CONF).read_text()
+    root.run(*as_user, "ferroscope", "doctor")
+    assert "node" in root.run("bash", "-c", _COMPLETE).split()
 
     # An upgrade keeps the data and what the operator changed.
     conf = root.path / CONF

@@ -43,7 +43,12 @@ _CALL: Final = 10.0  # seconds for one request of a test
 
 @functools.cache
 def programs() -> Path:
-    """Return the directory of the programs; ``RuntimeError`` if they have not been built."""
+    """Return the directory of the programs; ``RuntimeError`` if they have not been built.
+
+    ``KUBERNETES_PROGRAMS`` names another one, to try another release than Debian's.
+    """
+    if other := os.environ.get("KUBERNETES_PROGRAMS"):
+        return Path(other)
     where = subprocess.run(
         [_ROOT / "tools/kubernetes/build.sh", "where"], capture_output=True, text=True, check=True, timeout=60
     )
@@ -51,6 +56,15 @@ def programs() -> Path:
     if not found.is_dir():
         raise RuntimeError(f"{found} does not exist: run make kubernetes")
     return found
+
+
+@functools.cache
+def release() -> tuple[int, int]:
+    """Return the release of Kubernetes, such as 1.20."""
+    command = [str(programs() / "kube-apiserver"), "--version"]
+    said = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60).stdout
+    major, minor, *_ = said.split()[1].removeprefix("v").split(".")
+    return int(major), int(minor)
 
 
 class Program:
@@ -218,7 +232,8 @@ class Cluster:
             *("--service-account-signing-key-file", signing.key, "--service-account-key-file", signing.certificate),
             *("--disable-admission-plugins", "ServiceAccount", "--allow-privileged=true", *api_options),
         )
-        client = ("--kubeconfig", self.kubeconfig, "--leader-elect=false", "--port", "0", "--secure-port", "0")
+        insecure = ("--port", "0") if release() < (1, 24) else ()
+        client = ("--kubeconfig", self.kubeconfig, "--leader-elect=false", *insecure, "--secure-port", "0")
         self.scheduler = self._program("kube-scheduler", lambda: True, programs() / "kube-scheduler", *client)
         self.controllers = self._program(
             "kube-controller-manager",

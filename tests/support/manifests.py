@@ -11,6 +11,8 @@ from typing import Any, Final
 
 import yaml
 
+from tests.support.kubernetes import release
+
 ROOT: Final = Path(__file__).parents[2]
 KUSTOMIZATIONS: Final = ROOT / "deploy/kubernetes"
 CHART: Final = ROOT / "deploy/helm/ferroscope"
@@ -54,8 +56,10 @@ def pods(objects: list[Object]) -> list[Object]:
     return [one["spec"]["template"]["spec"] for one in objects if "template" in one.get("spec", {})]
 
 
-def for_old_servers(objects: list[Object]) -> list[Object]:
-    """Return them as Kubernetes 1.20 knows them, where a Pod Disruption Budget is not in policy/v1 yet."""
+def as_served(objects: list[Object]) -> list[Object]:
+    """Return them as the Kubernetes of the tests knows them: in 1.20, no Pod Disruption Budget is in policy/v1."""
+    if release() >= (1, 21):
+        return objects
     budgets = [one for one in objects if one["kind"] == "PodDisruptionBudget"]
     assert {one["apiVersion"] for one in budgets} <= {"policy/v1"}
     return [one | {"apiVersion": "policy/v1beta1"} if one in budgets else one for one in objects]

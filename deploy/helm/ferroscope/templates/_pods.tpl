@@ -141,7 +141,7 @@ spec:
         args: [{{ .component }}]
         {{- include "ferroscope.container" . | nindent 8 }}
         ports:
-        - {name: metrics, containerPort: {{ include "ferroscope.metrics" . }}}
+        - {name: metrics, containerPort: {{ include "ferroscope.metrics" . }}, protocol: TCP}
         # Without its database, or the API server, it works on when that is back; it must not be restarted meanwhile.
         startupProbe:
           tcpSocket: {port: metrics}

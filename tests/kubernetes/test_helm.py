@@ -1,0 +1,263 @@
+"""The Helm chart on a real control plane: accepted with any values, installed, upgraded, rolled back, uninstalled."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import pytest
+import requests
+import yaml
+
+from tests.support.databases import upgrade
+from tests.support.installation import Played
+from tests.support.kubernetes import Cluster
+from tests.support.manifests import CHART, Object, as_served, given, run, templated
+from tests.support.processes import free_port, until
+
+SPACE = "inspection"
+NAME = "metal"  # the release; its objects are named metal-ferroscope-...
+VALUES: Object = {f"{part}.enabled": True for part in ("failover", "machines", "pxeFilter")}
+MACHINES = f"/apis/ferroscope.io/v1alpha1/namespaces/{SPACE}-machines/machines"
+MACHINE: Object = {
+    "apiVersion": "ferroscope.io/v1alpha1", "kind": "Machine",
+    "metadata": {"name": "rack1-u07", "namespace": f"{SPACE}-machines"},
+    "spec": {"bmc": {"driver": "redfish", "address": "https://192.0.2.17"}},
+}  # fmt: skip
+
+
+@pytest.fixture
+def chart(tmp_path: Path) -> Path:
+    """Give the chart as the server of the tests can have it, which does not know of which version it is.
+
+    ``kubectl version`` says v0.0.0, as of every server that was built without the scripts of its project.
+    """
+    copy = tmp_path / "ferroscope"
+    shutil.copytree(CHART, copy)
+    about = copy / "Chart.yaml"
+    text = about.read_text()
+    assert text.count("\nkubeVersion: ") == 1
+    about.write_text(re.sub(r"\nkubeVersion: .*", "", text))
+    return copy
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        {},
+        VALUES,
+        VALUES | {"fullnameOverride": "fs", "networkPolicies.enabled": False, "migration.enabled": False},
+        {
+            "api.service": {"type": "LoadBalancer", "annotations": {"example.org/pool": "boot"}}, "users.secret": "",
+            "image": {"repository": "registry.example.org/f", "tag": "1", "pullPolicy": "Always", "pullSecrets": ["p"]},
+            "secretFiles": [{"secret": "ca.example", "path": "/etc/ca"}],
+            "networkPolicies.egress": [{"port": 5671, "protocol": "TCP"}],
+        },
+        {
+            "worker": {
+                "nodeSelector": {"zone": "a"}, "tolerations": [{"key": "infra", "operator": "Exists"}],
+                "priorityClassName": "system-cluster-critical", "annotations": {"example.org/team": "metal"},
+                "config": {"coordination": {"backend": "sql"}, "worker": {"graceful_timeout": 600}},
+            },
+        },
+        {
+            "machines.enabled": True,
+            "machines.config.machines": {"namespaces": [], "observe_namespace": "seen", "hardware_data": True},
+            "failover.enabled": True, "failover.config.failover": {"mode": "label", "label_selector": {"app": "web"}},
+        },
+    ],
+    ids=["default", "everything", "override", "site", "worker", "options"],
+)  # fmt: skip
+def test_the_api_server_accepts_every_object(api_server: Cluster, values: Object) -> None:
+    objects = as_served(templated(values, release=NAME, namespace="default"))
+    for one in objects:
+        # A dry run makes no namespace for the objects in it.
+        if one["metadata"].get("namespace") not in (None, "default", "kube-node-lease"):
+            one["metadata"]["namespace"] = "default"
+    said = api_server.kubectl("apply", "--dry-run=server", "-f", "-", given=yaml.safe_dump_all(objects))
+    assert said.count("(server dry run)") == len(objects)
+
+
+def test_it_is_not_installed_without_its_secrets(api_server: Cluster, chart: Path) -> None:
+    with pytest.raises(RuntimeError, match=r"no Secret ferroscope-database with OS_DATABASE__CONNECTION"):
+        _helm(api_server, "install", NAME, str(chart), "--dry-run=server")
+    _secrets(api_server, "default")
+    _helm(api_server, "install", NAME, str(chart), "--dry-run=server", namespace="default")
+    with pytest.raises(RuntimeError, match=r"no Secret people with the file htpasswd"):
+        _helm(
+            api_server, "install", NAME, str(chart), "--dry-run=server", "--set", "users.secret=people",
+            namespace="default",
+        )  # fmt: skip
+
+
+@pytest.mark.parametrize("role", ["failover", "machines"])
+def test_a_controller_starts_with_the_options_and_the_rights_of_the_chart(
+    api_server: Cluster, tmp_path: Path, role: str
+) -> None:
+    objects = templated({f"{role}.enabled": True}, release=f"starts-{role}", namespace="default")
+    kinds = {"Namespace", "CustomResourceDefinition", "ServiceAccount"}
+    kinds |= {f"{scope}{kind}" for scope in ("", "Cluster") for kind in ("Role", "RoleBinding")}
+    api_server.apply(*(one for one in objects if one["kind"] in kinds))
+    account = f"starts-{role}-ferroscope-{role}"
+    (options,) = (one for one in objects if one["kind"] == "ConfigMap" and one["metadata"]["name"] == account)
+    conf = tmp_path / "ferroscope.conf"
+    conf.write_text(options["data"]["ferroscope.conf"])
+    port, database = free_port(), f"sqlite:///{tmp_path}/ferroscope.db"
+    upgrade(database)
+    given = {
+        "OS_DATABASE__CONNECTION": database,
+        "OS_METRICS__PORT": port,
+        f"OS_{role.upper()}__KUBECONFIG": api_server.account_kubeconfig(account),
+    }
+    command = [sys.executable, "-m", "ferroscope", role, "-c", str(conf)]
+    process = Played(role, tmp_path, ["env", *(f"{name}={value}" for name, value in given.items()), *command])
+    try:
+        process.wait_ready()
+        assert requests.get(f"http://127.0.0.1:{port}/metrics", timeout=10).status_code == 200
+    finally:
+        process.end()
+
+
+def test_it_is_installed_upgraded_rolled_back_and_uninstalled_and_machines_stay(
+    three_nodes: Cluster, chart: Path
+) -> None:
+    cluster = three_nodes
+    for name in (SPACE, "ferroscope-boot"):
+        cluster.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
+        _secrets(cluster, name)
+    boot_host, *_ = cluster.nodes
+    cluster.kubectl("label", "node", boot_host, "ferroscope.io/boot-host=true")
+    values = VALUES | {"machines.config.machines.namespaces": [f"{SPACE}-machines"]}
+
+    with _database(cluster) as upgrades:
+        said = _helm(cluster, "install", NAME, str(chart), *given(values))
+        assert "STATUS: deployed" in said
+        assert len(upgrades) == 1
+        for role in ("api", "worker", "failover", "machines"):
+            assert until(lambda role=role: len(_placed(cluster, role)) == 2), role
+            assert until(lambda role=role: len(set(_placed(cluster, role))) == 2), role
+        assert until(lambda: _placed(cluster, "pxe-filter", "ferroscope-boot") == [boot_host])
+        cluster.apply(MACHINE)
+
+        # Changed values: more apis, and new pods of the workers only.
+        before = {role: _names(cluster, role) for role in ("failover", "worker")}
+        values |= {"api.replicas": 3, "worker.config.worker.threads": 4}
+        _helm(cluster, "upgrade", NAME, str(chart), *given(values))
+        assert len(upgrades) == 2
+        assert until(lambda: len(_placed(cluster, "api")) == 3)
+        assert until(lambda: bool(_names(cluster, "worker") - before["worker"]))
+        assert _names(cluster, "failover") == before["failover"]
+        # What a release has no more is gone, such as the rights of a role.
+        _helm(cluster, "upgrade", NAME, str(chart), *given(values | {"failover.enabled": False}))
+        assert until(lambda: not _names(cluster, "failover"))
+        assert f"{NAME}-ferroscope-failover" not in cluster.kubectl("get", "clusterrole", "-o", "name")
+        _helm(cluster, "rollback", NAME, "1")
+        assert until(lambda: len(_placed(cluster, "failover")) == 2)
+
+        _helm(cluster, "uninstall", NAME)
+        assert until(lambda: not [one for role in ("api", "worker", "failover") for one in _names(cluster, role)])
+        assert _of_release(cluster) == set()
+        assert [one["metadata"]["name"] for one in cluster.call("GET", MACHINES)["items"]] == ["rack1-u07"]
+        assert {f"{SPACE}-machines", "ferroscope-boot"} <= set(_listed(cluster, "namespaces"))
+
+        # It is installed again, over what has stayed.
+        _helm(cluster, "install", NAME, str(chart), *given(values))
+        assert until(lambda: len(_placed(cluster, "machines")) == 2)
+
+
+def test_a_failed_upgrade_of_the_schema_changes_nothing(three_nodes: Cluster, chart: Path) -> None:
+    cluster = three_nodes
+    cluster.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": SPACE}})
+    _secrets(cluster, SPACE)
+    with _database(cluster):
+        _helm(cluster, "install", NAME, str(chart))
+    before = _names(cluster, "worker")
+    with _database(cluster, works=False), pytest.raises(RuntimeError, match="pre-upgrade hooks failed"):
+        _helm(cluster, "upgrade", NAME, str(chart), "--set", "worker.config.worker.threads=4")
+    assert _names(cluster, "worker") == before
+    assert f"{NAME}-ferroscope-db-upgrade" in _listed(cluster, "jobs", SPACE)  # its log says why
+
+
+def _helm(cluster: Cluster, *words: str, namespace: str = SPACE) -> str:
+    return run("helm", *words, "--namespace", namespace, "--timeout", "4m", kubeconfig=cluster.kubeconfig)
+
+
+def _secrets(cluster: Cluster, namespace: str) -> None:
+    named = {"ferroscope-database": "OS_DATABASE__CONNECTION", "ferroscope-users": "htpasswd"}
+    cluster.apply(*(
+        {
+            "apiVersion": "v1", "kind": "Secret", "metadata": {"name": name, "namespace": namespace},
+            "stringData": {key: "given"},
+        }
+        for name, key in named.items()
+    ))  # fmt: skip
+
+
+@contextmanager
+def _database(cluster: Cluster, *, works: bool = True) -> Iterator[list[str]]:
+    """Play ``ferroscope db upgrade``, which a hollow node does not run; give the uid of each job that was done."""
+    done: list[str] = []
+    stop = threading.Event()
+    name = f"{NAME}-ferroscope-db-upgrade"
+    job = f"/apis/batch/v1/namespaces/{SPACE}/jobs/{name}"
+    failed = {"conditions": [{"type": "Failed", "status": "True"}]}
+
+    def play() -> None:
+        while not stop.wait(0.2):
+            with suppress(requests.RequestException):
+                uid = cluster.call("GET", job)["metadata"]["uid"]
+                pods = [one for one in cluster.pods(SPACE) if one["metadata"]["labels"].get("job-name") == name]
+                for pod in pods:
+                    if pod["status"]["phase"] == "Running" and uid not in done:
+                        path = f"/api/v1/namespaces/{SPACE}/pods/{pod['metadata']['name']}" if works else job
+                        body = {"status": {"phase": "Succeeded"} if works else failed}
+                        cluster.call("PATCH", f"{path}/status", body, content="application/merge-patch+json")
+                        done.append(uid)
+
+    thread = threading.Thread(target=play)
+    thread.start()
+    try:
+        yield done
+    finally:
+        stop.set()
+        thread.join()
+
+
+def _pods(cluster: Cluster, role: str, namespace: str = SPACE) -> list[Object]:
+    return [
+        one
+        for one in cluster.pods(namespace)
+        if one["metadata"]["labels"]["app.kubernetes.io/component"] == role
+        and "deletionTimestamp" not in one["metadata"]
+    ]
+
+
+def _names(cluster: Cluster, role: str) -> set[str]:
+    return {one["metadata"]["name"] for one in _pods(cluster, role)}
+
+
+def _placed(cluster: Cluster, role: str, namespace: str = SPACE) -> list[str]:
+    """Return the nodes on which the pods of a role run."""
+    return [one["spec"]["nodeName"] for one in _pods(cluster, role, namespace) if one["status"]["phase"] == "Running"]
+
+
+def _listed(cluster: Cluster, kind: str, namespace: str = "default") -> list[str]:
+    found = cluster.kubectl("get", kind, "--namespace", namespace, "-o", "name").split()
+    return [one.rpartition("/")[2] for one in found]
+
+
+def _of_release(cluster: Cluster) -> set[str]:
+    """Return what of the release's is still there, but for what shall stay."""
+    kinds = (
+        "deployments,daemonsets,services,configmaps,serviceaccounts,jobs,roles,rolebindings,networkpolicies,"
+        "poddisruptionbudgets,clusterroles,clusterrolebindings"
+    )
+    named = cluster.kubectl(
+        "get", kinds, "--all-namespaces", "-o", "name", "--selector", "app.kubernetes.io/managed-by=Helm"
+    )
+    return set(named.split())
