@@ -23,6 +23,17 @@ def test_nodes_are_counted_by_shard(adapter: Adapter) -> None:
     assert adapter.read(lambda tx: tx.statistics.shards()) == {"a": 2, "A": 1, None: 3}
 
 
+def test_nodes_are_counted_by_label_of_all_or_of_a_project(adapter: Adapter) -> None:
+    assert adapter.read(lambda tx: tx.statistics.labels()) == {}
+    for labels, owner in (({"Rack": "r1", "spare": ""}, "a"), ({"Rack": "r1"}, "b"), ({"Rack": "R1"}, None), ({}, "a")):
+        adapter.node(labels=labels, owner=owner)
+    adapter.node(labels={"rack": "r1"}, attributes={"lessee": "a"})
+    expected = {("Rack", "r1"): 2, ("Rack", "R1"): 1, ("rack", "r1"): 1, ("spare", ""): 1}
+    assert adapter.read(lambda tx: tx.statistics.labels()) == expected
+    own = {("Rack", "r1"): 1, ("spare", ""): 1, ("rack", "r1"): 1}
+    assert adapter.read(lambda tx: tx.statistics.labels("a")) == own
+
+
 def test_nodes_are_counted_by_state(adapter: Adapter) -> None:
     for _ in range(3):
         adapter.node(state=State.WAITING, provision_state=Provision.INSPECT_WAIT)

@@ -108,6 +108,9 @@ class Statistics(Protocol):
     def health(self) -> Condition:
         """Return the number of nodes by the health that their BMCs reported, and of those with a failing drive."""
 
+    def labels(self, project: str | None = None) -> Mapping[tuple[str, str], int]:
+        """Return the number of nodes with each label, by key and value; ``project`` as in ``Query``."""
+
     def shards(self) -> Mapping[str | None, int]:
         """Return the number of nodes in each shard; None: in no shard."""
 

@@ -114,6 +114,17 @@ class SqlStatistics:
         others = self._tx.connection.execute(_ALL_NODES).scalar_one() - found.total()
         return found + Counter({None: others})
 
+    def labels(self, project: str | None = None) -> Mapping[tuple[str, str], int]:
+        statement = select(_nodes.labels, func.count()).where(_nodes.labels != "{}").group_by(_nodes.labels)
+        parameters = {}
+        if project is not None:
+            statement, parameters = statement.where(mapping.in_project(schema.nodes)), mapping.of_project(project)
+        found: Counter[tuple[str, str]] = Counter()
+        for written, number in self._tx.connection.execute(statement, parameters):
+            for label in msgspec.json.decode(written, type=dict[str, str]).items():
+                found[label] += number
+        return found
+
     def deviating(self) -> int:
         return int(self._tx.connection.execute(_DEVIATING).scalar_one())
 

@@ -25,7 +25,21 @@ from ferroscope.api.http.rate_limit import group
 from ferroscope.api.http.responder import record
 from ferroscope.api.http.route import ApiContext
 from ferroscope.contracts.errors import StoreUnavailableError
-from ferroscope.ui import enrol, fleet, form, inbox, login, machine, machines, render, rules, service, session, wiring
+from ferroscope.ui import (
+    enrol,
+    fleet,
+    form,
+    inbox,
+    login,
+    machine,
+    machine_actions,
+    machines,
+    render,
+    rules,
+    service,
+    session,
+    wiring,
+)
 from ferroscope.ui.page import Download, Page, Redirect, Visit
 from ferroscope.ui.session import Seal, Visitor
 
@@ -53,7 +67,7 @@ _MISSING: Final = (
 PAGES: Final[dict[str, dict[str, Handler]]] = {
     "/ui": {"GET": fleet.show},
     "/ui/machines": {"GET": machines.show},
-    "/ui/machines/act": {"POST": machines.act},
+    "/ui/machines/act": {"POST": machine_actions.act},
     "/ui/machines/{node}": {"GET": machine.show},
     "/ui/inbox": {"GET": inbox.show, "POST": inbox.act},
     "/ui/enrol": {"GET": enrol.show, "POST": enrol.act},

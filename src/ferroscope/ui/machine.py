@@ -20,7 +20,8 @@ from ferroscope.hardware import diff, health, parts
 from ferroscope.hardware.search_index import KINDS
 from ferroscope.hardware.sources import IN_BAND
 from ferroscope.ui import ramdisk_log, rules
-from ferroscope.ui.machines import ACTIONS, labels_of
+from ferroscope.ui.machine_actions import ACTIONS
+from ferroscope.ui.machines import labels_of
 from ferroscope.ui.page import Download, Page, Visit
 
 TABS: Final = {
@@ -90,7 +91,7 @@ def _actions(visit: Visit, node: Node) -> list[dict[str, str]]:
         {"name": name, "title": action.title}
         for name, action in ACTIONS.items()
         if visit.may(action.policy, node)
-        and (action.verb in verbs if action.verb else node.maintenance == (name == "clear"))
+        and (action.verb in verbs if action.verb else name == "label" or node.maintenance == (name == "clear"))
     ]
 
 

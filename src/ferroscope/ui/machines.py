@@ -1,4 +1,4 @@
-"""The list of machines: searched, filtered, sorted, and acted on, many at once."""
+"""The list of machines: searched, filtered and sorted."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any, Final
 import msgspec
 
 from ferroscope.api.auth import access
-from ferroscope.api.baremetal import node_states, nodes
+from ferroscope.api.baremetal import nodes
 from ferroscope.api.baremetal.history import hint_of
 from ferroscope.api.http import paging
 from ferroscope.api.http.errors import BadRequestError
@@ -20,20 +20,22 @@ from ferroscope.contracts.store import Query, Transaction
 from ferroscope.core import labels, values
 from ferroscope.core.explanations import HINTS
 from ferroscope.core.model import Node
-from ferroscope.core.states import ACTIVE, PUBLISHED_STATES, Provision, State
+from ferroscope.core.states import PUBLISHED_STATES, Provision, State
 from ferroscope.core.values import is_uuid
 from ferroscope.hardware import names
 from ferroscope.hardware.search_index import KINDS, OWN, text
-from ferroscope.ui import bulk
-from ferroscope.ui.bulk import Action, Form
 from ferroscope.ui.fleet import reasons_of
 from ferroscope.ui.page import Download, Page, Visit
 
 SIZE: Final = 100
-# Machines of one action, and of an export.
-_MOST: Final = 500
+# Machines of an export.
 _EXPORTED: Final = 20_000
 _PAGE: Final = 1000
+# Labels in the menu, and for how many seconds they are remembered.
+_MENU: Final = 200
+_MENU_SECONDS: Final = 10.0
+INSPECT: Final = "baremetal:node:set_provision_state"
+MAINTENANCE: Final = "baremetal:node:set_maintenance"
 FIELDS: Final = (
     "uuid", "name", "provision_state", "power_state", "maintenance", "maintenance_reason", "driver", "owner",
     "lessee", "resource_class", "labels", "hardware", "last_error", "provision_updated_at",
@@ -86,6 +88,7 @@ class Wanted(msgspec.Struct, frozen=True, kw_only=True):
     reason: str = ""
     maintenance: str = ""
     inbox: str = ""
+    labels: str = ""
 
     @classmethod
     def of(cls, get: Callable[[str], str]) -> Wanted:
@@ -93,11 +96,30 @@ class Wanted(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def query(self) -> str:
-        """The search, together with the filters that the language has."""
-        parts = [f"({self.q})"]
+        """The search, together with the filters that the language has; ``BadRequestError`` for an invalid selector."""
+        parts = [f"({self.q})", *map(_searched, nodes.selector(self.labels).terms if self.labels else ())]
         parts += [f"state == '{self.state}'"] if self.state in PUBLISHED_STATES else []
         parts += [f"maintenance == {self.maintenance}"] if self.maintenance in ("yes", "no") else []
         return " and ".join(parts) if len(parts) > 1 else self.q
+
+
+def _searched(term: labels.Term) -> str:
+    """Return a part of a selector in the language of searches, which compares without case."""
+    values_of = [f"label.{term.key} == '{value}'" for value in sorted(term.values or ())]
+    found = f"({' or '.join(values_of)})" if values_of else f"has label.{term.key}"
+    return f"not {found}" if term.negated else found
+
+
+def menu(visit: Visit) -> list[tuple[str, int]]:
+    """Return the labels of the machines that the caller may see, the most frequent first, and of how many they are."""
+    project = access.scope(visit.context.policy, visit.identity, "node")
+    found = visit.remembered(
+        f"labels of {project}",
+        _MENU_SECONDS,
+        lambda: visit.context.store.read(lambda tx: tx.statistics.labels(project)),
+    )
+    frequent = sorted(found.items(), key=lambda one: (-one[1], one[0]))[:_MENU]
+    return [(labels.written({key: value}), number) for (key, value), number in frequent]
 
 
 def show(visit: Visit) -> Page | Download:
@@ -110,7 +132,7 @@ def show(visit: Visit) -> Page | Download:
     problem, after = "", None
     found: list[dict[str, Any]] = []
     try:
-        found, after = _find(visit, wanted, SIZE, visit.asked("after"), sort=sort, descending=descending)
+        found, after = find(visit, wanted, SIZE, visit.asked("after"), sort=sort, descending=descending)
     except BadRequestError as exc:
         problem = exc.message
     rows = [_row(visit, node, wanted) for node in found]
@@ -133,6 +155,7 @@ def show(visit: Visit) -> Page | Download:
         "may_act": any(row["may_act"] for row in rows),
         "searching": bool(wanted.q or wanted.reason),
         "fields": _SEARCHED,
+        "menu": menu(visit),
     }
     return Page(template="machines.html", title="Machines", data=data)
 
@@ -142,7 +165,7 @@ def call_of(visit: Visit) -> Call[NoQuery, None]:
     return Call(path={}, query=NoQuery(), body=None, version=BARE_METAL.maximum, url="", identity=visit.identity)
 
 
-def _find(
+def find(
     visit: Visit, wanted: Wanted, size: int, after: str, *, sort: str = "name", descending: bool = False
 ) -> tuple[list[dict[str, Any]], str | None]:
     """Return a page of nodes as the API shows them to the caller, and the marker of the next page.
@@ -156,7 +179,7 @@ def _find(
         uuids = [one["uuid"] for one in page["nodes"]]
         return _views(visit, uuids), uuids[-1] if "next" in page else None
     if wanted.reason:
-        return _failed(visit, wanted.reason, size, marker)
+        return _failed(visit, wanted, size, marker)
     filters: dict[str, Any] = {}
     if wanted.state in PUBLISHED_STATES:
         filters["provision_state"] = wanted.state
@@ -164,6 +187,8 @@ def _find(
         filters["maintenance"] = wanted.maintenance == "yes"
     if wanted.inbox in ("yes", "no"):
         filters["inbox"] = wanted.inbox == "yes"
+    if wanted.labels:
+        filters["labels"] = wanted.labels
     page = visit.call(
         "GET /v1/nodes",
         fields=list(FIELDS),
@@ -180,19 +205,20 @@ def _find(
 
 def _views(visit: Visit, uuids: Sequence[str]) -> list[dict[str, Any]]:
     """Return these nodes, in this order, without those that the caller may not see."""
-    known = {node.uuid: node for node in _nodes(visit, uuids)}
+    known = {node.uuid: node for node in seen(visit, uuids)}
     return nodes.views(visit.context, call_of(visit), (known[uuid] for uuid in uuids if uuid in known), FIELDS)
 
 
-def _nodes(visit: Visit, uuids: Sequence[str]) -> list[Node]:
+def seen(visit: Visit, uuids: Sequence[str]) -> list[Node]:
     if not uuids:
         return []
     found = visit.context.store.read(lambda tx: tx.nodes.list(Query(filters={"uuid": tuple(uuids)})))
     return [node for node in found if access.sees(visit.context.policy, visit.identity, node)]
 
 
-def _failed(visit: Visit, reason: str, size: int, marker: str | None) -> tuple[list[dict[str, Any]], str | None]:
+def _failed(visit: Visit, wanted: Wanted, size: int, marker: str | None) -> tuple[list[dict[str, Any]], str | None]:
     """Return nodes whose last inspection failed for this reason, by name."""
+    reason, chosen = wanted.reason, nodes.selector(wanted.labels) if wanted.labels else None
     if reason not in HINTS:
         raise BadRequestError(f"Unknown reason {reason[:80]!r}.")
     project = access.scope(visit.context.policy, visit.identity, "node")
@@ -202,7 +228,9 @@ def _failed(visit: Visit, reason: str, size: int, marker: str | None) -> tuple[l
         return [
             node
             for node in found
-            if reasons.get(node.inspection or "") == reason and access.sees(visit.context.policy, visit.identity, node)
+            if reasons.get(node.inspection or "") == reason
+            and (chosen is None or chosen.fits(node.labels))
+            and access.sees(visit.context.policy, visit.identity, node)
         ]
 
     def work(tx: Transaction) -> tuple[list[Node], bool]:
@@ -255,7 +283,7 @@ def _row(visit: Visit, node: dict[str, Any], wanted: Wanted) -> dict[str, Any]:
         "since": node["provision_updated_at"],
         "inspected": node["inspection_finished_at"],
         "ports": [],
-        "may_act": visit.may(_INSPECT, target) or visit.may(_MAINTENANCE, target),
+        "may_act": visit.may(INSPECT, target) or visit.may(MAINTENANCE, target),
     }
 
 
@@ -276,7 +304,7 @@ def _export(visit: Visit, wanted: Wanted) -> Download:
              "disks", "storage", "nics", "driver", "owner", "class", "labels", "inspected", "error")  # fmt: skip
     writer.writerow(titles)
     while count < _EXPORTED:
-        found, following = _find(visit, wanted, _PAGE, after)
+        found, following = find(visit, wanted, _PAGE, after)
         for node in found:
             row = _row(visit, node, wanted) | {"labels": labels.written(node.get("labels") or {})}
             writer.writerow([values.spreadsheet_cell(row[name]) for name in titles])
@@ -287,89 +315,3 @@ def _export(visit: Visit, wanted: Wanted) -> Download:
     return Download(
         name="machines.csv", body=output.getvalue().encode("utf-8", "replace"), media="text/csv; charset=utf-8"
     )
-
-
-# Actions on many machines
-
-_INSPECT: Final = "baremetal:node:set_provision_state"
-_MAINTENANCE: Final = "baremetal:node:set_maintenance"
-_CLEAR: Final = "baremetal:node:clear_maintenance"
-
-
-ACTIONS: Final = {
-    "inspect": Action(
-        title="Inspect", policy=_INSPECT, verb="inspect", effect="This power-cycles", done="inspections requested"
-    ),
-    "abort": Action(
-        title="Abort", policy=_INSPECT, verb="abort", effect="This aborts the inspections of", done="aborts requested"
-    ),
-    "manage": Action(
-        title="Manage", policy=_INSPECT, verb="manage", effect="This makes manageable", done="machines managed"
-    ),
-    "maintenance": Action(
-        title="Set maintenance",
-        policy=_MAINTENANCE,
-        effect="This puts into maintenance",
-        done="machines in maintenance",
-    ),
-    "clear": Action(
-        title="End maintenance", policy=_CLEAR, effect="This takes out of maintenance",
-        done="machines out of maintenance",
-    ),
-}  # fmt: skip
-
-
-def act(visit: Visit) -> Page:
-    """Say what an action on many machines would do; do it if the form confirms it."""
-    action = ACTIONS.get(visit.given("action"))
-    if action is None:
-        raise BadRequestError("Choose an action.")
-    selected, more = _selected(visit)
-    back = visit.given("back") if visit.given("back").startswith("/ui/") else "/ui/machines"
-    return bulk.act(
-        visit,
-        action,
-        Form(template="act.html", url="/ui/machines/act", back=back, back_to="the machines"),
-        selected,
-        more=more,
-        asked=lambda node: {"uuid": node.uuid, "name": node.name or node.uuid},
-        why_not=lambda node: _why_not(action, node),
-        carry_out=lambda node: _carry_out(visit, action, node),
-    )
-
-
-def _selected(visit: Visit) -> tuple[list[Node], bool]:
-    """Return the machines of the form, and whether there are more than one action may have."""
-    if visit.given("all") == "yes":
-        found, after = _find(visit, Wanted.of(visit.given), _MOST, "")
-        return _in_order(visit, [node["uuid"] for node in found]), after is not None
-    uuids = [uuid for uuid in dict.fromkeys(visit.form.get("node", [])) if is_uuid(uuid)]
-    return _in_order(visit, uuids[:_MOST]), len(uuids) > _MOST
-
-
-def _in_order(visit: Visit, uuids: list[str]) -> list[Node]:
-    return sorted(_nodes(visit, uuids), key=lambda node: node.name or node.uuid)
-
-
-def _why_not(action: Action, node: Node) -> str:
-    """Return why a machine is left out, "" if it is not."""
-    if action.verb == "inspect" and node.maintenance:
-        return "in maintenance"
-    if action.verb and action.verb not in node_states.allowed_verbs(node):
-        return f"not possible while it is {node.provision_state}" + (" (inbox)" if node.inbox else "")
-    if action.policy == _CLEAR and not node.maintenance:
-        return "not in maintenance"
-    if action.verb == "manage" and node.state in ACTIVE:
-        return "being inspected"
-    return ""
-
-
-def _carry_out(visit: Visit, action: Action, node: Node) -> None:
-    path = {"node": node.uuid}
-    if action.verb:
-        visit.call("PUT /v1/nodes/{node}/states/provision", path, body={"target": action.verb})
-    elif action.policy == _CLEAR:
-        visit.call("DELETE /v1/nodes/{node}/maintenance", path)
-    else:
-        reason = visit.given("reason")[:255]
-        visit.call("PUT /v1/nodes/{node}/maintenance", path, body={"reason": reason} if reason else None)

@@ -9,6 +9,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import bcrypt
 import msgspec
@@ -368,6 +369,66 @@ def test_labels_are_shown_and_lead_to_the_machines_that_have_them(service: Servi
     assert "example.org/rack=r1,spare" in browser.get("/ui/machines?format=csv").text
     links = [tag for tag in Elements(browser.get("/ui/machines/one").text).tags if tag[1].get("class") == "tag"]
     assert len(links) == 2
+
+
+def names_of(page: str) -> list[str]:
+    return [name for name in ("one", "two", "plain") if f">{name}<" in page]
+
+
+def test_machines_are_chosen_by_labels_from_a_menu_of_all(service: Service) -> None:
+    browser = Browser(service).log_in("root")
+    add(service, "plain")
+    assert 'name="labels"' not in browser.get("/ui/machines").text
+    for name, labels in (("one", {"example.org/rack": "r1", "spare": ""}), ("two", {"example.org/rack": "r1"})):
+        add(service, name, labels=labels, driver="sim", owner="a" if name == "two" else "b")
+
+    def offered(page: str) -> list[str]:
+        inside = page[page.index('<datalist id="known-labels">') :]
+        options = [tag for tag in Elements(inside[: inside.index("</datalist>")]).tags if tag[0] == "option"]
+        return [str(tag[1]["value"]) for tag in options]
+
+    assert until(lambda: 'name="labels"' in browser.get("/ui/machines").text, seconds=30)
+    assert offered(browser.get("/ui/machines").text) == ["example.org/rack=r1", "spare"]
+    assert offered(Browser(service).log_in("a-reader").get("/ui/machines").text) == ["example.org/rack=r1"]
+    for selector, expected in {
+        "example.org/rack=r1": ["one", "two"],
+        "example.org/rack=r1,!spare": ["two"],
+        "example.org/rack notin (r1)": ["plain"],
+        "example.org/rack in (r1,r2),spare": ["one"],
+        "spare=": ["one"],
+    }.items():
+        found = quote(selector)
+        assert names_of(browser.get(f"/ui/machines?labels={found}").text) == expected
+        searched = browser.get(f"/ui/machines?labels={found}&q=driver%20!=%20other").text
+        assert names_of(searched) == expected
+        assert f'value="{selector}"' in html.unescape(searched)
+    for path in ("/ui/machines?labels=%21%21", "/ui/machines?labels=%21%21&q=one"):
+        assert 'role="alert"' in browser.get(path).text
+
+
+def test_labels_of_many_machines_are_changed_at_once(service: Service) -> None:
+    browser = Browser(service).log_in("root")
+    one, two = add(service, "one", labels={"role": "db"}), add(service, "two")
+    asked = browser.post("/ui/machines/act", action="label", all="yes", q="one or two")
+    assert "This labels 2 machines" in asked.text
+    changes = "example.org/rack=r1, spare role-"
+    done = browser.post("/ui/machines/act", action="label", confirm="yes", node=[one, two], labels=changes)
+    assert "2 of 2 machines labelled" in done.text
+    assert [service.node(uuid).labels for uuid in (one, two)] == [{"example.org/rack": "r1", "spare": ""}] * 2
+    for wrong in ("", "a=b=c", "-"):
+        again = browser.post("/ui/machines/act", action="label", confirm="yes", node=[one], labels=wrong)
+        assert again.status_code == 400
+    denied = Browser(service).log_in("reader").post("/ui/machines/act", action="label", node=[one])
+    assert denied.status_code == 403
+
+
+def test_machines_in_use_are_left_out_of_an_inspection(service: Service) -> None:
+    add(service, "one", attributes={"instance_uuid": examples.mac()})
+    add(service, "two")
+    asked = Browser(service).log_in("root").post("/ui/machines/act", action="inspect", all="yes")
+    text = " ".join(Elements(asked.text).text.split())
+    assert "This power-cycles 1 machine; 1 left out" in text
+    assert "one : in use" in text.replace("one:", "one :")
 
 
 def test_the_page_can_be_disabled(sqlite_url: str) -> None:

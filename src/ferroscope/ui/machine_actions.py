@@ -1,0 +1,137 @@
+"""What can be done with many machines at once from their list, or with one from its page."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from ferroscope.api.baremetal import node_states
+from ferroscope.api.http.errors import BadRequestError
+from ferroscope.core import labels
+from ferroscope.core.model import Node
+from ferroscope.core.states import ACTIVE
+from ferroscope.core.values import is_uuid
+from ferroscope.ui import bulk
+from ferroscope.ui.bulk import Action, Form
+from ferroscope.ui.machines import INSPECT, MAINTENANCE, Wanted, find, menu, seen
+from ferroscope.ui.page import Page, Visit
+
+# Machines of one action.
+_MOST: Final = 500
+_CLEAR: Final = "baremetal:node:clear_maintenance"
+_LABEL: Final = "baremetal:node:update"
+
+
+ACTIONS: Final = {
+    "inspect": Action(
+        title="Inspect", policy=INSPECT, verb="inspect", effect="This power-cycles", done="inspections requested"
+    ),
+    "abort": Action(
+        title="Abort", policy=INSPECT, verb="abort", effect="This aborts the inspections of", done="aborts requested"
+    ),
+    "manage": Action(
+        title="Manage", policy=INSPECT, verb="manage", effect="This makes manageable", done="machines managed"
+    ),
+    "maintenance": Action(
+        title="Set maintenance",
+        policy=MAINTENANCE,
+        effect="This puts into maintenance",
+        done="machines in maintenance",
+    ),
+    "clear": Action(
+        title="End maintenance", policy=_CLEAR, effect="This takes out of maintenance",
+        done="machines out of maintenance",
+    ),
+    "label": Action(title="Label", policy=_LABEL, effect="This labels", done="machines labelled"),
+}  # fmt: skip
+
+
+def act(visit: Visit) -> Page:
+    """Say what an action on many machines would do; do it if the form confirms it."""
+    action = ACTIONS.get(visit.given("action"))
+    if action is None:
+        raise BadRequestError("Choose an action.")
+    selected, more = _selected(visit)
+    changes = _label_changes(visit.given("labels")) if action.policy == _LABEL and visit.given("confirm") else {}
+    back = visit.given("back") if visit.given("back").startswith("/ui/") else "/ui/machines"
+    return bulk.act(
+        visit,
+        action,
+        Form(template="act.html", url="/ui/machines/act", back=back, back_to="the machines"),
+        selected,
+        more=more,
+        asked=lambda node: {"uuid": node.uuid, "name": node.name or node.uuid},
+        why_not=lambda node: _why_not(action, node),
+        carry_out=lambda node: _label(visit, node, changes) if changes else _carry_out(visit, action, node),
+        menu=menu(visit) if action.policy == _LABEL else [],
+    )
+
+
+def _selected(visit: Visit) -> tuple[list[Node], bool]:
+    """Return the machines of the form, and whether there are more than one action may have."""
+    if visit.given("all") == "yes":
+        found, after = find(visit, Wanted.of(visit.given), _MOST, "")
+        return _in_order(visit, [node["uuid"] for node in found]), after is not None
+    uuids = [uuid for uuid in dict.fromkeys(visit.form.get("node", [])) if is_uuid(uuid)]
+    return _in_order(visit, uuids[:_MOST]), len(uuids) > _MOST
+
+
+def _in_order(visit: Visit, uuids: list[str]) -> list[Node]:
+    return sorted(seen(visit, uuids), key=lambda node: node.name or node.uuid)
+
+
+def _why_not(action: Action, node: Node) -> str:
+    """Return why a machine is left out, "" if it is not."""
+    if action.verb == "inspect" and node.maintenance:
+        return "in maintenance"
+    if action.verb == "inspect" and node.attributes.get("instance_uuid"):
+        return "in use"
+    if action.verb and action.verb not in node_states.allowed_verbs(node):
+        return f"not possible while it is {node.provision_state}" + (" (inbox)" if node.inbox else "")
+    if action.policy == _CLEAR and not node.maintenance:
+        return "not in maintenance"
+    if action.verb == "manage" and node.state in ACTIVE:
+        return "being inspected"
+    return ""
+
+
+def _carry_out(visit: Visit, action: Action, node: Node) -> None:
+    path = {"node": node.uuid}
+    if action.verb:
+        visit.call("PUT /v1/nodes/{node}/states/provision", path, body={"target": action.verb})
+    elif action.policy == _CLEAR:
+        visit.call("DELETE /v1/nodes/{node}/maintenance", path)
+    else:
+        reason = visit.given("reason")[:255]
+        visit.call("PUT /v1/nodes/{node}/maintenance", path, body={"reason": reason} if reason else None)
+
+
+def _label_changes(text: str) -> dict[str, str | None]:
+    """Return the labels of ``rack=r1 spare role-`` with their values, None for one to remove; ``BadRequestError``."""
+    found: dict[str, str | None] = {}
+    try:
+        for word in text.replace(",", " ").split():
+            removed = word.endswith("-") and "=" not in word
+            key, value = labels.pair(word.removesuffix("-") if removed else word)
+            found[key] = None if removed else value
+    except labels.LabelError as exc:
+        raise BadRequestError(f"Invalid label: {exc}.") from None
+    if not found:
+        raise BadRequestError("Say which labels: such as rack=r1, spare, or role- to remove one.")
+    return found
+
+
+def _label(visit: Visit, node: Node, changes: dict[str, str | None]) -> None:
+    patch = [
+        {"op": "remove", "path": _pointer(key)}
+        if value is None
+        else {"op": "add", "path": _pointer(key), "value": value}
+        for key, value in changes.items()
+        if value is not None or key in node.labels
+    ]
+    if patch:
+        visit.call("PATCH /v1/nodes/{node}", {"node": node.uuid}, body=patch)
+
+
+def _pointer(key: str) -> str:
+    """Return the path of a label in a JSON patch (RFC 6901)."""
+    return "/labels/" + key.replace("~", "~0").replace("/", "~1")
