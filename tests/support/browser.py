@@ -24,13 +24,15 @@ class BrowserError(Exception):
 class Chromium:
     """One page of one process. ``complaints``: console errors, exceptions and violations of the content policy."""
 
-    def __init__(self, profile: Path) -> None:
+    def __init__(self, profile: Path, *, fonts: Path | None = None) -> None:
+        """``fonts``: a configuration of fontconfig, instead of that of this machine."""
         program = next((found for name in _PROGRAMS if (found := shutil.which(name))), None)
         if program is None:
             raise BrowserError("Chromium is not installed; run: tools/setup.sh browser")
         theirs_in, self._out = os.pipe()
         self._in, theirs_out = os.pipe()
         options = ["--headless", "--remote-debugging-pipe", "--disable-gpu", "--hide-scrollbars", "--no-first-run",
+                   "--font-render-hinting=none", "--disable-lcd-text", "--force-color-profile=srgb",
                    "--disable-dev-shm-usage", "--disable-background-networking", "--disable-component-update",
                    f"--user-data-dir={profile}", *(["--no-sandbox"] if os.geteuid() == 0 else [])]  # fmt: skip
         # The protocol uses descriptors 3 and 4.
@@ -41,6 +43,7 @@ class Chromium:
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
+            env=os.environ | ({} if fonts is None else {"FONTCONFIG_FILE": str(fonts)}),
         )
         os.close(theirs_in)
         os.close(theirs_out)

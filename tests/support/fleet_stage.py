@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -10,9 +10,11 @@ import msgspec
 
 from ferroscope.core.delivery import Fail
 from ferroscope.core.model import HARDWARE_CHANGED, Entry
+from ferroscope.core.notification import iso
 from ferroscope.core.reasons import Reason
 from ferroscope.core.states import Event, Provision
 from ferroscope.runtime.http_server import HttpServer, bind
+from ferroscope_sim.inventory import out_of_band
 from ferroscope_sim.inventory.body import document
 from tests.integration.api.service import Service
 from tests.support import examples
@@ -46,12 +48,17 @@ def stage(url: str, **api: Any) -> Iterator[tuple[str, Service]]:
         service.close()
 
 
-def fill(service: Service) -> dict[str, str]:
-    """Enroll and inspect the fleet; return the UUIDs by name."""
+def fill(service: Service, identifier: Callable[[str], str] = lambda _: examples.uuid()) -> dict[str, str]:
+    """Enroll and inspect the fleet; return the UUIDs by name, which ``identifier`` makes."""
     known = {}
+
+    def enrol(name: str, **fields: Any) -> str:
+        known[name] = service.enrol(name=name, uuid=identifier(name), **fields)
+        return known[name]
+
     for number in range(1, FINISHED + 1):
         name = f"rack{1 + number // 12}-u{number % 12 + 1:02}"
-        known[name] = service.enrol(name=name, labels={"rack": name[:5], "spare": ""} if number % 5 == 3 else {})
+        enrol(name, labels={"rack": name[:5], "spare": ""} if number % 5 == 3 else {})
         _inspect(service, known[name], number)
         _age(service, known[name], ago=number * 6.5 * 3600)
     first = next(iter(known))
@@ -60,19 +67,18 @@ def fill(service: Service) -> dict[str, str]:
     _note_change(service, known[first])
     for number, (reason, message) in enumerate(FAILED):
         name = f"rack3-u{number + 1:02}"
-        known[name] = service.enrol(name=name)
-        service.wait(known[name])
+        service.wait(enrol(name))
         service.step(known[name], Event.FAIL, Fail(Reason(reason), message))
         _age(service, known[name], ago=number * 11 * 3600)
     for number in range(3):
-        known[f"rack4-u{number + 1:02}"] = service.enrol(name=f"rack4-u{number + 1:02}")
-        service.wait(known[f"rack4-u{number + 1:02}"])
+        service.wait(enrol(f"rack4-u{number + 1:02}"))
     for name in ("rack1-u05", "rack2-u03"):
         service.bare_metal.put(f"/v1/nodes/{known[name]}/maintenance", {"reason": "DIMM A3 reports errors"})
     for name in ("rack1-u08", "rack1-u09", "rack2-u06"):
         service.bare_metal.put(f"/v1/nodes/{known[name]}/states/provision", {"target": "provide"})
-    _discovered(service)
-    service.store.write(lambda tx: tx.rules.add(examples.rule(**RULE)))
+    _report_health(service, known["rack2-u04"], 15)
+    _discovered(service, identifier)
+    service.store.write(lambda tx: tx.rules.add(examples.rule(uuid=identifier("rule"), **RULE)))
     lanes = {"bmc": {"slots": 256, "busy": 3}, "compute": {"slots": 2, "busy": 0}}
 
     def members(tx: Any) -> None:
@@ -88,22 +94,34 @@ def fill(service: Service) -> dict[str, str]:
     return known
 
 
-def _discovered(service: Service) -> None:
+def _report_health(service: Service, ident: str, number: int) -> None:
+    """Store what the BMC of the machine says of its drives."""
+    report = out_of_band.health(number, "failing-drive")
+    at = iso(service.store.read(lambda tx: tx.now) - 7200)
+    found = {"source": "redfish", "read_at": at, "inventory": {"firmware": report["firmware"]}}
+    service.save_plugin_data(ident, {"out_of_band": found | {"health": report["health"]}})
+    service.learn(ident, document(number)["inventory"], {"out_of_band": found | {"health": report["health"]}})
+
+
+def _discovered(service: Service, identifier: Callable[[str], str]) -> None:
     """Add machines that wait in the inbox; the second one may be a machine of the fleet."""
     now = service.store.read(lambda tx: tx.now)
     for number, source in ((31, "192.0.2.31"), (8, "192.0.2.87"), (32, "192.0.2.31")):
+        body = document(number)
+        mac = body["inventory"]["interfaces"][0]["mac_address"]
+        mac = f"{mac[:-1]}{(int(mac[-1], 16) + 8) % 16:x}"  # a port of its own
         node = examples.node(
+            uuid=identifier(f"discovered {number}"),
             driver="fake-hardware",
             driver_info={"bmc_address": f"192.0.2.{100 + number}"},
             provision_state=Provision.ENROLL,
             inbox=True,
             auto_discovered=True,
             created_at=now - 3600.0 * number,
-            internal={"discovery": {"source": source, "mac": examples.mac()}},
+            internal={"discovery": {"source": source, "mac": mac}},
         )
-        port = examples.port(node)
+        port = examples.port(node, address=mac)
         service.store.write(lambda tx, node=node, port=port: (tx.nodes.add(node), tx.ports.add([port])))
-        body = document(number)
         service.learn(node.uuid, body["inventory"], body)
 
 
