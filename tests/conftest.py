@@ -6,6 +6,7 @@ when the first test needs it.
 
 from __future__ import annotations
 
+import gc
 import itertools
 import os
 import signal
@@ -13,11 +14,14 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
+from unittest import mock
 
 import pytest
 
+from ferroscope.db import transaction
 from tests.support import databases
 from tests.support.servers import KeeperProcess, Server
+from tests.support.stores import CompiledOnce
 
 # The tests start Python more than a thousand times; without bytecode, each process compiles the service anew.
 sys.dont_write_bytecode = False
@@ -50,6 +54,20 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         other = item.nodeid.replace("mariadb", "postgresql")
         if other != item.nodeid and other in collected and item.get_closest_marker("every_database") is None:
             item.add_marker(pytest.mark.exhaustive)
+
+
+def pytest_collection_finish() -> None:
+    """Let the garbage collector pass over the ten thousand tests, which live as long as this process."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(20_000, 20, 20)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def compiled_once() -> Iterator[None]:
+    """Compile each SQL statement once for all stores of this process."""
+    with mock.patch.object(transaction, "Statements", CompiledOnce):
+        yield
 
 
 @pytest.hookimpl(hookwrapper=True)

@@ -11,6 +11,7 @@ import sqlite3
 import tempfile
 import threading
 import weakref
+from collections import defaultdict
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
@@ -31,8 +32,16 @@ from tests.support import databases
 from tests.support.servers import memory_directory
 
 _ASKED: Final = NOW["sqlite"]
-# Compiled statements depend on the dialect alone: no test waits for what another one has compiled.
-_compiled: list[Statements] = []
+
+
+class CompiledOnce(Statements):
+    """Statements that any store of this test process has compiled: what comes out depends on the dialect alone."""
+
+    _shared: Final[defaultdict[tuple[str, str], dict[Any, Any]]] = defaultdict(dict)
+
+    def __init__(self, engine: Engine) -> None:
+        super().__init__(engine)
+        self._compiled = self._shared[self.dialect.name, self.dialect.driver]
 
 
 def open_store(
@@ -58,8 +67,6 @@ def open_store(
         meter=meter,
         subscriptions=subscriptions,
     )
-    _compiled[:] = _compiled or [Statements(engine)]
-    store._statements = _compiled[0]
     weakref.finalize(store, _remove, engine, directory)
     return store
 
