@@ -152,7 +152,7 @@ class Site:
 
     def _watch(self) -> None:
         """Note what every user of the host can see of the service, and what its children inherit."""
-        while not self._over.wait(0.005):
+        while not self._over.wait(0.02):
             mine = {one.pid for one in (self.service, *self.others)}
             for pid in [pid for one in mine for pid in tree(one)]:
                 for name in ("cmdline",) if pid in mine else ("cmdline", "environ"):

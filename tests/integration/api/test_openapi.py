@@ -25,7 +25,7 @@ from tests.support import databases, examples
 from tools.docs.policies import CALLERS
 
 CHECKS = [not_a_server_error, status_code_conformance, response_schema_conformance, content_type_conformance]
-EXAMPLES = 6
+EXAMPLES = 3
 MANY_EXAMPLES = 60
 BODY_KEYS = frozenset({"driver", "name", "node_uuid", "node"})
 RULE = {"actions": [{"op": "log", "args": {"msg": "seen"}}]}

@@ -6,6 +6,8 @@ import re
 import subprocess
 from pathlib import Path
 
+import pytest
+
 from tests.support.installation import ROOT
 
 _LOADED = re.compile(
@@ -13,6 +15,7 @@ _LOADED = re.compile(
 )
 
 
+@pytest.mark.exhaustive  # twenty seconds of processor time; test_links follows the links of every page
 def test_the_site_has_every_page_and_loads_nothing_from_elsewhere(tmp_path: Path) -> None:
     command = [
         ROOT / ".site-venv/bin/sphinx-build",
