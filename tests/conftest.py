@@ -86,13 +86,13 @@ def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
 @pytest.fixture(scope="session")
 def shared_postgresql() -> Server:
     """Return the PostgreSQL of the whole test run: do it no harm."""
-    return Server("postgresql", "postgresql")
+    return Server("postgresql", "postgresql", volatile=True)
 
 
 @pytest.fixture(scope="session")
 def shared_mariadb() -> Server:
     """Return the MariaDB of the whole test run: do it no harm."""
-    return Server("mariadb", "mariadb")
+    return Server("mariadb", "mariadb", volatile=True)
 
 
 @pytest.fixture(scope="session")

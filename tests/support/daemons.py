@@ -1,7 +1,7 @@
 """How private PostgreSQL, MariaDB, RabbitMQ and Swift servers are set up and run.
 
 Small and quick to start, but with every guard of durability on: tests kill them and then look
-for what was committed. Standard library only.
+for what was committed. Only a server that nobody harms may be ``VOLATILE``. Standard library only.
 """
 
 from __future__ import annotations
@@ -23,6 +23,8 @@ _PACKAGES: Final = "install the Debian packages postgresql and mariadb-server, o
 
 # The certificates that sign those of clients, where a server shall ask for them.
 CLIENTS: Final = "clients.pem"
+# The file of a database server that does not wait for the disk, and does not tidy up behind short tests.
+VOLATILE: Final = "volatile"
 
 
 class MissingServerError(RuntimeError):
@@ -78,6 +80,8 @@ class Postgresql:
             "jit": "off",
             "deadlock_timeout": "100ms",  # only how soon it looks, not what it does
         }
+        if (directory / VOLATILE).exists():
+            settings |= {"fsync": "off", "full_page_writes": "off", "autovacuum": "off"}
         if tls := tls_files(directory):
             settings |= {"ssl": "on", "ssl_cert_file": str(tls[0]), "ssl_key_file": str(tls[1])}
         if tls and (clients := directory / CLIENTS).exists():
@@ -108,6 +112,7 @@ class Mariadb:
         secured = [f"--ssl-cert={tls[0]}", f"--ssl-key={tls[1]}", "--require-secure-transport=ON"] if tls else []
         if tls and (clients := directory / CLIENTS).exists():
             secured.append(f"--ssl-ca={clients}")
+        guarded = not (directory / VOLATILE).exists()
         return [
             self._server,
             "--no-defaults",
@@ -121,8 +126,8 @@ class Mariadb:
             "--performance-schema=off",
             "--innodb-log-file-size=32M",
             "--innodb-buffer-pool-size=128M",
-            "--innodb-flush-log-at-trx-commit=1",
-            "--innodb-doublewrite=1",
+            f"--innodb-flush-log-at-trx-commit={1 if guarded else 2}",
+            f"--innodb-doublewrite={int(guarded)}",
             *secured,
         ]
 

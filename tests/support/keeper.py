@@ -18,7 +18,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from tests.support.daemons import KINDS, Daemon
+from tests.support.daemons import KINDS, VOLATILE, Daemon
 from tests.support.processes import IN_MEMORY, adopt_orphans, free_port, reap, run, signal_tree, spawn, until
 
 _START_SECONDS = 60.0
@@ -28,7 +28,7 @@ _STOP_SECONDS = 30.0
 class Kept:
     """One server: its directory, its port, and its process while it runs."""
 
-    def __init__(self, kind: str, directory: Path) -> None:
+    def __init__(self, kind: str, directory: Path, *, volatile: bool) -> None:
         self.kind = kind
         self.directory = directory
         self.port = free_port()
@@ -38,6 +38,8 @@ class Kept:
         if not template.exists():
             self._install(template)
         run(["cp", "-a", str(template), str(directory)], user=None, directory=directory.parent)
+        if volatile:
+            (directory / VOLATILE).touch()
 
     def start(self) -> None:
         """Run it and wait until it takes connections; its port and its data stay the same."""
@@ -106,7 +108,7 @@ class Keeper:
     def answer(self, request: dict[str, str]) -> dict[str, Any]:
         name, verb = request["name"], request["verb"]
         if verb == "start":
-            server = self._server(name, request["kind"])
+            server = self._server(name, request["kind"], volatile="volatile" in request)
             server.start()
         elif verb == "discard":
             server = self._servers.pop(name)
@@ -125,9 +127,9 @@ class Keeper:
         shutil.rmtree((self._base / IN_MEMORY).resolve(), ignore_errors=True)
         shutil.rmtree(self._base, ignore_errors=True)
 
-    def _server(self, name: str, kind: str) -> Kept:
+    def _server(self, name: str, kind: str, *, volatile: bool) -> Kept:
         if name not in self._servers:
-            self._servers[name] = Kept(kind, self._base / name)
+            self._servers[name] = Kept(kind, self._base / name, volatile=volatile)
         return self._servers[name]
 
 

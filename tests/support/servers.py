@@ -92,11 +92,15 @@ class KeeperProcess:
 
 
 class Server:
-    """A database server that a test may stop, kill, freeze and start again: same port, same data."""
+    """A database server that a test may stop, kill, freeze and start again: same port, same data.
 
-    def __init__(self, kind: str, name: str) -> None:
+    A ``volatile`` one is for tests that do it no harm: it does not wait for the disk.
+    """
+
+    def __init__(self, kind: str, name: str, *, volatile: bool = False) -> None:
         self.kind = kind
         self.name = name
+        self._how = {"volatile": "yes"} if volatile else {}
         self.port = 0
         self.pid: int | None = None
         self.directory = Path()
@@ -104,7 +108,7 @@ class Server:
 
     def start(self) -> None:
         """Start it where it does not run; return when it takes connections."""
-        self._ask("start", kind=self.kind)
+        self._ask("start", kind=self.kind, **self._how)
 
     def stop(self) -> None:
         """End it in an orderly way."""
