@@ -2,7 +2,7 @@
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: audit test-nautobot nautobot sbom compare help setup dev servers browser kubernetes pxe clients emulators swift ironic inspector ansible site-tools site prepared test test-all test-kubernetes test-packages packaging dist image deb chart helm lint format bench chaos chaos-pxe chaos-kubernetes fuzz demo demo-pxe demo-cloud demo-kubernetes docs screenshots lock clean
+.PHONY: audit test-nautobot nautobot sbom compare help setup dev servers browser kubernetes pxe clients emulators swift ironic inspector ansible site-tools site prepared test test-exhaustive test-all campaigns test-kubernetes test-packages packaging dist image deb chart helm lint format bench chaos chaos-pxe chaos-kubernetes fuzz demo demo-pxe demo-cloud demo-kubernetes docs screenshots lock clean
 
 # With bytecode, a process of the service starts with two thirds of the processor time.
 unexport PYTHONDONTWRITEBYTECODE
@@ -12,6 +12,8 @@ TESTS ?=
 # Parallel test processes: more than processors, because tests mostly wait.
 JOBS ?= $(shell expr 2 '*' $$(nproc))
 PYTEST := .venv/bin/python -m pytest --numprocesses $(JOBS) --dist worksteal
+# Tests that have a target of their own.
+ELSEWHERE := not kubernetes and not packages and not nautobot
 # Arguments for chaos, such as: make chaos CHAOS="--database mariadb --seed 7 --minutes 5"
 CHAOS ?= --database postgresql --seed 1 --minutes 30
 # Arguments for fuzz, such as: make fuzz FUZZ="--callbacks 100000 --seed 7 --database postgresql"
@@ -68,17 +70,21 @@ emulators: ## Install the BMC emulators for the driver tests into .emulators-ven
 	@tools/setup.sh emulators
 
 test: prepared ## Check style, types and imports, and run the tests, each behavior once
-	@$(PYTEST) -m "not exhaustive and not kubernetes and not packages and not nautobot" $(TESTS)
+	@$(PYTEST) -m "not exhaustive and $(ELSEWHERE)" $(TESTS)
 
-test-all: test ## Run all tests: also the other databases and the long campaigns; half an hour, needs root
-	@$(PYTEST) -m "exhaustive and not kubernetes and not packages and not nautobot" $(TESTS)
+test-exhaustive: prepared ## Run what make test leaves out: the other databases, longer tests, more seeds of the simulation (needs root)
+	@$(PYTEST) -m "exhaustive and $(ELSEWHERE)" $(TESTS)
 	@.venv/bin/python -m tests.simulation --seeds 400 --first 1000
 	@.venv/bin/python -m tests.simulation --seeds 100 --first 1000 --pxe-filters
+
+campaigns: prepared ## Kill, freeze, cut off and fuzz everything for some minutes each; needs root
 	@.venv/bin/python -m tests.cluster.chaos --database postgresql --minutes 2
 	@.venv/bin/python -m tests.cluster.chaos --database mariadb --minutes 2
 	@.venv/bin/python -m tests.cluster.bus_chaos --minutes 2
 	@.venv/bin/python -m tests.pxe.chaos --profile fast --minutes 3
 	@.venv/bin/python -m tests.fuzz --callbacks 30000 --seed 2 --database postgresql
+
+test-all: test test-exhaustive campaigns ## Run all tests that need no cluster, image or Nautobot, and the campaigns (needs root)
 
 test-kubernetes: dev servers kubernetes helm ## Run the tests on a private Kubernetes cluster, which make test does not run
 	@.venv/bin/python -m pytest --numprocesses 2 --dist loadfile $(if $(TESTS),$(TESTS),tests/kubernetes)
