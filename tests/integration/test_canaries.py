@@ -105,6 +105,7 @@ machine_script_url = http://127.0.0.1:{port}/v1/boot.ipxe
 [audit]
 log_file = {directory}/audit.log
 [pxe_filter]
+network = canaries-{port}
 backends = dnsmasq
 dhcp_hostsdir = {directory}/hosts
 inspector_connection = postgresql://inspector:{inspector}@127.0.0.1:9/inspector

@@ -37,9 +37,12 @@ def soon(seconds: float = 60.0) -> float:
     return SystemClock().monotonic() + seconds
 
 
-@pytest.fixture
+@pytest.fixture(autouse=True)
 def hostsdir() -> Iterator[Path]:
-    """Give a directory into which everybody may look, as tmp_path is not."""
+    """Give a directory into which everybody may look, as tmp_path is not.
+
+    It is there before the lab, and is removed after it: the lab's processes write into it until they end.
+    """
     directory = Path(tempfile.mkdtemp(prefix="ferroscope-hosts-"))
     directory.chmod(0o755)
     yield directory

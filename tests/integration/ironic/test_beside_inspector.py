@@ -61,6 +61,7 @@ forward_unknown_to = {there}/v1/continue
 """
 _PXE_FILTER: Final = """\
 [pxe_filter]
+network = beside-{port}
 backends = dnsmasq
 dhcp_hostsdir = {hosts}
 unknown_hosts = allow
@@ -214,7 +215,9 @@ def _start_pxe_filter(site: Site) -> Path:
     """Start our PXE filter, which honors what both inspect; return the directory of its files for dnsmasq."""
     hosts, config = site.directory / "hosts", site.directory / "pxe-filter.conf"
     hosts.mkdir()
-    config.write_text(site.config.read_text() + _PXE_FILTER.format(hosts=hosts, directory=site.directory))
+    config.write_text(
+        site.config.read_text() + _PXE_FILTER.format(hosts=hosts, directory=site.directory, port=site.ports[0])
+    )
     site.play("pxe-filter", [sys.executable, "-m", "ferroscope", "pxe-filter", "-c", str(config)]).wait_ready("open")
     return hosts
 

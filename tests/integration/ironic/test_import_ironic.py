@@ -246,7 +246,8 @@ def test_a_source_that_cannot_be_used_is_an_error(site: Site, options: list[str]
     assert (done.exit_code, expected in done.output) == (code, True), done.output
 
 
-@pytest.mark.exhaustive
+@pytest.mark.exhaustive  # the others import a few
+@pytest.mark.timeout(3600)  # the thousand are made by Ironic, one by one: ten minutes on a busy machine
 def test_a_thousand_nodes_are_imported(site: Site) -> None:
     uuids = []
     for number in itertools.islice(_NUMBERS, 1000):
