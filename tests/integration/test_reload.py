@@ -32,6 +32,7 @@ connection = sqlite:///{directory}/ferroscope.db
 [worker]
 threads = 1
 [pxe_filter]
+network = reload
 backends = dnsmasq
 dhcp_hostsdir = {directory}/hosts
 [log]

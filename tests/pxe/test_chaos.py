@@ -39,7 +39,7 @@ def test_one_pxe_filter_at_a_time_and_nobody_is_lost_whatever_befalls_the_host_t
 
 def test_the_clock_that_a_fault_steps_is_that_of_a_pxe_filter_that_runs(tmp_path: Path, postgresql_url: str) -> None:
     config = tmp_path / "filter.conf"
-    config.write_text(f"[database]\nconnection = {postgresql_url}\n[pxe_filter]\nbackends = noop\n")
+    config.write_text(f"[database]\nconnection = {postgresql_url}\n[pxe_filter]\nnetwork = stepped\nbackends = noop\n")
     clock = HostClock(tmp_path)
     pxe_filter = Played("filter", tmp_path, [*clock.prefix, executable(), "pxe-filter", "-c", str(config)])
     try:

@@ -17,7 +17,7 @@ from tests.simulation.scenario import from_seed
 
 _FOUND_BY = {
     "broken-twice": 3,
-    "claim-select": 7,
+    "claim-select": 8,
     "claims-doubted-not": 2,
     "filter-always-seconds": 13,
     "filter-not-armed": 24,
@@ -34,6 +34,7 @@ _FOUND_BY = {
     "outage-counts": 3,
     "own-claims-trusted": 7,
     "own-save-forgotten": 18,
+    "renew-by-name": 4,
     "renewal-error-ignored": 2,
     "retry-unchecked": 3,
     "takes-on": 3,
