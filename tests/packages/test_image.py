@@ -15,7 +15,7 @@ WRITABLE = ("--mount", "type=tmpfs,destination=/tmp")
 # Imports what every extra brings, but for parquet, which requirements.txt leaves out for its size.
 EXTRAS = (
     "import psycopg, pymysql, keystoneauth1, keystonemiddleware, openstack, amqp, kombu, lightkube, jinja2, tooz, "
-    "redis, opentelemetry.sdk"
+    "redis, opentelemetry.exporter.otlp.proto.http.trace_exporter"
 )
 
 

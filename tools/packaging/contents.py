@@ -30,11 +30,15 @@ _DEBIAN: Final = {"python_version": PYTHON, "python_full_version": "3.11.2"}
 INTERPRETER: Final = "/usr/bin/python3.11"
 
 # Parts of Python packages that no installation uses: their tests, and the sources of compiled modules. netaddr's lists
-# of vendors (9 MB) are for its OUI class, which nobody calls.
-_TESTS: Final = ("*/tests", "*/test", "*/*/tests")
+# of vendors (9 MB) are for its OUI class, which nobody calls. Rich brings Pygments, with the words of languages that
+# nobody highlights; OpenTelemetry brings protocols of clouds that it does not speak.
+_TESTS: Final = ("*/tests", "*/test", "*/*/tests", "sqlalchemy/testing", "alembic/testing")
 # pbr names it as a dependency, for building packages only.
 _SETUPTOOLS: Final = ("setuptools*", "pkg_resources", "_distutils_hack", "distutils-precedence.pth")
 _SOURCES: Final = ("**/*.c", "**/*.pyx", "**/*.pxd", "**/*.pyi", "netaddr/eui/*.txt", "netaddr/eui/*.idx")
+_UNUSED: Final = (
+    "pygments/lexers/_*_builtins.py", "google/api", "google/cloud", "google/longrunning", "google/type",
+)  # fmt: skip
 # What pip knows of its files, which are not those of the image any more, and lists of what a wheel was built of.
 _RECORDS: Final = ("*.dist-info/RECORD", "*.dist-info/sboms")
 # Prints the files of the modules that all commands and roles of Ferroscope import, with SQLite and PostgreSQL.
@@ -99,7 +103,7 @@ def install_pinned_packages(site: Path) -> None:
         pinned.flush()
         _pip(site, "--require-hashes", "--no-deps", "-r", pinned.name)
     _remove(site, _TESTS)
-    _remove(site, (*_SOURCES, *_SETUPTOOLS, *_RECORDS))
+    _remove(site, (*_SOURCES, *_UNUSED, *_SETUPTOOLS, *_RECORDS))
     # The libraries that psycopg brings were edited by its maintainers' tools, which strip would undo.
     modules = [one for one in site.rglob("*.so") if not one.parent.name.endswith(".libs")]
     run("strip", "--strip-unneeded", *modules)
