@@ -17,7 +17,7 @@ from ferroscope.config.coordination_options import CoordinationSettings
 from ferroscope.config.options import Settings
 from ferroscope.contracts.coordination import CoordinationService, CoordinationUnavailableError
 from ferroscope.doctor import host
-from ferroscope.runtime.coordination import build_coordination_service, build_party_watch
+from ferroscope.runtime.externals import build_coordination_service, build_party_watch
 from ferroscope.runtime.system import SetupError
 from tests.support.certificates import Authority
 from tests.support.daemons import tls_port

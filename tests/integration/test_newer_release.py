@@ -15,7 +15,7 @@ from ferroscope.core.model import Node
 from ferroscope.core.states import Provision, State
 from ferroscope.runtime import wiring
 from ferroscope.runtime.backend import Backend, open_backend
-from ferroscope.runtime.drivers import build_drivers
+from ferroscope.runtime.externals import build_drivers
 from ferroscope.runtime.member import Membership
 from ferroscope.runtime.system import SystemClock
 from tests.support import examples

@@ -14,7 +14,7 @@ from ferroscope.config.options import Settings
 from ferroscope.contracts.coordination import CoordinationRefusedError, CoordinationUnavailableError
 from ferroscope.doctor import host
 from ferroscope.liveness.kubernetes import KubernetesService
-from ferroscope.runtime.coordination import build_coordination_service, build_party_watch
+from ferroscope.runtime.externals import build_coordination_service, build_party_watch
 from ferroscope.runtime.system import SetupError
 from tests.support.kubernetes import Cluster
 from tests.support.processes import until

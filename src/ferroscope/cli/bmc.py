@@ -166,7 +166,7 @@ def _login(
 def _found(settings: Settings, plan: Plan, login: Login | None, stop: threading.Event) -> Iterator[Found]:
     """Yield what is found."""
     from ferroscope.runtime import bmc_scan
-    from ferroscope.runtime.drivers import build_drivers, close_drivers
+    from ferroscope.runtime.externals import build_drivers, close_drivers
 
     enabled = msgspec.structs.replace(settings.drivers, enabled=("redfish",))
     drivers = build_drivers(msgspec.structs.replace(settings, drivers=enabled), stop) if login is not None else {}

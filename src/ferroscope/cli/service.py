@@ -203,7 +203,7 @@ def move_data(source: str, target: str, files: tuple[str, ...], database: str | 
     Set [storage] backend first: otherwise the service moves the data back.
     """
     from ferroscope.contracts.errors import StoreUnavailableError
-    from ferroscope.runtime.data import move
+    from ferroscope.runtime.maintenance import move
     from ferroscope.runtime.system import SetupError
 
     if source == target:
@@ -225,7 +225,7 @@ def move_data(source: str, target: str, files: tuple[str, ...], database: str | 
 def rebuild_search_index(files: tuple[str, ...], database: str | None) -> None:
     """Rebuild the search index from the newest inventory of each node, for data of earlier releases."""
     from ferroscope.contracts.errors import StoreUnavailableError
-    from ferroscope.runtime.data import rebuild
+    from ferroscope.runtime.maintenance import rebuild
     from ferroscope.runtime.system import SetupError
 
     try:
@@ -250,7 +250,7 @@ def rekey(lost: tuple[str, ...], files: tuple[str, ...], database: str | None) -
     the wrong one; --lost allows it, and lists the nodes whose secrets have to be set again.
     """
     from ferroscope.contracts.errors import SecretKeyError, StoreUnavailableError
-    from ferroscope.runtime.secrets import rekey as run
+    from ferroscope.runtime.maintenance import rekey as run
     from ferroscope.runtime.system import SetupError
 
     try:

@@ -85,14 +85,14 @@ def create(
 ) -> None:
     """Create a token and print it. It is not stored and cannot be shown again."""
     from ferroscope.contracts.errors import ConflictError
-    from ferroscope.runtime import access_tokens
+    from ferroscope.runtime import authentication
 
     lifetime = expires if isinstance(expires, float) else None
     expires_at = expires.timestamp() if isinstance(expires, datetime) else None
     settings = settings_of(files, database)
     with _explained():
         try:
-            issued = access_tokens.create(
+            issued = authentication.create(
                 settings, name, roles, project=project, lifetime=lifetime, expires_at=expires_at
             )
         except ConflictError:
@@ -114,11 +114,11 @@ def create(
 @list_output_option
 def list_tokens(everything: bool, files: tuple[str, ...], database: str | None, fmt: str) -> None:
     """List the active tokens. Expired and revoked ones are deleted after 90 days."""
-    from ferroscope.runtime import access_tokens
+    from ferroscope.runtime import authentication
 
     settings = settings_of(files, database)
     with _explained():
-        tokens, now = access_tokens.listed(settings)
+        tokens, now = authentication.listed(settings)
     shown = [_as_data(one, now) for one in tokens if everything or one.state(now) == "active"]
     out = Output(fmt)
     if out.rows(_TITLES, ([record[key] for key in _KEYS] for record in shown)):
@@ -134,12 +134,12 @@ def list_tokens(everything: bool, files: tuple[str, ...], database: str | None, 
 def revoke(ident: str, files: tuple[str, ...], database: str | None) -> None:
     """Revoke a token. All api processes refuse it within 10 seconds."""
     from ferroscope.contracts.errors import NotFoundError
-    from ferroscope.runtime import access_tokens
+    from ferroscope.runtime import authentication
 
     settings = settings_of(files, database)
     with _explained():
         try:
-            revoked = access_tokens.revoke(settings, ident)
+            revoked = authentication.revoke(settings, ident)
         except NotFoundError:
             raise Failure(
                 f"no active token has the ID or name {ident}",

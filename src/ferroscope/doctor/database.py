@@ -25,7 +25,7 @@ from ferroscope.doctor.boot_host import examine_boot, examine_pxe_filter
 from ferroscope.doctor.database_cluster import cluster
 from ferroscope.runtime import database_file
 from ferroscope.runtime.backend import Backend, open_backend, schema_problem
-from ferroscope.runtime.secrets import findings as secret_findings
+from ferroscope.runtime.maintenance import findings as secret_findings
 from ferroscope.runtime.system import SetupError, SystemClock
 from ferroscope.telemetry import finding
 from ferroscope.telemetry.finding import Finding

@@ -26,10 +26,8 @@ from ferroscope.contracts.coordination import CoordinationUnavailableError
 from ferroscope.runtime import wiring
 from ferroscope.runtime.authentication import build_authentication, build_policy
 from ferroscope.runtime.backend import check_bus_setup
-from ferroscope.runtime.coordination import build_coordination_service
-from ferroscope.runtime.drivers import build_drivers
+from ferroscope.runtime.externals import build_coordination_service, build_drivers, build_object_stores
 from ferroscope.runtime.http_server import addresses, bind, check_anonymous
-from ferroscope.runtime.object_stores import build_object_stores
 from ferroscope.runtime.system import SetupError, SystemClock
 from ferroscope.runtime.tls import certificates
 from ferroscope.telemetry.finding import API_ON_LOOPBACK, Finding

@@ -28,11 +28,12 @@ from ferroscope.core.remediation import Remediation
 from ferroscope.failover.decision import Rules
 from ferroscope.remote.command_fence import fenced
 from ferroscope.remote.kubernetes import Right
-from ferroscope.runtime import kubernetes, leader, system, wiring
+from ferroscope.runtime import controllers, system, wiring
 from ferroscope.runtime.backend import Backend, check_bus, ensure_schema, open_backend, opened
-from ferroscope.runtime.drivers import build_drivers, build_registry, close_drivers
-from ferroscope.runtime.reload import Reload, Reread
+from ferroscope.runtime.externals import build_drivers, build_registry, close_drivers
 from ferroscope.runtime.system import (
+    Reload,
+    Reread,
     SetupError,
     StartError,
     SystemClock,
@@ -126,7 +127,7 @@ def rules_of(settings: FailoverSettings) -> Rules:
 
 def connect(settings: FailoverSettings) -> Kubernetes:
     """Return the client of the configured cluster; ``SetupError``. It sends nothing."""
-    http = kubernetes.http_client(settings.kubeconfig, settings.context, section=ROLE)
+    http = controllers.http_client(settings.kubeconfig, settings.context, section=ROLE)
     from ferroscope.failover.client import Kubernetes
 
     return Kubernetes(http, timeout=settings.request_timeout)
@@ -139,7 +140,7 @@ def check_cluster(kube: Kubernetes, settings: FailoverSettings) -> list[str]:
     needed = list(RIGHTS + (() if settings.dry_run else FORCING_RIGHTS))
     if settings.mode == "label" and not settings.dry_run:
         needed.append(Right("create", "", "pods/eviction"))
-    version = kubernetes.check(kube, needed, oldest=_OLDEST, section=ROLE)
+    version = controllers.check(kube, needed, oldest=_OLDEST, section=ROLE)
     return remarks(version, kube.skew())
 
 
@@ -247,14 +248,14 @@ def run(settings: Settings, *, reread: Reread | None = None) -> int:
     try:
         schema = ensure_schema(settings, upgrade=False)
         check_bus(settings)
-        metrics = leader.metrics_of(settings)
+        metrics = controllers.metrics_of(settings)
         meter: Meter = metrics or SILENT
         backend = open_backend(settings, clock=SystemClock(), stop=stop, listen=False, meter=meter)
         try:
             dry_run = settings.failover.dry_run
             with _controller(settings, backend, stop, dry_run=dry_run, meter=meter, wake=wake) as (build, kube):
                 watch = NodeWatch(kube, wake, stop)
-                return leader.serve(
+                return controllers.serve(
                     settings, backend, schema, role=ROLE, name=LEASE + settings.failover.cluster, build=build,
                     stop=stop, reload=reload, metrics=metrics, start=watch.start,
                 )  # fmt: skip

@@ -23,8 +23,7 @@ from ferroscope.config.options import ApiSettings, Settings, is_loopback
 from ferroscope.runtime.http_connection import Connection, Host
 from ferroscope.runtime.http_limits import Connections, limits
 from ferroscope.runtime.system import SetupError
-from ferroscope.runtime.tls import Certificates
-from ferroscope.runtime.tls_connection import TlsConnection
+from ferroscope.runtime.tls import Certificates, TlsConnection
 from ferroscope.runtime.wsgi import Application, base_environ
 
 BACKLOG: Final = 1024

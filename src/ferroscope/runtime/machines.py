@@ -13,11 +13,10 @@ from ferroscope.config.options import MachinesSettings, Settings
 from ferroscope.contracts.errors import StoreUnavailableError
 from ferroscope.contracts.telemetry import SILENT
 from ferroscope.remote.kubernetes import KubernetesError
-from ferroscope.runtime import kubernetes, leader, system, wiring
+from ferroscope.runtime import controllers, system, wiring
 from ferroscope.runtime.backend import Backend, check_bus, ensure_schema, open_backend
-from ferroscope.runtime.drivers import build_drivers, build_registry, close_drivers
-from ferroscope.runtime.reload import Reload, Reread
-from ferroscope.runtime.system import SetupError, StartError, SystemClock, process_name
+from ferroscope.runtime.externals import build_drivers, build_registry, close_drivers
+from ferroscope.runtime.system import Reload, Reread, SetupError, StartError, SystemClock, process_name
 
 if TYPE_CHECKING:
     from ferroscope.machines.client import MachineClient
@@ -32,7 +31,7 @@ _APPLY: Final = "kubectl apply -k deploy/kubernetes/crds"
 
 def connect(settings: MachinesSettings) -> MachineClient:
     """Return the client of the configured cluster; ``SetupError``. It sends nothing."""
-    http = kubernetes.http_client(settings.kubeconfig, settings.context, section=ROLE)
+    http = controllers.http_client(settings.kubeconfig, settings.context, section=ROLE)
     from ferroscope.machines.client import MachineClient
 
     return MachineClient(http, timeout=settings.request_timeout)
@@ -43,7 +42,7 @@ def check_cluster(kube: MachineClient, settings: MachinesSettings) -> None:
     from ferroscope.machines.client import METAL3, rights
     from ferroscope.machines.objects import GROUP, PLURAL
 
-    kubernetes.check(kube, rights(settings), oldest=_OLDEST, section=ROLE)
+    controllers.check(kube, rights(settings), oldest=_OLDEST, section=ROLE)
     try:
         if not kube.is_served(GROUP, PLURAL):
             raise SetupError(f"Kubernetes does not know the custom resource {PLURAL}.{GROUP}", f"install it: {_APPLY}")
@@ -53,7 +52,7 @@ def check_cluster(kube: MachineClient, settings: MachinesSettings) -> None:
                 "install it from Metal3, or set [machines] hardware_data to false",
             )
     except KubernetesError as exc:
-        raise kubernetes.unusable(exc, ROLE) from exc
+        raise controllers.unusable(exc, ROLE) from exc
 
 
 @contextmanager
@@ -94,7 +93,7 @@ def run(settings: Settings, *, reread: Reread | None = None) -> int:
             check_cluster(kube, wanted)
             schema = ensure_schema(settings, upgrade=False)
             check_bus(settings)
-            metrics = leader.metrics_of(settings)
+            metrics = controllers.metrics_of(settings)
             backend = open_backend(settings, clock=SystemClock(), stop=stop, listen=False, meter=metrics or SILENT)
             try:
                 with open_nodes(settings, backend, stop) as nodes:
@@ -130,7 +129,7 @@ def _serve(
         for one in watches:
             one.start()
 
-    return leader.serve(
+    return controllers.serve(
         settings, backend, schema, role=ROLE, name=LEASE + wanted.cluster, build=build, stop=stop, reload=reload,
         metrics=metrics, start=start,
     )  # fmt: skip

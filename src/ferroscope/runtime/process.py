@@ -23,18 +23,18 @@ from ferroscope.contracts.remote import Registry
 from ferroscope.contracts.telemetry import Meter
 from ferroscope.runtime import database_file, system, tls, wiring
 from ferroscope.runtime.backend import Backend, check_bus, ensure_schema, open_backend
-from ferroscope.runtime.coordination import build_party_watch
-from ferroscope.runtime.coordination import check as check_coordination
-from ferroscope.runtime.drivers import build_drivers, build_registry, close_drivers
+from ferroscope.runtime.externals import build_drivers, build_party_watch, build_registry, close_drivers
+from ferroscope.runtime.externals import check as check_coordination
 from ferroscope.runtime.http_server import BACKLOG, HttpServer, announce, check_anonymous, listeners
+from ferroscope.runtime.maintenance import KeyCheck
 from ferroscope.runtime.member import Membership, membership_of
 from ferroscope.runtime.metrics import build_metrics, build_tracer
 from ferroscope.runtime.metrics import serve as serve_metrics
-from ferroscope.runtime.reload import Reload, Reread
-from ferroscope.runtime.secrets import KeyCheck
 from ferroscope.runtime.system import (
     EXIT_CUT_OFF,
     EXIT_FAULT,
+    Reload,
+    Reread,
     SetupError,
     StartError,
     SystemClock,

@@ -37,10 +37,11 @@ from ferroscope.runtime import system
 from ferroscope.runtime.backend import Backend, check_bus, ensure_schema, open_backend
 from ferroscope.runtime.inspector_macs import InspectorMacs
 from ferroscope.runtime.member import membership_of
-from ferroscope.runtime.reload import Reload, Reread
 from ferroscope.runtime.system import (
     EXIT_CUT_OFF,
     EXIT_FAULT,
+    Reload,
+    Reread,
     SetupError,
     StartError,
     SystemClock,

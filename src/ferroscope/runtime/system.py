@@ -1,6 +1,7 @@
 """Signals, clocks, exit codes and start-up errors, shared by all processes.
 
-Signals are blocked and waited for, so that no handler runs at an arbitrary point of a thread.
+Signals are blocked and waited for, so that no handler runs at an arbitrary point of a thread. SIGHUP has all followed
+files read again, and the log's options from the configuration.
 """
 
 from __future__ import annotations
@@ -14,9 +15,14 @@ import time
 from collections.abc import Callable, Collection
 from typing import Final
 
+import msgspec
 import structlog
 
+from ferroscope.config import followed
+from ferroscope.config.load import ConfigurationError
+from ferroscope.config.options import SECTIONS, Settings
 from ferroscope.contracts.queue import StopFlag
+from ferroscope.telemetry import log
 
 # SIGHUP has files read again, and never ends a process: also not if the terminal is closed.
 STOPS: Final = (signal.SIGTERM, signal.SIGINT)
@@ -156,3 +162,33 @@ def wait_for_stop(stop: StopFlag, reload: Callable[[], object], works: Callable[
             _log.info("stopping", signal=received.name)
             return True
     return False
+
+
+Reread = Callable[[], Settings]
+
+
+class Reload:
+    """Configures the log of this process, and again at each call. ``reread`` None: there is no configuration to read.
+
+    ``settings`` are the current ones. Other options than those of the log need a restart.
+    """
+
+    def __init__(self, settings: Settings, process: str, reread: Reread | None) -> None:
+        self.settings = settings
+        self._process = process
+        self._reread = reread or (lambda: settings)
+        log.configure(settings.log, process=process)
+
+    def __call__(self) -> None:
+        try:
+            new = self._reread()
+        except ConfigurationError as exc:
+            _log.error("cannot use the changed configuration; the previous one stays in use", why=str(exc))
+        else:
+            old, self.settings = self.settings, msgspec.structs.replace(self.settings, log=new.log)
+            log.configure(new.log, process=self._process)
+            changed = [name for name in SECTIONS if name != "log" and getattr(new, name) != getattr(old, name)]
+            if changed:
+                _log.warning("changes of the configuration need a restart", sections=changed)
+        followed.reload()
+        _log.info("reloaded")

@@ -31,8 +31,7 @@ from ferroscope.contracts.telemetry import SILENT, Meter
 from ferroscope.remote.resolver import Networks
 from ferroscope.runtime.authentication import build_authentication, build_policy
 from ferroscope.runtime.backend import Backend, require_kombu
-from ferroscope.runtime.drivers import build_source
-from ferroscope.runtime.object_stores import build_archive, build_archiving, build_object_stores
+from ferroscope.runtime.externals import build_archive, build_archiving, build_object_stores, build_source
 from ferroscope.runtime.system import SetupError, SystemClock
 from ferroscope.secrets.reader import SecretReader
 from ferroscope.secrets.references import Resolver, load_sources

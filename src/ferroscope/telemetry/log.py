@@ -70,7 +70,7 @@ def configure(settings: LogSettings, *, process: str) -> None:
         processors=[*([_by_part(level, levels)] if levels else []), *shared, renderer],
         wrapper_class=structlog.make_filtering_bound_logger(min(level, *levels.values()) if levels else level),
         logger_factory=lambda *names: _Logger(stderr, *names),
-        cache_logger_on_first_use=False,  # the level may change, see ``runtime.reload``
+        cache_logger_on_first_use=False,  # the level may change, see ``runtime.system``
     )
     handler = logging.StreamHandler(stderr)
     handler.setFormatter(structlog.stdlib.ProcessorFormatter(processors=[_plain, renderer], foreign_pre_chain=shared))

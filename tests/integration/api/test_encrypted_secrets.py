@@ -20,7 +20,7 @@ from ferroscope.contracts.errors import SecretKeyError
 from ferroscope.core.model import Node
 from ferroscope.core.secrets import count_plain, encrypted
 from ferroscope.runtime import wiring
-from ferroscope.runtime.secrets import Rekeyed, census, findings, missing_keys, rekey
+from ferroscope.runtime.maintenance import Rekeyed, census, findings, missing_keys, rekey
 from ferroscope.runtime.system import SystemClock
 from ferroscope.secrets.keys import new_key
 from tests.integration.api.service import Service, fault

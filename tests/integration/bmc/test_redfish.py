@@ -208,7 +208,7 @@ def test_dozens_of_machines_at_once(rack: Emulator, make_bmc: MakeBmc) -> None:
 
 def test_sushy_is_imported_with_the_first_call_only() -> None:
     program = (
-        "import sys; from ferroscope.runtime.drivers import build_drivers; from ferroscope.config.options import *;"
+        "import sys; from ferroscope.runtime.externals import build_drivers; from ferroscope.config.options import *;"
         "from ferroscope.core.model import Node;"
         "drivers = build_drivers(Settings(drivers=DriverSettings(enabled=('redfish', 'ipmi'))));"
         "assert drivers['redfish'].validate(Node(uuid='x', driver='redfish'));"

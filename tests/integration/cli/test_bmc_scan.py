@@ -17,7 +17,7 @@ from ferroscope.cli.exits import Exit
 from ferroscope.config.options import DriverSettings, Settings
 from ferroscope.remote import bmc_probe
 from ferroscope.remote.bmc_probe import IpmiAnswer, RedfishRoot
-from ferroscope.runtime.drivers import build_drivers
+from ferroscope.runtime.externals import build_drivers
 from tests.integration.api.service import Service
 from tests.integration.cli.console import Shell
 from tests.support import ipmi as ipmi_sim

@@ -22,7 +22,7 @@ from ferroscope.contracts.store import Query, Transaction
 from ferroscope.core.model import Inspection, Node
 from ferroscope.core.states import State
 from ferroscope.periodic.archiving import Archiving, newest_inventory
-from ferroscope.runtime import data
+from ferroscope.runtime import maintenance
 from ferroscope.runtime.backend import Backend, open_backend
 from ferroscope.runtime.system import SystemClock
 from ferroscope.storage.mover import Mover
@@ -364,10 +364,10 @@ def test_data_goes_from_store_to_store_and_back(site: Site, shared_swift: Server
     site.archive.object_stores = _shelves(settings)
     inspections = site.inspected(12)
     for source, target in (("database", "s3"), ("s3", "swift"), ("swift", "database")):
-        done = data.move(settings, source, target, lambda _text: None)
+        done = maintenance.move(settings, source, target, lambda _text: None)
         assert (done.moved, done.skipped, done.error) == (36, 0, "")
         site.check(inspections)
-        assert data.move(settings, source, target, lambda _text: None).moved == 0
+        assert maintenance.move(settings, source, target, lambda _text: None).moved == 0
     assert [site.here(one) for one in inspections] == [sorted(ALL)] * 12
 
 
@@ -377,11 +377,11 @@ def test_a_move_that_ended_early_goes_on(site: Site, swift_server: Server, sqlit
     )
     site.archive.object_stores = _shelves(settings)
     inspections = site.inspected(15)
-    done = data.move(settings, "database", "s3", lambda _text: swift_server.kill() if swift_server.pid else None)
+    done = maintenance.move(settings, "database", "s3", lambda _text: swift_server.kill() if swift_server.pid else None)
     assert done.error
     assert 0 < done.moved < 45
     swift_server.start()
-    rest = data.move(settings, "database", "s3", lambda _text: None)
+    rest = maintenance.move(settings, "database", "s3", lambda _text: None)
     assert done.moved + rest.moved == 45
     site.check(inspections)
 
@@ -410,8 +410,8 @@ def test_facts_are_derived_anew(site: Site, sqlite_url: str) -> None:
 
     site.store.write(point)
     settings = Settings(database=DatabaseSettings(connection=sqlite_url))
-    done = data.rebuild(settings, lambda _text: None, lambda _count: None)
+    done = maintenance.rebuild(settings, lambda _text: None, lambda _count: None)
     assert (done.nodes, done.changed) == (1, 1)
     (row,) = site.store.read(lambda tx: tx.search_index.of(one.node))
     assert row.n1 == 64 * 2**20
-    assert data.rebuild(settings, lambda _text: None, lambda _count: None).changed == 0
+    assert maintenance.rebuild(settings, lambda _text: None, lambda _count: None).changed == 0

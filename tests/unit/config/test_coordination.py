@@ -9,7 +9,7 @@ import pytest
 from ferroscope.config.coordination_options import CoordinationSettings, client_options, place, problem
 from ferroscope.config.load import files_with_secrets, load
 from ferroscope.config.options import Settings
-from ferroscope.runtime.coordination import check
+from ferroscope.runtime.externals import check
 from ferroscope.runtime.system import SetupError
 
 PASSWORD = "hunter2"

@@ -7,7 +7,7 @@ import threading
 import pytest
 
 from ferroscope.config.options import Settings, SwiftSettings
-from ferroscope.runtime.object_stores import build_object_stores
+from ferroscope.runtime.externals import build_object_stores
 from ferroscope.runtime.system import SetupError
 from ferroscope.storage.object_http import Access, problem
 
