@@ -27,9 +27,8 @@ from ferroscope.runtime.backend import ensure_schema, open_backend
 from ferroscope.runtime.system import SystemClock
 from ferroscope.worker.loop import Worker
 from ferroscope.worker.pool import WorkerPool
-from ferroscope.worker.start import PxeFilterWait
+from ferroscope.worker.start import PxeFilterWait, RebootThrottle
 from ferroscope.worker.tasks import build
-from ferroscope.worker.throttle import RebootThrottle
 from tests.support.processes import until
 
 _NUMBERS: Final = (1, 64, 256)

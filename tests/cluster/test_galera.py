@@ -18,7 +18,7 @@ from ferroscope.contracts.store import Transaction
 from ferroscope.core.model import Node
 from ferroscope.db.replication import judged
 from ferroscope.db.transaction import SqlStore
-from ferroscope.doctor.database_cluster import cluster as examined
+from ferroscope.doctor.database import cluster as examined
 from ferroscope.runtime.backend import open_backend
 from ferroscope.runtime.system import SystemClock
 from tests.cluster.failovers import Client, Found, compared, moving

@@ -16,7 +16,7 @@ from ferroscope.config.options import ApiSettings
 from ferroscope.contracts.remote import RegistryUnavailableError
 from ferroscope.core.model import Node
 from ferroscope.remote import bare_metal_http
-from ferroscope.remote.node_source import IronicSource
+from ferroscope.remote.bare_metal_http import IronicSource
 from ferroscope.runtime.http_server import HttpServer, bind
 from tests.integration.api.service import Service
 from tests.support.bad_server import a_server_that, one_by_one

@@ -15,9 +15,8 @@ from ferroscope.hooks.pipeline import from_settings
 from ferroscope.runtime.system import SystemClock
 from ferroscope.telemetry.metrics import Metrics
 from ferroscope.worker.loop import Worker
-from ferroscope.worker.start import PxeFilterWait
+from ferroscope.worker.start import PxeFilterWait, RebootThrottle
 from ferroscope.worker.tasks import build
-from ferroscope.worker.throttle import RebootThrottle
 from tests.integration.api.service import DRIVERS, Service, callback_body
 from tests.support import examples
 from tests.support.wire import Overheard, Wire, kinds

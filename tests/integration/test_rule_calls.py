@@ -13,9 +13,8 @@ from ferroscope.core.states import State
 from ferroscope.hooks.pipeline import from_settings
 from ferroscope.remote.bounded_http import WebClient
 from ferroscope.worker.process import RuleStep
-from ferroscope.worker.start import PxeFilterWait
+from ferroscope.worker.start import PxeFilterWait, RebootThrottle
 from ferroscope.worker.tasks import build
-from ferroscope.worker.throttle import RebootThrottle
 from tests.support import examples
 from tests.support.http_target import HttpTarget
 from tests.unit.worker.conftest import Service, settings

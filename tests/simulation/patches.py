@@ -40,7 +40,6 @@ import ferroscope.telemetry.members
 import ferroscope.worker.loop
 import ferroscope.worker.pool
 import ferroscope.worker.slots
-import ferroscope.worker.threads
 from ferroscope.config.options import DatabaseSettings, InspectorSettings, Settings
 from ferroscope.db import migrate
 from ferroscope.db.executor import Statements
@@ -90,7 +89,6 @@ def installed(world: World) -> Iterator[None]:
             _product.periodic.singleton,
             _product.worker.pool,
             _product.worker.slots,
-            _product.worker.threads,
             _product.leadership,
             runtime.member,
             runtime.process,

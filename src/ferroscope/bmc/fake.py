@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 
 from ferroscope.bmc.drivers import DriverOptions
 from ferroscope.contracts.bmc import BootDevice, Power
-from ferroscope.core.interfaces import KINDS
+from ferroscope.core.boot import KINDS
 from ferroscope.core.model import Document, Node
 
 

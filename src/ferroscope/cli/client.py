@@ -247,7 +247,7 @@ def connect(
             patience=patience,
             seconds=seconds,
         )
-    from ferroscope.cli.cloud import open_cloud
+    from ferroscope.cli.credentials import open_cloud
 
     found = open_cloud(cloud, insecure_http=insecure_http)
     verified = found.verification()

@@ -11,7 +11,7 @@ from ferroscope.cli.client import Api, Json
 from ferroscope.cli.exits import Exit
 from ferroscope.cli.lookup import label
 from ferroscope.cli.output import CommandOrBelow, Output, table, with_api, with_api_and_lists
-from ferroscope.cli.progress import progress
+from ferroscope.cli.screen import progress
 from ferroscope.cli.selection import selector_option
 from ferroscope.cli.text import many
 from ferroscope.core.values import natural

@@ -15,7 +15,7 @@ import msgspec
 from ferroscope.cli.client import Api, ApiError, connect
 from ferroscope.cli.exits import Exit, Failure
 from ferroscope.cli.output import Group, Output, cloud_option, insecure_option, output_option, table, url_option
-from ferroscope.cli.progress import track
+from ferroscope.cli.screen import track
 from ferroscope.cli.service import config_option, database_option, settings_of
 from ferroscope.core.states import INSPECTABLE, Provision
 

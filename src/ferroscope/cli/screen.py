@@ -11,10 +11,12 @@ import sys
 import termios
 import time
 import tty
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from types import TracebackType
-from typing import Final, Self
+from typing import Final, Self, TypeVar
 
+from ferroscope.cli.output import console
 from ferroscope.cli.text import short
 
 _ALTERNATE, _MAIN = "\x1b[?1049h\x1b[?25l", "\x1b[?25h\x1b[?1049l"
@@ -85,3 +87,29 @@ class Screen:
     def _write(self, text: str) -> None:
         sys.stdout.write(text)
         sys.stdout.flush()
+
+
+T = TypeVar("T")
+
+
+@contextmanager
+def progress(title: str, total: int | None = None) -> Iterator[Callable[[int], None]]:
+    """Show a bar while the block runs; call what it gives with the number of items that are done since.
+
+    ``total``: None if it is unknown; the bar then shows how many are done.
+    """
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+    screen = console(error=True)
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=screen, transient=True, disable=not screen.is_terminal) as bar:
+        task = bar.add_task(title, total=total)
+        yield lambda count: bar.advance(task, count)
+
+
+def track(items: Iterable[T], title: str, total: int | None = None) -> Iterator[T]:
+    """Yield the items, with a bar."""
+    with progress(title, total) as advance:
+        for one in items:
+            yield one
+            advance(1)

@@ -12,7 +12,7 @@ import msgspec
 
 from ferroscope.cli.exits import Exit
 from ferroscope.cli.output import Group, Output, output_option, table
-from ferroscope.cli.progress import progress
+from ferroscope.cli.screen import progress
 from ferroscope.config.load import ConfigurationError, load, unknown_options
 from ferroscope.config.options import SIMULATED, Settings
 

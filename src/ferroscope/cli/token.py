@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import click
@@ -19,6 +21,7 @@ from ferroscope.core.credentials import NAME, is_token_name
 
 if TYPE_CHECKING:
     from ferroscope.core.credentials import AccessToken
+
 
 _UNITS: Final = {"h": 3600.0, "d": 86_400.0, "w": 7 * 86_400.0, "y": 365 * 86_400.0}
 _LIFETIME: Final = re.compile(r"([1-9][0-9]{0,4})([hdwy])")
@@ -196,3 +199,40 @@ def _row(record: dict[str, Any], now: datetime) -> tuple[Any, ...]:
         ago(record["last_used_at"], now=now) or "never",
         record["created_by"],
     )
+
+
+@click.group(cls=Group)
+def secret() -> None:
+    """Manage the keys that encrypt BMC passwords in the database."""
+
+
+@secret.command("generate-key")
+@click.argument("file", type=click.Path(dir_okay=False, path_type=Path))
+@click.option("--add", is_flag=True, help="Append a key to an existing file; it decrypts, but does not encrypt yet.")
+def generate_key(file: Path, *, add: bool) -> None:
+    """Create a key file, readable by its owner only, or append a key to one.
+
+    The key itself is never shown. Back up the file: without it, encrypted passwords are lost.
+    """
+    from ferroscope.config.followed import FileError
+    from ferroscope.secrets.keys import new_key, parse
+
+    line = new_key()
+    try:
+        if add:
+            parse(file.read_text(encoding="ascii"))
+            flags = os.O_WRONLY | os.O_APPEND
+        else:
+            flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL
+        with os.fdopen(os.open(file, flags, 0o600), "w", encoding="ascii") as stream:
+            stream.write(f"{line}\n")
+            stream.flush()
+            os.fsync(stream.fileno())
+        keys = parse(file.read_text(encoding="ascii"))
+    except FileExistsError:
+        raise click.ClickException(f"{file} already exists; to append a key to it, use --add") from None
+    except FileError as exc:
+        raise click.ClickException(f"{file}: {exc}; {exc.advice}") from exc
+    except (OSError, UnicodeDecodeError) as exc:
+        raise click.ClickException(f"{file}: {getattr(exc, 'strerror', None) or 'not a key file'}") from exc
+    click.echo(f"{file}: key {keys[-1].id} {'appended' if add else 'created'}")

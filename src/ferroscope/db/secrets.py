@@ -1,6 +1,6 @@
 """Encryption of a node's secrets when its row is written, and the keys in use, in SQL.
 
-Rows that are read stay encrypted: only ``secrets.reader`` decrypts.
+Rows that are read stay encrypted: only ``secrets.references`` decrypts.
 """
 
 from __future__ import annotations

@@ -17,11 +17,10 @@ from ferroscope.contracts.errors import LeaseLostError, NotFoundError, StaleLeas
 from ferroscope.contracts.queue import Clock
 from ferroscope.contracts.telemetry import SILENT, Meter
 from ferroscope.core.model import Lease
-from ferroscope.machines.client import MachineClient
+from ferroscope.machines.client import MachineClient, Machines
 from ferroscope.machines.look import Look
 from ferroscope.machines.nodes import Nodes
 from ferroscope.machines.objects import OBSERVED, Machine
-from ferroscope.machines.watch import Machines
 from ferroscope.remote.kubernetes import KubernetesError
 
 _log = structlog.get_logger(__name__)

@@ -20,12 +20,11 @@ from ferroscope.api.http.errors import ApiError
 from ferroscope.config.integration_options import MachinesSettings
 from ferroscope.contracts.errors import ConflictError, StoreUnavailableError
 from ferroscope.core.states import ACTIVE, State
-from ferroscope.machines import hardware_data, mapping
-from ferroscope.machines.client import MachineClient
+from ferroscope.machines import mapping, objects
+from ferroscope.machines.client import MachineClient, Machines
 from ferroscope.machines.mapping import Fact, Login, SpecError, fact
 from ferroscope.machines.nodes import Nodes, Seen
 from ferroscope.machines.objects import APPLY, FINALIZER, INSPECT, Machine, Order
-from ferroscope.machines.watch import Machines
 from ferroscope.remote.kubernetes import KubernetesError
 
 _log = structlog.get_logger(__name__)
@@ -235,7 +234,7 @@ class Look:
         if node.state is not State.FINISHED or node.inspection in (None, self._hardware_data):
             return
         try:
-            spec = hardware_data.specification(*self._nodes.inventory(node.uuid))
+            spec = objects.specification(*self._nodes.inventory(node.uuid))
         except ApiError as exc:
             _log.warning("cannot read an inventory", machine=self._machine.key, error=exc.message)
             self._again = True

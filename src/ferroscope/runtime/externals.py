@@ -169,7 +169,7 @@ def build_source(settings: Settings, stop: StopFlag, registry: Registry | None =
         return registry
     if not settings.registry.url:
         return None
-    from ferroscope.remote.node_source import IronicSource
+    from ferroscope.remote.bare_metal_http import IronicSource
 
     options = settings.registry
     return IronicSource(options.url, timeout=options.timeout, retries=options.retries, stop=stop)

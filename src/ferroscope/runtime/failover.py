@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 import structlog
 
 from ferroscope import transition
-from ferroscope.boot_config import way
+from ferroscope.boot_config import ipxe
 from ferroscope.config.options import FailoverSettings, Settings
 from ferroscope.contracts.bmc import Bmc, ForcesOff, Power
 from ferroscope.contracts.errors import BmcError, NotFoundError, StoreUnavailableError
@@ -39,7 +39,7 @@ from ferroscope.runtime.system import (
     SystemClock,
     process_name,
 )
-from ferroscope.secrets.reader import SecretReader
+from ferroscope.secrets.references import SecretReader
 
 if TYPE_CHECKING:
     from ferroscope.failover.client import Kubernetes
@@ -95,8 +95,8 @@ class BmcPower:
 def start_inspection(settings: Settings, drivers: Mapping[str, Bmc], tx: Transaction, machine: str) -> None:
     """Request an inspection of the machine, as the API does; ``IllegalEventError`` or ``Refused``."""
     node = tx.nodes.get(machine, lock=True)
-    delivery = way.delivery(settings, node, drivers.get(node.driver))
-    if delivery is Delivery.BOOT_SCRIPT and not way.has_macs(tx, node):
+    delivery = ipxe.delivery(settings, node, drivers.get(node.driver))
+    if delivery is Delivery.BOOT_SCRIPT and not ipxe.has_macs(tx, node):
         delivery = Delivery.NONE  # the script is found by a MAC address
     transition.start(
         tx,

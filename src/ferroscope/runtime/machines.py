@@ -116,8 +116,8 @@ def _serve(
     reload: Reload,
     metrics: Metrics | None,
 ) -> int:
+    from ferroscope.machines.client import Machines, MachineWatch
     from ferroscope.machines.controller import LEASE, MachineController
-    from ferroscope.machines.watch import Machines, MachineWatch
 
     wanted, machines = settings.machines, Machines()
     watches = [

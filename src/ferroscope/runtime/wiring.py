@@ -33,8 +33,7 @@ from ferroscope.runtime.authentication import build_authentication, build_policy
 from ferroscope.runtime.backend import Backend, require_kombu
 from ferroscope.runtime.externals import build_archive, build_archiving, build_object_stores, build_source
 from ferroscope.runtime.system import SetupError, SystemClock
-from ferroscope.secrets.reader import SecretReader
-from ferroscope.secrets.references import Resolver, load_sources
+from ferroscope.secrets.references import Resolver, SecretReader, load_sources
 
 _log = structlog.get_logger(__name__)
 
@@ -60,7 +59,7 @@ _IMPORTED_BY: Final[Mapping[str, tuple[str, ...]]] = {
         "ferroscope.worker.loop",
         "ferroscope.worker.pool",
         "ferroscope.worker.tasks",
-        "ferroscope.worker.throttle",
+        "ferroscope.worker.start",
     ),
     "periodic": ("ferroscope.periodic.singleton", "ferroscope.periodic.timeouts", "ferroscope.leadership"),
 }
@@ -224,9 +223,8 @@ def build_pool(
     from ferroscope.worker.loop import Worker
     from ferroscope.worker.pool import WorkerPool
     from ferroscope.worker.process import RuleStep
-    from ferroscope.worker.start import PxeFilterWait
+    from ferroscope.worker.start import PxeFilterWait, RebootThrottle
     from ferroscope.worker.tasks import build
-    from ferroscope.worker.throttle import RebootThrottle
 
     try:
         pipeline = from_settings(settings.inspector)
@@ -329,7 +327,7 @@ def build_singletons(
     """
     from ferroscope.leadership import Election, LeaseRenewer
     from ferroscope.periodic.notifications import Notifications
-    from ferroscope.periodic.registry_sync import RegistrySync
+    from ferroscope.periodic.registry_mirror import RegistrySync
     from ferroscope.periodic.retention import Retention
     from ferroscope.periodic.singleton import Singleton
     from ferroscope.periodic.timeouts import Timeouts

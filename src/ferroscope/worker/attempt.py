@@ -12,6 +12,7 @@ database. A BMC checks no fence. Two things stand in for it:
 from __future__ import annotations
 
 import math
+import threading
 from collections.abc import Callable
 from typing import Final, TypeVar
 
@@ -19,6 +20,7 @@ import msgspec
 import structlog
 
 from ferroscope.config.options import Settings
+from ferroscope.contracts.bmc import Power
 from ferroscope.contracts.queue import Clock, StopFlag
 from ferroscope.contracts.remote import Registry
 from ferroscope.contracts.store import Fence, Store, Transaction
@@ -27,9 +29,34 @@ from ferroscope.core.lanes import ENDING
 from ferroscope.core.model import Claim, Document, Inspection, Request
 from ferroscope.core.states import Event
 from ferroscope.remote import command_fence
-from ferroscope.secrets.reader import SecretReader
+from ferroscope.secrets.references import SecretReader
 from ferroscope.storage.reader import Archive
-from ferroscope.worker.power_times import PowerTimes
+
+# The weight of the newest duration, and the share of the usual one after which to look for the first time.
+_NEWEST: Final = 0.2
+_SHARE: Final = 0.75
+# Seconds: however slow others were, this one may be quick.
+_LONGEST: Final = 15.0
+
+
+class PowerTimes:
+    """The usual seconds between a power command and its effect."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._usual: dict[Power, float] = {}
+
+    def took(self, power: Power, seconds: float) -> None:
+        """Learn from a change that took so long."""
+        with self._lock:
+            usual = self._usual.get(power, seconds)
+            self._usual[power] = usual + _NEWEST * (seconds - usual)
+
+    def first_look(self, power: Power) -> float:
+        """Return after how many seconds it is worth to look for the first time; 0 if that is not known."""
+        with self._lock:
+            return min(_SHARE * self._usual.get(power, 0.0), _LONGEST)
+
 
 T = TypeVar("T")
 

@@ -12,7 +12,7 @@ from typing import Final
 
 import structlog
 
-from ferroscope.boot_config import way
+from ferroscope.boot_config import ipxe
 from ferroscope.contracts.bmc import BootDevice, Image, Power, RamdiskBoot, ResetTime
 from ferroscope.contracts.errors import BmcError
 from ferroscope.core import callback_secret
@@ -40,7 +40,7 @@ def how(context: TaskContext) -> Boot:
     """Return how this inspection boots its machine; a permanent ``BmcError`` if it cannot."""
     manage_boot = context.inspection is None or context.inspection.manage_boot
     try:
-        return way.way(context.settings, context.node, context.known_driver, manage_boot=manage_boot)
+        return ipxe.way(context.settings, context.node, context.known_driver, manage_boot=manage_boot)
     except BootError as exc:
         raise BmcError(str(exc), transient=False, reason=Reason.UNMANAGED_BOOT) from None
 
@@ -75,7 +75,7 @@ def insert(context: TaskContext) -> None:
         )
     if remark:
         context.note("virtual media", remark, severity=Severity.WARNING)
-    carries = image.parameters and not remark and way.carries_secret(context.settings)
+    carries = image.parameters and not remark and ipxe.carries_secret(context.settings)
     _delivered(context, Delivery.VIRTUAL_MEDIA if carries else Delivery.NONE)
 
 
@@ -150,7 +150,7 @@ def _inserted(context: TaskContext) -> Image | None:
 
 
 def _image(context: TaskContext) -> Image:
-    base, iso = context.settings.callback_base, way.iso(context.settings, context.node)
+    base, iso = context.settings.callback_base, ipxe.iso(context.settings, context.node)
     try:
         callback_url(base)
     except ValueError:

@@ -30,8 +30,7 @@ from ferroscope.hooks.base import PortChanges
 from ferroscope.storage.reader import previous
 from ferroscope.transition import step
 from ferroscope.worker.attempt import Attempt, Services
-from ferroscope.worker.bmc import BmcObserver, Unobserved, observed
-from ferroscope.worker.trail import Trail
+from ferroscope.worker.bmc import BmcObserver, Trail, Unobserved, observed
 
 # Seconds for which the power state counts that an attached Ironic has reported. Short: the node might be used by others
 # in the meantime, whose machine must be left alone.

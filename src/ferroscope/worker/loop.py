@@ -44,7 +44,7 @@ from ferroscope.core.lanes import Lane, lane_of
 from ferroscope.core.model import Claim, Node, Request, Severity
 from ferroscope.core.reasons import Reason
 from ferroscope.core.states import MACHINE, Event, State, Transition
-from ferroscope.secrets.reader import SecretReader
+from ferroscope.secrets.references import SecretReader
 from ferroscope.storage.reader import Archive
 from ferroscope.worker.attempt import Attempt, Services
 from ferroscope.worker.bmc import BmcObserver

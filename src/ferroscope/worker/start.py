@@ -9,19 +9,23 @@ alone, so it is not booted twice.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Final
 
 import msgspec
 
 from ferroscope.contracts.bmc import Power
 from ferroscope.contracts.errors import LeaseLostError
-from ferroscope.contracts.store import Transaction
+from ferroscope.contracts.queue import Clock
+from ferroscope.contracts.store import Fence, Store, Transaction
 from ferroscope.core.boot import Boot
 from ferroscope.core.boot_macs import LEASE_PREFIX, decode_record
 from ferroscope.core.delivery import Next, Outcome, Retry
-from ferroscope.core.model import Lease, Severity
+from ferroscope.core.model import Lease, LeaseProfile, Severity
 from ferroscope.core.reasons import Reason
 from ferroscope.core.states import Event
+from ferroscope.leadership import Election, Leadership
 from ferroscope.worker import attached, boot, out_of_band
 from ferroscope.worker.bmc import resolve_addresses
 from ferroscope.worker.boot import (
@@ -34,7 +38,79 @@ from ferroscope.worker.boot import (
     reboot,
 )
 from ferroscope.worker.context import TaskContext
-from ferroscope.worker.throttle import RebootThrottle, ThrottledError
+
+LEASE: Final = "reboot-throttle"
+
+
+class ThrottledError(Exception):
+    """Another machine is being powered on; try again in ``after`` seconds."""
+
+    def __init__(self, after: float) -> None:
+        self.after = after
+        super().__init__(f"another machine is being powered on; trying again in {after:.1f} s")
+
+
+class Permit(msgspec.Struct, frozen=True):
+    """Permission to power on: record the intent under ``fence``, and call ``confirm`` just before the command."""
+
+    fence: Fence
+    confirm: Callable[[], None]
+
+
+_UNTHROTTLED: Final = Permit(fence=lambda _tx: None, confirm=lambda: None)
+
+
+class RebootThrottle:
+    """``quantum`` in seconds; 0 disables it. ``command`` is how long a BMC may take for one command."""
+
+    def __init__(
+        self,
+        quantum: float,
+        *,
+        holder: str,
+        store: Store,
+        clock: Clock,
+        profile: LeaseProfile,
+        command: float = 0.0,
+    ) -> None:
+        self._quantum = quantum
+        self._command = command
+        self._clock = clock
+        # Long enough for two commands: one asks for the power state, one changes it. The margin grows with the
+        # lease, because a slow clock falls the further behind the longer it runs.
+        ttl = quantum + profile.ttl + 2 * command
+        longer = msgspec.structs.replace(profile, ttl=ttl, margin=profile.margin * ttl / profile.ttl)
+        self._election = Election(LEASE, holder, store=store, clock=clock, profile=longer)
+
+    @contextmanager
+    def permit(self, context: TaskContext) -> Iterator[Permit]:
+        """Wait for the quantum, then yield the permit.
+
+        ``ThrottledError`` if another worker has it (this thread is better used elsewhere), ``StoppedError`` if the
+        sleep was interrupted.
+        """
+        if not self._quantum:
+            yield _UNTHROTTLED
+            return
+        leadership = self._election.campaign()
+        if leadership is None:
+            raise ThrottledError(self._remaining(context.services.store))
+        try:
+            context.attempt.pause(self._quantum)
+            self._confirm(leadership)
+            yield Permit(fence=leadership.fence, confirm=lambda: self._confirm(leadership))
+        finally:
+            leadership.resign()
+
+    def _confirm(self, leadership: Leadership) -> None:
+        """Raise ``ThrottledError`` unless the lease lasts until a command sent now has taken effect."""
+        if not leadership.is_valid() or self._clock.monotonic() + self._command > leadership.trusted_until:
+            raise ThrottledError(self._quantum)
+
+    def _remaining(self, store: Store) -> float:
+        leases = store.read(lambda tx: tx.leases.list(LEASE))
+        return min(self._quantum, max((lease.remaining for lease in leases), default=0.0)) or self._quantum
+
 
 # Before a machine is powered on, the open PXE filter must let it boot. The filter is notified when the inspection is
 # requested, so most of the time there is nothing to wait for; without a PXE filter nothing is waited for.

@@ -27,8 +27,7 @@ from ferroscope.worker.context import TaskContext
 from ferroscope.worker.power import set_power
 from ferroscope.worker.process import ProcessTask, RuleStep
 from ferroscope.worker.run import Task
-from ferroscope.worker.start import PxeFilterWait, StartTask
-from ferroscope.worker.throttle import RebootThrottle
+from ferroscope.worker.start import PxeFilterWait, RebootThrottle, StartTask
 
 _REASONS = frozenset(Reason)
 

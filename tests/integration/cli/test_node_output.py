@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from ferroscope.cli.exits import Exit
-from ferroscope.cli.node.follow import DELETED
+from ferroscope.cli.node.timeline import DELETED
 from tests.integration.api.service import Service
 from tests.integration.cli.console import Shell
 from tests.integration.cli.test_top import Terminal, environment

@@ -19,9 +19,8 @@ from ferroscope.core.states import State
 from ferroscope.hooks.pipeline import from_settings
 from ferroscope.remote.ironic import IronicRegistry, NoLogin
 from ferroscope.worker.loop import Worker
-from ferroscope.worker.start import PxeFilterWait
+from ferroscope.worker.start import PxeFilterWait, RebootThrottle
 from ferroscope.worker.tasks import build
-from ferroscope.worker.throttle import RebootThrottle
 from tests.support.bare_metal import Ironic
 from tests.support.processes import until
 from tests.unit.worker.conftest import INVENTORY, NODE, Service, settings

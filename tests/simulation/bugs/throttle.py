@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from ferroscope.worker import throttle
+from ferroscope.worker import start
 from tests.simulation.bugs.registry import bug
 
 
@@ -17,12 +17,12 @@ def _() -> Iterator[Any]:
         if self._quantum:
             leadership = self._election.campaign()
             if leadership is None:
-                raise throttle.ThrottledError(self._quantum)
+                raise start.ThrottledError(self._quantum)
             leadership.resign()
             context.attempt.pause(self._quantum)
-        yield throttle._UNTHROTTLED
+        yield start._UNTHROTTLED
 
-    yield throttle.RebootThrottle, "permit", permit
+    yield start.RebootThrottle, "permit", permit
 
 
 @bug(
@@ -38,15 +38,15 @@ def _() -> Iterator[Any]:
     rounds=3,
 )
 def _() -> Iterator[Any]:
-    permit = throttle.RebootThrottle.permit
+    permit = start.RebootThrottle.permit
 
     @contextmanager
     def unfenced(self: Any, context: Any) -> Iterator[Any]:
         with permit(self, context):
-            yield throttle._UNTHROTTLED
+            yield start._UNTHROTTLED
 
-    yield throttle.RebootThrottle, "_confirm", lambda _self, _leadership: None
-    yield throttle.RebootThrottle, "permit", unfenced
+    yield start.RebootThrottle, "_confirm", lambda _self, _leadership: None
+    yield start.RebootThrottle, "permit", unfenced
 
 
 @bug(
@@ -58,9 +58,9 @@ def _() -> Iterator[Any]:
     worker={"reboot_throttle": 4.0},
 )
 def _() -> Iterator[Any]:
-    begin = throttle.RebootThrottle.__init__
+    begin = start.RebootThrottle.__init__
 
     def short(self: Any, quantum: float, **options: Any) -> None:
         begin(self, quantum, **{**options, "command": 0.0})
 
-    yield throttle.RebootThrottle, "__init__", short
+    yield start.RebootThrottle, "__init__", short

@@ -25,7 +25,7 @@ from ferroscope.core.reasons import Reason
 from ferroscope.core.states import State
 from ferroscope.hooks.base import HookError
 from ferroscope.hooks.pipeline import encode
-from ferroscope.hooks.root_hints import NAMES
+from ferroscope.hooks.root_device import NAMES
 from ferroscope_sim import inventory as sim
 from tests.corpus import ALL, load
 from tests.corpus.machines import MAC, disk, lldp, nic, pci

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from ferroscope.hooks.root_hints import HintError, Hints
+from ferroscope.hooks.root_device import HintError, Hints
 
 GIB = 1 << 30
 DISKS = [

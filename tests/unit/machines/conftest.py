@@ -18,8 +18,8 @@ from ferroscope.contracts.store import Query, Transaction
 from ferroscope.core.delivery import Fail
 from ferroscope.core.model import Lease, Node
 from ferroscope.core.reasons import Reason
+from ferroscope.machines.client import Machines, MachineWatch
 from ferroscope.machines.controller import MachineController
-from ferroscope.machines.watch import Machines, MachineWatch
 from ferroscope.runtime import machines as role
 from ferroscope.runtime.backend import Backend, open_backend
 from ferroscope.runtime.system import SystemClock

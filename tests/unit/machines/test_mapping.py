@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ferroscope.core.model import Node
-from ferroscope.machines import hardware_data, mapping, objects
+from ferroscope.machines import mapping, objects
 from ferroscope.machines.mapping import Login, SpecError
 from ferroscope.machines.objects import Machine, Status
 
@@ -147,7 +147,7 @@ _ANYTHING = st.recursive(
 
 @given(_ANYTHING, _ANYTHING)
 def test_any_inventory_gives_a_specification(inventory: Any, plugin_data: Any) -> None:
-    msgspec.json.encode(hardware_data.specification(inventory, plugin_data))
+    msgspec.json.encode(objects.specification(inventory, plugin_data))
 
 
 def test_an_inventory_as_metal3_shows_it() -> None:
@@ -165,7 +165,7 @@ def test_an_inventory_as_metal3_shows_it() -> None:
     }  # fmt: skip
     lldp = {"switch_port_id": "Eth1", "switch_chassis_id": "aa", "switch_port_untagged_vlan_id": 7,
             "switch_port_vlans": [{"id": 7, "name": "x"}, {"id": 9999}]}  # fmt: skip
-    found = hardware_data.specification(inventory, {"parsed_lldp": {"eth0": lldp}})["hardware"]
+    found = objects.specification(inventory, {"parsed_lldp": {"eth0": lldp}})["hardware"]
     assert found["cpu"] == {
         "arch": "x86_64", "model": "Xeon", "clockMegahertz": 2400.0, "count": 4, "flags": ["a", "b"],
     }  # fmt: skip

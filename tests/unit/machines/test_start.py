@@ -10,8 +10,7 @@ import pytest
 import yaml
 
 from ferroscope.config.options import MachinesSettings
-from ferroscope.machines.client import rights
-from ferroscope.machines.watch import Machines, MachineWatch
+from ferroscope.machines.client import Machines, MachineWatch, rights
 from ferroscope.remote.kubernetes import KubernetesError
 from ferroscope.runtime import machines as role
 from ferroscope.runtime.system import SetupError

@@ -16,8 +16,7 @@ from ferroscope.leadership import Election, LeaseRenewer
 from ferroscope.liveness.watch import PartyWatch
 from ferroscope.periodic.archiving import Archiving
 from ferroscope.periodic.notifications import Notifications
-from ferroscope.periodic.registry_mirror import RegistryMirror
-from ferroscope.periodic.registry_sync import RegistrySync
+from ferroscope.periodic.registry_mirror import RegistryMirror, RegistrySync
 from ferroscope.periodic.retention import Retention
 from ferroscope.periodic.timeouts import Timeouts
 from tests.support.stores import open_store

@@ -19,7 +19,7 @@ from ferroscope.contracts.store import Query, StepLeadership
 from ferroscope.core.model import DEFAULT, ClockStep, Entry, Inspection, Node, Port
 from ferroscope.core.states import Event, State
 from ferroscope.leadership import Election, Leadership, LeaseRenewer
-from ferroscope.periodic.registry_sync import RegistrySync
+from ferroscope.periodic.registry_mirror import RegistrySync
 from ferroscope.periodic.retention import Retention
 from ferroscope.periodic.singleton import Singleton
 from tests.support import examples

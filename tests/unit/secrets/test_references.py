@@ -18,8 +18,7 @@ from ferroscope.core.reasons import Reason
 from ferroscope.core.secrets import STAND_IN, stand_ins
 from ferroscope.secrets.env import EnvSource
 from ferroscope.secrets.file import FileSource
-from ferroscope.secrets.reader import SecretReader
-from ferroscope.secrets.references import Resolver, load_sources
+from ferroscope.secrets.references import Resolver, SecretReader, load_sources
 
 SECRET = "Canary-e2"
 UUID = "11111111-1111-4111-8111-111111111111"

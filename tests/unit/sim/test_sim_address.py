@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ferroscope.bmc.sim.driver import SimBmc
-from ferroscope.bmc.sim.pool import Endpoint, locate
+from ferroscope.bmc.sim.driver import Endpoint, SimBmc, locate
 from ferroscope.contracts.errors import BmcError
 from ferroscope.core.model import Document, Node
 from ferroscope.core.reasons import Reason

@@ -21,9 +21,8 @@ from ferroscope.core.states import Event, Provision, State
 from ferroscope.hooks.pipeline import from_settings
 from ferroscope.runtime.system import SystemClock
 from ferroscope.worker.loop import Worker
-from ferroscope.worker.start import PxeFilterWait
+from ferroscope.worker.start import PxeFilterWait, RebootThrottle
 from ferroscope.worker.tasks import build
-from ferroscope.worker.throttle import RebootThrottle
 from tests.support.stores import open_queue, open_store
 
 NODE = "11111111-1111-4111-8111-111111111111"

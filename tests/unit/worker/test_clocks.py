@@ -12,7 +12,7 @@ from ferroscope.contracts.bmc import Power
 from ferroscope.contracts.errors import BmcError
 from ferroscope.core.states import Event, State
 from ferroscope.periodic.timeouts import Timeouts
-from ferroscope.worker.throttle import LEASE
+from ferroscope.worker.start import LEASE
 from tests.support import examples
 from tests.unit.worker.conftest import Service, settings
 

@@ -6,7 +6,7 @@ import msgspec
 
 from ferroscope.contracts.bmc import Power
 from ferroscope.core.states import State
-from ferroscope.worker.throttle import LEASE
+from ferroscope.worker.start import LEASE
 from tests.unit.worker.conftest import NODE, Service, settings
 
 QUANTUM = 10.0

@@ -18,7 +18,7 @@ from ferroscope.api.baremetal import agent, attached, discovery, inbox, refusals
 from ferroscope.api.baremetal.callback_body import Parsed
 from ferroscope.api.http.errors import LOOKUP_FAILED, MissingError, UnavailableError
 from ferroscope.api.http.route import ApiContext
-from ferroscope.boot_config import way
+from ferroscope.boot_config import ipxe
 from ferroscope.contracts import telemetry
 from ferroscope.contracts.errors import ConflictError, NotFoundError
 from ferroscope.contracts.store import Transaction
@@ -140,7 +140,7 @@ def _discover(context: ApiContext, tx: Transaction, parsed: Parsed, source: str)
         return verdict, None
     owners = tx.addresses.owners(evidence.bmc_addresses)
     for owner in owners:
-        if not way.has_macs(tx, owner):
+        if not ipxe.has_macs(tx, owner):
             return refusals.not_waiting(owner), None
     node = discovery.make(context, tx, parsed, source)
     discovery.connect(context, tx, node, owners, source)
@@ -151,7 +151,7 @@ def look_up(tx: Transaction, evidence: lookup.Evidence) -> lookup.Verdict:
     """Return the node that matches the evidence, locked and read again; or the refusal."""
     verdict = lookup.decide(evidence, tx.addresses.candidates(evidence))
     if isinstance(verdict, lookup.Found) and verdict.bmc_alone:
-        verdict = lookup.by_bmc_alone(verdict, evidence, known_macs=way.has_macs(tx, verdict.node))
+        verdict = lookup.by_bmc_alone(verdict, evidence, known_macs=ipxe.has_macs(tx, verdict.node))
     if isinstance(verdict, lookup.Refused):
         return verdict
     try:

@@ -14,25 +14,24 @@ from ferroscope.api.http.decoding import shown
 from ferroscope.api.http.errors import BadRequestError, MissingError, NotAcceptableError
 from ferroscope.api.http.route import ApiContext, Call, NoQuery, Reply
 from ferroscope.api.http.schemas import DriverType, Link, pair
-from ferroscope.boot_config import way
+from ferroscope.boot_config import ipxe
 from ferroscope.config.options import Settings
 from ferroscope.contracts.bmc import Bmc, NamesInterfaces, OutOfBand, RamdiskBoot
 from ferroscope.contracts.store import Transaction
-from ferroscope.core import interfaces
-from ferroscope.core.boot import AGENT, NO_INSPECT, VIRTUAL_MEDIA, BootError
-from ferroscope.core.interfaces import KINDS
+from ferroscope.core import boot
+from ferroscope.core.boot import AGENT, KINDS, NO_INSPECT, VIRTUAL_MEDIA, BootError
 from ferroscope.core.model import Document, Node
 from ferroscope.core.secrets import stand_ins
 
 FIELDS: Final = {f"{kind}_interface": kind for kind in KINDS}
 # They need nothing that is not there.
-_VALID: Final = frozenset({interfaces.NOOP, "flat"})
+_VALID: Final = frozenset({boot.NOOP, "flat"})
 
 
 def of_driver(drivers: Mapping[str, Bmc], name: str) -> dict[str, tuple[str, ...]]:
     """Return the names of the interfaces of an enabled driver by kind, the default one first."""
     driver = drivers[name]
-    return interfaces.offered(
+    return boot.offered(
         name,
         _own(driver),
         boots_itself=isinstance(driver, RamdiskBoot),
@@ -56,7 +55,7 @@ def check_interfaces(attributes: Document, before: Node | None, driver: str, dri
         name = attributes.get(field)
         if name is None or name == stored.get(field):
             continue
-        problem = interfaces.problem(kind, name, driver, lambda one: of_driver(drivers, one), drivers)
+        problem = boot.problem(kind, name, driver, lambda one: of_driver(drivers, one), drivers)
         if problem is not None:
             raise BadRequestError(problem)
 
@@ -66,7 +65,7 @@ def of_node(settings: Settings, node: Node, drivers: Mapping[str, Bmc]) -> dict[
     if node.driver not in drivers:
         return {field: node.attributes.get(field) for field in FIELDS}
     names = of_driver(drivers, node.driver)
-    if names["boot"][0].endswith(VIRTUAL_MEDIA) and not way.iso(settings, node):  # it needs an image
+    if names["boot"][0].endswith(VIRTUAL_MEDIA) and not ipxe.iso(settings, node):  # it needs an image
         names["boot"] = names["boot"][1:]
     return {field: node.attributes.get(field) or names[kind][0] for field, kind in FIELDS.items()}
 
@@ -109,7 +108,7 @@ def interface_checks(settings: Settings, node: Node, drivers: Mapping[str, Bmc])
     problems = {"management": bmc, "power": bmc}
     for kind, asked in (("boot", in_band), ("inspect", node)):
         try:
-            way.way(settings, asked, driver, manage_boot=True)
+            ipxe.way(settings, asked, driver, manage_boot=True)
             problems[kind] = bmc
         except BootError as exc:
             problems[kind] = str(exc)

@@ -19,7 +19,7 @@ from ferroscope.api.http.decoding import boolean, node_ident, shown
 from ferroscope.api.http.errors import BadRequestError, NotAcceptableError, StateConflictError
 from ferroscope.api.http.route import ApiContext, Call, NoQuery, Reply
 from ferroscope.api.http.schemas import Device, Limit, PowerState, iso
-from ferroscope.boot_config import way
+from ferroscope.boot_config import ipxe
 from ferroscope.contracts.bmc import (
     RESULTS,
     SOFT_POWER_OFF,
@@ -309,8 +309,8 @@ def start(context: ApiContext, tx: Transaction, node: Node, *, manage_boot: bool
     delivery = None
     if manage_boot:
         check_power(context, node)
-        delivery = way.delivery(context.settings, node, context.drivers.get(node.driver))
-        if delivery is Delivery.BOOT_SCRIPT and not way.has_macs(tx, node):
+        delivery = ipxe.delivery(context.settings, node, context.drivers.get(node.driver))
+        if delivery is Delivery.BOOT_SCRIPT and not ipxe.has_macs(tx, node):
             delivery = Delivery.NONE  # the script is found by a MAC address
     transition.start(
         tx,

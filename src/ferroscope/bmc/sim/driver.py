@@ -7,16 +7,233 @@ commands are idempotent, so a command on a stale connection is repeated once on 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Final
+import ipaddress
+import socket
+import threading
+import time
+from collections.abc import Callable, Mapping
+from functools import lru_cache
+from typing import Final, TypeVar
 
 import msgspec
 
-from ferroscope.bmc.drivers import DriverOptions, check_place, problem
-from ferroscope.bmc.sim.pool import PROPERTIES, BrokenError, Endpoint, GarbledError, Pool, SilentError, locate
+from ferroscope.bmc.drivers import DriverOptions, check_place, problem, wrong
 from ferroscope.contracts.bmc import BootDevice, Power
 from ferroscope.contracts.errors import BmcError
 from ferroscope.core.model import Document, Node
+from ferroscope.remote import command_fence
+
+ADDRESS_KEY: Final = "sim_address"
+NODE_KEY: Final = "sim_node"
+PROPERTIES: Final = {
+    ADDRESS_KEY: "The simulator's address as IP:PORT, such as 127.0.0.1:7623. Required.",
+    NODE_KEY: "The machine's name in the simulator. Required.",
+}
+_MAX_NAME: Final = 255
+
+
+class Endpoint(msgspec.Struct, frozen=True):
+    """An IP address and a TCP port, and the original text for messages."""
+
+    host: str
+    port: int
+    text: str
+
+
+def locate(driver_info: Document) -> tuple[Endpoint, str]:
+    """Return the simulator's endpoint and the machine's name there; a permanent ``BmcError`` if one is invalid.
+
+    Only IP addresses and ``localhost`` are accepted, because resolving a host name has no time limit.
+    """
+    name = driver_info.get(NODE_KEY)
+    if not isinstance(name, str) or not 0 < len(name) <= _MAX_NAME:
+        raise wrong(f"{NODE_KEY} is missing in driver_info; set it to the machine's name in the simulator")
+    address = driver_info.get(ADDRESS_KEY)
+    endpoint = _parse(address) if isinstance(address, str) else None
+    if endpoint is None:
+        raise wrong(f"{ADDRESS_KEY} is missing or invalid in driver_info; set it to the simulator's IP:PORT")
+    return endpoint, name
+
+
+@lru_cache(maxsize=16384)
+def _parse(text: str) -> Endpoint | None:
+    host, _, digits = text.rpartition(":")
+    if not (digits.isascii() and digits.isdigit() and len(digits) <= 5 and 0 < int(digits) < 65536):
+        return None
+    host = "127.0.0.1" if host == "localhost" else host
+    if host.startswith("[") and host.endswith("]"):
+        host = host[1:-1]
+    elif ":" in host:
+        return None
+    try:
+        ipaddress.ip_address(host)
+    except ValueError:
+        return None
+    return Endpoint(host=host, port=int(digits), text=text)
+
+
+_MAX_LINE: Final = 64 * 1024
+_CHUNK: Final = 16 * 1024
+
+T = TypeVar("T")
+
+
+class SilentError(Exception):
+    """No complete answer in time."""
+
+
+class BrokenError(Exception):
+    """The connection failed. ``stale``: before the first byte of the answer."""
+
+    def __init__(self, message: str, *, stale: bool) -> None:
+        self.stale = stale
+        super().__init__(message)
+
+
+class GarbledError(Exception):
+    """The answer is too long."""
+
+
+class Connection:
+    """One TCP connection, used by one thread at a time."""
+
+    def __init__(self, endpoint: Endpoint, deadline: float) -> None:
+        try:
+            self._socket = socket.create_connection((endpoint.host, endpoint.port), _left(deadline))
+        except TimeoutError:
+            raise SilentError("connecting timed out") from None
+        except OSError as error:
+            raise BrokenError(f"cannot connect: {error.strerror or error}", stale=False) from error
+        self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+
+    def ask(self, line: bytes, deadline: float) -> bytes:
+        """Send ``line`` and return the answer, up to an end of line; its content is not checked."""
+        received = False
+        try:
+            self._socket.settimeout(_left(deadline))
+            command_fence.guard(self._socket)
+            self._socket.sendall(line)
+            answer = self._socket.recv(_CHUNK)
+            while not answer.endswith(b"\n"):
+                received = bool(answer)
+                answer += self._more(answer, deadline)
+        except TimeoutError:
+            raise SilentError("timed out waiting for an answer") from None
+        except OSError as error:
+            raise BrokenError(f"connection lost: {error.strerror or error}", stale=not received) from error
+        return answer
+
+    def _more(self, answer: bytes, deadline: float) -> bytes:
+        if not answer:
+            raise BrokenError("connection closed without an answer", stale=True)
+        if len(answer) > _MAX_LINE:
+            raise GarbledError(f"the answer is longer than {_MAX_LINE} bytes")
+        self._socket.settimeout(_left(deadline))
+        chunk = self._socket.recv(_CHUNK)
+        if not chunk:
+            raise BrokenError("connection closed during the answer", stale=False)
+        return chunk
+
+    def close(self) -> None:
+        """Close; safe to call twice."""
+        self._socket.close()
+
+
+class Pool:
+    """Idle connections, newest first; at most ``idle`` per endpoint, ``most`` in all.
+
+    Above that, the connections of the least recently used endpoint are closed: a fleet has as many endpoints as
+    machines, but a process has a limited number of file descriptors.
+    """
+
+    def __init__(self, *, idle: int, most: int = 128) -> None:
+        self._idle = idle
+        self._most = most
+        self._kept = 0
+        self._lock = threading.Lock()
+        self._waiting: dict[Endpoint, list[Connection]] = {}
+
+    def exchange(self, endpoint: Endpoint, line: bytes, parse: Callable[[bytes], T], *, timeout: float) -> T:
+        """Return the answer as parsed by ``parse``, within ``timeout`` seconds, reconnection included.
+
+        ``line`` must be idempotent: if an idle connection turns out to be closed by the server, it is sent again on a
+        new one. Raises ``SilentError``, ``BrokenError``, ``GarbledError``, ``TooLateError``, or what ``parse`` raises.
+        """
+        deadline = time.monotonic() + timeout
+        waiting = self._take(endpoint)
+        if waiting is not None:
+            try:
+                return self._ask(endpoint, waiting, line, parse, deadline)
+            except BrokenError as error:
+                if not error.stale:
+                    raise
+                self._forget(endpoint)
+        return self._ask(endpoint, Connection(endpoint, deadline), line, parse, deadline)
+
+    def close(self) -> None:
+        """Close idle connections; connections in use are closed after use."""
+        self._idle = 0
+        with self._lock:
+            endpoints = list(self._waiting)
+        for endpoint in endpoints:
+            self._forget(endpoint)
+
+    def _ask(
+        self, endpoint: Endpoint, connection: Connection, line: bytes, parse: Callable[[bytes], T], deadline: float
+    ) -> T:
+        kept = False
+        try:
+            answer = parse(connection.ask(line, deadline))
+            kept = self._keep(endpoint, connection)
+        finally:
+            if not kept:
+                connection.close()
+        return answer
+
+    def _take(self, endpoint: Endpoint) -> Connection | None:
+        with self._lock:
+            waiting = self._waiting.pop(endpoint, None)
+            if waiting is None:
+                return None
+            taken = waiting.pop()
+            self._kept -= 1
+            if waiting:
+                self._waiting[endpoint] = waiting
+            return taken
+
+    def _keep(self, endpoint: Endpoint, connection: Connection) -> bool:
+        old: list[Connection] = []
+        with self._lock:
+            waiting = self._waiting.pop(endpoint, [])
+            kept = len(waiting) < self._idle
+            if kept:
+                waiting.append(connection)
+                self._kept += 1
+            if waiting:
+                self._waiting[endpoint] = waiting
+            if self._kept > self._most:
+                old = self._waiting.pop(next(iter(self._waiting)))
+                self._kept -= len(old)
+        for one in old:
+            one.close()
+        return kept
+
+    def _forget(self, endpoint: Endpoint) -> None:
+        """Close the idle connections to ``endpoint``: the server was restarted, so all of them are dead."""
+        with self._lock:
+            waiting = self._waiting.pop(endpoint, [])
+            self._kept -= len(waiting)
+        for connection in waiting:
+            connection.close()
+
+
+def _left(deadline: float) -> float:
+    """Return the seconds until ``deadline``, at least a millisecond: zero would mean non-blocking."""
+    left = deadline - time.monotonic()
+    if left <= 0:
+        raise TimeoutError
+    return max(left, 0.001)
+
 
 # The commands of the protocol, for messages.
 _DOES: Final = {

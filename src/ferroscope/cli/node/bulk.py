@@ -20,7 +20,7 @@ from ferroscope.cli.client import Api, Json, connect, node_path
 from ferroscope.cli.exits import Exit, Failure
 from ferroscope.cli.node.write import create_port, create_with_ports
 from ferroscope.cli.output import Output, cloud_option, insecure_option, output_option, table, url_option
-from ferroscope.cli.progress import track
+from ferroscope.cli.screen import track
 from ferroscope.cli.selection import Wanted, resolve, selectors
 from ferroscope.enrollment import importing, node_file
 from ferroscope.enrollment.importing import Fleet, Result

@@ -13,7 +13,7 @@ from ferroscope.cli.client import Api, Json, as_commands, node_path
 from ferroscope.cli.exits import Exit
 from ferroscope.cli.lookup import find, label, node_argument
 from ferroscope.cli.node import columns, timeline
-from ferroscope.cli.node.follow import follow
+from ferroscope.cli.node.timeline import follow
 from ferroscope.cli.output import (
     Output,
     key_values,
