@@ -11,7 +11,7 @@ import msgspec
 
 
 class Target(msgspec.Struct, frozen=True):
-    """``least``: the figure has to be at least ``value``, else at the most. ``incumbents``: in words."""
+    """``least``: the figure has to be at least ``value``, else at most. ``incumbents``: in words."""
 
     value: float
     least: bool

@@ -171,7 +171,7 @@ def _calls(port: int, trust: ssl.SSLContext | None) -> tuple[list[float], int]:
 @click.pass_obj
 @click.option("--idle", default=10_000, show_default=True, help="Connections that do nothing.")
 @click.option("--half-sent", default=1_000, show_default=True, help="Connections that send half of a body.")
-@click.option("--slow", default=500, show_default=True, help="TLS handshakes that go on for ever, with --tls.")
+@click.option("--slow", default=500, show_default=True, help="TLS handshakes that go on forever, with --tls.")
 @click.option("--tls", is_flag=True, help="Over HTTPS.")
 def command(found: tuple[Report, Path], idle: int, half_sent: int, slow: int, tls: bool) -> None:
     """What others feel of idle connections and half-sent bodies."""

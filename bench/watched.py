@@ -133,7 +133,7 @@ def _now() -> str:
 
 
 def _status(system_uuid: str) -> dict[str, Any]:
-    """Return the status of a ready node, with the 50 images that a kubelet reports at the most."""
+    """Return the status of a ready node, with the 50 images that a kubelet reports at most."""
     images = [
         {"names": [f"registry.example/{'x' * 60}@sha256:{number:064x}", f"registry.example/{'x' * 60}:v1.{number}"]}
         for number in range(50)

@@ -1,7 +1,8 @@
-"""``python -m tools.sizes [REVISION ...]``: how large the package is, and whether its imports run in circles.
+"""``python -m tools.sizes [--packages] [REVISION ...]``: how large the package is, and whether imports run in circles.
 
-Without a revision it measures the files as they are here. Of each revision it prints one line: files, lines, the
-median file and the largest one, and the circles of imports, counted over all imports, those inside functions too.
+Without a revision it measures the files as they are here, and each package in it. Of each revision it prints one line:
+files, lines, the median file and the largest one, and the circles of imports, counted over all imports, those inside
+functions too. ``--packages`` prints the packages of each revision, too, so that growth can be told from new packages.
 """
 
 from __future__ import annotations
@@ -29,6 +30,8 @@ class Size(NamedTuple):
     median: float
     largest: tuple[str, int]
     circles: list[list[str]]
+    parts: dict[str, tuple[int, int]]
+    """Files and lines of each package and module directly below."""
 
     def __str__(self) -> str:
         name, lines = self.largest
@@ -45,7 +48,13 @@ def measure(source: Path, package: str) -> Size:
         raise ValueError(f"no Python file in {source / package}")
     lines = {path.relative_to(source).as_posix(): len(path.read_bytes().splitlines()) for path in modules.values()}
     largest = max(lines.items(), key=lambda item: item[1])
-    return Size(len(lines), sum(lines.values()), statistics.median(lines.values()), largest, _circles(_graph(modules)))
+    parts: dict[str, tuple[int, int]] = {}
+    for path, count in lines.items():
+        name = path.split("/")[1]
+        files, total = parts.get(name, (0, 0))
+        parts[name] = files + 1, total + count
+    median = statistics.median(lines.values())
+    return Size(len(lines), sum(lines.values()), median, largest, _circles(_graph(modules)), parts)
 
 
 def _module(path: Path, source: Path) -> str:
@@ -94,25 +103,30 @@ def _reachable(graph: dict[str, set[str]], start: str) -> set[str]:
     return found
 
 
-def _print(title: str, source: Path) -> None:
+def _print(title: str, source: Path, *, packages: bool) -> None:
     for package in _PACKAGES:
         if (source / package).is_dir():
             size = measure(source, package)
             sys.stdout.write(f"{title:>12}  {package:14} {size}\n")
             for circle in size.circles:
                 sys.stdout.write(f"{'':>12}  {'':14} circle: {' '.join(circle)}\n")
+            if packages:
+                for name, (files, lines) in sorted(size.parts.items()):
+                    sys.stdout.write(f"{'':>12}  {'':2}{name:16} {files:4} files {lines:6} lines\n")
 
 
 def main(revisions: list[str]) -> None:
     """Print a line for each revision, or for the files as they are."""
+    packages = "--packages" in revisions or not revisions
+    revisions = [one for one in revisions if one != "--packages"]
     if not revisions:
-        _print("here", _ROOT / "src")
+        _print("here", _ROOT / "src", packages=packages)
     for revision in revisions:
         command = ["git", "-C", str(_ROOT), "archive", revision, "src"]
         archive = subprocess.run(command, stdout=subprocess.PIPE, check=True).stdout
         with tempfile.TemporaryDirectory() as place, tarfile.open(fileobj=BytesIO(archive)) as tar:
             tar.extractall(place, filter="data")
-            _print(revision, Path(place) / "src")
+            _print(revision, Path(place) / "src", packages=packages)
 
 
 if __name__ == "__main__":

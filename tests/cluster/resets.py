@@ -1,7 +1,7 @@
 """``python -m tests.cluster.resets --machines 200``: workers die while BMCs carry a reset out, which takes them 3 s.
 
 The machines must not be powered off. Each inspection resets its machine into the ramdisk once and out of it once; a
-second reset into it would boot the machine from disk, where it waits for ever. What counts is what the fleet saw.
+second reset into it would boot the machine from disk, where it waits forever. What counts is what the fleet saw.
 """
 
 from __future__ import annotations

@@ -120,7 +120,7 @@ class _Cut:
 
 
 def test_joining_ends_although_the_connection_is_lost_in_the_midst_of_it() -> None:
-    # Which of the client's threads is first decides whether it notices: four of ten such losses hung for ever.
+    # Which of the client's threads is first decides whether it notices: four of ten such losses hung forever.
     server = Server("zookeeper", "zookeeper-to-cut-off")
     for answers in (2, 3) * 6:
         service = build_coordination_service(

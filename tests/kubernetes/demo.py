@@ -51,7 +51,7 @@ def perform(story: Story, directory: Path) -> bool:
             fleet.machines[home].hang()
             story.tell(f"the machine of {home} hangs: its power is on, and nobody can tell what its pods do")
             until(lambda: not fleet.cluster.is_ready(home))
-            story.tell(f"Kubernetes sees that {home} is not ready; by itself it would wait for it for ever")
+            story.tell(f"Kubernetes sees that {home} is not ready; by itself it would wait for it forever")
             _killed(story, fleet)
             moved = _follow(story, fleet, lambda: fleet.moved("db", home))
             story.tell(f"db-0 runs on {fleet.place('db') or 'no node'}")

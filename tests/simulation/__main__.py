@@ -103,7 +103,7 @@ def _play(seed: int, *, bug: str | None, kind: str, transcript: bool = False) ->
 
 
 def _results(play: partial[Result], options: argparse.Namespace) -> Iterator[Result]:
-    """Give the results of the seeds, or of one seed after the other for ever where takeovers are counted."""
+    """Give the results of the seeds, or of one seed after the other forever where takeovers are counted."""
     with multiprocessing.get_context("fork").Pool(max(1, options.jobs), _as_child) as pool:
         if options.takeovers or options.hours:
             for first in itertools.count(options.first, _BATCH):

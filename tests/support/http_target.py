@@ -17,7 +17,7 @@ class Seen(NamedTuple):
 
 
 class HttpTarget(ThreadingHTTPServer):
-    """Answers with the next of ``statuses``, the last one for ever, and with ``headers``; ``with`` it is served.
+    """Answers with the next of ``statuses``, the last one forever, and with ``headers``; ``with`` it is served.
 
     A request whose body contains ``poison`` gets a 500.
     """

@@ -1,7 +1,7 @@
 """What tests run as an installation: processes that may be harmed, and parts that end with the test.
 
 ``Played`` is one process; an ``Installation`` is begun part by part, and ended from the last part to the first,
-also where its beginning fails half way.
+also where its beginning fails halfway.
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ HANG_UP: Answer = (0, {}, b"")
 
 
 class ScriptedServer:
-    """Gives ``answers`` in turn, the last one for ever; ``asked`` are the requests that came."""
+    """Gives ``answers`` in turn, the last one forever; ``asked`` are the requests that came."""
 
     def __init__(self, *answers: Answer, tls: ssl.SSLContext | None = None) -> None:
         self.answers = list(answers)

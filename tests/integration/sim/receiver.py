@@ -23,7 +23,7 @@ class Callback(msgspec.Struct, frozen=True):
 
 
 class Receiver:
-    """Takes callbacks, and answers each with the next line of ``script``, the last one for ever.
+    """Takes callbacks, and answers each with the next line of ``script``, the last one forever.
 
     A line is a status, ``close`` (hang up without an answer), ``hang`` (no answer until the end), or the
     bytes of an answer, after which it hangs up when they are not even a whole head.

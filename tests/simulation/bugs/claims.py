@@ -115,7 +115,7 @@ def _() -> Iterator[Any]:
 
 @bug(
     "claims-doubted-not",
-    "a claim whose answer was lost is forgotten, and held for ever",
+    "a claim whose answer was lost is forgotten, and held forever",
     rule="I1",
     seeds=40,
     faults=("broken connections",),

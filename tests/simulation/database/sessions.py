@@ -26,7 +26,7 @@ def text_of(statements: list[Said]) -> str:
 
 
 class Limits(msgspec.Struct, frozen=True):
-    """Seconds a session may wait for a lock, and idle within a transaction (0: for ever)."""
+    """Seconds a session may wait for a lock, and idle within a transaction (0: forever)."""
 
     lock: float
     idle: float

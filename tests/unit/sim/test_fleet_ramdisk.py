@@ -18,7 +18,7 @@ Script = Answer | Exception
 
 
 class Line:
-    """A poster that answers from a script, the last line of it for ever; a call may be watched."""
+    """A poster that answers from a script, the last line of it forever; a call may be watched."""
 
     def __init__(self, *script: Script) -> None:
         self.script = list(script)

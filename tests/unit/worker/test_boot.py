@@ -1,4 +1,4 @@
-"""Managed boot and out-of-band inspection through the worker, with workers that die half way."""
+"""Managed boot and out-of-band inspection through the worker, with workers that die halfway."""
 
 from __future__ import annotations
 
