@@ -2,7 +2,7 @@
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: audit test-nautobot nautobot sbom compare help setup dev servers browser kubernetes pxe clients emulators swift ironic inspector ansible site-tools site prepared test test-exhaustive test-all campaigns test-kubernetes test-packages packaging dist image deb chart helm lint format bench chaos chaos-pxe chaos-kubernetes fuzz demo demo-pxe demo-cloud demo-kubernetes docs screenshots lock clean
+.PHONY: audit test-nautobot nautobot test-netbox netbox sbom compare help setup dev servers browser kubernetes pxe clients emulators swift ironic inspector ansible site-tools site prepared test test-exhaustive test-all campaigns test-kubernetes test-packages packaging dist image deb chart helm lint format bench chaos chaos-pxe chaos-kubernetes fuzz demo demo-pxe demo-cloud demo-kubernetes docs screenshots lock clean
 
 # With bytecode, a process of the service starts with two thirds of the processor time.
 unexport PYTHONDONTWRITEBYTECODE
@@ -13,7 +13,7 @@ TESTS ?=
 JOBS ?= $(shell expr 2 '*' $$(nproc))
 PYTEST := .venv/bin/python -m pytest --numprocesses $(JOBS) --dist worksteal
 # Tests that have a target of their own.
-ELSEWHERE := not kubernetes and not packages and not nautobot
+ELSEWHERE := not kubernetes and not packages and not nautobot and not netbox
 # Arguments for chaos, such as: make chaos CHAOS="--database mariadb --seed 7 --minutes 5"
 CHAOS ?= --database postgresql --seed 1 --minutes 30
 # Arguments for fuzz, such as: make fuzz FUZZ="--callbacks 100000 --seed 7 --database postgresql"
@@ -63,6 +63,9 @@ inspector: ## Install ironic-inspector, whose database the tests import, into .i
 nautobot: ## Install Nautobot for the test of the sync into .nautobot-venv
 	@tools/setup.sh nautobot
 
+netbox: ## Install NetBox for the test of the sync into .netbox-venv (needs Python 3.12 or newer)
+	@tools/setup.sh netbox
+
 ansible: ## Install ansible-core for the test of the inventory into .ansible-venv
 	@tools/setup.sh ansible
 
@@ -92,8 +95,11 @@ test-kubernetes: dev servers kubernetes helm ## Run the tests on a private Kuber
 test-packages: dev packaging ## Make the image and the packages, and try them, which make test does not do (needs root)
 	@.venv/bin/python -m pytest $(if $(TESTS),$(TESTS),tests/packages)
 
-test-nautobot: dev servers nautobot ## Sync with a real Nautobot, whose schema takes up to half an hour to make, once
+test-nautobot: dev servers nautobot ## Sync with a real Nautobot
 	@.venv/bin/python -m pytest -m nautobot $(TESTS)
+
+test-netbox: dev servers netbox ## Sync with a real NetBox, whose schema takes some minutes to make, once
+	@.venv/bin/python -m pytest -m netbox $(TESTS)
 
 image: dev packaging ## Write an OCI image to build/, made of Debian's packages (needs root)
 	@.venv/bin/python -m tools.packaging image
@@ -163,7 +169,7 @@ site: site-tools ## Write the documentation as a web site to build/site, which n
 screenshots: dev browser ## Make the pictures of the web page in docs/images
 	@.venv/bin/python -m tools.screenshots
 
-lock: setup ## Pin the latest versions of all packages, with hashes; LOCK=--keep keeps the versions and renews the hashes
+lock: setup netbox ## Pin the latest versions of all packages, with hashes; LOCK=--keep keeps the versions and renews the hashes
 	@.venv/bin/python -m tools.lock $(LOCK)
 
 sbom: ## Write build/ferroscope.cdx.json: the packages of an installation in CycloneDX format
@@ -177,4 +183,4 @@ audit: ## Compare the packages of an installation with the published advisories;
 	@python3 tools/audit.py
 
 clean: ## Remove environments and caches
-	@rm -rf .venv .clients-venv .emulators-venv .swift-venv .ironic-venv .inspector-venv .ansible-venv .nautobot-venv .site-venv .audit-venv .helm .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache .boot-kernel
+	@rm -rf .venv .clients-venv .emulators-venv .swift-venv .ironic-venv .inspector-venv .ansible-venv .nautobot-venv .netbox-venv .site-venv .audit-venv .helm .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache .boot-kernel

@@ -17,16 +17,23 @@ from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from itertools import product
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 ROOT: Final = Path(__file__).parents[1]
 
-# Platforms: processors, versions of Python, and of glibc: pip prefers the wheel for the newest one that a host has.
+
+class Target(NamedTuple):
+    """The interpreter whose pip is asked, and the versions of Python for which hashes are wanted, oldest first."""
+
+    python: str = sys.executable
+    versions: tuple[str, ...] = ("3.11", "3.12", "3.13")
+
+
+# Platforms: processors, and versions of glibc: pip prefers the wheel for the newest one that a host has.
 _MACHINES: Final = ("x86_64", "aarch64")
-_PYTHONS: Final = ("3.11", "3.12", "3.13")
 _GLIBCS: Final = (28, 34, 39)
 _AT_ONCE: Final = 4
 
@@ -41,12 +48,18 @@ _OTHERS: Final = {
     ROOT / "tests/support/ironic/ironic.txt": ROOT / "tests/support/ironic/ironic-constraints.txt",
     ROOT / "tests/support/ansible/ansible.txt": ROOT / "tests/support/ansible/ansible-constraints.txt",
     ROOT / "tests/support/nautobot/nautobot.txt": ROOT / "tests/support/nautobot/nautobot-constraints.txt",
+    ROOT / "tests/support/netbox/netbox.txt": ROOT / "tests/support/netbox/netbox-constraints.txt",
     ROOT / "tools/audit.txt": ROOT / "tools/audit-constraints.txt",
     ROOT / "tools/site/site.txt": ROOT / "tools/site/site-constraints.txt",
     ROOT / "tools/kubernetes/helm.txt": ROOT / "tools/kubernetes/helm-constraints.txt",
 }
 # What is taken out of the package itself, without what it depends on.
 _ALONE: Final = ROOT / "tools/kubernetes/helm.txt"
+_USUAL: Final = Target()
+# What the usual Python is too old for.
+_NEWER: Final = {
+    ROOT / "tests/support/netbox/netbox.txt": Target(str(ROOT / ".netbox-venv/bin/python"), ("3.12", "3.13")),
+}
 # Builds Ferroscope itself, which is installed without an isolated build environment: that could not be pinned.
 _BUILD: Final = "setuptools>=77"
 
@@ -54,10 +67,10 @@ _BUILD: Final = "setuptools>=77"
 Hashes = dict[str, set[str]]
 
 
-def report(*arguments: str) -> list[dict[str, Any]]:
+def report(*arguments: str, python: str = sys.executable) -> list[dict[str, Any]]:
     """Return what pip would install."""
     with tempfile.TemporaryDirectory() as target:
-        command = [sys.executable, "-m", "pip", "install", "--dry-run", "--ignore-installed", "-qqq", "--report", "-"]
+        command = [python, "-m", "pip", "install", "--dry-run", "--ignore-installed", "-qqq", "--report", "-"]
         done = subprocess.run(
             [*command, *arguments, *(["--target", target] if "--no-deps" in arguments else [])],
             cwd=ROOT,
@@ -67,7 +80,7 @@ def report(*arguments: str) -> list[dict[str, Any]]:
     return [item for item in json.loads(done.stdout)["install"] if "dir_info" not in item["download_info"]]
 
 
-def every_platform(items: Iterable[dict[str, Any]], known: Hashes) -> None:
+def every_platform(items: Iterable[dict[str, Any]], known: Hashes, wanted: Target = _USUAL) -> None:
     """Add to ``known`` the hashes of the files that pip chooses for these packages on the supported platforms."""
     special = [_pin(item) for item in items if not _is_universal(item) and _pin(item) not in known]
     _collect(known, items)
@@ -84,21 +97,19 @@ def every_platform(items: Iterable[dict[str, Any]], known: Hashes) -> None:
         return report("--no-deps", *(f"--platform={name}" for name in names), f"--python-version={python}", *special)
 
     with ThreadPoolExecutor(_AT_ONCE) as pool:
-        for found in pool.map(on, product(_MACHINES, _PYTHONS, _GLIBCS)):
+        for found in pool.map(on, product(_MACHINES, wanted.versions, _GLIBCS)):
             _collect(known, found)
 
 
-def other_pythons(items: Sequence[dict[str, Any]], known: Hashes) -> dict[str, str]:
+def other_pythons(items: Sequence[dict[str, Any]], known: Hashes, target: Target = _USUAL) -> dict[str, str]:
     """Return what only other versions of Python need, NAME==VERSION -> marker; add the hashes to ``known``.
 
     pip evaluates such conditions for the Python that runs it, which may be a later patch release than Debian's.
     """
     present, found = {canonicalize_name(item["metadata"]["name"]) for item in items}, {}
-    oldest = f"{_PYTHONS[0]}.0"
-    markers = {
-        oldest: f"python_full_version < '{platform.python_version()}'",
-        **{f"{python}.0": f"python_version >= '{python}'" for python in _PYTHONS[1:]},
-    }
+    markers = {f"{python}.0": f"python_version >= '{python}'" for python in target.versions[1:]}
+    if target is _USUAL:
+        markers = {f"{target.versions[0]}.0": f"python_full_version < '{platform.python_version()}'", **markers}
     for full, marker in markers.items():
         python = full.rpartition(".")[0]
         environment = {"python_version": python, "python_full_version": full, "extra": ""}
@@ -109,7 +120,7 @@ def other_pythons(items: Sequence[dict[str, Any]], known: Hashes) -> dict[str, s
             if one.marker and one.marker.evaluate(environment) and canonicalize_name(one.name) not in present
         }
         more = report("--no-deps", f"--python-version={python}", *wanted) if wanted else []
-        every_platform(more, known)
+        every_platform(more, known, target)
         present |= {canonicalize_name(item["metadata"]["name"]) for item in more}
         found.update({_pin(item): marker for item in more})
     return found
@@ -130,14 +141,16 @@ def _is_universal(item: dict[str, Any]) -> bool:
     return not url.endswith(".whl") or url.endswith("-none-any.whl")
 
 
-def write(path: Path, what: str, wanted: Sequence[str], pins: Sequence[str], known: Hashes) -> None:
+def write(
+    path: Path, what: str, wanted: Sequence[str], pins: Sequence[str], known: Hashes, target: Target = _USUAL
+) -> None:
     """Write the lock file ``path``; ``pins``: versions to choose; ``known``: hashes of the other files' packages."""
     with tempfile.NamedTemporaryFile("w", suffix=".txt") as constraints:
         constraints.write("\n".join(pins))
         constraints.flush()
-        items = report(*wanted, "-c", constraints.name)
-    every_platform(items, known)
-    others = other_pythons(items, known)
+        items = report(*wanted, "-c", constraints.name, python=target.python)
+    every_platform(items, known, target)
+    others = other_pythons(items, known, target)
     chosen = sorted([*map(_pin, items), *others], key=lambda pin: pin.partition("==")[0].lower())
     lines = [" \\\n    ".join([_marked(pin, others.get(pin)), *sorted(known[pin])]) for pin in chosen]
     path.write_text("\n".join([f"# {what} Made by: make lock", *lines, ""]))
@@ -164,8 +177,10 @@ def main() -> None:
     service = ["-e", ".[postgresql,mysql,swift,keystone,ironic,rabbitmq,tooz,kubernetes,ui,otel]", _BUILD]
     write(_USER, "Everything that a service needs, with all its extras.", service, versions(_DEV), known)
     for wanted, pinned in _OTHERS.items():
+        target = _NEWER.get(wanted, _USUAL)
         alone = ["--no-deps"] if wanted == _ALONE else []
-        write(pinned, f"Everything that {wanted.name} needs.", [*alone, "-r", str(wanted)], present[pinned], known)
+        what = f"Everything that {wanted.name} needs."
+        write(pinned, what, [*alone, "-r", str(wanted)], present[pinned], known, target)
 
 
 if __name__ == "__main__":

@@ -10,6 +10,7 @@
 #   tools/setup.sh inspector .inspector-venv with ironic-inspector, whose database the tests import
 #   tools/setup.sh ansible   .ansible-venv with ansible-core, which reads the inventory of 'ferroscope export'
 #   tools/setup.sh nautobot  .nautobot-venv with Nautobot, with which the tests sync machines
+#   tools/setup.sh netbox    .netbox-venv with NetBox, with which the tests sync machines too; it needs Python 3.12 or newer
 #   tools/setup.sh site      .site-venv with Sphinx, which makes the documentation site
 #   tools/setup.sh audit     .audit-venv with the tools that list packages and their known vulnerabilities
 #   tools/setup.sh servers   PostgreSQL, MariaDB with Galera, RabbitMQ, etcd, ZooKeeper, Redis, HAProxy, keepalived, Apache and Prometheus,
@@ -61,29 +62,30 @@ debian_packages() {
     as_root env DEBIAN_FRONTEND=noninteractive apt-get -qy install --no-install-recommends "$@" >&2
 }
 
-# Prints the interpreter to use; python3 may be a shim without an interpreter behind it.
+# Prints the interpreter to use, Python 3.$1 or newer; python3 may be a shim without an interpreter behind it.
 find_python() {
     local name found
-    for name in ${PYTHON:+"$PYTHON"} python3.11 python3 /usr/bin/python3.11 /usr/bin/python3; do
-        if found=$("$name" -c 'import sys; sys.version_info >= (3, 11) or sys.exit(1); print(sys.executable)' 2>/dev/null)
+    for name in ${PYTHON:+"$PYTHON"} "python3.$1" python3 "/usr/bin/python3.$1" /usr/bin/python3 python3.13 python3.14 \
+        "$HOME/.pyenv/versions/3.$1".*/bin/python3; do
+        if found=$("$name" -c "import sys; sys.version_info >= (3, $1) or sys.exit(1); print(sys.executable)" 2>/dev/null)
         then
             printf '%s\n' "$found"
             return
         fi
     done
-    fail "Python 3.11 or newer is required; on Debian: apt-get install python3 python3-venv"
+    fail "Python 3.$1 or newer is required; on Debian: apt-get install python3 python3-venv, or set PYTHON to an interpreter"
 }
 
 has_venv() { "$1" -c 'import ensurepip, venv' 2>/dev/null; }
 
-# Creates the environment $1, unless a working one exists that was created at this path.
+# Creates the environment $1 with Python 3.$2 (default: 11) or newer, unless one exists that was created at this path.
 make_venv() {
     local environment=$1 python
     if [ -x "$environment/bin/python" ] && "$environment/bin/python" -m pip --version >/dev/null 2>&1 &&
         head -n 1 "$environment/bin/pip" | grep -qF "#!$root/$environment/bin/"; then
         return
     fi
-    python=$(find_python)
+    python=$(find_python "${2:-11}")
     if ! has_venv "$python"; then
         debian_packages "python$("$python" -c 'import sys; print("%d.%d" % sys.version_info[:2])')-venv"
         has_venv "$python" || fail "$python cannot create virtual environments; set PYTHON to an interpreter that can"
@@ -131,9 +133,9 @@ setup_dev() {
     install .venv "pyproject.toml constraints.txt" constraints.txt dev own
 }
 
-# Makes the environment .$1-venv with what the lock file $2 lists.
+# Makes the environment .$1-venv with what the lock file $2 lists, and Python 3.$3 (default: 11) or newer.
 locked_venv() {
-    make_venv ".$1-venv"
+    make_venv ".$1-venv" "${3:-11}"
     install ".$1-venv" "$2" "$2" all
 }
 
@@ -143,6 +145,12 @@ setup_ironic() { locked_venv ironic tests/support/ironic/ironic-constraints.txt;
 setup_inspector() { locked_venv inspector tests/support/inspector/inspector-constraints.txt; }
 setup_ansible() { locked_venv ansible tests/support/ansible/ansible-constraints.txt; }
 setup_nautobot() { locked_venv nautobot tests/support/nautobot/nautobot-constraints.txt; }
+setup_netbox() {
+    if ! command -v pg_config >/dev/null || ! command -v gcc >/dev/null; then
+        debian_packages libpq-dev gcc libc6-dev # its PostgreSQL driver is compiled
+    fi
+    locked_venv netbox tests/support/netbox/netbox-constraints.txt 12
+}
 setup_site() { locked_venv site tools/site/site-constraints.txt; }
 setup_audit() { locked_venv audit tools/audit-constraints.txt; }
 
@@ -190,6 +198,9 @@ setup_servers() {
     command -v lspci >/dev/null || missing+=(pciutils)
     PATH=$PATH:/usr/sbin command -v ethtool >/dev/null || missing+=(ethtool)
     command -v udevadm >/dev/null || missing+=(udev)
+    # For commands of the documentation.
+    command -v jq >/dev/null || missing+=(jq)
+    command -v sqlite3 >/dev/null || missing+=(sqlite3)
     [ ${#missing[@]} -eq 0 ] || debian_packages "${missing[@]}"
 }
 
@@ -292,10 +303,10 @@ fetch_kernel() {
     touch .boot-kernel/complete
 }
 
-[ $# -gt 0 ] || fail "missing argument: expected one or more of venv, dev, clients, emulators, swift, ironic, inspector, ansible, nautobot, site, audit, servers, browser, kubernetes, helm, packaging, pxe"
+[ $# -gt 0 ] || fail "missing argument: expected one or more of venv, dev, clients, emulators, swift, ironic, inspector, ansible, nautobot, netbox, site, audit, servers, browser, kubernetes, helm, packaging, pxe"
 for what in "$@"; do
     case $what in
-        venv | dev | clients | emulators | swift | ironic | inspector | ansible | nautobot | site | audit | servers | browser | kubernetes | helm | packaging | pxe) "setup_$what" ;;
-        *) fail "unknown argument $what: expected one or more of venv, dev, clients, emulators, swift, ironic, inspector, ansible, nautobot, site, audit, servers, browser, kubernetes, helm, packaging, pxe" ;;
+        venv | dev | clients | emulators | swift | ironic | inspector | ansible | nautobot | netbox | site | audit | servers | browser | kubernetes | helm | packaging | pxe) "setup_$what" ;;
+        *) fail "unknown argument $what: expected one or more of venv, dev, clients, emulators, swift, ironic, inspector, ansible, nautobot, netbox, site, audit, servers, browser, kubernetes, helm, packaging, pxe" ;;
     esac
 done

@@ -245,7 +245,7 @@ class _Handler(BaseHTTPRequestHandler):
     def forwarded(self) -> tuple[int, bytes]:
         """Pass the request on and return what came back."""
         upstream = self.proxy.upstream
-        connection = http.client.HTTPConnection(upstream.hostname or "", upstream.port, timeout=30)
+        connection = http.client.HTTPConnection(upstream.hostname or "", upstream.port, timeout=120)
         headers = {name: value for name, value in self.headers.items() if name.lower() not in ("host", "connection")}
         if (known := self.proxy.authorization(self.headers.get("X-Auth-Token", ""))) is not None:
             headers["Authorization"] = known

@@ -1,8 +1,9 @@
-"""``ferroscope sync nautobot``: bring the devices of a Nautobot in step with the machines."""
+"""``ferroscope sync nautobot`` and ``sync netbox``: bring the devices of a DCIM in step with the machines."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import threading
+from collections.abc import Callable, Iterator
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -16,9 +17,13 @@ from ferroscope.cli.selection import selector_option
 from ferroscope.cli.text import many
 from ferroscope.core import values
 from ferroscope.dcim import machines
+from ferroscope.dcim.dialects import NAUTOBOT, NETBOX, Dialect
 from ferroscope.dcim.machines import Machine
 from ferroscope.dcim.rest import DcimError, RestClient
-from ferroscope.dcim.sync import Change, Sync
+from ferroscope.dcim.sync import Place, Sync
+from ferroscope.dcim.writer import REFUSED, Report
+
+_Decorated = Callable[[Callable[..., None]], Callable[..., None]]
 
 
 @click.group(cls=Group)
@@ -26,85 +31,138 @@ def sync() -> None:
     """Keep other systems in step with machines."""
 
 
-@sync.command(
-    epilog="TOKEN is a reference: secret://env/NAUTOBOT_TOKEN, or secret://file/PATH for the file /PATH. Exit code 1: "
-    "a call of Nautobot failed; what was written before stays, and the next run continues."
-)
-@click.option("--nautobot-url", envvar="NAUTOBOT_URL", show_envvar=True, required=True, help="URL of the Nautobot.")
-@click.option(
-    "--nautobot-token", default="secret://env/NAUTOBOT_TOKEN", show_default=True, help="Where its API token is."
-)
-@click.option("--location", required=True, help="Name of the location of the devices; other devices are left alone.")
-@click.option("--role", required=True, help="Name of the role of new devices.")
-@click.option("--status", default="Active", show_default=True, help="Status of new devices.")
-@click.option("--timeout", type=click.FloatRange(min=1), default=30.0, show_default=True, help="Seconds for a call.")
-@click.option("--insecure-nautobot", is_flag=True, help="Allow the token to be sent over plain HTTP to another host.")
-@click.option("--dry-run", is_flag=True, help="Only show what would be written.")
+def _options(dialect: Dialect) -> _Decorated:
+    """Return the options, which are the same for each DCIM but for its words."""
+    name, lower, upper = dialect.name, dialect.name.lower(), dialect.name.upper()
+    place = f"Name of the {dialect.place} of the devices; other devices are left alone."
+    found = [
+        click.option("dcim_url", f"--{lower}-url", envvar=f"{upper}_URL", show_envvar=True, required=True,
+                     help=f"URL of the {name}."),
+        click.option("dcim_token", f"--{lower}-token", default=f"secret://env/{upper}_TOKEN", show_default=True,
+                     help="Where its API token is."),
+        click.option("place", f"--{dialect.place}", required=True, help=place),
+        click.option("--role", required=True, help="Name of the role of new devices."),
+        click.option("--status", default=dialect.default_status, show_default=True, help="Status of new devices."),
+        click.option("--timeout", type=click.FloatRange(min=1), default=30.0, show_default=True,
+                     help="Seconds for a call."),
+        click.option("insecure", f"--insecure-{lower}", is_flag=True,
+                     help="Allow the token to be sent over plain HTTP to another host."),
+        click.option("--dry-run", is_flag=True, help="Only show what would be written."),
+    ]  # fmt: skip
+
+    def decorate(function: Callable[..., None]) -> Callable[..., None]:
+        for option in reversed(found):
+            function = option(function)
+        return function
+
+    return decorate
+
+
+def _epilog(dialect: Dialect) -> str:
+    upper = dialect.name.upper()
+    return (
+        f"TOKEN is a reference: secret://env/{upper}_TOKEN, or secret://file/PATH for the file /PATH. Exit code 1: "
+        f"{dialect.name} has refused an object, or a call failed; what was written stays, and the next run continues."
+    )
+
+
+@sync.command(epilog=_epilog(NAUTOBOT))
+@_options(NAUTOBOT)
 @selector_option
 @with_api
-def nautobot(
-    api: Api,
-    out: Output,
-    *,
-    nautobot_url: str,
-    nautobot_token: str,
-    location: str,
-    role: str,
-    status: str,
-    timeout: float,
-    insecure_nautobot: bool,
-    dry_run: bool,
-    selector: str | None,
-) -> None:
+def nautobot(api: Api, out: Output, **given: Any) -> None:
     """Create and change the devices of a Nautobot as the last inspections found the machines.
 
     It writes manufacturers, device types, devices, interfaces with MAC addresses, inventory items for disks and DIMMs,
     and cables that LLDP shows, if both ends exist and are free. It changes only the name, serial number and type of a
-    device, the MAC address of an interface, and the part, serial number and manufacturer of an inventory item. It
-    deletes nothing.
+    device, the MAC address of an interface, and the part, serial number and manufacturer of an inventory item that it
+    has created. It deletes nothing, and says what it has left alone.
     """
-    _check(nautobot_url, insecure=insecure_nautobot)
-    client = RestClient(nautobot_url, _resolved(nautobot_token), seconds=timeout)
+    _sync(NAUTOBOT, api, out, **given)
+
+
+@sync.command(epilog=_epilog(NETBOX))
+@_options(NETBOX)
+@selector_option
+@with_api
+def netbox(api: Api, out: Output, **given: Any) -> None:
+    """Create and change the devices of a NetBox as the last inspections found the machines.
+
+    It writes manufacturers, device types, devices, interfaces with primary MAC addresses, inventory items for disks and
+    DIMMs, and cables that LLDP shows, if both ends exist and are free. It changes only the name, serial number and type
+    of a device, the MAC address of an interface, and the part, serial number and manufacturer of an inventory item that
+    it has created. It deletes nothing, and says what it has left alone.
+    """
+    _sync(NETBOX, api, out, **given)
+
+
+def _sync(
+    dialect: Dialect,
+    api: Api,
+    out: Output,
+    *,
+    dcim_url: str,
+    dcim_token: str,
+    place: str,
+    role: str,
+    status: str,
+    timeout: float,
+    insecure: bool,
+    dry_run: bool,
+    selector: str | None,
+) -> None:
+    _check(dialect, dcim_url, insecure=insecure)
+    client = RestClient(dcim_url, _resolved(dialect, dcim_token), dialect, threading.Event(), seconds=timeout)
     unknown: list[str] = []
     try:
-        changes = Sync(client, location=location, role=role, status=status, dry_run=dry_run).run(
-            _machines(api, selector, unknown), _names(api)
-        )
+        client.check()
+        run = Sync(client, dialect, Place(place, role, status), dry_run=dry_run)
+        report = run.run(_machines(api, selector, unknown), _names(api))
     except DcimError as exc:
-        raise Failure(str(exc), advice="what was written stays; run it again to continue") from None
-    out.show([msgspec.to_builtins(one) for one in changes], lambda screen: _draw(screen, changes))
+        raise Failure(str(exc), advice=_advice(dialect, exc)) from None
+    out.show(msgspec.to_builtins(report) | {"left_out": len(unknown)}, lambda screen: _draw(screen, report))
     if not out.for_programs:
-        out.say(f"{many(len(changes), 'change')}{' to make' if dry_run else ''}")
+        out.say(f"{many(len(report.changes), 'change')}{' to make' if dry_run else ''}")
         if unknown:
             out.say(f"left out: {many(len(unknown), 'machine')} without a name, an inventory, or a known model")
+    if any(one.code == REFUSED for one in report.left):
+        raise Failure(f"{dialect.name} has refused objects", advice="correct the cause, and run it again")
 
 
-def _check(url: str, *, insecure: bool) -> None:
+def _advice(dialect: Dialect, error: DcimError) -> str:
+    if error.status in (401, 403):
+        return f"check --{dialect.name.lower()}-token: its user needs to view, add and change what is synced"
+    return "what was written stays; run it again to continue"
+
+
+def _check(dialect: Dialect, url: str, *, insecure: bool) -> None:
     """Raise ``UsageError`` for an invalid URL, or one to which the token would be sent for others to read."""
     if not is_url(url):
         raise click.UsageError(f'invalid URL "{url}": expected https://HOST[:PORT]')
     parts = urlsplit(url)
     if parts.scheme == "http" and not insecure and not values.is_loopback(parts.hostname or ""):
-        raise click.UsageError("the token would be sent over plain HTTP: use https://, or --insecure-nautobot")
+        allowed = f"--insecure-{dialect.name.lower()}"
+        raise click.UsageError(f"the token would be sent over plain HTTP: use https://, or {allowed}")
 
 
-def _resolved(reference: str) -> str:
+def _resolved(dialect: Dialect, reference: str) -> str:
     """Return the token. The sources of ``[secrets]`` are restricted for callers of the API, which this is not."""
     from ferroscope.config.plugins import PluginError
     from ferroscope.contracts.secrets import SecretOptions, SecretSourceError
     from ferroscope.core.secrets import REFERENCE
     from ferroscope.secrets.references import Resolver, load_sources
 
+    option, upper = f"--{dialect.name.lower()}-token", dialect.name.upper()
     source = reference.removeprefix(REFERENCE).partition("/")[0]
     if not reference.startswith(REFERENCE):  # it may be a token: do not repeat it
         raise click.UsageError(
-            "--nautobot-token must be a reference, such as secret://env/NAUTOBOT_TOKEN, not the token itself"
+            f"{option} must be a reference, such as secret://env/{upper}_TOKEN, not the token itself"
         )
     try:
-        sources = load_sources([source], SecretOptions(file_directory="/", env_prefix="NAUTOBOT"))
+        sources = load_sources([source], SecretOptions(file_directory="/", env_prefix=upper))
         return Resolver(sources).resolve(reference).strip()
     except (PluginError, SecretSourceError) as exc:
-        raise Failure(f"cannot resolve --nautobot-token: {exc}", exit_code=Exit.USAGE) from None
+        raise Failure(f"cannot resolve {option}: {exc}", exit_code=Exit.USAGE) from None
 
 
 def _names(api: Api) -> Iterator[str]:
@@ -130,10 +188,12 @@ def _machines(api: Api, selector: str | None, unknown: list[str]) -> Iterator[Ma
             yield machine
 
 
-def _draw(screen: Any, changes: list[Change]) -> None:
-    for one in changes:
+def _draw(screen: Any, report: Report) -> None:
+    for one in report.changes:
         if one.before is None:
             screen.print(values.clean(f"+ {one.kind} {one.name}"))
             continue
         for field, value in one.after.items():
             screen.print(values.clean(f"~ {one.kind} {one.name}: {field}: {one.before[field]} -> {value}"))
+    for left in report.left:
+        screen.print(values.clean(f"! {left.kind} {left.name}: left alone: {left.why} ({left.code})"))

@@ -1,4 +1,5 @@
-"""Devices of a DCIM, such as Nautobot, kept in step with machines: what they should be, and a client of its REST API.
+"""Devices of a DCIM, Nautobot or NetBox, kept in step with machines.
 
-It gets machines from its caller, and makes no calls of our API.
+``sync.py`` is one run, for both; ``dialects.py`` has what differs between them; ``machines.py`` what they should have
+of a machine; ``rest.py`` a client of their REST APIs. Machines come from the caller: nothing here calls our API.
 """

@@ -1,39 +1,86 @@
-"""A client of Nautobot's REST API: pages, bounded in time and size; the token is never in a message."""
+"""A client of a DCIM's REST API: pages, retries, bounded in time and size; the token is never in a message."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Sequence
 from typing import Any, Final
 from urllib.parse import urlencode, urlsplit
 
 import msgspec
 import urllib3
 
+from ferroscope.contracts.queue import StopFlag
 from ferroscope.core import values
+from ferroscope.dcim.dialects import DIALECTS, Dialect
 from ferroscope.remote.bounded_http import bound
 from ferroscope.remote.deadline import Deadline, DeadlineError
+from ferroscope.remote.retry import backoff
 
 PAGE: Final = 200
 _LARGEST: Final = 64 * 2**20
+_REFUSED: Final = (400, 404, 409)
+# It was not carried out, whatever it is.
+_NOT_YET: Final = (429, 503)
+_LONGEST_PAUSE: Final = 60.0
 
 
 class DcimError(Exception):
-    """A call failed; ``status`` is that of the response, 0 if there was none."""
+    """A call failed; ``status`` is that of the response, 0 if there was none; ``pause``: seconds that it asks for."""
 
-    def __init__(self, message: str, status: int = 0) -> None:
+    def __init__(self, message: str, status: int = 0, pause: float = 0.0) -> None:
         self.status = status
+        self.pause = min(pause, _LONGEST_PAUSE)
         super().__init__(message)
+
+    @property
+    def is_refusal(self) -> bool:
+        """Whether this object is refused, and others may not be."""
+        return self.status in _REFUSED
+
+
+# In the order of what was sent: each object, or why it was refused.
+Answers = list[dict[str, Any] | DcimError]
 
 
 class RestClient:
-    """``seconds`` limit each call as a whole. Redirects are refused: the token is for this server only."""
+    """``seconds`` limit each call as a whole. Redirects are refused: the token is for this server only.
 
-    def __init__(self, url: str, token: str, *, seconds: float = 30.0) -> None:
-        self._url, self._token = url.rstrip("/"), token
-        self._headers = {"Authorization": f"Token {token}", "Accept": "application/json"}
+    What may help is tried again, ``tries`` times in all. A call that creates something is not, if it may have been
+    carried out: it could create it twice.
+    """
+
+    def __init__(
+        self, url: str, token: str, dialect: Dialect, stop: StopFlag, *, seconds: float = 30.0, tries: int = 5
+    ) -> None:
+        self._url, self._token, self._dialect = url.rstrip("/"), token, dialect
+        self._headers = {"Authorization": dialect.authorization(token), "Accept": "application/json"}
         self._seconds = seconds
+        self._pauses = backoff(1.0, tries - 1)
+        self._stop = stop
         self._pool = urllib3.PoolManager(retries=False)
         bound(self._pool)
+
+    def check(self) -> None:
+        """Raise ``DcimError`` if the server is none of this kind, too old, or does not take the token."""
+        wanted = self._dialect
+        try:
+            found = self._try("GET", "/api/status/", None)
+        except DcimError as exc:
+            if exc.status != 404:
+                raise
+            raise DcimError(f"no {wanted.name} at {self._url}: it has no /api/status/ (HTTP 404)", 404) from None
+        for one in DIALECTS:
+            version = found.get(one.version_key) if isinstance(found, dict) else None
+            if isinstance(version, str) and one is not wanted:
+                raise DcimError(f"the server at {self._url} is {one.name} {version[:20]}, not {wanted.name}")
+            if isinstance(version, str):
+                numbers = tuple(int(part) for part in re.findall(r"\d+", version)[:2])
+                if numbers < wanted.oldest:
+                    oldest = ".".join(map(str, wanted.oldest))
+                    raise DcimError(f"{wanted.name} {version[:20]} is too old: expected {oldest} or newer")
+                return
+        raise DcimError(f"no {wanted.name} at {self._url}: /api/status/ does not have its version")
 
     def list(self, path: str, **query: Any) -> Iterator[dict[str, Any]]:
         """Yield all objects of a list, page by page."""
@@ -45,14 +92,37 @@ class RestClient:
             # A proxy may have changed scheme and host of the URL; the token goes to our URL only.
             target = f"{following.path[following.path.find('/api/') :]}?{following.query}" if page["next"] else None
 
-    def create(self, path: str, body: dict[str, Any]) -> dict[str, Any]:
-        created: dict[str, Any] = self._call("POST", f"/api/{path}/", body)
-        return created
+    def create(self, path: str, bodies: Sequence[dict[str, Any]]) -> Answers:
+        """Create objects, with one call if all are accepted; return each, or why it was refused."""
+        return self._together("POST", path, bodies)
 
-    def update(self, path: str, ident: Any, body: dict[str, Any]) -> None:
-        self._call("PATCH", f"/api/{path}/{ident}/", body)
+    def update(self, path: str, bodies: Sequence[dict[str, Any]]) -> Answers:
+        """Change objects in the same way; each body has the ``id`` of its object."""
+        return self._together("PATCH", path, bodies)
+
+    def _together(self, method: str, path: str, bodies: Sequence[dict[str, Any]]) -> Answers:
+        found: Answers = []
+        try:
+            if bodies:
+                found = self._call(method, f"/api/{path}/", bodies)
+        except DcimError as exc:
+            if not exc.is_refusal:
+                raise
+            # All of them were refused, because at least one of them was.
+            found = [exc] if len(bodies) == 1 else [self._together(method, path, [body])[0] for body in bodies]
+        return found
 
     def _call(self, method: str, target: str, body: Any = None) -> Any:
+        for pause in self._pauses:
+            try:
+                return self._try(method, target, body)
+            except DcimError as exc:
+                again = exc.status in _NOT_YET or (method != "POST" and (exc.status == 0 or exc.status >= 500))
+                if not again or self._stop.wait(max(pause, exc.pause)):
+                    raise
+        return self._try(method, target, body)
+
+    def _try(self, method: str, target: str, body: Any) -> Any:
         headers = self._headers | ({} if body is None else {"Content-Type": "application/json"})
         content = None if body is None else msgspec.json.encode(body)
         with Deadline(self._seconds) as deadline:
@@ -65,14 +135,17 @@ class RestClient:
                 deadline.left()
                 if len(received) > _LARGEST:
                     answer.close()
-                    raise DcimError(f"the response to {method} {target[:100]} is larger than {_LARGEST // 2**20} MiB")
+                    larger = f"the response to {method} {target[:100]} is larger than {_LARGEST // 2**20} MiB"
+                    raise DcimError(larger, answer.status)
                 answer.release_conn()
             except (urllib3.exceptions.HTTPError, OSError, DeadlineError, ValueError) as exc:
                 why = f"no response within {self._seconds:g} s" if deadline.expired else type(exc).__name__
                 raise DcimError(f"cannot call {self._url}: {why}") from exc
         if answer.status >= 300:
             said = values.one_line(received[:2000].decode(errors="replace").replace(self._token, values.MASK), 300)
-            raise DcimError(f"{method} {target[:100]}: HTTP {answer.status}: {said}", answer.status)
+            after = answer.headers.get("Retry-After", "")
+            pause = float(after) if after.isdecimal() else 0.0
+            raise DcimError(f"{method} {target[:100]}: HTTP {answer.status}: {said}", answer.status, pause)
         try:
             return msgspec.json.decode(received) if received else None
         except (msgspec.DecodeError, UnicodeDecodeError):

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import csv
-import os
 import re
-import subprocess
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
@@ -15,89 +12,56 @@ from urllib.parse import urlencode
 import pytest
 import urllib3
 
-from bench.service import executable
-from tests.integration.examples.test_secure_the_service import commands
-from tests.support.installation import Played
-from tests.support.processes import free_port, until
-from tests.unit.cli.running import NO_CREDENTIALS
-from tests.unit.docs.pages import page
+from tests.support.dcim import running
+from tests.support.follower import PASSWORD, USER, Follower, steps
+from tests.support.nautobot import Nautobot
+from tests.support.servers import Server
 
-_PASSWORD: Final = "Canary-of-alice"
-# They tell of machines with a problem, or of a difference, by exit code 1.
-_FAIL: Final = ("node manage --all", "inspect --state", "inventory diff")
-_RUN_ON: Final = ("ferroscope all ", "ferroscope sim ")
-
-
-class Hour:
-    """A directory in which somebody follows the page; its ports are free ones."""
-
-    def __init__(self, directory: Path) -> None:
-        self.directory, self.port, self.bmcs = directory, free_port(), free_port()
-        self.url = f"http://127.0.0.1:{self.port}"
-        shown = {name: value for name, value in os.environ.items() if name not in NO_CREDENTIALS}
-        path = f"{Path(executable()).parent}{os.pathsep}{os.environ['PATH']}"
-        self.environment = shown | {"FERROSCOPE_URL": self.url, "PATH": path, "COLUMNS": "160", "HOME": str(directory)}
-        self.running: list[Played] = []
-        self.said: dict[str, str] = {}
-        self.seconds: dict[str, float] = {}
-
-    def follow(self, command: str) -> None:
-        """Run a line of the page."""
-        own = command.replace("127.0.1.7:6390", f"127.0.1.7:{self.bmcs}")
-        if own.startswith("export "):
-            name, _, value = own.removeprefix("export ").partition("=")
-            self.environment[name] = value
-        elif own.startswith(_RUN_ON):
-            more = ["--port", str(self.bmcs)] if own.startswith("ferroscope sim") else []
-            words = ["env", *(f"{name}={value}" for name, value in self.environment.items()), *own.split(), *more]
-            self.running.append(Played(own.split()[1], self.directory, words, cwd=self.directory))
-            self._wait(own)
-        else:
-            began = time.monotonic()
-            given = f"{_PASSWORD}\n" if " setup " in own else ""
-            done = subprocess.run(
-                ["bash", "-c", own],
-                input=given,
-                cwd=self.directory,
-                env=self.environment,
-                capture_output=True,
-                text=True,
-                check=False,
-            )
-            self.seconds[command] = time.monotonic() - began
-            self.said[command] = done.stdout
-            expected = (1,) if any(part in own for part in _FAIL) else (0,)
-            if " setup " in own:
-                expected = (0, 1)  # a port of this host may be taken
-            assert done.returncode in expected, f"{own}: {done.returncode}\n{done.stdout}{done.stderr}"
-            assert _PASSWORD not in done.stdout + done.stderr
-        if " setup " in own:
-            file = self.directory / "ferroscope.conf"
-            ports = f"[api]\nbare_metal_port = {self.port}\nintrospection_port = 0\n"
-            file.write_text(file.read_text().replace("[api]\n", ports))
-
-    def _wait(self, command: str) -> None:
-        """Return when what runs on is ready."""
-        if command.startswith("ferroscope all"):
-            self.running[-1].wait_ready()
-        else:
-            assert until(lambda: not self.running[-1].alive or "end with Ctrl-C" in self.running[-1].said())
-            assert self.running[-1].alive, self.running[-1].said()
+PAGE: Final = "docs/tutorial/first-hour.md"
+FAILING: Final = ("node manage --all", "inspect --state", "inventory diff")
 
 
 @pytest.fixture
-def hour(tmp_path: Path) -> Iterator[Hour]:
-    made = Hour(tmp_path)
+def hour(tmp_path: Path) -> Iterator[Follower]:
+    made = Follower(tmp_path, failing=FAILING)
     yield made
-    for played in reversed(made.running):
-        played.end()
+    made.end()
 
 
-def test_a_newcomer_finds_the_five_bad_machines_and_the_missing_module(hour: Hour) -> None:
-    followed = [command for command, _ in commands(page("docs/tutorial/first-hour.md"))]
-    for command in followed:
-        hour.follow(command)
+def test_a_newcomer_finds_the_five_bad_machines_and_the_missing_module(hour: Follower) -> None:
+    for command in steps(PAGE):
+        if "nautobot" not in command.lower():
+            hour.follow(command)
+    _check(hour)
 
+
+@pytest.mark.nautobot
+@pytest.mark.timeout(3600)
+def test_the_machines_are_in_nautobot_and_the_module_is_told(tmp_path: Path, shared_postgresql: Server) -> None:
+    directory = tmp_path / "hour"
+    directory.mkdir()
+    with running(Nautobot, tmp_path, shared_postgresql) as real:
+        hour = Follower(
+            directory,
+            failing=FAILING,
+            own={"https://nautobot.example.org": real.url},
+            variables={"NAUTOBOT_TOKEN": real.token},
+        )
+        devices = []
+        try:
+            for command in steps(PAGE):
+                hour.follow(command)
+                if "sync nautobot" in command:
+                    devices.append(len(real.list("dcim/devices")))
+            _check(hour)
+        finally:
+            hour.end()
+    # All but those whose BMC does not answer, and those whose inspection failed; the dry run has created none.
+    assert devices == [0, 196, 196]
+    assert "part-gone" in next(text for command, text in hour.said.items() if command.endswith("--role Server"))
+
+
+def _check(hour: Follower) -> None:
     def of(part: str) -> str:
         (text,) = [text for command, text in hour.said.items() if part in command]
         return text
@@ -128,7 +92,7 @@ def _fleet_page(url: str) -> str:
         answer = http.request(
             "POST",
             f"{url}/ui/login",
-            body=urlencode({"csrf": csrf, "user": "alice", "password": _PASSWORD}),
+            body=urlencode({"csrf": csrf, "user": USER, "password": PASSWORD}),
             headers={
                 "Content-Type": "application/x-www-form-urlencoded",
                 "Origin": url,

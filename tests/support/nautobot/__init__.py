@@ -1,27 +1,19 @@
-"""A private Nautobot from ``.nautobot-venv``, on a PostgreSQL and a Redis of the test run.
-
-Making its schema takes many minutes, so the first run keeps a dump of the new database, and later ones restore that.
-"""
+"""A private Nautobot from ``.nautobot-venv``."""
 
 from __future__ import annotations
 
-import subprocess
-from importlib.metadata import distributions
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
-import urllib3
+from ferroscope.dcim.dialects import NAUTOBOT, Dialect
+from tests.support.dcim import DcimServer
 
-from tests.support.daemons import MissingServerError, Postgresql
-from tests.support.processes import free_port, spawn, until
-from tests.support.servers import Server
-
-_VENV: Final = Path(__file__).parents[3] / ".nautobot-venv"
-_CACHE: Final = Path.home() / ".cache" / "ferroscope"
-TOKEN: Final = "c2f1a9d07b3e48569d80fe5b1a2c4d6e8f907132"
+_TOKEN: Final = "c2f1a9d07b3e48569d80fe5b1a2c4d6e8f907132"
 LOCATION: Final = "lab"
 ROLE: Final = "Server"
 _CONFIGURATION: Final = """\
+import sys
+
 from nautobot.core.settings import *
 
 SECRET_KEY = "a-key-for-tests-only-" * 4
@@ -31,15 +23,33 @@ DATABASES = {{"default": {{"ENGINE": "django.db.backends.postgresql", "NAME": "{
 CACHES["default"]["LOCATION"] = "redis://127.0.0.1:{redis}/1"
 CELERY_BROKER_URL = "redis://127.0.0.1:{redis}/0"
 INSTALLATION_METRICS_ENABLED = False
+
+
+class _Unmigrated(dict):
+    # Every application, as one without migrations.
+    def __contains__(self, app):
+        return True
+
+    def __getitem__(self, app):
+        return None
+
+    def get(self, app, default=None):
+        return None
+
+
+if "--run-syncdb" in sys.argv:
+    MIGRATION_MODULES = _Unmigrated()
 """
-# Run by Nautobot's own shell: what an operator has made before the first sync.
 _SEED: Final = f"""\
 from django.contrib.contenttypes.models import ContentType
+from nautobot.extras.management import populate_status_choices
 from nautobot.dcim.models import Device, Location, LocationType
 from nautobot.extras.models import Role, Status
 from nautobot.users.models import Token, User
+populate_status_choices(verbosity=0)  # which its migrations do
 user = User.objects.create_superuser("admin", "", "admin")
-Token.objects.create(user=user, key="{TOKEN}")
+Token.objects.create(user=user, key="{_TOKEN}")
+Token.objects.create(user=User.objects.create_user("reader"), key="{_TOKEN[::-1]}")
 devices = ContentType.objects.get_for_model(Device)
 room = LocationType.objects.create(name="Room")
 room.content_types.add(devices)
@@ -48,69 +58,28 @@ Role.objects.create(name="{ROLE}").content_types.add(devices)
 """
 
 
-class Nautobot:
-    """``url`` is where it answers."""
+class Nautobot(DcimServer):
+    """``powerless_token`` is that of a user without rights."""
 
-    def __init__(self, directory: Path, postgresql: Server, redis: Server, database: str) -> None:
-        self._program = _VENV / "bin" / "nautobot-server"
-        if not self._program.exists():
-            raise MissingServerError("the test needs Nautobot in .nautobot-venv; run: tools/setup.sh nautobot")
-        self._directory = directory
+    name: ClassVar[str] = "nautobot"
+    program: ClassVar[str] = "nautobot-server"
+    dialect: ClassVar[Dialect] = NAUTOBOT
+    token: ClassVar[str] = _TOKEN
+    powerless_token: ClassVar[str] = _TOKEN[::-1]
+    seed: ClassVar[str] = _SEED
+
+    def configure(self, directory: Path, postgresql: int, redis: int, database: str) -> list[str]:
         configuration = directory / "nautobot_config.py"
-        configuration.write_text(_CONFIGURATION.format(database=database, postgresql=postgresql.port, redis=redis.port))
-        self._variables = [f"NAUTOBOT_ROOT={directory}", f"NAUTOBOT_CONFIG={configuration}"]
-        self._at = ["-h", "127.0.0.1", "-p", str(postgresql.port), "-U", "ferroscope", "-d", database]
-        self._fill()
-        self._run(["nbshell", "--command", _SEED])
-        port = free_port()
-        self.url = f"http://127.0.0.1:{port}"
-        serve = ["runserver", f"127.0.0.1:{port}", "--noreload", "--insecure"]
-        command = ["env", *self._variables, str(self._program), *serve]
-        self._process = spawn(command, user=None, directory=directory, log=directory / "nautobot.log")
-        self._pool = urllib3.PoolManager(retries=False, timeout=60)
-        assert until(self._answers, seconds=300), (directory / "nautobot.log").read_text()[-2000:]
+        configuration.write_text(_CONFIGURATION.format(database=database, postgresql=postgresql, redis=redis))
+        return [f"NAUTOBOT_ROOT={directory}", f"NAUTOBOT_CONFIG={configuration}"]
 
-    def close(self) -> None:
-        """End it."""
-        self._process.kill()
-        self._process.wait()
+    def migrate(self) -> None:
+        """Make the tables of its models as they are now, in seconds.
 
-    def list(self, path: str, **query: Any) -> list[dict[str, Any]]:
-        """Return all objects of a list."""
-        found: list[dict[str, Any]] = self.call("GET", f"{path}/", fields={**query, "limit": 0})["results"]
-        return found
+        Its hundreds of migrations end with the same, but take minutes of processor time to render each state between.
+        """
+        self.run(["migrate", "--no-input", "--run-syncdb"])
 
-    def call(self, method: str, path: str, **more: Any) -> Any:
-        """Call its API as its administrator."""
-        headers = {"Authorization": f"Token {TOKEN}"}
-        answer = self._pool.request(method, f"{self.url}/api/{path}", headers=headers, **more)
-        assert answer.status < 300, answer.data[:1000]
-        return answer.json()
-
-    def _fill(self) -> None:
-        """Make the schema, or restore that of an earlier run."""
-        version = next(one.version for one in distributions(path=self._packages()) if one.name == "nautobot")
-        dump = _CACHE / f"nautobot-{version}.dump"
-        postgresql = Postgresql()
-        if not dump.exists():
-            self._run(["migrate", "--no-input"])
-            dump.parent.mkdir(parents=True, exist_ok=True)
-            half = dump.with_suffix(".half")
-            subprocess.run([postgresql.program("pg_dump"), *self._at, "-Fc", "-f", str(half)], check=True)
-            half.rename(dump)
-        else:
-            subprocess.run([postgresql.program("pg_restore"), *self._at, "--no-owner", str(dump)], check=True)
-
-    def _packages(self) -> list[str]:
-        return [str(path) for path in _VENV.glob("lib/python*/site-packages")]
-
-    def _run(self, arguments: list[str]) -> None:
-        command = ["env", *self._variables, str(self._program), *arguments]
-        done = subprocess.run(command, cwd=self._directory, capture_output=True, text=True, check=False)
-        assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
-
-    def _answers(self) -> bool:
-        try:
-            return bool(self._pool.request("GET", f"{self.url}/health/").status < 500)
-        except urllib3.exceptions.HTTPError:
-            return False
+    def place(self, name: str) -> dict[str, Any]:
+        room = self.list("dcim/location-types", name="Room")[0]["id"]
+        return {"name": name, "location_type": room, "status": {"name": "Active"}}

@@ -68,6 +68,8 @@ def test_what_is_typed_can_be_parsed(name: str, line: str, tmp_path: Path, monke
         "inventory.json",
         "bmc-password",
         "rack1.csv",
+        "maas.csv",
+        "foreman.csv",
         "machines.csv",
         "expected.yaml",
         "firmware.yaml",

@@ -21,6 +21,7 @@ LOCKS = [
     ROOT / "tests/support/emulators/emulators-constraints.txt",
     ROOT / "tests/support/swift/swift-constraints.txt",
     ROOT / "tests/support/nautobot/nautobot-constraints.txt",
+    ROOT / "tests/support/netbox/netbox-constraints.txt",
     ROOT / "tests/support/ansible/ansible-constraints.txt",
 ]
 

@@ -1,0 +1,65 @@
+"""Cables that LLDP shows, between interfaces of a DCIM. Only free ends are connected; what is elsewhere is told."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ferroscope.dcim.dialects import Dialect, Found
+from ferroscope.dcim.machines import Interface
+from ferroscope.dcim.rest import RestClient
+from ferroscope.dcim.writer import LeftAloneError, Writer
+
+_CABLE = "cable"
+
+
+class Cabling:
+    """The cables of one run, which are created together at its end: a switch may itself be one of the machines."""
+
+    def __init__(self, client: RestClient, dialect: Dialect, writer: Writer) -> None:
+        self._client, self._dialect, self._writer = client, dialect, writer
+        self._wanted: list[tuple[str, Interface, Found]] = []
+        self._switches: dict[str, dict[str, Found]] = {}
+
+    def add(self, label: str, nic: Interface, found: Found) -> None:
+        """Have the interface connected with what LLDP says is at its other end."""
+        if nic.switch and nic.port:
+            self._wanted.append((label, nic, found))
+
+    def finish(self) -> None:
+        """Create the cables that are missing."""
+        new: list[tuple[str, Found]] = []
+        for label, nic, one in self._wanted:
+            name = f"{label} - {nic.switch} {nic.port}"
+            try:
+                other = self._port(nic.switch or "", nic.port or "")
+                if not _is_connected(one, other):
+                    new.append((name, self._dialect.cable(one["id"], other["id"])))
+                    other["cable"] = one["cable"] = {"id": name}  # so that no second one is planned
+            except LeftAloneError as exc:
+                self._writer.leave(_CABLE, name, exc)
+        self._writer.create(_CABLE, "dcim/cables", new)
+
+    def _port(self, switch: str, port: str) -> Found:
+        """Return the interface of a switch; ``LeftAloneError`` unless there is exactly one."""
+        if switch not in self._switches:
+            self._switches[switch] = self._ports(switch)
+        found = self._switches[switch].get(port)
+        if found is None:
+            raise LeftAloneError("unknown-port", f"there is no device {switch} with an interface {port}")
+        return found
+
+    def _ports(self, switch: str) -> dict[str, Found]:
+        devices: list[Any] = [device["id"] for device in self._client.list("dcim/devices", name=switch)]
+        if len(devices) != 1:
+            return {}
+        of = {self._dialect.of_device: devices}
+        return {one["name"]: one for one in self._client.list("dcim/interfaces", **of)}
+
+
+def _is_connected(one: Found, other: Found) -> bool:
+    """Whether the cable between them is there already; ``LeftAloneError`` if an end has another one."""
+    cables = [(end.get(_CABLE) or {}).get("id") for end in (one, other)]
+    if cables[0] != cables[1]:
+        end = "the machine's interface" if cables[0] is not None else "the switch's port"
+        raise LeftAloneError("connected-elsewhere", f"{end} has another cable")
+    return cables[0] is not None

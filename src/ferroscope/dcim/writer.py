@@ -1,0 +1,122 @@
+"""What a sync writes, in the order in which it is or would be written, and what it leaves alone."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+import msgspec
+
+from ferroscope.core import values
+from ferroscope.dcim.dialects import Found
+from ferroscope.dcim.rest import Answers, DcimError, RestClient
+
+
+class Change(msgspec.Struct, frozen=True):
+    """``before`` None: the object is created."""
+
+    kind: str
+    name: str
+    before: Found | None
+    after: Found
+
+
+class Left(msgspec.Struct, frozen=True):
+    """What was left as it is; ``code`` says why, for programs."""
+
+    kind: str
+    name: str
+    code: str
+    why: str
+
+
+class Report(msgspec.Struct, frozen=True):
+    """What a run has done."""
+
+    changes: list[Change] = msgspec.field(default_factory=list)
+    left: list[Left] = msgspec.field(default_factory=list)
+
+
+class LeftAloneError(Exception):
+    """An object is not written; the others are."""
+
+    def __init__(self, code: str, why: str) -> None:
+        self.code, self.why = code, why
+        super().__init__(code)
+
+
+REFUSED: Final = "refused"
+_AT_ONCE: Final = 20  # objects; a busy server takes a second for some of them
+
+
+class Writer:
+    """Writes to the DCIM, or with ``dry_run`` only keeps the report. Objects that it refuses are left alone."""
+
+    def __init__(self, client: RestClient, *, dry_run: bool) -> None:
+        self._client, self._dry_run = client, dry_run
+        self.report = Report()
+
+    def leave(self, kind: str, name: str, reason: LeftAloneError) -> None:
+        left = Left(kind, name, reason.code, reason.why)
+        if left not in self.report.left:
+            self.report.left.append(left)
+
+    def create(self, kind: str, path: str, wanted: Sequence[tuple[str, Found]]) -> list[tuple[str, Found]]:
+        """Create objects, given by name; return those that were created, without an identifier in a dry run."""
+        created: list[tuple[str, Found]] = []
+        for some in _groups(wanted):
+            bodies = [body for _, body in some]
+            made: Answers = [{"id": None} for _ in some] if self._dry_run else self._client.create(path, bodies)
+            for (name, body), one in zip(some, made, strict=True):
+                if isinstance(one, DcimError):
+                    self.leave(kind, name, LeftAloneError(REFUSED, str(one)))
+                else:
+                    self.report.changes.append(Change(kind, name, None, body))
+                    created.append((name, one))
+        return created
+
+    def create_one(self, kind: str, path: str, name: str, body: Found) -> Any:
+        """Create an object that others need; return its identifier; ``LeftAloneError`` if it is refused."""
+        created = self.create(kind, path, [(name, body)])
+        if not created:
+            raise LeftAloneError(REFUSED, f"its {kind} {name} was refused")
+        return created[0][1]["id"]
+
+    def update(self, kind: str, path: str, name: str, found: Found, wanted: Found) -> None:
+        """Change the fields that differ; ``LeftAloneError`` if that is refused."""
+        if different := self.differences(found, wanted):
+            if not self._dry_run:
+                (made,) = self._client.update(path, [{"id": found["id"], **different}])
+                if isinstance(made, DcimError):
+                    raise LeftAloneError(REFUSED, str(made))
+            before = {field: _plain(found.get(field)) for field in different}
+            self.report.changes.append(Change(kind, name, before, different))
+
+    def try_update(self, kind: str, path: str, name: str, found: Found, wanted: Found) -> None:
+        """Do the same, with nothing that depends on it."""
+        try:
+            self.update(kind, path, name, found, wanted)
+        except LeftAloneError as exc:
+            self.leave(kind, name, exc)
+
+    def complete(self, kind: str, path: str, wanted: Sequence[tuple[str, Found]]) -> None:
+        """Write fields of objects, given by name, as a part of a change that is in the report already."""
+        for some in [] if self._dry_run else _groups(wanted):
+            for (name, _), one in zip(some, self._client.update(path, [body for _, body in some]), strict=True):
+                if isinstance(one, DcimError):
+                    self.leave(kind, name, LeftAloneError(REFUSED, str(one)))
+
+    @staticmethod
+    def differences(found: Found, wanted: Found) -> Found:
+        return {field: value for field, value in wanted.items() if _plain(found.get(field)) != _plain(value)}
+
+
+def _groups(wanted: Sequence[tuple[str, Found]]) -> list[Sequence[tuple[str, Found]]]:
+    return [wanted[at : at + _AT_ONCE] for at in range(0, len(wanted), _AT_ONCE)]
+
+
+def _plain(value: Any) -> Any:
+    """Return the value as it is compared: the identifier of an object; MAC addresses in one form."""
+    if isinstance(value, dict):
+        return value.get("id")
+    return (values.normalize(value) or value) if isinstance(value, str) and value else value or None
