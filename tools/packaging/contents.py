@@ -58,8 +58,9 @@ import psycopg, sqlalchemy.dialects.postgresql, sqlalchemy.dialects.sqlite
 files = [str(getattr(module, "__file__", "")) for module in list(sys.modules.values())]
 print(*(file for file in files if file.endswith(".py")), sep="\\n")
 """
+# Root writes no bytecode (-B), which would remain when the Debian package is removed.
 _LAUNCHER: Final = """\
-#!{interpreter}
+#!{interpreter} -B
 import sys
 
 from ferroscope.cli.main import main
