@@ -37,6 +37,7 @@ class Machine:
         self.commands: list[tuple[float, bool]] = []
         # Wall-clock times from which its power was on or off: on just before a boot, off just after the end.
         self.power: list[tuple[float, bool]] = [(0.0, True)]
+        self.said_off: list[float] = []  # wall-clock times at which its BMC was asked, and answered that it is off
         self._lock = threading.Lock()
 
     @property
@@ -51,6 +52,10 @@ class Machine:
         """Tell whether its power was on at that time, and since when."""
         since, on = [one for one in self.power if one[0] <= at][-1]
         return on, since
+
+    def since_said_off(self, at: float) -> float:
+        """Return for how many seconds, at that time, its BMC had not been asked and answered "off"."""
+        return at - max((one for one in self.said_off if one <= at), default=0.0)
 
     def lose_power(self) -> None:
         with self._lock:
@@ -119,6 +124,8 @@ class Rack:
             self._set(machine, call)
             return Reply(write(), machine.delay)
         on = {"truth": machine.on, "on": True, "off": False}[says]
+        if not on:
+            machine.said_off.append(time.time())
         return Reply(write(power=Power.ON if on else Power.OFF), machine.delay)
 
     def _set(self, machine: Machine, call: Call) -> None:

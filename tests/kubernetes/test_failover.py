@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from ferroscope.core.remediation import Phase, Proof
-from ferroscope.failover.controller import TAINT_SINCE
+from ferroscope.failover.reading import TAINT_SINCE
 from tests.kubernetes.fleet import Fleet, prefers, workload
 from tests.kubernetes.witness import forced
 from tests.support.kubernetes import release

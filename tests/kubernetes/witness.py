@@ -161,10 +161,23 @@ class Witness:
         found = [(one, *self._fleet.machines[one.node].was_on(one.at)) for one in self.forced()]
         return [one for one, on, since in found if on and one.at <= self._starting.get((one.node, since), 0.0)]
 
+    def ages(self) -> list[float]:
+        """Return how old the BMC's answer "off" was when the API server received what it proves, in seconds.
+
+        What a reboot has proven dead needs no such answer, and is left out.
+        """
+        found = [(one, self._fleet.machines[one.node]) for one in self.forced()]
+        return [machine.since_said_off(one.at) for one, machine in found if not self._rebooted(one, machine)]
+
+    def _rebooted(self, one: Forced, machine: Machine) -> bool:
+        """Whether it is a pod that was being deleted before the machine's present boot."""
+        on, since = machine.was_on(one.at)
+        return on and self.deleted_since.get(one.uid, since) < since
+
     def _proven(self, one: Forced, machines: Mapping[str, Machine]) -> bool:
         on, since = machines[one.node].was_on(one.at)
         booting = one.at <= self._starting.get((one.node, since), 0.0)
-        return not on or booting or self.deleted_since.get(one.uid, since) < since
+        return not on or booting or self._rebooted(one, machines[one.node])
 
 
 def forced(audit: Path) -> Iterator[Forced]:

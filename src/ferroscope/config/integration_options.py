@@ -165,6 +165,15 @@ class FailoverSettings(ClusterSettings, frozen=True, kw_only=True):
             le=3600,
         ),
     ] = 15.0
+    proof_age: Annotated[
+        float,
+        Opt(
+            "Seconds after a BMC was asked, in which its answer that the machine is off may be acted on; then it is "
+            "asked again. Longer than a BMC takes to answer, and shorter than a machine takes to boot.",
+            ge=0.5,
+            le=60,
+        ),
+    ] = 5.0
     max_unhealthy: Annotated[
         str,
         Opt(

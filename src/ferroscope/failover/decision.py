@@ -8,11 +8,13 @@ event having been seen. What it holds to:
   renewal of the kubelet's lease in between (without the command only where it is forbidden to power off); or the
   operator's word; or, for pods that were already being deleted, a reboot. Mode ``label`` is apart.
 * The proof is looked at again in each pass. A sign of life ends it: a renewed lease, a new boot ID, power on.
+* An answer that is older than ``proof_age`` forces nothing (``is_aged``): the machine may have been powered on since.
 * A pass that could not read something forces nothing that depends on it.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Final
 
@@ -37,6 +39,7 @@ class Rules(msgspec.Struct, frozen=True, kw_only=True):
     dwell: float = 20.0
     dwell_reporting: float = 300.0
     silence: float = 15.0
+    proof_age: float = 5.0
     max_unhealthy: str = "30%"
     storm_cooldown: float = 120.0
     power_off: bool = True
@@ -82,7 +85,8 @@ class Seen(msgspec.Struct, frozen=True, kw_only=True):
 
     ``renewal`` identifies the last renewal of the kubelet's lease, and ``silent`` is for how many seconds we have seen
     no other. ``power_off`` is None if the BMC was not asked or did not say, for the reason ``power_error``.
-    ``asked_at`` is when it was asked, by our clock; None for the time of the view.
+    By our clock: ``asked_at`` is from just before the BMC was asked, and ``read_at`` from just before ``renewal`` and
+    ``node`` were read, after its answer.
     """
 
     name: str
@@ -92,7 +96,8 @@ class Seen(msgspec.Struct, frozen=True, kw_only=True):
     match: Match = Match()
     power_off: bool | None = None
     power_error: str = ""
-    asked_at: float | None = None
+    asked_at: float = -math.inf
+    read_at: float = -math.inf
     pods: Sequence[Pod] = ()
     attachments: Sequence[Attachment] = ()
 
@@ -142,6 +147,22 @@ class Decision(msgspec.Struct, frozen=True):
     effects: tuple[Effect, ...] = ()
     reason: str = ""
     message: str = ""
+
+
+def is_forced(effect: Effect) -> bool:
+    """Whether the effect lets the node's pods start elsewhere, which cannot be undone."""
+    return isinstance(effect, (DeletePod, DeleteAttachment)) or (isinstance(effect, SetTaint) and effect.present)
+
+
+def is_aged(effect: Effect, record: Remediation, seen: Seen, clock: float, rules: Rules) -> bool:
+    """Whether at ``clock``, by our clock, ``seen`` is too old to force this by the record's proof: look again.
+
+    What a reboot has killed stays dead, so that never ages.
+    """
+    if not is_forced(effect) or (isinstance(effect, DeletePod) and effect.pod.uid in record.dead):
+        return False
+    since = seen.asked_at if record.proof is Proof.POWER_OFF else seen.read_at
+    return clock - since > rules.proof_age
 
 
 def is_suspect(node: KubeNode, silent: float, rules: Rules) -> bool:
@@ -421,7 +442,7 @@ class _Case:
             record = self._log(record, "kubelet-alive" if alive else "seen-off", message)
             return self._wait(record, "kubelet-alive" if alive else "seen-off-once", message)
         # From the answer to the first question to the second question, however long both took.
-        asked = 0.0 if self._seen.asked_at is None else view.clock - self._seen.asked_at
+        asked = view.clock - self._seen.asked_at
         apart = (view.clock - before.clock if before.epoch == view.epoch else view.now - before.at) - asked
         if apart < APART:
             return self._wait(record, "seen-off-once", f"seen off once; looking again {APART:g} s after that")
@@ -496,14 +517,20 @@ class _Case:
     def _tainting(self, record: Remediation, node: KubeNode, pods: int) -> Decision:
         if node.out_of_service:
             return self._wait(record, "tainted", f"waiting for the cluster to remove {pods} pods")
-        if not record.tainted:
-            record = self._log(record, "tainted", f"tainting the node as out of service, to remove {pods} pods")
-        record = msgspec.structs.replace(record, tainted=True)
-        return self._forcing(record, (SetTaint(node, present=True),), f"tainting the node, to remove {pods} pods")
+        decision = self._forcing(
+            record, (SetTaint(node, present=True),), f"tainting the node as out of service, to remove {pods} pods"
+        )
+        if not decision.effects or decision.record is None:
+            return decision
+        return msgspec.structs.replace(decision, record=msgspec.structs.replace(decision.record, tainted=True))
 
     def _forcing(self, record: Remediation, effects: tuple[Effect, ...], message: str) -> Decision:
+        if any(is_aged(one, record, self._seen, self._view.clock, self._rules) for one in effects):
+            limit = f"proof_age = {self._rules.proof_age:g} s"
+            return self._wait(record, "answer-aged", f"the BMC's answer is older than {limit}; it is asked again")
+        what = "tainted" if isinstance(effects[0], SetTaint) else "forcing"
         if record.reason != "forcing" or record.message != message:
-            record = self._log(record, "forcing", message)
+            record = self._log(record, what, message)
         return Decision(_explained(record, "forcing", message), effects, "forcing", message)
 
     def _evacuated(self, record: Remediation, node: KubeNode) -> Decision:

@@ -43,7 +43,8 @@ from ferroscope.secrets.references import SecretReader
 
 if TYPE_CHECKING:
     from ferroscope.failover.client import Kubernetes
-    from ferroscope.failover.controller import Failover, Looked
+    from ferroscope.failover.controller import Failover
+    from ferroscope.failover.reading import Looked
 
 ROLE: Final = "failover"
 # The oldest server with the API versions that are used: Leases of kubelets, policy/v1beta1, storage/v1.
@@ -56,7 +57,7 @@ _log = structlog.get_logger(__name__)
 
 
 class BmcPower:
-    """See ``failover.controller.MachinePower``: the drivers, with the nodes and credentials of the store."""
+    """See ``failover.bmc_calls.MachinePower``: the drivers, with the nodes and credentials of the store."""
 
     def __init__(self, settings: Settings, backend: Backend, drivers: Mapping[str, Bmc], secrets: SecretReader) -> None:
         self._trusts_networks = bool(settings.drivers.bmc_networks)
@@ -115,6 +116,7 @@ def rules_of(settings: FailoverSettings) -> Rules:
         dwell=settings.dwell,
         dwell_reporting=settings.dwell_reporting,
         silence=settings.silence,
+        proof_age=settings.proof_age,
         max_unhealthy=settings.max_unhealthy,
         storm_cooldown=settings.storm_cooldown,
         power_off=settings.power_off,
@@ -146,7 +148,7 @@ def check_cluster(kube: Kubernetes, settings: FailoverSettings) -> list[str]:
 
 def remarks(version: tuple[int, int], skew: float) -> list[str]:
     """Return what an operator should know about a cluster of this version, whose clock is ``skew`` seconds ahead."""
-    from ferroscope.failover.controller import TAINT_SINCE
+    from ferroscope.failover.reading import TAINT_SINCE
 
     name = f"Kubernetes {version[0]}.{version[1]}"
     found = []
@@ -174,7 +176,7 @@ def plan(settings: Settings) -> list[Looked]:
 
             task = build()
             try:
-                return task.look()
+                return task.plan()
             except KubernetesError as exc:
                 raise SetupError(f"cannot use the Kubernetes API: {exc}", "correct [failover] kubeconfig") from exc
             finally:

@@ -73,6 +73,7 @@ class Case:
         self.attachments: list[Attachment] = []
         self.match = Match(MACHINE)
         self.power_off: bool | None = False
+        self.answer_took = 0.0
         self.renewal = "r1"
         self.silent = 60.0
         self.now = 1000.0
@@ -90,8 +91,10 @@ class Case:
         )  # fmt: skip
         seen = Seen(
             name="n1", node=self.node, renewal=self.renewal, silent=self.silent, match=self.match,
-            power_off=self.power_off, power_error="timed out", pods=self.pods, attachments=self.attachments,
+            power_off=self.power_off, power_error="timed out", asked_at=self.now - self.answer_took,
+            read_at=self.now, pods=self.pods, attachments=self.attachments,
         )  # fmt: skip
+        self.seen = seen
         decision = decide(view, seen, self.record, self.rules, lambda: "record-1")
         self.record = None if decision.record is None or decision.record.ended else decision.record
         return decision

@@ -242,6 +242,72 @@ def test_the_bmcs_of_all_failed_nodes_are_asked_and_commanded_at_once(site: _Sit
     assert site.power.commands == [False, False]
 
 
+def test_what_was_seen_too_long_ago_forces_nothing_and_the_bmc_is_asked_again(site: _Site) -> None:
+    task, leading = site.task(rules=Rules(proof_age=3.0)), site.lead()
+    write, slow = site.store.write, [4.0]
+
+    def slowly(change: Callable[[Transaction], Any]) -> Any:
+        done = write(change)
+        if any(one.proof is Proof.POWER_OFF for one in site.records()) and slow:
+            site.clock.now += slow.pop()
+        return done
+
+    site.store.write = slowly  # type: ignore[method-assign]
+    while slow:
+        site.passes(task, leading, 1)
+    assert [one.phase for one in site.records()] == [Phase.EVACUATING]
+    assert not [call for call in site.api.calls if call[0] == "DELETE"]
+    site.passes(task, leading, 1)
+    assert site.api.objects["pods"] == {}
+
+
+def test_a_kubelet_that_comes_back_while_the_decision_is_stored_keeps_its_pods(site: _Site) -> None:
+    task, leading = site.task(), site.lead()
+    write = site.store.write
+
+    def meanwhile(change: Callable[[Transaction], Any]) -> Any:
+        done = write(change)
+        if any(one.proof is Proof.POWER_OFF for one in site.records()):
+            site.api.put("leases", {"metadata": {"name": "n1"}, "spec": {"renewTime": "t2"}})
+        return done
+
+    site.store.write = meanwhile  # type: ignore[method-assign]
+    site.passes(task, leading, 12)
+    assert site.api.objects["pods"]
+    assert "proof-ended" in [line["what"] for line in site.records()[0].log]
+
+
+def test_a_bmc_that_is_silent_delays_only_its_own_node_and_is_asked_once(site: _Site) -> None:
+    other = node_document("n2", "Unknown")
+    other["metadata"]["annotations"] = {"ferroscope.io/machine": "m2"}
+    site.api.put("nodes", other)
+    site.api.put("pods", pod_document("db-1", node="n2"))
+    silent = examples.node(name="m2")
+    site.store.write(lambda tx: tx.nodes.add(silent))
+    released, asked, ask = threading.Event(), [], site.power.is_off
+
+    def is_off(machine: str) -> bool:
+        if machine == silent.uuid:
+            asked.append(machine)
+            released.wait(60)
+        return ask(machine)
+
+    site.power.is_off = is_off  # type: ignore[method-assign]
+    rules = Rules(max_unhealthy="100%")
+    task, leading = site.task(rules=rules), site.lead()
+    ticking = threading.Timer(0.3, lambda: setattr(site.clock, "now", site.clock.now + 1.0))
+    ticking.start()  # the first pass waits for one second
+    try:
+        site.passes(task, leading, 12)
+        assert set(site.api.objects["pods"]) == {"db-1"}
+        assert len(asked) == 1
+        reasons = {one.node: one.reason for one in site.records()}
+        assert reasons["n2"] == "bmc-error"
+    finally:
+        ticking.join()
+        released.set()
+
+
 def test_a_step_that_fails_is_repeated_and_a_silent_bmc_forces_nothing(site: _Site) -> None:
     task, leading = site.task(), site.lead()
     site.passes(task, leading, 6)

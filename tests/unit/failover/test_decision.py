@@ -17,6 +17,7 @@ from ferroscope.failover.decision import (
     PowerOn,
     Rules,
     SetTaint,
+    is_aged,
 )
 from ferroscope.failover.machines import Match
 from tests.unit.failover.build import MACHINE, Case, attachment, node, pod
@@ -204,6 +205,45 @@ def test_nothing_is_forced_while_the_bmc_does_not_answer() -> None:
     assert (case.step(5.0).reason, case.step(5.0).effects) == ("bmc-error", ())
     case.power_off = True
     assert case.step(1.0).effects == (DeletePod(case.pods[0]),)
+
+
+@pytest.mark.parametrize("taints", [False, True])
+def test_an_answer_that_has_aged_forces_nothing_and_the_bmc_is_asked_again(taints: bool) -> None:
+    case = Case()
+    case.taints, case.attachments = taints, [attachment()]
+    case.answer_took = case.rules.proof_age + 0.1
+    case.proven()
+    case.step(case.answer_took)  # now the first answer was there 5 s before this question
+    assert case.record.proof is Proof.POWER_OFF
+    assert case.step(1.0).reason == "answer-aged"
+    assert (case.step(1.0).effects, case.record.tainted) == ((), False)
+    case.answer_took = case.rules.proof_age
+    assert case.step(1.0).effects == ((SetTaint(case.node, present=True),) if taints else (DeletePod(case.pods[0]),))
+    case.pods, case.answer_took = [], case.rules.proof_age + 0.1
+    assert (case.step(1.0).effects, case.record.phase) == ((), Phase.EVACUATING)
+    case.answer_took = 0.0
+    assert case.step(1.0).effects == (DeleteAttachment(case.attachments[0]),)
+
+
+def test_what_was_seen_ages_until_the_moment_of_each_effect_but_a_reboot_does_not() -> None:
+    case = Case()
+    case.pods = [pod("old", terminating=True), pod("new")]
+    (old, new) = case.proven().effects
+    limit = case.now + case.rules.proof_age
+    assert not is_aged(new, case.record, case.seen, limit, case.rules)
+    assert is_aged(new, case.record, case.seen, limit + 0.1, case.rules)
+    rebooted = msgspec.structs.replace(case.record, dead=(case.pods[0].uid,))
+    assert not is_aged(old, rebooted, case.seen, limit + 100.0, case.rules)
+    assert not is_aged(SetTaint(case.node, present=False), case.record, case.seen, limit + 100.0, case.rules)
+
+
+def test_without_a_bmc_it_is_the_reading_of_the_node_that_ages() -> None:
+    case = Case(_LABEL)
+    case.pods = [pod("a", labels={"app": "noobaa"})]
+    case.answer_took = 1000.0
+    (effect,) = case.step().effects
+    assert not is_aged(effect, case.record, case.seen, case.now, case.rules)
+    assert is_aged(effect, case.record, case.seen, case.now + case.rules.proof_age + 0.1, case.rules)
 
 
 def test_a_successor_goes_on_with_the_sighting_of_the_leader_that_died() -> None:

@@ -1,0 +1,246 @@
+"""Reads a cluster, asks the BMCs of its failed nodes, and has ``decision`` decide about each once its BMC has answered.
+
+The order is part of the proof. Pods and volumes are read before the BMC is asked: if the kubelet comes back after that,
+their versions change, and a deletion of what was read is refused. The kubelet's lease and the node are read after the
+answer, and what was decided is carried out before anything else is read: so nothing waits for another node's BMC.
+"""
+
+from __future__ import annotations
+
+import math
+import uuid
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Final
+
+import msgspec
+import structlog
+
+from ferroscope.contracts.queue import Clock
+from ferroscope.contracts.store import Query, Store
+from ferroscope.core.model import Node
+from ferroscope.core.remediation import Remediation
+from ferroscope.core.states import ACTIVE
+from ferroscope.failover.bmc_calls import Answer, BmcCalls, Load
+from ferroscope.failover.client import Kubernetes
+from ferroscope.failover.cluster import KubeNode
+from ferroscope.failover.decision import Decision, Rules, Seen, View, decide, is_storm, is_suspect
+from ferroscope.failover.machines import Machine, Match, described, find
+from ferroscope.hardware import machine_identity
+from ferroscope.hardware.machine_identity import stored
+
+_log = structlog.get_logger(__name__)
+
+# The first server that acts on the out-of-service taint without a feature gate.
+TAINT_SINCE: Final = (1, 28)
+_PAGE: Final = 500
+_LATE: Final = 3.0  # seconds after which a BMC that has not answered is one that does not answer
+_KEEP_ALIVE: Final = 0.5  # seconds between two signs of progress while BMCs are waited for
+
+
+class Looked(msgspec.Struct, frozen=True):
+    """One node in one pass: what was seen, the stored record, and the decision."""
+
+    seen: Seen
+    record: Remediation | None
+    decision: Decision
+
+
+class _Pass(msgspec.Struct, frozen=True):
+    """What is read once in a pass: nodes by name, remediations in progress by node, and all that may be needed."""
+
+    nodes: dict[str, KubeNode]
+    active: dict[str, Remediation]
+    names: list[str]
+    machines: Mapping[str, Machine]
+    problem: str
+    taints: bool
+    epoch: int
+
+
+class ClusterReader:
+    """For one thread. It changes nothing. ``waits``: the last pass has left a call to a BMC that is under way."""
+
+    def __init__(
+        self,
+        kube: Kubernetes,
+        calls: BmcCalls,
+        store: Store,
+        rules: Rules,
+        *,
+        cluster: str,
+        clock: Clock,
+        api_servers: Sequence[str] = (),
+    ) -> None:
+        self._kube = kube
+        self._calls = calls
+        self._store = store
+        self._rules = rules
+        self._cluster = cluster
+        self._clock = clock
+        self._api_servers = tuple(api_servers)
+        # What identifies each kubelet's last renewal, and when this process first saw it.
+        self._renewals: dict[str, tuple[str, float]] = {}
+        self.waits = False
+
+    def look(
+        self, keep_alive: Callable[[], object] = lambda: None, *, epoch: int = 0, patience: float = math.inf
+    ) -> Iterator[Looked]:
+        """Yield every node that has failed, or has a record, with what is to be done.
+
+        Carry that out before the next one is taken. A BMC is waited for ``patience`` seconds from when it was asked;
+        an answer that comes later is used by the next pass.
+        """
+        found = self._read(keep_alive, epoch)
+        for name in found.names:
+            yield from self._answers(found, keep_alive)
+            if not self._calls.busy(name):
+                self._ask(found, name)
+            keep_alive()
+        yield from self._answers(found, keep_alive)
+        while self._calls.wait(found.names, patience, _KEEP_ALIVE):
+            keep_alive()
+            yield from self._answers(found, keep_alive)
+        self.waits = any(map(self._calls.busy, found.names))
+        for name in found.names:
+            # An answer that is about to come is better than none, but a failure must be recorded without it.
+            if self._calls.busy(name) and (name not in found.active or self._calls.open_for(name) >= _LATE):
+                silent = Answer(None, -math.inf, "it has not answered")
+                yield self._looked(found, self._see(found, name, "", silent, self._load(name)))
+                keep_alive()
+
+    def _read(self, keep_alive: Callable[[], object], epoch: int) -> _Pass:
+        nodes, _ = self._kube.nodes()
+        keep_alive()
+        silent = self._silence(self._kube.renewals())
+        keep_alive()
+        active = {one.node: one for one in self._store.read(lambda tx: tx.remediations.active(self._cluster))}
+        failed = {one.name for one in nodes if is_suspect(one, silent.get(one.name, 0.0), self._rules)}
+        by_name = {one.name: one for one in nodes}
+        if not (names := sorted(failed | set(active))):
+            return _Pass(by_name, active, names, {}, "", taints=False, epoch=epoch)
+        problem = self._problem()
+        keep_alive()
+        taints = self._kube.version() >= TAINT_SINCE
+        unknown = bool(failed - set(active)) or any(not one.machine for one in active.values())
+        machines = self._machines(list(active.values()), every=unknown)
+        found = _Pass(by_name, active, names, machines, problem, taints, epoch)
+        if storm := is_storm(self._view(found), self._rules):
+            _log.warning("too many nodes are not ready", cluster=self._cluster, why=storm)
+        return found
+
+    def _view(self, found: _Pass) -> View:
+        return View(
+            cluster=self._cluster,
+            nodes=list(found.nodes.values()),
+            now=self._store.read(lambda tx: tx.now),
+            clock=self._clock.monotonic(),
+            epoch=found.epoch,
+            problem=found.problem,
+            taints=found.taints,
+        )
+
+    def _silence(self, renewals: Mapping[str, str]) -> dict[str, float]:
+        """Return for how many seconds we have seen no renewal of each kubelet, by our own clock."""
+        now = self._clock.monotonic()
+        known = self._renewals
+        self._renewals = {
+            name: known[name] if name in known and known[name][0] == renewal else (renewal, now)
+            for name, renewal in renewals.items()
+        }
+        return {name: now - since for name, (_, since) in self._renewals.items()}
+
+    def _problem(self) -> str:
+        """Return why our own view cannot be trusted, "" if it can."""
+        if not self._api_servers:
+            return ""
+        ready = sum(1 for one in self._api_servers if self._kube.is_ready(one))
+        needed = min(2, len(self._api_servers))
+        return "" if ready >= needed else f"{ready} of {len(self._api_servers)} API servers answer, {needed} must"
+
+    def _ask(self, found: _Pass, name: str) -> None:
+        """Read what is on the node, and ask its BMC without waiting."""
+        load, machine = self._load(name), self._match(found, name).machine
+        self._calls.ask(name, machine.uuid if machine is not None and self._rules.mode == "proof" else "", load)
+
+    def _load(self, name: str) -> Load:
+        return Load(self._kube.pods_on(name), self._kube.attachments_of(name))
+
+    def _answers(self, found: _Pass, keep_alive: Callable[[], object]) -> Iterator[Looked]:
+        """Yield what is to be done about the nodes whose BMCs have answered."""
+        for question in self._calls.take():
+            if question.node in found.names:
+                seen = self._see(found, question.node, question.machine, question.answer.result(), question.load)
+                yield self._looked(found, seen)
+                keep_alive()
+
+    def _see(self, found: _Pass, name: str, asked: str, answer: Answer, load: Load) -> Seen:
+        """Read what the kubelet may have changed before the answer; ``asked``: whose BMC has given it."""
+        read_at = self._clock.monotonic()
+        renewal = self._kube.renewal(name)
+        if name not in self._renewals or self._renewals[name][0] != renewal:  # not there: the node has no lease
+            self._renewals[name] = (renewal, self._clock.monotonic())
+        node = self._kube.node(name)
+        if node is None:
+            found.nodes.pop(name, None)
+        else:
+            found.nodes[name] = node
+        match = self._match(found, name)
+        if asked and (match.machine is None or match.machine.uuid != asked):
+            answer = Answer(None, -math.inf, "it was not asked")
+        return Seen(
+            name=name,
+            node=node,
+            renewal=renewal,
+            silent=self._clock.monotonic() - self._renewals[name][1],
+            match=match,
+            power_off=answer.off,
+            power_error=answer.error,
+            asked_at=answer.asked_at,
+            read_at=read_at,
+            pods=load.pods,
+            attachments=load.attachments,
+        )
+
+    def _looked(self, found: _Pass, seen: Seen) -> Looked:
+        record = found.active.get(seen.name)
+        return Looked(seen, record, decide(self._view(found), seen, record, self._rules, _new_uuid))
+
+    def _match(self, found: _Pass, name: str) -> Match:
+        record, node = found.active.get(name), found.nodes.get(name)
+        if record is not None and record.machine:
+            machine = found.machines.get(record.machine)
+            return Match(None, "machine-unknown", "its machine was deleted") if machine is None else Match(machine)
+        return Match() if node is None else find(node, found.machines.values())
+
+    def _machines(self, records: Sequence[Remediation], *, every: bool) -> dict[str, Machine]:
+        """Return the machines of these records, or all if a node has to be found among them."""
+        if not every:
+            wanted = tuple(one.machine for one in records)
+            found = self._store.read(lambda tx: tx.nodes.list(Query(filters={"uuid": wanted})))
+            return {one.uuid: machine_of(one) for one in found}
+        machines: dict[str, Machine] = {}
+        marker: str | None = None
+        while True:
+            query = Query(limit=_PAGE, marker=marker)
+            page = self._store.read(lambda tx, query=query: tx.nodes.list(query))  # type: ignore[misc]
+            machines |= {one.uuid: machine_of(one) for one in page}
+            if len(page) < _PAGE:
+                return machines
+            marker = page[-1].uuid
+
+
+def machine_of(node: Node) -> Machine:
+    """Return what the controller has to know about the machine."""
+    return Machine(
+        uuid=node.uuid,
+        name=node.name,
+        instance_uuid=node.instance_uuid,
+        maintenance=node.maintenance,
+        active=node.state in ACTIVE,
+        keeps_power=bool(node.attributes.get("disable_power_off")),
+        **described(stored(node.internal.get(machine_identity.IDENTITY))),
+    )
+
+
+def _new_uuid() -> str:
+    return str(uuid.uuid4())
