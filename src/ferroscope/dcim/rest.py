@@ -125,6 +125,8 @@ class RestClient:
     def _try(self, method: str, target: str, body: Any) -> Any:
         headers = self._headers | ({} if body is None else {"Content-Type": "application/json"})
         content = None if body is None else msgspec.json.encode(body)
+        if method == "POST":
+            self._pool.clear()  # on a new connection: a used one may be closed by the server while this is sent
         with Deadline(self._seconds) as deadline:
             try:
                 answer = self._pool.request(

@@ -12,11 +12,15 @@ HANG_UP: Answer = (0, {}, b"")
 
 
 class ScriptedServer:
-    """Gives ``answers`` in turn, the last one forever; ``asked`` are the requests that came."""
+    """Gives ``answers`` in turn, the last one forever; ``asked`` are the requests that came.
+
+    ``ports`` are their methods, with the port of the client's end of the connection.
+    """
 
     def __init__(self, *answers: Answer, tls: ssl.SSLContext | None = None) -> None:
         self.answers = list(answers)
         self.asked: list[tuple[str, str, dict[str, str], bytes]] = []
+        self.ports: list[tuple[str, int]] = []
         outer = self
 
         class Handler(BaseHTTPRequestHandler):
@@ -24,6 +28,7 @@ class ScriptedServer:
 
             def answer(self) -> None:
                 body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+                outer.ports.append((self.command, self.client_address[1]))
                 outer.asked.append((self.command, self.path, dict(self.headers), body))
                 status, headers, content = outer.answers.pop(0) if len(outer.answers) > 1 else outer.answers[0]
                 if not status:

@@ -136,3 +136,15 @@ def test_of_objects_that_were_refused_together_each_is_tried_alone(
     assert first == {"id": 7}
     assert isinstance(second, DcimError)
     assert len(server.asked) == 3
+
+
+def test_a_creation_is_sent_on_a_connection_of_its_own(
+    script: Callable[..., tuple[RestClient, ScriptedServer]],
+) -> None:
+    client, server = script((200, {}, b'[{"id": 7}]'))
+    for _ in range(2):
+        client.update("dcim/devices", [{"id": 7}])
+        client.create("dcim/devices", [{}])
+    updates, creations = [[port for method, port in server.ports if method == one] for one in ("PATCH", "POST")]
+    assert len(set(creations)) == 2
+    assert creations[0] not in updates[:1]
