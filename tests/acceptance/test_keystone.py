@@ -257,6 +257,7 @@ def test_a_frozen_keystone_holds_up_nobody_else(cloud: Cloud) -> None:
     assert until(lambda: cloud.ask(X_Auth_Token=keystones) == 200, seconds=60)
 
 
+@pytest.mark.exhaustive  # the other tests have the page's settings, and users and roles as its commands make them
 def test_the_commands_of_the_page_on_securing_the_service_work(tmp_path: Path, clients: Clients) -> None:
     source, port = section("With Keystone"), free_port()
     with keystone(tmp_path) as running:

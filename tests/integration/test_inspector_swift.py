@@ -51,6 +51,7 @@ def results(done: Result) -> dict[str, str]:
     return {item["uuid"]: item["result"] for item in report["items"]}
 
 
+@pytest.mark.exhaustive  # test_inspector_import imports, objects/test_keystone logs in and reads
 def test_data_in_swift_is_imported(swift: Cloud, sqlite_url: str, tmp_path: Path) -> None:
     conf, source = tmp_path / "inspector.conf", f"sqlite:///{tmp_path / 'inspector.db'}"
     configure(source, conf, _STORED.format(login=_USER + swift.identity.url))
