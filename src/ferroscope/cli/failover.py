@@ -39,8 +39,11 @@ def failover(context: click.Context, files: tuple[str, ...], database: str | Non
 @output_option
 def plan(files: tuple[str, ...], database: str | None, fmt: str) -> None:
     """Show what would be done now about each node that is not ready, and why not more. Changes nothing."""
+    from ferroscope.config.options import LogSettings
     from ferroscope.runtime.failover import plan as look
+    from ferroscope.telemetry import log
 
+    log.configure(LogSettings(level="warning"), process="failover")  # to standard error: the output is the plan
     settings = settings_of(files, database)
     data = [
         {

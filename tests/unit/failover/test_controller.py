@@ -308,6 +308,21 @@ def test_a_bmc_that_is_silent_delays_only_its_own_node_and_is_asked_once(site: _
         released.set()
 
 
+def test_mode_label_leaves_pods_alone_as_long_as_a_disruption_budget_says_so(site: _Site) -> None:
+    chosen = pod_document("db-0")
+    chosen["metadata"]["labels"] = {"app": "cache"}
+    site.api.put("pods", chosen)
+    site.api.budget_spent = True
+    rules = Rules(mode="label", labels={"app": "cache"}, namespaces=("shop",))
+    task, leading = site.task(rules=rules), site.lead()
+    site.passes(task, leading, 3)
+    assert ("POST", "/api/v1/namespaces/shop/pods/db-0/eviction") in site.api.calls
+    assert "db-0" in site.api.objects["pods"]
+    site.api.budget_spent = False
+    site.passes(task, leading, 1)
+    assert (site.api.objects["pods"], site.power.commands) == ({}, [])
+
+
 def test_a_step_that_fails_is_repeated_and_a_silent_bmc_forces_nothing(site: _Site) -> None:
     task, leading = site.task(), site.lead()
     site.passes(task, leading, 6)
