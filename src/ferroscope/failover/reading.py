@@ -203,7 +203,13 @@ class ClusterReader:
 
     def _looked(self, found: _Pass, seen: Seen) -> Looked:
         record = found.active.get(seen.name)
-        return Looked(seen, record, decide(self._view(found), seen, record, self._rules, _new_uuid))
+        decision = decide(self._view(found), seen, record, self._rules, _new_uuid)
+        # One pass may look at a node twice: first by an answer that an interrupted pass has left behind.
+        if decision.record is not None and decision.record.ended:
+            found.active.pop(seen.name, None)
+        elif decision.record is not None:
+            found.active[seen.name] = decision.record
+        return Looked(seen, record, decision)
 
     def _match(self, found: _Pass, name: str) -> Match:
         record, node = found.active.get(name), found.nodes.get(name)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from functools import partial
 from typing import Any
 
@@ -166,6 +167,16 @@ def test_a_successor_goes_on_wherever_the_leader_died(site: _Site, calls: int) -
     assert site.api.objects["pods"] == {}
     assert site.power.commands.count(False) >= 1
     assert len(site.records()) == 1
+
+
+@pytest.mark.parametrize("calls", range(1, 12))
+def test_an_answer_that_a_lost_lease_left_behind_starts_no_second_remediation(site: _Site, calls: int) -> None:
+    task = site.task()
+    with suppress(LeaseLostError):
+        task.step(site.lead(calls))
+    site.passes(task, site.lead(), 2)
+    (record,) = site.records()
+    assert not record.ended
 
 
 def test_a_leader_that_has_lost_its_lease_begins_nothing(site: _Site) -> None:

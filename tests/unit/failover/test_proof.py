@@ -22,6 +22,7 @@ from ferroscope.failover.decision import (
     Rules,
     SetTaint,
     is_aged,
+    is_forced,
 )
 from tests.unit.failover.build import Case, node, pod
 
@@ -119,6 +120,10 @@ class _World:
         for effect in decision.effects:
             record = decision.record
             assert record is not None
+            # As the controller does: the kubelet's lease is read once more before anything is forced by these proofs.
+            alive = record.proof in (Proof.POWER_OFF, Proof.CONFIRMED) and case.renewal != f"r{self.renewals}"
+            if self.checks_age and alive and is_forced(effect):
+                continue
             if not self.checks_age or not is_aged(effect, record, case.seen, case.now, case.rules):
                 self._apply(effect)
         return decision
