@@ -47,7 +47,7 @@ from ferroscope.cli.node import show as look
 from ferroscope.config.options import DatabaseSettings
 from ferroscope.core.node import three_way
 from ferroscope.core.model import Node
-from ferroscope.rules import fields
+from ferroscope.rules import writes
 from ferroscope.rules.data import RuleError
 from msgspec.structs import replace
 from tests.conformance.test_schema import described
@@ -88,13 +88,13 @@ assert api.patch("/v1/nodes/one", {"op": "remove", "path": "/fragile"}).json["fr
 assert api.post("/v1/nodes", {"driver": "sim", "rack": "x" * 9}).status_code == 400
 
 node = service.node(one)
-fields.set_field(node, "site", "east", fields.NODE_FIELDS)
-fields.set_field(node, "fragile", "on", fields.NODE_FIELDS)
-fields.set_field(node, "rack", None, fields.NODE_FIELDS)
+writes.set_field(node, "site", "east", writes.NODE_FIELDS)
+writes.set_field(node, "fragile", "on", writes.NODE_FIELDS)
+writes.set_field(node, "rack", None, writes.NODE_FIELDS)
 assert (node.site, node.fragile, node.attributes) == ("east", True, {})
-assert fields.empty("fragile") is False
+assert writes.empty("fragile") is False
 with pytest.raises(RuleError):
-    fields.set_field(node, "site", 7, fields.NODE_FIELDS)
+    writes.set_field(node, "site", 7, writes.NODE_FIELDS)
 merged = three_way(service.node(one), node, replace(service.node(one), owner="me"))
 assert (merged.site, merged.owner) == ("east", "me")
 assert look._title("site") == "Site" and "site" in look._OTHERS
