@@ -1,4 +1,4 @@
-"""Cables that LLDP shows, between interfaces of a DCIM. Only free ends are connected; what is elsewhere is told."""
+"""Cables that LLDP shows, between interfaces of a DCIM. Only free ends are connected; others are reported."""
 
 from __future__ import annotations
 

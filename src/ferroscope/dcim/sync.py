@@ -2,7 +2,7 @@
 
 Those are a device's name, serial number and type, an interface's MAC address, and of the inventory items that it has
 created, which are marked as discovered, part number, serial number and manufacturer. Nothing is deleted, and what
-belongs to somebody else is left alone, and told.
+belongs to somebody else is left alone and reported.
 """
 
 from __future__ import annotations
