@@ -71,6 +71,14 @@ def compiled_once() -> Iterator[None]:
 
 
 @pytest.hookimpl(hookwrapper=True)
+def pytest_runtest_protocol() -> Iterator[None]:
+    """Unblock what a service that ran in this process has blocked; the processes of later tests would inherit it."""
+    blocked = signal.pthread_sigmask(signal.SIG_BLOCK, ())
+    yield
+    signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
+
+
+@pytest.hookimpl(hookwrapper=True)
 def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
     """Show the logs of the test's processes if it fails."""
     outcome: Any = yield

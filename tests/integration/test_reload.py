@@ -32,7 +32,7 @@ connection = sqlite:///{directory}/ferroscope.db
 [worker]
 threads = 1
 [pxe_filter]
-network = reload
+network = reload-{port}
 backends = dnsmasq
 dhcp_hostsdir = {directory}/hosts
 [log]

@@ -59,6 +59,7 @@ driver = sim
 target = {{"name": "cmdb", "url": "{target}"}}
 [pxe_filter]
 backends = noop
+network = dashboards-{port}
 """
 
 
