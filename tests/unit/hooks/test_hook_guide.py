@@ -13,7 +13,7 @@ import pytest
 from ferroscope.core.reasons import Reason
 from ferroscope.hooks import loader
 from ferroscope.hooks.base import HookError, InspectionHook
-from ferroscope.hooks.parse_lldp import ParseLldpHook
+from ferroscope.hooks.lldp import ParseLldpHook
 from ferroscope.hooks.ports import PortsHook
 from ferroscope.hooks.validate_interfaces import ValidateInterfacesHook
 from ferroscope_sim import inventory as sim

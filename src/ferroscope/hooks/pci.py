@@ -1,4 +1,9 @@
-"""``accelerators``: sets the node's property ``accelerators`` from its PCI devices and a list of known devices."""
+"""Hooks that read the list of PCI devices.
+
+``pci-devices`` sets capabilities that count certain devices, such as ``gpu_t4:2``. Several devices may share a name and
+are then counted together. If none is left, the capability is removed, so that no work is scheduled for a card that was
+removed. ``accelerators`` sets the property ``accelerators`` from a list of known devices.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +12,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import yaml
 
 from ferroscope.config.options import InspectorSettings
@@ -16,6 +22,53 @@ from ferroscope.hooks.base import HookSetupError, HookTask, InspectionHook
 from ferroscope.hooks.helpers import warn
 
 
+class _Alias(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    vendor_id: str
+    product_id: str
+    name: str
+
+
+_decode_alias = msgspec.json.Decoder(_Alias).decode
+
+
+class PciDevicesHook(InspectionHook):
+    """Sets a capability for each name in `pci_device_alias` to the number of these devices."""
+
+    def __init__(self) -> None:
+        self._names: Mapping[tuple[str, str], str] = {}
+
+    def configure(self, settings: InspectorSettings) -> None:
+        aliases = [_alias(text) for text in settings.pci_device_alias]
+        self._names = {(alias.vendor_id.lower(), alias.product_id.lower()): alias.name for alias in aliases}
+
+    def __call__(self, task: HookTask, inventory: Document, plugin_data: Document) -> None:
+        if not self._names:
+            return
+        found = helpers.devices(inventory, plugin_data)
+        if found is None:
+            warn(task, "pci-devices", "the ramdisk sent no PCI devices; enable its collector pci-devices")
+            return
+        counts: dict[str, int] = {}
+        for device in found:
+            name = self._names.get((device.vendor, device.product))
+            if name is not None:
+                counts[name] = counts.get(name, 0) + 1
+        helpers.update(task.node, counts, remove=set(self._names.values()) - set(counts))
+
+
+def _alias(text: str) -> _Alias:
+    try:
+        alias = _decode_alias(text)
+    except msgspec.DecodeError as exc:
+        raise HookSetupError(
+            f"invalid [inspector] pci_device_alias = {text} ({exc}); expected"
+            ' {"vendor_id": "10de", "product_id": "1eb8", "name": "gpu_t4"}'
+        ) from exc
+    if not helpers.is_value(alias.name):
+        raise HookSetupError(f"[inspector] pci_device_alias has the invalid capability name {alias.name!r}")
+    return alias
+
+
 class AcceleratorsHook(InspectionHook):
     """Sets `properties.accelerators`: each known device with its entry in the file and its PCI address."""
 
@@ -23,7 +76,7 @@ class AcceleratorsHook(InspectionHook):
         self._known: Mapping[tuple[str, str], Document] = {}
 
     def configure(self, settings: InspectorSettings) -> None:
-        self._known = _load(settings.known_accelerators)
+        self._known = _known_accelerators(settings.known_accelerators)
 
     def __call__(self, task: HookTask, inventory: Document, plugin_data: Document) -> None:
         found = helpers.devices(inventory, plugin_data)
@@ -37,7 +90,7 @@ class AcceleratorsHook(InspectionHook):
         ]
 
 
-def _load(path: str) -> Mapping[tuple[str, str], Document]:
+def _known_accelerators(path: str) -> Mapping[tuple[str, str], Document]:
     """Return the known devices of the file by vendor and device."""
     where = f"[inspector] known_accelerators = {path}"
     try:

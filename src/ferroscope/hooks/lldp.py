@@ -1,0 +1,71 @@
+"""Hooks that read LLDP, with which switches say what is at the other end of a cable.
+
+``parse-lldp`` writes it, parsed, to ``plugin_data.parsed_lldp``: interface name -> ``switch_chassis_id``,
+``switch_port_id``, ``switch_system_name``, VLANs and so on; see ``ferroscope.lldp``.
+``local-link-connection`` sets the switch and switch port of the node's ports: ``switch_id`` is the switch's MAC (unset
+if the switch uses another identifier), ``port_id`` its port, ``switch_info`` its name. Values set by an operator are
+not changed. Both skip a malformed TLV, with a warning.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+
+from ferroscope import lldp
+from ferroscope.core.model import Document
+from ferroscope.hooks import helpers
+from ferroscope.hooks.base import HookTask, InspectionHook
+from ferroscope.hooks.helpers import listed, part, shown, warn
+
+MAX_INTERFACES: Final = 64  # more than a machine has cables
+
+
+class ParseLldpHook(InspectionHook):
+    """Writes `plugin_data.parsed_lldp`: the LLDP data of each interface, under names that begin with `switch_`."""
+
+    def __call__(self, task: HookTask, inventory: Document, plugin_data: Document) -> None:
+        recorded = [
+            (name, raw) for name, record in helpers.named(inventory) if (raw := helpers.lldp(name, record, plugin_data))
+        ]
+        problems = []
+        parsed: Document = {}
+        for name, raw in recorded[:MAX_INTERFACES]:
+            tlvs, unreadable = lldp.frame(raw)
+            found, malformed = lldp.values(tlvs)
+            problems += [f"{shown(name)}: {problem}" for problem in (*unreadable, *malformed)]
+            if found:
+                parsed[name] = found
+        if len(recorded) > MAX_INTERFACES:
+            problems.insert(0, f"interfaces with LLDP after the first {MAX_INTERFACES} of {len(recorded)}")
+        if parsed:
+            plugin_data["parsed_lldp"] = {**part(plugin_data, "parsed_lldp"), **parsed}
+        if problems:
+            warn(task, "parse-lldp", f"skipped malformed LLDP data: {listed(problems, limit=5)}")
+
+
+class LocalLinkConnectionHook(InspectionHook):
+    """Sets `switch_id`, `port_id` and `switch_info` in `local_link_connection` of the node's ports."""
+
+    dependencies = ("validate-interfaces",)
+
+    def __call__(self, task: HookTask, inventory: Document, plugin_data: Document) -> None:
+        ports = helpers.current(task)
+        bad = []
+        for nic in helpers.of(inventory, plugin_data):
+            port = ports.get(nic.mac)
+            recorded = helpers.lldp(nic.name, nic.record, plugin_data) if port is not None else None
+            if port is None or not recorded:
+                continue
+            tlvs, unreadable = lldp.frame(recorded)
+            link, malformed = lldp.link(tlvs)
+            bad += [f"{shown(nic.name)}: {problem}" for problem in (*unreadable, *malformed)]
+            fields = msgspec.structs.asdict(link)
+            known = port.local_link_connection
+            new = {name: value for name, value in fields.items() if value is not None and name not in known}
+            if new:
+                ports[nic.mac] = msgspec.structs.replace(port, local_link_connection={**known, **new})
+                helpers.save(task, ports[nic.mac])
+        if bad:
+            warn(task, "local-link-connection", f"skipped malformed LLDP data: {listed(bad, limit=5)}")

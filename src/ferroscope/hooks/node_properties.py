@@ -1,0 +1,112 @@
+"""Hooks that set one property or capability each: CPUs, architecture, memory, boot mode.
+
+``architecture`` sets ``properties.cpu_arch`` from ``inventory.cpu.architecture``, ``cpus`` sets ``properties.cpus``
+from ``inventory.cpu.count``, ``memory`` sets ``properties.memory_mb`` from ``inventory.memory.physical_mb``.
+``cpu-capabilities`` sets capabilities from the flags of the CPU; they are never removed, because the firmware may have
+hidden a missing flag. ``boot-mode`` sets the capability ``boot_mode`` from ``inventory.boot.current_boot_mode``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from ferroscope.config.options import InspectorSettings
+from ferroscope.core.model import Document
+from ferroscope.core.reasons import Reason
+from ferroscope.hooks import helpers
+from ferroscope.hooks.base import HookError, HookSetupError, HookTask, InspectionHook
+from ferroscope.hooks.helpers import part, shown, warn
+
+_MAX_NAME: Final = 64
+
+
+class ArchitectureHook(InspectionHook):
+    """Sets ``properties.cpu_arch``; rejects an inventory without an architecture."""
+
+    def __call__(self, task: HookTask, inventory: Document, plugin_data: Document) -> None:
+        architecture = part(inventory, "cpu").get("architecture")
+        if not _is_name(architecture):
+            raise HookError(
+                Reason.INVALID_INVENTORY,
+                f"the inventory has no CPU architecture (cpu.architecture is {shown(architecture)})",
+            )
+        task.node.properties["cpu_arch"] = architecture
+
+
+def _is_name(value: object) -> bool:
+    return isinstance(value, str) and 0 < len(value) <= _MAX_NAME and value.isprintable() and not value.isspace()
+
+
+_MAX_CPUS: Final = 1 << 20
+
+
+class CpusHook(InspectionHook):
+    """Sets `properties.cpus`, the number of logical CPUs."""
+
+    def __call__(self, task: HookTask, inventory: Document, plugin_data: Document) -> None:
+        reported = part(inventory, "cpu").get("count")
+        count = _count(reported)
+        if count is not None:
+            task.node.properties["cpus"] = count
+            return
+        warn(task, "cpus", f"the inventory has no number of CPUs (cpu.count is {shown(reported)})")
+
+
+def _count(value: object) -> int | None:
+    if isinstance(value, str) and len(value) < 10 and value.strip().isdecimal():
+        value = int(value)
+    if isinstance(value, float) and 0 < value <= _MAX_CPUS:
+        value = int(value)
+    if isinstance(value, int) and not isinstance(value, bool) and 0 < value <= _MAX_CPUS:
+        return value
+    return None
+
+
+class CpuCapabilitiesHook(InspectionHook):
+    """Sets the capabilities in `cpu_capabilities` to `true` if the CPU has the flag."""
+
+    def __init__(self) -> None:
+        self._names: Mapping[str, str] = {}
+
+    def configure(self, settings: InspectorSettings) -> None:
+        bad = [name for name in settings.cpu_capabilities.values() if not helpers.is_value(name)]
+        if bad:
+            raise HookSetupError(f"[inspector] cpu_capabilities has the invalid capability name {bad[0]!r}")
+        self._names = settings.cpu_capabilities
+
+    def __call__(self, task: HookTask, inventory: Document, plugin_data: Document) -> None:
+        flags = part(inventory, "cpu").get("flags")
+        if not isinstance(flags, list) or not flags:
+            warn(task, "cpu-capabilities", "the inventory has no CPU flags")
+            return
+        present = {flag for flag in flags if isinstance(flag, str)}
+        helpers.update(task.node, {name: "true" for flag, name in self._names.items() if flag in present})
+
+
+# One exbibyte. No machine has more, and schedulers could not store it.
+_MAX_MB: Final = 1 << 40
+
+
+class MemoryHook(InspectionHook):
+    """Sets ``properties.memory_mb``, in MiB; rejects an inventory without the memory size."""
+
+    def __call__(self, task: HookTask, inventory: Document, plugin_data: Document) -> None:
+        size = part(inventory, "memory").get("physical_mb")
+        if not isinstance(size, int) or isinstance(size, bool) or not 0 < size <= _MAX_MB:
+            raise HookError(
+                Reason.INVALID_INVENTORY,
+                f"the inventory has no memory size (memory.physical_mb is {shown(size)})",
+            )
+        task.node.properties["memory_mb"] = size
+
+
+class BootModeHook(InspectionHook):
+    """Sets the capability `boot_mode`, `bios` or `uefi`, to the boot mode of the ramdisk."""
+
+    def __call__(self, task: HookTask, inventory: Document, plugin_data: Document) -> None:
+        mode = part(inventory, "boot").get("current_boot_mode")
+        if helpers.is_value(mode):
+            helpers.update(task.node, {"boot_mode": mode})
+            return
+        warn(task, "boot-mode", f"the inventory has no boot mode (boot.current_boot_mode is {shown(mode)})")
