@@ -81,7 +81,7 @@ COMMANDS: Final[dict[str, tuple[str, str]]] = {
         "ferroscope.cli.export:export",
         "Write the fleet as CSV, JSON or Parquet, or for Ansible or Prometheus.",
     ),
-    "sync": ("ferroscope.cli.sync:sync", "Keep devices of Nautobot in step with machines."),
+    "sync": ("ferroscope.cli.sync:sync", "Keep the devices of NetBox or Nautobot in step with the machines."),
     "lease": ("ferroscope.cli.lease:lease", "List leases, and run a command while holding one."),
     "explain": ("ferroscope.cli.lookup:explain", "Explain a reason code, and say what to do."),
     "status": ("ferroscope.cli.status:status", "Show the status of the service."),

@@ -190,7 +190,7 @@ class Watch:
             found = [{"state": ERROR, "error": "the node was deleted"}]
         if not found and self._join:
             del self.active[uuid]
-            self._end(target, REFUSED, error="the node was never inspected", code=Exit.CONFLICT)
+            self._end(target, REFUSED, error="the node has never been inspected", code=Exit.CONFLICT)
             return
         newest: Json = found[0] if found else {"state": ERROR, "error": "its inspection was deleted"}
         if newest["state"] not in TERMINAL:

@@ -280,7 +280,7 @@ def get_node(context: ApiContext, call: Call[NodeQuery, None]) -> Reply:
 
 
 def create_node(context: ApiContext, call: Call[NoQuery, NodeCreate]) -> Reply:
-    """Enrol a node."""
+    """Enroll a node."""
     body = call.body
     node_input.check_versions(node_input.PATCHABLE, body, call.minor)
     changes = _owned(context, call, node_input.changes(body, None, context.drivers))

@@ -248,7 +248,7 @@ def _node(context: ApiContext, call: Call[Any, Any], tx: Transaction, given: str
     try:
         return access.see(context.policy, call.identity, tx.nodes.get(uuid, lock=True), uuid)
     except NotFoundError:
-        raise BadRequestError(f"Node {uuid} could not be found; enrol it first.") from None
+        raise BadRequestError(f"Node {uuid} could not be found; enroll it first.") from None
 
 
 def _moved(context: ApiContext, call: Call[Any, Any], tx: Transaction, group: Portgroup, given: str) -> str:

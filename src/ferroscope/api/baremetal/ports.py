@@ -269,7 +269,7 @@ def _node_of(context: ApiContext, call: Call[Any, Any], tx: Transaction, body: P
         # Lock the node, so that it cannot be deleted concurrently.
         return access.see(context.policy, call.identity, tx.nodes.get(ident, lock=True), ident)
     except NotFoundError:
-        raise BadRequestError(f"Node {ident} does not exist; enrol it first.") from None
+        raise BadRequestError(f"Node {ident} does not exist; enroll it first.") from None
 
 
 def _check_group(tx: Transaction, port: Port, *, pxe: bool = False) -> None:

@@ -9,7 +9,7 @@ from ferroscope.cli.node import actions, bulk, inbox, show, timeline, write
 from ferroscope.cli.output import Group
 
 
-@click.group(cls=Group, help=f"Enrol, list, show and change nodes.\n\n{NODE_HELP}")
+@click.group(cls=Group, help=f"Enroll, list, show and change nodes.\n\n{NODE_HELP}")
 def node() -> None:
     """Has no options of its own."""
 

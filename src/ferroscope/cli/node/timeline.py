@@ -56,7 +56,7 @@ def watch(api: Api, uuid: str) -> None:
     while True:
         found = fetch(api, uuid, newest_only=True)["inspections"]
         if not found:
-            raise Failure("the node was never inspected", exit_code=Exit.NOT_FOUND)
+            raise Failure("the node has never been inspected", exit_code=Exit.NOT_FOUND)
         newest = found[0]
         for step in newest["entries"][shown:]:
             after = _offset(step["at"], newest)
