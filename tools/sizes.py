@@ -11,10 +11,8 @@ import ast
 import statistics
 import subprocess
 import sys
-import tarfile
 import tempfile
 from collections.abc import Iterator
-from io import BytesIO
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -124,8 +122,8 @@ def main(revisions: list[str]) -> None:
     for revision in revisions:
         command = ["git", "-C", str(_ROOT), "archive", revision, "src"]
         archive = subprocess.run(command, stdout=subprocess.PIPE, check=True).stdout
-        with tempfile.TemporaryDirectory() as place, tarfile.open(fileobj=BytesIO(archive)) as tar:
-            tar.extractall(place, filter="data")
+        with tempfile.TemporaryDirectory() as place:
+            subprocess.run(["tar", "-x"], input=archive, cwd=place, check=True)
             _print(revision, Path(place) / "src", packages=packages)
 
 

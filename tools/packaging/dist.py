@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import sys
 import tempfile
 from pathlib import Path
@@ -26,7 +25,7 @@ def build(directory: Path) -> list[Path]:
         man_pages.write(source / "share", epoch)
         run(sys.executable, "-c", _BUILD, "build_sdist", directory, where=source)
         archive = directory / f"ferroscope-{contents.VERSION}.tar.gz"
-        shutil.unpack_archive(archive, name, filter="data")
+        run("tar", "-xf", archive, where=Path(name))
         run(
             sys.executable,
             "-c",
