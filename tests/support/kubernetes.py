@@ -20,6 +20,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import uuid
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -131,26 +132,31 @@ class HollowNode(Program):
         self.system_uuid = str(uuid.uuid4())
         self.url = f"http://127.0.0.1:{self._port}"
         self._is_cut = False
+        self._linking = threading.Lock()  # its BMC boots it while a test ends a partition: one link, not two
         self._kubeconfig = cluster.write_kubeconfig(f"{name}/kubeconfig", cluster.token, port=link_port)
         self.link = Program(f"{name}-link", cluster.directory, lambda: self._forward(link_port), self._forwards)
         super().__init__(name, cluster.directory, self._kubelet, lambda: cluster.is_ready(name))
 
     def launch(self) -> None:
         """Start it with a new boot ID, as after a power cycle, without waiting. A partition goes on."""
-        if not self.link.alive and not self._is_cut:
-            self.heal()
+        self._link()
         super().launch()
 
     def cut(self) -> None:
         """Partition it from the API server: its pods go on."""
-        self._is_cut = True
-        self.link.kill()
+        with self._linking:
+            self._is_cut = True
+            self.link.kill()
 
     def heal(self) -> None:
         """End the partition."""
         self._is_cut = False
-        if not self.link.alive:
-            self.link.start()
+        self._link()
+
+    def _link(self) -> None:
+        with self._linking:
+            if not self._is_cut and not self.link.alive:
+                self.link.start()
 
     def running(self) -> set[str]:
         """Return the names of the pods that run here, asked of the kubelet itself; none while it is dead."""

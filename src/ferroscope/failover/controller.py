@@ -44,6 +44,7 @@ _log = structlog.get_logger(__name__)
 LEASE: Final = "failover/"
 _PERIOD: Final = 0.2  # seconds between two looks whether a pass is due
 _BUSY: Final = 1.0  # seconds between two passes while a remediation is in progress
+_PATIENCE: Final = 1.5  # seconds for which a pass waits for a BMC; most answer within one
 _WARNINGS: Final = frozenset({"failed", "power-off", "proven", "forcing", "tainted", "without-proof", "was-alive"})
 
 
@@ -119,7 +120,7 @@ class Failover:
         self._wake.clear()  # type: ignore[attr-defined]
         said, busy = [], False
         try:
-            for one in self._reader.look(leading.keep_alive, epoch=leading.epoch, patience=_BUSY):
+            for one in self._reader.look(leading.keep_alive, epoch=leading.epoch, patience=_PATIENCE):
                 self._carry_out(leading, one)
                 record, decision = one.decision.record, one.decision
                 busy = busy or (record is not None and not record.ended)

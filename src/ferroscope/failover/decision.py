@@ -68,7 +68,7 @@ class View(msgspec.Struct, frozen=True, kw_only=True):
     """Our own view: all nodes, and times. ``now`` by the database's clock; ``clock`` by ours, of this ``epoch``.
 
     ``problem``: why our view cannot be trusted now, such as API servers that do not answer. ``taints``: the server
-    acts on the out-of-service taint.
+    acts on the out-of-service taint. ``age``: so many seconds ago the nodes were listed, and which of them have failed.
     """
 
     cluster: str
@@ -78,6 +78,7 @@ class View(msgspec.Struct, frozen=True, kw_only=True):
     epoch: int
     problem: str = ""
     taints: bool = False
+    age: float = 0.0
 
 
 class Seen(msgspec.Struct, frozen=True, kw_only=True):
@@ -198,6 +199,7 @@ def _opened(view: View, seen: Seen, node: KubeNode, rules: Rules, uuid: str) -> 
     what = (
         "is not ready" if node.failed else f"is silent: its kubelet has not renewed its lease for {seen.silent:.0f} s"
     )
+    since = view.now - view.age  # a BMC that takes its time to answer must not make the dwell time longer
     record = Remediation(
         uuid=uuid,
         cluster=view.cluster,
@@ -205,8 +207,8 @@ def _opened(view: View, seen: Seen, node: KubeNode, rules: Rules, uuid: str) -> 
         node_uid=node.metadata.uid,
         boot_id=node.boot_id,
         renewal=seen.renewal,
-        started_at=view.now,
-        not_before=view.now + (0.0 if rules.mode == "label" else rules.dwell),
+        started_at=since,
+        not_before=since + (0.0 if rules.mode == "label" else rules.dwell),
     )
     return logged(record, view.now, "failed", f"the node {what}")
 

@@ -55,6 +55,7 @@ class _Pass(msgspec.Struct, frozen=True):
     problem: str
     taints: bool
     epoch: int
+    began: float
 
 
 class ClusterReader:
@@ -109,6 +110,7 @@ class ClusterReader:
                 keep_alive()
 
     def _read(self, keep_alive: Callable[[], object], epoch: int) -> _Pass:
+        began = self._clock.monotonic()
         nodes, _ = self._kube.nodes()
         keep_alive()
         silent = self._silence(self._kube.renewals())
@@ -117,26 +119,28 @@ class ClusterReader:
         failed = {one.name for one in nodes if is_suspect(one, silent.get(one.name, 0.0), self._rules)}
         by_name = {one.name: one for one in nodes}
         if not (names := sorted(failed | set(active))):
-            return _Pass(by_name, active, names, {}, "", taints=False, epoch=epoch)
+            return _Pass(by_name, active, names, {}, "", taints=False, epoch=epoch, began=began)
         problem = self._problem()
         keep_alive()
         taints = self._kube.version() >= TAINT_SINCE
         unknown = bool(failed - set(active)) or any(not one.machine for one in active.values())
         machines = self._machines(list(active.values()), every=unknown)
-        found = _Pass(by_name, active, names, machines, problem, taints, epoch)
+        found = _Pass(by_name, active, names, machines, problem, taints, epoch, began)
         if storm := is_storm(self._view(found), self._rules):
             _log.warning("too many nodes are not ready", cluster=self._cluster, why=storm)
         return found
 
     def _view(self, found: _Pass) -> View:
+        now, clock = self._store.read(lambda tx: tx.now), self._clock.monotonic()
         return View(
             cluster=self._cluster,
             nodes=list(found.nodes.values()),
-            now=self._store.read(lambda tx: tx.now),
-            clock=self._clock.monotonic(),
+            now=now,
+            clock=clock,
             epoch=found.epoch,
             problem=found.problem,
             taints=found.taints,
+            age=clock - found.began,
         )
 
     def _silence(self, renewals: Mapping[str, str]) -> dict[str, float]:

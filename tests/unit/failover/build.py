@@ -74,6 +74,7 @@ class Case:
         self.match = Match(MACHINE)
         self.power_off: bool | None = False
         self.answer_took = 0.0
+        self.age = 0.0
         self.renewal = "r1"
         self.silent = 60.0
         self.now = 1000.0
@@ -87,7 +88,7 @@ class Case:
         nodes = [*([] if self.node is None else [self.node]), *self.others]
         view = View(
             cluster="c", nodes=nodes, now=self.now, clock=self.now, epoch=self.epoch, problem=self.problem,
-            taints=self.taints,
+            taints=self.taints, age=self.age,
         )  # fmt: skip
         seen = Seen(
             name="n1", node=self.node, renewal=self.renewal, silent=self.silent, match=self.match,

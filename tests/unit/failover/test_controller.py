@@ -306,8 +306,8 @@ def test_a_bmc_that_is_silent_delays_only_its_own_node_and_is_asked_once(site: _
     site.power.is_off = is_off  # type: ignore[method-assign]
     rules = Rules(max_unhealthy="100%")
     task, leading = site.task(rules=rules), site.lead()
-    ticking = threading.Timer(0.3, lambda: setattr(site.clock, "now", site.clock.now + 1.0))
-    ticking.start()  # the first pass waits for one second
+    ticking = threading.Timer(0.3, lambda: setattr(site.clock, "now", site.clock.now + 2.0))
+    ticking.start()  # the first pass waits for so long at most
     try:
         site.passes(task, leading, 12)
         assert set(site.api.objects["pods"]) == {"db-1"}
@@ -317,6 +317,20 @@ def test_a_bmc_that_is_silent_delays_only_its_own_node_and_is_asked_once(site: _
     finally:
         ticking.join()
         released.set()
+
+
+def test_a_bmc_that_takes_its_time_to_answer_does_not_make_the_dwell_time_longer(site: _Site) -> None:
+    ask = site.power.is_off
+
+    def is_off(machine: str) -> bool:
+        site.clock.now += 1.2
+        return ask(machine)
+
+    site.power.is_off = is_off  # type: ignore[method-assign]
+    task, leading = site.task(), site.lead()
+    site.passes(task, leading, 1)
+    (record,) = site.records()
+    assert (record.started_at, record.not_before) == (site.clock.now - 1.2, site.clock.now - 1.2 + Rules().dwell)
 
 
 def test_mode_label_leaves_pods_alone_as_long_as_a_disruption_budget_says_so(site: _Site) -> None:

@@ -63,6 +63,15 @@ def test_a_machine_is_powered_off_after_the_dwell_time_and_its_pods_freed_after_
     assert (decision.record.phase, decision.reason) == (Phase.DONE, "returned")
 
 
+def test_the_dwell_time_begins_when_the_failure_was_seen_and_not_when_the_bmc_has_answered() -> None:
+    case = Case()
+    case.age = 1.5
+    case.step()
+    case.age = 0.0
+    assert case.step(18.4).reason == "dwell"
+    assert case.step(0.1).effects == (PowerOff(),)
+
+
 def test_a_node_that_comes_back_during_the_dwell_time_is_not_touched() -> None:
     case = Case()
     case.step()
