@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
+import socket
 import sqlite3
 import subprocess
 import sys
@@ -15,6 +17,7 @@ from pathlib import Path
 import psycopg
 import pymysql
 import pytest
+from sqlalchemy import make_url
 
 from ferroscope.config.options import DatabaseSettings, Settings
 from ferroscope.contracts.errors import NotFoundError, StoreUnavailableError
@@ -236,3 +239,87 @@ def test_every_write_that_returned_survives_the_death_of_its_process_on_sqlite(
     backend = opened(sqlite_url)
     found = {node.uuid for node in backend.store.read(lambda tx: tx.nodes.list(Query()))}
     assert {line.strip() for line in stored} <= found
+
+
+class _EndsConnections:
+    """A link to PostgreSQL; once ``armed``, the answer that ends with ``last`` is followed by FATAL, not by "ready"."""
+
+    _READY = b"Z\0\0\0\5"
+    _FATAL = b"SFATAL\0VFATAL\0C57P01\0Mterminating connection due to administrator command\0\0"
+
+    def __init__(self, port: int) -> None:
+        self.armed = threading.Event()
+        self.last = b""
+        self._upstream = port
+        self._server = socket.create_server(("127.0.0.1", 0))
+        self.port = self._server.getsockname()[1]
+        self._sockets = [self._server]
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def _accept(self) -> None:
+        with contextlib.suppress(OSError):
+            while True:
+                client = self._server.accept()[0]
+                server = socket.create_connection(("127.0.0.1", self._upstream))
+                self._sockets += [client, server]
+                for source, target, change in ((client, server, bytes), (server, client, self._answer)):
+                    threading.Thread(target=self._pump, args=(source, target, change), daemon=True).start()
+
+    @staticmethod
+    def _pump(source: socket.socket, target: socket.socket, change: Callable[[bytes], bytes]) -> None:
+        with contextlib.suppress(OSError):
+            while data := source.recv(1 << 20):
+                target.sendall(change(data))
+            target.shutdown(socket.SHUT_WR)
+
+    def _answer(self, data: bytes) -> bytes:
+        ready = data[-6:]
+        if not self.armed.is_set() or not ready.startswith(self._READY) or not data[:-6].endswith(self.last):
+            return data
+        self.armed.clear()
+        return data[:-6] + b"E" + (len(self._FATAL) + 4).to_bytes(4, "big") + self._FATAL
+
+    def close(self) -> None:
+        for one in self._sockets:
+            one.close()
+
+
+@pytest.fixture
+def ending(shared_postgresql: Server, opened: Opened) -> Iterator[tuple[Backend, _EndsConnections]]:
+    """Give a backend whose server ends a connection between an answer and the report that it is ready."""
+    with databases.fresh(shared_postgresql) as url:
+        port = make_url(url).port
+        assert port is not None
+        link = _EndsConnections(port)
+        yield opened(make_url(url).set(port=link.port).render_as_string(hide_password=False)), link
+        link.close()
+
+
+def test_a_commit_is_acknowledged_although_the_server_ends_the_connection_after_it(
+    ending: tuple[Backend, _EndsConnections],
+) -> None:
+    backend, link = ending
+    _enrol(backend)
+    link.last = b"COMMIT\0"
+    link.armed.set()
+    node = _enrol(backend)
+    assert not link.armed.is_set()
+    assert backend.store.read(lambda tx: tx.nodes.get(node)).uuid == node
+
+
+def test_a_connection_that_the_server_ends_in_a_transaction_is_an_unavailable_database(
+    ending: tuple[Backend, _EndsConnections],
+) -> None:
+    backend, link = ending
+    node = examples.node()
+
+    def work(tx):  # type: ignore[no-untyped-def]
+        link.armed.set()
+        tx.nodes.list(Query())
+        assert not link.armed.is_set()
+        tx.nodes.add(node)
+
+    _refused_in_time(lambda: backend.store.write(work))
+    with pytest.raises(NotFoundError):
+        backend.store.read(lambda tx: tx.nodes.get(node.uuid))
+    _enrol(backend)

@@ -153,7 +153,12 @@ def pipelined(connection: Connection, commands: Sequence[Command]) -> list[Resul
         raise SendError(min(answered, len(commands) - 1), exc) from exc
     finally:
         if pgconn.status == psycopg.pq.ConnStatus.OK:
-            pgconn.exit_pipeline_mode()
+            try:
+                pgconn.exit_pipeline_mode()
+            except psycopg.OperationalError:
+                # The sync was answered with FATAL: the server ends this connection. What it answered before is valid:
+                # a COMMIT that it has confirmed must not be reported as failed.
+                driver.close()
     return results
 
 
