@@ -48,6 +48,12 @@ _AUDIT: Final = {
         {
             "level": "RequestResponse",
             "users": [f"system:serviceaccount:default:{ACCOUNT}"],
+            "verbs": ["create"],
+            "resources": [{"group": "", "resources": ["pods/eviction"]}],
+        },
+        {
+            "level": "RequestResponse",
+            "users": [f"system:serviceaccount:default:{ACCOUNT}"],
             "verbs": ["delete", "patch", "update"],
             "resources": [
                 {"group": "", "resources": ["pods", "nodes"]},

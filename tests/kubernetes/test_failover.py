@@ -5,12 +5,15 @@ Each test ends with what ``witness`` found: nothing was forced without proof, an
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from ferroscope.core.remediation import Phase, Proof
 from ferroscope.failover.reading import TAINT_SINCE
 from tests.kubernetes.fleet import Fleet, prefers, workload
-from tests.kubernetes.witness import forced
+from tests.kubernetes.witness import evicted, forced
+from tests.support.installation import Played
 from tests.support.kubernetes import release
 from tests.support.processes import until
 
@@ -133,25 +136,61 @@ def test_a_node_that_is_cut_off_for_a_moment_keeps_its_pod_and_its_power(fleet: 
     assert fleet.cluster.node(home)["status"]["nodeInfo"]["bootID"] == before
 
 
-def test_mode_label_deletes_selected_pods_without_proof_and_no_others(fleet: Fleet) -> None:
-    home = fleet.place("db")
+@contextmanager
+def in_mode_label(fleet: Fleet, home: str) -> Iterator[Played]:
+    """Run one controller in mode ``label``, and two pods on a node that it may delete without proof."""
     fleet.cluster.apply(workload("stateless", "Deployment", 2, affinity=prefers(home)))
     assert until(lambda: fleet.places("stateless") == [home, home])
     for one in fleet.controllers:
         one.stop()
     options = {"mode": "label", "label_selector": "app:stateless", "label_namespaces": "default", "resync": "2"}
     options["max_unhealthy"] = "50%"
-    config = fleet.configure(options, name="label.conf")
-    alone = fleet.add_controller(config)
+    alone = fleet.add_controller(fleet.configure(options, name="label.conf"))
     try:
-        before = len(list(forced(fleet.audit)))
-        fleet.machines[home].lose_power()
-        assert until(lambda: len(fleet.places("stateless")) == 2 and home not in fleet.places("stateless"))
-        assert fleet.pod("db-0")["spec"]["nodeName"] == home  # type: ignore[index]  # it was not selected
-        assert {one.name.partition("-")[0] for one in list(forced(fleet.audit))[before:]} == {"stateless"}
+        yield alone
         fleet.machines[home].boot()
         assert until(fleet.settled)
     finally:
         alone.kill()
         fleet.controllers.remove(alone)
         fleet.cluster.kubectl("delete", "deployment/stateless", "--wait=false")
+
+
+def budget(app: str, available: int) -> dict[str, Any]:
+    """Return a disruption budget that wants so many pods of the workload to be available."""
+    version = "v1" if release() >= (1, 21) else "v1beta1"
+    spec = {"minAvailable": available, "selector": {"matchLabels": {"app": app}}}
+    about = {"name": app, "namespace": "default"}
+    return {"apiVersion": f"policy/{version}", "kind": "PodDisruptionBudget", "metadata": about, "spec": spec}
+
+
+def test_mode_label_deletes_selected_pods_without_proof_and_no_others(fleet: Fleet) -> None:
+    home = fleet.place("db")
+    with in_mode_label(fleet, home):
+        before = len(evicted(fleet.audit))
+        fleet.machines[home].lose_power()
+        assert until(lambda: len(fleet.places("stateless")) == 2 and home not in fleet.places("stateless"))
+        assert fleet.pod("db-0")["spec"]["nodeName"] == home  # type: ignore[index]  # it was not selected
+        assert {name.partition("-")[0] for name in evicted(fleet.audit)[before:]} == {"stateless"}
+
+
+def test_mode_label_leaves_pods_where_they_are_as_long_as_a_disruption_budget_wants_them(fleet: Fleet) -> None:
+    home = fleet.place("db")
+    with in_mode_label(fleet, home) as controller:
+        before = len(evicted(fleet.audit))
+        fleet.cluster.apply(budget("stateless", 2))
+        fleet.machines[home].lose_power()
+        assert until(lambda: controller.said().count("a disruption budget keeps a pod") >= 6)  # three passes
+        assert evicted(fleet.audit)[before:] == []
+        fleet.cluster.kubectl("delete", "poddisruptionbudget/stateless")
+        assert until(lambda: len(fleet.places("stateless")) == 2 and home not in fleet.places("stateless"))
+
+
+def test_a_pod_that_was_proven_dead_is_deleted_whatever_its_disruption_budget_wants(fleet: Fleet) -> None:
+    home = fleet.place("db")
+    fleet.cluster.apply(budget("db", 1))
+    try:
+        fleet.machines[home].lose_power()
+        assert until(lambda: fleet.moved("db", home))
+    finally:
+        fleet.cluster.kubectl("delete", "poddisruptionbudget/db")

@@ -182,11 +182,7 @@ class Witness:
 
 def forced(audit: Path) -> Iterator[Forced]:
     """Yield the deletions and the out-of-service taints in an audit log that were carried out."""
-    lines = audit.read_text().splitlines() if audit.exists() else []
-    for line in lines:
-        event = msgspec.json.decode(line)
-        if event["responseStatus"]["code"] >= 300:
-            continue
+    for event in _done(audit):
         at = datetime.fromisoformat(event["requestReceivedTimestamp"]).timestamp()
         about = event["objectRef"]
         if event["verb"] == "delete":
@@ -197,6 +193,19 @@ def forced(audit: Path) -> Iterator[Forced]:
             taints = event["requestObject"].get("spec", {}).get("taints") or ()
             if any(one["key"] == OUT_OF_SERVICE for one in taints):
                 yield Forced(at, "taint", about["name"], about["name"], "")
+
+
+def evicted(audit: Path) -> list[str]:
+    """Return the names of the pods in an audit log that were evicted, which happens without proof."""
+    return [str(one["objectRef"]["name"]) for one in _done(audit) if one["objectRef"].get("subresource") == "eviction"]
+
+
+def _done(audit: Path) -> Iterator[dict[str, Any]]:
+    lines = audit.read_text().splitlines() if audit.exists() else []
+    for line in lines:
+        event = msgspec.json.decode(line)
+        if event["responseStatus"]["code"] < 300:
+            yield event
 
 
 def _ready(node: dict[str, Any]) -> bool:

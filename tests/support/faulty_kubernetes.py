@@ -42,7 +42,7 @@ class FaultyKubernetes:
         self.denied: set[tuple[str, str]] = set()
         self.events: list[Document] = []
         self.watch: list[bytes] = []
-        self.budget_spent = False
+        self.budget = 1_000  # so many pods may be evicted
         self.released = threading.Event()
         self._version = 100
 
@@ -152,8 +152,7 @@ class Handler(BaseHTTPRequestHandler):
             api.events.append(self.body)
             self.answer(201, {})
         elif path.endswith("/eviction"):
-            assert self.body["deleteOptions"]["dryRun"] == ["All"]
-            self.answer(429 if api.budget_spent else 201, {"message": "budget"})
+            self._evict(path.removesuffix("/eviction"))
         elif path in _COLLECTIONS:
             self._listed(_COLLECTIONS[path])
         else:
@@ -175,6 +174,14 @@ class Handler(BaseHTTPRequestHandler):
         if start + limit < len(found):
             meta["continue"] = str(start + limit)
         self.answer(200, {"metadata": meta, "items": found[start : start + limit]})
+
+    def _evict(self, path: str) -> None:
+        if self.api.budget <= 0:
+            self.answer(429, {"message": "budget"})
+            return
+        self.api.budget -= 1
+        self.body, self.command = self.body["deleteOptions"], "DELETE"
+        self._one(path)
 
     def _one(self, path: str) -> None:
         parent, _, name = path.rpartition("/")

@@ -96,24 +96,29 @@ class Kubernetes(KubernetesClient):
         meta = attachment.metadata
         self._delete(f"{_ATTACHMENTS}/{quote(meta.name)}", meta.uid, meta.resource_version)
 
-    def may_evict(self, pod: Pod) -> bool:
-        """Whether the disruption budgets allow to evict the pod now; it is not evicted."""
+    def evict(self, pod: Pod) -> bool:
+        """Delete the pod without grace if the disruption budgets allow it; False if they do not.
+
+        The API server takes it off the budgets in the same step, so what it allows once is not used twice.
+        """
         meta = pod.metadata
         body = {
             "apiVersion": "policy/v1beta1" if self._old_eviction else "policy/v1",
             "kind": "Eviction",
             "metadata": {"name": meta.name, "namespace": meta.namespace},
-            "deleteOptions": {"dryRun": ["All"]},
+            "deleteOptions": {"gracePeriodSeconds": 0, "preconditions": {"uid": meta.uid}},
         }
         try:
             self._call("POST", f"/api/v1/namespaces/{quote(meta.namespace)}/pods/{quote(meta.name)}/eviction", body)
         except KubernetesError as exc:
             if exc.status == 429:
                 return False
+            if exc.status == 404:
+                return True
             if exc.status != 400 or self._old_eviction:
                 raise
             self._old_eviction = True  # a server that is old, and does not say its version
-            return self.may_evict(pod)
+            return self.evict(pod)
         return True
 
     def set_out_of_service(self, node: KubeNode, *, present: bool) -> None:

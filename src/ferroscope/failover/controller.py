@@ -211,8 +211,10 @@ class Failover:
             if isinstance(effect, SetTaint):
                 self._kube.set_out_of_service(effect.node, present=effect.present)
             elif isinstance(effect, DeletePod):
-                if not effect.ask_budget or self._kube.may_evict(effect.pod):
+                if not effect.ask_budget:
                     self._kube.delete_pod(effect.pod)
+                elif not self._kube.evict(effect.pod):
+                    _log.info("failover: a disruption budget keeps a pod", node=node, pod=effect.pod.metadata.name)
             elif isinstance(effect, DeleteAttachment):
                 self._kube.delete_attachment(effect.attachment)
         except KubernetesError as exc:

@@ -123,7 +123,7 @@ class SetTaint(msgspec.Struct, frozen=True):
 
 
 class DeletePod(msgspec.Struct, frozen=True):
-    """Delete the pod at once, if it is still as it was read; ``ask_budget``: and if a disruption budget allows it."""
+    """Delete the pod at once, if it is still as it was read; ``ask_budget``: evict it, if the budgets allow that."""
 
     pod: Pod
     ask_budget: bool = False

@@ -123,15 +123,23 @@ def test_the_taint_is_set_beside_others_on_the_node_that_was_read(api: FaultyKub
     assert api.objects["nodes"]["n2"]["spec"]["taints"] == [other]
 
 
-def test_a_disruption_budget_is_asked_without_evicting(api: FaultyKubernetes, kube: Kubernetes) -> None:
-    api.put("pods", pod_document("db-0"))
-    (read,) = kube.pods_on("n1")
-    assert kube.may_evict(read)
+def test_a_pod_is_evicted_if_the_disruption_budget_allows_it(api: FaultyKubernetes, kube: Kubernetes) -> None:
+    for name in ("db-0", "db-1", "db-2"):
+        api.put("pods", pod_document(name))
+    first, second, third = kube.pods_on("n1")
+    api.budget = 2
+    assert kube.evict(first)
     api.fail("/eviction", answering(400))  # an old server, which does not say its version, knows policy/v1beta1 only
-    assert kube.may_evict(read)
-    api.budget_spent = True
-    assert not kube.may_evict(read)
-    assert "db-0" in api.objects["pods"]
+    assert kube.evict(second)
+    assert not kube.evict(third)
+    assert set(api.objects["pods"]) == {"db-2"}
+    api.budget = 2
+    api.objects["pods"]["db-2"]["metadata"]["uid"] = "another"
+    with pytest.raises(KubernetesError) as error:
+        kube.evict(third)
+    assert error.value.conflict
+    del api.objects["pods"]["db-2"]
+    assert kube.evict(third)
 
 
 def _event(kind: str, document: dict[str, Any]) -> bytes:

@@ -334,16 +334,20 @@ def test_a_bmc_that_takes_its_time_to_answer_does_not_make_the_dwell_time_longer
 
 
 def test_mode_label_leaves_pods_alone_as_long_as_a_disruption_budget_says_so(site: _Site) -> None:
-    chosen = pod_document("db-0")
-    chosen["metadata"]["labels"] = {"app": "cache"}
-    site.api.put("pods", chosen)
-    site.api.budget_spent = True
+    for name in ("db-0", "db-1"):
+        chosen = pod_document(name)
+        chosen["metadata"]["labels"] = {"app": "cache"}
+        site.api.put("pods", chosen)
+    site.api.budget = 0
     rules = Rules(mode="label", labels={"app": "cache"}, namespaces=("shop",))
     task, leading = site.task(rules=rules), site.lead()
     site.passes(task, leading, 3)
     assert ("POST", "/api/v1/namespaces/shop/pods/db-0/eviction") in site.api.calls
-    assert "db-0" in site.api.objects["pods"]
-    site.api.budget_spent = False
+    assert set(site.api.objects["pods"]) == {"db-0", "db-1"}
+    site.api.budget = 1
+    site.passes(task, leading, 2)
+    assert len(site.api.objects["pods"]) == 1
+    site.api.budget = 1
     site.passes(task, leading, 1)
     assert (site.api.objects["pods"], site.power.commands) == ({}, [])
 
