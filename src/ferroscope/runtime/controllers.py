@@ -101,15 +101,14 @@ def http_client(kubeconfig: str, context: str, *, section: str) -> Any:
 
     try:
         found = KubeConfig.from_file(kubeconfig) if kubeconfig else KubeConfig.from_env()
-        one = found.get(context_name=context) if context else found.get()
+        one = None if context and context not in found.contexts else found.get(context_name=context or None)
         http = None if one is None else client_adapter.Client(one, client_adapter.ConnectionParams())
     except (ConfigError, YAMLError, OSError, ValueError, TypeError, KeyError, AttributeError) as exc:
         where = kubeconfig or "the default kubeconfig"
-        raise SetupError(
-            f"{where} cannot be used: {exc or type(exc).__name__}", f"correct [{section}] kubeconfig"
-        ) from exc
+        why = " ".join(str(exc).split()) or type(exc).__name__  # YAML's errors have several lines
+        raise SetupError(f"{where} cannot be used: {why}", f"correct [{section}] kubeconfig") from exc
     if http is None:
-        raise SetupError("the kubeconfig has no such context", f"correct [{section}] context")
+        raise SetupError(f"the kubeconfig has no context {context!r}", f"correct [{section}] context")
     return http
 
 

@@ -244,5 +244,13 @@ def test_a_kubeconfig_that_is_none_is_an_error_at_start(tmp_path: Any, content: 
     file = tmp_path / "kubeconfig"
     if content is not None:
         file.write_text(content)
-    with pytest.raises(SetupError):
+    with pytest.raises(SetupError) as error:
         failover.connect(FailoverSettings(kubeconfig=str(file)))
+    assert "[failover] kubeconfig" in error.value.advice
+    assert "\n" not in error.value.summary
+
+
+def test_a_context_that_the_kubeconfig_does_not_have_is_named(api: FaultyKubernetes, tmp_path: Any) -> None:
+    with pytest.raises(SetupError) as error:
+        failover.connect(FailoverSettings(kubeconfig=str(kubeconfig(api, tmp_path)), context="nobody"))
+    assert "[failover] context" in error.value.advice
