@@ -18,11 +18,11 @@ from tests.integration.cli.test_top import environment
 _NODES = "name,driver\n" + "".join(f"n{number},fake-hardware\n" for number in range(40))
 
 
-def run(words: list[str], url: str, *, terminal: bool) -> tuple[str, str]:
+def run(words: list[str], url: str, *, terminal: bool, **settings: str) -> tuple[str, str]:
     """Return what a command has written to a pipe as standard output, and to standard error."""
     ours, theirs = pty.openpty() if terminal else os.pipe()
     done = subprocess.run(
-        [sys.executable, "-m", "ferroscope", *words], env=environment(url, COLUMNS="80"), stdin=subprocess.DEVNULL,
+        [sys.executable, "-m", "ferroscope", *words], env=environment(url, COLUMNS="80", **settings), stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE, stderr=theirs, check=True, timeout=60,
     )  # fmt: skip
     os.set_blocking(ours, False)
@@ -58,3 +58,26 @@ def test_the_service_itself_is_not_needed_to_show_one(sqlite_url: str, service: 
     assert written.count("\n") == 1
     assert "Rebuilding" in errors
     assert run(words, "http://127.0.0.1:9", terminal=False) == (written, "")
+
+
+@pytest.mark.parametrize("terminal", [True, False], ids=["terminal", "pipe"])
+def test_a_scan_counts_the_addresses(shell: Shell, terminal: bool) -> None:
+    words = ["bmc", "scan", "127.0.200.0/29", "--dry-run", "--timeout", "0.3", "-o", "json"]
+    written, errors = run(words, shell.url, terminal=terminal)
+    assert json.loads(written) == []
+    assert ("Scanning" in errors and "6/6" in errors) is terminal
+    if not terminal:
+        assert errors == ""
+
+
+@pytest.mark.parametrize("terminal", [True, False], ids=["terminal", "pipe"])
+def test_moving_data_between_storage_backends_has_a_bar(sqlite_url: str, service: Service, terminal: bool) -> None:
+    service.enrol(name="one")
+    store = {"ENDPOINT": "http://127.0.0.1:9", "BUCKET": "b", "ACCESS_KEY": "a", "SECRET_KEY": "s"}
+    settings = {f"OS_S3__{name}": value for name, value in store.items()}
+    words = ["db", "move-data", "--from", "database", "--to", "s3", "--database", sqlite_url]
+    written, errors = run(words, "http://127.0.0.1:9", terminal=terminal, **settings)
+    assert written.count("\n") == 1
+    assert ("Moving" in errors) is terminal
+    if not terminal:
+        assert errors == ""
