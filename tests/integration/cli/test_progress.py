@@ -22,8 +22,8 @@ def run(words: list[str], url: str, *, terminal: bool, **settings: str) -> tuple
     """Return what a command has written to a pipe as standard output, and to standard error."""
     ours, theirs = pty.openpty() if terminal else os.pipe()
     done = subprocess.run(
-        [sys.executable, "-m", "ferroscope", *words], env=environment(url, COLUMNS="80", **settings), stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE, stderr=theirs, check=True, timeout=60,
+        [sys.executable, "-m", "ferroscope", *words], env=environment(url, COLUMNS="80", **settings),
+        stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=theirs, check=True, timeout=60,
     )  # fmt: skip
     os.set_blocking(ours, False)
     try:
