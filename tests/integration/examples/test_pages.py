@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import os
 import shlex
 import subprocess
 import sys
@@ -12,6 +13,7 @@ from pathlib import Path
 from typing import Final
 
 import pytest
+from sqlalchemy import make_url
 
 from tests.integration.api.service import Service
 from tests.integration.cli.conftest import listener, service, shell
@@ -186,3 +188,21 @@ def test_a_dump_of_postgresql_has_the_nodes(shared_postgresql: Server, tmp_path:
         subprocess.run(dump, cwd=tmp_path, check=True)
         restore = [Postgresql().program("pg_restore"), "-f", "-", "--data-only", "-t", "nodes", "ferroscope.dump"]
         assert "a1" in subprocess.run(restore, cwd=tmp_path, check=True, capture_output=True, text=True).stdout
+
+
+def test_a_dump_of_mariadb_is_restored_into_another_database(shared_mariadb: Server, tmp_path: Path) -> None:
+    (command,) = [one for one in steps("docs/how-to/back-up-and-upgrade.md") if one.startswith("mariadb-dump")]
+    with databases.fresh(shared_mariadb) as url, databases.fresh(shared_mariadb) as other:
+        made = Service(url)
+        uuid = made.enrol(name="a1")
+        made.close()
+        at = make_url(url)
+        login = f"-h 127.0.0.1 -P {at.port} -u {at.username} --skip-ssl"
+        own = command.replace("mariadb-dump", f"mariadb-dump {login}").replace("ferroscope >", f"{at.database} >")
+        restore = f"mariadb {login} {make_url(other).database} < ferroscope.sql"
+        secret = {"MYSQL_PWD": at.password or ""}
+        for line in (own, restore):
+            subprocess.run(["bash", "-c", line], cwd=tmp_path, env=os.environ | secret, check=True, capture_output=True)
+        restored = Service(other)
+        assert restored.bare_metal.get(f"/v1/nodes/{uuid}").json["name"] == "a1"
+        restored.close()
