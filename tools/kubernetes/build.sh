@@ -5,12 +5,14 @@
 #   tools/kubernetes/build.sh where    prints the directory, which exists only if everything in it was built
 #   tools/kubernetes/build.sh          builds it if necessary; needs golang-1.19-go, make, gcc, git and rsync
 #
-# The directory's name has the hash of the patch, so a changed patch is built anew. The system's package sources stay as they are.
+# The directory's name has a hash of the patch and of this script without comments, so what is changed is built anew.
+# The system's package sources stay as they are.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 cache=${XDG_CACHE_HOME:-$HOME/.cache}/ferroscope
 version=1.20.2 # of Debian 12
-target=$cache/kubernetes-$version-$(sha256sum <"$here/hollow-node.patch" | cut -c 1-12)
+recipe=$({ grep -v '^ *#' "$here/build.sh" && cat "$here/hollow-node.patch"; } | sha256sum | cut -c 1-12)
+target=$cache/kubernetes-$version-$recipe
 
 say() { printf '%s\n' "$*" >&2; }
 
