@@ -25,7 +25,8 @@ from ferroscope.core.remediation import Proof, Remediation
 from ferroscope.failover.bmc_calls import BmcCalls, MachinePower
 from ferroscope.failover.client import Kubernetes, KubernetesError
 from ferroscope.failover.cluster import KubeNode
-from ferroscope.failover.decision import (
+from ferroscope.failover.reading import ClusterReader, Looked
+from ferroscope.failover.terms import (
     DeleteAttachment,
     DeletePod,
     Effect,
@@ -37,7 +38,6 @@ from ferroscope.failover.decision import (
     is_aged,
     is_forced,
 )
-from ferroscope.failover.reading import ClusterReader, Looked
 
 _log = structlog.get_logger(__name__)
 

@@ -23,8 +23,9 @@ from ferroscope.core.states import ACTIVE
 from ferroscope.failover.bmc_calls import Answer, BmcCalls, Load
 from ferroscope.failover.client import Kubernetes
 from ferroscope.failover.cluster import KubeNode
-from ferroscope.failover.decision import Decision, Rules, Seen, View, decide, is_storm, is_suspect
+from ferroscope.failover.decision import decide
 from ferroscope.failover.machines import Machine, Match, described, find
+from ferroscope.failover.terms import Decision, Rules, Seen, View, is_storm, is_suspect
 from ferroscope.hardware import machine_identity
 from ferroscope.hardware.machine_identity import stored
 

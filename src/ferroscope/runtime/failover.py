@@ -25,7 +25,7 @@ from ferroscope.core.callback_secret import Delivery
 from ferroscope.core.model import Node
 from ferroscope.core.reasons import Reason
 from ferroscope.core.remediation import Remediation
-from ferroscope.failover.decision import Rules
+from ferroscope.failover.terms import Rules
 from ferroscope.remote.command_fence import fenced
 from ferroscope.remote.kubernetes import Right
 from ferroscope.runtime import controllers, system, wiring

@@ -8,8 +8,9 @@ import msgspec
 
 from ferroscope.core.remediation import Remediation
 from ferroscope.failover.cluster import Attachment, KubeNode, Pod
-from ferroscope.failover.decision import Decision, Rules, Seen, View, decide
+from ferroscope.failover.decision import decide
 from ferroscope.failover.machines import Machine, Match
+from ferroscope.failover.terms import Decision, Rules, Seen, View
 
 SYSTEM_UUID = "4c4c4544-0051-4b10-8057-b7c04f4a5931"
 MACHINE = Machine(uuid="aaaaaaaa-0000-4000-8000-000000000001", name="m1", system_uuid=SYSTEM_UUID, serial="7QKWJY1")

@@ -20,7 +20,7 @@ from ferroscope.core.remediation import Phase, Proof
 from ferroscope.core.states import State
 from ferroscope.failover.client import Kubernetes
 from ferroscope.failover.controller import Failover
-from ferroscope.failover.decision import Rules
+from ferroscope.failover.terms import Rules
 from ferroscope.hardware import machine_identity
 from ferroscope.runtime import failover
 from tests.support import examples

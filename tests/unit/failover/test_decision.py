@@ -9,7 +9,8 @@ import pytest
 
 from ferroscope.core.remediation import Phase, Proof
 from ferroscope.failover.cluster import CONFIRMED_OFF, OUT_OF_SERVICE, PAUSED
-from ferroscope.failover.decision import (
+from ferroscope.failover.machines import Match
+from ferroscope.failover.terms import (
     DeleteAttachment,
     DeletePod,
     Inspect,
@@ -19,7 +20,6 @@ from ferroscope.failover.decision import (
     SetTaint,
     is_aged,
 )
-from ferroscope.failover.machines import Match
 from tests.unit.failover.build import MACHINE, Case, attachment, node, pod
 
 _TAINT = {"key": OUT_OF_SERVICE, "value": "nodeshutdown", "effect": "NoExecute"}

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from ferroscope.core.remediation import Proof
 from ferroscope.failover.cluster import CONFIRMED_OFF, OUT_OF_SERVICE, Pod
-from ferroscope.failover.decision import (
+from ferroscope.failover.terms import (
     Decision,
     DeleteAttachment,
     DeletePod,

@@ -1,0 +1,164 @@
+"""What a decision about a node rests on, and what it may order: the options, what was seen, and the effects.
+
+What needs nothing else is here, too: when a node is suspect, when failures are a storm, what cannot be undone, and when
+an answer is too old for that.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import msgspec
+
+from ferroscope.core.remediation import Proof, Remediation
+from ferroscope.failover.cluster import Attachment, KubeNode, Pod
+from ferroscope.failover.machines import Match
+
+
+class Rules(msgspec.Struct, frozen=True, kw_only=True):
+    """The options that decide; seconds. ``labels`` and ``namespaces`` select the pods of mode ``label``."""
+
+    mode: str = "proof"
+    dwell: float = 20.0
+    dwell_reporting: float = 300.0
+    silence: float = 15.0
+    proof_age: float = 5.0
+    max_unhealthy: str = "30%"
+    storm_cooldown: float = 120.0
+    power_off: bool = True
+    power_on: bool = True
+    inspect: bool = False
+    labels: dict[str, str] = {}
+    namespaces: tuple[str, ...] = ()
+
+    def allowed(self, total: int) -> int:
+        """Return how many of so many nodes may have failed for anything to be done."""
+        if self.max_unhealthy.endswith("%"):
+            return max(1, int(total * float(self.max_unhealthy[:-1]) / 100))
+        return int(self.max_unhealthy)
+
+    def without_proof(self, pod: Pod) -> bool:
+        """Whether the operator has declared that this pod may run twice."""
+        present = pod.metadata.labels or {}
+        return (
+            bool(self.labels)
+            and pod.metadata.namespace in self.namespaces
+            and all(present.get(key) == value for key, value in self.labels.items())
+        )
+
+
+class View(msgspec.Struct, frozen=True, kw_only=True):
+    """Our own view: all nodes, and times. ``now`` by the database's clock; ``clock`` by ours, of this ``epoch``.
+
+    ``problem``: why our view cannot be trusted now, such as API servers that do not answer. ``taints``: the server
+    acts on the out-of-service taint. ``age``: so many seconds ago the nodes were listed, and which of them have failed.
+    """
+
+    cluster: str
+    nodes: Sequence[KubeNode]
+    now: float
+    clock: float
+    epoch: int
+    problem: str = ""
+    taints: bool = False
+    age: float = 0.0
+
+
+class Seen(msgspec.Struct, frozen=True, kw_only=True):
+    """What was read about one node in this pass; ``node`` is None if the cluster has no such node.
+
+    ``renewal`` identifies the last renewal of the kubelet's lease, and ``silent`` is for how many seconds we have seen
+    no other. ``power_off`` is None if the BMC was not asked or did not say, for the reason ``power_error``.
+    By our clock: ``asked_at`` is from just before the BMC was asked, and ``read_at`` from just before ``renewal`` and
+    ``node`` were read, after its answer.
+    """
+
+    name: str
+    node: KubeNode | None
+    renewal: str = ""
+    silent: float = 0.0
+    match: Match = Match()
+    power_off: bool | None = None
+    power_error: str = ""
+    asked_at: float = -math.inf
+    read_at: float = -math.inf
+    pods: Sequence[Pod] = ()
+    attachments: Sequence[Attachment] = ()
+
+
+class PowerOff(msgspec.Struct, frozen=True):
+    """Power off the node's machine."""
+
+
+class PowerOn(msgspec.Struct, frozen=True):
+    """Power on the node's machine."""
+
+
+class Inspect(msgspec.Struct, frozen=True):
+    """Inspect the node's machine; it is requested in the transaction that stores the record."""
+
+
+class SetTaint(msgspec.Struct, frozen=True):
+    """Set the out-of-service taint, or remove it, if the node is still as it was read."""
+
+    node: KubeNode
+    present: bool
+
+
+class DeletePod(msgspec.Struct, frozen=True):
+    """Delete the pod at once, if it is still as it was read; ``ask_budget``: evict it, if the budgets allow that."""
+
+    pod: Pod
+    ask_budget: bool = False
+
+
+class DeleteAttachment(msgspec.Struct, frozen=True):
+    """Delete the VolumeAttachment, if it is still as it was read."""
+
+    attachment: Attachment
+
+
+Effect = PowerOff | PowerOn | Inspect | SetTaint | DeletePod | DeleteAttachment
+
+
+class Decision(msgspec.Struct, frozen=True):
+    """``record`` is stored first, then the effects are carried out. ``reason`` and ``message`` say why no more is done.
+
+    ``record`` None: there is nothing to do about the node.
+    """
+
+    record: Remediation | None
+    effects: tuple[Effect, ...] = ()
+    reason: str = ""
+    message: str = ""
+
+
+def is_forced(effect: Effect) -> bool:
+    """Whether the effect lets the node's pods start elsewhere, which cannot be undone."""
+    return isinstance(effect, (DeletePod, DeleteAttachment)) or (isinstance(effect, SetTaint) and effect.present)
+
+
+def is_aged(effect: Effect, record: Remediation, seen: Seen, clock: float, rules: Rules) -> bool:
+    """Whether at ``clock``, by our clock, ``seen`` is too old to force this by the record's proof: look again.
+
+    What a reboot has killed stays dead, so that never ages.
+    """
+    if not is_forced(effect) or (isinstance(effect, DeletePod) and effect.pod.uid in record.dead):
+        return False
+    since = seen.asked_at if record.proof is Proof.POWER_OFF else seen.read_at
+    return clock - since > rules.proof_age
+
+
+def is_suspect(node: KubeNode, silent: float, rules: Rules) -> bool:
+    """Whether the node has failed, or is about to be declared so: its kubelet is silent."""
+    return node.failed or (rules.mode == "proof" and bool(node.boot_id) and silent >= rules.silence)
+
+
+def is_storm(view: View, rules: Rules) -> str:
+    """Return why so many nodes have failed that the cause is hardly the nodes, "" otherwise."""
+    failed, total = sum(1 for one in view.nodes if one.failed), len(view.nodes)
+    allowed = rules.allowed(total)
+    if failed <= allowed:
+        return ""
+    return f"{failed} of {total} nodes are not ready, more than the {allowed} of max_unhealthy = {rules.max_unhealthy}"
