@@ -131,6 +131,7 @@ class Failover:
             _log.warning("cannot read the cluster", cluster=self._cluster, error=str(exc), status=exc.status)
             return self._status
         self._next_at = now + (_BUSY if busy or self._reader.waits else self._resync)
+        self._next_at = min(self._next_at, self._clock.monotonic() + self._reader.again_in)
         self._status = "; ".join(said) or "all nodes are ready"
         return self._status
 

@@ -14,6 +14,19 @@ from ferroscope.failover.terms import Decision, PowerOff, is_storm, is_suspect
 APART: Final = 5.0  # seconds between two sightings of a machine that is off
 
 
+def due_in(record: Remediation, now: float, clock: float, epoch: int) -> float:
+    """Return in how many seconds the BMC's answer will count for more than now; not positive if it does already.
+
+    ``now`` is by the database's clock; ``clock`` by ours, of this ``epoch``. Nothing is decided by this.
+    """
+    if record.phase is Phase.DWELL:
+        return record.not_before - now
+    seen = record.off_seen
+    if record.phase is Phase.POWERING_OFF and seen is not None and seen.epoch == epoch:
+        return seen.clock + APART - clock
+    return 0.0
+
+
 class Proving(Evacuating):
     """All phases of a remediation by proof."""
 

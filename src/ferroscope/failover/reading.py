@@ -25,6 +25,7 @@ from ferroscope.failover.client import Kubernetes
 from ferroscope.failover.cluster import KubeNode
 from ferroscope.failover.decision import decide
 from ferroscope.failover.machines import Machine, Match, described, find
+from ferroscope.failover.proof import due_in
 from ferroscope.failover.terms import Decision, Rules, Seen, View, is_storm, is_suspect
 from ferroscope.hardware import machine_identity
 from ferroscope.hardware.machine_identity import stored
@@ -35,6 +36,7 @@ _log = structlog.get_logger(__name__)
 TAINT_SINCE: Final = (1, 28)
 _PAGE: Final = 500
 _LATE: Final = 3.0  # seconds after which a BMC that has not answered is one that does not answer
+_MOMENT: Final = 1.0  # seconds for which a BMC is not asked because a later answer counts for more
 _KEEP_ALIVE: Final = 0.5  # seconds between two signs of progress while BMCs are waited for
 
 
@@ -60,7 +62,11 @@ class _Pass(msgspec.Struct, frozen=True):
 
 
 class ClusterReader:
-    """For one thread. It changes nothing. ``waits``: the last pass has left a call to a BMC that is under way."""
+    """For one thread. It changes nothing.
+
+    ``waits``: the last pass has left a call to a BMC that is under way. ``again_in``: in so many seconds a BMC should
+    be asked that it has left out, because its answer would have counted for less.
+    """
 
     def __init__(
         self,
@@ -83,6 +89,7 @@ class ClusterReader:
         # What identifies each kubelet's last renewal, and when this process first saw it.
         self._renewals: dict[str, tuple[str, float]] = {}
         self.waits = False
+        self.again_in = math.inf
 
     def look(
         self, keep_alive: Callable[[], object] = lambda: None, *, epoch: int = 0, patience: float = math.inf
@@ -90,12 +97,16 @@ class ClusterReader:
         """Yield every node that has failed, or has a record, with what is to be done.
 
         Carry that out before the next one is taken. A BMC is waited for ``patience`` seconds from when it was asked;
-        an answer that comes later is used by the next pass.
+        an answer that comes later is used by the next pass. With a patience, a node about which more can be done in a
+        moment (``due_in``) is left out until then: a BMC that is still busy with a question would only delay that.
         """
         found = self._read(keep_alive, epoch)
+        early: list[str] = []
         for name in found.names:
             yield from self._answers(found, keep_alive)
-            if not self._calls.busy(name):
+            if 0.0 < self._due_in(found, name) <= _MOMENT and math.isfinite(patience):
+                early.append(name)
+            elif not self._calls.busy(name):
                 self._ask(found, name)
             keep_alive()
         yield from self._answers(found, keep_alive)
@@ -103,6 +114,7 @@ class ClusterReader:
             keep_alive()
             yield from self._answers(found, keep_alive)
         self.waits = any(map(self._calls.busy, found.names))
+        self.again_in = min((max(0.0, self._due_in(found, name)) for name in early), default=math.inf)
         for name in found.names:
             # An answer that is about to come is better than none, but a failure must be recorded without it.
             if self._calls.busy(name) and (name not in found.active or self._calls.open_for(name) >= _LATE):
@@ -166,6 +178,12 @@ class ClusterReader:
         """Read what is on the node, and ask its BMC without waiting."""
         load, machine = self._load(name), self._match(found, name).machine
         self._calls.ask(name, machine.uuid if machine is not None and self._rules.mode == "proof" else "", load)
+
+    def _due_in(self, found: _Pass, name: str) -> float:
+        record = found.active.get(name)
+        if record is None or self._rules.mode != "proof":
+            return 0.0
+        return due_in(record, self._store.read(lambda tx: tx.now), self._clock.monotonic(), found.epoch)
 
     def _load(self, name: str) -> Load:
         return Load(self._kube.pods_on(name), self._kube.attachments_of(name))

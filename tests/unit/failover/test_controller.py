@@ -333,6 +333,31 @@ def test_a_bmc_that_takes_its_time_to_answer_does_not_make_the_dwell_time_longer
     assert (record.started_at, record.not_before) == (site.clock.now - 1.2, site.clock.now - 1.2 + Rules().dwell)
 
 
+def test_a_bmc_is_asked_when_its_answer_counts_and_not_a_moment_before(site: _Site) -> None:
+    asked, ask = [], site.power.is_off
+
+    def is_off(machine: str) -> bool:
+        asked.append(site.clock.now)
+        return ask(machine)
+
+    site.power.is_off = is_off  # type: ignore[method-assign]
+    task, leading = site.task(), site.lead()
+    site.passes(task, leading, 1, every=0.0)
+    begin = site.clock.now
+    for seconds, commands in ((10.0, []), (19.5, []), (20.0, [False])):  # the dwell time
+        site.clock.now = begin + seconds
+        task.step(leading)
+        assert site.power.commands == commands
+    for seconds in (21.0, 25.5):
+        site.clock.now = begin + seconds
+        task.step(leading)
+        assert site.api.objects["pods"]
+    site.clock.now = begin + 26.0  # 5 s after it was first seen off
+    task.step(leading)
+    assert site.api.objects["pods"] == {}
+    assert asked == [begin + seconds for seconds in (0.0, 10.0, 20.0, 21.0, 26.0)]
+
+
 def test_mode_label_leaves_pods_alone_as_long_as_a_disruption_budget_says_so(site: _Site) -> None:
     for name in ("db-0", "db-1"):
         chosen = pod_document(name)
