@@ -2,8 +2,10 @@
 
 A real api process; the nodes are those of ``bench.search``, each with labels and an inspection: one in twenty has
 failed, some are in progress, one in ten has found other hardware. One in ten waits in the inbox, and there are a
-hundred rules. The first answer includes what a process does once, such as compiling the templates. Then viewers poll
-the fleet page every five seconds, as its script does. The targets for Prometheus are measured as a page is.
+hundred rules. The first answer includes what a process does once, such as compiling SQL. The targets for Prometheus are
+measured as a page is. Then viewers look at the fleet page every five seconds, or at the page of the service every two
+and a half, each with a session of its own, while something changes every second; and half as often while nothing does,
+as the script of the pages does.
 """
 
 from __future__ import annotations
@@ -51,8 +53,9 @@ _RULES: Final = 100
 _CONDITION: Final = {"op": "eq", "args": ["{inventory[system_vendor][manufacturer]}", "ACME"]}
 _ACTION: Final = {"op": "set-attribute", "args": {"path": "/extra/vendor", "value": "acme"}}
 _VIEWERS: Final = 100
-_EVERY: Final = 5.0
-_ROUNDS: Final = 3
+# Page -> seconds between two looks of its script.
+_LIVE: Final = {"/ui": 5.0, "/ui/service": 2.5}
+_SECONDS: Final = 20.0
 _REASONS: Final = (Reason.TIMEOUT, Reason.BMC_UNREACHABLE, Reason.RAMDISK_ERROR)
 
 
@@ -70,13 +73,24 @@ class Shown(msgspec.Struct, frozen=True):
         return middle(self.others)
 
 
+class Watched(msgspec.Struct, frozen=True):
+    """The share of a processor that the api needs for the viewers of a page; ``new``: the answers that were new."""
+
+    page: str
+    changing: bool
+    share: float
+    looks: int
+    new: int
+
+
 class Pages(msgspec.Struct, frozen=True):
-    """All pages; ``polling``: the share of a processor that the api needs for the viewers."""
+    """All pages, and what the api needs for viewers of those that keep themselves up to date; ``idle``: for nobody."""
 
     database: str
     shown: list[Shown]
     viewers: int
-    polling: float
+    idle: float
+    watched: list[Watched]
 
 
 def measure(name: str, directory: Path, *, nodes: int, tries: int) -> Pages:
@@ -93,11 +107,17 @@ def measure(name: str, directory: Path, *, nodes: int, tries: int) -> Pages:
             fill(backend.store, nodes)
             _inspect(backend.store)
             _add_rules(backend.store)
+            pid = running.roles["api"].pid
+            shown = [_get(client, running.url, page, pid, tries) for page in PAGES]
+            idle = _idle(pid)
+            watched = [
+                _watch(client, running.url, pid, page, backend.store if changing else None)
+                for page in _LIVE
+                for changing in (False, True)
+            ]
         finally:
             backend.close()
-        pid = running.roles["api"].pid
-        shown = [_get(client, running.url, page, pid, tries) for page in PAGES]
-        return Pages(base.title, shown, _VIEWERS, _poll(client, running.url, pid))
+        return Pages(base.title, shown, _VIEWERS, idle, watched)
 
 
 def _inspect(store: Store) -> None:
@@ -168,14 +188,38 @@ def _get(client: requests.Session, url: str, page: str, api: int, tries: int) ->
     return Shown(page, taken[0], taken[1:], (cpu_seconds(api) - used) / tries * 1000, size)
 
 
-def _poll(client: requests.Session, url: str, api: int) -> float:
-    """Return the share of a processor that the api needs while all viewers look at an unchanged fleet."""
-    tag = client.get(f"{url}/ui", timeout=60).headers["ETag"]
+def _idle(api: int) -> float:
+    """Return the share of a processor that the api needs while nobody looks."""
     used, began = cpu_seconds(api), time.monotonic()
-    for number in range(_VIEWERS * _ROUNDS):
-        due = began + number * _EVERY / _VIEWERS
-        time.sleep(max(0.0, due - time.monotonic()))
-        answer = client.get(f"{url}/ui", headers={"If-None-Match": tag}, timeout=60)
-        if answer.status_code != 304:
-            tag = answer.headers["ETag"]
+    time.sleep(_SECONDS)
     return (cpu_seconds(api) - used) / (time.monotonic() - began)
+
+
+def _watch(client: requests.Session, url: str, api: int, page: str, changed: Store | None) -> Watched:
+    """Have all viewers look at a page, while ``changed`` changes every second."""
+    viewers: list[dict[str, str]] = [{"Cookie": f"ferroscope={number:043}"} for number in range(_VIEWERS)]
+    looks, new = round(_VIEWERS * _SECONDS / _LIVE[page] / (2 if changed is None else 1)), 0
+    used, began, changes = cpu_seconds(api), time.monotonic(), 0
+    for number in range(looks):
+        time.sleep(max(0.0, began + number * _SECONDS / looks - time.monotonic()))
+        if changed is not None and time.monotonic() - began >= changes:
+            changes += 1
+            _change(changed, changes)
+        sent = viewers[number % _VIEWERS]
+        answer = client.get(url + page, headers=sent, timeout=60)
+        answer.raise_for_status()
+        if answer.status_code != 304:
+            new += 1
+            sent["If-None-Match"] = answer.headers["ETag"]
+    return Watched(page, changed is not None, (cpu_seconds(api) - used) / (time.monotonic() - began), looks, new)
+
+
+def _change(store: Store, number: int) -> None:
+    """Put the machine of this number into maintenance, and give a lease another epoch."""
+
+    def work(tx: Transaction) -> None:
+        node = tx.nodes.list(Query(limit=number))[-1]
+        tx.nodes.update(msgspec.structs.replace(node, maintenance=True))
+        tx.leases.acquire("bench", f"holder-{number}", 0.5)
+
+    store.write(work)

@@ -241,6 +241,10 @@ class Process:
             decides=settings.api.auth_strategy != "noauth",
         )
         server.start()
+        if settings.api.enable_ui:
+            from ferroscope.ui import render
+
+            threading.Thread(target=render.prepare, name="templates", daemon=True).start()
         membership.watch(
             "http",
             lambda: "draining: waiting for load balancers" if self._draining.is_set() else "serving requests",

@@ -91,22 +91,30 @@ NAVIGATION: Final[tuple[tuple[str, str, tuple[str, ...]], ...]] = (
 _FILES: Final = ("/ui/enrol",)
 
 
+class Memory:
+    """What the viewers of a process share for seconds: see ``Visit.recent`` and ``render.Rendered``."""
+
+    def __init__(self) -> None:
+        self.recent: dict[str, tuple[float, Any]] = {}
+        self.rendered = render.Rendered()
+
+
 def add_pages(app: falcon.App[Any, Any], context: ApiContext) -> None:
     """Add the pages to the application of the API."""
-    recent: dict[str, tuple[float, Any]] = {}
+    memory = Memory()
     for path, handlers in PAGES.items():
         responders = {
-            f"on_{method.lower()}": _responder(context, path, handler, recent) for method, handler in handlers.items()
+            f"on_{method.lower()}": _responder(context, path, handler, memory) for method, handler in handlers.items()
         }
         if "GET" in handlers:
             responders["on_head"] = responders["on_get"]
         _add(app, path, responders)
-    entry = _responder(context, "/ui/login", None, recent)
+    entry = _responder(context, "/ui/login", None, memory)
     _add(app, "/ui/login", {"on_get": entry, "on_head": entry, "on_post": entry})
-    _add(app, "/ui/logout", {"on_post": _responder(context, "/ui/logout", None, recent)})
+    _add(app, "/ui/logout", {"on_post": _responder(context, "/ui/logout", None, memory)})
     static = _static(context)
     _add(app, "/ui/static/{name}", {"on_get": static, "on_head": static})
-    app.add_sink(_responder(context, "/ui/*", _nothing, recent), r"/ui/")
+    app.add_sink(_responder(context, "/ui/*", _nothing, memory), r"/ui/")
 
 
 def _add(app: falcon.App[Any, Any], path: str, responders: dict[str, Callable[..., None]]) -> None:
@@ -141,9 +149,7 @@ def _static(context: ApiContext) -> Callable[..., None]:
 _MEDIA: Final = {"css": "text/css; charset=utf-8", "js": "text/javascript; charset=utf-8", "svg": "image/svg+xml"}
 
 
-def _responder(
-    context: ApiContext, template: str, handler: Handler | None, recent: dict[str, tuple[float, Any]]
-) -> Callable[..., None]:
+def _responder(context: ApiContext, template: str, handler: Handler | None, memory: Memory) -> Callable[..., None]:
     """Return what serves one page; without ``handler``, the login or the logout."""
 
     def respond(req: falcon.Request, resp: falcon.Response, **path: str) -> None:
@@ -161,10 +167,10 @@ def _responder(
             if handler is None:
                 outcome, visitor = _entrance(context, req, visitor, given)
             else:
-                outcome = _outcome(context, req, visitor, handler, path, given, recent)
+                outcome = _outcome(context, req, visitor, handler, path, given, memory)
         except Exception as exc:  # noqa: BLE001  # the boundary, as in the responder of the API
             outcome = _failure(context, req, visitor, exc)
-        _send(context, req, resp, visitor, outcome)
+        _send(context, req, resp, visitor, outcome, memory.rendered)
         method = req.method if req.method in falcon.HTTP_METHODS else "other"
         record(context, req, resp, method, template, perf_counter() - began)
 
@@ -178,7 +184,7 @@ def _outcome(
     handler: Handler,
     path: dict[str, str],
     given: dict[str, list[str]],
-    recent: dict[str, tuple[float, Any]],
+    memory: Memory,
 ) -> Outcome:
     if visitor.identity is None:
         raise UnauthorizedError("Log in first.")
@@ -191,7 +197,7 @@ def _outcome(
         path=path,
         query=form.fields(req.query_string),
         form=given,
-        recent=recent,
+        recent=memory.recent,
         seal=Seal(visitor.secret, context.clock.time),
     )
     with context.admission.admit(visitor.identity.principal or group(source)):
@@ -240,7 +246,14 @@ _TITLES: Final = {
 }  # fmt: skip
 
 
-def _send(context: ApiContext, req: falcon.Request, resp: falcon.Response, visitor: Visitor, outcome: Outcome) -> None:
+def _send(
+    context: ApiContext,
+    req: falcon.Request,
+    resp: falcon.Response,
+    visitor: Visitor,
+    outcome: Outcome,
+    rendered: render.Rendered,
+) -> None:
     resp.set_header("Cache-Control", "no-store")
     resp.set_header("Vary", "Cookie")
     if visitor.is_new and visitor.secret:
@@ -259,10 +272,9 @@ def _send(context: ApiContext, req: falcon.Request, resp: falcon.Response, visit
         resp.status, resp.content_type, resp.text = 501, "text/plain; charset=utf-8", _MISSING
         return
     frame = _frame(context, req, visitor)
-    digest = hashlib.sha256(
-        msgspec.json.encode((__version__, outcome.template, outcome.title, outcome.data, frame))
-    ).hexdigest()
-    tag = f'"{digest[:32]}"'
+    same = hashlib.sha256(msgspec.json.encode((__version__, outcome.template, outcome.title, outcome.data, frame)))
+    token = visitor.csrf if visitor.secret else ""
+    tag = f'"{hashlib.sha256(same.digest() + token.encode()).hexdigest()[:32]}"'
     resp.status = outcome.status
     if outcome.status == 200:
         resp.set_header("ETag", tag)
@@ -270,9 +282,14 @@ def _send(context: ApiContext, req: falcon.Request, resp: falcon.Response, visit
             resp.status = 304
             return
     resp.content_type = "text/html; charset=utf-8"
-    now = context.clock.time()
-    text = templates.get_template(outcome.template).render(**outcome.data, title=outcome.title, frame=frame, now=now)
-    resp.data = text.encode("utf-8", "replace")
+
+    def text() -> str:
+        now, template = context.clock.time(), templates.get_template(outcome.template)
+        return str(template.render(**outcome.data, title=outcome.title, frame=frame, now=now))
+
+    is_look = outcome.status == 200 and req.method == "GET"
+    shared = rendered.get(same.hexdigest(), context.clock.monotonic(), text) if is_look else text()
+    resp.data = shared.replace(render.TOKEN, token).encode("utf-8", "replace")
 
 
 def _is_known(req: falcon.Request, tag: str) -> bool:
@@ -291,7 +308,7 @@ def _frame(context: ApiContext, req: falcon.Request, visitor: Visitor) -> dict[s
     ]
     return {
         "pages": pages,
-        "csrf": visitor.csrf if visitor.secret else "",
+        "csrf": render.TOKEN,
         "user": "" if identity is None or identity.method == "none" else str(identity),
         "session": visitor.session,
         "version": __version__,

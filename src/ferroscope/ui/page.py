@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import lru_cache
+from time import thread_time
 from typing import Any, Final, TypeVar, cast
 
 import msgspec
@@ -18,6 +19,10 @@ from ferroscope.core.model import Node
 from ferroscope.ui.session import Seal
 
 T = TypeVar("T")
+
+# The share of a processor for making something again and again; after so many seconds it is made anyway.
+_SHARE: Final = 0.01
+_LONGEST: Final = 5.0
 
 
 class Page(msgspec.Struct, frozen=True, kw_only=True):
@@ -59,12 +64,17 @@ class Visit(msgspec.Struct, frozen=True, kw_only=True):
     seal: Seal
 
     def remembered(self, name: str, seconds: float, make: Callable[[], T]) -> T:
-        """Return what ``make`` returned at most so many seconds ago, to any caller who has the same ``name``."""
+        """Return what ``make`` returned at most so many seconds ago, to any caller who has the same ``name``.
+
+        What takes long is kept for longer, so that viewers of a large fleet do not keep a processor busy.
+        """
         now = self.context.clock.monotonic()
         until, value = self.recent.get(name, (0.0, None))
         if until <= now:
+            began = thread_time()
             value = make()
-            self.recent[name] = (now + seconds, value)
+            cost = thread_time() - began
+            self.recent[name] = (now + max(seconds, min(_LONGEST, cost / _SHARE)), value)
         return cast("T", value)
 
     @property

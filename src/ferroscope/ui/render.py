@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import hashlib
 import re
+import secrets
+from collections.abc import Callable
 from datetime import datetime
 from functools import lru_cache
 from pathlib import Path
@@ -55,6 +57,15 @@ def age(moment: str | None, now: float) -> str:
     return duration(now - datetime.fromisoformat(moment).timestamp())
 
 
+def left(ends: str, late: str, now: float) -> str:
+    """Return how long it takes until a time; if that is over, whether it takes longer than 95% of the others did."""
+    seconds = datetime.fromisoformat(ends).timestamp() - now
+    if seconds >= 1:
+        return duration(seconds)
+    over = now - datetime.fromisoformat(late).timestamp()
+    return "any moment" if over < 0 else f"late by {duration(over)}"
+
+
 def size(number: Any) -> str:
     """Return a size of disks: decimal units."""
     if not isinstance(number, int | float) or number <= 0:
@@ -86,6 +97,49 @@ def plural(number: int, one: str, many: str | None = None) -> str:
     return f"{number:,} {one if number == 1 else many or one + 's'}"
 
 
+TOKEN: Final = secrets.token_hex(32)
+"""What stands in a rendered page for the token of the viewer's forms; nobody can guess it, so it never is in data."""
+
+
+def prepare() -> None:
+    """Compile the templates of the first page that anybody opens, which would take twice as long otherwise."""
+    try:
+        templates = environment()
+    except ImportError:
+        return
+    for name in _FIRST:
+        templates.get_template(name)
+
+
+# Each of the others takes some milliseconds; all together they would delay those who come meanwhile.
+_FIRST: Final = ("base.html", "macros.html", "fleet.html", "login.html")
+
+
+class Rendered:
+    """Pages that were rendered a moment ago: many viewers of the same page cost little more than one.
+
+    Ages in a page are as old as it is, a few seconds at most; the script counts them on.
+    """
+
+    _SECONDS: Final = 2.0
+    _MOST: Final = 16
+    _LONGEST: Final = 64 * 1024
+
+    def __init__(self) -> None:
+        self._pages: dict[str, tuple[float, str]] = {}
+
+    def get(self, key: str, moment: float, make: Callable[[], str]) -> str:
+        """Return the page of this key, which ``make`` makes if there is none at this moment of a monotonic clock."""
+        until, text = self._pages.get(key, (0.0, ""))
+        if until <= moment:
+            text = make()
+            if len(self._pages) >= self._MOST:
+                self._pages = {name: one for name, one in list(self._pages.items()) if one[0] > moment}
+            if len(self._pages) < self._MOST and len(text) <= self._LONGEST:
+                self._pages[key] = (moment + self._SECONDS, text)
+        return text
+
+
 @lru_cache(maxsize=1)
 def environment() -> Any:
     """Return the templates; ``ImportError`` if Jinja2 is not installed."""
@@ -102,7 +156,7 @@ def environment() -> Any:
         ),
     )
     made.filters |= {"harmless": harmless, "duration": duration, "size": size, "memory": memory, "kind": kind}
-    made.filters |= {"age": age}
+    made.filters |= {"age": age, "left": left}
     made.globals |= {"link": link, "plural": plural, "static": static_path}
     return made
 

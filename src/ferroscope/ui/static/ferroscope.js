@@ -19,7 +19,15 @@ function duration(seconds) {
 // The clock of the server, which may differ from that of the browser.
 let ahead = 0;
 
+function timeLeft(ends, late, now) {
+  if (ends - now >= 1000) return duration((ends - now) / 1000);
+  return now < late ? "any moment" : `late by ${duration((now - late) / 1000)}`;
+}
+
 function showAges() {
+  for (const one of document.querySelectorAll("time[data-late]")) {
+    one.textContent = timeLeft(Date.parse(one.dateTime), Date.parse(one.dataset.late), Date.now() + ahead);
+  }
   for (const one of document.querySelectorAll("time[data-age]")) {
     one.textContent = duration((Date.now() + ahead - Date.parse(one.dateTime)) / 1000);
   }
@@ -82,25 +90,28 @@ async function refresh(main) {
   });
   const date = Date.parse(answer.headers.get("Date"));
   if (!Number.isNaN(date)) ahead = date - Date.now();
-  if (answer.status === 304) return;
+  if (answer.status === 304) return false;
   if (!answer.ok) throw new Error(String(answer.status));
   const page = new DOMParser().parseFromString(await answer.text(), "text/html");
   const news = page.getElementById("main");
-  if (isBusy(main) || !news) return;
+  if (isBusy(main) || !news) return true;
   tag = answer.headers.get("ETag");
   main.replaceChildren(...news.childNodes);
   countSelected();
+  return true;
 }
 
 function keepUpToDate(main) {
   const note = document.getElementById("live-note");
   const every = 1000 * Number(main.dataset.live);
   let failures = 0;
-  const next = () => setTimeout(turn, every * Math.min(2 ** failures, 12));
+  // While nothing changes, it looks half as often.
+  let unchanged = 0;
+  const next = () => setTimeout(turn, every * Math.min(2 ** failures, 12) * (unchanged > 5 ? 2 : 1));
   async function turn() {
     if (!document.hidden) {
       try {
-        await refresh(main);
+        unchanged = (await refresh(main)) ? 0 : unchanged + 1;
         failures = 0;
         note.textContent = "";
       } catch {
