@@ -153,6 +153,30 @@ def _found(query: Query, rows: Sequence[IndexRow], node: Node) -> Iterator[str]:
                 yield f"{name}: {getattr(node, column, None) if column in node.__struct_fields__ else 'not so'}"
 
 
+_ENDS_OF_CABLES: Final = frozenset(KINDS["nic"][name].column for name in ("switch", "port"))
+
+
+def is_about_wiring(condition: str) -> bool:
+    """Whether a condition is about the switch or the port to which a NIC is connected."""
+    try:
+        return _is_about_wiring(parse(condition))
+    except QueryError:
+        return False  # one of an earlier release
+
+
+def _is_about_wiring(query: Query) -> bool:
+    match query:
+        case expressions.Not(of):
+            return _is_about_wiring(of)
+        case expressions.All(of) | expressions.Any(of):
+            return any(_is_about_wiring(one) for one in of)
+        case expressions.Count(some, _, _):
+            return _is_about_wiring(some)
+        case expressions.Some("nic", of):
+            return not _ENDS_OF_CABLES.isdisjoint(_columns(of))
+    return False
+
+
 def _columns(query: Query | None) -> Iterator[str]:
     match query:
         case expressions.Not(of):

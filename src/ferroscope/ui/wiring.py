@@ -1,4 +1,7 @@
-"""Switches and their ports with the machines behind them, from LLDP."""
+"""Switches and their ports with the machines behind them, from LLDP, and what contradicts it.
+
+Two things do: several machines at one port, and a machine that is not where an expectation has it.
+"""
 
 from __future__ import annotations
 
@@ -8,31 +11,40 @@ from typing import Any, Final
 
 from ferroscope.core import values
 from ferroscope.core.values import natural
+from ferroscope.hardware import expectations
 from ferroscope.hardware.search_index import IndexRow, text
 from ferroscope.ui.page import Download, Page, Visit
 
 _PAGE: Final = 500
 _MACHINES: Final = 10_000
 _SHOWN: Final = 2_000
-_COLUMNS: Final = ("switch", "port", "machine", "nic", "mac")
+# Contradictions that are shown; the export has all.
+_CONTRADICTIONS: Final = 50
+_COLUMNS: Final = ("switch", "port", "machine", "nic", "mac", "contradiction")
 
 
 def show(visit: Visit) -> Page | Download:
     """Show the wiring, of all switches or of one."""
     wanted = visit.asked("switch").lower()
     links, more = _links(visit)
+    misplaced = _misplaced(visit)
     if wanted:
         links = [link for link in links if wanted in link["switch"]]
+        there = {link["uuid"] for link in links}
+        misplaced = [one for one in misplaced if one["uuid"] in there or wanted in one["condition"].lower()]
     links.sort(key=lambda link: (natural(link["switch"]), natural(link["port"]), link["machine"]))
+    shared = _shared(links)
     if visit.asked("format") == "csv":
-        return Download(name="wiring.csv", body=_csv(links), media="text/csv; charset=utf-8")
+        body = _csv(_with_contradictions(links, shared, misplaced))
+        return Download(name="wiring.csv", body=body, media="text/csv; charset=utf-8")
     switches: dict[str, list[dict[str, Any]]] = {}
     for link in links[:_SHOWN]:
         switches.setdefault(link["switch"], []).append(link)
-    shared = _shared(links)
     data = {
         "switches": [{"name": name, "links": found} for name, found in switches.items()],
-        "shared": shared,
+        "shared": [one | {"machines": one["machines"][:10]} for one in shared[:_CONTRADICTIONS]],
+        "misplaced": misplaced[:_CONTRADICTIONS],
+        "more_contradictions": sum(max(0, len(found) - _CONTRADICTIONS) for found in (shared, misplaced)),
         "total": len(links),
         "cut": len(links) > _SHOWN,
         "more": more,
@@ -74,10 +86,53 @@ def _shared(links: list[dict[str, str]]) -> list[dict[str, Any]]:
         if link["port"]:
             behind.setdefault((link["switch"], link["port"]), set()).add(link["machine"])
     return [
-        {"switch": switch, "port": port, "machines": sorted(machines)[:10]}
+        {"switch": switch, "port": port, "machines": sorted(machines)}
         for (switch, port), machines in behind.items()
         if len(machines) > 1
-    ][:50]
+    ]
+
+
+def _misplaced(visit: Visit) -> list[dict[str, str]]:
+    """Return the conditions about switches and ports that do not hold, each with its machine and what was found."""
+    found: list[dict[str, str]] = []
+    read, marker = 0, None
+    if not visit.context.store.read(lambda tx: tx.statistics.deviating()):
+        return found
+    while read < _MACHINES:
+        fields = ["uuid", "name", expectations.KEY]
+        page = visit.call("GET /v1/nodes", deviating=True, fields=fields, limit=_PAGE, marker=marker)
+        for node in page["nodes"]:
+            deviations = node[expectations.KEY]
+            for one in deviations if isinstance(deviations, list) else ():  # a text says that it may not be seen
+                if expectations.is_about_wiring(one["condition"]):
+                    found.append({"uuid": node["uuid"], "machine": node["name"] or node["uuid"]} | one)
+        read += len(page["nodes"])
+        if "next" not in page:
+            break
+        marker = page["nodes"][-1]["uuid"]
+    return sorted(found, key=lambda one: natural(one["machine"]))
+
+
+def _with_contradictions(
+    links: list[dict[str, str]], shared: list[dict[str, Any]], misplaced: list[dict[str, str]]
+) -> list[dict[str, str]]:
+    """Return the links, each with what contradicts it; machines without a link that should have one are at the end."""
+    others = {(one["switch"], one["port"]): one["machines"] for one in shared}
+    texts: dict[str, list[str]] = {}
+    for one in misplaced:
+        text = f"expected {one['condition']} ({one['expectation']}); found {one['found']}"
+        texts.setdefault(one["uuid"], []).append(text)
+    rows = []
+    for link in links:
+        beside = [name for name in others.get((link["switch"], link["port"]), ()) if name != link["machine"]]
+        also = [f"also at this port: {', '.join(beside)}"] if beside else []
+        rows.append(link | {"contradiction": "; ".join(also + texts.get(link["uuid"], []))})
+    linked = {link["uuid"] for link in links}
+    unlinked = {one["uuid"]: one["machine"] for one in misplaced if one["uuid"] not in linked}
+    blank = dict.fromkeys(_COLUMNS, "")
+    return rows + [
+        blank | {"machine": name, "contradiction": "; ".join(texts[uuid])} for uuid, name in unlinked.items()
+    ]
 
 
 def _csv(links: list[dict[str, str]]) -> bytes:

@@ -48,6 +48,24 @@ def test_a_deviation_says_what_was_found_instead(condition: str, found: str) -> 
     assert deviating(condition) == [Deviation("web", "warning", condition, found)]
 
 
+@pytest.mark.parametrize(
+    ("condition", "is_about"),
+    [
+        ("nic.switch == sw-a", True),
+        ("nic[port ~ ethernet* and speed >= 10G]", True),
+        ("count(nic[switch == sw-a]) == 2", True),
+        ("not has nic.port", True),
+        ("memory >= 1GiB or nic.switch == sw-a", True),
+        ("nic.speed >= 10G", False),
+        ("has nic", False),
+        ("product == sw-a", False),
+        ("nonsense ===", False),
+    ],
+)
+def test_conditions_about_wiring_are_known(condition: str, *, is_about: bool) -> None:
+    assert expectations.is_about_wiring(condition) is is_about
+
+
 def test_what_is_as_expected_does_not_deviate() -> None:
     assert deviating("memory == 192GiB", "count(disk) == 3", "nic.switch == sw-a", "label.rack == r1") == []
 
