@@ -26,7 +26,7 @@ def main() -> None:
         for picture, data in taken(Path(name), browser):
             (folder / f"{picture}.png").write_bytes(data)
             print(folder / f"{picture}.png")
-            first_hour(browser, Path(name), folder)
+        first_hour(browser, Path(name), folder)
 
 
 def first_hour(browser: Chromium, place: Path, folder: Path) -> None:
