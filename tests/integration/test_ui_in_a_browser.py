@@ -69,6 +69,7 @@ def test_every_page_is_without_errors_and_accessible(browser: Chromium, sqlite_u
                 browser.shape(width, height)
                 if browser.evaluate("document.documentElement.scrollWidth > document.documentElement.clientWidth"):
                     found.append(f"{path} is too wide at {width} pixels")
+                found += [f"{path}: {one} is cut off at {width} pixels" for one in cut_off(browser)]
         assert found == []
         assert [one for one in browser.complaints if "404" not in one] == []
 
@@ -108,6 +109,12 @@ def test_the_login_with_keystone_says_when_keystone_does_not_answer(browser: Chr
         assert "Keystone is unavailable" in text(browser)
         assert "secret-of-alice" not in browser.evaluate("document.documentElement.outerHTML")
         assert [one for one in browser.complaints if " 503 " not in one] == []
+
+
+def cut_off(browser: Chromium) -> list[str]:
+    """Return the headings of the cards whose content is wider than they are."""
+    wide = "[...document.querySelectorAll('.card')].filter(one => one.scrollWidth > one.clientWidth)"
+    return list(browser.evaluate(f"{wide}.map(one => one.innerText.slice(0, 40))"))
 
 
 def text(browser: Chromium) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from statistics import quantiles
 from typing import Any, Final
 
 import msgspec
@@ -13,9 +12,8 @@ from ferroscope.api.baremetal.history import hint_of
 from ferroscope.api.http.schemas import iso_exact
 from ferroscope.contracts.store import Failures, Query, Transaction
 from ferroscope.core.model import HARDWARE_CHANGED, Node
-from ferroscope.core.states import ACTIVE, STATES, UNDER_WAY, Provision, State
-from ferroscope.telemetry.log import phases
-from ferroscope.ui import activity
+from ferroscope.core.states import ACTIVE, UNDER_WAY, Provision, State
+from ferroscope.ui import activity, progress
 from ferroscope.ui.page import STATE_KINDS, Page, Visit
 
 STATUS: Final = "ferroscope:status:get"
@@ -23,9 +21,8 @@ _BATCH: Final = 1000
 # Seconds for which viewers of the whole fleet see the same.
 _REMEMBERED: Final = 2.0
 _CHART_SECONDS: Final = 60.0
-# Rows of the list of what is under way; finished inspections that say what is usual; changes that are shown.
+# Rows of the list of what is under way; changes that are shown.
 _SHOWN: Final = 25
-_USUAL_OF: Final = 200
 _CHANGES: Final = 8
 _WEEK: Final = 7 * 86400
 # Pages that explain a finding; machines are on the page of machines.
@@ -39,7 +36,7 @@ _ABOUT: Final = {
 class Summary(msgspec.Struct):
     """The nodes that a caller may see: by provision state, marked, failed by reason, and being inspected.
 
-    ``usual``: the seconds of finished inspections, by phase and in all.
+    ``usual``: how long the phases of their inspections take.
     """
 
     states: Counter[str] = msgspec.field(default_factory=Counter)
@@ -47,7 +44,7 @@ class Summary(msgspec.Struct):
     inbox: int = 0
     failures: list[Failures] = []
     active: list[Node] = []
-    usual: dict[str, list[float]] = {}
+    usual: dict[str, progress.Usual] = {}
 
 
 def show(visit: Visit) -> Page:
@@ -71,7 +68,6 @@ def show(visit: Visit) -> Page:
         if project is None and visit.may(access.INVENTORY)
         else None
     )
-    usual = {phase: _usual(seconds) for phase, seconds in summary.usual.items()}
     data = {
         "problems": _problems(summary, status),
         "tiles": _tiles(summary),
@@ -82,10 +78,10 @@ def show(visit: Visit) -> Page:
             {"reason": one.reason, "nodes": one.nodes, "hint": hint_of(one.reason) or ""} for one in summary.failures
         ],
         "failed": sum(one.nodes for one in summary.failures),
-        "active": [_progress(node, usual) for node in summary.active],
+        "active": [progress.of(node, summary.usual) for node in summary.active],
         "active_total": sum(summary.states[str(state)] for state in UNDER_WAY),
-        "usual": usual.get("total"),
-        "usual_of": _USUAL_OF,
+        "usual": progress.whole(summary.usual),
+        "usual_of": progress.USUAL_OF,
         "slots": None if status is None else _slots(status["members"]),
         "chart": chart,
         "changes": changes,
@@ -105,11 +101,8 @@ def _whole(tx: Transaction) -> Summary:
     if any(found.states[str(state)] for state in UNDER_WAY):
         oldest = Query(filters={"state": tuple(ACTIVE)}, sort_key="inspection_started_at", limit=_SHOWN)
         found.active = list(tx.nodes.list(oldest))
-    ended = Query(filters={"state": State.FINISHED}, sort_key="finished_at", descending=True, limit=_USUAL_OF)
-    for one in tx.inspections.list(ended):
-        if one.reapplies is None:
-            for phase, seconds in phases(one).items():
-                found.usual.setdefault(phase, []).append(seconds)
+    ended = Query(filters={"state": State.FINISHED}, sort_key="finished_at", descending=True, limit=progress.USUAL_OF)
+    found.usual = progress.usual(tx.inspections.list(ended))
     return found
 
 
@@ -135,7 +128,7 @@ def _changes(tx: Transaction) -> dict[str, Any]:
 
 def _own(visit: Visit, tx: Transaction, project: str) -> Summary:
     """Return the summary of the nodes of a project."""
-    found, failed, after = Summary(), [], None
+    found, failed, finished, after = Summary(), [], [], None
     while True:
         batch = tx.nodes.list(Query(project=project, limit=_BATCH, marker=after))
         for node in batch:
@@ -146,6 +139,8 @@ def _own(visit: Visit, tx: Transaction, project: str) -> Summary:
             found.inbox += node.inbox
             if node.state is State.ERROR and node.inspection:
                 failed.append(node.inspection)
+            if node.state is State.FINISHED and node.inspection:
+                finished.append((node.inspection_finished_at or 0.0, node.inspection))
             if node.state in ACTIVE:
                 found.active.append(node)
         if len(batch) < _BATCH:
@@ -153,6 +148,8 @@ def _own(visit: Visit, tx: Transaction, project: str) -> Summary:
         after = batch[-1].uuid
     reasons = Counter(reason for reason in reasons_of(tx, failed).values() if reason)
     found.failures = [Failures(reason=reason, nodes=nodes) for reason, nodes in reasons.most_common()]
+    newest = tuple(inspection for _, inspection in sorted(finished, reverse=True)[: progress.USUAL_OF])
+    found.usual = progress.usual(tx.inspections.list(Query(filters={"uuid": newest}))) if newest else {}
     found.active = sorted(found.active, key=lambda node: node.inspection_started_at or 0.0)[:_SHOWN]
     return found
 
@@ -166,14 +163,6 @@ def reasons_of(tx: Transaction, inspections: list[str]) -> dict[str, str | None]
     return found
 
 
-def _usual(seconds: list[float]) -> dict[str, float] | None:
-    """Return the median and the 95th percentile; None if there are too few."""
-    if len(seconds) < 5:
-        return None
-    cuts = quantiles(seconds, n=20)
-    return {"median": round(cuts[9]), "late": round(cuts[18])}
-
-
 def _problems(summary: Summary, status: dict[str, Any] | None) -> list[dict[str, Any]]:
     """Return what needs somebody's attention, the worst first: a summary, advice and where to look."""
     found = []
@@ -181,20 +170,25 @@ def _problems(summary: Summary, status: dict[str, Any] | None) -> list[dict[str,
         if one["code"] != "inbox":
             link = _ABOUT.get(one["code"])
             found.append(
-                {"kind": "bad" if one["verdict"] == "wrong" else "note", "text": one["summary"],
-                 "advice": "" if link else one["advice"], "link": link or "/ui/service",
+                {"kind": "bad" if one["verdict"] == "wrong" else "note", "text": _sentence(one["summary"]),
+                 "advice": "" if link else _sentence(one["advice"]), "link": link or "/ui/service",
                  "label": "Show them" if link else "Service"}
             )  # fmt: skip
     for failure in summary.failures:
         hint = hint_of(failure.reason) or ""
         machines = "machine" if failure.nodes == 1 else "machines"
-        text = f"{failure.nodes:,} {machines} failed: {failure.reason.replace('-', ' ')}"
+        text = f"{failure.nodes:,} {machines} failed: {failure.reason.replace('-', ' ').replace('bmc', 'BMC')}"
         link = f"/ui/machines?reason={failure.reason}"
         found.append({"kind": "bad", "text": text, "advice": hint, "link": link, "label": "Show them"})
     if summary.inbox:
         text = f"{summary.inbox:,} {'machine waits' if summary.inbox == 1 else 'machines wait'} for approval"
         found.append({"kind": "note", "text": text, "advice": "", "link": _ABOUT["inbox"], "label": "Look at them"})
     return sorted(found, key=lambda one: one["kind"])
+
+
+def _sentence(text: str) -> str:
+    """Return what stands behind a colon elsewhere as it stands for itself."""
+    return text[:1].upper() + text[1:]
 
 
 def _tiles(summary: Summary) -> list[dict[str, Any]]:
@@ -204,17 +198,6 @@ def _tiles(summary: Summary) -> list[dict[str, Any]]:
         for state in order
         if summary.states[state] or state in STATE_KINDS
     ]
-
-
-def _progress(node: Node, usual: dict[str, dict[str, float] | None]) -> dict[str, Any]:
-    return {
-        "uuid": node.uuid,
-        "name": node.name or node.uuid,
-        "phase": STATES[node.state].meaning,
-        "since": iso_exact(node.provision_updated_at),
-        "started": iso_exact(node.inspection_started_at),
-        "usual": usual.get(str(node.state)),
-    }
 
 
 def _slots(members: list[dict[str, Any]]) -> dict[str, int]:

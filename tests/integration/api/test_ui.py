@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import base64
+import csv
 import gzip
 import html
+import io
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -19,6 +21,7 @@ from ferroscope.core.delivery import Fail
 from ferroscope.core.model import Node
 from ferroscope.core.reasons import Reason
 from ferroscope.core.states import Event, Provision, State
+from ferroscope.ui.render import Rendered
 from tests.integration.api.browsing import IDENTITIES, Browser, Elements
 from tests.integration.api.callers import service_for
 from tests.integration.api.service import Service, callback_body
@@ -98,6 +101,31 @@ def test_a_session_lasts_until_logout_and_never_outlives_its_credentials(service
     finally:
         IDENTITIES["a-reader"] = known
     assert again.get("/ui").status_code == 303  # the session has ended for good
+
+
+def test_viewers_share_a_page_but_not_the_token_of_its_forms(service: Service) -> None:
+    first, second = (Browser(service).log_in("root") for _ in range(2))
+    pages = [browser.get("/ui") for browser in (first, second)]
+    assert first.token != second.token
+    assert [page.text.count(browser.token) > 0 for page in pages for browser in (first, second)] == [
+        True, False, False, True,
+    ]  # fmt: skip
+    assert pages[0].text.replace(first.token, second.token) == pages[1].text
+    assert pages[0].headers["ETag"] != pages[1].headers["ETag"]
+
+
+def test_rendered_pages_are_kept_for_a_moment_and_few_of_them() -> None:
+    rendered, made = Rendered(), []
+
+    def look(key: str, moment: float) -> str:
+        return rendered.get(key, moment, lambda: made.append(key) or f"{key} at {moment}")  # type: ignore[func-returns-value]
+
+    assert [look("a", moment) for moment in (0.0, 1.9, 2.0)] == ["a at 0.0", "a at 0.0", "a at 2.0"]
+    for number in range(100):
+        look(str(number), 3.0)
+    assert look("a", 3.0) == "a at 2.0"
+    assert len(rendered._pages) <= 16
+    assert (look("b", 9.0), look("b", 10.0)) == ("b at 9.0", "b at 9.0")  # what is old makes room
 
 
 def test_a_session_expires(service: Service) -> None:
@@ -211,7 +239,7 @@ def test_without_authentication_forms_are_still_protected(sqlite_url: str) -> No
 
 
 def test_the_fleet_has_sentences_tiles_and_reasons_that_lead_to_machines(service: Service) -> None:
-    assert "no worker is alive" in Browser(service).log_in("root").get("/ui").text
+    assert "No worker is alive" in Browser(service).log_in("root").get("/ui").text
     failed(service, "bad-1", Reason.BMC_UNREACHABLE)
     failed(service, "bad-2", Reason.BMC_UNREACHABLE)
     failed(service, "bad-3", Reason.TIMEOUT)
@@ -219,12 +247,12 @@ def test_the_fleet_has_sentences_tiles_and_reasons_that_lead_to_machines(service
     add(service, "kept", maintenance=True)
     browser = Browser(service).log_in("root")
     browser.post("/ui/machines/act", action="inspect", all="yes", q="name == busy", confirm="yes")
-    until(lambda: "being powered on" in browser.get("/ui").text)
+    until(lambda: "starting" in browser.get("/ui").text)
     page = browser.get("/ui")
     text = " ".join(Elements(page.text).text.split())
-    assert "2 machines failed: bmc unreachable" in text
+    assert "2 machines failed: BMC unreachable" in text
     assert "1 machine failed: timeout" in text
-    assert "the machine is being powered on" in text
+    assert "busystarting" in text.replace(" ", "")
     links = [html.unescape(str(tag[1].get("href"))) for tag in Elements(page.text).tags if tag[0] == "a"]
     reason = next(link for link in links if "reason=bmc-unreachable" in link)
     listed = browser.get(reason).text
@@ -560,12 +588,42 @@ def test_the_wiring_names_ports_and_contradictions(service: Service) -> None:
     text = Elements(browser.get("/ui/wiring").text).text
     assert text.index("ethernet2") < text.index("ethernet10")
     assert "Several machines claim to be at leaf-1 ethernet2" in text
-    assert browser.get("/ui/wiring?format=csv").text.splitlines()[0] == "switch,port,machine,nic,mac"
+    assert browser.get("/ui/wiring?format=csv").text.splitlines()[0] == "switch,port,machine,nic,mac,contradiction"
     assert browser.get("/ui/wiring?format=csv").text.count("leaf-1") == 3
     assert "No machine has reported" in browser.get("/ui/wiring?switch=spine").text
     assert "Ethernet10".lower() in browser.get("/ui/machines?c=ports").text
     own = Browser(service).log_in("a-reader").get("/ui/wiring").text
     assert ("one" in own, "ethernet2<" in own, "Several" in own) == (True, False, False)
+
+
+def expect(service: Service, *conditions: str) -> None:
+    """Expect this of all machines, and check those that are stored."""
+    root = {"X-Auth-Token": "root"}
+    body = {"expectations": [{"name": "rack 1", "expect": list(conditions)}]}
+    assert service.bare_metal.put("/v1/expectations", body, headers=root).status_code == 200
+    assert service.bare_metal.post("/v1/expectations/check", headers=root).status_code == 200
+
+
+def test_the_wiring_names_machines_that_are_not_where_they_are_expected(service: Service) -> None:
+    uuids = [add(service, name, owner=owner) for name, owner in (("one", "a"), ("two", "b"), ("three", "b"))]
+    for uuid, port in zip(uuids, ("Ethernet1", "Ethernet9"), strict=False):
+        wired(service, uuid, port)
+    service.learn(uuids[2], LLDP, {})
+    browser = Browser(service).log_in("root")
+    assert "Contradictions" not in browser.get("/ui/wiring").text
+    expect(service, "nic[switch == leaf-1 and port == Ethernet1]", "memory >= 900TB")
+    page = Elements(browser.get("/ui/wiring").text)
+    assert page.text.count("is not where it is expected") == 2
+    assert "found: nic.switch: leaf-1; nic.port: ethernet9" in page.text.lower()
+    assert "900TB" not in page.text
+    found = browser.get("/ui/wiring?format=csv").text
+    rows = {row["machine"]: row for row in csv.DictReader(io.StringIO(found))}
+    assert rows["one"]["contradiction"] == ""
+    assert "(rack 1); found nic.switch: leaf-1; nic.port: ethernet9" in rows["two"]["contradiction"]
+    assert rows["three"]["switch"] == ""
+    assert "expected nic[" in rows["three"]["contradiction"]
+    assert "Contradictions" not in browser.get("/ui/wiring?switch=spine").text
+    assert "Contradictions" not in Browser(service).log_in("a-reader").get("/ui/wiring").text
 
 
 def test_the_service_is_shown_to_those_who_may_see_its_status(service: Service) -> None:
@@ -614,6 +672,30 @@ def test_progress_is_shown_beside_what_is_usual_for_its_phase(service: Service) 
     shown = Elements(Browser(service).log_in("reader").get("/ui").text).text
     assert "An inspection usually takes 1 min 9 s" in shown
     assert "1 min 2 s" in shown  # waiting
+
+
+@pytest.mark.parametrize(
+    ("ago", "shown"),
+    [(0.0, "1 min"), (30.0, "3"), (65.0, "any moment"), (400.0, "late by")],
+)
+def test_the_time_left_follows_from_the_phase_and_those_after_it(service: Service, ago: float, shown: str) -> None:
+    now = service.store.read(lambda tx: tx.now)
+    node = examples.node(
+        name="one", owner="a", state=State.WAITING, provision_state=Provision.INSPECT_WAIT,
+        provision_updated_at=now - ago, inspection_started_at=now - ago - 5.0,
+    )  # fmt: skip
+    done = [examples.node(name=f"done-{number}", owner="a", state=State.FINISHED) for number in range(5)]
+    ended = [
+        examples.inspection(one, state=State.FINISHED, started_at=0.0, waiting_since=5.0, processing_since=at,
+                            finished_at=at + 2.0)
+        for one, at in zip(done, (65.0, 65.0, 65.0, 65.0, 245.0), strict=True)
+    ]  # fmt: skip
+    for one, inspection in zip(done, ended, strict=True):
+        one.inspection = inspection.uuid
+    service.store.write(lambda tx: [tx.nodes.add(node), *map(tx.nodes.add, done), *map(tx.inspections.add, ended)])
+    for who in ("reader", "a-reader"):  # the fleet, and the machines of a project
+        (left,) = re.findall(r"data-late=[^>]*>([^<]*)<", Browser(service).log_in(who).get("/ui").text)
+        assert left.startswith(shown), (who, left)
 
 
 def test_rules_are_explained_on_a_machine(service: Service) -> None:

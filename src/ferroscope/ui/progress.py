@@ -1,0 +1,80 @@
+"""Inspections in progress: their phase, what is usual for it in this fleet, and when they should end.
+
+Times are absolute, so that a page whose inspections have not moved has the same ETag: what is left is counted when it
+is shown, and by the browser's script.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from statistics import quantiles
+from typing import Any, Final
+
+import msgspec
+
+from ferroscope.api.http.schemas import iso_exact
+from ferroscope.core.model import Inspection, Node
+from ferroscope.core.states import STATES, State
+from ferroscope.telemetry.log import phases
+
+# Finished inspections that say what is usual, and how many there must be.
+USUAL_OF: Final = 200
+_FEWEST: Final = 5
+_TOTAL: Final = "total"
+# The phases of an inspection, in their order.
+_PHASES: Final = (State.STARTING, State.WAITING, State.PROCESSING)
+
+
+class Usual(msgspec.Struct, frozen=True):
+    """Seconds that finished inspections took: the median, and what 95% of them stayed below."""
+
+    median: float
+    late: float
+
+
+def usual(ended: Iterable[Inspection]) -> dict[str, Usual]:
+    """Return what is usual for each phase, and for all of an inspection; nothing of what happened too rarely."""
+    found: dict[str, list[float]] = {}
+    for one in ended:
+        if one.reapplies is None:
+            for phase, seconds in phases(one).items():
+                found.setdefault(phase, []).append(seconds)
+    return {phase: _usual(seconds) for phase, seconds in found.items() if len(seconds) >= _FEWEST}
+
+
+def whole(known: dict[str, Usual]) -> dict[str, float] | None:
+    """Return what is usual for all of an inspection."""
+    return _rounded(known.get(_TOTAL))
+
+
+def of(node: Node, known: dict[str, Usual]) -> dict[str, Any]:
+    """Return the inspection of a node for display."""
+    since, in_phase = node.provision_updated_at, known.get(str(node.state))
+    return {
+        "uuid": node.uuid,
+        "name": node.name or node.uuid,
+        "phase": str(node.state),
+        "meaning": STATES[node.state].meaning,
+        "since": iso_exact(since),
+        "started": iso_exact(node.inspection_started_at),
+        "usual": _rounded(in_phase),
+        "ends": iso_exact(expected_end(node, known)),
+        "late": None if since is None or in_phase is None else iso_exact(since + in_phase.late),
+    }
+
+
+def expected_end(node: Node, known: dict[str, Usual]) -> float | None:
+    """Return when the inspection ends if its phase and those after it take as long as usual; None if unknown."""
+    if node.state not in _PHASES or node.provision_updated_at is None:
+        return None
+    left = [known.get(str(phase)) for phase in _PHASES[_PHASES.index(node.state) :]]
+    return node.provision_updated_at + sum(one.median for one in left if one is not None) if all(left) else None
+
+
+def _usual(seconds: list[float]) -> Usual:
+    cuts = quantiles(seconds, n=20)
+    return Usual(cuts[9], cuts[18])
+
+
+def _rounded(one: Usual | None) -> dict[str, float] | None:
+    return None if one is None else {"median": round(one.median), "late": round(one.late)}
