@@ -6,16 +6,17 @@ import os
 import stat
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO
 
 import click
 
-from ferroscope.cli.client import connect
+from ferroscope.cli.client import Json, connect
 from ferroscope.cli.exits import Failure
 from ferroscope.cli.output import cloud_option, insecure_option, url_option
+from ferroscope.cli.screen import progress
 from ferroscope.cli.selection import StateType, selector_option
 from ferroscope.contracts.exporters import Exporter, ExportError, ExportOptions
 from ferroscope.exporters import loader
@@ -76,10 +77,16 @@ def export(
         "/v1/nodes", "nodes", fields=fields, inbox=False, provision_state=state, labels=selector, **filters
     )
     try:
-        with _opened(file) as output:
-            exporter.write(nodes, output)
+        with _opened(file) as output, progress("Exporting", shown=not output.isatty()) as advance:
+            exporter.write(_counted(nodes, advance), output)
     except ExportError as exc:
         raise Failure(str(exc), advice=exc.advice) from None
+
+
+def _counted(nodes: Iterable[Json], advance: Callable[[int], None]) -> Iterator[Json]:
+    for node in nodes:
+        yield node
+        advance(1)
 
 
 def _exporter(fmt: str, parameters: tuple[str, ...]) -> Exporter:

@@ -88,7 +88,7 @@ def inspector(
     settings = settings_of(files, database)
     try:
         if rollback:
-            items = inspector_import.roll_back(settings, source, dry_run=dry_run)
+            items = inspector_import.roll_back(settings, source, _track_back, dry_run=dry_run)
         else:
             options = inspector_import.Options(
                 dry_run=dry_run, create=None if create is None else Provision(create), driver=driver or ""
@@ -108,6 +108,10 @@ def inspector(
 
 def _track(nodes: Iterable[Any]) -> Iterator[Any]:
     return track(nodes, "Importing")
+
+
+def _track_back(nodes: Iterable[Any]) -> Iterator[Any]:
+    return track(nodes, "Rolling back")
 
 
 def _started(api: Api, item: Item) -> Item:
@@ -203,7 +207,7 @@ def ironic(
         source = _source(settings, endpoint, from_cloud)
         try:
             if rollback:
-                items = ironic_import.roll_back(settings, source, dry_run=dry_run)
+                items = ironic_import.roll_back(settings, source, _track_back, dry_run=dry_run)
             else:
                 items = ironic_import.run(settings, source, options, _track)
         finally:

@@ -93,16 +93,16 @@ T = TypeVar("T")
 
 
 @contextmanager
-def progress(title: str, total: int | None = None) -> Iterator[Callable[[int], None]]:
+def progress(title: str, total: int | None = None, *, shown: bool = True) -> Iterator[Callable[[int], None]]:
     """Show a bar while the block runs; call what it gives with the number of items that are done since.
 
-    ``total``: None if it is unknown; the bar then shows how many are done.
+    ``total``: None if it is unknown; the bar then shows how many are done. Without ``shown``, there is none.
     """
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
     screen = console(error=True)
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    with Progress(*columns, console=screen, transient=True, disable=not screen.is_terminal) as bar:
+    with Progress(*columns, console=screen, transient=True, disable=not (shown and screen.is_terminal)) as bar:
         task = bar.add_task(title, total=total)
         yield lambda count: bar.advance(task, count)
 

@@ -13,6 +13,7 @@ import msgspec
 from ferroscope.cli.client import Api, ApiError, is_url, node_path
 from ferroscope.cli.exits import Exit, Failure
 from ferroscope.cli.output import Group, Output, with_api
+from ferroscope.cli.screen import progress
 from ferroscope.cli.selection import selector_option
 from ferroscope.cli.text import many
 from ferroscope.core import values
@@ -115,9 +116,10 @@ def _sync(
     client = RestClient(dcim_url, _resolved(dialect, dcim_token), dialect, threading.Event(), seconds=timeout)
     unknown: list[str] = []
     try:
-        client.check()
-        run = Sync(client, dialect, Place(place, role, status), dry_run=dry_run)
-        report = run.run(_machines(api, selector, unknown), _names(api))
+        with progress("Comparing" if dry_run else "Syncing") as advance:
+            client.check()
+            run = Sync(client, dialect, Place(place, role, status), dry_run=dry_run)
+            report = run.run(_machines(api, selector, unknown, advance), _names(api))
     except DcimError as exc:
         raise Failure(str(exc), advice=_advice(dialect, exc)) from None
     out.show(msgspec.to_builtins(report) | {"left_out": len(unknown)}, lambda screen: _draw(screen, report))
@@ -172,7 +174,7 @@ def _names(api: Api) -> Iterator[str]:
             yield node["name"]
 
 
-def _machines(api: Api, selector: str | None, unknown: list[str]) -> Iterator[Machine]:
+def _machines(api: Api, selector: str | None, unknown: list[str], advance: Callable[[int], None]) -> Iterator[Machine]:
     """Yield the machines that were inspected; add the UUIDs of the others to ``unknown``."""
     for node in api.pages("/v1/nodes", "nodes", fields=("uuid", "name"), inbox=False, labels=selector):
         try:
@@ -186,6 +188,7 @@ def _machines(api: Api, selector: str | None, unknown: list[str]) -> Iterator[Ma
             unknown.append(node["uuid"])
         else:
             yield machine
+        advance(1)
 
 
 def _draw(screen: Any, report: Report) -> None:

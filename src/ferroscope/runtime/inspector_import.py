@@ -59,12 +59,12 @@ def run(settings: Settings, source: str, options: Options, track: Track = iter) 
         return found + [importer.rule(rule, disabled=disabled) for rule, disabled in rules(read.connection)]
 
 
-def roll_back(settings: Settings, source: str, *, dry_run: bool = False) -> list[Item]:
+def roll_back(settings: Settings, source: str, track: Track = iter, *, dry_run: bool = False) -> list[Item]:
     """Undo an import of the same source where nothing was changed since. ``SetupError``."""
     with opened(settings) as backend, connected(source) as read:
         store = backend.store
         ended, known = introspections(read.connection), rules(read.connection)
-        found = [write(store, lambda tx, one=one: _restored(tx, one), dry_run=dry_run) for one in ended]  # type: ignore[misc]
+        found = [write(store, lambda tx, one=one: _restored(tx, one), dry_run=dry_run) for one in track(ended)]  # type: ignore[misc]
         found += [write(store, lambda tx, rule=rule: remove_rule(tx, rule), dry_run=dry_run) for rule, _ in known]  # type: ignore[misc]
         return [item for item in found if item is not None]
 

@@ -68,12 +68,12 @@ def run(settings: Settings, source: IronicDocuments, options: Options, track: Tr
         return found
 
 
-def roll_back(settings: Settings, source: IronicDocuments, *, dry_run: bool = False) -> list[Item]:
+def roll_back(settings: Settings, source: IronicDocuments, track: Track = iter, *, dry_run: bool = False) -> list[Item]:
     """Undo imports where nothing was changed since."""
     with opened(settings) as backend:
         store = backend.store
         uuids = [node.uuid for node in _imported(store)]
-        found = [write(store, lambda tx, one=one: _removed(tx, one), dry_run=dry_run) for one in uuids]  # type: ignore[misc]
+        found = [write(store, lambda tx, one=one: _removed(tx, one), dry_run=dry_run) for one in track(uuids)]  # type: ignore[misc]
         found += [write(store, lambda tx, rule=rule: remove_rule(tx, rule), dry_run=dry_run) for rule in source.rules()]  # type: ignore[misc]
         gone = {item.uuid for item in found if item is not None and item.result == "rolled back"}
         for one in source.chassis():

@@ -17,6 +17,7 @@ from ferroscope.cli.client import Api, Json, node_path
 from ferroscope.cli.exits import Exit, Failure, worst
 from ferroscope.cli.lookup import label
 from ferroscope.cli.output import Output, table, with_api
+from ferroscope.cli.screen import progress
 from ferroscope.cli.selection import Selection, Wanted, confirm, resolve, selectors
 from ferroscope.core.states import RESTING_VERBS, UNDER_WAY, Provision
 
@@ -49,12 +50,16 @@ def each(
         act(node)
         nodes[ident] = node
 
-    for ident, found in chosen.found.items():
-        if not isinstance(found, Failure):
-            attempt(ident, partial(ask, ident, found))
+    with progress("Requesting", len(chosen.found), shown=len(chosen.found) > 1) as advance:
+        for ident, found in chosen.found.items():
+            if not isinstance(found, Failure):
+                attempt(ident, partial(ask, ident, found))
+            advance(1)
     if wait is not None:
-        for ident, node in nodes.items():
-            attempt(ident, partial(wait, node))
+        with progress("Waiting", len(nodes), shown=len(nodes) > 1) as advance:
+            for ident, node in nodes.items():
+                attempt(ident, partial(wait, node))
+                advance(1)
     results = [_result(ident, nodes.get(ident), failures.get(ident), done) for ident in chosen.found]
     rows = [(row["node"], row["result"], row["error"] or "") for row in results]
     if rows or out.for_programs:
