@@ -89,7 +89,6 @@ class ChangeWindow:
     """
 
     def __init__(self, low: int = 0) -> None:
-        self._low = low
         self._high = low
         self._missing: dict[int, float] = {}
 

@@ -34,7 +34,6 @@ class Proof(StrEnum):
 
     NONE = ""
     POWER_OFF = "power-off"
-    REBOOTED = "rebooted"
     CONFIRMED = "confirmed"
     # ``[failover] mode = label``: no proof; the operator has declared that these pods may run twice.
     LABEL = "label"

@@ -201,10 +201,6 @@ class Pod(msgspec.Struct, frozen=True, rename="camel"):
     status: _PodStatus = _PodStatus()
 
     @property
-    def full_name(self) -> str:
-        return f"{self.metadata.namespace}/{self.metadata.name}"
-
-    @property
     def uid(self) -> str:
         return self.metadata.uid
 

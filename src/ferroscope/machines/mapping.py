@@ -71,10 +71,6 @@ class Plan(msgspec.Struct, frozen=True):
     both: list[str]
     login: bool = False
 
-    @property
-    def is_empty(self) -> bool:
-        return not (self.fields or self.add_macs or self.remove_macs or self.login)
-
 
 def check(machine: Machine, drivers: Collection[str]) -> None:
     """Raise ``SpecError`` if the object cannot be a node, for reasons that the API server cannot know."""
