@@ -12,6 +12,7 @@ import bcrypt
 import pytest
 
 from ferroscope.config.options import KeystoneSettings
+from ferroscope.core.states import Provision
 from ferroscope.ui import enrol
 from tests.support.browser import Chromium
 from tests.support.fleet_stage import fill, stage
@@ -118,7 +119,8 @@ def cut_off(browser: Chromium) -> list[str]:
 
 
 def text(browser: Chromium) -> str:
-    return " ".join(str(browser.evaluate("document.querySelector('main').innerText")).split())
+    """Return the text of the page; "" while it is left for another one."""
+    return " ".join(str(browser.evaluate("document.querySelector('main')?.innerText ?? ''")).split())
 
 
 def fit(browser: Chromium) -> bool:
@@ -175,9 +177,19 @@ def test_a_file_is_enrolled_row_by_row(
         assert (violations(browser), fit(browser)) == ([], True)
         monkeypatch.setattr(enrol, "_SECONDS", 0.05)  # so that the script has to go on several times
         browser.click("main form button.primary")
-        until(lambda: "30 created" in text(browser), seconds=60)
+        until(lambda: "30 BMCs are being tried" in text(browser), seconds=60)
+        for number in range(30):  # as a worker does
+            failed = {"provision_state": Provision.ENROLL, "last_error": "the BMC at 192.0.2.7 did not answer"}
+            answers = {"provision_state": Provision.MANAGEABLE}
+            service.alter(service.node(f"r{number}").uuid, **(failed if number == 7 else answers))
+        until(lambda: "29 created, 1 not created" in text(browser), seconds=60)
+        assert "1 BMC does not answer" in text(browser)
         assert (violations(browser), fit(browser)) == ([], True)
         assert service.node("r29").driver_info["bmc_address"] == "192.0.2.29"
+        browser.click("main section[aria-labelledby=refused] button")
+        assert "1 created" in text(browser)
+        assert service.node("r7").driver_info["bmc_address"] == "192.0.2.7"
+        assert "pw-of-the-bmc" not in browser.evaluate("document.documentElement.outerHTML")
         assert browser.complaints == []
 
 

@@ -1,4 +1,4 @@
-"""Enrol many machines from a file: check it row by row, then create and change what differs, and try the BMCs.
+"""Enrol many machines from a file: check it row by row, try the BMCs, and create and change what differs.
 
 The rules are those of ``ferroscope node import``. Between the check and the import the browser keeps the file, sealed,
 so passwords are neither stored nor sent back. A request carries out rows for two seconds; then the page goes on.
@@ -22,7 +22,8 @@ from ferroscope.core.values import is_uuid
 from ferroscope.enrollment import importing, node_file
 from ferroscope.enrollment.importing import Fleet, Result, RowError
 from ferroscope.enrollment.node_file import FileError, Row
-from ferroscope.ui import form
+from ferroscope.ui import bmc_trials, form
+from ferroscope.ui.bmc_trials import Trial
 from ferroscope.ui.machines import call_of
 from ferroscope.ui.page import Page, Visit
 
@@ -35,13 +36,18 @@ _FIELDS: Final = ("uuid", *SETTABLE)
 
 
 class Work(msgspec.Struct, kw_only=True):
-    """What is left to do, and what has been done: the browser keeps it, sealed."""
+    """What is left to do, and what has been done: the browser keeps it, sealed.
+
+    ``trials``: machines whose BMC is being tried. ``refused``: rows whose BMC does not answer.
+    """
 
     rows: list[Row]
     passwords: bool
     verify: bool
     counts: dict[str, int] = {}
     failed: list[Result] = []
+    trials: list[Trial] = []
+    refused: list[Row] = []
 
 
 def show(visit: Visit) -> Page:
@@ -183,11 +189,6 @@ class _Calls:
     def change(self, node: str, patch: list[dict[str, Any]]) -> None:
         _of_row(lambda: self._visit.call("PATCH /v1/nodes/{node}", {"node": node}, body=patch))
 
-    def verify(self, node: str) -> None:
-        """Have a worker try the BMC."""
-        path = {"node": node}
-        _of_row(lambda: self._visit.call("PUT /v1/nodes/{node}/states/provision", path, body={"target": "manage"}))
-
     def enabled(self) -> Collection[str]:
         return self._visit.context.drivers.keys()
 
@@ -203,29 +204,38 @@ def _of_row(call: Callable[[], Any]) -> Any:
 
 
 def _carry_out(visit: Visit, work: Work) -> Page:
-    """Carry out rows until the time is over."""
+    """Look at the BMCs that are being tried, and carry out rows until the time is over."""
     calls, fleet, counts = _Calls(visit), _fleet(visit, work.rows), Counter(work.counts)
-    began, done, done_now = visit.context.clock.monotonic(), 0, []
-    while done < len(work.rows) and (not done or visit.context.clock.monotonic() - began < _SECONDS):
-        result = importing.carry_out(calls, fleet, work.rows[done], dry_run=False, passwords=work.passwords)
+    judged = bmc_trials.judge(visit, work.trials)
+    work.trials, done_now = judged.left, judged.results
+    work.refused += judged.refused
+    began, done = visit.context.clock.monotonic(), 0
+    while done < len(work.rows) and len(work.trials) < bmc_trials.MOST:
+        if done and visit.context.clock.monotonic() - began >= _SECONDS:
+            break
+        row = work.rows[done]
+        result = importing.carry_out(calls, fleet, row, dry_run=False, passwords=work.passwords)
         done += 1
         if work.verify and result.result == importing.CREATED and result.uuid is not None:
-            try:
-                calls.verify(result.uuid)
-            except RowError as exc:
-                result.detail = f"the BMC cannot be tried: {exc.message}"
-        counts[result.result] += 1
+            result.detail = bmc_trials.begin(visit, result.uuid)
+            if not result.detail:
+                work.trials.append(Trial(row, result.uuid, visit.context.clock.time()))
+                continue
         done_now.append(result)
-        if result.result == importing.FAILED:
-            work.failed.append(result)
+    work.failed += [one for one in done_now if one.result in (importing.FAILED, bmc_trials.NO_ANSWER)]
+    counts.update(one.result for one in done_now)
     work.rows, work.counts = work.rows[done:], dict(counts)
+    left = len(work.rows) + len(work.trials)
+    again = Work(rows=work.refused, passwords=work.passwords, verify=False)
     data = {
         "counts": dict(sorted(counts.items())),
         "failed": msgspec.to_builtins(work.failed),
-        "results": msgspec.to_builtins(done_now),
-        "left": len(work.rows),
-        "verify": work.verify,
-        "created": counts[importing.CREATED],
-        "work": visit.seal.close(msgspec.to_builtins(work)) if work.rows else "",
+        "results": msgspec.to_builtins([one for one in done_now if one not in work.failed]),
+        "left": left,
+        "tried": len(work.trials),
+        "waits": left > 0 and (not work.rows or len(work.trials) >= bmc_trials.MOST),
+        "work": visit.seal.close(msgspec.to_builtins(work)) if left else "",
+        "refused": len(work.refused),
+        "again": visit.seal.close(msgspec.to_builtins(again)) if work.refused and not left else "",
     }
     return Page(template="enrol_done.html", title="Enrol machines", data=data)

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from ferroscope.core.states import Event
-from ferroscope.ui import enrol
+from ferroscope.core.states import Event, Provision
+from ferroscope.ui import bmc_trials, enrol
 from ferroscope.ui.session import Seal
 from tests.integration.api.browsing import IDENTITIES, Browser, Elements
 from tests.integration.api.callers import service_for
@@ -58,17 +58,82 @@ def names(service: Service) -> list[str]:
     return sorted(node["name"] for node in found)
 
 
-def test_a_file_is_checked_first_and_then_enrolled_and_its_bmcs_are_tried(service: Service, root: Browser) -> None:
-    checked = root.upload("/ui/enrol", file=("rack.csv", sheet(2)), verify="yes")
-    assert text_of(checked).count("would be created") == 3
+def enrolled(root: Browser, file: bytes) -> Any:
+    """Check a file, and begin to enrol it with its BMCs tried."""
+    checked = root.upload("/ui/enrol", file=("rack.csv", file), verify="yes")
+    return look_again(root, checked)
+
+
+def look_again(root: Browser, page: Any) -> Any:
+    answer = root.upload("/ui/enrol", work=Elements(page.text).hidden("work"))
+    assert answer.status_code == 200, answer.text
+    return answer
+
+
+def answers(service: Service, name: str, *, error: str = "") -> None:
+    """Let the trial of the machine's BMC end."""
+    assert [request.event for request in service.pending(name)] == [Event.VERIFY]
+    end = Provision.ENROLL if error else Provision.MANAGEABLE
+    service.alter(service.node(name).uuid, provision_state=end, last_error=error or None)
+
+
+def test_a_file_is_checked_first_and_its_bmcs_are_tried_before_machines_stay(service: Service, root: Browser) -> None:
+    checked = root.upload("/ui/enrol", file=("rack.csv", sheet(3)), verify="yes")
+    assert text_of(checked).count("would be created") == 4
     assert names(service) == []
-    done = confirm(root, checked)
-    assert "2 created." in text_of(done)
-    assert names(service) == ["r1-u000", "r1-u001"]
-    node = service.node("r1-u001")
-    assert node.driver_info["bmc_address"] == "192.0.2.1"
+    page = look_again(root, checked)
+    assert "3 BMCs are being tried" in text_of(page)
+    answers(service, "r1-u000")
+    answers(service, "r1-u001", error="the BMC at 192.0.2.1 did not answer")
+    page = look_again(root, page)
+    text = text_of(page)
+    assert "1 created, 1 not created. 1 BMC is being tried" in text
+    assert "the BMC at 192.0.2.1 did not answer" in text
+    assert "all the same" not in text  # not before all are known
+    answers(service, "r1-u002", error="Authentication failed")
+    page = look_again(root, page)
+    assert "1 created, 2 not created" in text_of(page)
+    assert "2 BMCs do not answer" in text_of(page)
+    assert names(service) == ["r1-u000"]
+    node = service.node("r1-u000")
+    assert node.driver_info["bmc_address"] == "192.0.2.0"
     assert (node.driver_info["bmc_username"], node.extra) == ("admin", {"rack": "r1"})
-    assert [request.event for request in service.pending("r1-u001")] == [Event.VERIFY]
+    done = look_again(root, page)
+    assert "2 created" in text_of(done)
+    assert names(service) == ["r1-u000", "r1-u001", "r1-u002"]
+    assert service.node("r1-u002").provision_state == Provision.ENROLL
+    assert service.pending("r1-u002") == []
+    assert PASSWORD not in page.text + done.text
+
+
+def test_a_request_never_waits_for_bmcs_and_few_are_tried_at_a_time(service: Service, root: Browser) -> None:
+    page = enrolled(root, sheet(bmc_trials.MOST + 10))
+    assert len(names(service)) == bmc_trials.MOST
+    again = look_again(root, page)
+    assert f"{bmc_trials.MOST} BMCs are being tried" in text_of(again)
+    for number in range(5):
+        answers(service, f"r1-u{number:03}", error="no answer")
+    look_again(root, again)
+    assert len(names(service)) == bmc_trials.MOST  # five are gone, and five others have begun
+    assert "r1-u000" not in names(service)
+
+
+def test_a_trial_that_no_worker_begins_is_not_waited_for(
+    service: Service, root: Browser, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    page = enrolled(root, sheet(1))
+    monkeypatch.setattr(bmc_trials, "_PATIENCE", 0.0)
+    page = look_again(root, page)
+    assert "no worker has tried its BMC yet" in text_of(page)
+    assert 'name="work"' not in page.text
+    assert names(service) == ["r1-u000"]
+
+
+def test_a_machine_that_was_deleted_during_its_trial_is_not_created_again(service: Service, root: Browser) -> None:
+    page = enrolled(root, sheet(1))
+    service.bare_metal.delete(f"/v1/nodes/{service.node('r1-u000').uuid}", headers={"X-Auth-Token": "root"})
+    assert "deleted meanwhile" in text_of(look_again(root, page))
+    assert names(service) == []
 
 
 def test_it_can_be_repeated_and_changes_only_what_differs(service: Service, root: Browser) -> None:
@@ -187,7 +252,7 @@ def test_five_hundred_rows_go_on_page_by_page(service: Service, root: Browser, m
     assert names(service) == ["r1-u000"]
     monkeypatch.undo()
     assert "3 created" in text_of(confirm(root, page))
-    checked = root.upload("/ui/enrol", file=("rack.csv", sheet(500)), verify="yes")
+    checked = root.upload("/ui/enrol", file=("rack.csv", sheet(500)))
     assert "3 unchanged, 497 would be created" in text_of(checked)
     assert "497 created, 3 unchanged" in text_of(confirm(root, checked))
     assert len(names(service)) == 500

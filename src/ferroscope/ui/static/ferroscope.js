@@ -124,9 +124,9 @@ function keepUpToDate(main) {
   next();
 }
 
-// A long import goes on by itself.
+// A long import goes on by itself; while BMCs are tried, after a second.
 const rest = document.querySelector("form[data-continue]");
-if (rest) rest.submit();
+if (rest) setTimeout(() => rest.submit(), 1000 * Number(rest.dataset.continue));
 
 countSelected();
 setInterval(showAges, 1000);

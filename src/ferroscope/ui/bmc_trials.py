@@ -1,0 +1,95 @@
+"""BMCs of new machines are tried before the machines stay: what has become of each trial.
+
+Only workers reach BMCs, and a worker's request belongs to a node. So a machine is there while its BMC is tried
+(``verifying``); if the BMC does not answer, it is removed again, and its row is kept for those who want it all the
+same. A request of a browser looks at all trials at once, and never waits for one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+import msgspec
+
+from ferroscope.api.baremetal import nodes
+from ferroscope.api.http.errors import ApiError
+from ferroscope.contracts.store import Query
+from ferroscope.core.states import Provision
+from ferroscope.enrollment import importing
+from ferroscope.enrollment.importing import Result
+from ferroscope.enrollment.node_file import Row
+from ferroscope.ui.machines import call_of
+from ferroscope.ui.page import Visit
+
+# Trials at a time: a silent BMC keeps a slot of a worker busy for a while. After so many seconds, nobody waits for one.
+MOST: Final = 50
+_PATIENCE: Final = 120.0
+NO_ANSWER: Final = "not created"
+_FIELDS: Final = ("uuid", "name", "provision_state", "last_error")
+
+
+class Trial(msgspec.Struct):
+    """A machine whose BMC is being tried; ``since``: seconds since the epoch."""
+
+    row: Row
+    uuid: str
+    since: float
+
+
+class Judged(msgspec.Struct):
+    """``left``: not yet known. ``results``: of the others. ``refused``: rows whose BMC does not answer."""
+
+    left: list[Trial] = []
+    results: list[Result] = []
+    refused: list[Row] = []
+
+
+def begin(visit: Visit, node: str) -> str:
+    """Have a worker try the BMC of the node; return why that is not possible, "" if it is."""
+    try:
+        visit.call("PUT /v1/nodes/{node}/states/provision", {"node": node}, body={"target": "manage"})
+    except ApiError as exc:
+        return f"the BMC cannot be tried: {exc.message}"
+    return ""
+
+
+def judge(visit: Visit, trials: Sequence[Trial]) -> Judged:
+    """Look at what has become of the trials, and remove the machines whose BMC does not answer."""
+    found = Judged()
+    if not trials:
+        return found
+    wanted = Query(filters={"uuid": tuple(one.uuid for one in trials)})
+    seen = visit.context.store.read(lambda tx: list(tx.nodes.list(wanted)))
+    known = {node["uuid"]: node for node in nodes.views(visit.context, call_of(visit), seen, _FIELDS)}
+    now = visit.context.clock.time()
+    for trial in trials:
+        node = known.get(trial.uuid)
+        if node is None:
+            result = Result(trial.row.where, trial.row.label, None, importing.FAILED, "it was deleted meanwhile")
+        elif node["provision_state"] == Provision.VERIFYING:
+            if now - trial.since < _PATIENCE:
+                found.left.append(trial)
+                continue
+            detail = "no worker has tried its BMC yet; it becomes manageable when one does"
+            result = _result(trial, importing.CREATED, detail)
+        elif node["provision_state"] == Provision.ENROLL:
+            result = _removed(visit, trial, str(node["last_error"] or "the BMC did not answer"))
+            if result.result == NO_ANSWER:
+                found.refused.append(trial.row)
+        else:
+            result = _result(trial, importing.CREATED, "the BMC answers")
+        found.results.append(result)
+    return found
+
+
+def _removed(visit: Visit, trial: Trial, why: str) -> Result:
+    try:
+        visit.call("DELETE /v1/nodes/{node}", {"node": trial.uuid})
+    except ApiError as exc:
+        return _result(trial, importing.CREATED, f"{why}; the machine was kept: {exc.message}")
+    return Result(trial.row.where, trial.row.label, None, NO_ANSWER, why)
+
+
+def _result(trial: Trial, result: str, detail: str) -> Result:
+    return Result(trial.row.where, trial.row.label, trial.uuid, result, detail)
