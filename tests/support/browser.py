@@ -15,6 +15,8 @@ from typing import Any
 
 _PROGRAMS = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome")
 _PATIENCE = 120.0
+# Key -> its code for Windows, by which browsers know it, and what it types.
+_KEYS = {"Tab": (9, ""), "Enter": (13, "\r"), " ": (32, " "), "ArrowDown": (40, ""), "Escape": (27, "")}
 
 
 class BrowserError(Exception):
@@ -96,6 +98,16 @@ class Chromium:
         self._events.clear()
         self.evaluate(f"document.querySelector({json.dumps(selector)}).click()")
         self._loaded()
+
+    def press(self, key: str, *, leads: bool = False) -> None:
+        """Press and release a key; with ``leads``, load the page to which that leads."""
+        self._events.clear()
+        code, text = _KEYS[key]
+        known = {"key": key, "code": "Space" if key == " " else key, "windowsVirtualKeyCode": code}
+        self.command("Input.dispatchKeyEvent", type="keyDown" if text else "rawKeyDown", text=text, **known)
+        self.command("Input.dispatchKeyEvent", type="keyUp", **known)
+        if leads:
+            self._loaded()
 
     def choose_file(self, selector: str, path: Path) -> None:
         """Choose a file in a form, as a user does."""

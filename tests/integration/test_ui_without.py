@@ -1,0 +1,169 @@
+"""The web page without a mouse, and without scripts: everything can be reached and done."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import bcrypt
+import pytest
+
+from ferroscope.core.states import Provision
+from tests.support.browser import Chromium
+from tests.support.fleet_stage import fill, stage
+
+# What can be focused, is visible, and is not in a closed menu.
+REACHABLE = """
+[...document.querySelectorAll("a[href], button, input:not([type=hidden]), select, textarea, summary, [tabindex='0']")]
+  .filter(one => !one.disabled && one.checkVisibility({visibilityProperty: true}))
+"""
+LOOK = """
+(() => {
+  const one = document.activeElement, style = getComputedStyle(one);
+  if (one === document.body) return null;
+  const again = one.hasAttribute("data-visited");
+  one.setAttribute("data-visited", "");
+  const visible = one.matches(":focus-visible") && style.outlineStyle !== "none" && parseFloat(style.outlineWidth) >= 2;
+  return {again, visible, html: one.outerHTML.slice(0, 160)};
+})()
+"""
+
+
+@pytest.fixture
+def browser(tmp_path: Path) -> Iterator[Chromium]:
+    started = Chromium(tmp_path / "profile")
+    started.command("Emulation.setFocusEmulationEnabled", enabled=True)
+    started.shape(1280, 900)
+    yield started
+    started.close()
+
+
+def text(browser: Chromium) -> str:
+    return " ".join(str(browser.evaluate("document.querySelector('main')?.innerText ?? ''")).split())
+
+
+def tabbed(browser: Chromium) -> list[str]:
+    """Go through the page with the tab key; return what is not reached, and where the focus cannot be seen."""
+    wrong = []
+    while True:
+        browser.press("Tab")
+        found: Any = browser.evaluate(LOOK)
+        if found is None or found["again"]:
+            break
+        if not found["visible"]:
+            wrong.append(f"focus not visible: {found['html']}")
+    missed = browser.evaluate(f"{REACHABLE}.filter(one => !one.hasAttribute('data-visited')).map(one => one.outerHTML)")
+    return wrong + [f"not reached: {one[:160]}" for one in missed]
+
+
+def tab_to(browser: Chromium, selector: str) -> None:
+    """Press the tab key until this element has the focus."""
+    for _ in range(400):
+        if browser.evaluate(f"document.activeElement.matches({json.dumps(selector)})"):
+            return
+        browser.press("Tab")
+    raise AssertionError(f"{selector} is not reached")
+
+
+def set_value(browser: Chromium, element: str, value: str) -> None:
+    browser.evaluate(f"document.getElementById({json.dumps(element)}).value = {json.dumps(value)}")
+
+
+def test_every_control_of_every_page_is_reached_with_the_tab_key(browser: Chromium, sqlite_url: str) -> None:
+    with stage(sqlite_url) as (base, service):
+        machine = f"/ui/machines/{fill(service)['rack1-u02']}"
+        tabs = [f"{machine}?tab={tab}" for tab in ("hardware", "history", "rules", "raw")]
+        found = []
+        for path in ("/ui", "/ui/machines", *tabs, "/ui/inbox", "/ui/enrol", "/ui/rules", "/ui/rules/new", "/ui/wiring",
+                     "/ui/service"):  # fmt: skip
+            browser.go(base + path)
+            found += [f"{path}: {one}" for one in tabbed(browser)]
+        assert found == []
+        assert browser.complaints == []
+
+
+def test_machines_are_acted_on_with_the_keyboard_alone(browser: Chromium, sqlite_url: str) -> None:
+    with stage(sqlite_url) as (base, service):
+        known = fill(service)
+        browser.go(f"{base}/ui")
+        browser.press("Tab")
+        assert "Skip to content" in browser.evaluate("document.activeElement.textContent")
+        tab_to(browser, "nav a[href='/ui/machines']")
+        browser.press("Enter", leads=True)
+        tab_to(browser, ".chooser summary")
+        browser.press(" ")
+        assert browser.evaluate("document.querySelector('.chooser').open") is True
+        browser.press("Enter")
+        assert browser.evaluate("document.querySelector('.chooser').open") is False
+        tab_to(browser, f"input[name=node][value='{known['rack1-u03']}']")
+        browser.press(" ")
+        assert browser.evaluate("document.getElementById('selected').textContent") == "1 selected:"
+        browser.go(f"{base}/ui/machines/{known['rack1-u03']}")
+        tab_to(browser, "main button[value=maintenance]")
+        browser.press("Enter", leads=True)
+        tab_to(browser, "main form button.primary")
+        browser.press(" ", leads=True)
+        assert service.node(known["rack1-u03"]).maintenance
+        browser.go(f"{base}/ui/enrol")
+        tab_to(browser, "#format")
+        browser.press("ArrowDown")
+        assert browser.evaluate("document.getElementById('format').value") == "csv"
+        assert browser.complaints == []
+
+
+def test_every_page_and_form_works_without_scripts(browser: Chromium, sqlite_url: str, tmp_path: Path) -> None:
+    users = tmp_path / "htpasswd"
+    users.write_text(f"alice:{bcrypt.hashpw(b'secret', bcrypt.gensalt(4)).decode()}:admin\n")
+    browser.command("Emulation.setScriptExecutionDisabled", value=True)
+    with stage(sqlite_url) as (_, service):
+        known = fill(service)
+    with stage(sqlite_url, auth_strategy="http_basic", http_basic_auth_user_file=str(users)) as (base, service):
+        browser.go(f"{base}/ui/machines")
+        set_value(browser, "user", "alice")
+        set_value(browser, "password", "secret")
+        browser.click("form button.primary")
+        machine = f"/ui/machines/{known['rack1-u02']}"
+        for path in ("/ui", "/ui/machines", *(f"{machine}?tab={tab}" for tab in ("hardware", "timeline", "raw")),
+                     "/ui/inbox", "/ui/enrol", "/ui/rules", "/ui/wiring", "/ui/service"):  # fmt: skip
+            browser.go(base + path)
+            assert browser.evaluate("document.querySelector('h1').textContent") != "", path
+            assert len(text(browser)) > 100, path
+
+        browser.go(f"{base}/ui/machines")
+        assert browser.evaluate("document.getElementById('check-all').hidden") is True  # no script has run
+        set_value(browser, "q", "rack4")
+        browser.click("form.search button.primary")
+        browser.evaluate("document.querySelectorAll('input[name=node]').forEach(one => { one.checked = true; })")
+        browser.click("button[value=abort]")
+        browser.click("main form button.primary")
+        assert "3 of 3 aborts requested" in text(browser)
+
+        browser.go(f"{base}/ui/inbox")
+        browser.evaluate("document.querySelector('input[name=node]').checked = true")
+        browser.click("button[value=approve]")
+        browser.evaluate("document.querySelector('input[name^=name-]').value = 'rack9-u01'")
+        browser.click("main form button.primary")
+        assert service.node("rack9-u01").inbox is False
+
+        browser.go(f"{base}/ui/enrol")
+        set_value(browser, "text", "name,driver\nnew-1,fake-hardware\n")
+        browser.click("main form button.primary")
+        browser.click("main form button.primary")
+        assert "1 BMC is being tried" in text(browser)
+        service.alter(service.node("new-1").uuid, provision_state=Provision.MANAGEABLE)
+        browser.click("main form button.primary")  # what the script would press
+        assert "1 created" in text(browser)
+
+        browser.go(f"{base}/ui/rules/new")
+        set_value(browser, "description", "without scripts")
+        browser.click("button[value=save]")
+        assert "The rule is saved" in text(browser)
+        browser.go(f"{base}/ui/wiring")
+        set_value(browser, "switch", "leaf2")
+        browser.click("form.search button.primary")
+        assert "leaf1" not in text(browser)
+        browser.click(".who button")
+        assert browser.evaluate("location.pathname") == "/ui/login"
+        assert browser.complaints == []
