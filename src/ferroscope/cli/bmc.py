@@ -123,7 +123,7 @@ def scan(
     results.sort(key=lambda one: (len(one.address), one.address, one.model or ""))
     out.show([msgspec.to_builtins(one) for one in results], lambda screen: _draw(screen, results))
     if not out.for_programs:
-        total = sum(network.num_addresses for network in chosen)
+        total = sum(1 for _ in plan.addresses())
         counts = ", ".join(f"{number} {what}" for what, number in sorted(Counter(r.result for r in results).items()))
         out.say(f"{many(total, 'address', 'addresses')} scanned: {counts or 'no BMC found'}")
         if any(one.result == "in the inbox" for one in results):

@@ -155,7 +155,7 @@ class Output:
             text = Template(self._fmt.removeprefix(_JSONPATH)).render(data)
             click.echo(text, nl=not text.endswith("\n"))
         else:
-            draw(console())
+            draw(console(wide=self.wide))
 
     def rows(self, titles: Sequence[str], rows: Iterable[Sequence[Any]]) -> bool:
         """Print rows as CSV with a header, if that is the format; return whether it is."""
@@ -219,13 +219,17 @@ def _with(function: Callable[..., None], output: Callable[[Any], Any]) -> Callab
     return cast("Callable[..., None]", run)
 
 
-def console(*, error: bool = False) -> Console:
-    """Return a console: with colors and the terminal's width, or plain with one line per row."""
+def console(*, error: bool = False, wide: bool = False) -> Console:
+    """Return a console: with colors and the terminal's width, or plain with one line per row.
+
+    ``wide``: lines may be longer than the terminal is wide, which wraps them, so that no column is squeezed.
+    """
     from rich.console import Console
 
     stream = sys.stderr if error else sys.stdout
     if stream.isatty():
-        return Console(file=stream, highlight=False, markup=False, emoji=False)
+        width = _NO_TERMINAL_WIDTH if wide else None
+        return Console(file=stream, highlight=False, markup=False, emoji=False, width=width)
     plain = cast("IO[str]", _Trimmed(stream))
     return Console(file=plain, highlight=False, markup=False, emoji=False, width=_NO_TERMINAL_WIDTH)
 

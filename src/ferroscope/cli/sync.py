@@ -40,6 +40,7 @@ def _options(dialect: Dialect) -> _Decorated:
         click.option("dcim_url", f"--{lower}-url", envvar=f"{upper}_URL", show_envvar=True, required=True,
                      help=f"URL of the {name}."),
         click.option("dcim_token", f"--{lower}-token", default=f"secret://env/{upper}_TOKEN", show_default=True,
+                     metavar="secret://...",
                      help="Where its API token is."),
         click.option("place", f"--{dialect.place}", required=True, help=place),
         click.option("--role", required=True, help="Name of the role of new devices."),
@@ -62,8 +63,10 @@ def _options(dialect: Dialect) -> _Decorated:
 def _epilog(dialect: Dialect) -> str:
     upper = dialect.name.upper()
     return (
-        f"TOKEN is a reference: secret://env/{upper}_TOKEN, or secret://file/PATH for the file /PATH. Exit code 1: "
-        f"{dialect.name} has refused an object, or a call failed; what was written stays, and the next run continues."
+        f"The token is given by reference: secret://env/{upper}_TOKEN, or secret://file/PATH for the file /PATH. "
+        "-o json and yaml print one object: changes, what was left alone (left), and the number of machines without a "
+        f"name, an inventory or a known model (left_out). Exit code 1: {dialect.name} has refused an object, or a call "
+        "failed; what was written stays, and the next run continues."
     )
 
 

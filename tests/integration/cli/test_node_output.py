@@ -50,6 +50,16 @@ def test_jsonpath_of_a_list_and_of_a_node(shell: Shell, service: Service, node: 
     assert shell("node", "show", "one", "-o", "jsonpath={.uuid}").stdout == f"{node}\n"
 
 
+@pytest.mark.usefixtures("node")
+def test_wide_squeezes_no_column_on_a_narrow_terminal(shell: Shell) -> None:
+    terminal = Terminal(shell.url, "node", "list", "-o", "wide", columns=40)
+    assert terminal.writes("1 node")
+    (header,) = [line for line in terminal.text.splitlines() if "NAME" in line]
+    assert "UUID" in header
+    assert any("one" in line and "enroll" in line for line in terminal.text.splitlines())
+    terminal.close()
+
+
 def test_wide_has_all_fields_of_the_api(shell: Shell, node: str) -> None:
     wide, usual = (
         {" ".join(line.split()) for line in shell.lines("node", "show", node, *words)} for words in (["-o", "wide"], [])
