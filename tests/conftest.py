@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import gc
 import itertools
+import logging
 import os
 import signal
 import sys
@@ -17,6 +18,7 @@ from typing import Any, Final
 from unittest import mock
 
 import pytest
+import structlog
 
 from ferroscope.db import transaction
 from tests.support import databases
@@ -72,10 +74,15 @@ def compiled_once() -> Iterator[None]:
 
 @pytest.hookimpl(hookwrapper=True)
 def pytest_runtest_protocol() -> Iterator[None]:
-    """Unblock what a service that ran in this process has blocked; the processes of later tests would inherit it."""
-    blocked = signal.pthread_sigmask(signal.SIG_BLOCK, ())
+    """Undo what a service in this process has changed: blocked signals, which later processes inherit, and the log."""
+    blocked, logs = signal.pthread_sigmask(signal.SIG_BLOCK, ()), structlog.get_config()
+    handlers, level = list(logging.root.handlers), logging.root.level
     yield
     signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
+    if structlog.get_config() != logs:
+        structlog.configure(**logs)
+        logging.root.handlers[:] = handlers
+        logging.root.setLevel(level)
 
 
 @pytest.hookimpl(hookwrapper=True)

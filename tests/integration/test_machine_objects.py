@@ -57,6 +57,7 @@ def test_machines_applied_at_once_are_enrolled_and_inspected_though_the_controll
         assert all(not one["metadata"].get("annotations") for one in shown.values())
         # A new leader looks at everything, and has nothing to write.
         for one in site.controllers:
+            one.wait_ready()  # before that, SIGTERM ends it like any program that is starting
             assert one.stop() == 0
         site.controllers[0].start()
         nothing = "12 Machines, 0 to look at, 0 writes"

@@ -76,7 +76,7 @@ def test_an_error_of_the_registry_is_no_answer(registry: tuple[Service, str]) ->
 def test_a_registry_that_sends_a_byte_at_a_time_is_given_up_in_time() -> None:
     with a_server_that(one_by_one(b"HTTP/1.1 200 OK\r\n" + b"X: y\r\n" * 1000), pause=0.01) as port:
         began = time.monotonic()
-        with pytest.raises(RegistryUnavailableError, match="DeadlineError"):
+        with pytest.raises(RegistryUnavailableError, match=r"within 0\.3 s"):
             source_at(f"http://127.0.0.1:{port}", timeout=0.3, retries=1).tracked()
         assert 0.6 < time.monotonic() - began < 0.6 + SLACK
 

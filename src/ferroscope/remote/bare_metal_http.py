@@ -52,8 +52,9 @@ class Http:
 
     def send(self, method: str, url: str, headers: Mapping[str, str], body: bytes | None = None) -> Answer:
         """Return the complete response; ``TransientError`` if there was none, ``RegistryUnavailableError``."""
+        deadline = Deadline(self._timeout)
         try:
-            with Deadline(self._timeout) as deadline:
+            with deadline:
                 answer = self._http.request(
                     method, url, body=body, headers=headers, redirect=False, preload_content=False
                 )
@@ -65,7 +66,9 @@ class Http:
                 else:
                     answer.close()
         except (urllib3.exceptions.HTTPError, OSError, DeadlineError) as exc:
-            raise TransientError(f"request failed: {type(exc).__name__}") from exc
+            # A connection that the deadline has shut down fails in many ways.
+            why = f"no complete answer within {self._timeout:g} s" if deadline.expired else type(exc).__name__
+            raise TransientError(f"request failed: {why}") from exc
         if len(content) > _MAX_BODY:
             raise RegistryUnavailableError(f"a page is longer than {_MAX_BODY} bytes")
         return Answer(answer.status, answer.headers, content)
