@@ -64,7 +64,7 @@ def setup(path: Path, *, replace: bool, **given: str | None) -> None:
     _write(path, old, sections, replace=replace)
     click.echo(f"\nwrote {path}\n")
     found = show_checks((str(path),), None, Output())
-    _show_next_steps(path, sections)
+    _show_next_steps(path, sections, mend=bool(found))
     if found:
         raise click.exceptions.Exit(Exit.FAILURE)
 
@@ -275,10 +275,11 @@ def _let_service_read(path: Path) -> None:
         path.chmod(0o640)
 
 
-def _show_next_steps(path: Path, sections: Sections) -> None:
+def _show_next_steps(path: Path, sections: Sections, *, mend: bool) -> None:
     several = bool(sections["database"])
     own = "" if str(path) == CONFIG_FILES[0] else f" -c {path}"
-    steps = [f"start the service: ferroscope {role}{own}" for role in (("api", "worker") if several else ("all",))]
+    steps = [f"mend what is wrong above, and check again: ferroscope doctor{own}"] if mend else []
+    steps += [f"start the service: ferroscope {role}{own}" for role in (("api", "worker") if several else ("all",))]
     if sections["api"]["auth_strategy"] != "noauth" and sections["api"]["host"] != "localhost":
         steps.append("serve HTTPS, because passwords are sent with each call: docs/how-to/serve-https.md")
     if sections["boot"]:

@@ -161,3 +161,10 @@ def test_an_existing_file_of_users_is_used(path: Path, run: Run) -> None:
     done = run("--login", "http_basic", "--replace")
     assert "exists and is used" in done.stdout
     assert (path.parent / "htpasswd").read_text() == users
+
+
+def test_what_the_checks_have_found_is_the_next_step(run: Run, path: Path) -> None:
+    wrong = run("--database", f"sqlite:///{path.parent}/missing/machines.db")
+    assert wrong.returncode == Exit.FAILURE
+    first = wrong.stdout.partition("Next:")[2].splitlines()[1]
+    assert f"ferroscope doctor -c {path}" in first
