@@ -13,7 +13,7 @@ from ferroscope.api.http.schemas import iso_exact
 from ferroscope.contracts.store import Failures, Query, Transaction
 from ferroscope.core.model import HARDWARE_CHANGED, Node
 from ferroscope.core.states import ACTIVE, UNDER_WAY, Provision, State
-from ferroscope.ui import activity, progress
+from ferroscope.ui import activity, progress, render
 from ferroscope.ui.page import STATE_KINDS, Page, Visit
 
 STATUS: Final = "ferroscope:status:get"
@@ -170,8 +170,8 @@ def _problems(summary: Summary, status: dict[str, Any] | None) -> list[dict[str,
         if one["code"] != "inbox":
             link = _ABOUT.get(one["code"])
             found.append(
-                {"kind": "bad" if one["verdict"] == "wrong" else "note", "text": _sentence(one["summary"]),
-                 "advice": "" if link else _sentence(one["advice"]), "link": link or "/ui/service",
+                {"kind": "bad" if one["verdict"] == "wrong" else "note", "text": render.sentence(one["summary"]),
+                 "advice": "" if link else render.sentence(one["advice"]), "link": link or "/ui/service",
                  "label": "Show them" if link else "Service"}
             )  # fmt: skip
     for failure in summary.failures:
@@ -184,11 +184,6 @@ def _problems(summary: Summary, status: dict[str, Any] | None) -> list[dict[str,
         text = f"{summary.inbox:,} {'machine waits' if summary.inbox == 1 else 'machines wait'} for approval"
         found.append({"kind": "note", "text": text, "advice": "", "link": _ABOUT["inbox"], "label": "Look at them"})
     return sorted(found, key=lambda one: one["kind"])
-
-
-def _sentence(text: str) -> str:
-    """Return what stands behind a colon elsewhere as it stands for itself."""
-    return text[:1].upper() + text[1:]
 
 
 def _tiles(summary: Summary) -> list[dict[str, Any]]:

@@ -86,6 +86,19 @@ def kind(state: Any) -> str:
     return STATE_KINDS.get(str(state), "idle")
 
 
+def sentence(text: str) -> str:
+    """Return what stands behind a colon elsewhere as it stands for itself."""
+    return text[:1].upper() + text[1:]
+
+
+def heading(field: str) -> str:
+    """Return the name of a field as people write it."""
+    return _WRITTEN.get(field, sentence(field))
+
+
+_WRITTEN: Final = {"arch": "Architecture", "bmc": "BMC", "mac": "MAC"}
+
+
 def link(path: str, **query: Any) -> str:
     """Return a path with its query; empty values are left out."""
     given = {name: value for name, value in query.items() if value not in (None, "", [])}
@@ -156,7 +169,7 @@ def environment() -> Any:
         ),
     )
     made.filters |= {"harmless": harmless, "duration": duration, "size": size, "memory": memory, "kind": kind}
-    made.filters |= {"age": age, "left": left}
+    made.filters |= {"age": age, "left": left, "sentence": sentence, "heading": heading}
     made.globals |= {"link": link, "plural": plural, "static": static_path}
     return made
 
