@@ -232,6 +232,10 @@ class Process:
     ) -> None:
         settings = self._settings
         app = self._build_app(backend, drivers, membership, meter)
+        if settings.api.enable_ui:
+            from ferroscope.ui import render
+
+            render.prepare()
         server = HttpServer(
             app,
             settings.api,
@@ -241,10 +245,6 @@ class Process:
             decides=settings.api.auth_strategy != "noauth",
         )
         server.start()
-        if settings.api.enable_ui:
-            from ferroscope.ui import render
-
-            threading.Thread(target=render.prepare, name="templates", daemon=True).start()
         membership.watch(
             "http",
             lambda: "draining: waiting for load balancers" if self._draining.is_set() else "serving requests",
