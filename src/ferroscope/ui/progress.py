@@ -14,15 +14,13 @@ import msgspec
 
 from ferroscope.api.http.schemas import iso_exact
 from ferroscope.core.model import Inspection, Node
-from ferroscope.core.states import STATES, State
+from ferroscope.core.states import PHASES, STATES
 from ferroscope.telemetry.log import phases
 
 # Finished inspections that say what is usual, and how many there must be.
 USUAL_OF: Final = 200
 _FEWEST: Final = 5
 _TOTAL: Final = "total"
-# The phases of an inspection, in their order.
-_PHASES: Final = (State.STARTING, State.WAITING, State.PROCESSING)
 
 
 class Usual(msgspec.Struct, frozen=True):
@@ -65,9 +63,9 @@ def of(node: Node, known: dict[str, Usual]) -> dict[str, Any]:
 
 def expected_end(node: Node, known: dict[str, Usual]) -> float | None:
     """Return when the inspection ends if its phase and those after it take as long as usual; None if unknown."""
-    if node.state not in _PHASES or node.provision_updated_at is None:
+    if node.state not in PHASES or node.provision_updated_at is None:
         return None
-    left = [known.get(str(phase)) for phase in _PHASES[_PHASES.index(node.state) :]]
+    left = [known.get(str(phase)) for phase in PHASES[PHASES.index(node.state) :]]
     return node.provision_updated_at + sum(one.median for one in left if one is not None) if all(left) else None
 
 
