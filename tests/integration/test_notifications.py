@@ -21,6 +21,7 @@ from ferroscope.periodic.retention import Retention
 from ferroscope.remote.webhook import Webhook
 from ferroscope.runtime.system import SystemClock
 from ferroscope.telemetry.metrics import Metrics
+from ferroscope.ui import fleet
 from ferroscope.worker.loop import Worker
 from ferroscope.worker.start import PxeFilterWait, RebootThrottle
 from ferroscope.worker.tasks import build
@@ -121,7 +122,10 @@ def test_an_inspection_that_another_one_replaces_has_failed(site: Site) -> None:
     assert failed.data["inspection"]["uuid"] != started.data["inspection"]["uuid"]
 
 
-def test_changed_hardware_is_on_the_fleet_page_also_if_no_target_wants_it(sqlite_url: str) -> None:
+def test_changed_hardware_is_on_the_fleet_page_also_if_no_target_wants_it(
+    sqlite_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(fleet, "_CHART_SECONDS", 0.1)
     site = Site(sqlite_url, notifications=NotificationSettings())
     try:
         for _ in range(2):
@@ -129,7 +133,7 @@ def test_changed_hardware_is_on_the_fleet_page_also_if_no_target_wants_it(sqlite
         assert "No inspection has found other hardware" in Browser(site.service).get("/ui").text
         site.inspect(callback_body(site.mac, serial="2"))
         later = Browser(site.service)
-        until(lambda: "machine: serial 1 -&gt; 2" in later.get("/ui").text)
+        assert until(lambda: "machine: serial 1 -&gt; 2" in later.get("/ui").text)
         page = later.get("/ui").text
         assert (
             f'href="/ui/machines/{site.node}?tab=history&amp;after={site.service.node(site.node).inspection}"' in page

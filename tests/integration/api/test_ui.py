@@ -21,6 +21,7 @@ from ferroscope.core.delivery import Fail
 from ferroscope.core.model import Node
 from ferroscope.core.reasons import Reason
 from ferroscope.core.states import Event, Provision, State
+from ferroscope.ui import fleet
 from ferroscope.ui.render import Rendered
 from tests.integration.api.browsing import IDENTITIES, Browser, Elements
 from tests.integration.api.callers import service_for
@@ -638,7 +639,10 @@ def test_the_service_is_shown_to_those_who_may_see_its_status(service: Service) 
     assert "/ui/service" not in project.get("/ui").text
 
 
-def test_the_fleet_has_a_chart_of_the_last_week_and_a_table_with_the_same(service: Service) -> None:
+def test_the_fleet_has_a_chart_of_the_last_week_and_a_table_with_the_same(
+    service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(fleet, "_CHART_SECONDS", 0.1)
     assert "<svg class" not in Browser(service).log_in("reader").get("/ui").text
     node = examples.node(name="charted")
     ended = [(State.FINISHED, 10.0), (State.FINISHED, 20.0), (State.ERROR, 30.0), (State.FINISHED, 8 * 86400.0)]
@@ -650,7 +654,7 @@ def test_the_fleet_has_a_chart_of_the_last_week_and_a_table_with_the_same(servic
 
     service.store.write(work)
     browser = Browser(service).log_in("reader")
-    until(lambda: "2 finished" in Elements(browser.get("/ui").text).text, seconds=90)
+    assert until(lambda: "2 finished" in Elements(browser.get("/ui").text).text)
     page = Elements(browser.get("/ui").text)
     assert "1 failed" in page.text
     heights = dict.fromkeys(("good", "bad"), 0.0)

@@ -100,7 +100,8 @@ class Run(Installation):
             members = roster(settings)
             assert not enroll(members, api_url=self.shell.url, sim_address=fleet.address).failed
             for number in (1, 2):
-                self.shell("inspect", *(member.name for member in members), "--wait", "--timeout", "120")
+                # The machine with unknown MAC addresses is waited for in vain.
+                self.shell("inspect", *(member.name for member in members), "--wait", "--timeout", "20")
                 counted = f'max(ferroscope_transitions_total{{event="finish",target="finished"}}) >= {3 * number}'
                 assert until(lambda counted=counted: bool(self.prometheus.query(counted)))  # type: ignore[misc]
 
