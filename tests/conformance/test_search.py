@@ -54,7 +54,10 @@ parts = st.recursive(leaves, joined, max_leaves=4)
 some = st.builds(expressions.Some, st.sampled_from(("node", "nic")), st.none() | parts)
 own = st.one_of(
     st.builds(
-        expressions.Number, st.sampled_from(("maintenance", "created_at")), operators, st.sampled_from((0.0, 1.0))
+        expressions.Number,
+        st.sampled_from(("maintenance", "created_at", "deviations")),
+        operators,
+        st.sampled_from((0.0, 1.0)),
     ),
     st.builds(expressions.Text, st.just("owner"), st.just(("a", "ab")), st.booleans()),
     st.builds(expressions.Glob, st.sampled_from(("name", "owner")), patterns),
@@ -72,6 +75,7 @@ queries = st.recursive(
 
 
 OWNERS = (None, "A", "ab", "a_b")
+ATTRIBUTES = ({}, {"description": '"deviations":[{'}, {"deviations": [{"condition": "has gpu", "found": "no gpu"}]})
 LABELS = ({}, {"Rack": "R1", "spare": ""}, {"example.com/a-b": "b_1.a"}, {"rack": "", "example.com/a-b": "r.1"})
 
 
@@ -84,6 +88,7 @@ def store(adapter: Adapter, machines: list[list[IndexRow]]) -> dict[str, list[In
         stored = {}
         for number, listed in enumerate(machines):
             owned = {"owner": OWNERS[number % 4], "maintenance": number % 2 == 0, "labels": LABELS[number % 4]}
+            owned |= {"attributes": ATTRIBUTES[number % 3]}
             digest = ("digest", f"{WITH_WORDS}digest")[number % 2]  # of an earlier release, or of this one
             node = examples.node(search_digest=digest, name=f"N{number}", created_at=number + 1, **owned)
             numbered = [msgspec.structs.replace(row, position=place) for place, row in enumerate(listed)]

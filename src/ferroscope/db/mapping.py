@@ -109,6 +109,7 @@ class _Shape(msgspec.Struct, frozen=True):
     before: tuple[str, ...]
     project: bool
     attributes: tuple[str, ...]
+    present: tuple[str, ...]
     marker: bool | None
     sort_key: str
     descending: bool
@@ -149,6 +150,7 @@ def page_later(tx: SqlSession, mapper: Mapper[S], query: Query, *, key: str = "u
         tuple(query.before),
         query.project is not None,
         tuple(query.attributes),
+        query.present,
         marker,
         query.sort_key,
         query.descending,
@@ -179,6 +181,11 @@ def of_project(project: str) -> dict[str, Any]:
 
 def _contains(parameter: str) -> ColumnElement[bool]:
     return schema.nodes.c.attributes.like(bindparam(parameter), escape=_ESCAPE)
+
+
+def has_attribute(name: str) -> ColumnElement[bool]:
+    """Return the condition that a node may have an attribute of this name."""
+    return schema.nodes.c.attributes.like(f'%"{name.translate(_SPECIAL)}":%', escape=_ESCAPE)
 
 
 def _written(name: str, value: str) -> str:
@@ -240,6 +247,8 @@ def _select(mapper: Mapper[Any], shape: _Shape, key: str) -> Select[Any]:
         statement = statement.where(in_project(table))
     for name in shape.attributes:
         statement = statement.where(_contains(f"attribute_{name}"))
+    for name in shape.present:
+        statement = statement.where(has_attribute(name))
     sort, unique = table.c[shape.sort_key], table.c[key]
     if shape.marker is not None:
         statement = statement.where(_after(sort, unique, null=shape.marker, descending=shape.descending))

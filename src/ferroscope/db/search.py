@@ -71,11 +71,8 @@ _CHANGED = (
     .order_by(_i.finished_at.desc(), _i.uuid)
     .limit(bindparam("limit"))
 )
-# The shard is a part of the column of attributes; the same text may be a part of something else there.
-_SHARDED = select(_nodes.attributes).where(_nodes.attributes.like('%"shard":%'))
-
-
-_DEVIATING = select(func.count()).select_from(schema.nodes).where(_nodes.attributes.like('%"deviations":[{%'))
+_SHARDED = select(_nodes.attributes).where(mapping.has_attribute("shard"))
+_DEVIATING = select(func.count()).select_from(schema.nodes).where(mapping.has_attribute("deviations"))
 
 # The summary of the hardware is a document in one column, which begins with the health: to look for it anywhere in
 # the text takes seven times as long.
@@ -223,6 +220,8 @@ def _own(name: str) -> ColumnElement[Any]:
     kind, dot, key = name.partition(".")
     if dot and kind == LABEL:
         return _LabelValue(func.lower(schema.nodes.c.labels), key)
+    if name not in schema.nodes.c:
+        return case((mapping.has_attribute(name), 1.0), else_=0.0)
     column = schema.nodes.c[name]
     if isinstance(column.type, Boolean):
         return case((column, 1.0), else_=0.0)

@@ -75,9 +75,12 @@ def compiled(expectation: Expectation) -> Compiled:
     """Return the expectation, parsed; ``ExpectationError``."""
     try:
         chosen = labels.selector(expectation.nodes) if expectation.nodes.strip() else None
-        return Compiled(expectation, chosen, tuple((text, parse(text)) for text in expectation.expect))
+        conditions = tuple((text, parse(text)) for text in expectation.expect)
     except (labels.LabelError, QueryError) as exc:
         raise ExpectationError(f"expectation {expectation.name[:80]!r}: {exc}") from None
+    if any(_is_about_deviations(query) for _, query in conditions):
+        raise ExpectationError(f"expectation {expectation.name[:80]!r}: it cannot be about whether machines deviate")
+    return Compiled(expectation, chosen, conditions)
 
 
 def check(expectations: Sequence[Expectation]) -> tuple[Compiled, ...]:
@@ -174,6 +177,17 @@ def _is_about_wiring(query: Query) -> bool:
             return _is_about_wiring(some)
         case expressions.Some("nic", of):
             return not _ENDS_OF_CABLES.isdisjoint(_columns(of))
+    return False
+
+
+def _is_about_deviations(query: Query) -> bool:
+    match query:
+        case expressions.Not(of):
+            return _is_about_deviations(of)
+        case expressions.All(of) | expressions.Any(of):
+            return any(_is_about_deviations(one) for one in of)
+        case expressions.Own(of):
+            return KEY in _columns(of)
     return False
 
 

@@ -89,7 +89,7 @@ class Count(msgspec.Struct, frozen=True, tag=True):
 
 
 class Own(msgspec.Struct, frozen=True, tag=True):
-    """A condition on the node itself: columns are the fields of ``Node``, and ``label.KEY``.
+    """A condition on the node itself: columns are fields of ``Node``, its ``attributes``, and ``label.KEY``.
 
     Texts are compared in lower case.
     """
@@ -149,7 +149,7 @@ def _own(node: Node, column: str) -> object:
     kind, dot, key = column.partition(".")
     if dot and kind == LABEL:
         return next((value.lower() for name, value in sorted(node.labels.items()) if name.lower() == key), None)
-    value = getattr(node, column)
+    value = getattr(node, column) if column in node.__struct_fields__ else bool(node.attributes.get(column))
     return value.lower() if isinstance(value, str) else value
 
 

@@ -48,7 +48,8 @@ class IndexRow(msgspec.Struct, frozen=True, array_like=True):
 class Field(msgspec.Struct, frozen=True):
     """A field of a part: its column and description; ``factor``: converts a query's number to ``unit``.
 
-    ``own``: a field of the node itself; the column is a field of ``core.model.Node``.
+    ``own``: a field of the node itself; the column is a field of ``core.model.Node``, or, if it is boolean, one of its
+    ``attributes``, which a node has or has not.
     """
 
     column: str
@@ -153,6 +154,9 @@ OWN: Final[Mapping[str, Field]] = {
     "error": Field("last_error", "Last error", own=True),
     "maintenance": Field("maintenance", "Whether the node is in maintenance", own=True, boolean=True),
     "discovered": Field("auto_discovered", "Whether the node was discovered", own=True, boolean=True),
+    "inbox": Field("inbox", "Whether the node awaits approval in the inbox", own=True, boolean=True),
+    "deviating": Field("deviations", "Whether the hardware is not as expected", own=True, boolean=True),
+    "orphaned": Field("orphaned_at", "Since when the attached registry does not list the node", own=True, moment=True),
     "created": Field("created_at", "Time of enrollment", own=True, moment=True),
     "inspected": Field("inspection_finished_at", "End of the last inspection", own=True, moment=True),
 }

@@ -25,11 +25,12 @@ _CHART_SECONDS: Final = 60.0
 _SHOWN: Final = 25
 _CHANGES: Final = 8
 _WEEK: Final = 7 * 86400
-# Pages that explain a finding; machines are on the page of machines.
+# The machines that a finding is about; what is not here is about the service.
 _ABOUT: Final = {
-    "inbox": "/ui/inbox",
-    "health-critical": "/ui/machines?q=health.state+%3D%3D+critical",
-    "drives-failing": "/ui/machines?q=health.component+%3D%3D+drive",
+    "hardware-deviates": render.link("/ui/machines", q="deviating == yes"),
+    "health-critical": render.link("/ui/machines", q="health[component == machine and state == critical]"),
+    "drives-failing": render.link("/ui/machines", q="health.component == drive"),
+    "orphans": render.link("/ui/machines", q="has orphaned"),
 }
 
 
@@ -170,8 +171,8 @@ def _problems(summary: Summary, status: dict[str, Any] | None) -> list[dict[str,
         if one["code"] != "inbox":
             link = _ABOUT.get(one["code"])
             found.append(
-                {"kind": "bad" if one["verdict"] == "wrong" else "note", "text": render.sentence(one["summary"]),
-                 "advice": "" if link else render.sentence(one["advice"]), "link": link or "/ui/service",
+                {"kind": "bad" if one["verdict"] == "wrong" else "note", "text": render.capitalized(one["summary"]),
+                 "advice": "" if link else render.capitalized(one["advice"]), "link": link or "/ui/service",
                  "label": "Show them" if link else "Service"}
             )  # fmt: skip
     for failure in summary.failures:
@@ -182,7 +183,7 @@ def _problems(summary: Summary, status: dict[str, Any] | None) -> list[dict[str,
         found.append({"kind": "bad", "text": text, "advice": hint, "link": link, "label": "Show them"})
     if summary.inbox:
         text = f"{summary.inbox:,} {'machine waits' if summary.inbox == 1 else 'machines wait'} for approval"
-        found.append({"kind": "note", "text": text, "advice": "", "link": _ABOUT["inbox"], "label": "Look at them"})
+        found.append({"kind": "note", "text": text, "advice": "", "link": "/ui/inbox", "label": "Look at them"})
     return sorted(found, key=lambda one: one["kind"])
 
 

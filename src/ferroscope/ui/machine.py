@@ -21,7 +21,7 @@ from ferroscope.hardware.search_index import KINDS
 from ferroscope.hardware.sources import IN_BAND
 from ferroscope.ui import ramdisk_log, rules
 from ferroscope.ui.machine_actions import ACTIONS
-from ferroscope.ui.machines import labels_of
+from ferroscope.ui.machines import deviations_of, labels_of
 from ferroscope.ui.page import Download, Page, Visit
 
 TABS: Final = {
@@ -33,7 +33,7 @@ _FIELDS: Final = (
     "uuid", "name", "driver", "provision_state", "power_state", "target_power_state", "maintenance",
     "maintenance_reason", "last_error", "owner", "lessee", "resource_class", "description", "conductor", "driver_info",
     "properties", "extra", "traits", "inspection_started_at", "inspection_finished_at", "provision_updated_at",
-    "created_at", "inbox", "hardware", "labels",
+    "created_at", "inbox", "hardware", "labels", "deviations",
 )  # fmt: skip
 # Rows of one table, inspections and steps of a timeline, and characters of raw data that a page shows.
 _ROWS: Final = 256
@@ -65,6 +65,7 @@ def show(visit: Visit) -> Page | Download:
     data = {
         "node": shown | {"driver_info": _visible(shown["driver_info"]), "name": shown["name"] or shown["uuid"]},
         "labels": labels_of(shown),
+        "deviations": deviations_of(shown),
         "bmc": _bmc(shown["driver_info"]),
         "tab": tab,
         "tabs": [{"name": name, "title": title} for name, title in TABS.items()],

@@ -22,7 +22,7 @@ from ferroscope.core.explanations import HINTS
 from ferroscope.core.model import Node
 from ferroscope.core.states import PUBLISHED_STATES, Provision, State
 from ferroscope.core.values import is_uuid
-from ferroscope.hardware import names
+from ferroscope.hardware import expectations, names
 from ferroscope.hardware.search_index import KINDS, OWN, text
 from ferroscope.ui.fleet import reasons_of
 from ferroscope.ui.page import Download, Page, Visit
@@ -39,7 +39,7 @@ MAINTENANCE: Final = "baremetal:node:set_maintenance"
 FIELDS: Final = (
     "uuid", "name", "provision_state", "power_state", "maintenance", "maintenance_reason", "driver", "owner",
     "lessee", "resource_class", "labels", "hardware", "last_error", "provision_updated_at",
-    "inspection_finished_at", "inbox",
+    "inspection_finished_at", "inbox", expectations.KEY,
 )  # fmt: skip
 
 
@@ -68,6 +68,7 @@ COLUMNS: Final = (
     Column("owner", "Owner", "owner", usual=False),
     Column("class", "Resource class", "resource_class", usual=False),
     Column("uuid", "UUID", usual=False),
+    Column("deviations", "Not as expected", usual=False),
     Column("error", "Last error", usual=False),
 )
 # What the search box completes: the fields of the language, and what they mean.
@@ -100,6 +101,7 @@ class Wanted(msgspec.Struct, frozen=True, kw_only=True):
         parts = [f"({self.q})", *map(_searched, nodes.selector(self.labels).terms if self.labels else ())]
         parts += [f"state == '{self.state}'"] if self.state in PUBLISHED_STATES else []
         parts += [f"maintenance == {self.maintenance}"] if self.maintenance in ("yes", "no") else []
+        parts += [f"inbox == {self.inbox}"] if self.inbox in ("yes", "no") else []
         return " and ".join(parts) if len(parts) > 1 else self.q
 
 
@@ -136,8 +138,9 @@ def show(visit: Visit) -> Page | Download:
     except BadRequestError as exc:
         problem = exc.message
     rows = [_row(visit, node, wanted) for node in found]
-    # Where nobody uses labels, they take no space.
-    visible = chosen or [name for name in _USUAL if name != "labels" or any(row["labels"] for row in rows)]
+    # Where nobody uses labels, they take no space. Who looks for machines that deviate wants to know how.
+    usual = [name for name in _USUAL if name != "labels" or any(row["labels"] for row in rows)]
+    visible = chosen or usual + (["deviations"] if "deviating" in wanted.q.lower() else [])
     if "ports" in chosen:
         _add_ports(visit, rows)
     data = {
@@ -253,6 +256,12 @@ def labels_of(node: dict[str, Any], q: str = "") -> list[dict[str, str]]:
     return found
 
 
+def deviations_of(node: dict[str, Any]) -> list[dict[str, str]]:
+    """Return how the hardware deviates from what is expected; nothing if the caller may not see that."""
+    found = node[expectations.KEY]
+    return found if isinstance(found, list) else []
+
+
 def _row(visit: Visit, node: dict[str, Any], wanted: Wanted) -> dict[str, Any]:
     """Return what the list shows of a node; ``hardware`` is hidden from callers who may not see inventories."""
     hardware = node.get("hardware") or {}
@@ -280,6 +289,7 @@ def _row(visit: Visit, node: dict[str, Any], wanted: Wanted) -> dict[str, Any]:
         "class": node.get("resource_class"),
         "labels": labels_of(node, wanted.q),
         "error": node["last_error"],
+        "deviations": deviations_of(node),
         "since": node["provision_updated_at"],
         "inspected": node["inspection_finished_at"],
         "ports": [],
@@ -301,12 +311,14 @@ def _export(visit: Visit, wanted: Wanted) -> Download:
     output, after, count = io.StringIO(), "", 0
     writer = csv.writer(output)
     titles = ("name", "uuid", "state", "power", "maintenance", "vendor", "product", "serial", "cpu", "cpus", "memory",
-             "disks", "storage", "nics", "driver", "owner", "class", "labels", "inspected", "error")  # fmt: skip
+             "disks", "storage", "nics", "driver", "owner", "class", "labels", "inspected", "deviations",
+             "error")  # fmt: skip
     writer.writerow(titles)
     while count < _EXPORTED:
         found, following = find(visit, wanted, _PAGE, after)
         for node in found:
             row = _row(visit, node, wanted) | {"labels": labels.written(node.get("labels") or {})}
+            row["deviations"] = "; ".join(f"{one['condition']}: {one['found']}" for one in row["deviations"])
             writer.writerow([values.spreadsheet_cell(row[name]) for name in titles])
         count += len(found)
         if following is None:

@@ -86,14 +86,14 @@ def kind(state: Any) -> str:
     return STATE_KINDS.get(str(state), "idle")
 
 
-def sentence(text: str) -> str:
-    """Return what stands behind a colon elsewhere as it stands for itself."""
+def capitalized(text: str) -> str:
+    """Return the text with a capital first letter, the rest as it is."""
     return text[:1].upper() + text[1:]
 
 
 def heading(field: str) -> str:
     """Return the name of a field as people write it."""
-    return _WRITTEN.get(field, sentence(field))
+    return _WRITTEN.get(field, capitalized(field))
 
 
 _WRITTEN: Final = {"arch": "Architecture", "bmc": "BMC", "mac": "MAC"}
@@ -169,7 +169,7 @@ def environment() -> Any:
         ),
     )
     made.filters |= {"harmless": harmless, "duration": duration, "size": size, "memory": memory, "kind": kind}
-    made.filters |= {"age": age, "left": left, "sentence": sentence, "heading": heading}
+    made.filters |= {"age": age, "left": left, "capitalized": capitalized, "heading": heading}
     made.globals |= {"link": link, "plural": plural, "static": static_path}
     return made
 

@@ -13,6 +13,7 @@ from ferroscope.core import values
 from ferroscope.core.values import natural
 from ferroscope.hardware import expectations
 from ferroscope.hardware.search_index import IndexRow, text
+from ferroscope.ui.machines import deviations_of
 from ferroscope.ui.page import Download, Page, Visit
 
 _PAGE: Final = 500
@@ -102,8 +103,7 @@ def _misplaced(visit: Visit) -> list[dict[str, str]]:
         fields = ["uuid", "name", expectations.KEY]
         page = visit.call("GET /v1/nodes", deviating=True, fields=fields, limit=_PAGE, marker=marker)
         for node in page["nodes"]:
-            deviations = node[expectations.KEY]
-            for one in deviations if isinstance(deviations, list) else ():  # a text says that it may not be seen
+            for one in deviations_of(node):
                 if expectations.is_about_wiring(one["condition"]):
                     found.append({"uuid": node["uuid"], "machine": node["name"] or node["uuid"]} | one)
         read += len(page["nodes"])

@@ -10,7 +10,11 @@ from urllib.parse import urlencode
 import falcon.testing
 
 from ferroscope.api.auth.identity import local
+from ferroscope.core.delivery import Fail
+from ferroscope.core.reasons import Reason
+from ferroscope.core.states import Event, Provision
 from tests.integration.api.service import Service
+from tests.support import examples
 
 IDENTITIES = {
     "root": local("root", "token", ["admin"]),
@@ -88,6 +92,22 @@ class Browser:
         assert found is not None
         self.token = found[1]
         return self
+
+
+def add(service: Service, name: str, **fields: Any) -> str:
+    node = examples.node(name=name, **{"provision_state": Provision.MANAGEABLE, **fields})
+    service.store.write(lambda tx: tx.nodes.add(node))
+    return node.uuid
+
+
+def failed(service: Service, name: str, reason: Reason, **fields: Any) -> str:
+    """Enroll a node whose inspection has failed."""
+    uuid = add(service, name, **fields)
+    browser = Browser(service).log_in("root")
+    assert browser.post("/ui/machines/act", action="inspect", node=uuid, confirm="yes").status_code == 200
+    service.consume()
+    service.step(uuid, Event.FAIL, Fail(reason, "it failed"))
+    return uuid
 
 
 class Elements(HTMLParser):

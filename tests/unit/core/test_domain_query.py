@@ -6,7 +6,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from ferroscope.core.model import Node
+from ferroscope.core.node import NODE_FIELDS
 from ferroscope.hardware.expressions import (
     All,
     Any,
@@ -144,7 +144,7 @@ def test_the_reference_lists_every_field() -> None:
     hardware = [name if kind == "node" else f"{kind}.{name}" for kind in KINDS for name in KINDS[kind]]
     assert [written for written, *_ in fields()] == [*hardware, *OWN, "label.KEY"]
     assert not set(hardware) & set(OWN)
-    assert {field.column for field in OWN.values()} <= set(Node.__struct_fields__)
+    assert {field.column for field in OWN.values()} <= {field.name for field in NODE_FIELDS}
 
 
 @pytest.mark.parametrize(

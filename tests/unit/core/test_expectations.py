@@ -96,6 +96,7 @@ def test_what_is_kept_of_a_machine_that_is_all_wrong_is_bounded() -> None:
         [Expectation(name="a", expect=["memory >="])],
         [Expectation(name="a", nodes="a b", expect=["has gpu"])],
         [Expectation(name="a", expect=["has gpu"])] * 2,
+        [Expectation(name="a", expect=["has gpu or not deviating == yes"])],
         [Expectation(name=str(number), expect=["has gpu"]) for number in range(501)],
     ],
 )

@@ -76,7 +76,8 @@ def machines() -> list[list[IndexRow]]:
 @pytest.mark.parametrize(("page", "query"), sorted(set(_queries())))
 def test_a_query_of_the_documentation_finds_something(page: str, query: str, machines: list[list[IndexRow]]) -> None:
     asked = parse(query)
-    shown = {"name": "rack3-u12", "labels": {"rack": "r1"}}
+    shown: dict[str, Any] = {"name": "rack3-u12", "labels": {"rack": "r1"}, "inbox": True}
+    shown |= {"attributes": {"deviations": [{"condition": "has gpu"}]}}
     node = examples.node(provision_state="available", inspection_finished_at=1.0, **shown)
     assert any(expressions.matches(asked, known, node) for known in machines), page
 

@@ -120,6 +120,12 @@ def stored(query: NodeListQuery) -> dict[str, Any]:
     }
 
 
+def _present(query: NodeListQuery) -> tuple[str, ...]:
+    """Return the attributes that all nodes of the list have, for the store to leave out most others."""
+    asked = {"deviations": query.deviating, "shard": query.sharded}
+    return tuple(name for name, wanted in asked.items() if wanted)
+
+
 def _as_stored(field: NodeField, value: Any) -> Any:
     if field.plain is Provision:
         return _provision_state(value)
@@ -221,6 +227,7 @@ def _list(context: ApiContext, call: Call[NodeListQuery, None], fields: tuple[Fi
     size = paging.page_size(asked.limit, context.settings.api.max_limit)
     query = Query(
         filters=stored(asked),
+        present=_present(asked),
         project=access.scope(context.policy, call.identity, "node"),
         marker=paging.marker(asked.marker),
         sort_key=paging.sort_field(asked.sort_key, SORT_FIELDS),

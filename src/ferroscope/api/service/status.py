@@ -196,7 +196,8 @@ def problems(seen: Seen, process: str) -> list[Finding]:
         advice = "list them with 'ferroscope node inbox', and approve or reject them"
         found.append(Finding("inbox", "note", "nodes are waiting in the inbox", advice))
     if seen.deviating:
-        summary = f"the hardware of {seen.deviating} nodes is not as expected"
+        machines = "1 machine" if seen.deviating == 1 else f"{seen.deviating:,} machines"
+        summary = f"the hardware of {machines} is not as expected"
         found.append(Finding("hardware-deviates", "note", summary, "list the deviations: ferroscope expect report"))
     found += _unwell(seen.health)
     if seen.orphans:
