@@ -43,7 +43,7 @@ PAGES: Final = (
     "/ui/machines?q=node-4711",
     "/ui/machines?q=label.rack+%3D%3D+r5",
     "/ui/inbox",
-    "/ui/enrol",
+    "/ui/enroll",
     "/ui/rules",
     "/v1/prometheus/targets",
 )

@@ -201,10 +201,10 @@ def test_a_user_logs_in_to_the_web_page_with_a_password(cloud: Cloud) -> None:
     page = operator.log_in(**given)
     assert (page.status_code, page.url) == (200, f"{cloud.site.bare_metal}/ui")
     assert "operator" in page.text
-    assert 'href="/ui/enrol"' in page.text
+    assert 'href="/ui/enroll"' in page.text
     tenant = Visitor(cloud.site.bare_metal)
     page = tenant.log_in(user="tenant", password=logins.PASSWORD, project=logins.PROJECT)
-    assert (page.status_code, 'href="/ui/enrol"' in page.text) == (200, False)
+    assert (page.status_code, 'href="/ui/enroll"' in page.text) == (200, False)
 
 
 def test_a_killed_keystone_is_503_for_its_tokens_only_and_all_goes_on_when_it_is_back(cloud: Cloud) -> None:

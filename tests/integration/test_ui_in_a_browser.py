@@ -13,7 +13,7 @@ import pytest
 
 from ferroscope.config.options import KeystoneSettings
 from ferroscope.core.states import Provision
-from ferroscope.ui import enrol
+from ferroscope.ui import enroll
 from tests.support.browser import Chromium
 from tests.support.fleet_stage import fill, stage
 from tests.support.processes import free_port, until
@@ -50,7 +50,7 @@ def test_every_page_is_without_errors_and_accessible(browser: Chromium, sqlite_u
         machine = f"/ui/machines/{known['rack1-u02']}"
         pages = ["/ui", "/ui/machines", "/ui/machines?c=ports&c=error&c=uuid", "/ui/machines?reason=timeout",
                  *(f"{machine}?tab={tab}" for tab in ("hardware", "timeline", "history", "rules", "log", "raw")),
-                 "/ui/inbox", "/ui/enrol", "/ui/rules", "/ui/rules/new",
+                 "/ui/inbox", "/ui/enroll", "/ui/rules", "/ui/rules/new",
                  "/ui/wiring", "/ui/service", "/ui/nothing"]  # fmt: skip
         browser.shape(1280, 900)
         browser.go(f"{base}/ui/machines")
@@ -162,7 +162,7 @@ def test_a_file_is_enrolled_row_by_row(
     sheet.write_text("name,driver,bmc_address,bmc_password,macs\n" + "\n".join([*rows, "bad,,192.0.2.99,,"]))
     with stage(sqlite_url) as (base, service):
         browser.shape(1280, 900)
-        browser.go(f"{base}/ui/enrol")
+        browser.go(f"{base}/ui/enroll")
         browser.choose_file("#file", sheet)
         browser.click("main form button.primary")
         assert "line 32: bmc_address need a driver" in text(browser)
@@ -175,7 +175,7 @@ def test_a_file_is_enrolled_row_by_row(
         assert "30 would be created" in text(browser)
         assert "pw-of-the-bmc" not in browser.evaluate("document.documentElement.outerHTML")
         assert (violations(browser), fit(browser)) == ([], True)
-        monkeypatch.setattr(enrol, "_SECONDS", 0.05)  # so that the script has to go on several times
+        monkeypatch.setattr(enroll, "_SECONDS", 0.05)  # so that the script has to go on several times
         browser.click("main form button.primary")
         until(lambda: "30 BMCs are being tried" in text(browser), seconds=60)
         for number in range(30):  # as a worker does

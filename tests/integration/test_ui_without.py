@@ -76,8 +76,8 @@ def test_every_control_of_every_page_is_reached_with_the_tab_key(browser: Chromi
         machine = f"/ui/machines/{fill(service)['rack1-u02']}"
         tabs = [f"{machine}?tab={tab}" for tab in ("hardware", "history", "rules", "raw")]
         found = []
-        for path in ("/ui", "/ui/machines", *tabs, "/ui/inbox", "/ui/enrol", "/ui/rules", "/ui/rules/new", "/ui/wiring",
-                     "/ui/service"):  # fmt: skip
+        for path in ("/ui", "/ui/machines", *tabs, "/ui/inbox", "/ui/enroll", "/ui/rules", "/ui/rules/new",
+                     "/ui/wiring", "/ui/service"):  # fmt: skip
             browser.go(base + path)
             found += [f"{path}: {one}" for one in tabbed(browser)]
         assert found == []
@@ -106,7 +106,7 @@ def test_machines_are_acted_on_with_the_keyboard_alone(browser: Chromium, sqlite
         tab_to(browser, "main form button.primary")
         browser.press(" ", leads=True)
         assert service.node(known["rack1-u03"]).maintenance
-        browser.go(f"{base}/ui/enrol")
+        browser.go(f"{base}/ui/enroll")
         tab_to(browser, "#format")
         browser.press("ArrowDown")
         assert browser.evaluate("document.getElementById('format').value") == "csv"
@@ -126,7 +126,7 @@ def test_every_page_and_form_works_without_scripts(browser: Chromium, sqlite_url
         browser.click("form button.primary")
         machine = f"/ui/machines/{known['rack1-u02']}"
         for path in ("/ui", "/ui/machines", *(f"{machine}?tab={tab}" for tab in ("hardware", "timeline", "raw")),
-                     "/ui/inbox", "/ui/enrol", "/ui/rules", "/ui/wiring", "/ui/service"):  # fmt: skip
+                     "/ui/inbox", "/ui/enroll", "/ui/rules", "/ui/wiring", "/ui/service"):  # fmt: skip
             browser.go(base + path)
             assert browser.evaluate("document.querySelector('h1').textContent") != "", path
             assert len(text(browser)) > 100, path
@@ -147,7 +147,7 @@ def test_every_page_and_form_works_without_scripts(browser: Chromium, sqlite_url
         browser.click("main form button.primary")
         assert service.node("rack9-u01").inbox is False
 
-        browser.go(f"{base}/ui/enrol")
+        browser.go(f"{base}/ui/enroll")
         set_value(browser, "text", "name,driver\nnew-1,fake-hardware\n")
         browser.click("main form button.primary")
         browser.click("main form button.primary")

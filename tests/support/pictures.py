@@ -38,7 +38,7 @@ PICTURES: Final = (
     ("machine-timeline", "/ui/machines/{machine}?tab=timeline", 1280, 860, True),
     ("machine-history", "/ui/machines/{machine}?tab=history", 1280, 700, False),
     ("inbox", "/ui/inbox", 1280, 700, False),
-    ("enrol", "/ui/enrol", 1280, 860, False),
+    ("enroll", "/ui/enroll", 1280, 860, False),
     ("rules", "/ui/rules/new", 1280, 900, False),
     ("wiring", "/ui/wiring", 1280, 860, False),
     ("service", "/ui/service", 1280, 860, False),

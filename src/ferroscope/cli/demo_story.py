@@ -51,7 +51,7 @@ class Story:
         """Run the demo; ``stay`` is called at the end, while everything is still running."""
         workers = self._start_service()
         with FleetThread(self._settings) as fleet:
-            targets = self._enrol(fleet)
+            targets = self._enroll(fleet)
             watch = self._inspect(targets, workers)
             killing = self._check(watch)
             self._show_redeliveries(killing)
@@ -83,7 +83,7 @@ class Story:
             return False
         return True
 
-    def _enrol(self, fleet: FleetThread) -> list[Target]:
+    def _enroll(self, fleet: FleetThread) -> list[Target]:
         count = self._settings.nodes
         self._head(f"The fleet: {_count(count, 'simulated machine')}, each with a BMC, NICs, disks and a ramdisk")
         try:

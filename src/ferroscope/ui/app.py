@@ -26,7 +26,7 @@ from ferroscope.api.http.responder import record
 from ferroscope.api.http.route import ApiContext
 from ferroscope.contracts.errors import StoreUnavailableError
 from ferroscope.ui import (
-    enrol,
+    enroll,
     fleet,
     form,
     inbox,
@@ -70,7 +70,7 @@ PAGES: Final[dict[str, dict[str, Handler]]] = {
     "/ui/machines/act": {"POST": machine_actions.act},
     "/ui/machines/{node}": {"GET": machine.show},
     "/ui/inbox": {"GET": inbox.show, "POST": inbox.act},
-    "/ui/enrol": {"GET": enrol.show, "POST": enrol.act},
+    "/ui/enroll": {"GET": enroll.show, "POST": enroll.act},
     "/ui/rules": {"GET": rules.show},
     "/ui/rules/{rule}": {"GET": rules.edit, "POST": rules.act},
     "/ui/wiring": {"GET": wiring.show},
@@ -82,13 +82,13 @@ NAVIGATION: Final[tuple[tuple[str, str, tuple[str, ...]], ...]] = (
     ("/ui", "Fleet", ()),
     ("/ui/machines", "Machines", ()),
     ("/ui/inbox", "Inbox", (inbox.LIST,)),
-    ("/ui/enrol", "Enrol", enrol.POLICIES),
+    ("/ui/enroll", "Enroll", enroll.POLICIES),
     ("/ui/rules", "Rules", (rules.SEE,)),
     ("/ui/wiring", "Wiring", ()),
     ("/ui/service", "Service", (fleet.STATUS,)),
 )
 # Pages to which files may be sent, by those who are logged in.
-_FILES: Final = ("/ui/enrol",)
+_FILES: Final = ("/ui/enroll",)
 
 
 class Memory:

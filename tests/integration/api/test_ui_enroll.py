@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from ferroscope.core.states import Event, Provision
-from ferroscope.ui import bmc_trials, enrol
+from ferroscope.ui import bmc_trials, enroll
 from ferroscope.ui.session import Seal
 from tests.integration.api.browsing import IDENTITIES, Browser, Elements
 from tests.integration.api.callers import service_for
@@ -48,7 +48,7 @@ def confirm(root: Browser, checked: Any) -> Any:
     """Carry out what has been checked, to the end."""
     answer = checked
     while 'name="work"' in answer.text:
-        answer = root.upload("/ui/enrol", work=Elements(answer.text).hidden("work"))
+        answer = root.upload("/ui/enroll", work=Elements(answer.text).hidden("work"))
         assert answer.status_code == 200, answer.text
     return answer
 
@@ -59,13 +59,13 @@ def names(service: Service) -> list[str]:
 
 
 def enrolled(root: Browser, file: bytes) -> Any:
-    """Check a file, and begin to enrol it with its BMCs tried."""
-    checked = root.upload("/ui/enrol", file=("rack.csv", file), verify="yes")
+    """Check a file, and begin to enroll it with its BMCs tried."""
+    checked = root.upload("/ui/enroll", file=("rack.csv", file), verify="yes")
     return look_again(root, checked)
 
 
 def look_again(root: Browser, page: Any) -> Any:
-    answer = root.upload("/ui/enrol", work=Elements(page.text).hidden("work"))
+    answer = root.upload("/ui/enroll", work=Elements(page.text).hidden("work"))
     assert answer.status_code == 200, answer.text
     return answer
 
@@ -78,7 +78,7 @@ def answers(service: Service, name: str, *, error: str = "") -> None:
 
 
 def test_a_file_is_checked_first_and_its_bmcs_are_tried_before_machines_stay(service: Service, root: Browser) -> None:
-    checked = root.upload("/ui/enrol", file=("rack.csv", sheet(3)), verify="yes")
+    checked = root.upload("/ui/enroll", file=("rack.csv", sheet(3)), verify="yes")
     assert text_of(checked).count("would be created") == 4
     assert names(service) == []
     page = look_again(root, checked)
@@ -137,12 +137,12 @@ def test_a_machine_that_was_deleted_during_its_trial_is_not_created_again(servic
 
 
 def test_it_can_be_repeated_and_changes_only_what_differs(service: Service, root: Browser) -> None:
-    confirm(root, root.upload("/ui/enrol", file=("rack.csv", sheet(3))))
-    again = root.upload("/ui/enrol", file=("rack.csv", sheet(3)))
+    confirm(root, root.upload("/ui/enroll", file=("rack.csv", sheet(3))))
+    again = root.upload("/ui/enroll", file=("rack.csv", sheet(3)))
     assert "3 unchanged" in text_of(again)
     assert 'name="work"' not in again.text
     other = sheet(4).replace(b"192.0.2.2,", b"192.0.2.77,")
-    checked = root.upload("/ui/enrol", file=("rack.csv", other))
+    checked = root.upload("/ui/enroll", file=("rack.csv", other))
     assert "1 would be changed, 1 would be created" in text_of(checked)
     before = service.node("r1-u000")
     assert "1 changed, 1 created, 2 unchanged" in text_of(confirm(root, checked))
@@ -152,9 +152,9 @@ def test_it_can_be_repeated_and_changes_only_what_differs(service: Service, root
 
 
 def test_a_form_that_is_sent_twice_enrols_once(service: Service, root: Browser) -> None:
-    work = Elements(root.upload("/ui/enrol", file=("rack.csv", sheet(2))).text).hidden("work")
-    assert "2 created" in text_of(root.upload("/ui/enrol", work=work))
-    assert "2 unchanged" in text_of(root.upload("/ui/enrol", work=work))
+    work = Elements(root.upload("/ui/enroll", file=("rack.csv", sheet(2))).text).hidden("work")
+    assert "2 created" in text_of(root.upload("/ui/enroll", work=work))
+    assert "2 unchanged" in text_of(root.upload("/ui/enroll", work=work))
     assert len(names(service)) == 2
 
 
@@ -166,9 +166,9 @@ def test_a_text_is_taken_too_in_each_format(service: Service, root: Browser) -> 
         "yaml": "nodes:\n- name: three\n  driver: fake-hardware\n",
     }
     for text in texts.values():
-        assert "1 created" in text_of(confirm(root, root.upload("/ui/enrol", text=text)))
+        assert "1 created" in text_of(confirm(root, root.upload("/ui/enroll", text=text)))
     assert names(service) == ["one", "three", "two"]
-    assert "1 created" in text_of(confirm(root, root.post("/ui/enrol", text="name\nfour\n", driver="sim")))
+    assert "1 created" in text_of(confirm(root, root.post("/ui/enroll", text="name\nfour\n", driver="sim")))
 
 
 @pytest.mark.parametrize(
@@ -192,21 +192,21 @@ def test_a_text_is_taken_too_in_each_format(service: Service, root: Browser) -> 
 def test_an_invalid_file_changes_nothing_and_is_explained(
     service: Service, root: Browser, text: str, expected: str
 ) -> None:
-    answer = root.upload("/ui/enrol", text=text)
+    answer = root.upload("/ui/enroll", text=text)
     assert answer.status_code == 400
     assert expected in text_of(answer)
     assert names(service) == []
 
 
 def test_a_file_in_another_encoding_is_explained(root: Browser) -> None:
-    answer = root.upload("/ui/enrol", file=("a.csv", "name\nH\xf6he\n".encode("latin-1")))
+    answer = root.upload("/ui/enroll", file=("a.csv", "name\nH\xf6he\n".encode("latin-1")))
     assert (answer.status_code, "not in UTF-8" in answer.text) == (400, True)
 
 
 def test_a_row_that_fails_fails_alone(service: Service, root: Browser) -> None:
-    confirm(root, root.upload("/ui/enrol", text=f"name,driver,macs\nold,sim,{(mac := examples.mac())}\n"))
+    confirm(root, root.upload("/ui/enroll", text=f"name,driver,macs\nold,sim,{(mac := examples.mac())}\n"))
     text = f"name,driver,macs\nnew,sim,\nbad name!,sim,\nunknown,,\nr9,sim,{mac}\n"
-    checked = root.upload("/ui/enrol", text=text)
+    checked = root.upload("/ui/enroll", text=text)
     assert "a driver is required" in text_of(checked)
     done = text_of(confirm(root, checked))
     assert "1 changed, 1 created, 2 failed" in done
@@ -215,19 +215,19 @@ def test_a_row_that_fails_fails_alone(service: Service, root: Browser) -> None:
 
 
 def test_passwords_are_never_sent_back(service: Service, root: Browser) -> None:
-    checked = root.upload("/ui/enrol", file=("rack.csv", sheet(2)))
+    checked = root.upload("/ui/enroll", file=("rack.csv", sheet(2)))
     done = confirm(root, checked)
-    wrong = root.upload("/ui/enrol", file=("rack.csv", sheet(1).replace(b"fake-hardware", b"nonsense")))
+    wrong = root.upload("/ui/enroll", file=("rack.csv", sheet(1).replace(b"fake-hardware", b"nonsense")))
     for answer in (checked, done, wrong):
         assert PASSWORD not in answer.text
         assert answer.headers["Cache-Control"] == "no-store"
 
 
 def test_only_the_browser_that_checked_a_file_can_carry_it_out(service: Service, root: Browser) -> None:
-    work = Elements(root.upload("/ui/enrol", file=("rack.csv", sheet(1))).text).hidden("work")
+    work = Elements(root.upload("/ui/enroll", file=("rack.csv", sheet(1))).text).hidden("work")
     other = Browser(service).log_in("root")
     for stolen in (work, work[:-8] + "AAAAAAA=", "x", "é", ""):
-        assert other.upload("/ui/enrol", work=stolen).status_code == 400, stolen
+        assert other.upload("/ui/enroll", work=stolen).status_code == 400, stolen
     assert names(service) == []
 
 
@@ -243,42 +243,42 @@ def test_a_sealed_document_lasts_an_hour() -> None:
 
 
 def test_five_hundred_rows_go_on_page_by_page(service: Service, root: Browser, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(enrol, "_SECONDS", 0.0)
+    monkeypatch.setattr(enroll, "_SECONDS", 0.0)
     page = root.upload(
-        "/ui/enrol", work=Elements(root.upload("/ui/enrol", file=("a.csv", sheet(3))).text).hidden("work")
+        "/ui/enroll", work=Elements(root.upload("/ui/enroll", file=("a.csv", sheet(3))).text).hidden("work")
     )
     assert "Go on with 2 machines" in text_of(page)
     assert "data-continue" in page.text
     assert names(service) == ["r1-u000"]
     monkeypatch.undo()
     assert "3 created" in text_of(confirm(root, page))
-    checked = root.upload("/ui/enrol", file=("rack.csv", sheet(500)))
+    checked = root.upload("/ui/enroll", file=("rack.csv", sheet(500)))
     assert "3 unchanged, 497 would be created" in text_of(checked)
     assert "497 created, 3 unchanged" in text_of(confirm(root, checked))
     assert len(names(service)) == 500
 
 
 def test_a_form_with_a_file_is_bounded_and_protected(service: Service, root: Browser) -> None:
-    assert root.upload("/ui/enrol", file=("big.csv", b"x" * (1024 * 1024 + 1))).status_code == 413
-    assert root.send("POST", "/ui/enrol", "csrf=" + "x" * (4 * 1024 * 1024)).status_code == 413
-    assert Browser(service).send("POST", "/ui/enrol", "csrf=" + "x" * 200_000).status_code == 413
+    assert root.upload("/ui/enroll", file=("big.csv", b"x" * (1024 * 1024 + 1))).status_code == 413
+    assert root.send("POST", "/ui/enroll", "csrf=" + "x" * (4 * 1024 * 1024)).status_code == 413
+    assert Browser(service).send("POST", "/ui/enroll", "csrf=" + "x" * 200_000).status_code == 413
     assert root.upload("/ui/machines/act", file=("a.csv", b"x" * 200_000)).status_code == 413
-    assert root.upload("/ui/enrol", csrf="0" * 64, file=("rack.csv", sheet(1))).status_code == 403
+    assert root.upload("/ui/enroll", csrf="0" * 64, file=("rack.csv", sheet(1))).status_code == 403
     assert (
-        root.upload("/ui/enrol", file=("a.csv", sheet(1)), headers={"Sec-Fetch-Site": "cross-site"}).status_code == 403
+        root.upload("/ui/enroll", file=("a.csv", sheet(1)), headers={"Sec-Fetch-Site": "cross-site"}).status_code == 403
     )
     broken = {"Content-Type": "multipart/form-data; boundary=x"}
-    assert root.send("POST", "/ui/enrol", b"--x\r\nnonsense", broken).status_code in (400, 403)
-    assert root.send("POST", "/ui/enrol", b"", {"Content-Type": "multipart/form-data"}).status_code == 400
+    assert root.send("POST", "/ui/enroll", b"--x\r\nnonsense", broken).status_code in (400, 403)
+    assert root.send("POST", "/ui/enroll", b"", {"Content-Type": "multipart/form-data"}).status_code == 400
     assert names(service) == []
 
 
 def test_who_may_not_enrol_has_no_page_to_do_it_and_is_refused(service: Service) -> None:
     for who in ("reader", "a-reader", "a-member"):
         browser = Browser(service).log_in(who)
-        assert "/ui/enrol" not in browser.get("/ui").text
-        assert browser.get("/ui/enrol").status_code == 403
-        assert browser.upload("/ui/enrol", file=("rack.csv", sheet(1))).status_code == 403
+        assert "/ui/enroll" not in browser.get("/ui").text
+        assert browser.get("/ui/enroll").status_code == 403
+        assert browser.upload("/ui/enroll", file=("rack.csv", sheet(1))).status_code == 403
     assert names(service) == []
 
 
@@ -289,11 +289,11 @@ def test_machines_of_another_project_are_neither_changed_nor_shown(service: Serv
     before = service.node(node.uuid)
     owner = Browser(service).log_in("a-admin")
     text = f"name,driver,macs\ntheirs,sim,\nmine,sim,{mac}\nfree,sim,\n"
-    checked = owner.upload("/ui/enrol", text=text)
+    checked = owner.upload("/ui/enroll", text=text)
     assert node.uuid not in checked.text
     done = text_of(confirm(owner, checked))
     assert "1 created, 2 failed" in done
     assert service.node(node.uuid) == before
     assert service.node("free").owner == "a"
-    taken = confirm(owner, owner.upload("/ui/enrol", text=f"name,driver,macs\nfree,sim,{mac}\n"))
+    taken = confirm(owner, owner.upload("/ui/enroll", text=f"name,driver,macs\nfree,sim,{mac}\n"))
     assert "1 failed" in text_of(taken)  # and not "unchanged": the port is not a port of this node

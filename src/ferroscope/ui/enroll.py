@@ -1,4 +1,4 @@
-"""Enrol many machines from a file: check it row by row, try the BMCs, and create and change what differs.
+"""Enroll many machines from a file: check it row by row, try the BMCs, and create and change what differs.
 
 The rules are those of ``ferroscope node import``. Between the check and the import the browser keeps the file, sealed,
 so passwords are neither stored nor sent back. A request carries out rows for two seconds; then the page goes on.
@@ -83,7 +83,7 @@ def act(visit: Visit) -> Page:
         "verify": work.verify,
         "work": visit.seal.close(msgspec.to_builtins(work)) if todo else "",
     }
-    return Page(template="enrol_check.html", title="Check the file", data=data)
+    return Page(template="enroll_check.html", title="Check the file", data=data)
 
 
 def _check_allowed(visit: Visit) -> None:
@@ -100,7 +100,7 @@ def _form(visit: Visit, errors: Iterable[str] = ()) -> Page:
         "most": _MOST,
         "driver": visit.given("driver"),
     }
-    return Page(template="enrol.html", title="Enrol machines", data=data, status=400 if listed else 200)
+    return Page(template="enroll.html", title="Enroll machines", data=data, status=400 if listed else 200)
 
 
 def _rows(visit: Visit) -> list[Row]:
@@ -238,4 +238,4 @@ def _carry_out(visit: Visit, work: Work) -> Page:
         "refused": len(work.refused),
         "again": visit.seal.close(msgspec.to_builtins(again)) if work.refused and not left else "",
     }
-    return Page(template="enrol_done.html", title="Enrol machines", data=data)
+    return Page(template="enroll_done.html", title="Enroll machines", data=data)
