@@ -12,6 +12,7 @@ from typing import Any, Final, Protocol
 import msgspec
 
 from ferroscope.core import values
+from ferroscope.core.node import SETTABLE
 from ferroscope.core.secrets import is_place
 from ferroscope.enrollment import node_file
 from ferroscope.enrollment.node_file import DOCUMENTS, Json, Row
@@ -105,7 +106,7 @@ def use_drivers(drivers: Drivers, rows: Iterable[Row]) -> list[str]:
         driver = row.fields.get("driver")
         if driver is not None and driver not in enabled:
             errors.append(f"{row.where}: driver {driver} is not enabled; enabled: {', '.join(sorted(enabled))}")
-        elif row.bmc and driver is None:
+        elif _lacks_driver(row):
             errors.append(f"{row.where}: {', '.join(row.bmc)} need a driver: add the column, or choose one for all")
         elif row.bmc and driver is not None:
             if driver not in prefixes:
@@ -115,6 +116,21 @@ def use_drivers(drivers: Drivers, rows: Iterable[Row]) -> list[str]:
             ends = {f"{prefixes[driver]}{name.removeprefix('bmc')}": value for name, value in row.bmc.items()}
             row.fields["driver_info"] = ends | row.fields.get("driver_info", {})
     return errors
+
+
+def all_errors(errors: Iterable[str], api: Api, fleet: Fleet, rows: Iterable[Row]) -> list[str]:
+    """Return these errors and why rows cannot be carried out, in the order of the rows."""
+    found = list(errors)
+    for row in rows:
+        result = carry_out(api, fleet, row, dry_run=True, passwords=False)
+        if result.result == FAILED and not _lacks_driver(row):
+            found.append(f"{row.where}: {result.detail}")
+    return sorted(found, key=lambda error: values.natural(error.partition(":")[0]))
+
+
+def _lacks_driver(row: Row) -> bool:
+    """Whether ``use_drivers`` says that the row needs a driver."""
+    return bool(row.bmc) and row.fields.get("driver") is None
 
 
 def bmc_prefix(properties: Iterable[str]) -> str:
@@ -130,6 +146,7 @@ def carry_out(api: Api, fleet: Fleet, row: Row, *, dry_run: bool, passwords: boo
     """
     try:
         node = fleet.find(row)
+        _check(row, is_new=node is None)
         if node is None:
             return _created(api, row, dry_run=dry_run)
         changes, macs = _changes(node, row, passwords=passwords), fleet.lacks(row.macs)
@@ -147,9 +164,28 @@ def carry_out(api: Api, fleet: Fleet, row: Row, *, dry_run: bool, passwords: boo
         return Result(row.where, row.label, None, FAILED, exc.message)
 
 
+def _check(row: Row, *, is_new: bool) -> None:
+    """Raise ``RowError`` with all reasons for which the service would refuse the row, as far as the row tells."""
+    wrong = [problem for name, value in row.fields.items() if (problem := _problem(name, value))]
+    if is_new and "driver" not in row.fields:
+        wrong.append("the node does not exist; to create it a driver is required: add the column, or choose one")
+    if wrong:
+        raise RowError("; ".join(wrong))
+
+
+def _problem(name: str, value: Any) -> str:
+    """Return why the service would refuse the value of a field; "" if it may accept it."""
+    if not isinstance(value, str):
+        return ""
+    if name == "name" and value and not values.is_name(value):
+        return f"invalid name {value[:80]!r}: expected {values.NAME}"
+    if name == "uuid" and not values.is_uuid(value):
+        return f"invalid UUID {value[:80]!r}"
+    longest = SETTABLE[name].length if name in SETTABLE else None
+    return f"{name} is longer than {longest} characters" if longest is not None and len(value) > longest else ""
+
+
 def _created(api: Api, row: Row, *, dry_run: bool) -> Result:
-    if "driver" not in row.fields:
-        raise RowError("the node does not exist; to create it a driver is required: add the column, or choose one")
     if dry_run:
         return Result(row.where, row.label, None, TO_CREATE)
     node = api.create(row.fields, row.macs)

@@ -59,16 +59,17 @@ class FileError(ValueError):
         super().__init__("\n".join([*self.errors[:_MOST_ERRORS], *([f"and {more} more"] if more > 0 else [])]))
 
 
-def read(text: str, fmt: str, *, aliases: bool = True) -> list[Row]:
-    """Return the rows of a file; ``FileError`` with all that is wrong with it. ``aliases`` as in ``decoded``."""
+def read(text: str, fmt: str, *, aliases: bool = True) -> tuple[list[Row], list[str]]:
+    """Return the rows of a file, and what is wrong with them, each error after its row's ``where`` and a colon.
+
+    ``FileError`` if the rows cannot be told apart. ``aliases`` as in ``decoded``.
+    """
     errors: list[str] = []
     rows = _from_csv(text, errors) if fmt == "csv" else _from_nodes(decoded(text, fmt, aliases=aliases), errors)
     for row in rows:
         _check(row, errors)
     _check_duplicates(rows, errors)
-    if errors:
-        raise FileError(errors)
-    return rows
+    return rows, errors
 
 
 def _from_csv(text: str, errors: list[str]) -> list[Row]:

@@ -9,7 +9,7 @@ from ferroscope.core.values import is_name
 
 # Dell's firmware appends this to the name of a model.
 _ADDED: Final = re.compile(r"\s*\((?:SKU|ModelName)=.*\)\s*\Z", re.IGNORECASE)
-_CPU: Final = re.compile(r"\((?:R|TM)\)|\bCPU\b|\bProcessor\b|@.*", re.IGNORECASE)
+_CPU: Final = re.compile(r"\((?:R|TM)\)|\bCPU\b|\bProcessor\b|\b\d+-Core\b|@.*", re.IGNORECASE)
 _NO_LETTERS: Final = re.compile(r"[^A-Za-z0-9._~]+")
 _LONGEST_NAME: Final = 63
 # Characters that are looked at; a machine may send any number of them.
@@ -22,7 +22,7 @@ def model(product: str) -> str:
 
 
 def cpu(name: str) -> str:
-    """Return the name of a processor without trademarks and clock rates."""
+    """Return the name of a processor without trademarks, clock rates and numbers of cores."""
     return " ".join(_CPU.sub(" ", name[:_LONGEST]).split()) or name
 
 

@@ -112,25 +112,27 @@ def _rows(visit: Visit) -> list[Row]:
     kind = visit.given("format") or _kind(name, text)
     if kind not in node_file.FORMATS:
         raise BadRequestError(f"Unknown format {kind[:20]!r}: it must be one of {', '.join(node_file.FORMATS)}.")
-    rows = node_file.read(text, kind, aliases=False)
+    rows, errors = node_file.read(text, kind, aliases=False)
     if len(rows) > _MOST:
         raise FileError(
             [f"the file has {len(rows)} rows; here at most {_MOST} are allowed: use ferroscope node import"]
         )
-    if not rows:
+    if not rows and not errors:
         raise FileError(["the file has no nodes"])
-    errors = []
+    plain = []
     for row in rows:
         try:
             row.fields = form.plain(row.fields, visit.context.settings.api.max_json_depth)
         except ValueError as exc:
             errors.append(f"{row.where}: {exc}")
             continue
+        plain.append(row)
         if visit.given("driver"):
             row.fields.setdefault("driver", visit.given("driver"))
-    errors = errors or importing.use_drivers(_Calls(visit), rows)
+    calls = _Calls(visit)
+    errors += importing.use_drivers(calls, plain)
     if errors:
-        raise FileError(errors)
+        raise FileError(importing.all_errors(errors, calls, _fleet(visit, plain), plain))
     return rows
 
 

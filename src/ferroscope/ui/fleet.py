@@ -25,8 +25,9 @@ _CHART_SECONDS: Final = 60.0
 _SHOWN: Final = 25
 _CHANGES: Final = 8
 _WEEK: Final = 7 * 86400
-# The machines that a finding is about; what is not here is about the service.
-_ABOUT: Final = {
+# Where the machines are that a finding is about; what is not here is about the service.
+ABOUT: Final = {
+    "inbox": "/ui/inbox",
     "hardware-deviates": render.link("/ui/machines", q="deviating == yes"),
     "health-critical": render.link("/ui/machines", q="health[component == machine and state == critical]"),
     "drives-failing": render.link("/ui/machines", q="health.component == drive"),
@@ -169,7 +170,7 @@ def _problems(summary: Summary, status: dict[str, Any] | None) -> list[dict[str,
     found = []
     for one in status["problems"] if status is not None else ():
         if one["code"] != "inbox":
-            link = _ABOUT.get(one["code"])
+            link = ABOUT.get(one["code"])
             found.append(
                 {"kind": "bad" if one["verdict"] == "wrong" else "note", "text": render.capitalized(one["summary"]),
                  "advice": "" if link else render.capitalized(one["advice"]), "link": link or "/ui/service",
@@ -183,7 +184,7 @@ def _problems(summary: Summary, status: dict[str, Any] | None) -> list[dict[str,
         found.append({"kind": "bad", "text": text, "advice": hint, "link": link, "label": "Show them"})
     if summary.inbox:
         text = f"{summary.inbox:,} {'machine waits' if summary.inbox == 1 else 'machines wait'} for approval"
-        found.append({"kind": "note", "text": text, "advice": "", "link": "/ui/inbox", "label": "Look at them"})
+        found.append({"kind": "note", "text": text, "advice": "", "link": ABOUT["inbox"], "label": "Look at them"})
     return sorted(found, key=lambda one: one["kind"])
 
 

@@ -16,9 +16,10 @@ from ferroscope.core import json_safety
 from ferroscope.core.model import Node
 from ferroscope.core.node import Source
 from ferroscope.core.states import ACTIVE
+from ferroscope.core.values import natural
 from ferroscope.hardware import diff, health, parts
 from ferroscope.hardware.search_index import KINDS
-from ferroscope.hardware.sources import IN_BAND
+from ferroscope.hardware.sources import IN_BAND, VENDORS
 from ferroscope.ui import ramdisk_log, rules
 from ferroscope.ui.machine_actions import ACTIONS
 from ferroscope.ui.machines import deviations_of, labels_of
@@ -29,6 +30,8 @@ TABS: Final = {
     "log": "Ramdisk log", "raw": "Raw data",
 }  # fmt: skip
 _TITLES: Final = {"node": "System", "cpu": "Processors", "dimm": "Memory", "nic": "Network interfaces", "disk": "Disks"}
+# Parts that are known by their names, and are shown in the order of these.
+_NAMED: Final = frozenset({"nic", "disk"})
 _FIELDS: Final = (
     "uuid", "name", "driver", "provision_state", "power_state", "target_power_state", "maintenance",
     "maintenance_reason", "last_error", "owner", "lessee", "resource_class", "description", "conductor", "driver_info",
@@ -129,11 +132,13 @@ def _hardware(visit: Visit, path: dict[str, str], _node: dict[str, Any]) -> list
     tables = []
     for kind, members in groupby(found, key=lambda one: one[0].kind):
         listed = list(members)
+        if kind in _NAMED:
+            listed.sort(key=lambda one: natural(str(one[0].fields.get("name", ""))))
         names = [name for name in KINDS[kind] if any(name in part.fields for part, _ in listed)]
         sources = {sources[name] for part, sources in listed for name in part.fields}
         rows = [
             [
-                {"text": diff.shown(kind, name, part.fields[name]), "source": sources[name]}
+                {"text": _shown(kind, name, part.fields[name]), "source": sources[name]}
                 if name in part.fields
                 else {"text": "", "source": ""}
                 for name in names
@@ -146,6 +151,13 @@ def _hardware(visit: Visit, path: dict[str, str], _node: dict[str, Any]) -> list
              "more": max(0, len(listed) - _ROWS), "source": sources.pop() if len(sources) == 1 else ""}
         )  # fmt: skip
     return tables
+
+
+def _shown(kind: parts.Kind, name: str, value: parts.Value) -> str:
+    """Return a value for display; the PCI ID of a vendor with the name by which searches know it."""
+    text = diff.shown(kind, name, value)
+    vendor = VENDORS.get(text.lower().removeprefix("0x")) if KINDS[kind][name].vendor else None
+    return f"{vendor} ({text})" if vendor else text
 
 
 def _health(visit: Visit, path: dict[str, str], _node: dict[str, Any]) -> dict[str, Any] | None:

@@ -61,6 +61,7 @@ COLUMNS: Final = (
     Column("disks", "Disks"),
     Column("nics", "NICs"),
     Column("ports", "Switch ports", usual=False),
+    Column("deviations", "Not as expected", usual=False),
     Column("labels", "Labels"),
     Column("power", "Power", "power_state"),
     Column("inspected", "Inspected", "inspection_finished_at"),
@@ -68,7 +69,6 @@ COLUMNS: Final = (
     Column("owner", "Owner", "owner", usual=False),
     Column("class", "Resource class", "resource_class", usual=False),
     Column("uuid", "UUID", usual=False),
-    Column("deviations", "Not as expected", usual=False),
     Column("error", "Last error", usual=False),
 )
 # What the search box completes: the fields of the language, and what they mean.
@@ -77,6 +77,9 @@ _SEARCHED: Final = [
     *((name, field.about) for name, field in KINDS["node"].items()),
     *((f"{kind}.{name}", field.about) for kind in KINDS if kind != "node" for name, field in KINDS[kind].items()),
 ]
+# Columns that are made of other values of a row than that of their name.
+_KEYS: Final = {"model": ("vendor", "product"), "cpu": ("cpu", "cpus"), "disks": ("disks", "storage")}
+_OF_DEVIATING: Final = ("state", "model", "serial", "deviations", "labels", "inspected")
 _USUAL: Final = tuple(column.name for column in COLUMNS if column.usual)
 _SORTS: Final = {"name": "name", **{column.sort: column.sort for column in COLUMNS if column.sort}}
 
@@ -138,9 +141,12 @@ def show(visit: Visit) -> Page | Download:
     except BadRequestError as exc:
         problem = exc.message
     rows = [_row(visit, node, wanted) for node in found]
-    # Where nobody uses labels, they take no space. Who looks for machines that deviate wants to know how.
-    usual = [name for name in _USUAL if name != "labels" or any(row["labels"] for row in rows)]
-    visible = chosen or usual + (["deviations"] if "deviating" in wanted.q.lower() else [])
+    # Who looks for machines that deviate wants to know how.
+    wished = chosen or (_OF_DEVIATING if "deviating" in wanted.q.lower() else _USUAL)
+    # What is known of no machine takes no space.
+    visible = chosen or [
+        name for name in wished if any(any(row[key] for key in _KEYS.get(name, (name,))) for row in rows)
+    ]
     if "ports" in chosen:
         _add_ports(visit, rows)
     data = {
@@ -149,7 +155,10 @@ def show(visit: Visit) -> Page | Download:
         "rows": rows,
         "after": after,
         "first": not visit.asked("after"),
-        "columns": [msgspec.to_builtins(column) | {"shown": column.name in visible} for column in COLUMNS],
+        "columns": [
+            msgspec.to_builtins(column) | {"shown": column.name in visible, "wished": column.name in wished}
+            for column in COLUMNS
+        ],
         "chosen": chosen if chosen != list(_USUAL) else [],
         "sort": sort,
         "descending": descending,

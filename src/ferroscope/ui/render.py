@@ -10,7 +10,7 @@ import hashlib
 import re
 import secrets
 from collections.abc import Callable
-from datetime import datetime
+from datetime import UTC, datetime
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, Final
@@ -55,6 +55,15 @@ def age(moment: str | None, now: float) -> str:
     if not moment:
         return ""
     return duration(now - datetime.fromisoformat(moment).timestamp())
+
+
+def moment(text: str) -> str:
+    """Return a time in ISO 8601 as people write it, in UTC if its zone is known; another text as it is."""
+    try:
+        found = datetime.fromisoformat(text)
+    except ValueError:
+        return text
+    return f"{found.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC" if found.tzinfo else f"{found:%Y-%m-%d %H:%M:%S}"
 
 
 def left(ends: str, late: str, now: float) -> str:
@@ -108,6 +117,11 @@ def link(path: str, **query: Any) -> str:
 def plural(number: int, one: str, many: str | None = None) -> str:
     """Return a number with its noun."""
     return f"{number:,} {one if number == 1 else many or one + 's'}"
+
+
+def lines(text: str) -> int:
+    """Return how many lines a field for this text has."""
+    return min(30, max(6, text.count("\n") + 2))
 
 
 TOKEN: Final = secrets.token_hex(32)
@@ -168,8 +182,8 @@ def environment() -> Any:
             harmless(value, 1_000_000) if isinstance(value, str) and not hasattr(value, "__html__") else value
         ),
     )
-    made.filters |= {"harmless": harmless, "duration": duration, "size": size, "memory": memory, "kind": kind}
-    made.filters |= {"age": age, "left": left, "capitalized": capitalized, "heading": heading}
+    shown = (harmless, duration, size, memory, kind, age, left, capitalized, heading, moment, lines)
+    made.filters |= {one.__name__: one for one in shown}
     made.globals |= {"link": link, "plural": plural, "static": static_path}
     return made
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -195,6 +196,13 @@ def test_an_invalid_file_changes_nothing_and_is_explained(
     answer = root.upload("/ui/enroll", text=text)
     assert answer.status_code == 400
     assert expected in text_of(answer)
+    assert names(service) == []
+
+
+def test_one_pass_tells_all_that_is_wrong_with_all_rows(service: Service, root: Browser) -> None:
+    text = "name,driver,macs\none,sim,52:54\ntwo,nonsense,\nthree,,\nbad name!,sim,\nfine,sim,\n"
+    shown = text_of(root.upload("/ui/enroll", text=text))
+    assert re.findall(r"line (\d+)", shown) == ["2", "3", "4", "5"]
     assert names(service) == []
 
 

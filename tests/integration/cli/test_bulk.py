@@ -187,6 +187,22 @@ def test_a_file_that_is_invalid_changes_nothing_and_is_explained(
     assert shell.json("node", "list") == []
 
 
+def test_one_pass_tells_all_that_is_wrong_with_all_rows(shell: Shell, tmp_path: Path) -> None:
+    shell("node", "create", "a", "--driver", "fake-hardware", "--port", MACS[0], check=0)
+    shell("node", "create", "b", "--driver", "fake-hardware", "--port", MACS[1], check=0)
+    file = tmp_path / "f.csv"
+    rows = ["n1,nonsense,,", "n2,fake-hardware,52:54,", f"a,,{MACS[1]},", "n3,,,", "bad name!,fake-hardware,,",
+            f"n4,fake-hardware,,{'x' * 200}", "n5,nonsense,also-bad,", "n1,fake-hardware,,",
+            "n6,fake-hardware,,"]  # fmt: skip
+    file.write_text("\n".join(["name,driver,macs,resource_class", *rows]))
+    told = shell("node", "import", str(file), check=Exit.USAGE).stderr
+    lines = [line.partition(":")[0] for line in told.splitlines() if line.startswith("line ")]
+    assert lines == [f"line {number}" for number in (2, 3, 4, 5, 6, 7, 8, 8, 9)]
+    for expected in ("line 2: driver nonsense", "line 4: the row matches several nodes", "line 9: the name n1 is also"):
+        assert expected in told, expected
+    assert len(shell.json("node", "list")) == 2
+
+
 def test_a_row_that_fails_fails_alone(shell: Shell, tmp_path: Path) -> None:
     shell("node", "create", "a", "--driver", "fake-hardware", "--port", MACS[0], check=0)
     shell("node", "create", "b", "--driver", "fake-hardware", "--port", MACS[1], check=0)

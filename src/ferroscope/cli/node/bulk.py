@@ -108,12 +108,13 @@ def import_nodes(
     def client() -> Api:
         return connect(url, cloud=cloud, insecure_http=insecure_http)
 
-    rows = _rows(file, kind, driver)
+    rows, errors = _rows(file, kind, driver)
     api, out = client(), Output(fmt)
-    errors = importing.use_drivers(Calls(api), rows)
-    if errors:
-        raise click.UsageError(f"the file is invalid; nothing was changed:\n{FileError(errors)}")
+    errors += importing.use_drivers(Calls(api), rows)
     fleet = _fleet(api)
+    if errors:
+        every = FileError(importing.all_errors(errors, Calls(api), fleet, rows))
+        raise click.UsageError(f"{file.name} is invalid; nothing was changed:\n{every}")
     own = threading.local()
 
     def carry_out(row: Row) -> Result:
@@ -128,7 +129,8 @@ def import_nodes(
         raise click.exceptions.Exit(Exit.FAILURE)
 
 
-def _rows(file: Any, kind: str | None, driver: str | None) -> list[Row]:
+def _rows(file: Any, kind: str | None, driver: str | None) -> tuple[list[Row], list[str]]:
+    """Return the rows of the file, and what is wrong with them."""
     suffix = str(file.name).rpartition(".")[2].lower()
     kind = kind or {"yml": "yaml"}.get(suffix, suffix)
     if kind not in node_file.FORMATS:
@@ -137,7 +139,7 @@ def _rows(file: Any, kind: str | None, driver: str | None) -> list[Row]:
     if len(content) > node_file.LARGEST:
         raise click.UsageError(f"{file.name} is larger than {node_file.LARGEST // 2**20} MiB")
     try:
-        rows = node_file.read(content.decode("utf-8-sig"), kind)
+        rows, errors = node_file.read(content.decode("utf-8-sig"), kind)
     except UnicodeDecodeError as exc:
         raise click.UsageError(f"{file.name} is not in UTF-8: {exc.reason} at byte {exc.start}") from None
     except FileError as exc:
@@ -145,7 +147,7 @@ def _rows(file: Any, kind: str | None, driver: str | None) -> list[Row]:
     for row in rows:
         if driver is not None:
             row.fields.setdefault("driver", driver)
-    return rows
+    return rows, errors
 
 
 def _draw(screen: Console, results: list[Result]) -> None:
