@@ -131,6 +131,7 @@ def test_an_expired_token_is_401(cloud: Cloud) -> None:
     assert until(lambda: cloud.ask(X_Auth_Token=token) == 401, seconds=60)
 
 
+@pytest.mark.exhaustive  # twenty seconds for keystonemiddleware's own work
 @pytest.mark.filterwarnings("ignore:'cgi' is deprecated:DeprecationWarning")  # webob, which the middleware imports
 def test_a_service_token_makes_an_expired_token_of_a_user_acceptable(tmp_path: Path) -> None:
     with keystone(tmp_path, lifetime=20) as running:
@@ -207,6 +208,7 @@ def test_a_user_logs_in_to_the_web_page_with_a_password(cloud: Cloud) -> None:
     assert (page.status_code, 'href="/ui/enroll"' in page.text) == (200, False)
 
 
+@pytest.mark.exhaustive  # as one that is frozen, below
 def test_a_killed_keystone_is_503_for_its_tokens_only_and_all_goes_on_when_it_is_back(cloud: Cloud) -> None:
     keystones, ours = cloud.token("watcher"), logins.token(cloud.site, "reader")
     assert cloud.ask(X_Auth_Token=keystones) == 200

@@ -11,23 +11,25 @@ from tests.cluster.cluster import Cluster, Plan
 from tests.cluster.faults import FaultInjector
 from tests.cluster.operator import Operator
 
-FAULTS = {"kill_worker": 5, "kill_leader": 1, "kill_api": 1, "freeze_worker": 1, "cut_worker": 1, "restart_worker": 1}
+FEW = {"kill_worker": 2, "kill_leader": 1, "freeze_worker": 1}
+FAULTS = FEW | {"kill_worker": 5, "kill_api": 1, "cut_worker": 1, "restart_worker": 1}
 
 
 def _report(title: str, lines: list[str]) -> None:
     print("\n".join([title, *lines]))
 
 
+@pytest.mark.parametrize(("nodes", "faults"), [(8, FEW), pytest.param(16, FAULTS, marks=pytest.mark.exhaustive)])
 def test_nothing_is_lost_or_done_twice_while_processes_are_killed_frozen_and_cut_off(
-    server_url: str, place: Path
+    server_url: str, place: Path, nodes: int, faults: dict[str, int]
 ) -> None:
-    plan = Plan(nodes=16, isolated=True, options=FAST, special=("sim-ramdisk-error-1", "sim-repeat-1"))
+    plan = Plan(nodes=nodes, isolated=True, options=FAST, special=("sim-ramdisk-error-1", "sim-repeat-1"))
     with Cluster(place, server_url, plan) as cluster:
-        outcome = storm(cluster, seed=1, kinds=FAULTS, calm=1.0)
+        outcome = storm(cluster, seed=1, kinds=faults, calm=1.0)
     _report(server_url.partition(":")[0], outcome.lines())
     assert outcome.audit.violations == []
-    assert outcome.audit.finished > 16
-    assert sum(outcome.faults.values()) >= sum(FAULTS.values()) - FAULTS["kill_leader"]
+    assert outcome.audit.finished > nodes
+    assert sum(outcome.faults.values()) >= sum(faults.values()) - faults["kill_leader"]
 
 
 @pytest.mark.exhaustive
@@ -40,6 +42,7 @@ def test_a_worker_that_comes_back_after_its_time_changes_nothing(server_url: str
     assert outcome.faults == {"SIGSTOP worker": 2, "cut off worker": 2}
 
 
+@pytest.mark.exhaustive  # test_shutdown kills a child of a supervisor
 def test_what_a_killed_child_held_is_carried_out_again_at_once(mariadb_url: str, place: Path) -> None:
     """How it is handed over on each database is shown in ``test_shutdown``."""
     plan = Plan(nodes=60, workers=1, supervised=2, options=FAST.replace("member_ttl = 3", "member_ttl = 60"))

@@ -35,7 +35,10 @@ TTL = 60.0
 UNAVAILABLE = "coordination-unavailable"
 
 
-@pytest.fixture(params=["etcd", "zookeeper", "redis"])
+OTHERS = [pytest.param(kind, marks=pytest.mark.exhaustive) for kind in ("zookeeper", "redis")]
+
+
+@pytest.fixture(params=["etcd", *OTHERS])
 def service(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Server]:
     """Give a coordination service that may be harmed."""
     server = Server(request.param, f"{request.param}-{tmp_path.name}")

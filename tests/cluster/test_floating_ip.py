@@ -93,9 +93,11 @@ FAULTS: Final[dict[str, Callable[[LoadBalancer], object]]] = {
 
 
 @pytest.mark.timeout(900)
-@pytest.mark.parametrize("rounds", [1, pytest.param(8, marks=pytest.mark.exhaustive)])
+@pytest.mark.parametrize(
+    ("rounds", "faults"), [(1, list(FAULTS)[:1]), pytest.param(8, list(FAULTS), marks=pytest.mark.exhaustive)]
+)
 def test_a_client_that_tries_again_reaches_the_other_balancer_within_seconds(
-    rounds: int, tmp_path: Path, sqlite_url: str
+    rounds: int, faults: list[str], tmp_path: Path, sqlite_url: str
 ) -> None:
     with Site(tmp_path, sqlite_url) as network:
         network.active()
@@ -104,8 +106,8 @@ def test_a_client_that_tries_again_reaches_the_other_balancer_within_seconds(
         client.start()
         try:
             assert until(lambda: client.answered > 20)
-            for name, fault in FAULTS.items():
-                outages = []
+            for name in faults:
+                fault, outages = FAULTS[name], []
                 for _ in range(rounds):
                     before = network.active()
                     outages.append(client.outage(lambda fault=fault, before=before: fault(before)))

@@ -8,11 +8,12 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, Final
 
+import pytest
+
 from tests.cluster import resets
 from tests.cluster.cluster import Cluster, Plan, pool
 from tests.support.processes import until
 
-_MACHINES: Final = 40
 _APART: Final = 0.05  # seconds from the first callback to the other machine's
 
 
@@ -23,9 +24,12 @@ def test_no_machine_is_reset_twice_whose_worker_died_while_the_bmc_was_at_it(pos
     assert not found.wrong
 
 
-def test_of_two_different_callbacks_none_is_accepted_and_forgotten(postgresql_url: str, place: Path) -> None:
+@pytest.mark.parametrize("machines", [12, pytest.param(40, marks=pytest.mark.exhaustive)])
+def test_of_two_different_callbacks_none_is_accepted_and_forgotten(
+    postgresql_url: str, place: Path, machines: int
+) -> None:
     """The second one comes over another api, while the machine of the first one is being powered off."""
-    special = tuple(f"sim-timeout-{number}" for number in range(1, _MACHINES + 1))
+    special = tuple(f"sim-timeout-{number}" for number in range(1, machines + 1))
     options = "[worker]\nget_timeout = 0.5\n"
     plan = Plan(apis=2, workers=1, nodes=0, special=special, bmc=0.06, options=options)
     with Cluster(place, postgresql_url, plan) as cluster:

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from tests.fuzz import flatness, odd
 from tests.fuzz.drill import Plan, drill
 from tests.fuzz.mutate import Mutator
 
 
-def test_no_callback_damages_the_service(tmp_path: Path) -> None:
-    callbacks = 5_000
+@pytest.mark.parametrize("callbacks", [1_500, pytest.param(5_000, marks=pytest.mark.exhaustive)])
+def test_no_callback_damages_the_service(tmp_path: Path, callbacks: int) -> None:
     outcome = drill(Plan(callbacks=callbacks, seed=1), tmp_path, f"sqlite:///{tmp_path / 'ferroscope.db'}")
     print(outcome.told())
     assert outcome.faults == []

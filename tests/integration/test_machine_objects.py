@@ -37,6 +37,7 @@ def conditions(api: FaultyMachines, kind: str) -> set[tuple[str, str]]:
     return {api.condition(key.partition("/")[2], kind) for key in list(api.objects["machines"])}
 
 
+@pytest.mark.exhaustive  # unit/machines
 def test_machines_applied_at_once_are_enrolled_and_inspected_though_the_controllers_are_killed(
     api: FaultyMachines, tmp_path: Path
 ) -> None:

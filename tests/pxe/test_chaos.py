@@ -19,6 +19,7 @@ DAY = 86400
 KINDS = ("kill", "freeze", "clock", "cut", "stop")
 
 
+@pytest.mark.exhaustive  # test_pxe_filter has each fault alone
 def test_one_pxe_filter_at_a_time_and_nobody_is_lost_whatever_befalls_the_host_that_is_open(
     tmp_path: Path, postgresql_url: str
 ) -> None:

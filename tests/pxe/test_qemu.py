@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import pytest
+
 from ferroscope.cli.client import ApiError
 from tests.pxe import ramdisk
 from tests.pxe.host import boot_settings
@@ -75,6 +77,7 @@ def _refused(site: Site) -> bool:
     return False
 
 
+@pytest.mark.exhaustive  # test_boot_files speaks DHCPv6
 def test_over_ipv6_alone_a_virtual_machine_loads_from_the_open_host_and_goes_on_with_the_next_one(
     tmp_path: Path,
 ) -> None:

@@ -14,6 +14,8 @@ import threading
 from collections.abc import Collection
 from pathlib import Path
 
+import pytest
+
 from tests.integration.bmc.test_inspections import SECONDS, call_back, inspect
 from tests.integration.sim.service import Api, service
 from tests.support import faulty_proxy as fault
@@ -44,6 +46,7 @@ class Unreliable(FaultyProxy):
             return self._random.choice(_FAULTS)
 
 
+@pytest.mark.exhaustive  # test_redfish_faults has each fault, test_inspections an inspection
 def test_a_fleet_behind_an_unreliable_network_is_inspected(tmp_path: Path) -> None:
     port = free_port()
     more = f"""

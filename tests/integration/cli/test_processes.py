@@ -159,7 +159,8 @@ def test_the_demo_shows_what_the_killed_worker_held_and_leaves_nothing(programs:
     assert sorted(path.name for path in tmp_path.iterdir()) == ["err", "out"]
 
 
-@pytest.mark.parametrize("nodes", [1, pytest.param(5, marks=pytest.mark.exhaustive)])
+@pytest.mark.exhaustive  # as with twelve
+@pytest.mark.parametrize("nodes", [1, 5])
 def test_the_demo_kills_a_worker_at_work_in_a_small_fleet_too(
     programs: list[Program], tmp_path: Path, nodes: int
 ) -> None:
@@ -226,7 +227,7 @@ def test_a_demo_that_fails_says_why_and_keeps_its_logs(programs: list[Program], 
     assert not [pid for pid in victims if Path(f"/proc/{pid}").exists()]
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.exhaustive)])
 def test_an_interrupted_demo_cleans_up(programs: list[Program], tmp_path: Path, number: signal.Signals) -> None:
     demo = start(programs, tmp_path, "demo")
     assert until(lambda: demo.printed("API: http://"), seconds=60)

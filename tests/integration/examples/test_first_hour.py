@@ -28,6 +28,7 @@ def hour(tmp_path: Path) -> Iterator[Follower]:
     made.end()
 
 
+@pytest.mark.exhaustive  # cli/ and api/ test each of its commands
 def test_a_newcomer_finds_the_five_bad_machines_and_the_missing_module(hour: Follower) -> None:
     for command in steps(PAGE):
         if "nautobot" not in command.lower():

@@ -16,6 +16,7 @@ from ferroscope.config.load import load
 from ferroscope.core import credentials
 from ferroscope.runtime.backend import opened
 from ferroscope.runtime.system import SystemClock
+from tests.support import databases
 from tests.unit.cli.running import run
 
 DAY = 86_400.0
@@ -26,8 +27,7 @@ class Host:
 
     def __init__(self, directory: Path) -> None:
         self.file = directory / "ferroscope.conf"
-        self.file.write_text(f"[database]\nconnection = sqlite:///{directory}/f.db\n")
-        self("db", "upgrade", check=0)
+        self.file.write_text(f"[database]\nconnection = {databases.sqlite(directory)}\n")
 
     def __call__(self, *words: str, check: int | None = None) -> Result:
         result = run(*words, "-c", str(self.file))
