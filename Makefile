@@ -73,7 +73,7 @@ emulators: ## Install the BMC emulators for the driver tests into .emulators-ven
 	@tools/setup.sh emulators
 
 test: prepared ## Check style, types and imports, and run the tests, each behavior once
-	@$(PYTEST) -m "not exhaustive and $(ELSEWHERE)" $(TESTS)
+	@FERROSCOPE_TESTS_FORK=yes $(PYTEST) -m "not exhaustive and $(ELSEWHERE)" $(TESTS)
 
 test-exhaustive: prepared ## Run what make test leaves out: the other databases, longer tests, more seeds of the simulation (needs root)
 	@$(PYTEST) -m "exhaustive and $(ELSEWHERE)" $(TESTS)

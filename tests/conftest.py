@@ -13,6 +13,7 @@ import os
 import signal
 import sys
 from collections.abc import Iterator
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any, Final
 from unittest import mock
@@ -21,7 +22,7 @@ import pytest
 import structlog
 
 from ferroscope.db import transaction
-from tests.support import databases
+from tests.support import databases, fork_server
 from tests.support.servers import KeeperProcess, Server
 from tests.support.stores import CompiledOnce
 
@@ -63,6 +64,13 @@ def pytest_collection_finish() -> None:
     gc.collect()
     gc.freeze()
     gc.set_threshold(20_000, 20, 20)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def forked() -> Iterator[None]:
+    """Let processes of the service be forks where the test run says so."""
+    with fork_server.forking() if fork_server.WANTED in os.environ else nullcontext():
+        yield
 
 
 @pytest.fixture(scope="session", autouse=True)

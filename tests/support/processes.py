@@ -54,7 +54,7 @@ def spawn(command: Sequence[str], *, user: str | None, directory: Path, log: Pat
             stdout=output,
             stderr=output,
             start_new_session=True,
-            preexec_fn=_die_with_parent,
+            preexec_fn=die_with_parent,
         )
 
 
@@ -191,5 +191,5 @@ def _identity(user: str | None) -> dict[str, Any]:
     return {"user": entry.pw_uid, "group": entry.pw_gid, "extra_groups": []}
 
 
-def _die_with_parent() -> None:
+def die_with_parent() -> None:
     _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
