@@ -11,6 +11,7 @@ from ferroscope.contracts.errors import StoreUnavailableError
 from ferroscope.core.model import Lease, LeaseProfile
 from ferroscope.leadership import Leadership, LeaseRenewer
 from ferroscope.runtime.system import SystemClock
+from tests.support.processes import PATIENCE
 
 PROFILE = LeaseProfile(ttl=0.6, renew=0.1, poll=0.1, margin=0.2)
 
@@ -22,7 +23,7 @@ class Hanging:
         self.released = threading.Event()
 
     def write(self, work: object, *, durable: bool = True) -> Lease:
-        self.released.wait(10)
+        self.released.wait(PATIENCE)
         raise StoreUnavailableError("the connection is gone")
 
     read = write
@@ -38,7 +39,7 @@ def test_the_process_is_left_in_time_although_the_renewal_hangs(stops: bool) -> 
     leadership = Leadership(lease, asked_at=clock.monotonic(), profile=PROFILE, clock=clock, store=store)  # type: ignore[arg-type]
     reset = threading.Event()
     renewer(leadership, reset)
-    assert reset.wait(5)
+    assert reset.wait(PATIENCE)
     told = time.monotonic() - began
     if stops:
         leadership._resigned = leadership._over = True  # what resign() sets, without waiting for the release

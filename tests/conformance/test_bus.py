@@ -10,7 +10,7 @@ import pytest
 
 from ferroscope.bus.local import LocalBus
 from ferroscope.contracts.queue import Bus
-from tests.support.processes import SLACK
+from tests.support.processes import PATIENCE, SLACK
 
 
 @pytest.fixture
@@ -33,16 +33,16 @@ def test_a_message_ends_every_wait_for_its_channel(bus: Bus) -> None:
     ready = threading.Barrier(4)
 
     def wait() -> None:
-        ready.wait(10)
+        ready.wait(PATIENCE)
         positions.append(bus.wait("requests", 0, 30.0))
 
     threads = [threading.Thread(target=wait) for _ in range(3)]
     for thread in threads:
         thread.start()
-    ready.wait(10)
+    ready.wait(PATIENCE)
     bus.publish("requests")
     for thread in threads:
-        thread.join(10)
+        thread.join(PATIENCE)
     assert positions == [1, 1, 1]
 
 

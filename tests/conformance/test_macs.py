@@ -16,6 +16,7 @@ from ferroscope.core.model import Node, Port
 from ferroscope.core.states import Event, State, Transition
 from tests.conformance.conftest import Adapter, Open
 from tests.support import examples
+from tests.support.processes import PATIENCE
 
 MAC = "52:54:00:00:00:{:02x}"
 
@@ -148,11 +149,11 @@ def test_a_commit_that_comes_after_a_greater_number_is_not_missed(open_adapter: 
 
     thread = threading.Thread(target=lambda: other.write(slow))
     thread.start()
-    assert drawn.wait(10)
+    assert drawn.wait(PATIENCE)
     adapter.write(lambda tx: tx.ports.add([port(node, 2)]))
     seen = window.take(adapter.read(lambda tx: tx.macs.since(window.low, 100)), time.time())
     go_on.set()
-    thread.join(10)
+    thread.join(PATIENCE)
     seen |= window.take(adapter.read(lambda tx: tx.macs.since(window.low, 100)), time.time())
     assert seen == {MAC.format(1), MAC.format(2)}
     assert (window.missing, window.low) == ((), newest(adapter))

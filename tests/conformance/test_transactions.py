@@ -13,6 +13,7 @@ from ferroscope.contracts.store import Query, Transaction
 from ferroscope.core.model import Node
 from tests.conformance.conftest import Adapter, Open
 from tests.support import examples
+from tests.support.processes import PATIENCE
 
 pytestmark = pytest.mark.every_database
 
@@ -151,7 +152,7 @@ def test_a_read_sees_one_moment_only(open_adapter: Open) -> None:
     written = threading.Event()
 
     def write() -> None:
-        looked_once.wait(10)
+        looked_once.wait(PATIENCE)
         writer.node()
         written.set()
 

@@ -18,7 +18,7 @@ import yaml
 from tests.support.faulty_kubernetes import FaultyKubernetes
 from tests.support.faulty_machines import FaultyMachines
 from tests.support.installation import Played
-from tests.support.processes import free_port, until
+from tests.support.processes import PATIENCE, free_port, until
 
 DEPLOY = Path(__file__).parents[2] / "deploy/kubernetes"
 ROLES = {"api": "base", "worker": "base", "failover": "failover", "machines": "machines"}
@@ -86,7 +86,7 @@ def test_a_healthy_process_passes_its_probes_without_credentials(process: Played
     for probe in probes:
         assert probe["port"] in named
         # As the kubelet asks: by the address of the pod, which is a name that nobody has configured.
-        answer = requests.get(f"http://127.0.0.1:{port}{probe['path']}", timeout=10)
+        answer = requests.get(f"http://127.0.0.1:{port}{probe['path']}", timeout=PATIENCE)
         assert answer.status_code == 200, f"{probe}: {answer.text[:300]}"
     if role != "api":
-        assert until(lambda: COUNTED[role] in requests.get(f"http://127.0.0.1:{port}/metrics", timeout=10).text)
+        assert until(lambda: COUNTED[role] in requests.get(f"http://127.0.0.1:{port}/metrics", timeout=PATIENCE).text)

@@ -20,7 +20,7 @@ from ferroscope.remote.bare_metal_http import IronicSource
 from ferroscope.runtime.http_server import HttpServer, bind
 from tests.integration.api.service import Service
 from tests.support.bad_server import a_server_that, one_by_one
-from tests.support.processes import SLACK, free_port
+from tests.support.processes import PATIENCE, SLACK, free_port
 
 
 @pytest.fixture
@@ -56,11 +56,11 @@ def test_all_nodes_are_read_however_many_pages_they_fill(
     service, url = registry
     monkeypatch.setattr(bare_metal_http, "PAGE", 3)
     expected = enrol(service, 10)
-    assert source_at(url, timeout=5.0).tracked() == expected
+    assert source_at(url, timeout=PATIENCE).tracked() == expected
 
 
 def test_an_empty_registry_is_an_answer(registry: tuple[Service, str]) -> None:
-    assert source_at(registry[1] + "/", timeout=5.0).tracked() == frozenset()
+    assert source_at(registry[1] + "/", timeout=PATIENCE).tracked() == frozenset()
 
 
 def test_a_registry_that_is_not_there_is_no_answer() -> None:
@@ -70,7 +70,7 @@ def test_a_registry_that_is_not_there_is_no_answer() -> None:
 
 def test_an_error_of_the_registry_is_no_answer(registry: tuple[Service, str]) -> None:
     with pytest.raises(RegistryUnavailableError, match="404"):
-        source_at(registry[1] + "/elsewhere", timeout=5.0).tracked()
+        source_at(registry[1] + "/elsewhere", timeout=PATIENCE).tracked()
 
 
 def test_a_registry_that_sends_a_byte_at_a_time_is_given_up_in_time() -> None:
@@ -94,7 +94,7 @@ def test_a_process_that_stops_reads_no_further_page(registry: tuple[Service, str
     stop = threading.Event()
     stop.set()
     with pytest.raises(RegistryUnavailableError, match="stopping"):
-        source_at(registry[1], timeout=5.0, stop=stop).tracked()
+        source_at(registry[1], timeout=PATIENCE, stop=stop).tracked()
 
 
 def answering(*bodies: bytes, status: str = "200 OK", length: int | None = None) -> list[bytes]:
@@ -126,7 +126,7 @@ def answering(*bodies: bytes, status: str = "200 OK", length: int | None = None)
 )
 def test_an_answer_that_is_no_whole_list_is_no_answer(sent: list[bytes]) -> None:
     with a_server_that(sent) as port, pytest.raises(RegistryUnavailableError):
-        source_at(f"http://127.0.0.1:{port}", timeout=5.0).tracked()
+        source_at(f"http://127.0.0.1:{port}", timeout=PATIENCE).tracked()
 
 
 class Capped(BaseHTTPRequestHandler):
@@ -153,6 +153,6 @@ class Capped(BaseHTTPRequestHandler):
 def test_a_registry_with_short_pages_is_read_to_its_end() -> None:
     with ThreadingHTTPServer(("127.0.0.1", 0), Capped) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
-        tracked = source_at(f"http://127.0.0.1:{server.server_port}", timeout=5.0).tracked()
+        tracked = source_at(f"http://127.0.0.1:{server.server_port}", timeout=PATIENCE).tracked()
         server.shutdown()
     assert tracked == frozenset(Capped.nodes)

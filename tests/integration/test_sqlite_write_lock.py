@@ -18,7 +18,7 @@ from ferroscope.db.sqlite_lock import SqliteWriteLock
 from ferroscope.runtime.backend import open_backend
 from ferroscope.runtime.system import SystemClock
 from tests.support import examples
-from tests.support.processes import SLACK, until
+from tests.support.processes import PATIENCE, SLACK, until
 
 _HOLDER = """
 import sys, time
@@ -41,7 +41,7 @@ def test_another_processes_turn_is_waited_for_until_it_dies_or_the_time_is_over(
         assert first >= 0.2, "the other one had it"
         assert second < 0.1, "a queue that does not move is not waited in again and again"
         holder.send_signal(signal.SIGKILL)
-        holder.wait(10)
+        holder.wait(PATIENCE)
         with write_lock.held():
             assert _is_locked(path)
 

@@ -17,7 +17,7 @@ from typing import Final
 
 import msgspec
 
-from tests.support.processes import until
+from tests.support.processes import PATIENCE, until
 
 _ROOT: Final = Path(__file__).parents[2]
 
@@ -126,7 +126,7 @@ class Prober:
         assert self._process.stdin is not None
         self._process.stdin.close()
         try:
-            self._process.wait(10)
+            self._process.wait(PATIENCE)
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()

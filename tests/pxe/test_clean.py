@@ -18,6 +18,7 @@ from ferroscope.runtime.pxe_filter import instance_lock
 from ferroscope.runtime.system import SystemClock
 from tests.pxe.host import BootHost
 from tests.pxe.lab import Lab
+from tests.support.processes import PATIENCE
 
 
 class Host:
@@ -46,7 +47,7 @@ def host(tmp_path: Path) -> Iterator[Host]:
 def test_what_cannot_be_removed_is_an_error(host: Host) -> None:
     with host.space.entered():
         IptablesFilter(
-            FilterRules(network="default", interfaces=("boot", "old0")), clock=SystemClock(), timeout=5
+            FilterRules(network="default", interfaces=("boot", "old0")), clock=SystemClock(), timeout=PATIENCE
         ).install()
     weak = host.clean(options="backends = iptables", before=("setpriv", "--bounding-set=-net_admin"))
     assert weak.returncode == 1

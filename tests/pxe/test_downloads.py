@@ -12,7 +12,7 @@ from ferroscope.pxe_filter.backends.iptables import IptablesFilter
 from ferroscope.pxe_filter.backends.nftables import NftablesFilter
 from ferroscope.runtime.system import SystemClock
 from tests.pxe.lab import Lab
-from tests.support.processes import until
+from tests.support.processes import PATIENCE, until
 
 PORT = 8080
 RULES = FilterRules(network="lab", interfaces=("boot",), http_ports=(PORT,))
@@ -21,7 +21,7 @@ RAMDISK = b"\0" * 8_000_000
 
 def filter_of(name: str) -> FilterBackend:
     kind = NftablesFilter if name == "nftables" else IptablesFilter
-    return kind(RULES, clock=SystemClock(), timeout=5)
+    return kind(RULES, clock=SystemClock(), timeout=PATIENCE)
 
 
 def hold(pxe_filter: FilterBackend) -> bool:

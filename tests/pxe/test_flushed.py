@@ -17,7 +17,7 @@ from tests.pxe.filtered import FAST, READY, FilteredLab
 from tests.pxe.lab import Lab
 from tests.pxe.netns import Netns
 from tests.pxe.test_backends import without_ipset
-from tests.support.processes import until
+from tests.support.processes import PATIENCE, until
 
 IDLE, UNKNOWN = (f"52:54:00:be:00:{number:02x}" for number in range(1, 3))
 
@@ -72,7 +72,7 @@ def test_a_leader_whose_firewall_is_flushed_leaves_its_lease_and_is_closed_again
 )
 def test_whatever_part_of_it_is_gone_a_filter_that_is_held_open_notices(space: Netns, command: tuple[str, ...]) -> None:
     with space.entered():
-        pxe_filter = IptablesFilter(_rules("boot", "mgmt"), clock=SystemClock(), timeout=5)
+        pxe_filter = IptablesFilter(_rules("boot", "mgmt"), clock=SystemClock(), timeout=PATIENCE)
         pxe_filter.install()
         assert until(lambda: _held(pxe_filter))
         assert space.run(*command).returncode == 0
@@ -86,11 +86,11 @@ def test_whatever_part_of_it_is_gone_a_filter_that_is_held_open_notices(space: N
 
 def test_jumps_of_an_earlier_configuration_are_replaced_and_taken_away(space: Netns) -> None:
     with space.entered():
-        IptablesFilter(_rules("boot", "old0"), clock=SystemClock(), timeout=5).install()
-        IptablesFilter(_rules("boot"), clock=SystemClock(), timeout=5).install()
+        IptablesFilter(_rules("boot", "old0"), clock=SystemClock(), timeout=PATIENCE).install()
+        IptablesFilter(_rules("boot"), clock=SystemClock(), timeout=PATIENCE).install()
         assert "old0" not in space.run("iptables", "-S").stdout
-        IptablesFilter(_rules("old0"), clock=SystemClock(), timeout=5).install()
-        IptablesFilter(_rules("boot"), clock=SystemClock(), timeout=5).remove()
+        IptablesFilter(_rules("old0"), clock=SystemClock(), timeout=PATIENCE).install()
+        IptablesFilter(_rules("boot"), clock=SystemClock(), timeout=PATIENCE).remove()
         for tool in ("iptables", "ip6tables"):
             assert "fspx" not in space.run(tool, "-S").stdout
         assert "fspx" not in space.run("ipset", "list", "-n").stdout
@@ -101,7 +101,7 @@ def test_networks_with_similar_and_with_the_longest_names_have_pxe_filters_of_th
     names = ("lab", "lab-m", longest)
     with space.entered():
         pxe_filters = {
-            name: IptablesFilter(_rules("boot", name=name), clock=SystemClock(), timeout=5) for name in names
+            name: IptablesFilter(_rules("boot", name=name), clock=SystemClock(), timeout=PATIENCE) for name in names
         }
         for pxe_filter in pxe_filters.values():
             pxe_filter.install()

@@ -15,7 +15,7 @@ from ferroscope.runtime.system import SystemClock
 from tests.pxe.filtered import FAST, READY, FilteredLab
 from tests.pxe.lab import Lab
 from tests.pxe.netns import Netns
-from tests.support.processes import until
+from tests.support.processes import PATIENCE, until
 
 UNKNOWN = "52:54:00:bf:00:01"
 
@@ -94,7 +94,7 @@ def test_after_an_upgrade_machines_boot_and_after_a_change_of_name_the_log_says_
 
 
 def _pxe_filter(network: str, *interfaces: str) -> NftablesFilter:
-    return NftablesFilter(FilterRules(network=network, interfaces=interfaces), clock=SystemClock(), timeout=5)
+    return NftablesFilter(FilterRules(network=network, interfaces=interfaces), clock=SystemClock(), timeout=PATIENCE)
 
 
 def _listed(space: Netns) -> str:

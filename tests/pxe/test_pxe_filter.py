@@ -17,7 +17,7 @@ from tests.pxe.host import BootHost
 from tests.pxe.lab import Lab
 from tests.pxe.prober import Prober, doubles
 from tests.support import examples
-from tests.support.processes import until
+from tests.support.processes import PATIENCE, until
 from tests.support.servers import Server
 
 IDLE, BUSY, UNKNOWN, SECOND = (f"52:54:00:aa:00:{number:02x}" for number in range(1, 5))
@@ -74,7 +74,7 @@ def test_a_pxe_filter_that_is_stopped_closes_and_its_successor_opens_at_once(fas
     assert prober.wait(UNKNOWN, seconds=READY) is not None
     assert leader.pxe_filter is not None
     leader.pxe_filter.process.terminate()
-    assert leader.pxe_filter.process.wait(10) == 0
+    assert leader.pxe_filter.process.wait(PATIENCE) == 0
     stopped = time.monotonic()
     assert not is_open(leader)
     answer = prober.wait(UNKNOWN, seconds=READY, server=lambda server: server != leader.address)
@@ -200,7 +200,7 @@ def test_a_host_is_left_clean_and_what_is_not_ours_is_not_touched(fast: Filtered
     fast.wait_open()
     assert host.pxe_filter is not None
     host.pxe_filter.process.terminate()
-    host.pxe_filter.process.wait(10)
+    host.pxe_filter.process.wait(PATIENCE)
     assert "ferroscope_pxe_default" in tables(host), "what is stopped stays closed"
     config = str(host.directory / "ferroscope.conf")
     assert host.space.run(*fast.command("pxe", "clean", "-c", config)).returncode == 0

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from ferroscope.core.model import Node
-from tests.support.processes import free_port, spawn, until
+from tests.support.processes import PATIENCE, free_port, spawn, until
 
 USER: Final = "operator"
 PASSWORD: Final = "pa55-of-the-BMC"
@@ -143,7 +143,7 @@ def simulator(directory: Path, *, address: str = "127.0.0.1", key: str = "") -> 
         yield running
     finally:
         process.kill()
-        process.wait(10)
+        process.wait(PATIENCE)
 
 
 def _make_chassis(directory: Path) -> None:

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from ferroscope.core.model import Node
-from tests.support.processes import free_port, spawn, until
+from tests.support.processes import PATIENCE, free_port, spawn, until
 
 ROOT: Final = Path(__file__).parents[2]
 ENVIRONMENT: Final = ROOT / ".emulators-venv"
@@ -86,7 +86,7 @@ class Emulator:
             data=None if body is None else json.dumps(body).encode(),
             headers={"Authorization": _AUTHORIZATION, "Content-Type": "application/json"},
         )
-        with urllib.request.urlopen(request, timeout=10) as answer:
+        with urllib.request.urlopen(request, timeout=PATIENCE) as answer:
             return json.loads(answer.read() or b"null")
 
     def system(self, number: int) -> Any:

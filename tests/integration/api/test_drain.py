@@ -21,7 +21,7 @@ from tests.support.processes import PATIENCE, free_port, until
 
 
 def _status(port: int, path: str) -> int:
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=5)
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=PATIENCE)
     try:
         connection.request("GET", path)
         return connection.getresponse().status
@@ -49,7 +49,7 @@ def test_a_draining_server_lets_each_answer_be_the_last_of_its_connection(servic
     server = HttpServer(service.app, ApiSettings(), [socket])
     port = socket.getsockname()[1]
     server.start()
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=5)
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=PATIENCE)
     try:
         for _ in range(2):
             connection.request("GET", "/v1")

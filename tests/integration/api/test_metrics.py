@@ -20,7 +20,7 @@ from ferroscope.runtime import wiring
 from ferroscope.telemetry.metrics import Metrics
 from tests.integration.api.service import DRIVERS, Client, Service
 from tests.support.installation import Played
-from tests.support.processes import free_port, tree, until
+from tests.support.processes import PATIENCE, free_port, tree, until
 
 
 @pytest.fixture
@@ -131,7 +131,7 @@ def test_workers_of_one_host_serve_their_metrics_on_ports_side_by_side(sqlite_ur
 
     def scraped(at: int) -> str:
         try:
-            with urllib.request.urlopen(f"http://127.0.0.1:{at}/metrics", timeout=5) as answer:
+            with urllib.request.urlopen(f"http://127.0.0.1:{at}/metrics", timeout=PATIENCE) as answer:
                 return str(answer.read().decode())
         except OSError:
             return ""

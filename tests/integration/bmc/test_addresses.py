@@ -11,6 +11,7 @@ import pytest
 from ferroscope.core.model import Node
 from ferroscope.remote import resolver
 from ferroscope.worker.bmc import resolve_addresses
+from tests.support.processes import SLACK
 
 
 def addresses(**info: Any) -> frozenset[str]:
@@ -32,5 +33,5 @@ def test_a_name_server_that_never_answers_holds_nobody_up(monkeypatch: pytest.Mo
         assert addresses(redfish_address="slow.example") == {"slow.example"}
     finally:
         answered.set()
-    assert time.monotonic() - began < 5
+    assert time.monotonic() - began < SLACK
     assert asked == ["slow.example"]

@@ -20,7 +20,7 @@ import pytest
 from ferroscope.cli.demo import GO_ON, called
 from ferroscope.cli.exits import Exit
 from tests.integration.cli.console import Shell
-from tests.support.processes import free_port, until
+from tests.support.processes import PATIENCE, free_port, until
 
 FERROSCOPE = [sys.executable, "-m", "ferroscope"]
 
@@ -73,7 +73,7 @@ def test_the_simulator_enrols_its_fleet_and_counts(running: Shell, programs: lis
     running("inspect", "sim-0901", "sim-0902", "--wait", "--timeout", "20", check=0)
     running("node", "delete", "sim-0901", "sim-0902", check=0)
     sim.process.send_signal(signal.SIGTERM)
-    assert sim.process.wait(10) == 0
+    assert sim.process.wait(PATIENCE) == 0
     counted = json.loads(sim.out.read_text())
     assert (counted["pxe_boots"], counted["callbacks_accepted"]) == (2, 2)
 
@@ -101,7 +101,7 @@ def test_a_simulator_takes_a_free_port_where_the_usual_one_is_in_use() -> None:
             assert process.stdout is not None
             output = process.stdout.readline() + process.stdout.readline()
             process.send_signal(signal.SIGTERM)
-            assert process.wait(10) == 0
+            assert process.wait(PATIENCE) == 0
     assert f"port {usual} is in use" in output
     found = re.search(r"1 machines at 127\.0\.0\.1:(\d+)", output)
     assert found is not None
@@ -110,7 +110,9 @@ def test_a_simulator_takes_a_free_port_where_the_usual_one_is_in_use() -> None:
 
 def test_a_simulator_whose_port_is_taken_says_so(running: Shell) -> None:
     port = running.url.rpartition(":")[2]
-    done = subprocess.run([*FERROSCOPE, "sim", "--port", port], capture_output=True, text=True, check=False, timeout=20)
+    done = subprocess.run(
+        [*FERROSCOPE, "sim", "--port", port], capture_output=True, text=True, check=False, timeout=PATIENCE
+    )
     assert done.returncode == Exit.FAILURE
     assert "Error: " in done.stderr
     assert "Traceback" not in done.stderr
@@ -126,7 +128,7 @@ def test_bmcs_with_an_address_each_need_their_port_at_every_address(subnet: str,
                 assert process.stdout is not None
                 assert f"127.0.0.1:{port}" in process.stdout.readline()
                 process.send_signal(signal.SIGTERM)
-            found = process.communicate(timeout=20)[1]
+            found = process.communicate(timeout=PATIENCE)[1]
     assert process.returncode == (0 if starts else Exit.FAILURE)
     assert (f"port {port} on all addresses" in found) is not starts
     assert ("--subnet 0" in found) is not starts
@@ -134,7 +136,7 @@ def test_bmcs_with_an_address_each_need_their_port_at_every_address(subnet: str,
 
 def test_the_demo_shows_what_the_killed_worker_held_and_leaves_nothing(programs: list[Program], tmp_path: Path) -> None:
     demo = start(programs, tmp_path, "demo", "--nodes", "12")
-    assert demo.process.wait(60) == 0, demo.out.read_text() + demo.err.read_text()
+    assert demo.process.wait(PATIENCE) == 0, demo.out.read_text() + demo.err.read_text()
     output = demo.out.read_text()
     killed = re.search(r"SIGKILL to (worker-\d) \(pid (\d+)\) with \d+ of 12 done. It held (\d+) request", output)
     assert killed is not None, output
@@ -151,7 +153,7 @@ def test_the_demo_shows_what_the_killed_worker_held_and_leaves_nothing(programs:
         assert request in ("inspect", "continue", "finish")
         assert by.startswith("worker@")
         assert not by.endswith(f":{killed[2]}")
-        assert 0 < float(after) < 10
+        assert 0 < float(after) < PATIENCE
         assert state == "finished"
     assert "delivered again" in output.partition("Its timeline")[2]
     assert "ferroscope inspect --all --watch" in output
@@ -165,7 +167,7 @@ def test_the_demo_kills_a_worker_at_work_in_a_small_fleet_too(
     programs: list[Program], tmp_path: Path, nodes: int
 ) -> None:
     demo = start(programs, tmp_path, "demo", "--nodes", str(nodes))
-    assert demo.process.wait(60) == 0, demo.out.read_text() + demo.err.read_text()
+    assert demo.process.wait(PATIENCE) == 0, demo.out.read_text() + demo.err.read_text()
     assert re.search(
         rf"SIGKILL to worker-\d \(pid \d+\) with 0 of {nodes} done. It held \d+ request", demo.out.read_text()
     )
@@ -217,7 +219,7 @@ def test_a_demo_that_fails_says_why_and_keeps_its_logs(programs: list[Program], 
     assert until(lambda: demo.printed("API: http://"), seconds=60)
     victims = demo.children()
     os.kill(victims[-1], signal.SIGKILL)
-    assert demo.process.wait(30) == Exit.FAILURE
+    assert demo.process.wait(PATIENCE) == Exit.FAILURE
     assert "worker-2" in demo.err.read_text()
     kept = re.search(r"the logs and the database are in (\S+)", demo.err.read_text())
     assert kept is not None
@@ -234,7 +236,7 @@ def test_an_interrupted_demo_cleans_up(programs: list[Program], tmp_path: Path, 
     players = demo.children()
     assert len(players) == 3
     demo.process.send_signal(number)
-    assert demo.process.wait(30) == Exit.INTERRUPTED
+    assert demo.process.wait(PATIENCE) == Exit.INTERRUPTED
     assert not [pid for pid in players if Path(f"/proc/{pid}").exists()]
     assert sorted(path.name for path in tmp_path.iterdir()) == ["err", "out"]
 
@@ -269,7 +271,7 @@ def test_an_interrupted_watch_says_that_the_inspections_go_on(programs: list[Pro
     watch = start(programs, tmp_path / "watch", "inspect", "n1", "--watch", "--url", url)
     assert until(lambda: watch.printed("inspect wait"), seconds=60)
     watch.process.send_signal(signal.SIGINT)
-    assert watch.process.wait(10) == Exit.INTERRUPTED
+    assert watch.process.wait(PATIENCE) == Exit.INTERRUPTED
     assert "ferroscope inspect n1 --join --watch" in watch.err.read_text()
     assert Shell(url).json("node", "show", "n1")["provision_state"] == "inspect wait"
 
@@ -291,7 +293,7 @@ def test_a_watched_status_tells_of_each_change(programs: list[Program], tmp_path
     Shell(url)("node", "create", "--driver", "fake-hardware", "n1", check=0)
     assert until(lambda: status.printed("1 enroll"), seconds=60)
     status.process.send_signal(signal.SIGINT)
-    assert status.process.wait(10) == Exit.INTERRUPTED
+    assert status.process.wait(PATIENCE) == Exit.INTERRUPTED
     assert [line.split("  ", 1)[1] for line in status.out.read_text().splitlines()] == ["no nodes", "1 enroll"]
 
 

@@ -86,14 +86,14 @@ def _alive(pid: int) -> bool:
 
 
 def test_one_of_several_runs_the_command_and_the_next_one_follows_a_clean_stop(scene: Scene) -> None:
-    first = scene.lead("sh", "-c", _COMMAND, duration=4.0)
+    first = scene.lead("sh", "-c", _COMMAND, duration=8.0)
     assert until(lambda: len(scene.led()) == 1)
-    scene.lead("sh", "-c", _COMMAND, duration=4.0)
-    assert not until(lambda: len(scene.led()) > 1, seconds=5), "longer than the lease lives without renewal"
+    scene.lead("sh", "-c", _COMMAND, duration=8.0)
+    assert not until(lambda: len(scene.led()) > 1, seconds=9), "longer than the lease lives without renewal"
     first.send_signal(signal.SIGTERM)
     assert first.wait(PATIENCE) == 0
     assert not _alive(scene.led()[0][1])
-    assert until(lambda: len(scene.led()) == 2, seconds=3), "it need not wait for the lease's end"
+    assert until(lambda: len(scene.led()) == 2, seconds=7), "it need not wait for the lease's end"
     assert [epoch for epoch, _ in scene.led()] == [1, 2]
 
 

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from tests.support.processes import free_port, spawn, until
+from tests.support.processes import PATIENCE, free_port, spawn, until
 
 _CONFIGURATION = """
 [api]
@@ -49,7 +49,7 @@ class Api:
             data=None if body is None else json.dumps(body).encode(),
             headers={"Content-Type": "application/json", "X-OpenStack-Ironic-API-Version": self.version},
         )
-        with urllib.request.urlopen(request, timeout=10) as answer:
+        with urllib.request.urlopen(request, timeout=PATIENCE) as answer:
             return json.loads(answer.read() or b"null")
 
     def node(self, name: str) -> dict[str, Any]:

@@ -13,6 +13,7 @@ from ferroscope_sim.model import FleetSettings, roster
 from ferroscope_sim.outcomes import Effect
 from tests.integration.sim.driving import driving
 from tests.integration.sim.receiver import Receiver
+from tests.support.processes import PATIENCE, SLACK
 
 
 def test_a_machine_that_boots_its_ramdisk_calls_back_with_its_inventory() -> None:
@@ -30,10 +31,10 @@ def test_a_machine_that_boots_its_ramdisk_calls_back_with_its_inventory() -> Non
             Effect.CALLBACKS_ACCEPTED,
         ]
         boot, answered = machine.log[2].at, machine.log[3].at
-        assert 0.01 <= answered - boot < 5
+        assert 0.01 <= answered - boot < SLACK
         latency = drive.client.status(nodes=False).latency
         assert latency.count == 1
-        assert 0 < latency.p50 == latency.max < 5
+        assert 0 < latency.p50 == latency.max < SLACK
 
 
 def test_a_callback_has_the_agents_headers() -> None:
@@ -50,7 +51,7 @@ def test_a_machine_that_boots_from_disk_calls_nobody() -> None:
     with Receiver() as receiver, driving(nodes=1, callback_url=receiver.url) as drive:
         drive.power("sim-0001", "power on")
         drive.power("sim-0001", "power off")
-        assert drive.client.wait_off(timeout=5)
+        assert drive.client.wait_off(timeout=PATIENCE)
         assert receiver.callbacks == []
 
 
@@ -129,7 +130,7 @@ def test_a_refused_callback_is_not_tried_again(status: int) -> None:
         drive.boot("sim-0001")
         drive.until(Effect.CALLBACKS_REFUSED)
         drive.power("sim-0001", "power off")
-        assert drive.client.wait_off(timeout=5)
+        assert drive.client.wait_off(timeout=PATIENCE)
         counters = drive.machine("sim-0001").counters
         assert (counters.callbacks_sent, counters.ramdisks_interrupted) == (1, 0)
         assert len(receiver.callbacks) == 1
@@ -180,7 +181,7 @@ def test_power_off_ends_the_retries() -> None:
         drive.boot("sim-0001")
         drive.until(Effect.CALLBACKS_FAILED, 2)
         drive.power("sim-0001", "power off")
-        assert drive.client.wait_off(timeout=5)
+        assert drive.client.wait_off(timeout=PATIENCE)
         sent = drive.machine("sim-0001").counters.callbacks_sent
         assert len(receiver.callbacks) == sent
         assert drive.machine("sim-0001").counters.ramdisks_interrupted == 1

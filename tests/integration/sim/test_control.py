@@ -13,6 +13,7 @@ from ferroscope_sim.outcomes import Counters, Effect
 from ferroscope_sim.protocol import MAX_LINE
 from tests.integration.sim.driving import Drive, driving
 from tests.integration.sim.receiver import Receiver
+from tests.support.processes import PATIENCE, SLACK
 
 
 def connect(drive: Drive) -> socket.socket:
@@ -31,7 +32,7 @@ def test_status_tells_everything_or_what_was_asked_for() -> None:
         whole = drive.client.status()
         assert list(whole.nodes) == ["sim-0001", "sim-0002", "sim-timeout-1"]
         assert (whole.machines, whole.on, whole.totals.power_ons) == (3, 1, 1)
-        assert abs(whole.time - time.time()) < 5
+        assert abs(whole.time - time.time()) < SLACK
         assert whole.nodes["sim-timeout-1"].outcome == "timeout"
         assert whole.nodes["sim-0002"].counters.power_ons == 1
         assert whole.nodes["sim-0002"].log == ()
@@ -58,7 +59,7 @@ def test_a_reset_makes_every_machine_as_new_even_with_callbacks_on_the_wire() ->
         status = drive.client.status()
         assert (status.on, status.totals, status.latency.count) == (0, Counters(), 0)
         assert all(machine.counters == Counters() for machine in status.nodes.values())
-        assert drive.client.wait_off(timeout=5)
+        assert drive.client.wait_off(timeout=PATIENCE)
         assert drive.client.status(nodes=False).totals == Counters()
 
 
@@ -70,7 +71,7 @@ def test_waiting_for_off_knows_who_is_meant() -> None:
         assert not drive.client.wait_off(timeout=0.05)
         with FleetClient(drive.fleet.address) as other:
             other.call("set_power", node="sim-0002", power="power off")
-        assert drive.client.wait_off(timeout=5)
+        assert drive.client.wait_off(timeout=PATIENCE)
 
 
 def test_a_machine_that_is_off_with_a_callback_on_the_wire_is_waited_for() -> None:
@@ -81,7 +82,7 @@ def test_a_machine_that_is_off_with_a_callback_on_the_wire_is_waited_for() -> No
         assert not drive.client.wait_off(timeout=0.05)
         assert not drive.client.wait_off(["sim-0001"], timeout=0.05)
         receiver.ended.set()
-        assert drive.client.wait_off(timeout=5)
+        assert drive.client.wait_off(timeout=PATIENCE)
         assert drive.machine("sim-0001").counters.callbacks_failed == 1
 
 

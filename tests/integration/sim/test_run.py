@@ -12,6 +12,7 @@ import pytest
 from ferroscope_sim.client import FleetClient
 from ferroscope_sim.model import FleetSettings
 from ferroscope_sim.run import FleetThread
+from tests.support.processes import PATIENCE
 
 _PROGRAM = """
 import logging, structlog
@@ -36,7 +37,7 @@ def test_a_signal_ends_it_cleanly_with_what_it_counted(number: signal.Signals) -
             process.send_signal(number)
             assert process.stdout.read() == b"counted 2\n"
         assert process.stderr.read() == b""
-        assert process.wait(10) == 0
+        assert process.wait(PATIENCE) == 0
 
 
 def test_a_taken_port_is_told_to_whoever_starts_it() -> None:

@@ -19,6 +19,7 @@ from ferroscope.periodic.notifications import Notifications
 from ferroscope.periodic.registry_mirror import RegistryMirror, RegistrySync
 from ferroscope.periodic.retention import Retention
 from ferroscope.periodic.timeouts import Timeouts
+from tests.support.processes import PATIENCE
 from tests.support.stores import open_store
 from tests.unit.worker.conftest import ManualClock, ManualStop
 
@@ -185,13 +186,13 @@ def test_a_leader_that_confirms_its_lease_learns_at_once_that_it_was_lost() -> N
     site.holder.keep_alive()
     thread = threading.Thread(target=renewer.run, args=(site.holder, reset))
     thread.start()
-    assert waiting.wait(10)
+    assert waiting.wait(PATIENCE)
     assert site.candidate.campaign() is not None
     site.holder.resign = lambda: None  # type: ignore[method-assign]
     site.holder._resigned = True  # the work has noticed; the renewer need not make it stop
     site.holder.confirm()
-    assert reset.wait(10)
-    thread.join(10)
+    assert reset.wait(PATIENCE)
+    thread.join(PATIENCE)
     assert site.holder.over
 
 

@@ -13,6 +13,7 @@ from ferroscope.core.boot_macs import SetChange
 from ferroscope.pxe_filter.backends import watchdog
 from ferroscope.pxe_filter.backends.dnsmasq import DnsmasqFilter
 from ferroscope.runtime.system import SystemClock
+from tests.support.processes import PATIENCE
 
 IDLE, BUSY = 0x525400BB0001, 0x525400BB0002
 MANY = range(0x525401000000, 0x525401000000 + 30_000)
@@ -178,7 +179,7 @@ def test_holding_does_not_wait_for_a_long_change(tmp_path: Path) -> None:
 
     def progress() -> None:
         turns.append(1)
-        assert held.acquire(timeout=10)
+        assert held.acquire(timeout=PATIENCE)
 
     thread = threading.Thread(target=hold)
     thread.start()

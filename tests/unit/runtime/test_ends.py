@@ -17,6 +17,7 @@ from ferroscope.runtime.system import SystemClock
 from ferroscope.worker.loop import Worker
 from ferroscope.worker.pool import Dispatcher
 from ferroscope.worker.slots import Slots
+from tests.support.processes import PATIENCE
 
 
 class End(BaseException):
@@ -69,5 +70,5 @@ def test_a_server_whose_thread_ends_says_so(monkeypatch: pytest.MonkeyPatch) -> 
 
     monkeypatch.setattr(server, "_serve", end)
     server.start()
-    assert failed.wait(10)
+    assert failed.wait(PATIENCE)
     server.stop(0)
