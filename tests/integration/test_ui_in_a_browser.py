@@ -107,7 +107,7 @@ def test_the_login_with_keystone_says_when_keystone_does_not_answer(browser: Chr
         browser.evaluate("document.getElementById('user').value = 'alice'")
         browser.evaluate("document.getElementById('password').value = 'secret-of-alice'")
         browser.click("form button.primary")
-        assert "Keystone is unavailable" in text(browser)
+        assert "Keystone is unavailable" in browser.text()
         assert "secret-of-alice" not in browser.evaluate("document.documentElement.outerHTML")
         assert [one for one in browser.complaints if " 503 " not in one] == []
 
@@ -116,11 +116,6 @@ def cut_off(browser: Chromium) -> list[str]:
     """Return the headings of the cards whose content is wider than they are."""
     wide = "[...document.querySelectorAll('.card')].filter(one => one.scrollWidth > one.clientWidth)"
     return list(browser.evaluate(f"{wide}.map(one => one.innerText.slice(0, 40))"))
-
-
-def text(browser: Chromium) -> str:
-    """Return the text of the page; "" while it is left for another one."""
-    return " ".join(str(browser.evaluate("document.querySelector('main')?.innerText ?? ''")).split())
 
 
 def fit(browser: Chromium) -> bool:
@@ -137,7 +132,7 @@ def test_machines_are_accepted_from_the_inbox(browser: Chromium, sqlite_url: str
         browser.shape(1280, 900)
         browser.go(f"{base}/ui")
         browser.click("a.tile[href='/ui/inbox']")
-        assert "same serial number as" in text(browser)
+        assert "same serial number as" in browser.text()
         browser.evaluate("document.getElementById('check-all').click()")
         assert browser.evaluate("document.getElementById('selected').textContent") == "3 selected:"
         browser.click("button[value=approve]")
@@ -146,11 +141,11 @@ def test_machines_are_accepted_from_the_inbox(browser: Chromium, sqlite_url: str
         browser.evaluate(f"{names}.forEach((box, number) => {{ box.value = `rack9-u${{number}}`; }})")
         browser.evaluate("document.getElementById('password').value = 'secret://file/bmc/password'")
         browser.click("main form button.primary")
-        assert "3 of 3 accepted" in text(browser)
+        assert "3 of 3 accepted" in browser.text()
         assert (violations(browser), fit(browser)) == ([], True)
         assert [service.node(f"rack9-u{number}").inbox for number in range(3)] == [False] * 3
         browser.click("main form button.primary")
-        assert "This makes manageable 3 machines" in text(browser)
+        assert "This makes manageable 3 machines" in browser.text()
         assert browser.complaints == []
 
 
@@ -165,29 +160,29 @@ def test_a_file_is_enrolled_row_by_row(
         browser.go(f"{base}/ui/enroll")
         browser.choose_file("#file", sheet)
         browser.click("main form button.primary")
-        assert "line 32: bmc_address need a driver" in text(browser)
+        assert "line 32: bmc_address need a driver" in browser.text()
         assert (violations(browser), fit(browser)) == ([], True)
         assert [one for one in browser.complaints if " 400 " not in one] == []
         browser.complaints.clear()
         sheet.write_text("name,driver,bmc_address,bmc_password,macs\n" + "\n".join(rows))
         browser.choose_file("#file", sheet)
         browser.click("main form button.primary")
-        assert "30 would be created" in text(browser)
+        assert "30 would be created" in browser.text()
         assert "pw-of-the-bmc" not in browser.evaluate("document.documentElement.outerHTML")
         assert (violations(browser), fit(browser)) == ([], True)
         monkeypatch.setattr(enroll, "_SECONDS", 0.05)  # so that the script has to go on several times
         browser.click("main form button.primary")
-        until(lambda: "30 BMCs are being tried" in text(browser), seconds=60)
+        until(lambda: "30 BMCs are being tried" in browser.text(), seconds=60)
         for number in range(30):  # as a worker does
             failed = {"provision_state": Provision.ENROLL, "last_error": "the BMC at 192.0.2.7 did not answer"}
             answers = {"provision_state": Provision.MANAGEABLE}
             service.alter(service.node(f"r{number}").uuid, **(failed if number == 7 else answers))
-        until(lambda: "29 created, 1 not created" in text(browser), seconds=60)
-        assert "1 BMC does not answer" in text(browser)
+        until(lambda: "29 created, 1 not created" in browser.text(), seconds=60)
+        assert "1 BMC does not answer" in browser.text()
         assert (violations(browser), fit(browser)) == ([], True)
         assert service.node("r29").driver_info["bmc_address"] == "192.0.2.29"
         browser.click("main section[aria-labelledby=refused] button")
-        assert "1 created" in text(browser)
+        assert "1 created" in browser.text()
         assert service.node("r7").driver_info["bmc_address"] == "192.0.2.7"
         assert "pw-of-the-bmc" not in browser.evaluate("document.documentElement.outerHTML")
         assert browser.complaints == []
@@ -208,15 +203,15 @@ def test_a_rule_is_written_tried_and_saved(browser: Chromium, sqlite_url: str) -
         browser.evaluate("document.getElementById('conditions').value = ''")
         browser.evaluate("document.getElementById('description').value = 'mine'")
         browser.click("button[value=try]")
-        assert "applied" in text(browser)
+        assert "applied" in browser.text()
         assert (violations(browser), fit(browser)) == ([], True)
         browser.click("button[value=save]")
-        assert "The rule is saved" in text(browser)
+        assert "The rule is saved" in browser.text()
         assert (violations(browser), fit(browser)) == ([], True)
         browser.click("button[value=delete]")
         browser.click("main section button.primary")
         assert browser.evaluate("location.pathname") == "/ui/rules"
-        assert "mine" not in text(browser)
+        assert "mine" not in browser.text()
         assert browser.complaints == []
 
 

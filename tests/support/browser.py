@@ -122,6 +122,16 @@ class Chromium:
             raise BrowserError(str(found["exceptionDetails"])[:2000])
         return found["result"].get("value")
 
+    def text(self) -> str:
+        """Return the text of the page without its frame; "" while it is left for another one."""
+        try:
+            found = self.evaluate("document.querySelector('main')?.innerText ?? ''")
+        except BrowserError as exc:
+            if "navigated" not in str(exc):
+                raise
+            return ""
+        return " ".join(str(found).split())
+
     def shape(self, width: int, height: int, *, dark: bool = False, scale: float = 1) -> None:
         """Set the size of the page, and the preferred colors."""
         self.command(

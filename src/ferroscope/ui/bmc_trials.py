@@ -22,9 +22,11 @@ from ferroscope.enrollment.node_file import Row
 from ferroscope.ui.machines import call_of
 from ferroscope.ui.page import Visit
 
-# Trials at a time: a silent BMC keeps a slot of a worker busy for a while. After so many seconds, nobody waits for one.
+# Trials at a time: a silent BMC keeps a slot of a worker busy for a while.
 MOST: Final = 50
+# Nobody waits longer for a trial: seconds, and timeouts of a command, of which a worker needs several.
 _PATIENCE: Final = 120.0
+_TIMEOUTS: Final = 8
 NO_ANSWER: Final = "not created"
 _FIELDS: Final = ("uuid", "name", "provision_state", "last_error")
 
@@ -63,15 +65,16 @@ def judge(visit: Visit, trials: Sequence[Trial]) -> Judged:
     seen = visit.context.store.read(lambda tx: list(tx.nodes.list(wanted)))
     known = {node["uuid"]: node for node in nodes.views(visit.context, call_of(visit), seen, _FIELDS)}
     now = visit.context.clock.time()
+    longest = max(_PATIENCE, _TIMEOUTS * visit.context.settings.drivers.command_timeout)
     for trial in trials:
         node = known.get(trial.uuid)
         if node is None:
             result = Result(trial.row.where, trial.row.label, None, importing.FAILED, "it was deleted meanwhile")
         elif node["provision_state"] == Provision.VERIFYING:
-            if now - trial.since < _PATIENCE:
+            if now - trial.since < longest:
                 found.left.append(trial)
                 continue
-            detail = "no worker has tried its BMC yet; it becomes manageable when one does"
+            detail = "its BMC has not been tried yet; it becomes manageable when a worker has"
             result = _result(trial, importing.CREATED, detail)
         elif node["provision_state"] == Provision.ENROLL:
             result = _removed(visit, trial, str(node["last_error"] or "the BMC did not answer"))
