@@ -25,6 +25,7 @@ from tests.acceptance.environment import ClientError, Clients
 from tests.acceptance.logins import Cloud
 from tests.integration.examples.test_secure_the_service import commands, section
 from tests.support import databases
+from tests.support.browser import Chromium
 from tests.support.installation import Played
 from tests.support.keystone import keystone
 from tests.support.processes import SLACK, free_port, until
@@ -206,6 +207,25 @@ def test_a_user_logs_in_to_the_web_page_with_a_password(cloud: Cloud) -> None:
     tenant = Visitor(cloud.site.bare_metal)
     page = tenant.log_in(user="tenant", password=logins.PASSWORD, project=logins.PROJECT)
     assert (page.status_code, 'href="/ui/enroll"' in page.text) == (200, False)
+
+
+def test_a_user_logs_in_with_keystone_in_a_browser_without_scripts(cloud: Cloud, tmp_path: Path) -> None:
+    browser = Chromium(tmp_path / "profile")
+    try:
+        browser.command("Emulation.setScriptExecutionDisabled", value=True)
+        browser.go(f"{cloud.site.bare_metal}/ui/machines")
+        for field, value in (("user", "operator"), ("password", logins.PASSWORD)):
+            browser.evaluate(f"document.getElementById('{field}').value = '{value}'")
+        browser.evaluate("document.querySelector('input[name=system]').checked = true")
+        browser.click("form button.primary")
+        assert browser.evaluate("location.pathname") == "/ui/machines"
+        browser.click(".who button")
+        browser.evaluate(f"document.getElementById('token').value = '{cloud.token('operator')}'")
+        browser.click("form:has(#token) button")
+        assert browser.evaluate("location.pathname") == "/ui"
+        assert browser.complaints == []
+    finally:
+        browser.close()
 
 
 @pytest.mark.exhaustive  # as one that is frozen, below

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import base64
+import io
 import json
+import tarfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -10,9 +13,12 @@ from typing import Any
 import bcrypt
 import pytest
 
+from ferroscope.core import credentials
 from ferroscope.core.states import Provision
+from ferroscope_sim.inventory.body import document
+from tests.support import examples
 from tests.support.browser import Chromium
-from tests.support.fleet_stage import fill, stage
+from tests.support.fleet_stage import fill, inspect_again, stage
 
 # What can be focused, is visible, and is not in a closed menu.
 REACHABLE = """
@@ -109,57 +115,137 @@ def test_machines_are_acted_on_with_the_keyboard_alone(browser: Chromium, sqlite
         assert browser.complaints == []
 
 
-def test_every_page_and_form_works_without_scripts(browser: Chromium, sqlite_url: str, tmp_path: Path) -> None:
+@pytest.fixture
+def plain(browser: Chromium) -> Chromium:
+    """Give a browser that runs no scripts."""
+    browser.command("Emulation.setScriptExecutionDisabled", value=True)
+    return browser
+
+
+def log_in(browser: Chromium, **fields: str) -> str:
+    """Fill in a form of the login, and send it; return where that leads."""
+    for name, value in fields.items():
+        set_value(browser, name, value)
+    last = list(fields)[-1]
+    browser.evaluate(f"document.getElementById({json.dumps(last)}).form.setAttribute('data-filled', '')")
+    browser.click("form[data-filled] button")
+    return str(browser.evaluate("location.pathname"))
+
+
+def test_logins_work_without_scripts(plain: Chromium, sqlite_url: str, tmp_path: Path) -> None:
     users = tmp_path / "htpasswd"
     users.write_text(f"alice:{bcrypt.hashpw(b'secret', bcrypt.gensalt(4)).decode()}:admin\n")
-    browser.command("Emulation.setScriptExecutionDisabled", value=True)
-    with stage(sqlite_url) as (_, service):
-        known = fill(service)
     with stage(sqlite_url, auth_strategy="http_basic", http_basic_auth_user_file=str(users)) as (base, service):
-        browser.go(f"{base}/ui/machines")
-        set_value(browser, "user", "alice")
-        set_value(browser, "password", "secret")
-        browser.click("form button.primary")
+        token = credentials.token_text("0123456789ab", "s" * 43)
+        stored = examples.access_token(id="0123456789ab", digest=credentials.token_digest("s" * 43))
+        service.store.write(lambda tx: tx.access_tokens.add(stored))
+        plain.go(f"{base}/ui/machines")
+        assert log_in(plain, user="alice", password="wrong") == "/ui/login"
+        assert plain.evaluate("document.querySelector('[role=alert]').textContent") != ""
+        assert log_in(plain, user="alice", password="secret") == "/ui/machines"
+        plain.click(".who button")
+        plain.go(f"{base}/ui/inbox")
+        assert log_in(plain, token=f"{token}x") == "/ui/login"
+        assert log_in(plain, token=token) == "/ui/inbox"
+        assert [one for one in plain.complaints if " 401 " not in one] == []
+
+
+def test_each_tab_of_a_machine_works_without_scripts(plain: Chromium, sqlite_url: str) -> None:
+    with stage(sqlite_url) as (base, service):
+        known = fill(service)
+        machine = f"{base}/ui/machines/{known['rack1-u03']}"
+        body = document(2)
+        gone = body["inventory"]["disks"].pop()
+        log = io.BytesIO()
+        with tarfile.open(fileobj=log, mode="w:gz") as archive:
+            entry = tarfile.TarInfo("journal.log")
+            entry.size = len(text := b"the ramdisk says hello")
+            archive.addfile(entry, io.BytesIO(text))
+        inspect_again(service, known["rack1-u03"], body | {"logs": base64.b64encode(log.getvalue()).decode()})
+
+        plain.go(machine)
+        plain.click(".tabs a[href*='tab=history']")
+        gone_text = f"disk {gone['name']} is gone"
+        assert gone_text in plain.text()
+        plain.evaluate("document.getElementById('before').value = document.getElementById('after').value")
+        plain.click("form.search button.primary")
+        assert "The hardware is the same." in plain.text()
+        plain.evaluate("document.getElementById('before').selectedIndex = 2")  # the older one of two
+        plain.click("form.search button.primary")
+        assert gone_text in plain.text()
+        set_value(plain, "other", "rack1-u04")
+        plain.click("form.search button.primary")
+        assert "of rack1-u04." in plain.text()
+        assert plain.evaluate("document.querySelector('.alert')") is None
+
+        plain.click(".tabs a[href*='tab=rules']")
+        assert "Machines of ACME are of the class acme: does not apply" in plain.text()
+        plain.click(".tabs a[href*='tab=log']")
+        assert "the ramdisk says hello" in plain.text()
+        plain.click(".tabs a[href*='tab=health']")
+        assert "has reported no health" in plain.text()
+        assert plain.complaints == []
+
+
+def test_the_inbox_is_emptied_without_scripts(plain: Chromium, sqlite_url: str) -> None:
+    def choose(action: str) -> None:
+        plain.go(f"{base}/ui/inbox")
+        plain.evaluate("document.querySelector('input[name=node]').checked = true")
+        plain.click(f"button[value={action}]")
+
+    with stage(sqlite_url) as (base, service):
+        fill(service)
+        choose("approve")
+        plain.evaluate("document.querySelector('input[name^=name-]').value = 'rack9-u01'")
+        plain.click("main form button.primary")
+        assert service.node("rack9-u01").inbox is False
+        choose("reject")
+        plain.click("main form button.primary")
+        assert "1 of 1 rejected" in plain.text()
+        choose("delete")
+        plain.click("main form button.primary")
+        assert "1 of 1 deleted" in plain.text()
+        plain.go(f"{base}/ui/inbox")
+        assert "No machine waits" in plain.text()
+        plain.click("button[name=readmit]")
+        assert "Rejected" not in plain.text()
+        assert plain.complaints == []
+
+
+def test_every_page_and_form_works_without_scripts(plain: Chromium, sqlite_url: str) -> None:
+    with stage(sqlite_url) as (base, service):
+        known = fill(service)
         machine = f"/ui/machines/{known['rack1-u02']}"
         for path in ("/ui", "/ui/machines", *(f"{machine}?tab={tab}" for tab in ("hardware", "timeline", "raw")),
                      "/ui/inbox", "/ui/enroll", "/ui/rules", "/ui/wiring", "/ui/service"):  # fmt: skip
-            browser.go(base + path)
-            assert browser.evaluate("document.querySelector('h1').textContent") != "", path
-            assert len(browser.text()) > 100, path
+            plain.go(base + path)
+            assert plain.evaluate("document.querySelector('h1').textContent") != "", path
+            assert len(plain.text()) > 100, path
 
-        browser.go(f"{base}/ui/machines")
-        assert browser.evaluate("document.getElementById('check-all').hidden") is True  # no script has run
-        set_value(browser, "q", "rack4")
-        browser.click("form.search button.primary")
-        browser.evaluate("document.querySelectorAll('input[name=node]').forEach(one => { one.checked = true; })")
-        browser.click("button[value=abort]")
-        browser.click("main form button.primary")
-        assert "3 of 3 aborts requested" in browser.text()
+        plain.go(f"{base}/ui/machines")
+        assert plain.evaluate("document.getElementById('check-all').hidden") is True  # no script has run
+        set_value(plain, "q", "rack4")
+        plain.click("form.search button.primary")
+        plain.evaluate("document.querySelectorAll('input[name=node]').forEach(one => { one.checked = true; })")
+        plain.click("button[value=abort]")
+        plain.click("main form button.primary")
+        assert "3 of 3 aborts requested" in plain.text()
 
-        browser.go(f"{base}/ui/inbox")
-        browser.evaluate("document.querySelector('input[name=node]').checked = true")
-        browser.click("button[value=approve]")
-        browser.evaluate("document.querySelector('input[name^=name-]').value = 'rack9-u01'")
-        browser.click("main form button.primary")
-        assert service.node("rack9-u01").inbox is False
-
-        browser.go(f"{base}/ui/enroll")
-        set_value(browser, "text", "name,driver\nnew-1,fake-hardware\n")
-        browser.click("main form button.primary")
-        browser.click("main form button.primary")
-        assert "1 BMC is being tried" in browser.text()
+        plain.go(f"{base}/ui/enroll")
+        set_value(plain, "text", "name,driver\nnew-1,fake-hardware\n")
+        plain.click("main form button.primary")
+        plain.click("main form button.primary")
+        assert "1 BMC is being tried" in plain.text()
         service.alter(service.node("new-1").uuid, provision_state=Provision.MANAGEABLE)
-        browser.click("main form button.primary")  # what the script would press
-        assert "1 created" in browser.text()
+        plain.click("main form button.primary")  # what the script would press
+        assert "1 created" in plain.text()
 
-        browser.go(f"{base}/ui/rules/new")
-        set_value(browser, "description", "without scripts")
-        browser.click("button[value=save]")
-        assert "The rule is saved" in browser.text()
-        browser.go(f"{base}/ui/wiring")
-        set_value(browser, "switch", "leaf2")
-        browser.click("form.search button.primary")
-        assert "leaf1" not in browser.text()
-        browser.click(".who button")
-        assert browser.evaluate("location.pathname") == "/ui/login"
-        assert browser.complaints == []
+        plain.go(f"{base}/ui/rules/new")
+        set_value(plain, "description", "without scripts")
+        plain.click("button[value=save]")
+        assert "The rule is saved" in plain.text()
+        plain.go(f"{base}/ui/wiring")
+        set_value(plain, "switch", "leaf2")
+        plain.click("form.search button.primary")
+        assert "leaf1" not in plain.text()
+        assert plain.complaints == []

@@ -62,8 +62,7 @@ def fill(service: Service, identifier: Callable[[str], str] = lambda _: examples
         _inspect(service, known[name], number)
         _age(service, known[name], ago=number * 6.5 * 3600)
     first = next(iter(known))
-    service.bare_metal.put(f"/v1/nodes/{known[first]}/states/provision", {"target": "inspect"})
-    _finish(service, known[first], _changed(1))
+    inspect_again(service, known[first], _changed(1))
     _note_change(service, known[first])
     for number, (reason, message) in enumerate(FAILED):
         name = f"rack3-u{number + 1:02}"
@@ -128,6 +127,12 @@ def _discovered(service: Service, identifier: Callable[[str], str]) -> None:
 def _inspect(service: Service, ident: str, number: int) -> None:
     service.wait(ident, mac=document(number)["inventory"]["interfaces"][0]["mac_address"])
     _finish(service, ident, document(number))
+
+
+def inspect_again(service: Service, ident: str, body: dict[str, Any]) -> None:
+    """Inspect the machine once more; it sends this body."""
+    service.bare_metal.put(f"/v1/nodes/{ident}/states/provision", {"target": "inspect"})
+    _finish(service, ident, body)
 
 
 def _finish(service: Service, ident: str, body: dict[str, Any]) -> None:

@@ -224,6 +224,8 @@ def _history(visit: Visit, path: dict[str, str], _node: dict[str, Any]) -> dict[
         return None
     known = found["revisions"]
     before, after, other = visit.asked("before"), visit.asked("after"), visit.asked("other")
+    if other and any(one["inspection"] == after for one in known):
+        after = ""  # the form has inventories of this machine: of the other one, the newest is meant
     compared, problem = None, ""
     if other or len(known) > 1:
         query = {"before": before, "after": after, "other": other}

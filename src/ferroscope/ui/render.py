@@ -57,12 +57,12 @@ def age(moment: str | None, now: float) -> str:
     return duration(now - datetime.fromisoformat(moment).timestamp())
 
 
-def moment(text: str) -> str:
+def moment(text: str | None) -> str:
     """Return a time in ISO 8601 as people write it, in UTC if its zone is known; another text as it is."""
     try:
-        found = datetime.fromisoformat(text)
+        found = datetime.fromisoformat(text or "")
     except ValueError:
-        return text
+        return text or ""
     return f"{found.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC" if found.tzinfo else f"{found:%Y-%m-%d %H:%M:%S}"
 
 
