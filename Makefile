@@ -11,7 +11,7 @@ unexport PYTHONDONTWRITEBYTECODE
 TESTS ?=
 # Parallel test processes: more than processors, because tests mostly wait.
 JOBS ?= $(shell expr 2 '*' $$(nproc))
-PYTEST := .venv/bin/python -m pytest --numprocesses $(JOBS) --dist worksteal
+PYTEST := .venv/bin/python -m pytest --numprocesses $(JOBS) --dist loadfile --no-loadscope-reorder
 # Tests that have a target of their own.
 ELSEWHERE := not kubernetes and not packages and not nautobot and not netbox
 # Arguments for chaos, such as: make chaos CHAOS="--database mariadb --seed 7 --minutes 5"
@@ -77,6 +77,7 @@ test: prepared ## Check style, types and imports, and run the tests, each behavi
 
 test-exhaustive: prepared ## Run what make test leaves out: the other databases, longer tests, more seeds of the simulation (needs root)
 	@$(PYTEST) -m "exhaustive and $(ELSEWHERE)" $(TESTS)
+	@FERROSCOPE_FUZZ=5 .venv/bin/python -m pytest -q tests/unit/hooks/test_hook_fuzz.py
 	@.venv/bin/python -m tests.simulation --seeds 400 --first 1000
 	@.venv/bin/python -m tests.simulation --seeds 100 --first 1000 --pxe-filters
 

@@ -50,8 +50,50 @@ def pytest_unconfigure(config: pytest.Config) -> None:
         config.stash[_KEEPER].close()
 
 
+# Files that take longer than 20 s, and folders by how long their files take: a worker of xdist gets one file after the
+# other, so that the last ones have to be short.
+LONGEST: Final = (
+    "integration/ironic",
+    "acceptance/test_keystone.py",
+    "cluster/test_shutdown.py",
+    "integration/cli/test_processes.py",
+    "integration/bmc/test_command_fence.py",
+    "pxe/test_pxe_filter.py",
+    "cluster/test_web_servers.py",
+    "cluster/test_two_releases.py",
+    "integration/test_canaries.py",
+    "integration/bmc/test_fleet.py",
+    "cluster",
+    "pxe",
+    "acceptance",
+    "integration/test_failover_process.py",
+    "integration/test_graceful_end.py",
+    "integration/test_coordination_service.py",
+    "integration/test_message_bus.py",
+    "integration/objects",
+    "integration/examples",
+    "integration/sim",
+    "fuzz",
+    "simulation",
+    "integration/extending",
+    "integration/test_",
+    "integration",
+    "conformance",
+    "unit",
+)
+
+
+def _place(item: pytest.Item) -> int:
+    name = item.nodeid.removeprefix("tests/")
+    return next((place for place, start in enumerate(LONGEST) if name.startswith(start)), len(LONGEST))
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark tests on MariaDB that also run on PostgreSQL as exhaustive, unless they are marked ``every_database``."""
+    """Begin with what takes longest.
+
+    Tests on MariaDB that also run on PostgreSQL are exhaustive, unless they are marked ``every_database``.
+    """
+    items.sort(key=_place)
     collected = {item.nodeid for item in items}
     for item in items:
         other = item.nodeid.replace("mariadb", "postgresql")

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+import pytest
 import urllib3
 
 from ferroscope_sim.inventory import generate, macs, pxe_mac
@@ -83,6 +84,11 @@ class Crowd:
         return self.call("PUT", f"/v1/nodes/{ident}/states/provision", b'{"target":"inspect"}')
 
 
+@pytest.mark.parametrize(
+    "database_url",
+    ["postgresql", *(pytest.param(kind, marks=pytest.mark.exhaustive) for kind in ("sqlite", "mariadb"))],
+    indirect=True,
+)
 def test_a_crowd_has_its_wish_once(database_url: str, tmp_path: Path) -> None:
     plan = Plan(apis=2, workers=2, nodes=3, options=_DISCOVERY)
     with Cluster(tmp_path, database_url, plan) as cluster, Crowd(cluster) as crowd:

@@ -86,7 +86,6 @@ def site(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Site]:
         made.service.close()
 
 
-@pytest.mark.every_database
 def test_everything_is_imported_once_and_can_be_rolled_back(site: Site) -> None:
     before = site.snapshot()
     planned = site.run("--dry-run")

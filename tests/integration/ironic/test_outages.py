@@ -76,6 +76,7 @@ def test_a_locked_node_is_waited_for(place: Place) -> None:
     assert place.ironic.node(uuid)["properties"]["memory_mb"] == expected(number)["memory_mb"]
 
 
+@pytest.mark.exhaustive  # test_kills lets a worker die at each of its calls, those above lose Ironic
 def test_nothing_is_lost_when_ironic_and_workers_are_killed_at_random(place: Place) -> None:
     counted = campaign.run(place, 10, 7, pause=(0.5, 3.0), kills=5)
     assert counted.kills >= 2
