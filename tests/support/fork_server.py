@@ -114,9 +114,7 @@ def _can_fork(asked: dict[str, Any]) -> bool:
         return False
     if (asked["gid"], asked["gids"], asked["uid"], asked["umask"]) != (None, None, None, -1):
         return False
-    return (
-        _early(os.environ if env is None else env) == _early(os.environ) and _namespaces() == _fork_server().namespaces
-    )
+    return _early(os.environ if env is None else env) == _early(os.environ) and _namespaces() == _NAMESPACES
 
 
 def _early(env: Any) -> dict[str, str]:
@@ -127,6 +125,9 @@ def _early(env: Any) -> dict[str, str]:
 def _namespaces() -> list[str]:
     """Return the namespaces of this thread: a test may have entered others."""
     return [str(Path(f"/proc/thread-self/ns/{name}").readlink()) for name in ("mnt", "net", "user")]
+
+
+_NAMESPACES: Final = _namespaces()
 
 
 def _request(asked: dict[str, Any]) -> dict[str, Any]:
@@ -146,7 +147,6 @@ class ForkServer:
     """The process that has imported ``ferroscope``, as the tests see it; it ends with them."""
 
     def __init__(self) -> None:
-        self.namespaces = _namespaces()
         self._lock = threading.Lock()
         self._socket, theirs = socket.socketpair()
         with theirs:
