@@ -9,8 +9,8 @@ unexport PYTHONDONTWRITEBYTECODE
 
 # Arguments for pytest, such as: make test TESTS="tests/unit -k lookup"
 TESTS ?=
-# Parallel test processes: more than processors, because tests mostly wait.
-JOBS ?= $(shell expr 2 '*' $$(nproc))
+# Parallel test processes: more than processors, because many tests wait.
+JOBS ?= $(shell expr 3 '*' $$(nproc))
 PYTEST := .venv/bin/python -m pytest --numprocesses $(JOBS) --dist loadfile --no-loadscope-reorder
 # Tests that have a target of their own.
 ELSEWHERE := not kubernetes and not packages and not nautobot and not netbox

@@ -20,6 +20,7 @@ from unittest import mock
 
 import pytest
 import structlog
+from xdist.scheduler import LoadFileScheduling
 
 from ferroscope.db import transaction
 from tests.support import databases, fork_server
@@ -81,6 +82,24 @@ LONGEST: Final = (
     "conformance",
     "unit",
 )
+
+
+# Files that share what takes long to start: they are one after the other, too.
+TOGETHER: Final = tuple(
+    f"tests/integration/ironic/test_{name}" for name in ("attached", "clients", "import", "inspect", "kills")
+)
+
+
+class Scheduling(LoadFileScheduling):
+    """Gives a worker of xdist one file after the other, or files that share something."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        return "together" if nodeid.startswith(TOGETHER) else str(super()._split_scope(nodeid))
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Scheduling:
+    return Scheduling(config, log)
 
 
 def _place(item: pytest.Item) -> int:

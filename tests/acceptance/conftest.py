@@ -20,7 +20,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.acceptance)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def clients(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Clients]:
     """Give the published clients; an error where they are not installed."""
     running = Clients(tmp_path_factory.mktemp("clients"))
@@ -28,7 +28,7 @@ def clients(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Clients]:
     running.close()
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def site(tmp_path_factory: pytest.TempPathFactory, clients: Clients) -> Iterator[Site]:
     """Give the installation that the tests share."""
     directory = tmp_path_factory.mktemp("site")

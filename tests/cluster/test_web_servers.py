@@ -385,6 +385,7 @@ def test_apache_serves_both_apis_over_https(tmp_path: Path, sqlite_url: str) -> 
         server.played.end()
 
 
+@pytest.mark.exhaustive  # acceptance/test_keystone, and Apache with users above
 def test_keystone_tokens_are_validated_behind_either_server(tmp_path: Path, sqlite_url: str) -> None:
     with keystone(tmp_path / "identity") as running:
         identity = running.identity

@@ -11,6 +11,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
+import pytest
+
 from ferroscope.config.options import DatabaseSettings, Settings
 from ferroscope.contracts.bmc import Power
 from ferroscope.hardware import machine_identity
@@ -115,6 +117,7 @@ def test_after_a_step_that_hung_the_next_one_still_asks_bmcs(tmp_path: Path) -> 
             backend.close()
 
 
+@pytest.mark.exhaustive  # unit/failover has it without a process
 def test_a_bmc_that_is_silent_for_a_minute_does_not_delay_another_node_or_age_its_proof(tmp_path: Path) -> None:
     with _Bmcs() as bmcs, FaultyKubernetes() as api, _failover(tmp_path, api, bmcs) as process:
         assert until(lambda: "leadership acquired" in process.said())

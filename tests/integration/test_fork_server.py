@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from bench.service import executable
+from tests.pxe.netns import Netns
 from tests.support.fork_server import ForkingPopen
 from tests.support.processes import free_port, until
 
@@ -109,3 +110,16 @@ def test_it_dies_with_its_test_run() -> None:
         pid = int(tests.stdout.readline())
         tests.kill()
     assert until(lambda: not Path(f"/proc/{pid}").exists())
+
+
+def test_a_fork_may_run_in_another_network(request: pytest.FixtureRequest) -> None:
+    space = Netns("forked")
+    request.addfinalizer(space.close)
+    with ForkingPopen([*space.prefix, *SIMULATOR], stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert "1 machines" in process.stdout.readline()
+        assert is_fork(process)
+        assert Path(f"/proc/{process.pid}/ns/net").stat().st_ino == Path(f"/run/netns/{space.name}").stat().st_ino
+        assert [link.name for link in Path(f"/proc/{process.pid}/root/sys/class/net").iterdir()] == ["lo"]
+        process.terminate()
+        assert process.wait(60) == 0

@@ -107,7 +107,7 @@ def _can_fork(asked: dict[str, Any]) -> bool:
     words, env = asked["args"], asked["env"]
     if isinstance(words, str | bytes | os.PathLike) or asked["shell"] or asked["executable"] is not None:
         return False
-    words = [os.fsdecode(word) for word in words]
+    _, words = _split(words)
     if words[:3] != _MODULE and words[:1] != [_SCRIPT]:
         return False
     if asked["preexec_fn"] not in (None, processes.die_with_parent) or asked["pass_fds"] or not asked["close_fds"]:
@@ -115,6 +115,12 @@ def _can_fork(asked: dict[str, Any]) -> bool:
     if (asked["gid"], asked["gids"], asked["uid"], asked["umask"]) != (None, None, None, -1):
         return False
     return _early(os.environ if env is None else env) == _early(os.environ) and _namespaces() == _NAMESPACES
+
+
+def _split(words: Any) -> tuple[str, list[str]]:
+    """Return the network namespace in which the command shall run, empty for this one, and the command."""
+    words = [os.fsdecode(word) for word in words]
+    return (words[3], words[4:]) if words[:3] == ["ip", "netns", "exec"] else ("", words)
 
 
 def _early(env: Any) -> dict[str, str]:
@@ -132,8 +138,10 @@ _NAMESPACES: Final = _namespaces()
 
 def _request(asked: dict[str, Any]) -> dict[str, Any]:
     env = os.environ if asked["env"] is None else asked["env"]
+    network, words = _split(asked["args"])
     return {
-        "words": [os.fsdecode(word) for word in asked["args"]],
+        "network": network,
+        "words": words,
         "cwd": str(Path.cwd() / os.fsdecode(asked["cwd"] or "")),
         "env": {os.fsdecode(name): os.fsdecode(value) for name, value in env.items()},
         "session": asked["start_new_session"],
@@ -248,6 +256,8 @@ def become(request: dict[str, Any]) -> None:
     for number, fd in enumerate(request["fds"]):
         os.dup2(fd, number)
     os.closerange(3, os.sysconf("SC_OPEN_MAX"))
+    if request["network"]:
+        processes.enter_network(request["network"])
     os.chdir(request["cwd"])
     for name in set(os.environ) - set(request["env"]):
         del os.environ[name]
@@ -281,7 +291,7 @@ def main() -> None:
         return
     become(request)
     words = request["words"]
-    if words[:3] == _MODULE:
+    if words[1:3] == _MODULE[1:]:
         sys.path[0] = request["cwd"]
         sys.argv = ["-m", *words[3:]]
         runpy.run_module("ferroscope", run_name="__main__", alter_sys=True)

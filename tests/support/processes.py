@@ -22,6 +22,8 @@ from typing import Any, Final
 
 IN_MEMORY = "memory"  # the link in the directory of a test run to one on a file system in memory
 _PR_SET_PDEATHSIG = 1
+_CLONE_NEWNET, _CLONE_NEWNS = 0x40000000, 0x00020000
+_MS_REC, _MS_SLAVE, _MNT_DETACH = 16384, 1 << 19, 2
 _PR_SET_CHILD_SUBREAPER = 36
 _libc = ctypes.CDLL(None, use_errno=True)
 
@@ -193,3 +195,18 @@ def _identity(user: str | None) -> dict[str, Any]:
 
 def die_with_parent() -> None:
     _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+def enter_network(name: str) -> None:
+    """Enter a network namespace for good, and show it in /sys, as ``ip netns exec`` does."""
+    with Path("/run/netns", name).open() as namespace:
+        _check(_libc.setns(namespace.fileno(), _CLONE_NEWNET))
+    _check(_libc.unshare(_CLONE_NEWNS))
+    _check(_libc.mount(b"none", b"/", None, _MS_SLAVE | _MS_REC, None))
+    _check(_libc.umount2(b"/sys", _MNT_DETACH))
+    _check(_libc.mount(b"none", b"/sys", b"sysfs", 0, None))
+
+
+def _check(failed: int) -> None:
+    if failed:
+        raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))

@@ -19,7 +19,7 @@ LAX = Limits(http_passwords=True, ca_directory="/")
 MakeBmc = Callable[..., RedfishBmc]
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def rack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Emulator]:
     """Give an emulator with dozens of machines, whose power state follows at once."""
     with emulator(tmp_path_factory.mktemp("rack"), machines=MACHINES) as running:

@@ -50,7 +50,7 @@ class Switch:
         return self.app(environ, start_response)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def listener() -> Iterator[tuple[Switch, str]]:
     """Give the server and its address."""
     switch = Switch()
@@ -85,7 +85,7 @@ def shell(service: Service, listener: tuple[Switch, str]) -> Shell:
     return Shell(listener[1])
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shell]:
     """Give the command line beside a real ``ferroscope all``; tests must use nodes of their own."""
     directory = tmp_path_factory.mktemp("service")

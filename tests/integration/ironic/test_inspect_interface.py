@@ -136,6 +136,7 @@ def test_what_ferroscope_refuses_fails_at_once_with_its_reason(place: Place) -> 
     assert agreed(place, uuid) is None
 
 
+@pytest.mark.exhaustive  # the other tests have one hardware type
 def test_machines_of_the_hardware_types_with_this_interface(place: Place, tmp_path: Path) -> None:
     with redfish.emulator(tmp_path / "rack", machines=1) as rack, ipmi.simulator(tmp_path / "bmc") as bmc:
         from_ipmi = bmc.node(ipmi_cipher_suite=3).driver_info

@@ -22,6 +22,9 @@ from tests.support.bare_metal import ironic as run_ironic
 from tests.support.keystone import Keystone, keystone
 from tests.support.processes import until
 
+# test_attached has all but the logins, and objects/test_keystone logs in with the same plugins.
+pytestmark = pytest.mark.exhaustive
+
 PASSWORD = "pa55-of-the-service"
 _KEYSTONE = """\
 [keystone_authtoken]
@@ -238,7 +241,6 @@ def test_an_inspection_is_handed_over_with_logins_in_both_directions(
     assert agreed(handed_over, uuid) is None
 
 
-@pytest.mark.exhaustive
 def test_what_was_handed_over_survives_an_outage_of_keystone_and_a_change_of_credentials(
     identity: Keystone, handed_over: GuardedPlace
 ) -> None:
@@ -268,7 +270,6 @@ def test_what_was_handed_over_survives_an_outage_of_keystone_and_a_change_of_cre
         set_role(identity, "conductor", "service")
 
 
-@pytest.mark.exhaustive
 def test_a_role_that_is_removed_and_given_back_ends_no_inspection_and_hides_no_abort(
     identity: Keystone, handed_over: GuardedPlace
 ) -> None:
