@@ -85,7 +85,7 @@ def sections(data: dict[str, Any]) -> Iterator[tuple[str, RenderableType]]:
     described = f"{database['kind']}, schema {database['schema']}, clock skew {abs(database['clock_skew']):.2f} s"
     yield "", key_values({"Service": service, "Database": described, "Nodes": sum(nodes.values())})
     if data["problems"]:
-        yield "PROBLEM", table(("PROBLEM", "WHAT TO DO"), [(one["summary"], one["advice"]) for one in data["problems"]])
+        yield "PROBLEM", table(("PROBLEM", "WHAT TO DO"), [(one["summary"], _advice(one)) for one in data["problems"]])
     if nodes:
         yield (
             "STATE",
@@ -107,6 +107,12 @@ def sections(data: dict[str, Any]) -> Iterator[tuple[str, RenderableType]]:
     if data["leases"]:
         leases = [(one["name"], one["holder"], one["epoch"], _remaining(one)) for one in data["leases"]]
         yield "LEASE", table(("LEASE", "HOLDER", "EPOCH", "EXPIRES IN"), leases)
+
+
+def _advice(problem: dict[str, Any]) -> str:
+    """Return what to do about a problem: at least how to list the machines that it is about."""
+    search = problem.get("search")
+    return problem["advice"] or (f"list them: ferroscope search '{search}'" if search else "")
 
 
 def _print(screen: Console, data: dict[str, Any]) -> None:

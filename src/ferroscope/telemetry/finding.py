@@ -23,12 +23,17 @@ _RECENT_SECONDS: Final = 86400.0
 
 
 class Finding(msgspec.Struct, frozen=True):
-    """A result of a check: ``code`` is for programs, ``advice`` says what to do. A note is not an error."""
+    """A result of a check: ``code`` is for programs, ``advice`` says what to do. A note is not an error.
+
+    ``search`` finds the machines that it is about, in the query language; empty: it is about the service. ``advice``
+    may be empty if they have to be looked at.
+    """
 
     code: str
     verdict: Verdict
     summary: str
     advice: str = ""
+    search: str = ""
 
 
 API_ON_LOOPBACK: Final = Finding(

@@ -17,6 +17,7 @@ from ferroscope.ui import activity, progress, render
 from ferroscope.ui.page import STATE_KINDS, Page, Visit
 
 STATUS: Final = "ferroscope:status:get"
+INBOX: Final = "/ui/inbox"
 _BATCH: Final = 1000
 # Seconds for which viewers of the whole fleet see the same.
 _REMEMBERED: Final = 2.0
@@ -25,14 +26,6 @@ _CHART_SECONDS: Final = 60.0
 _SHOWN: Final = 25
 _CHANGES: Final = 8
 _WEEK: Final = 7 * 86400
-# Where the machines are that a finding is about; what is not here is about the service.
-ABOUT: Final = {
-    "inbox": "/ui/inbox",
-    "hardware-deviates": render.link("/ui/machines", q="deviating == yes"),
-    "health-critical": render.link("/ui/machines", q="health[component == machine and state == critical]"),
-    "drives-failing": render.link("/ui/machines", q="health.component == drive"),
-    "orphans": render.link("/ui/machines", q="has orphaned"),
-}
 
 
 class Summary(msgspec.Struct):
@@ -170,10 +163,10 @@ def _problems(summary: Summary, status: dict[str, Any] | None) -> list[dict[str,
     found = []
     for one in status["problems"] if status is not None else ():
         if one["code"] != "inbox":
-            link = ABOUT.get(one["code"])
+            link = machines_of(one)
             found.append(
                 {"kind": "bad" if one["verdict"] == "wrong" else "note", "text": render.capitalized(one["summary"]),
-                 "advice": "" if link else render.capitalized(one["advice"]), "link": link or "/ui/service",
+                 "advice": render.capitalized(one["advice"]), "link": link or "/ui/service",
                  "label": "Show them" if link else "Service"}
             )  # fmt: skip
     for failure in summary.failures:
@@ -184,8 +177,15 @@ def _problems(summary: Summary, status: dict[str, Any] | None) -> list[dict[str,
         found.append({"kind": "bad", "text": text, "advice": hint, "link": link, "label": "Show them"})
     if summary.inbox:
         text = f"{summary.inbox:,} {'machine waits' if summary.inbox == 1 else 'machines wait'} for approval"
-        found.append({"kind": "note", "text": text, "advice": "", "link": ABOUT["inbox"], "label": "Look at them"})
+        found.append({"kind": "note", "text": text, "advice": "", "link": INBOX, "label": "Look at them"})
     return sorted(found, key=lambda one: one["kind"])
+
+
+def machines_of(problem: dict[str, Any]) -> str:
+    """Return the address of the machines that a problem is about; "" if it is about the service."""
+    if problem["code"] == "inbox":
+        return INBOX
+    return render.link("/ui/machines", q=problem["search"]) if problem["search"] else ""
 
 
 def _tiles(summary: Summary) -> list[dict[str, Any]]:

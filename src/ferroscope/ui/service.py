@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from ferroscope.ui.fleet import ABOUT, STATUS
+from ferroscope.ui.fleet import STATUS, machines_of
 from ferroscope.ui.page import Page, Visit
 
 # Seconds for which viewers see the same: less than between two looks of a page that keeps itself up to date.
@@ -28,7 +28,7 @@ def show(visit: Visit) -> Page:
     ]
     queue = [one | {"oldest": 5 * round(one["oldest"] / 5)} for one in status["queue"]]
     data = {
-        "problems": [one | {"link": ABOUT.get(one["code"], "")} for one in status["problems"]],
+        "problems": [one | {"link": machines_of(one)} for one in status["problems"]],
         "database": status["database"] | {"clock_skew": round(status["database"]["clock_skew"], 1) + 0.0},
         "version": status["version"],
         "members": sorted(members, key=lambda one: (not one["alive"], one["role"], one["name"])),

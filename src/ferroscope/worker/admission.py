@@ -100,8 +100,9 @@ def _respects_breaker(request: Request) -> bool:
 
 
 class _Open(msgspec.Struct):
-    """An open breaker, after ``failures`` in a row, until that time."""
+    """An open breaker, after ``failures`` in a row, until that time; ``node``: for which the BMC was called."""
 
+    node: str
     failures: int
     until: float
 
@@ -117,8 +118,8 @@ class Breakers:
         self._jitter = jitter
         self._open: dict[str, _Open] = {}
 
-    def failed(self, bmc: str, now: float) -> None:
-        """A call to this BMC got no response."""
+    def failed(self, bmc: str, node: str, now: float) -> None:
+        """A call to this BMC, for this node, got no response."""
         known = self._open.pop(bmc, None)
         if known is not None and known.until > now:  # another call of the same attempt
             self._open[bmc] = known
@@ -127,7 +128,7 @@ class Breakers:
             del self._open[next(iter(self._open))]
         failures = 1 if known is None else known.failures + 1
         pause = min(FIRST_PAUSE * 2.0 ** min(failures - 1, 16), LONGEST_PAUSE)
-        self._open[bmc] = _Open(failures, now + pause * (0.75 + 0.25 * self._jitter()))
+        self._open[bmc] = _Open(node, failures, now + pause * (0.75 + 0.25 * self._jitter()))
 
     def answered(self, bmc: str) -> None:
         """The BMC responded, even if it refused."""
@@ -137,6 +138,10 @@ class Breakers:
         """Return for how many more seconds this BMC must not be called; 0.0: it may be called."""
         known = self._open.get(bmc)
         return 0.0 if known is None else max(0.0, known.until - now)
+
+    def nodes(self, now: float) -> dict[str, str]:
+        """Return the BMCs with an open breaker, and the node of each."""
+        return {bmc: one.node for bmc, one in self._open.items() if one.until > now}
 
     def open(self, now: float) -> Iterable[tuple[str, float]]:
         """Return the BMCs with an open breaker, and for how many more seconds."""

@@ -27,6 +27,8 @@ from ferroscope.worker.follow import CLOCKED
 from ferroscope.worker.loop import Worker
 
 _NAMED: Final = 3
+# Silent BMCs whose machines a problem leads to.
+_FOUND: Final = 40
 _FULL: Final = Refusal(0.0, Reason.BMC_BUSY, "no free slot")
 
 
@@ -195,11 +197,15 @@ class BmcSlots(Slots):
 
     def problem(self) -> Finding | None:
         with self.changed:
-            silent = sorted(bmc for bmc, _ in self.breakers.open(self.clock.monotonic()))
-        if not silent:
+            nodes = self.breakers.nodes(self.clock.monotonic())
+        if not nodes:
             return super().problem()
+        silent = sorted(nodes)
         summary = f"BMCs that do not respond: {', '.join(silent[:_NAMED])}{_and_more(len(silent) - _NAMED)}"
-        return Finding("bmc-silent", "note", summary, "check the network and the BMCs; other BMCs are not delayed")
+        advice = "check the network and the BMCs; other BMCs are not delayed"
+        # A query has a limited length.
+        found = dict.fromkeys(nodes[bmc] for bmc in silent[:_FOUND])
+        return Finding("bmc-silent", "note", summary, advice, f"uuid in ({', '.join(found)})")
 
 
 def _and_more(number: int) -> str:
@@ -225,7 +231,7 @@ class _SlotObserver:
             if answered:
                 self._slots.breakers.answered(bmc)
             else:
-                self._slots.breakers.failed(bmc, self._slots.clock.monotonic())
+                self._slots.breakers.failed(bmc, self._slot.request.node, self._slots.clock.monotonic())
 
     def retry_after(self) -> float:
         bmc = self._slot.request.bmc

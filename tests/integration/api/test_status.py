@@ -160,7 +160,9 @@ def test_pxe_filters_are_shown_by_network_and_one_that_is_open_nowhere_is_a_prob
 
 
 def test_what_a_process_finds_wrong_is_a_problem_as_long_as_it_lives(everywhere: Service) -> None:
-    wrong = {"code": "registry", "verdict": "wrong", "summary": "it has no nodes at all", "advice": "look"}
+    wrong = {"code": "registry", "verdict": "wrong", "summary": "it has no nodes at all", "advice": "look"} | {
+        "search": ""
+    }
     _beat(everywhere, examples.member("a", detail=_told() | {"problems": [wrong, "of another release"]}))
     assert _status(everywhere)["problems"] == [wrong]
 

@@ -12,11 +12,13 @@ from collections.abc import Iterator
 from typing import Any
 from urllib.parse import quote
 
+import msgspec
 import pytest
 
 from ferroscope.config.options import RegistrySettings
 from ferroscope.core.reasons import Reason
 from ferroscope.core.states import Event, Provision, State
+from ferroscope.telemetry.finding import Finding
 from ferroscope.ui import fleet
 from tests.integration.api.browsing import IDENTITIES, Browser, Elements, add, failed
 from tests.integration.api.callers import service_for
@@ -68,7 +70,10 @@ def test_each_problem_leads_to_exactly_its_machines(sqlite_url: str) -> None:
     registry = RegistrySettings(url="http://127.0.0.1:9")
     service = service_for(sqlite_url, IDENTITIES, sections={"registry": registry})
     try:
-        service.store.write(lambda tx: tx.members.beat(examples.member("worker-1", role="worker"), 600.0))
+        mute = f"uuid in ({add(service, 'mute')})"
+        silent = Finding("bmc-silent", "note", "BMCs that do not respond: 192.0.2.9", "look", mute)
+        worker = examples.member("worker-2", role="worker", detail={"problems": [msgspec.to_builtins(silent)]})
+        service.store.write(lambda tx: tx.members.beat(worker, 600.0))
         for name, health in (("rack1-ok", "ok"), ("rack1-ill", "critical"), ("rack1-drive", "warning")):
             parts = [{"component": "drive", "name": "Disk 1", "health": "critical"}] if health == "warning" else []
             report = {"state": health, "parts": parts, "complete": True}
@@ -78,10 +83,11 @@ def test_each_problem_leads_to_exactly_its_machines(sqlite_url: str) -> None:
         failed(service, "slow", Reason.TIMEOUT)
         expect(service, "health.state == ok")
         browser = Browser(service).log_in("root")
-        until(lambda: len(links_of(browser.get("/ui").text)) == 6)
+        assert until(lambda: len(links_of(browser.get("/ui").text)) == 7)
         page = browser.get("/ui").text
         assert {text: names_of(browser.get(link).text) for text, link in links_of(page).items()} == {
             "1 machine failed: timeout": ["slow"],
+            "BMCs that do not respond: 192.0.2.9": ["mute"],
             "Some nodes no longer exist in the registry": ["gone"],
             "1 machine reports a drive that is failing": ["rack1-drive"],
             "1 machine reports critical health": ["rack1-ill"],

@@ -194,34 +194,35 @@ def problems(seen: Seen, process: str) -> list[Finding]:
     )
     if seen.inbox:
         advice = "list them with 'ferroscope node inbox', and approve or reject them"
-        found.append(Finding("inbox", "note", "nodes are waiting in the inbox", advice))
+        found.append(Finding("inbox", "note", "nodes are waiting in the inbox", advice, "inbox == yes"))
     if seen.deviating:
         machines = "1 machine" if seen.deviating == 1 else f"{seen.deviating:,} machines"
         summary = f"the hardware of {machines} is not as expected"
-        found.append(Finding("hardware-deviates", "note", summary, "list the deviations: ferroscope expect report"))
+        advice = "correct the machines or the expectations; to list both, run: ferroscope expect report"
+        found.append(Finding("hardware-deviates", "note", summary, advice, "deviating == yes"))
     found += _unwell(seen.health)
     if seen.orphans:
-        summary, advice = "some nodes no longer exist in the registry", "list them: ferroscope node list --orphaned"
-        found.append(Finding("orphans", "note", summary, advice))
+        found.append(Finding("orphans", "note", "some nodes no longer exist in the registry", search="has orphaned"))
     if seen.unreached:
         found.append(finding.API_ON_LOOPBACK)
     return found
 
 
 def _unwell(health: Condition) -> list[Finding]:
-    found = []
-    if health.critical:
-        machines = "1 machine reports" if health.critical == 1 else f"{health.critical:,} machines report"
-        advice = "list them: ferroscope search 'health.state == critical'"
-        found.append(Finding("health-critical", "note", f"{machines} critical health", advice))
-    if health.failing_drives:
-        machines = "1 machine reports" if health.failing_drives == 1 else f"{health.failing_drives:,} machines report"
-        summary, advice = (
-            f"{machines} a drive that is failing",
-            "list them: ferroscope search 'health.component == drive'",
+    known = (
+        ("health-critical", health.critical, "critical health", "health[component == machine and state == critical]"),
+        ("drives-failing", health.failing_drives, "a drive that is failing", "health.component == drive"),
+    )
+    return [
+        Finding(
+            code,
+            "note",
+            f"{'1 machine reports' if number == 1 else f'{number:,} machines report'} {what}",
+            search=search,
         )
-        found.append(Finding("drives-failing", "note", summary, advice))
-    return found
+        for code, number, what, search in known
+        if number
+    ]
 
 
 def _has_registry(context: ApiContext) -> bool:
