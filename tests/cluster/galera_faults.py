@@ -32,12 +32,15 @@ from tests.support.processes import until
 
 _AT_ONCE = 50
 _PATIENCE = 120.0
-# A cluster that has lost a node commits nothing for some seconds: longer than a member of FAST lives.
+# A cluster that has lost a node commits nothing for some seconds, longer than a member of FAST lives; while a node
+# copies everything from the only other one, for as long as that takes. A ramdisk that has then given up five times in
+# half a minute restarts its agent after another half, which must not be too late.
 OPTIONS = (
     FAST.replace("member_ttl = 3", "member_ttl = 12")
     .replace("heartbeat_interval = 0.5", "heartbeat_interval = 1")
     .replace("max_attempts = 5", "max_attempts = 20")
     .replace("profile = fast", "profile = default")
+    .replace("timeout = 60", "timeout = 300")
 )
 
 
