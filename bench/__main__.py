@@ -27,6 +27,7 @@ from bench import scale as scales
 from bench import search as searches
 from bench import site as sites
 from bench import start as starts
+from bench import sync as syncs
 from bench import trips as round_trips
 from bench import wakeup as wakeups
 from bench.databases import NAMES
@@ -240,6 +241,7 @@ main.add_command(wakeups.command)
 main.add_command(outboxes.command)
 main.add_command(dead_nodes.command)
 main.add_command(watched.command)
+main.add_command(syncs.command)
 
 
 def _end(report: Report, name: str, *, save: bool, check: bool) -> None:

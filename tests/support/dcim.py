@@ -1,13 +1,15 @@
 """A private DCIM, a Django application in an environment of its own, on a PostgreSQL and a Redis of the test run.
 
 Making its schema takes a while, so the first run keeps a dump of the new database, and later ones restore that.
+``Synced`` is a place in it, with the syncs of machines into that.
 """
 
 from __future__ import annotations
 
 import fcntl
 import subprocess
-from collections.abc import Iterator, Sequence
+import threading
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from importlib.metadata import distributions
 from pathlib import Path
@@ -16,6 +18,10 @@ from typing import Any, ClassVar, Final, TypeVar
 import urllib3
 
 from ferroscope.dcim.dialects import Dialect
+from ferroscope.dcim.machines import Interface, Item, Machine
+from ferroscope.dcim.rest import RestClient
+from ferroscope.dcim.sync import Place, Sync
+from ferroscope.dcim.writer import Report
 from tests.support import databases
 from tests.support.daemons import MissingServerError, Postgresql
 from tests.support.processes import free_port, spawn, until
@@ -23,6 +29,7 @@ from tests.support.servers import Server
 
 _ROOT: Final = Path(__file__).parents[2]
 ROLE: Final = "Server"
+_MODEL: Final = ("Dell Inc.", "PowerEdge R650")
 _CACHE: Final = Path.home() / ".cache" / "ferroscope"
 
 
@@ -150,6 +157,70 @@ class DcimServer:
             return bool(self._pool.request("GET", f"{self.url}/api/status/", headers=headers).status == 200)
         except urllib3.exceptions.HTTPError:
             return False
+
+
+class Synced:
+    """A DCIM with a place for the test, and the syncs of machines into that."""
+
+    def __init__(self, real: DcimServer) -> None:
+        self.real = real
+        self.place = real.add_place()
+        self.switch = f"leaf-of-{self.place}"
+
+    def add_switch(self, ports: int) -> dict[str, Any]:
+        """Add the switch of the place, as its owner did; return the identifiers of its interfaces."""
+        switch = self.real.add_device(self.place, self.switch, role="Switch")
+        return {
+            name: self.real.add_interface(switch, name) for name in (f"Ethernet{port}" for port in range(1, ports + 1))
+        }
+
+    def sync(self, *machines: Machine, dry_run: bool = False, names: Iterable[str] = (), url: str = "") -> Report:
+        """Run one; ``url`` is another address of the DCIM."""
+        dialect = self.real.dialect
+        client = RestClient(url or self.real.url, self.real.token, dialect, threading.Event(), seconds=60)
+        client.check()
+        place = Place(self.place, ROLE, dialect.default_status)
+        return Sync(client, dialect, place, dry_run=dry_run).run(machines, [*names, *(one.name for one in machines)])
+
+    def devices(self) -> dict[str, dict[str, Any]]:
+        """Return those of the place."""
+        dialect = self.real.dialect
+        place = self.real.list(dialect.places, name=self.place)[0]["id"]
+        return {one["name"]: one for one in self.real.list("dcim/devices", **{dialect.in_place: place})}
+
+    def parts(self, path: str, device: str) -> dict[str, dict[str, Any]]:
+        """Return by name the interfaces or the inventory items of a device."""
+        ident = self.devices()[device]["id"]
+        listed = self.real.list(f"dcim/{path}", **{self.real.dialect.of_device: ident})
+        found = [one for one in listed if one["device"]["id"] == ident]
+        named = {one["name"]: one for one in found}
+        assert len(named) == len(found), found
+        return named
+
+    def macs(self, device: str) -> dict[str, list[str]]:
+        """Return by interface its MAC addresses, the primary one first; each is an object of its own, or a field."""
+        found = {}
+        for name, one in self.parts("interfaces", device).items():
+            others = [other["mac_address"].lower() for other in one.get("mac_addresses", ())]
+            primary = (one["mac_address"] or "").lower()
+            found[name] = [primary, *(mac for mac in others if mac != primary)]
+        return found
+
+
+def machine(name: str, number: int = 1, *, switch: str | None = None, **fields: Any) -> Machine:
+    """Return a machine with two NICs, of which the first is at a port of the switch, a disk, and two DIMMs."""
+    macs = [f"52:54:00:{number // 256:02x}:{number % 256:02x}:{nic:02x}" for nic in (0, 1)]
+    given: dict[str, Any] = {
+        "serial": f"SN-{name}",
+        "interfaces": (
+            Interface("eth0", macs[0], switch, f"Ethernet{number}" if switch else None), Interface("eth1", macs[1]),
+        ),
+        "items": (
+            Item("/dev/sda", "PM1733", f"S4YN-{number}", "Samsung"),
+            *(Item(slot, "M393A4K40DB3", f"D{number}-{slot}", "Samsung") for slot in ("A1", "B1")),
+        ),
+    }  # fmt: skip
+    return Machine(name, *_MODEL, **(given | fields))
 
 
 Kind = TypeVar("Kind", bound=DcimServer)

@@ -15,9 +15,8 @@ from ferroscope.dcim.rest import DcimError
 from ferroscope.dcim.writer import Report
 from tests.integration.api.service import Service, callback_body
 from tests.integration.cli.console import Shell
-from tests.integration.dcim.conftest import Synced, machine
 from tests.support import examples
-from tests.support.dcim import ROLE
+from tests.support.dcim import ROLE, Synced, machine
 from tests.support.faulty_proxy import FaultyProxy, after_its_effect, reset, status
 
 pytestmark = pytest.mark.timeout(3600)  # the schema, once

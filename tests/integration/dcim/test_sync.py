@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from typing import Any
 
 import msgspec
 import pytest
@@ -12,7 +11,7 @@ import pytest
 from ferroscope.dcim import rest
 from ferroscope.dcim.machines import Interface, Item
 from ferroscope.dcim.writer import Report
-from tests.integration.dcim.conftest import Synced, machine
+from tests.support.dcim import Synced, machine
 from tests.support.faulty_proxy import FaultyProxy
 
 pytestmark = pytest.mark.timeout(3600)  # the schema, once
@@ -26,17 +25,11 @@ def told(report: Report) -> set[tuple[str, str, str]]:
     return {(one.kind, one.name, one.code) for one in report.left}
 
 
-def add_switch(dcim: Synced, ports: int) -> dict[str, Any]:
-    """Add the switch of the place, as its owner did; return the identifiers of its interfaces."""
-    switch = dcim.real.add_device(dcim.place, dcim.switch, role="Switch")
-    return {name: dcim.real.add_interface(switch, name) for name in (f"Ethernet{port}" for port in range(1, ports + 1))}
-
-
 def test_devices_become_as_the_machines_are_and_a_second_run_changes_nothing(
     dcim: Synced, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(rest, "PAGE", 2)  # so that lists have several pages
-    ports = add_switch(dcim, 2)
+    ports = dcim.add_switch(2)
     some = [machine(name, number, switch=dcim.switch) for number, name in ((1, "a1"), (2, "a2"))]
     planned = dcim.sync(*some, dry_run=True)
     assert set(dcim.devices()) == {dcim.switch}
@@ -92,7 +85,7 @@ def test_fields_of_others_stay_and_own_ones_are_corrected(dcim: Synced) -> None:
 
 
 def test_objects_of_others_with_the_same_name_are_left_alone_and_told(dcim: Synced) -> None:
-    ports = add_switch(dcim, 3)
+    ports = dcim.add_switch(3)
     other = dcim.real.add_device(dcim.place, "a1", role="Switch", serial="theirs")
     own = dcim.real.add_device(dcim.place, "a2")
     by_hand = {"device": own, "name": "A1", "serial": "by hand"}
@@ -135,7 +128,7 @@ def test_a_renamed_node_keeps_its_device_and_a_machine_does_not_get_that_of_anot
 
 
 def test_200_machines_take_few_calls_and_a_second_run_only_reads(dcim: Synced) -> None:
-    add_switch(dcim, 200)
+    dcim.add_switch(200)
     some = [machine(f"m{number:03}", number, switch=dcim.switch) for number in range(1, 201)]
     proxy = FaultyProxy(dcim.real.url)
     began = time.monotonic()
