@@ -16,6 +16,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final, NamedTuple
 
+import click
+
 _ROOT: Final = Path(__file__).resolve().parent.parent
 _PACKAGES: Final = ("ferroscope", "ferroscope_sim")
 
@@ -113,19 +115,22 @@ def _print(title: str, source: Path, *, packages: bool) -> None:
                     sys.stdout.write(f"{'':>12}  {'':2}{name:16} {files:4} files {lines:6} lines\n")
 
 
-def main(revisions: list[str]) -> None:
-    """Print a line for each revision, or for the files as they are."""
-    packages = "--packages" in revisions or not revisions
-    revisions = [one for one in revisions if one != "--packages"]
+@click.command(context_settings={"help_option_names": ["-h", "--help"]})
+@click.option("--packages", is_flag=True, help="Print the packages of each revision, too.")
+@click.argument("revisions", nargs=-1, metavar="[REVISION]...")
+def main(revisions: tuple[str, ...], *, packages: bool) -> None:
+    """Print files, lines, median and largest file, and circles of imports; of the files as they are by default."""
     if not revisions:
-        _print("here", _ROOT / "src", packages=packages)
+        _print("here", _ROOT / "src", packages=True)
     for revision in revisions:
-        command = ["git", "-C", str(_ROOT), "archive", revision, "src"]
-        archive = subprocess.run(command, stdout=subprocess.PIPE, check=True).stdout
+        command = ["git", "-C", str(_ROOT), "archive", "--end-of-options", revision, "src"]
+        made = subprocess.run(command, capture_output=True, check=False)
+        if made.returncode:
+            raise click.ClickException(made.stderr.decode(errors="replace").strip())
         with tempfile.TemporaryDirectory() as place:
-            subprocess.run(["tar", "-x"], input=archive, cwd=place, check=True)
+            subprocess.run(["tar", "-x"], input=made.stdout, cwd=place, check=True)
             _print(revision, Path(place) / "src", packages=packages)
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    main()
