@@ -53,6 +53,7 @@ class Chaos:
         self.counts: Counter[str] = Counter()
         self.late: list[str] = []
         self.left_off: list[str] = []
+        self.powered_on = 0  # by the operator, because a remediation asked for it
         self.ended: list[str] = []
         self._off_since: dict[str, float] = {}
         self._fleet = fleet
@@ -180,7 +181,12 @@ class Chaos:
             self.late.append(f"{machine.name} does not come back: {self._fleet.reason(machine.name)!r}")
 
     def _back(self, machine: Machine) -> bool:
-        if machine.on or self._fleet.reason(machine.name):
+        reason = self._fleet.reason(machine.name)
+        if not machine.on and reason == "left-off":
+            # Its BMC lied that it was off, and did not lie any more when it got the command.
+            self.powered_on += 1
+            machine.boot()
+        if machine.on or reason:
             self._off_since.pop(machine.name, None)
         elif time.monotonic() - self._off_since.setdefault(machine.name, time.monotonic()) > _NOTICED:
             self.left_off.append(f"{machine.name} at {time.time():.1f}, power {machine.power[-6:]}")
@@ -275,7 +281,8 @@ def perform(
         f"{len(witness.twice)} times a pod of a StatefulSet was seen running twice",
         f"{len(chaos.late)} not replaced or not back within {_PATIENCE:.0f} s, {len(lost)} lost at the end",
         f"{len(chaos.ended)} controllers ended by themselves",
-        f"{len(chaos.left_off)} machines left without power by a remediation that had ended",
+        f"{len(chaos.left_off)} machines left without power by a remediation that had ended; "
+        f"an operator was asked {chaos.powered_on} times to power one on",
         f"not ready to running elsewhere: {len(witness.replaced)} pods, "
         f"{times.p50 / 1000:.1f} / {times.p99 / 1000:.1f} s (p50 / p99), beside all other faults",
         *(f"  unproven: {one}" for one in unproven[:20]),

@@ -54,8 +54,6 @@ class Witness:
         ]
         self._pool = ThreadPoolExecutor(max_workers=max(1, len(fleet.machines)))
         self._last: dict[str, set[str]] = {}
-        # Of a machine and the time from which it was on: when its kubelet last took no connection.
-        self._starting: dict[tuple[str, float], float] = {}
         self._homes: dict[str, tuple[str, str]] = {}  # of a pod that ran: its UID and node
         self._not_ready: dict[str, float] = {}
         self.deleted_since: dict[str, float] = {}
@@ -103,8 +101,7 @@ class Witness:
 
     def _running(self, machine: Machine) -> set[str]:
         """Return the names of the pods of StatefulSets that run there: as last known where a machine hangs."""
-        on, since = machine.was_on(asked := time.time())
-        if not on:
+        if not machine.was_on(time.time())[0]:
             self._last.pop(machine.name, None)
             return set()
         try:
@@ -112,7 +109,6 @@ class Witness:
         except requests.Timeout:
             return self._last.get(machine.name, set())
         except requests.RequestException:  # it has just died, or is not yet up
-            self._starting[machine.name, since] = asked
             return set()
         names = {str(pod["metadata"]["name"]) for pod in answer.json()["items"] or ()}
         found = self._last[machine.name] = {name for name in names if name.rpartition("-")[2].isdigit()}
@@ -158,8 +154,7 @@ class Witness:
 
     def booting(self) -> list[Forced]:
         """Return what was forced while the machine was on, but its kubelet did not run yet."""
-        found = [(one, *self._fleet.machines[one.node].was_on(one.at)) for one in self.forced()]
-        return [one for one, on, since in found if on and one.at <= self._starting.get((one.node, since), 0.0)]
+        return [one for one in self.forced() if self._booting(one, self._fleet.machines[one.node])]
 
     def ages(self) -> list[float]:
         """Return how old the BMC's answer "off" was when the API server received what it proves, in seconds.
@@ -175,9 +170,12 @@ class Witness:
         return on and self.deleted_since.get(one.uid, since) < since
 
     def _proven(self, one: Forced, machines: Mapping[str, Machine]) -> bool:
-        on, since = machines[one.node].was_on(one.at)
-        booting = one.at <= self._starting.get((one.node, since), 0.0)
-        return not on or booting or self._rebooted(one, machines[one.node])
+        machine = machines[one.node]
+        return not machine.was_on(one.at)[0] or self._booting(one, machine) or self._rebooted(one, machine)
+
+    def _booting(self, one: Forced, machine: Machine) -> bool:
+        on, since = machine.was_on(one.at)
+        return on and one.at < machine.node.began(since)
 
 
 def forced(audit: Path) -> Iterator[Forced]:

@@ -13,6 +13,7 @@ import base64
 import contextlib
 import functools
 import json
+import math
 import os
 import secrets
 import shutil
@@ -21,8 +22,10 @@ import subprocess
 import sys
 import tempfile
 import threading
+import time
 import uuid
 from collections.abc import Callable, Sequence
+from datetime import datetime
 from pathlib import Path
 from typing import Any, Final, Self
 
@@ -141,6 +144,16 @@ class HollowNode(Program):
         """Start it with a new boot ID, as after a power cycle, without waiting. A partition goes on."""
         self._link()
         super().launch()
+
+    def began(self, since: float) -> float:
+        """Return when its kubelet first started at or after ``since``, by its own log; infinity if it has not yet."""
+        year = time.localtime(since or None).tm_year
+        for line in self.log.read_text(errors="replace").splitlines():
+            if line.endswith("] Started kubelet"):
+                at = datetime.strptime(f"{year}{line[1:21]}", "%Y%m%d %H:%M:%S.%f").astimezone().timestamp()
+                if at >= since:
+                    return at
+        return math.inf
 
     def cut(self) -> None:
         """Partition it from the API server: its pods go on."""

@@ -111,12 +111,17 @@ class Evacuating(Case):
         if node.boot_id != record.boot_id and self._seen.silent >= self._rules.silence:
             return self._rebooted(record, node)
         if machine is None or not record.commanded or not self._rules.power_on:
+            if machine is not None and self._seen.power_off:
+                return self._wait(record, "left-off", "its machine is off, and has to be powered on by an operator")
             return self._wait(record, "waiting-for-return", "waiting for the node to come back")
         if (why := self._guard(node))[0]:
             return self._wait(record, *why)
         if machine.active:
             return self._wait(record, "inspecting", f"an inspection of machine {machine.title} is in progress")
-        if self._seen.power_off is not True:
+        if self._seen.power_off is None:
+            message = f"the BMC does not say whether the machine is off: {self._seen.power_error}"
+            return self._wait(record, "bmc-error", message)
+        if not self._seen.power_off:
             return self._wait(record, "waiting-for-return", "its machine is powered on; waiting for the node")
         if self._rules.inspect and not record.inspected:
             message = f"inspecting machine {machine.title} before it is powered on"

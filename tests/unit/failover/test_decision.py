@@ -172,7 +172,9 @@ def test_a_machine_that_is_said_to_be_off_is_powered_off_all_the_same_but_not_po
     case.pods = []
     case.step(1.0)
     assert case.step(1.0).effects == ()
-    assert case.step(60.0).reason == "waiting-for-return"
+    assert case.step(60.0).reason == "left-off"
+    case.power_off = False
+    assert case.step(1.0).reason == "waiting-for-return"
 
 
 def test_a_renewed_lease_between_two_sightings_means_that_the_bmc_is_wrong() -> None:
