@@ -11,7 +11,7 @@ unexport PYTHONDONTWRITEBYTECODE
 TESTS ?=
 # Parallel test processes: more than processors, because many tests wait.
 JOBS ?= $(shell expr 3 '*' $$(nproc))
-PYTEST := .venv/bin/python -m pytest --numprocesses $(JOBS) --dist loadfile --no-loadscope-reorder
+PYTEST = .venv/bin/python -m pytest --numprocesses $(JOBS)
 # Tests that have a target of their own.
 ELSEWHERE := not kubernetes and not packages and not nautobot and not netbox
 # Arguments for chaos, such as: make chaos CHAOS="--database mariadb --seed 7 --minutes 5"
@@ -73,10 +73,12 @@ emulators: ## Install the BMC emulators for the driver tests into .emulators-ven
 	@tools/setup.sh emulators
 
 test: prepared ## Check style, types and imports, and run the tests, each behavior once
-	@FERROSCOPE_TESTS_FORK=yes $(PYTEST) -m "not exhaustive and $(ELSEWHERE)" $(TESTS)
+	@FERROSCOPE_TESTS_FORK=yes $(PYTEST) --dist loadfile --no-loadscope-reorder -m "not exhaustive and $(ELSEWHERE)" $(TESTS)
 
+# They load the machine, each by itself.
+test-exhaustive: JOBS = $(shell expr 2 '*' $$(nproc))
 test-exhaustive: prepared ## Run what make test leaves out: the other databases, longer tests, more seeds of the simulation (needs root)
-	@$(PYTEST) -m "exhaustive and $(ELSEWHERE)" $(TESTS)
+	@$(PYTEST) --dist worksteal -m "exhaustive and $(ELSEWHERE)" $(TESTS)
 	@FERROSCOPE_FUZZ=5 .venv/bin/python -m pytest -q tests/unit/hooks/test_hook_fuzz.py
 	@.venv/bin/python -m tests.simulation --seeds 400 --first 1000
 	@.venv/bin/python -m tests.simulation --seeds 100 --first 1000 --pxe-filters
