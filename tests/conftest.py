@@ -23,7 +23,7 @@ import structlog
 from xdist.scheduler import LoadFileScheduling
 
 from ferroscope.db import transaction
-from tests.support import databases, fork_server
+from tests.support import databases, forking
 from tests.support.servers import KeeperProcess, Server
 from tests.support.stores import CompiledOnce
 
@@ -130,7 +130,7 @@ def pytest_collection_finish() -> None:
 @pytest.fixture(scope="session", autouse=True)
 def forked() -> Iterator[None]:
     """Let processes of the service be forks where the test run says so."""
-    with fork_server.forking() if fork_server.WANTED in os.environ else nullcontext():
+    with forking.forking() if forking.WANTED in os.environ else nullcontext():
         yield
 
 

@@ -12,7 +12,7 @@ import pytest
 
 from bench.service import executable
 from tests.pxe.netns import Netns
-from tests.support.fork_server import ForkingPopen
+from tests.support.forking import ForkingPopen
 from tests.support.processes import free_port, until
 
 PROGRAMS = {"script": [executable()], "module": [sys.executable, "-m", "ferroscope"]}
@@ -99,7 +99,7 @@ def test_other_programs_are_not_forked() -> None:
 def test_it_dies_with_its_test_run() -> None:
     """Also where that is killed: then nobody reads what the fork server is asked, which ends it."""
     code = (
-        "import sys, time; from tests.support.fork_server import ForkingPopen; "
+        "import sys, time; from tests.support.forking import ForkingPopen; "
         "from tests.support.processes import die_with_parent\n"
         f"print(ForkingPopen({[*SIMULATOR[:-1], str(free_port())]!r}, preexec_fn=die_with_parent).pid, flush=True)\n"
         "time.sleep(100)"
