@@ -89,7 +89,8 @@ class Site:
         assert reached, self.request("GET", path)
 
 
-@pytest.fixture(scope="module", params=sorted(KINDS))
+# Beneath either is the same application; how each starts, stops and refuses is tested with both.
+@pytest.fixture(scope="module", params=["apache", pytest.param("gunicorn", marks=pytest.mark.exhaustive)])
 def site(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, shared_postgresql: Server
 ) -> Iterator[Site]:

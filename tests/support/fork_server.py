@@ -118,6 +118,7 @@ def become(request: dict[str, Any]) -> None:
     sys.stdin, sys.stdout, sys.stderr = (_stream(number) for number in range(3))
     sys.__stdin__, sys.__stdout__, sys.__stderr__ = sys.stdin, sys.stdout, sys.stderr
     signal.pthread_sigmask(signal.SIG_SETMASK, request["blocked"])
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 
 def _stream(number: int) -> TextIO:

@@ -93,6 +93,8 @@ def _can_fork(asked: dict[str, Any]) -> bool:
 def _split(words: Any) -> tuple[str, list[str]]:
     """Return the network namespace in which the command shall run, empty for this one, and the command."""
     words = [os.fsdecode(word) for word in words]
+    if words[:2] == ["env", "--default-signal=HUP"]:  # as any fork has it
+        words = words[2:]
     return (words[3], words[4:]) if words[:3] == ["ip", "netns", "exec"] else ("", words)
 
 

@@ -214,6 +214,7 @@ def test_the_program_is_named_as_it_can_be_started_again(monkeypatch: pytest.Mon
     assert called("/usr/lib/ferroscope/__main__.py").endswith(" -m ferroscope")
 
 
+@pytest.mark.exhaustive  # as one that is interrupted, below
 def test_a_demo_that_fails_says_why_and_keeps_its_logs(programs: list[Program], tmp_path: Path) -> None:
     demo = start(programs, tmp_path, "demo", "--nodes", "12")
     assert until(lambda: demo.printed("API: http://"), seconds=60)

@@ -126,6 +126,7 @@ def test_a_route_of_the_api_is_two_files(make_site: MakeSite, tmp_path: Path) ->
     assert (described["summary"], described["x-policy"]) == ("Greet somebody by name.", "example:greet")
 
 
+@pytest.mark.exhaustive  # found as a hook and a driver are; unit/secrets has the rest
 def test_a_source_of_secrets_is_a_package(make_site: MakeSite, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     place = install(from_guide("write-a-secret-source.md", "lines_source.py"), tmp_path)
     (tmp_path / "lines").write_text("rack1=Canary-9c\n")
