@@ -22,7 +22,7 @@ def locked(tmp_path_factory: pytest.TempPathFactory, clients: Clients) -> Iterat
         yield running
 
 
-@pytest.mark.parametrize("login", ["basic-operator", "token-admin"])
+@pytest.mark.parametrize("login", ["basic-operator", pytest.param("token-admin", marks=pytest.mark.exhaustive)])
 def test_openstacksdk_logs_in_and_inspects_a_machine(locked: Locked, login: str) -> None:
     machine = locked.site.machine()
     node = {"name": machine.name, "driver": "sim", "driver_info": machine.driver_info, "provision_state": "manageable"}
@@ -31,7 +31,7 @@ def test_openstacksdk_logs_in_and_inspects_a_machine(locked: Locked, login: str)
     assert machine.name in locked.site.call("clouds.names", cloud=login)
 
 
-@pytest.mark.parametrize("login", ["basic-operator", "token-admin"])
+@pytest.mark.parametrize("login", ["basic-operator", pytest.param("token-admin", marks=pytest.mark.exhaustive)])
 def test_baremetal_logs_in_and_inspects_a_machine(locked: Locked, login: str) -> None:
     machine = locked.site.machine()
     locked.site.enroll(machine)

@@ -200,6 +200,7 @@ def test_sqlite_bears_several_processes_of_one_host_and_their_deaths(place: Path
     assert found.inspections == 120
 
 
+@pytest.mark.exhaustive  # test_store_trouble restarts it beneath a store
 def test_reads_go_on_through_the_pool_after_a_restart_of_the_database(
     request: pytest.FixtureRequest, place: Path
 ) -> None:

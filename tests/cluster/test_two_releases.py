@@ -153,7 +153,7 @@ def _callback(mac: str) -> dict[str, Any]:
     }
 
 
-@pytest.fixture(params=["sqlite", "postgresql"])
+@pytest.fixture(params=[pytest.param("sqlite", marks=pytest.mark.exhaustive), "postgresql"])
 def site(request: pytest.FixtureRequest, tmp_path: Path, before: Path) -> Iterator[Site]:
     url = (
         f"sqlite:///{tmp_path}/f.db" if request.param == "sqlite" else _empty(request.getfixturevalue("postgresql_url"))

@@ -72,7 +72,9 @@ def sqlite_site(sqlite_url: str, tmp_path: Path) -> Iterator[Site]:
     made.service.close()
 
 
-@pytest.fixture(params=["sqlite", "postgresql", "mariadb"])
+@pytest.fixture(
+    params=["sqlite", *(pytest.param(kind, marks=pytest.mark.exhaustive) for kind in ("postgresql", "mariadb"))]
+)
 def site(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Site]:
     """Give a site on each of the databases in turn; that of ironic-inspector is of the same kind."""
     if request.param == "sqlite":

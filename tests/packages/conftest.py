@@ -11,12 +11,10 @@ import pytest
 
 from tools.packaging import contents, image
 
-_HERE = Path(__file__).parent
-
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
-        if _HERE in item.path.parents:
+        if item.nodeid.startswith("tests/packages/"):
             item.add_marker(pytest.mark.packages)
             item.add_marker(pytest.mark.timeout(1800))
 

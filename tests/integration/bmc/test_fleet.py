@@ -88,6 +88,7 @@ callback_endpoint_override = http://127.0.0.1:{port}
             assert not rack.media(number, "Cd")["Inserted"]
 
 
+@pytest.mark.exhaustive  # unit/worker/test_lanes, on a clock of its own
 def test_slow_bmcs_are_not_held_up_by_silent_ones(tmp_path: Path) -> None:
     """Two slots for three silent BMCs and three slow ones, which were asked for later."""
     port = free_port()

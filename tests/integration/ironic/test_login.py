@@ -22,7 +22,7 @@ from tests.support.bare_metal import ironic as run_ironic
 from tests.support.keystone import Keystone, keystone
 from tests.support.processes import until
 
-# test_attached has all but the logins, and objects/test_keystone logs in with the same plugins.
+# test_attached has all but the logins, and acceptance/test_keystone has those.
 pytestmark = pytest.mark.exhaustive
 
 PASSWORD = "pa55-of-the-service"

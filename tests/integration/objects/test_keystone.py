@@ -18,6 +18,9 @@ from tests.support.bad_server import a_server_that, one_by_one
 from tests.support.keystone import DOMAIN, LIFETIME, PASSWORD, PROJECT, USER, Cloud, cloud
 from tests.support.processes import SLACK
 
+# test_object_stores has Swift with its own login, acceptance/test_keystone the logins by Keystone.
+pytestmark = pytest.mark.exhaustive
+
 HERE = {"region": "two", "interface": "internal"}
 
 Shelf = Callable[..., SwiftStore]
