@@ -1,11 +1,11 @@
 """``pages``: how long the api takes for the pages of the web page, with 10,000 inspected nodes.
 
 A real api process; the nodes are those of ``bench.search``, each with labels and an inspection: one in twenty has
-failed, some are in progress, one in ten has found other hardware. One in ten waits in the inbox, and there are a
-hundred rules. The first answer includes what a process does once, such as compiling SQL. The targets for Prometheus are
-measured as a page is. Then viewers look at the fleet page every five seconds, or at the page of the service every two
-and a half, each with a session of its own, while something changes every second; and half as often while nothing does,
-as the script of the pages does.
+failed, some are in progress, one in ten has found other hardware. One in ten waits in the inbox, one in fifty is not as
+expected, and there are a hundred rules. The first answer includes what a process does once, such as compiling SQL. The
+targets for Prometheus are measured as a page is. Then viewers look at the fleet page every five seconds, or at the page
+of the service every two and a half, each with a session of its own, while something changes every second; and half as
+often while nothing does, as the script of the pages does.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ from ferroscope.contracts.store import Query, Store, Transaction
 from ferroscope.core.model import Entry, Inspection, Rule
 from ferroscope.core.reasons import Reason
 from ferroscope.core.states import OF_STATE, State
+from ferroscope.hardware import expectations
 from ferroscope.runtime.backend import open_backend
 from ferroscope.runtime.system import SystemClock
 
@@ -42,6 +43,7 @@ PAGES: Final = (
     "/ui/machines?q=vendor+%3D%3D+dell",
     "/ui/machines?q=node-4711",
     "/ui/machines?q=label.rack+%3D%3D+r5",
+    "/ui/machines?q=deviating+%3D%3D+yes",
     "/ui/inbox",
     "/ui/enroll",
     "/ui/rules",
@@ -56,6 +58,9 @@ _VIEWERS: Final = 100
 # Page -> seconds between two looks of its script.
 _LIVE: Final = {"/ui": 5.0, "/ui/service": 2.5}
 _SECONDS: Final = 20.0
+_DEVIATION: Final = {
+    "expectation": "web", "severity": "warning", "condition": "memory >= 384GiB", "found": "memory: 352GiB",
+}  # fmt: skip
 _REASONS: Final = (Reason.TIMEOUT, Reason.BMC_UNREACHABLE, Reason.RAMDISK_ERROR)
 
 
@@ -147,6 +152,8 @@ def _inspect(store: Store) -> None:
                     "inbox": number % _WAITING == 3,
                     "labels": {"rack": f"r{number // 40}", "room": "a"},
                 }
+                if number % 50 == 7:
+                    changes["attributes"] = node.attributes | {expectations.KEY: [_DEVIATION]}
                 if changes["inbox"]:
                     tx.addresses.set_bmc(node.uuid, [f"192.0.2.{number % 250}"])
                 tx.nodes.update(msgspec.structs.replace(node, provision_state=OF_STATE[state], **changes))
