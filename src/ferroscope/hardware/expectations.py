@@ -168,27 +168,27 @@ def is_about_wiring(condition: str) -> bool:
 
 
 def _is_about_wiring(query: Query) -> bool:
-    match query:
-        case expressions.Not(of):
-            return _is_about_wiring(of)
-        case expressions.All(of) | expressions.Any(of):
-            return any(_is_about_wiring(one) for one in of)
-        case expressions.Count(some, _, _):
-            return _is_about_wiring(some)
-        case expressions.Some("nic", of):
-            return not _ENDS_OF_CABLES.isdisjoint(_columns(of))
-    return False
+    return any(part == "nic" and column in _ENDS_OF_CABLES for part, column in _fields(query))
 
 
 def _is_about_deviations(query: Query) -> bool:
+    return ("", KEY) in _fields(query)
+
+
+def _fields(query: Query) -> Iterator[tuple[str, str]]:
+    """Yield the kind of part and the column of each comparison; the kind is empty for the node itself."""
     match query:
         case expressions.Not(of):
-            return _is_about_deviations(of)
+            yield from _fields(of)
         case expressions.All(of) | expressions.Any(of):
-            return any(_is_about_deviations(one) for one in of)
+            for one in of:
+                yield from _fields(one)
+        case expressions.Count(some, _, _):
+            yield from _fields(some)
+        case expressions.Some(kind, of):
+            yield from ((kind, column) for column in _columns(of))
         case expressions.Own(of):
-            return KEY in _columns(of)
-    return False
+            yield from (("", column) for column in _columns(of))
 
 
 def _columns(query: Query | None) -> Iterator[str]:
