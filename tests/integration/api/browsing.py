@@ -130,3 +130,8 @@ class Elements(HTMLParser):
         (value,) = {tag[1]["value"] for tag in self.tags if tag[0] == "input" and tag[1].get("name") == name}
         assert value is not None
         return value
+
+
+def text_of(answer: Any) -> str:
+    """Return the text of a page, with single spaces."""
+    return " ".join(Elements(answer.text).text.split())

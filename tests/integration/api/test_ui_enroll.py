@@ -12,7 +12,7 @@ import pytest
 from ferroscope.core.states import Event, Provision
 from ferroscope.ui import bmc_trials, enroll
 from ferroscope.ui.session import Seal
-from tests.integration.api.browsing import IDENTITIES, Browser, Elements
+from tests.integration.api.browsing import IDENTITIES, Browser, Elements, text_of
 from tests.integration.api.callers import service_for
 from tests.integration.api.service import Service
 from tests.support import examples
@@ -39,10 +39,6 @@ def sheet(number: int, start: int = 0) -> bytes:
         for i in range(start, start + number)
     ]
     return (HEADER + "".join(rows)).encode()
-
-
-def text_of(answer: Any) -> str:
-    return " ".join(Elements(answer.text).text.split())
 
 
 def confirm(root: Browser, checked: Any) -> Any:

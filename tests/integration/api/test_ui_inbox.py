@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 import pytest
 
 from ferroscope.config.options import DiscoverySettings
 from ferroscope.core.states import Event, Provision
-from tests.integration.api.browsing import IDENTITIES, Browser, Elements
+from tests.integration.api.browsing import IDENTITIES, Browser, Elements, text_of
 from tests.integration.api.callers import service_for
 from tests.integration.api.service import Service, callback_body
 from tests.support import examples
@@ -43,10 +42,6 @@ def discover(service: Service, serial: str, *, mac: str = "", bmc: str = "", sou
     service.learn(ident, {"system_vendor": vendor})
     service.step(ident, Event.FINISH)
     return ident
-
-
-def text_of(answer: Any) -> str:
-    return " ".join(Elements(answer.text).text.split())
 
 
 def test_a_waiting_machine_is_shown_with_what_it_says_and_from_where(service: Service, root: Browser) -> None:

@@ -14,7 +14,7 @@ from ferroscope.contracts.store import Query
 from ferroscope.core.model import RuleDialect
 from ferroscope.core.states import Event, Provision
 from ferroscope.ui import rules
-from tests.integration.api.browsing import IDENTITIES, Browser, Elements
+from tests.integration.api.browsing import IDENTITIES, Browser, Elements, text_of
 from tests.integration.api.callers import service_for
 from tests.integration.api.service import Service, callback_body
 from tests.support import examples
@@ -38,10 +38,6 @@ def service(sqlite_url: str) -> Iterator[Service]:
 @pytest.fixture
 def root(service: Service) -> Browser:
     return Browser(service).log_in("root")
-
-
-def text_of(answer: Any) -> str:
-    return " ".join(Elements(answer.text).text.split())
 
 
 def stored(service: Service) -> list[Any]:
