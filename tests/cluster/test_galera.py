@@ -11,13 +11,15 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
+from sqlalchemy import bindparam, select, update
 
 from ferroscope.config.options import DatabaseSettings, Settings
 from ferroscope.contracts.errors import NotFoundError, StoreUnavailableError
 from ferroscope.contracts.store import Transaction
 from ferroscope.core.model import Node
+from ferroscope.db import schema
 from ferroscope.db.replication import judged
-from ferroscope.db.transaction import SqlStore
+from ferroscope.db.transaction import SqlStore, SqlTransaction
 from ferroscope.doctor.database import cluster as examined
 from ferroscope.runtime.backend import open_backend
 from ferroscope.runtime.system import SystemClock
@@ -29,6 +31,10 @@ from tests.support.databases import upgrade
 from tests.support.galera import Galera, galera
 from tests.support.processes import until
 
+_COUNT = (
+    update(schema.leases).where(schema.leases.c.name == bindparam("_name")).values(touched=schema.leases.c.touched + 1)
+)
+_COUNTED = select(schema.leases.c.touched).where(schema.leases.c.name == bindparam("_name"))
 _HEALTHY = {
     "wsrep_cluster_status": "Primary",
     "wsrep_cluster_size": "3",
@@ -84,7 +90,39 @@ def test_an_epoch_that_one_node_has_issued_is_seen_on_a_node_that_lags_behind(
 def test_an_old_leader_on_one_node_cannot_write_after_a_takeover_on_the_other(nodes: Galera) -> None:
     first, second = map(nodes.url_of, nodes.nodes)
     found = race(first, 25, second)
-    assert (found.rounds, found.stale) == (25, 0)
+    assert (found.rounds, found.stale, found.lost) == (25, 0, 0)
+
+
+@pytest.mark.exhaustive
+def test_a_transaction_that_the_other_node_aborts_is_committed_as_a_whole_or_not_at_all(
+    stores: tuple[SqlStore, SqlStore],
+) -> None:
+    here, there = stores
+    contested, *own = here.write(lambda tx: [tx.leases.acquire(f"whole/{name}", "me", 600.0) for name in range(3)])
+    acknowledged, stop = 0, threading.Event()
+
+    def conflict() -> None:
+        while not stop.wait(0.002):
+            there.write(lambda tx: tx.leases.hold(contested))
+
+    def work(tx: SqlTransaction) -> None:
+        tx.leases.hold(contested)
+        for lease in own:
+            tx.ask(_COUNT, {"_name": lease.name})  # sent with COMMIT
+
+    rivals = [threading.Thread(target=conflict) for _ in range(2)]
+    for rival in rivals:
+        rival.start()
+    try:
+        # Sent as one text, 1 of 400 is committed in part or not at all (MariaDB 10.11).
+        for acknowledged in range(1, 4001):  # noqa: B007
+            here.write(work)
+    finally:
+        stop.set()
+        for rival in rivals:
+            rival.join()
+    counted = here.read(lambda tx: [tx.run(_COUNTED, {"_name": lease.name}).scalars()[0] for lease in own])
+    assert counted == [acknowledged, acknowledged]
 
 
 def test_a_node_that_one_side_locks_and_the_other_removes_leaves_nothing_behind(

@@ -124,7 +124,7 @@ class Batch:
         waiting, self._waiting = self._waiting, []
         commands: list[Command] = []
         if not self.begun:
-            commands = [Command(text, {}, False) for text in self._opening]
+            commands = [Command(text, {}, False, begins=True) for text in self._opening]
             if self._clock is None:
                 commands[-1] = commands[-1]._replace(answers=True)
         before = len(commands)

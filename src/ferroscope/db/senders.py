@@ -1,6 +1,7 @@
 """Sending several statements in one round trip, for each driver.
 
-SQLite runs in the process, so there is no round trip to save. With PyMySQL the statements are joined into one text.
+SQLite runs in the process, so there is no round trip to save. With PyMySQL the statements are joined into one text,
+except on a Galera cluster (see ``joined``).
 libpq has a pipeline mode, but psycopg's API for it sends statements separately and adapts each parameter by its Python
 type, which takes 0.3 ms instead of 0.06 ms for ten statements. So libpq is called directly, through psycopg's wrapper;
 parameters are sent as text, and get their types from the statement.
@@ -16,6 +17,7 @@ from typing import Any, Final, NamedTuple, Protocol
 from sqlalchemy import Connection
 
 from ferroscope.db.engine import UNREPLICATED
+from ferroscope.db.replication import is_galera
 
 Rows = Sequence[Any]
 Result = tuple[Rows, int]
@@ -29,11 +31,15 @@ _PLACEHOLDER: Final = re.compile(r"%\((\w+)\)s|%%")
 
 
 class Command(NamedTuple):
-    """A statement for the driver; ``values`` is None if it has no parameters and is not worth preparing."""
+    """A statement for the driver; ``values`` is None if it has no parameters and is not worth preparing.
+
+    ``begins``: it is one of those that begin a transaction, which use no table.
+    """
 
     text: str
     values: Any
     answers: bool
+    begins: bool = False
 
 
 class SendError(Exception):
@@ -60,7 +66,7 @@ def one_by_one(connection: Connection, commands: Sequence[Command]) -> list[Resu
     cursor: Any = connection.connection.cursor()
     error, results = connection.dialect.loaded_dbapi.Error, list[Result]()
     try:
-        for text, values, answers in commands:
+        for text, values, answers, _ in commands:
             if values is None:
                 cursor.execute(text)
             else:
@@ -74,7 +80,10 @@ def one_by_one(connection: Connection, commands: Sequence[Command]) -> list[Resu
 def joined(connection: Connection, commands: Sequence[Command]) -> list[Result]:
     """Send all statements as one text (``MULTI_STATEMENTS``), or several if they exceed a packet.
 
-    The server stops at the first statement that fails.
+    The server stops at the first statement that fails. On a Galera cluster that is not enough: a conflicting commit of
+    another node may abort the transaction between two statements of a text. The server then reports no error but
+    executes the rest without a transaction, COMMIT included. Only the end of a text reports it, so there each statement
+    is a text of its own, from the first one that uses a table.
     """
     from pymysql.constants import COMMAND
 
@@ -82,9 +91,10 @@ def joined(connection: Connection, commands: Sequence[Command]) -> list[Result]:
 
     driver: Any = connection.connection.dbapi_connection
     cursor, results = driver.cursor(), list[Result]()
-    texts = [text if values is None else cursor.mogrify(text, values) for text, values, _ in commands]
+    texts = [text if values is None else cursor.mogrify(text, values) for text, values, *_ in commands]
+    last = [is_galera(connection) and not command.begins for command in commands]
     try:
-        for size in _packets(texts):
+        for size in _packets(texts, last):
             first = len(results)
             text = ";".join(texts[first : first + size])
             driver._execute_command(COMMAND.COM_QUERY, text.encode(driver.encoding, "surrogateescape"))
@@ -99,15 +109,19 @@ def joined(connection: Connection, commands: Sequence[Command]) -> list[Result]:
     return results
 
 
-def _packets(texts: Sequence[str]) -> Iterator[int]:
-    """Yield the number of texts in each packet."""
+def _packets(texts: Sequence[str], last: Sequence[bool]) -> Iterator[int]:
+    """Yield the number of texts in each packet; a text that is ``last`` ends its packet."""
     number = length = 0
-    for text in texts:
+    for text, is_last in zip(texts, last, strict=True):
         if number and length + len(text) > _PACKET:
             yield number
             number = length = 0
         number, length = number + 1, length + len(text)
-    yield number
+        if is_last:
+            yield number
+            number = length = 0
+    if number:
+        yield number
 
 
 def pipelined(connection: Connection, commands: Sequence[Command]) -> list[Result]:
@@ -175,7 +189,7 @@ class _Prepared:
 
 def _send(pgconn: Any, prepared: dict[str, _Prepared], command: Command) -> _Prepared | None:
     """Add the statement to the pipeline; return its entry if a PREPARE was added before it."""
-    text, values, _ = command
+    text, values, *_ = command
     if values is None:
         pgconn.send_query_params(text.encode(), None)
         return None
