@@ -73,7 +73,11 @@ class BootHost:
 
     def boot_closed(self, ruleset: bytes) -> None:
         """Load what ``ferroscope-pxe-closed.service`` loads before the network comes up."""
-        subprocess.run([*self.space.prefix, "nft", "-f", "-"], input=ruleset, check=True)
+        self.nft(ruleset.decode())
+
+    def nft(self, commands: str) -> None:
+        """Run other commands of nftables here."""
+        subprocess.run([*self.space.prefix, "nft", "-f", "-"], input=commands.encode(), check=True)
 
     def start_dnsmasq(self) -> None:
         """Start it from ``configuration``; return when it listens."""

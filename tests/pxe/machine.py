@@ -25,7 +25,7 @@ class VirtualMachine:
     def __init__(self, name: str, mac: str, space: Netns, tap: str, directory: Path) -> None:
         self.name = name
         self.mac = mac
-        self.console = directory / f"{name}.console"
+        self.console = directory / f"{name}.console.log"
         self.starts = 0
         self._space = space
         self._tap = tap

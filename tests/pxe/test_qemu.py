@@ -16,7 +16,8 @@ from tests.pxe.site import Plan, Site
 from tests.support.processes import until
 
 MAC = "52:54:00:fe:00:01"
-
+# Seconds until an emulated machine has called back; if it finds no server at first, its firmware begins again.
+BOOT = 300
 
 SCRIPT_URL = "http://10.77.0.1:6385/v1/boot.ipxe"
 OPTIONS = f"""\
@@ -26,6 +27,15 @@ hooks = $default_hooks,memory
 machine_script_url = {SCRIPT_URL}
 [log]
 access = true
+"""
+# Before the PXE filter sees it.
+_NO_DHCPV4 = """\
+table netdev late {
+    chain ingress {
+        type filter hook ingress device "boot" priority -200;
+        udp dport 67 drop
+    }
+}
 """
 
 
@@ -40,7 +50,7 @@ def test_a_virtual_machine_boots_through_the_open_pxe_filter_proves_itself_and_i
         site.enroll("vm1", MAC)
         site.provision("vm1", "inspect")
         spoofed = until(lambda: _refused(site), seconds=60)
-        site.until_state("vm1", "manageable", "inspect failed", seconds=150)
+        site.until_state("vm1", "manageable", "inspect failed", seconds=BOOT)
         node, inventory = site.node("vm1"), site.inventory("vm1")
         timeline = {entry["step"]: entry for entry in site.timeline("vm1")}
         steps = list(timeline)
@@ -66,6 +76,28 @@ def test_a_virtual_machine_boots_through_the_open_pxe_filter_proves_itself_and_i
     assert node["properties"]["cpu_arch"] == "x86_64"
     assert set(ports) == {MAC}
     assert steps[-1] == "finished"
+
+
+@pytest.mark.exhaustive
+def test_a_machine_whose_dhcpv4_is_answered_late_asks_for_its_script_again_with_an_ipv4_address(
+    tmp_path: Path, postgresql_url: str
+) -> None:
+    plan = Plan(options=OPTIONS, boot={"machine_script_url": SCRIPT_URL})
+    with Site(tmp_path, postgresql_url, plan) as site:
+        site.install_ramdisk()
+        machine = attach(site.lab, "vm1", MAC)
+        site.machines["vm1"] = machine
+        site.enroll("vm1", MAC)
+        for host in site.hosts:
+            host.nft(_NO_DHCPV4)
+        site.provision("vm1", "inspect")
+        without = until(lambda: "No answer from Ferroscope; asking again" in machine.said(), seconds=BOOT)
+        for host in site.hosts:
+            host.nft("delete table netdev late")
+        state = site.until_state("vm1", "manageable", "inspect failed", seconds=BOOT)
+    assert without, machine.said()
+    assert state == "manageable"
+    assert "Giving up" not in machine.said()
 
 
 def _refused(site: Site) -> bool:

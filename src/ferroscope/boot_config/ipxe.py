@@ -62,7 +62,11 @@ def _lines(settings: BootSettings, inspector: InspectorSettings, mine: Mapping[i
 
 
 def _ask_for_secret(settings: BootSettings) -> Iterator[str]:
-    """Run the machine's own script. Without an answer no callback would arrive either, so ask again for a while."""
+    """Run the machine's own script. Without an answer no callback would arrive either, so ask again for a while.
+
+    Each time with new addresses: iPXE goes on with IPv6 alone if DHCPv4 was not answered in time, and the api may have
+    an IPv4 address.
+    """
     if not settings.machine_script_url:
         return
     separator = "&" if "?" in settings.machine_script_url else "?"
@@ -71,7 +75,7 @@ def _ask_for_secret(settings: BootSettings) -> Iterator[str]:
     yield "inc tries"
     yield "iseq ${tries} 10 && goto give_up ||"
     yield "echo No answer from Ferroscope; asking again"
-    yield from ("sleep 3", "goto ask", "", ":answered")
+    yield from ("sleep 3", "dhcp ||", "goto ask", "", ":answered")
     yield f"isset ${{secret}} && set query {_query(settings.callback_url)}${{secret}} ||"
 
 
