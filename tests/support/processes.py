@@ -5,6 +5,7 @@ Standard library only: ``keeper`` runs before and beside everything else.
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import ctypes
 import os
@@ -63,6 +64,12 @@ def spawn(command: Sequence[str], *, user: str | None, directory: Path, log: Pat
 # How many of the last ports that were given out are kept for those who asked.
 _RESERVATIONS: Final = 200
 _reserved: deque[socket.socket] = deque()
+
+
+@atexit.register
+def _give_up_ports() -> None:
+    while _reserved:
+        _reserved.popleft().close()
 
 
 def free_port() -> int:
