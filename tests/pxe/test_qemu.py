@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 
 import pytest
+from sqlalchemy import NullPool, create_engine
 
 from ferroscope.cli.client import ApiError
 from tests.pxe import ramdisk
@@ -60,7 +61,7 @@ def test_a_virtual_machine_boots_through_the_open_pxe_filter_proves_itself_and_i
     assert machine.starts == 1
     # It got the secret by its script, and returned it; somebody else without it was refused.
     assert spoofed
-    secret = re.search(r"continue_inspection\?secret=([\w-]{43})", machine.said())
+    secret = re.search(r"continue_inspection\?secret=([0-9a-f]{64})", machine.said())
     assert secret is not None, machine.said()[-3000:]
     assert timeline["callback"]["detail"]["proof"] == "verified"
     assert timeline["callback-refused"]["reason"] == "callback-unproven"
@@ -76,6 +77,25 @@ def test_a_virtual_machine_boots_through_the_open_pxe_filter_proves_itself_and_i
     assert node["properties"]["cpu_arch"] == "x86_64"
     assert set(ports) == {MAC}
     assert steps[-1] == "finished"
+
+
+@pytest.mark.exhaustive
+def test_a_machine_returns_a_secret_that_ipxe_could_take_for_an_option(tmp_path: Path, postgresql_url: str) -> None:
+    plan = Plan(options=OPTIONS, boot={"machine_script_url": SCRIPT_URL})
+    with Site(tmp_path, postgresql_url, plan) as site:
+        site.install_ramdisk()
+        machine = attach(site.lab, "vm1", MAC)
+        site.machines["vm1"] = machine
+        site.enroll("vm1", MAC)
+        site.provision("vm1", "inspect")
+        with create_engine(
+            postgresql_url, poolclass=NullPool
+        ).begin() as connection:  # as an earlier release could have made it
+            connection.exec_driver_sql("UPDATE inspections SET secret = '-A0123456789'")
+        state = site.until_state("vm1", "manageable", "inspect failed", seconds=BOOT)
+        proof = next(entry for entry in site.timeline("vm1") if entry["step"] == "callback")["detail"]["proof"]
+    assert state == "manageable", machine.said()
+    assert proof == "verified"
 
 
 @pytest.mark.exhaustive

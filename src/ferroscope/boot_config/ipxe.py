@@ -76,7 +76,8 @@ def _ask_for_secret(settings: BootSettings) -> Iterator[str]:
     yield "iseq ${tries} 10 && goto give_up ||"
     yield "echo No answer from Ferroscope; asking again"
     yield from ("sleep 3", "dhcp ||", "goto ask", "", ":answered")
-    yield f"isset ${{secret}} && set query {_query(settings.callback_url)}${{secret}} ||"
+    # In hexadecimal, because a secret of an earlier release may begin with a hyphen, as an option does.
+    yield f"isset ${{secret:hex}} && set query {_query(settings.callback_url)}${{secret}} ||"
 
 
 def _query(url: str) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import secrets
 import signal
 import threading
 import uuid
@@ -37,6 +36,7 @@ from ferroscope.runtime.system import (
     SetupError,
     StartError,
     SystemClock,
+    new_token,
     process_name,
 )
 from ferroscope.secrets.references import SecretReader
@@ -104,7 +104,7 @@ def start_inspection(settings: Settings, drivers: Mapping[str, Bmc], tx: Transac
         node,
         inspection=str(uuid.uuid4()),
         process=process_name(ROLE),
-        secret=None if delivery is None else secrets.token_urlsafe(32),
+        secret=None if delivery is None else new_token(),
         secret_delivery=delivery,
     )
 

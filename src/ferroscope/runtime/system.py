@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import os
+import secrets
 import signal
 import socket
 import threading
@@ -39,6 +40,11 @@ def wait(awaited: Collection[signal.Signals], timeout: float) -> signal.Signals 
     if received is None or received.si_signo not in awaited:
         return None
     return signal.Signals(received.si_signo)
+
+
+def new_token() -> str:
+    """Return 256 random bits in hexadecimal: iPXE takes a word that begins with a hyphen for an option."""
+    return secrets.token_hex(32)
 
 
 # The clock of this host, and detection of steps of the database's clock.

@@ -5,7 +5,6 @@ Implementations are built only here, in ``backend`` (the database) and in ``pxe_
 
 from __future__ import annotations
 
-import secrets
 import socket
 import threading
 import uuid
@@ -32,7 +31,7 @@ from ferroscope.remote.resolver import Networks
 from ferroscope.runtime.authentication import build_authentication, build_policy
 from ferroscope.runtime.backend import Backend, require_kombu
 from ferroscope.runtime.externals import build_archive, build_archiving, build_object_stores, build_source
-from ferroscope.runtime.system import SetupError, SystemClock
+from ferroscope.runtime.system import SetupError, SystemClock, new_token
 from ferroscope.secrets.references import Resolver, SecretReader, load_sources
 
 _log = structlog.get_logger(__name__)
@@ -159,7 +158,7 @@ def build_context(
         drivers=drivers,
         process=process,
         new_uuid=lambda: str(uuid.uuid4()),
-        new_token=lambda: secrets.token_urlsafe(32),
+        new_token=new_token,
         log=structlog.get_logger("ferroscope.api"),
         draining=draining or threading.Event(),
         clock=clock,

@@ -174,7 +174,7 @@ def test_with_scripts_of_machines_the_secret_joins_the_callback_url() -> None:
     assert lines[ask + 1 : ask + 3] == ["clear secret ||", "clear query ||"]  # left by an earlier round
     asked = "http://10.0.0.1:6385/v1/boot.ipxe?mac=${netX/mac:hexhyp}"
     assert lines[ask + 3] == f"chain --autofree {asked} && goto answered ||"
-    assert "isset ${secret} && set query ?secret=${secret} ||" in lines
+    assert "isset ${secret:hex} && set query ?secret=${secret} ||" in lines
     assert f"ipa-inspection-callback-url={SETTINGS.callback_url}${{query}} " in _kernel_line("\n".join(lines))
     assert "secret" not in ipxe.script(SETTINGS, INSPECTOR, "boot1")
 
