@@ -56,12 +56,16 @@ class Population(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Condition(msgspec.Struct, frozen=True, kw_only=True):
-    """How many nodes are in which health, at their last inspection; ``failing_drives``: with at least one."""
+    """How many nodes are in which health, at their last inspection; ``failing_drives``: with at least one.
+
+    ``deviating``: with hardware that is not as expected.
+    """
 
     ok: int = 0
     warning: int = 0
     critical: int = 0
     failing_drives: int = 0
+    deviating: int = 0
 
 
 class Failures(msgspec.Struct, frozen=True, kw_only=True):
@@ -102,11 +106,8 @@ class Statistics(Protocol):
     def changed(self, since: float, limit: int) -> tuple[int, Sequence[Inspection]]:
         """Return how many inspections that ended since then found changes of the hardware, and the newest of them."""
 
-    def deviating(self) -> int:
-        """Return the number of nodes whose hardware is not as expected."""
-
-    def health(self) -> Condition:
-        """Return the number of nodes by the health that their BMCs reported, and of those with a failing drive."""
+    def condition(self) -> Condition:
+        """Return how many nodes are in which condition, according to their BMCs and their expectations."""
 
     def labels(self, project: str | None = None) -> Mapping[tuple[str, str], int]:
         """Return the number of nodes with each label, by key and value; ``project`` as in ``Query``."""

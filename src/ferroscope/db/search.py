@@ -72,7 +72,6 @@ _CHANGED = (
     .limit(bindparam("limit"))
 )
 _SHARDED = select(_nodes.attributes).where(mapping.has_attribute("shard"))
-_DEVIATING = select(func.count()).select_from(schema.nodes).where(mapping.has_attribute("deviations"))
 
 # The summary of the hardware is a document in one column, which begins with the health: to look for it anywhere in
 # the text takes seven times as long.
@@ -80,7 +79,9 @@ _STATES = [
     func.substr(_nodes.hardware, 1, 40).like(f'{{"health":"{state}"%') for state in ("ok", "warning", "critical")
 ]
 _DRIVES = func.substr(_nodes.hardware, 1, 40).like('{"health":"%","failing_drives":%')
-_HEALTH = select(*(func.count(case((condition, 1))) for condition in (*_STATES, _DRIVES))).select_from(schema.nodes)
+_CONDITION = select(
+    *(func.count(case((holds, 1))) for holds in (*_STATES, _DRIVES, mapping.has_attribute("deviations")))
+).select_from(schema.nodes)
 
 
 class _Shard(msgspec.Struct):
@@ -122,11 +123,8 @@ class SqlStatistics:
                 found[label] += number
         return found
 
-    def deviating(self) -> int:
-        return int(self._tx.connection.execute(_DEVIATING).scalar_one())
-
-    def health(self) -> Condition:
-        counts = self._tx.connection.execute(_HEALTH).one()
+    def condition(self) -> Condition:
+        counts = self._tx.connection.execute(_CONDITION).one()
         return Condition(**dict(zip(Condition.__struct_fields__, counts, strict=True)))
 
     def marked(self) -> tuple[int, int]:

@@ -49,7 +49,7 @@ class Overview(Collector):
             ahead,
             *_queue(list(tx.statistics.backlog()), tx.now),
             _nodes(list(tx.statistics.nodes())),
-            *_health(tx.statistics.health()),
+            *_condition(tx.statistics.condition()),
             *_members(list(tx.members.list()), tx.now),
             *_leases(tx),
             *_events(list(tx.outbox.tallies()), tx.now),
@@ -65,6 +65,7 @@ OVERVIEW: Final = {
     "ferroscope_nodes": "Nodes by state.",
     "ferroscope_nodes_by_health": "Nodes by the health that their BMCs reported at the last inspection.",
     "ferroscope_nodes_with_failing_drives": "Nodes whose BMC reports a drive that failed or is about to fail.",
+    "ferroscope_nodes_deviating": "Nodes whose hardware is not as expected.",
     "ferroscope_members": "Processes that are alive, or dead and not yet removed.",
     "ferroscope_members_missing": "Dead processes without a successor on their host.",
     "ferroscope_worker_slots": "Requests that the living workers can carry out at a time.",
@@ -118,12 +119,14 @@ def _nodes(rows: list[Population]) -> Metric:
     return nodes
 
 
-def _health(found: Condition) -> list[Metric]:
+def _condition(found: Condition) -> list[Metric]:
     nodes, drives = _gauge("ferroscope_nodes_by_health"), _gauge("ferroscope_nodes_with_failing_drives")
+    deviating = _gauge("ferroscope_nodes_deviating")
     for state in ("ok", "warning", "critical"):
         nodes.add_metric((state,), getattr(found, state))
     drives.add_metric((), found.failing_drives)
-    return [nodes, drives]
+    deviating.add_metric((), found.deviating)
+    return [nodes, drives, deviating]
 
 
 def _members(members: list[Member], now: float) -> list[Metric]:

@@ -74,6 +74,7 @@ def test_the_overview_shows_the_whole_service() -> None:
     assert _value(registry, "ferroscope_nodes_by_health", health="warning") == 1
     assert _value(registry, "ferroscope_nodes_by_health", health="ok") == 0
     assert _value(registry, "ferroscope_nodes_with_failing_drives") == 1
+    assert _value(registry, "ferroscope_nodes_deviating") == 0
     assert _value(registry, "ferroscope_members", role="worker", state="alive") == 1
     assert _value(registry, "ferroscope_members", role="worker", state="dead") == 1
     assert _value(registry, "ferroscope_members_missing") == 1

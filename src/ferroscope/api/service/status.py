@@ -121,9 +121,8 @@ class Seen(msgspec.Struct, frozen=True):
     unreached: bool = False
     clock_steps: Sequence[ClockStep] = ()
     orphans: bool = False
-    deviating: int = 0
     failed: Sequence[Failures] = ()
-    health: Condition = Condition()
+    condition: Condition = Condition()
 
 
 def get_status(context: ApiContext, _call: Call[NoQuery, None]) -> Reply:
@@ -139,9 +138,8 @@ def get_status(context: ApiContext, _call: Call[NoQuery, None]) -> Reply:
             backlog=tx.statistics.backlog(),
             nodes=tx.statistics.nodes(),
             inbox=bool(tx.nodes.list(_INBOX)),
-            deviating=tx.statistics.deviating(),
             failed=tx.statistics.failures(),
-            health=tx.statistics.health(),
+            condition=tx.statistics.condition(),
             unreached=context.settings.hidden_from_ramdisks and _has_machines(context, tx),
             clock_steps=tx.clock_steps.list(),
             orphans=_has_registry(context) and bool(tx.nodes.list(_ORPHANS)),
@@ -195,12 +193,12 @@ def problems(seen: Seen, process: str) -> list[Finding]:
     if seen.inbox:
         advice = "list them with 'ferroscope node inbox', and approve or reject them"
         found.append(Finding("inbox", "note", "nodes are waiting in the inbox", advice, "inbox == yes"))
-    if seen.deviating:
-        machines = "1 machine" if seen.deviating == 1 else f"{seen.deviating:,} machines"
+    if deviating := seen.condition.deviating:
+        machines = "1 machine" if deviating == 1 else f"{deviating:,} machines"
         summary = f"the hardware of {machines} is not as expected"
         advice = "correct the machines or the expectations; to list both, run: ferroscope expect report"
         found.append(Finding("hardware-deviates", "note", summary, advice, "deviating == yes"))
-    found += _unwell(seen.health)
+    found += _unwell(seen.condition)
     if seen.orphans:
         found.append(Finding("orphans", "note", "some nodes no longer exist in the registry", search="has orphaned"))
     if seen.unreached:
@@ -208,10 +206,15 @@ def problems(seen: Seen, process: str) -> list[Finding]:
     return found
 
 
-def _unwell(health: Condition) -> list[Finding]:
+def _unwell(condition: Condition) -> list[Finding]:
     known = (
-        ("health-critical", health.critical, "critical health", "health[component == machine and state == critical]"),
-        ("drives-failing", health.failing_drives, "a drive that is failing", "health.component == drive"),
+        (
+            "health-critical",
+            condition.critical,
+            "critical health",
+            "health[component == machine and state == critical]",
+        ),
+        ("drives-failing", condition.failing_drives, "a drive that is failing", "health.component == drive"),
     )
     return [
         Finding(
