@@ -29,7 +29,7 @@ _WEEK: Final = 7 * 86400
 
 
 class Summary(msgspec.Struct):
-    """The nodes that a caller may see: by provision state, marked, failed by reason, and being inspected.
+    """The nodes that a caller may see: by provision state, marked, failed by reason, and being inspected (for display).
 
     ``usual``: how long the phases of their inspections take.
     """
@@ -38,7 +38,7 @@ class Summary(msgspec.Struct):
     maintenance: int = 0
     inbox: int = 0
     failures: list[Failures] = []
-    active: list[Node] = []
+    active: list[dict[str, Any]] = []
     usual: dict[str, progress.Usual] = {}
 
 
@@ -73,7 +73,7 @@ def show(visit: Visit) -> Page:
             {"reason": one.reason, "nodes": one.nodes, "hint": hint_of(one.reason) or ""} for one in summary.failures
         ],
         "failed": sum(one.nodes for one in summary.failures),
-        "active": [progress.of(node, summary.usual) for node in summary.active],
+        "active": summary.active,
         "active_total": sum(summary.states[str(state)] for state in UNDER_WAY),
         "usual": progress.whole(summary.usual),
         "usual_of": progress.USUAL_OF,
@@ -93,11 +93,11 @@ def _whole(tx: Transaction) -> Summary:
     for row in tx.statistics.nodes():
         found.states[str(row.provision_state)] += row.nodes
     found.maintenance, found.inbox = tx.statistics.marked()
-    if any(found.states[str(state)] for state in UNDER_WAY):
-        oldest = Query(filters={"state": tuple(ACTIVE)}, sort_key="inspection_started_at", limit=_SHOWN)
-        found.active = list(tx.nodes.list(oldest))
     ended = Query(filters={"state": State.FINISHED}, sort_key="finished_at", descending=True, limit=progress.USUAL_OF)
     found.usual = progress.usual(tx.inspections.list(ended))
+    if any(found.states[str(state)] for state in UNDER_WAY):
+        oldest = Query(filters={"state": tuple(ACTIVE)}, sort_key="inspection_started_at", limit=_SHOWN)
+        found.active = [progress.of(node, found.usual) for node in tx.nodes.list(oldest)]
     return found
 
 
@@ -123,7 +123,7 @@ def _changes(tx: Transaction) -> dict[str, Any]:
 
 def _own(visit: Visit, tx: Transaction, project: str) -> Summary:
     """Return the summary of the nodes of a project."""
-    found, failed, finished, after = Summary(), [], [], None
+    found, active, failed, finished, after = Summary(), [], [], [], None
     while True:
         batch = tx.nodes.list(Query(project=project, limit=_BATCH, marker=after))
         for node in batch:
@@ -137,7 +137,7 @@ def _own(visit: Visit, tx: Transaction, project: str) -> Summary:
             if node.state is State.FINISHED and node.inspection:
                 finished.append((node.inspection_finished_at or 0.0, node.inspection))
             if node.state in ACTIVE:
-                found.active.append(node)
+                active.append(node)
         if len(batch) < _BATCH:
             break
         after = batch[-1].uuid
@@ -145,7 +145,8 @@ def _own(visit: Visit, tx: Transaction, project: str) -> Summary:
     found.failures = [Failures(reason=reason, nodes=nodes) for reason, nodes in reasons.most_common()]
     newest = tuple(inspection for _, inspection in sorted(finished, reverse=True)[: progress.USUAL_OF])
     found.usual = progress.usual(tx.inspections.list(Query(filters={"uuid": newest}))) if newest else {}
-    found.active = sorted(found.active, key=lambda node: node.inspection_started_at or 0.0)[:_SHOWN]
+    oldest = sorted(active, key=lambda node: node.inspection_started_at or 0.0)[:_SHOWN]
+    found.active = [progress.of(node, found.usual) for node in oldest]
     return found
 
 

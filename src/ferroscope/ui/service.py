@@ -13,7 +13,13 @@ _REMEMBERED: Final = 1.0
 
 def show(visit: Visit) -> Page:
     """Show the status of the service."""
-    status = visit.remembered("status", _REMEMBERED, lambda: _status(visit)) if visit.may(STATUS) else _status(visit)
+    data = visit.remembered("service", _REMEMBERED, lambda: _shown(visit)) if visit.may(STATUS) else _shown(visit)
+    return Page(template="service.html", title="Service", data=data)
+
+
+def _shown(visit: Visit) -> dict[str, Any]:
+    """Return the status for display; ``ForbiddenError``."""
+    status = visit.call("GET /v1/status")
     # What changes all the time is left out or rounded, so that an unchanged service has an unchanged page.
     members = [
         {name: member[name] for name in ("name", "host", "pid", "role", "alive", "started_at", "version", "status")}
@@ -27,7 +33,7 @@ def show(visit: Visit) -> Page:
         for one in status["pxe_filters"]
     ]
     queue = [one | {"oldest": 5 * round(one["oldest"] / 5)} for one in status["queue"]]
-    data = {
+    return {
         "problems": [one | {"link": machines_of(one)} for one in status["problems"]],
         "database": status["database"] | {"clock_skew": round(status["database"]["clock_skew"], 1) + 0.0},
         "version": status["version"],
@@ -37,9 +43,3 @@ def show(visit: Visit) -> Page:
         "filters": filters,
         "queue": queue,
     }
-    return Page(template="service.html", title="Service", data=data)
-
-
-def _status(visit: Visit) -> Any:
-    """Return the status; ``ForbiddenError``."""
-    return visit.call("GET /v1/status")

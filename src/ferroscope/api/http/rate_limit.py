@@ -13,6 +13,7 @@ import threading
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import lru_cache
 from typing import Any, Final
 
 from ferroscope.api.http.errors import TooManyError
@@ -30,6 +31,7 @@ _IPV6_PREFIX: Final = 64
 _LONGEST: Final = 64
 
 
+@lru_cache(maxsize=1024)
 def parse(text: str) -> Address | None:
     """Return the IP address in ``text``, as IPv4 if it is an IPv4-mapped one; None if it is not an address."""
     if len(text) > _LONGEST:
