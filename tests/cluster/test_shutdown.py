@@ -180,6 +180,7 @@ def test_a_frozen_child_whose_parent_is_told_to_stop_does_not_keep_it(postgresql
         assert until(lambda: not alive(frozen))
 
 
+@pytest.mark.exhaustive
 def test_sqlite_bears_several_processes_of_one_host_and_their_deaths(place: Path, sqlite_url: str) -> None:
     plan = Plan(nodes=40, apis=2, workers=2, options=FAST)
     with Cluster(place, sqlite_url, plan) as cluster:

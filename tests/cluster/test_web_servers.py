@@ -233,6 +233,7 @@ def test_each_process_is_a_member(site: Site) -> None:
     assert until(lambda: members() >= set(site.server.serving()))
 
 
+@pytest.mark.exhaustive
 def test_a_graceful_restart_under_load_fails_no_request(site: Site) -> None:
     readers = [Reader(site.url, "/v1/nodes?limit=20", _OPERATOR) for _ in range(3)]
     for reader in readers:
@@ -259,6 +260,7 @@ def test_a_graceful_restart_under_load_fails_no_request(site: Site) -> None:
     assert (accepted, after.callbacks_failed - before.callbacks_failed) == (_NODES, 0)
 
 
+@pytest.mark.exhaustive
 def test_killed_processes_lose_no_callback(site: Site) -> None:
     before = msgspec.structs.replace(site.fleet.fleet.totals)
     kills = 0

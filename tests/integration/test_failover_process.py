@@ -69,6 +69,7 @@ class _Bmc(socketserver.StreamRequestHandler):
             self.wfile.write(write(power=Power.OFF if name in self.server.off else Power.ON))
 
 
+@pytest.mark.exhaustive
 def test_after_a_step_that_hung_the_next_one_still_asks_bmcs(tmp_path: Path) -> None:
     url = databases.sqlite(tmp_path)
     backend = open_backend(

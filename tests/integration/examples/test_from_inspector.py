@@ -49,6 +49,7 @@ def inspector_conf(shared_mariadb: Server, tmp_path: Path) -> Iterator[Path]:
         yield conf
 
 
+@pytest.mark.exhaustive
 def test_nodes_and_introspections_are_moved_and_the_introspections_rolled_back(
     there: Ironic, inspector_conf: Path, mariadb_url: str, tmp_path: Path
 ) -> None:

@@ -57,6 +57,7 @@ def follower(tmp_path: Path) -> Iterator[Follower]:
     made.end()
 
 
+@pytest.mark.exhaustive
 def test_the_page_about_sizing(follower: Follower) -> None:
     for command in steps("docs/how-to/size-it.md"):
         if "--limit" not in command:

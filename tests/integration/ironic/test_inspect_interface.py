@@ -93,6 +93,7 @@ def test_a_conductor_that_is_killed_goes_on_where_it_was(place: Place) -> None:
     assert until(lambda: place.ironic.node(starting)["power_state"] == "power off")
 
 
+@pytest.mark.exhaustive
 def test_a_service_that_is_killed_goes_on_and_starts_what_was_handed_over_meanwhile(place: Place) -> None:
     (under_way, first), (new, second), (given_up, third) = enroll(place), enroll(place), enroll(place)
     inspect(place.ironic, under_way)

@@ -34,6 +34,7 @@ def reserve(place: Place, uuid: str, holder: str | None) -> None:
         connection.execute("UPDATE nodes SET reservation = ? WHERE uuid = ?", [holder, uuid])
 
 
+@pytest.mark.exhaustive
 def test_inspections_wait_for_an_ironic_that_is_down_and_status_says_so(place: Place) -> None:
     (one, first), (two, second) = place.enroll(), place.enroll()
     assert until(lambda: all(place.node(uuid) for uuid in (one, two)))
