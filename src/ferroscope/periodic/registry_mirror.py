@@ -135,7 +135,10 @@ class RegistryMirror:
             mirror.save(tx, document, ports)
             return True
 
-        return self._store.write(work)
+        try:
+            return self._store.write(work)
+        except ConflictError:  # a call has just added the same node
+            return self._store.write(work)
 
 
 def _page_of(read: Callable[[Transaction, Query], Sequence[Item]], after: Query, tx: Transaction) -> Sequence[Item]:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from ferroscope_sim.inventory import pxe_mac
 from tests.integration.ironic.place import Place, expected
 from tests.support import redfish
+from tests.support.bare_metal import Ironic
 from tests.support.processes import until
 
 
@@ -31,6 +33,17 @@ def test_an_inspection_writes_its_results_to_ironic_and_powers_the_machine_off(p
     ours = place.call("GET", f"/v1/nodes/{uuid}/ports")[1]["ports"]
     assert sorted(port["uuid"] for port in ours) == sorted(port["uuid"] for port in place.ironic.ports(uuid))
     assert place.node(uuid)["provision_state"] == "manageable"
+
+
+def test_callers_who_name_a_new_node_at_the_same_time_do_not_hinder_each_other(
+    ironic: Ironic, postgresql_url: str, tmp_path: Path
+) -> None:
+    with Place(tmp_path, ironic, database=postgresql_url) as place, ThreadPoolExecutor(6) as callers:
+        for _ in range(5):
+            uuid, _number = place.enroll()
+            path, root = f"/v1/introspection/{uuid}", place.introspection
+            answers = list(callers.map(lambda _: place.call("POST", path, root=root), range(6)))  # noqa: B023
+            assert {status for status, _ in answers} == {202}, answers
 
 
 def test_both_apis_show_the_nodes_and_refuse_what_only_ironic_does(place: Place) -> None:

@@ -11,8 +11,9 @@ from ferroscope.api.baremetal.node_states import ProvisionTarget
 from ferroscope.api.http.decoding import node_ident
 from ferroscope.api.http.errors import UnavailableError, belongs_to_ironic
 from ferroscope.api.http.route import ApiContext, Call, NoQuery, Reply
-from ferroscope.contracts.errors import NotFoundError
+from ferroscope.contracts.errors import ConflictError, NotFoundError
 from ferroscope.contracts.remote import RegistryUnavailableError
+from ferroscope.contracts.store import Transaction
 from ferroscope.core.delivery import is_inspectable
 from ferroscope.core.lookup import Evidence
 from ferroscope.core.model import Node
@@ -76,5 +77,12 @@ def _copy(context: ApiContext, ident: str) -> bool:
     if context.registry is None or (document := context.registry.node(ident)) is None:
         return False
     ports = context.registry.ports_of(str(document["uuid"]))
-    context.store.write(lambda tx: mirror.save(tx, document, ports))
+
+    def save(tx: Transaction) -> Node:
+        return mirror.save(tx, document, ports)
+
+    try:
+        context.store.write(save)
+    except ConflictError:  # another call, or the periodic task, has just added the same node
+        context.store.write(save)
     return True
