@@ -81,10 +81,12 @@ def test_an_epoch_that_one_node_has_issued_is_seen_on_a_node_that_lags_behind(
     with lagging.session() as session:
         session.execute("FLUSH TABLES WITH READ LOCK")  # from now on it applies nothing
         lease = here.write(lambda tx: tx.leases.acquire("causal", "me", 60.0))
-        threading.Timer(0.5, session.execute, ["UNLOCK TABLES"]).start()
+        unlock = threading.Timer(0.5, session.execute, ["UNLOCK TABLES"])
+        unlock.start()
         (seen,) = there.read(lambda tx: tx.leases.list("causal"))
         assert seen.epoch == lease.epoch
         there.write(lambda tx: tx.leases.hold(lease))
+        unlock.join()  # before its session is closed
 
 
 def test_an_old_leader_on_one_node_cannot_write_after_a_takeover_on_the_other(nodes: Galera) -> None:
