@@ -68,14 +68,14 @@ class Mapper(Generic[S]):
         hints = get_type_hints(struct)
         kinds = [hints[name] for name in self.fields]
         self._documents = [i for i, kind in enumerate(kinds) if getattr(kind, "__origin__", None) in (dict, list)]
+        self._document_fields = [self.fields[i] for i in self._documents]
         self._booleans = [i for i, kind in enumerate(kinds) if kind is bool]
         self._enums = [(i, {str(one): one for one in kind}) for i, kind in enumerate(kinds) if _is_enum(kind)]
 
     def to_row(self, item: S) -> dict[str, Any]:
         """Return the column values of ``item`` by name."""
-        row = {name: getattr(item, name) for name in self.fields}
-        for index in self._documents:
-            name = self.fields[index]
+        row = msgspec.structs.asdict(item)
+        for name in self._document_fields:
             row[name] = _encoder.encode(row[name]).decode()
         return row
 
