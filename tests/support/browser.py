@@ -15,6 +15,10 @@ from typing import Any
 
 _PROGRAMS = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome")
 _PATIENCE = 120.0
+# Chromium ends all its requests with this error when an address of the machine comes or goes, as they do while other
+# tests make network namespaces. A user would load the page again.
+_PARTS = ("Document", "Stylesheet", "Script")
+_NETWORK_CHANGED = "net::ERR_NETWORK_CHANGED"
 # Key -> its code for Windows, by which browsers know it, and what it types.
 _KEYS = {"Tab": (9, ""), "Enter": (13, "\r"), " ": (32, " "), "ArrowDown": (40, ""), "Escape": (27, "")}
 
@@ -145,9 +149,15 @@ class Chromium:
         return base64.b64decode(self.command("Page.captureScreenshot", format="png")["data"])
 
     def _loaded(self) -> None:
+        """Wait until the page is loaded; load it again if Chromium gave up on a part of it."""
         deadline = time.monotonic() + _PATIENCE
-        while not any(event["method"] == "Page.loadEventFired" for event in self._events):
-            self._receive(deadline)
+        while True:
+            while not any(event["method"] == "Page.loadEventFired" for event in self._events):
+                self._receive(deadline)
+            if not any(_is_interrupted(event) for event in self._events):
+                return
+            self._events.clear()
+            self.command("Page.reload")
 
     def _receive(self, deadline: float) -> dict[str, Any]:
         while b"\0" not in self._buffer:
@@ -170,4 +180,13 @@ class Chromium:
         elif method == "Runtime.consoleAPICalled" and params["type"] in ("error", "warning", "assert"):
             self.complaints.append(str(params["args"])[:500])
         elif method == "Log.entryAdded" and params["entry"]["level"] in ("error", "warning"):
+            if _NETWORK_CHANGED in params["entry"]["text"]:
+                return
             self.complaints.append(f"{params['entry'].get('url', '')} {params['entry']['text']}"[:500])
+
+
+def _is_interrupted(event: dict[str, Any]) -> bool:
+    """Whether the event says that a page, or a part of it, was not loaded because this machine's addresses changed."""
+    if event["method"] != "Network.loadingFailed" or event["params"]["type"] not in _PARTS:
+        return False
+    return str(event["params"]["errorText"]) == _NETWORK_CHANGED
