@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -15,7 +16,7 @@ import pytest
 from sqlalchemy import create_engine, text
 from sqlalchemy.exc import OperationalError
 
-from tests.support import databases
+from tests.support import databases, keeper
 from tests.support.daemons import MissingServerError, Postgresql
 from tests.support.processes import tree, until
 from tests.support.servers import Server
@@ -99,6 +100,16 @@ def test_every_test_gets_an_empty_migrated_database(database_url: str) -> None:
         assert connection.execute(text("SELECT COUNT(*) FROM nodes")).scalar() == 0
         assert connection.execute(text("SELECT COUNT(*) FROM alembic_version")).scalar() == 1
     engine.dispose()
+
+
+def test_the_keeper_survives_a_caller_that_hangs_up_before_its_answer(tmp_path: Path) -> None:
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(tmp_path / "socket"))
+        listener.listen()
+        with socket.socket(socket.AF_UNIX) as caller:
+            caller.connect(str(tmp_path / "socket"))
+            caller.sendall(b'{"verb": "start", "name": "x", "kind": "none"}\n')
+        keeper._serve(keeper.Keeper(tmp_path), listener)
 
 
 def test_a_missing_server_is_an_error_that_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:

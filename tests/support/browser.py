@@ -17,8 +17,9 @@ _PROGRAMS = ("chromium-headless-shell", "chromium", "chromium-browser", "google-
 _PATIENCE = 120.0
 # Chromium ends all its requests with this error when an address of the machine comes or goes, as they do while other
 # tests make network namespaces. A user would load the page again.
-_PARTS = ("Document", "Stylesheet", "Script")
 _NETWORK_CHANGED = "net::ERR_NETWORK_CHANGED"
+# The requests without which a page is not complete, by DevTools' names.
+_PARTS = ("Document", "Stylesheet", "Script")
 # Key -> its code for Windows, by which browsers know it, and what it types.
 _KEYS = {"Tab": (9, ""), "Enter": (13, "\r"), " ": (32, " "), "ArrowDown": (40, ""), "Escape": (27, "")}
 

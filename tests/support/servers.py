@@ -158,7 +158,7 @@ def common_directory(name: str) -> Path:
 
 def _ask_keeper(request: dict[str, str]) -> dict[str, Any]:
     with socket.socket(socket.AF_UNIX) as connection:
-        connection.settimeout(180)
+        connection.settimeout(480)  # the keeper starts one server after another
         connection.connect(os.environ[_SOCKET])
         with connection.makefile("rw") as stream:
             stream.write(json.dumps(request) + "\n")

@@ -62,7 +62,7 @@ class FileError(ValueError):
 def read(text: str, fmt: str, *, aliases: bool = True) -> tuple[list[Row], list[str]]:
     """Return the rows of a file, and what is wrong with them, each error after its row's ``where`` and a colon.
 
-    ``FileError`` if the rows cannot be told apart. ``aliases`` as in ``decoded``.
+    ``FileError`` if the rows cannot be separated. ``aliases`` as in ``decoded``.
     """
     errors: list[str] = []
     rows = _from_csv(text, errors) if fmt == "csv" else _from_nodes(decoded(text, fmt, aliases=aliases), errors)
