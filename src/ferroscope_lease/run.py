@@ -67,8 +67,14 @@ class Runner:
             os.write(self._pipe, f"{os.getpid()} {lease.trusted_until}\n".encode())
             if os.getppid() != parent or now() >= lease.trusted_until:
                 os._exit(LOST)
+            signal.pthread_sigmask(signal.SIG_SETMASK, mask)
 
-        self._command = subprocess.Popen(list(command), env=dict(environment), preexec_fn=prepare)  # noqa: S603
+        # The command may run before its process ID is known here: a signal to be forwarded then waits.
+        mask = signal.pthread_sigmask(signal.SIG_BLOCK, _FORWARDED)
+        try:
+            self._command = subprocess.Popen(list(command), env=dict(environment), preexec_fn=prepare)  # noqa: S603
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, mask)
         lease.start()
         code = self._follow(lease, grace)
         self._end()

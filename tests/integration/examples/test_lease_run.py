@@ -213,3 +213,33 @@ def test_the_client_package_holds_a_lease_in_a_block_and_knows_when_it_is_lost(s
         (stored,) = scene.service.store.read(lambda tx: tx.leases.list(NAME))
         scene.service.store.write(lambda tx: tx.members.leave(stored.holder))
         assert until(lambda: not lease.is_valid())
+
+
+# Runs a command, and is sent SIGHUP while the command runs already but its process ID is not known yet.
+EARLY_SIGNAL = """
+import os, signal, subprocess, time
+from ferroscope_lease import run
+
+class Held:
+    trusted_until, duration, lost = run.now() + 60, 60.0, None
+    def start(self): ...
+    def is_valid(self): return True
+
+class Slow(subprocess.Popen):
+    def __init__(self, *args, **options):
+        super().__init__(*args, **options)
+        time.sleep(0.5)
+        os.kill(os.getpid(), signal.SIGHUP)
+        time.sleep(0.1)
+
+subprocess.Popen = Slow
+runner = run.Runner(print)
+runner.start()
+code = runner.run(Held(), ["sh", "-c", 'trap "exit 7" HUP; sleep 1 & wait; wait; exit 1'], dict(os.environ), 1.0)
+runner.close()
+raise SystemExit(code)
+"""
+
+
+def test_a_signal_that_arrives_while_the_command_starts_is_forwarded() -> None:
+    assert subprocess.run([sys.executable, "-c", EARLY_SIGNAL], check=False).returncode == 7
