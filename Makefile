@@ -88,6 +88,7 @@ campaigns: prepared ## Kill, freeze, cut off and fuzz everything for some minute
 	@.venv/bin/python -m tests.cluster.chaos --database mariadb --minutes 2
 	@.venv/bin/python -m tests.cluster.bus_chaos --minutes 2
 	@.venv/bin/python -m tests.pxe.chaos --profile fast --minutes 3
+	@.venv/bin/python -m tests.integration.ironic.campaign --machines 200
 	@.venv/bin/python -m tests.fuzz --callbacks 30000 --seed 2 --database postgresql
 
 test-all: test test-exhaustive campaigns ## Run all tests that need no cluster, image or Nautobot, and the campaigns (needs root)

@@ -94,9 +94,11 @@ def test_a_server_that_fails_its_health_check_gets_requests_only_if_all_fail(tmp
     ports = [[listener.getsockname()[1] for listener in listeners[name]] for name in names]
     balancer = Balancer(tmp_path, [(bare_metal, introspection) for bare_metal, introspection in ports])
 
+    http = urllib3.PoolManager(retries=False, timeout=60.0)
+
     def answered() -> set[str]:
         """Return what answered ten requests: names of servers, or HAProxy's own status."""
-        answers = [urllib3.request("GET", f"{balancer.url}/v1", retries=False, timeout=30.0) for _ in range(10)]
+        answers = [http.request("GET", f"{balancer.url}/v1") for _ in range(10)]
         return {one.data.decode() if one.status == 200 else str(one.status) for one in answers}
 
     try:

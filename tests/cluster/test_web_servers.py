@@ -43,6 +43,7 @@ _VERSION: Final = {"X-OpenStack-Ironic-API-Version": "1.96"}
 _OPERATOR: Final = _VERSION | urllib3.make_headers(basic_auth=f"operator:{PASSWORD}")
 _WATCHER: Final = _VERSION | urllib3.make_headers(basic_auth=f"watcher:{PASSWORD}")
 _ANYBODY: Final = "allow_anonymous = true\n"
+_HTTP: Final = urllib3.PoolManager(retries=False, timeout=60.0)
 # Of machines that are not in the fleet.
 _numbers = itertools.count(5000)
 
@@ -145,19 +146,19 @@ def test_a_machine_is_inspected_through_either_api(site: Site) -> None:
     assert node["links"][0]["href"].startswith(f"{site.url}/v1/nodes/")
     assert site.request("GET", f"/v1/nodes/{name}/inventory")["inventory"]["cpu"]
     base = f"http://127.0.0.1:{site.balancer.introspection}"
-    started = urllib3.request("POST", f"{base}/v1/introspection/{node['uuid']}", headers=_OPERATOR, retries=False)
+    started = _HTTP.request("POST", f"{base}/v1/introspection/{node['uuid']}", headers=_OPERATOR)
     assert started.status == 202
 
     def finished() -> bool:
-        found = urllib3.request("GET", f"{base}/v1/introspection/{node['uuid']}", headers=_OPERATOR, retries=False)
+        found = _HTTP.request("GET", f"{base}/v1/introspection/{node['uuid']}", headers=_OPERATOR)
         return bool(found.json()["finished"] and found.json()["error"] is None)
 
     assert until(finished)
 
 
 def test_each_port_is_its_own_api(site: Site) -> None:
-    bare_metal = urllib3.request("GET", f"http://127.0.0.1:{site.balancer.bare_metal}/v1", retries=False).json()
-    introspection = urllib3.request("GET", f"http://127.0.0.1:{site.balancer.introspection}/v1", retries=False).json()
+    bare_metal = _HTTP.request("GET", f"http://127.0.0.1:{site.balancer.bare_metal}/v1").json()
+    introspection = _HTTP.request("GET", f"http://127.0.0.1:{site.balancer.introspection}/v1").json()
     assert bare_metal["links"][0]["href"] == f"http://127.0.0.1:{site.balancer.bare_metal}/v1/"
     assert introspection["resources"][0]["links"][0]["href"].startswith(
         f"http://127.0.0.1:{site.balancer.introspection}/v1/introspection"
@@ -183,9 +184,9 @@ def test_who_has_no_role_is_refused_and_each_response_has_a_request_id(site: Sit
 def test_what_is_too_large_is_refused(site: Site) -> None:
     size = 3 * 1024 * 1024
     for body in (b"x" * size, (b"x" * 65536 for _ in range(size // 65536))):  # with its length, and in chunks
-        called = urllib3.request("POST", f"{site.url}/v1/continue_inspection", body=body, retries=False)
+        called = _HTTP.request("POST", f"{site.url}/v1/continue_inspection", body=body)
         assert called.status == 413
-    head = urllib3.request("GET", f"{site.server.url}/v1", headers={"X-Large": "x" * 70_000}, retries=False)
+    head = _HTTP.request("GET", f"{site.server.url}/v1", headers={"X-Large": "x" * 70_000})
     assert head.status in (400, 431)
 
 
@@ -195,7 +196,7 @@ def test_large_bodies_in_chunks_arrive_as_they_were_sent(site: Site) -> None:
     sent["inventory"]["padding"] = ["".join(random.choices("abcdefgh", k=1000)) for _ in range(1200)]
     body = json.dumps(sent).encode()
     pieces = (body[at : at + 50_000] for at in range(0, len(body), 50_000))
-    called = urllib3.request("POST", f"{site.server.url}/v1/continue_inspection", body=pieces, retries=False)
+    called = _HTTP.request("POST", f"{site.server.url}/v1/continue_inspection", body=pieces)
     assert called.status == 202, called.data
     site.await_state(name, "manageable")
     assert site.request("GET", f"/v1/nodes/{name}/inventory")["inventory"]["padding"] == sent["inventory"]["padding"]
@@ -356,7 +357,7 @@ def test_a_configuration_that_cannot_be_used_is_named(kind: str, tmp_path: Path,
 
 def _status(server: WebServer) -> int:
     try:
-        return urllib3.request("GET", f"{server.url}/healthcheck", retries=False, timeout=10.0).status
+        return _HTTP.request("GET", f"{server.url}/healthcheck", timeout=10.0).status
     except urllib3.exceptions.HTTPError:
         return 0
 
@@ -374,7 +375,7 @@ def test_apache_serves_both_apis_over_https(tmp_path: Path, sqlite_url: str) -> 
             assert http.request("POST", f"{server.url}/v1/nodes", json=body, headers=_VERSION).status == 201
             introspection = http.request("GET", f"https://127.0.0.1:{server.introspection}/v1").json()
             assert introspection["resources"][0]["links"][0]["href"].startswith("https://")
-        plain = urllib3.request("GET", server.url.replace("https", "http") + "/v1", retries=False)
+        plain = _HTTP.request("GET", server.url.replace("https", "http") + "/v1")
         assert plain.status == 400
         old = ssl.create_default_context(cafile=str(authority.ca))
         with warnings.catch_warnings():
@@ -405,12 +406,11 @@ def test_keystone_tokens_are_validated_behind_either_server(tmp_path: Path, sqli
                 server.wait_ready()
                 node = {"name": f"of-{kind}", "driver": "fake-hardware"}
                 found = {
-                    who: urllib3.request(
+                    who: _HTTP.request(
                         "POST",
                         f"{server.url}/v1/nodes",
                         json=node,
                         headers=_VERSION | {"X-Auth-Token": token},
-                        retries=False,
                     )
                     for who, token in tokens.items()
                 }

@@ -24,6 +24,7 @@ from tests.support.installation import Installation, Played
 from tests.support.processes import free_port, until
 
 _BIN: Final = Path(__file__).parents[3] / ".inspector-venv" / "bin"
+_HTTP: Final = urllib3.PoolManager(retries=False, timeout=60.0)
 _INSPECTOR: Final = """\
 [DEFAULT]
 auth_strategy = noauth
@@ -97,15 +98,15 @@ class Inspector(Played):
 
     def answers(self) -> bool:
         try:
-            return urllib3.request("GET", self.url, retries=False, timeout=10.0).status == 200
+            return _HTTP.request("GET", self.url, timeout=10.0).status == 200
         except urllib3.exceptions.HTTPError:
             return False
 
     def status(self, uuid: str) -> Any:
-        return urllib3.request("GET", f"{self.url}/v1/introspection/{uuid}", retries=False, timeout=60.0).json()
+        return _HTTP.request("GET", f"{self.url}/v1/introspection/{uuid}").json()
 
     def start_introspection(self, uuid: str) -> None:
-        answer = urllib3.request("POST", f"{self.url}/v1/introspection/{uuid}", retries=False, timeout=60.0)
+        answer = _HTTP.request("POST", f"{self.url}/v1/introspection/{uuid}")
         assert answer.status == 202, answer.data
         assert until(lambda: self.status(uuid)["state"] == "waiting"), self.status(uuid)
 
@@ -207,7 +208,7 @@ def test_inspections_move_over_with_rolling_restarts_and_none_is_lost(site: Site
     for number in here:
         site.until_state(uuids[number], "manageable")
     assert until(lambda: _denied(hosts) >= {pxe_mac(idle)} | known_there)
-    assert urllib3.request("POST", f"{site.inspector.url}/v1/continue", body=generate(1), retries=False).status == 400
+    assert _HTTP.request("POST", f"{site.inspector.url}/v1/continue", body=generate(1)).status == 400
     assert site.ramdisk(1) == 404
     _imported(site, [uuids[number] for number in there], [uuids[number] for number in numbers])
 

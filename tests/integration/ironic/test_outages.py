@@ -111,8 +111,9 @@ def test_nor_on_another_database(request: pytest.FixtureRequest, ironic: Ironic,
             }
 
 
-@pytest.mark.exhaustive
-@pytest.mark.timeout(900)
-def test_nor_of_two_hundred(place: Place) -> None:
-    counted = campaign.run(place, 200, 11, pause=(3.0, 9.0), kills=60)
-    assert (counted.finished, counted.lost, counted.locked, counted.half_patched) == (200, 0, 0, 0), counted
+@pytest.mark.exhaustive  # make campaigns has two hundred
+@pytest.mark.timeout(1800)
+def test_nor_of_sixty(place: Place) -> None:
+    counted = campaign.run(place, 60, 11, pause=(3.0, 9.0), kills=15)
+    assert counted.kills >= 3
+    assert (counted.finished, counted.lost, counted.locked, counted.half_patched) == (60, 0, 0, 0), counted
