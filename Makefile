@@ -13,7 +13,7 @@ TESTS ?=
 JOBS ?= $(shell expr 3 '*' $$(nproc))
 PYTEST = .venv/bin/python -m pytest --numprocesses $(JOBS)
 # Tests that have a target of their own.
-ELSEWHERE := not kubernetes and not packages and not nautobot and not netbox
+ELSEWHERE := not campaign and not kubernetes and not packages and not nautobot and not netbox
 # Arguments for chaos, such as: make chaos CHAOS="--database mariadb --seed 7 --minutes 5"
 CHAOS ?= --database postgresql --seed 1 --minutes 30
 # Arguments for fuzz, such as: make fuzz FUZZ="--callbacks 100000 --seed 7 --database postgresql"
@@ -76,20 +76,20 @@ test: prepared ## Check style, types and imports, and run the tests, each behavi
 	@FERROSCOPE_TESTS_FORK=yes $(PYTEST) --dist loadfile --no-loadscope-reorder -m "not exhaustive and $(ELSEWHERE)" $(TESTS)
 
 # They load the machine, each by itself.
-test-exhaustive: JOBS = $(shell expr 2 '*' $$(nproc))
+test-exhaustive: JOBS = $(shell expr 1 + $$(nproc))
 test-exhaustive: prepared ## Run what make test leaves out: the other databases, longer tests, more seeds of the simulation (needs root)
 	@$(PYTEST) --dist worksteal -m "exhaustive and $(ELSEWHERE)" $(TESTS)
 	@FERROSCOPE_FUZZ=5 .venv/bin/python -m pytest -q tests/unit/hooks/test_hook_fuzz.py
 	@.venv/bin/python -m tests.simulation --seeds 400 --first 1000
 	@.venv/bin/python -m tests.simulation --seeds 100 --first 1000 --pxe-filters
 
-campaigns: prepared ## Kill, freeze, cut off and fuzz everything for some minutes each; needs root
+campaigns: prepared ## Kill, freeze, cut off and fuzz everything for some minutes each, an hour in total; needs root
 	@.venv/bin/python -m tests.cluster.chaos --database postgresql --minutes 2
 	@.venv/bin/python -m tests.cluster.chaos --database mariadb --minutes 2
 	@.venv/bin/python -m tests.cluster.bus_chaos --minutes 2
 	@.venv/bin/python -m tests.pxe.chaos --profile fast --minutes 3
-	@.venv/bin/python -m tests.integration.ironic.campaign --machines 200
 	@.venv/bin/python -m tests.fuzz --callbacks 30000 --seed 2 --database postgresql
+	@.venv/bin/python -m pytest -m campaign
 
 test-all: test test-exhaustive campaigns ## Run all tests that need no cluster, image or Nautobot, and the campaigns (needs root)
 

@@ -198,6 +198,7 @@ def furnish(identity: Identity) -> None:
     roles["guest"] = identity.make("role", admin, name="guest")
     projects = {name: identity.make("project", admin, name=name, domain_id="default") for name in (PROJECT, "service")}
     for person, (project, role) in PEOPLE.items():
+        admin = identity.token("admin", "ADMIN", "admin")  # one for all may be too old on a busy machine
         user = identity.make("user", admin, name=person, password=PASSWORD, domain_id="default")
         where = "system" if project is None else f"projects/{projects[project]}"
         identity.call("PUT", f"/{where}/users/{user}/roles/{roles[role]}", token=admin)

@@ -132,10 +132,10 @@ def test_an_expired_token_is_401(cloud: Cloud) -> None:
     assert until(lambda: cloud.ask(X_Auth_Token=token) == 401, seconds=60)
 
 
-@pytest.mark.exhaustive  # twenty seconds for keystonemiddleware's own work
+@pytest.mark.exhaustive  # it waits for the end of a token
 @pytest.mark.filterwarnings("ignore:'cgi' is deprecated:DeprecationWarning")  # webob, which the middleware imports
 def test_a_service_token_makes_an_expired_token_of_a_user_acceptable(tmp_path: Path) -> None:
-    with keystone(tmp_path, lifetime=20) as running:
+    with keystone(tmp_path, lifetime=40) as running:
         logins.furnish(running.identity)
         settings = KeystoneSettings(auth_url=running.identity.url, username="ferroscope", password=logins.PASSWORD)
         auth = KeystoneAuth(settings, SystemClock())

@@ -94,7 +94,12 @@ FAULTS: Final[dict[str, Callable[[LoadBalancer], object]]] = {
 
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize(
-    ("rounds", "faults"), [(1, list(FAULTS)[:1]), pytest.param(8, list(FAULTS), marks=pytest.mark.exhaustive)]
+    ("rounds", "faults"),
+    [
+        (1, list(FAULTS)[:1]),
+        pytest.param(1, list(FAULTS), marks=pytest.mark.exhaustive),
+        pytest.param(8, list(FAULTS), marks=pytest.mark.campaign),
+    ],
 )
 def test_a_client_that_tries_again_reaches_the_other_balancer_within_seconds(
     rounds: int, faults: list[str], tmp_path: Path, sqlite_url: str

@@ -90,7 +90,8 @@ def written(events: list[OutboxEvent]) -> dict[str, list[tuple[str, str]]]:
     ("database", "nodes", "faults"),
     [
         ("postgresql_url", 20, {"kill_worker": 4, "kill_leader": 2}),
-        ("mariadb_url", 60, {"kill_worker": 12, "kill_leader": 6}),
+        ("mariadb_url", 20, {"kill_worker": 4, "kill_leader": 2}),
+        pytest.param("mariadb_url", 60, {"kill_worker": 12, "kill_leader": 6}, marks=pytest.mark.campaign),
     ],
 )
 def test_no_event_is_missed_while_consumer_workers_and_leaders_are_killed(

@@ -59,7 +59,9 @@ def _restart(played: Played) -> int:
 
 
 @pytest.mark.exhaustive  # test_shutdown and integration/api/test_drain stop a worker and an api under load
-@pytest.mark.parametrize(("nodes", "at_once", "pause"), [(8, 4, 0.05), (60, 30, 0.02)])
+@pytest.mark.parametrize(
+    ("nodes", "at_once", "pause"), [(8, 4, 0.05), pytest.param(60, 30, 0.02, marks=pytest.mark.campaign)]
+)
 def test_a_rolling_restart_of_all_processes_under_load_fails_no_request(
     postgresql_url: str, place: Path, nodes: int, at_once: int, pause: float
 ) -> None:

@@ -103,6 +103,11 @@ API: Final[tuple[tuple[str, Callable[[Service], str], str], ...]] = (
         f"UUID {UUID} is already in use; omit it to have one generated.",
     ),
     (
+        "inspection of a node that is being verified",
+        _translated(IllegalEventError(State.NONE, Event.INSPECT, verifying=True)),
+        "Inspect is not possible while the node is being verified; allowed now: delete.",
+    ),
+    (
         "MAC address in use",
         _translated(ConflictError("address", "52:54:00:12:34:56")),
         "MAC address 52:54:00:12:34:56 is already in use by another port; delete that port first.",

@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import msgspec
+import urllib3
 
 from ferroscope_sim.inventory import pxe_mac
 from tests.integration.ironic.place import Place, expected
@@ -68,14 +69,14 @@ class Counted(msgspec.Struct):
 class Ramdisks(threading.Thread):
     """Calls back for every machine that waits; ``done`` is set when all inspections have ended.
 
-    ``refused``: the last status of a callback that was not accepted, by node. ``ended``: how many have ended.
+    ``answered``: the last status of a callback, by node. ``ended``: how many have ended.
     """
 
     def __init__(self, place: Place, nodes: dict[str, int]) -> None:
         super().__init__()
         self._place, self._nodes = place, nodes
         self.done, self.given_up = threading.Event(), threading.Event()
-        self.refused: dict[str, int] = {}
+        self.answered: dict[str, int] = {}
         self.ended = 0
         self._ended_at = time.monotonic()
 
@@ -90,11 +91,12 @@ class Ramdisks(threading.Thread):
             states = _states(self._place)
             for uuid, number in self._nodes.items():
                 if states.get(uuid) == "waiting" and uuid not in called:
-                    status = self._place.call_back(number)
-                    if status == 202:
+                    try:
+                        self.answered[uuid] = self._place.call_back(number)
+                    except urllib3.exceptions.HTTPError:
+                        continue  # the api was killed; as a ramdisk does, it repeats the callback
+                    if self.answered[uuid] == 202:
                         called.add(uuid)
-                    else:
-                        self.refused[uuid] = status
             ended = sum(states.get(uuid) in _ENDED for uuid in self._nodes)
             if ended > self.ended:
                 self.ended, self._ended_at = ended, time.monotonic()
@@ -167,7 +169,7 @@ def _count(place: Place, nodes: dict[str, int], ramdisks: Ramdisks, counted: Cou
             counted.failed += 1
             counted.unfinished.append(f"{uuid} failed: {place.status(uuid).get('error')}")
         else:
-            waits_for = requests.get(uuid) or _ramdisk(state, ramdisks.refused.get(uuid))
+            waits_for = requests.get(uuid) or _ramdisk(state, ramdisks.answered.get(uuid))
             counted.under_way += waits_for is not None
             counted.lost += waits_for is None
             counted.unfinished.append(f"{uuid} is {state} and waits for {waits_for}; {_there(place, uuid)}")
@@ -183,10 +185,10 @@ def _requests(place: Place) -> dict[str, str]:
     return {node: " and ".join(those) for node, those in words.items()}
 
 
-def _ramdisk(state: str, refused: int | None) -> str | None:
+def _ramdisk(state: str, answered: int | None) -> str | None:
     if state != "waiting":
         return None
-    return "its callback" if refused is None else f"its callback, last answered {refused}"
+    return "its callback" if answered is None else f"its callback, last answered {answered}"
 
 
 def _there(place: Place, uuid: str) -> str:

@@ -176,7 +176,7 @@ def site(tmp_path: Path, ironic: Ironic) -> Iterator[Site]:
 
 
 @pytest.mark.exhaustive  # test_callback_forwarding, test_inspector_macs and cluster/test_restart have its parts
-@pytest.mark.parametrize("machines", [10, 200])
+@pytest.mark.parametrize("machines", [10, pytest.param(200, marks=pytest.mark.campaign)])
 def test_inspections_move_over_with_rolling_restarts_and_none_is_lost(site: Site, machines: int) -> None:
     """Three of five machines are inspected there, a third of which is known here; all others are inspected here."""
     numbers = [next(_NUMBERS) for _ in range(machines)]
