@@ -134,7 +134,7 @@ def test_no_server_outlives_an_interrupted_test_run(tmp_path: Path, end: signal.
     command = [sys.executable, "-m", "pytest", "-q", "-p", "tests.conftest", "-p", "no:cacheprovider", str(test)]
     run = subprocess.Popen(command, cwd=_ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:
-        assert until(noted.exists, seconds=60)
+        assert until(noted.exists)
         pid, directory = noted.read_text().split()
         server = tree(int(pid))
         assert len(server) > 1

@@ -136,7 +136,7 @@ def test_every_write_that_returned_survives_the_death_of_the_server(server: Serv
         threads = [threading.Thread(target=write) for _ in range(4)]
         for thread in threads:
             thread.start()
-        assert until(lambda: len(stored) > 50, seconds=60)
+        assert until(lambda: len(stored) > 50)
         server.kill()
         for thread in threads:
             thread.join(60)
@@ -231,7 +231,7 @@ def test_every_write_that_returned_survives_the_death_of_its_process_on_sqlite(
     with told.open("w") as output:
         writer = subprocess.Popen([sys.executable, "-c", program, sqlite_url], cwd=ROOT, stdout=output)
     try:
-        assert until(lambda: told.read_text().count("\n") > 50, seconds=60)
+        assert until(lambda: told.read_text().count("\n") > 50)
     finally:
         os.kill(writer.pid, signal.SIGKILL)
         writer.wait()

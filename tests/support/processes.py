@@ -95,7 +95,7 @@ def free_port() -> int:
 
 
 # Seconds for which tests wait for what must happen: only a failure takes longer, however busy the machine.
-PATIENCE: Final = 60.0
+PATIENCE: Final = 120.0
 # Seconds by which a busy machine may delay what has a deadline. Without its deadline it would take much longer.
 SLACK: Final = 10.0
 

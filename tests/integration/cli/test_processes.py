@@ -69,7 +69,7 @@ def test_the_simulator_enrols_its_fleet_and_counts(running: Shell, programs: lis
         programs, tmp_path, "sim", "--nodes", "2", "--first", "901", "--port", "0", "--api", running.url, "--enroll",
         "--boot-delay", "0.2", "--boot-jitter", "0", "-o", "json",
     )  # fmt: skip
-    assert until(lambda: sim.printed("enrolled: 2 new, 0 existing, 0 failed"), seconds=60), sim.err.read_text()
+    assert until(lambda: sim.printed("enrolled: 2 new, 0 existing, 0 failed")), sim.err.read_text()
     running("inspect", "sim-0901", "sim-0902", "--wait", "--timeout", "20", check=0)
     running("node", "delete", "sim-0901", "sim-0902", check=0)
     sim.process.send_signal(signal.SIGTERM)
@@ -86,9 +86,9 @@ def test_a_second_simulator_leaves_the_machines_of_the_first_one_alone(
         return start(programs, tmp_path / str(nodes), "sim", "--api", running.url, "--enroll", *arguments)
 
     first = fleet(2)
-    assert until(lambda: first.printed("enrolled: 2 new"), seconds=60), first.err.read_text()
+    assert until(lambda: first.printed("enrolled: 2 new")), first.err.read_text()
     second = fleet(3)
-    assert until(lambda: second.printed("enrolled: 1 new, 0 existing, 2 failed"), seconds=60)
+    assert until(lambda: second.printed("enrolled: 1 new, 0 existing, 2 failed"))
     running("inspect", "sim-0951", "sim-0952", "sim-0953", "--wait", "--timeout", "60", check=0)
     running("node", "delete", "sim-0951", "sim-0952", "sim-0953", check=0)
 
@@ -188,14 +188,12 @@ def test_the_commands_to_go_on_with_work_as_they_are_printed(programs: list[Prog
     }
     fleet = start(programs, tmp_path / "sim", *sim, "--port", "0", "--boot-delay", "0.2", **settings)
     start(programs, tmp_path / "all", *serve, **settings)
-    assert until(lambda: fleet.printed("enrolled: 50 new"), seconds=60), fleet.err.read_text()
+    assert until(lambda: fleet.printed("enrolled: 50 new")), fleet.err.read_text()
     assert "Retrying" not in fleet.err.read_text()
     for number, command in enumerate(commands):
         program = start(programs, tmp_path / str(number), *command, **settings)
         if command[0] == "sim":
-            assert until(lambda program=program: program.printed("enrolled: 2 new"), seconds=60), (
-                program.err.read_text()
-            )
+            assert until(lambda program=program: program.printed("enrolled: 2 new")), program.err.read_text()
             continue
         bad = "sim-power-fail-2" in command
         assert program.process.wait(90) == (Exit.FAILURE if bad else 0), program.err.read_text()
@@ -217,7 +215,7 @@ def test_the_program_is_named_as_it_can_be_started_again(monkeypatch: pytest.Mon
 @pytest.mark.exhaustive  # as one that is interrupted, below
 def test_a_demo_that_fails_says_why_and_keeps_its_logs(programs: list[Program], tmp_path: Path) -> None:
     demo = start(programs, tmp_path, "demo", "--nodes", "12")
-    assert until(lambda: demo.printed("API: http://"), seconds=60)
+    assert until(lambda: demo.printed("API: http://"))
     victims = demo.children()
     os.kill(victims[-1], signal.SIGKILL)
     assert demo.process.wait(PATIENCE) == Exit.FAILURE
@@ -233,7 +231,7 @@ def test_a_demo_that_fails_says_why_and_keeps_its_logs(programs: list[Program], 
 @pytest.mark.parametrize("number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.exhaustive)])
 def test_an_interrupted_demo_cleans_up(programs: list[Program], tmp_path: Path, number: signal.Signals) -> None:
     demo = start(programs, tmp_path, "demo")
-    assert until(lambda: demo.printed("API: http://"), seconds=60)
+    assert until(lambda: demo.printed("API: http://"))
     players = demo.children()
     assert len(players) == 3
     demo.process.send_signal(number)
@@ -244,7 +242,7 @@ def test_an_interrupted_demo_cleans_up(programs: list[Program], tmp_path: Path, 
 
 def test_no_process_outlives_a_demo_that_is_killed(programs: list[Program], tmp_path: Path) -> None:
     demo = start(programs, tmp_path, "demo")
-    assert until(lambda: demo.printed("API: http://"), seconds=60)
+    assert until(lambda: demo.printed("API: http://"))
     players = demo.children()
     demo.process.kill()
     demo.process.wait()
@@ -255,9 +253,9 @@ def test_a_watch_survives_a_service_that_is_killed_and_started_again(programs: l
     url, service = _service(programs, tmp_path / "first")
     fleet = ("--nodes", "6", "--port", "0", "--api", url, "--enroll", "--boot-delay", "2", "--time-scale", "0.1")
     sim = start(programs, tmp_path / "sim", "sim", *fleet)
-    assert until(lambda: sim.printed("enrolled: 6 new"), seconds=60), sim.err.read_text()
+    assert until(lambda: sim.printed("enrolled: 6 new")), sim.err.read_text()
     watch = start(programs, tmp_path / "watch", "inspect", "--all", "--watch", "--timeout", "60", "--url", url)
-    assert until(lambda: watch.printed("inspect wait"), seconds=60)
+    assert until(lambda: watch.printed("inspect wait"))
     service.process.kill()
     service.process.wait()
     time.sleep(1)  # long enough for looks that find nobody, and for callbacks that do
@@ -270,7 +268,7 @@ def test_an_interrupted_watch_says_that_the_inspections_go_on(programs: list[Pro
     url, _ = _service(programs, tmp_path / "service")
     Shell(url)("node", "create", "--driver", "fake-hardware", "n1", check=0)
     watch = start(programs, tmp_path / "watch", "inspect", "n1", "--watch", "--url", url)
-    assert until(lambda: watch.printed("inspect wait"), seconds=60)
+    assert until(lambda: watch.printed("inspect wait"))
     watch.process.send_signal(signal.SIGINT)
     assert watch.process.wait(PATIENCE) == Exit.INTERRUPTED
     assert "ferroscope inspect n1 --join --watch" in watch.err.read_text()
@@ -290,9 +288,9 @@ def test_a_terminal_gets_a_bar_and_colour(running: Shell) -> None:
 def test_a_watched_status_tells_of_each_change(programs: list[Program], tmp_path: Path) -> None:
     url, _ = _service(programs, tmp_path / "service")
     status = start(programs, tmp_path / "status", "status", "--watch", "--url", url)
-    assert until(lambda: status.printed("no nodes"), seconds=60)
+    assert until(lambda: status.printed("no nodes"))
     Shell(url)("node", "create", "--driver", "fake-hardware", "n1", check=0)
-    assert until(lambda: status.printed("1 enroll"), seconds=60)
+    assert until(lambda: status.printed("1 enroll"))
     status.process.send_signal(signal.SIGINT)
     assert status.process.wait(PATIENCE) == Exit.INTERRUPTED
     assert [line.split("  ", 1)[1] for line in status.out.read_text().splitlines()] == ["no nodes", "1 enroll"]
@@ -320,7 +318,7 @@ def _service(programs: list[Program], directory: Path, extra: str = "") -> tuple
     )
     program = start(programs, directory, "all", "--simulator", "-c", str(configuration))
     url = f"http://127.0.0.1:{port}"
-    assert until(lambda: Shell(url)("status").exit_code == 0, seconds=60), program.err.read_text()
+    assert until(lambda: Shell(url)("status").exit_code == 0), program.err.read_text()
     return url, program
 
 

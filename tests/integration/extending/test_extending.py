@@ -84,7 +84,7 @@ def test_a_bmc_driver_is_a_package(make_site: MakeSite, tmp_path: Path) -> None:
     with Relay(lambda: site.call_back(body)) as relay:
         uuid = site.enroll(body, driver="relay", driver_info={"relay_address": "127.0.0.1", "relay_port": relay.port})
         site.inspect(uuid)
-        assert until(lambda: relay.on, seconds=60)
+        assert until(lambda: relay.on)
         node = site.reach(uuid, "manageable")
         assert (node["last_error"], node["power_state"]) == (None, "power off")
         assert [command for command in relay.commands if command != "Power"] == ["Power On", "Power Off"]

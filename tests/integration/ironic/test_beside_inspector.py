@@ -93,7 +93,7 @@ class Inspector(Played):
         super().__init__("inspector", directory, [str(_BIN / "python"), str(program), "--config-file", str(self.conf)])
 
     def wait_answers(self) -> None:
-        assert until(lambda: not self.alive or self.answers(), seconds=60.0)
+        assert until(lambda: not self.alive or self.answers())
         assert self.alive, self.said()[-3000:]
 
     def answers(self) -> bool:

@@ -167,7 +167,7 @@ def test_the_log_has_two_lines_for_each_inspection(tmp_path: Path) -> None:
             names = enroll(roster(settings), api_url=api.url, sim_address=fleet.address).created
             for name in names:
                 api.call("PUT", f"/v1/nodes/{name}/states/provision", {"target": "inspect"})
-            assert until(lambda: all(api.node(name)["inspection_finished_at"] for name in names), seconds=60)
+            assert until(lambda: all(api.node(name)["inspection_finished_at"] for name in names))
     log = (tmp_path / "service.log").read_text()
     lines = [line for line in log.splitlines() if "inspection=" in line]
     assert len(lines) == 2 * len(names)

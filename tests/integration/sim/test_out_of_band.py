@@ -34,7 +34,7 @@ def test_a_failing_drive_and_a_failed_fan_are_seen(tmp_path: Path, *, beside: bo
                 if not beside:
                     api.call("PATCH", f"/v1/nodes/{name}", [_interface("sim")])
                 api.call("PUT", f"/v1/nodes/{name}/states/provision", {"target": "inspect"})
-            assert until(lambda: all(api.node(name)["inspection_finished_at"] for name in names), seconds=60)
+            assert until(lambda: all(api.node(name)["inspection_finished_at"] for name in names))
             found = {name: _health(api, name) for name in names}
             assert found == {
                 "sim-0001": ("ok", None),

@@ -34,7 +34,7 @@ def test_machines_that_return_the_secret_are_inspected_and_others_are_refused(
         enroll(roster(settings), api_url=api.url, sim_address=fleet.address)
         for name in NAMES:
             api.call("PUT", f"/v1/nodes/{name}/states/provision", {"target": "inspect"})
-        assert until(lambda: all(api.node(name)["provision_state"] == state for name in NAMES), seconds=60)
+        assert until(lambda: all(api.node(name)["provision_state"] == state for name in NAMES))
         totals = fleet.fleet.totals
         accepted, refused = totals.callbacks_accepted, totals.callbacks_refused
         if not loads:
