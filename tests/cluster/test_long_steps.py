@@ -100,8 +100,10 @@ def test_a_registry_that_never_answers_ends_no_process(tmp_path: Path, arguments
             service.end()
 
 
-@pytest.mark.parametrize("number", [1500, pytest.param(10_000, marks=pytest.mark.exhaustive)])
-def test_thousands_of_overdue_inspections_end_no_process(tmp_path: Path, number: int) -> None:
+@pytest.mark.parametrize(
+    ("number", "profile"), [(1500, "fast"), pytest.param(10_000, "default", marks=pytest.mark.exhaustive)]
+)
+def test_thousands_of_overdue_inspections_end_no_process(tmp_path: Path, number: int, profile: str) -> None:
     """A worker process puts the requests that end them on the queue, in one step of many transactions."""
     upgraded(tmp_path)
     backend = opened(tmp_path)
@@ -117,7 +119,7 @@ def test_thousands_of_overdue_inspections_end_no_process(tmp_path: Path, number:
 
     backend.store.write(fill)
     backend.close()
-    service = play(tmp_path, "all")
+    service = play(tmp_path, "all", profile=profile)
     try:
         overdue = "SELECT count(*) FROM nodes WHERE state = 'waiting' AND uuid NOT IN (SELECT node FROM requests)"
         assert until(lambda: ask(tmp_path, overdue) == [(0,)] or not service.alive, seconds=240)
