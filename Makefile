@@ -76,7 +76,7 @@ test: prepared ## Check style, types and imports, and run the tests, each behavi
 	@FERROSCOPE_TESTS_FORK=yes $(PYTEST) --dist loadfile --no-loadscope-reorder -m "not exhaustive and $(ELSEWHERE)" $(TESTS)
 
 # They load the machine, each by itself.
-test-exhaustive: JOBS = $(shell expr 1 + $$(nproc))
+test-exhaustive: JOBS = $(shell nproc)
 test-exhaustive: prepared ## Run what make test leaves out: the other databases, longer tests, more seeds of the simulation (needs root)
 	@$(PYTEST) --dist worksteal -m "exhaustive and $(ELSEWHERE)" $(TESTS)
 	@FERROSCOPE_FUZZ=5 .venv/bin/python -m pytest -q tests/unit/hooks/test_hook_fuzz.py
