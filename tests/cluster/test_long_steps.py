@@ -101,7 +101,12 @@ def test_a_registry_that_never_answers_ends_no_process(tmp_path: Path, arguments
 
 
 @pytest.mark.parametrize(
-    ("number", "profile"), [(1500, "fast"), pytest.param(10_000, "default", marks=pytest.mark.exhaustive)]
+    ("number", "profile"),
+    [
+        (1500, "fast"),
+        pytest.param(10_000, "default", marks=pytest.mark.exhaustive),
+        pytest.param(10_000, "fast", marks=pytest.mark.campaign),
+    ],
 )
 def test_thousands_of_overdue_inspections_end_no_process(tmp_path: Path, number: int, profile: str) -> None:
     """A worker process puts the requests that end them on the queue, in one step of many transactions."""

@@ -120,6 +120,6 @@ def test_a_fork_may_run_in_another_network(request: pytest.FixtureRequest) -> No
         assert "1 machines" in process.stdout.readline()
         assert is_fork(process)
         assert Path(f"/proc/{process.pid}/ns/net").stat().st_ino == Path(f"/run/netns/{space.name}").stat().st_ino
-        assert [link.name for link in Path(f"/proc/{process.pid}/root/sys/class/net").iterdir()] == ["lo"]
+        assert [link.name for link in (Path(f"/proc/{process.pid}/root") / "sys/class/net").iterdir()] == ["lo"]
         process.terminate()
         assert process.wait(60) == 0

@@ -36,17 +36,17 @@ _BY_PAIR: Final = {(row.source, row.event): row for row in TRANSITIONS}
 class IllegalEventError(Exception):
     """The state has no transition for the event.
 
-    ``state``, ``event`` and ``allowed`` (the events that the state accepts) are attributes.
+    ``state``, ``event``, ``allowed`` (the events that the state accepts) and ``where`` (in words, what forbids the
+    event) are attributes.
     """
 
     def __init__(self, state: State, event: Event, *, verifying: bool = False) -> None:
         self.state = state
         self.event = event
-        self.verifying = verifying
         self.allowed = allowed(state, verifying=verifying)
         options = ", ".join(self.allowed) or "nothing"
-        where = "the node is being verified" if verifying else f"the inspection is {state}"
-        super().__init__(f"cannot {event} while {where}; allowed: {options}")
+        self.where = "the node is being verified" if verifying else f"the inspection is {state}"
+        super().__init__(f"cannot {event} while {self.where}; allowed: {options}")
 
 
 class Refused(Exception):  # noqa: N818  # an answer, not a fault

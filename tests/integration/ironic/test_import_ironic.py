@@ -85,7 +85,7 @@ class Site:
         """Store an inventory as Ironic's own inspection does."""
         sent = msgspec.json.decode(generate(number))
         inventory = sent.pop("inventory")
-        with closing(sqlite3.connect(self.ironic.log.parent / "ironic.db", timeout=30)) as connection:
+        with closing(self._database()) as connection:
             (ident,) = connection.execute("SELECT id FROM nodes WHERE uuid = ?", (uuid,)).fetchone()
             row = ("1.0", json.dumps(inventory), json.dumps(sent), ident, "2026-11-01 10:00:00")
             connection.execute(_INVENTORY, row)

@@ -207,9 +207,8 @@ def _illegal(exc: IllegalEventError) -> str:
     requestable = _REQUESTABLE_AT_REST if exc.state in RESTING else _REQUESTABLE
     options = [event for event in exc.allowed if event in requestable]
     what = _COMMANDS.get(exc.event, str(exc.event).capitalize())
-    where = "the node is being verified" if exc.verifying else f"the inspection is {exc.state}"
     possible = ", ".join(options) or "nothing until it ends"
-    return f"{what} is not possible while {where}; allowed now: {possible}."
+    return f"{what} is not possible while {exc.where}; allowed now: {possible}."
 
 
 def _capitalized(text: str) -> str:
