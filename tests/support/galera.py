@@ -146,6 +146,8 @@ class Galera:
         first.wait_ready()
         first.query(f"CREATE DATABASE {_DATABASE} CHARACTER SET utf8mb4 COLLATE utf8mb4_bin")
         first.query("CREATE USER haproxy@'127.0.0.1'")
+        first.query("CREATE DATABASE whole")
+        first.query("CREATE TABLE whole.written (node VARCHAR(9) PRIMARY KEY)")
         self._start_arbiter()
         second.start(self.address)
         self._start_balancer()
@@ -167,8 +169,18 @@ class Galera:
         """Wait until both nodes and the arbiter form the cluster."""
         for node in self.nodes:
             node.wait_ready()
-            if not until(lambda node=node: node.status("wsrep_cluster_size") == "3"):  # type: ignore[misc]
-                raise RuntimeError(f"{node.name} sees {node.status('wsrep_cluster_size')} members instead of 3")
+        if not until(self._is_whole):
+            sizes = [node.status("wsrep_cluster_size") for node in self.nodes]
+            raise RuntimeError(f"the nodes see {sizes} members instead of 3")
+
+    def _is_whole(self) -> bool:
+        """Whether each node commits among three; one that was cut off a moment ago still says that it is ready."""
+        try:
+            for node in self.nodes:
+                node.query(f"REPLACE INTO whole.written VALUES ('{node.name}')")
+            return all(node.status("wsrep_cluster_size") == "3" for node in self.nodes)
+        except pymysql.err.Error:
+            return False
 
     def restart(self, node: Node) -> None:
         """Start a killed node; it joins the cluster."""
