@@ -9,8 +9,10 @@ import pytest
 
 from tests.kubernetes.fleet import Fleet
 from tests.kubernetes.witness import Witness
+from tests.support import databases
 from tests.support.kubernetes import Cluster
 from tests.support.processes import until
+from tests.support.servers import Server
 
 _HERE = Path(__file__).parent
 
@@ -38,9 +40,10 @@ def three_nodes(tmp_path: Path) -> Iterator[Cluster]:
 
 
 @pytest.fixture(scope="module")
-def machines(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
+def machines(shared_postgresql: Server, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
     """Give four nodes on machines with BMCs, and two failed-node controllers, which the tests of a module share."""
-    with Fleet(tmp_path_factory.mktemp("fleet"), nodes=4) as fleet:
+    directory = tmp_path_factory.mktemp("fleet")
+    with databases.fresh(shared_postgresql) as url, Fleet(directory, nodes=4, url=url) as fleet:
         fleet.deploy("db")
         yield fleet
 

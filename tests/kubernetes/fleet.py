@@ -1,7 +1,7 @@
 """A cluster on simulated machines with two failed-node controllers: what the tests, the chaos and the figures share.
 
-The controllers are real processes with one SQLite database and the rights that the how-to page lists. The API server
-keeps an audit log of what they change, which ``witness`` judges.
+The controllers are real processes with one database and the rights that the how-to page lists. The API server keeps an
+audit log of what they change, which ``witness`` judges.
 """
 
 from __future__ import annotations
@@ -80,7 +80,11 @@ def documented_rules() -> list[dict[str, Any]]:
 
 
 class Fleet(Installation):
-    """``nodes`` hollow nodes with machines and BMCs, and ``controllers`` processes; ``options``: of ``[failover]``."""
+    """``nodes`` hollow nodes with machines and BMCs, and ``controllers`` processes; ``options``: of ``[failover]``.
+
+    ``url`` leads to a database; without it there is one of SQLite, where a controller that is frozen while it
+    writes stops the other one too.
+    """
 
     def __init__(
         self,
@@ -91,9 +95,11 @@ class Fleet(Installation):
         options: dict[str, str] | None = None,
         lease: str = "fast",
         seed: int = 0,
+        url: str = "",
     ) -> None:
         super().__init__(directory)
         directory.mkdir(exist_ok=True)
+        self.url = url or f"sqlite:///{directory}/ferroscope.db"
         self.audit = directory / "audit.log"
         policy = directory / "audit.yaml"
         policy.write_text(json.dumps(_AUDIT))
@@ -115,7 +121,6 @@ class Fleet(Installation):
         self.after(lambda: self.rack.__exit__(None, None, None))
         token = cluster.account(ACCOUNT, documented_rules(), everywhere=True)
         self.kubeconfig = cluster.write_kubeconfig("failover.kubeconfig", token)
-        self.url = f"sqlite:///{self.directory}/ferroscope.db"
         databases.upgrade(self.url)
         self.config = self.configure(self._options)
         settings = load([str(self.config)])
