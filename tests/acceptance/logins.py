@@ -23,6 +23,7 @@ from tests.acceptance.environment import Clients, Done
 from tests.acceptance.site import Site, site
 from tests.support import databases
 from tests.support.keystone import Identity, Keystone, keystone
+from tests.support.processes import until
 
 PASSWORD: Final = "pa55-of-a-person"
 PROJECT: Final = "rack"
@@ -167,11 +168,16 @@ def basic(directory: Path, clients: Clients) -> Iterator[Locked]:
 
 
 def token(place: Site, role: str, *words: str) -> str:
-    """Return a new access token of the installation, with a name of its own."""
+    """Return a new access token of the installation, with a name of its own; the api knows it."""
     name = f"{role}-{time.monotonic_ns()}"
     line = [executable(), "token", "create", name, "--role", role, "-c", str(place.config), "-o", "json", *words]
     done = subprocess.run(line, capture_output=True, text=True, check=True)
-    return str(json.loads(done.stdout)["token"])
+    made = str(json.loads(done.stdout)["token"])
+    # An api that has just looked for an unknown token looks for the next one a second later.
+    with urllib3.PoolManager(timeout=60) as http:
+        nodes, headers = f"{place.bare_metal}/v1/nodes", {"X-Auth-Token": made}
+        assert until(lambda: http.request("GET", nodes, headers=headers).status != 401)
+    return made
 
 
 def _clouds(url: str) -> dict[str, Any]:

@@ -356,15 +356,25 @@ def test_a_bmc_that_cannot_be_reached_works_until_faults_are_on_and_again_after_
             client.faults(on=False)
 
 
-def test_a_call_costs_less_than_60_microseconds_of_cpu(make_bmc: MakeBmc) -> None:
+def test_a_call_costs_less_than_three_times_its_two_system_calls(make_bmc: MakeBmc) -> None:
     with FleetThread(FleetSettings(nodes=1)) as running:
         bmc = make_bmc()
         node = node_at(running.address)
+        host, _, port = running.address.rpartition(":")
 
-        def cost(calls: int = 1000) -> float:
+        def cost(call: Callable[[], object], calls: int = 1000) -> float:
             began = time.thread_time()
             for _ in range(calls):
-                bmc.get_power(node)
+                call()
             return (time.thread_time() - began) / calls
 
-        assert min(cost() for _ in range(5)) < 60e-6
+        with socket.create_connection((host, int(port))) as plain:
+
+            def ask() -> None:
+                plain.sendall(b'{"op":"get_power","node":"sim-0001"}\n')
+                assert plain.recv(4096) == OFF
+
+            ask()
+            # In turns: what else the machine does slows both.
+            ratios = [cost(lambda: bmc.get_power(node)) / cost(ask) for _ in range(5)]
+        assert min(ratios) < 3
