@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from ipaddress import ip_address, ip_network
 from pathlib import Path
@@ -213,11 +214,13 @@ def test_the_keys_are_those_that_recorded_inventories_have() -> None:
             assert set(inventory[section][0]) <= set(body["inventory"][section][0]), (path.name, section)
 
 
-def test_a_machine_takes_less_than_a_millisecond() -> None:
-    costs = []
+def test_a_machine_takes_less_than_twice_the_time_of_parsing_its_inventory() -> None:
+    ratios = []
     for start in range(0, 400, 100):
-        before = time.thread_time()
-        for index in range(start, start + 100):
-            sim.generate(index, size=40_000)
-        costs.append((time.thread_time() - before) / 100)
-    assert min(costs) < 0.001
+        began = time.thread_time()
+        bodies = [sim.generate(index, size=40_000) for index in range(start, start + 100)]
+        made = time.thread_time()
+        for body in bodies:
+            json.loads(body)
+        ratios.append((made - began) / (time.thread_time() - made))
+    assert min(ratios) < 2
