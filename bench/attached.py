@@ -23,8 +23,8 @@ import msgspec
 from bench.figures import Figure
 from bench.report import Report
 from bench.usage import cpu_seconds
-from tests.integration.ironic.campaign import Ramdisks
-from tests.integration.ironic.place import Place, command
+from tests.nightly.openstack.ironic.campaign import Ramdisks
+from tests.nightly.openstack.ironic.place import Place, command
 from tests.support.bare_metal import ironic
 from tests.support.installation import Played
 from tests.support.processes import until

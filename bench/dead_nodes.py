@@ -23,8 +23,8 @@ from bench.cycle import scratch
 from bench.figures import Figure
 from bench.quantiles import spread
 from bench.report import Report
-from tests.kubernetes.fleet import Fleet
-from tests.kubernetes.witness import Witness
+from tests.nightly.kubernetes.fleet import Fleet
+from tests.nightly.kubernetes.witness import Witness
 from tests.support.processes import until
 
 _DEFAULT: Final = {"max_unhealthy": "50%", "storm_cooldown": "1"}

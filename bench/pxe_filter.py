@@ -35,10 +35,10 @@ from ferroscope.pxe_filter.backends.nftables import NftablesFilter
 from ferroscope.pxe_filter.sync import MacSync
 from ferroscope.runtime.backend import open_backend
 from ferroscope.runtime.system import SystemClock
-from tests.pxe.filtered import FilteredLab, is_open
-from tests.pxe.host import BootHost
-from tests.pxe.lab import Lab
 from tests.support import examples
+from tests.support.pxe.filtered import FilteredLab, is_open
+from tests.support.pxe.host import BootHost
+from tests.support.pxe.lab import Lab
 
 _BATCH: Final = 5000
 _LOOK_EVERY: Final = 0.02

@@ -23,7 +23,7 @@ from bench.cycle import scratch
 from bench.figures import Figure
 from bench.report import Report
 from bench.usage import cpu_seconds, memory
-from tests.kubernetes.fleet import Fleet
+from tests.nightly.kubernetes.fleet import Fleet
 
 _LEASES: Final = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases"
 _PODS: Final = "/api/v1/namespaces/default/pods"

@@ -23,7 +23,8 @@ import structlog
 from xdist.scheduler import LoadFileScheduling
 
 from ferroscope.db import transaction
-from tests.support import databases, forking
+from tests import ROOT
+from tests.support import databases, forking, guard
 from tests.support.servers import KeeperProcess, Server
 from tests.support.stores import CompiledOnce
 
@@ -51,42 +52,35 @@ def pytest_unconfigure(config: pytest.Config) -> None:
         config.stash[_KEEPER].close()
 
 
-# Files that take longer than 20 s, and folders by how long their files take: a worker of xdist gets one file after the
-# other, so that the last ones have to be short.
+# Folders and files by how long they take, the longest first: a worker of xdist gets one file after the other, so that
+# the last ones have to be short.
 LONGEST: Final = (
-    "integration/ironic",
-    "acceptance/test_keystone.py",
-    "cluster/test_shutdown.py",
-    "integration/cli/test_processes.py",
-    "integration/bmc/test_command_fence.py",
-    "pxe/test_pxe_filter.py",
-    "cluster/test_web_servers.py",
-    "cluster/test_two_releases.py",
-    "integration/test_canaries.py",
-    "integration/bmc/test_fleet.py",
-    "cluster",
-    "pxe",
-    "acceptance",
-    "integration/test_failover_process.py",
-    "integration/test_graceful_end.py",
-    "integration/test_coordination_service.py",
-    "integration/test_message_bus.py",
-    "integration/objects",
-    "integration/examples",
-    "integration/sim",
-    "fuzz",
-    "simulation",
-    "integration/extending",
-    "integration/test_",
-    "integration",
-    "conformance",
-    "unit",
+    "system/cluster/test_shutdown.py",
+    "system/cli/test_processes.py",
+    "system/bmc/test_command_fence.py",
+    "system/pxe/test_pxe_filter.py",
+    "system/cluster",
+    "system/pxe",
+    "system/clients",
+    "system/service/test_graceful_end.py",
+    "system/examples",
+    "system/sim",
+    "system/extending",
+    "system/service",
+    "system",
+    "smoke",
+    "store/simulated",
+    "api/test_openapi.py",
+    "fast/hooks/test_hook_fuzz.py",
+    "fast/docs",
+    "store",
+    "api",
 )
 
 
 # Files that share what takes long to start: they are one after the other, too.
 TOGETHER: Final = tuple(
-    f"tests/integration/ironic/test_{name}" for name in ("attached", "clients", "import", "inspect", "kills")
+    f"tests/nightly/openstack/ironic/test_{name}" for name in ("attached", "clients", "import", "inspect", "kills")
 )
 
 
@@ -107,17 +101,33 @@ def _place(item: pytest.Item) -> int:
     return next((place for place, start in enumerate(LONGEST) if name.startswith(start)), len(LONGEST))
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Begin with what takes longest.
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--databases", help="Run what can run on several databases, and nothing else, on these, such as: mariadb"
+    )
 
-    Tests on MariaDB that also run on PostgreSQL are exhaustive, unless they are marked ``every_database``.
-    """
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Run a test on several databases: in ``system``, on all of them, elsewhere, on the two that everybody has."""
+    everywhere = metafunc.definition.path.is_relative_to(ROOT / "tests" / "system")
+    given = metafunc.config.getoption("--databases")
+    kinds = given.split(",") if given else DATABASES if everywhere else DATABASES[:2]
+    if "database_kind" in metafunc.fixturenames:
+        metafunc.parametrize("database_kind", kinds)
+    if "server_kind" in metafunc.fixturenames:
+        metafunc.parametrize("server_kind", [kind for kind in kinds if kind != "sqlite"])
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Begin with what takes longest."""
+    if config.getoption("--databases"):
+        items[:] = [item for item in items if {"database_kind", "server_kind"} & set(_parameters(item))]
     items.sort(key=_place)
-    collected = {item.nodeid for item in items}
-    for item in items:
-        other = item.nodeid.replace("mariadb", "postgresql")
-        if other != item.nodeid and other in collected and item.get_closest_marker("every_database") is None:
-            item.add_marker(pytest.mark.exhaustive)
+
+
+def _parameters(item: pytest.Item) -> dict[str, Any]:
+    called = getattr(item, "callspec", None)
+    return called.params if called else {}
 
 
 def pytest_collection_finish() -> None:
@@ -129,8 +139,8 @@ def pytest_collection_finish() -> None:
 
 @pytest.fixture(scope="session", autouse=True)
 def forked() -> Iterator[None]:
-    """Let processes of the service be forks where the test run says so."""
-    with forking.forking() if forking.WANTED in os.environ else nullcontext():
+    """Let processes of the service be forks, unless the test run says that each is started anew."""
+    with nullcontext() if forking.ANEW in os.environ else forking.forking():
         yield
 
 
@@ -142,11 +152,15 @@ def compiled_once() -> Iterator[None]:
 
 
 @pytest.hookimpl(hookwrapper=True)
-def pytest_runtest_protocol() -> Iterator[None]:
-    """Undo what a service in this process has changed: blocked signals, which later processes inherit, and the log."""
+def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
+    """Undo what a service in this process has changed: blocked signals, which later processes inherit, and the log.
+
+    Nothing starts a process but what is there for that.
+    """
     blocked, logs = signal.pthread_sigmask(signal.SIG_BLOCK, ()), structlog.get_config()
     handlers, level = list(logging.root.handlers), logging.root.level
-    yield
+    with guard.no_processes() if guard.is_quick(item.path) else nullcontext():
+        yield
     signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
     if structlog.get_config() != logs:
         structlog.configure(**logs)
@@ -229,20 +243,27 @@ def sqlite_url(tmp_path: Path) -> str:
     return databases.sqlite(tmp_path)
 
 
-@pytest.fixture(params=DATABASES)
-def database_url(request: pytest.FixtureRequest) -> str:
+@pytest.fixture
+def database_url(database_kind: str, request: pytest.FixtureRequest) -> str:
     """Return the URL of a new, migrated database on each of the databases in turn."""
-    url: str = request.getfixturevalue(f"{request.param}_url")
+    url: str = request.getfixturevalue(f"{database_kind}_url")
     return url
 
 
-@pytest.fixture(params=DATABASES)
-def empty_database_url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
+@pytest.fixture
+def server_url(server_kind: str, request: pytest.FixtureRequest) -> str:
+    """Return the URL of a new, migrated database on each of the database servers in turn."""
+    url: str = request.getfixturevalue(f"{server_kind}_url")
+    return url
+
+
+@pytest.fixture
+def empty_database_url(database_kind: str, request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
     """Give the URL of a new database without any table, on each of the databases in turn."""
-    if request.param == "sqlite":
+    if database_kind == "sqlite":
         yield f"sqlite:///{tmp_path / 'empty.db'}"
         return
-    with databases.fresh(request.getfixturevalue(f"shared_{request.param}"), migrated=False) as url:
+    with databases.fresh(request.getfixturevalue(f"shared_{database_kind}"), migrated=False) as url:
         yield url
 
 

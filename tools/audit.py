@@ -1,4 +1,4 @@
-"""Compares the packages of the lock file with the published advisories: ``make audit``.
+"""Compares the packages of the lock file with the published advisories: ``python3 -m tools audit``.
 
 Exit code 0: none applies. 1: the listed ones apply. 3: the advisory service could not be reached, or did not respond
 as expected, so nothing was checked.
@@ -38,7 +38,7 @@ def main(arguments: Sequence[str]) -> int:
     if packages is None:
         reason = (said.strip().splitlines() or ["no output"])[-1]
         print(f"Nothing was checked: the advisory service could not be reached or used: {reason}", file=sys.stderr)
-        print("Allow this host to connect to it, or run make audit where that is possible.", file=sys.stderr)
+        print("Allow this host to connect to it, or run this where that is possible.", file=sys.stderr)
         return NOT_CHECKED
     skipped = [package for package in packages if "skip_reason" in package]
     if skipped:

@@ -1,4 +1,4 @@
-"""Pins every package that Ferroscope, its tools and the tests need, with the hashes of its files: ``make lock``.
+"""Pins every package that Ferroscope, its tools and the tests need, with hashes: ``python3 -m tools lock``.
 
 It asks pip which versions it would choose today, without any of the present pins, and installs nothing. Then it asks
 which files pip would choose on each supported platform, so that ``pip install --require-hashes`` works on all of them.
@@ -41,7 +41,7 @@ _USER: Final = ROOT / "requirements.txt"
 _DEV: Final = ROOT / "constraints.txt"
 # What else has an environment of its own: what it needs, and the file of its pins.
 _OTHERS: Final = {
-    ROOT / "tests/acceptance/clients.txt": ROOT / "tests/acceptance/clients-constraints.txt",
+    ROOT / "tests/system/clients/clients.txt": ROOT / "tests/system/clients/clients-constraints.txt",
     ROOT / "tests/support/emulators/emulators.txt": ROOT / "tests/support/emulators/emulators-constraints.txt",
     ROOT / "tests/support/inspector/inspector.txt": ROOT / "tests/support/inspector/inspector-constraints.txt",
     ROOT / "tests/support/swift/swift.txt": ROOT / "tests/support/swift/swift-constraints.txt",
@@ -153,7 +153,7 @@ def write(
     others = other_pythons(items, known, target)
     chosen = sorted([*map(_pin, items), *others], key=lambda pin: pin.partition("==")[0].lower())
     lines = [" \\\n    ".join([_marked(pin, others.get(pin)), *sorted(known[pin])]) for pin in chosen]
-    path.write_text("\n".join([f"# {what} Made by: make lock", *lines, ""]))
+    path.write_text("\n".join([f"# {what} Made by: python3 -m tools lock", *lines, ""]))
     print(f"{path.relative_to(ROOT)}: {len(lines)} packages", flush=True)
 
 

@@ -1,6 +1,6 @@
 """Makes the pictures of the web page in docs/images: ``python -m tools.screenshots``. It needs Chromium.
 
-``tests/integration/test_ui_pictures.py`` compares the pages with these pictures.
+``tests/nightly/browser/test_ui_pictures.py`` compares the pages with these pictures.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from tests.integration.examples.test_first_hour import FAILING, PAGE
+from tests.nightly.examples.test_first_hour import FAILING, PAGE
 from tests.support.browser import Chromium
 from tests.support.follower import PASSWORD, USER, Follower, steps
 from tests.support.pictures import FOLDER, still_browser, taken

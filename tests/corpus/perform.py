@@ -11,7 +11,7 @@ from ferroscope.core.states import State
 from ferroscope.hooks.base import HookError
 from ferroscope.hooks.pipeline import encode
 from tests.corpus import Case, Outcome
-from tests.unit.hooks import runs
+from tests.fast.hooks import runs
 
 PORT_FIELDS = ("pxe_enabled", "physical_network", "local_link_connection", "extra")
 

@@ -16,12 +16,13 @@ from typing import Any, Final
 
 import urllib3
 
+from tests import ROOT
 from tests.support.daemons import MissingServerError
 from tests.support.installation import Played
 from tests.support.processes import free_port, signal_tree, until
 from tests.support.servers import made_once
 
-_BIN: Final = Path(__file__).parents[2] / ".ironic-venv" / "bin"
+_BIN: Final = ROOT / ".ironic-venv" / "bin"
 _START_SECONDS: Final = 120.0
 _SETTINGS: Final = """\
 [DEFAULT]

@@ -23,6 +23,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any, Final
 
+from tests import ROOT
 from tests.support.processes import free_port, spawn, until
 
 SECRET: Final = "a secret of tests"
@@ -45,7 +46,7 @@ class Consumer:
 
     def start(self) -> None:
         command = [sys.executable, "-m", "tests.support.consumer", str(self.port), str(self.file), SECRET, *self.moods]
-        self._process = spawn(command, user=None, directory=Path(__file__).parents[2], log=self._log)
+        self._process = spawn(command, user=None, directory=ROOT, log=self._log)
         assert until(self._answers), self._log.read_text()
 
     def _answers(self) -> bool:

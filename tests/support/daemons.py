@@ -15,6 +15,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final, Protocol
 
+from tests import ROOT
 from tests.support import rabbitmq
 from tests.support.processes import account, run
 
@@ -156,7 +157,7 @@ class Swift:
 
     def __init__(self) -> None:
         self.user: str | None = None
-        root = Path(__file__).parents[2]
+        root = ROOT
         self._python = root / ".swift-venv" / "bin" / "python"
         self._script = root / "tests" / "support" / "swift" / "server.py"
         if not self._python.exists():
@@ -183,7 +184,7 @@ class Rabbitmq:
     def __init__(self) -> None:
         self.user: str | None = None
         if not rabbitmq.is_installed():
-            raise MissingServerError("the tests need RabbitMQ; run: tools/setup.sh servers")
+            raise MissingServerError("the tests need RabbitMQ; run: tools/setup.sh rabbitmq")
 
     def install(self, directory: Path) -> None:
         """It makes what it needs when it starts."""
@@ -237,7 +238,7 @@ class Zookeeper:
         self._java = _program("java", [])
         self._jar = Path("/usr/share/java/zookeeper.jar")
         if not self._jar.exists():
-            raise MissingServerError("the tests need the Debian package zookeeper; run: tools/setup.sh servers")
+            raise MissingServerError("the tests need the Debian package zookeeper; run: tools/setup.sh coordination")
 
     def install(self, directory: Path) -> None:
         """It makes what it needs when it starts."""

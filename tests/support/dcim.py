@@ -22,12 +22,12 @@ from ferroscope.dcim.machines import Interface, Item, Machine
 from ferroscope.dcim.rest import RestClient
 from ferroscope.dcim.sync import Place, Sync
 from ferroscope.dcim.writer import Report
+from tests import ROOT
 from tests.support import databases
 from tests.support.daemons import MissingServerError, Postgresql
 from tests.support.processes import free_port, spawn, until
 from tests.support.servers import Server
 
-_ROOT: Final = Path(__file__).parents[2]
 ROLE: Final = "Server"
 _MODEL: Final = ("Dell Inc.", "PowerEdge R650")
 _CACHE: Final = Path.home() / ".cache" / "ferroscope"
@@ -46,7 +46,7 @@ class DcimServer:
 
     def __init__(self, directory: Path, postgresql: Server, redis: Server, database: str) -> None:
         self._places = 0
-        self._venv = _ROOT / f".{self.name}-venv"
+        self._venv = ROOT / f".{self.name}-venv"
         self._program = self._venv / "bin" / self.program
         if not self._program.exists():
             raise MissingServerError(f"the test needs .{self.name}-venv; run: tools/setup.sh {self.name}")

@@ -16,7 +16,7 @@ from ferroscope.core.states import Event, Provision
 from ferroscope.runtime.http_server import HttpServer, bind
 from ferroscope_sim.inventory import out_of_band
 from ferroscope_sim.inventory.body import document
-from tests.integration.api.service import Service
+from tests.api.service import Service
 from tests.support import examples
 
 FINISHED = 22

@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Final
 
 from bench.service import executable
+from tests.fast.cli.running import NO_CREDENTIALS
+from tests.fast.docs.pages import page, typed
 from tests.support.installation import Played
 from tests.support.processes import free_port, until
-from tests.unit.cli.running import NO_CREDENTIALS
-from tests.unit.docs.pages import page, typed
 
 USER: Final = "alice"
 PASSWORD: Final = "Canary-of-alice"

@@ -1,9 +1,9 @@
 """Starts ``ferroscope`` as a fork of a process that has imported it, which spares two thirds of a second each time.
 
-``make test`` sets ``FERROSCOPE_TESTS_FORK``; ``make test-exhaustive`` starts everything anew. What a test starts is a
-process of its own here too, with its own environment, directory, streams and exit code, but its parent is the fork
-server. A command that needs more than that is started anew: another program, other variables for Python itself, other
-namespaces or users, a function to be called before.
+With ``FERROSCOPE_TESTS_START_ANEW``, everything is started anew. What a test starts is a process of its own here too,
+with its own environment, directory, streams and exit code, but its parent is the fork server. A command that needs more
+than that is started anew: another program, other variables for Python itself, other namespaces or users, a function to
+be called before.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from pathlib import Path
 from typing import Any, Final
 from unittest import mock
 
+from tests import ROOT
 from tests.support import processes
 from tests.support.fork_server import HEADER, MODULE, SCRIPT, STATUS, exactly
 
-WANTED: Final = "FERROSCOPE_TESTS_FORK"
+ANEW: Final = "FERROSCOPE_TESTS_START_ANEW"
 # Variables that Python or the loader reads before any of our code runs.
 _EARLY: Final = ("PYTHON", "LD_", "LC_", "LANG", "MALLOC_", "GLIBC_")
-_ROOT: Final = Path(__file__).parents[2]
 _new_popen: Final = subprocess.Popen
 
 
@@ -135,7 +135,7 @@ class ForkServer:
         with theirs:
             command = [sys.executable, "-m", "tests.support.fork_server", str(theirs.fileno())]
             self._process = _new_popen(
-                command, cwd=_ROOT, stdin=subprocess.DEVNULL, pass_fds=[theirs.fileno()], start_new_session=True
+                command, cwd=ROOT, stdin=subprocess.DEVNULL, pass_fds=[theirs.fileno()], start_new_session=True
             )
 
     def fork(self, request: dict[str, Any], fds: list[int]) -> int:

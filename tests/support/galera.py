@@ -17,11 +17,12 @@ from typing import Any, Final
 
 import pymysql
 
+from tests import ROOT
 from tests.support.daemons import Mariadb, MissingServerError
 from tests.support.processes import Harmable, free_port, run, spawn, until
 from tests.support.servers import common_directory
 
-SHIPPED: Final = Path(__file__).parents[2] / "deploy/haproxy/galera.cfg"
+SHIPPED: Final = ROOT / "deploy/haproxy/galera.cfg"
 _DATABASE: Final = "ferroscope"
 _TIMES: Final = (
     "evs.suspect_timeout=PT1S;evs.inactive_timeout=PT3S;evs.inactive_check_period=PT0.3S;evs.keepalive_period=PT0.3S"
@@ -243,12 +244,12 @@ def galera(*, several_writers: bool = False) -> Iterator[Galera]:
 def _found(program: str) -> str:
     found = shutil.which(program, path=os.pathsep.join([os.environ.get("PATH", os.defpath), "/usr/sbin"]))
     if found is None:
-        raise MissingServerError(f"the tests need {program}, which is not installed; run: tools/setup.sh servers")
+        raise MissingServerError(f"the tests need {program}, which is not installed; run: tools/setup.sh galera")
     return found
 
 
 def _library() -> Path:
     found = next(iter(sorted(Path("/usr/lib").glob("galera/libgalera_smm.so"))), None)
     if found is None:
-        raise MissingServerError("the tests need the Debian package galera-4; run: tools/setup.sh servers")
+        raise MissingServerError("the tests need the Debian package galera-4; run: tools/setup.sh galera")
     return found

@@ -15,12 +15,11 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
-from typing import Final, Self
+from typing import Self
 
 from tests.support.processes import PATIENCE, signal_tree, spawn, tree, until
 
 # Where processes run whose program is a module of the tests.
-ROOT: Final = Path(__file__).parents[2]
 
 
 class Played:

@@ -111,7 +111,7 @@ def simulator(directory: Path, *, address: str = "127.0.0.1", key: str = "") -> 
     """Run a simulator until the end of the block; ``key`` is its Kg, "" for none."""
     program = shutil.which("ipmi_sim")
     if program is None or shutil.which("ipmitool") is None:
-        raise RuntimeError("there is no ipmi_sim or no ipmitool; run: make emulators")
+        raise RuntimeError("there is no ipmi_sim or no ipmitool; run: tools/setup.sh emulators")
     port = free_port()
     (directory / "state").mkdir(parents=True)
     for place in (directory, directory / "behind"):

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from ferroscope.config.options import SwiftSettings
+from tests import ROOT
 from tests.support.daemons import MissingServerError, Swift
 from tests.support.installation import Played
 from tests.support.processes import free_port, until
@@ -29,7 +30,7 @@ PROJECT: Final = "hardware"
 # Of tokens, in seconds: a test waits for the end of one, but on a busy machine a log-in and its use take some.
 LIFETIME: Final = 8
 _START_SECONDS: Final = 150.0
-_PYTHON: Final = Path(__file__).parents[2] / ".swift-venv" / "bin" / "python"
+_PYTHON: Final = ROOT / ".swift-venv" / "bin" / "python"
 _COMMAND: Final = [str(_PYTHON), "-W", "ignore", str(Path(__file__).parent / "swift" / "keystone_server.py")]
 
 

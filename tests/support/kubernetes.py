@@ -31,12 +31,12 @@ from typing import Any, Final, Self
 
 import requests
 
+from tests import ROOT
 from tests.support.certificates import Authority
 from tests.support.processes import free_port, spawn, until
 
 GRACE: Final = 10  # seconds without a renewal after which a node is Unknown
 _LEASE: Final = 4  # seconds; a kubelet renews a quarter of it
-_ROOT: Final = Path(__file__).parents[2]
 _CONTROLLERS: Final = (  # all but those that need a cloud, or keys that the cluster does not have
     "*,-bootstrapsigner,-tokencleaner,-csrsigning,-csrapproving,-csrcleaner,-nodeipam,-route,-service,-ttl,"
     "-root-ca-cert-publisher"
@@ -54,11 +54,11 @@ def programs() -> Path:
     if other := os.environ.get("KUBERNETES_PROGRAMS"):
         return Path(other)
     where = subprocess.run(
-        [_ROOT / "tools/kubernetes/build.sh", "where"], capture_output=True, text=True, check=True, timeout=60
+        [ROOT / "tools/kubernetes/build.sh", "where"], capture_output=True, text=True, check=True, timeout=60
     )
     found = Path(where.stdout.strip())
     if not found.is_dir():
-        raise RuntimeError(f"{found} does not exist: run make kubernetes")
+        raise RuntimeError(f"{found} does not exist: run tools/setup.sh kubernetes")
     return found
 
 
@@ -200,7 +200,7 @@ class HollowNode(Program):
 
     def _forward(self, port: int) -> list[str]:
         pair = [f"127.0.0.1:{port}", f"127.0.0.1:{self._cluster.port}"]
-        return ["env", f"PYTHONPATH={_ROOT}", sys.executable, "-m", "tests.cluster.forward", *pair]
+        return ["env", f"PYTHONPATH={ROOT}", sys.executable, "-m", "tests.support.cluster.forward", *pair]
 
     def _forwards(self) -> bool:
         return self.link.log.exists() and "ready" in self.link.log.read_text()

@@ -11,9 +11,9 @@ from typing import Any, Final
 
 import yaml
 
+from tests import ROOT
 from tests.support.kubernetes import release
 
-ROOT: Final = Path(__file__).parents[2]
 KUSTOMIZATIONS: Final = ROOT / "deploy/kubernetes"
 CHART: Final = ROOT / "deploy/helm/ferroscope"
 _PROGRAMS: Final = ROOT / ".helm"

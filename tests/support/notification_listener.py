@@ -15,7 +15,7 @@ import threading
 from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).parents[2]
+from tests import ROOT
 
 
 class Listener:

@@ -22,11 +22,12 @@ from sqlalchemy import event
 from sqlalchemy.engine import Engine
 
 from ferroscope.runtime.system import SystemClock
+from tests import ROOT
 from tests.support import databases
 from tests.support.browser import Chromium
 from tests.support.fleet_stage import fill, stage
 
-FOLDER: Final = Path(__file__).parents[2] / "docs/images"
+FOLDER: Final = ROOT / "docs/images"
 # Name, path, width, height, dark.
 PICTURES: Final = (
     ("fleet", "/ui", 1280, 860, False),

@@ -16,6 +16,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
+from tests import ROOT
 from tests.support.processes import free_port, spawn, until
 
 _SERVER: Final = Path("/usr/lib/rabbitmq/bin/rabbitmq-server")
@@ -92,7 +93,7 @@ def control(directory: Path, *arguments: str) -> str:
 
 def command(directory: Path, port: int, epmd: int = 0, peers: Sequence[str] = ()) -> list[str]:
     """Return the command that runs a node in the foreground."""
-    root = str(Path(__file__).parents[2])
+    root = str(ROOT)
     words = [str(directory), str(port), str(epmd), *peers]
     return ["env", f"PYTHONPATH={root}", sys.executable, "-m", "tests.support.rabbitmq", *words]
 

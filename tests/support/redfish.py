@@ -1,6 +1,6 @@
 """sushy-tools' Redfish emulator with a rack of machines, as a process of its own.
 
-It needs ``.emulators-venv`` (``make emulators``); a missing one is an error, for a skipped test
+It needs ``.emulators-venv`` (``tools/setup.sh emulators``); a missing one is an error, for a skipped test
 proves nothing. The account is ``USER`` with ``PASSWORD``, which tests look for where it must not be.
 """
 
@@ -17,9 +17,9 @@ from pathlib import Path
 from typing import Any, Final
 
 from ferroscope.core.model import Node
+from tests import ROOT
 from tests.support.processes import PATIENCE, free_port, spawn, until
 
-ROOT: Final = Path(__file__).parents[2]
 ENVIRONMENT: Final = ROOT / ".emulators-venv"
 USER: Final = "operator"
 PASSWORD: Final = "pa55-of-the-BMC"
@@ -129,7 +129,7 @@ def emulator(
     """Run an emulator until the end of the block. ``certificate``: its file and its key's, for https."""
     program = ENVIRONMENT / "bin" / "sushy-emulator"
     if not program.exists():
-        raise RuntimeError(f"there is no {program}; run: make emulators")
+        raise RuntimeError(f"there is no {program}; run: tools/setup.sh emulators")
     directory.mkdir(parents=True, exist_ok=True)
     passwords = directory / "htpasswd"
     passwords.write_text(_HTPASSWD)

@@ -19,9 +19,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 
+from tests import ROOT
 from tests.support.processes import IN_MEMORY
 
-_ROOT: Final = Path(__file__).parents[2]
 _SOCKET: Final = "FERROSCOPE_TEST_KEEPER"
 _SHARED_MEMORY: Final = Path("/dev/shm")  # Linux's own place for files in memory
 
@@ -73,7 +73,7 @@ class KeeperProcess:
             listener.listen(64)
             self._process = subprocess.Popen(
                 [sys.executable, "-m", "tests.support.keeper", str(base), str(listener.fileno())],
-                cwd=_ROOT,
+                cwd=ROOT,
                 stdin=subprocess.PIPE,
                 pass_fds=[listener.fileno()],
                 start_new_session=True,  # an interrupt from the terminal is not for it

@@ -6,7 +6,9 @@ import configparser
 from pathlib import Path
 from typing import Final
 
-UNITS: Final = sorted((Path(__file__).parents[2] / "deploy" / "systemd").glob("*.service"))
+from tests import ROOT
+
+UNITS: Final = sorted((ROOT / "deploy" / "systemd").glob("*.service"))
 TEMPLATES: Final = [unit for unit in UNITS if unit.stem.endswith("@")]
 DAEMONS: Final = [unit for unit in UNITS if unit.stem != "ferroscope-pxe-closed" and unit not in TEMPLATES]
 

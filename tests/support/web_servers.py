@@ -15,9 +15,10 @@ from typing import Final
 
 import urllib3
 
+from tests import ROOT
 from tests.support.certificates import Pair
 from tests.support.daemons import MissingServerError
-from tests.support.installation import ROOT, Played
+from tests.support.installation import Played
 from tests.support.processes import free_port, run, tree, until
 
 DEPLOY: Final = ROOT / "deploy"
@@ -117,7 +118,7 @@ class Apache(WebServer):
         program = shutil.which("apache2", path="/usr/sbin")
         if program is None or not (_MODULES / "mod_wsgi.so").exists():
             raise MissingServerError(
-                "the tests need apache2-bin and libapache2-mod-wsgi-py3; run: tools/setup.sh servers"
+                "the tests need apache2-bin and libapache2-mod-wsgi-py3; run: tools/setup.sh apache"
             )
         directory = self.directory
         script = directory / "ferroscope.wsgi"

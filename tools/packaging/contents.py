@@ -16,8 +16,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
-import ferroscope
 from packaging.markers import Marker
+
+import ferroscope
 
 ROOT: Final = Path(__file__).parents[2]
 VERSION: Final = ferroscope.__version__

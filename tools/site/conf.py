@@ -1,4 +1,4 @@
-"""Sphinx's configuration for ``make site``: docs/ as a web site that needs no network, with a search of its own."""
+"""Sphinx's configuration for ``python3 -m tools site``: docs/ as a web site with a search of its own."""
 
 from __future__ import annotations
 

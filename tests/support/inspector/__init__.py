@@ -7,9 +7,10 @@ import subprocess
 from pathlib import Path
 from typing import Final
 
+from tests import ROOT
 from tests.support.servers import made_once
 
-_VENV: Final = Path(__file__).parents[3] / ".inspector-venv" / "bin"
+_VENV: Final = ROOT / ".inspector-venv" / "bin"
 PYTHON: Final = _VENV / "python"
 # What a real ironic-inspector stored of a machine, as processed.json and unprocessed.json.
 DATA: Final = Path(__file__).parent

@@ -1,0 +1,42 @@
+"""A service of its own for every test, on SQLite; on each of the databases where a test wants that."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.api.service import Client, Service
+
+
+@pytest.fixture
+def service(sqlite_url: str) -> Iterator[Service]:
+    """Give a service on a new SQLite database."""
+    served = Service(sqlite_url)
+    yield served
+    served.close()
+
+
+@pytest.fixture
+def everywhere(database_url: str) -> Iterator[Service]:
+    """Give a service on a new database, on SQLite, PostgreSQL and MariaDB in turn."""
+    served = Service(database_url)
+    yield served
+    served.close()
+
+
+@pytest.fixture
+def bare_metal(service: Service) -> Client:
+    return service.bare_metal
+
+
+@pytest.fixture
+def introspection(service: Service) -> Client:
+    return service.introspection
+
+
+@pytest.fixture
+def waiting(service: Service) -> tuple[str, str]:
+    """Return a node that waits for its ramdisk, and the MAC of its port."""
+    ident = service.enrol(name="waiting")
+    return ident, service.wait(ident)

@@ -1,0 +1,303 @@
+"""Attacks that need no credentials, each as somebody tried it: none of them harms, on any of the databases."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from ferroscope.config.options import DiscoverySettings
+from ferroscope.core.states import Event
+from tests.api.service import Service, fault
+from tests.support import examples
+
+
+def call(service: Service, *macs: str, source: str = "192.0.2.99", **inventory: Any) -> Any:
+    """Call back as a ramdisk does, from this address."""
+    nics = [{"name": f"e{number}", "mac_address": mac} for number, mac in enumerate(macs)]
+    body = {"inventory": {"interfaces": nics, "cpu": {"architecture": "x86_64"}, **inventory}}
+    return service.bare_metal.post("/v1/continue_inspection", body, remote_addr=source)
+
+
+def wait(service: Service, ident: str) -> None:
+    """Bring a node to waiting, as it is."""
+    service.bare_metal.put(f"/v1/nodes/{ident}/states/provision", {"target": "inspect"})
+    service.consume()
+    service.step(ident, Event.WAIT)
+
+
+def steps(service: Service, ident: str) -> list[tuple[str, str | None, str | None]]:
+    """Return step, reason and source of what callers did, as the timeline has it."""
+    timeline = service.bare_metal.get(f"/v1/nodes/{ident}/timeline").json
+    entries = [entry for one in timeline["inspections"] for entry in one["entries"]] + timeline["entries"]
+    return [
+        (entry["step"], entry["reason"], entry["detail"].get("source"))
+        for entry in entries
+        if entry["step"].startswith(("callback", "seen", "claimed"))
+    ]
+
+
+@pytest.mark.parametrize(
+    "scope", ["a" * 300, "x\ny", "\U0001f4a9" * 30, "x]@127.0.0.1:1", "b" * 1_000_000, "\x1b]0;owned\x07"], ids=repr
+)
+def test_a_scope_of_an_ipv6_address_means_nothing_and_is_stored_nowhere(discovering: Service, scope: str) -> None:
+    scope = scope[:300] if scope[0] != "b" else scope
+    answer = call(discovering, examples.mac(), bmc_v6address=f"fe80::1%{scope}")
+    assert answer.status_code == 202
+    info = discovering.node(answer.json["node"]["uuid"]).driver_info
+    assert info in ({}, {"bmc_address": "fe80::1"})
+    assert len(str(call(discovering, "no mac").json)) < 1000
+
+
+@pytest.mark.parametrize("arch", ["A" * 300, "A" * 1_000_000, "\U0001f4a9", ["x"], {"a": None}, 10**300])
+def test_odd_values_of_an_inventory_are_never_a_fault(discovering: Service, arch: Any) -> None:
+    assert call(discovering, examples.mac(), cpu={"architecture": arch}).status_code == 202
+
+
+@pytest.mark.parametrize("host", ['x"<>', "a b", "a/b", "a\x01", "a@b", "[::1", "x" * 300, "a?b", "é"])
+def test_a_host_that_is_none_is_refused_and_not_echoed(service: Service, host: str) -> None:
+    answer = service.bare_metal.get("/v1", headers={"Host": host})
+    assert answer.status_code == 400
+    assert host not in fault(answer)
+
+
+@pytest.mark.parametrize("host", ["a", "a:80", "[::1]:6385", "192.0.2.1", "a_b.example.", "[fe80::1%25eth0]"])
+def test_a_host_that_is_one_is_in_the_links(sqlite_url: str, request: pytest.FixtureRequest, host: str) -> None:
+    service = Service(sqlite_url, allowed_hosts=("*",))
+    request.addfinalizer(service.close)
+    answer = service.bare_metal.get("/v1", headers={"Host": host})
+    assert answer.status_code == 200
+    assert f"http://{host}/" in answer.text
+
+
+STORED = {"redfish_address": "https://192.0.2.10", "redfish_username": "root", "redfish_password": "Sup3r-S3cret!"}
+
+
+def op(kind: str, path: str, value: Any = None) -> dict[str, Any]:
+    return {"op": kind, "path": path} | ({} if kind == "remove" else {"value": value})
+
+
+@pytest.mark.parametrize(
+    "operations",
+    [
+        [op("replace", "/driver_info/redfish_address", "http://127.0.0.1:9")],
+        [op("add", "/driver_info/redfish_address", "https://192.0.2.66")],
+        [op("replace", "/driver_info", STORED | {"redfish_address": "https://evil", "redfish_password": "******"})],
+        [
+            op("replace", "/driver_info/redfish_address", "https://evil"),
+            op("replace", "/driver_info/redfish_password", "******"),
+        ],
+        [op("add", "/driver_info/redfish_verify_ca", False)],
+        [op("add", "/driver_info/redfish_auth_type", "basic")],
+        [op("replace", "/driver", "sim")],
+        [op("add", "/driver_info/ipmi_bridging", "single")],
+    ],
+    ids=lambda operations: str(operations[0]["path"]),
+)
+def test_a_stored_password_cannot_be_sent_to_another_place(service: Service, operations: list[Any]) -> None:
+    ident = service.enrol(driver_info=STORED)
+    answer = service.bare_metal.patch(f"/v1/nodes/{ident}", *operations)
+    assert answer.status_code == 400
+    assert "redfish_password" in fault(answer)
+    assert "Sup3r" not in answer.text
+    assert service.node(ident).driver_info == STORED
+
+
+@pytest.mark.parametrize(
+    "operations",
+    [
+        [
+            op("replace", "/driver_info/redfish_address", "https://192.0.2.11"),
+            op("add", "/driver_info/redfish_password", "Sup3r-S3cret!"),
+        ],
+        [op("replace", "/driver_info", {"redfish_address": "https://a", "redfish_password": "another"})],
+        [op("replace", "/driver_info", {"redfish_address": "https://a"})],
+        [op("remove", "/driver_info/redfish_password"), op("remove", "/driver_info/redfish_address")],
+        [op("add", "/driver_info/redfish_verify_ca", True)],
+        [op("add", "/driver_info/redfish_system_id", "/redfish/v1/Systems/1"), op("add", "/extra/a", 1)],
+        [op("replace", "/driver_info/redfish_username", "other")],
+        [op("replace", "/driver_info", STORED | {"redfish_password": "******"})],
+    ],
+    ids=lambda operations: str(operations[0].get("value", "remove")),
+)
+def test_a_change_with_its_own_secrets_or_without_any_goes_through(service: Service, operations: list[Any]) -> None:
+    ident = service.enrol(driver_info=STORED)
+    answer = service.bare_metal.patch(f"/v1/nodes/{ident}", *operations)
+    assert answer.status_code == 200, answer.text
+
+
+def test_a_machine_is_not_taken_for_one_whose_macs_are_known_by_its_bmc_address_alone(everywhere: Service) -> None:
+    service = everywhere
+    ident = service.enrol(driver_info={"bmc_address": "10.99.1.2"})
+    own = service.wait(ident)
+    assert call(service, examples.mac(), bmc_address="10.99.1.2").status_code == 404
+    assert steps(service, ident) == [("callback-refused", "lookup-bmc-alone", "192.0.2.99")]
+    assert service.pending(ident) == []
+    assert call(service, own, source="192.0.2.7", bmc_address="10.99.1.2").status_code == 202
+    assert steps(service, ident)[-1] == ("callback", None, "192.0.2.7")
+
+
+def test_a_machine_without_any_port_is_known_by_its_bmc_address(everywhere: Service) -> None:
+    service = everywhere
+    ident = service.enrol(driver_info={"redfish_address": "https://[2001:db8::7]:8443"})
+    wait(service, ident)
+    assert call(service, examples.mac(), bmc_v6address="2001:db8::7").status_code == 202
+
+
+def test_a_node_that_is_enrolled_by_its_bmc_address_gets_no_twin(discovering: Service) -> None:
+    service = discovering
+    ident = service.enrol(driver_info={"ipmi_address": "10.99.1.3"})
+    assert call(service, examples.mac(), bmc_address="10.99.1.3").status_code == 404
+    assert len(service.bare_metal.get("/v1/nodes").json["nodes"]) == 1
+    assert steps(service, ident) == [("callback-refused", "lookup-not-waiting", "192.0.2.99")]
+    patch = op("replace", "/driver_info/ipmi_address", "10.99.1.4")
+    assert service.bare_metal.patch(f"/v1/nodes/{ident}", patch).status_code == 200
+    assert call(service, examples.mac(), bmc_address="10.99.1.4").status_code == 404
+    assert call(service, examples.mac(), bmc_address="10.99.1.3").status_code == 202
+
+
+def test_a_discovered_machine_with_the_bmc_of_a_known_one_is_connected_with_it(discovering: Service) -> None:
+    service = discovering
+    ident = service.enrol(driver_info={"ipmi_address": "10.99.1.5"})
+    service.bare_metal.post("/v1/ports", {"node_uuid": ident, "address": examples.mac()})
+    new = call(service, examples.mac(), bmc_address="10.99.1.5").json["node"]["uuid"]
+    for one in (ident, new):
+        assert ("seen-elsewhere", "lookup-conflict", "192.0.2.99") in steps(service, one)
+
+
+def test_the_source_of_each_callback_is_on_the_timeline(service: Service, waiting: tuple[str, str]) -> None:
+    ident, mac = waiting
+    for source, serial in (("192.0.2.7", "a"), ("192.0.2.7", "a"), ("192.0.2.66", "b")):
+        assert call(service, mac, source=source, system_vendor={"serial_number": serial}).status_code == 202
+    assert steps(service, ident) == [
+        ("callback", None, "192.0.2.7"),
+        ("callback-repeated", None, "192.0.2.7"),
+        ("callback-contradicted", "conflicting-callback", "192.0.2.66"),
+    ]
+    assert [request.payload["source"] for request in service.pending(ident)][-2:] == ["192.0.2.7", "192.0.2.66"]
+
+
+@pytest.mark.parametrize(
+    ("body", "status"),
+    [
+        ('{"inventory": {"interfaces": [{"mac_address": "MAC"}', 400),
+        ('{"interfaces": [{"mac_address": "MAC"}]}', 400),
+        ('{"inventory": {"interfaces": [{"name": "e0", "mac_address": "MAC"}, {"x": 1}]}}', 400),
+        ('{"inventory": {"interfaces": [{"mac_address": "MAC"}]}, "pad": "' + "x" * 20_000_000 + '"}', 413),
+    ],
+    ids=["cut off", "no inventory", "invalid", "too large"],
+)
+def test_a_callback_that_makes_no_sense_is_on_the_timeline_of_its_node(
+    everywhere: Service, body: str, status: int
+) -> None:
+    service = everywhere
+    ident = service.enrol()
+    mac = service.wait(ident)
+    for _ in range(5):
+        answer = service.bare_metal.post("/v1/continue_inspection", body.replace("MAC", mac), remote_addr="192.0.2.7")
+        assert answer.status_code == status
+    assert steps(service, ident) == [("callback-refused", "callback-invalid", "192.0.2.7")]
+
+
+def test_a_call_that_says_nothing_of_itself_is_told_by_where_it_comes_from(service: Service) -> None:
+    ident, other = service.enrol(), service.enrol()
+    mac = service.wait(ident)
+    service.wait(other)
+    lookup = f"/v1/lookup?addresses={mac}"
+    assert service.bare_metal.call("GET", lookup, remote_addr="192.0.2.7").status_code == 200
+    for source in ("192.0.2.7", "192.0.2.8"):
+        service.bare_metal.post("/v1/continue_inspection", {"inventory": {"interfaces": []}}, remote_addr=source)
+    assert steps(service, ident) == [("callback-refused", "callback-invalid", "192.0.2.7")]
+    assert steps(service, other) == []
+
+
+def test_an_inventory_without_nics_is_told_by_its_bmc_address(service: Service) -> None:
+    ident = service.enrol(driver_info={"ipmi_address": "10.99.1.7"})
+    service.wait(ident)
+    body = {"inventory": {"interfaces": [], "bmc_address": "10.99.1.7"}}
+    assert service.bare_metal.post("/v1/continue_inspection", body, remote_addr="192.0.2.9").status_code == 400
+    assert steps(service, ident) == [("callback-refused", "callback-invalid", "192.0.2.9")]
+
+
+def test_two_machines_behind_one_address_are_not_confused(service: Service) -> None:
+    idents = [service.enrol(), service.enrol()]
+    for ident in idents:
+        service.bare_metal.call("GET", f"/v1/lookup?addresses={service.wait(ident)}", remote_addr="192.0.2.7")
+    service.bare_metal.post("/v1/continue_inspection", "nonsense", remote_addr="192.0.2.7")
+    assert [steps(service, ident) for ident in idents] == [[], []]
+
+
+def test_a_rejection_bans_no_mac_of_another_machine(discovering: Service) -> None:
+    service = discovering
+    victims = [examples.mac() for _ in range(8)]
+    own = examples.mac()
+    fake = call(service, own, *victims, boot={"pxe_interface": own}).json["node"]["uuid"]
+    service.finish(fake)
+    real = call(service, victims[0], source="192.0.2.7", hostname="real")
+    assert real.status_code == 404
+    known = service.bare_metal.get(f"/v1/nodes/{fake}").json["driver_internal_info"]["discovery"]
+    assert (known["source"], known["mac"]) == ("192.0.2.99", own)
+    assert [(claim["source"], claim["macs"]) for claim in known["claims"]] == [("192.0.2.7", [victims[0]])]
+    assert service.bare_metal.post(f"/v1/nodes/{fake}/reject").status_code == 204
+    rejected = service.bare_metal.get("/v1/rejections").json["rejections"]
+    assert [(one["address"], one["source"]) for one in rejected] == [(own, "192.0.2.99")]
+    assert call(service, victims[0], source="192.0.2.7", hostname="real").status_code == 202
+    assert call(service, own).status_code == 404
+
+
+def test_a_mac_that_two_callers_claim_is_not_banned(discovering: Service) -> None:
+    service = discovering
+    victim = examples.mac()
+    fake = call(service, victim, boot={"pxe_interface": victim}).json["node"]["uuid"]
+    service.finish(fake)
+    assert call(service, victim, source="192.0.2.7", hostname="real").status_code == 404
+    assert service.bare_metal.post(f"/v1/nodes/{fake}/reject").status_code == 204
+    assert call(service, victim, source="192.0.2.7", hostname="real").status_code == 202
+
+
+def test_one_source_cannot_use_up_the_inbox_and_is_rejected_as_a_whole(limited: Service) -> None:
+    service = limited
+    answers = [call(service, examples.mac(), source="192.0.2.66").status_code for _ in range(8)]
+    assert answers == [202] * 5 + [404] * 3
+    assert call(service, examples.mac(), source="192.0.2.7").status_code == 202
+    rejected = service.bare_metal.post("/v1/rejections", {"source": "192.0.2.66"})
+    assert (rejected.status_code, len(rejected.json["nodes"])) == (200, 5)
+    assert len(service.bare_metal.get("/v1/nodes?inbox=true").json["nodes"]) == 1
+    assert service.bare_metal.post("/v1/rejections", {"source": "192.0.2.66"}).json["nodes"] == []
+    assert call(service, examples.mac(), source="192.0.2.66").status_code == 202
+
+
+def test_one_ipv6_network_is_one_source(limited: Service) -> None:
+    answers = [call(limited, examples.mac(), source=f"2001:db8::{n:x}").status_code for n in range(1, 9)]
+    assert answers == [202] * 5 + [404] * 3
+    assert call(limited, examples.mac(), source="2001:db8:0:1::1").status_code == 202
+
+
+def test_a_mac_that_only_the_inbox_claims_can_be_enrolled(discovering: Service) -> None:
+    service = discovering
+    mac = examples.mac()
+    claimed = call(service, mac).json["node"]["uuid"]
+    service.store.write(lambda tx: tx.ports.add([examples.port(service.node(claimed), address=mac)]))
+    ident = service.enrol()
+    answer = service.bare_metal.post("/v1/ports", {"node_uuid": ident, "address": mac})
+    assert answer.status_code == 201
+    assert service.bare_metal.get(f"/v1/nodes/{claimed}/ports").json["ports"] == []
+    other = service.enrol()
+    assert service.bare_metal.post("/v1/ports", {"node_uuid": other, "address": mac}).status_code == 409
+
+
+@pytest.fixture
+def limited(database_url: str) -> Any:
+    """Give a service that takes five machines from each source."""
+    settings = DiscoverySettings(enabled=True, driver="fake-hardware", max_waiting_per_source=5)
+    served = Service(database_url, sections={"auto_discovery": settings})
+    yield served
+    served.close()
+
+
+@pytest.fixture
+def discovering(database_url: str) -> Any:
+    """Give a service that discovers unknown machines, on each of the databases."""
+    served = Service(database_url, sections={"auto_discovery": DiscoverySettings(enabled=True, driver="fake-hardware")})
+    yield served
+    served.close()

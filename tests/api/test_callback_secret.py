@@ -1,0 +1,351 @@
+"""Who may report a machine's data: the attacker of the security review on each way of booting, without the secret.
+
+The attacker is on the provisioning network: it knows the machine's MAC and BMC addresses, and its node's UUID.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ferroscope.bmc.fake import FakeBmc
+from ferroscope.config.options import BootSettings, DriverSettings, InspectorSettings, LogSettings
+from ferroscope.contracts.bmc import Image
+from ferroscope.core import callback_secret
+from ferroscope.core.model import Inspection, Node
+from ferroscope.core.states import Event
+from tests.api.service import DRIVERS, Service, callback_body, fault
+from tests.support import databases, examples
+
+API = "http://192.0.2.1:6385"
+SCRIPT = f"{API}/v1/boot.ipxe"
+ATTACKER, MACHINE = "198.51.100.66", "192.0.2.77"
+
+
+class Able(FakeBmc):
+    """A driver that can boot the ramdisk by virtual media."""
+
+    def insert_ramdisk(self, node: Node, image: Image) -> str | None:
+        return None
+
+    def eject_ramdisk(self, node: Node, image: Image) -> bool:
+        return True
+
+
+class Site:
+    """A service whose machines boot in one way, and its node that waits for the callback."""
+
+    def __init__(self, directory: Path, way: str, mode: str = "required") -> None:
+        sections: dict[str, Any] = {
+            "inspector": InspectorSettings(
+                callback_secret=mode,  # type: ignore[arg-type]
+                ramdisk_iso=f"{API}/r.iso" if way == "virtual media" else "",
+                callback_endpoint_override=API,
+            ),
+            "boot": BootSettings(machine_script_url=SCRIPT if way == "boot script" else ""),
+            "log": LogSettings(access=True),
+            "drivers": DriverSettings(enabled=("fake-hardware", "sim", "able")),
+        }
+        self.way = way
+        self.service = Service(databases.sqlite(directory), sections=sections, drivers=DRIVERS | {"able": Able()})
+        self.node = self.service.enrol(driver="able", driver_info={"bmc_address": "10.99.0.7"})
+        self.mac = examples.mac()
+        self.start()
+
+    def start(self) -> None:
+        start = self.service.introspection.post if self.way == "unmanaged" else None
+        known = self.service.bare_metal.get(f"/v1/ports?address={self.mac}").json["ports"]
+        if not known:
+            self.service.bare_metal.post("/v1/ports", {"node_ident": self.node, "address": self.mac})
+        if start:
+            answer = start(f"/v1/introspection/{self.node}?manage_boot=false")
+        else:
+            answer = self.service.bare_metal.put(f"/v1/nodes/{self.node}/states/provision", {"target": "inspect"})
+        assert answer.status_code == 202, answer.text
+
+    def power_on(self) -> None:
+        """Do what a worker does until the machine runs."""
+        if self.way == "virtual media":
+            found = self.inspection
+            self.service.store.write(lambda tx: tx.inspections.update(found.uuid, secret_delivery="virtual-media"))
+        self.service.consume()
+        self.service.step(self.node, Event.WAIT)
+
+    @property
+    def inspection(self) -> Inspection:
+        return self.service.store.read(lambda tx: tx.inspections.get(str(tx.nodes.get(self.node).inspection)))
+
+    @property
+    def secret(self) -> str:
+        """The secret as the machine gets it, "" if it gets none."""
+        if self.way == "virtual media":
+            key = callback_secret.disk_key(str(self.inspection.secret))
+            disk = self.service.bare_metal.get(f"/v1/ramdisk_parameters/{self.node}/{key}/disk.img")
+            assert disk.status_code == 200
+            found = re.search(rb"continue_inspection\?secret=(\S+)", disk.content)
+            assert found is not None
+            return found[1].decode()
+        if self.way == "boot script":
+            return self.fetched(MACHINE)
+        return ""
+
+    def fetched(self, source: str) -> str:
+        script = self.service.bare_metal.get(f"/v1/boot.ipxe?mac={self.mac}", remote_addr=source)
+        assert script.status_code == 200
+        assert script.text.startswith("#!ipxe\n")
+        return (re.findall(r"^set secret (\S+)$", script.text, re.MULTILINE) or [""])[0]
+
+    def call(self, secret: str | None, *, source: str, body: Any = None, path: str = "/v1/continue_inspection") -> Any:
+        query = "" if secret is None else f"?secret={secret}"
+        body = callback_body(self.mac) if body is None else body
+        return self.service.client(None).post(path + query, body, remote_addr=source)
+
+    def timeline(self) -> list[tuple[str, str | None, str]]:
+        entries = self.service.bare_metal.get(f"/v1/nodes/{self.node}/timeline").json["inspections"][0]["entries"]
+        return [(entry["step"], entry["reason"], entry["message"]) for entry in entries]
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Iterator[Callable[..., Site]]:
+    """Return a function that makes a site."""
+    made: list[Site] = []
+
+    def make(way: str, mode: str = "required") -> Site:
+        made.append(Site(tmp_path, way, mode))
+        return made[-1]
+
+    yield make
+    for one in made:
+        one.service.close()
+
+
+def spoofs(site: Site) -> list[tuple[Any, Any]]:
+    """Try what the review's script tries, and the same with guessed secrets.
+
+    Return each answer, and the one for the same of a machine that nobody knows.
+    """
+    unknown, stranger = examples.mac(), "203.0.113.9"
+    answers = []
+    for secret in (None, "", "x" * 43, "sha256:" + "0" * 64):
+
+        def both(make: Callable[[str], Any], path: str = "/v1/continue_inspection", secret: str | None = secret) -> Any:
+            real = site.call(secret, source=ATTACKER, body=make(site.mac), path=path)
+            return real, site.call(secret, source=stranger, body=make(unknown), path=path)
+
+        answers += [
+            both(lambda mac: callback_body(mac, serial="POISONED")),
+            both(lambda _mac: callback_body(unknown, bmc_address="10.99.0.7")),
+            both(lambda mac: callback_body(mac, examples.mac())),
+            both(lambda mac: callback_body(mac) | {"error": "spoofed failure"}),
+            both(callback_body, "/v1/continue"),
+        ]
+    return answers
+
+
+@pytest.mark.parametrize("way", ["virtual media", "boot script"])
+@pytest.mark.parametrize("state", ["starting", "waiting"])
+def test_without_the_secret_an_attacker_achieves_nothing_and_the_machine_is_inspected(
+    site: Callable[..., Site], way: str, state: str
+) -> None:
+    attacked = site(way)
+    if state == "waiting":
+        attacked.power_on()
+    before, ports = attacked.service.node(attacked.node), attacked.service.bare_metal.get("/v1/ports").json
+    for real, unknown in spoofs(attacked):
+        assert real.status_code in (400, 404, 429)  # 400: Introspection API; 429: too many guesses
+        assert real.status_code == 429 or real.text == unknown.text
+    by_uuid = f"/v1/continue_inspection?node_uuid={attacked.node}"
+    answer = attacked.service.bare_metal.post(by_uuid, callback_body(attacked.mac), remote_addr=ATTACKER)
+    assert answer.status_code in (404, 429)
+    assert attacked.service.node(attacked.node) == before
+    assert attacked.service.bare_metal.get("/v1/ports").json == ports
+    assert [request.event for request in attacked.service.pending(attacked.node)].count(Event.CONTINUE) == 0
+    refused = [entry for entry in attacked.timeline() if entry[0] == "callback-refused"]
+    assert len(refused) == 1  # at most one a minute
+    assert refused[0][1] == "callback-unproven"
+    assert ATTACKER in refused[0][2]
+    if state == "starting":
+        attacked.power_on()
+    assert attacked.call(attacked.secret, source=MACHINE).status_code == 202
+    called = [entry for entry in attacked.timeline() if entry[0] == "callback"]
+    assert called == [("callback", None, f"callback received from {MACHINE}")]
+
+
+def test_after_a_restart_the_machine_that_was_booted_before_is_refused(site: Callable[..., Site]) -> None:
+    served = site("boot script")
+    served.power_on()
+    old = served.secret
+    assert served.service.introspection.post(f"/v1/introspection/{served.node}").status_code == 202
+    new = served.secret
+    assert new != old
+    assert served.call(old, source=MACHINE).status_code == 404
+    assert served.call(old, source=MACHINE, path="/v1/continue").status_code == 400
+    assert served.call(new, source=MACHINE).status_code == 202
+
+
+@pytest.mark.parametrize("way", ["virtual media", "boot script"])
+@pytest.mark.parametrize("path", ["/v1/continue_inspection", "/v1/continue"])
+def test_the_machine_may_repeat_itself_boot_twice_and_call_late(site: Callable[..., Site], way: str, path: str) -> None:
+    served = site(way)
+    served.power_on()
+    secret = served.secret
+    assert served.secret == secret  # a second boot of the same inspection
+    body = callback_body(served.mac)
+    answers = [served.call(secret, source=MACHINE, body=body, path=path) for _ in range(2)]
+    served.service.finish(served.node)
+    answers.append(served.call(secret, source=MACHINE, body=body, path=path))  # a repetition that arrives late
+    assert [answer.status_code for answer in answers] == [202] * 3
+    assert len({answer.text for answer in answers}) == 1
+    refused = served.call(None, source=MACHINE, body=body, path=path)
+    assert refused.status_code == (400 if path == "/v1/continue" else 404)
+    # The next inspection has another secret; what is kept of this one opens nothing.
+    kept = str(served.inspection.secret)
+    assert secret not in kept
+    served.start()
+    served.power_on()
+    for old in (secret, kept, kept.removeprefix("sha256:")):
+        assert served.call(old, source=MACHINE).status_code == 404
+    assert served.call(served.secret, source=MACHINE).status_code == 202
+
+
+def test_a_callback_before_the_start_was_committed_is_accepted(site: Callable[..., Site]) -> None:
+    served = site("boot script")
+    assert served.call(served.secret, source=MACHINE).status_code == 202
+
+
+@pytest.mark.parametrize("way", ["virtual media", "boot script"])
+def test_optional_refuses_a_wrong_secret_and_notes_a_missing_one(site: Callable[..., Site], way: str) -> None:
+    served = site(way, "optional")
+    served.power_on()
+    assert served.call("wrong", source=ATTACKER).status_code == 404
+    assert served.call(None, source=ATTACKER).status_code == 202
+    (called,) = [entry for entry in served.timeline() if entry[0] == "callback"]
+    assert called[1] == "callback-unproven"
+    assert ATTACKER in called[2]
+
+
+@pytest.mark.parametrize("way", ["static script", "unmanaged"])
+def test_a_machine_that_gets_no_secret_needs_none(site: Callable[..., Site], way: str) -> None:
+    served = site(way)
+    served.power_on()
+    assert served.secret == ""
+    assert served.call(None, source=MACHINE).status_code == 202
+
+
+def test_with_a_static_script_a_wrong_secret_is_refused_all_the_same(site: Callable[..., Site]) -> None:
+    served = site("static script")
+    served.power_on()
+    assert served.call("guessed", source=ATTACKER).status_code == 404
+
+
+@pytest.mark.parametrize("way", ["virtual media", "boot script"])
+def test_off_means_no_secret_at_all(site: Callable[..., Site], way: str) -> None:
+    served = site(way, "off")
+    assert served.inspection.secret is None
+    served.power_on()
+    assert served.call("whatever", source=MACHINE).status_code == 202
+
+
+def test_the_disk_is_served_for_its_key_only_and_until_the_end(site: Callable[..., Site]) -> None:
+    served = site("virtual media")
+    served.power_on()
+    bare_metal, key = served.service.bare_metal, callback_secret.disk_key(str(served.inspection.secret))
+    for wrong in ("0" * 32, key[:-1], key.upper(), str(served.inspection.secret)):
+        assert bare_metal.get(f"/v1/ramdisk_parameters/{served.node}/{wrong}/disk.img").status_code == 404
+    plain = bare_metal.get(f"/v1/ramdisk_parameters/{served.node}/disk.img")
+    assert plain.status_code == 200
+    assert b"secret" not in plain.content
+    disk = bare_metal.get(f"/v1/ramdisk_parameters/{served.node}/{key}/disk.img")
+    assert f"ipa-agent-token={callback_secret.agent_token(served.secret)}".encode() in disk.content
+    served.service.fail(served.node)
+    assert bare_metal.get(f"/v1/ramdisk_parameters/{served.node}/{key}/disk.img").status_code == 404
+
+
+def test_with_virtual_media_the_disk_has_the_agents_token_and_no_lookup_tells_it(
+    site: Callable[..., Site],
+) -> None:
+    served = site("virtual media")
+    served.power_on()
+    client, token = served.service.bare_metal, callback_secret.agent_token(served.secret)
+    for _ in range(2):
+        answer = client.get(f"/v1/lookup?addresses={served.mac}", remote_addr=ATTACKER)
+        assert answer.json["config"]["agent_token"] == "******"
+        assert answer.json["config"]["agent_token_required"] is True
+    beat = {"callback_url": "https://192.0.2.9:9999"}
+    assert client.post(f"/v1/heartbeat/{served.node}", beat | {"agent_token": "x" * 64}).status_code == 404
+    assert client.post(f"/v1/heartbeat/{served.node}", beat | {"agent_token": token}).status_code == 202
+    elsewhere = {"callback_url": "https://198.51.100.66:9999", "agent_token": token}
+    assert client.post(f"/v1/heartbeat/{served.node}", elsewhere).status_code == 400
+    served.service.fail(served.node)
+    assert client.post(f"/v1/heartbeat/{served.node}", beat | {"agent_token": token}).status_code == 404
+
+
+def test_no_answer_and_no_log_line_contains_a_secret(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    served = Site(tmp_path, "virtual media")
+    served.power_on()
+    secret = served.secret
+    key, token = callback_secret.disk_key(secret), callback_secret.agent_token(secret)
+    served.call("wrong", source=ATTACKER)
+    served.call(secret, source=MACHINE)
+    client, node = served.service.bare_metal, served.node
+    paths = ["", "/states", "/timeline", "/history", "/inspections", "/validate"]
+    answers = [client.get(f"/v1/nodes/{node}{path}").text for path in paths]
+    answers += [client.get(path).text for path in ("/v1/nodes/detail", "/v1/status", "/metrics", "/v1/search?query=x")]
+    answers += [served.service.introspection.get(f"/v1/introspection/{node}").text]
+    printed = "".join(capfd.readouterr())
+    served.service.close()
+    assert "disk.img" in printed
+    assert "callback with a wrong secret" in printed
+    for text in [*answers, printed]:
+        for canary in (secret, key, token):
+            assert canary not in text
+
+
+def test_the_script_is_served_to_machines_that_wait_and_says_who_asked(site: Callable[..., Site]) -> None:
+    served = site("boot script")
+    get = served.service.bare_metal.get
+    nothing = get(f"/v1/boot.ipxe?mac={examples.mac()}")
+    assert (nothing.status_code, "secret " in nothing.text) == (200, False)
+    assert get("/v1/boot.ipxe").status_code == get("/v1/boot.ipxe?mac=nonsense").status_code == 400
+    spelled = served.mac.replace(":", "-").upper()
+    assert "set secret" in get(f"/v1/boot.ipxe?mac={spelled}", remote_addr=MACHINE).text
+    for source in (MACHINE, ATTACKER, ATTACKER, MACHINE):
+        served.fetched(source)
+    loaded = [entry[2] for entry in served.timeline() if entry[0] == "boot-script"]
+    assert len(loaded) == 2
+    assert MACHINE in loaded[0]
+    assert ATTACKER in loaded[1]
+    assert MACHINE in loaded[1]
+    served.power_on()
+    served.call(served.secret, source=MACHINE)
+    served.service.finish(served.node)
+    assert served.fetched(MACHINE) == ""
+
+
+def test_a_node_without_a_known_mac_cannot_get_the_script_and_needs_no_secret(site: Callable[..., Site]) -> None:
+    served = site("boot script")
+    node = served.service.enrol(driver="able", driver_info={"bmc_address": "10.99.0.8"})
+    target = {"target": "inspect"}
+    assert served.service.bare_metal.put(f"/v1/nodes/{node}/states/provision", target).status_code == 202
+    body = callback_body(examples.mac(), bmc_address="10.99.0.8")
+    assert served.call(None, source=MACHINE, body=body).status_code == 202
+
+
+def test_guessing_macs_is_limited(tmp_path: Path) -> None:
+    service = Service(databases.sqlite(tmp_path), failure_burst=3, failure_rate=0.1)
+    guesses = [service.bare_metal.get(f"/v1/boot.ipxe?mac={examples.mac()}", remote_addr=ATTACKER) for _ in range(5)]
+    service.close()
+    assert [answer.status_code for answer in guesses] == [200, 200, 200, 429, 429]
+
+
+def test_the_answer_is_that_for_an_unknown_machine(site: Callable[..., Site]) -> None:
+    served = site("boot script")
+    served.power_on()
+    client = served.service.client("1.84")
+    unknown = client.post("/v1/continue_inspection", callback_body(examples.mac()))
+    refused = client.post("/v1/continue_inspection?secret=wrong", callback_body(served.mac))
+    assert (refused.status_code, fault(refused)) == (unknown.status_code, fault(unknown))

@@ -1,0 +1,185 @@
+"""Chassis. Source of each line: "Chassis (chassis)" of the Bare Metal API reference, and Ironic 39.0.0."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+import pytest
+
+from tests.api.service import Service, fault
+
+UNKNOWN = "11111111-2222-4333-8444-555555555555"
+
+
+def create(service: Service, **fields: Any) -> str:
+    answer = service.bare_metal.post("/v1/chassis", fields)
+    assert answer.status_code == 201, answer.text
+    return str(answer.json["uuid"])
+
+
+def change(path: str, value: Any = None, op: str = "add") -> dict[str, Any]:
+    return {"op": op, "path": path} | ({} if op == "remove" else {"value": value})
+
+
+def test_a_chassis_is_created_shown_and_found_in_lists(service: Service) -> None:
+    """ "Create Chassis", "Show Chassis Details", "List Chassis", "List Chassis With Details"."""
+    answer = service.bare_metal.post("/v1/chassis", {"description": "rack 1", "extra": {"a": [1]}})
+    chassis = answer.json
+    uuid = chassis["uuid"]
+    assert (answer.status_code, answer.headers["Location"]) == (201, f"http://localhost:6385/v1/chassis/{uuid}")
+    assert {name: chassis[name] for name in ("description", "extra", "updated_at")} == {
+        "description": "rack 1",
+        "extra": {"a": [1]},
+        "updated_at": None,
+    }
+    assert [link["href"] for link in chassis["links"]] == [
+        f"http://localhost:6385/v1/chassis/{uuid}",
+        f"http://localhost:6385/chassis/{uuid}",
+    ]
+    assert chassis["nodes"][0]["href"] == f"http://localhost:6385/v1/chassis/{uuid}/nodes"
+    assert service.bare_metal.get(f"/v1/chassis/{uuid}").json == chassis
+    assert service.client("1.1").get(f"/v1/chassis/{uuid}").json == chassis
+    assert service.bare_metal.get("/v1/chassis/detail").json == {"chassis": [chassis]}
+    assert service.bare_metal.get("/v1/chassis?detail=true").json == {"chassis": [chassis]}
+    (listed,) = service.bare_metal.get("/v1/chassis").json["chassis"]
+    assert listed == {name: chassis[name] for name in ("uuid", "description", "links")}
+    (chosen,) = service.bare_metal.get("/v1/chassis?fields=extra").json["chassis"]
+    assert set(chosen) == {"extra", "links"}
+    assert set(service.bare_metal.get(f"/v1/chassis/{uuid}?fields=nodes").json) == {"nodes", "links"}
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body", "version", "status"),
+    [
+        ("POST", "", None, "1.1", 201),
+        ("POST", "", {"uuid": UNKNOWN, "description": None, "extra": None}, "1.1", 201),
+        ("POST", "", {"uuid": "{uuid}"}, "1.96", 409),
+        ("POST", "", {"uuid": "bad"}, "1.96", 400),
+        ("POST", "", {"description": "x" * 256}, "1.96", 400),
+        ("POST", "", {"description": 1}, "1.96", 400),
+        ("POST", "", {"extra": "x"}, "1.96", 400),
+        ("POST", "", {"name": "x"}, "1.96", 400),
+        ("POST", "", [], "1.96", 400),
+        ("GET", f"/{UNKNOWN}", None, "1.96", 404),
+        ("GET", "/bad", None, "1.96", 400),
+        ("GET", "/{uuid}?fields=bad", None, "1.96", 400),
+        ("GET", "/{uuid}?fields=uuid", None, "1.7", 406),
+        ("GET", "?fields=uuid", None, "1.7", 406),
+        ("GET", "?detail=true", None, "1.42", 400),
+        ("GET", "?detail=true&fields=uuid", None, "1.96", 400),
+        ("GET", "?sort_key=extra", None, "1.96", 400),
+        ("GET", "?limit=0", None, "1.96", 400),
+        ("GET", "?marker=bad", None, "1.96", 400),
+        ("GET", f"?marker={UNKNOWN}", None, "1.96", 404),
+        ("GET", "?unknown=1", None, "1.96", 400),
+        ("GET", "/detail?fields=uuid", None, "1.96", 400),
+        ("GET", "/{uuid}/detail", None, "1.96", 404),
+        ("GET", "/bad/nodes", None, "1.96", 400),
+        ("GET", f"/{UNKNOWN}/nodes", None, "1.96", 404),
+        ("PATCH", "/{uuid}", [change("/uuid", UNKNOWN)], "1.96", 400),
+        ("PATCH", "/{uuid}", [change("/nope", "x")], "1.96", 400),
+        ("PATCH", "/{uuid}", [change("/description", 5)], "1.96", 400),
+        ("PATCH", "/{uuid}", [change("/extra/nothing", op="remove")], "1.96", 400),
+        ("PATCH", "/{uuid}", {}, "1.96", 400),
+        ("PATCH", f"/{UNKNOWN}", [change("/description", "x")], "1.96", 404),
+        ("PATCH", "/bad", [change("/description", "x")], "1.96", 400),
+        ("PUT", "/{uuid}", {}, "1.96", 405),
+        ("DELETE", f"/{UNKNOWN}", None, "1.96", 404),
+        ("DELETE", "/bad", None, "1.96", 400),
+        ("DELETE", "/{uuid}", None, "1.1", 204),
+    ],
+)
+def test_answers(service: Service, method: str, path: str, body: Any, version: str, status: int) -> None:
+    uuid = create(service, description="d")
+    if isinstance(body, dict) and body.get("uuid") == "{uuid}":
+        body = {"uuid": uuid}
+    answer = service.client(version).call(method, f"/v1/chassis{path.replace('{uuid}', uuid)}", body)
+    assert answer.status_code == status, answer.text
+
+
+def test_a_patch_changes_description_and_extra(service: Service) -> None:
+    """ "Update a Chassis"."""
+    path = f"/v1/chassis/{create(service, description='d', extra={'a': 1})}"
+    patched = service.bare_metal.patch(path, change("/description", "new"), change("/extra/b", 2)).json
+    assert (patched["description"], patched["extra"]) == ("new", {"a": 1, "b": 2})
+    assert patched["updated_at"] is not None
+    removed = [change("/description", op="remove"), change("/extra", op="remove")]
+    assert service.bare_metal.patch(path, *removed).status_code == 200
+    shown = service.bare_metal.get(path).json
+    assert (shown["description"], shown["extra"]) == (None, {})
+
+
+def test_chassis_are_paged_and_sorted(service: Service) -> None:
+    made = [create(service, description=str(number % 3)) for number in range(5)]
+    client, found, path = service.bare_metal, [], "/v1/chassis?sort_key=description&limit=2"
+    while path:
+        page = client.get(path).json
+        assert len(page["chassis"]) <= 2
+        found += page["chassis"]
+        path = page.get("next", "").removeprefix("http://localhost:6385")
+    assert [one["description"] for one in found] == ["0", "0", "1", "1", "2"]
+    assert {one["uuid"] for one in found} == set(made)
+
+
+def test_nodes_have_a_chassis(service: Service) -> None:
+    """ "Create Node", "Update Node" and "List Nodes" (``chassis_uuid``); "chassis_uuid may be unset" since 1.25."""
+    chassis, other, client = create(service), create(service), service.bare_metal
+    node = service.enrol(name="in", chassis_uuid=chassis)
+    outside = service.enrol(name="out")
+    assert client.get("/v1/nodes/in").json["chassis_uuid"] == chassis
+    for path in (
+        f"/v1/nodes?chassis_uuid={chassis}",
+        f"/v1/chassis/{chassis}/nodes",
+        f"/v1/chassis/{chassis}/nodes/detail",
+    ):
+        assert [one["uuid"] for one in client.get(path).json["nodes"]] == [node], path
+    assert client.get(f"/v1/nodes?chassis_uuid={UNKNOWN}").status_code == 404
+    assert client.get("/v1/nodes?chassis_uuid=bad").status_code == 400
+    for bad in (UNKNOWN, "bad"):
+        assert client.post("/v1/nodes", {"driver": "sim", "chassis_uuid": bad}).status_code == 400
+        assert client.patch(f"/v1/nodes/{outside}", change("/chassis_uuid", bad)).status_code == 400
+    assert client.patch(f"/v1/nodes/{node}", change("/chassis_uuid", other)).json["chassis_uuid"] == other
+    refused = client.delete(f"/v1/chassis/{other}")
+    assert (refused.status_code, "contains nodes" in fault(refused)) == (400, True)
+    remove = change("/chassis_uuid", op="remove")
+    assert service.client("1.24").patch(f"/v1/nodes/{node}", remove).status_code == 406
+    assert service.client("1.25").patch(f"/v1/nodes/{node}", remove).json["chassis_uuid"] is None
+    assert client.delete(f"/v1/chassis/{other}").status_code == 204
+    assert client.delete(f"/v1/chassis/{other}").status_code == 404
+
+
+def test_the_next_page_of_a_chassis_has_its_nodes_only(service: Service) -> None:
+    chassis = create(service)
+    nodes = [service.enrol(chassis_uuid=chassis) for _ in range(2)]
+    service.enrol()
+    page = service.bare_metal.get(f"/v1/chassis/{chassis}/nodes?limit=1").json
+    rest = service.bare_metal.get(page["next"].removeprefix("http://localhost:6385")).json
+    assert [one["uuid"] for one in page["nodes"] + rest["nodes"]] == nodes
+    assert "next" not in rest
+
+
+def test_a_chassis_is_not_deleted_while_a_node_is_put_into_it(everywhere: Service) -> None:
+    """Either the node is refused or the chassis stays: no node is left with a chassis that does not exist."""
+    client, failures = everywhere.bare_metal, []
+
+    def run(number: int) -> None:
+        chassis = create(everywhere)
+        together = threading.Barrier(2)
+
+        def enroll() -> None:
+            together.wait()
+            client.post("/v1/nodes", {"driver": "sim", "name": f"n{number}", "chassis_uuid": chassis})
+
+        thread = threading.Thread(target=enroll)
+        thread.start()
+        together.wait()
+        client.delete(f"/v1/chassis/{chassis}")
+        thread.join()
+        exists = client.get(f"/v1/chassis/{chassis}").status_code == 200
+        if exists != (client.get(f"/v1/nodes/n{number}").status_code == 200):
+            failures.append(number)
+
+    for number in range(20):
+        run(number)
+    assert failures == []

@@ -1,0 +1,274 @@
+"""The verbs of states/provision, power, boot device, maintenance, validation."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from ferroscope.core.states import Event, State
+from tests.api.service import DRIVERS, Service, fault
+
+
+def put(service: Service, ident: str, target: str, version: str = "1.95") -> Any:
+    return service.client(version).put(f"/v1/nodes/{ident}/states/provision", {"target": target})
+
+
+def provision_state(service: Service, ident: str) -> str:
+    return str(service.bare_metal.get(f"/v1/nodes/{ident}/states").json["provision_state"])
+
+
+def test_manage_verifies_first(service: Service) -> None:
+    ident = service.enrol(name="n")
+    answer = put(service, "n", "manage")
+    assert (answer.status_code, answer.content) == (202, b"")
+    assert answer.headers["Location"].endswith("/v1/nodes/n/states")
+    states = service.bare_metal.get(f"/v1/nodes/{ident}/states").json
+    assert (states["provision_state"], states["target_provision_state"]) == ("verifying", "manageable")
+    assert [request.event for request in service.pending(ident)] == [Event.VERIFY]
+
+
+def test_verbs_of_resting_nodes(service: Service) -> None:
+    ident = service.enrol()
+    service.inspect(ident)
+    for verb, state in (("provide", "available"), ("manage", "manageable"), ("provide", "available")):
+        assert put(service, ident, verb).status_code == 202
+        assert provision_state(service, ident) == state
+
+
+def test_failed_node_is_managed_again(service: Service) -> None:
+    ident = service.enrol()
+    service.wait(ident)
+    service.fail(ident)
+    assert provision_state(service, ident) == "inspect failed"
+    assert put(service, ident, "manage").status_code == 202
+    assert provision_state(service, ident) == "manageable"
+    assert put(service, ident, "inspect").status_code == 202
+
+
+def test_inspect_starts_once_however_often_it_is_asked_for(service: Service) -> None:
+    ident = service.enrol()
+    for _ in range(5):
+        assert put(service, ident, "inspect").status_code == 202
+    node = service.node(ident)
+    assert node.state is State.STARTING
+    assert [request.event for request in service.pending(ident)] == [Event.INSPECT]
+    assert len(service.bare_metal.get(f"/v1/nodes/{ident}/inspections").json["inspections"]) == 1
+
+
+def test_abort_is_queued_once(service: Service) -> None:
+    ident = service.enrol()
+    service.wait(ident)
+    for _ in range(3):
+        assert put(service, ident, "abort").status_code == 202
+    assert [request.event for request in service.pending(ident)] == [Event.ABORT]
+
+
+@pytest.mark.parametrize(
+    ("prepare", "verb", "state", "allowed"),
+    [
+        ("enrol", "provide", "enroll", "inspect, manage"),
+        ("enrol", "abort", "enroll", "inspect, manage"),
+        ("wait", "inspect", "inspect wait", "abort"),
+        ("wait", "manage", "inspect wait", "abort"),
+        ("inspect", "manage", "manageable", "inspect, provide"),
+        ("inspect", "abort", "manageable", "inspect, provide"),
+        ("verify", "inspect", "verifying", "nothing"),
+    ],
+)
+def test_illegal_verb_is_409_with_the_state_and_what_is_allowed(
+    service: Service, prepare: str, verb: str, state: str, allowed: str
+) -> None:
+    ident = service.enrol()
+    if prepare == "wait":
+        service.wait(ident)
+    elif prepare == "inspect":
+        service.inspect(ident)
+    elif prepare == "verify":
+        put(service, ident, "manage")
+    answer = put(service, ident, verb)
+    assert answer.status_code == 409
+    assert f" {state} " in fault(answer)
+    assert f": {allowed}" in fault(answer)
+    assert provision_state(service, ident) == state
+
+
+@pytest.mark.parametrize(
+    ("body", "version", "status"),
+    [
+        ({"target": "active"}, "1.95", 400),
+        ({"target": ""}, "1.95", 400),
+        ({"target": 7}, "1.95", 400),
+        ({}, "1.95", 400),
+        ({"target": "inspect", "clean_steps": []}, "1.95", 400),
+        ({"target": "manage"}, "1.3", 406),
+        ({"target": "inspect"}, "1.5", 406),
+        ({"target": "abort"}, "1.12", 406),
+    ],
+)
+def test_bad_provision_calls(service: Service, body: Any, version: str, status: int) -> None:
+    ident = service.enrol()
+    answer = service.client(version).put(f"/v1/nodes/{ident}/states/provision", body)
+    assert answer.status_code == status
+    assert fault(answer)
+
+
+def test_abort_of_a_wait_needs_its_version(service: Service) -> None:
+    ident = service.enrol()
+    service.wait(ident)
+    assert put(service, ident, "abort", "1.40").status_code == 406
+    assert put(service, ident, "abort", "1.41").status_code == 202
+
+
+def test_inspect_wait_is_inspecting_to_old_callers(service: Service) -> None:
+    ident = service.enrol()
+    service.wait(ident)
+    assert service.client("1.38").get(f"/v1/nodes/{ident}").json["provision_state"] == "inspecting"
+    assert service.client("1.39").get(f"/v1/nodes/{ident}").json["provision_state"] == "inspect wait"
+    assert service.client("1.38").get(f"/v1/nodes/{ident}/states").json["provision_state"] == "inspecting"
+
+
+@pytest.mark.parametrize(
+    ("target", "wanted"), [("power on", "power on"), ("power off", "power off"), ("rebooting", "power on")]
+)
+def test_power_command_is_queued(service: Service, target: str, wanted: str) -> None:
+    ident = service.enrol()
+    answer = service.bare_metal.put(f"/v1/nodes/{ident}/states/power", {"target": target})
+    assert (answer.status_code, answer.content) == (202, b"")
+    assert service.bare_metal.get(f"/v1/nodes/{ident}").json["target_power_state"] == wanted
+    (request,) = service.pending(ident)
+    assert (request.event, request.payload) == (Event.SET_POWER, {"target": target})
+
+
+@pytest.mark.parametrize(
+    ("body", "version", "status"),
+    [
+        ({"target": "explode"}, "1.95", 400),
+        ({"target": "soft power off"}, "1.26", 406),
+        ({"target": "power on", "timeout": 5}, "1.26", 406),
+        ({"target": "power on", "timeout": 0}, "1.95", 400),
+        ({"target": "power on", "timeout": "soon"}, "1.95", 400),
+        ({}, "1.95", 400),
+    ],
+)
+def test_bad_power_calls(service: Service, body: Any, version: str, status: int) -> None:
+    ident = service.enrol()
+    assert service.client(version).put(f"/v1/nodes/{ident}/states/power", body).status_code == status
+    assert service.pending(ident) == []
+
+
+def test_power_belongs_to_the_inspection_while_a_worker_is_busy_with_it(service: Service) -> None:
+    ident = service.enrol()
+    put(service, ident, "inspect")
+    answer = service.bare_metal.put(f"/v1/nodes/{ident}/states/power", {"target": "power off"})
+    assert answer.status_code == 409
+    assert "starting" in fault(answer)
+
+
+def test_disable_power_off_is_respected(service: Service) -> None:
+    ident = service.enrol(disable_power_off=True)
+    off = service.bare_metal.put(f"/v1/nodes/{ident}/states/power", {"target": "power off"})
+    assert off.status_code == 409
+    assert service.bare_metal.put(f"/v1/nodes/{ident}/states/power", {"target": "rebooting"}).status_code == 202
+
+
+def test_boot_device_is_queued_and_remembered(service: Service) -> None:
+    ident = service.enrol()
+    path = f"/v1/nodes/{ident}/management/boot_device"
+    assert service.bare_metal.get(path).json == {"boot_device": "pxe", "persistent": False}
+    answer = service.bare_metal.put(path, {"boot_device": "pxe", "persistent": "true"})
+    assert (answer.status_code, answer.content) == (204, b"")
+    assert service.bare_metal.get(path).json == {"boot_device": "pxe", "persistent": True}
+    (request,) = service.pending(ident)
+    assert (request.event, request.payload) == (Event.SET_BOOT_DEVICE, {"boot_device": "pxe", "persistent": True})
+    assert "pxe" in service.bare_metal.get(f"{path}/supported").json["supported_boot_devices"]
+    assert service.bare_metal.put(path, {"boot_device": "floppy"}).status_code == 400
+    assert service.bare_metal.put(path, {"boot_device": "pxe", "persistent": 7}).status_code == 400
+
+
+def test_maintenance(service: Service) -> None:
+    ident = service.enrol()
+    path = f"/v1/nodes/{ident}/maintenance"
+    assert service.bare_metal.put(path, {"reason": "fan"}).status_code == 202
+    node = service.bare_metal.get(f"/v1/nodes/{ident}").json
+    assert (node["maintenance"], node["maintenance_reason"]) == (True, "fan")
+    assert service.bare_metal.put(path).status_code == 202
+    assert service.bare_metal.get(f"/v1/nodes/{ident}").json["maintenance_reason"] is None
+    assert service.bare_metal.delete(path).status_code == 202
+    assert service.bare_metal.get(f"/v1/nodes/{ident}").json["maintenance"] is False
+    assert service.bare_metal.put(path, {"why": "fan"}).status_code == 400
+
+
+def test_validate_and_traits(service: Service) -> None:
+    ident = service.enrol()
+    checks = service.bare_metal.get(f"/v1/nodes/{ident}/validate").json
+    assert (checks["power"], checks["inspect"]) == ({"result": True}, {"result": True})
+    assert (checks["boot"], checks["deploy"]) == ({"result": True}, {"result": True})
+    assert service.bare_metal.get(f"/v1/nodes/{ident}/traits").json == {"traits": []}
+
+
+def test_states_grow_with_the_version(service: Service) -> None:
+    ident = service.enrol()
+    base = {"console_enabled", "last_error", "power_state", "provision_state", "provision_updated_at"} | {
+        "target_power_state",
+        "target_provision_state",
+    }
+    assert set(service.client("1.11").get(f"/v1/nodes/{ident}/states").json) == base
+    raid = base | {"raid_config", "target_raid_config"}
+    assert set(service.client("1.12").get(f"/v1/nodes/{ident}/states").json) == raid
+    newest = raid | {"boot_mode", "secure_boot"}
+    assert set(service.client("1.75").get(f"/v1/nodes/{ident}/states").json) == newest
+
+
+@pytest.mark.parametrize(
+    ("method", "path"),
+    [
+        ("GET", "states"),
+        ("PUT", "states/provision"),
+        ("PUT", "states/power"),
+        ("GET", "validate"),
+        ("PUT", "maintenance"),
+        ("DELETE", "maintenance"),
+        ("GET", "traits"),
+        ("GET", "management/boot_device"),
+        ("GET", "management/boot_device/supported"),
+        ("PUT", "management/boot_device"),
+        ("GET", "inventory"),
+        ("GET", "history"),
+        ("GET", "timeline"),
+        ("GET", "inspections"),
+        ("GET", "ports"),
+    ],
+)
+def test_everything_of_an_unknown_node_is_404(service: Service, method: str, path: str) -> None:
+    bodies = {
+        "states/provision": {"target": "manage"},
+        "states/power": {"target": "power on"},
+        "management/boot_device": {"boot_device": "pxe"},
+    }
+    answer = service.bare_metal.call(method, f"/v1/nodes/nobody/{path}", bodies.get(path) if method == "PUT" else None)
+    assert answer.status_code == 404
+    assert "nobody" in fault(answer)
+
+
+def test_what_is_refused_during_an_inspection_says_what_a_caller_can_do(service: Service) -> None:
+    ident = service.enrol()
+    put(service, ident, "inspect")
+    answer = service.bare_metal.put(f"/v1/nodes/{ident}/states/power", {"target": "power on"})
+    assert answer.status_code == 409
+    assert "starting" in fault(answer)
+    assert "abort" in fault(answer)
+    service.fail(ident)
+    again = service.introspection.post(f"/v1/introspection/{ident}/abort")
+    assert "inspect" in again.text
+
+
+def test_a_node_whose_power_its_driver_could_not_switch_is_not_inspected(
+    service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(type(DRIVERS["sim"]), "validate", lambda *_: "driver_info needs an address")
+    ident = service.enrol(driver="sim", driver_info={})
+    assert service.bare_metal.put(f"/v1/nodes/{ident}/states/provision", {"target": "inspect"}).status_code == 400
+    assert service.introspection.post(f"/v1/introspection/{ident}").status_code == 400
+    assert (service.node(ident).state, service.pending(ident)) == (State.NONE, [])
+    assert service.introspection.post(f"/v1/introspection/{ident}?manage_boot=false").status_code == 202

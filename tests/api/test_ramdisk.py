@@ -1,0 +1,141 @@
+"""Lookup and heartbeat of a ramdisk."""
+
+from __future__ import annotations
+
+import uuid
+from typing import Any
+
+import pytest
+
+from ferroscope.core.states import Event
+from tests.api.service import Client, Service, callback_body, fault
+from tests.support import examples
+
+GENERIC = "Resource could not be found."
+
+
+def call(service: Service, body: Any, *, version: str | None = None, query: str = "") -> Any:
+    return service.client(version).post(f"/v1/continue_inspection{query}", body)
+
+
+def lookup(client: Client, query: str) -> Any:
+    return client.get(f"/v1/lookup?{query}")
+
+
+def test_lookup_gives_the_token_once(service: Service, waiting: tuple[str, str]) -> None:
+    ident, mac = waiting
+    answer = lookup(service.bare_metal, f"addresses={examples.mac()},{mac.upper()}")
+    assert answer.status_code == 200
+    assert answer.json["node"]["uuid"] == ident
+    assert set(answer.json["node"]) == {"uuid", "properties", "instance_info", "driver_internal_info", "links"}
+    assert len(answer.json["config"]["agent_token"]) >= 32
+    again = lookup(service.bare_metal, f"node_uuid={ident}&addresses={mac}")
+    assert again.json["config"]["agent_token"] == "******"
+    assert call(service, callback_body(mac), version="1.84").json["config"]["agent_token"] == "******"
+    old = lookup(service.client("1.61"), f"addresses={mac}")
+    assert old.json["config"]["agent_token"] is None
+
+
+def test_lookup_finds_only_nodes_that_may_ask(service: Service, waiting: tuple[str, str]) -> None:
+    ident, mac = waiting
+    for event, status in ((Event.CONTINUE, 200), (Event.FINISH, 404)):
+        service.step(ident, event)
+        answer = lookup(service.bare_metal, f"addresses={mac}")
+        assert answer.status_code == status
+    assert fault(answer) == GENERIC
+    assert fault(lookup(service.bare_metal, f"addresses={examples.mac()}")) == GENERIC
+
+
+@pytest.mark.parametrize(
+    ("version", "query", "status"),
+    [
+        ("1.95", "", 400),
+        ("1.95", "addresses=nonsense", 400),
+        ("1.95", "addresses=00:00:00:00:00:00,ff:ff:ff:ff:ff:ff", 400),
+        ("1.95", "node_uuid=abc", 400),
+        ("1.21", "addresses=52:54:00:00:00:01", 404),
+    ],
+)
+def test_bad_lookups(service: Service, version: str, query: str, status: int) -> None:
+    assert lookup(service.client(version), query).status_code == status
+
+
+def test_heartbeat_needs_the_token(service: Service, waiting: tuple[str, str]) -> None:
+    ident, mac = waiting
+    token = lookup(service.bare_metal, f"addresses={mac}").json["config"]["agent_token"]
+    beat = {"callback_url": "https://192.0.2.9:9999", "agent_version": "11.0", "agent_token": token}
+    answer = service.client("1.68").post(f"/v1/heartbeat/{ident}", beat)
+    assert (answer.status_code, answer.content) == (202, b"")
+    assert service.node(ident).internal["agent"]["url"] == "https://192.0.2.9:9999"
+    for body, status in (
+        (beat | {"agent_token": "x" * 43}, 404),
+        (beat | {"agent_token": None}, 400),
+        ({"callback_url": "https://192.0.2.9:9999"}, 400),
+        ({"agent_token": token}, 400),
+        (beat | {"callback_url": "ftp://x"}, 400),
+        (beat | {"callback_url": "https://[x"}, 400),
+        (beat | {"agent_status": "bored"}, 400),
+        (beat | {"colour": "red"}, 400),
+    ):
+        assert service.bare_metal.post(f"/v1/heartbeat/{ident}", body).status_code == status, body
+    unknown = service.bare_metal.post(f"/v1/heartbeat/{uuid.uuid4()}", beat)
+    assert (unknown.status_code, fault(unknown)) == (404, GENERIC)
+    assert service.client("1.35").post(f"/v1/heartbeat/{ident}", beat).status_code == 400
+    assert service.client("1.21").post(f"/v1/heartbeat/{ident}", beat).status_code == 404
+
+
+def test_token_ends_with_its_inspection(service: Service, waiting: tuple[str, str]) -> None:
+    ident, mac = waiting
+    token = lookup(service.bare_metal, f"addresses={mac}").json["config"]["agent_token"]
+    beat = {"callback_url": "https://192.0.2.9:9999", "agent_token": token}
+    service.fail(ident)
+    assert service.bare_metal.post(f"/v1/heartbeat/{ident}", beat).status_code == 404
+    service.wait(ident, mac=mac)
+    assert service.bare_metal.post(f"/v1/heartbeat/{ident}", beat).status_code == 404
+    assert lookup(service.bare_metal, f"addresses={mac}").json["config"]["agent_token"] != "******"
+
+
+def test_a_lookup_tells_no_more_than_a_ramdisk_reads(service: Service, waiting: tuple[str, str]) -> None:
+    ident, mac = waiting
+    hint = {"serial": "S1"}
+    answer = service.bare_metal.patch(
+        f"/v1/nodes/{ident}",
+        {"op": "add", "path": "/properties/rack", "value": "secret-rack-7"},
+        {"op": "add", "path": "/properties/root_device", "value": hint},
+    )
+    assert answer.status_code == 200
+    node = lookup(service.bare_metal, f"addresses={mac}").json["node"]
+    assert (node["properties"], node["instance_info"], node["driver_internal_info"]) == ({"root_device": hint}, {}, {})
+
+
+def _macs(count: int) -> str:
+    return ",".join(f"52:54:77:00:{number >> 8:02x}:{number & 255:02x}" for number in range(count))
+
+
+def test_a_lookup_takes_few_addresses(service: Service) -> None:
+    assert lookup(service.bare_metal, f"addresses={_macs(64)}").status_code == 404
+    assert lookup(service.bare_metal, f"addresses={_macs(65)}").status_code == 400
+
+
+def test_guessing_is_limited_by_source_and_machines_that_are_waited_for_get_through(
+    sqlite_url: str, request: pytest.FixtureRequest
+) -> None:
+    service = Service(sqlite_url, failure_burst=3, failure_rate=0.1)
+    request.addfinalizer(service.close)
+    mac = service.wait(service.enrol())
+    client, attacker, other = service.bare_metal, "198.51.100.1", "198.51.100.2"
+    guesses = [client.get(f"/v1/lookup?addresses={examples.mac()}", remote_addr=attacker) for _ in range(5)]
+    assert [answer.status_code for answer in guesses] == [404, 404, 404, 429, 429]
+    assert 1 <= int(guesses[-1].headers["Retry-After"]) <= 10
+    # One who guesses right gets nothing either, until it has waited; others do.
+    assert client.get(f"/v1/lookup?addresses={mac}", remote_addr=attacker).status_code == 429
+    assert client.get(f"/v1/lookup?addresses={mac}", remote_addr=other).status_code == 200
+    refused = callback_body(examples.mac())
+    assert client.post("/v1/continue_inspection", refused, remote_addr=attacker).status_code == 429
+    assert client.post("/v1/continue_inspection", refused, remote_addr=other).status_code == 404
+    many = callback_body(examples.mac())
+    many["inventory"]["interfaces"] += [{"name": f"e{n}", "mac_address": examples.mac()} for n in range(64)]
+    many["inventory"]["interfaces"][0]["mac_address"] = mac
+    assert client.post("/v1/continue_inspection", many, remote_addr=attacker).status_code == 429
+    # The very machine that is waited for, behind the same address.
+    assert client.post("/v1/continue_inspection", callback_body(mac), remote_addr=attacker).status_code == 202

@@ -1,0 +1,287 @@
+"""Inspection rules and introspection rules: two views of one set, checked before anything is stored."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.api.service import Client, Service, fault, message
+from tests.support.examples import uuid
+
+RULE: dict[str, Any] = {
+    "description": "big machines",
+    "priority": 10,
+    "conditions": [{"op": "ge", "args": {"values": ["{inventory[memory][physical_mb]}", 1]}}],
+    "actions": [{"op": "set-attribute", "args": {"path": "extra/big", "value": "{inventory[memory][physical_mb]}"}}],
+}
+OLD: dict[str, Any] = {
+    "description": "old",
+    "scope": "rack 1",
+    "conditions": [{"op": "eq", "field": "node://driver", "value": "fake", "invert": True, "multiple": "all"}],
+    "actions": [{"action": "set-capability", "name": "a", "value": "{data[inventory][cpu][count]}"}],
+}
+RULES = "/v1/inspection_rules"
+
+
+def make(client: Client, **fields: Any) -> dict[str, Any]:
+    answer = client.post(RULES, RULE | fields)
+    assert answer.status_code == 201, answer.text
+    body: dict[str, Any] = answer.json
+    return body
+
+
+def make_old(client: Client, **fields: Any) -> dict[str, Any]:
+    answer = client.post("/v1/rules", OLD | fields)
+    assert answer.status_code == 201, answer.text
+    body: dict[str, Any] = answer.json
+    return body
+
+
+def test_a_rule_is_created_shown_and_deleted(everywhere: Service) -> None:
+    client, ident = everywhere.bare_metal, uuid()
+    answer = client.post(RULES, RULE | {"uuid": ident, "scope": "rack 1"})
+    assert answer.status_code == 201
+    assert answer.headers["Location"].endswith(f"{RULES}/{ident}")
+    rule = answer.json
+    assert {name: rule[name] for name in RULE} == RULE
+    assert (rule["uuid"], rule["phase"], rule["sensitive"], rule["scope"]) == (ident, "main", False, "rack 1")
+    assert rule["links"][0]["href"].endswith(f"{RULES}/{ident}")
+    assert client.get(f"{RULES}/{ident}").json == rule
+    assert client.post(RULES, RULE | {"uuid": ident}).status_code == 409
+    assert client.delete(f"{RULES}/{ident}").status_code == 204
+    assert client.get(f"{RULES}/{ident}").status_code == 404
+    assert client.delete(f"{RULES}/{ident}").status_code == 404
+
+
+def test_values_that_clients_send_as_texts_are_understood(bare_metal: Client) -> None:
+    rule = make(bare_metal, priority="42", sensitive="false", conditions=None)
+    assert (rule["priority"], rule["sensitive"], rule["conditions"]) == (42, False, [])
+
+
+def test_a_list_shows_the_short_form_unless_more_is_asked_for(bare_metal: Client) -> None:
+    make(bare_metal)
+    (short,) = bare_metal.get(RULES).json["inspection_rules"]
+    assert set(short) == {"uuid", "priority", "phase", "description", "links"}
+    (detailed,) = bare_metal.get(f"{RULES}?detail=true").json["inspection_rules"]
+    assert detailed["actions"] == RULE["actions"]
+    (some,) = bare_metal.get(f"{RULES}?fields=uuid,actions").json["inspection_rules"]
+    assert set(some) == {"uuid", "actions", "links"}
+    assert set(bare_metal.get(f"{RULES}/{short['uuid']}?fields=priority").json) == {"priority", "links"}
+
+
+def test_a_list_is_sorted_filtered_and_paged(bare_metal: Client) -> None:
+    uuids = [make(bare_metal, priority=priority)["uuid"] for priority in (1, 3, 2)]
+    page = bare_metal.get(f"{RULES}?sort_key=priority&sort_dir=desc&limit=2").json
+    assert [rule["uuid"] for rule in page["inspection_rules"]] == [uuids[1], uuids[2]]
+    rest = bare_metal.get(page["next"].partition(":6385")[2] or page["next"].split("/", 3)[3].join(["/", ""])).json
+    assert [rule["uuid"] for rule in rest["inspection_rules"]] == [uuids[0]]
+    assert "next" not in rest
+    assert len(bare_metal.get(f"{RULES}?phase=main").json["inspection_rules"]) == 3
+    assert bare_metal.get(f"{RULES}?phase=late").json["inspection_rules"] == []
+
+
+@pytest.mark.parametrize(
+    "query",
+    ["sort_key=actions", "sort_dir=up", "limit=0", "fields=colour", "marker=x", "colour=1", "fields=uuid&detail=1"],
+)
+def test_a_list_that_cannot_be_given_is_refused(bare_metal: Client, query: str) -> None:
+    assert bare_metal.get(f"{RULES}?{query}").status_code == 400
+
+
+def test_a_rule_is_patched(bare_metal: Client) -> None:
+    rule = make(bare_metal)
+    path = f"{RULES}/{rule['uuid']}"
+    changed = bare_metal.patch(
+        path,
+        {"op": "replace", "path": "/priority", "value": 7},
+        {"op": "remove", "path": "/description"},
+        {"op": "add", "path": "/actions/-", "value": {"op": "add-trait", "args": {"name": "CUSTOM_X"}}},
+        {"op": "remove", "path": "/condition/0"},
+    )
+    assert changed.status_code == 200, changed.text
+    body = changed.json
+    assert (body["priority"], body["description"], body["conditions"]) == (7, None, [])
+    assert len(body["actions"]) == 2
+    assert body["updated_at"] is not None
+    assert bare_metal.get(path).json == body
+
+
+@pytest.mark.parametrize(
+    ("operation", "problem"),
+    [
+        ({"op": "replace", "path": "/actions", "value": []}, "actions"),
+        ({"op": "replace", "path": "/actions/0/op", "value": "explode"}, "'explode'"),
+        ({"op": "replace", "path": "/priority", "value": 10000}, "priority"),
+        ({"op": "replace", "path": "/phase", "value": "late"}, "phase"),
+        ({"op": "replace", "path": "/uuid", "value": "x"}, "/uuid"),
+        ({"op": "remove", "path": "/actions"}, "actions"),
+    ],
+)
+def test_a_patch_to_an_invalid_rule_changes_nothing(bare_metal: Client, operation: Any, problem: str) -> None:
+    rule = make(bare_metal)
+    answer = bare_metal.patch(f"{RULES}/{rule['uuid']}", operation)
+    assert answer.status_code == 400
+    assert problem in fault(answer)
+    assert bare_metal.get(f"{RULES}/{rule['uuid']}").json == rule
+
+
+@pytest.mark.parametrize(
+    ("fields", "problem"),
+    [
+        ({"actions": []}, "actions: "),
+        ({"actions": [{"op": "fail"}]}, "actions[0]"),
+        ({"actions": [{"op": "fail", "args": {"msg": "x", "message": "y"}}]}, "args.message"),
+        ({"actions": [{"op": "fail", "args": {"msg": "x"}, "lop": []}]}, "'lop'"),
+        (
+            {"actions": [{"op": "set-attribute", "args": {"path": "uuid", "value": 1}}]},
+            "actions[0]: args.path: ",
+        ),
+        ({"conditions": [{"op": "like", "args": {}}]}, "'like'"),
+        ({"conditions": [{"op": "matches", "args": {"value": "x", "regex": "("}}]}, "conditions[0]: args.regex: "),
+        ({"conditions": [{"op": "eq", "args": ["{nod.x}", 1]}]}, "nod.x"),
+        ({"conditions": [{"op": "eq", "args": [1], "multiple": "some"}]}, "multiple"),
+        ({"priority": -1}, "priority"),
+        ({"description": "x" * 256}, "$.description"),
+        ({"colour": "red"}, "`colour`"),
+        ({"uuid": "x"}, "uuid 'x'"),
+    ],
+)
+def test_an_invalid_rule_is_refused_by_the_name_of_the_field(bare_metal: Client, fields: Any, problem: str) -> None:
+    answer = bare_metal.post(RULES, RULE | fields)
+    assert answer.status_code == 400
+    assert problem in fault(answer)
+    assert bare_metal.get(RULES).json["inspection_rules"] == []
+
+
+def test_a_sensitive_rule_hides_what_it_does_and_stays_sensitive(bare_metal: Client) -> None:
+    rule = make(bare_metal, sensitive=True)
+    assert (rule["conditions"], rule["actions"]) == (None, None)
+    path = f"{RULES}/{rule['uuid']}"
+    assert bare_metal.get(path).json["actions"] is None
+    assert bare_metal.get(f"{RULES}?detail=true").json["inspection_rules"][0]["conditions"] is None
+    answer = bare_metal.patch(path, {"op": "replace", "path": "/sensitive", "value": False})
+    assert answer.status_code == 400
+    assert bare_metal.patch(path, {"op": "replace", "path": "/priority", "value": 3}).json["priority"] == 3
+
+
+def test_rules_exist_from_their_microversion_on(service: Service) -> None:
+    assert service.client("1.95").get(RULES).status_code == 404
+    assert service.client("1.95").post(RULES, RULE).status_code == 404
+
+
+def test_an_introspection_rule_is_created_shown_and_deleted(everywhere: Service) -> None:
+    client = everywhere.introspection
+    rule = make_old(client)
+    assert {name: rule[name] for name in OLD} == OLD
+    assert rule["links"] == [{"href": rule["links"][0]["href"], "rel": "self"}]
+    assert client.get(f"/v1/rules/{rule['uuid']}").json == rule
+    (short,) = client.get("/v1/rules").json["rules"]
+    assert set(short) == {"uuid", "description", "scope", "links"}
+    assert client.post("/v1/rules", OLD | {"uuid": rule["uuid"]}).status_code == 409
+    assert client.delete(f"/v1/rules/{rule['uuid']}").status_code == 204
+    assert client.get("/v1/rules").json == {"rules": []}
+
+
+def test_the_status_of_a_created_rule_is_that_of_the_version(service: Service) -> None:
+    header = {"X-OpenStack-Ironic-Inspector-API-Version": "1.5"}
+    assert service.introspection.post("/v1/rules", OLD, headers=header).status_code == 200
+
+
+def test_a_rule_can_be_put_any_number_of_times(introspection: Client, bare_metal: Client) -> None:
+    ident = uuid()
+    first = introspection.put(f"/v1/rules/{ident}", OLD)
+    assert (first.status_code, first.json["uuid"]) == (201, ident)
+    second = introspection.put(f"/v1/rules/{ident}", OLD | {"uuid": ident, "description": "new"})
+    assert (second.status_code, second.json["description"]) == (200, "new")
+    assert introspection.put(f"/v1/rules/{ident}", OLD | {"uuid": uuid()}).status_code == 400
+    theirs = make(bare_metal)["uuid"]
+    assert introspection.put(f"/v1/rules/{theirs}", OLD).status_code == 409
+
+
+def test_each_api_deletes_its_own_and_the_newer_one_sees_all(introspection: Client, bare_metal: Client) -> None:
+    mine, old = make(bare_metal), make_old(introspection)
+    assert introspection.get(f"/v1/rules/{mine['uuid']}").status_code == 404
+    assert introspection.delete(f"/v1/rules/{mine['uuid']}").status_code == 404
+    seen = bare_metal.get(f"{RULES}/{old['uuid']}").json
+    assert seen["dialect"] == "introspection"
+    assert seen["conditions"] == [{"op": "!eq", "args": {"field": "node://driver", "value": "fake"}, "multiple": "all"}]
+    assert introspection.delete("/v1/rules").status_code == 204
+    assert [rule["uuid"] for rule in bare_metal.get(RULES).json["inspection_rules"]] == [mine["uuid"]]
+    make_old(introspection)
+    assert bare_metal.delete(RULES).status_code == 204
+    assert bare_metal.get(RULES).json["inspection_rules"] == []
+
+
+@pytest.mark.parametrize(
+    ("fields", "problem"),
+    [
+        ({"actions": []}, "action"),
+        ({"actions": [{"name": "x"}]}, "actions[0]"),
+        ({"actions": [{"action": "log", "msg": "x"}]}, "'log'"),
+        ({"actions": [{"action": "set-attribute", "path": "/extra/x"}]}, "actions[0]: value"),
+        ({"conditions": [{"op": "eq", "field": "a[", "value": 1}]}, "conditions[0]: field: "),
+        ({"conditions": [{"op": "eq", "field": "http://x", "value": 1}]}, "data://"),
+        ({"conditions": [{"op": "eq", "field": "a"}]}, "conditions[0]: value"),
+        ({"conditions": [{"op": "in-net", "field": "a", "value": "x"}]}, "conditions[0]: value: "),
+        ({"conditions": [{"op": "eq", "field": "a", "value": 1, "multiple": "last"}]}, "multiple"),
+        ({"scope": "x" * 256}, "$.scope"),
+        ({"uuid": "x"}, "uuid 'x'"),
+    ],
+)
+def test_an_invalid_introspection_rule_is_refused(introspection: Client, fields: Any, problem: str) -> None:
+    answer = introspection.post("/v1/rules", OLD | fields)
+    assert answer.status_code == 400
+    assert problem in message(answer)
+    assert introspection.get("/v1/rules").json == {"rules": []}
+
+
+def test_a_dry_run_shows_what_would_change_and_stores_nothing(service: Service) -> None:
+    client, node = service.bare_metal, service.enrol(name="one")
+    service.inspect(node)
+    rule = make(client)
+    found = client.post(f"{RULES}/explain", {"node": "one", "rule": rule["uuid"]})
+    assert found.status_code == 200, found.text
+    (explained,) = found.json["rules"]
+    assert explained["result"] == "applied"
+    (check,) = explained["conditions"][0]["checks"]
+    (change,) = found.json["node"]
+    assert (change["path"], change["after"]) == ("/extra/big", check["args"]["values"][0])
+    assert client.get("/v1/nodes/one").json["extra"] == {}
+
+
+def test_a_dry_run_takes_all_rules_or_a_draft(service: Service) -> None:
+    client, node = service.bare_metal, service.enrol(name="one")
+    service.inspect(node)
+    make(client)
+    make_old(service.introspection, scope=None, conditions=[])
+    found = client.post(f"{RULES}/explain", {"node": "one"}).json
+    assert [rule["dialect"] for rule in found["rules"]] == ["bare-metal", "introspection"]
+    draft = {"actions": [{"op": "fail", "args": {"msg": "never"}}]}
+    refused = client.post(f"{RULES}/explain", {"node": "one", "draft": draft}).json
+    assert (refused["failed"], refused["rules"][0]["result"]) == (True, "failed")
+    assert "never" in refused["rules"][0]["error"]
+    assert refused["node"] == []
+
+
+def test_a_dry_run_knows_whose_a_name_is(service: Service) -> None:
+    client, node = service.bare_metal, service.enrol(name="one")
+    other = service.enrol(name="two")
+    service.inspect(node)
+    for name, failed in (("two", True), ("one", False), ("three", False)):
+        draft = {"actions": [{"op": "set-attribute", "args": {"path": "name", "value": name}}]}
+        found = client.post(f"{RULES}/explain", {"node": "one", "draft": draft}).json
+        assert found["failed"] is failed, found
+        assert (other in (found["rules"][0]["error"] or "")) is failed
+
+
+def test_a_dry_run_needs_data_and_something_to_run(service: Service) -> None:
+    client, node = service.bare_metal, service.enrol(name="one")
+    explain = f"{RULES}/explain"
+    assert client.post(explain, {"node": "one"}).status_code == 404
+    assert client.post(explain, {"node": "two"}).status_code == 404
+    service.inspect(node)
+    assert client.post(explain, {"node": "one", "rule": uuid()}).status_code == 404
+    assert client.post(explain, {"node": "one", "draft": {"actions": []}}).status_code == 400
+    both = {"node": "one", "rule": uuid(), "draft": {"actions": RULE["actions"]}}
+    assert client.post(explain, both).status_code == 400

@@ -1,0 +1,182 @@
+"""GET /v1/status: what one look at the whole says."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from ferroscope.bmc.redfish.driver import RedfishBmc
+from ferroscope.config.options import LeaseSettings, RegistrySettings, Settings
+from ferroscope.core.boot_macs import FilterRecord
+from ferroscope.core.model import Member
+from ferroscope.runtime import wiring
+from ferroscope.telemetry import members
+from tests.api.service import DRIVERS, Service
+from tests.support import examples
+from tests.support.processes import SLACK
+
+
+def _beat(service: Service, member: Member, ttl: float = 60.0) -> None:
+    service.store.write(lambda tx: tx.members.beat(member, ttl))
+
+
+def _told(settings: Settings | None = None, **loops: str) -> dict[str, Any]:
+    return members.about(settings or Settings(), ["worker"], "0003", skew=0.01, loops=loops)
+
+
+def _status(service: Service) -> Any:
+    answer = service.bare_metal.get("/v1/status")
+    assert answer.status_code == 200, answer.text
+    return answer.json
+
+
+def test_an_empty_service_says_what_it_lacks(everywhere: Service) -> None:
+    status = _status(everywhere)
+    assert status["database"]["kind"] in ("sqlite", "postgresql", "mysql", "mariadb")
+    assert status["database"]["schema"] == status["database"]["schema_needed"]
+    assert abs(status["database"]["clock_skew"]) < SLACK
+    assert (status["members"], status["leases"], status["queue"], status["nodes"]) == ([], [], [], {})
+    assert [(one["code"], one["verdict"], one["advice"]) for one in status["problems"]] == [
+        ("no-worker", "wrong", "start one: ferroscope worker")
+    ]
+
+
+def test_members_are_shown_with_their_loops_and_ages(everywhere: Service) -> None:
+    detail = _told(**{"worker-0": "found no request that is due"})
+    _beat(everywhere, examples.member("a", status="waits", detail=detail), ttl=6.0)
+    (member,) = _status(everywhere)["members"]
+    assert (member["name"], member["alive"], member["status"]) == ("worker@example:42", True, "waits")
+    assert member["loops"] == {"worker-0": "found no request that is due"}
+    assert 0 <= member["age"] < SLACK
+    assert 0 <= member["silent_for"] < SLACK
+    assert member["clock_skew"] == 0.01
+    assert _status(everywhere)["problems"] == []
+
+
+def test_the_queue_and_the_nodes_are_counted(everywhere: Service) -> None:
+    _beat(everywhere, examples.member("worker-1", detail=_told()))
+    for number in range(3):
+        node = everywhere.enrol(name=f"n{number}")
+        everywhere.bare_metal.put(f"/v1/nodes/{node}/states/provision", {"target": "inspect"})
+    claim = everywhere.backend.queue.get("worker-1", 0.0, everywhere.stop)
+    assert claim is not None
+    status = _status(everywhere)
+    (row,) = status["queue"]
+    assert (row["event"], row["waiting"], row["claimed"]) == ("inspect", 2, 1)
+    assert 0 <= row["oldest"] < 30
+    assert status["nodes"] == {"inspecting": 3}
+
+
+def test_leases_are_shown_with_the_members_name_and_without_the_token(service: Service) -> None:
+    _beat(service, examples.member("member-id"))
+    service.store.write(lambda tx: tx.leases.acquire("periodic/timeouts", "member-id", 6.0))
+    service.store.write(lambda tx: tx.leases.acquire("backup", "somebody", 6.0))
+    foreign, own = _status(service)["leases"]
+    assert (own["name"], own["holder"], own["epoch"], own["own"]) == ("periodic/timeouts", "worker@example:42", 1, True)
+    assert (foreign["holder"], foreign["own"]) == ("somebody", False)
+    assert 0 < own["remaining"] <= 6
+    assert "token" not in own
+
+
+@pytest.mark.parametrize("what", ["dead", "drift", "skew"])
+def test_what_is_wrong_has_a_code_and_what_to_do(service: Service, what: str) -> None:
+    _beat(service, examples.member("good", detail=_told()))
+    found = {
+        "dead": _told(),
+        "drift": _told(Settings(lease=LeaseSettings(profile="fast"))),
+        "skew": _told() | {"clock_skew": 90.0},
+    }[what]
+    bad = msgspec.structs.replace(examples.member("bad", detail=found), host="bad-host")
+    _beat(service, bad, ttl=0.0 if what == "dead" else 60.0)
+    (found,) = _status(service)["problems"]
+    code, words = {
+        "dead": ("member-dead", "worker@bad-host:42"),
+        "drift": ("settings-differ", "[lease]"),
+        "skew": ("clock-skew", "90.0 s"),
+    }[what]
+    assert (found["code"], found["verdict"]) == (code, "wrong")
+    assert words in found["summary"]
+    assert found["advice"]
+
+
+def test_a_dead_member_whose_successor_lives_is_forgotten(everywhere: Service) -> None:
+    def beat(ident: str, ttl: float) -> None:
+        _beat(everywhere, examples.member(ident, detail=_told() | {"heartbeat": 0.0}), ttl=ttl)
+
+    for number in range(5):  # a soak: each was killed, and started again
+        beat(f"dead-{number}", ttl=0.0)
+        everywhere.stop.wait(0.01)
+    assert [one["code"] for one in _status(everywhere)["problems"]] == ["no-worker", "member-dead"]
+    beat("alive", ttl=60.0)
+    status = _status(everywhere)
+    assert status["problems"] == []
+    assert [(member["id"], member["alive"]) for member in status["members"]] == [("alive", True)]
+
+
+def test_an_api_that_no_ramdisk_can_reach_is_worth_knowing_where_there_are_real_machines(service: Service) -> None:
+    _beat(service, examples.member("worker-1", detail=_told()))
+    service.enrol(driver="sim")
+    assert _status(service)["problems"] == []
+    service.store.write(lambda tx: tx.nodes.add(examples.node(driver="redfish")))
+    app = wiring.build_app(service.settings, service.backend, DRIVERS | {"redfish": RedfishBmc()}, process="api")
+    client = service.client()
+    client._client.app = app
+    (found,) = client.get("/v1/status").json["problems"]
+    assert (found["code"], found["verdict"]) == ("api-on-loopback", "note")
+
+
+def test_pxe_filters_are_shown_by_network_and_one_that_is_open_nowhere_is_a_problem(everywhere: Service) -> None:
+    _beat(everywhere, examples.member("worker-1", detail=_told()))
+    record = FilterRecord(
+        host="boot1", open=True, applied=7, missing=(5,), allowed=2, denied=30, backends=("nftables", "dnsmasq")
+    )
+    found = msgspec.json.encode(record).decode()
+    everywhere.store.write(lambda tx: tx.leases.acquire("pxe/rack-a", "filter-1", 60.0, data=found))
+    lease = everywhere.store.write(lambda tx: tx.leases.acquire("pxe/rack-b", "filter-2", 60.0, data=found))
+    everywhere.store.write(lambda tx: tx.leases.release(lease))
+    everywhere.store.write(lambda tx: tx.leases.acquire("pxe/rack-c", "filter-3", 60.0))
+    status = _status(everywhere)
+    first, second, third = status["pxe_filters"]
+    assert 50 < first.pop("remaining") <= 60
+    assert first == {
+        "network": "rack-a",
+        "open": True,
+        "host": "boot1",
+        "holder": "filter-1",
+        "epoch": 1,
+        "allowed": 2,
+        "denied": 30,
+        "applied": 7,
+        "missing": 1,
+        "backends": ["nftables", "dnsmasq"],
+    }
+    assert (second["network"], second["open"], second["holder"]) == ("rack-b", False, None)
+    assert (third["network"], third["open"], third["host"]) == ("rack-c", False, None)
+    (problem,) = status["problems"]
+    assert problem["code"] == "pxe-filter-closed"
+    assert "rack-c" in problem["summary"]
+
+
+def test_what_a_process_finds_wrong_is_a_problem_as_long_as_it_lives(everywhere: Service) -> None:
+    wrong = {"code": "registry", "verdict": "wrong", "summary": "it has no nodes at all", "advice": "look"} | {
+        "search": ""
+    }
+    _beat(everywhere, examples.member("a", detail=_told() | {"problems": [wrong, "of another release"]}))
+    assert _status(everywhere)["problems"] == [wrong]
+
+
+def test_orphans_are_a_problem_listed_and_shown(sqlite_url: str) -> None:
+    service = Service(sqlite_url, sections={"registry": RegistrySettings(url="http://ironic.example")})
+    _beat(service, examples.member("a", detail=_told()))
+    service.enrol(name="kept")
+    assert "orphans" not in [problem["code"] for problem in _status(service)["problems"]]
+    gone = service.enrol(name="gone")
+    service.store.write(lambda tx: tx.nodes.update(msgspec.structs.replace(tx.nodes.get(gone), orphaned_at=1.7e9)))
+    assert "orphans" in [problem["code"] for problem in _status(service)["problems"]]
+    for query, names in (("orphaned=true", ["gone"]), ("orphaned=false", ["kept"]), ("", ["kept", "gone"])):
+        listed = service.bare_metal.get(f"/v1/nodes?{query}").json["nodes"]
+        assert [node["name"] for node in listed] == names
+    assert service.bare_metal.get(f"/v1/nodes/{gone}").json["orphaned_at"] == "2023-11-14T22:13:20+00:00"
+    service.close()

@@ -1,0 +1,371 @@
+"""The web page: logins, what each caller sees and may do, forms of other sites, hostile data, ETags."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import bcrypt
+import msgspec
+import pytest
+
+from ferroscope.core.model import Node
+from ferroscope.core.reasons import Reason
+from ferroscope.core.states import Provision
+from ferroscope.ui.render import Rendered
+from tests.api.browsing import IDENTITIES, Browser, Elements, add, failed
+from tests.api.callers import service_for
+from tests.api.service import Service
+from tests.support import examples
+from tests.support.processes import until
+
+PAGES = ("/ui", "/ui/machines", "/ui/inbox", "/ui/wiring")
+
+
+@pytest.fixture
+def service(sqlite_url: str) -> Iterator[Service]:
+    served = service_for(sqlite_url, IDENTITIES)
+    yield served
+    served.close()
+
+
+def test_nothing_is_shown_before_a_login(service: Service) -> None:
+    uuid = add(service, "secret-machine")
+    browser = Browser(service)
+    for path in (
+        *PAGES,
+        f"/ui/machines/{uuid}",
+        "/ui/machines?format=csv",
+        "/ui/nothing",
+        "/ui/machines?q=secret-machine",
+    ):
+        for method in ("GET", "HEAD"):
+            answer = browser.send(method, path)
+            assert answer.status_code == 303, path
+            assert answer.headers["Location"].startswith("/ui/login?next=%2Fui"), path
+            assert "secret" not in answer.text
+            assert "ETag" not in answer.headers
+    refused = browser.post("/ui/machines/act", csrf=browser.csrf(), action="inspect", node=uuid, confirm="yes")
+    assert refused.status_code == 303
+    assert service.node(uuid).inspection is None
+    login = browser.get("/ui/login")
+    assert (login.status_code, "secret-machine" in login.text) == (200, False)
+
+
+def test_a_session_lasts_until_logout_and_never_outlives_its_credentials(service: Service) -> None:
+    browser = Browser(service)
+    browser.token = browser.csrf()
+    before = browser.cookie
+    wrong = browser.post("/ui/login", token="nobody")
+    assert (wrong.status_code, 'role="alert"' in wrong.text) == (401, True)
+    browser.log_in("reader")
+    assert browser.cookie != before  # nobody who planted the first one shares the session
+    assert "reader" in browser.get("/ui").text
+    stored = service.store.read(lambda tx: tx.web_sessions.remove_ended(1e15, 0))
+    assert stored == 0
+    copied = Browser(service)
+    copied.cookie, copied.token = browser.cookie, browser.token
+    assert copied.get("/ui").status_code == 200
+    assert browser.post("/ui/logout").status_code == 303
+    assert copied.get("/ui").status_code == 303
+
+    again = Browser(service).log_in("a-reader")
+    known = IDENTITIES.pop("a-reader")
+    try:
+        assert again.get("/ui").status_code == 303
+    finally:
+        IDENTITIES["a-reader"] = known
+    assert again.get("/ui").status_code == 303  # the session has ended for good
+
+
+def test_viewers_share_a_page_but_not_the_token_of_its_forms(service: Service) -> None:
+    first, second = (Browser(service).log_in("root") for _ in range(2))
+    pages = [browser.get("/ui") for browser in (first, second)]
+    assert first.token != second.token
+    assert [page.text.count(browser.token) > 0 for page in pages for browser in (first, second)] == [
+        True, False, False, True,
+    ]  # fmt: skip
+    assert pages[0].text.replace(first.token, second.token) == pages[1].text
+    assert pages[0].headers["ETag"] != pages[1].headers["ETag"]
+
+
+def test_rendered_pages_are_kept_for_a_moment_and_few_of_them() -> None:
+    rendered, made = Rendered(), []
+
+    def look(key: str, moment: float) -> str:
+        return rendered.get(key, moment, lambda: made.append(key) or f"{key} at {moment}")  # type: ignore[func-returns-value]
+
+    assert [look("a", moment) for moment in (0.0, 1.9, 2.0)] == ["a at 0.0", "a at 0.0", "a at 2.0"]
+    for number in range(100):
+        look(str(number), 3.0)
+    assert look("a", 3.0) == "a at 2.0"
+    assert len(rendered._pages) <= 16
+    assert (look("b", 9.0), look("b", 10.0)) == ("b at 9.0", "b at 9.0")  # what is old makes room
+
+
+def test_a_session_expires(service: Service) -> None:
+    browser = Browser(service).log_in("reader")
+    assert browser.get("/ui").status_code == 200
+    removed = service.store.write(lambda tx: tx.web_sessions.remove_ended(tx.now + 8 * 3600 + 1, 100))
+    assert removed == 1
+    assert browser.get("/ui").status_code == 303
+
+
+def test_the_database_does_not_have_the_credentials(service: Service) -> None:
+    Browser(service).log_in("a-member")
+    with service.backend.engine.connect() as connection:
+        rows = connection.exec_driver_sql("SELECT * FROM web_sessions").fetchall()
+    assert len(rows) == 1
+    assert "a-member" not in str(rows)
+
+
+def test_a_user_of_the_password_file_logs_in(sqlite_url: str, tmp_path: Path) -> None:
+    file = tmp_path / "htpasswd"
+    hashed = bcrypt.hashpw(b"secret", bcrypt.gensalt(4)).decode()
+    file.write_text(f"alice:{hashed}:admin\n")
+    service = Service(sqlite_url, auth_strategy="http_basic", http_basic_auth_user_file=str(file))
+    try:
+        browser = Browser(service)
+        browser.token = browser.csrf()
+        assert browser.post("/ui/login", user="alice", password="wrong").status_code == 401
+        evil = browser.post("/ui/login?next=//evil.example/", user="alice", password="secret")
+        assert evil.headers["Location"] == "/ui"
+        assert "alice" in browser.get("/ui").text
+    finally:
+        service.close()
+
+
+def test_a_reader_has_no_buttons_and_may_not_act(service: Service) -> None:
+    uuid = failed(service, "broken", Reason.TIMEOUT)
+    before = service.node(uuid)
+    reader = Browser(service).log_in("reader")
+    for path in PAGES:
+        forms = [tag for tag in Elements(reader.get(path).text).tags if tag[0] == "form"]
+        assert {form["action"] for _, form in forms if form.get("method") == "post"} <= {
+            "/ui/logout",
+            "/ui/machines/act",
+        }
+        buttons = [tag for tag in Elements(reader.get(path).text).tags if tag[0] == "button" and tag[1].get("value")]
+        assert buttons == []
+        assert "Retry" not in reader.get(path).text
+    for action in ("inspect", "abort", "manage", "maintenance", "clear"):
+        for confirm in ("", "yes"):
+            answer = reader.post("/ui/machines/act", action=action, node=uuid, confirm=confirm)
+            assert answer.status_code == 403, action
+    assert service.node(uuid) == before
+    assert "Select machines" in Browser(service).log_in("root").get("/ui/machines").text
+
+
+def test_the_machines_of_another_project_are_invisible(service: Service) -> None:
+    own = add(service, "own-machine", owner="a")
+    other = failed(service, "foreign-machine", Reason.BMC_UNREACHABLE, owner="b")
+    for name in ("a-member", "a-reader"):
+        browser = Browser(service).log_in(name)
+        for path in (
+            *PAGES,
+            "/ui/machines?format=csv",
+            "/ui/machines?q=machine",
+            "/ui/machines?reason=bmc-unreachable",
+        ):
+            answer = browser.get(path)
+            assert answer.status_code == 200, path
+            assert "foreign" not in answer.text
+            assert other not in answer.text
+        assert "own-machine" in browser.get("/ui/machines").text
+        assert "1 machine<" in browser.get("/ui").text
+        answer = browser.post("/ui/machines/act", action="maintenance", node=other, confirm="yes")
+        assert answer.status_code == 404
+    member = Browser(service).log_in("a-member")
+    assert member.post("/ui/machines/act", action="maintenance", node=[own, other], confirm="yes").status_code == 200
+    assert (service.node(own).maintenance, service.node(other).maintenance) == (True, False)
+
+
+def test_a_form_of_another_site_does_nothing(service: Service) -> None:
+    uuid = add(service, "one")
+    browser = Browser(service).log_in("root")
+    act = {"action": "maintenance", "node": uuid, "confirm": "yes"}
+    for headers in ({"Sec-Fetch-Site": "cross-site"}, {"Sec-Fetch-Site": "same-site"}, {"Origin": "null"}):
+        assert browser.post("/ui/machines/act", headers=headers, **act).status_code == 403
+    for token in ("", "0" * 64, Browser(service).csrf()):
+        assert browser.post("/ui/machines/act", csrf=token, **act).status_code == 403
+    assert not service.node(uuid).maintenance
+    assert browser.get(f"/ui/machines/act?action=maintenance&node={uuid}&confirm=yes").status_code == 405
+    assert browser.post("/ui/logout", csrf="").status_code == 403
+    assert browser.get("/ui").status_code == 200
+    assert browser.post("/ui/machines/act", **act).status_code == 200
+    assert service.node(uuid).maintenance
+
+
+def test_without_authentication_forms_are_still_protected(sqlite_url: str) -> None:
+    service = Service(sqlite_url)
+    try:
+        uuid = add(service, "one")
+        browser = Browser(service)
+        browser.token = browser.csrf("/ui/machines")
+        assert (
+            browser.post("/ui/machines/act", csrf="1" * 64, action="maintenance", node=uuid, confirm="yes").status_code
+            == 403
+        )
+        assert not service.node(uuid).maintenance
+        assert browser.post("/ui/machines/act", action="maintenance", node=uuid, confirm="yes").status_code == 200
+        assert service.node(uuid).maintenance
+    finally:
+        service.close()
+
+
+def test_an_action_says_what_it_would_do_and_is_audited(service: Service) -> None:
+    one, two, kept = add(service, "one"), add(service, "two"), add(service, "kept", maintenance=True)
+    browser = Browser(service).log_in("root")
+    asked = browser.post("/ui/machines/act", action="inspect", node=[one, two, kept])
+    assert "This power-cycles 2 machines; 1 left out" in " ".join(Elements(asked.text).text.split())
+    assert service.node(one).inspection is None
+    done = browser.post("/ui/machines/act", action="inspect", node=[one, two], confirm="yes")
+    assert "2 of 2 inspections requested" in done.text
+    assert service.node(one).provision_state == "inspecting"
+    browser.post("/ui/machines/act", action="maintenance", node=[kept], reason="bad <b>DIMM</b>", confirm="yes")
+    assert service.node(kept).attributes["maintenance_reason"] == "bad <b>DIMM</b>"
+    assert "bad &lt;b&gt;DIMM" in browser.get("/ui/machines").text
+    browser.post("/ui/machines/act", action="clear", node=[kept], confirm="yes")
+    assert not service.node(kept).maintenance
+    events = service.bare_metal.get("/v1/audit", headers={"X-Auth-Token": "root"}).json["events"]
+    calls = {(event["user"], event["call"]) for event in events}
+    assert ("root", "PUT /v1/nodes/{node}/states/provision") in calls
+    assert ("root", "PUT /v1/nodes/{node}/maintenance") in calls
+
+
+HOSTILE = '<script>alert(1)</script>"><img src=x onerror=alert(2)>\u202egnp.exe\u2066'
+
+
+def test_what_machines_send_is_text_and_never_markup(service: Service) -> None:
+    uuid = add(service, "victim")
+    hardware = {"vendor": HOSTILE, "product": "x" * 2_000_000, "serial": HOSTILE, "cpu": "\x00\x1b[31m", "nics": 1}
+
+    def spoil(tx: Any) -> None:
+        node: Node = tx.nodes.get(uuid, lock=True)
+        tx.nodes.update(
+            msgspec.structs.replace(
+                node, hardware=hardware, last_error=HOSTILE * 1000, provision_state=Provision.INSPECT_FAILED
+            )
+        )
+
+    service.store.write(spoil)
+    browser = Browser(service).log_in("root")
+    for path in (*PAGES, "/ui/machines?q=%3Cscript%3Ealert(1)%3C/script%3E", "/ui/machines?c=error&c=model&c=serial"):
+        answer = browser.get(path)
+        assert answer.status_code == 200
+        assert len(answer.text) < 60_000
+        for tag, attributes in Elements(answer.text).tags:
+            assert tag != "img"
+            assert tag != "script" or str(attributes["src"]).startswith("/ui/static/")
+            assert not any(name.startswith("on") or name == "style" for name in attributes)
+        assert "\u202e" not in answer.text
+        assert "\u2066" not in answer.text
+        assert "\x1b" not in answer.text
+    exported = browser.get("/ui/machines?format=csv")
+    assert exported.headers["Content-Disposition"].startswith("attachment")
+    assert exported.headers["Content-Type"].startswith("text/csv")
+
+
+def test_a_cell_of_an_export_is_never_a_formula(service: Service) -> None:
+    add(service, "sum", hardware={"serial": "=HYPERLINK(1)"})
+    assert "'=HYPERLINK(1)" in Browser(service).log_in("reader").get("/ui/machines?format=csv").text
+
+
+def test_a_page_that_has_not_changed_is_not_sent_again(service: Service) -> None:
+    add(service, "one")
+    browser = Browser(service).log_in("reader")
+    tags = {}
+    for path in PAGES:
+        tags[path] = tag = browser.get(path).headers["ETag"]
+        assert browser.get(path, headers={"If-None-Match": tag}).status_code == 304
+        head = browser.send("HEAD", path)
+        assert (head.status_code, head.headers["ETag"]) == (200, tag)
+    add(service, "two")
+
+    def changed() -> list[str]:
+        return [path for path in PAGES if browser.get(path, headers={"If-None-Match": tags[path]}).status_code == 200]
+
+    until(lambda: changed() == ["/ui", "/ui/machines"])  # viewers share what a process has read a moment ago
+
+
+def test_every_answer_forbids_inline_code_and_embedding(service: Service) -> None:
+    browser = Browser(service).log_in("root")
+    for path in (*PAGES, "/ui/login", "/ui/nothing", "/ui/static/ferroscope.js", "/ui/static/nothing"):
+        headers = browser.get(path).headers
+        policy = headers["Content-Security-Policy"]
+        assert "unsafe" not in policy
+        assert "default-src 'none'" in policy
+        assert "frame-ancestors 'none'" in policy
+        assert headers["X-Content-Type-Options"] == "nosniff"
+    assert browser.get("/ui/nothing").status_code == 404
+    assert browser.get("/ui/static/..%2fapp.py").status_code == 404
+
+
+def test_static_files_have_etags_and_are_cached_by_their_digest(service: Service) -> None:
+    browser = Browser(service).log_in("root")
+    page = Elements(browser.get("/ui").text)
+    found = [str(tag[1].get("src") or tag[1].get("href")) for tag in page.tags if tag[0] in ("script", "link")]
+    assert len(found) == 3
+    for path in found:
+        answer = browser.get(path)
+        assert (answer.status_code, "immutable" in answer.headers["Cache-Control"]) == (200, True)
+        known = browser.get(path, headers={"If-None-Match": answer.headers["ETag"]})
+        assert known.status_code == 304
+        assert browser.get(path.partition("?")[0]).headers["Cache-Control"] == "no-cache"
+
+
+def test_machines_in_use_are_left_out_of_an_inspection(service: Service) -> None:
+    add(service, "one", attributes={"instance_uuid": examples.mac()})
+    add(service, "two")
+    asked = Browser(service).log_in("root").post("/ui/machines/act", action="inspect", all="yes")
+    text = " ".join(Elements(asked.text).text.split())
+    assert "This power-cycles 1 machine; 1 left out" in text
+    assert "one : in use" in text.replace("one:", "one :")
+
+
+def test_the_page_can_be_disabled(sqlite_url: str) -> None:
+    service = Service(sqlite_url, enable_ui=False)
+    try:
+        for path in ("/ui", "/ui/login", "/ui/static/ferroscope.js"):
+            assert service.bare_metal.get(path).status_code == 404
+    finally:
+        service.close()
+
+
+def test_a_form_is_bounded(service: Service) -> None:
+    browser = Browser(service).log_in("root")
+    assert browser.send("POST", "/ui/machines/act", "csrf=" + "x" * 200_000).status_code == 413
+    assert browser.send("POST", "/ui/machines/act", "a=1&" * 3000).status_code == 400
+
+
+def test_a_machine_shows_what_its_caller_may_see(service: Service) -> None:
+    own = add(
+        service, "own", owner="a", driver_info={"redfish_address": "https://192.0.2.9", "redfish_password": "geheim"}
+    )
+    other = add(service, "foreign", owner="b")
+    leased = add(service, "leased", owner="b", attributes={"lessee": "a"}, last_error="secret error")
+    reader = Browser(service).log_in("a-reader")
+    for tab in ("hardware", "health", "timeline", "history", "rules", "log", "raw"):
+        assert reader.get(f"/ui/machines/{other}?tab={tab}").status_code == 404
+        assert reader.get(f"/ui/machines/foreign?tab={tab}").status_code == 404
+        page = reader.get(f"/ui/machines/{own}?tab={tab}").text
+        assert "geheim" not in page
+        assert 'name="action"' not in page
+        assert "secret error" not in reader.get(f"/ui/machines/{leased}?tab={tab}").text
+    assert reader.get(f"/ui/machines/{leased}?download=inventory").status_code == 403
+    assert reader.get(f"/ui/machines/{own}?tab=history&other=foreign").text.count("could not be found") == 1
+    assert "192.0.2.9" in reader.get(f"/ui/machines/{own}").text
+    assert 'value="inspect"' in Browser(service).log_in("a-member").get(f"/ui/machines/{own}").text
+
+
+def test_the_service_is_shown_to_those_who_may_see_its_status(service: Service) -> None:
+    service.store.write(lambda tx: tx.members.beat(examples.member("worker-1", status="<b>idle</b>"), 60.0))
+    service.store.write(lambda tx: tx.leases.acquire("periodic/timeouts", "worker-1", 60.0))
+    page = Browser(service).log_in("reader").get("/ui/service")
+    text = " ".join(Elements(page.text).text.split())
+    assert "periodic/timeoutsworker@example:421" in text
+    assert "<b>idle" in text
+    project = Browser(service).log_in("a-reader")
+    assert project.get("/ui/service").status_code == 403
+    assert "/ui/service" not in project.get("/ui").text

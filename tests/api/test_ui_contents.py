@@ -1,0 +1,428 @@
+"""What the pages show: the fleet, lists of machines, one machine and the wiring, and where their links lead."""
+
+from __future__ import annotations
+
+import base64
+import csv
+import gzip
+import html
+import io
+import re
+from collections.abc import Iterator
+from typing import Any
+from urllib.parse import quote
+
+import msgspec
+import pytest
+
+from ferroscope.config.options import RegistrySettings
+from ferroscope.core.reasons import Reason
+from ferroscope.core.states import Event, Provision, State
+from ferroscope.telemetry.finding import Finding
+from ferroscope.ui import fleet
+from tests.api.browsing import IDENTITIES, Browser, Elements, add, failed
+from tests.api.callers import service_for
+from tests.api.service import Service, callback_body
+from tests.support import examples
+from tests.support.processes import until
+
+
+@pytest.fixture
+def service(sqlite_url: str) -> Iterator[Service]:
+    served = service_for(sqlite_url, IDENTITIES)
+    yield served
+    served.close()
+
+
+def test_the_fleet_has_sentences_tiles_and_reasons_that_lead_to_machines(service: Service) -> None:
+    assert "No worker is alive" in Browser(service).log_in("root").get("/ui").text
+    failed(service, "bad-1", Reason.BMC_UNREACHABLE)
+    failed(service, "bad-2", Reason.BMC_UNREACHABLE)
+    failed(service, "bad-3", Reason.TIMEOUT)
+    add(service, "busy")
+    add(service, "kept", maintenance=True)
+    browser = Browser(service).log_in("root")
+    browser.post("/ui/machines/act", action="inspect", all="yes", q="name == busy", confirm="yes")
+    until(lambda: "starting" in browser.get("/ui").text)
+    page = browser.get("/ui")
+    text = " ".join(Elements(page.text).text.split())
+    assert "2 machines failed: BMC unreachable" in text
+    assert "1 machine failed: timeout" in text
+    assert "busystarting" in text.replace(" ", "")
+    links = [html.unescape(str(tag[1].get("href"))) for tag in Elements(page.text).tags if tag[0] == "a"]
+    reason = next(link for link in links if "reason=bmc-unreachable" in link)
+    listed = browser.get(reason).text
+    assert ("bad-1" in listed, "bad-2" in listed, "bad-3" in listed, "busy" in listed) == (True, True, False, False)
+    state = next(link for link in links if "state=inspect+failed" in link)
+    assert browser.get(state).text.count(">bad-") == 3
+    assert "kept" in browser.get("/ui/machines?maintenance=yes").text
+    asked = browser.post("/ui/machines/act", action="inspect", all="yes", reason="bmc-unreachable")
+    assert "This power-cycles 2 machines" in asked.text
+
+
+def links_of(page: str) -> dict[str, str]:
+    """Return where the button of each problem leads, by the problem."""
+    found = re.findall(r'<strong>([^<]*)</strong>.*?<a class="button" href="([^"]*)"', page, re.DOTALL)
+    return {html.unescape(text): html.unescape(link) for text, link in found}
+
+
+def test_each_problem_leads_to_exactly_its_machines(sqlite_url: str) -> None:
+    registry = RegistrySettings(url="http://127.0.0.1:9")
+    service = service_for(sqlite_url, IDENTITIES, sections={"registry": registry})
+    try:
+        mute = f"uuid in ({add(service, 'mute')})"
+        silent = Finding("bmc-silent", "note", "BMCs that do not respond: 192.0.2.9", "look", mute)
+        worker = examples.member("worker-2", role="worker", detail={"problems": [msgspec.to_builtins(silent)]})
+        service.store.write(lambda tx: tx.members.beat(worker, 600.0))
+        for name, health in (("rack1-ok", "ok"), ("rack1-ill", "critical"), ("rack1-drive", "warning")):
+            parts = [{"component": "drive", "name": "Disk 1", "health": "critical"}] if health == "warning" else []
+            report = {"state": health, "parts": parts, "complete": True}
+            service.learn(add(service, name), {"memory": {"physical_mb": 1024}}, {"out_of_band": {"health": report}})
+        add(service, "gone", orphaned_at=1.0)
+        add(service, "new", inbox=True, auto_discovered=True)
+        failed(service, "slow", Reason.TIMEOUT)
+        expect(service, "health.state == ok")
+        browser = Browser(service).log_in("root")
+        assert until(lambda: len(links_of(browser.get("/ui").text)) == 7)
+        page = browser.get("/ui").text
+        assert {text: names_of(browser.get(link).text) for text, link in links_of(page).items()} == {
+            "1 machine failed: timeout": ["slow"],
+            "BMCs that do not respond: 192.0.2.9": ["mute"],
+            "Some nodes no longer exist in the registry": ["gone"],
+            "1 machine reports a drive that is failing": ["rack1-drive"],
+            "1 machine reports critical health": ["rack1-ill"],
+            "1 machine waits for approval": ["new"],
+            "The hardware of 2 machines is not as expected": ["rack1-drive", "rack1-ill"],
+        }
+        deviating = browser.get(links_of(page)["The hardware of 2 machines is not as expected"]).text
+        assert "health.state: warning, critical" in deviating
+        ill = browser.get("/ui/machines/rack1-ill").text
+        assert "health.state == ok" in Elements(ill).text
+        assert names_of(browser.get("/ui/machines?inbox=yes&q=n*+or+has+uuid").text) == ["new"]
+    finally:
+        service.close()
+
+
+def test_deviations_are_seen_by_those_who_may_see_inventories(service: Service) -> None:
+    service.learn(add(service, "leased", owner="b", attributes={"lessee": "a"}), {"memory": {"physical_mb": 1024}}, {})
+    expect(service, "memory >= 900TB")
+    for who, seen in (("root", True), ("a-reader", False)):
+        browser = Browser(service).log_in(who)
+        found = [browser.get(path).text for path in ("/ui/machines/leased", "/ui/machines?c=deviations")]
+        found.append(browser.get("/ui/machines?format=csv").text)
+        assert ["900TB" in page for page in found] == [seen] * 3, who
+        assert names_of(browser.get("/ui/machines?q=deviating+%3D%3D+yes").text) == (["leased"] if seen else [])
+
+
+def test_searches_filters_columns_and_pages(service: Service) -> None:
+    for number in range(103):
+        add(service, f"m-{number:03}", driver="sim" if number % 2 else "fake-hardware")
+    browser = Browser(service).log_in("reader")
+    first = browser.get("/ui/machines?sort=name&c=driver")
+    assert first.text.count(">m-") == 100
+    following = next(str(tag[1]["href"]) for tag in Elements(first.text).tags if tag[1].get("rel") == "next")
+    assert re.findall(r">(m-\d+)", browser.get(html.unescape(following)).text) == ["m-100", "m-101", "m-102"]
+    assert re.findall(r">(m-\d+)", browser.get("/ui/machines?dir=desc").text)[0] == "m-102"
+    assert browser.get("/ui/machines?q=driver%20==%20sim&state=manageable").text.count(">m-") == 51
+    wrong = browser.get("/ui/machines?q=driver%20==")
+    assert (wrong.status_code, 'role="alert"' in wrong.text) == (200, True)
+    assert browser.get("/ui/machines?format=csv").text.count("\n") == 104
+
+
+def test_labels_are_shown_and_lead_to_the_machines_that_have_them(service: Service) -> None:
+    browser = Browser(service).log_in("reader")
+    add(service, "plain")
+    assert ">Labels</th>" not in browser.get("/ui/machines").text
+    for name, labels in (("one", {"example.org/rack": "r1", "spare": ""}), ("two", {"example.org/rack": "r1"})):
+        add(service, name, labels=labels, driver="sim")
+    page = Elements(browser.get("/ui/machines?q=driver%20==%20sim%20or%20one").text)
+    assert "example.org/rack=r1" in page.text
+    found = []
+    for path in (tag[1]["href"] for tag in page.tags if tag[0] == "a" and tag[1].get("class") == "tag"):
+        shown = browser.get(html.unescape(str(path))).text
+        assert 'role="alert"' not in shown
+        found.append([name for name in ("one", "two", "plain") if f">{name}<" in shown])
+    assert sorted(found) == [["one"], ["one", "two"], ["one", "two"]]
+    assert "example.org/rack=r1,spare" in browser.get("/ui/machines?format=csv").text
+    links = [tag for tag in Elements(browser.get("/ui/machines/one").text).tags if tag[1].get("class") == "tag"]
+    assert len(links) == 2
+
+
+def names_of(page: str) -> list[str]:
+    """Return the names of the machines in a list, sorted."""
+    return sorted(re.findall(r'<th scope="row"><a href="/ui/machines/[^"]*"><bdi>([^<]*)</bdi>', page))
+
+
+def test_machines_are_chosen_by_labels_from_a_menu_of_all(service: Service) -> None:
+    browser = Browser(service).log_in("root")
+    add(service, "plain")
+    assert 'name="labels"' not in browser.get("/ui/machines").text
+    for name, labels in (("one", {"example.org/rack": "r1", "spare": ""}), ("two", {"example.org/rack": "r1"})):
+        add(service, name, labels=labels, driver="sim", owner="a" if name == "two" else "b")
+
+    def offered(page: str) -> list[str]:
+        inside = page[page.index('<datalist id="known-labels">') :]
+        options = [tag for tag in Elements(inside[: inside.index("</datalist>")]).tags if tag[0] == "option"]
+        return [str(tag[1]["value"]) for tag in options]
+
+    assert until(lambda: 'name="labels"' in browser.get("/ui/machines").text, seconds=30)
+    assert offered(browser.get("/ui/machines").text) == ["example.org/rack=r1", "spare"]
+    assert offered(Browser(service).log_in("a-reader").get("/ui/machines").text) == ["example.org/rack=r1"]
+    for selector, expected in {
+        "example.org/rack=r1": ["one", "two"],
+        "example.org/rack=r1,!spare": ["two"],
+        "example.org/rack notin (r1)": ["plain"],
+        "example.org/rack in (r1,r2),spare": ["one"],
+        "spare=": ["one"],
+    }.items():
+        found = quote(selector)
+        assert names_of(browser.get(f"/ui/machines?labels={found}").text) == expected
+        searched = browser.get(f"/ui/machines?labels={found}&q=driver%20!=%20other").text
+        assert names_of(searched) == expected
+        assert f'value="{selector}"' in html.unescape(searched)
+    for path in ("/ui/machines?labels=%21%21", "/ui/machines?labels=%21%21&q=one"):
+        assert 'role="alert"' in browser.get(path).text
+
+
+def test_labels_of_many_machines_are_changed_at_once(service: Service) -> None:
+    browser = Browser(service).log_in("root")
+    one, two = add(service, "one", labels={"role": "db"}), add(service, "two")
+    asked = browser.post("/ui/machines/act", action="label", all="yes", q="one or two")
+    assert "This labels 2 machines" in asked.text
+    changes = "example.org/rack=r1, spare role-"
+    done = browser.post("/ui/machines/act", action="label", confirm="yes", node=[one, two], labels=changes)
+    assert "2 of 2 machines labelled" in done.text
+    assert [service.node(uuid).labels for uuid in (one, two)] == [{"example.org/rack": "r1", "spare": ""}] * 2
+    for wrong in ("", "a=b=c", "-"):
+        again = browser.post("/ui/machines/act", action="label", confirm="yes", node=[one], labels=wrong)
+        assert again.status_code == 400
+    denied = Browser(service).log_in("reader").post("/ui/machines/act", action="label", node=[one])
+    assert denied.status_code == 403
+
+
+LLDP = {"interfaces": [{"name": "eth0", "mac_address": "52:54:00:00:00:01", "lldp": []}]}
+
+
+def wired(service: Service, uuid: str, port: str) -> None:
+    """Store what LLDP has told about the node's NIC."""
+    found = {"parsed_lldp": {"eth0": {"switch_system_name": "Leaf-1", "switch_port_id": port}}}
+    service.learn(uuid, LLDP, found)
+
+
+def test_a_machine_has_its_hardware_timeline_history_and_raw_data(service: Service) -> None:
+    uuid = add(service, "one")
+    root = {"X-Auth-Token": "root"}
+    mac = examples.mac()
+    service.bare_metal.post("/v1/ports", {"node_uuid": uuid, "address": mac}, headers=root)
+    for serial in ("FIRST", "SECOND"):
+        target = {"target": "inspect"}
+        service.bare_metal.put(f"/v1/nodes/{uuid}/states/provision", target, headers=root)
+        service.consume()
+        service.step(uuid, Event.WAIT)
+        body = callback_body(mac, serial=serial, disks=[{"name": "/dev/sda", "size": 480_000_000_000}])
+        assert service.bare_metal.post("/v1/continue_inspection", body, version="1.1").status_code == 202
+        service.finish(uuid)
+    browser = Browser(service).log_in("reader")
+    page = browser.get(f"/ui/machines/{uuid}")
+    assert page.status_code == 200
+    for text in ("SECOND", "480 GB", mac, "16 GiB"):
+        assert text in page.text, text
+    assert browser.get("/ui/machines/one").status_code == 200
+    timeline = Elements(browser.get(f"/ui/machines/{uuid}?tab=timeline").text).text
+    assert timeline.count("callback received") == 2
+    history = browser.get(f"/ui/machines/{uuid}?tab=history").text
+    assert "FIRST -&gt; SECOND" in history
+    assert browser.get(f"/ui/machines/{uuid}?tab=history&before=7").status_code == 200
+    assert browser.get(f"/ui/machines/{uuid}?tab=history&other=nobody").status_code == 200
+    raw = browser.get(f"/ui/machines/{uuid}?tab=raw").text
+    assert "SECOND" in raw
+    download = browser.get(f"/ui/machines/{uuid}?download=inventory")
+    assert download.json["inventory"]["system_vendor"]["serial_number"] == "SECOND"
+    assert download.headers["Content-Disposition"].startswith("attachment")
+
+
+def test_a_machine_shows_its_health_with_problems_first(service: Service) -> None:
+    uuid, root = add(service, "one"), {"X-Auth-Token": "root"}
+    mac = examples.mac()
+    service.bare_metal.post("/v1/ports", {"node_uuid": uuid, "address": mac}, headers=root)
+    service.bare_metal.put(f"/v1/nodes/{uuid}/states/provision", {"target": "inspect"}, headers=root)
+    service.consume()
+    service.step(uuid, Event.WAIT)
+    assert service.bare_metal.post("/v1/continue_inspection", callback_body(mac), version="1.1").status_code == 202
+    parts = [
+        {"component": "drive", "name": name, "health": state}
+        for name, state in (("Disk 1", "ok"), ("<b>Disk 2", "critical"))
+    ]
+    sensors = [{"kind": "temperature", "name": "Inlet", "reading": 23.5, "unit": "°C", "health": "ok"}]
+    log = [{"created": "2026-01-31T00:00:00Z", "severity": "critical", "message": "Drive 2 <i>is removed</i>"}]
+    report = {"state": "critical", "parts": parts, "sensors": sensors, "log": log, "complete": False}
+    plugin_data: dict[str, Any] = {"out_of_band": {"source": "redfish", "health": report}}
+    browser = Browser(service).log_in("reader")
+    service.finish(uuid)
+    assert "has reported no health" in browser.get(f"/ui/machines/{uuid}?tab=health").text
+    service.save_plugin_data(uuid, plugin_data)
+    page = browser.get(f"/ui/machines/{uuid}?tab=health").text
+    text = " ".join(Elements(page).text.split())
+    assert text.index("Disk 2") < text.index("Disk 1") < text.index("Drive 2") < text.index("23.5 °C")
+    assert "did not answer in time" in text
+    assert "Read from the BMC" not in text
+    plugin_data["out_of_band"] |= {"read_at": "2026-01-31T00:00:00.000000Z", "kept": True}
+    service.save_plugin_data(uuid, plugin_data)
+    kept = browser.get(f"/ui/machines/{uuid}?tab=health").text
+    assert 'datetime="2026-01-31T00:00:00.000000Z"' in kept
+    assert "The last inspection did not ask it" in kept
+    assert "<b>Disk" not in page
+    assert "<i>is" not in page
+    service.learn(uuid, {}, plugin_data)
+    browser = Browser(service).log_in("root")
+    assert until(lambda: "1 machine reports a drive that is failing" in browser.get("/ui").text)
+    fleet = browser.get("/ui").text
+    assert "1 machine reports critical health" in fleet
+    links = [html.unescape(str(tag[1].get("href"))) for tag in Elements(fleet).tags if tag[0] == "a"]
+    searches = [one for one in links if "?q=health" in one]
+    assert len(searches) == 2
+    for link in searches:
+        assert f"/ui/machines/{uuid}" in browser.get(link).text
+    codes = {one["code"] for one in service.bare_metal.get("/v1/status", headers=root).json["problems"]}
+    assert codes >= {"health-critical", "drives-failing"}
+
+
+def test_the_wiring_names_ports_and_contradictions(service: Service) -> None:
+    for name, port in (("one", "Ethernet10"), ("two", "Ethernet2"), ("three", "Ethernet2")):
+        wired(service, add(service, name, owner="a" if name == "one" else "b"), port)
+    browser = Browser(service).log_in("root")
+    text = Elements(browser.get("/ui/wiring").text).text
+    assert text.index("ethernet2") < text.index("ethernet10")
+    assert "Several machines claim to be at leaf-1 ethernet2" in text
+    assert browser.get("/ui/wiring?format=csv").text.splitlines()[0] == "switch,port,machine,nic,mac,contradiction"
+    assert browser.get("/ui/wiring?format=csv").text.count("leaf-1") == 3
+    assert "No machine has reported" in browser.get("/ui/wiring?switch=spine").text
+    assert "Ethernet10".lower() in browser.get("/ui/machines?c=ports").text
+    own = Browser(service).log_in("a-reader").get("/ui/wiring").text
+    assert ("one" in own, "ethernet2<" in own, "Several" in own) == (True, False, False)
+
+
+def expect(service: Service, *conditions: str) -> None:
+    """Expect this of all machines, and check those that are stored."""
+    root = {"X-Auth-Token": "root"}
+    body = {"expectations": [{"name": "rack 1", "expect": list(conditions)}]}
+    assert service.bare_metal.put("/v1/expectations", body, headers=root).status_code == 200
+    assert service.bare_metal.post("/v1/expectations/check", headers=root).status_code == 200
+
+
+def test_the_wiring_names_machines_that_are_not_where_they_are_expected(service: Service) -> None:
+    uuids = [add(service, name, owner=owner) for name, owner in (("one", "a"), ("two", "b"), ("three", "b"))]
+    for uuid, port in zip(uuids, ("Ethernet1", "Ethernet9"), strict=False):
+        wired(service, uuid, port)
+    service.learn(uuids[2], LLDP, {})
+    browser = Browser(service).log_in("root")
+    assert "Contradictions" not in browser.get("/ui/wiring").text
+    expect(service, "nic[switch == leaf-1 and port == Ethernet1]", "memory >= 900TB")
+    page = Elements(browser.get("/ui/wiring").text)
+    assert page.text.count("is not where it is expected") == 2
+    assert "found: nic.switch: leaf-1; nic.port: ethernet9" in page.text.lower()
+    assert "900TB" not in page.text
+    found = browser.get("/ui/wiring?format=csv").text
+    rows = {row["machine"]: row for row in csv.DictReader(io.StringIO(found))}
+    assert rows["one"]["contradiction"] == ""
+    assert "(rack 1); found nic.switch: leaf-1; nic.port: ethernet9" in rows["two"]["contradiction"]
+    assert rows["three"]["switch"] == ""
+    assert "expected nic[" in rows["three"]["contradiction"]
+    assert "Contradictions" not in browser.get("/ui/wiring?switch=spine").text
+    assert "Contradictions" not in Browser(service).log_in("a-reader").get("/ui/wiring").text
+
+
+def test_the_fleet_has_a_chart_of_the_last_week_and_a_table_with_the_same(
+    service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(fleet, "_CHART_SECONDS", 0.1)
+    assert "<svg class" not in Browser(service).log_in("reader").get("/ui").text
+    node = examples.node(name="charted")
+    ended = [(State.FINISHED, 10.0), (State.FINISHED, 20.0), (State.ERROR, 30.0), (State.FINISHED, 8 * 86400.0)]
+
+    def work(tx: Any) -> None:
+        tx.nodes.add(node)
+        for state, ago in ended:
+            tx.inspections.add(examples.inspection(node, state=state, finished_at=tx.now - ago))
+
+    service.store.write(work)
+    browser = Browser(service).log_in("reader")
+    assert until(lambda: "2 finished" in Elements(browser.get("/ui").text).text)
+    page = Elements(browser.get("/ui").text)
+    assert "1 failed" in page.text
+    heights = dict.fromkeys(("good", "bad"), 0.0)
+    for tag, attributes in page.tags:
+        if tag == "rect" and attributes.get("class") in heights:
+            heights[str(attributes["class"])] += float(attributes["height"] or 0)
+    assert heights["good"] == pytest.approx(2 * heights["bad"], abs=0.2)
+    assert "<svg class" not in Browser(service).log_in("a-reader").get("/ui").text
+
+
+def test_progress_is_shown_beside_what_is_usual_for_its_phase(service: Service) -> None:
+    node = service.node(add(service, "one", state=State.WAITING, provision_state=Provision.INSPECT_WAIT))
+    ended = [
+        examples.inspection(node, state=State.FINISHED, started_at=0.0, waiting_since=5.0, processing_since=at,
+                            finished_at=at + 2.0)
+        for at in (65.0, 66.0, 67.0, 125.0, 245.0)
+    ]  # fmt: skip
+    service.store.write(lambda tx: [tx.inspections.add(one) for one in ended])
+    shown = Elements(Browser(service).log_in("reader").get("/ui").text).text
+    assert "An inspection usually takes 1 min 9 s" in shown
+    assert "1 min 2 s" in shown  # waiting
+
+
+@pytest.mark.parametrize(
+    ("ago", "shown"),
+    [(0.0, "1 min"), (30.0, "3"), (65.0, "any moment"), (400.0, "late by")],
+)
+def test_the_time_left_follows_from_the_phase_and_those_after_it(service: Service, ago: float, shown: str) -> None:
+    now = service.store.read(lambda tx: tx.now)
+    node = examples.node(
+        name="one", owner="a", state=State.WAITING, provision_state=Provision.INSPECT_WAIT,
+        provision_updated_at=now - ago, inspection_started_at=now - ago - 5.0,
+    )  # fmt: skip
+    done = [examples.node(name=f"done-{number}", owner="a", state=State.FINISHED) for number in range(5)]
+    ended = [
+        examples.inspection(one, state=State.FINISHED, started_at=0.0, waiting_since=5.0, processing_since=at,
+                            finished_at=at + 2.0)
+        for one, at in zip(done, (65.0, 65.0, 65.0, 65.0, 245.0), strict=True)
+    ]  # fmt: skip
+    for one, inspection in zip(done, ended, strict=True):
+        one.inspection = inspection.uuid
+    service.store.write(lambda tx: [tx.nodes.add(node), *map(tx.nodes.add, done), *map(tx.inspections.add, ended)])
+    for who in ("reader", "a-reader"):  # the fleet, and the machines of a project
+        (left,) = re.findall(r"data-late=[^>]*>([^<]*)<", Browser(service).log_in(who).get("/ui").text)
+        assert left.startswith(shown), (who, left)
+
+
+def test_rules_are_explained_on_a_machine(service: Service) -> None:
+    root = {"X-Auth-Token": "root"}
+    uuid, mac = add(service, "one"), examples.mac()
+    browser = Browser(service).log_in("root")
+    assert "no stored inspection data" in browser.get(f"/ui/machines/{uuid}?tab=rules").text
+    service.bare_metal.post("/v1/ports", {"node_uuid": uuid, "address": mac}, headers=root)
+    service.bare_metal.put(f"/v1/nodes/{uuid}/states/provision", {"target": "inspect"}, headers=root)
+    service.consume()
+    service.step(uuid, Event.WAIT)
+    log = gzip.compress(b"not an archive")
+    body = callback_body(mac, serial="S-1") | {"logs": base64.b64encode(log).decode()}
+    assert service.bare_metal.post("/v1/continue_inspection", body, version="1.1").status_code == 202
+    service.finish(uuid)
+    rule = {
+        "description": "named by its serial number",
+        "conditions": [{"op": "eq", "args": ["{inventory[system_vendor][serial_number]}", "S-1"]}],
+        "actions": [{"op": "set-attribute", "args": {"path": "/extra/serial", "value": "known"}}],
+    }
+    assert service.bare_metal.post("/v1/inspection_rules", rule, headers=root).status_code == 201
+    before = service.node(uuid)
+    shown = " ".join(Elements(browser.get(f"/ui/machines/{uuid}?tab=rules").text).text.split())
+    assert "named by its serial number : applied" in shown.replace("number:", "number :")
+    assert "eq: true" in shown
+    assert '/extra/serial: →becomes "known"' in shown
+    assert service.node(uuid) == before
+    assert "may not try rules" in Browser(service).log_in("reader").get(f"/ui/machines/{uuid}?tab=rules").text
+    page = browser.get(f"/ui/machines/{uuid}?tab=log")
+    assert "not an archive of texts" in page.text
+    download = browser.get(f"/ui/machines/{uuid}?download=log")
+    assert download.content == log
+    assert download.headers["Content-Disposition"].startswith("attachment")

@@ -1,0 +1,58 @@
+"""What a web page makes an operator's browser send changes nothing, on either API."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.api.service import Service, fault, message
+
+_PAGE = {"Origin": "http://evil.example", "Content-Type": "text/plain"}
+
+
+@pytest.mark.parametrize(
+    "headers", [_PAGE, {"Origin": "null"}, {"Sec-Fetch-Site": "cross-site"}, {"Sec-Fetch-Site": "same-site"}]
+)
+def test_a_page_cannot_change_anything(service: Service, headers: dict[str, str]) -> None:
+    uuid = service.enrol()
+    before = service.node(uuid)
+    answer = service.bare_metal.post("/v1/nodes", {"driver": "fake-hardware"}, headers=headers)
+    assert answer.status_code == 403
+    assert "Sec-Fetch-Site" in fault(answer)
+    answer = service.introspection.post(f"/v1/introspection/{uuid}", headers=headers)
+    assert answer.status_code == 403
+    assert "Sec-Fetch-Site" in message(answer)
+    assert service.bare_metal.delete(f"/v1/nodes/{uuid}", headers=headers).status_code == 403
+    assert service.node(uuid) == before
+
+
+def test_a_page_cannot_read_but_its_links_may_be_followed(service: Service) -> None:
+    script = {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "no-cors"}
+    assert service.bare_metal.get("/v1/nodes", headers=script).status_code == 403
+    link = {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "navigate"}
+    assert service.bare_metal.get("/v1/nodes", headers=link).status_code == 200
+    typed = {"Sec-Fetch-Site": "none", "Sec-Fetch-Mode": "navigate"}
+    assert service.bare_metal.get("/v1/nodes", headers=typed).status_code == 200
+
+
+def test_clients_send_neither_header_and_are_served(service: Service) -> None:
+    assert service.bare_metal.post("/v1/nodes", {"driver": "fake-hardware"}).status_code == 201
+
+
+@pytest.mark.parametrize("path", ["/v1/nodes", "/", "/healthcheck", "/openapi.json", "/v1/unknown"])
+def test_a_page_whose_name_was_rebound_to_this_host_reads_nothing(service: Service, path: str) -> None:
+    """The browser sends what it sends to the page's own server: the name, and that it is the same origin."""
+    service.enrol(name="secret-node")
+    rebound = {"Host": "evil.example:6385", "Sec-Fetch-Site": "same-origin", "Sec-Fetch-Mode": "cors"}
+    answer = service.bare_metal.get(path, headers=rebound)
+    assert answer.status_code == 421
+    assert "allowed_hosts" in fault(answer)
+    assert "secret-node" not in answer.text
+    answer = service.introspection.get("/v1/introspection", headers=rebound)
+    assert (answer.status_code, "allowed_hosts" in message(answer)) == (421, True)
+
+
+def test_a_page_whose_name_was_rebound_changes_nothing(service: Service) -> None:
+    uuid = service.enrol()
+    rebound = {"Host": "evil.example:6385", "Sec-Fetch-Site": "same-origin"}
+    assert service.bare_metal.delete(f"/v1/nodes/{uuid}", headers=rebound).status_code == 421
+    assert service.node(uuid).uuid == uuid

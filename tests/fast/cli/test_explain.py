@@ -1,0 +1,58 @@
+"""``ferroscope explain``: every reason code, without a service."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import pytest
+
+from ferroscope.cli.exits import Exit
+from ferroscope.core.explanations import EXPLANATIONS
+from ferroscope.core.reasons import Reason
+from tests.fast.cli.running import run
+from tests.fast.docs.test_commands import known, parse
+
+
+@pytest.mark.parametrize("reason", Reason)
+def test_each_reason_is_explained_with_commands_that_exist(reason: Reason) -> None:
+    result = run("explain", reason, "-o", "json")
+    assert result.exit_code == Exit.OK
+    one = EXPLANATIONS[reason]
+    assert json.loads(result.stdout) == {
+        "reason": reason,
+        "meaning": one.meaning,
+        "hint": one.hint,
+        "commands": list(one.commands),
+    }
+    assert re.fullmatch(r"[A-Z].{20,140}\.", one.meaning)
+    assert one.meaning != one.hint
+    assert one.commands
+    for command in one.commands:
+        program, *words = command.split()
+        assert program == "ferroscope"
+        assert known(words) is None
+        parse(words)
+
+
+def test_the_text_for_people_has_all_of_it() -> None:
+    text = run("explain", "timeout").stdout
+    one = EXPLANATIONS[Reason.TIMEOUT]
+    assert {one.meaning, one.hint} < set(text.splitlines())
+    assert all(f"  {command}\n" in text for command in one.commands)
+
+
+@pytest.mark.parametrize("written", ["BMC_UNREACHABLE", "(bmc-unreachable)", "bmc unreachable"])
+def test_a_code_may_be_copied_from_anywhere(written: str) -> None:
+    assert json.loads(run("explain", written, "-o", "json").stdout)["reason"] == Reason.BMC_UNREACHABLE
+
+
+def test_without_a_code_all_are_listed() -> None:
+    lines = run("explain").stdout.splitlines()
+    assert [line.split()[0] for line in lines[1:]] == sorted(Reason)
+
+
+def test_an_unknown_code_is_refused_with_those_that_are_near() -> None:
+    result = run("explain", "bmc-unreachabel")
+    assert result.exit_code == Exit.NOT_FOUND
+    assert Reason.BMC_UNREACHABLE in result.stderr

@@ -1,0 +1,83 @@
+"""Values on the command line mean what they look like."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+import pytest
+
+from ferroscope.cli.node.write import mac, pair
+from tests.fast.cli.running import run
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("user=admin", ("user", "admin")),
+        ("port=6230", ("port", "6230")),
+        ("port:=6230", ("port", 6230)),
+        ("url=http://a/?b=c", ("url", "http://a/?b=c")),
+        ("empty=", ("empty", "")),
+        ('hints:={"size": ">= 10"}', ("hints", {"size": ">= 10"})),
+        ("off:=false", ("off", False)),
+    ],
+)
+def test_pairs_are_text_unless_they_say_that_they_are_json(text: str, value: object) -> None:
+    assert pair(text) == value
+
+
+def test_a_password_comes_from_a_file_and_not_from_the_command_line(tmp_path: Path) -> None:
+    file = tmp_path / "password"
+    for end in (b"\n", b"\r\n", b""):
+        file.write_bytes(b"s3cret @ rack" + end)
+        assert pair(f"redfish_password=@{file}") == ("redfish_password", "s3cret @ rack")
+    assert pair('at:="@home"') == ("at", "@home")
+    with pytest.raises(click.BadParameter, match="redfish_password"):
+        pair(f"redfish_password=@{tmp_path / 'nothing'}")
+
+
+@pytest.mark.parametrize("text", ["user", "=admin", ":=1", "", "port:=62a0", "x:=NaN", "x:=-Infinity"])
+def test_what_is_no_pair_is_refused(text: str) -> None:
+    with pytest.raises(click.BadParameter):
+        pair(text)
+
+
+def test_macs_come_in_any_spelling() -> None:
+    assert mac("52-54-00-AA-BB-CC") == "52:54:00:aa:bb:cc"
+
+
+def test_what_is_no_mac_is_a_usage_error_that_names_it() -> None:
+    result = run("node", "create", "n", "--port", "52:54:00:aa:bb")
+    assert result.exit_code == 2
+    assert "'52:54:00:aa:bb'" in result.stderr
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("inspect",),
+        ("inspect", "a", "--all"),
+        ("inspect", "--all", "--failed"),
+        ("inspect", "a", "--timeout", "3"),
+        ("inspect", "a", "--watch", "--limit", "0"),
+        ("node", "set", "a"),
+        ("node", "list", "-o", "xml"),
+        ("node", "list", "--state", "deploying"),
+        ("node", "list", "--failed", "--state", "enroll"),
+        ("node", "list", "--fields", ","),
+        ("node", "list", "--fields", ""),
+        ("node", "create", "a", "-d", "p=@-", "-p", "p=@-"),
+        ("node", "power", "on"),
+        ("node", "set", "a", "--reason", "why"),
+        ("node", "delete", "--all"),
+        ("inspect", "--state", "deploying"),
+        ("docs", "novel"),
+    ],
+    ids=" ".join,
+)
+def test_commands_that_make_no_sense_are_usage_errors(arguments: tuple[str, ...]) -> None:
+    result = run(*arguments)
+    assert result.exit_code == 2
+    assert result.stdout == ""
+    assert "Error: " in result.stderr

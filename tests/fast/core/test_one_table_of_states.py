@@ -1,0 +1,73 @@
+"""States are declared in one file: nobody else has a set of them, and a new one needs that file and its own code."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import ferroscope
+from ferroscope.core import states
+from ferroscope.core.states import STATES, Provision, State
+
+SOURCE = Path(ferroscope.__file__).parent
+# The tables themselves.
+DECLARED = frozenset({"core/states.py"})
+WORDS = (frozenset(map(str, State)), frozenset(map(str, Provision)))
+
+
+def private_sets(text: str) -> Iterator[int]:
+    """Yield the lines on which something names several states at once, as members, as words, or in conditions."""
+    for found in ast.walk(ast.parse(text)):
+        if isinstance(found, (ast.Tuple, ast.List, ast.Set)):
+            words = {one.value for one in found.elts if isinstance(one, ast.Constant)}
+            of_states = len(found.elts) > 1 and len(words) == len(found.elts) and any(words <= one for one in WORDS)
+            if of_states or sum(_is_member(one) for one in found.elts) > 1:
+                yield found.lineno
+        elif isinstance(found, ast.Dict) and sum(_is_member(key) for key in found.keys) > 1:
+            yield found.lineno
+        elif isinstance(found, ast.BoolOp):
+            compared = [ast.dump(one.left) for one in found.values if isinstance(one, ast.Compare) and _of_states(one)]
+            if len(set(compared)) < len(compared):
+                yield found.lineno
+
+
+def _is_member(found: ast.AST | None) -> bool:
+    return isinstance(found, ast.Attribute) and isinstance(found.value, ast.Name) and found.value.id == "State"
+
+
+def _of_states(found: ast.Compare) -> bool:
+    """Whether it compares with a state, or asks whether one is in a set of them."""
+    right = found.comparators[0]
+    return _is_member(right) or (isinstance(right, ast.Name) and isinstance(getattr(states, right.id, None), frozenset))
+
+
+def test_nobody_else_has_a_set_of_states() -> None:
+    found = {
+        str(path.relative_to(SOURCE)): lines
+        for path in SOURCE.rglob("*.py")
+        if (lines := list(private_sets(path.read_text()))) and str(path.relative_to(SOURCE)) not in DECLARED
+    }
+    assert not found
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "x = frozenset({State.STARTING, State.WAITING})",
+        "x = node.state in (State.STARTING, State.WAITING)",
+        "x = node.state is State.STARTING or node.state is State.WAITING",
+        "x = node.state in ACTIVE and node.state is not State.REAPPLYING",
+        "x = {State.STARTING: 'begun', State.ENROLLING: 'called'}",
+        "x = newest['state'] in ('finished', 'error')",
+        "x = ('inspecting', 'inspect wait')",
+    ],
+)
+def test_private_sets_are_found(text: str) -> None:
+    assert list(private_sets(text)) == [1]
+
+
+def test_every_state_is_in_the_table() -> None:
+    assert list(STATES) == list(State)

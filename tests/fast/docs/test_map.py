@@ -1,0 +1,22 @@
+"""The table of packages in architecture.md has a row for each package and module of the project, and no other."""
+
+from __future__ import annotations
+
+import re
+
+from tests import ROOT
+from tests.fast.docs.pages import page
+
+_ROW = re.compile(r"^\| (`[^|]+`) \|", re.MULTILINE)
+
+
+def test_the_map_names_every_package_and_root_module_and_no_other() -> None:
+    package = ROOT / "src" / "ferroscope"
+    packages = {f"{path.parent.name}/" for path in package.glob("*/__init__.py")}
+    modules = {path.name for path in package.glob("*.py") if not path.name.startswith("__")}
+    assert _named() == packages | modules
+
+
+def _named() -> set[str]:
+    table = page("docs/explanation/architecture.md").text.partition("| in `src/ferroscope/` |")[2].partition("\n\n")[0]
+    return {name for names in _ROW.findall(table) for name in re.findall(r"`([^`]+)`", names)}

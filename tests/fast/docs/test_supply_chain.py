@@ -1,0 +1,70 @@
+"""What is installed is what was locked; what is reported about it is not taken for more than it is."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from tests import ROOT
+
+LOCKS = [
+    ROOT / "requirements.txt",
+    ROOT / "constraints.txt",
+    ROOT / "tools/audit-constraints.txt",
+    ROOT / "tests/system/clients/clients-constraints.txt",
+    ROOT / "tests/support/emulators/emulators-constraints.txt",
+    ROOT / "tests/support/swift/swift-constraints.txt",
+    ROOT / "tests/support/nautobot/nautobot-constraints.txt",
+    ROOT / "tests/support/netbox/netbox-constraints.txt",
+    ROOT / "tests/support/ansible/ansible-constraints.txt",
+]
+
+
+def _locked(path: Path) -> dict[str, tuple[str, int]]:
+    """Return name -> version and number of hashes."""
+    found = {}
+    for entry in re.sub(r"\\\n", "", path.read_text()).splitlines():
+        if entry and not entry.startswith("#"):
+            pin, *hashes = re.split(r"\s+(?=--)", entry)
+            name, version = pin.partition(" ;")[0].split("==")
+            assert all(re.fullmatch(r"--hash=sha256:[0-9a-f]{64}", one) for one in hashes)
+            found[_plain(name)] = (version, len(hashes))
+    return found
+
+
+def _plain(name: str) -> str:
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+@pytest.mark.parametrize("path", LOCKS, ids=lambda path: path.name)
+def test_every_locked_package_has_a_hash(path: Path) -> None:
+    locked = _locked(path)
+    assert locked
+    assert [name for name, (_, hashes) in locked.items() if not hashes] == []
+
+
+def test_packages_with_compiled_code_have_hashes_for_both_processors_and_all_versions_of_python() -> None:
+    locked = _locked(ROOT / "requirements.txt")
+    assert locked["msgspec"][1] >= 6  # 2 processors, 3 versions of Python
+    assert locked["cryptography"][1] >= 2
+
+
+def test_an_installation_has_every_package_that_the_service_needs_in_the_version_of_the_tests() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    wanted = {_plain(re.split(r"[^A-Za-z0-9._-]", one)[0]) for one in project["dependencies"]}
+    user, dev = _locked(ROOT / "requirements.txt"), _locked(ROOT / "constraints.txt")
+    assert wanted <= set(user)
+    assert user.items() <= dev.items()
+    assert not {"pytest", "mypy", "ruff"} & set(user)
+
+
+def test_every_environment_is_installed_with_hashes_only() -> None:
+    scripts = [file.read_text() for file in (ROOT / "tools/setup.sh", *(ROOT / "tools/setup").glob("*.sh"))]
+    lines = [line.strip() for script in scripts for line in script.splitlines() if not line.startswith("pip_install()")]
+    installs = [line for line in lines if "pip_install" in line or "pip install" in line]
+    assert len(installs) == 3
+    installs.remove('"$environment/bin/python" -m pip install -qq --disable-pip-version-check "$@" >&2 ||')
+    assert all("--require-hashes" in line or "--no-deps --no-build-isolation -e ." in line for line in installs)

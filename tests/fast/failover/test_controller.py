@@ -1,0 +1,403 @@
+"""The controller: its effects on a small API server and the shipped store, and how a successor goes on."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from functools import partial
+from typing import Any
+
+import msgspec
+import pytest
+
+from ferroscope.config.options import Settings
+from ferroscope.contracts.errors import BmcError, LeaseLostError
+from ferroscope.contracts.store import Query, Transaction
+from ferroscope.core.delivery import Refused
+from ferroscope.core.model import Lease
+from ferroscope.core.remediation import Phase, Proof
+from ferroscope.core.states import State
+from ferroscope.failover.client import Kubernetes
+from ferroscope.failover.controller import Failover
+from ferroscope.failover.terms import Rules
+from ferroscope.hardware import machine_identity
+from ferroscope.runtime import failover
+from tests.fast.failover.build import SYSTEM_UUID
+from tests.fast.failover.test_client import api as api
+from tests.fast.failover.test_client import kube as kube
+from tests.fast.failover.test_client import node_document, pod_document
+from tests.fast.failover.test_client import settings as settings
+from tests.support import examples
+from tests.support.faulty_kubernetes import FaultyKubernetes, answering
+from tests.support.stores import open_store
+
+
+class _Clock:
+    def __init__(self) -> None:
+        self.now = 1000.0
+
+    def time(self) -> float:
+        return self.now
+
+    def monotonic(self) -> float:
+        return self.now
+
+
+class _Leading:
+    """A leadership; ``lost`` after that many calls of ``keep_alive``."""
+
+    def __init__(self, lease: Lease, lost: int = 1_000_000) -> None:
+        self._lease = lease
+        self.calls_left = lost
+
+    @property
+    def epoch(self) -> int:
+        return self._lease.epoch
+
+    def left(self) -> float:
+        return 5.0
+
+    def keep_alive(self) -> None:
+        self.calls_left -= 1
+        if self.calls_left < 0:
+            raise LeaseLostError("killed")
+
+    def fence(self, tx: Transaction) -> None:
+        self.keep_alive()
+        tx.leases.hold(self._lease)
+
+
+class _Power:
+    """A BMC. Commands take effect at once."""
+
+    def __init__(self) -> None:
+        self.off = False
+        self.silent = False
+        self.commands: list[bool] = []
+
+    def is_off(self, machine: str) -> bool:
+        if self.silent:
+            raise BmcError("timed out", transient=True)
+        return self.off
+
+    def set(self, machine: str, *, on: bool, left: Callable[[], float]) -> None:
+        assert left() > 0
+        self.commands.append(on)
+        self.off = not on
+
+
+class _Site:
+    def __init__(self, api: FaultyKubernetes, kube: Kubernetes) -> None:
+        self.api, self.kube, self.clock, self.power = api, kube, _Clock(), _Power()
+        self.store = open_store(clock=self.clock)
+        identity = {"serial": None, "uuid": SYSTEM_UUID, "macs": []}
+        self.machine = examples.node(name="m1", internal={machine_identity.IDENTITY: identity})
+        self.store.write(lambda tx: tx.nodes.add(self.machine))
+        self.tasks: list[Failover] = []
+        for name in ("n2", "n3"):
+            api.put("nodes", node_document(name))
+        self.fail()
+
+    def fail(self) -> None:
+        dead = node_document("n1", "Unknown")
+        dead["status"]["nodeInfo"]["systemUUID"] = SYSTEM_UUID
+        self.api.put("nodes", dead)
+        self.api.put("leases", {"metadata": {"name": "n1"}, "spec": {"renewTime": "t1"}})
+        self.api.put("pods", pod_document("db-0"))
+        self.api.put("attachments", {"metadata": {"name": "va"}, "spec": {"attacher": "x", "nodeName": "n1"}})
+
+    def task(self, **options: Any) -> Failover:
+        options = {"cluster": "c", "clock": self.clock} | options
+        task = Failover(self.kube, self.power, self.store, options.pop("rules", Rules()), **options)
+        self.tasks.append(task)
+        return task
+
+    def lead(self, lost: int = 1_000_000) -> _Leading:
+        """Win the lease, whoever had it: time passes until it is free."""
+        self.clock.now += 7.0
+        return _Leading(self.store.write(lambda tx: tx.leases.acquire("failover/c", "me", 6.5)), lost)
+
+    def passes(self, task: Failover, leading: _Leading, number: int, every: float = 5.5) -> str:
+        said = ""
+        for _ in range(number):
+            self.clock.now += every
+            said = task.step(leading)
+        return said
+
+    def records(self) -> list[Any]:
+        return list(self.store.read(lambda tx: tx.remediations.newest("c", 10)))
+
+
+@pytest.fixture
+def site(api: FaultyKubernetes, kube: Kubernetes) -> Iterator[_Site]:
+    found = _Site(api, kube)
+    yield found
+    for task in found.tasks:
+        task.close()
+
+
+def test_a_dead_nodes_pods_and_volumes_are_freed_with_proof_and_everything_is_told(site: _Site) -> None:
+    task, leading = site.task(), site.lead()
+    site.passes(task, leading, 4)
+    assert site.power.commands == []
+    site.passes(task, leading, 8)
+    assert site.power.commands == [False, True]
+    assert site.api.objects["pods"] == site.api.objects["attachments"] == {}
+    back = node_document("n1")
+    back["status"]["nodeInfo"]["bootID"] = "boot-2"
+    site.api.put("nodes", back)
+    site.api.put("leases", {"metadata": {"name": "n1"}, "spec": {"renewTime": "t2"}})
+    site.passes(task, leading, 1)
+    (record,) = site.records()
+    assert (record.phase, record.proof, record.machine) == (Phase.DONE, Proof.POWER_OFF, site.machine.uuid)
+    told = [one["reason"] for one in site.api.events]
+    assert told[0] == "FailoverFailed"
+    assert {"FailoverPowerOff", "FailoverProven", "FailoverReturned"} <= set(told)
+    entries = site.store.read(lambda tx: tx.journal.list(Query(filters={"node": site.machine.uuid})))
+    assert "proven" in [one.detail["what"] for one in entries]
+
+
+@pytest.mark.parametrize("calls", [6, 20, 45, 70])
+def test_a_successor_goes_on_wherever_the_leader_died(site: _Site, calls: int) -> None:
+    first, dying = site.task(), site.lead(calls)
+    with pytest.raises(LeaseLostError):
+        site.passes(first, dying, 60)
+    site.passes(site.task(), site.lead(), 14)
+    assert site.api.objects["pods"] == {}
+    assert site.power.commands.count(False) >= 1
+    assert len(site.records()) == 1
+
+
+@pytest.mark.parametrize("calls", range(1, 12))
+def test_an_answer_that_a_lost_lease_left_behind_starts_no_second_remediation(site: _Site, calls: int) -> None:
+    task = site.task()
+    with suppress(LeaseLostError):
+        task.step(site.lead(calls))
+    site.passes(task, site.lead(), 2)
+    (record,) = site.records()
+    assert not record.ended
+
+
+def test_a_leader_that_has_lost_its_lease_begins_nothing(site: _Site) -> None:
+    task, old = site.task(), site.lead()
+    site.passes(task, old, 4, every=1.0)
+    site.lead()
+    site.clock.now += 30.0
+    with pytest.raises(LeaseLostError):
+        task.step(old)
+    assert site.power.commands == []
+
+
+def test_a_node_without_a_lease_and_without_a_machine_waits_for_an_operator(site: _Site) -> None:
+    site.api.objects["leases"].clear()
+    site.store.write(lambda tx: tx.nodes.remove(site.machine.uuid))
+    task, leading = site.task(), site.lead()
+    site.passes(task, leading, 6)
+    assert [one.reason for one in site.records()] == ["machine-unknown"]
+    document = site.api.objects["nodes"]["n1"]
+    document["metadata"]["annotations"] = {"ferroscope.io/confirmed-off": "boot-n1"}
+    site.api.put("nodes", document)
+    site.passes(task, leading, 3)
+    assert site.api.objects["pods"] == site.api.objects["attachments"] == {}
+
+
+def test_a_dry_run_changes_nothing(site: _Site) -> None:
+    site.passes(site.task(dry_run=True, rules=Rules(dwell=0.0)), site.lead(), 4)
+    assert (site.power.commands, site.records(), site.api.events) == ([], [], [])
+    assert {call[0] for call in site.api.calls} == {"GET"}
+
+
+def test_a_machine_that_was_powered_off_is_inspected_once_if_the_operator_wishes(site: _Site) -> None:
+    inspect = partial(failover.start_inspection, Settings(), {})
+    task, leading = site.task(rules=Rules(inspect=True), inspect=inspect), site.lead()
+    site.passes(task, leading, 14)
+    assert site.power.commands == [False]
+    (inspection,) = site.store.read(lambda tx: tx.inspections.list(Query(filters={"node": site.machine.uuid})))
+    assert inspection.state is State.STARTING
+    assert [one.reason for one in site.records()] == ["inspecting"]
+    # Its end, and then the power.
+    node = site.store.read(lambda tx: tx.nodes.get(site.machine.uuid))
+    site.store.write(lambda tx: tx.nodes.update(msgspec.structs.replace(node, state=State.FINISHED)))
+    site.passes(task, leading, 8)
+    assert site.power.commands == [False, True]
+
+
+def test_a_machine_that_cannot_be_inspected_is_powered_on_all_the_same(site: _Site) -> None:
+    def refuse(_tx: Transaction, _machine: str) -> None:
+        raise Refused("it is in the inbox")
+
+    site.passes(site.task(rules=Rules(inspect=True), inspect=refuse), site.lead(), 20)
+    assert site.power.commands == [False, True]
+
+
+def test_the_bmcs_of_all_failed_nodes_are_asked_and_commanded_at_once(site: _Site) -> None:
+    other = node_document("n2", "Unknown")
+    other["metadata"]["annotations"] = {"ferroscope.io/machine": "m2"}
+    site.api.put("nodes", other)
+    site.api.put("pods", pod_document("db-1", node="n2"))
+    site.store.write(lambda tx: tx.nodes.add(examples.node(name="m2")))
+    together = threading.Barrier(2, timeout=20.0)  # one after the other would break it
+    ask, command = site.power.is_off, site.power.set
+
+    def is_off(machine: str) -> bool:
+        together.wait()
+        return ask(machine)
+
+    def power(machine: str, *, on: bool, left: Callable[[], float]) -> None:
+        together.wait()
+        command(machine, on=on, left=left)
+
+    site.power.is_off, site.power.set = is_off, power  # type: ignore[method-assign]
+    site.passes(site.task(rules=Rules(max_unhealthy="100%", dwell=1.0)), site.lead(), 3)
+    assert site.power.commands == [False, False]
+
+
+def test_what_was_seen_too_long_ago_forces_nothing_and_the_bmc_is_asked_again(site: _Site) -> None:
+    task, leading = site.task(rules=Rules(proof_age=3.0)), site.lead()
+    write, slow = site.store.write, [4.0]
+
+    def slowly(change: Callable[[Transaction], Any]) -> Any:
+        done = write(change)
+        if any(one.proof is Proof.POWER_OFF for one in site.records()) and slow:
+            site.clock.now += slow.pop()
+        return done
+
+    site.store.write = slowly  # type: ignore[method-assign]
+    while slow:
+        site.passes(task, leading, 1)
+    assert [one.phase for one in site.records()] == [Phase.EVACUATING]
+    assert not [call for call in site.api.calls if call[0] == "DELETE"]
+    site.passes(task, leading, 1)
+    assert site.api.objects["pods"] == {}
+
+
+def test_a_kubelet_that_comes_back_while_the_decision_is_stored_keeps_its_pods(site: _Site) -> None:
+    task, leading = site.task(), site.lead()
+    write = site.store.write
+
+    def meanwhile(change: Callable[[Transaction], Any]) -> Any:
+        done = write(change)
+        if any(one.proof is Proof.POWER_OFF for one in site.records()):
+            site.api.put("leases", {"metadata": {"name": "n1"}, "spec": {"renewTime": "t2"}})
+        return done
+
+    site.store.write = meanwhile  # type: ignore[method-assign]
+    site.passes(task, leading, 12)
+    assert site.api.objects["pods"]
+    assert "proof-ended" in [line["what"] for line in site.records()[0].log]
+
+
+def test_a_bmc_that_is_silent_delays_only_its_own_node_and_is_asked_once(site: _Site) -> None:
+    other = node_document("n2", "Unknown")
+    other["metadata"]["annotations"] = {"ferroscope.io/machine": "m2"}
+    site.api.put("nodes", other)
+    site.api.put("pods", pod_document("db-1", node="n2"))
+    silent = examples.node(name="m2")
+    site.store.write(lambda tx: tx.nodes.add(silent))
+    released, asked, ask = threading.Event(), [], site.power.is_off
+
+    def is_off(machine: str) -> bool:
+        if machine == silent.uuid:
+            asked.append(machine)
+            released.wait(60)
+        return ask(machine)
+
+    site.power.is_off = is_off  # type: ignore[method-assign]
+    rules = Rules(max_unhealthy="100%")
+    task, leading = site.task(rules=rules), site.lead()
+    ticking = threading.Timer(0.3, lambda: setattr(site.clock, "now", site.clock.now + 2.0))
+    ticking.start()  # the first pass waits for so long at most
+    try:
+        site.passes(task, leading, 12)
+        assert set(site.api.objects["pods"]) == {"db-1"}
+        assert len(asked) == 1
+        reasons = {one.node: one.reason for one in site.records()}
+        assert reasons["n2"] == "bmc-error"
+    finally:
+        ticking.join()
+        released.set()
+
+
+def test_a_bmc_that_takes_its_time_to_answer_does_not_make_the_dwell_time_longer(site: _Site) -> None:
+    ask = site.power.is_off
+
+    def is_off(machine: str) -> bool:
+        site.clock.now += 1.2
+        return ask(machine)
+
+    site.power.is_off = is_off  # type: ignore[method-assign]
+    task, leading = site.task(), site.lead()
+    site.passes(task, leading, 1)
+    (record,) = site.records()
+    assert (record.started_at, record.not_before) == (site.clock.now - 1.2, site.clock.now - 1.2 + Rules().dwell)
+
+
+def test_a_bmc_is_asked_when_its_answer_counts_and_not_a_moment_before(site: _Site) -> None:
+    asked, ask = [], site.power.is_off
+
+    def is_off(machine: str) -> bool:
+        asked.append(site.clock.now)
+        return ask(machine)
+
+    site.power.is_off = is_off  # type: ignore[method-assign]
+    task, leading = site.task(), site.lead()
+    site.passes(task, leading, 1, every=0.0)
+    begin = site.clock.now
+    for seconds, commands in ((10.0, []), (19.5, []), (20.0, [False])):  # the dwell time
+        site.clock.now = begin + seconds
+        task.step(leading)
+        assert site.power.commands == commands
+    for seconds in (21.0, 25.5):
+        site.clock.now = begin + seconds
+        task.step(leading)
+        assert site.api.objects["pods"]
+    site.clock.now = begin + 26.0  # 5 s after it was first seen off
+    task.step(leading)
+    assert site.api.objects["pods"] == {}
+    assert asked == [begin + seconds for seconds in (0.0, 10.0, 20.0, 21.0, 26.0)]
+
+
+def test_mode_label_leaves_pods_alone_as_long_as_a_disruption_budget_says_so(site: _Site) -> None:
+    for name in ("db-0", "db-1"):
+        chosen = pod_document(name)
+        chosen["metadata"]["labels"] = {"app": "cache"}
+        site.api.put("pods", chosen)
+    site.api.budget = 0
+    rules = Rules(mode="label", labels={"app": "cache"}, namespaces=("shop",))
+    task, leading = site.task(rules=rules), site.lead()
+    site.passes(task, leading, 3)
+    assert ("POST", "/api/v1/namespaces/shop/pods/db-0/eviction") in site.api.calls
+    assert set(site.api.objects["pods"]) == {"db-0", "db-1"}
+    site.api.budget = 1
+    site.passes(task, leading, 2)
+    assert len(site.api.objects["pods"]) == 1
+    site.api.budget = 1
+    site.passes(task, leading, 1)
+    assert (site.api.objects["pods"], site.power.commands) == ({}, [])
+
+
+def test_a_step_that_fails_is_repeated_and_a_silent_bmc_forces_nothing(site: _Site) -> None:
+    task, leading = site.task(), site.lead()
+    site.passes(task, leading, 6)
+    assert site.power.commands == [False]
+    site.power.silent = True
+    site.passes(task, leading, 4)
+    assert site.api.objects["pods"]
+    site.power.silent = False
+    site.api.fail("/pods/db-0", answering(409))
+    site.passes(task, leading, 4)
+    assert site.api.objects["pods"] == {}
+
+
+def test_an_api_that_does_not_answer_delays_and_too_few_api_servers_stop(site: _Site) -> None:
+    task, leading = site.task(api_servers=(site.api.url, site.api.url)), site.lead()
+    site.api.fail("/nodes", answering(429, Retry_After="20"))
+    assert "cannot read" in site.passes(task, leading, 3)
+    for _ in range(40):
+        site.api.fail("/readyz", answering(500))
+    site.passes(task, leading, 20)
+    assert site.power.commands == []
+    site.api.faults.clear()
+    site.passes(task, leading, 1)
+    assert site.power.commands == [False]

@@ -1,0 +1,105 @@
+"""Which machine a Kubernetes node runs on, and what a pod needs of a node."""
+
+from __future__ import annotations
+
+import uuid
+from typing import Any
+
+import msgspec
+import pytest
+
+from ferroscope.failover.cluster import MACHINE as ANNOTATION
+from ferroscope.failover.cluster import SERIAL
+from ferroscope.failover.machines import Machine, find
+from tests.fast.failover.build import MACHINE, SYSTEM_UUID, node, pod
+
+_OTHER = Machine(
+    uuid="aaaaaaaa-0000-4000-8000-000000000002", name="m2", serial="9ZZZZZ1", instance_uuid=str(uuid.UUID(int=9))
+)
+_SWAPPED = str(uuid.UUID(bytes=uuid.UUID(SYSTEM_UUID).bytes_le))
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {},
+        {"system_uuid": SYSTEM_UUID.upper()},
+        {"system_uuid": _SWAPPED},
+        {"annotations": {ANNOTATION: "m1"}},
+        {"annotations": {ANNOTATION: MACHINE.uuid}, "system_uuid": ""},
+        {"annotations": {SERIAL: "7QKWJY1"}, "system_uuid": ""},
+        {"provider": f"ferroscope://{MACHINE.uuid}", "system_uuid": ""},
+    ],
+)
+def test_a_node_is_mapped_by_each_thing_that_identifies_its_machine(given: dict[str, Any]) -> None:
+    assert find(node(**given), [MACHINE, _OTHER]).machine == MACHINE
+
+
+def test_a_provider_id_may_have_the_instance_uuid() -> None:
+    assert find(node(system_uuid="", provider=f"openstack:///{uuid.UUID(int=9)}"), [MACHINE, _OTHER]).machine == _OTHER
+
+
+@pytest.mark.parametrize(
+    ("given", "reason"),
+    [
+        ({"system_uuid": ""}, "machine-unknown"),
+        ({"system_uuid": "03000200-0400-0500-0006-000700080009"}, "machine-unknown"),
+        ({"annotations": {ANNOTATION: "m9"}}, "machine-unknown"),
+        ({"annotations": {ANNOTATION: "m2"}}, "machine-contradicts"),
+        ({"annotations": {SERIAL: "9ZZZZZ1"}}, "machine-contradicts"),
+        ({"provider": f"x://{_OTHER.uuid}"}, "machine-contradicts"),
+    ],
+)
+def test_no_machine_is_guessed(given: dict[str, Any], reason: str) -> None:
+    match = find(node(**given), [MACHINE, _OTHER])
+    assert (match.machine, match.reason) == (None, reason)
+    assert match.message
+
+
+def test_two_machines_with_one_system_uuid_are_none() -> None:
+    twin = msgspec.structs.replace(_OTHER, system_uuid=SYSTEM_UUID)
+    assert find(node(), [MACHINE, twin]).reason == "machine-ambiguous"
+    assert find(node(annotations={ANNOTATION: "m2"}), [MACHINE, twin]).machine == twin  # unless more is known
+
+
+def _affinity(*terms: dict[str, Any]) -> dict[str, Any]:
+    required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": list(terms)}}
+    return {"affinity": {"nodeAffinity": required}}
+
+
+@pytest.mark.parametrize(
+    ("wanted", "fits"),
+    [
+        ({}, True),
+        ({"nodeSelector": {"disk": "ssd"}}, True),
+        ({"nodeSelector": {"disk": "hdd"}}, False),
+        (_affinity({"matchExpressions": [{"key": "disk", "operator": "In", "values": ["ssd"]}]}), True),
+        (_affinity({"matchExpressions": [{"key": "disk", "operator": "NotIn", "values": ["ssd"]}]}), False),
+        (_affinity({"matchExpressions": [{"key": "rack", "operator": "Exists"}]}), False),
+        (_affinity({"matchExpressions": [{"key": "rack", "operator": "DoesNotExist"}]}), True),
+        (_affinity({"matchExpressions": [{"key": "cpus", "operator": "Gt", "values": ["8"]}]}), True),
+        (_affinity({"matchExpressions": [{"key": "cpus", "operator": "Lt", "values": ["8"]}]}), False),
+        (_affinity({"matchExpressions": [{"key": "disk", "operator": "Gt", "values": ["8"]}]}), False),
+        (_affinity({"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["n9"]}]}), False),
+        (_affinity({}), False),
+        (_affinity({}, {"matchExpressions": [{"key": "disk", "operator": "Exists"}]}), True),
+    ],
+)
+def test_a_pod_fits_where_the_scheduler_would_let_it(wanted: dict[str, Any], fits: bool) -> None:
+    assert pod(**wanted).fits(node("n2", "True", labels={"disk": "ssd", "cpus": "16"})) is fits
+
+
+@pytest.mark.parametrize(
+    ("toleration", "fits"),
+    [
+        (None, False),
+        ({"key": "gpu", "operator": "Exists"}, True),
+        ({"key": "gpu", "value": "a"}, True),
+        ({"key": "gpu", "value": "b"}, False),
+        ({"key": "gpu", "operator": "Exists", "effect": "NoExecute"}, False),
+        ({"operator": "Exists"}, True),
+    ],
+)
+def test_a_taint_must_be_tolerated(toleration: dict[str, str] | None, fits: bool) -> None:
+    tainted = node("n2", "True", taints=({"key": "gpu", "value": "a", "effect": "NoSchedule"},))
+    assert pod(tolerations=[toleration] if toleration else []).fits(tainted) is fits

@@ -1,0 +1,60 @@
+"""The golden corpus: each inventory gives the node, ports and plugin data that are written down."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from ferroscope.hooks import loader
+from tests import ROOT
+from tests.corpus import ALL, Case, load
+from tests.corpus.catalog import cases
+from tests.corpus.compare import Difference, Theirs, compare, explanations, page, unexplained, unused
+from tests.corpus.perform import perform
+
+PAGE = ROOT / "docs" / "reference" / "differences-from-ironic.md"
+CORPUS = load()
+
+
+@pytest.mark.parametrize("case", CORPUS, ids=lambda case: case.name)
+def test_an_inventory_gives_what_is_written_down(case: Case) -> None:
+    assert perform(case) == case.expected, case.about
+
+
+def test_the_stored_cases_are_those_of_the_catalog() -> None:
+    written = {case.name: msgspec.structs.replace(case, expected=None) for case in CORPUS}
+    assert written == {case.name: msgspec.json.decode(msgspec.json.encode(case), type=Case) for case in cases()}
+    assert len(CORPUS) >= 40
+
+
+def test_the_corpus_runs_every_hook_that_comes_with_the_service() -> None:
+    assert set(ALL) == {name for name, point in loader.available().items() if point.value.startswith("ferroscope.")}
+
+
+def test_a_refused_inventory_changes_nothing_and_the_reason_is_told() -> None:
+    refused = [case.expected for case in CORPUS if case.expected and case.expected.error]
+    assert len(refused) > 10
+    assert not any(outcome.properties or outcome.ports or outcome.plugin_data for outcome in refused)
+
+
+def test_the_page_of_differences_is_that_of_the_explanations() -> None:
+    assert PAGE.read_text(encoding="utf-8") == page(explanations()), "run: tools/compare_with_ironic.py --page"
+
+
+def test_every_explanation_is_of_a_case() -> None:
+    names = {case.name for case in CORPUS}
+    for one in explanations():
+        assert set(one.cases) <= {*names, "*", "recorded-*"}, one.name
+
+
+def test_a_difference_is_found_and_only_its_explanation_covers_it() -> None:
+    case = CORPUS[0]
+    ours = perform(case)
+    theirs = Theirs(None, {**ours.properties, "cpus": True}, ours.ports, ours.plugin_data)
+    found = compare(case, ours, theirs)
+    assert found == [Difference(case.name, "properties.cpus", ours.properties["cpus"], True)]
+    assert unexplained(found, explanations()) == found
+    assert unused([], explanations()) == explanations()
+    assert compare(case, ours, msgspec.structs.replace(theirs, error="it failed")) == [
+        Difference(case.name, "error", None, "it failed")
+    ]

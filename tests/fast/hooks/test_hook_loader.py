@@ -1,0 +1,110 @@
+"""Loading hooks: what is configured is there and in order, or the service says what to change."""
+
+from __future__ import annotations
+
+from importlib.metadata import EntryPoint
+
+import pytest
+import structlog.testing
+
+from ferroscope.config.options import InspectorSettings
+from ferroscope.hooks import loader
+from ferroscope.hooks.base import HookSetupError, InspectionHook
+from ferroscope.hooks.pipeline import from_settings
+from tests.fast.hooks.runs import installed
+
+HERE = "tests.fast.hooks.test_hook_loader"
+
+
+class Broken(InspectionHook):
+    def __init__(self) -> None:
+        raise RuntimeError("no known_accelerators.yaml")
+
+
+class Picky(InspectionHook):
+    def configure(self, settings: InspectorSettings) -> None:
+        raise HookSetupError(f"not with {settings.add_ports}")
+
+
+class NoHook:
+    """Something else that a package offers under our group by mistake."""
+
+
+def names(*hooks: str) -> list[str]:
+    return [hook.name for hook in loader.load(InspectorSettings(hooks=hooks), installed())]
+
+
+def refusal(*hooks: str, **more: str) -> str:
+    points = {name: EntryPoint(name, value, loader.GROUP) for name, value in more.items()}
+    with pytest.raises(HookSetupError) as info:
+        loader.load(InspectorSettings(hooks=hooks), {**installed(), **points})
+    return str(info.value)
+
+
+def test_the_default_settings_give_the_default_pipeline() -> None:
+    expected = ("ramdisk-error", "validate-interfaces", "ports", "architecture")
+    assert from_settings(InspectorSettings()).names == expected
+
+
+def test_every_hook_that_comes_with_the_service_can_be_loaded() -> None:
+    everything = ("ramdisk-error", "validate-interfaces", "ports", "architecture", "memory")
+    assert set(everything) <= set(installed())
+    assert names(*everything) == list(everything)
+
+
+def test_default_hooks_are_expanded_with_the_configured_default() -> None:
+    settings = InspectorSettings(hooks=("memory", "$default_hooks"), default_hooks=("architecture",))
+    assert [hook.name for hook in loader.load(settings, installed())] == ["memory", "architecture"]
+
+
+def test_an_optional_hook_is_loaded_as_such() -> None:
+    hooks = loader.load(InspectorSettings(hooks=("architecture", "?memory")), installed())
+    assert [(hook.name, hook.optional) for hook in hooks] == [("architecture", False), ("memory", True)]
+
+
+def test_a_name_with_underscores_is_understood_with_a_warning() -> None:
+    with structlog.testing.capture_logs() as logs:
+        assert names("validate_interfaces", "ports") == ["validate-interfaces", "ports"]
+    assert [(log["log_level"], log["configured"], log["hook"]) for log in logs] == [
+        ("warning", "validate_interfaces", "validate-interfaces")
+    ]
+
+
+def test_unknown_hooks_are_named_all_at_once_with_what_is_available() -> None:
+    message = refusal("memory", "no-such-hook", "?neither")
+    assert "'no-such-hook', 'neither'" in message
+    for name in ("architecture", "memory", "ports", "ramdisk-error", "validate-interfaces"):
+        assert name in message
+
+
+def test_a_dependency_that_is_missing_is_named_with_its_place() -> None:
+    assert "ports depends on validate-interfaces: add validate-interfaces before ports" in refusal("ports")
+
+
+def test_a_dependency_that_comes_too_late_is_to_be_moved() -> None:
+    message = refusal("ports", "validate-interfaces")
+    assert "ports depends on validate-interfaces: move validate-interfaces before ports" in message
+    assert "ports,validate-interfaces" in message
+
+
+def test_a_hook_that_is_listed_twice_is_refused() -> None:
+    assert "memory is listed twice" in refusal("memory", "?memory")
+
+
+def test_a_hook_that_cannot_be_imported_is_named_with_the_cause() -> None:
+    message = refusal("lost", lost="no_such_package.hooks:Lost")
+    assert "(no_such_package.hooks:Lost) cannot be loaded: ModuleNotFoundError" in message
+
+
+def test_a_hook_that_cannot_be_made_is_named_with_the_cause() -> None:
+    message = refusal("broken", broken=f"{HERE}:Broken")
+    assert "broken" in message
+    assert "no known_accelerators.yaml" in message
+
+
+def test_something_that_is_no_hook_is_refused() -> None:
+    assert "ferroscope.hooks.base.InspectionHook" in refusal("nothing", nothing=f"{HERE}:NoHook")
+
+
+def test_what_is_wrong_with_the_options_of_all_hooks_is_said_at_once() -> None:
+    assert refusal("a", "?b", a=f"{HERE}:Picky", b=f"{HERE}:Picky") == "a: not with pxe; b: not with pxe"

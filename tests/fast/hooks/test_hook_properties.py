@@ -1,0 +1,80 @@
+"""``ramdisk-error``, ``architecture`` and ``memory``: one value each, or a reason."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from ferroscope.core.reasons import Reason
+from ferroscope.hooks.base import HookError
+from tests.fast.hooks.runs import machine, run
+
+
+def refusal(hook: str, inventory: Any, plugin_data: Any = None) -> HookError:
+    with pytest.raises(HookError) as info:
+        run([hook], inventory, plugin_data)
+    return info.value
+
+
+@pytest.mark.parametrize("data", [{}, {"error": None}, {"error": ""}, {"error": []}, {"error": False}])
+def test_a_ramdisk_without_an_error_passes(data: dict[str, Any]) -> None:
+    assert run(["ramdisk-error"], machine(), data).plugin_data == data
+
+
+def test_the_error_of_the_ramdisk_is_the_reason() -> None:
+    error = refusal("ramdisk-error", machine(), {"error": "no disks found\nlook at the cable"})
+    assert error.reason is Reason.RAMDISK_ERROR
+    assert error.message == "Ramdisk reported error: no disks found\nlook at the cable"
+
+
+@pytest.mark.parametrize("value", [{"type": "X"}, ["a", {"b": 1}], 17, True])
+def test_an_error_of_any_type_is_reported(value: object) -> None:
+    error = refusal("ramdisk-error", machine(), {"error": value})
+    assert error.reason is Reason.RAMDISK_ERROR
+    assert repr(value) in error.message
+
+
+def test_an_endless_error_is_cut_and_control_characters_are_taken_out() -> None:
+    error = refusal("ramdisk-error", machine(), {"error": "a\x00b\x1b[31m" + "x" * 1_000_000})
+    assert "a\N{REPLACEMENT CHARACTER}b\N{REPLACEMENT CHARACTER}[31mxxx" in error.message
+    assert len(error.message) < 2100
+
+
+def test_the_architecture_becomes_a_property() -> None:
+    result = run(["architecture"], machine(cpu={"architecture": "aarch64"}))
+    assert result.node.properties == {"old": 1, "cpu_arch": "aarch64"}
+
+
+@pytest.mark.parametrize(
+    "cpu",
+    [None, {}, [], "x86_64", 1, {"architecture": None}, {"architecture": ""}, {"architecture": " "}]
+    + [{"architecture": value} for value in (5, {}, ["x86_64"], "x" * 65, "x86\x0064", "a\nb")],
+)
+def test_an_inventory_without_an_architecture_is_refused(cpu: object) -> None:
+    error = refusal("architecture", machine(cpu=cpu))
+    assert error.reason is Reason.INVALID_INVENTORY
+    assert "cpu.architecture" in error.message
+
+
+def test_an_inventory_without_cpu_or_memory_is_refused() -> None:
+    for hook in ("architecture", "memory"):
+        assert refusal(hook, {}).reason is Reason.INVALID_INVENTORY
+
+
+@pytest.mark.parametrize("size", [1, 65536, 2**40])
+def test_the_memory_size_becomes_a_property(size: int) -> None:
+    result = run(["memory"], machine(memory={"physical_mb": size}))
+    assert result.node.properties == {"old": 1, "memory_mb": size}
+
+
+@pytest.mark.parametrize(
+    "memory",
+    [None, {}, [], 65536, {"total": 1}]
+    + [{"physical_mb": value} for value in (None, 0, -1, True, "65536", 1.5, [], 2**40 + 1, 10**400)],
+)
+def test_an_inventory_without_a_memory_size_is_refused(memory: object) -> None:
+    error = refusal("memory", machine(memory=memory))
+    assert error.reason is Reason.INVALID_INVENTORY
+    assert "memory.physical_mb" in error.message
+    assert len(error.message) < 200

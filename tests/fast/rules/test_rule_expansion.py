@@ -1,0 +1,61 @@
+"""Regular expressions that would fill the memory when they are compiled are refused before."""
+
+from __future__ import annotations
+
+import pytest
+
+from ferroscope.rules.comparisons import compiled, expansion
+from ferroscope.rules.data import MAX_EXPANSION, InvalidRuleError
+
+BOMBS = [
+    "a{99999999}",
+    "a{99999999,}",
+    "(((a{1000}){1000}){1000})",
+    "(?:(?:a|b){1000}){100}",
+    "|".join(f"{letter}{{5000}}" for letter in "abcdefghij"),
+    "(?:a|b" * 100 + ")+" * 100,
+    "(?x)a{9 9 9 9 9 9 9 9}",
+    "(?x)a{#}\n99999999}",
+    "(?x)(?:a{1000}#)\n){99999}",
+    "(?V1)(?:[[a]--[b)]]{1000}){99999}",
+    "(?<=a{99999999})b",
+]
+HARMLESS = [
+    "(?i)dell",
+    "^([0-9a-f]{2}:){5}[0-9a-f]{2}$",
+    "[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}",
+    r"(?:\w+\s+)+(?:\d{1,3}\.){3}\d{1,3}",
+    "a{0,99999999}",
+    r"[]({99999}]\(\{99999}(?#{99999})",
+    "x" * 1024,
+    r"(?x) (\d+) \s+ # a number",
+]
+
+
+@pytest.mark.parametrize("pattern", BOMBS)
+def test_what_would_become_too_large_is_refused(pattern: str) -> None:
+    assert expansion(pattern) > MAX_EXPANSION
+    with pytest.raises(InvalidRuleError, match="repeats too much"):
+        compiled(pattern)
+
+
+@pytest.mark.parametrize("pattern", HARMLESS)
+def test_what_people_write_is_taken(pattern: str) -> None:
+    assert compiled(pattern) is not None
+
+
+@pytest.mark.parametrize(
+    ("pattern", "steps"),
+    [("abc", 3), ("a{3}b", 4), ("(?:a{3}){4}", 24), ("a+", 2), ("a{2,}", 3), ("a{2,5}?b", 5), ("a|b{5}", 7)],
+)
+def test_what_is_written_out_is_counted(pattern: str, steps: int) -> None:
+    assert expansion(pattern) == steps
+
+
+def test_an_allocation_that_fails_while_compiling_refuses_the_pattern(monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_args: object, **_kwargs: object) -> None:
+        raise MemoryError
+
+    monkeypatch.setattr("regex.compile", full)
+    with pytest.raises(InvalidRuleError, match="too large"):
+        compiled("never compiled before")

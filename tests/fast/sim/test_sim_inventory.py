@@ -1,0 +1,226 @@
+"""Simulated inventories: always the same, never one like the other, and like what a ramdisk posts."""
+
+from __future__ import annotations
+
+import json
+import time
+from ipaddress import ip_address, ip_network
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ferroscope.core import values as mac_spelling
+from ferroscope_sim import inventory as sim
+from tests import ROOT
+
+INDEXES = st.integers(0, sim.MAX_INDEX)
+NIC_COUNTS = [3, 3, 6, 2, 4, 4, 3, 2, 3, 8, 2, 4]
+MAKERS = [
+    "To Be Filled By O.E.M.",
+    "Dell Inc.",
+    "To Be Filled By O.E.M.",
+    "To Be Filled By O.E.M.",
+    "Supermicro",
+    "Supermicro",
+    "HPE",
+    "Supermicro",
+    "Dell Inc.",
+    "HPE",
+    "Lenovo",
+    "Dell Inc.",
+]
+RECORDED = ROOT.parent / "shared" / "inventories"
+
+
+def nics(body: dict[str, Any]) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = body["inventory"]["interfaces"]
+    return found
+
+
+@given(INDEXES)
+def test_the_same_index_is_the_same_machine(index: int) -> None:
+    assert sim.generate(index) == sim.generate(index)
+
+
+def test_a_machine_stays_what_it_is_from_one_release_to_the_next() -> None:
+    assert sim.macs(259) == tuple(f"02:fe:00:01:03:0{port}" for port in range(len(sim.macs(259))))
+    assert (sim.bmc_address(259), sim.bmc_address(259, 6)) == ("10.0.1.4", "fd00:fe20::104")
+    assert [len(sim.macs(index)) for index in range(12)] == NIC_COUNTS
+    assert [sim.document(index)["inventory"]["system_vendor"]["manufacturer"] for index in range(12)] == MAKERS
+
+
+@given(st.sets(INDEXES, min_size=2, max_size=20))
+def test_no_two_machines_share_an_address_or_a_serial_number(indexes: set[int]) -> None:
+    seen: set[str] = set()
+    for index in indexes:
+        inventory = sim.document(index, size=sim.MIN_SIZE)["inventory"]
+        addresses = {
+            *(nic["mac_address"] for nic in inventory["interfaces"]),
+            *(disk["serial"] for disk in inventory["disks"]),
+            *(disk["wwn"] for disk in inventory["disks"]),
+            inventory["bmc_address"],
+            inventory["bmc_mac"],
+            sim.bmc_address(index, 6),
+        }
+        assert len(addresses) == len(inventory["interfaces"]) + 2 * len(inventory["disks"]) + 3
+        assert not addresses & seen
+        seen |= addresses
+
+
+@given(INDEXES)
+def test_addresses_are_known_before_the_machine_calls(index: int) -> None:
+    inventory = sim.document(index, size=sim.MIN_SIZE)["inventory"]
+    assert {nic["mac_address"] for nic in inventory["interfaces"]} == set(sim.macs(index))
+    assert mac_spelling.normalize(inventory["boot"]["pxe_interface"]) == sim.pxe_mac(index) == sim.macs(index)[0]
+    assert inventory["bmc_address"] == sim.bmc_address(index)
+    assert inventory["bmc_mac"] == sim.bmc_mac(index)
+    assert inventory["bmc_v6address"] in (sim.bmc_address(index, 6), "::/0", None)
+    assert ip_address(sim.bmc_address(index)) in ip_network("10.0.0.0/8")
+
+
+@given(INDEXES)
+def test_macs_are_locally_administered_and_in_their_stored_form(index: int) -> None:
+    assert 2 <= len(sim.macs(index)) <= 8
+    for mac in (*sim.macs(index), sim.bmc_mac(index)):
+        assert mac_spelling.normalize(mac) == mac
+        assert int(mac[:2], 16) & 3 == 2
+
+
+@settings(max_examples=200)
+@given(INDEXES, st.integers(sim.MIN_SIZE, 100_000))
+def test_a_size_is_met_within_150_bytes(index: int, size: int) -> None:
+    assert abs(len(sim.generate(index, size=size)) - size) <= 150
+
+
+@pytest.mark.parametrize("size", [40_000, 40_960])
+def test_forty_kilobytes_are_forty_kilobytes_for_every_machine(size: int) -> None:
+    for index in range(300):
+        assert len(sim.generate(index, size=size)) == pytest.approx(size, rel=0.05)
+
+
+def test_a_size_at_the_limit_of_the_service_is_possible() -> None:
+    assert len(sim.generate(1, size=sim.MAX_SIZE)) == pytest.approx(sim.MAX_SIZE, abs=150)
+
+
+@pytest.mark.parametrize("size", [-1, 0, sim.MIN_SIZE - 1, sim.MAX_SIZE + 1])
+def test_an_impossible_size_is_refused(size: int) -> None:
+    with pytest.raises(ValueError, match="size"):
+        sim.generate(1, size=size)
+
+
+@pytest.mark.parametrize("index", [-1, sim.MAX_INDEX + 1])
+def test_an_index_without_addresses_is_refused(index: int) -> None:
+    for function in (sim.generate, sim.document, sim.macs, sim.pxe_mac, sim.bmc_mac, sim.bmc_address):
+        with pytest.raises(ValueError, match="index"):
+            function(index)
+
+
+def test_a_fleet_is_as_mixed_as_a_real_one() -> None:
+    bodies = [sim.document(index) for index in range(600)]
+    inventories = [body["inventory"] for body in bodies]
+    makers = {inventory["system_vendor"]["manufacturer"] for inventory in inventories}
+    assert makers == {"Dell Inc.", "HPE", "Lenovo", "Supermicro", "To Be Filled By O.E.M."}
+    assert {len(inventory["interfaces"]) for inventory in inventories} == {2, 3, 4, 6, 8}
+    disks = {len(inventory["disks"]) for inventory in inventories}
+    assert (min(disks), max(disks)) == (1, 24)
+    assert {inventory["boot"]["current_boot_mode"] for inventory in inventories} == {"uefi", "bios"}
+    assert {type(inventory["bmc_v6address"]) for inventory in inventories} == {str, type(None)}
+    sizes = [len(sim.generate(index)) for index in range(600)]
+    assert min(sizes) < 15_000
+    assert max(sizes) > 50_000
+    assert all(10_000 <= size <= 60_000 for size in sizes)
+
+
+@given(INDEXES)
+def test_every_section_that_the_ramdisk_sends_is_there(index: int) -> None:
+    body = sim.document(index, size=40_000)
+    sections = {"inventory", "root_disk", "boot_interface", "configuration", "pci_devices", "dmi", "numa_topology"}
+    assert set(body) == {*sections, "error"}
+    inventory = body["inventory"]
+    assert body["root_disk"] in inventory["disks"]
+    assert body["boot_interface"] == sim.pxe_mac(index)
+    assert body["error"] is None
+    assert inventory["memory"]["total"] < inventory["memory"]["physical_mb"] * 1024 * 1024
+    assert inventory["cpu"]["count"] == 2 * len(body["numa_topology"]["cpus"])
+    assert len({nic["name"] for nic in nics(body)}) == len(nics(body))
+    assert {nic["name"] for nic in body["numa_topology"]["nics"]} == {nic["name"] for nic in nics(body)}
+    assert len({device["bus"] for device in body["pci_devices"]}) == len(body["pci_devices"])
+
+
+def test_an_error_of_the_ramdisk_is_passed_on() -> None:
+    assert sim.document(3, error="no disks found")["error"] == "no disks found"
+
+
+@given(INDEXES)
+def test_addresses_of_the_nics_are_valid_and_the_one_that_booted_has_ipv4(index: int) -> None:
+    for nic in nics(sim.document(index)):
+        booted = nic["mac_address"] == sim.pxe_mac(index)
+        assert (nic["ipv4_address"] is not None) == booted
+        if nic["ipv4_address"]:
+            assert ip_address(nic["ipv4_address"]).is_private
+        if nic["ipv6_address"]:
+            address, scope = nic["ipv6_address"].split("%")
+            assert scope == nic["name"]
+            assert address == str(link_local(nic["mac_address"]))
+        assert (nic["ipv6_address"] is not None) == nic["has_carrier"] == bool(nic["lldp"])
+
+
+def link_local(mac: str) -> Any:
+    octets = [int(part, 16) for part in mac.split(":")]
+    return ip_address(bytes([0xFE, 0x80, *[0] * 6, octets[0] ^ 2, *octets[1:3], 0xFF, 0xFE, *octets[3:]]))
+
+
+@settings(max_examples=50)
+@given(INDEXES)
+def test_lldp_frames_are_valid_and_name_the_switch_port(index: int) -> None:
+    for nic in nics(sim.document(index, size=60_000)):
+        if not nic["lldp"]:
+            continue
+        tlvs = [(kind, bytes.fromhex(value)) for kind, value in nic["lldp"]]
+        assert [kind for kind, _value in tlvs][:3] == [1, 2, 3]
+        assert tlvs[-1] == (0, b"")
+        assert all(len(value) <= 511 for _kind, value in tlvs)
+        basic = {kind: value for kind, value in tlvs if kind != 127}
+        assert basic[1][0] == 4
+        assert len(basic[1]) == 7
+        assert basic[2][0] == 5
+        assert basic[2][1:].decode().isprintable()
+        assert basic[3] == (120).to_bytes(2, "big")
+        assert basic[5].decode().endswith(".sim.example")
+        assert basic[8][:2] == b"\x05\x01"
+        assert ip_address(basic[8][2:6]) in ip_network("192.168.0.0/16")
+        organizational = {(value[:3].hex(), value[3]): value[4:] for kind, value in tlvs if kind == 127}
+        vlan = organizational["0080c2", 1]
+        name = organizational["0080c2", 3]
+        assert name[:2] == vlan
+        assert name[3:].decode() == f"v{int.from_bytes(vlan, 'big')}_provisioning"
+        assert name[2] == len(name[3:])
+        assert int.from_bytes(organizational["00120f", 4], "big") in (1522, 9216)
+
+
+def test_the_keys_are_those_that_recorded_inventories_have() -> None:
+    body = sim.document(3, size=40_000)
+    for path in RECORDED.glob("*.json"):
+        recorded = msgspec.json.decode(path.read_bytes())
+        inventory = recorded.get("inventory", recorded)
+        # Older ramdisks report less; nothing may be missing that any of them reports.
+        assert set(inventory) - {"hostname"} <= set(body["inventory"]), path.name
+        for section in ("cpu", "memory", "boot", "system_vendor"):
+            assert set(inventory[section]) <= set(body["inventory"][section]), (path.name, section)
+        for section in ("interfaces", "disks"):
+            assert set(inventory[section][0]) <= set(body["inventory"][section][0]), (path.name, section)
+
+
+def test_a_machine_takes_less_than_twice_the_time_of_parsing_its_inventory() -> None:
+    ratios = []
+    for start in range(0, 400, 100):
+        began = time.thread_time()
+        bodies = [sim.generate(index, size=40_000) for index in range(start, start + 100)]
+        made = time.thread_time()
+        for body in bodies:
+            json.loads(body)
+        ratios.append((made - began) / (time.thread_time() - made))
+    assert min(ratios) < 2

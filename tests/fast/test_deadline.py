@@ -1,0 +1,66 @@
+"""Deadlines of calls: their connections end in time, and one thread sees to it for all of them."""
+
+from __future__ import annotations
+
+import socket
+import threading
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from ferroscope.remote.deadline import Deadline, DeadlineError
+from tests.support.processes import until
+
+
+@pytest.fixture
+def pair() -> Iterator[tuple[socket.socket, socket.socket]]:
+    one, other = socket.socketpair()
+    with one, other:
+        yield one, other
+
+
+def watchdogs() -> list[threading.Thread]:
+    return [thread for thread in threading.enumerate() if thread.name == "deadlines"]
+
+
+def test_a_wait_ends_when_the_time_of_its_call_is_over(pair: tuple[socket.socket, socket.socket]) -> None:
+    with Deadline(0.1) as deadline:
+        deadline.watch(pair[0])
+        assert pair[0].recv(1) == b""
+        with pytest.raises(DeadlineError):
+            deadline.left()
+
+
+def test_what_is_watched_too_late_ends_at_once(pair: tuple[socket.socket, socket.socket]) -> None:
+    with Deadline(0.0) as deadline:
+        deadline.watch(pair[0])
+        assert pair[0].recv(1) == b""
+
+
+def test_a_call_that_is_over_leaves_its_connection_alone(pair: tuple[socket.socket, socket.socket]) -> None:
+    with Deadline(0.2) as deadline:
+        deadline.watch(pair[0])
+    until(lambda: deadline.expired and not watchdogs())
+    pair[1].send(b"x")
+    assert pair[0].recv(1) == b"x"
+
+
+def test_a_shorter_call_ends_first_although_it_began_later(pair: tuple[socket.socket, socket.socket]) -> None:
+    began, ended = time.monotonic(), threading.Event()
+    with Deadline(60.0):
+
+        def short() -> None:
+            with Deadline(0.1) as deadline:
+                deadline.watch(pair[0])
+                pair[0].recv(1)
+                ended.set()
+
+        threading.Thread(target=short, daemon=True).start()
+        assert ended.wait(30.0)
+        assert time.monotonic() - began < 30.0
+
+
+def test_all_calls_have_one_thread_in_common() -> None:
+    with Deadline(1.0), Deadline(2.0), Deadline(3.0):
+        assert len(watchdogs()) == 1

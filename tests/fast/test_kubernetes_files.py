@@ -1,0 +1,132 @@
+"""What deploy/kubernetes promises, as far as it can be read: restricted pods, time to end, tolerations, options."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+import ferroscope
+from ferroscope.config.load import load, unknown_options
+from tests import ROOT
+
+DEPLOY = ROOT / "deploy/kubernetes"
+CONFIGURATIONS = sorted(DEPLOY.rglob("ferroscope.conf"))
+# How much longer a pod lives than its role may take to end.
+MARGIN = 10
+PATCHES = {"api.yaml": "cloud", "worker-leases.yaml": "postgresql"}
+
+
+def _objects() -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield name and content of each whole object, without patches."""
+    for file in sorted(DEPLOY.rglob("*.yaml")):
+        if file.name == "kustomization.yaml" or PATCHES.get(file.name) == file.parent.name:
+            continue
+        for found in yaml.safe_load_all(file.read_text()):
+            yield f"{file.parent.name}/{found['kind']}/{found['metadata']['name']}", found
+
+
+OBJECTS = dict(_objects())
+PODS = {name: one["spec"]["template"]["spec"] for name, one in OBJECTS.items() if "template" in one.get("spec", {})}
+DEPLOYMENTS = {name: one for name, one in OBJECTS.items() if one["kind"] == "Deployment"}
+RESTRICTED = {name: pod for name, pod in PODS.items() if not name.startswith("pxe-filter/")}
+NAMES = {name.rpartition("/")[2] for name in PODS}
+
+
+def test_every_role_has_a_pod() -> None:
+    assert {f"ferroscope-{role}" for role in ("api", "worker", "failover", "pxe-filter", "db-upgrade")} < NAMES
+
+
+@pytest.mark.parametrize("name", RESTRICTED)
+def test_a_pod_fits_into_a_restricted_namespace(name: str) -> None:
+    """As https://kubernetes.io/docs/concepts/security/pod-security-standards/#restricted says."""
+    pod = RESTRICTED[name]
+    assert not any(pod.get(host) for host in ("hostNetwork", "hostPID", "hostIPC"))
+    assert pod["securityContext"]["runAsNonRoot"] is True
+    assert pod["securityContext"]["runAsUser"] != 0
+    assert pod["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
+    kinds = {kind for volume in pod["volumes"] for kind in volume if kind != "name"}
+    assert kinds <= {"configMap", "secret", "emptyDir", "persistentVolumeClaim"}
+    for container in pod["containers"]:
+        security = container["securityContext"]
+        assert security["allowPrivilegeEscalation"] is False
+        assert security["capabilities"] == {"drop": ["ALL"]}
+
+
+@pytest.mark.parametrize("name", PODS)
+def test_a_pod_has_a_read_only_root_a_memory_limit_and_no_token_that_it_does_not_need(name: str) -> None:
+    pod = PODS[name]
+    for container in pod["containers"]:
+        assert container["securityContext"]["readOnlyRootFilesystem"] is True
+        assert container["resources"]["limits"]["memory"]
+        assert {"name": "temporary", "mountPath": "/tmp"} in container["volumeMounts"]
+    assert pod["automountServiceAccountToken"] is name.endswith(("/ferroscope-failover", "/ferroscope-machines"))
+
+
+def test_the_pxe_filter_has_three_capabilities_on_the_network_of_its_host() -> None:
+    (pod,) = [pod for name, pod in PODS.items() if name not in RESTRICTED]
+    assert pod["hostNetwork"] is True
+    assert "hostPID" not in pod
+    (container,) = pod["containers"]
+    assert container["securityContext"]["capabilities"] == {"drop": ["ALL"], "add": ["NET_ADMIN", "NET_RAW", "KILL"]}
+    assert "privileged" not in container["securityContext"]
+
+
+@pytest.mark.parametrize("name", [name for name in PODS if "/Job/" not in name])
+def test_a_pod_has_more_time_to_end_than_its_role_needs(name: str) -> None:
+    settings = load([str(DEPLOY / "base/ferroscope.conf")])
+    role = name.rpartition("-")[2]
+    needed = settings.worker.graceful_timeout * (2 if role == "ferroscope" else 1)
+    needed += settings.api.drain_delay if role == "api" else 0
+    assert PODS[name]["terminationGracePeriodSeconds"] >= needed + MARGIN
+
+
+@pytest.mark.parametrize("name", [name for name, one in DEPLOYMENTS.items() if one["spec"]["replicas"] > 1])
+def test_replicas_avoid_each_others_nodes_leave_a_dead_one_in_seconds_and_are_not_drained_at_once(name: str) -> None:
+    pod, labels = PODS[name], DEPLOYMENTS[name]["spec"]["template"]["metadata"]["labels"]
+    tolerated = {one["key"].rpartition("/")[2]: one["tolerationSeconds"] for one in pod["tolerations"]}
+    assert tolerated == {"not-ready": 5, "unreachable": 5}
+    (kind,) = pod["affinity"]["podAntiAffinity"].items()
+    required = kind[0].startswith("required")
+    term = kind[1][0] if required else kind[1][0]["podAffinityTerm"]
+    assert (term["labelSelector"]["matchLabels"], term["topologyKey"]) == (labels, "kubernetes.io/hostname")
+    # Two controllers on one node would not survive its death.
+    assert required is name.endswith(("failover", "machines"))
+    budgets = [one for one in OBJECTS.values() if one["kind"] == "PodDisruptionBudget"]
+    assert [one["spec"]["maxUnavailable"] for one in budgets if one["spec"]["selector"]["matchLabels"] == labels] == [1]
+
+
+@pytest.mark.parametrize("file", CONFIGURATIONS, ids=lambda file: file.parent.name)
+def test_a_configuration_is_valid_and_has_no_password(file: Path) -> None:
+    load([str(file)])
+    assert unknown_options([str(file)]) == []
+    assert "password =" not in file.read_text()
+
+
+def test_everything_is_of_this_release() -> None:
+    chart = yaml.safe_load((DEPLOY.parent / "helm/ferroscope/Chart.yaml").read_text())
+    assert chart["version"] == chart["appVersion"] == ferroscope.__version__
+    kustomizations = [yaml.safe_load(file.read_text()) for file in DEPLOY.rglob("kustomization.yaml")]
+    images = [image for one in kustomizations for image in one.get("images", ())]
+    assert {image["newTag"] for image in images} == {ferroscope.__version__}
+
+
+def test_monitors_select_what_is_there() -> None:
+    monitored = set()
+    for monitor in (one for one in OBJECTS.values() if one["kind"].endswith("Monitor")):
+        selector = monitor["spec"]["selector"]
+        wanted = {key: {value} for key, value in selector["matchLabels"].items()}
+        wanted |= {
+            one["key"]: set(one["values"]) for one in selector.get("matchExpressions", ()) if one["operator"] == "In"
+        }
+        ports = {one["port"] for key in ("endpoints", "podMetricsEndpoints") for one in monitor["spec"].get(key, ())}
+        for deployment in DEPLOYMENTS.values():
+            labels = deployment["metadata"]["labels"]
+            if all(labels.get(key) in values for key, values in wanted.items()):
+                container = deployment["spec"]["template"]["spec"]["containers"][0]
+                assert ports <= {port["name"] for port in container["ports"]}
+                monitored.add(labels["app.kubernetes.io/component"])
+    assert monitored >= {"api", "worker", "failover", "machines"}

@@ -1,0 +1,50 @@
+"""Commands beside inspections: what one does never touches an inspection that was started meanwhile."""
+
+from __future__ import annotations
+
+import pytest
+
+from ferroscope.contracts.errors import BmcError
+from ferroscope.core.states import Event, State
+from tests.fast.worker.conftest import Service
+
+
+def start_during_the_command(service: Service, *, fail: bool) -> None:
+    """Let a power command be under way while an operator starts an inspection."""
+    started = False
+
+    def begin(command: str) -> BmcError | None:
+        nonlocal started
+        if not started:
+            started = True
+            service.start()
+        refused = fail and command == "power on"
+        return BmcError("no", transient=False) if refused else None
+
+    service.submit(Event.SET_POWER, {"target": "power on"})
+    service.machine.fail = begin
+    service.clock.now += 1.0
+    service.worker.step()
+    service.machine.fail = lambda _command: None
+
+
+@pytest.mark.parametrize("fail", [False, True])
+def test_an_inspection_that_was_started_during_a_command_goes_on(service: Service, fail: bool) -> None:
+    start_during_the_command(service, fail=fail)
+    assert service.node.state is State.STARTING
+    assert service.node.last_error is None
+    service.work()
+    assert service.node.state is State.WAITING
+    assert service.inspection.state is State.WAITING
+
+
+def test_a_command_that_fails_after_a_failed_inspection_leaves_its_reason_alone(service: Service) -> None:
+    service.start()
+    service.submit(Event.ABORT)
+    service.work()
+    assert service.node.state is State.ERROR
+    service.machine.fail = lambda command: BmcError("no", transient=False) if command == "power on" else None
+    service.submit(Event.SET_POWER, {"target": "power on"})
+    service.work()
+    assert service.inspection.reason == "aborted"
+    assert "bmc-refused" in (service.node.last_error or "")

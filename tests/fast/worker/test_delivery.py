@@ -1,0 +1,262 @@
+"""At least once: what a worker that dies, stalls or is stopped leaves behind, and who goes on."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from ferroscope.config.options import Settings, WorkerSettings
+from ferroscope.contracts.bmc import Power
+from ferroscope.contracts.errors import ClaimLostError, NotFoundError
+from ferroscope.core.states import Event, State
+from ferroscope.periodic.timeouts import Timeouts
+from ferroscope.worker.attempt import StoppedError
+from ferroscope.worker.context import TaskContext
+from tests.fast.worker.conftest import Service, settings
+from tests.support import examples
+
+
+class KilledError(BaseException):
+    """Nothing catches it: the process is gone at this point."""
+
+
+def die_at(service: Service, command: str) -> None:
+    """Kill the worker when the machine receives ``command``, after it took effect."""
+    set_power, armed = service.machine.set_power, [True]
+
+    def killing(node: Any, power: Power) -> None:
+        set_power(node, power)
+        if power == command and armed.pop():
+            armed.append(False)
+            raise KilledError
+
+    service.machine.set_power = killing  # type: ignore[method-assign]
+
+
+def take_over(service: Service) -> None:
+    """The worker is gone; another one takes what it held."""
+    service.kill("m1")
+    service.worker = service.new_worker("m2")
+
+
+def test_a_worker_killed_after_power_on_does_not_cause_a_second_reboot(service: Service) -> None:
+    die_at(service, "power on")
+    service.start()
+    with pytest.raises(KilledError):
+        service.work()
+    take_over(service)
+    service.work()
+    assert service.node.state is State.WAITING
+    assert service.machine.commands.count("power on") == 1
+    assert "already on" in service.steps
+
+
+def test_a_worker_killed_before_power_on_is_replaced_and_the_machine_boots(service: Service) -> None:
+    service.machine.power = Power.ON
+    die_at(service, "power off")
+    service.start()
+    with pytest.raises(KilledError):
+        service.work()
+    take_over(service)
+    service.work()
+    assert service.node.state is State.WAITING
+    assert service.machine.commands.count("power on") == 1
+
+
+def kill_in_processing(service: Service) -> None:
+    service.start()
+    service.work()
+    service.call_back()
+    tasks = dict(service.worker.tasks)
+    event = service.pending[0].event
+    original = tasks[event]
+
+    def killed(context: TaskContext) -> Any:
+        original(context)
+        raise KilledError
+
+    service.worker.tasks = tasks | {event: killed}
+    with pytest.raises(KilledError):
+        service.work()
+
+
+def test_a_worker_killed_in_processing_leaves_nothing_behind_and_the_rerun_finishes(service: Service) -> None:
+    kill_in_processing(service)
+    assert service.node.state is State.PROCESSING
+    assert service.ports == []
+    assert service.node.properties == {}
+    take_over(service)
+    service.work()
+    assert service.node.state is State.FINISHED
+    assert service.ports == ["02:00:00:00:00:01"]
+    assert "delivered again" in service.steps
+
+
+def test_interrupted_error_is_the_strict_reading() -> None:
+    strict = msgspec.structs.replace(
+        settings(), worker=WorkerSettings(get_timeout=0.0, retry_delay=1.0, interrupted="error")
+    )
+    service = Service(strict)
+    kill_in_processing(service)
+    take_over(service)
+    service.work()
+    assert service.node.state is State.ERROR
+    assert service.inspection.reason == "interrupted"
+
+
+def test_a_request_that_kills_every_worker_ends_in_error_after_three_attempts(service: Service) -> None:
+    kill_in_processing(service)
+    for number in range(2, 4):
+        service.kill(f"m{number - 1}")
+        poisoned = service.worker.tasks
+        service.worker = service.new_worker(f"m{number}")
+        service.worker.tasks = poisoned
+        with pytest.raises(KilledError):
+            service.work()
+    service.kill("m3")
+    service.worker = service.new_worker("m4")
+    service.work()
+    assert service.node.state is State.ERROR
+    assert service.inspection.reason == "attempts-exhausted"
+
+
+def test_a_callback_whose_workers_died_before_they_began_ends_in_error_with_the_machine_off(service: Service) -> None:
+    service.start()
+    service.work()
+    service.call_back()
+    for number in range(1, 4):
+        assert service.worker.get() is not None  # claimed, and killed before its state was saved
+        service.kill(f"m{number}")
+        service.worker = service.new_worker(f"m{number + 1}")
+    assert service.node.state is State.WAITING
+    service.work()
+    assert service.node.state is State.ERROR
+    assert service.inspection.reason == "attempts-exhausted"
+    assert service.machine.power is Power.OFF
+
+
+def test_a_stalled_worker_that_wakes_up_late_changes_nothing(service: Service) -> None:
+    service.start()
+    service.work()
+    service.call_back()
+    slow = service.worker
+    claim = slow.get()
+    assert claim is not None
+    locked, decision = service.store.write(lambda tx: slow.prepare(tx, claim))
+    context = slow.context(locked, decision)
+    outcome = slow.run(context, decision)
+    take_over(service)
+    service.work()
+    finished = service.node
+    with pytest.raises(ClaimLostError):
+        service.store.write(lambda tx: slow.conclude(tx, context, decision, outcome))
+    assert service.node == finished
+
+
+def test_a_stalled_worker_cannot_record_an_intent(service: Service) -> None:
+    service.start()
+    slow = service.worker
+    claim = slow.get()
+    assert claim is not None
+    locked, decision = service.store.write(lambda tx: slow.prepare(tx, claim))
+    context = slow.context(locked, decision)
+    take_over(service)
+    service.work()
+    with pytest.raises(ClaimLostError):
+        context.intend("power on")
+
+
+def test_a_stopped_task_goes_back_on_the_queue_without_using_up_an_attempt(service: Service) -> None:
+    tasks = dict(service.worker.tasks)
+
+    def stopped(context: TaskContext) -> Any:
+        raise StoppedError
+
+    service.start()
+    for _ in range(5):
+        service.worker.tasks = dict.fromkeys(tasks, stopped)
+        service.worker.step()
+    service.worker.tasks = tasks
+    service.work()
+    assert service.node.state is State.WAITING
+
+
+def test_a_bug_in_a_task_does_not_take_the_worker_along(service: Service) -> None:
+    def broken(context: TaskContext) -> Any:
+        raise ZeroDivisionError
+
+    service.start()
+    service.worker.tasks = dict.fromkeys(service.worker.tasks, broken)
+    service.work()
+    assert service.inspection.reason == "internal"
+    assert "ZeroDivisionError" in (service.node.last_error or "")
+
+
+def test_a_node_deleted_while_its_task_runs_ends_the_task_quietly(service: Service) -> None:
+    service.start()
+    claim = service.worker.get()
+    assert claim is not None
+    context, _decision = service.store.write(lambda tx: service.worker.prepare(tx, claim))
+    service.store.write(lambda tx: tx.nodes.remove(context.node.uuid))
+    said, follow = service.worker.carry_out(claim)
+    assert follow is None
+    assert "lost" in said or "no node" in said
+
+
+def test_the_follow_up_is_mine_at_once_unless_others_wait(service: Service) -> None:
+    service.start()
+    service.work()
+    service.call_back()
+    claim = service.worker.get()
+    assert claim is not None
+    _, follow = service.worker.carry_out(claim)
+    assert follow is not None
+    assert follow.claim.request.event == "finish"
+    assert follow.claim.request.attempt == 1
+
+
+def overdue(service: Service, timeout: float) -> str:
+    task = Timeouts(service.store, timeout=timeout, period=30.0, process="periodic")
+    return task.step(examples.UNLED)
+
+
+def test_a_machine_that_never_calls_back_times_out_and_is_powered_off(service: Service) -> None:
+    service.start()
+    service.work()
+    service.clock.now += 100.0
+    assert "0 overdue" in overdue(service, 1800.0)
+    service.clock.now += 1800.0
+    assert "1 overdue" in overdue(service, 1800.0)
+    overdue(service, 1800.0)
+    assert len(service.pending) == 1
+    service.work()
+    assert service.inspection.reason == "timeout"
+    assert service.machine.power is Power.OFF
+
+
+def test_a_callback_that_wins_the_race_against_the_time_out_finishes(service: Service) -> None:
+    service.start()
+    service.work()
+    service.clock.now += 2000.0
+    service.call_back()
+    overdue(service, 1800.0)
+    service.work()
+    assert service.node.state in (State.FINISHED, State.ERROR)
+    assert service.pending == []
+
+
+def test_settings_reach_the_delivery_policy() -> None:
+    assert Settings().worker.delivery().max_attempts == 3
+
+
+def test_a_node_that_is_no_longer_tracked_goes_with_everything_that_is_its(service: Service) -> None:
+    service.start()
+    service.work()
+    service.submit(Event.DELETE)
+    service.worker.step()
+    with pytest.raises(NotFoundError):
+        _ = service.node
+    assert service.journal == []
+    assert service.pending == []

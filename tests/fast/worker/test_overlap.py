@@ -1,0 +1,155 @@
+"""What comes while something else is under way: commands, reapplies and callbacks that are in each other's way."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+import pytest
+
+from ferroscope import transition
+from ferroscope.contracts.bmc import Power
+from ferroscope.contracts.errors import BmcError
+from ferroscope.contracts.store import Transaction
+from ferroscope.core.delivery import IllegalEventError
+from ferroscope.core.model import Request
+from ferroscope.core.states import Event, Provision, State
+from ferroscope.storage.reader import newest
+from tests.fast.worker.conftest import NODE, Service, settings
+
+
+def verify(service: Service) -> None:
+    """What the api does for ``manage`` of an enrolled node."""
+
+    def work(tx: Transaction) -> None:
+        node = msgspec.structs.replace(tx.nodes.get(NODE), provision_state=Provision.ENROLL)
+        transition.submit(tx, node, Event.VERIFY, process="api")
+        transition.rest(tx, node, Provision.VERIFYING, target=str(Provision.MANAGEABLE))
+
+    service.store.write(work)
+
+
+def test_a_reapply_is_refused_while_a_verification_waits(service: Service) -> None:
+    inspected(service)
+    verify(service)
+    service.machine.fail = lambda _command: BmcError("no answer", transient=True)
+    service.worker.step()
+    assert [request.event for request in service.pending] == [Event.VERIFY]
+    with pytest.raises(IllegalEventError):
+        service.reapply()
+    service.work()
+    assert service.node.provision_state is Provision.ENROLL
+    assert service.node.state is State.FINISHED
+
+
+def test_a_verification_that_a_reapply_has_overtaken_makes_nothing_manageable(service: Service) -> None:
+    inspected(service)
+
+    def discovered(tx: Transaction) -> None:
+        tx.nodes.update(msgspec.structs.replace(tx.nodes.get(NODE), provision_state=Provision.ENROLL))
+
+    service.store.write(discovered)
+    service.reapply()
+    with pytest.raises(IllegalEventError):
+        verify(service)
+    request = Request(node=NODE, event=Event.VERIFY)  # as a release before this one queued it
+    service.store.write(lambda tx: tx.requests.put(request))
+    service.work()
+    assert service.node.provision_state is Provision.ENROLL
+    assert (service.steps.count("dropped"), service.steps.count("verified")) == (1, 0)
+
+
+def test_a_power_command_that_is_dropped_promises_nothing_any_more(service: Service) -> None:
+    def command(tx: Transaction) -> None:
+        node = tx.nodes.get(NODE)
+        transition.submit(tx, node, Event.SET_POWER, process="api", payload={"target": "power on"})
+        tx.nodes.update(msgspec.structs.replace(node, target_power_state="power on"))
+
+    service.store.write(command)
+    service.start(manage_boot=False)
+    service.work()
+    assert "dropped" in service.steps
+    assert service.node.target_power_state is None
+
+
+def test_a_reapply_is_an_inspection_of_its_own(service: Service) -> None:
+    first = inspected(service)
+    ended = service.inspection.finished_at
+    service.clock.now += 60.0
+    service.reapply()
+    assert service.node.state is State.REAPPLYING
+    service.work()
+    second = service.inspection
+    assert (second.uuid != first, second.reapplies, second.state) == (True, first, State.FINISHED)
+    assert service.store.read(lambda tx: tx.inspections.get(first)).finished_at == ended
+
+
+def test_a_reapply_that_fails_replaces_nothing() -> None:
+    service = Service(settings())
+    first = inspected(service)
+    before = service.node
+    service.reapply({"interfaces": [{"name": "eth0", "mac_address": "02:00:00:00:00:99"}], "cpu": 5}, error="wrong")
+    service.work()
+    after = service.node
+    assert (after.state, service.inspection.reason) == (State.ERROR, "ramdisk-error")
+    assert (after.properties, after.search_digest) == (before.properties, before.search_digest)
+    found = service.store.read(lambda tx: newest(tx, tx.nodes.get(NODE), ("inventory", "plugin_data")))
+    assert found is not None
+    assert found.inspection == first
+    unprocessed = service.store.read(lambda tx: newest(tx, tx.nodes.get(NODE), ("inventory", "unprocessed")))
+    assert unprocessed is not None
+    assert unprocessed.inspection == first, "a reapply of what is stored must not take what was refused"
+
+
+def test_a_different_callback_while_the_machine_is_powered_off_ends_the_inspection_in_error(service: Service) -> None:
+    service.start()
+    service.work()
+    service.call_back()
+    calls = iter((True,))
+
+    def called(command: str) -> None:
+        if command == "power off" and next(calls, False):
+            service.submit(Event.CONTINUE, {"digest": "other"})
+
+    service.machine.fail = called
+    service.work()
+    assert service.node.state is State.ERROR
+    assert service.inspection.reason == "conflicting-callback"
+    assert service.machine.power is Power.OFF
+    found = service.store.read(lambda tx: newest(tx, tx.nodes.get(NODE), ("inventory", "plugin_data")))
+    assert found is None, "data of two machines is no inventory of this node"
+
+
+def test_a_command_is_not_a_step_of_the_inspection_before_it(service: Service) -> None:
+    ident = inspected(service)
+    steps = len([entry for entry in service.journal if entry.inspection == ident])
+    service.submit(Event.SET_POWER, {"target": "power on"})
+    service.work()
+    assert len([entry for entry in service.journal if entry.inspection == ident]) == steps
+    assert [entry.step for entry in service.journal if entry.inspection is None] == ["requested", "power on"]
+
+
+def inspected(service: Service) -> str:
+    service.start()
+    service.work()
+    service.call_back()
+    service.work()
+    assert service.node.state is State.FINISHED
+    return service.node.inspection or ""
+
+
+def test_the_times_of_steps_never_go_back_however_long_a_transaction_takes(service: Service) -> None:
+    write = service.store.write
+
+    def slow(work: Callable[[Transaction], Any], **options: Any) -> Any:
+        def slowly(tx: Transaction) -> Any:
+            service.clock.now += 7.0
+            return work(tx)
+
+        return write(slowly, **options)
+
+    service.store.write = slow  # type: ignore[method-assign,assignment]
+    inspected(service)
+    times = [entry.at for entry in service.journal]
+    assert times == sorted(times)

@@ -1,1 +1,0 @@
-"""Tests on a private Kubernetes cluster: ``make test-kubernetes``."""

@@ -1,0 +1,122 @@
+"""Two HAProxies with the floating IP of keepalived, configured as in deploy/, in a network namespace each."""
+
+from __future__ import annotations
+
+import http.client
+import statistics
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from bench.service import executable
+from tests.support.cluster.hosts import BALANCERS, FLOATING_IP, LoadBalancer, Network
+from tests.support.processes import SLACK, until
+from tests.support.pxe.netns import Netns
+
+# What is promised, for a client that tries again at once; a busy machine may take longer.
+_PROMISED: Final = 3.0
+
+
+class Site(Network):
+    """Two load balancers, two api processes and a client on one network."""
+
+    def __init__(self, directory: Path, database: str) -> None:
+        super().__init__(directory)
+        self._database = database
+
+    def _start(self) -> None:
+        super()._start()
+        for number, address in ((1, "192.0.2.11"), (2, "192.0.2.12")):
+            config = self.directory / f"api-{number}.conf"
+            config.write_text(
+                f"[database]\nconnection = {self._database}\n[api]\nhost = {address}\nallow_anonymous = true\n"
+                f"trusted_proxies = {','.join(BALANCERS)}\n"
+            )
+            space = self.host(f"api{number}", address)
+            self.play(f"api-{number}", [*space.prefix, executable(), "api", "-c", str(config)]).wait_ready()
+        self.client = self.host("client", "192.0.2.100")
+        self.balance()
+
+
+class Client(threading.Thread):
+    """Calls the floating IP, and tries again at once; ``longest`` is the longest time without success."""
+
+    def __init__(self, space: Netns) -> None:
+        super().__init__(daemon=True)
+        self._space = space
+        self._ending = threading.Event()
+        self.answered = 0
+        self.longest = 0.0
+        self.last = time.monotonic()
+
+    def run(self) -> None:
+        while not self._ending.wait(0.02):
+            connection = http.client.HTTPConnection(FLOATING_IP, 6385, timeout=0.5)
+            try:
+                with self._space.entered():
+                    connection.connect()
+                connection.request("GET", "/v1/nodes?limit=1")
+                if connection.getresponse().status != 200:
+                    continue
+            except (OSError, http.client.HTTPException):
+                continue
+            finally:
+                connection.close()
+            now = time.monotonic()
+            self.longest, self.last = max(self.longest, now - self.last), now
+            self.answered += 1
+
+    def end(self) -> None:
+        self._ending.set()
+        self.join()
+
+    def outage(self, fault: Callable[[], object]) -> float:
+        """Return for how many seconds it had no success because of ``fault``."""
+        self.longest = 0.0
+        fault()
+        began = time.monotonic()
+        # It goes on when the fault is over; a fault that is noticed later, such as an expired timer, counts too.
+        assert until(lambda: self.last > began + 4), "nobody has the address"
+        return self.longest
+
+
+FAULTS: Final[dict[str, Callable[[LoadBalancer], object]]] = {
+    "kill -9 of HAProxy": LoadBalancer.kill_haproxy,
+    "HAProxy frozen": lambda host: host.haproxy.freeze(),
+    "kill -9 of keepalived": LoadBalancer.kill_keepalived,
+    "host cut off": lambda host: host.space.ip("link", "set", "eth0", "down"),
+}
+
+
+@pytest.mark.timeout(900)
+def test_a_client_that_tries_again_reaches_the_other_balancer(tmp_path: Path, sqlite_url: str) -> None:
+    fail_over(tmp_path, sqlite_url, 1)
+
+
+def fail_over(tmp_path: Path, sqlite_url: str, rounds: int) -> None:
+    """Do each fault to the active balancer this often."""
+    with Site(tmp_path, sqlite_url) as network:
+        network.active()
+        assert "invalid" not in "".join(host.keepalived.said() for host in network.balancers)
+        client = Client(network.client)
+        client.start()
+        try:
+            assert until(lambda: client.answered > 20)
+            for name in FAULTS:
+                fault, outages = FAULTS[name], []
+                for _ in range(rounds):
+                    before = network.active()
+                    outages.append(client.outage(lambda fault=fault, before=before: fault(before)))
+                    assert until(
+                        lambda before=before: any(host.is_active for host in network.balancers if host is not before)
+                    )
+                    before.repair()
+                    assert network.active() is not before
+                print(f"{name}: {statistics.median(outages):.2f} s (median), {max(outages):.2f} s (worst of {rounds})")
+                assert max(outages) < _PROMISED + SLACK
+        finally:
+            client.end()

@@ -1,0 +1,61 @@
+"""Whole installations whose processes, or whose database, are killed under load."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.support.cluster.audit import audit
+from tests.support.cluster.chaos import FAST
+from tests.support.cluster.cluster import Cluster, Plan, pool
+from tests.support.cluster.operator import Operator
+from tests.support.processes import SLACK, until
+
+
+def test_sqlite_bears_several_processes_of_one_host_and_their_deaths(place: Path, sqlite_url: str) -> None:
+    plan = Plan(nodes=40, apis=2, workers=2, options=FAST)
+    with Cluster(place, sqlite_url, plan) as cluster:
+        operator = Operator(cluster, rounds=3)
+        operator.start()
+        kills = 0
+        while operator.is_alive() and kills < 8:
+            time.sleep(1)
+            victim = (cluster.workers + cluster.apis[:1])[kills % 3]
+            victim.wait_ready()
+            victim.kill()
+            victim.start()
+            kills += 1
+        operator.done(100)
+        found = audit(cluster, operator)
+    print("\n".join([f"sqlite: {kills} kills", *found.lines()]))
+    assert found.violations == []
+    assert found.inspections == 120
+
+
+def test_reads_go_on_through_the_pool_after_a_restart_of_the_database(
+    request: pytest.FixtureRequest, place: Path
+) -> None:
+    server = request.getfixturevalue("postgresql_server")
+    from tests.support import databases
+
+    with (
+        databases.fresh(server) as url,
+        Cluster(place, url, Plan(nodes=20, apis=1, workers=2, options=FAST)) as cluster,
+    ):
+        operator = Operator(cluster, rounds=3)
+        operator.start()
+        until(lambda: operator.ended >= 5)
+        server.kill()
+        time.sleep(1)
+        server.start()
+        restarted = time.monotonic()
+        client = pool(1)
+        assert until(lambda: client.request("GET", f"{cluster.url}/v1/nodes?limit=1").status == 200)
+        back = time.monotonic() - restarted
+        operator.done(120)
+        found = audit(cluster, operator)
+    print(f"answers again {back:.2f} s after the restart; {found.failed_requests} requests had failed meanwhile")
+    assert found.violations == []
+    assert back < SLACK

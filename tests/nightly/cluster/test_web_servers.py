@@ -1,0 +1,421 @@
+"""The WSGI application under Apache httpd with mod_wsgi and under gunicorn: the real ones, configured as in deploy/."""
+
+from __future__ import annotations
+
+import http.client
+import itertools
+import json
+import os
+import random
+import signal
+import socket
+import ssl
+import subprocess
+import time
+import warnings
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+import pytest
+import urllib3
+from sqlalchemy import create_engine, text
+
+from bench.service import executable
+from ferroscope_sim.enroll import enroll
+from ferroscope_sim.inventory import generate, pxe_mac
+from ferroscope_sim.model import FleetSettings, roster
+from ferroscope_sim.run import FleetThread
+from tests.nightly.cluster.test_restart import Reader
+from tests.support import databases
+from tests.support.certificates import Authority
+from tests.support.cluster.balancer import Balancer
+from tests.support.installation import Played
+from tests.support.keystone import keystone
+from tests.support.processes import until
+from tests.support.servers import Server
+from tests.support.web_servers import KINDS, WebServer
+from tests.system.clients.logins import PASSWORD, furnish
+
+_NODES: Final = 15
+_VERSION: Final = {"X-OpenStack-Ironic-API-Version": "1.96"}
+_OPERATOR: Final = _VERSION | urllib3.make_headers(basic_auth=f"operator:{PASSWORD}")
+_WATCHER: Final = _VERSION | urllib3.make_headers(basic_auth=f"watcher:{PASSWORD}")
+_ANYBODY: Final = "allow_anonymous = true\n"
+_HTTP: Final = urllib3.PoolManager(retries=False, timeout=60.0)
+# Of machines that are not in the fleet.
+_numbers = itertools.count(5000)
+
+Headers = Mapping[str, str]
+
+
+class Site:
+    """A web server, HAProxy in front of it, a worker, and a fleet."""
+
+    def __init__(self, server: WebServer, balancer: Balancer, fleet: FleetThread) -> None:
+        self.server, self.balancer, self.fleet = server, balancer, fleet
+        self.url = balancer.url
+        self._http = urllib3.PoolManager(maxsize=8, retries=False, timeout=60.0)
+
+    def answer(self, method: str, path: str, body: Any = None, headers: Headers = _OPERATOR) -> Any:
+        return self._http.request(method, self.url + path, json=body, headers=headers)
+
+    def request(self, method: str, path: str, body: Any = None) -> Any:
+        """Return the document of a successful call by the operator."""
+        given = self.answer(method, path, body)
+        assert given.status < 300, f"{method} {path}: {given.status} {given.data!r}"
+        return json.loads(given.data) if given.data else None
+
+    def states(self) -> dict[str, tuple[str, str | None]]:
+        """Return provision state and last error of each node of the fleet."""
+        nodes = self.request("GET", "/v1/nodes?fields=name,provision_state,last_error&limit=1000")["nodes"]
+        return {node["name"]: (node["provision_state"], node["last_error"]) for node in nodes if "sim" in node["name"]}
+
+    def fake_node(self) -> tuple[str, int]:
+        """Return name and number of a new node in inspect wait, whose ramdisk the test plays."""
+        number = next(_numbers)
+        name, mac = f"fake-{number}", pxe_mac(number)
+        self.request("POST", "/v1/nodes", {"name": name, "driver": "fake-hardware"})
+        uuid = self.request("GET", f"/v1/nodes/{name}")["uuid"]
+        self.request("POST", "/v1/ports", {"node_uuid": uuid, "address": mac})
+        for target, state in (("manage", "manageable"), ("inspect", "inspect wait")):
+            self.request("PUT", f"/v1/nodes/{name}/states/provision", {"target": target})
+            self.await_state(name, state)
+        return name, number
+
+    def await_state(self, name: str, state: str) -> None:
+        path = f"/v1/nodes/{name}?fields=provision_state,last_error"
+        reached = until(lambda: self.request("GET", path)["provision_state"] == state)
+        assert reached, self.request("GET", path)
+
+
+# Beneath either is the same application; how each starts, stops and refuses is tested with both.
+@pytest.fixture(scope="module", params=["apache", "gunicorn"])
+def site(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, shared_postgresql: Server
+) -> Iterator[Site]:
+    """Give an installation that the tests of a server share; it is faultless at the end."""
+    directory = tmp_path_factory.mktemp(request.param)
+    users = directory / "htpasswd"
+    for name, role in (("operator", "admin"), ("watcher", "reader")):
+        words = [executable(), "user", "add", name, "--role", role, "--file", str(users)]
+        subprocess.run(words, input=f"{PASSWORD}\n", text=True, capture_output=True, check=True)
+    options = (
+        f"auth_strategy = http_basic\nhttp_basic_auth_user_file = {users}\ntrusted_proxies = 127.0.0.1\n"
+        "failure_burst = 3\nfailure_rate = 0.001\n[audit]\nenabled = true\n"
+    )
+    with databases.fresh(shared_postgresql) as url:
+        server = KINDS[request.param](directory, url, options)
+        worker = Played("worker", directory, [executable(), "worker", "-c", str(server.config)])
+        balancer = Balancer(directory, [(server.bare_metal, server.introspection)])
+        fleet = FleetSettings(
+            nodes=_NODES,
+            callback_url=f"{balancer.url}/v1/continue_inspection",
+            boot_delay=1.5,
+            boot_jitter=1.4,
+            time_scale=0.05,
+        )
+        try:
+            server.wait_ready()
+            worker.wait_ready()
+            balancer.wait_ready()
+            with FleetThread(fleet) as running:
+                enrolled = enroll(
+                    roster(fleet),
+                    api_url=balancer.url,
+                    sim_address=running.address,
+                    headers=_OPERATOR,
+                    patience=60,
+                )
+                assert not enrolled.failed
+                yield Site(server, balancer, running)
+            assert "Traceback" not in server.said()
+        finally:
+            balancer.close()
+            worker.end()
+            server.played.end()
+
+
+def test_a_machine_is_inspected_through_either_api(site: Site) -> None:
+    name = next(iter(site.states()))
+    site.request("PUT", f"/v1/nodes/{name}/states/provision", {"target": "inspect"})
+    site.await_state(name, "manageable")
+    node = site.request("GET", f"/v1/nodes/{name}")
+    assert node["last_error"] is None
+    assert node["links"][0]["href"].startswith(f"{site.url}/v1/nodes/")
+    assert site.request("GET", f"/v1/nodes/{name}/inventory")["inventory"]["cpu"]
+    base = f"http://127.0.0.1:{site.balancer.introspection}"
+    started = _HTTP.request("POST", f"{base}/v1/introspection/{node['uuid']}", headers=_OPERATOR)
+    assert started.status == 202
+
+    def finished() -> bool:
+        found = _HTTP.request("GET", f"{base}/v1/introspection/{node['uuid']}", headers=_OPERATOR)
+        return bool(found.json()["finished"] and found.json()["error"] is None)
+
+    assert until(finished)
+
+
+def test_each_port_is_its_own_api(site: Site) -> None:
+    bare_metal = _HTTP.request("GET", f"http://127.0.0.1:{site.balancer.bare_metal}/v1").json()
+    introspection = _HTTP.request("GET", f"http://127.0.0.1:{site.balancer.introspection}/v1").json()
+    assert bare_metal["links"][0]["href"] == f"http://127.0.0.1:{site.balancer.bare_metal}/v1/"
+    assert introspection["resources"][0]["links"][0]["href"].startswith(
+        f"http://127.0.0.1:{site.balancer.introspection}/v1/introspection"
+    )
+
+
+def test_who_has_no_role_is_refused_and_each_response_has_a_request_id(site: Site) -> None:
+    node = {"name": "refused", "driver": "fake-hardware"}
+    answers = {
+        401: site.answer("POST", "/v1/nodes", node, _VERSION),
+        403: site.answer("POST", "/v1/nodes", node, _WATCHER),
+        200: site.answer("GET", "/v1/nodes?limit=1", None, _WATCHER),
+        404: site.answer("GET", "/nothing"),
+    }
+    assert {status: answer.status for status, answer in answers.items()} == {status: status for status in answers}
+    assert answers[401].headers["WWW-Authenticate"].startswith("Basic ")
+    idents = {answer.headers["Openstack-Request-Id"] for answer in answers.values()}
+    assert len(idents) == 4
+    assert all(ident.startswith("req-") for ident in idents)
+    assert {answer.headers["X-Content-Type-Options"] for answer in answers.values()} == {"nosniff"}
+
+
+def test_what_is_too_large_is_refused(site: Site) -> None:
+    size = 3 * 1024 * 1024
+    for body in (b"x" * size, (b"x" * 65536 for _ in range(size // 65536))):  # with its length, and in chunks
+        called = _HTTP.request("POST", f"{site.url}/v1/continue_inspection", body=body)
+        assert called.status == 413
+    head = _HTTP.request("GET", f"{site.server.url}/v1", headers={"X-Large": "x" * 70_000})
+    assert head.status in (400, 431)
+
+
+def test_large_bodies_in_chunks_arrive_as_they_were_sent(site: Site) -> None:
+    name, number = site.fake_node()
+    sent = msgspec.json.decode(generate(number))
+    sent["inventory"]["padding"] = ["".join(random.choices("abcdefgh", k=1000)) for _ in range(1200)]
+    body = json.dumps(sent).encode()
+    pieces = (body[at : at + 50_000] for at in range(0, len(body), 50_000))
+    called = _HTTP.request("POST", f"{site.server.url}/v1/continue_inspection", body=pieces)
+    assert called.status == 202, called.data
+    site.await_state(name, "manageable")
+    assert site.request("GET", f"/v1/nodes/{name}/inventory")["inventory"]["padding"] == sent["inventory"]["padding"]
+
+
+def test_logins_are_limited_by_the_real_address_of_the_client(site: Site) -> None:
+    wrong = urllib3.make_headers(basic_auth="operator:wrong") | {"X-Forwarded-For": "192.0.2.99"}
+    proxied, direct = site.balancer.bare_metal, site.server.bare_metal
+
+    def get(port: int, source: str, headers: Headers) -> int:
+        connection = http.client.HTTPConnection("127.0.0.1", port, 60, source_address=(source, 0))
+        try:
+            connection.request(
+                "GET", "/v1/nodes?limit=1", headers={**_VERSION, **headers, "X_Forwarded_For": "192.0.2.98"}
+            )
+            return connection.getresponse().status
+        finally:
+            connection.close()
+
+    for port, source, other in ((proxied, "127.0.0.3", "127.0.0.4"), (direct, "127.0.0.5", "127.0.0.6")):
+        # Each process counts by itself.
+        assert until(lambda port=port, source=source: [get(port, source, wrong) for _ in range(4)] == [429] * 4)
+        assert get(port, other, urllib3.make_headers(basic_auth=f"operator:{PASSWORD}")) == 200
+    events = site.request("GET", "/v1/audit?limit=1000")
+    sources = {event["source"] for event in next(iter(events.values())) if event["status"] == 401}
+    assert {"127.0.0.3", "127.0.0.5"} <= sources
+    assert not {"192.0.2.98", "192.0.2.99"} & sources
+
+
+def test_each_process_is_a_member(site: Site) -> None:
+    def members() -> set[int]:
+        status = site.request("GET", "/v1/status")
+        return {member["pid"] for member in status["members"] if member["role"] == "api"}
+
+    assert until(lambda: members() >= set(site.server.serving()))
+
+
+def test_a_graceful_restart_under_load_fails_no_request(site: Site) -> None:
+    readers = [Reader(site.url, "/v1/nodes?limit=20", _OPERATOR) for _ in range(3)]
+    for reader in readers:
+        reader.start()
+    assert until(lambda: all(reader.answered for reader in readers))
+    before = msgspec.structs.replace(site.fleet.fleet.totals)
+    restarts = 0
+
+    def restart() -> None:
+        nonlocal restarts
+        restarts += 1
+        old = site.server.serving()
+        site.server.reload()
+        assert until(lambda: not set(old) & set(site.server.serving()))
+
+    _inspect_all(site, least=2, meanwhile=restart)
+    for reader in readers:
+        reader.end()
+    after = site.fleet.fleet.totals
+    failed = [failure for reader in readers for failure in reader.failed]
+    accepted = after.callbacks_accepted - before.callbacks_accepted
+    print(f"{restarts} graceful restarts, {sum(reader.answered for reader in readers)} reads, {accepted} callbacks")
+    assert failed == [], f"{len(failed)}: {site.balancer.log.read_text()[-2000:]}\n{site.server.said()[-4000:]}"
+    assert (accepted, after.callbacks_failed - before.callbacks_failed) == (_NODES, 0)
+
+
+def test_killed_processes_lose_no_callback(site: Site) -> None:
+    before = msgspec.structs.replace(site.fleet.fleet.totals)
+    kills = 0
+
+    def kill() -> None:
+        nonlocal kills
+        if victims := site.server.serving():
+            os.kill(random.choice(victims), signal.SIGKILL)
+            kills += 1
+            time.sleep(0.3)
+
+    _inspect_all(site, least=6, meanwhile=kill)
+    after = site.fleet.fleet.totals
+    sent = after.callbacks_sent - before.callbacks_sent
+    accepted = after.callbacks_accepted - before.callbacks_accepted
+    # A machine whose callback was committed, but not answered, may be switched off before it repeats it.
+    print(
+        f"{kills} kills, {sent} callbacks sent, {sent - accepted} not answered; {_NODES} inspections finished, 0 lost"
+    )
+    assert kills
+    assert after.callbacks_refused == before.callbacks_refused
+
+
+def _inspect_all(site: Site, *, least: int, meanwhile: Any) -> None:
+    """Inspect all nodes at once, and do something until they are done, ``least`` times or more; none may fail."""
+    names = sorted(site.states())
+    assert len(names) == _NODES
+    for name in names:
+        put = lambda name=name: site.answer("PUT", f"/v1/nodes/{name}/states/provision", {"target": "inspect"}).status  # noqa: E731
+        assert until(lambda put=put: _accepted(put))
+    done: dict[str, Any] = {}
+    deadline, times = time.monotonic() + 120, 0
+    while time.monotonic() < deadline and (len(done) < _NODES or times < least):
+        meanwhile()
+        times += 1
+        if _accepted(lambda: 202 if site.answer("GET", "/v1/nodes?limit=1").status == 200 else 0):
+            done = {name: error for name, (state, error) in _tried(site).items() if state == "manageable"}
+    assert done == dict.fromkeys(names)
+
+
+def _tried(site: Site) -> dict[str, tuple[str, str | None]]:
+    """Return the states, none of them if this call was hit."""
+    try:
+        return site.states()
+    except (urllib3.exceptions.HTTPError, AssertionError):
+        return {}
+
+
+def _accepted(call: Any) -> bool:
+    """Whether a call was accepted; 409: a previous one was, whose answer was lost."""
+    try:
+        return call() in (202, 409)
+    except urllib3.exceptions.HTTPError:
+        return False
+
+
+@pytest.mark.parametrize("kind", sorted(KINDS))
+def test_it_leaves_the_members_when_it_stops(kind: str, tmp_path: Path, sqlite_url: str) -> None:
+    server = KINDS[kind](tmp_path, sqlite_url, _ANYBODY)
+    engine = create_engine(sqlite_url)
+
+    def members() -> int:
+        with engine.connect() as connection:
+            return int(connection.execute(text("SELECT COUNT(*) FROM members WHERE left_at IS NULL")).scalar_one())
+
+    try:
+        server.wait_ready()
+        assert until(lambda: members() == 2)
+        assert server.played.stop() == 0
+        assert members() == 0
+    finally:
+        engine.dispose()
+        server.played.end()
+
+
+@pytest.mark.parametrize("kind", sorted(KINDS))
+def test_a_configuration_that_cannot_be_used_is_named(kind: str, tmp_path: Path, sqlite_url: str) -> None:
+    """gunicorn does not start; Apache may serve others, so it does, and nothing is served here until it is mended."""
+    server = KINDS[kind](tmp_path, sqlite_url, "")
+    try:
+        if kind == "gunicorn":
+            assert until(lambda: not server.played.alive)
+            assert server.played.process.returncode != 0
+        else:
+            assert until(lambda: _status(server) == 503)
+        assert "[api] auth_strategy = noauth" in server.said()
+        if kind == "apache":
+            server.config.write_text(f"{server.config.read_text()}{_ANYBODY}")
+            assert until(lambda: _status(server) == 200)
+    finally:
+        server.played.end()
+
+
+def _status(server: WebServer) -> int:
+    try:
+        return _HTTP.request("GET", f"{server.url}/healthcheck", timeout=10.0).status
+    except urllib3.exceptions.HTTPError:
+        return 0
+
+
+def test_apache_serves_both_apis_over_https(tmp_path: Path, sqlite_url: str) -> None:
+    authority = Authority(tmp_path)
+    server = KINDS["apache"](tmp_path, sqlite_url, _ANYBODY, tls=authority.issue("server"))
+    try:
+        server.wait_ready()
+        with urllib3.PoolManager(ca_certs=str(authority.ca), retries=False, timeout=60.0) as http:
+            root = http.request("GET", f"{server.url}/v1")
+            assert root.headers["Strict-Transport-Security"]
+            assert root.json()["links"][0]["href"] == f"{server.url}/v1/"
+            body = {"name": "n", "driver": "fake-hardware"}
+            assert http.request("POST", f"{server.url}/v1/nodes", json=body, headers=_VERSION).status == 201
+            introspection = http.request("GET", f"https://127.0.0.1:{server.introspection}/v1").json()
+            assert introspection["resources"][0]["links"][0]["href"].startswith("https://")
+        plain = _HTTP.request("GET", server.url.replace("https", "http") + "/v1")
+        assert plain.status == 400
+        old = ssl.create_default_context(cafile=str(authority.ca))
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DeprecationWarning)
+            old.minimum_version = ssl.TLSVersion.TLSv1
+            old.maximum_version = ssl.TLSVersion.TLSv1_1
+        old.set_ciphers("ALL:@SECLEVEL=0")
+        with socket.create_connection(("127.0.0.1", server.bare_metal), 20) as raw, pytest.raises(ssl.SSLError):
+            old.wrap_socket(raw, server_hostname="127.0.0.1")
+    finally:
+        server.played.end()
+
+
+def test_keystone_tokens_are_validated_behind_either_server(tmp_path: Path, sqlite_url: str) -> None:
+    with keystone(tmp_path / "identity") as running:
+        identity = running.identity
+        furnish(identity)
+        options = (
+            f"auth_strategy = keystone\n[keystone_authtoken]\nauth_url = {identity.url}\nusername = ferroscope\n"
+            f"password = {PASSWORD}\n"
+        )
+        tokens = {who: identity.token(who, PASSWORD, None) for who in ("operator", "watcher")} | {"nobody": "wrong"}
+        for kind in sorted(KINDS):
+            (tmp_path / kind).mkdir()
+            server = KINDS[kind](tmp_path / kind, sqlite_url, options)
+            try:
+                server.wait_ready()
+                node = {"name": f"of-{kind}", "driver": "fake-hardware"}
+                found = {
+                    who: _HTTP.request(
+                        "POST",
+                        f"{server.url}/v1/nodes",
+                        json=node,
+                        headers=_VERSION | {"X-Auth-Token": token},
+                    )
+                    for who, token in tokens.items()
+                }
+                assert {who: one.status for who, one in found.items()} == {
+                    "operator": 201,
+                    "watcher": 403,
+                    "nobody": 401,
+                }
+                assert found["nobody"].headers["WWW-Authenticate"].startswith("Keystone ")
+            finally:
+                server.played.end()

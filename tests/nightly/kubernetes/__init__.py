@@ -1,0 +1,1 @@
+"""Tests on a private Kubernetes cluster: ``make nightly PART=kubernetes``."""

@@ -1,0 +1,7 @@
+"""The published clients."""
+
+from __future__ import annotations
+
+from tests.system.clients.conftest import clients
+
+__all__ = ["clients"]

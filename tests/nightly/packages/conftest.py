@@ -1,0 +1,71 @@
+"""Marks everything here, and gives the image in a container store of its own."""
+
+from __future__ import annotations
+
+import resource
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tools.packaging import contents, image
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if item.nodeid.startswith("tests/nightly/packages/"):
+            item.add_marker(pytest.mark.timeout(1800))
+
+
+class Podman:
+    """Runs containers of one image as strictly as a cluster would: no capabilities, no new privileges, no writing."""
+
+    def __init__(self, directory: Path, archive: Path) -> None:
+        self._options = [
+            "podman", "--root", str(directory / "store"), "--runroot", str(directory / "run"),
+            "--storage-driver", "vfs", "--cgroup-manager", "cgroupfs", "--runtime", "runc",
+        ]  # fmt: skip
+        self.call("load", "--quiet", "--input", str(archive))
+        self.name = f"{image.NAME}:{contents.VERSION}"
+
+    def call(self, *words: str) -> subprocess.CompletedProcess[str]:
+        """Run podman, and return what it said and its exit code."""
+        return subprocess.run([*self._options, *words], capture_output=True, text=True, check=False, timeout=900)
+
+    def run(
+        self, *words: str, program: str = "", options: tuple[str, ...] = (), network: str = "none"
+    ) -> subprocess.CompletedProcess[str]:
+        """Run ``ferroscope WORDS``, or ``program WORDS``, in a container without network and with a read-only root."""
+        files = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+        return self.call(
+            "run", "--rm", f"--network={network}", "--read-only", "--read-only-tmpfs=false", "--cap-drop=all",
+            # podman's own limits are higher than what a sandbox may set.
+            "--security-opt=no-new-privileges", "--ulimit", f"nofile={files}:{files}", "--ulimit", "nproc=1000:1000",
+            *(("--entrypoint", program) if program else ()), *options, self.name, *words,
+        )  # fmt: skip
+
+    def start(self, name: str, *words: str, network: str, options: tuple[str, ...]) -> None:
+        """Run ``ferroscope WORDS`` in a container of this name, as strictly, until somebody ends it."""
+        detached = ("--detach", f"--name={name}", *options)
+        done = self.run(*words, options=detached, network=network)
+        assert done.returncode == 0, done.stderr
+
+    def remove(self) -> None:
+        self.call("rmi", "--all", "--force")
+
+
+@pytest.fixture(scope="session")
+def archive(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Give the image as an OCI archive."""
+    target = tmp_path_factory.mktemp("image") / "ferroscope.oci.tar"
+    image.build(target)
+    return target
+
+
+@pytest.fixture(scope="session")
+def podman(archive: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Podman]:
+    """Give the loaded image."""
+    podman = Podman(tmp_path_factory.mktemp("podman"), archive)
+    yield podman
+    podman.remove()

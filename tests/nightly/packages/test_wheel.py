@@ -1,0 +1,125 @@
+"""The wheel and the source distribution are complete, and the wheel works in an empty environment."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tarfile
+import zipfile
+from email.parser import Parser
+from pathlib import Path
+
+import pytest
+
+import ferroscope
+from tests import ROOT
+from tools.packaging import contents, dist
+
+# What each extra brings.
+EXTRAS = (
+    "psycopg", "pymysql", "keystoneauth1", "keystonemiddleware", "openstack", "amqp", "kombu", "lightkube", "pyarrow",
+    "jinja2", "opentelemetry.sdk", "tooz", "redis",
+)  # fmt: skip
+SHARED = f"ferroscope-{ferroscope.__version__}.data/data/share"
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    source, wheel = dist.build(tmp_path_factory.mktemp("dist"))
+    return source, wheel
+
+
+def _tracked(*directories: str) -> set[str]:
+    listed = subprocess.run(["git", "ls-files", *directories], cwd=ROOT, capture_output=True, text=True, check=True)
+    return set(listed.stdout.split())
+
+
+def test_the_wheel_has_every_file_of_the_package_and_of_deploy(built: tuple[Path, Path]) -> None:
+    names = set(zipfile.ZipFile(built[1]).namelist())
+    assert {name.removeprefix("src/") for name in _tracked("src")} <= names
+    assert {f"{SHARED}/ferroscope/{name}" for name in _tracked("deploy")} <= names
+    for page in ("man/man1/ferroscope.1", "man/man1/ferroscope-node.1", "bash-completion/completions/ferroscope"):
+        assert f"{SHARED}/{page}" in names
+    assert {name.split("/")[0] for name in names} == {
+        "ferroscope", "ferroscope_sim", "ferroscope_lease", SHARED.split("/")[0],
+        f"ferroscope-{ferroscope.__version__}.dist-info",
+    }  # fmt: skip
+
+
+def test_its_metadata_has_the_license_as_pep_639_says(built: tuple[Path, Path]) -> None:
+    with zipfile.ZipFile(built[1]) as wheel:
+        directory = f"ferroscope-{ferroscope.__version__}.dist-info"
+        metadata = Parser().parsestr(wheel.read(f"{directory}/METADATA").decode())
+        assert f"{directory}/licenses/LICENSE" in wheel.namelist()
+    assert metadata["License-Expression"] == "Apache-2.0"
+    assert metadata.get_all("License-File") == ["LICENSE"]
+    assert not [line for line in metadata.get_all("Classifier", []) if line.startswith("License")]
+    extras = set(metadata.get_all("Provides-Extra", []))
+    assert {"postgresql", "kubernetes", "ui"} <= extras
+    # "all" has all of the others, but for what only tests need.
+    (everything,) = (
+        one for one in metadata.get_all("Requires-Dist", []) if one.startswith("ferroscope[") and '"all"' in one
+    )
+    assert set(everything.partition("[")[2].partition("]")[0].split(",")) == extras - {"all", "dev"}
+
+
+def test_the_source_distribution_has_what_building_and_reading_it_needs(built: tuple[Path, Path]) -> None:
+    top = f"ferroscope-{ferroscope.__version__}/"
+    with tarfile.open(built[0]) as archive:
+        names = {name.removeprefix(top) for name in archive.getnames()}
+    assert _tracked("src", "deploy", "docs", "examples", "tools", "LICENSE", "README.md", "requirements.txt") <= names
+
+
+def test_the_wheel_works_in_an_empty_environment(built: tuple[Path, Path], tmp_path: Path) -> None:
+    subprocess.run([sys.executable, "-m", "venv", tmp_path / "venv"], check=True)
+    pip = [tmp_path / "venv/bin/python", "-m", "pip", "install", "-q", "--disable-pip-version-check"]
+    # The pinned versions, and nothing else: what the wheel needs and they lack would be an error.
+    subprocess.run([*pip, "--require-hashes", "-r", ROOT / "requirements.txt"], check=True)
+    subprocess.run([*pip, "--no-index", f"{built[1]}[{','.join(_extras())}]"], check=True)
+
+    def run(*words: str) -> str:
+        command = [tmp_path / "venv/bin/ferroscope", *words]
+        done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path, timeout=300)
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout
+
+    assert run("--version").split()[-1] == ferroscope.__version__
+    assert "All 2 finished" in run("demo", "--nodes", "2")
+    installed = tmp_path / f"venv/lib/python{contents.PYTHON}/site-packages/ferroscope/ui"
+    assert {one.suffix for one in (installed / "static").iterdir()} >= {".css", ".js"}
+    assert list((installed / "templates").glob("*.html"))
+    assert (tmp_path / "venv/share/man/man1/ferroscope.1").exists()
+    assert (tmp_path / "venv/share/ferroscope/deploy/kubernetes/base/api.yaml").exists()
+
+
+def test_pipx_installs_it_with_all_extras(built: tuple[Path, Path], tmp_path: Path) -> None:
+    pinned = tmp_path / "constraints.txt"
+    pins = [line.partition(" \\")[0] for line in (ROOT / "constraints.txt").read_text().splitlines() if "==" in line]
+    pinned.write_text("\n".join(pins))
+    places = {"PIPX_HOME": str(tmp_path / "pipx"), "PIPX_BIN_DIR": str(tmp_path / "bin"), "PATH": os.environ["PATH"]}
+    command = ["pipx", "install", "--python", sys.executable, "--pip-args", f"--quiet --constraint={pinned}"]
+    done = subprocess.run(
+        [*command, f"{built[1]}[all]"], capture_output=True, text=True, check=False, timeout=1500,
+        env={**places, "HOME": str(tmp_path)},
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
+
+    def run(*words: str) -> str:
+        environment = {**places, "HOME": str(tmp_path)}
+        done = subprocess.run(
+            [tmp_path / "bin/ferroscope", *words], capture_output=True, text=True, check=False, env=environment,
+            timeout=300, cwd=tmp_path,
+        )  # fmt: skip
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout
+
+    assert run("--version").split()[-1] == ferroscope.__version__
+    assert "All 2 finished" in run("demo", "--nodes", "2")
+    python = tmp_path / "pipx/venvs/ferroscope/bin/python"
+    subprocess.run([python, "-c", f"import {', '.join(EXTRAS)}"], check=True)
+
+
+def _extras() -> list[str]:
+    """Return all but those that requirements.txt leaves out: parquet, for its size."""
+    return ["postgresql", "mysql", "swift", "keystone", "ironic", "rabbitmq", "kubernetes", "ui", "tooz", "otel"]

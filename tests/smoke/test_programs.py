@@ -1,0 +1,54 @@
+"""The program as a process of its own: how it starts, and what it says where it cannot write."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from ferroscope.cli.exits import Exit
+
+HEAVY = ("rich", "urllib3", "yaml", "sqlalchemy", "falcon", "alembic", "oslo_config", "structlog", "asyncio")
+
+
+LIGHT = ([], ["node"], ["node", "list"], ["node", "create"], ["inspect"], ["status"], ["sim"], ["demo"])
+
+
+@pytest.mark.parametrize("arguments", LIGHT, ids=" ".join)
+def test_help_imports_nothing_heavy(arguments: list[str]) -> None:
+    code = (
+        "import sys; from ferroscope.cli.main import main\n"
+        f"try: main({[*arguments, '--help']!r})\n"
+        "except SystemExit: pass\n"
+        f"found = [name for name in {HEAVY!r} if name in sys.modules]\n"
+        "sys.exit(', '.join(found) or None)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, f"imported: {done.stderr}"
+    assert "Usage: " in done.stdout
+
+
+def test_the_package_runs_as_a_module() -> None:
+    done = subprocess.run([sys.executable, "-m", "ferroscope", "--version"], capture_output=True, text=True, check=True)
+    assert done.stdout.startswith("ferroscope, version ")
+
+
+def test_output_that_cannot_be_written_is_one_line() -> None:
+    with open("/dev/full", "wb") as full:  # noqa: PTH123  # a device
+        command = [sys.executable, "-m", "ferroscope", "search", "--fields", "-o", "json"]
+        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+    assert (done.returncode, done.stderr) == (Exit.FAILURE, "Error: No space left on device\n")
+
+
+@pytest.mark.parametrize(("fmt", "text"), [("table", "\\xe4"), ("json", '"\\u00e4"'), ("yaml", '"\\xE4"')])
+def test_a_terminal_that_lacks_a_letter_gets_its_number(fmt: str, text: str) -> None:
+    code = (
+        "from ferroscope.cli.main import main\nfrom ferroscope.cli import inventory\n"
+        "inventory._list_fields = lambda out: out.show({'name': 'ä'}, lambda screen: screen.print('ä'))\n"
+        f"main(['search', '--fields', '-o', '{fmt}'])"
+    )
+    environment = os.environ | {"PYTHONIOENCODING": "ascii"}
+    command = [sys.executable, "-c", code]
+    assert text in subprocess.run(command, capture_output=True, text=True, check=True, env=environment).stdout

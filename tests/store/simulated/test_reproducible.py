@@ -1,0 +1,28 @@
+"""A seed says everything: the same one gives the same run, line by line, in any process."""
+
+from __future__ import annotations
+
+import hashlib
+
+from tests.simulation.run import run
+from tests.simulation.scenario import from_seed
+
+_SEEDS = (5, 8)
+
+
+def digest(seed: int) -> str:
+    """Return what identifies the whole course of a run."""
+    lines = run(from_seed(seed), transcript=True).lines or []
+    return hashlib.sha256("\n".join(map(repr, lines)).encode()).hexdigest()
+
+
+def test_a_seed_gives_the_same_run_whatever_ran_before() -> None:
+    first = [digest(seed) for seed in _SEEDS]
+    assert [digest(seed) for seed in reversed(_SEEDS)] == first[::-1]
+    assert len(set(first)) == len(_SEEDS)
+
+
+def test_a_transcript_changes_nothing() -> None:
+    with_one, without = (run(from_seed(5), transcript=wanted) for wanted in (True, False))
+    assert with_one.counted == without.counted
+    assert with_one.simulated == without.simulated

@@ -1,0 +1,82 @@
+"""What one process puts on the queue or hands back wakes the other ones up, on each of the SQL databases."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+from ferroscope.config.options import DatabaseSettings, Settings
+from ferroscope.core.model import Request
+from ferroscope.core.states import Event
+from ferroscope.runtime.backend import Backend, open_backend
+from ferroscope.runtime.system import SystemClock
+from tests.support import examples
+from tests.support.processes import until
+
+_SOON = 3.0  # tens of milliseconds, on a machine with nothing else to do
+
+
+@pytest.fixture
+def pair(database_url: str) -> Iterator[tuple[Backend, Backend]]:
+    """Two processes' connections to one database; the first one listens."""
+    settings = Settings(database=DatabaseSettings(connection=database_url))
+    stop = threading.Event()
+    backends = [open_backend(settings, clock=SystemClock(), stop=stop, listen=listen) for listen in (True, False)]
+    before = threading.active_count()
+    assert until(lambda: backends[0].bus.hears)
+    yield backends[0], backends[1]
+    stop.set()
+    until(lambda: threading.active_count() < before, seconds=10)
+    for backend in backends:
+        backend.close()
+
+
+def _position(backend: Backend, channel: str) -> int:
+    return backend.bus.wait(channel, 0, 0.0)
+
+
+def _woken(backend: Backend, channel: str, seen: int) -> bool:
+    """Whether the channel moves past ``seen`` soon."""
+    return backend.bus.wait(channel, seen, _SOON) > seen
+
+
+def _caught_up(pair: tuple[Backend, Backend]) -> None:
+    """Wait until the listening one has heard of everything that the other one has committed: it hears in that order."""
+    listening, other = pair
+    seen = _position(listening, "requests")
+    other.store.write(lambda tx: tx.requests.put(Request(node=examples.uuid(), event=Event.INSPECT)))
+    assert _woken(listening, "requests", seen)
+
+
+def test_a_new_request_wakes_other_processes_up(pair: tuple[Backend, Backend]) -> None:
+    listening, other = pair
+    node = examples.node()
+    for _ in range(2):
+        seen = _position(listening, "requests")
+        other.store.write(lambda tx: tx.requests.put(Request(node=node.uuid, event=Event.INSPECT)))
+        assert _woken(listening, "requests", seen)
+
+
+def test_a_released_lease_wakes_other_processes_up_and_a_held_one_does_not(pair: tuple[Backend, Backend]) -> None:
+    listening, other = pair
+    for _ in range(2):
+        lease = other.store.write(lambda tx: tx.leases.acquire("backup", "somebody", 60.0))
+        _caught_up(pair)
+        seen = _position(listening, "leases")
+        other.store.write(lambda tx, lease=lease: tx.leases.renew(lease, 60.0))  # type: ignore[misc]
+        _caught_up(pair)
+        assert _position(listening, "leases") == seen
+        other.store.write(lambda tx, lease=lease: tx.leases.release(lease))  # type: ignore[misc]
+        assert _woken(listening, "leases", seen)
+
+
+def test_a_member_that_leaves_wakes_others_up_for_its_leases(pair: tuple[Backend, Backend]) -> None:
+    listening, other = pair
+    other.store.write(lambda tx: tx.members.beat(examples.member("leaving"), 60.0))
+    other.store.write(lambda tx: tx.leases.acquire("backup", "leaving", 60.0))
+    _caught_up(pair)
+    seen = _position(listening, "leases")
+    other.store.write(lambda tx: tx.members.leave("leaving"))
+    assert _woken(listening, "leases", seen)

@@ -1,0 +1,32 @@
+"""What was stored while the database's clock was a day ahead; apart, for it changes rows by SQL of its own."""
+
+from __future__ import annotations
+
+from sqlalchemy import text
+
+from ferroscope.core.states import Event
+from tests.store.conftest import Adapter
+from tests.support import examples
+
+
+def test_nothing_lasts_for_a_day_because_the_clock_was_a_day_ahead(adapter: Adapter) -> None:
+    node = adapter.node()
+    adapter.join("dead", ttl=6.0)
+    lease = adapter.write(lambda tx: tx.leases.acquire("backup", "dead", 6.0))
+    adapter.put(examples.request(node, Event.VERIFY))
+    adapter.write(lambda tx: tx.rejections.add(node.uuid, ["52:54:00:00:00:01"]))
+    later = ("leases SET expires_at = expires_at", "members SET expires_at = expires_at", "requests SET due_at = 4e9")
+    with adapter.store.engine.connect() as connection:
+        for what in (*later, "rejections SET rejected_at = rejected_at"):
+            connection.execute(text(f"UPDATE {what} + 86400"))
+    assert not adapter.members()["dead"].is_alive(adapter.read(lambda tx: tx.now))
+    adapter.write(lambda tx: tx.clock_steps.shorten())
+    now = adapter.read(lambda tx: tx.now)
+    (held,) = adapter.read(lambda tx: tx.leases.list())
+    assert (held.epoch, held.holder) == (lease.epoch, lease.holder)
+    assert 0 < held.remaining <= 6.0
+    assert now - 6.0 < adapter.members()["dead"].expires_at <= now + 6.0
+    (rejection,) = adapter.read(lambda tx: tx.rejections.list())
+    assert rejection.rejected_at <= now
+    adapter.join("worker-1")
+    assert adapter.must_claim("worker-1").request.node == node.uuid

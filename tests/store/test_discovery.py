@@ -1,0 +1,104 @@
+"""``contracts.store.Discoveries`` and ``Rejections`` on every adapter."""
+
+from __future__ import annotations
+
+import pytest
+
+from ferroscope.contracts.errors import ConflictError
+from ferroscope.contracts.store import Query, Transaction
+from ferroscope.core.lookup import Evidence
+from ferroscope.core.states import Provision
+from tests.store.conftest import Adapter
+from tests.support import examples
+
+
+def test_machines_are_counted_from_none_in_each_period(adapter: Adapter) -> None:
+    def make(tx: Transaction) -> int:
+        made = tx.discoveries.created_in(7)
+        tx.discoveries.add(examples.uuid(), [examples.mac()])
+        return made
+
+    assert [adapter.write(make) for _ in range(3)] == [0, 1, 2]
+    assert adapter.write(lambda tx: tx.discoveries.created_in(7)) == 3
+    assert adapter.write(lambda tx: tx.discoveries.created_in(8)) == 0
+    assert adapter.write(lambda tx: tx.discoveries.created_in(7)) == 0
+
+
+def test_who_began_in_the_minute_before_does_not_have_all_counted_anew(adapter: Adapter) -> None:
+    def make(period: int) -> int:
+        def work(tx: Transaction) -> int:
+            made = tx.discoveries.created_in(period)
+            tx.discoveries.add(examples.uuid(), [examples.mac()])
+            return made
+
+        return adapter.write(work)
+
+    assert [make(period) for period in (7, 8, 7, 8, 7)] == [0, 0, 1, 2, 3]
+    assert make(2) == 0  # the clock was set back
+
+
+def test_what_is_rolled_back_was_not_made(adapter: Adapter) -> None:
+    mac = examples.mac()
+
+    def fail(tx: Transaction) -> None:
+        tx.discoveries.created_in(7)
+        tx.discoveries.add(examples.uuid(), [mac])
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        adapter.write(fail)
+    assert adapter.write(lambda tx: tx.discoveries.created_in(7)) == 0
+    adapter.write(lambda tx: tx.discoveries.add(examples.uuid(), [mac]))
+
+
+def test_a_mac_belongs_to_one_discovered_machine(adapter: Adapter) -> None:
+    node, shared = adapter.node(), examples.mac()
+    adapter.write(lambda tx: tx.discoveries.add(node.uuid, [shared, shared, examples.mac()]))
+    with pytest.raises(ConflictError) as caught:
+        adapter.write(lambda tx: tx.discoveries.add(examples.uuid(), [examples.mac(), shared]))
+    assert (caught.value.field, caught.value.value) == ("address", shared)
+    assert shared in adapter.read(lambda tx: tx.discoveries.macs(node.uuid))
+    adapter.write(lambda tx: tx.nodes.remove(node.uuid))
+    adapter.write(lambda tx: tx.discoveries.add(examples.uuid(), [shared]))
+    assert list(adapter.read(lambda tx: tx.discoveries.macs(node.uuid))) == []
+
+
+def test_a_discovered_machine_is_found_by_its_macs_unless_ports_have_them(adapter: Adapter) -> None:
+    discovered, enrolled, mac = adapter.node(), adapter.node(), examples.mac()
+    adapter.write(lambda tx: tx.discoveries.add(discovered.uuid, [mac]))
+    evidence = Evidence(macs=(examples.mac(), mac))
+    assert list(adapter.read(lambda tx: tx.addresses.candidates(evidence)).by_mac) == [discovered]
+    adapter.write(lambda tx: tx.ports.add([examples.port(enrolled, address=mac)]))
+    assert list(adapter.read(lambda tx: tx.addresses.candidates(evidence)).by_mac) == [enrolled]
+
+
+def test_unclaimed_are_discovered_nodes_in_enroll(adapter: Adapter) -> None:
+    adapter.node(auto_discovered=True, inbox=True)
+    adapter.node(auto_discovered=True, inbox=False)
+    adapter.node(auto_discovered=False)
+    adapter.node(auto_discovered=True, provision_state=Provision.MANAGEABLE)
+    assert adapter.read(lambda tx: tx.discoveries.unclaimed()) == 2
+
+
+def test_the_inbox_is_kept_and_filtered_by(adapter: Adapter) -> None:
+    waiting = adapter.node(inbox=True)
+    adapter.node(inbox=False)
+    assert adapter.get(waiting.uuid).inbox is True
+    assert list(adapter.read(lambda tx: tx.nodes.list(Query(filters={"inbox": True})))) == [waiting]
+
+
+def test_rejections_are_found_listed_lifted_and_forgotten(adapter: Adapter) -> None:
+    first, second, third = (examples.mac() for _ in range(3))
+    adapter.write(lambda tx: tx.rejections.add("one", [first, second]))
+    adapter.write(lambda tx: tx.rejections.add("two", iter([second, third])))
+    found = adapter.read(lambda tx: tx.rejections.find([second, examples.mac()]))
+    assert [(one.address, one.node) for one in found] == [(second, "two")]
+    assert list(adapter.read(lambda tx: tx.rejections.find([]))) == []
+    assert {one.address for one in adapter.read(lambda tx: tx.rejections.list())} == {first, second, third}
+    assert adapter.write(lambda tx: tx.rejections.remove(first)) is True
+    assert adapter.write(lambda tx: tx.rejections.remove(first)) is False
+    now = adapter.read(lambda tx: tx.now)
+    adapter.write(lambda tx: tx.rejections.forget(now - 100.0))
+    assert len(adapter.read(lambda tx: tx.rejections.list())) == 2
+    adapter.write(lambda tx: tx.rejections.forget(now + 100.0))
+    assert list(adapter.read(lambda tx: tx.rejections.list())) == []

@@ -1,0 +1,74 @@
+"""``contracts.data.SearchIndex`` on every adapter."""
+
+from __future__ import annotations
+
+import pytest
+from sqlalchemy import ColumnElement, delete, func, select
+
+from ferroscope.db import schema
+from ferroscope.hardware import search_index
+from ferroscope.hardware.expressions import Word
+from ferroscope.hardware.search_index import MAX_TEXT, WITH_WORDS, IndexRow
+from ferroscope_sim.inventory import document
+from tests.store.conftest import Adapter
+
+
+@pytest.mark.parametrize("number", [0, 1, 2, 3, 31, 32, 33, 100])
+def test_rows_come_back_as_they_were_stored(adapter: Adapter, number: int) -> None:
+    node = adapter.node()
+    rows = [IndexRow("nic", i, t1=f"ä{i}", t7="x" * 255, n1=1e29 / 3, n3=-0.5) for i in range(number)]
+    adapter.write(lambda tx: tx.search_index.replace(node.uuid, rows, had=False))
+    assert adapter.read(lambda tx: tx.search_index.of(node.uuid)) == rows
+
+
+def test_new_rows_take_the_place_of_all_old_ones(adapter: Adapter) -> None:
+    node, other = adapter.node(), adapter.node()
+    adapter.write(lambda tx: tx.search_index.replace(other.uuid, [IndexRow("node", 0, t1="other")], had=False))
+    adapter.write(lambda tx: tx.search_index.replace(node.uuid, [IndexRow("nic", 0), IndexRow("nic", 1)], had=False))
+    adapter.write(lambda tx: tx.search_index.replace(node.uuid, [IndexRow("nic", 0, t1="new")], had=True))
+    assert adapter.read(lambda tx: tx.search_index.of(node.uuid)) == [IndexRow("nic", 0, t1="new")]
+    assert adapter.read(lambda tx: tx.search_index.of(other.uuid)) == [IndexRow("node", 0, t1="other")]
+
+
+def test_a_deleted_nodes_rows_go_with_it(adapter: Adapter) -> None:
+    node = adapter.node()
+    adapter.write(lambda tx: tx.search_index.replace(node.uuid, [IndexRow("nic", 0)], had=False))
+    adapter.write(lambda tx: tx.nodes.remove(node.uuid))
+    assert adapter.read(lambda tx: tx.search_index.of(node.uuid)) == []
+
+
+@pytest.mark.parametrize("earlier", [False, True])
+def test_a_bare_word_is_found_in_each_text_of_any_length(adapter: Adapter, *, earlier: bool) -> None:
+    """``earlier``: the rows are as an earlier release has written them, without what is collected for words."""
+    lengths = [1, 2, 100, MAX_TEXT - 3, MAX_TEXT - 2, MAX_TEXT - 1, MAX_TEXT] * 3
+    texts = [f"{chr(ord('a') + number)}ä%_".ljust(length, "x")[:length] for number, length in enumerate(lengths)]
+    rows = [IndexRow("disk", number, t2=text, t7=text) for number, text in enumerate(texts)]
+    digest = "digest" if earlier else f"{WITH_WORDS}digest"
+    node, other = (adapter.node(name=name, search_digest=digest) for name in ("one", "two"))
+    adapter.write(lambda tx: tx.search_index.replace(node.uuid, rows, had=False))
+    adapter.write(lambda tx: tx.search_index.replace(other.uuid, [IndexRow("nic", 0, t1="nothing")], had=False))
+    if earlier:
+        adapter.write(lambda tx: tx.connection.execute(delete(schema.search_index).where(_collected())))  # type: ignore[attr-defined]
+    for word, expected in [*((text, True) for text in texts), ("ax", False), ("nothing2", False)]:
+        found = adapter.read(lambda tx, word=word: tx.search_index.search(Word(word), 10))
+        assert (node.uuid in {match.uuid for match in found}) is expected, word
+    found = adapter.read(lambda tx: tx.search_index.search(Word("nothing"), 10))
+    assert [match.uuid for match in found] == [other.uuid]
+
+
+def _collected() -> ColumnElement[bool]:
+    return schema.search_index.c.kind == "words"
+
+
+def test_a_bare_word_is_looked_for_in_few_rows_of_a_machine(adapter: Adapter) -> None:
+    node, body = adapter.node(), document(7, size=40_000)
+    rows = search_index.learn(body.pop("inventory"), body).rows
+    adapter.write(lambda tx: tx.search_index.replace(node.uuid, rows, had=False))
+    count = select(func.count()).select_from(schema.search_index)
+    looked, stored = adapter.read(
+        lambda tx: [tx.connection.execute(one).scalar_one() for one in (count.where(_collected()), count)]  # type: ignore[attr-defined]
+    )
+    assert len(rows) > 20
+    assert 0 < looked <= 3
+    assert looked + len(rows) == stored
+    assert adapter.read(lambda tx: tx.search_index.some([node.uuid], ("nic",)))[node.uuid][0].kind == "nic"

@@ -1,0 +1,85 @@
+"""HAProxy as operators get it: Debian's package, and the configuration of deploy/ with other addresses."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import socket
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+from tests import ROOT
+from tests.support.processes import free_port, spawn, until
+
+SHIPPED: Final = ROOT / "deploy/haproxy/haproxy.cfg"
+_SERVERS: Final = re.compile(r"^    server .*\n", re.MULTILINE)
+
+
+class MissingBalancerError(RuntimeError):
+    """HAProxy is not installed: an error, for a skipped test proves nothing."""
+
+
+def program() -> str:
+    """Return where HAProxy is."""
+    found = shutil.which("haproxy", path=os.pathsep.join([os.environ.get("PATH", os.defpath), "/usr/sbin"]))
+    if found is None:
+        raise MissingBalancerError("the tests need haproxy; install the Debian package haproxy, or run: make test")
+    return found
+
+
+class Balancer:
+    """In front of api processes; ``apis`` are their ports: (bare metal, introspection)."""
+
+    def __init__(self, directory: Path, apis: Sequence[tuple[int, int]]) -> None:
+        self.bare_metal, self.introspection = free_port(), free_port()
+        self.url = f"http://127.0.0.1:{self.bare_metal}"
+        self._directory = directory
+        config = directory / "haproxy.cfg"
+        config.write_text(self._configured(apis))
+        checked = subprocess.run([program(), "-c", "-f", str(config)], capture_output=True, text=True, check=False)
+        if checked.returncode:
+            raise RuntimeError(f"HAProxy does not take the configuration: {checked.stdout}{checked.stderr}")
+        self.log = directory / "haproxy.log"
+        self.process = spawn([program(), "-db", "-f", str(config)], user=None, directory=directory, log=self.log)
+        self.pid = self.process.pid
+
+    def wait_ready(self) -> None:
+        """Return when it takes connections."""
+        if not until(lambda: self.process.poll() is not None or _listens(self.bare_metal)):
+            raise RuntimeError("HAProxy does not listen")
+        if self.process.poll() is not None:
+            raise RuntimeError(f"HAProxy ended: {self.log.read_text()}")
+
+    def close(self) -> None:
+        self.process.kill()
+        self.process.wait()
+
+    def _configured(self, apis: Sequence[tuple[int, int]]) -> str:
+        """Return the shipped configuration with our addresses in place of its examples."""
+        text = SHIPPED.read_text()
+        text = text.replace("bind 127.0.0.1:6384", f"bind 127.0.0.1:{free_port()}")
+        text = text.replace("bind :6385", f"bind 127.0.0.1:{self.bare_metal}")
+        text = text.replace("bind :5050", f"bind 127.0.0.1:{self.introspection}")
+        ports = iter(zip(*apis, strict=True))
+        head, *backends = re.split(r"(?=^backend )", text, flags=re.MULTILINE)
+        for backend in backends:
+            if _SERVERS.search(backend) is None:  # a table
+                head += backend
+                continue
+            numbered = list(enumerate(next(ports), 1))
+            lines = [f"    server api{n} 127.0.0.1:{port}\n" for n, port in numbered]
+            lines += [f"    server api{n}-unchecked 127.0.0.1:{port} no-check backup\n" for n, port in numbered]
+            servers = iter(["".join(lines)])
+            head += _SERVERS.sub(lambda _, servers=servers: next(servers, ""), backend)
+        return head
+
+
+def _listens(port: int) -> bool:
+    try:
+        socket.create_connection(("127.0.0.1", port), 1).close()
+    except OSError:
+        return False
+    return True

@@ -1,0 +1,62 @@
+"""``python -m tests.support.fuzz --callbacks N --seed S --database NAME``: mutilated callbacks into a service.
+
+Exits 1 where any of what must be true at the end is not.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import tempfile
+from pathlib import Path
+
+from bench.databases import NAMES, database
+from tests.support.fuzz import flatness, odd
+from tests.support.fuzz.drill import Plan, drill
+from tests.support.fuzz.mutate import Mutator
+
+
+def main() -> int:
+    options = _options()
+    if options.show is not None:
+        callback = Mutator(options.seed, [("02:fe:00:00:00:00", "11111111-1111-4111-8111-111111111111")]).make(
+            options.show
+        )
+        sys.stdout.buffer.write(f"{callback.framing} {callback.version} {callback.query}\n".encode() + callback.body)
+        return 0
+    if options.odd:
+        with (
+            tempfile.TemporaryDirectory(prefix="ferroscope-odd-", dir=options.directory) as name,
+            database(options.database, Path(name)) as base,
+        ):
+            seen = odd.run(Path(name), base.url)
+        print(seen.told(), *seen.faults, sep="\n")
+        return 1 if seen.faults else 0
+    plan = Plan(callbacks=options.callbacks, seed=options.seed, connections=options.connections, progress=20_000)
+    with tempfile.TemporaryDirectory(prefix="ferroscope-fuzz-", dir=options.directory) as name:
+        directory = Path(name)
+        with database(options.database, directory) as found:
+            outcome = drill(plan, directory, found.url)
+    found = flatness.trends(outcome.memory, allowed=options.rise)
+    outcome.faults += flatness.faults(found)
+    print(outcome.told(), flatness.raw(outcome.memory), *(trend.told() for trend in found), *outcome.faults, sep="\n")
+    return 1 if outcome.faults else 0
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m tests.support.fuzz", description=__doc__)
+    parser.add_argument("--callbacks", type=int, default=20_000, help="how many (%(default)s)")
+    parser.add_argument("--seed", type=int, default=1, help="from which they are made (%(default)s)")
+    parser.add_argument("--database", choices=NAMES, default="sqlite")
+    parser.add_argument("--connections", type=int, default=8, help="how many at once (%(default)s)")
+    parser.add_argument(
+        "--rise", type=float, default=1.0, help="MiB by which a process may grow in 100,000 callbacks (%(default)s)"
+    )
+    parser.add_argument("--directory", default="/var/tmp", help="where database and logs go (%(default)s)")
+    parser.add_argument("--odd", action="store_true", help="instead: every odd request to every route, once")
+    parser.add_argument("--show", type=int, metavar="N", help="only print callback N of the seed")
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,278 @@
+"""Whole inspections of emulated Redfish machines by the real service: managed boot, network boot, out of band."""
+
+from __future__ import annotations
+
+import json
+import re
+import urllib.request
+from collections.abc import Iterator
+from functools import partial
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from threading import Thread
+from typing import Any
+
+import pytest
+
+from tests.support.processes import free_port, until
+from tests.support.real_service import Api, service
+from tests.support.redfish import PASSWORD, Emulator, driver_info, emulator, mac
+
+SECONDS = 60
+
+
+class Images(BaseHTTPRequestHandler):
+    """A web server with the ramdisk's image on it."""
+
+    def do_GET(self) -> None:
+        self.send_response(200)
+        self.end_headers()
+        self.wfile.write(b"an ISO image")
+
+    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002  # the name of the overridden method
+        pass
+
+
+@pytest.fixture(scope="module")
+def iso() -> Iterator[str]:
+    """Give the URL of a ramdisk's image."""
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Images)
+    thread = Thread(target=partial(server.serve_forever, 0.02), daemon=True)
+    thread.start()
+    yield f"http://127.0.0.1:{server.server_address[1]}/ramdisk.iso"
+    server.shutdown()
+    server.server_close()
+    thread.join(5)
+
+
+@pytest.fixture(scope="module")
+def machines(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Emulator]:
+    """Give machines whose power state lags a little, as it does."""
+    with emulator(tmp_path_factory.mktemp("machines"), machines=9, lag=0.3) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def log(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("service") / "service.log"
+
+
+@pytest.fixture(scope="module")
+def api(log: Path, iso: str) -> Iterator[Api]:
+    """Give the service, with that image for every machine that boots by virtual media."""
+    port = free_port()
+    more = f"""
+[drivers]
+allow_http_passwords = true
+enabled = redfish, ipmi
+command_timeout = 5
+[inspector]
+timeout = 30
+ramdisk_iso = {iso}
+callback_endpoint_override = http://127.0.0.1:{port}
+extra_kernel_params = console=ttyS0
+collect_out_of_band = True
+reinspect_after = 1
+reinspect_period = 1
+reinspect_nodes = again
+[log]
+level = debug
+"""
+    with service(log.parent, more, port=port) as running:
+        running.version = "1.84"
+        yield running
+
+
+def enrol(api: Api, machines: Emulator, number: int, **fields: Any) -> str:
+    name = f"machine-{number}"
+    body = {"name": name, "driver": "redfish", "driver_info": driver_info(machines.url, number)}
+    api.call("POST", "/v1/nodes", body | fields)
+    api.call("PUT", f"/v1/nodes/{name}/states/provision", {"target": "manage"})
+    reach(api, name, "manageable")
+    return name
+
+
+def reach(api: Api, name: str, state: str) -> dict[str, Any]:
+    last: dict[str, Any] = {}
+
+    def reached() -> bool:
+        last.update(api.node(name))
+        return last["provision_state"] == state
+
+    assert until(reached, seconds=SECONDS), (last["provision_state"], last["last_error"])
+    return last
+
+
+def inspect(api: Api, name: str) -> None:
+    api.call("PUT", f"/v1/nodes/{name}/states/provision", {"target": "inspect"})
+
+
+def told(machines: Emulator, number: int) -> str:
+    """Return the query of the callback URL on the disk in the machine's virtual drive, "" if there is no disk."""
+    image = machines.media(number, "Floppy")["Image"]
+    if not image:
+        return ""
+    with urllib.request.urlopen(image, timeout=10) as answer:  # the service's own URL
+        found = re.search(
+            rb"ipa-inspection-callback-url=\S+/v1/continue_inspection(\?secret=[\w-]{40,})", answer.read()
+        )
+    assert found is not None
+    return found[1].decode()
+
+
+def call_back(api: Api, number: int, machines: Emulator | None = None) -> None:
+    inventory = {
+        "interfaces": [{"name": "eth0", "mac_address": mac(number), "ipv4_address": "192.0.2.7", "lldp": []}],
+        "cpu": {"architecture": "x86_64", "count": 64, "model_name": "Xeon"},
+        "memory": {"physical_mb": 98304, "total": 103079215104},
+        "disks": [],
+        "boot": {"pxe_interface": mac(number)},
+    }
+    query = told(machines, number) if machines is not None else ""
+    api.call("POST", f"/v1/continue_inspection{query}", {"inventory": inventory})
+
+
+def data(api: Api, name: str) -> dict[str, Any]:
+    return api.call("GET", f"/v1/nodes/{name}/inventory")
+
+
+def test_managed_boot_by_virtual_media_from_start_to_finish(api: Api, machines: Emulator, iso: str) -> None:
+    name = enrol(api, machines, 0)
+    inspect(api, name)
+    node = reach(api, name, "inspect wait")
+    assert node["driver_internal_info"]["inspector_manage_boot"] is True
+    assert (machines.media(0, "Cd")["Image"], machines.media(0, "Cd")["Inserted"]) == (iso, True)
+    image = machines.media(0, "Floppy")["Image"]
+    assert re.search(f"/v1/ramdisk_parameters/{node['uuid']}/[0-9a-f]{{32}}/disk.img$", image)
+    assert image.split("/")[-2] not in str(node)
+    assert machines.system(0)["Boot"]["BootSourceOverrideTarget"] == "Cd"
+    assert machines.system(0)["PowerState"] == "On"
+    ports = api.call("GET", f"/v1/ports?node={node['uuid']}")["ports"]
+    assert {port["address"] for port in ports} == {mac(0), mac(0, 1)}
+    call_back(api, 0, machines)
+    reach(api, name, "manageable")
+    assert until(lambda: machines.system(0)["PowerState"] == "Off")
+    assert not machines.media(0, "Cd")["Inserted"]
+    assert not machines.media(0, "Floppy")["Inserted"]
+
+
+def test_both_views_of_the_hardware_are_kept_with_their_sources(api: Api, machines: Emulator) -> None:
+    name = enrol(api, machines, 1)
+    inspect(api, name)
+    reach(api, name, "inspect wait")
+    call_back(api, 1, machines)
+    reach(api, name, "manageable")
+    stored = data(api, name)
+    assert stored["inventory"]["cpu"]["count"] == 64
+    assert "system_vendor" not in stored["inventory"]
+    hardware = stored["plugin_data"]["hardware"]
+    assert hardware["inventory"]["cpu"]["count"] == 64
+    assert hardware["sources"]["cpu.count"] == "agent"
+    assert hardware["differences"]["cpu.count"] == {"agent": 64, "redfish": 32}
+    assert hardware["sources"]["system_vendor.firmware.version"] == "redfish"
+    assert hardware["inventory"]["disks"][0]["size"] == 899527000000
+    assert {one["version"] for one in hardware["inventory"]["firmware"]} == {"1.00", "100A", "1.0.0.7"}
+    assert api.node(name)["hardware"]["health"] == "ok"
+
+
+def test_an_aborted_inspection_leaves_no_medium_behind(api: Api, machines: Emulator) -> None:
+    name = enrol(api, machines, 2)
+    inspect(api, name)
+    reach(api, name, "inspect wait")
+    api.call("PUT", f"/v1/nodes/{name}/states/provision", {"target": "abort"})
+    reach(api, name, "inspect failed")
+    assert not machines.media(2, "Cd")["Inserted"]
+    assert machines.system(2)["PowerState"] == "Off"
+
+
+def test_a_node_may_boot_from_the_network_all_the_same(api: Api, machines: Emulator) -> None:
+    name = enrol(api, machines, 3, boot_interface="ipxe")
+    inspect(api, name)
+    node = reach(api, name, "inspect wait")
+    assert node["driver_internal_info"]["inspector_manage_boot"] is False
+    assert machines.system(3)["Boot"]["BootSourceOverrideTarget"] == "Pxe"
+    assert not machines.media(3, "Cd")["Inserted"]
+    call_back(api, 3, machines)
+    reach(api, name, "manageable")
+
+
+def test_out_of_band_inspection_needs_no_ramdisk_and_no_reboot(api: Api, machines: Emulator) -> None:
+    name = enrol(api, machines, 4, inspect_interface="redfish")
+    machines.ask(
+        f"/redfish/v1/Systems/{machines.system(4)['Id']}/Actions/ComputerSystem.Reset", "POST", {"ResetType": "On"}
+    )
+    assert until(lambda: machines.system(4)["PowerState"] == "On")
+    inspect(api, name)
+    assert until(lambda: api.node(name)["inspection_finished_at"] is not None, seconds=SECONDS)
+    node = reach(api, name, "manageable")
+    assert node["properties"]["cpu_arch"] == "x86_64"
+    stored = data(api, name)
+    assert stored["inventory"]["memory"]["physical_mb"] == 98304
+    assert set(stored["plugin_data"]["hardware"]["sources"].values()) == {"redfish"}
+    health = stored["plugin_data"]["out_of_band"]["health"]
+    assert (health["state"], health["complete"], len(health["parts"])) == ("ok", True, 2)
+    assert (node["hardware"]["health"], node["hardware"]["firmware"]) == ("ok", "2.19.1")
+    versions = {one["component"]: one["version"] for one in node["hardware"]["components"]}
+    assert versions == {"bmc": "1.00", "disk": "100A", "controller": "1.0.0.7"}
+    ports = api.call("GET", f"/v1/ports?node={node['uuid']}")["ports"]
+    assert {port["address"] for port in ports} == {mac(4), mac(4, 1)}
+    assert machines.system(4)["PowerState"] == "On"
+
+
+def test_a_machine_is_inspected_again_by_schedule_out_of_band_without_a_reboot(api: Api, machines: Emulator) -> None:
+    name = enrol(api, machines, 8, inspect_interface="redfish", labels={"again": ""})
+    machines.ask(
+        f"/redfish/v1/Systems/{machines.system(8)['Id']}/Actions/ComputerSystem.Reset", "POST", {"ResetType": "On"}
+    )
+    assert until(lambda: machines.system(8)["PowerState"] == "On")
+    before = machines.resets(8)
+    inspect(api, name)
+    inspections = lambda: api.call("GET", f"/v1/nodes/{name}/inspections")["inspections"]  # noqa: E731
+    assert until(lambda: sum(one["finished_at"] is not None for one in inspections()) >= 2, seconds=SECONDS)
+    api.call("PATCH", f"/v1/nodes/{name}", [{"op": "remove", "path": "/labels/again"}])
+    reach(api, name, "manageable")
+    assert machines.resets(8) == before
+    assert machines.system(8)["PowerState"] == "On"
+
+
+@pytest.mark.parametrize("boot", [{}, {"boot_interface": "ipxe"}], ids=["media", "network"])
+def test_a_machine_that_must_not_be_off_is_rebooted_instead(api: Api, machines: Emulator, boot: dict[str, str]) -> None:
+    number = 7 if boot else 6
+    machines.ask(
+        f"/redfish/v1/Systems/{machines.system(number)['Id']}/Actions/ComputerSystem.Reset", "POST", {"ResetType": "On"}
+    )
+    assert until(lambda: machines.system(number)["PowerState"] == "On")
+    name = enrol(api, machines, number, **boot)
+    api.version = "1.95"
+    api.call("PATCH", f"/v1/nodes/{name}", [{"op": "add", "path": "/disable_power_off", "value": True}])
+    inspect(api, name)
+    reach(api, name, "inspect wait")
+    assert machines.system(number)["Boot"]["BootSourceOverrideTarget"] == ("Pxe" if boot else "Cd")
+    assert until(lambda: machines.system(number)["PowerState"] == "On")
+    call_back(api, number, machines)
+    assert reach(api, name, "manageable")["power_state"] == "power on"
+    assert machines.resets(number) == ["On", "ForceRestart", "ForceRestart"]
+    assert not machines.media(number, "Cd")["Inserted"]
+
+
+def test_validation_says_what_is_wrong(api: Api, machines: Emulator) -> None:
+    api.call("POST", "/v1/nodes", {"name": "odd", "driver": "redfish", "driver_info": {"redfish_verify_ca": 7}})
+    answer = api.call("GET", "/v1/nodes/odd/validate")
+    assert answer["power"]["result"] is False
+    assert "redfish_address" in answer["power"]["reason"]
+    assert set(api.call("GET", "/v1/drivers/redfish/properties")) > {"redfish_address", "redfish_verify_ca"}
+    shown = api.call("GET", "/v1/drivers/redfish")
+    assert shown["enabled_inspect_interfaces"] == ["agent", "redfish", "no-inspect"]
+    assert shown["default_boot_interface"] == "redfish-virtual-media"
+
+
+def test_the_password_is_nowhere(api: Api, machines: Emulator, log: Path) -> None:
+    name = enrol(api, machines, 5)
+    api.call("PATCH", f"/v1/nodes/{name}", [{"op": "replace", "path": "/driver_info/redfish_system_id", "value": "x"}])
+    inspect(api, name)
+    reach(api, name, "inspect failed")
+    node = api.node(name)
+    assert node["driver_info"]["redfish_password"] == "******"
+    history = api.call("GET", f"/v1/nodes/{name}/history")
+    for text in (json.dumps(node), json.dumps(history), log.read_text()):
+        assert PASSWORD not in text

@@ -1,0 +1,295 @@
+"""The Redfish driver when BMC and network misbehave: it ends in time, with the right word, without a secret."""
+
+from __future__ import annotations
+
+import logging
+import socket
+import threading
+import time
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from ferroscope.bmc.drivers import Limits
+from ferroscope.contracts.bmc import BootDevice, Image, Power
+from ferroscope.contracts.errors import BmcError
+from ferroscope.core.model import Node
+from ferroscope.core.reasons import Reason
+from ferroscope.remote import resolver
+from ferroscope.remote.resolver import Networks
+from tests.support import faulty_proxy as fault
+from tests.support.faulty_proxy import FaultyProxy
+from tests.support.processes import SLACK, until
+from tests.support.redfish import PASSWORD, USER, Emulator, emulator, node_at, self_signed
+from tests.system.bmc.conftest import LAX, MakeBmc
+
+TIMEOUT = 1.0
+
+
+def fails(call: Callable[[], object], *, within: float = TIMEOUT) -> BmcError:
+    """Return the error of ``call``, which must come within its deadline, give or take a busy machine."""
+    began = time.monotonic()
+    with pytest.raises(BmcError) as caught:
+        call()
+    assert time.monotonic() - began < within + SLACK
+    assert PASSWORD not in "".join(traceback.format_exception(caught.value))
+    return caught.value
+
+
+@pytest.mark.parametrize(
+    "one_fault",
+    [fault.status(503), fault.status(500), fault.status(429), fault.reset, fault.cut],
+    ids=["503", "500", "429", "reset", "cut"],
+)
+def test_a_fault_that_passes_is_not_even_noticed(proxy: FaultyProxy, make_bmc: MakeBmc, one_fault: fault.Fault) -> None:
+    bmc, node = make_bmc(), node_at(proxy.url)
+    bmc.get_power(node)
+    proxy.will(one_fault, times=2)
+    assert bmc.get_power(node) in (Power.ON, Power.OFF)
+
+
+@pytest.mark.parametrize(
+    "lasting",
+    [fault.status(503), fault.reset, fault.silence, fault.trickle],
+    ids=["503", "reset", "silence", "trickle"],
+)
+def test_a_fault_that_lasts_is_transient_and_ends_in_time(
+    proxy: FaultyProxy, make_bmc: MakeBmc, lasting: fault.Fault
+) -> None:
+    bmc, node = make_bmc(timeout=TIMEOUT), node_at(proxy.url)
+    bmc.get_power(node)
+    proxy.will(lasting, times=1000)
+    error = fails(lambda: bmc.get_power(node))
+    assert error.transient
+    assert error.reason is Reason.BMC_UNREACHABLE
+    assert proxy.url in str(error)
+
+
+def test_a_command_is_not_lost_with_a_connection_that_the_bmc_closes_without_a_word(
+    proxy: FaultyProxy, make_bmc: MakeBmc
+) -> None:
+    """The proxy closes each connection after the answer; what is sent into it by then has not been seen by it."""
+    bmc, node = make_bmc(), node_at(proxy.url)
+    bmc.set_boot_device(node, BootDevice.PXE, persistent=False)
+    asked = []
+    for _ in range(10):
+        proxy.seen.clear()
+        bmc.set_boot_device(node, BootDevice.PXE, persistent=False)
+        asked.append(proxy.requests("GET"))
+    assert len(set(asked)) == 1, "some calls were tried again as a whole"
+
+
+def test_the_number_of_tries_is_bounded(proxy: FaultyProxy, make_bmc: MakeBmc) -> None:
+    bmc, node = make_bmc(timeout=20.0), node_at(proxy.url)
+    proxy.will(fault.reset, times=1000)
+    fails(lambda: bmc.get_power(node), within=5.0)
+    assert len(proxy.seen) == 8  # four tries of the call, in each of which the GET is repeated once
+
+
+@pytest.mark.parametrize(
+    ("lasting", "reason"),
+    [
+        (fault.status(400, "no such thing"), Reason.BMC_REFUSED),
+        (fault.status(403), Reason.BMC_REFUSED),
+        (fault.status(404), Reason.BMC_REFUSED),
+        (fault.status(501), Reason.BMC_REFUSED),
+        (fault.web_page, Reason.BMC_REFUSED),
+        (fault.flood, Reason.BMC_REFUSED),
+    ],
+    ids=["400", "403", "404", "501", "web page", "flood"],
+)
+def test_what_will_not_get_better_is_not_tried_again(
+    proxy: FaultyProxy, make_bmc: MakeBmc, lasting: fault.Fault, reason: Reason
+) -> None:
+    bmc, node = make_bmc(timeout=10.0), node_at(proxy.url)
+    bmc.get_power(node)
+    before = len(proxy.seen)
+    proxy.will(lasting, times=1000)
+    error = fails(lambda: bmc.get_power(node), within=3.0)
+    assert (error.transient, error.reason) == (False, reason)
+    assert len(proxy.seen) - before <= 2
+
+
+def test_one_401_is_answered_by_a_new_login(proxy: FaultyProxy, make_bmc: MakeBmc) -> None:
+    bmc, node = make_bmc(), node_at(proxy.url)
+    bmc.get_power(node)
+    proxy.will(fault.status(401))
+    assert bmc.get_power(node) in (Power.ON, Power.OFF)
+
+
+def test_wrong_credentials_are_permanent_and_lock_nobody_out(proxy: FaultyProxy, make_bmc: MakeBmc) -> None:
+    node = node_at(proxy.url, redfish_password="wrong-" + PASSWORD)
+    error = fails(lambda: make_bmc().get_power(node))
+    assert (error.transient, error.reason) == (False, Reason.BMC_CREDENTIALS)
+    assert len([seen for seen in proxy.seen if seen.authorization]) <= 2
+
+
+def test_a_session_is_opened_once_and_used_for_every_call(session_proxy: FaultyProxy, make_bmc: MakeBmc) -> None:
+    bmc, node = make_bmc(), node_at(session_proxy.url)
+    for _ in range(5):
+        bmc.get_power(node)
+    assert session_proxy.requests("POST", "/Sessions") == 1
+    assert not any(seen.authorization for seen in session_proxy.seen)
+
+
+def test_a_session_that_ended_is_opened_anew(session_proxy: FaultyProxy, make_bmc: MakeBmc) -> None:
+    bmc, node = make_bmc(), node_at(session_proxy.url)
+    bmc.get_power(node)
+    session_proxy.expire_sessions()
+    assert bmc.get_power(node) in (Power.ON, Power.OFF)
+    assert session_proxy.requests("POST", "/Sessions") == 2
+
+
+def test_a_busy_session_service_is_asked_again_not_circumvented(session_proxy: FaultyProxy, make_bmc: MakeBmc) -> None:
+    session_proxy.will(fault.status(503), path="/Sessions", method="POST")
+    assert make_bmc().get_power(node_at(session_proxy.url)) in (Power.ON, Power.OFF)
+    assert session_proxy.requests("POST", "/Sessions") == 2
+
+
+def test_sessions_are_closed_in_the_end(session_proxy: FaultyProxy, make_bmc: MakeBmc) -> None:
+    bmc = make_bmc()
+    bmc.get_power(node_at(session_proxy.url))
+    bmc.close()
+    assert until(lambda: session_proxy.requests("DELETE", "/Sessions") == 1)
+
+
+def test_a_command_whose_answer_got_lost_is_not_given_twice(
+    rack: Emulator, proxy: FaultyProxy, make_bmc: MakeBmc
+) -> None:
+    bmc, node = make_bmc(), node_at(proxy.url, 7)
+    bmc.set_power(node, Power.OFF)
+    before = proxy.requests("POST", "ComputerSystem.Reset")
+    proxy.will(fault.after_its_effect(fault.reset), method="POST", path="ComputerSystem.Reset")
+    bmc.set_power(node, Power.ON)
+    assert rack.system(7)["PowerState"] == "On"
+    assert proxy.requests("POST", "ComputerSystem.Reset") - before == 1
+
+
+def test_a_power_state_that_lags_is_read_as_it_is(tmp_path: Path, make_bmc: MakeBmc) -> None:
+    with emulator(tmp_path, machines=1, lag=0.6) as running:
+        bmc, node = make_bmc(), node_at(running.url)
+        bmc.set_power(node, Power.ON)
+        assert bmc.get_power(node) is Power.OFF
+        assert until(lambda: bmc.get_power(node) is Power.ON)
+
+
+def test_nobody_listens(make_bmc: MakeBmc) -> None:
+    with socket.socket() as bound:
+        bound.bind(("127.0.0.1", 0))
+        node = node_at(f"http://127.0.0.1:{bound.getsockname()[1]}")
+        error = fails(lambda: make_bmc(timeout=TIMEOUT).get_power(node))
+    assert error.transient
+    assert "refused" in str(error)
+
+
+def test_a_handshake_that_never_ends(make_bmc: MakeBmc) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        node = node_at(f"https://127.0.0.1:{server.getsockname()[1]}")
+        error = fails(lambda: make_bmc(timeout=TIMEOUT).get_power(node))
+    assert error.transient
+
+
+def test_a_name_server_that_never_answers(make_bmc: MakeBmc, monkeypatch: pytest.MonkeyPatch) -> None:
+    answered = threading.Event()
+
+    def hang(*args: object, **more: object) -> list[object]:
+        answered.wait(20)
+        return []
+
+    monkeypatch.setattr(resolver.socket, "getaddrinfo", hang)
+    try:
+        error = fails(lambda: make_bmc(timeout=TIMEOUT).get_power(node_at("https://bmc.example")))
+    finally:
+        answered.set()
+    assert error.transient
+    assert error.reason is Reason.BMC_UNREACHABLE
+
+
+def test_a_name_that_does_not_exist(make_bmc: MakeBmc) -> None:
+    error = fails(lambda: make_bmc(timeout=5.0).get_power(node_at("https://bmc.invalid")), within=6.0)
+    assert "bmc.invalid" in str(error)
+
+
+def test_certificates_are_verified_unless_that_is_switched_off(tmp_path: Path, make_bmc: MakeBmc) -> None:
+    certificate = self_signed(tmp_path)
+    with emulator(tmp_path / "tls", machines=1, certificate=certificate) as running:
+        bmc = make_bmc()
+        error = fails(lambda: bmc.get_power(node_at(running.url)), within=5.0)
+        assert (error.transient, error.reason) == (False, Reason.BMC_CERTIFICATE)
+        assert bmc.get_power(node_at(running.url, redfish_verify_ca=str(certificate[0]))) is Power.OFF
+        assert bmc.get_power(node_at(running.url, redfish_verify_ca=False)) is Power.OFF
+        missing = fails(lambda: bmc.get_power(node_at(running.url, redfish_verify_ca="/none/such.pem")), within=5.0)
+        assert (missing.transient, missing.reason) == (False, Reason.BMC_CERTIFICATE)
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "localhost"])
+def test_a_bmc_outside_of_its_networks_is_not_connected_to_by_whatever_name(make_bmc: MakeBmc, host: str) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        listening.settimeout(0.2)
+        node = node_at(f"https://{host}:{listening.getsockname()[1]}")
+        bmc = make_bmc(limits=Limits(networks=Networks(["192.0.2.0/24", "2001:db8::/32"])))
+        error = fails(lambda: bmc.get_power(node), within=2.0)
+        assert (error.transient, error.reason) == (False, Reason.BMC_NOT_ALLOWED)
+        with pytest.raises(TimeoutError):
+            listening.accept()
+
+
+def test_a_bmc_in_its_networks_is_spoken_to(rack: Emulator, make_bmc: MakeBmc) -> None:
+    limits = msgspec.structs.replace(LAX, networks=Networks(["127.0.0.0/8", "::1/128"]))
+    url = rack.url.replace("127.0.0.1", "localhost")
+    assert make_bmc(limits=limits).get_power(node_at(url)) in (Power.ON, Power.OFF)
+
+
+def test_a_bmc_that_points_elsewhere_gets_no_token_there(
+    session_proxy: FaultyProxy, proxy: FaultyProxy, make_bmc: MakeBmc
+) -> None:
+    def elsewhere(handler) -> None:  # type: ignore[no-untyped-def]
+        handler.answer(307, b"", headers={"Location": proxy.url + "/redfish/v1/"})
+
+    bmc, node = make_bmc(), node_at(session_proxy.url)
+    bmc.get_power(node)
+    session_proxy.will(elsewhere, times=100)
+    error = fails(lambda: bmc.get_power(node), within=5.0)
+    assert not error.transient
+    assert proxy.seen == []
+
+
+def test_no_log_line_and_no_error_has_the_password(
+    proxy: FaultyProxy, make_bmc: MakeBmc, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    for trouble in (fault.status(503), fault.status(400, f"bad password {PASSWORD} of {USER}"), fault.status(401)):
+        proxy.will(trouble, times=100)
+        fails(lambda: make_bmc(timeout=TIMEOUT).set_boot_device(node_at(proxy.url), BootDevice.PXE, persistent=False))
+        proxy.heal()
+    make_bmc().get_power(node_at(proxy.url))
+    assert PASSWORD not in caplog.text
+    assert fault._basic({"UserName": USER, "Password": PASSWORD}) not in caplog.text
+
+
+def test_a_broken_driver_info_never_reaches_a_bmc(make_bmc: MakeBmc) -> None:
+    node = Node(uuid="x", driver="redfish", driver_info={"redfish_address": "https://u:p@192.0.2.1"})
+    error = fails(lambda: make_bmc().get_power(node))
+    assert (error.transient, error.reason) == (False, Reason.DRIVER_INFO_INVALID)
+
+
+def test_a_refusal_without_a_word_is_judged_by_its_status(
+    rack: Emulator, proxy: FaultyProxy, make_bmc: MakeBmc
+) -> None:
+    image = Image(iso=f"{rack.url}/redfish/v1/")
+    proxy.will(fault.status(503), method="POST", path="InsertMedia", times=100)
+    error = fails(lambda: make_bmc(inventory_timeout=8.0).insert_ramdisk(node_at(proxy.url, 40), image), within=8.0)
+    assert (error.transient, error.reason) == (True, Reason.BMC_UNREACHABLE)
+
+
+def test_a_refused_ejection_is_noticed_and_tried_again(rack: Emulator, proxy: FaultyProxy, make_bmc: MakeBmc) -> None:
+    bmc, node = make_bmc(), node_at(proxy.url, 42)
+    image = Image(iso=f"{proxy.url}/redfish/v1/")
+    bmc.insert_ramdisk(node, image)
+    assert rack.media(42, "Cd")["Inserted"]
+    proxy.will(fault.status(503), method="POST", path="EjectMedia")
+    assert bmc.eject_ramdisk(node, image)
+    assert not rack.media(42, "Cd")["Inserted"]

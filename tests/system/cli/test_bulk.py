@@ -1,0 +1,234 @@
+"""``ferroscope node import`` and ``export``: many nodes from a file, as often as one likes, and back into a file."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from ferroscope.cli.exits import Exit
+from tests.api.service import Service
+from tests.fast.docs.pages import page, typed
+from tests.system.cli.console import Shell
+
+MACS = [f"52:54:00:00:01:{number:02x}" for number in range(8)]
+_BMC = ",".join(f"driver_info/redfish_{name}" for name in ("address", "username", "password"))
+SHEET = f"""\ufeffname,driver,macs,{_BMC},owner,extra/rack
+# a comment
+r1-u01,fake-hardware,{MACS[0].upper()} {MACS[1]},https://192.0.2.1,root,first secret,ops,"A1, left"
+
+r1-u02,fake-hardware,{MACS[2]},https://192.0.2.2,root,secret://file/two,,A1
+,fake-hardware,{MACS[3]},,,,,
+"""
+
+
+def results(found: list[dict[str, Any]]) -> list[str]:
+    return [one["result"] for one in found]
+
+
+@pytest.fixture
+def sheet(tmp_path: Path) -> Path:
+    file = tmp_path / "rack.csv"
+    file.write_text(SHEET, encoding="utf-8")
+    return file
+
+
+def test_a_file_is_imported_once_however_often_it_is_imported(shell: Shell, service: Service, sheet: Path) -> None:
+    planned = shell.json("node", "import", str(sheet), "--dry-run")
+    assert results(planned) == ["would be created"] * 3
+    assert shell.json("node", "list") == []
+    done = shell.json("node", "import", str(sheet))
+    assert results(done) == ["created"] * 3
+    node = shell.json("node", "show", "r1-u01")
+    assert [port["address"] for port in node["ports"]] == MACS[:2]
+    assert (node["owner"], node["extra"]) == ("ops", {"rack": "A1, left"})
+    assert service.node(node["uuid"]).driver_info == {
+        "redfish_address": "https://192.0.2.1",
+        "redfish_username": "root",
+        "redfish_password": "first secret",
+    }
+    again = shell.json("node", "import", str(sheet))
+    assert results(again) == ["unchanged"] * 3
+    assert [one["uuid"] for one in again] == [one["uuid"] for one in done]
+    assert len(shell.json("node", "list")) == 3
+    assert "first secret" not in json.dumps([planned, done, again])
+
+
+def test_labels_survive_every_format(shell: Shell, service: Service, tmp_path: Path) -> None:
+    sheet = tmp_path / "labels.csv"
+    sheet.write_text('name,driver,labels,labels/role\na,fake-hardware,"rack=r1,spare",web\nb,fake-hardware,,\n')
+    assert results(shell.json("node", "import", str(sheet))) == ["created"] * 2
+    expected = {"a": {"rack": "r1", "role": "web", "spare": ""}, "b": {}}
+    for kind in ("csv", "yaml", "json"):
+        file = tmp_path / f"out.{kind}"
+        file.write_text(shell("node", "export", "-o", kind, check=0).stdout)
+        for name in expected:
+            shell("node", "delete", name, "--yes", check=0)
+        assert results(shell.json("node", "import", str(file))) == ["created"] * 2
+        assert {one: shell.json("node", "show", one)["labels"] for one in expected} == expected
+        assert results(shell.json("node", "import", str(file))) == ["unchanged"] * 2
+    assert "rack=r1,role=web,spare" in shell("node", "export", "-l", "spare", check=0).stdout
+
+
+@pytest.mark.parametrize("cell", ["a b", "rack=r1,,", '"rack=r 1"'])
+def test_a_label_that_cannot_be_is_an_error_of_the_file(shell: Shell, tmp_path: Path, cell: str) -> None:
+    sheet = tmp_path / "labels.csv"
+    sheet.write_text(f"name,driver,labels\na,fake-hardware,{cell}\n".replace("rack=r1,,", '"rack=r1,,"'))
+    shell("node", "import", str(sheet), check=Exit.USAGE)
+    assert shell.json("node", "list") == []
+
+
+def test_what_differs_is_changed_and_nothing_else(shell: Shell, service: Service, sheet: Path, tmp_path: Path) -> None:
+    shell("node", "import", str(sheet), check=0)
+    shell("node", "set", "r1-u01", "--description", "kept", "-e", "kept=too", check=0)
+    changed = tmp_path / "changed.csv"
+    changed.write_text(
+        SHEET.replace("192.0.2.1", "192.0.2.9")
+        .replace("first secret", "second secret")
+        .replace(f",{MACS[2]},", f",{MACS[2]};{MACS[4]},")
+    )
+    planned = shell.json("node", "import", str(changed), "--dry-run")
+    assert results(planned) == ["would be changed", "would be changed", "unchanged"]
+    assert shell.json("node", "show", "r1-u01")["driver_info"]["redfish_address"] == "https://192.0.2.1"
+    assert results(shell.json("node", "import", str(changed))) == ["changed", "changed", "unchanged"]
+    node = shell.json("node", "show", "r1-u01")
+    assert (node["description"], node["extra"]) == ("kept", {"rack": "A1, left", "kept": "too"})
+    stored = service.node(node["uuid"]).driver_info
+    assert (stored["redfish_address"], stored["redfish_password"]) == ("https://192.0.2.9", "second secret")
+    assert [port["address"] for port in shell.json("node", "show", "r1-u02")["ports"]] == [MACS[2], MACS[4]]
+
+
+def test_a_stored_password_is_replaced_on_request_only(shell: Shell, service: Service, sheet: Path) -> None:
+    shell("node", "import", str(sheet), check=0)
+    sheet.write_text(SHEET.replace("first secret", "second secret"))
+    assert results(shell.json("node", "import", str(sheet))) == ["unchanged"] * 3
+    uuid = shell.json("node", "show", "r1-u01")["uuid"]
+    assert service.node(uuid).driver_info["redfish_password"] == "first secret"
+    found = shell.json("node", "import", str(sheet), "--update-passwords")
+    assert results(found) == ["changed", "changed", "unchanged"]
+    assert service.node(uuid).driver_info["redfish_password"] == "second secret"
+    assert found[0]["detail"] == "driver_info/redfish_password"
+
+
+def test_bmc_columns_are_the_properties_of_the_driver(shell: Shell, service: Service, tmp_path: Path) -> None:
+    file = tmp_path / "bmc.csv"
+    file.write_text("name,bmc_address,bmc_username,bmc_password\nn1,192.0.2.7,root,secret 7\n")
+    refused = shell("node", "import", str(file), check=Exit.USAGE)
+    assert "line 2: bmc_address, bmc_username, bmc_password need a driver" in refused.stderr
+    assert "nonsense" in shell("node", "import", str(file), "--driver", "nonsense", check=Exit.USAGE).stderr
+    shell("node", "import", str(file), "--driver", "fake-hardware", check=0)
+    given = {"bmc_address": "192.0.2.7", "bmc_username": "root", "bmc_password": "secret 7"}
+    assert service.node(shell.json("node", "show", "n1")["uuid"]).driver_info == given
+
+
+@pytest.mark.parametrize("kind", ["csv", "yaml", "json"])
+def test_what_is_exported_can_be_imported_again(shell: Shell, sheet: Path, tmp_path: Path, kind: str) -> None:
+    shell("node", "import", str(sheet), check=0)
+    shell("node", "set", "r1-u02", "-p", "cpus:=8", "-e", 'list:=["a",1]', "--retired", "--reason", "old", check=0)
+    exported = shell("node", "export", "-o", kind, check=0).stdout
+    assert "secret" not in exported
+    file = tmp_path / f"exported.{kind}"
+    file.write_text(exported)
+    assert results(shell.json("node", "import", str(file))) == ["unchanged"] * 3
+    nodes = shell.json("node", "list")
+    shell("node", "delete", *(node["uuid"] for node in nodes), "--yes", check=0)
+    assert results(shell.json("node", "import", str(file))) == ["created"] * 3
+    assert shell("node", "export", "-o", kind, check=0).stdout == exported
+    assert shell("node", "export", "r1-u0[2-9]", "-o", kind, check=0).stdout.count("r1-u0") == 1
+
+
+def test_files_for_the_clients_of_the_bare_metal_service_are_understood(shell: Shell, tmp_path: Path) -> None:
+    file = tmp_path / "nodes.yml"
+    node = {"name": "n1", "driver": "fake-hardware", "properties": {"cpus": 4}, "ports": [{"address": MACS[0]}]}
+    file.write_text(yaml.safe_dump({"nodes": [node]}))
+    shell("node", "import", str(file), check=0)
+    found = shell.json("node", "show", "n1")
+    assert (found["properties"], found["ports"][0]["address"]) == ({"cpus": 4}, MACS[0])
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "said"),
+    [
+        ("f.csv", "", "the file is empty"),
+        ("f.csv", "name,drvier\nn1,x\n", "unknown column 'drvier'; did you mean driver?"),
+        ("f.csv", "name,name\nn1,x\n", "column name occurs twice"),
+        ("f.csv", "name,driver_info\nn1,x\n", "column driver_info needs a key, such as driver_info/KEY"),
+        ("f.csv", "name\nn1,x\n", "line 2: 2 cells, but 1 columns"),
+        ("f.csv", "name\nn1\nN1\n", "line 3: the name n1 is also in line 2"),
+        ("f.csv", f"name,macs\nn1,{MACS[0]}\nn2,{MACS[0]}\n", f"the MAC address {MACS[0]} is also in line 2"),
+        ("f.csv", "name,macs\nn1,nonsense\n", "line 2: invalid MAC address 'nonsense'"),
+        ("f.csv", "owner\nops\n", "line 2: a name, a uuid or a MAC address is required"),
+        ("f.csv", "name,maintenance\nn1,maybe\n", "invalid value 'maybe': expected true or false"),
+        ("f.csv", 'name\n"n1\n', "invalid CSV"),
+        ("f.csv", b"name\n\xff\n", "is not in UTF-8"),
+        ("f.json", "{", "invalid JSON"),
+        ("f.json", "[" * 100_000, "invalid JSON"),
+        ("f.json", '{"chassis": []}', "only nodes can be imported, not chassis"),
+        ("f.json", "3", "expected a list of nodes"),
+        ("f.json", "[3]", "node 1: expected an object"),
+        ("f.json", '[{"name": "n1", "extra": 3}]', "node 1: extra: expected an object"),
+        ("f.json", '[{"name": "n1", "owner": []}]', "node 1: owner: expected a text"),
+        ("f.yaml", "nodes:\n- name: n1\n  ports: [{address: 11:22:33:44:55:10}]\n", "in YAML, quote it"),
+        ("f.yaml", "a: [", "invalid YAML"),
+        ("f.txt", "name\n", "the format of"),
+        ("f.csv", "name,driver\nn1,nonsense\n", "line 2: driver nonsense is not enabled"),
+    ],
+)
+def test_a_file_that_is_invalid_changes_nothing_and_is_explained(
+    shell: Shell, tmp_path: Path, name: str, content: str | bytes, said: str
+) -> None:
+    file = tmp_path / name
+    file.write_bytes(content if isinstance(content, bytes) else content.encode())
+    assert said in shell("node", "import", str(file), check=Exit.USAGE).stderr
+    assert shell.json("node", "list") == []
+
+
+def test_one_pass_tells_all_that_is_wrong_with_all_rows(shell: Shell, tmp_path: Path) -> None:
+    shell("node", "create", "a", "--driver", "fake-hardware", "--port", MACS[0], check=0)
+    shell("node", "create", "b", "--driver", "fake-hardware", "--port", MACS[1], check=0)
+    file = tmp_path / "f.csv"
+    rows = ["n1,nonsense,,", "n2,fake-hardware,52:54,", f"a,,{MACS[1]},", "n3,,,", "bad name!,fake-hardware,,",
+            f"n4,fake-hardware,,{'x' * 200}", "n5,nonsense,also-bad,", "n1,fake-hardware,,",
+            "n6,fake-hardware,,"]  # fmt: skip
+    file.write_text("\n".join(["name,driver,macs,resource_class", *rows]))
+    told = shell("node", "import", str(file), check=Exit.USAGE).stderr
+    lines = [line.partition(":")[0] for line in told.splitlines() if line.startswith("line ")]
+    assert lines == [f"line {number}" for number in (2, 3, 4, 5, 6, 7, 8, 8, 9)]
+    for expected in ("line 2: driver nonsense", "line 4: the row matches several nodes", "line 9: the name n1 is also"):
+        assert expected in told, expected
+    assert len(shell.json("node", "list")) == 2
+
+
+def test_a_row_that_fails_fails_alone(shell: Shell, tmp_path: Path) -> None:
+    shell("node", "create", "a", "--driver", "fake-hardware", "--port", MACS[0], check=0)
+    shell("node", "create", "b", "--driver", "fake-hardware", "--port", MACS[1], check=0)
+    file = tmp_path / "f.csv"
+    file.write_text(
+        f"name,driver,macs,resource_class\na,,{MACS[1]},\nno driver,,,\nc,fake-hardware,{MACS[2]},\n"
+        f"d,fake-hardware,,{'x' * 200}\n"
+    )
+    found = json.loads(shell("node", "import", str(file), "-o", "json", check=Exit.FAILURE).stdout)
+    assert results(found) == ["failed", "failed", "created", "failed"]
+    assert "the row matches several nodes" in found[0]["detail"]
+    assert "a driver is required" in found[1]["detail"]
+    assert "resource_class" in found[3]["detail"]
+    lines = shell.lines("node", "import", str(file), check=Exit.FAILURE)
+    assert lines[-1] == "3 failed, 1 unchanged"
+
+
+def test_the_commands_of_the_page_work(shell: Shell, tmp_path: Path) -> None:
+    blocks = page("docs/how-to/enroll-many-nodes.md").blocks
+    (table,) = (block.text for block in blocks if block.language == "csv")
+    (tmp_path / "rack1.csv").write_text(table.replace("redfish", "fake-hardware"))
+    commands = [shlex.split(line) for block in blocks if block.language == "console" for line in typed(block)]
+    (dry, real), exports = [words for words in commands if "import" in words], [w for w in commands if "export" in w]
+    for words, result in ((dry, "would be created"), (real, "created"), (real, "unchanged")):
+        given = [str(tmp_path / word) if word.endswith(".csv") else word for word in words[1:]]
+        assert results(shell.json(*given)) == [result] * 2
+    assert len(exports) == 2
+    for words in exports:
+        assert "rack1-u08" in shell(*words[1 : words.index(">")], check=0).stdout

@@ -1,0 +1,141 @@
+"""The client's manners when the service is away, late, wrong or somebody else."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from ferroscope.cli.client import Api, ApiError, UnreachableError
+from ferroscope.cli.exits import Exit, Failure
+from tests.support.processes import free_port
+from tests.system.cli.console import Shell
+from tests.system.cli.scripted import HANG_UP, Answer, ScriptedServer
+
+OK: Answer = (200, {}, b'{"ok": true}')
+BUSY: Answer = (503, {"Retry-After": "0"}, b'{"error_message": "{\\"faultstring\\": \\"the database is away\\"}"}')
+
+Serve = Callable[..., ScriptedServer]
+
+
+@pytest.fixture
+def serve() -> Iterator[Serve]:
+    """Give what starts a server with a script."""
+    servers: list[ScriptedServer] = []
+
+    def start(*answers: Answer) -> ScriptedServer:
+        servers.append(ScriptedServer(*answers))
+        return servers[-1]
+
+    yield start
+    for server in servers:
+        server.close()
+
+
+def test_an_unreachable_service_is_reported_with_its_url_and_advice() -> None:
+    url = f"http://127.0.0.1:{free_port()}"
+    result = Shell(url)("node", "list", check=Exit.UNREACHABLE)
+    assert result.stdout == ""
+    error, advice = result.stderr.splitlines()
+    assert url in error
+    assert "FERROSCOPE_URL" in advice
+
+
+def test_a_host_that_does_not_exist_is_out_of_reach() -> None:
+    with pytest.raises(UnreachableError) as failure:
+        Api("http://no-such-host.invalid:6385").get("/v1/")
+    assert "no-such-host.invalid" in failure.value.message
+
+
+@pytest.mark.parametrize("suffix", ["", "/", "/v1", "/v1/"])
+def test_the_address_may_be_spelled_with_or_without_the_version(serve: Serve, suffix: str) -> None:
+    server = serve(OK)
+    Api(server.url + suffix).get("/v1/nodes")
+    assert server.asked[0][1] == "/v1/nodes"
+
+
+def test_a_busy_service_is_asked_again(serve: Serve) -> None:
+    server = serve(BUSY, BUSY, OK)
+    assert Api(server.url).put("/v1/nodes/n1/states/power", {"target": "power on"}) == {"ok": True}
+    assert [ask[3] for ask in server.asked] == [b'{"target":"power on"}'] * 3
+
+
+def test_a_service_that_stays_busy_is_told_as_out_of_reach(serve: Serve) -> None:
+    with pytest.raises(ApiError) as failure:
+        Api(serve(BUSY).url, patience=0.0).get("/v1/nodes")
+    assert failure.value.exit_code == Exit.UNREACHABLE
+    assert failure.value.message == "the database is away"
+    assert failure.value.advice
+
+
+def test_a_read_whose_connection_breaks_is_repeated(serve: Serve) -> None:
+    server = serve(HANG_UP, OK)
+    assert Api(server.url).get("/v1/nodes") == {"ok": True}
+
+
+def test_a_write_whose_connection_breaks_is_not_repeated(serve: Serve) -> None:
+    server = serve(HANG_UP, OK)
+    with pytest.raises(UnreachableError):
+        Api(server.url).post("/v1/nodes", {"driver": "fake"})
+    assert len(server.asked) == 1
+
+
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        (
+            b'{"error_message": "{\\"faultcode\\": \\"Client\\", \\"faultstring\\": \\"no such field\\"}"}',
+            "no such field",
+        ),
+        (b'{"error_message": {"faultstring": "no such field"}}', "no such field"),
+        (b'{"error": {"message": "no such field"}}', "no such field"),
+        (b"<html>Bad Request</html>", "unexpected response: HTTP 400 Bad Request"),
+        (b'["?"]', "unexpected response: HTTP 400 Bad Request"),
+        (b"\xff", "unexpected response: HTTP 400 Bad Request"),
+        (b"", "unexpected response: HTTP 400 Bad Request"),
+    ],
+)
+def test_the_message_of_an_error_is_found_in_any_form(serve: Serve, body: bytes, message: str) -> None:
+    with pytest.raises(ApiError) as failure:
+        Api(serve((400, {}, body)).url).get("/v1/nodes")
+    assert (failure.value.status, failure.value.message) == (400, message)
+
+
+@pytest.mark.parametrize(
+    ("status", "code"),
+    [(400, Exit.USAGE), (404, Exit.NOT_FOUND), (406, Exit.FAILURE), (409, Exit.CONFLICT), (502, Exit.UNREACHABLE)],
+)
+def test_the_status_decides_the_exit_code(serve: Serve, status: int, code: Exit) -> None:
+    with pytest.raises(ApiError) as failure:
+        Api(serve((status, {}, b"")).url).get("/v1/nodes")
+    assert failure.value.exit_code == code
+
+
+def test_somebody_else_at_that_address_is_told_apart(serve: Serve) -> None:
+    with pytest.raises(Failure) as failure:
+        Api(serve((200, {}, b"<html>Welcome to nginx</html>")).url).get("/v1/")
+    assert "not JSON" in failure.value.message
+    assert "6385" in failure.value.advice
+
+
+def test_the_newest_microversion_is_asked_for(serve: Serve) -> None:
+    server = serve(OK)
+    Api(server.url).get("/v1/nodes", fields=("uuid", "name"), maintenance=True, owner=None, name="a b&c")
+    _, path, headers, _ = server.asked[0]
+    assert headers["X-OpenStack-Ironic-API-Version"] == "latest"
+    assert path == "/v1/nodes?fields=uuid%2Cname&maintenance=true&name=a+b%26c"
+
+
+def test_pages_are_followed_until_the_last(serve: Serve) -> None:
+    server = serve(
+        (200, {}, b'{"nodes": [{"uuid": "1"}, {"uuid": "2"}], "next": "http://elsewhere/"}'),
+        (200, {}, b'{"nodes": [{"uuid": "3"}]}'),
+    )
+    assert [node["uuid"] for node in Api(server.url).pages("/v1/nodes", "nodes", driver="sim")] == ["1", "2", "3"]
+    assert [ask[1] for ask in server.asked] == ["/v1/nodes?driver=sim", "/v1/nodes?marker=2&driver=sim"]
+
+
+@pytest.mark.parametrize("body", [b'{"versions": []}', b"[]", b'"hello"'])
+def test_the_status_of_another_service_is_told_as_such(serve: Serve, body: bytes) -> None:
+    result = Shell(serve((200, {}, body)).url)("status", check=Exit.FAILURE)
+    assert "6385" in result.stderr

@@ -1,0 +1,160 @@
+"""``ferroscope failover``, its plan and its status, on a small API server; and what is said when it cannot start."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from click.testing import CliRunner
+
+from ferroscope.cli.exits import Exit
+from ferroscope.cli.main import main
+from ferroscope.config.load import load
+from ferroscope.core.remediation import Phase, Proof, Remediation, logged
+from ferroscope.hardware import machine_identity
+from ferroscope.runtime.backend import Backend, open_backend
+from ferroscope.runtime.system import SystemClock
+from tests.fast.failover.build import SYSTEM_UUID
+from tests.fast.failover.test_client import kubeconfig, node_document, pod_document
+from tests.support import examples
+from tests.support.faulty_kubernetes import FaultyKubernetes, answering
+from tests.support.processes import free_port
+
+
+class _Cluster:
+    """A cluster whose node n1 has failed, on machine m1, and the configuration of its controller."""
+
+    def __init__(self, directory: Path, url: str, api: FaultyKubernetes) -> None:
+        self.api = api
+        self.file = directory / "failover.conf"
+        self.kubeconfig = kubeconfig(api, directory)
+        self.file.write_text(
+            f"[database]\nconnection = {url}\n[drivers]\nenabled = sim\ncommand_timeout = 1\n"
+            f"[failover]\nkubeconfig = {self.kubeconfig}\nrequest_timeout = 2\n"
+        )
+        self.file.chmod(0o600)
+        for name in ("n2", "n3"):
+            api.put("nodes", node_document(name))
+        self.fail("n1", SYSTEM_UUID)
+        identity: dict[str, Any] = {"serial": None, "uuid": SYSTEM_UUID, "macs": []}
+        bmc = {"sim_address": f"127.0.0.1:{free_port()}", "sim_node": "m1"}
+        machine = examples.node(
+            name="m1", driver="sim", driver_info=bmc, internal={machine_identity.IDENTITY: identity}
+        )
+        self.change(lambda backend: backend.store.write(lambda tx: tx.nodes.add(machine)))
+
+    def fail(self, name: str, system_uuid: str = "", **annotations: str) -> None:
+        dead = node_document(name, "Unknown")
+        dead["status"]["nodeInfo"]["systemUUID"] = system_uuid
+        dead["metadata"]["annotations"] = {f"ferroscope.io/{key}": value for key, value in annotations.items()}
+        self.api.put("nodes", dead)
+        self.api.put("pods", pod_document(f"db-{name}", node=name))
+
+    def change(self, work: Callable[[Backend], Any]) -> Any:
+        backend = open_backend(load([str(self.file)]), clock=SystemClock(), stop=threading.Event(), listen=False)
+        try:
+            return work(backend)
+        finally:
+            backend.close()
+
+    def run(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        """Run the command as a process, as operators do: what it logs must not be in what it prints."""
+        command = [sys.executable, "-m", "ferroscope", "failover", *arguments, "-c", str(self.file)]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+        assert done.returncode == Exit.OK, done.stderr
+        return done
+
+    def shown(self, *arguments: str) -> Any:
+        return json.loads(self.run(*arguments, "-o", "json").stdout)
+
+
+@pytest.fixture
+def cluster(tmp_path: Path, sqlite_url: str) -> Iterator[_Cluster]:
+    with FaultyKubernetes() as api:
+        yield _Cluster(tmp_path, sqlite_url, api)
+
+
+def test_the_plan_says_of_each_failed_node_what_would_be_done_and_why_not_more_and_changes_nothing(
+    cluster: _Cluster,
+) -> None:
+    nodes = {one["node"]: one for one in cluster.shown("plan")["nodes"]}
+    assert (nodes["n1"]["machine"], nodes["n1"]["phase"], nodes["n1"]["reason"]) == ("m1", "dwell", "dwell")
+    for name in ("n4", "n5", "n6", "n7", "n8"):
+        cluster.api.put("nodes", node_document(name))
+    cluster.fail("n2", **{"failover-paused": "true"})
+    nodes = {one["node"]: (one["machine"], one["reason"]) for one in cluster.shown("plan")["nodes"]}
+    assert nodes == {"n1": ("m1", "dwell"), "n2": (None, "paused")}
+    done = cluster.run("plan")
+    assert "paused" in done.stdout
+    assert "out-of-service taint" in done.stderr  # the server is old
+    assert not {method for method, path in cluster.api.calls if "selfsubjectaccessreviews" not in path} - {"GET"}
+    assert cluster.shown("status")["remediations"] == []
+
+
+def test_the_status_has_the_evidence_of_each_remediation_newest_first(cluster: _Cluster) -> None:
+    old = Remediation(uuid="1", cluster="default", node="n1", node_uid="u1", started_at=1.0, phase=Phase.DONE)
+    old = logged(msgspec.structs.replace(old, ended_at=9.0, proof=Proof.POWER_OFF), 8.0, "proven", "off twice")
+    new = msgspec.structs.replace(old, uuid="2", node="n2", started_at=20.0, ended_at=29.0, log=())
+    other = msgspec.structs.replace(old, uuid="3", cluster="another")
+
+    def add(backend: Backend) -> None:
+        for one in (old, new, other):
+            backend.store.write(lambda tx, one=one: tx.remediations.save(one))  # type: ignore[misc]
+
+    cluster.change(add)
+    shown = cluster.shown("status")["remediations"]
+    assert [(one["node"], one["proof"]) for one in shown] == [("n2", "power-off"), ("n1", "power-off")]
+    assert shown[1]["log"][0]["what"] == "proven"
+    assert [one["node"] for one in cluster.shown("status", "--limit", "1")["remediations"]] == ["n2"]
+
+
+def _no_kubeconfig(cluster: _Cluster) -> str:
+    cluster.kubeconfig.unlink()
+    return "[failover] kubeconfig"
+
+
+def _no_context(cluster: _Cluster) -> str:
+    document = json.loads(cluster.kubeconfig.read_text())
+    cluster.kubeconfig.write_text(json.dumps(document | {"current-context": "elsewhere"}))
+    return "[failover] kubeconfig"
+
+
+def _nobody_there(cluster: _Cluster) -> str:
+    document = json.loads(cluster.kubeconfig.read_text())
+    document["clusters"][0]["cluster"]["server"] = f"http://127.0.0.1:{free_port()}"
+    cluster.kubeconfig.write_text(json.dumps(document))
+    return "cannot reach the API server"
+
+
+def _no_login(cluster: _Cluster) -> str:
+    cluster.api.fail("/version", answering(401))
+    return "rejected the credentials"
+
+
+def _no_right(cluster: _Cluster) -> str:
+    cluster.api.denied = {("list", "pods")}
+    return '{apiGroups: [""], resources: ["pods"], verbs: ["list"]}'
+
+
+def _too_old(cluster: _Cluster) -> str:
+    cluster.api.version = "16"
+    return "1.16"
+
+
+@pytest.mark.parametrize("command", [(), ("plan",)], ids=["role", "plan"])
+@pytest.mark.parametrize("wrong", [_no_kubeconfig, _no_context, _nobody_there, _no_login, _no_right, _too_old])
+def test_what_keeps_it_from_starting_is_said_in_one_line(
+    cluster: _Cluster, command: tuple[str, ...], wrong: Callable[[_Cluster], str]
+) -> None:
+    named = wrong(cluster)
+    result = CliRunner().invoke(main, ["failover", *command, "-c", str(cluster.file)])
+    assert result.exit_code == Exit.FAILURE, result.output
+    assert named in result.stderr
+    assert len(result.stderr.strip().splitlines()) == 1

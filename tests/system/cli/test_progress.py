@@ -1,0 +1,176 @@
+"""The progress bar of long commands: on standard error if that is a terminal, and in no file or pipe."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import pty
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from ferroscope.cli.exits import Exit
+from tests.api.service import Service
+from tests.support.inspector import configure, filled_sqlite
+from tests.system.cli.console import Shell
+from tests.system.cli.scripted import ScriptedServer
+from tests.system.cli.test_top import environment
+
+_NODES = "name,driver\n" + "".join(f"n{number},fake-hardware\n" for number in range(40))
+
+
+def run(words: list[str], url: str, *, terminal: bool, check: int = 0, **variables: str) -> tuple[str, str]:
+    """Return what a command has written to a pipe as standard output, and to standard error."""
+    ours, theirs = pty.openpty() if terminal else os.pipe()
+    read: list[bytes] = []
+    process = subprocess.Popen(
+        [sys.executable, "-m", "ferroscope", *words], env=environment(url, COLUMNS="80", **variables),
+        stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=theirs,
+    )  # fmt: skip
+    os.close(theirs)
+    reader = threading.Thread(target=_read_all, args=(ours, read))
+    reader.start()  # a terminal that nobody reads is full after some bars
+    try:
+        written = process.communicate(timeout=60)[0].decode()
+    finally:
+        process.kill()
+    reader.join()
+    os.close(ours)
+    errors = b"".join(read).decode()
+    assert process.returncode == check, errors
+    return written, errors
+
+
+def _read_all(descriptor: int, read: list[bytes]) -> None:
+    with contextlib.suppress(OSError):  # a terminal whose other end is closed
+        while some := os.read(descriptor, 1 << 16):
+            read.append(some)
+
+
+@pytest.mark.parametrize("terminal", [True, False], ids=["terminal", "pipe"])
+def test_an_import_and_an_export_have_a_bar_on_a_terminal_only(
+    service: Service, shell: Shell, tmp_path: Path, terminal: bool
+) -> None:
+    file = tmp_path / "nodes.csv"
+    file.write_text(_NODES)
+    written, errors = run(["node", "import", str(file), "-o", "json"], shell.url, terminal=terminal)
+    assert len(json.loads(written)) == 40
+    assert ("40/40" in errors) is terminal
+    written, errors = run(["node", "export", "--all"], shell.url, terminal=terminal)
+    assert "n39" in written
+    assert ("Exporting" in errors) is terminal
+    if not terminal:
+        assert errors == ""
+
+
+def test_the_service_itself_is_not_needed_to_show_one(sqlite_url: str, service: Service) -> None:
+    service.enrol(name="one")
+    words = ["db", "rebuild-search-index", "--database", sqlite_url]
+    written, errors = run(words, "http://127.0.0.1:9", terminal=True)
+    assert written.count("\n") == 1
+    assert "Rebuilding" in errors
+    assert run(words, "http://127.0.0.1:9", terminal=False) == (written, "")
+
+
+@pytest.mark.parametrize("terminal", [True, False], ids=["terminal", "pipe"])
+def test_a_scan_counts_the_addresses(shell: Shell, terminal: bool) -> None:
+    words = ["bmc", "scan", "127.0.200.0/29", "--dry-run", "--timeout", "0.3", "-o", "json"]
+    written, errors = run(words, shell.url, terminal=terminal)
+    assert json.loads(written) == []
+    assert ("Scanning" in errors and "6/6" in errors) is terminal
+    if not terminal:
+        assert errors == ""
+
+
+@pytest.mark.parametrize("terminal", [True, False], ids=["terminal", "pipe"])
+def test_moving_data_between_storage_backends_has_a_bar(sqlite_url: str, service: Service, terminal: bool) -> None:
+    service.enrol(name="one")
+    store = {"ENDPOINT": "http://127.0.0.1:9", "BUCKET": "b", "ACCESS_KEY": "a", "SECRET_KEY": "s"}
+    settings = {f"OS_S3__{name}": value for name, value in store.items()}
+    words = ["db", "move-data", "--from", "database", "--to", "s3", "--database", sqlite_url]
+    written, errors = run(words, "http://127.0.0.1:9", terminal=terminal, **settings)
+    assert written.count("\n") == 1
+    assert ("Moving" in errors) is terminal
+    if not terminal:
+        assert errors == ""
+
+
+def _expect(directory: Path, _database: str) -> list[str]:
+    file = directory / "expected.yaml"
+    file.write_text("- {name: all, nodes: rack, expect: [memory >= 1GiB]}\n")
+    return ["expect", str(file)]
+
+
+def _import_inspector(directory: Path, database: str) -> list[str]:
+    configure(f"sqlite:///{filled_sqlite(directory)}", directory / "inspector.conf")
+    return ["import", "inspector", str(directory / "inspector.conf"), "--database", database]
+
+
+def _roll_back(directory: Path, database: str) -> list[str]:
+    return [*_import_inspector(directory, database), "--rollback"]
+
+
+def _rekey(directory: Path, database: str) -> list[str]:
+    keys, file = directory / "keys", directory / "rekey.conf"
+    keys.write_text("identity\n")
+    keys.chmod(0o600)
+    file.write_text(f"[secrets]\nkey_file = {keys}\n")
+    return ["db", "rekey", "-c", str(file), "--database", database]
+
+
+_Words = Callable[[Path, str], list[str]]
+LONG: dict[str, _Words] = {
+    "Checking": _expect,
+    "Importing": _import_inspector,
+    "Rolling back": _roll_back,
+    "Encrypting": _rekey,
+    "Requesting": lambda _directory, _database: ["node", "set", "--all", "--label", "rack=r1", "--yes"],
+}
+
+
+@pytest.mark.parametrize("title", LONG)
+def test_what_takes_long_has_a_bar_on_a_terminal_only(
+    service: Service, shell: Shell, tmp_path: Path, title: str
+) -> None:
+    for name in ("a1", "a2", "a3"):
+        service.enrol(name=name)
+    words = LONG[title](tmp_path, service.settings.database.connection)
+    assert title in run(words, shell.url, terminal=True)[1]
+    assert title not in run(words, shell.url, terminal=False)[1]
+
+
+def test_waiting_for_many_has_a_bar_and_for_one_has_none(service: Service, shell: Shell) -> None:
+    words = ["node", "power", "on", "--all", "--wait", "--timeout", "0.2", "--yes"]  # nobody carries it out here
+    service.enrol(name="a1")
+    assert "Waiting" not in run(words, shell.url, terminal=True, check=Exit.TIMED_OUT)[1]
+    service.enrol(name="a2")
+    assert "Waiting" in run(words, shell.url, terminal=True, check=Exit.TIMED_OUT)[1]
+
+
+@pytest.mark.parametrize("terminal", [True, False], ids=["terminal", "pipe"])
+def test_the_export_of_the_fleet_has_a_bar_beside_the_file(
+    service: Service, shell: Shell, tmp_path: Path, terminal: bool
+) -> None:
+    service.enrol(name="a1")
+    errors = run(["export", "csv", "--output", str(tmp_path / "fleet.csv")], shell.url, terminal=terminal)[1]
+    assert ("Exporting" in errors) is terminal
+    assert "a1" in (tmp_path / "fleet.csv").read_text()
+
+
+@pytest.mark.parametrize("terminal", [True, False], ids=["terminal", "pipe"])
+def test_a_sync_counts_the_machines(service: Service, shell: Shell, terminal: bool) -> None:
+    service.enrol(name="a1")
+    one = {"id": 1, "name": "lab", "slug": "lab", "model": "m", "serial": "", "manufacturer": {"id": 1}}
+    answer = {"netbox-version": "4.7.3", "count": 1, "next": None, "results": [one]}
+    server = ScriptedServer((200, {}, json.dumps(answer).encode()))
+    words = ["sync", "netbox", "--netbox-url", server.url, "--site", "lab", "--role", "lab", "-o", "json"]
+    written, errors = run(words, shell.url, terminal=terminal, NETBOX_TOKEN="Canary-7")
+    server.close()
+    assert json.loads(written) == {"changes": [], "left": [], "left_out": 1}
+    assert ("Syncing" in errors) is terminal
+    assert ("1/?" in errors) is terminal

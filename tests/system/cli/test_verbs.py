@@ -1,0 +1,99 @@
+"""``ferroscope node manage | provide | abort | power``, beside a real service with a real worker."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from ferroscope.cli.exits import Exit
+from tests.support import examples
+from tests.support.processes import SLACK
+from tests.system.cli.console import Shell
+
+
+@pytest.fixture
+def node(running: Shell) -> Iterator[str]:
+    """Give the name of a new node."""
+    name = f"verbs-{examples.uuid()[:8]}"
+    running("node", "create", "--driver", "fake-hardware", name, "--port", examples.mac(), check=0)
+    yield name
+    if running.json("node", "show", name)["provision_state"] in ("inspecting", "inspect wait"):
+        running("node", "abort", name, "--wait", check=0)
+    running("node", "delete", name, check=0)
+
+
+def state(running: Shell, node: str) -> str:
+    return str(running.json("node", "show", node)["provision_state"])
+
+
+def test_a_node_is_managed_and_provided(running: Shell, node: str) -> None:
+    assert running.json("node", "manage", node, "--wait")[0]["result"] == "manageable"
+    assert state(running, node) == "manageable"
+    running("node", "provide", node, check=0)
+    assert state(running, node) == "available"
+
+
+def test_what_is_missing_before_a_new_node_can_be_managed_is_said(running: Shell) -> None:
+    lines = running.lines("node", "create", "incomplete", "--driver", "sim")
+    assert "sim_node" in lines[-2]
+    assert "ferroscope node set incomplete" in lines[-1]
+    assert "ferroscope driver properties sim" in lines[-1]
+    running("node", "delete", "incomplete", check=0)
+
+
+def test_a_verb_that_the_state_does_not_take_is_a_conflict_that_says_what_it_takes(running: Shell, node: str) -> None:
+    result = running.json("node", "provide", node, check=Exit.CONFLICT)[0]
+    assert result["result"] == "failed"
+    assert "allowed now: inspect, manage" in result["error"]
+
+
+def test_power_is_commanded_and_shown(running: Shell, node: str) -> None:
+    running("node", "power", node, "on", "--wait", check=0)
+    assert running.lines("node", "power", node) == ["power on"]
+    running("node", "power", node, "reboot", "--wait", check=0)
+    running("node", "power", node, "off", "--wait", check=0)
+    assert running.json("node", "power", node)["power_state"] == "power off"
+
+
+def test_an_inspection_is_aborted(running: Shell, node: str) -> None:
+    running("inspect", node, check=0)
+    assert running.json("node", "abort", node, "--wait")[0]["result"] == "aborted"
+    assert state(running, node) == "inspect failed"
+    assert "aborted" in running("node", "timeline", node, check=0).stdout
+
+
+def test_waiting_gives_up_after_the_timeout_and_says_where_to_look(running: Shell) -> None:
+    name = _dead(running)
+    result = running.json("node", "manage", name, "--wait", "--timeout", "0.3", check=Exit.TIMED_OUT)[0]
+    assert f"{name} is still verifying" in result["error"]
+    running("node", "delete", name, check=0)
+
+
+def _dead(running: Shell) -> str:
+    """Return the name of a new node whose BMC is not there."""
+    name = f"dead-{examples.uuid()[:8]}"
+    running(
+        "node", "create", name, "--driver", "sim", "-d", "sim_address=192.0.2.1:9", "-d", f"sim_node={name}", check=0
+    )
+    return name
+
+
+def test_all_nodes_are_asked_before_any_is_waited_for(running: Shell, node: str) -> None:
+    dead = [_dead(running) for _ in range(3)]
+    began = time.monotonic()
+    results = running.json("node", "manage", *dead, "none", node, "--wait", "--timeout", "8", check=Exit.FAILURE)
+    assert time.monotonic() - began < 8 + SLACK  # one after the other: 24
+    assert [
+        f"{name} is still verifying" in result["error"] for name, result in zip(dead, results[:3], strict=True)
+    ] == [True] * 3
+    assert [result["result"] for result in results[3:]] == ["failed", "manageable"]
+    running("node", "delete", *dead, check=0)
+
+
+def test_waiting_for_power_tells_the_power_state(running: Shell) -> None:
+    name = _dead(running)
+    result = running.json("node", "power", name, "off", "--wait", "--timeout", "0.1", check=Exit.TIMED_OUT)[0]
+    assert name in result["error"]
+    running("node", "delete", name)

@@ -1,0 +1,192 @@
+"""Periodic steps that take longer than their lease: the processes keep running, protected by the fence alone.
+
+A registry that accepts connections and never answers, thousands of overdue inspections, a step that hangs while another
+thread takes over.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from ferroscope.bus.local import LocalBus
+from ferroscope.config.options import DatabaseSettings, Settings
+from ferroscope.contracts.errors import LeaseLostError
+from ferroscope.contracts.store import Query, StepLeadership, Store, Transaction
+from ferroscope.core.model import DEFAULT, Entry, LeaseProfile
+from ferroscope.core.states import State
+from ferroscope.leadership import Election, LeaseRenewer
+from ferroscope.periodic.singleton import Singleton
+from ferroscope.runtime.backend import Backend, open_backend
+from ferroscope.runtime.system import SystemClock
+from tests.support import examples
+from tests.support.bad_server import a_server_that
+from tests.support.installation import Played
+from tests.support.processes import free_port, until
+
+_SETTINGS = """
+[database]
+connection = sqlite:///{directory}/f.db
+[api]
+host = 127.0.0.1
+bare_metal_port = {port}
+introspection_port = 0
+[lease]
+profile = {profile}
+[inspector]
+timeout_period = 1
+[worker]
+threads = 1
+{more}
+"""
+
+
+def play(directory: Path, *arguments: str, profile: str = "fast", more: str = "") -> Played:
+    (directory / "f.conf").write_text(
+        _SETTINGS.format(directory=directory, port=free_port(), profile=profile, more=more)
+    )
+    return Played("f", directory, [sys.executable, "-m", "ferroscope", *arguments, "-c", "f.conf"])
+
+
+def ask(directory: Path, statement: str) -> list[tuple[object, ...]]:
+    connection = sqlite3.connect(directory / "f.db", timeout=20)
+    try:
+        return connection.execute(statement).fetchall()
+    except sqlite3.OperationalError:  # it is not there yet
+        return []
+    finally:
+        connection.close()
+
+
+def upgraded(directory: Path) -> None:
+    (directory / "f.conf").write_text(_SETTINGS.format(directory=directory, port=0, profile="fast", more=""))
+    done = Played("upgrade", directory, [sys.executable, "-m", "ferroscope", "db", "upgrade", "-c", "f.conf"])
+    assert done.process.wait(60) == 0
+
+
+@pytest.mark.parametrize("arguments", [("all",), ("worker", "--processes", "3")], ids=["all", "worker"])
+def test_a_registry_that_never_answers_ends_no_process(tmp_path: Path, arguments: tuple[str, ...]) -> None:
+    """The leader waits for its answer for longer than a lease lives, and keeps its first epoch.
+
+    With the fast profile, a busy machine can delay the renewal for longer than the lease lives.
+    """
+    upgraded(tmp_path)
+    more = "[registry]\nurl = http://127.0.0.1:{}\ntimeout = {}\nretries = 0\nsync_period = 1\n"
+    with a_server_that([]) as silent:
+        service = play(tmp_path, *arguments, profile="default", more=more.format(silent, DEFAULT.ttl * 2))
+        try:
+            leads = "SELECT epoch FROM leases WHERE name = 'periodic/registry-sync'"
+            assert until(lambda: bool(ask(tmp_path, leads)))
+            began, children = time.monotonic(), service.children()
+            told = "SELECT detail FROM members WHERE detail LIKE '%registry-unavailable%'"
+            assert until(lambda: bool(ask(tmp_path, told)) or not service.alive)
+            assert service.alive
+            assert time.monotonic() - began > DEFAULT.ttl
+            assert service.children() == children
+            assert ask(tmp_path, leads) == [(1,)]
+            assert service.stop() == 0
+        finally:
+            service.end()
+
+
+def test_thousands_of_overdue_inspections_end_no_process(tmp_path: Path) -> None:
+    end_overdue(tmp_path, 1500, "fast")
+
+
+def end_overdue(tmp_path: Path, number: int, profile: str) -> None:
+    """A worker process puts the requests that end them on the queue, in one step of many transactions."""
+    upgraded(tmp_path)
+    backend = opened(tmp_path)
+    nodes = [
+        examples.node(state=State.WAITING, provision_updated_at=1.0, inspection=examples.uuid()) for _ in range(number)
+    ]
+
+    def fill(tx: Transaction) -> None:
+        for node in nodes:
+            tx.nodes.add(node)
+            waits = {"state": State.WAITING, "started_at": 1.0, "waiting_since": 1.0, "clock_since": 1.0}
+            tx.inspections.add(examples.inspection(node, uuid=node.inspection, **waits))
+
+    backend.store.write(fill)
+    backend.close()
+    service = play(tmp_path, "all", profile=profile)
+    try:
+        overdue = "SELECT count(*) FROM nodes WHERE state = 'waiting' AND uuid NOT IN (SELECT node FROM requests)"
+        assert until(lambda: ask(tmp_path, overdue) == [(0,)] or not service.alive, seconds=240)
+        assert service.alive
+        assert ask(tmp_path, "SELECT epoch FROM leases WHERE name = 'periodic/timeouts'") == [(1,)]
+    finally:
+        service.end()
+
+
+PROFILE = LeaseProfile(ttl=1.0, renew=0.2, poll=0.1, margin=0.3)
+
+
+def opened(directory: Path) -> Backend:
+    database = DatabaseSettings(connection=f"sqlite:///{directory}/f.db")
+    return open_backend(Settings(database=database), clock=SystemClock(), stop=threading.Event(), listen=False)
+
+
+class Writes:
+    """A ``PeriodicTask`` whose every run writes its name; a run that ``hangs`` does so after it was let go."""
+
+    name = "periodic/test"
+    period = 0.1
+
+    def __init__(self, store: Store, who: str, *, hangs: bool) -> None:
+        self._store = store
+        self._who = who
+        self._hangs = hangs
+        self.began, self.released, self.refused = threading.Event(), threading.Event(), threading.Event()
+
+    def step(self, leadership: StepLeadership) -> str:
+        def work(tx: Transaction) -> None:
+            leadership.fence(tx)
+            tx.journal.append([Entry(node=self._who, step="tested", message="wrote", process=self._who)])
+
+        self.began.set()
+        if self._hangs:
+            self.released.wait(60)
+        try:
+            self._store.write(work)
+        except LeaseLostError:
+            self.refused.set()
+            raise
+        return "wrote"
+
+
+def test_a_step_that_hangs_loses_its_lease_and_what_it_writes_later_is_refused(tmp_path: Path) -> None:
+    """No process ends for it, not even where it is the only one: the task stands again in another thread."""
+    upgraded(tmp_path)
+    backend, clock, stop = opened(tmp_path), SystemClock(), threading.Event()
+    tasks: list[Writes] = []
+
+    def build() -> Writes:
+        tasks.append(Writes(backend.store, f"task {len(tasks)}", hangs=not tasks))
+        return tasks[-1]
+
+    def wrote() -> set[str | None]:
+        return {entry.process for entry in backend.store.read(lambda tx: tx.journal.list(Query(sort_key="id")))}
+
+    election = Election(Writes.name, "me", store=backend.lease_store, clock=clock, profile=PROFILE)
+    keep = LeaseRenewer(PROFILE, clock, leave=stop.set)  # nobody shall call this
+    one = Singleton(build, election, keep=keep, profile=PROFILE, bus=LocalBus(), clock=clock, stop=stop)
+    one.start()
+    try:
+        assert tasks[0].began.wait(20)
+        assert until(lambda: wrote() == {"task 1"})
+        assert one.problem is not None
+        assert one.problem.code == "step-hangs"
+        tasks[0].released.set()
+        assert tasks[0].refused.wait(20)
+        assert wrote() == {"task 1"}
+        assert not stop.is_set()
+    finally:
+        stop.set()
+        one.join(20)
+        backend.close()

@@ -1,0 +1,179 @@
+"""Graceful ends and sudden ones, role by role: what SIGTERM promises, and what the supervisor makes of a SIGKILL."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import time
+from pathlib import Path
+
+import urllib3
+from sqlalchemy import text
+
+from ferroscope.config.options import DatabaseSettings
+from ferroscope.db.engine import build_engine
+from tests.support.cluster.audit import audit
+from tests.support.cluster.chaos import FAST
+from tests.support.cluster.cluster import Cluster, Plan
+from tests.support.cluster.operator import Operator
+from tests.support.processes import until
+
+# Longer than any test: what is free again was handed over, it did not expire.
+LONG_LIVES = FAST.replace("member_ttl = 3", "member_ttl = 100").replace(
+    "profile = fast", "profile = custom\nttl = 100\nrenew = 20\nmargin = 1\npoll = 0.25"
+)
+GRACE = 10.0
+
+
+def rows(cluster: Cluster, statement: str) -> list[tuple[object, ...]]:
+    engine = build_engine(DatabaseSettings(connection=cluster.database_url))
+    try:
+        with engine.connect() as connection:
+            return [tuple(row) for row in connection.execute(text(statement))]
+    finally:
+        engine.dispose()
+
+
+def member_pids(cluster: Cluster, role: str = "worker") -> set[int]:
+    members = f"SELECT pid FROM members WHERE role = '{role}' AND left_at IS NULL"
+    return {int(str(row[0])) for row in rows(cluster, members)}
+
+
+def alive(pid: int) -> bool:
+    try:
+        return "(zombie)" not in Path(f"/proc/{pid}/status").read_text()
+    except FileNotFoundError:
+        return False
+
+
+def test_a_stopped_worker_hands_everything_over_at_once(server_url: str, place: Path) -> None:
+    plan = Plan(nodes=60, apis=1, workers=2, bmc=0.05, options=LONG_LIVES)
+    with Cluster(place, server_url, plan) as cluster:
+        operator = Operator(cluster, rounds=2)
+        operator.start()
+        until(lambda: operator.ended >= 3)
+        first, second = cluster.workers
+        leads = {name for name, holder in rows(cluster, "SELECT name, holder FROM leases") if holder}
+        for worker in (first, second):
+            began = time.monotonic()
+            assert worker.stop(GRACE + 20) == 0
+            took = time.monotonic() - began
+            assert took < GRACE
+            assert worker.pid not in member_pids(cluster)
+            gone = rows(
+                cluster,
+                "SELECT holder FROM requests WHERE holder NOT IN (SELECT id FROM members WHERE left_at IS NULL)",
+            )
+            assert gone == []
+            print(f"{server_url.partition(':')[0]}: {worker.name} stopped in {took:.2f} s")
+            worker.start()
+            worker.wait_ready()
+        assert until(
+            lambda: {name for name, holder in rows(cluster, "SELECT name, holder FROM leases") if holder} == leads
+        )
+        operator.done(100)
+        assert operator.ended == 120
+        assert audit(cluster, operator).violations == []
+
+
+def test_a_stopped_api_answers_what_it_has_taken(postgresql_url: str, place: Path) -> None:
+    plan = Plan(nodes=5, apis=1, workers=1, options=FAST)
+    with Cluster(place, postgresql_url, plan) as cluster:
+        api = cluster.apis[0]
+        statuses: list[int] = []
+        refused: list[str] = []
+        stop = threading.Event()
+        port = int((place / "api-1.conf").read_text().partition("bare_metal_port = ")[2].split()[0])
+
+        def read() -> None:
+            while not stop.is_set():
+                # A connection of its own for each: accepted, or refused, and nothing in between.
+                client = urllib3.HTTPConnectionPool("127.0.0.1", port, retries=False, timeout=20)
+                try:
+                    statuses.append(client.request("GET", "/v1/nodes").status)
+                except urllib3.exceptions.HTTPError as exc:
+                    refused.append(repr(exc))
+                finally:
+                    client.close()
+
+        threads = [threading.Thread(target=read) for _ in range(6)]
+        for thread in threads:
+            thread.start()
+        assert until(lambda: len(statuses) > 100)
+        assert refused == []
+        assert api.stop(GRACE + 20) == 0
+        stop.set()
+        for thread in threads:
+            thread.join()
+    assert len(statuses) > 10
+    assert set(statuses) <= {200, 503}, "what was accepted was answered"
+    broken = [failure for failure in refused if "refused" not in failure]
+    print(f"{len(statuses)} answered, {len(refused)} refused, {len(broken)} cut")
+
+
+def test_what_a_killed_child_held_is_free_in_a_second_and_another_child_takes_its_place(
+    server_url: str, place: Path
+) -> None:
+    plan = Plan(nodes=40, apis=1, workers=1, supervised=2, bmc=0.3, options=LONG_LIVES)
+    with Cluster(place, server_url, plan) as cluster:
+        operator = Operator(cluster, rounds=1)
+        operator.start()
+        (worker,) = cluster.workers
+        until(lambda: operator.ended >= 1)
+        victim = sorted(member_pids(cluster))[0]
+        (member,) = (row[0] for row in rows(cluster, f"SELECT id FROM members WHERE pid = {victim}"))
+        os.kill(victim, signal.SIGKILL)
+        killed = time.monotonic()
+        held = f"SELECT id FROM requests WHERE holder = '{member}'"
+        leads = f"SELECT name FROM leases WHERE holder = '{member}'"
+        assert until(lambda: rows(cluster, held) == [] and rows(cluster, leads) == [])
+        freed = time.monotonic() - killed
+        print(f"{server_url.partition(':')[0]}: what the child held was free after {freed:.2f} s")
+        assert until(lambda: len(member_pids(cluster)) == 2 and victim not in member_pids(cluster))
+        operator.done(100)
+        assert audit(cluster, operator).violations == []
+        assert (
+            freed < 20.0
+        )  # a second on an idle machine; without its supervisor it would be the member's life, a minute
+        assert worker.alive
+
+
+def test_children_stop_when_their_supervisor_is_killed(postgresql_url: str, place: Path) -> None:
+    plan = Plan(nodes=5, apis=1, workers=1, supervised=2, options=LONG_LIVES)
+    with Cluster(place, postgresql_url, plan) as cluster:
+        (worker,) = cluster.workers
+        assert until(lambda: len(member_pids(cluster)) == 2)
+        children = worker.children()
+        assert len(children) == 2
+        worker.kill()
+        assert until(lambda: not any(alive(pid) for pid in children), seconds=GRACE)
+        assert member_pids(cluster) == set()  # and they said goodbye
+
+
+def test_a_supervisor_stops_its_children_and_leaves_nothing(postgresql_url: str, place: Path) -> None:
+    plan = Plan(nodes=20, apis=1, workers=1, supervised=2, options=LONG_LIVES)
+    with Cluster(place, postgresql_url, plan) as cluster:
+        operator = Operator(cluster, rounds=2)
+        operator.start()
+        until(lambda: operator.ended >= 1)
+        (worker,) = cluster.workers
+        children = worker.children()
+        assert worker.stop(GRACE + 20) == 0
+        assert not any(alive(pid) for pid in children)
+        assert member_pids(cluster) == set()
+        assert rows(cluster, "SELECT holder FROM leases WHERE holder IS NOT NULL") == []
+        worker.start()
+        operator.done(100)
+        assert audit(cluster, operator).violations == []
+
+
+def test_a_frozen_child_whose_parent_is_told_to_stop_does_not_keep_it(postgresql_url: str, place: Path) -> None:
+    plan = Plan(nodes=5, apis=1, workers=1, supervised=2, options=LONG_LIVES + "[worker]\ngraceful_timeout = 1\n")
+    with Cluster(place, postgresql_url, plan) as cluster:
+        (worker,) = cluster.workers
+        assert until(lambda: len(member_pids(cluster)) == 2)
+        frozen = worker.children()[0]
+        os.kill(frozen, signal.SIGSTOP)
+        assert worker.stop(30) == 0
+        assert until(lambda: not alive(frozen))

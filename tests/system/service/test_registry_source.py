@@ -1,0 +1,158 @@
+"""Another Bare Metal service as the source of nodes: read over HTTP, page by page, or not at all."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+import uuid
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from urllib.parse import parse_qs, urlsplit
+
+import pytest
+
+from ferroscope.config.options import ApiSettings
+from ferroscope.contracts.remote import RegistryUnavailableError
+from ferroscope.core.model import Node
+from ferroscope.remote import bare_metal_http
+from ferroscope.remote.bare_metal_http import IronicSource
+from ferroscope.runtime.http_server import HttpServer, bind
+from tests.api.service import Service
+from tests.support.bad_server import a_server_that, one_by_one
+from tests.support.processes import PATIENCE, SLACK, free_port
+
+
+@pytest.fixture
+def registry(sqlite_url: str) -> Iterator[tuple[Service, str]]:
+    """Give a service whose nodes are the registry, and its address."""
+    service = Service(sqlite_url)
+    socket = bind("127.0.0.1", 0)
+    server = HttpServer(service.app, ApiSettings(), [socket])
+    server.start()
+    yield service, f"http://127.0.0.1:{socket.getsockname()[1]}"
+    server.stop(5)
+    service.close()
+
+
+def source_at(url: str, *, timeout: float, retries: int = 0, stop: threading.Event | None = None) -> IronicSource:
+    return IronicSource(url, timeout=timeout, retries=retries, stop=stop or threading.Event())
+
+
+def enrol(service: Service, number: int) -> set[str]:
+    nodes = [Node(uuid=str(uuid.uuid4()), driver="fake-hardware") for _ in range(number)]
+
+    def work(tx) -> None:  # type: ignore[no-untyped-def]
+        for node in nodes:
+            tx.nodes.add(node)
+
+    service.store.write(work)
+    return {node.uuid for node in nodes}
+
+
+def test_all_nodes_are_read_however_many_pages_they_fill(
+    registry: tuple[Service, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    service, url = registry
+    monkeypatch.setattr(bare_metal_http, "PAGE", 3)
+    expected = enrol(service, 10)
+    assert source_at(url, timeout=PATIENCE).tracked() == expected
+
+
+def test_an_empty_registry_is_an_answer(registry: tuple[Service, str]) -> None:
+    assert source_at(registry[1] + "/", timeout=PATIENCE).tracked() == frozenset()
+
+
+def test_a_registry_that_is_not_there_is_no_answer() -> None:
+    with pytest.raises(RegistryUnavailableError):
+        source_at(f"http://127.0.0.1:{free_port()}", timeout=1.0).tracked()
+
+
+def test_an_error_of_the_registry_is_no_answer(registry: tuple[Service, str]) -> None:
+    with pytest.raises(RegistryUnavailableError, match="404"):
+        source_at(registry[1] + "/elsewhere", timeout=PATIENCE).tracked()
+
+
+def test_a_registry_that_sends_a_byte_at_a_time_is_given_up_in_time() -> None:
+    with a_server_that(one_by_one(b"HTTP/1.1 200 OK\r\n" + b"X: y\r\n" * 1000), pause=0.01) as port:
+        began = time.monotonic()
+        with pytest.raises(RegistryUnavailableError, match=r"within 0\.3 s"):
+            source_at(f"http://127.0.0.1:{port}", timeout=0.3, retries=1).tracked()
+        assert 0.6 < time.monotonic() - began < 0.6 + SLACK
+
+
+def test_the_stop_flag_ends_the_pauses_between_tries() -> None:
+    stop = threading.Event()
+    threading.Timer(0.3, stop.set).start()
+    began = time.monotonic()
+    with pytest.raises(RegistryUnavailableError):
+        source_at(f"http://127.0.0.1:{free_port()}", timeout=1.0, retries=10, stop=stop).tracked()
+    assert time.monotonic() - began < 30  # all pauses would be 200 s
+
+
+def test_a_process_that_stops_reads_no_further_page(registry: tuple[Service, str]) -> None:
+    stop = threading.Event()
+    stop.set()
+    with pytest.raises(RegistryUnavailableError, match="stopping"):
+        source_at(registry[1], timeout=PATIENCE, stop=stop).tracked()
+
+
+def answering(*bodies: bytes, status: str = "200 OK", length: int | None = None) -> list[bytes]:
+    """Return what a server sends: the same to everybody."""
+    body = b"".join(bodies)
+    size = len(body) if length is None else length
+    return [f"HTTP/1.1 {status}\r\nContent-Length: {size}\r\nConnection: close\r\n\r\n".encode() + body]
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        answering(b'{"error": "no token"}', status="401 Unauthorized"),
+        answering(b"", status="403 Forbidden"),
+        answering(b"oops", status="500 Internal Server Error"),
+        answering(b"<html>It works</html>"),
+        answering(b'{"nodes": [{"uu'),
+        answering(b'{"nodes": []}', length=5000),
+        answering(b'{"nodes": [{"name": "a"}]}'),
+        answering(b'{"nodes": null}'),
+        answering(b"{}"),
+        answering(b"\xff\xfe\x00garbage"),
+        answering(b'{"nodes": [', b" " * (9 * 1024 * 1024), b"]}"),
+        answering(b'{"nodes": [], "next": "http://elsewhere.example/v1/nodes?marker=1"}'),
+        answering(b'{"nodes": [{"uuid": "a"}], "next": "http://[::1/v1/nodes?marker=a"}'),
+        answering(b"", status="302 Found"),
+    ],
+    ids=lambda sent: sent[0][:20].decode() + sent[0][-20:].decode(errors="replace"),
+)
+def test_an_answer_that_is_no_whole_list_is_no_answer(sent: list[bytes]) -> None:
+    with a_server_that(sent) as port, pytest.raises(RegistryUnavailableError):
+        source_at(f"http://127.0.0.1:{port}", timeout=PATIENCE).tracked()
+
+
+class Capped(BaseHTTPRequestHandler):
+    """A Bare Metal API whose pages are shorter than asked for, and whose links name another host."""
+
+    nodes = [f"{number:08d}-0000-4000-8000-000000000000" for number in range(250)]
+
+    def do_GET(self) -> None:
+        marker = parse_qs(urlsplit(self.path).query).get("marker", [None])[0]
+        start = self.nodes.index(marker) + 1 if marker else 0
+        page = self.nodes[start : start + 100]
+        body: dict[str, object] = {"nodes": [{"uuid": one} for one in page]}
+        if start + 100 < len(self.nodes):
+            body["next"] = f"http://behind-a-proxy.invalid/v1/nodes?fields=uuid&limit=100&marker={page[-1]}"
+        content = json.dumps(body).encode()
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(content)))
+        self.end_headers()
+        self.wfile.write(content)
+
+    def log_message(self, *_args: object) -> None: ...
+
+
+def test_a_registry_with_short_pages_is_read_to_its_end() -> None:
+    with ThreadingHTTPServer(("127.0.0.1", 0), Capped) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        tracked = source_at(f"http://127.0.0.1:{server.server_port}", timeout=PATIENCE).tracked()
+        server.shutdown()
+    assert tracked == frozenset(Capped.nodes)

@@ -1,0 +1,126 @@
+"""What the test run starts as a fork is a process as any other, and only our own commands are forked."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from bench.service import executable
+from tests import ROOT
+from tests.support.forking import ForkingPopen
+from tests.support.processes import free_port, until
+from tests.support.pxe.netns import Netns
+
+PROGRAMS = {"script": [executable()], "module": [sys.executable, "-m", "ferroscope"]}
+SIMULATOR = [executable(), "sim", "--nodes", "1", "--port", "0"]
+
+
+@pytest.fixture(params=sorted(PROGRAMS))
+def program(request: pytest.FixtureRequest) -> list[str]:
+    return PROGRAMS[request.param]
+
+
+def is_fork(process: subprocess.Popen[str]) -> bool:
+    return b"fork_server" in Path(f"/proc/{process.pid}/cmdline").read_bytes()
+
+
+def run(*command: str, **more: object) -> tuple[int, str, str]:
+    """Return exit code, standard output and standard error."""
+    with ForkingPopen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **more) as process:
+        output, errors = process.communicate(timeout=60)
+    return process.returncode, output, errors
+
+
+def test_it_has_its_own_streams_and_exit_code(program: list[str]) -> None:
+    code, output, errors = run(*program, "--version")
+    assert (code, output.split()[0], errors) == (0, "ferroscope,", "")
+    code, output, errors = run(*program, "nonsense")
+    assert (code, output) == (2, "")
+    assert "'nonsense'" in errors
+
+
+def test_it_reads_its_standard_input(tmp_path: Path) -> None:
+    users = tmp_path / "users"
+    config = tmp_path / "f.conf"
+    config.write_text(f"[api]\nauth_strategy = http_basic\nhttp_basic_auth_user_file = {users}\n")
+    command = [executable(), "user", "add", "alice", "--role", "reader", "-c", str(config)]
+    with ForkingPopen(command, stdin=subprocess.PIPE, text=True) as process:
+        process.communicate("pa55-of-alice\n", timeout=60)
+    assert process.returncode == 0
+    assert users.read_text().startswith("alice:")
+
+
+def test_it_has_its_own_directory_and_environment(program: list[str], tmp_path: Path) -> None:
+    (tmp_path / "f.conf").write_text("[database]\nconnection = sqlite:///here.db\n")
+    assert run(*program, "db", "upgrade", "-c", "f.conf", cwd=tmp_path)[0] == 0
+    assert (tmp_path / "here.db").exists()
+    there = os.environ | {"OS_DATABASE__CONNECTION": f"sqlite:///{tmp_path}/there.db"}
+    assert run(*program, "db", "upgrade", cwd=tmp_path, env=there)[0] == 0
+    assert (tmp_path / "there.db").exists()
+
+
+def test_a_signal_ends_it_and_is_its_exit_code(program: list[str]) -> None:
+    for number, code in ((signal.SIGTERM, 0), (signal.SIGKILL, -signal.SIGKILL)):
+        with ForkingPopen([*program, *SIMULATOR[1:]], stdout=subprocess.PIPE, text=True) as process:
+            assert process.stdout is not None
+            assert "1 machines" in process.stdout.readline()
+            assert is_fork(process)
+            assert process.poll() is None
+            process.send_signal(number)
+            assert process.wait(60) == code
+            assert not Path(f"/proc/{process.pid}").exists()
+
+
+@pytest.mark.parametrize(
+    "more",
+    [{"env": os.environ | {"PYTHONPATH": "/nonexistent"}}, {"preexec_fn": lambda: None}, {"umask": 0o077}],
+    ids=lambda more: next(iter(more)),
+)
+def test_what_a_fork_could_not_have_is_started_anew(more: dict[str, object]) -> None:
+    with ForkingPopen(SIMULATOR, stdout=subprocess.PIPE, text=True, **more) as process:
+        assert process.stdout is not None
+        assert "1 machines" in process.stdout.readline()
+        assert not is_fork(process)
+        process.terminate()
+        assert process.wait(60) == 0
+
+
+def test_other_programs_are_not_forked() -> None:
+    with ForkingPopen(["sleep", "60"]) as process:
+        assert until(lambda: Path(f"/proc/{process.pid}/comm").read_text() == "sleep\n")
+        process.kill()
+        assert process.wait(60) == -signal.SIGKILL
+
+
+def test_it_dies_with_its_test_run() -> None:
+    """Also where that is killed: then nobody reads what the fork server is asked, which ends it."""
+    code = (
+        "import sys, time; from tests.support.forking import ForkingPopen; "
+        "from tests.support.processes import die_with_parent\n"
+        f"print(ForkingPopen({[*SIMULATOR[:-1], str(free_port())]!r}, preexec_fn=die_with_parent).pid, flush=True)\n"
+        "time.sleep(100)"
+    )
+    root = ROOT
+    with subprocess.Popen([sys.executable, "-c", code], cwd=root, stdout=subprocess.PIPE, text=True) as tests:
+        assert tests.stdout is not None
+        pid = int(tests.stdout.readline())
+        tests.kill()
+    assert until(lambda: not Path(f"/proc/{pid}").exists())
+
+
+def test_a_fork_may_run_in_another_network(request: pytest.FixtureRequest) -> None:
+    space = Netns("forked")
+    request.addfinalizer(space.close)
+    with ForkingPopen([*space.prefix, *SIMULATOR], stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert "1 machines" in process.stdout.readline()
+        assert is_fork(process)
+        assert Path(f"/proc/{process.pid}/ns/net").stat().st_ino == Path(f"/run/netns/{space.name}").stat().st_ino
+        assert [link.name for link in (Path(f"/proc/{process.pid}/root") / "sys/class/net").iterdir()] == ["lo"]
+        process.terminate()
+        assert process.wait(60) == 0

@@ -1,0 +1,3 @@
+# shellcheck shell=bash
+# .ironic-venv with OpenStack Ironic, to which the tests attach Ferroscope.
+locked_venv ironic tests/support/ironic/ironic-constraints.txt

@@ -1,0 +1,3 @@
+# shellcheck shell=bash
+# .swift-venv with OpenStack Swift and Keystone, for the object store tests.
+locked_venv swift tests/support/swift/swift-constraints.txt
