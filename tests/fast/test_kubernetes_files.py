@@ -11,6 +11,7 @@ import yaml
 
 import ferroscope
 from ferroscope.config.load import load, unknown_options
+from ferroscope.failover.client import FORCING_RIGHTS, RIGHTS
 from tests import ROOT
 
 DEPLOY = ROOT / "deploy/kubernetes"
@@ -29,6 +30,8 @@ def _objects() -> Iterator[tuple[str, dict[str, Any]]]:
             yield f"{file.parent.name}/{found['kind']}/{found['metadata']['name']}", found
 
 
+# Roles of two namespaces have the same name.
+ROLES = [(name, one) for name, one in _objects() if one["kind"].endswith("Role")]
 OBJECTS = dict(_objects())
 PODS = {name: one["spec"]["template"]["spec"] for name, one in OBJECTS.items() if "template" in one.get("spec", {})}
 DEPLOYMENTS = {name: one for name, one in OBJECTS.items() if one["kind"] == "Deployment"}
@@ -130,3 +133,26 @@ def test_monitors_select_what_is_there() -> None:
                 assert ports <= {port["name"] for port in container["ports"]}
                 monitored.add(labels["app.kubernetes.io/component"])
     assert monitored >= {"api", "worker", "failover", "machines"}
+
+
+def test_the_failed_node_controller_has_the_rights_that_it_needs_and_no_others() -> None:
+    granted = set()
+    for name in ("ClusterRole/ferroscope-failover", "Role/ferroscope-failover"):
+        for one in (found for path, found in ROLES if path == f"failover/{name}"):
+            for rule in one["rules"]:
+                granted |= {
+                    (verb, group, resource)
+                    for verb in rule["verbs"]
+                    for group in rule["apiGroups"]
+                    for resource in rule["resources"]
+                }
+    assert granted == {(one.verb, one.group, one.resource) for one in RIGHTS + FORCING_RIGHTS}
+
+
+def test_what_repairs_the_cluster_is_not_preempted_first() -> None:
+    values = yaml.safe_load((DEPLOY.parent / "helm/ferroscope/values.yaml").read_text())
+    given = {
+        PODS["failover/Deployment/ferroscope-failover"]["priorityClassName"],
+        values["failover"]["priorityClassName"],
+    }
+    assert given == {"system-cluster-critical"}

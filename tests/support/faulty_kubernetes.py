@@ -1,7 +1,7 @@
 """A small Kubernetes API server that misbehaves on request: for faults that a real one shows once in a year.
 
-It keeps nodes, pods, leases and VolumeAttachments with resource versions, and honors preconditions. ``faults`` are
-taken one by one, by the calls whose path they match.
+It keeps nodes, pods, leases, VolumeAttachments, claims and volumes with resource versions, and honors preconditions and
+finalizers. ``faults`` are taken one by one, by the calls whose path they match.
 """
 
 from __future__ import annotations
@@ -22,7 +22,10 @@ _COLLECTIONS = {
     "/api/v1/pods": "pods",
     "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases": "leases",
     "/apis/storage.k8s.io/v1/volumeattachments": "attachments",
+    "/api/v1/persistentvolumes": "volumes",
+    "/api/v1/persistentvolumeclaims": "claims",
 }
+_NAMESPACED = {"pods": "pods", "persistentvolumeclaims": "claims"}
 
 
 class FaultyKubernetes:
@@ -184,8 +187,12 @@ class Handler(BaseHTTPRequestHandler):
         self._one(path)
 
     def _one(self, path: str) -> None:
+        api = self.api
+        if path.endswith("/status"):
+            self._conditions(path.removesuffix("/status").rpartition("/")[2])
+            return
         parent, _, name = path.rpartition("/")
-        kind = "pods" if parent.endswith("/pods") else _COLLECTIONS[parent]
+        kind = _NAMESPACED.get(parent.rpartition("/")[2]) or _COLLECTIONS[parent]
         document = self.api.objects[kind].get(name)
         if document is None:
             self.answer(404, {"message": "not found"})
@@ -197,7 +204,11 @@ class Handler(BaseHTTPRequestHandler):
             if any(meta[key] != value for key, value in self.body["preconditions"].items()):
                 self.answer(409, {"message": "precondition failed"})
                 return
-            del self.api.objects[kind][name]
+            if meta.get("finalizers"):
+                meta |= {"deletionTimestamp": "2026-11-22T10:00:00Z", "deletionGracePeriodSeconds": 0}
+                self.answer(200, api.put(kind, document))
+                return
+            del api.objects[kind][name]
             self.answer(200, {})
         else:
             if self.body["metadata"]["resourceVersion"] != meta["resourceVersion"]:
@@ -205,6 +216,17 @@ class Handler(BaseHTTPRequestHandler):
                 return
             document["spec"] |= self.body["spec"]
             self.answer(200, self.api.put(kind, document))
+
+    def _conditions(self, name: str) -> None:
+        """Merge conditions into those of a node, by their types."""
+        document = self.api.objects["nodes"].get(name)
+        if document is None:
+            self.answer(404, {"message": "not found"})
+            return
+        status = document["status"]
+        merged = {one["type"]: one for one in (*status.get("conditions", ()), *self.body["status"]["conditions"])}
+        status["conditions"] = list(merged.values())
+        self.answer(200, self.api.put("nodes", document))
 
 
 FaultyKubernetes.handler = Handler

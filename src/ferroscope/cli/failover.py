@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 import msgspec
@@ -12,6 +12,18 @@ from ferroscope.cli.service import _exit_with, config_option, database_option, r
 
 if TYPE_CHECKING:
     from ferroscope.config.options import Settings
+    from ferroscope.core.remediation import Remediation
+
+
+class _Given(NamedTuple):
+    """The options that were given before the sub-command; those after it count more."""
+
+    files: tuple[str, ...]
+    database: str | None
+
+
+def _settings(given: _Given, files: tuple[str, ...], database: str | None) -> Settings:
+    return settings_of(files or given.files, database or given.database)
 
 
 @click.group(invoke_without_command=True)
@@ -22,6 +34,7 @@ if TYPE_CHECKING:
 def failover(context: click.Context, files: tuple[str, ...], database: str | None, *, dry_run: bool) -> None:
     """Run the role failover: free the pods and volumes of a failed Kubernetes node once its machine is proven off."""
     if context.invoked_subcommand is not None:
+        context.obj = _Given(files, database)
         return
     from ferroscope.runtime.failover import run
 
@@ -37,14 +50,15 @@ def failover(context: click.Context, files: tuple[str, ...], database: str | Non
 @config_option
 @database_option
 @output_option
-def plan(files: tuple[str, ...], database: str | None, fmt: str) -> None:
+@click.pass_obj
+def plan(given: _Given, files: tuple[str, ...], database: str | None, fmt: str) -> None:
     """Show what would be done now about each node that is not ready, and why not more. Changes nothing."""
     from ferroscope.config.options import LogSettings
     from ferroscope.runtime.failover import plan as look
     from ferroscope.telemetry import log
 
     log.configure(LogSettings(level="warning"), process="failover")  # to standard error: the output is the plan
-    settings = settings_of(files, database)
+    settings = _settings(given, files, database)
     data = [
         {
             "node": one.seen.name,
@@ -72,18 +86,24 @@ def plan(files: tuple[str, ...], database: str | None, fmt: str) -> None:
 @database_option
 @click.option("--limit", type=click.IntRange(1, 1000), default=20, show_default=True, help="The most remediations.")
 @output_option
-def status(files: tuple[str, ...], database: str | None, limit: int, fmt: str) -> None:
+@click.pass_obj
+def status(given: _Given, files: tuple[str, ...], database: str | None, limit: int, fmt: str) -> None:
     """Show the newest remediations, with their evidence; newest first."""
     from ferroscope.runtime.failover import history
 
-    found = _or_fail(history, settings_of(files, database), limit)
+    found = _or_fail(history, _settings(given, files, database), limit)
     titles = ("NODE", "PHASE", "PROOF", "MESSAGE")
-    rows = [(one.node, str(one.phase), str(one.proof) or "-", one.message) for one in found]
+    rows = [(one.node, str(one.phase), str(one.proof) or "-", _message(one)) for one in found]
     out = Output(fmt)
     data = {"remediations": msgspec.to_builtins(found)}
     out.show(data, lambda screen: screen.print(table(titles, rows)) if rows else None)
     if not rows:
         out.note("no remediations")
+
+
+def _message(record: Remediation) -> str:
+    told = record.left_off in record.message
+    return record.message if told else f"{record.message}; {record.left_off}"
 
 
 def _or_fail(work: Any, *arguments: Any) -> Any:

@@ -149,8 +149,16 @@ class FailoverSettings(ClusterSettings, frozen=True, kw_only=True):
     ] = "proof"
     label_selector: Annotated[dict[str, str], Opt("Labels of the pods of mode label: KEY:VALUE,...")] = {}
     label_namespaces: Annotated[tuple[str, ...], Opt("Namespaces of the pods of mode label.")] = ()
+    label_force: Annotated[
+        bool,
+        Opt(
+            "In mode label, delete the selected pods without asking disruption budgets, also those that fit no other "
+            "node, and detach their volumes once they are gone. A pod that still runs may then damage its data."
+        ),
+    ] = False
     dwell: Annotated[
-        float, Opt("Seconds for which a node must have failed before its machine is powered off.", ge=0, le=3600)
+        float,
+        Opt("Seconds for which a node must have been not ready before its machine is powered off.", ge=0, le=3600),
     ] = 20.0
     dwell_reporting: Annotated[
         float,
@@ -177,8 +185,9 @@ class FailoverSettings(ClusterSettings, frozen=True, kw_only=True):
     max_unhealthy: Annotated[
         str,
         Opt(
-            "The most nodes that may be not ready, as a number or a percentage (at least 1): with more, the cause is "
-            "hardly the nodes, and nothing is done."
+            "The most nodes that may be not ready or silent, as a number or a percentage (at least 1): with more, the "
+            "cause is hardly the nodes, and nothing is begun. Mode label counts those that were ready until "
+            "storm_cooldown seconds ago."
         ),
     ] = "30%"
     storm_cooldown: Annotated[

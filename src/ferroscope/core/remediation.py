@@ -56,11 +56,19 @@ class Remediation(msgspec.Struct, kw_only=True, frozen=True):
     """What was done about one failure of a node.
 
     ``machine`` is the UUID of the node's machine here, "" if it is not known. ``boot_id`` and ``renewal`` are those at
-    the time of the failure. ``not_before``: nothing is forced earlier. ``command_at``: when the last power command was
-    announced, and ``command_epoch`` by which leader; ``commanded``: we have powered the machine off; ``inspected``:
-    and had it inspected. ``terminating``: UIDs of pods that are being deleted, and since when we have known; ``dead``:
-    those that a reboot has proven dead. ``reason`` is the code of why no more happens now, and ``message`` the same for
-    people. ``log`` is the evidence: what was done and seen, oldest first.
+    the time of the failure. ``failed_at``: since when the cluster considers it failed; ``not_before``: nothing is
+    forced earlier.
+
+    ``command_at``: when the last power command was announced, and ``command_epoch`` by which leader; ``commands``: so
+    many were sent that have not taken effect; ``commanded``: we have powered the machine off; ``inspected``: and had it
+    inspected; ``left_off``: what people should know about a machine that we have powered off, and that stays so.
+    ``stopped``: the code of why this remediation forces nothing more. ``escalated``: the reason because of which people
+    were called.
+
+    ``terminating``: UIDs of pods that are being deleted, and since when we have known; ``dead``: those that a reboot
+    has proven dead; ``detach``: volumes of pods that were deleted without proof. ``reason`` is the code of why no more
+    happens now, ``since`` when, and ``message`` the same for people. ``log`` is the evidence: what was done and seen,
+    oldest first.
     """
 
     uuid: str
@@ -83,9 +91,16 @@ class Remediation(msgspec.Struct, kw_only=True, frozen=True):
     tainted: bool = False
     commanded: bool = False
     inspected: bool = False
+    failed_at: float = 0.0
+    commands: int = 0
+    since: float = 0.0
+    stopped: str = ""
+    escalated: str = ""
+    left_off: str = ""
     proven_at: float = 0.0
     terminating: dict[str, float] = {}
     dead: tuple[str, ...] = ()
+    detach: tuple[str, ...] = ()
     reason: str = ""
     message: str = ""
     log: tuple[Document, ...] = ()
@@ -94,6 +109,11 @@ class Remediation(msgspec.Struct, kw_only=True, frozen=True):
     def ended(self) -> bool:
         """Whether nothing more is done about this failure."""
         return self.phase in ENDED
+
+    @property
+    def settled(self) -> bool:
+        """Whether it is settled that ``machine`` is the node's: its power was commanded, or proves something."""
+        return bool(self.machine) and (self.commanded or self.phase is not Phase.DWELL)
 
 
 # More would bloat a record whose remediation makes no progress.

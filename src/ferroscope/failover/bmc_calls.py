@@ -7,7 +7,7 @@ part of the proof: what a kubelet that comes back changes after that is protecte
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from typing import Any, Final, Protocol
 
@@ -16,7 +16,7 @@ import structlog
 
 from ferroscope.contracts.errors import BmcError
 from ferroscope.contracts.queue import Clock
-from ferroscope.failover.cluster import Attachment, Pod
+from ferroscope.failover.cluster import Attachment, Pod, Volume
 from ferroscope.remote.command_fence import TooLateError
 
 _log = structlog.get_logger(__name__)
@@ -43,10 +43,16 @@ class Answer(msgspec.Struct, frozen=True):
 
 
 class Load(msgspec.Struct, frozen=True):
-    """What is on a node."""
+    """What is on a node; ``volumes`` by the namespace and the name of their claims."""
 
     pods: Sequence[Pod]
     attachments: Sequence[Attachment]
+    volumes: Mapping[tuple[str, str], Volume]
+
+    @property
+    def uids(self) -> set[str]:
+        """The UIDs of the pods and attachments."""
+        return {one.uid for one in self.pods} | {one.metadata.uid for one in self.attachments}
 
 
 class Question(msgspec.Struct, frozen=True):

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from typing import Any, Final
 from urllib.parse import quote
 
 from ferroscope.failover.cluster import (
+    LEFT_OFF,
     OUT_OF_SERVICE,
     Attachment,
+    Claim,
     KubeletLease,
     KubeNode,
     Pod,
-    Taint,
+    Volume,
 )
-from ferroscope.remote.kubernetes import MERGE, KubernetesClient, Right
+from ferroscope.failover.scheduling import Taint
+from ferroscope.remote.kubernetes import MERGE, STRATEGIC_MERGE, KubernetesClient, Right
 from ferroscope.remote.kubernetes import KubernetesError as KubernetesError
 
 _SERVED_LEASES: Final = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases"
@@ -28,10 +32,13 @@ RIGHTS: Final = (
     Right("get", "coordination.k8s.io", "leases", "kube-node-lease"),
     Right("list", "coordination.k8s.io", "leases", "kube-node-lease"),
     Right("list", "storage.k8s.io", "volumeattachments"),
+    Right("get", "", "persistentvolumeclaims"),
+    Right("get", "", "persistentvolumes"),
 )
 # Those of a controller that does not only look.
 FORCING_RIGHTS: Final = (
     Right("patch", "", "nodes"),
+    Right("patch", "", "nodes/status"),
     Right("delete", "", "pods"),
     Right("delete", "storage.k8s.io", "volumeattachments"),
     Right("create", "", "events", "default"),
@@ -84,6 +91,13 @@ class Kubernetes(KubernetesClient):
         found, _ = self._list(Attachment, _ATTACHMENTS)
         return [one for one in found if one.spec.node_name == node]
 
+    def volume_of(self, namespace: str, claim: str) -> Volume | None:
+        """Return the volume that is bound to the claim; None if there is none, or no such claim."""
+        found = self._one(Claim, f"/api/v1/namespaces/{quote(namespace)}/persistentvolumeclaims/{quote(claim)}")
+        if found is None or not found.spec.volume_name:
+            return None
+        return self._one(Volume, f"/api/v1/persistentvolumes/{quote(found.spec.volume_name)}")
+
     def delete_pod(self, pod: Pod) -> None:
         """Delete it without grace if it is as it was read; ``KubernetesError``, ``conflict`` if it is not."""
         meta = pod.metadata
@@ -129,8 +143,22 @@ class Kubernetes(KubernetesClient):
         body = {"metadata": {"resourceVersion": node.metadata.resource_version}, "spec": {"taints": taints}}
         self._call("PATCH", f"/api/v1/nodes/{quote(node.name)}", body, kind=MERGE)
 
-    def record_event(self, node: KubeNode, reason: str, message: str, *, warning: bool) -> None:
+    def set_left_off(self, node: KubeNode, message: str) -> None:
+        """Say on the node that its machine stays off, and why; "": that it does not any more."""
+        now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+        condition = {
+            "type": LEFT_OFF,
+            "status": "True" if message else "False",
+            "reason": "LeftOff" if message else "NotLeftOff",
+            "message": message,
+            "lastTransitionTime": now,
+            "lastHeartbeatTime": now,
+        }
+        body = {"status": {"conditions": [condition]}}
+        self._call("PATCH", f"/api/v1/nodes/{quote(node.name)}/status", body, kind=STRATEGIC_MERGE)
+
+    def record_event(self, node: str, reason: str, message: str, *, warning: bool) -> None:
         """Add an Event about the node."""
         # kubectl describe looks for events of nodes by name, as the kubelet records them.
-        about = {"apiVersion": "v1", "kind": "Node", "name": node.name, "uid": node.name}
+        about = {"apiVersion": "v1", "kind": "Node", "name": node, "uid": node}
         self._record(about, reason, message, warning=warning, component="ferroscope-failover", namespace="default")

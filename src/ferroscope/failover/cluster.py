@@ -11,6 +11,8 @@ from typing import Final
 
 import msgspec
 
+from ferroscope.failover.scheduling import NodeSelector, Taint, Toleration
+
 # Annotations that operators set on a Node.
 PREFIX: Final = "ferroscope.io"
 PAUSED: Final = f"{PREFIX}/failover-paused"
@@ -18,11 +20,19 @@ CONFIRMED_OFF: Final = f"{PREFIX}/confirmed-off"
 MACHINE: Final = f"{PREFIX}/machine"
 SERIAL: Final = f"{PREFIX}/serial-number"
 
+# The condition with which we say on a Node that its machine stays off.
+LEFT_OFF: Final = f"{PREFIX}/MachineLeftOff"
+
 OUT_OF_SERVICE: Final = "node.kubernetes.io/out-of-service"
 _MIRROR: Final = "kubernetes.io/config.mirror"
 # The reason of a node whose kubelet has never reported anything.
 _NEVER: Final = "NodeStatusNeverUpdated"
 _NO_SCHEDULE: Final = ("NoSchedule", "NoExecute")
+_CONTROL_PLANE: Final = frozenset(
+    f"node-role.kubernetes.io/{role}" for role in ("control-plane", "controlplane", "master", "etcd")
+)
+# Set by what drains a node beside kubectl, which cordons it: the cluster autoscaler, and medik8s' maintenance operator.
+_DRAINS: Final = frozenset({"ToBeDeletedByClusterAutoscaler", "medik8s.io/drain"})
 
 
 class Owner(msgspec.Struct, frozen=True, rename="camel"):
@@ -39,23 +49,19 @@ class Meta(msgspec.Struct, frozen=True, rename="camel"):
     uid: str = ""
     resource_version: str = ""
     deletion_timestamp: str | None = None
+    deletion_grace_period_seconds: int | None = None
     annotations: dict[str, str] | None = None
     labels: dict[str, str] | None = None
     owner_references: list[Owner] | None = None
     finalizers: list[str] | None = None
 
 
-class Taint(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
-    key: str = ""
-    value: str = ""
-    effect: str = ""
-    time_added: str | None = None
-
-
 class Condition(msgspec.Struct, frozen=True, rename="camel"):
     type: str = ""
     status: str = ""
     reason: str = ""
+    message: str = ""
+    last_transition_time: str | None = None
 
 
 class NodeInfo(msgspec.Struct, frozen=True, rename="camel"):
@@ -101,10 +107,34 @@ class KubeNode(msgspec.Struct, frozen=True, rename="camel"):
     def annotations(self) -> dict[str, str]:
         return self.metadata.annotations or {}
 
+    def _of_type(self, name: str) -> Condition:
+        found = [one for one in self.status.conditions or () if one.type == name]
+        return found[0] if found else Condition()
+
     @property
     def _condition(self) -> Condition:
-        found = [one for one in self.status.conditions or () if one.type == "Ready"]
-        return found[0] if found else Condition()
+        return self._of_type("Ready")
+
+    @property
+    def unready_since(self) -> str:
+        """When it was marked as not ready, as RFC 3339; "" if that is not said."""
+        return self._condition.last_transition_time or ""
+
+    @property
+    def left_off(self) -> str:
+        """What our condition says about its machine, "" if it is not said to stay off."""
+        found = self._of_type(LEFT_OFF)
+        return found.message if found.status == "True" else ""
+
+    @property
+    def control_plane(self) -> bool:
+        """Whether it runs a part of the control plane, as its labels or taints say."""
+        return not _CONTROL_PLANE.isdisjoint({*self.labels, *(one.key for one in self.taints)})
+
+    @property
+    def drained(self) -> bool:
+        """Whether it is cordoned, or is being drained."""
+        return self.spec.unschedulable or any(one.key in _DRAINS for one in self.taints)
 
     @property
     def ready(self) -> bool:
@@ -129,57 +159,22 @@ class KubeNode(msgspec.Struct, frozen=True, rename="camel"):
         return any(one.key == OUT_OF_SERVICE for one in self.taints)
 
 
-class Toleration(msgspec.Struct, frozen=True, rename="camel"):
-    key: str = ""
-    operator: str = "Equal"
-    value: str = ""
-    effect: str = ""
-
-    def tolerates(self, taint: Taint) -> bool:
-        if self.effect and self.effect != taint.effect:
-            return False
-        if not self.key:
-            return self.operator == "Exists"
-        return self.key == taint.key and (self.operator == "Exists" or self.value == taint.value)
-
-
-class Requirement(msgspec.Struct, frozen=True, rename="camel"):
-    key: str = ""
-    operator: str = ""
-    values: list[str] | None = None
-
-    def matches(self, values: dict[str, str]) -> bool:
-        wanted, present = self.values or [], values.get(self.key)
-        if self.operator == "In":
-            return present in wanted
-        if self.operator == "NotIn":
-            return present not in wanted
-        if self.operator == "Exists":
-            return present is not None
-        if self.operator == "DoesNotExist":
-            return present is None
-        try:
-            have, limit = int(present or ""), int(wanted[0])
-        except (ValueError, IndexError):
-            return False
-        return have > limit if self.operator == "Gt" else self.operator == "Lt" and have < limit
-
-
-class _Term(msgspec.Struct, frozen=True, rename="camel"):
-    match_expressions: list[Requirement] | None = None
-    match_fields: list[Requirement] | None = None
-
-
-class _Required(msgspec.Struct, frozen=True, rename="camel"):
-    node_selector_terms: list[_Term] | None = None
-
-
 class _NodeAffinity(msgspec.Struct, frozen=True, rename="camel"):
-    required: _Required | None = msgspec.field(default=None, name="requiredDuringSchedulingIgnoredDuringExecution")
+    required: NodeSelector | None = msgspec.field(default=None, name="requiredDuringSchedulingIgnoredDuringExecution")
 
 
 class _Affinity(msgspec.Struct, frozen=True, rename="camel"):
     node_affinity: _NodeAffinity | None = None
+
+
+class _ClaimSource(msgspec.Struct, frozen=True, rename="camel"):
+    claim_name: str = ""
+
+
+class _PodVolume(msgspec.Struct, frozen=True, rename="camel"):
+    name: str = ""
+    persistent_volume_claim: _ClaimSource | None = None
+    ephemeral: dict[str, msgspec.Raw] | None = None
 
 
 class _PodSpec(msgspec.Struct, frozen=True, rename="camel"):
@@ -187,6 +182,7 @@ class _PodSpec(msgspec.Struct, frozen=True, rename="camel"):
     node_selector: dict[str, str] | None = None
     tolerations: list[Toleration] | None = None
     affinity: _Affinity | None = None
+    volumes: list[_PodVolume] | None = None
 
 
 class _PodStatus(msgspec.Struct, frozen=True, rename="camel"):
@@ -209,6 +205,27 @@ class Pod(msgspec.Struct, frozen=True, rename="camel"):
         return self.metadata.deletion_timestamp is not None
 
     @property
+    def awaits_finalizers(self) -> bool:
+        """Whether it was deleted without grace already, and only finalizers keep the object: nobody starts it again."""
+        meta = self.metadata
+        return self.terminating and meta.deletion_grace_period_seconds == 0 and bool(meta.finalizers)
+
+    @property
+    def title(self) -> str:
+        return f"{self.metadata.namespace}/{self.metadata.name}"
+
+    @property
+    def claims(self) -> list[str]:
+        """The names of the claims, in its namespace, of its persistent volumes."""
+        found = []
+        for one in self.spec.volumes or ():
+            if one.persistent_volume_claim is not None:
+                found.append(one.persistent_volume_claim.claim_name)
+            elif one.ephemeral is not None:
+                found.append(f"{self.metadata.name}-{one.name}")
+        return found
+
+    @property
     def bound_to_node(self) -> bool:
         """Whether it belongs to its node for good: a mirror of a static pod, or a pod of a DaemonSet."""
         if _MIRROR in (self.metadata.annotations or {}):
@@ -228,18 +245,52 @@ class Pod(msgspec.Struct, frozen=True, rename="camel"):
         affinity = self.spec.affinity and self.spec.affinity.node_affinity
         if not affinity or affinity.required is None:
             return True
-        fields = {"metadata.name": node.name}
-        return any(
-            all(one.matches(node.labels) for one in term.match_expressions or ())
-            and all(one.matches(fields) for one in term.match_fields or ())
-            and bool(term.match_expressions or term.match_fields)
-            for term in affinity.required.node_selector_terms or ()
-        )
+        return affinity.required.matches(node.name, node.labels)
+
+
+class _ClaimSpec(msgspec.Struct, frozen=True, rename="camel"):
+    volume_name: str = ""
+
+
+class Claim(msgspec.Struct, frozen=True, rename="camel"):
+    """A PersistentVolumeClaim."""
+
+    metadata: Meta = Meta()
+    spec: _ClaimSpec = _ClaimSpec()
+
+
+class _VolumeAffinity(msgspec.Struct, frozen=True, rename="camel"):
+    required: NodeSelector | None = None
+
+
+class _VolumeSpec(msgspec.Struct, frozen=True, rename="camel"):
+    node_affinity: _VolumeAffinity | None = None
+
+
+class Volume(msgspec.Struct, frozen=True, rename="camel"):
+    """A PersistentVolume."""
+
+    metadata: Meta = Meta()
+    spec: _VolumeSpec = _VolumeSpec()
+
+    @property
+    def name(self) -> str:
+        return self.metadata.name
+
+    def reaches(self, node: KubeNode) -> bool:
+        """Whether the volume can be used on the node: local ones only on their own."""
+        affinity = self.spec.node_affinity
+        return affinity is None or affinity.required is None or affinity.required.matches(node.name, node.labels)
+
+
+class _AttachmentSource(msgspec.Struct, frozen=True, rename="camel"):
+    persistent_volume_name: str | None = None
 
 
 class _AttachmentSpec(msgspec.Struct, frozen=True, rename="camel"):
     attacher: str = ""
     node_name: str = ""
+    source: _AttachmentSource = _AttachmentSource()
 
 
 class Attachment(msgspec.Struct, frozen=True, rename="camel"):
@@ -247,6 +298,11 @@ class Attachment(msgspec.Struct, frozen=True, rename="camel"):
 
     metadata: Meta = Meta()
     spec: _AttachmentSpec = _AttachmentSpec()
+
+    @property
+    def volume(self) -> str:
+        """The name of its PersistentVolume, "" if it has another source."""
+        return self.spec.source.persistent_volume_name or ""
 
     @property
     def terminating(self) -> bool:

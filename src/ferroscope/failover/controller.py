@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, Protocol
 
 import msgspec
@@ -24,8 +24,8 @@ from ferroscope.core.model import Entry, Severity
 from ferroscope.core.remediation import Proof, Remediation
 from ferroscope.failover.bmc_calls import BmcCalls, MachinePower
 from ferroscope.failover.client import Kubernetes, KubernetesError
-from ferroscope.failover.cluster import KubeNode
 from ferroscope.failover.reading import ClusterReader, Looked
+from ferroscope.failover.refusals import Refusals
 from ferroscope.failover.terms import (
     DeleteAttachment,
     DeletePod,
@@ -34,10 +34,12 @@ from ferroscope.failover.terms import (
     PowerOff,
     PowerOn,
     Rules,
+    SetCondition,
     SetTaint,
     is_aged,
     is_forced,
 )
+from ferroscope.telemetry.finding import Finding
 
 _log = structlog.get_logger(__name__)
 
@@ -45,7 +47,20 @@ LEASE: Final = "failover/"
 _PERIOD: Final = 0.2  # seconds between two looks whether a pass is due
 _BUSY: Final = 1.0  # seconds between two passes while a remediation is in progress
 _PATIENCE: Final = 1.5  # seconds for which a pass waits for a BMC; most answer within one
-_WARNINGS: Final = frozenset({"failed", "power-off", "proven", "forcing", "tainted", "without-proof", "was-alive"})
+_WARNINGS: Final = frozenset(
+    {
+        "failed",
+        "power-off",
+        "proven",
+        "forcing",
+        "tainted",
+        "without-proof",
+        "was-alive",
+        "left-off",
+        "machine-contradicts",
+        "gave-up",
+    }
+)
 
 
 class Leading(Protocol):
@@ -90,9 +105,18 @@ class Failover:
         self._store = store
         self._rules = rules
         self._calls = BmcCalls(power, clock)
+        self._refusals = Refusals(clock)
         self._reader = ClusterReader(
-            kube, self._calls, store, rules, cluster=cluster, clock=clock, api_servers=api_servers
+            kube,
+            self._calls,
+            store,
+            rules,
+            cluster=cluster,
+            clock=clock,
+            api_servers=api_servers,
+            refused=self._refusals.given_up,
         )
+        self.problem: Finding | None = None
         self._cluster = cluster
         self._clock = clock
         self._resync = resync
@@ -118,27 +142,37 @@ class Failover:
         if now < self._next_at and not self._wake.is_set() and not self._calls.answered():
             return self._status
         self._wake.clear()  # type: ignore[attr-defined]
-        said, busy = [], False
+        said: dict[str, str] = {}
         try:
             for one in self._reader.look(leading.keep_alive, epoch=leading.epoch, patience=_PATIENCE):
                 self._carry_out(leading, one)
-                record, decision = one.decision.record, one.decision
-                busy = busy or (record is not None and not record.ended)
-                said.append(f"{one.seen.name}: {decision.message or decision.reason}")
+                if one.decision.record is not None:
+                    said[one.seen.name] = one.decision.message or one.decision.reason
         except KubernetesError as exc:
             self._next_at = now + max(_BUSY, exc.retry_after)
             self._status = f"cannot read the cluster: {exc}"
             _log.warning("cannot read the cluster", cluster=self._cluster, error=str(exc), status=exc.status)
             return self._status
-        self._next_at = now + (_BUSY if busy or self._reader.waits else self._resync)
+        for name, record in self._reader.open.items():  # also of those that this pass has left out
+            said.setdefault(name, record.message or "its BMC is asked")
+        if not self._reader.open:
+            self._refusals.clear()
+        self.problem = _finding(self._cluster, self._reader.open.values())
+        busy = bool(self._reader.open) or self._reader.waits
+        self._next_at = now + (_BUSY if busy else self._resync)
         self._next_at = min(self._next_at, self._clock.monotonic() + self._reader.again_in)
-        self._status = "; ".join(said) or "all nodes are ready"
+        idle = len(self._reader.idle)
+        calm = f"no node has failed; {idle} are not ready, and never were" if idle else "all nodes are ready"
+        self._status = "; ".join(f"{name}: {text}" for name, text in sorted(said.items())) or calm
         return self._status
 
     def _carry_out(self, leading: Leading, looked: Looked) -> None:
         """Store the record, then do what it announces, then tell of it."""
         decision, record = looked.decision, looked.decision.record
         if record is None:
+            for effect in () if self._dry_run else decision.effects:
+                leading.keep_alive()
+                self._apply(looked.seen.name, effect)
             return
         before = looked.record.log if looked.record is not None else ()
         new = [one for one in record.log if one not in before]
@@ -164,7 +198,7 @@ class Failover:
                 self._apply(record.node, effect)
         for line in new:
             self._meter.failover(line["what"])
-            self._event(looked.seen.node, line["what"], line["text"])
+            self._event(record.node, line["what"], line["text"])
 
     def _alive(self, looked: Looked) -> str:
         """Return why nothing may be forced by proof any more, "" if it may: storing the record has taken some time."""
@@ -208,29 +242,56 @@ class Failover:
             )
 
     def _apply(self, node: str, effect: Effect) -> None:
+        key = _subject(effect)
+        if not self._refusals.due(key):
+            return
         try:
             if isinstance(effect, SetTaint):
                 self._kube.set_out_of_service(effect.node, present=effect.present)
+            elif isinstance(effect, SetCondition):
+                self._kube.set_left_off(effect.node, effect.message)
             elif isinstance(effect, DeletePod):
                 if not effect.ask_budget:
                     self._kube.delete_pod(effect.pod)
                 elif not self._kube.evict(effect.pod):
+                    self._refusals.budget(key)
                     _log.info("failover: a disruption budget keeps a pod", node=node, pod=effect.pod.metadata.name)
+                    return
             elif isinstance(effect, DeleteAttachment):
                 self._kube.delete_attachment(effect.attachment)
+            self._refusals.done(key)
         except KubernetesError as exc:
+            self._refusals.refused(key, exc.status, str(exc))
             step = type(effect).__name__
             _log.warning("failover: a step failed; it is repeated", node=node, step=step, error=str(exc))
 
-    def _event(self, node: KubeNode | None, what: str, text: str) -> None:
-        """Add an Event on the Node; the record and the log have it, too, so a failure is only logged."""
-        if node is None:
-            return
+    def _event(self, node: str, what: str, text: str) -> None:
+        """Add an Event on the Node, also if that was deleted; a failure is only logged: the record has it, too."""
         reason = "Failover" + "".join(word.capitalize() for word in what.split("-"))
         try:
             self._kube.record_event(node, reason, text, warning=what in _WARNINGS)
         except KubernetesError as exc:
-            _log.warning("cannot record an Event", node=node.name, error=str(exc))
+            _log.warning("cannot record an Event", node=node, error=str(exc))
+
+
+def _subject(effect: Effect) -> str:
+    """Return what the API server may refuse to change."""
+    if isinstance(effect, DeletePod):
+        return effect.pod.uid
+    if isinstance(effect, DeleteAttachment):
+        return effect.attachment.metadata.uid
+    return f"{type(effect).__name__} {effect.node.name}" if isinstance(effect, (SetTaint, SetCondition)) else ""
+
+
+def _finding(cluster: str, records: Iterable[Remediation]) -> Finding | None:
+    """Return what operators must know about: no progress for long, and machines that stay off."""
+    for code, text in (("left-off", "left_off"), ("no-progress", "escalated")):
+        if found := [one for one in records if getattr(one, text)]:
+            first = found[0]
+            more = f" (and {len(found) - 1} more)" if len(found) > 1 else ""
+            summary = f"Kubernetes node {first.node} of cluster {cluster}: {first.left_off or first.message}{more}"
+            return Finding(f"failover-{code}", "wrong", summary, "see ferroscope failover status")
+    return None
 
 
 def _content(record: Remediation | None) -> Remediation | None:

@@ -1,34 +1,22 @@
-"""After the proof: the node's pods and volumes are freed as long as it holds, and then the machine is brought back."""
+"""After the proof: the node's pods and volumes are freed as long as it holds."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 import msgspec
 
 from ferroscope.core.remediation import Phase, Proof, Remediation
-from ferroscope.failover.case import Case
-from ferroscope.failover.cluster import CONFIRMED_OFF, KubeNode
-from ferroscope.failover.terms import (
-    Decision,
-    DeleteAttachment,
-    DeletePod,
-    Effect,
-    Inspect,
-    PowerOn,
-    SetTaint,
-    is_aged,
-)
+from ferroscope.failover.cluster import CONFIRMED_OFF, KubeNode, Pod
+from ferroscope.failover.returning import Returning
+from ferroscope.failover.terms import Decision, DeleteAttachment, DeletePod, Effect, SetTaint, is_aged
 
-# Seconds.
-REPEAT_COMMAND: Final = 30.0  # after which a power command that has not taken effect is sent again
-TAINT_WORKS: Final = 60.0  # after which pods that the taint has not removed are deleted one by one
-# A new boot may be running before the API shows it: pods must have been marked as deleted for so long before that.
-BEFORE_REBOOT: Final = 15.0
+TAINT_WORKS: Final = 60.0  # seconds after which pods that the taint has not removed are deleted one by one
 
 
-class Evacuating(Case):
-    """The phases ``evacuating``, ``evacuated`` and ``returning``."""
+class Evacuating(Returning):
+    """The phases ``evacuating`` and ``evacuated``."""
 
     def _sign_of_life(self, record: Remediation, node: KubeNode) -> str:
         """Return what says that the node is alive, "" if nothing does."""
@@ -47,11 +35,10 @@ class Evacuating(Case):
     def _evacuating(self, record: Remediation, node: KubeNode) -> Decision:
         if life := self._sign_of_life(record, node):
             return self._proof_ended(record, node, life)
-        if (why := self._guard(node))[0]:
-            return self._wait(record, *why)
+        if (why := self._guard(record, node))[0]:
+            return self._kept(record, why)
         if record.proof is Proof.POWER_OFF and self._seen.power_off is None:
-            message = f"the BMC does not say whether the machine is still off: {self._seen.power_error}"
-            return self._wait(record, "bmc-error", message)
+            return self._unanswered(record)
         fits, stuck = self._places()
         waited = self._view.now - record.proven_at
         if fits and self._view.taints and not stuck and waited < TAINT_WORKS:
@@ -59,26 +46,40 @@ class Evacuating(Case):
         if fits:
             effects: tuple[Effect, ...] = tuple(DeletePod(one) for one in fits)
             return self._forcing(record, effects, f"deleting {len(fits)} pods")
-        # A volume of a pod that stays would only be attached again.
-        volumes = [one for one in self._seen.attachments if not one.terminating and not stuck]
+        volumes = [one for one in self._detachable(stuck) if not one.terminating]
         if volumes:
             return self._forcing(record, tuple(map(DeleteAttachment, volumes)), f"detaching {len(volumes)} volumes")
         message = "its pods and volumes are free"
-        if stuck:
-            message += f", apart from {len(stuck)} pods that no other node could take"
+        refused = [one for one in stuck if one.uid in self._seen.refused]
+        if left := [one for one in stuck if one not in refused]:
+            message += f", apart from {_named(left)}, which no other node could take"
+        if self._seen.refused:
+            kept = _named(refused) if refused else "volumes"
+            words = next(iter(self._seen.refused.values()))
+            message += f"; gave up {kept}, because the API server refuses to delete them: {words}"
+            record = self._log(record, "gave-up", message)
+        if self._finalizing:
+            message += f"; only finalizers keep the dead {_named(self._finalizing)}"
         record = msgspec.structs.replace(record, phase=Phase.EVACUATED)
         return self._wait(self._log(record, "evacuated", message), "evacuated", message)
 
     def _proof_ended(self, record: Remediation, node: KubeNode, life: str) -> Decision:
-        """Force nothing more. What is left of the node's pods may be started by a new boot, so the taint goes, too."""
+        """Force nothing more. What is left of the node's pods may be started by a new boot, so the taint goes, too.
+
+        If the machine that we have powered off is still off, that comes first: perhaps it is another node's.
+        """
         message = f"the proof has ended: {life}"
+        remove = self._taint_off(record, node)
+        record = msgspec.structs.replace(record, proof=Proof.NONE, off_seen=None, commands=0)
         record = self._log(record, "proof-ended", message)
+        if record.commanded and self._seen.power_off is not False and self._rules.power_on:
+            return self._act(self._bring_back(record, "proof-ended"), "proof-ended", message, *remove)
         until = self._view.now + self._rules.dwell_reporting  # a machine takes minutes to boot
-        record = msgspec.structs.replace(
-            record, phase=Phase.DWELL, proof=Proof.NONE, off_seen=None, commanded=False, not_before=until
-        )
-        remove = (SetTaint(node, present=False),) if record.tainted and node.out_of_service and self._movable else ()
+        record = msgspec.structs.replace(record, phase=Phase.DWELL, not_before=until)
         return self._act(record, "proof-ended", message, *remove)
+
+    def _taint_off(self, record: Remediation, node: KubeNode) -> tuple[Effect, ...]:
+        return (SetTaint(node, present=False),) if record.tainted and node.out_of_service and self._movable else ()
 
     def _tainting(self, record: Remediation, node: KubeNode, pods: int) -> Decision:
         if node.out_of_service:
@@ -100,78 +101,7 @@ class Evacuating(Case):
         return self._act(record, "forcing", message, *effects)
 
     def _evacuated(self, record: Remediation, node: KubeNode) -> Decision:
-        record = msgspec.structs.replace(record, phase=Phase.RETURNING, command_at=0.0)
-        return self._returning(record, node)
-
-    def _returning(self, record: Remediation, node: KubeNode) -> Decision:
-        """Power it on again if we have powered it off; remove our taint when its new boot is there."""
-        machine, view = self._seen.match.machine, self._view
-        if node.ready:
-            return self._back(record, node)
-        if node.boot_id != record.boot_id and self._seen.silent >= self._rules.silence:
-            return self._rebooted(record, node)
-        if machine is None or not record.commanded or not self._rules.power_on:
-            if machine is not None and self._seen.power_off:
-                return self._wait(record, "left-off", "its machine is off, and has to be powered on by an operator")
-            return self._wait(record, "waiting-for-return", "waiting for the node to come back")
-        if (why := self._guard(node))[0]:
-            return self._wait(record, *why)
-        if machine.active:
-            return self._wait(record, "inspecting", f"an inspection of machine {machine.title} is in progress")
-        if self._seen.power_off is None:
-            message = f"the BMC does not say whether the machine is off: {self._seen.power_error}"
-            return self._wait(record, "bmc-error", message)
-        if not self._seen.power_off:
-            return self._wait(record, "waiting-for-return", "its machine is powered on; waiting for the node")
-        if self._rules.inspect and not record.inspected:
-            message = f"inspecting machine {machine.title} before it is powered on"
-            record = self._log(msgspec.structs.replace(record, inspected=True), "inspect", message)
-            return self._act(record, "inspect", message, Inspect())
-        if view.now - record.command_at < REPEAT_COMMAND and not self._announced_only(record):
-            return self._wait(record, "power-on-pending", "its machine is still off after the power-on command")
-        message = f"powering on machine {machine.title}"
-        record = msgspec.structs.replace(record, command_at=view.now, command_epoch=view.epoch)
-        record = self._log(record, "power-on", message)
-        return self._act(record, "power-on", message, PowerOn())
-
-    def _back(self, record: Remediation, node: KubeNode) -> Decision:
-        remove = (SetTaint(node, present=False),) if record.tainted and node.out_of_service else ()
-        if record.proof is Proof.NONE:
-            return self._untainted(record, remove, "ready-again", "the node is ready again")
-        if node.boot_id == record.boot_id:
-            # It was alive all the time: the BMC, or the operator, was wrong. Our taint would kill its pods.
-            message = "the node is alive in the boot that was proven off; check its BMC"
-            return self._untainted(record, remove, "was-alive", message)
-        left = [one for one in self._movable if one.terminating]
-        if remove and left:
-            return self._wait(record, "old-pods-left", f"{len(left)} pods of the old boot are still being deleted")
-        return self._untainted(record, remove, "returned", "the node is back, with a new boot")
-
-    def _untainted(self, record: Remediation, remove: tuple[Effect, ...], reason: str, message: str) -> Decision:
-        """End the remediation once the taint is seen to be gone: the controller-manager may restore it."""
-        if not remove:
-            return self.end(record, Phase.DONE, reason, message)
-        return self._act(record, reason, message, *remove)
-
-    def _rebooted(self, record: Remediation, node: KubeNode) -> Decision:
-        """Pods that were being deleted before the reboot are dead: no kubelet starts such a pod."""
-        if node.ready:
-            return self.end(record, Phase.DONE, "rebooted", "the node has rebooted and is ready again")
-        limit = self._view.now - BEFORE_REBOOT
-        dead = {uid for uid, since in record.terminating.items() if since <= limit}
-        record = msgspec.structs.replace(
-            record,
-            phase=Phase.DWELL,
-            proof=Proof.NONE,
-            boot_id=node.boot_id,
-            renewal=self._seen.renewal,
-            not_before=self._view.now + self._rules.dwell,
-            off_seen=None,
-            dead=tuple(sorted({*record.dead, *dead})),
-            terminating={},
-        )
-        message = "the node has rebooted, but is not ready"
-        return self._wait(self._log(record, "rebooted", message), "rebooted", message)
+        return self._returning(self._bring_back(record), node)
 
     def _confirmed(self, node: KubeNode) -> bool:
         return bool(node.boot_id) and node.annotations.get(CONFIRMED_OFF) == node.boot_id
@@ -179,6 +109,11 @@ class Evacuating(Case):
     def _alive(self) -> bool:
         return self._seen.silent < self._rules.silence
 
-    def _announced_only(self, record: Remediation) -> bool:
-        """Whether the leader that announced the last power command may have died before it sent it."""
-        return record.command_at > 0 and record.command_epoch != self._view.epoch
+
+def _named(pods: Sequence[Pod]) -> str:
+    """Return names of the pods for people, with their finalizers."""
+    names = [
+        one.title + (f" ({', '.join(one.metadata.finalizers or ())})" if one.awaits_finalizers else "") for one in pods
+    ]
+    more = f" and {len(names) - 3} more" if len(names) > 3 else ""
+    return f"{'pod' if len(names) == 1 else 'pods'} {', '.join(names[:3])}{more}"

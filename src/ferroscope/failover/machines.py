@@ -1,18 +1,27 @@
 """Which machine a Kubernetes node runs on: by what it and the inventory report, or by an annotation; never by a guess.
 
-All that is known must agree. Several candidates are none: to power off a wrong machine would break a healthy node, and
-prove nothing about the failed one. Pure.
+All that is known must agree. What a node says of its machine contradicts every machine of which something else is
+stored, even if another statement fits. Several candidates are none, and so is a machine that another node matches: to
+power off a wrong machine would break a healthy node, and prove nothing about the failed one. Pure.
 """
 
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Iterable, Iterator
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from functools import lru_cache
+from typing import Final
 
 import msgspec
 
 from ferroscope.failover.cluster import MACHINE, SERIAL, KubeNode
-from ferroscope.hardware.machine_identity import MachineIdentity, identify, same_uuid
+from ferroscope.hardware.machine_identity import MachineIdentity, identify
+
+# Provider IDs of this scheme have the machine's own UUID; others may have something that is not stored here.
+_OWN: Final = "ferroscope"
+# Spellings of UUIDs, which are the same in each pass.
+_REMEMBERED: Final = 65_536
 
 
 class Machine(msgspec.Struct, frozen=True, kw_only=True):
@@ -40,55 +49,153 @@ class Match(msgspec.Struct, frozen=True):
     message: str = ""
 
 
-def find(node: KubeNode, machines: Iterable[Machine]) -> Match:
-    """Return the one machine that everything known about the node says it is."""
-    known, named = tuple(machines), node.annotations.get(MACHINE, "")
-    found: dict[str, set[str]] = {}
-    for source, matches in _sources(node):
-        candidates = {one.uuid for one in known if matches(one)}
-        # An annotation that names no machine is a mistake; an unknown system UUID only means: not inspected yet.
-        if candidates or source == MACHINE:
-            found[source] = candidates
-    if named and not found[MACHINE]:
-        return Match(None, "machine-unknown", f"its annotation {MACHINE} names {named!r}, which is not a known machine")
-    if not found:
-        return Match(
-            None,
-            "machine-unknown",
-            "no machine has its system UUID or provider ID; inspect its machine, or set the "
-            f"annotation {MACHINE} to the machine's name or UUID",
-        )
-    common = set.intersection(*found.values())
-    if len(common) == 1:
-        (ident,) = common
-        return Match(next(one for one in known if one.uuid == ident))
-    if not common:
-        return Match(None, "machine-contradicts", f"{' and '.join(sorted(found))} belong to different machines")
-    return Match(
-        None, "machine-ambiguous", f"{len(common)} machines have its {' and '.join(sorted(found))}; a guess is not made"
-    )
+class _Claim(msgspec.Struct, frozen=True):
+    """One thing that a node says of its machine; ``names``: it is meant to name a machine of the inventory."""
+
+    source: str
+    kind: str
+    value: str
+    text: str
+    names: bool = False
 
 
-def _sources(node: KubeNode) -> Iterator[tuple[str, Callable[[Machine], bool]]]:
-    """Yield what the node says about its machine, and how a machine matches that; placeholders say nothing."""
+class Inventory:
+    """All machines, and the nodes of the cluster that they may belong to. Made once for a pass.
+
+    ``held``: the node for which a machine was powered off, by the machine's UUID: it belongs to no other one meanwhile.
+    """
+
+    def __init__(
+        self, machines: Iterable[Machine], nodes: Iterable[KubeNode] = (), held: Mapping[str, str] | None = None
+    ) -> None:
+        self._machines = {one.uuid: one for one in machines}
+        self._by_value: dict[tuple[str, str], set[str]] = defaultdict(set)
+        for one in self._machines.values():
+            for kind, values in _stored(one).items():
+                for value in values:
+                    self._by_value[kind, value].add(one.uuid)
+        self._nodes_of: dict[str, set[str]] = defaultdict(set)
+        for node in nodes:
+            for ident in self._may_have(node):
+                self._nodes_of[ident].add(node.name)
+        for ident, name in (held or {}).items():
+            self._nodes_of[ident].add(name)
+
+    def get(self, ident: str) -> Machine | None:
+        """Return the machine with this UUID."""
+        return self._machines.get(ident)
+
+    def find(self, node: KubeNode) -> Match:
+        """Return the one machine that everything known about the node says it is, and about no other node."""
+        match = self._alone(node)
+        if match.machine is None:
+            return match
+        others = self._nodes_of[match.machine.uuid] - {node.name}
+        if not others:
+            return match
+        shown = ", ".join(sorted(others)[:3])
+        message = f"machine {match.machine.title} may be that of node {shown}, too; correct what they say of it"
+        return Match(None, "machine-shared", message)
+
+    def _alone(self, node: KubeNode) -> Match:
+        """Find it by what this node says alone."""
+        claims = list(_claims(node))
+        found = {one: self._by_value.get((one.kind, one.value), set()) for one in claims}
+        for claim, machines in found.items():
+            if claim.names and not machines:
+                return Match(
+                    None, "machine-unknown", f"its {claim.source} names {claim.text!r}, which is not a known machine"
+                )
+        found = {claim: machines for claim, machines in found.items() if machines}
+        if not found:
+            return Match(
+                None,
+                "machine-unknown",
+                "no machine has its system UUID or provider ID; inspect its machine, or set the "
+                f"annotation {MACHINE} to the machine's name or UUID",
+            )
+        sources = " and ".join(sorted(one.source for one in found))
+        common = set.intersection(*found.values())
+        if not common:
+            return Match(None, "machine-contradicts", f"its {sources} belong to different machines")
+        wrong = {ident: why for ident in common if (why := _contradiction(self._machines[ident], claims))}
+        left = sorted(common - set(wrong))
+        if not left:
+            title, why = self._machines[min(wrong)].title, wrong[min(wrong)]
+            return Match(None, "machine-contradicts", f"machine {title} fits its {sources}, but not its {why}")
+        if len(left) > 1:
+            return Match(None, "machine-ambiguous", f"{len(left)} machines have its {sources}; a guess is not made")
+        return Match(self._machines[left[0]])
+
+    def _may_have(self, node: KubeNode) -> set[str]:
+        """Return the machines that may be this node's: its own one, or else each that anything it says fits."""
+        match = self._alone(node)
+        if match.machine is not None:
+            return {match.machine.uuid}
+        return set().union(*(self._by_value.get((one.kind, one.value), set()) for one in _claims(node)))
+
+
+def _claims(node: KubeNode) -> Iterator[_Claim]:
+    """Yield what the node says about its machine; placeholders say nothing."""
     if named := node.annotations.get(MACHINE, ""):
-        yield MACHINE, lambda one: named in (one.uuid, one.name)
+        yield _Claim(f"annotation {MACHINE}", "name", _canonical(named), named, names=True)
     reported = identify({"serial_number": node.annotations.get(SERIAL)}, node.status.node_info.system_uuid or None, ())
-    system_uuid, serial = reported.uuid, reported.serial
-    if system_uuid is not None:
-        yield "system UUID", lambda one: one.system_uuid is not None and same_uuid(one.system_uuid, system_uuid)
-    if serial is not None:
-        yield "serial number", lambda one: one.serial == serial
-    if ident := _in_provider_id(node.spec.provider_id):
-        yield "provider ID", lambda one: ident in (one.uuid, one.instance_uuid)
+    if reported.uuid is not None:
+        yield _Claim("system UUID", "system UUID", _either_order(reported.uuid), reported.uuid)
+    if reported.serial is not None:
+        yield _Claim("serial number", "serial number", reported.serial, reported.serial)
+    scheme, _, rest = node.spec.provider_id.partition("://")
+    ident = _canonical(rest.rpartition("/")[2])
+    if scheme == _OWN:
+        yield _Claim("provider ID", "UUID", ident, node.spec.provider_id, names=True)
+    elif _is_uuid(ident):
+        yield _Claim("provider ID", "instance UUID", ident, node.spec.provider_id)
 
 
-def _in_provider_id(provider_id: str) -> str | None:
-    """Return the UUID at the end of a provider ID, such as ``ferroscope://UUID``."""
+def _stored(machine: Machine) -> dict[str, set[str]]:
+    """Return the values that are stored of the machine, by kind; a kind of which nothing is known has none."""
+    system = {_either_order(machine.system_uuid)} if machine.system_uuid and _is_uuid(machine.system_uuid) else set()
+    instance = {_canonical(machine.instance_uuid)} if machine.instance_uuid else set()
+    return {
+        "name": {machine.uuid, _canonical(machine.name or machine.uuid)},
+        "system UUID": system,
+        "serial number": {machine.serial} if machine.serial else set(),
+        "UUID": {machine.uuid, _canonical(machine.name or machine.uuid)} | instance,
+        "instance UUID": {machine.uuid} | instance,
+    }
+
+
+def _contradiction(machine: Machine, claims: Iterable[_Claim]) -> str:
+    """Return what its node says that contradicts the machine, "" if nothing does."""
+    stored = _stored(machine)
+    for claim in claims:
+        known = stored[claim.kind]
+        if claim.kind == "instance UUID" and machine.instance_uuid is None:
+            continue  # what another system calls it is not known here
+        if known and claim.value not in known:
+            return f"{claim.source} {claim.text!r}"
+    return ""
+
+
+def _is_uuid(text: str) -> bool:
     try:
-        return str(uuid.UUID(provider_id.rpartition("/")[2]))
+        uuid.UUID(text)
     except ValueError:
-        return None
+        return False
+    return True
+
+
+@lru_cache(maxsize=_REMEMBERED)
+def _canonical(text: str) -> str:
+    """Return a UUID in the usual spelling, and anything else as it is."""
+    return str(uuid.UUID(text)) if _is_uuid(text) else text
+
+
+@lru_cache(maxsize=_REMEMBERED)
+def _either_order(text: str) -> str:
+    """Return the same for a system UUID in both byte orders, because firmware and kernels disagree about it."""
+    parsed = uuid.UUID(text)
+    return min(str(parsed), str(uuid.UUID(bytes=parsed.bytes_le)))
 
 
 def described(identity: MachineIdentity | None) -> dict[str, str | None]:

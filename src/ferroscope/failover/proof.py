@@ -8,9 +8,13 @@ import msgspec
 
 from ferroscope.core.remediation import Phase, Proof, Remediation, Sighting
 from ferroscope.failover.cluster import KubeNode
-from ferroscope.failover.evacuation import REPEAT_COMMAND, Evacuating
+from ferroscope.failover.evacuation import Evacuating
+from ferroscope.failover.returning import MOST_COMMANDS, REPEAT_COMMAND
 from ferroscope.failover.terms import Decision, PowerOff, is_storm, is_suspect
 
+_CORDONED: Final = (
+    "the node is cordoned, or being drained, as for maintenance; uncordon it, or confirm that its machine is off"
+)
 APART: Final = 5.0  # seconds between two sightings of a machine that is off
 
 
@@ -31,10 +35,15 @@ class Proving(Evacuating):
     """All phases of a remediation by proof."""
 
     def decided(self, record: Remediation, node: KubeNode) -> Decision:
+        if node.paused:
+            record = msgspec.structs.replace(record, commands=0)
+        record = self._dwelling(record, node)
         if record.tainted and node.ready:
             return self._back(record, node)
         if record.phase in (Phase.DWELL, Phase.POWERING_OFF) and node.boot_id != record.boot_id:
             return self._rebooted(record, node)
+        if (mismatch := self._mismatch(record, node)) is not None:
+            return mismatch
         if record.phase is Phase.DWELL:
             return self._dwell(record, node)
         if record.phase is Phase.POWERING_OFF:
@@ -45,58 +54,104 @@ class Proving(Evacuating):
             return self._evacuated(record, node)
         return self._returning(record, node)
 
+    def _dwelling(self, record: Remediation, node: KubeNode) -> Remediation:
+        """Have the dwell time begin when the cluster considers the node failed: others may follow soon."""
+        if not node.failed:
+            return msgspec.structs.replace(record, failed_at=0.0)
+        if record.failed_at:
+            return record
+        since = self._view.now - self._view.age  # a BMC that takes its time to answer must not make it longer
+        until = max(record.not_before, since + self._rules.dwell)
+        return msgspec.structs.replace(record, failed_at=since, not_before=until)
+
+    def _mismatch(self, record: Remediation, node: KubeNode) -> Decision | None:
+        """Stop if, by what is known now, the machine that was powered off, or was seen off, is not the node's."""
+        found, freed = self._seen.match.machine, record.phase in (Phase.EVACUATED, Phase.RETURNING)
+        if not record.settled or freed or (found is not None and found.uuid == record.machine):
+            return None
+        if record.proof is Proof.CONFIRMED or node.boot_id != record.boot_id:
+            return None  # what follows does not rest on the machine, or forces nothing
+        if not is_suspect(node, self._seen.silent, self._rules):
+            return None
+        why = self._seen.match.message if found is None else f"its machine is {found.title}"
+        if not record.commanded:
+            return self._proof_ended(record, node, f"it is not known any more to run on {self._title(record)}: {why}")
+        message = f"stopped: {self._title(record)} was powered off for it, but now {why}"
+        remove = self._taint_off(record, node)
+        record = self._log(self._bring_back(record, "machine-contradicts"), "machine-contradicts", message)
+        record = msgspec.structs.replace(record, proof=Proof.NONE, off_seen=None)
+        return self._act(record, "machine-contradicts", message, *remove)
+
     def _dwell(self, record: Remediation, node: KubeNode) -> Decision:
-        view, rules, machine = self._view, self._rules, self._seen.match.machine
+        view, rules, machine = self._view, self._rules, self._machine(record)
+        record = msgspec.structs.replace(
+            record,
+            machine=record.machine if record.settled else "" if machine is None else machine.uuid,
+            commanded=record.commanded and self._seen.power_off is not False,
+        )
+        if record.commanded and self._seen.power_off and not record.left_off:
+            left = f"{self._title(record)} was powered off for it, and is left off meanwhile"
+            record = self._log(msgspec.structs.replace(record, left_off=left), "left-off", left)
         if not is_suspect(node, self._seen.silent, rules):
-            return self.end(record, Phase.CANCELLED, "ready-again", "the node is ready again")
+            return self._alive_again(record, node, Phase.CANCELLED, "ready-again", "the node is ready again")
         if (held := self._held(record, node)) is not None:
             return held
         fits, stuck = self._places()
-        if stuck and not fits:
+        movable = bool(fits) or bool(self._detachable(stuck))
+        if stuck and not movable:
             return self._wait(record, "nowhere-to-go", f"no other node could take its {len(stuck)} pods")
-        if not fits and not self._seen.attachments:
+        if not movable:
             return self._wait(record, "nothing-to-free", "it has no pods or volumes that could move to another node")
         if self._confirmed(node) and self._seen.power_off is not False and node.failed and not self._early(record):
             return self._proven(record, node, Proof.CONFIRMED, "an operator has confirmed that it is off")
+        if node.drained:
+            return self._wait(record, "cordoned", _CORDONED)
         if machine is None:
             return self._wait(record, self._seen.match.reason, self._seen.match.message)
-        record = msgspec.structs.replace(record, machine=machine.uuid)
         if machine.active:
             return self._wait(record, "inspecting", f"an inspection of machine {machine.title} is in progress")
         may_power_off = rules.power_off and not machine.keeps_power
         if self._seen.power_off and not may_power_off:
             return self._off(msgspec.structs.replace(record, phase=Phase.POWERING_OFF), node)
-        since = record.started_at + rules.dwell_reporting
+        if not node.failed:
+            return self._wait(record, "still-ready", "its kubelet is silent, but the cluster still considers it ready")
+        since = record.failed_at + rules.dwell_reporting
         until = max(record.not_before, since) if node.kubelet_reports and self._alive() else record.not_before
         if view.now < until:
             return self._wait(record, "dwell", f"waiting {until - view.now:.0f} s more for the node to come back")
-        if not node.failed:
-            return self._wait(record, "still-ready", "its kubelet is silent, but the cluster still considers it ready")
         if self._seen.power_off is None:
             return self._wait(record, "bmc-error", f"the BMC does not say whether it is off: {self._seen.power_error}")
         if not may_power_off:
             which = "the machine's disable_power_off" if machine.keeps_power else "[failover] power_off = false"
             return self._wait(record, "power-is-on", f"the machine is on, and {which} forbids to power it off")
+        if other := self._other_control_plane(node):
+            return self._wait(record, "control-plane", other)
         return self._command_off(record, machine.title)
+
+    def _other_control_plane(self, node: KubeNode) -> str:
+        """Return why this control-plane node's machine may not be powered off now: a majority of etcd must remain."""
+        for one in self._view.nodes:
+            if not node.control_plane or not one.control_plane or one.name == node.name:
+                continue
+            if one.name in self._view.switched:
+                return f"control-plane node {one.name} is dealt with at this moment; it comes first"
+            if not one.ready or one.name in self._view.silent:
+                return f"control-plane node {one.name} is not ready either, and the control plane may need this one"
+        return ""
 
     def _command_off(self, record: Remediation, title: str) -> Decision:
         """Power it off, also if the BMC says that it is off: a BMC may be wrong about that, and still obey."""
         off = bool(self._seen.power_off)
         record = msgspec.structs.replace(
-            record,
-            phase=Phase.POWERING_OFF,
-            command_at=self._view.now,
-            command_epoch=self._view.epoch,
-            off_seen=None,
-            commanded=record.commanded or not off,
+            self._commanding(record), phase=Phase.POWERING_OFF, off_seen=None, commanded=record.commanded or not off
         )
         message = f"powering off machine {title}" + (", although its BMC says that it is off" if off else "")
         return self._act(self._log(record, "power-off", message), "power-off", message, PowerOff())
 
     def _powering_off(self, record: Remediation, node: KubeNode) -> Decision:
-        machine = self._seen.match.machine
-        if (why := self._guard(node))[0]:
-            return self._wait(record, *why)
+        machine = self._machine(record)
+        if (why := self._guard(record, node))[0]:
+            return self._kept(record, why)
         if not is_suspect(node, self._seen.silent, self._rules):
             # If the command is only late, or has just taken effect, the machine must not be forgotten without power.
             off_now = record.commanded and self._seen.power_off
@@ -104,17 +159,19 @@ class Proving(Evacuating):
             if self._view.now - record.command_at < late:
                 message = "the node is ready again, but the power-off command may still take effect"
                 return self._wait(record, "power-off-pending", message)
-            return self.end(record, Phase.CANCELLED, "ready-again", "the node is ready again in the same boot")
+            message = "the node is ready again in the same boot"
+            return self._alive_again(record, node, Phase.CANCELLED, "ready-again", message)
         unsent = record.off_seen is None and self._announced_only(record)
         if machine is not None and unsent and self._seen.power_off is not None:
             if (held := self._held(record, node)) is not None:
                 return held
+            if other := self._other_control_plane(node):
+                return self._wait(record, "control-plane", other)
             return self._command_off(record, machine.title)
         if self._seen.power_off:
             return self._off(record, node)
         if self._seen.power_off is None:
-            message = f"the BMC does not say whether the machine is off: {self._seen.power_error}"
-            return self._wait(record, "bmc-error", message)
+            return self._unanswered(record)
         record = msgspec.structs.replace(record, off_seen=None)
         if not record.commanded or machine is None:  # it was off without us, and is on again
             return self._wait(msgspec.structs.replace(record, phase=Phase.DWELL), "power-is-on", "the machine is on")
@@ -122,6 +179,12 @@ class Proving(Evacuating):
             return self._wait(record, "power-off-pending", "the machine is still on after the power-off command")
         if storm := is_storm(self._view, self._rules):
             return self._wait(record, "storm", storm)
+        if other := self._other_control_plane(node):
+            return self._wait(record, "control-plane", other)
+        if record.commands >= MOST_COMMANDS:
+            return self._gave_up(
+                record, f"machine {machine.title} is still on after {record.commands} power-off commands"
+            )
         return self._command_off(record, machine.title)
 
     def _off(self, record: Remediation, node: KubeNode) -> Decision:
@@ -141,9 +204,12 @@ class Proving(Evacuating):
         apart = (view.clock - before.clock if before.epoch == view.epoch else view.now - before.at) - asked
         if apart < APART:
             return self._wait(record, "seen-off-once", f"seen off once; looking again {APART:g} s after that")
-        if (held := self._held(record, node)) is not None:
+        # What we have powered off ourselves is past that: its pods would run nowhere until the storm is over.
+        if not record.commanded and (held := self._held(record, node)) is not None:
             return held
-        if self._early(record):
+        if not record.commanded and node.drained:
+            return self._wait(record, "cordoned", _CORDONED)
+        if not record.commanded and self._early(record):
             return self._wait(record, "dwell", f"it is off; waiting {record.not_before - view.now:.0f} s more")
         if not node.failed:
             return self._wait(

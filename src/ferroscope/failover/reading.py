@@ -9,32 +9,31 @@ from __future__ import annotations
 
 import math
 import uuid
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
+from datetime import datetime
 from typing import Final
 
 import msgspec
 import structlog
 
 from ferroscope.contracts.queue import Clock
-from ferroscope.contracts.store import Query, Store
-from ferroscope.core.model import Node
-from ferroscope.core.remediation import Remediation
-from ferroscope.core.states import ACTIVE
+from ferroscope.contracts.store import Store
+from ferroscope.core.remediation import Phase, Remediation
 from ferroscope.failover.bmc_calls import Answer, BmcCalls, Load
 from ferroscope.failover.client import Kubernetes
-from ferroscope.failover.cluster import KubeNode
+from ferroscope.failover.cluster import KubeNode, Pod, Volume
 from ferroscope.failover.decision import decide
-from ferroscope.failover.machines import Machine, Match, described, find
+from ferroscope.failover.machine_list import MachineList
+from ferroscope.failover.machines import Inventory, Match
 from ferroscope.failover.proof import due_in
 from ferroscope.failover.terms import Decision, Rules, Seen, View, is_storm, is_suspect
-from ferroscope.hardware import machine_identity
-from ferroscope.hardware.machine_identity import stored
 
 _log = structlog.get_logger(__name__)
 
 # The first server that acts on the out-of-service taint without a feature gate.
 TAINT_SINCE: Final = (1, 28)
-_PAGE: Final = 500
+# The phases in which a node's machine is not looked for any more, because its pods are free.
+_PAST: Final = (Phase.EVACUATED, Phase.RETURNING)
 _LATE: Final = 3.0  # seconds after which a BMC that has not answered is one that does not answer
 _MOMENT: Final = 1.0  # seconds for which a BMC is not asked because a later answer counts for more
 _KEEP_ALIVE: Final = 0.5  # seconds between two signs of progress while BMCs are waited for
@@ -54,7 +53,8 @@ class _Pass(msgspec.Struct, frozen=True):
     nodes: dict[str, KubeNode]
     active: dict[str, Remediation]
     names: list[str]
-    machines: Mapping[str, Machine]
+    machines: Inventory
+    silent: Set[str]
     problem: str
     taints: bool
     epoch: int
@@ -65,7 +65,8 @@ class ClusterReader:
     """For one thread. It changes nothing.
 
     ``waits``: the last pass has left a call to a BMC that is under way. ``again_in``: in so many seconds a BMC should
-    be asked that it has left out, because its answer would have counted for less.
+    be asked that it has left out, because its answer would have counted for less. ``open`` are the remediations that
+    are in progress after the last pass, by node; ``idle`` are nodes without one that are not ready, such as new ones.
     """
 
     def __init__(
@@ -78,9 +79,11 @@ class ClusterReader:
         cluster: str,
         clock: Clock,
         api_servers: Sequence[str] = (),
+        refused: Callable[[], Mapping[str, str]] = dict,
     ) -> None:
         self._kube = kube
         self._calls = calls
+        self._refused = refused
         self._store = store
         self._rules = rules
         self._cluster = cluster
@@ -88,8 +91,12 @@ class ClusterReader:
         self._api_servers = tuple(api_servers)
         # What identifies each kubelet's last renewal, and when this process first saw it.
         self._renewals: dict[str, tuple[str, float]] = {}
+        self._machines = MachineList(store, clock)
+        self._volumes: dict[tuple[str, str], Volume] = {}
         self.waits = False
         self.again_in = math.inf
+        self.open: Mapping[str, Remediation] = {}
+        self.idle: Sequence[str] = ()
 
     def look(
         self, keep_alive: Callable[[], object] = lambda: None, *, epoch: int = 0, patience: float = math.inf
@@ -101,6 +108,8 @@ class ClusterReader:
         moment (``due_in``) is left out until then: a BMC that is still busy with a question would only delay that.
         """
         found = self._read(keep_alive, epoch)
+        self.open = found.active
+        self.idle = [one.name for one in found.nodes.values() if not one.ready and one.name not in found.names]
         early: list[str] = []
         for name in found.names:
             yield from self._answers(found, keep_alive)
@@ -126,22 +135,44 @@ class ClusterReader:
         began = self._clock.monotonic()
         nodes, _ = self._kube.nodes()
         keep_alive()
-        silent = self._silence(self._kube.renewals())
+        silence = self._silence(self._kube.renewals())
+        silent = frozenset(name for name, seconds in silence.items() if seconds >= self._rules.silence)
         keep_alive()
         active = {one.node: one for one in self._store.read(lambda tx: tx.remediations.active(self._cluster))}
-        failed = {one.name for one in nodes if is_suspect(one, silent.get(one.name, 0.0), self._rules)}
+        failed = {one.name for one in nodes if is_suspect(one, silence.get(one.name, 0.0), self._rules)}
         by_name = {one.name: one for one in nodes}
-        if not (names := sorted(failed | set(active))):
-            return _Pass(by_name, active, names, {}, "", taints=False, epoch=epoch, began=began)
+        told = {one.name for one in nodes if one.left_off}
+        if not (names := sorted(failed | set(active) | told)):
+            self._volumes.clear()
+            self._machines.clear()
+            return _Pass(by_name, active, names, Inventory(()), silent, "", taints=False, epoch=epoch, began=began)
         problem = self._problem()
         keep_alive()
         taints = self._kube.version() >= TAINT_SINCE
-        unknown = bool(failed - set(active)) or any(not one.machine for one in active.values())
-        machines = self._machines(list(active.values()), every=unknown)
-        found = _Pass(by_name, active, names, machines, problem, taints, epoch, began)
+        machines = self._inventory(nodes, active, failed, keep_alive)
+        found = _Pass(by_name, active, names, machines, silent, problem, taints, epoch, began)
         if storm := is_storm(self._view(found), self._rules):
             _log.warning("too many nodes are not ready", cluster=self._cluster, why=storm)
         return found
+
+    def _inventory(
+        self,
+        nodes: Sequence[KubeNode],
+        active: Mapping[str, Remediation],
+        failed: Set[str],
+        keep_alive: Callable[[], object],
+    ) -> Inventory:
+        """Return the machines among which those of the failed nodes are looked for."""
+        settled = {one.machine for one in active.values() if one.machine}
+        held = {one.machine: one.node for one in active.values() if one.machine and one.commanded}
+        if failed <= set(active) and all(one.phase in _PAST for one in active.values()):
+            return Inventory(self._machines.some(settled), nodes, held)
+        machines, fresh = self._machines.all(keep_alive)
+        inventory = Inventory(machines, nodes, held)
+        if fresh:
+            return inventory
+        matches = [inventory.find(one).machine for one in nodes if one.name in failed or one.name in active]
+        return Inventory(self._machines.again(settled.union(one.uuid for one in matches if one)), nodes, held)
 
     def _view(self, found: _Pass) -> View:
         now, clock = self._store.read(lambda tx: tx.now), self._clock.monotonic()
@@ -151,10 +182,20 @@ class ClusterReader:
             now=now,
             clock=clock,
             epoch=found.epoch,
+            silent=found.silent,
+            switched=frozenset(name for name, one in found.active.items() if one.phase is not Phase.DWELL),
+            old=self._failed_long_ago(found),
             problem=found.problem,
             taints=found.taints,
             age=clock - found.began,
         )
+
+    def _failed_long_ago(self, found: _Pass) -> frozenset[str]:
+        """Return the nodes that failed longer ago than ``storm_cooldown``: both times are the cluster's own."""
+        if self._rules.mode != "label":
+            return frozenset()
+        limit = self._kube.time() - self._rules.storm_cooldown
+        return frozenset(one.name for one in found.nodes.values() if one.failed and _at(one.unready_since) < limit)
 
     def _silence(self, renewals: Mapping[str, str]) -> dict[str, float]:
         """Return for how many seconds we have seen no renewal of each kubelet, by our own clock."""
@@ -176,8 +217,8 @@ class ClusterReader:
 
     def _ask(self, found: _Pass, name: str) -> None:
         """Read what is on the node, and ask its BMC without waiting."""
-        load, machine = self._load(name), self._match(found, name).machine
-        self._calls.ask(name, machine.uuid if machine is not None and self._rules.mode == "proof" else "", load)
+        load = self._load(name)
+        self._calls.ask(name, self._subject(found, name, self._match(found, name)), load)
 
     def _due_in(self, found: _Pass, name: str) -> float:
         record = found.active.get(name)
@@ -186,7 +227,18 @@ class ClusterReader:
         return due_in(record, self._store.read(lambda tx: tx.now), self._clock.monotonic(), found.epoch)
 
     def _load(self, name: str) -> Load:
-        return Load(self._kube.pods_on(name), self._kube.attachments_of(name))
+        pods = self._kube.pods_on(name)
+        return Load(pods, self._kube.attachments_of(name), self._volumes_of(pods))
+
+    def _volumes_of(self, pods: Sequence[Pod]) -> dict[tuple[str, str], Volume]:
+        """Return the pods' volumes; what is bound once stays so, and is not read again as long as a node has failed."""
+        for pod in pods:
+            for claim in pod.claims:
+                key = (pod.metadata.namespace, claim)
+                if key not in self._volumes and (volume := self._kube.volume_of(*key)) is not None:
+                    self._volumes[key] = volume
+        keys = [(pod.metadata.namespace, claim) for pod in pods for claim in pod.claims]
+        return {key: self._volumes[key] for key in keys if key in self._volumes}
 
     def _answers(self, found: _Pass, keep_alive: Callable[[], object]) -> Iterator[Looked]:
         """Yield what is to be done about the nodes whose BMCs have answered."""
@@ -207,8 +259,8 @@ class ClusterReader:
             found.nodes.pop(name, None)
         else:
             found.nodes[name] = node
-        match = self._match(found, name)
-        if asked and (match.machine is None or match.machine.uuid != asked):
+        match, record = self._match(found, name), found.active.get(name)
+        if asked and asked != self._subject(found, name, match):
             answer = Answer(None, -math.inf, "it was not asked")
         return Seen(
             name=name,
@@ -216,12 +268,15 @@ class ClusterReader:
             renewal=renewal,
             silent=self._clock.monotonic() - self._renewals[name][1],
             match=match,
+            settled=found.machines.get(record.machine) if record is not None and record.settled else None,
             power_off=answer.off,
             power_error=answer.error,
             asked_at=answer.asked_at,
             read_at=read_at,
             pods=load.pods,
             attachments=load.attachments,
+            volumes=load.volumes,
+            refused={uid: words for uid, words in self._refused().items() if uid in load.uids},
         )
 
     def _looked(self, found: _Pass, seen: Seen) -> Looked:
@@ -235,40 +290,23 @@ class ClusterReader:
         return Looked(seen, record, decision)
 
     def _match(self, found: _Pass, name: str) -> Match:
-        record, node = found.active.get(name), found.nodes.get(name)
-        if record is not None and record.machine:
-            machine = found.machines.get(record.machine)
-            return Match(None, "machine-unknown", "its machine was deleted") if machine is None else Match(machine)
-        return Match() if node is None else find(node, found.machines.values())
+        node = found.nodes.get(name)
+        return Match() if node is None else found.machines.find(node)
 
-    def _machines(self, records: Sequence[Remediation], *, every: bool) -> dict[str, Machine]:
-        """Return the machines of these records, or all if a node has to be found among them."""
-        if not every:
-            wanted = tuple(one.machine for one in records)
-            found = self._store.read(lambda tx: tx.nodes.list(Query(filters={"uuid": wanted})))
-            return {one.uuid: machine_of(one) for one in found}
-        machines: dict[str, Machine] = {}
-        marker: str | None = None
-        while True:
-            query = Query(limit=_PAGE, marker=marker)
-            page = self._store.read(lambda tx, query=query: tx.nodes.list(query))  # type: ignore[misc]
-            machines |= {one.uuid: machine_of(one) for one in page}
-            if len(page) < _PAGE:
-                return machines
-            marker = page[-1].uuid
+    def _subject(self, found: _Pass, name: str, match: Match) -> str:
+        """Return the machine whose BMC is asked, "" if none is: the settled one, and before that the match."""
+        record = found.active.get(name)
+        if record is not None and record.settled:
+            return record.machine if found.machines.get(record.machine) is not None else ""
+        return "" if match.machine is None or self._rules.mode != "proof" else match.machine.uuid
 
 
-def machine_of(node: Node) -> Machine:
-    """Return what the controller has to know about the machine."""
-    return Machine(
-        uuid=node.uuid,
-        name=node.name,
-        instance_uuid=node.instance_uuid,
-        maintenance=node.maintenance,
-        active=node.state in ACTIVE,
-        keeps_power=bool(node.attributes.get("disable_power_off")),
-        **described(stored(node.internal.get(machine_identity.IDENTITY))),
-    )
+def _at(text: str) -> float:
+    """Return the time in seconds since the epoch; infinity if it is none."""
+    try:
+        return datetime.fromisoformat(text).timestamp()
+    except ValueError:
+        return math.inf
 
 
 def _new_uuid() -> str:

@@ -7,13 +7,13 @@ an answer is too old for that.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence, Set
 
 import msgspec
 
 from ferroscope.core.remediation import Proof, Remediation
-from ferroscope.failover.cluster import Attachment, KubeNode, Pod
-from ferroscope.failover.machines import Match
+from ferroscope.failover.cluster import Attachment, KubeNode, Pod, Volume
+from ferroscope.failover.machines import Machine, Match
 
 
 class Rules(msgspec.Struct, frozen=True, kw_only=True):
@@ -31,6 +31,7 @@ class Rules(msgspec.Struct, frozen=True, kw_only=True):
     inspect: bool = False
     labels: dict[str, str] = {}
     namespaces: tuple[str, ...] = ()
+    label_force: bool = False
 
     def allowed(self, total: int) -> int:
         """Return how many of so many nodes may have failed for anything to be done."""
@@ -51,6 +52,9 @@ class Rules(msgspec.Struct, frozen=True, kw_only=True):
 class View(msgspec.Struct, frozen=True, kw_only=True):
     """Our own view: all nodes, and times. ``now`` by the database's clock; ``clock`` by ours, of this ``epoch``.
 
+    ``silent``: the nodes whose kubelets have not renewed their leases for ``silence`` seconds, as far as we have seen;
+    ``switched``: those with a remediation that is past the dwell time; ``old``: those that failed longer ago than
+    ``storm_cooldown``.
     ``problem``: why our view cannot be trusted now, such as API servers that do not answer. ``taints``: the server
     acts on the out-of-service taint. ``age``: so many seconds ago the nodes were listed, and which of them have failed.
     """
@@ -60,6 +64,9 @@ class View(msgspec.Struct, frozen=True, kw_only=True):
     now: float
     clock: float
     epoch: int
+    silent: Set[str] = frozenset()
+    switched: Set[str] = frozenset()
+    old: Set[str] = frozenset()
     problem: str = ""
     taints: bool = False
     age: float = 0.0
@@ -69,9 +76,12 @@ class Seen(msgspec.Struct, frozen=True, kw_only=True):
     """What was read about one node in this pass; ``node`` is None if the cluster has no such node.
 
     ``renewal`` identifies the last renewal of the kubelet's lease, and ``silent`` is for how many seconds we have seen
-    no other. ``power_off`` is None if the BMC was not asked or did not say, for the reason ``power_error``.
+    no other. ``match`` is the node's machine by what is known now; ``settled`` is that of the record, if one is settled
+    and still exists. The BMC of the settled one is asked, or else that of the match: ``power_off`` is None if it was
+    not asked or did not say, for the reason ``power_error``.
     By our clock: ``asked_at`` is from just before the BMC was asked, and ``read_at`` from just before ``renewal`` and
-    ``node`` were read, after its answer.
+    ``node`` were read, after its answer. ``volumes`` are those of the pods, by namespace and name of their claims.
+    ``refused``: UIDs of pods and attachments whose deletion the API server has refused for too long, and its words.
     """
 
     name: str
@@ -79,12 +89,20 @@ class Seen(msgspec.Struct, frozen=True, kw_only=True):
     renewal: str = ""
     silent: float = 0.0
     match: Match = Match()
+    settled: Machine | None = None
     power_off: bool | None = None
     power_error: str = ""
     asked_at: float = -math.inf
     read_at: float = -math.inf
     pods: Sequence[Pod] = ()
     attachments: Sequence[Attachment] = ()
+    volumes: Mapping[tuple[str, str], Volume] = {}
+    refused: Mapping[str, str] = {}
+
+    def volumes_of(self, pod: Pod) -> list[Volume]:
+        """Return the pod's persistent volumes."""
+        keys = [(pod.metadata.namespace, name) for name in pod.claims]
+        return [self.volumes[key] for key in keys if key in self.volumes]
 
 
 class PowerOff(msgspec.Struct, frozen=True):
@@ -106,6 +124,13 @@ class SetTaint(msgspec.Struct, frozen=True):
     present: bool
 
 
+class SetCondition(msgspec.Struct, frozen=True):
+    """Say on the node that its machine stays off, and why; "": that it does not any more."""
+
+    node: KubeNode
+    message: str
+
+
 class DeletePod(msgspec.Struct, frozen=True):
     """Delete the pod at once, if it is still as it was read; ``ask_budget``: evict it, if the budgets allow that."""
 
@@ -119,13 +144,13 @@ class DeleteAttachment(msgspec.Struct, frozen=True):
     attachment: Attachment
 
 
-Effect = PowerOff | PowerOn | Inspect | SetTaint | DeletePod | DeleteAttachment
+Effect = PowerOff | PowerOn | Inspect | SetTaint | SetCondition | DeletePod | DeleteAttachment
 
 
 class Decision(msgspec.Struct, frozen=True):
     """``record`` is stored first, then the effects are carried out. ``reason`` and ``message`` say why no more is done.
 
-    ``record`` None: there is nothing to do about the node.
+    ``record`` None: there is nothing to do about the node, apart from effects that put its Node object right.
     """
 
     record: Remediation | None
@@ -156,9 +181,17 @@ def is_suspect(node: KubeNode, silent: float, rules: Rules) -> bool:
 
 
 def is_storm(view: View, rules: Rules) -> str:
-    """Return why so many nodes have failed that the cause is hardly the nodes, "" otherwise."""
-    failed, total = sum(1 for one in view.nodes if one.failed), len(view.nodes)
-    allowed = rules.allowed(total)
-    if failed <= allowed:
+    """Return why so many nodes have failed that the cause is hardly the nodes, "" otherwise.
+
+    The cluster marks nodes that fall silent together some seconds apart, so those that are only silent count, too. Mode
+    ``label`` acts on what has just happened, so what failed long ago does not count there.
+    """
+    failed = {one.name for one in view.nodes if one.failed}
+    silent = {one.name for one in view.nodes if one.name in view.silent and one.boot_id} - failed
+    if rules.mode == "label":
+        failed, silent = failed - view.old, set()
+    total, allowed = len(view.nodes), rules.allowed(len(view.nodes))
+    if len(failed | silent) <= allowed:
         return ""
-    return f"{failed} of {total} nodes are not ready, more than the {allowed} of max_unhealthy = {rules.max_unhealthy}"
+    what = f"{len(failed)} of {total} nodes are not ready" + (f" and {len(silent)} are silent" if silent else "")
+    return f"{what}, more than the {allowed} of max_unhealthy = {rules.max_unhealthy}"

@@ -18,6 +18,8 @@ import msgspec
 T = TypeVar("T")
 
 MERGE: Final = "application/merge-patch+json"
+# Lists with a key, such as conditions by type, keep the items that the patch does not have.
+STRATEGIC_MERGE: Final = "application/strategic-merge-patch+json"
 
 _PAGE: Final = 100  # a Node has up to 20 kB, and each page has to be there in time
 _MOST_BYTES: Final = 256 << 20
@@ -132,6 +134,10 @@ class KubernetesClient:
     def skew(self) -> float:
         """Return how many seconds the API server's clock was ahead of ours at its last answer; 0 if it did not say."""
         return self._skew
+
+    def time(self) -> float:
+        """Return what time it is by the API server's clock, in seconds since the epoch."""
+        return time.time() + self._skew
 
     def is_ready(self, server: str) -> bool:
         """Whether the API server at this URL says that it is ready."""

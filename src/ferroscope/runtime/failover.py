@@ -124,6 +124,7 @@ def rules_of(settings: FailoverSettings) -> Rules:
         inspect=settings.inspect,
         labels=settings.label_selector,
         namespaces=settings.label_namespaces,
+        label_force=settings.label_force,
     )
 
 
@@ -140,7 +141,7 @@ def check_cluster(kube: Kubernetes, settings: FailoverSettings) -> list[str]:
     from ferroscope.failover.client import FORCING_RIGHTS, RIGHTS
 
     needed = list(RIGHTS + (() if settings.dry_run else FORCING_RIGHTS))
-    if settings.mode == "label" and not settings.dry_run:
+    if settings.mode == "label" and not (settings.dry_run or settings.label_force):
         needed.append(Right("create", "", "pods/eviction"))
     version = controllers.check(kube, needed, oldest=_OLDEST, section=ROLE)
     return remarks(version, kube.skew())

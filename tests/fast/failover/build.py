@@ -7,10 +7,10 @@ from typing import Any
 import msgspec
 
 from ferroscope.core.remediation import Remediation
-from ferroscope.failover.cluster import Attachment, KubeNode, Pod
+from ferroscope.failover.cluster import Attachment, KubeNode, Pod, Volume
 from ferroscope.failover.decision import decide
 from ferroscope.failover.machines import Machine, Match
-from ferroscope.failover.terms import Decision, Rules, Seen, View
+from ferroscope.failover.terms import Decision, Rules, Seen, SetCondition, View
 
 SYSTEM_UUID = "4c4c4544-0051-4b10-8057-b7c04f4a5931"
 MACHINE = Machine(uuid="aaaaaaaa-0000-4000-8000-000000000001", name="m1", system_uuid=SYSTEM_UUID, serial="7QKWJY1")
@@ -29,6 +29,7 @@ def node(
     system_uuid: str = SYSTEM_UUID,
     cordoned: bool = False,
 ) -> KubeNode:
+    labels = {"kubernetes.io/hostname": name} | (labels or {})
     conditions = [{"type": "Ready", "status": ready, "reason": reason}] if ready else []
     document = {
         "metadata": {
@@ -49,13 +50,26 @@ def pod(name: str = "db-0", *, owner: str = "StatefulSet", terminating: bool = F
     }  # fmt: skip
     if terminating:
         metadata["deletionTimestamp"] = "2026-11-22T10:00:00Z"
+    for key in ("finalizers", "deletionGracePeriodSeconds"):
+        metadata[key] = more.pop(key, None)
+    if claim := more.pop("claim", None):
+        more["volumes"] = [{"name": "data", "persistentVolumeClaim": {"claimName": claim}}]
     status = {"phase": more.pop("phase", "Running")}
     found: Pod = _of(Pod, {"metadata": metadata, "spec": {"nodeName": "n1", **more}, "status": status})
     return found
 
 
-def attachment(name: str = "va-1") -> Attachment:
-    found: Attachment = _of(Attachment, {"metadata": {"name": name, "uid": name}, "spec": {"nodeName": "n1"}})
+def attachment(name: str = "va-1", volume: str | None = None) -> Attachment:
+    spec = {"nodeName": "n1", "source": {"persistentVolumeName": volume}}
+    found: Attachment = _of(Attachment, {"metadata": {"name": name, "uid": name}, "spec": spec})
+    return found
+
+
+def volume(name: str, only_on: str = "") -> Volume:
+    """Return a PersistentVolume; ``only_on``: a local one, of this node."""
+    terms = [{"matchExpressions": [{"key": "kubernetes.io/hostname", "operator": "In", "values": [only_on]}]}]
+    affinity = {"required": {"nodeSelectorTerms": terms}} if only_on else None
+    found: Volume = _of(Volume, {"metadata": {"name": name}, "spec": {"nodeAffinity": affinity}})
     return found
 
 
@@ -72,7 +86,9 @@ class Case:
         self.node: KubeNode | None = node()
         self.pods = [pod()]
         self.attachments: list[Attachment] = []
+        self.volumes: dict[tuple[str, str], Volume] = {}
         self.match = Match(MACHINE)
+        self.machines = [MACHINE]  # in the inventory
         self.power_off: bool | None = False
         self.answer_took = 0.0
         self.age = 0.0
@@ -80,6 +96,10 @@ class Case:
         self.silent = 60.0
         self.now = 1000.0
         self.epoch = 1
+        self.old: frozenset[str] = frozenset()
+        self.switched: frozenset[str] = frozenset()
+        self.refused: dict[str, str] = {}
+        self.silent_nodes: frozenset[str] = frozenset()
         self.problem = ""
         self.taints = False
         self.record: Remediation | None = None
@@ -89,15 +109,23 @@ class Case:
         nodes = [*([] if self.node is None else [self.node]), *self.others]
         view = View(
             cluster="c", nodes=nodes, now=self.now, clock=self.now, epoch=self.epoch, problem=self.problem,
-            taints=self.taints, age=self.age,
+            silent=self.silent_nodes, switched=self.switched, old=self.old, taints=self.taints, age=self.age,
         )  # fmt: skip
+        known = [*self.machines, *([] if self.match.machine is None else [self.match.machine])]
+        stored = {one.uuid: one for one in known}
+        settled = stored.get(self.record.machine) if self.record is not None and self.record.settled else None
         seen = Seen(
-            name="n1", node=self.node, renewal=self.renewal, silent=self.silent, match=self.match,
+            name="n1", node=self.node, renewal=self.renewal, silent=self.silent, match=self.match, settled=settled,
             power_off=self.power_off, power_error="timed out", asked_at=self.now - self.answer_took,
             read_at=self.now, pods=self.pods, attachments=self.attachments,
+            volumes=self.volumes, refused=self.refused,
         )  # fmt: skip
         self.seen = seen
         decision = decide(view, seen, self.record, self.rules, lambda: "record-1")
+        # What is said on the Node is a matter of its own.
+        self.said = [one.message for one in decision.effects if isinstance(one, SetCondition)]
+        effects = tuple(one for one in decision.effects if not isinstance(one, SetCondition))
+        decision = msgspec.structs.replace(decision, effects=effects)
         self.record = None if decision.record is None or decision.record.ended else decision.record
         return decision
 

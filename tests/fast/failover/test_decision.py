@@ -20,7 +20,7 @@ from ferroscope.failover.terms import (
     SetTaint,
     is_aged,
 )
-from tests.fast.failover.build import MACHINE, Case, attachment, node, pod
+from tests.fast.failover.build import MACHINE, Case, attachment, node, pod, volume
 
 _TAINT = {"key": OUT_OF_SERVICE, "value": "nodeshutdown", "effect": "NoExecute"}
 
@@ -156,6 +156,19 @@ def test_silence_of_a_kubelet_asks_the_bmc_early_but_forces_nothing_while_the_no
     case.step()
     assert case.step(25.0).reason == "still-ready"
     case.node = node()
+    assert case.step(1.0).reason == "dwell"  # it begins when the cluster has given up the node, as others may follow
+    assert case.step(19.0).effects == ()
+    assert case.step(1.0).effects == (PowerOff(),)
+
+
+def test_a_node_that_is_ready_in_between_begins_its_dwell_time_anew() -> None:
+    case = Case()
+    case.step()
+    case.node = node(ready="True")
+    case.step(15.0)
+    case.node = node()
+    case.step(1.0)
+    assert case.step(19.0).reason == "dwell"
     assert case.step(1.0).effects == (PowerOff(),)
 
 
@@ -383,6 +396,144 @@ def test_after_a_storm_nothing_is_done_for_a_while() -> None:
     assert case.step(1.0).effects == (PowerOff(),)
 
 
+def test_nodes_that_are_only_silent_make_a_storm_too() -> None:
+    case = Case()
+    case.others = [node("n2", "True"), node("n3", "True"), node("n4", "True")]
+    case.silent_nodes = frozenset({"n1", "n2"})
+    case.step()
+    decision = case.step(20.0)
+    assert (decision.reason, decision.effects) == ("storm", ())
+    assert "1 of 4 nodes are not ready and 1 are silent" in decision.message
+    case.silent_nodes = frozenset({"n1"})
+    assert case.step(119.0).effects == ()
+    assert case.step(1.0).effects == (PowerOff(),)
+
+
+def test_a_storm_does_not_keep_the_pods_of_a_machine_that_we_have_powered_off_from_running_anywhere() -> None:
+    case = Case()
+    case.step()
+    case.step(20.0)
+    case.power_off, case.silent_nodes = True, frozenset({"n1", "n2", "n3"})
+    case.step(1.0)
+    assert case.step(5.0).effects == (DeletePod(case.pods[0]),)
+    case.pods = []
+    case.step(1.0)
+    assert case.step(1.0).effects == (PowerOn(),)
+
+
+def test_a_storm_keeps_the_pods_of_a_machine_that_was_off_without_us() -> None:
+    case = Case(Rules(power_off=False))
+    case.power_off, case.silent_nodes = True, frozenset({"n1", "n2", "n3"})
+    case.step()
+    assert (case.step(30.0).effects, case.record.reason) == ((), "storm")
+
+
+_CP = {"node-role.kubernetes.io/control-plane": ""}
+
+
+@pytest.mark.parametrize("role", ["control-plane", "master", "etcd"])
+@pytest.mark.parametrize("other", ["down", "silent", "dealt-with", "ready"])
+def test_of_the_control_plane_one_node_at_a_time_is_powered_off_and_only_if_the_others_are_ready(
+    other: str, role: str
+) -> None:
+    case = Case()
+    labels = {f"node-role.kubernetes.io/{role}": ""}
+    workers = [node(f"w{number}", "True") for number in range(8)]
+    case.node = node(labels=labels)
+    case.others = [node("n2", "Unknown" if other == "down" else "True", labels=_CP), node("n3", "True"), *workers]
+    case.silent_nodes = frozenset({"n2"} if other == "silent" else ())
+    case.switched = frozenset({"n1", *(["n2"] if other == "dealt-with" else [])})
+    case.step()
+    decision = case.step(20.0)
+    if other == "ready":
+        assert decision.effects == (PowerOff(),)
+        case.others[0] = node("n2", labels=_CP)
+        assert case.step(31.0).reason == "control-plane"  # the command is not repeated
+        return
+    assert (decision.reason, decision.effects) == ("control-plane", ())
+    assert "n2" in decision.message
+    case.node = node()  # a worker may be powered off meanwhile
+    assert case.step(1.0).effects == (PowerOff(),)
+
+
+@pytest.mark.parametrize(
+    "marked",
+    [
+        {"cordoned": True},
+        {"taints": ({"key": "ToBeDeletedByClusterAutoscaler", "effect": "NoSchedule"},)},
+        {"taints": ({"key": "medik8s.io/drain", "effect": "NoSchedule"},)},
+    ],
+)
+def test_a_node_that_is_cordoned_or_drained_is_left_alone_unless_its_pods_are_known_to_be_dead(marked: Any) -> None:
+    case = Case()
+    case.node = node(**marked)
+    case.step()
+    assert (case.step(60.0).reason, case.step(1.0).effects) == ("cordoned", ())
+    case.node, case.power_off = node(annotations={CONFIRMED_OFF: "boot-1"}, **marked), None
+    assert case.step(1.0).effects == (DeletePod(case.pods[0]),)
+
+
+def test_a_cordon_after_the_power_off_keeps_neither_pods_nor_power() -> None:
+    case = Case()
+    case.step()
+    case.step(20.0)
+    case.node, case.power_off = node(cordoned=True), True
+    case.step(1.0)
+    assert case.step(5.0).effects == (DeletePod(case.pods[0]),)
+    case.pods = []
+    case.step(1.0)
+    assert case.step(1.0).effects == (PowerOn(),)
+
+
+def test_a_power_off_that_never_takes_effect_is_given_up_until_somebody_pauses_the_node() -> None:
+    case = Case()
+    case.step()
+    commands = [effect for _ in range(40) for effect in case.step(31.0).effects]
+    assert commands == [PowerOff()] * 10
+    assert (case.record.reason, case.record.message.startswith("gave up, because")) == ("gave-up", True)
+    assert [line["what"] for line in case.record.log].count("gave-up") == 1
+    case.node = node(annotations={PAUSED: "true"})
+    case.step(1.0)
+    case.node = node()
+    assert case.step(1.0).effects == (PowerOff(),)
+    # Whoever pulls the plug helps, too.
+    case.power_off = True
+    case.step(1.0)
+    assert case.step(5.0).effects == (DeletePod(case.pods[0]),)
+
+
+def test_a_power_on_that_never_takes_effect_is_given_up_and_the_machine_is_said_to_be_off() -> None:
+    case = Case()
+    case.proven()
+    case.pods = []
+    commands = [effect for _ in range(40) for effect in case.step(31.0).effects]
+    assert commands == [PowerOn()] * 10
+    assert case.record.reason == "gave-up"
+    assert case.said == ["machine m1 is still off after 10 power-on commands"]
+    case.power_off = False
+    assert case.step(1.0).reason == "waiting-for-return"
+    assert case.record.left_off == ""
+
+
+@pytest.mark.parametrize("reason", ["bmc-error", "machine-unknown", "storm", "paused"])
+def test_people_are_called_once_if_nothing_has_changed_for_long_unless_they_wish_it_so(reason: str) -> None:
+    case = Case()
+    if reason == "bmc-error":
+        case.power_off = None
+    elif reason == "machine-unknown":
+        case.match = Match(None, "machine-unknown", "?")
+    elif reason == "storm":
+        case.others = [node("n2"), node("n3")]
+    else:
+        case.node = node(annotations={PAUSED: "true"})
+    for _ in range(40):
+        case.step(60.0)
+    assert case.record.reason == reason
+    texts = [line["text"] for line in case.record.log if line["what"] == "gave-up"]
+    assert len(texts) == (reason != "paused")
+    assert all(text.startswith("gave up, because") for text in texts)
+
+
 def test_a_pod_that_could_run_nowhere_else_keeps_the_taint_away_and_is_not_deleted() -> None:
     case = Case()
     case.taints = True
@@ -429,6 +580,48 @@ def test_mode_label_deletes_selected_pods_at_once_and_asks_disruption_budgets() 
     assert decision.record.proof is Proof.LABEL
     case.node = node(ready="True")
     assert case.step(1.0).record.phase is Phase.DONE
+
+
+def test_mode_label_does_not_count_what_failed_long_ago_as_a_storm() -> None:
+    case = Case(_LABEL)
+    case.pods = [pod("a", labels={"app": "noobaa"})]
+    case.others = [node("old"), node("n2", "True"), node("n3", "True"), node("n4", "True")]
+    assert case.step().reason == "storm"
+    case = Case(_LABEL)
+    case.pods = [pod("a", labels={"app": "noobaa"})]
+    case.others, case.old = [node("old"), node("n2", "True"), node("n3", "True")], frozenset({"old"})
+    assert case.step().effects == (DeletePod(case.pods[0], ask_budget=True),)
+    case = Case()  # with proof there is time, and machines are switched
+    case.others, case.old = [node("old"), node("n2", "True"), node("n3", "True")], frozenset({"old"})
+    assert case.step().reason == "storm"
+
+
+def test_mode_label_deletes_and_detaches_by_force_if_the_operator_wishes() -> None:
+    case = Case(msgspec.structs.replace(_LABEL, label_force=True))
+    labels = {"app": "noobaa"}
+    chosen, pinned = pod("a", labels=labels, claim="a"), pod("b", labels=labels, nodeSelector={"disk": "ssd"})
+    made_again, other = pod("c", labels=labels, nodeSelector={"disk": "ssd"}, phase="Pending"), pod("d", claim="d")
+    case.pods = [chosen, pinned, made_again, other, pod("e", owner="DaemonSet", labels=labels)]
+    case.volumes = {("shop", "a"): volume("pv-a"), ("shop", "d"): volume("pv-d")}
+    case.attachments = [attachment("va-a", "pv-a"), attachment("va-d", "pv-d"), attachment("va-x", "pv-x")]
+    assert case.step().effects == (DeletePod(chosen), DeletePod(pinned))
+    case.pods = [one for one in case.pods if one not in (chosen, pinned)]
+    assert case.step(1.0).effects == (DeleteAttachment(case.attachments[0]),)
+    case.attachments = case.attachments[1:]
+    assert case.step(1.0).effects == ()
+    case.node = node(ready="True")
+    assert case.step(1.0).record.phase is Phase.DONE
+
+
+def test_a_volume_is_not_detached_as_long_as_its_pod_is_there() -> None:
+    case = Case(msgspec.structs.replace(_LABEL, label_force=True))
+    case.pods = [pod("a", labels={"app": "noobaa"}, claim="a", finalizers=["f"])]
+    case.volumes, case.attachments = {("shop", "a"): volume("pv-a")}, [attachment("va-a", "pv-a")]
+    assert case.step().effects == (DeletePod(case.pods[0]),)
+    case.pods = [pod("a", claim="a", terminating=True, finalizers=["f"], deletionGracePeriodSeconds=0)]
+    assert case.step(1.0).effects == ()
+    case.pods = []
+    assert case.step(1.0).effects == (DeleteAttachment(case.attachments[0]),)
 
 
 @pytest.mark.parametrize(

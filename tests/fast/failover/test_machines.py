@@ -9,14 +9,23 @@ import msgspec
 import pytest
 
 from ferroscope.failover.cluster import MACHINE as ANNOTATION
-from ferroscope.failover.cluster import SERIAL
-from ferroscope.failover.machines import Machine, find
+from ferroscope.failover.cluster import SERIAL, KubeNode
+from ferroscope.failover.machines import Inventory, Machine, Match
 from tests.fast.failover.build import MACHINE, SYSTEM_UUID, node, pod
 
 _OTHER = Machine(
     uuid="aaaaaaaa-0000-4000-8000-000000000002", name="m2", serial="9ZZZZZ1", instance_uuid=str(uuid.UUID(int=9))
 )
+# Its values are stored, and all differ from those of MACHINE.
+_INSPECTED = Machine(
+    uuid="aaaaaaaa-0000-4000-8000-000000000003", name="m3", serial="5BBBBB1", instance_uuid=str(uuid.UUID(int=5)),
+    system_uuid="4c4c4544-0051-4b10-8057-b7c04f4a0003",
+)  # fmt: skip
 _SWAPPED = str(uuid.UUID(bytes=uuid.UUID(SYSTEM_UUID).bytes_le))
+
+
+def find(asked: KubeNode, machines: list[Machine], *others: KubeNode, held: dict[str, str] | None = None) -> Match:
+    return Inventory(machines, [asked, *others], held).find(asked)
 
 
 @pytest.mark.parametrize(
@@ -56,10 +65,65 @@ def test_no_machine_is_guessed(given: dict[str, Any], reason: str) -> None:
     assert match.message
 
 
+@pytest.mark.parametrize(
+    "given",
+    [
+        # One statement fits m3; another one fits no machine, and contradicts what is stored of m3.
+        {"annotations": {ANNOTATION: "m3"}},
+        {"annotations": {ANNOTATION: _INSPECTED.uuid.upper()}},
+        {"annotations": {ANNOTATION: "m3", SERIAL: "8AAAAA1"}, "system_uuid": ""},
+        {"annotations": {ANNOTATION: "m3"}, "system_uuid": "", "provider": f"openstack:///{uuid.UUID(int=6)}"},
+        {"annotations": {SERIAL: "5BBBBB1"}},
+        {"annotations": {SERIAL: "8AAAAA1"}, "system_uuid": _INSPECTED.system_uuid},
+        {"provider": f"ferroscope://{_INSPECTED.uuid}"},
+        {"provider": "ferroscope://m3"},
+        {"provider": f"openstack:///{_INSPECTED.instance_uuid}"},
+        {"provider": f"openstack:///{uuid.UUID(int=6)}", "system_uuid": _INSPECTED.system_uuid},
+    ],
+)
+def test_a_machine_of_which_something_else_is_stored_is_not_a_match(given: dict[str, Any]) -> None:
+    match = find(node(**given), [_INSPECTED])
+    assert (match.machine, match.reason) == (None, "machine-contradicts")
+    assert "m3" in match.message
+
+
+@pytest.mark.parametrize("provider", [f"ferroscope://{uuid.UUID(int=6)}", "ferroscope://nobody"])
+def test_an_own_provider_id_that_names_no_machine_is_a_mistake(provider: str) -> None:
+    assert find(node(provider=provider), [MACHINE]).reason == "machine-unknown"
+
+
+def test_what_another_system_calls_a_machine_and_is_not_stored_here_contradicts_nothing() -> None:
+    assert find(node(provider=f"openstack:///{uuid.UUID(int=6)}"), [MACHINE]).machine == MACHINE
+    assert find(node(provider="aws:///eu-west-1/i-1"), [MACHINE]).machine == MACHINE
+
+
+@pytest.mark.parametrize("ready", ["True", "Unknown"])
+@pytest.mark.parametrize(
+    "other",
+    [
+        {},  # the same system UUID
+        {"annotations": {ANNOTATION: "m1"}, "system_uuid": ""},
+        {"annotations": {SERIAL: "7QKWJY1"}, "system_uuid": ""},
+        {"annotations": {ANNOTATION: "m9"}},  # what it says fits no machine, but its system UUID this one
+    ],
+)
+def test_a_machine_that_another_node_matches_belongs_to_none(other: dict[str, Any], ready: str) -> None:
+    match = find(node(), [MACHINE, _OTHER], node("n2", ready, **other))
+    assert (match.machine, match.reason) == (None, "machine-shared")
+    assert "n2" in match.message
+
+
+def test_a_machine_that_was_powered_off_for_another_node_belongs_to_none() -> None:
+    assert find(node(), [MACHINE], held={MACHINE.uuid: "n2"}).reason == "machine-shared"
+    assert find(node(), [MACHINE], held={MACHINE.uuid: "n1"}).machine == MACHINE
+
+
 def test_two_machines_with_one_system_uuid_are_none() -> None:
     twin = msgspec.structs.replace(_OTHER, system_uuid=SYSTEM_UUID)
     assert find(node(), [MACHINE, twin]).reason == "machine-ambiguous"
     assert find(node(annotations={ANNOTATION: "m2"}), [MACHINE, twin]).machine == twin  # unless more is known
+    named = node("n2", "True", annotations={ANNOTATION: "m2"})
+    assert find(node(annotations={ANNOTATION: "m1"}), [MACHINE, twin], named).machine == MACHINE
 
 
 def _affinity(*terms: dict[str, Any]) -> dict[str, Any]:

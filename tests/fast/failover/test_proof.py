@@ -40,6 +40,7 @@ class _World:
         self.off_at: float | None = None  # a power-off command that takes its time
         self.up_at = 0.0  # when the kubelet of the present boot may start pods
         self.powers = [(0.0, True)]
+        self.ours = False  # the machine is off by our command
         self.silent_since = self.case.now
         self.reported_boot, self.renewals, self.confirmed = 1, 0, 0
         self.serial = 0
@@ -71,6 +72,7 @@ class _World:
     def power_back(self) -> None:
         if not self.on:
             self.on = True
+            self.ours = False
             self.boot += 1
             self.up_at = self.case.now + _BOOTING
             self.powers.append((self.case.now, True))
@@ -132,6 +134,7 @@ class _World:
         """Let the kubelet do its work, if it can."""
         if self.off_at is not None and now >= self.off_at:
             self.off_at = None
+            self.ours = self.ours or self.on
             self.power_cut()
         if self.on and self.connected and now >= self.up_at:
             self.renewals += 1
@@ -222,6 +225,22 @@ def test_in_the_end_a_machine_without_power_has_lost_its_pods_and_one_with_power
         world.tick(10.0, bmc=True)
     assert not world.tainted
     assert world.case.record is None
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.booleans(), st.lists(_STEPS, max_size=20))
+def test_in_the_end_a_machine_that_we_have_powered_off_is_on_again_or_its_node_says_why_not(
+    taints: bool, steps: list[tuple[str, float, bool]]
+) -> None:
+    world = _World(taints=taints)
+    for event, seconds, bmc in steps:
+        getattr(world, event)()
+        world.tick(seconds, bmc=bmc)
+    world.heal()
+    for _ in range(100):
+        world.tick(10.0, bmc=True)
+    told = world.case.record is not None and world.case.record.left_off
+    assert world.on or not world.ours or told
 
 
 def test_the_world_of_these_tests_can_fail() -> None:

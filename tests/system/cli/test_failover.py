@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import click
 import msgspec
 import pytest
 from click.testing import CliRunner
@@ -113,6 +114,41 @@ def test_the_status_has_the_evidence_of_each_remediation_newest_first(cluster: _
     assert [(one["node"], one["proof"]) for one in shown] == [("n2", "power-off"), ("n1", "power-off")]
     assert shown[1]["log"][0]["what"] == "proven"
     assert [one["node"] for one in cluster.shown("status", "--limit", "1")["remediations"]] == ["n2"]
+
+
+@pytest.mark.parametrize("command", ["plan", "status"])
+def test_a_configuration_file_that_is_given_before_the_sub_command_counts(cluster: _Cluster, command: str) -> None:
+    """The file names the database; without it the default one would be opened, which may be of another cluster."""
+    cluster.change(
+        lambda backend: backend.store.write(
+            lambda tx: tx.remediations.save(
+                Remediation(uuid="1", cluster="default", node="n1", node_uid="uid-n1", started_at=1.0)
+            )
+        )
+    )
+    result = CliRunner().invoke(main, ["failover", "-c", str(cluster.file), command, "-o", "json"])
+    assert result.exit_code == Exit.OK, result.output
+    shown = json.loads(result.stdout)
+    assert [one["node"] for one in shown["nodes" if command == "plan" else "remediations"]] == ["n1"]
+    # What comes after the sub-command counts more.
+    result = CliRunner().invoke(main, ["failover", "-c", "/nowhere", command, "-c", str(cluster.file)])
+    assert result.exit_code == Exit.OK, result.output
+
+
+def _groups(command: click.Command, name: str) -> Iterator[tuple[str, click.Group]]:
+    if isinstance(command, click.Group):
+        yield name, command
+        context = click.Context(command)
+        for one in command.list_commands(context):
+            found = command.get_command(context, one)
+            assert found is not None
+            yield from _groups(found, f"{name} {one}".strip())
+
+
+def test_no_other_group_has_options_that_its_sub_commands_might_forget() -> None:
+    groups = dict(_groups(main, ""))
+    assert len(groups) > 10
+    assert {name for name, group in groups.items() if group.params} == {"", "failover"}
 
 
 def _no_kubeconfig(cluster: _Cluster) -> str:

@@ -1,0 +1,72 @@
+"""The scheduler's rules about nodes: selectors and tolerations, as pods and persistent volumes have them. Pure.
+
+Source: the Kubernetes API reference, core/v1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import msgspec
+
+
+class Taint(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+    key: str = ""
+    value: str = ""
+    effect: str = ""
+    time_added: str | None = None
+
+
+class Toleration(msgspec.Struct, frozen=True, rename="camel"):
+    key: str = ""
+    operator: str = "Equal"
+    value: str = ""
+    effect: str = ""
+
+    def tolerates(self, taint: Taint) -> bool:
+        if self.effect and self.effect != taint.effect:
+            return False
+        if not self.key:
+            return self.operator == "Exists"
+        return self.key == taint.key and (self.operator == "Exists" or self.value == taint.value)
+
+
+class Requirement(msgspec.Struct, frozen=True, rename="camel"):
+    key: str = ""
+    operator: str = ""
+    values: list[str] | None = None
+
+    def matches(self, values: Mapping[str, str]) -> bool:
+        wanted, present = self.values or [], values.get(self.key)
+        if self.operator == "In":
+            return present in wanted
+        if self.operator == "NotIn":
+            return present not in wanted
+        if self.operator == "Exists":
+            return present is not None
+        if self.operator == "DoesNotExist":
+            return present is None
+        try:
+            have, limit = int(present or ""), int(wanted[0])
+        except (ValueError, IndexError):
+            return False
+        return have > limit if self.operator == "Gt" else self.operator == "Lt" and have < limit
+
+
+class _Term(msgspec.Struct, frozen=True, rename="camel"):
+    match_expressions: list[Requirement] | None = None
+    match_fields: list[Requirement] | None = None
+
+
+class NodeSelector(msgspec.Struct, frozen=True, rename="camel"):
+    node_selector_terms: list[_Term] | None = None
+
+    def matches(self, name: str, labels: Mapping[str, str]) -> bool:
+        """Whether one of the terms selects the node; an empty one selects none."""
+        fields = {"metadata.name": name}
+        return any(
+            all(one.matches(labels) for one in term.match_expressions or ())
+            and all(one.matches(fields) for one in term.match_fields or ())
+            and bool(term.match_expressions or term.match_fields)
+            for term in self.node_selector_terms or ()
+        )
