@@ -1,1 +1,1 @@
-"""How threads that wait hear of changes: the other side of ``ports.bus``."""
+"""How waiting threads and processes hear of changes: what implements ``contracts.queue.Bus``."""

@@ -2,7 +2,7 @@
 
 Times are seconds since the epoch (double precision), documents are JSON text, UUIDs are text.
 There are no foreign keys: on InnoDB inserting a child would lock its node's row in an order that deadlocks. Instead, a
-transaction that adds children locks the node first, and ``nodes.remove`` deletes them.
+transaction that adds children locks the node first, and ``Nodes.remove`` deletes them.
 """
 
 from __future__ import annotations
@@ -478,7 +478,7 @@ expectations = Table(
     **_OPTIONS,
 )
 
-# Sessions of browsers; see ``core.web_session``.
+# Sessions of browsers; see ``core.credentials.WebSession``.
 web_sessions = Table(
     "web_sessions",
     metadata,

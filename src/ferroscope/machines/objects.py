@@ -65,7 +65,7 @@ class Order(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
 
 
 class Status(msgspec.Struct, frozen=True, rename="camel"):
-    """The parts of the status that the controller itself depends on; it writes more (see ``mapping.status_of``).
+    """The parts of the status that the controller itself depends on; it writes more (see ``look.py``).
 
     ``applied``: by field, the value on which object and node agreed last, as text.
     """

@@ -126,7 +126,7 @@ class Explanation(msgspec.Struct, kw_only=True):
 
 
 class DryContext:
-    """``rules.context.RuleTaskContext`` on copies.
+    """``rules.data.RuleTaskContext`` on copies.
 
     ``elsewhere`` returns which MACs are ports of other nodes, ``named`` which other node has a name, ``previous`` is
     the previous inventory.

@@ -1,9 +1,9 @@
 """Sessions of browsers: a cookie with a random secret, and what is derived from it.
 
 Every browser gets a cookie; from its secret follow the token that each form must carry (CSRF) and the ID and the key of
-the stored session, which exists only after a login (``core.web_session``). A login makes a new secret. The stored
-credentials are those that an API client would send, and each request is authenticated with them anew, so a changed
-password, role or token takes effect as it does in the API.
+the stored session, which exists only after a login (``core.credentials.WebSession``). A login makes a new secret. The
+stored credentials are those that an API client would send, and each request is authenticated with them anew, so a
+changed password, role or token takes effect as it does in the API.
 """
 
 from __future__ import annotations

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Final
-
-import msgspec
 
 from tests import ROOT
 
@@ -20,14 +20,16 @@ _LINK: Final = re.compile(r"\[(?:[^\[\]]|\[[^\]]*\])*\]\(([^()\s]+)\)")
 _HEADING: Final = re.compile(r"^#+ +(.+)$", re.MULTILINE)
 
 
-class Block(msgspec.Struct, frozen=True):
+@dataclass(frozen=True)
+class Block:
     """A fenced code block; ``language`` is empty where none is named."""
 
     language: str
     text: str
 
 
-class Page(msgspec.Struct, frozen=True):
+@dataclass(frozen=True)
+class Page:
     """One Markdown file; ``name`` is its path in the repository."""
 
     name: str
@@ -37,26 +39,31 @@ class Page(msgspec.Struct, frozen=True):
     def path(self) -> Path:
         return ROOT / self.name
 
-    @property
+    @cached_property
     def blocks(self) -> list[Block]:
         return [Block(match[2], match[3]) for match in _FENCE.finditer(self.text)]
 
-    @property
+    @cached_property
     def prose(self) -> str:
         """The text without its code blocks."""
         return _FENCE.sub("", self.text)
 
-    @property
+    @cached_property
     def spans(self) -> list[str]:
         return _SPAN.findall(self.prose)
 
-    @property
+    @cached_property
     def links(self) -> list[str]:
         return _LINK.findall(_SPAN.sub("", self.prose))
 
-    @property
+    @cached_property
     def anchors(self) -> set[str]:
         return {slug(heading) for heading in _HEADING.findall(self.prose)}
+
+    def at(self, text: str) -> str:
+        """Return the page and the first line that has ``text``, as editors and compilers write it."""
+        place = self.text.find(text)
+        return f"{self.name}:{self.text.count(chr(10), 0, place) + 1}" if place >= 0 else self.name
 
 
 def slug(heading: str) -> str:
@@ -64,12 +71,14 @@ def slug(heading: str) -> str:
     return re.sub(r"[^\w\- ]", "", heading.strip().lower()).replace(" ", "-")
 
 
-def pages() -> list[Page]:
+@cache
+def pages() -> tuple[Page, ...]:
     """Return every page that people read."""
     found = [*ROOT.glob("*.md"), *(ROOT / "changes").glob("README.md"), *(ROOT / "docs").rglob("*.md")]
-    return [page(str(path.relative_to(ROOT))) for path in sorted(found)]
+    return tuple(page(str(path.relative_to(ROOT))) for path in sorted(found))
 
 
+@cache
 def page(name: str) -> Page:
     return Page(name, (ROOT / name).read_text(encoding="utf-8"))
 

@@ -13,26 +13,32 @@ import pytest
 
 from ferroscope.cli.main import main
 from tests import ROOT
-from tests.fast.docs.pages import page, pages, typed
+from tests.fast.docs.pages import Page, page, pages, typed
+from tests.support import misses
 
 _TARGET = re.compile(r"^([a-z-]+):", re.MULTILINE)
+# Files that the pages say are there.
+_FILES = (
+    "inventory.json", "bmc-password", "rack1.csv", "maas.csv", "foreman.csv", "machines.csv", "expected.yaml",
+    "firmware.yaml",
+)  # fmt: skip
 
 
-def _typed(program: str) -> Iterator[tuple[str, str]]:
+def _typed(program: str) -> Iterator[tuple[Page, str]]:
     """Yield page and command line of what is typed at a prompt and runs ``program``."""
     for source in pages():
         for block in source.blocks:
             for line in typed(block) if block.language in ("console", "") else ():
                 words = shlex.split(line, comments=True)
                 if words and Path(words[0]).name == program:
-                    yield source.name, line
+                    yield source, line
 
 
-def _mentioned(program: str) -> Iterator[tuple[str, str]]:
+def _mentioned(program: str) -> Iterator[tuple[Page, str]]:
     for source in pages():
         for span in source.spans:
             if span.split()[0] == program:
-                yield source.name, span
+                yield source, span
 
 
 def parse(words: list[str]) -> None:
@@ -62,33 +68,32 @@ def known(words: list[str]) -> str | None:
     return f"{command.name} has no option {missing[0]}" if missing else None
 
 
-@pytest.mark.parametrize(("name", "line"), list(_typed("ferroscope")))
-def test_what_is_typed_can_be_parsed(name: str, line: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    for file in (
-        "inventory.json",
-        "bmc-password",
-        "rack1.csv",
-        "maas.csv",
-        "foreman.csv",
-        "machines.csv",
-        "expected.yaml",
-        "firmware.yaml",
-    ):  # files that the pages say are there
-        Path(file).touch()
+def unparsed(line: str) -> str | None:
+    """Return why a line that is typed cannot be parsed."""
     try:
         parse([*itertools.takewhile(lambda word: word != ">", shlex.split(line, comments=True)[1:])])
     except click.UsageError as exc:
-        pytest.fail(f"{name}: {line}: {exc.format_message()}")
+        return exc.format_message()
     except click.exceptions.Exit as exc:  # --help, --version
-        if exc.exit_code:
-            pytest.fail(f"{name}: {line}")
+        return f"exit code {exc.exit_code}" if exc.exit_code else None
+    return None
 
 
-@pytest.mark.parametrize(("name", "span"), list(_mentioned("ferroscope")))
-def test_what_is_mentioned_exists(name: str, span: str) -> None:
-    words = span.split(" | ")[0].split()[1:]
-    assert known(words) is None, f"{name}: {span}"
+def test_what_is_typed_can_be_parsed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for file in _FILES:
+        Path(file).touch()
+    misses.none(
+        f"{source.at(line)}: {line}: {wrong}" for source, line in _typed("ferroscope") if (wrong := unparsed(line))
+    )
+
+
+def test_what_is_mentioned_exists() -> None:
+    misses.none(
+        f"{source.at(span)}: {span}: {wrong}"
+        for source, span in _mentioned("ferroscope")
+        if (wrong := known(span.split(" | ")[0].split()[1:]))
+    )
 
 
 def test_a_command_or_an_option_that_does_not_exist_is_found() -> None:
@@ -98,6 +103,8 @@ def test_a_command_or_an_option_that_does_not_exist_is_found() -> None:
         parse(["inspect", "--everything"])
     with pytest.raises(click.UsageError):
         parse(["sim", "--nodes", "many"])
+    assert unparsed("ferroscope node vanish n1") is not None
+    assert unparsed("ferroscope inspect --help") is None
     assert known(["node", "vanish"]) is not None
     assert known(["inspect", "--everything"]) is not None
 
@@ -108,8 +115,11 @@ def test_the_readme_says_how_to_install_and_what_contributors_call() -> None:
     assert {"make demo", "make test"} <= set(readme.spans)
 
 
-@pytest.mark.parametrize(("name", "line"), [*_typed("make"), *_mentioned("make")])
-def test_make_has_every_target(name: str, line: str) -> None:
-    targets = _TARGET.findall((ROOT / "Makefile").read_text(encoding="utf-8"))
-    wanted = [word for word in shlex.split(line)[1:] if "=" not in word]
-    assert set(wanted) <= set(targets), f"{name}: {line}"
+def test_make_has_every_target() -> None:
+    targets = set(_TARGET.findall((ROOT / "Makefile").read_text(encoding="utf-8")))
+    misses.none(
+        f"{source.at(line)}: {line}: the Makefile has no target {word}"
+        for source, line in (*_typed("make"), *_mentioned("make"))
+        for word in shlex.split(line)[1:]
+        if "=" not in word and word not in targets
+    )

@@ -4,27 +4,26 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from itertools import pairwise
-
-import pytest
 
 from ferroscope.api.http.versions import BARE_METAL, INTROSPECTION, text
 from ferroscope.api.routes import ROUTES
 from ferroscope.core.reasons import Reason
 from ferroscope.db.migrate import HEAD
 from tests.fast.docs.pages import Page, page, pages
+from tests.support import misses
 
 _CALL = re.compile(r"(GET|POST|PUT|PATCH|DELETE) (/[^ ?]*)\Z")
 
 SERVED = {(route.method, route.path) for route in ROUTES}
 
 
-def _blocks(language: str) -> Iterator[tuple[str, str]]:
-    for source in pages():
+def _blocks(language: str, sources: Iterable[Page] | None = None) -> Iterator[tuple[Page, str]]:
+    for source in pages() if sources is None else sources:
         for block in source.blocks:
             if block.language == language:
-                yield source.name, block.text
+                yield source, block.text
 
 
 def _calls(names: list[str]) -> Iterator[tuple[str, str, str]]:
@@ -34,19 +33,35 @@ def _calls(names: list[str]) -> Iterator[tuple[str, str, str]]:
                 yield name, match[1], match[2]
 
 
-@pytest.mark.parametrize(("name", "block"), list(_blocks("json")))
-def test_json_is_json(name: str, block: str) -> None:
-    json.loads(block)
+def test_json_is_json() -> None:
+    misses.none(_unread("json", json.loads))
 
 
-@pytest.mark.parametrize(("name", "block"), list(_blocks("python")))
-def test_python_is_python(name: str, block: str) -> None:
-    compile(block, name, "exec")
+def test_python_is_python() -> None:
+    misses.none(_unread("python", lambda block: compile(block, "example", "exec")))
 
 
-@pytest.mark.parametrize(("name", "method", "path"), list(_calls([source.name for source in pages()])))
-def test_calls_that_are_named_are_served(name: str, method: str, path: str) -> None:
-    assert any(_pattern(route).fullmatch(path) for verb, route in SERVED if verb == method), f"{name}: {method} {path}"
+def test_an_example_that_cannot_be_read_is_found() -> None:
+    source = Page("docs/x.md", "# X\n\n```json\n{,}\n```\n")
+    (miss,) = _unread("json", json.loads, (source,))
+    assert miss.startswith("docs/x.md:4: ")
+
+
+def _unread(language: str, read: Callable[[str], object], sources: Iterable[Page] | None = None) -> Iterator[str]:
+    for source, block in _blocks(language, sources):
+        try:
+            read(block)
+        except (ValueError, SyntaxError) as exc:
+            yield f"{source.at(block)}: {exc}"
+
+
+def test_calls_that_are_named_are_served() -> None:
+    patterns = [(verb, _pattern(route)) for verb, route in SERVED]
+    misses.none(
+        f"{page(name).at(f'{method} {path}')}: {method} {path} is not served"
+        for name, method, path in _calls([source.name for source in pages()])
+        if not any(verb == method and pattern.fullmatch(path) for verb, pattern in patterns)
+    )
 
 
 def test_the_api_reference_names_every_route_and_no_other() -> None:
@@ -92,16 +107,34 @@ def test_decisions_are_numbered_and_no_number_is_given_twice() -> None:
     assert all(after > before for before, after in pairwise(numbers))
 
 
-@pytest.mark.parametrize(
-    "source", [source for source in pages() if source.name.startswith("docs/adr/")], ids=lambda source: source.name
-)
-def test_decisions_have_one_form_and_the_index_has_their_titles(source: Page) -> None:
+def test_decisions_have_one_form_and_the_index_has_their_titles() -> None:
+    index = " ".join(page("docs/index.md").text.split())
+    decisions = [source for source in pages() if source.name.startswith("docs/adr/")]
+    assert decisions
+    misses.none(f"{source.name}: {wrong}" for source in decisions for wrong in _malformed(source, index))
+
+
+def test_a_decision_of_another_form_is_found() -> None:
+    wrong = list(_malformed(Page("docs/adr/001-x.md", "# 002: X\n\n## Context\n"), ""))
+    assert len(wrong) == 3
+    assert not list(
+        _malformed(
+            Page("docs/adr/001-x.md", "# 001: X\n\n## Context\n\n## Decision\n\n## Consequences\n"),
+            " 1. [X](adr/001-x.md)",
+        )
+    )
+
+
+def _malformed(source: Page, index: str) -> Iterator[str]:
     headings = re.findall(r"^#+ .+$", source.prose, re.MULTILINE)
     number, _, title = headings[0].removeprefix("# ").partition(": ")
-    assert number == source.path.name[:3]
-    assert headings[1:] == ["## Context", "## Decision", "## Consequences"]
-    index = " ".join(page("docs/index.md").text.split())
-    assert f" {int(number)}. [{title}](adr/{source.path.name})" in index
+    if number != source.path.name[:3]:
+        yield f"its heading has the number {number}"
+    if headings[1:] != ["## Context", "## Decision", "## Consequences"]:
+        yield f"its headings are {headings[1:]}"
+    entry = f" {int(number)}. [{title}](adr/{source.path.name})"
+    if entry not in index:
+        yield f"docs/index.md does not have{entry}"
 
 
 def _pattern(route: str) -> re.Pattern[str]:

@@ -3,34 +3,27 @@
 from __future__ import annotations
 
 import os
-
-import pytest
+from collections.abc import Iterator
 
 from tests import ROOT
 from tests.fast.docs.pages import Page, page, pages
-
-PAGES = pages()
-FRAGMENTS = [page(f"changes/{path.name}") for path in sorted((ROOT / "changes").glob("*.*.md"))]
+from tests.support import misses
 
 
-@pytest.mark.parametrize("source", PAGES, ids=lambda source: source.name)
-def test_links_lead_somewhere(source: Page) -> None:
-    broken = [link for link in source.links if not _resolves(source, link)]
-    assert not broken, f"{source.name} links to what is not there"
+def test_links_lead_somewhere() -> None:
+    misses.none(miss for source in pages() for miss in _broken(source, source))
 
 
-@pytest.mark.parametrize("source", FRAGMENTS, ids=lambda source: source.name)
-def test_links_of_news_fragments_are_those_of_the_changelog_that_they_go_to(source: Page) -> None:
-    changelog = Page("CHANGELOG.md", source.text)
-    assert not [link for link in source.links if not _resolves(changelog, link)]
+def test_links_of_news_fragments_are_those_of_the_changelog_that_they_go_to() -> None:
+    fragments = [page(f"changes/{path.name}") for path in sorted((ROOT / "changes").glob("*.*.md"))]
+    misses.none(miss for source in fragments for miss in _broken(source, Page("CHANGELOG.md", source.text)))
 
 
-@pytest.mark.parametrize("source", PAGES, ids=lambda source: source.name)
-def test_every_page_can_be_reached(source: Page) -> None:
+def test_every_page_can_be_reached() -> None:
     """From the README or the index, or it is one that hosting sites show by themselves."""
-    if source.name in {"README.md", "CONTRIBUTING.md", "SECURITY.md"}:
-        return
-    assert source.name in _targets({"README.md", "docs/index.md", "CONTRIBUTING.md"}), f"nobody finds {source.name}"
+    shown = {"README.md", "CONTRIBUTING.md", "SECURITY.md"}
+    reached = shown | _targets({"README.md", "docs/index.md", "CONTRIBUTING.md"})
+    misses.none(f"{source.name}: no link leads to it" for source in pages() if source.name not in reached)
 
 
 def test_a_link_without_its_file_or_its_heading_is_found() -> None:
@@ -39,6 +32,15 @@ def test_a_link_without_its_file_or_its_heading_is_found() -> None:
     assert not _resolves(source, "adr/001-requests-in-sql.md#no-such-heading")
     assert not _resolves(source, "adr/no-such-file.md")
     assert not _resolves(source, "../../outside.md")
+    broken = Page("docs/index.md", "# Index\n\n[gone](adr/no-such-file.md)\n")
+    assert list(_broken(broken, broken)) == ["docs/index.md:3: the link adr/no-such-file.md leads nowhere"]
+
+
+def _broken(source: Page, read_as: Page) -> Iterator[str]:
+    """Tell the links of a page that lead nowhere when it is read at the place of another."""
+    for link in source.links:
+        if not _resolves(read_as, link):
+            yield f"{source.at(f'({link})')}: the link {link} leads nowhere"
 
 
 def _resolves(source: Page, link: str) -> bool:

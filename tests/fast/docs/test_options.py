@@ -7,10 +7,9 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-import pytest
-
 from ferroscope.config.load import OPTIONS, ConfigurationError, load
-from tests.fast.docs.pages import pages
+from tests.fast.docs.pages import Page, pages
+from tests.support import misses
 
 _NAMED = re.compile(r"\[([a-z_]+)\] ([a-z_]+)")
 _ENVIRONMENT = re.compile(r"\bOS_([A-Z]+)__([A-Z_]+)\b")
@@ -28,22 +27,22 @@ def _parser() -> configparser.ConfigParser:
     return configparser.ConfigParser(interpolation=None, strict=False)  # some options may be repeated
 
 
-def _named() -> Iterator[tuple[str, str, str]]:
+def _named() -> Iterator[tuple[Page, str, str]]:
     """Yield page, section and option of each mention, in a text or as an environment variable."""
     for source in pages():
         found = _NAMED.findall(source.text)
         found += [(section.lower(), option.lower()) for section, option in _ENVIRONMENT.findall(source.text)]
         for section, option in dict.fromkeys(found):
             if (section, option) not in _PLACEHOLDERS | _OF_IRONIC:
-                yield source.name, section, option
+                yield source, section, option
 
 
-def _examples() -> Iterator[tuple[str, str]]:
+def _examples() -> Iterator[tuple[Page, str]]:
     """Yield page and text of each example of our own configuration file."""
     for source in pages():
         for block in source.blocks:
             if block.language == "ini" and _sections(block.text) & OPTIONS.keys():
-                yield source.name, block.text
+                yield source, block.text
 
 
 def _sections(text: str) -> set[str]:
@@ -52,27 +51,39 @@ def _sections(text: str) -> set[str]:
     return set(parser.sections())
 
 
-@pytest.mark.parametrize(("name", "section", "option"), list(_named()))
-def test_options_that_are_named_exist(name: str, section: str, option: str) -> None:
-    assert (section, option) in NAMES, f"{name} names [{section}] {option}"
+def test_options_that_are_named_exist() -> None:
+    misses.none(
+        f"{source.at(f'[{section}] {option}')}: there is no option [{section}] {option}"
+        for source, section, option in _named()
+        if (section, option) not in NAMES
+    )
 
 
-@pytest.mark.parametrize(("name", "text"), list(_examples()))
-def test_examples_have_known_options_and_can_be_loaded(name: str, text: str, tmp_path: Path) -> None:
+def test_examples_have_known_options_and_can_be_loaded(tmp_path: Path) -> None:
+    file = tmp_path / "ferroscope.conf"
+    misses.none(f"{source.at(text)}: {wrong}" for source, text in _examples() for wrong in _refused(text, file))
+
+
+def test_a_value_or_an_option_that_is_not_possible_is_found(tmp_path: Path) -> None:
+    file = tmp_path / "ferroscope.conf"
+    assert list(_refused("[worker]\ninterrupted = never\n", file))
+    assert list(_refused("[worker]\nno_such_option = 1\n", file)) == ["there is no option [worker] no_such_option"]
+    assert not list(_refused("[worker]\ninterrupted = error\n", file))
+
+
+def _refused(text: str, file: Path) -> Iterator[str]:
+    """Tell why an example cannot be the configuration, which is written to ``file``."""
     parser = _parser()
     parser.read_string(text)
-    used = {(section, option) for section in parser.sections() for option in parser[section]}
-    assert used <= NAMES, f"{name}: {used - NAMES}"
-    file = tmp_path / "ferroscope.conf"
+    for section in parser.sections():
+        yield from (
+            f"there is no option [{section}] {name}" for name in parser[section] if (section, name) not in NAMES
+        )
     file.write_text(text, encoding="utf-8")
-    load([str(file)])
-
-
-def test_a_value_that_is_not_possible_is_found(tmp_path: Path) -> None:
-    file = tmp_path / "ferroscope.conf"
-    file.write_text("[worker]\ninterrupted = never\n", encoding="utf-8")
-    with pytest.raises(ConfigurationError):
+    try:
         load([str(file)])
+    except ConfigurationError as exc:
+        yield str(exc)
 
 
 def test_there_are_mentions_and_examples_to_check() -> None:

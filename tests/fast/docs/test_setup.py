@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from importlib.metadata import packages_distributions
 
 from tests import ROOT
+from tests.fast.docs.names import parsed
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 
@@ -25,7 +26,7 @@ def _plain(name: str) -> str:
 def _imported() -> Iterator[tuple[str, str]]:
     """Yield file and top-level module of each import of another's package in src/, at whatever place."""
     for file in sorted((ROOT / "src").rglob("*.py")):
-        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+        for node in ast.walk(parsed(file)):
             names: list[str] = []
             if isinstance(node, ast.Import):
                 names = [alias.name for alias in node.names]

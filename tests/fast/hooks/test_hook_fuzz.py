@@ -2,7 +2,7 @@
 
 Nor do properties that an operator wrote, nor an earlier inventory. The inventories are those of the golden
 corpus, simulated ones, and recorded ones where a checkout has them beside it.
-FERROSCOPE_FUZZ=50 tries 50 times as many; make test-exhaustive tries five times as many.
+FERROSCOPE_FUZZ=50 tries 50 times as many; tests/nightly/fuzz/test_hooks.py tries 20 times as many.
 """
 
 from __future__ import annotations
@@ -272,7 +272,7 @@ def test_every_value_may_be_an_odd_one(odd: Any) -> None:
             container[key] = kept
 
 
-@settings(max_examples=40 * FACTOR)
+@settings(max_examples=10 * FACTOR)
 @given(mutilated(RICH), HOOKS, PORTS, ELSEWHERE, OPTIONS, PROPERTIES)
 def test_a_mutilated_inventory_is_processed_or_refused(
     body: dict[str, Any],
@@ -285,7 +285,7 @@ def test_a_mutilated_inventory_is_processed_or_refused(
     check(body, hooks, ports, elsewhere, options, properties)
 
 
-@settings(max_examples=35 * FACTOR)
+@settings(max_examples=9 * FACTOR)
 @given(st.sampled_from(BODIES).flatmap(mutilated), HOOKS, OPTIONS, PROPERTIES)
 def test_a_mutilated_case_of_the_corpus_is_processed_or_refused(
     body: dict[str, Any], hooks: list[str], options: dict[str, Any], properties: dict[str, Any]
@@ -293,7 +293,7 @@ def test_a_mutilated_case_of_the_corpus_is_processed_or_refused(
     check(body, hooks, [ETH0], {}, options, properties)
 
 
-@settings(max_examples=14 * FACTOR)
+@settings(max_examples=4 * FACTOR)
 @given(st.sampled_from([sim.document(5, size=sim.MIN_SIZE), *RECORDED]).flatmap(mutilated), PORTS, OPTIONS)
 def test_a_mutilated_inventory_of_a_server_is_processed_or_refused(
     body: dict[str, Any], ports: list[str], options: dict[str, Any]
@@ -301,7 +301,7 @@ def test_a_mutilated_inventory_of_a_server_is_processed_or_refused(
     check(body, ALL, ports, {}, options)
 
 
-@settings(max_examples=35 * FACTOR)
+@settings(max_examples=9 * FACTOR)
 @given(PROPERTIES, VALUES | mutilated(BODIES[0]["inventory"]))
 def test_no_property_and_no_earlier_inventory_makes_a_hook_crash(properties: dict[str, Any], previous: Any) -> None:
     check(BODIES[0], properties=properties, previous=previous)
@@ -318,14 +318,14 @@ FRAMES = st.lists(
 )
 
 
-@settings(max_examples=50 * FACTOR)
+@settings(max_examples=13 * FACTOR)
 @given(FRAMES | VALUES, FRAMES)
 def test_no_lldp_makes_a_hook_crash(first: Any, second: Any) -> None:
     interfaces = [nic(0, lldp=first), nic(1)]
     check(corpus_body({"interfaces": interfaces}, lldp_raw={"eth1": second}), ports=[MAC.format(0), MAC.format(1)])
 
 
-@settings(max_examples=50 * FACTOR)
+@settings(max_examples=13 * FACTOR)
 @given(
     st.fixed_dictionaries(
         {},

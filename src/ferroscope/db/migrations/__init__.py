@@ -1,1 +1,1 @@
-"""Alembic's environment and the migrations; ``adapters.sql.migrate`` runs them."""
+"""Alembic's environment and the migrations; ``db.migrate`` runs them."""

@@ -1,4 +1,4 @@
-"""The first schema: everything of which ``adapters.sql.schema`` tells."""
+"""The first schema; later migrations add to it until it is that of ``db.schema``."""
 
 from __future__ import annotations
 
