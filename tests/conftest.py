@@ -26,11 +26,14 @@ from ferroscope.db import transaction
 from tests import ROOT
 from tests.support import databases, forking, guard
 from tests.support.servers import KeeperProcess, Server
+from tests.support.speed import slowness
 from tests.support.stores import CompiledOnce
 
 # The tests start Python more than a thousand times; without bytecode, each process compiles the service anew.
 sys.dont_write_bytecode = False
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+# Seconds after which pytest-timeout ends a test that does not say for itself how long it may take.
+os.environ.setdefault("PYTEST_TIMEOUT", f"{600 * slowness():.0f}")
 
 _KEEPER = pytest.StashKey[KeeperProcess]()
 _numbers = itertools.count(1)
@@ -118,11 +121,15 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         metafunc.parametrize("server_kind", [kind for kind in kinds if kind != "sqlite"])
 
 
+@pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Begin with what takes longest."""
+    """Begin with what takes longest; a slow machine has more time for what says how long it may take."""
     if config.getoption("--databases"):
         items[:] = [item for item in items if {"database_kind", "server_kind"} & set(_parameters(item))]
     items.sort(key=_place)
+    for item in items:
+        if (allowed := item.get_closest_marker("timeout")) is not None:
+            item.add_marker(pytest.mark.timeout(allowed.args[0] * slowness()), append=False)
 
 
 def _parameters(item: pytest.Item) -> dict[str, Any]:

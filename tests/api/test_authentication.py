@@ -19,6 +19,7 @@ from ferroscope.runtime.http_server import HttpServer, bind, check_anonymous
 from ferroscope.runtime.system import SetupError, SystemClock
 from tests.api.service import Service
 from tests.support import examples
+from tests.support.processes import PATIENCE
 
 SECRET = "a" * 43
 HASH = bcrypt.hashpw(b"secret", bcrypt.gensalt(4)).decode()
@@ -237,7 +238,7 @@ def test_a_body_over_the_limit_is_refused_after_authentication(server: tuple[Ser
 
 
 def test_requests_with_bodies_follow_each_other_on_one_connection(server: tuple[Service, int]) -> None:
-    connection = http.client.HTTPConnection("127.0.0.1", server[1], timeout=30)
+    connection = http.client.HTTPConnection("127.0.0.1", server[1], timeout=PATIENCE)
     for number in range(3):
         connection.request("POST", "/v1/nodes", b'{"driver": "fake-hardware"}', basic("alice"))
         answer = connection.getresponse()

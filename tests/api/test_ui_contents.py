@@ -165,7 +165,7 @@ def test_machines_are_chosen_by_labels_from_a_menu_of_all(service: Service) -> N
         options = [tag for tag in Elements(inside[: inside.index("</datalist>")]).tags if tag[0] == "option"]
         return [str(tag[1]["value"]) for tag in options]
 
-    assert until(lambda: 'name="labels"' in browser.get("/ui/machines").text, seconds=30)
+    assert until(lambda: 'name="labels"' in browser.get("/ui/machines").text)
     assert offered(browser.get("/ui/machines").text) == ["example.org/rack=r1", "spare"]
     assert offered(Browser(service).log_in("a-reader").get("/ui/machines").text) == ["example.org/rack=r1"]
     for selector, expected in {

@@ -7,6 +7,7 @@ import subprocess
 import sys
 
 from tests.fast.rules.test_rule_expansion import BOMBS
+from tests.support.processes import PATIENCE
 
 
 def test_no_bomb_takes_memory() -> None:
@@ -25,7 +26,7 @@ def test_no_bomb_takes_memory() -> None:
         [sys.executable, "-c", code, *BOMBS, *deep],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=PATIENCE,
         preexec_fn=_bounded,
     )
     assert done.stderr == ""

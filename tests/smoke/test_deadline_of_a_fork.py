@@ -5,6 +5,8 @@ from __future__ import annotations
 import subprocess
 import sys
 
+from tests.support.processes import PATIENCE
+
 _FORKED = """
 import os, socket
 from ferroscope.remote.deadline import Deadline
@@ -20,4 +22,4 @@ with Deadline(60.0):
 
 
 def test_a_forked_process_has_a_thread_of_its_own() -> None:
-    assert subprocess.run([sys.executable, "-c", _FORKED], timeout=60, check=False).returncode == 0
+    assert subprocess.run([sys.executable, "-c", _FORKED], timeout=PATIENCE, check=False).returncode == 0

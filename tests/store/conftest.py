@@ -11,12 +11,13 @@ import msgspec
 import pytest
 
 from ferroscope.config.options import DatabaseSettings, NotificationSettings, Settings
-from ferroscope.contracts.queue import Queue
+from ferroscope.contracts.queue import Bus, Queue
 from ferroscope.contracts.store import Store, Transaction
 from ferroscope.core.model import Claim, Member, Node, Request
 from ferroscope.runtime.backend import open_backend
 from ferroscope.runtime.system import SystemClock
 from tests.support import examples
+from tests.support.processes import PATIENCE
 
 T = TypeVar("T")
 
@@ -24,9 +25,10 @@ T = TypeVar("T")
 class Adapter:
     """A store and its queue, as one process sees them, and short words for what tests do with them."""
 
-    def __init__(self, store: Store, queue: Queue, stop: threading.Event) -> None:
+    def __init__(self, store: Store, queue: Queue, bus: Bus, stop: threading.Event) -> None:
         self.store = store
         self.queue = queue
+        self.bus = bus
         self.stop = stop
 
     def write(self, work: Callable[[Transaction], T]) -> T:
@@ -60,7 +62,7 @@ class Adapter:
     def claim(self, holder: str, timeout: float = 0.0) -> Claim | None:
         return self.queue.get(holder, timeout, self.stop)
 
-    def must_claim(self, holder: str, timeout: float = 10.0) -> Claim:
+    def must_claim(self, holder: str, timeout: float = PATIENCE) -> Claim:
         claim = self.claim(holder, timeout)
         assert claim is not None, "there should have been a request to claim"
         return claim
@@ -89,6 +91,6 @@ def _sql(stack: ExitStack, url: str) -> Open:
         settings = Settings(database=database, notifications=notifications or NotificationSettings())
         backend = open_backend(settings, clock=SystemClock(), stop=stop, listen=False)
         stack.callback(backend.close)
-        return Adapter(backend.store, backend.queue, stop)
+        return Adapter(backend.store, backend.queue, backend.bus, stop)
 
     return open_sql

@@ -8,19 +8,29 @@ import socket
 import threading
 from collections.abc import Iterable, Iterator
 
+from tests.support.processes import PATIENCE
+
+
+class Port(int):
+    """The port of a bad server, with how many have called it, and how many of them were there until its last piece."""
+
+    calls = 0
+    heard_out = 0
+
 
 @contextlib.contextmanager
-def a_server_that(sends: Iterable[bytes], *, pause: float = 0.0, reads: bool = True) -> Iterator[int]:
+def a_server_that(sends: Iterable[bytes], *, pause: float = 0.0, reads: bool = True) -> Iterator[Port]:
     """Give the port of a server that sends these pieces to everybody, with pauses where asked to."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         listener.settimeout(0.1)
-        over = threading.Event()
+        over, port = threading.Event(), Port(listener.getsockname()[1])
         pieces = list(itertools.islice(sends, 10_000))
 
         def serve() -> None:
             while not over.is_set():
                 with contextlib.suppress(OSError):
                     connection, _ = listener.accept()
+                    port.calls += 1
                     with connection:
                         if reads:
                             connection.recv(65536)
@@ -28,15 +38,16 @@ def a_server_that(sends: Iterable[bytes], *, pause: float = 0.0, reads: bool = T
                             connection.sendall(piece)
                             if pause and over.wait(pause):
                                 return
+                        port.heard_out += bool(pieces)
                         if not pieces:
-                            over.wait(60.0)
+                            over.wait(PATIENCE)
                         elif reads:
                             _see_off(connection)
 
         thread = threading.Thread(target=serve)
         thread.start()
         try:
-            yield listener.getsockname()[1]
+            yield port
         finally:
             over.set()
             thread.join()

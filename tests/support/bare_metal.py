@@ -19,7 +19,7 @@ import urllib3
 from tests import ROOT
 from tests.support.daemons import MissingServerError
 from tests.support.installation import Played
-from tests.support.processes import free_port, signal_tree, until
+from tests.support.processes import PATIENCE, free_port, signal_tree, until
 from tests.support.servers import made_once
 
 _BIN: Final = ROOT / ".ironic-venv" / "bin"
@@ -83,7 +83,7 @@ class Ironic(Played):
         self.port = free_port()
         self.url = f"{'https' if ca else 'http'}://127.0.0.1:{self.port}"
         self._headers = {"X-OpenStack-Ironic-API-Version": "1.96", **(headers or {})}
-        self._http = urllib3.PoolManager(retries=False, timeout=60.0, maxsize=8, ca_certs=str(ca) if ca else None)
+        self._http = urllib3.PoolManager(retries=False, timeout=PATIENCE, maxsize=8, ca_certs=str(ca) if ca else None)
         config = directory / "ironic.conf"
         config.write_text(
             _SETTINGS.format(

@@ -13,8 +13,9 @@ import time
 from pathlib import Path
 from typing import Any
 
+from tests.support.processes import PATIENCE
+
 _PROGRAMS = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome")
-_PATIENCE = 120.0
 # Chromium ends all its requests with this error when an address of the machine comes or goes, as they do while other
 # tests make network namespaces. A user would load the page again.
 _NETWORK_CHANGED = "net::ERR_NETWORK_CHANGED"
@@ -69,7 +70,7 @@ class Chromium:
         os.close(self._out)
         self._process.terminate()
         try:
-            self._process.wait(30)
+            self._process.wait(PATIENCE)
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()
@@ -84,7 +85,7 @@ class Chromium:
         data = json.dumps(message).encode() + b"\0"
         while data:
             data = data[os.write(self._out, data) :]
-        deadline = time.monotonic() + _PATIENCE
+        deadline = time.monotonic() + PATIENCE
         while True:
             answer = self._receive(deadline)
             if answer.get("id") == number:
@@ -151,7 +152,7 @@ class Chromium:
 
     def _loaded(self) -> None:
         """Wait until the page is loaded; load it again if Chromium gave up on a part of it."""
-        deadline = time.monotonic() + _PATIENCE
+        deadline = time.monotonic() + PATIENCE
         while True:
             while not any(event["method"] == "Page.loadEventFired" for event in self._events):
                 self._receive(deadline)

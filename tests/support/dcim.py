@@ -25,7 +25,7 @@ from ferroscope.dcim.writer import Report
 from tests import ROOT
 from tests.support import databases
 from tests.support.daemons import MissingServerError, Postgresql
-from tests.support.processes import free_port, spawn, until
+from tests.support.processes import PATIENCE, free_port, spawn, until
 from tests.support.servers import Server
 
 ROLE: Final = "Server"
@@ -61,7 +61,7 @@ class DcimServer:
         command = ["env", *self._variables, str(self._program), *serve]
         self._log = directory / f"{self.name}.log"
         self._process = spawn(command, user=None, directory=directory, log=self._log)
-        self._pool = urllib3.PoolManager(retries=False, timeout=60)
+        self._pool = urllib3.PoolManager(retries=False, timeout=PATIENCE)
         assert until(self._answers, seconds=300), self._log.read_text()[-2000:]
 
     def configure(self, directory: Path, postgresql: int, redis: int, database: str) -> list[str]:

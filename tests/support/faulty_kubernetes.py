@@ -14,6 +14,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
+from tests.support.processes import PATIENCE
+
 Document = dict[str, Any]
 Fault = Callable[["Handler"], None]
 
@@ -93,7 +95,7 @@ def half(call: Handler) -> None:
 
 def hanging(call: Handler) -> None:
     """Do not answer."""
-    call.api.released.wait(60)
+    call.api.released.wait(PATIENCE)
     call.close_connection = True
 
 

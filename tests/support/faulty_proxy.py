@@ -22,6 +22,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Final, NamedTuple, TypeVar
 from urllib.parse import urlsplit
 
+from tests.support.processes import PATIENCE
+
 _SESSIONS: Final = "/redfish/v1/SessionService/Sessions"
 
 
@@ -191,7 +193,7 @@ class FaultyProxy:
         self.closing.set()
         self._server.shutdown()
         self._server.server_close()
-        self._thread.join(5)
+        self._thread.join(PATIENCE)
 
 
 class _Server(ThreadingHTTPServer):
@@ -245,7 +247,7 @@ class _Handler(BaseHTTPRequestHandler):
     def forwarded(self) -> tuple[int, bytes]:
         """Pass the request on and return what came back."""
         upstream = self.proxy.upstream
-        connection = http.client.HTTPConnection(upstream.hostname or "", upstream.port, timeout=120)
+        connection = http.client.HTTPConnection(upstream.hostname or "", upstream.port, timeout=PATIENCE)
         headers = {name: value for name, value in self.headers.items() if name.lower() not in ("host", "connection")}
         if (known := self.proxy.authorization(self.headers.get("X-Auth-Token", ""))) is not None:
             headers["Authorization"] = known

@@ -20,7 +20,7 @@ from ferroscope.config.options import SwiftSettings
 from tests import ROOT
 from tests.support.daemons import MissingServerError, Swift
 from tests.support.installation import Played
-from tests.support.processes import free_port, until
+from tests.support.processes import PATIENCE, free_port, until
 from tests.support.servers import made_once
 
 USER: Final = "inspector"
@@ -87,7 +87,7 @@ class Identity:
             data=None if body is None else json.dumps(body).encode(),
             headers={"Content-Type": "application/json", **headers},
         )
-        with urllib.request.urlopen(request, timeout=20) as answer:
+        with urllib.request.urlopen(request, timeout=PATIENCE) as answer:
             return answer.headers, json.loads(answer.read() or b"null")
 
 

@@ -33,7 +33,7 @@ import requests
 
 from tests import ROOT
 from tests.support.certificates import Authority
-from tests.support.processes import free_port, spawn, until
+from tests.support.processes import PATIENCE, free_port, spawn, until
 
 GRACE: Final = 10  # seconds without a renewal after which a node is Unknown
 _LEASE: Final = 4  # seconds; a kubelet renews a quarter of it
@@ -54,7 +54,7 @@ def programs() -> Path:
     if other := os.environ.get("KUBERNETES_PROGRAMS"):
         return Path(other)
     where = subprocess.run(
-        [ROOT / "tools/kubernetes/build.sh", "where"], capture_output=True, text=True, check=True, timeout=60
+        [ROOT / "tools/kubernetes/build.sh", "where"], capture_output=True, text=True, check=True, timeout=PATIENCE
     )
     found = Path(where.stdout.strip())
     if not found.is_dir():
@@ -66,7 +66,7 @@ def programs() -> Path:
 def release() -> tuple[int, int]:
     """Return the release of Kubernetes, such as 1.20."""
     command = [str(programs() / "kube-apiserver"), "--version"]
-    said = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60).stdout
+    said = subprocess.run(command, capture_output=True, text=True, check=True, timeout=PATIENCE).stdout
     major, minor, *_ = said.split()[1].removeprefix("v").split(".")
     return int(major), int(minor)
 
@@ -349,7 +349,7 @@ class Cluster:
         home = {"HOME": str(self.directory), "PATH": os.environ["PATH"]}
         done = subprocess.run(
             [programs() / "kubectl", "--kubeconfig", self.kubeconfig, *arguments],
-            input=given, capture_output=True, text=True, check=False, timeout=120, env=home,
+            input=given, capture_output=True, text=True, check=False, timeout=PATIENCE, env=home,
         )  # fmt: skip
         if done.returncode:
             raise RuntimeError(f"kubectl {' '.join(arguments)} ended with {done.returncode}: {done.stderr}")

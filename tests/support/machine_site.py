@@ -12,7 +12,7 @@ from ferroscope_sim.inventory import pxe_mac
 from ferroscope_sim.model import FleetSettings, Member, roster
 from tests.support import databases
 from tests.support.installation import Installation, Played
-from tests.support.processes import free_port
+from tests.support.processes import PATIENCE, free_port
 
 
 class MachineSite(Installation):
@@ -42,7 +42,7 @@ class MachineSite(Installation):
         marker: dict[str, str] = {}
         while True:
             headers = {"X-OpenStack-Ironic-API-Version": "latest"}
-            page = requests.get(f"{self.url}/v1/nodes/detail", params=marker, headers=headers, timeout=30).json()
+            page = requests.get(f"{self.url}/v1/nodes/detail", params=marker, headers=headers, timeout=PATIENCE).json()
             found += page["nodes"]
             if "next" not in page:
                 return found
@@ -51,7 +51,7 @@ class MachineSite(Installation):
     def patch(self, node: str, *operations: dict[str, Any]) -> None:
         """Change a node elsewhere."""
         headers = {"X-OpenStack-Ironic-API-Version": "latest"}
-        answer = requests.patch(f"{self.url}/v1/nodes/{node}", json=list(operations), headers=headers, timeout=30)
+        answer = requests.patch(f"{self.url}/v1/nodes/{node}", json=list(operations), headers=headers, timeout=PATIENCE)
         answer.raise_for_status()
 
     def _start(self) -> None:

@@ -13,6 +13,7 @@ import yaml
 
 from tests import ROOT
 from tests.support.kubernetes import release
+from tests.support.speed import slowness
 
 KUSTOMIZATIONS: Final = ROOT / "deploy/kubernetes"
 CHART: Final = ROOT / "deploy/helm/ferroscope"
@@ -27,7 +28,12 @@ def run(program: str, *words: str, kubeconfig: Path | None = None) -> str:
         environment = {"HOME": home, "PATH": os.environ["PATH"], "KUBECONFIG": str(kubeconfig or Path(home, "none"))}
         try:
             done = subprocess.run(
-                [_PROGRAMS / program, *words], capture_output=True, text=True, check=False, timeout=300, env=environment
+                [_PROGRAMS / program, *words],
+                capture_output=True,
+                text=True,
+                check=False,
+                timeout=300 * slowness(),
+                env=environment,
             )
         except FileNotFoundError:
             raise RuntimeError(f"{_PROGRAMS / program} does not exist: run make helm") from None

@@ -14,12 +14,18 @@ import random
 import signal
 import socket
 import subprocess
+import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import Future
 from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar
+
+from tests.support.speed import slowness
+
+T = TypeVar("T")
 
 IN_MEMORY = "memory"  # the link in the directory of a test run to one on a file system in memory
 _PR_SET_PDEATHSIG = 1
@@ -95,17 +101,18 @@ def free_port() -> int:
 
 
 # Seconds for which tests wait for what must happen: only a failure takes longer, however busy the machine.
-PATIENCE: Final = 120.0
-# Seconds by which a busy machine may delay what has a deadline. Without its deadline it would take much longer.
-SLACK: Final = 10.0
+PATIENCE: Final = 120.0 * slowness()
+# Seconds that nobody waits for: what limits a wait that something else has to end.
+HOURS: Final = 100 * PATIENCE
 
 
-def until(condition: Callable[[], bool], *, seconds: float = PATIENCE) -> bool:
+def until(condition: Callable[[], bool], *, seconds: float | None = None) -> bool:
     """Wait until the condition holds; return False on timeout. An expensive condition is checked less often.
 
-    Give ``seconds`` only if the time is what the test is about.
+    Give ``seconds`` for what takes longer on an ordinary machine, or to see that something does not happen: a slower
+    one has more.
     """
-    deadline = time.monotonic() + seconds
+    deadline = time.monotonic() + (PATIENCE if seconds is None else seconds * slowness())
     while True:
         began = time.monotonic()
         if condition():
@@ -114,6 +121,23 @@ def until(condition: Callable[[], bool], *, seconds: float = PATIENCE) -> bool:
         if looked > deadline:
             return False
         time.sleep(max(0.02, min(4 * (looked - began), 0.5)))
+
+
+def finished(act: Callable[[], T]) -> T:
+    """Return what ``act`` returns, or raise what it raises; fail if it does not come to an end.
+
+    What limits the wait inside has to be much longer than ``PATIENCE``, so that nothing else can have ended it.
+    """
+    done: Future[T] = Future()
+
+    def work() -> None:
+        try:
+            done.set_result(act())
+        except BaseException as error:  # noqa: BLE001
+            done.set_exception(error)
+
+    threading.Thread(target=work, daemon=True).start()
+    return done.result(PATIENCE)
 
 
 def tree(pid: int) -> list[int]:

@@ -16,7 +16,7 @@ import yaml
 
 from tests.support.daemons import MissingServerError
 from tests.support.installation import Installation
-from tests.support.processes import free_port, until
+from tests.support.processes import PATIENCE, free_port, until
 
 
 def program(name: str) -> str:
@@ -69,7 +69,7 @@ class Prometheus(Installation):
         """Return the data of an answer of its API; ``ValueError`` with what it says is wrong with a query."""
         url = f"http://127.0.0.1:{self.port}/api/v1/{path}?{urllib.parse.urlencode(query)}"
         try:
-            with urllib.request.urlopen(url, timeout=20) as answer:
+            with urllib.request.urlopen(url, timeout=PATIENCE) as answer:
                 return json.load(answer)["data"]
         except urllib.error.HTTPError as exc:
             raise ValueError(json.load(exc)["error"]) from None

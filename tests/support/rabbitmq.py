@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Final
 
 from tests import ROOT
-from tests.support.processes import free_port, spawn, until
+from tests.support.processes import PATIENCE, free_port, spawn, until
 
 _SERVER: Final = Path("/usr/lib/rabbitmq/bin/rabbitmq-server")
 _CONTROL: Final = Path("/usr/lib/rabbitmq/bin/rabbitmqctl")
@@ -85,7 +85,7 @@ def control(directory: Path, *arguments: str) -> str:
     epmd = int((directory / "epmd-port").read_text())
     words = [str(_CONTROL), "-q", "-n", node_name(directory), "--erlang-cookie", COOKIE, *arguments]
     settings = environment(directory, epmd)
-    done = subprocess.run(words, env=settings, capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(words, env=settings, capture_output=True, text=True, timeout=PATIENCE, check=False)
     if done.returncode:
         raise RuntimeError(f"rabbitmqctl {arguments[0]} ended with {done.returncode}: {done.stdout}{done.stderr}")
     return done.stdout

@@ -79,4 +79,4 @@ def service(directory: Path, more: str = "", *, port: int = 0) -> Iterator[Api]:
         yield api
     finally:
         process.send_signal(signal.SIGTERM)
-        process.wait(30)
+        process.wait(PATIENCE)

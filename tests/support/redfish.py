@@ -155,7 +155,7 @@ def emulator(
         yield running
     finally:
         process.kill()
-        process.wait(10)
+        process.wait(PATIENCE)
 
 
 def self_signed(directory: Path) -> tuple[Path, Path]:

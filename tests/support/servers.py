@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from tests import ROOT
-from tests.support.processes import IN_MEMORY
+from tests.support.processes import IN_MEMORY, PATIENCE
 
 _SOCKET: Final = "FERROSCOPE_TEST_KEEPER"
 _SHARED_MEMORY: Final = Path("/dev/shm")  # Linux's own place for files in memory
@@ -88,7 +88,7 @@ class KeeperProcess:
         """End the keeper and all its servers; it removes the directory of the test run."""
         assert self._process.stdin is not None
         self._process.stdin.close()
-        self._process.wait(60)
+        self._process.wait(PATIENCE)
 
 
 class Server:

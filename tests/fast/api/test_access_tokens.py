@@ -18,6 +18,7 @@ from ferroscope.core import credentials
 from ferroscope.core.credentials import AccessToken
 from tests.fast.worker.conftest import ManualClock
 from tests.support import examples
+from tests.support.processes import PATIENCE
 from tests.support.stores import open_store
 
 SECRET = "S" * 43
@@ -227,13 +228,13 @@ def test_a_read_that_hangs_holds_up_neither_known_tokens_nor_every_thread(site: 
 
     def hang(_work: Any) -> Any:
         begun.set()
-        assert go_on.wait(60)
+        assert go_on.wait(PATIENCE)
         raise StoreUnavailableError("it hung")
 
     site.store.read = hang  # type: ignore[method-assign]
     thread = threading.Thread(target=lambda: _is_away(site, credentials.token_text("0" * 12, SECRET)))
     thread.start()
-    assert begun.wait(60)
+    assert begun.wait(PATIENCE)
     assert site.identify(good) is not None
     with pytest.raises(StoreUnavailableError):
         site.identify(credentials.token_text("1" * 12, SECRET))

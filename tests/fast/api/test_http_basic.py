@@ -13,6 +13,7 @@ from ferroscope.api.auth import http_basic
 from ferroscope.api.auth.http_basic import BasicAuth, parse
 from ferroscope.api.http.errors import UnauthorizedError, UnavailableError
 from ferroscope.config.followed import FileError
+from tests.support.processes import PATIENCE
 
 HASH = bcrypt.hashpw(b"secret", bcrypt.gensalt(4)).decode()
 OTHER = bcrypt.hashpw(b"other", bcrypt.gensalt(4)).decode()
@@ -148,13 +149,13 @@ def test_checks_never_take_all_threads(file: Path, monkeypatch: pytest.MonkeyPat
 
     def slow(_password: bytes, _hashed: bytes) -> bool:
         began.set()
-        return go_on.wait(60)
+        return go_on.wait(PATIENCE)
 
     monkeypatch.setattr(http_basic, "_matches", slow)
     found: list[object] = []
     same = [threading.Thread(target=lambda: found.append(users.identify(headers("alice", "secret"))))]
     same[0].start()
-    assert began.wait(60)
+    assert began.wait(PATIENCE)
     with pytest.raises(UnavailableError):
         users.identify(headers("bob", "guess"))
     # Those who send the same wait for the one check.
@@ -162,6 +163,6 @@ def test_checks_never_take_all_threads(file: Path, monkeypatch: pytest.MonkeyPat
     same[1].start()
     go_on.set()
     for thread in same:
-        thread.join(60)
+        thread.join(PATIENCE)
     assert len(found) == 2
     assert users.identify(headers("bob", "other"))

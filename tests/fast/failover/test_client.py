@@ -16,7 +16,7 @@ from ferroscope.runtime import failover
 from ferroscope.runtime.system import SetupError
 from tests.fast.failover.build import node
 from tests.support.faulty_kubernetes import FaultyKubernetes, answering, half, hanging, nonsense
-from tests.support.processes import until
+from tests.support.processes import PATIENCE, until
 
 
 @pytest.fixture
@@ -173,9 +173,9 @@ def test_the_watch_lists_again_after_a_version_that_is_gone(api: FaultyKubernete
     stop = threading.Event()
     thread = threading.Thread(target=NodeWatch(kube, threading.Event(), stop).run)
     thread.start()
-    until(lambda: len(api.calls) >= 4, seconds=30)
+    until(lambda: len(api.calls) >= 4)
     stop.set()
-    thread.join(30)
+    thread.join(PATIENCE)
     assert not thread.is_alive()
 
 

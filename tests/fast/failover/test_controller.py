@@ -34,6 +34,7 @@ from tests.fast.failover.test_client import node_document, pod_document
 from tests.fast.failover.test_client import settings as settings
 from tests.support import examples
 from tests.support.faulty_kubernetes import FaultyKubernetes, answering
+from tests.support.processes import PATIENCE
 from tests.support.stores import open_store
 
 
@@ -446,15 +447,15 @@ def test_where_reading_all_machines_takes_long_those_that_matter_are_read_in_eac
 def test_reading_all_machines_takes_a_fifth_of_the_time_at_most(site: _Site) -> None:
     machines, read = MachineList(site.store, site.clock), []
 
-    def took() -> None:
+    def progress() -> None:
         read.append(1)
         site.clock.now += 2.0
 
-    assert machines.all(took)[1]
+    assert machines.all(progress)[1]
     site.clock.now += 9.9
-    assert not machines.all(took)[1]
+    assert not machines.all(progress)[1]
     site.clock.now += 0.1
-    assert machines.all(took)[1]
+    assert machines.all(progress)[1]
     assert len(read) == 2
 
 
@@ -528,7 +529,7 @@ def test_the_bmcs_of_all_failed_nodes_are_asked_and_commanded_at_once(site: _Sit
     site.api.put("nodes", other)
     site.api.put("pods", pod_document("db-1", node="n2"))
     site.store.write(lambda tx: tx.nodes.add(examples.node(name="m2")))
-    together = threading.Barrier(2, timeout=20.0)  # one after the other would break it
+    together = threading.Barrier(2, timeout=PATIENCE)  # one after the other would break it
     ask, command = site.power.is_off, site.power.set
 
     def is_off(machine: str) -> bool:
@@ -591,7 +592,7 @@ def test_a_bmc_that_is_silent_delays_only_its_own_node_and_is_asked_once(site: _
     def is_off(machine: str) -> bool:
         if machine == silent.uuid:
             asked.append(machine)
-            released.wait(60)
+            released.wait(PATIENCE)
         return ask(machine)
 
     site.power.is_off = is_off  # type: ignore[method-assign]

@@ -237,8 +237,9 @@ def check_message(message: str) -> None:
     assert message.replace("\n", "").replace("\t", "").isprintable()
 
 
-ODD: tuple[Any, ...] = (None, -1, 10**30, "9" * 30, [], {"x": [1]}, REMOVED)
-OTHER_ODD: tuple[Any, ...] = (True, 2.5, "", "x", {}, [[]], [{}], [None])
+ODD: tuple[Any, ...] = (None, 10**30, {"x": [1]}, REMOVED)
+# tests/nightly/fuzz/test_hooks.py tries these.
+OTHER_ODD: tuple[Any, ...] = (-1, "9" * 30, [], True, 2.5, "", "x", {}, [[]], [{}], [None])
 
 
 def places(value: Any) -> Iterator[tuple[Any, Any]]:
@@ -249,12 +250,13 @@ def places(value: Any) -> Iterator[tuple[Any, Any]]:
             yield from places(item)
 
 
-@pytest.mark.parametrize(
-    "odd",
-    [*ODD, *(odd for odd in OTHER_ODD)],
-    ids=lambda odd: str(odd)[:10],
-)
+@pytest.mark.parametrize("odd", ODD, ids=lambda odd: str(odd)[:10])
 def test_every_value_may_be_an_odd_one(odd: Any) -> None:
+    replace_each(odd)
+
+
+def replace_each(odd: Any) -> None:
+    """Process an inventory with each of its values replaced in turn."""
     body, hooks = copy.deepcopy(RICH), pipeline(ALL, **MAPPED)
     for container, key in places(body):
         kept = container[key]

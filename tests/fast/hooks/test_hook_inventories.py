@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import copy
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import msgspec
@@ -16,6 +15,7 @@ from ferroscope.hooks import loader
 from ferroscope.hooks.pipeline import Pipeline, encode
 from ferroscope_sim import inventory as sim
 from tests.fast.hooks.runs import context, installed, recorded, run
+from tests.support.calls import calls
 
 HOOKS = (*InspectorSettings().default_hooks, "memory")
 
@@ -46,21 +46,12 @@ def test_a_whole_inventory_gives_properties_and_ports(add_ports: str) -> None:
         assert msgspec.json.decode(encode(result.plugin_data))["macs"] == result.plugin_data["macs"]
 
 
-def test_the_default_hooks_cost_no_more_than_ten_copies_of_the_inventory_that_they_read() -> None:
-    """That is a millisecond for 40 KB where nothing else runs; on a busy machine both take longer."""
+def test_the_default_hooks_call_fewer_functions_than_one_copy_of_the_inventory_that_they_read() -> None:
+    """What that takes in time is measured by ``python -m bench hooks``."""
     settings = InspectorSettings()
     pipeline = Pipeline(loader.load(settings, installed()), settings)
     body = sim.document(7, size=40_000)
     inventory = body.pop("inventory")
-    hooks, copies = [], []
-    for _ in range(50):
-        task = context()
-        hooks.append(_cost(lambda task=task: pipeline.run(task, inventory, body)))  # type: ignore[misc]
-        copies.append(_cost(lambda: copy.deepcopy(inventory)))
-    assert min(hooks) < 10 * min(copies)
-
-
-def _cost(act: Callable[[], object]) -> float:
-    before = time.thread_time()
-    act()
-    return time.thread_time() - before
+    pipeline.run(context(), inventory, body)  # what is made once is there now
+    task = context()
+    assert calls(lambda: pipeline.run(task, inventory, body)) < calls(lambda: copy.deepcopy(inventory))

@@ -180,7 +180,7 @@ def test_a_leader_that_confirms_its_lease_learns_at_once_that_it_was_lost() -> N
     class Pause(threading.Event):
         def wait(self, timeout: float | None = None) -> bool:
             waiting.set()
-            return super().wait(30)  # a renewal would be due then
+            return super().wait(PATIENCE)  # a renewal would be due then
 
     renewer = LeaseRenewer(DEFAULT, site.clock, leave=lambda: None, new_flag=Pause)
     site.holder.keep_alive()

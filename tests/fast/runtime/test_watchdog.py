@@ -15,7 +15,7 @@ from ferroscope.config.options import ApiSettings
 from ferroscope.runtime import http_server
 from ferroscope.runtime.http_server import HttpServer, bind
 from ferroscope.runtime.system import Watchdog
-from tests.support.processes import until
+from tests.support.processes import PATIENCE, until
 
 
 @pytest.fixture
@@ -65,7 +65,7 @@ def test_only_the_process_that_is_watched_notifies(
 def test_a_server_whose_loop_hangs_is_not_responsive(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(http_server, "_HANGS", 2.0)
     released = threading.Event()
-    certificates: Any = SimpleNamespace(refresh=lambda: released.wait(60))  # the loop calls it once per second
+    certificates: Any = SimpleNamespace(refresh=lambda: released.wait(PATIENCE))  # the loop calls it once per second
     server = HttpServer(lambda *_: [], ApiSettings(), [bind("127.0.0.1", 0)], certificates=certificates)
     server.start()
     try:

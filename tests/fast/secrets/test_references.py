@@ -19,6 +19,7 @@ from ferroscope.core.secrets import STAND_IN, stand_ins
 from ferroscope.secrets.env import EnvSource
 from ferroscope.secrets.file import FileSource
 from ferroscope.secrets.references import Resolver, SecretReader, load_sources
+from tests.support.processes import PATIENCE
 
 SECRET = "Canary-e2"
 UUID = "11111111-1111-4111-8111-111111111111"
@@ -107,7 +108,7 @@ def test_a_resolved_secret_is_kept_for_a_while() -> None:
 
 def test_a_source_that_hangs_costs_its_timeout() -> None:
     release = threading.Event()
-    resolver = Resolver({"s": Source(lambda _path: str(release.wait(60)))}, timeout=0.05)
+    resolver = Resolver({"s": Source(lambda _path: str(release.wait(PATIENCE)))}, timeout=0.05)
     with pytest.raises(SecretSourceError) as caught:
         resolver.resolve("secret://s/a")
     release.set()

@@ -22,7 +22,7 @@ from ferroscope.runtime.system import SetupError
 from tests import ROOT
 from tests.support.certificates import Authority
 from tests.support.daemons import tls_port
-from tests.support.processes import free_port
+from tests.support.processes import PATIENCE, free_port
 from tests.support.servers import Server
 
 PASSWORD = "hunter2-secret"
@@ -130,7 +130,7 @@ def test_joining_ends_although_the_connection_is_lost_in_the_midst_of_it() -> No
         failures: list[Exception] = []
         joining = threading.Thread(target=_joins, args=(service, failures), daemon=True)
         joining.start()
-        joining.join(60)
+        joining.join(PATIENCE)
         assert not joining.is_alive()
         assert [type(one) for one in failures] == [CoordinationUnavailableError]
         service.leave()
@@ -177,7 +177,7 @@ def _doctor(url: str) -> str:
     # A process of its own, for kazoo leaves a socket for the garbage collector if a handshake fails or takes long. Its
     # warning has no line number, for which pytest 9.2 ends the whole run with an error of its own.
     command = [sys.executable, "-c", _DOCTOR, url]
-    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60, check=True).stdout
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=PATIENCE, check=True).stdout
 
 
 @pytest.mark.parametrize(("scheme", "package"), [("redis", "tooz"), ("zookeeper", "kazoo"), ("etcd3+http", "etcd3gw")])

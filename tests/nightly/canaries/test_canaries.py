@@ -23,7 +23,7 @@ from ferroscope.db.engine import build_engine
 from ferroscope.db.schema import metadata
 from ferroscope.secrets.keys import new_key
 from tests.support.installation import Played
-from tests.support.processes import free_port, tree, until
+from tests.support.processes import PATIENCE, free_port, tree, until
 
 # Where a secret is planted -> the secret. The key of ``driver_info`` decides what is one; a new kind of secret that the
 # service gets is a line here, and is planted in ``_plant`` or in the configuration.
@@ -175,7 +175,7 @@ class Site:
         content = None if body is None else json.dumps(body).encode()
         request = urllib.request.Request(f"{self.url}{path}", content, headers, method=method)
         try:
-            with urllib.request.urlopen(request, timeout=60) as answer:
+            with urllib.request.urlopen(request, timeout=PATIENCE) as answer:
                 raw = answer.read()
         except urllib.error.HTTPError as exc:
             raw = exc.read()
@@ -197,7 +197,7 @@ class Site:
         login = {"FERROSCOPE_USERNAME": "root", "FERROSCOPE_PASSWORD_FILE": str(self._password)}
         environment = {**os.environ, "FERROSCOPE_URL": self.url, "NO_COLOR": "1", **login}
         done = subprocess.run(
-            command, env=environment, input=given, capture_output=True, text=True, check=False, timeout=120
+            command, env=environment, input=given, capture_output=True, text=True, check=False, timeout=PATIENCE
         )
         if not tells:
             self.said[" ".join(words)] = done.stdout + done.stderr

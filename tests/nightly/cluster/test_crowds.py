@@ -15,7 +15,7 @@ import urllib3
 from ferroscope_sim.inventory import generate, macs, pxe_mac
 from ferroscope_sim.ramdisk import ATTEMPTS
 from tests.support.cluster.cluster import Cluster, Plan
-from tests.support.processes import until
+from tests.support.processes import PATIENCE, until
 
 _DISCOVERY = (
     "[auto_discovery]\nenabled = true\ndriver = fake-hardware\nmax_per_minute = 20\n"
@@ -35,7 +35,7 @@ class Crowd:
 
     def __init__(self, cluster: Cluster) -> None:
         self._url = cluster.url
-        self._http = urllib3.PoolManager(maxsize=_CROWD, retries=_AGAIN, timeout=60.0)
+        self._http = urllib3.PoolManager(maxsize=_CROWD, retries=_AGAIN, timeout=PATIENCE)
         self._threads = concurrent.futures.ThreadPoolExecutor(_CROWD)
 
     def __enter__(self) -> Crowd:

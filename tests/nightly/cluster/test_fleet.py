@@ -146,4 +146,4 @@ def await_all(api: Api, state: str, only: Collection[int] = range(MACHINES)) -> 
         states.update({node["name"]: f"{node['provision_state']}: {node['last_error']}" for node in nodes})
         return all(node["provision_state"] == state for node in nodes)
 
-    assert until(reached, seconds=120), {key: value for key, value in states.items() if not value.startswith(state)}
+    assert until(reached), {key: value for key, value in states.items() if not value.startswith(state)}

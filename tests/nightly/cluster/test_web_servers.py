@@ -33,7 +33,7 @@ from tests.support.certificates import Authority
 from tests.support.cluster.balancer import Balancer
 from tests.support.installation import Played
 from tests.support.keystone import keystone
-from tests.support.processes import until
+from tests.support.processes import PATIENCE, until
 from tests.support.servers import Server
 from tests.support.web_servers import KINDS, WebServer
 from tests.system.clients.logins import PASSWORD, furnish
@@ -43,7 +43,7 @@ _VERSION: Final = {"X-OpenStack-Ironic-API-Version": "1.96"}
 _OPERATOR: Final = _VERSION | urllib3.make_headers(basic_auth=f"operator:{PASSWORD}")
 _WATCHER: Final = _VERSION | urllib3.make_headers(basic_auth=f"watcher:{PASSWORD}")
 _ANYBODY: Final = "allow_anonymous = true\n"
-_HTTP: Final = urllib3.PoolManager(retries=False, timeout=60.0)
+_HTTP: Final = urllib3.PoolManager(retries=False, timeout=PATIENCE)
 # Of machines that are not in the fleet.
 _numbers = itertools.count(5000)
 
@@ -56,7 +56,7 @@ class Site:
     def __init__(self, server: WebServer, balancer: Balancer, fleet: FleetThread) -> None:
         self.server, self.balancer, self.fleet = server, balancer, fleet
         self.url = balancer.url
-        self._http = urllib3.PoolManager(maxsize=8, retries=False, timeout=60.0)
+        self._http = urllib3.PoolManager(maxsize=8, retries=False, timeout=PATIENCE)
 
     def answer(self, method: str, path: str, body: Any = None, headers: Headers = _OPERATOR) -> Any:
         return self._http.request(method, self.url + path, json=body, headers=headers)
@@ -365,7 +365,7 @@ def test_apache_serves_both_apis_over_https(tmp_path: Path, sqlite_url: str) -> 
     server = KINDS["apache"](tmp_path, sqlite_url, _ANYBODY, tls=authority.issue("server"))
     try:
         server.wait_ready()
-        with urllib3.PoolManager(ca_certs=str(authority.ca), retries=False, timeout=60.0) as http:
+        with urllib3.PoolManager(ca_certs=str(authority.ca), retries=False, timeout=PATIENCE) as http:
             root = http.request("GET", f"{server.url}/v1")
             assert root.headers["Strict-Transport-Security"]
             assert root.json()["links"][0]["href"] == f"{server.url}/v1/"

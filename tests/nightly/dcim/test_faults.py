@@ -17,6 +17,7 @@ from tests.api.service import Service, callback_body
 from tests.support import examples
 from tests.support.dcim import ROLE, Synced, machine
 from tests.support.faulty_proxy import FaultyProxy, after_its_effect, reset, status
+from tests.support.processes import PATIENCE
 from tests.system.cli.console import Shell
 
 pytestmark = pytest.mark.timeout(3600)  # the schema, once
@@ -83,11 +84,11 @@ def _killed_at(proxy: FaultyProxy, path: str, words: list[str], variables: dict[
     def hold(handler: Any) -> None:
         handler.forwarded()
         created.set()
-        proxy.closing.wait(60)
+        proxy.closing.wait(PATIENCE)
 
     proxy.will(hold, method="POST", path=path)
     process = subprocess.Popen(words, env=variables, stdout=subprocess.DEVNULL)
-    assert created.wait(120)
+    assert created.wait(PATIENCE)
     process.kill()
     process.wait()
 

@@ -29,7 +29,7 @@ from tests.support.cluster.galera_faults import inspected
 from tests.support.cluster.takeovers import race, store
 from tests.support.databases import upgrade
 from tests.support.galera import Galera, galera
-from tests.support.processes import until
+from tests.support.processes import PATIENCE, until
 
 _COUNT = (
     update(schema.leases).where(schema.leases.c.name == bindparam("_name")).values(touched=schema.leases.c.touched + 1)
@@ -138,11 +138,11 @@ def test_a_node_that_one_side_locks_and_the_other_removes_leaves_nothing_behind(
         tx.nodes.remove(node.uuid)
         assert tx.macs.newest() >= 0  # the answer of a statement: what is buffered was sent before it
         removed.set()
-        assert added.wait(30)
+        assert added.wait(PATIENCE)
 
     remover = threading.Thread(target=lambda: there.write(remove))
     remover.start()
-    assert removed.wait(30)
+    assert removed.wait(PATIENCE)
 
     def add(tx: Transaction) -> Node:
         locked = tx.nodes.get(node.uuid, lock=True)
@@ -195,7 +195,7 @@ def test_nothing_is_lost_and_no_epoch_is_issued_twice_when_a_node_is_killed_unde
     assert until(lambda: all(len(client.epochs) > 10 for client in clients))
     stop.set()
     for client in clients:
-        client.join(30)
+        client.join(PATIENCE)
     found: Found = compared(clients)
     for client in clients:
         client.backend.close()

@@ -222,7 +222,7 @@ class Chaos:
     def _break_leader(self, kind: str, chance: random.Random) -> None:
         if kind.endswith("in a phase"):
             phase = chance.choice(_PHASES)
-            if not until(lambda: any(one.phase is phase for one in self._fleet.active()), seconds=20):
+            if not until(lambda: any(one.phase is phase for one in self._fleet.active())):
                 return
         if (leader := self._fleet.leader()) is None:
             return
@@ -262,7 +262,7 @@ def perform(
                 fleet.settle(seconds=150)
             except AssertionError as error:
                 lost.append(str(error))
-            if not until(lambda: len(fleet.places("db")) == nodes, seconds=60):
+            if not until(lambda: len(fleet.places("db")) == nodes):
                 lost.append(f"only {len(fleet.places('db'))} of {nodes} pods run at the end")
         chaos.release()
         forced, unproven, booting, ages = witness.forced(), witness.unproven(), witness.booting(), witness.ages()

@@ -18,6 +18,7 @@ from ferroscope.contracts.bmc import Power
 from ferroscope_sim.protocol import Call, Reply, read, refuse, write
 from ferroscope_sim.server import BmcPort
 from tests.support.kubernetes import HollowNode
+from tests.support.processes import PATIENCE
 
 # What a BMC does when it is asked for the power: the truth, a lie, nothing, or one of these at random.
 Says = Literal["truth", "off", "on", "silent", "error", "flapping"]
@@ -103,7 +104,7 @@ class Rack:
         assert self._door is not None
         asyncio.run_coroutine_threadsafe(self._door.close(), self._loop).result(10)
         self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join(10)
+        self._thread.join(PATIENCE)
         self._loop.close()
 
     async def _open(self) -> BmcPort:

@@ -191,7 +191,7 @@ def test_the_pods_of_a_site_run_and_the_controller_survives_the_death_of_its_nod
     # The node of one of the two controllers dies: the other one goes on, and a second one starts on the third node.
     dead, kept = placed("failover")
     cluster.nodes[dead].kill()
-    assert until(lambda: len(placed("failover")) == 2 and dead not in placed("failover"), seconds=120)
+    assert until(lambda: len(placed("failover")) == 2 and dead not in placed("failover"))
     assert kept in placed("failover")
 
 

@@ -19,7 +19,7 @@ from ferroscope.runtime.system import SetupError
 from tests.support import databases
 from tests.support.certificates import Authority
 from tests.support.kubernetes import Cluster, release
-from tests.support.processes import free_port
+from tests.support.processes import PATIENCE, free_port
 
 _ALL = (*RIGHTS, *FORCING_RIGHTS, Right("create", "", "pods/eviction"))
 
@@ -65,7 +65,7 @@ def test_a_wrong_kubeconfig_stops_the_start_with_one_sentence(api_server: Cluste
     config.write_text(f"[database]\nconnection = {url}\n[failover]\nkubeconfig = {file}\n{context}")
     for command in (["failover"], ["failover", "plan"]):
         done = subprocess.run(
-            [executable(), *command, "-c", str(config)], capture_output=True, text=True, check=False, timeout=120
+            [executable(), *command, "-c", str(config)], capture_output=True, text=True, check=False, timeout=PATIENCE
         )
         assert (done.returncode, done.stdout) == (1, "")
         (line,) = done.stderr.splitlines()

@@ -18,7 +18,7 @@ from tests.support.databases import upgrade
 from tests.support.installation import Played
 from tests.support.kubernetes import Cluster
 from tests.support.manifests import CHART, Object, as_served, given, run, templated
-from tests.support.processes import free_port, until
+from tests.support.processes import PATIENCE, free_port, until
 
 SPACE = "inspection"
 NAME = "metal"  # the release; its objects are named metal-ferroscope-...
@@ -118,7 +118,7 @@ def test_a_controller_starts_with_the_options_and_the_rights_of_the_chart(
     process = Played(role, tmp_path, ["env", *(f"{name}={value}" for name, value in given.items()), *command])
     try:
         process.wait_ready()
-        assert requests.get(f"http://127.0.0.1:{port}/metrics", timeout=10).status_code == 200
+        assert requests.get(f"http://127.0.0.1:{port}/metrics", timeout=PATIENCE).status_code == 200
     finally:
         process.end()
 

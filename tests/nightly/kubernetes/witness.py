@@ -20,6 +20,7 @@ import requests
 from ferroscope.failover.cluster import OUT_OF_SERVICE
 from tests.nightly.kubernetes.fleet import Fleet, runs
 from tests.nightly.kubernetes.rack import Machine
+from tests.support.processes import PATIENCE
 
 _EVERY: Final = 0.2  # seconds between two looks
 _ANSWER: Final = 1.0  # seconds for a kubelet to answer: one that does not may still run all it ran
@@ -70,7 +71,7 @@ class Witness:
     def __exit__(self, *_exc: object) -> None:
         self._stop.set()
         for thread in self._threads:
-            thread.join(30)
+            thread.join(PATIENCE)
         self._pool.shutdown()
         if self.fault is not None:
             raise self.fault

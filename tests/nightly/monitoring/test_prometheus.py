@@ -20,7 +20,7 @@ from ferroscope.telemetry.overview import LABELS, OVERVIEW
 from tests import ROOT
 from tests.nightly.monitoring.test_rules import ALERTS, RULES
 from tests.support.installation import Installation, Played
-from tests.support.processes import free_port, until
+from tests.support.processes import PATIENCE, free_port, until
 from tests.support.prometheus import Prometheus
 from tools.dashboards import DASHBOARDS
 
@@ -72,12 +72,14 @@ class Site(Installation):
     def enrol(self, **fields: Any) -> None:
         headers = {"Content-Type": "application/json", "X-OpenStack-Ironic-API-Version": "latest"}
         url = f"http://127.0.0.1:{self.port}/v1/nodes"
-        with urllib.request.urlopen(urllib.request.Request(url, json.dumps(fields).encode(), headers), timeout=20):
+        with urllib.request.urlopen(
+            urllib.request.Request(url, json.dumps(fields).encode(), headers), timeout=PATIENCE
+        ):
             pass
 
     def exposed(self) -> set[str]:
         """Return the names of all series that the service may have, from the types that it declares."""
-        with urllib.request.urlopen(f"http://127.0.0.1:{self.port}/metrics", timeout=20) as answer:
+        with urllib.request.urlopen(f"http://127.0.0.1:{self.port}/metrics", timeout=PATIENCE) as answer:
             text = answer.read().decode()
         names = set()
         for family in text_string_to_metric_families(text):

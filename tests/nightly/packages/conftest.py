@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.speed import slowness
 from tools.packaging import contents, image
 
 
@@ -31,7 +32,9 @@ class Podman:
 
     def call(self, *words: str) -> subprocess.CompletedProcess[str]:
         """Run podman, and return what it said and its exit code."""
-        return subprocess.run([*self._options, *words], capture_output=True, text=True, check=False, timeout=900)
+        return subprocess.run(
+            [*self._options, *words], capture_output=True, text=True, check=False, timeout=900 * slowness()
+        )
 
     def run(
         self, *words: str, program: str = "", options: tuple[str, ...] = (), network: str = "none"

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 import ferroscope
+from tests.support.speed import slowness
 from tools.packaging import contents, deb
 
 CONF = "etc/ferroscope/ferroscope.conf"
@@ -32,7 +33,7 @@ class Root:
             "--variant=minbase",
             f"--include=adduser,python{contents.PYTHON},ca-certificates",
         ]
-        subprocess.run([*command, contents.SUITE, str(path)], check=True, timeout=1500)
+        subprocess.run([*command, contents.SUITE, str(path)], check=True, timeout=1500 * slowness())
 
     def run(self, *words: str) -> str:
         """Run a program in it, with a loopback interface and no other network; return what it said."""
@@ -40,7 +41,8 @@ class Root:
         inside = ["sh", "-c", 'ip link set lo up && exec chroot "$0" "$@"', str(self.path), *words]
         done = subprocess.run(
             ["unshare", "--net", "--pid", "--fork", "--kill-child", *inside],
-            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False, timeout=600, env=environment,
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False, env=environment,
+            timeout=600 * slowness(),
         )  # fmt: skip
         assert done.returncode == 0, done.stdout
         return done.stdout

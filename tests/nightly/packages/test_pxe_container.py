@@ -67,9 +67,9 @@ def test_it_opens_the_kernels_filter_and_a_killed_container_leaves_it_closed(
         ),
     )  # fmt: skip
     try:
-        assert until(lambda: _is_open(host), seconds=60), podman.call("logs", NAME).stderr
+        assert until(lambda: _is_open(host)), podman.call("logs", NAME).stderr
         assert until(lambda: _answers(host)), "the probe would restart it"
         podman.call("kill", "--signal", "KILL", NAME)
-        assert until(lambda: not _is_open(host), seconds=15), "the kernel closes it"
+        assert until(lambda: not _is_open(host)), "the kernel closes it"
     finally:
         podman.call("rm", "--force", NAME)

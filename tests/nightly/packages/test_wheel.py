@@ -14,6 +14,7 @@ import pytest
 
 import ferroscope
 from tests import ROOT
+from tests.support.speed import slowness
 from tools.packaging import contents, dist
 
 # What each extra brings.
@@ -80,7 +81,9 @@ def test_the_wheel_works_in_an_empty_environment(built: tuple[Path, Path], tmp_p
 
     def run(*words: str) -> str:
         command = [tmp_path / "venv/bin/ferroscope", *words]
-        done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path, timeout=300)
+        done = subprocess.run(
+            command, capture_output=True, text=True, check=False, cwd=tmp_path, timeout=300 * slowness()
+        )
         assert done.returncode == 0, done.stdout + done.stderr
         return done.stdout
 
@@ -100,7 +103,7 @@ def test_pipx_installs_it_with_all_extras(built: tuple[Path, Path], tmp_path: Pa
     places = {"PIPX_HOME": str(tmp_path / "pipx"), "PIPX_BIN_DIR": str(tmp_path / "bin"), "PATH": os.environ["PATH"]}
     command = ["pipx", "install", "--python", sys.executable, "--pip-args", f"--quiet --constraint={pinned}"]
     done = subprocess.run(
-        [*command, f"{built[1]}[all]"], capture_output=True, text=True, check=False, timeout=1500,
+        [*command, f"{built[1]}[all]"], capture_output=True, text=True, check=False, timeout=1500 * slowness(),
         env={**places, "HOME": str(tmp_path)},
     )  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr
@@ -109,7 +112,7 @@ def test_pipx_installs_it_with_all_extras(built: tuple[Path, Path], tmp_path: Pa
         environment = {**places, "HOME": str(tmp_path)}
         done = subprocess.run(
             [tmp_path / "bin/ferroscope", *words], capture_output=True, text=True, check=False, env=environment,
-            timeout=300, cwd=tmp_path,
+            timeout=300 * slowness(), cwd=tmp_path,
         )  # fmt: skip
         assert done.returncode == 0, done.stdout + done.stderr
         return done.stdout

@@ -11,6 +11,7 @@ import pytest
 
 from bench.service import executable
 from tests.support.installation import Played
+from tests.support.processes import PATIENCE
 from tests.support.pxe.chaos import Chaos, plan
 from tests.support.pxe.host_clock import HostClock, sweep
 from tests.support.pxe.site import Site
@@ -46,7 +47,7 @@ def test_the_clock_that_a_fault_steps_is_that_of_a_pxe_filter_that_runs(tmp_path
         pxe_filter.wait_ready("filter open")
         clock.step(DAY)
         pxe_filter.process.terminate()
-        assert pxe_filter.process.wait(30) == 0
+        assert pxe_filter.process.wait(PATIENCE) == 0
     finally:
         pxe_filter.end()
         sweep()

@@ -49,7 +49,7 @@ def test_a_virtual_machine_boots_through_the_open_pxe_filter_proves_itself_and_i
         site.machines["vm1"] = machine
         site.enroll("vm1", MAC)
         site.provision("vm1", "inspect")
-        spoofed = until(lambda: _refused(site), seconds=60)
+        spoofed = until(lambda: _refused(site))
         site.until_state("vm1", "manageable", "inspect failed", seconds=BOOT)
         node, inventory = site.node("vm1"), site.inventory("vm1")
         timeline = {entry["step"]: entry for entry in site.timeline("vm1")}
@@ -139,13 +139,13 @@ def test_over_ipv6_alone_a_virtual_machine_loads_from_the_open_host_and_goes_on_
         first.start_dnsmasq()
         machine.power_on()
         lab.after(machine.power_off)
-        moved = until(lambda: "asking for another boot host" in machine.said(), seconds=90)
+        moved = until(lambda: "asking for another boot host" in machine.said())
         first.kill_dnsmasq()
         second.start_dnsmasq()
         assert moved, machine.said()[-2000:]
         # The kernel that starts clears the serial console and may swallow iPXE's last "ok". That it runs and misses a
         # root file system (the initramfs is empty) shows that both files came.
-        assert until(lambda: "Unable to mount root fs" in machine.said(), seconds=90), machine.said()[-2000:]
+        assert until(lambda: "Unable to mount root fs" in machine.said()), machine.said()[-2000:]
         said = machine.said()
     assert "tftp://[fd77::11]/boot.ipxe... ok" in said
     assert "tftp://[fd77::12]/boot.ipxe... ok" in said

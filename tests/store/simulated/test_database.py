@@ -63,7 +63,7 @@ def open_adapter(family: Family) -> conformance.Open:
         engine, bus, stop = dialects.engine(family, connect), LocalBus(), threading.Event()
         store = SqlStore(engine, settings=settings, bus=bus, clock=clock, stop=stop)
         queue = SqlQueue(store, engine, bus=bus, clock=clock, poll_interval=settings.poll_interval)
-        return conformance.Adapter(store, queue, stop)
+        return conformance.Adapter(store, queue, bus, stop)
 
     return open_simulated
 

@@ -15,6 +15,7 @@ from ferroscope.contracts.store import Transaction
 from ferroscope.core.model import Claim, Node
 from tests.store.conftest import Adapter, Open
 from tests.support import examples
+from tests.support.processes import PATIENCE
 
 
 def _renamed(tx: Transaction, claim: Claim) -> Node:
@@ -92,7 +93,7 @@ def test_of_two_who_claim_requests_of_one_node_at_once_one_prepares_it(open_adap
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(60)
+        thread.join(PATIENCE)
     assert len(prepared) == 10
     assert adapters[0].get(node.uuid).driver_info["prepared"] == 10
 

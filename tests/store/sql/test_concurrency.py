@@ -15,6 +15,7 @@ from ferroscope.contracts.store import Transaction
 from ferroscope.core.model import Claim
 from tests.store.conftest import Adapter, Open
 from tests.support import examples
+from tests.support.processes import PATIENCE
 
 
 class Floor:
@@ -42,7 +43,7 @@ def _run(threads: list[threading.Thread]) -> None:
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(120)
+        thread.join(PATIENCE)
     assert not any(thread.is_alive() for thread in threads)
 
 
@@ -147,7 +148,7 @@ def test_a_claim_held_in_an_open_transaction_cannot_be_taken_over(open_adapter: 
     taken: list[Claim | None] = []
 
     def take() -> None:
-        holding.wait(30)
+        holding.wait(PATIENCE)
         taken.append(second.claim("other", 1.0))
 
     def work(tx: Transaction) -> None:
@@ -161,7 +162,7 @@ def test_a_claim_held_in_an_open_transaction_cannot_be_taken_over(open_adapter: 
     thread = threading.Thread(target=take)
     thread.start()
     first.write(work)
-    thread.join(30)
+    thread.join(PATIENCE)
     assert taken == [None]
     assert first.get(node.uuid).owner == "mine"
 
@@ -178,7 +179,7 @@ def test_many_starts_of_one_node_at_once_are_one(open_adapter: Open) -> None:
             tx.requests.put(examples.request(stored))
 
     def press(adapter: Adapter) -> None:
-        start.wait(30)
+        start.wait(PATIENCE)
         try:
             adapter.write(begin)
         except BaseException as exc:  # noqa: BLE001  # shown by the assertion below
@@ -234,7 +235,7 @@ def test_what_is_put_while_the_nodes_lock_is_waited_for_is_seen_under_it(open_ad
         present.get()
 
     def follow() -> None:
-        assert locked.wait(60)
+        assert locked.wait(PATIENCE)
         second.write(conclude)
 
     _run([threading.Thread(target=lambda: first.write(put)), threading.Thread(target=follow)])

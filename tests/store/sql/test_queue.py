@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import threading
-import time
+from concurrent.futures import Future
+from types import SimpleNamespace
 
 import msgspec
 import pytest
@@ -14,39 +15,40 @@ from ferroscope.core.model import REQUEST_VERSION, Claim, Request
 from ferroscope.core.states import Event
 from tests.store.conftest import Adapter, Open
 from tests.support import examples
-from tests.support.processes import SLACK
+from tests.support.processes import HOURS, PATIENCE
 
 
-def _claim_soon(adapter: Adapter, seconds: float) -> list[float]:
-    """Start a thread that waits for a request; return where it notes how long it waited."""
-    waited: list[float] = []
-    begun = threading.Event()
+def _claiming(adapter: Adapter) -> Future[Claim | None]:
+    """Let a thread wait for a request; return where it puts what it got."""
+    claimed: Future[Claim | None] = Future()
+    waits, wait = threading.Event(), adapter.bus.wait
 
-    def wait() -> None:
-        begun.set()
-        start = time.monotonic()
-        adapter.claim("worker", seconds)
-        waited.append(time.monotonic() - start)
+    def noted(channel: str, seen: int, timeout: float) -> int:
+        if timeout > 0:
+            waits.set()
+        return wait(channel, seen, timeout)
 
-    thread = threading.Thread(target=wait)
-    thread.start()
-    begun.wait()
-    time.sleep(0.1)
-    waited_in = thread
-
-    class Joined(list[float]):
-        def __getitem__(self, index):  # type: ignore[no-untyped-def]
-            waited_in.join(60)
-            return waited[index]
-
-    return Joined()
+    adapter.bus.wait = noted  # type: ignore[method-assign]
+    threading.Thread(target=lambda: claimed.set_result(adapter.claim("worker", HOURS)), daemon=True).start()
+    assert waits.wait(PATIENCE)
+    return claimed
 
 
-def test_an_empty_queue_gives_nothing_when_the_time_is_over(adapter: Adapter) -> None:
-    start = time.monotonic()
+def test_an_empty_queue_gives_nothing_when_the_time_is_over(open_adapter: Open) -> None:
+    adapter = open_adapter(poll_interval=0.0625)
+    now, pauses = [1024.0], []
+
+    def wait(_channel: str, seen: int, timeout: float) -> int:
+        pauses.append(timeout)
+        now[0] += timeout
+        return seen
+
+    adapter.bus.wait = wait  # type: ignore[method-assign]
+    adapter.queue._clock = SimpleNamespace(monotonic=lambda: now[0])  # type: ignore[attr-defined]
     assert adapter.claim("worker", 0.0) is None
-    assert adapter.claim("worker", 0.2) is None
-    assert 0.2 <= time.monotonic() - start < SLACK
+    assert sum(pauses) == 0.0
+    assert adapter.claim("worker", 0.25) is None
+    assert [pause for pause in pauses if pause] == [0.0625] * 4
 
 
 def test_requests_of_different_nodes_come_oldest_first(adapter: Adapter) -> None:
@@ -90,12 +92,13 @@ def test_a_retry_is_delivered_when_its_time_has_come_and_not_before(adapter: Ada
     adapter.join("worker")
     adapter.put(examples.request(adapter.node()))
     claim = adapter.must_claim("worker")
-    start = time.monotonic()
+    adapter.put(examples.request(adapter.node()))
+    later = adapter.must_claim("worker")
+    adapter.write(lambda tx: tx.requests.retry(later, HOURS))
     adapter.write(lambda tx: tx.requests.retry(claim, 0.4))
-    assert adapter.claim("worker") is None
-    again = adapter.must_claim("worker", 10.0)
-    assert 0.39 <= time.monotonic() - start < SLACK
+    again = adapter.must_claim("worker")
     assert again.request.id == claim.request.id
+    assert adapter.claim("worker") is None
 
 
 def test_a_request_passes_one_of_its_node_that_waits_for_its_retry(adapter: Adapter) -> None:
@@ -129,12 +132,11 @@ def test_what_a_dead_member_held_is_delivered_again(adapter: Adapter) -> None:
     node = adapter.node()
     adapter.put(examples.request(node, Event.CONTINUE))
     adapter.put(examples.request(node, Event.ABORT))
-    start = time.monotonic()
-    adapter.join("dies", ttl=1.0)
+    adapter.join("dies", ttl=HOURS)
     held = adapter.must_claim("dies")
     assert adapter.claim("other", 0.0) is None, "its holder lives"
-    again = adapter.must_claim("other", 10.0)
-    assert time.monotonic() - start > 0.9
+    adapter.join("dies", ttl=0.2)
+    again = adapter.must_claim("other")
     assert again.request.id == held.request.id
     assert again.request.attempt == 2
     assert again.holder == "other"
@@ -153,7 +155,7 @@ def test_what_a_living_member_holds_stays_its_own(adapter: Adapter) -> None:
 
 def test_what_a_member_held_that_left_is_free_at_once(open_adapter: Open) -> None:
     leaving, other = open_adapter(), open_adapter()
-    leaving.join("leaves")
+    leaving.join("leaves", ttl=HOURS)
     leaving.join("other")
     nodes = [leaving.node(), leaving.node()]
     for node in nodes:
@@ -161,18 +163,22 @@ def test_what_a_member_held_that_left_is_free_at_once(open_adapter: Open) -> Non
         leaving.must_claim("leaves")
     assert other.claim("other") is None
     leaving.write(lambda tx: tx.members.leave("leaves"))
-    start = time.monotonic()
     assert {other.must_claim("other").request.node for _ in nodes} == {node.uuid for node in nodes}
-    assert time.monotonic() - start < SLACK
+
+
+def _node(claimed: Future[Claim | None]) -> str:
+    claim = claimed.result(PATIENCE)
+    assert claim is not None
+    return claim.request.node
 
 
 def test_a_waiting_worker_is_woken_by_a_request(open_adapter: Open) -> None:
-    adapter = open_adapter(poll_interval=30.0)
-    adapter.join("worker")
+    adapter = open_adapter(poll_interval=HOURS)
+    adapter.join("worker", ttl=HOURS)
     node = adapter.node()
-    waited = _claim_soon(adapter, 30.0)
+    claimed = _claiming(adapter)
     adapter.put(examples.request(node))
-    assert waited[0] < SLACK
+    assert _node(claimed) == node.uuid
 
 
 def test_a_node_that_became_free_is_found_at_the_next_poll(open_adapter: Open) -> None:
@@ -182,15 +188,15 @@ def test_a_node_that_became_free_is_found_at_the_next_poll(open_adapter: Open) -
     adapter.put(examples.request(node))
     adapter.put(examples.request(node))
     claim = adapter.must_claim("worker")
-    waited = _claim_soon(adapter, 30.0)
+    claimed = _claiming(adapter)
     adapter.write(lambda tx: tx.requests.consume(claim))
-    assert waited[0] < SLACK
+    assert _node(claimed) == node.uuid
 
 
 def test_a_waiting_worker_gives_up_when_the_process_shall_stop(adapter: Adapter) -> None:
-    waited = _claim_soon(adapter, 30.0)
+    claimed = _claiming(adapter)
     adapter.stop.set()
-    assert waited[0] < SLACK
+    assert claimed.result(PATIENCE) is None
 
 
 def test_nothing_is_claimed_once_the_process_shall_stop(adapter: Adapter) -> None:

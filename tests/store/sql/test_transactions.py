@@ -140,7 +140,7 @@ def test_the_state_and_the_request_are_seen_together_or_not_at_all(open_adapter:
             writer.write(work)
     finally:
         done.set()
-        thread.join(30)
+        thread.join(PATIENCE)
     assert torn == []
 
 
@@ -163,7 +163,7 @@ def test_a_read_sees_one_moment_only(open_adapter: Open) -> None:
     thread = threading.Thread(target=write)
     thread.start()
     assert reader.read(look) == (0, 0)
-    thread.join(30)
+    thread.join(PATIENCE)
     assert reader.read(look) == (1, 1)
 
 
@@ -194,7 +194,7 @@ def test_no_update_is_lost(open_adapter: Open, *, lock: bool) -> None:
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(120)
+        thread.join(PATIENCE)
     assert failures == []
     assert adapters[0].get(node.uuid).extra == {"count": 90}
 
@@ -205,7 +205,7 @@ def test_of_many_who_want_one_name_only_one_gets_it(open_adapter: Open) -> None:
     start = threading.Barrier(8)
 
     def enrol(adapter: Adapter) -> None:
-        start.wait(30)
+        start.wait(PATIENCE)
         try:
             adapter.node(name="wanted")
         except ConflictError as exc:
@@ -219,7 +219,7 @@ def test_of_many_who_want_one_name_only_one_gets_it(open_adapter: Open) -> None:
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(60)
+        thread.join(PATIENCE)
     assert sorted(results) == ["got it"] + ["name"] * 7
 
 
@@ -260,7 +260,7 @@ def test_a_read_without_a_snapshot_sees_each_commit_and_leaves_no_transaction_op
             )
         )
         renamed.start()
-        renamed.join(60)
+        renamed.join(PATIENCE)
         return before, tx.nodes.get(node.uuid).owner, tx.now
 
     before, after, now = adapter.store.read(work, snapshot=False)

@@ -13,9 +13,7 @@ from ferroscope.core.states import Event
 from ferroscope.runtime.backend import Backend, open_backend
 from ferroscope.runtime.system import SystemClock
 from tests.support import examples
-from tests.support.processes import until
-
-_SOON = 3.0  # tens of milliseconds, on a machine with nothing else to do
+from tests.support.processes import PATIENCE, until
 
 
 @pytest.fixture
@@ -28,7 +26,7 @@ def pair(database_url: str) -> Iterator[tuple[Backend, Backend]]:
     assert until(lambda: backends[0].bus.hears)
     yield backends[0], backends[1]
     stop.set()
-    until(lambda: threading.active_count() < before, seconds=10)
+    until(lambda: threading.active_count() < before)
     for backend in backends:
         backend.close()
 
@@ -39,7 +37,7 @@ def _position(backend: Backend, channel: str) -> int:
 
 def _woken(backend: Backend, channel: str, seen: int) -> bool:
     """Whether the channel moves past ``seen`` soon."""
-    return backend.bus.wait(channel, seen, _SOON) > seen
+    return backend.bus.wait(channel, seen, PATIENCE) > seen
 
 
 def _caught_up(pair: tuple[Backend, Backend]) -> None:

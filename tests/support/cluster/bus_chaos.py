@@ -218,7 +218,7 @@ class Storm:
 
     def _wait_ready(self) -> None:
         # A node waits for the one that was last alive.
-        if not until(lambda: all(node.ready() for node in self._nodes), seconds=120):
+        if not until(lambda: all(node.ready() for node in self._nodes)):
             raise RuntimeError("the brokers do not come back")
 
 
@@ -259,7 +259,7 @@ def main(*, minutes: float, seed: int) -> None:
             stack.callback(node.kill)
             node.connect()
             stack.callback(node.disconnect)
-            assert until(node.ready, seconds=120)
+            assert until(node.ready)
         server = Server("mariadb", "mariadb")
         url, other_url = (stack.enter_context(databases.fresh(server)) for _ in range(2))
         hosts = ",".join(f"127.0.0.1:{node.front}" for node in nodes)

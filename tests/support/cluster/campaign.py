@@ -179,7 +179,7 @@ class Campaign:
             self._operator.done(200)
             elapsed = time.monotonic() - began
             self._cluster.settle()
-            until(lambda: not self._on(), seconds=10)
+            until(lambda: not self._on())
             return self._report(elapsed)
         finally:
             for killer in self._killers:

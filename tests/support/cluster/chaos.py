@@ -105,7 +105,7 @@ def storm(
     operator.done(200)
     elapsed = time.monotonic() - began
     slowest = max((flight.ended - flight.accepted for flight in operator.flights), default=0.0)
-    until(lambda: not _busy(cluster), seconds=10)
+    until(lambda: not _busy(cluster))
     return Outcome(audit(cluster, operator), injector.counts(), dict(injector.exits), elapsed, slowest)
 
 

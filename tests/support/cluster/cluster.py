@@ -18,7 +18,8 @@ from ferroscope_sim.model import FleetSettings, roster
 from tests.support.cluster import network
 from tests.support.cluster.balancer import Balancer
 from tests.support.installation import Installation, Played
-from tests.support.processes import free_port
+from tests.support.processes import PATIENCE, free_port
+from tests.support.speed import slowness
 
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
@@ -58,7 +59,7 @@ class Cluster(Installation):
 
     def counters(self) -> FleetClient:
         """Return a connection to the fleet."""
-        return FleetClient(self.fleet_address, timeout=30)
+        return FleetClient(self.fleet_address, timeout=PATIENCE)
 
     def processes(self) -> list[Played]:
         return [*self.apis, *self.workers]
@@ -140,4 +141,4 @@ class Cluster(Installation):
 def pool(size: int = 8) -> urllib3.PoolManager:
     """Return a client that never repeats anything by itself."""
     headers = {"X-OpenStack-Ironic-API-Version": "1.81"}
-    return urllib3.PoolManager(maxsize=size, retries=False, timeout=30.0, headers=headers)
+    return urllib3.PoolManager(maxsize=size, retries=False, timeout=30.0 * slowness(), headers=headers)

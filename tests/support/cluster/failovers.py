@@ -27,7 +27,7 @@ from ferroscope.runtime.backend import Backend, open_backend
 from ferroscope.runtime.system import SystemClock
 from tests.support.databases import upgrade
 from tests.support.postgresql_pair import Pair, pair
-from tests.support.processes import until
+from tests.support.processes import PATIENCE, until
 
 _LEASES = 4
 _NAMES = text("SELECT description FROM chassis")
@@ -117,7 +117,7 @@ class Failovers:
             finally:
                 stop.set()
                 for client in clients:
-                    client.join(30)
+                    client.join(PATIENCE)
             return compared(clients, self._kills)
 
     def _fail_over(self, clients: list[Client], *, replicate: bool) -> None:

@@ -28,7 +28,7 @@ from tests.support.cluster.failovers import Client, Found, compared
 from tests.support.cluster.operator import Operator
 from tests.support.databases import upgrade
 from tests.support.galera import Galera, Node, galera
-from tests.support.processes import until
+from tests.support.processes import PATIENCE, until
 
 _AT_ONCE = 50
 _PATIENCE = 120.0
@@ -152,7 +152,7 @@ def inspected(
         finally:
             stop.set()
             for client in clients:
-                client.join(30)
+                client.join(PATIENCE)
         found = compared(clients, injected.times)
         for client in clients:
             client.backend.close()

@@ -57,7 +57,7 @@ def campaign(cluster: Cluster, batch: int) -> Count:
                     with connection.begin():
                         return int(connection.execute(_RESETS).scalar() or 0) >= wanted
 
-                until(reset, seconds=20)
+                until(reset)
                 time.sleep(_KILLED_AFTER)
                 with connection.begin():
                     count.held += int(connection.execute(_RESETS).scalar() or 0)
@@ -65,7 +65,7 @@ def campaign(cluster: Cluster, batch: int) -> Count:
             for pid in pids:
                 os.kill(pid, signal.SIGKILL)
             count.killed += len(pids)
-            until(lambda some=some: _ended(cluster, some), seconds=90)  # type: ignore[misc]
+            until(lambda some=some: _ended(cluster, some))  # type: ignore[misc]
             _look(cluster, some, count)
     finally:
         engine.dispose()

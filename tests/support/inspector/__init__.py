@@ -9,6 +9,7 @@ from typing import Final
 
 from tests import ROOT
 from tests.support.servers import made_once
+from tests.support.speed import slowness
 
 _VENV: Final = ROOT / ".inspector-venv" / "bin"
 PYTHON: Final = _VENV / "python"
@@ -36,7 +37,9 @@ def fill(conf: Path) -> None:
         ("ironic-inspector-dbsync", "--config-file", conf, "upgrade"),
         ("python", DATA / "produce.py", conf, DATA),
     ):
-        done = subprocess.run([_VENV / program, *arguments], capture_output=True, text=True, timeout=600, check=False)
+        done = subprocess.run(
+            [_VENV / program, *arguments], capture_output=True, text=True, timeout=600 * slowness(), check=False
+        )
         assert done.returncode == 0, done.stderr[-3000:]
 
 

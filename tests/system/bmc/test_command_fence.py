@@ -24,7 +24,7 @@ from ferroscope.contracts.errors import BmcError
 from ferroscope.remote.command_fence import TooLateError, fenced, guard
 from tests.support.faulty_proxy import FaultyProxy
 from tests.support.ipmi import Simulator, simulator
-from tests.support.processes import is_halted, until
+from tests.support.processes import PATIENCE, is_halted, until
 from tests.support.redfish import node_at
 from tests.system.bmc.conftest import MakeBmc
 
@@ -190,11 +190,11 @@ def test_ipmitool_does_not_go_on_without_the_process_that_started_it(
         path.first = stop
         process = subprocess.Popen([sys.executable, "-c", _COMMAND, json.dumps(info)], stdout=output)
         try:
-            assert stopped.wait(20)
+            assert stopped.wait(PATIENCE)
             time.sleep(3.0)
             assert path.passed == 1
             os.kill(process.pid, signal.SIGCONT)
-            process.wait(20)
+            process.wait(PATIENCE)
             assert until(lambda: number is signal.SIGKILL or said.read_text() == "too late\n")
             assert bmc_at.commands == before
         finally:

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.processes import free_port, until
+from tests.support.processes import PATIENCE, free_port, until
 from tests.support.real_service import Api, service
 from tests.support.redfish import PASSWORD, Emulator, driver_info, emulator, mac
 
@@ -42,7 +42,7 @@ def iso() -> Iterator[str]:
     yield f"http://127.0.0.1:{server.server_address[1]}/ramdisk.iso"
     server.shutdown()
     server.server_close()
-    thread.join(5)
+    thread.join(PATIENCE)
 
 
 @pytest.fixture(scope="module")
@@ -112,7 +112,7 @@ def told(machines: Emulator, number: int) -> str:
     image = machines.media(number, "Floppy")["Image"]
     if not image:
         return ""
-    with urllib.request.urlopen(image, timeout=10) as answer:  # the service's own URL
+    with urllib.request.urlopen(image, timeout=PATIENCE) as answer:  # the service's own URL
         found = re.search(
             rb"ipa-inspection-callback-url=\S+/v1/continue_inspection(\?secret=[\w-]{40,})", answer.read()
         )

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import subprocess
 import sys
-import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
@@ -193,7 +192,6 @@ def test_tls_is_as_new_as_the_node_wants_it(tmp_path: Path, make_bmc: MakeBmc) -
 def test_dozens_of_machines_at_once(rack: Emulator, make_bmc: MakeBmc) -> None:
     bmc = make_bmc(timeout=20.0)
     nodes = [node_at(rack.url, number) for number in range(8, MACHINES)]
-    began = time.monotonic()
 
     def cycle(node) -> Power:  # type: ignore[no-untyped-def]
         bmc.set_boot_device(node, BootDevice.PXE, persistent=False)
@@ -202,7 +200,6 @@ def test_dozens_of_machines_at_once(rack: Emulator, make_bmc: MakeBmc) -> None:
 
     with ThreadPoolExecutor(10) as threads:
         assert set(threads.map(cycle, nodes)) == {Power.ON}
-    assert time.monotonic() - began < 30
     assert {rack.system(number)["PowerState"] for number in (8, 20, MACHINES - 1)} == {"On"}
 
 

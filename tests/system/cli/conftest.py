@@ -18,7 +18,7 @@ from ferroscope.runtime.http_server import HttpServer, bind
 from ferroscope_sim.model import FleetSettings
 from ferroscope_sim.run import FleetThread
 from tests.api.service import Service
-from tests.support.processes import free_port, until
+from tests.support.processes import PATIENCE, free_port, until
 from tests.system.cli.console import Shell
 
 _CONFIGURATION = """\
@@ -99,7 +99,7 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shell]:
         assert process.poll() is None, (directory / "all.log").read_text()
         yield shell
         process.send_signal(signal.SIGTERM)
-        assert process.wait(30) == 0, (directory / "all.log").read_text()
+        assert process.wait(PATIENCE) == 0, (directory / "all.log").read_text()
     finally:
         process.kill()
         process.wait()

@@ -26,7 +26,7 @@ from tests.fast.failover.build import SYSTEM_UUID
 from tests.fast.failover.test_client import kubeconfig, node_document, pod_document
 from tests.support import examples
 from tests.support.faulty_kubernetes import FaultyKubernetes, answering
-from tests.support.processes import free_port
+from tests.support.processes import PATIENCE, free_port
 
 
 class _Cluster:
@@ -68,7 +68,7 @@ class _Cluster:
     def run(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         """Run the command as a process, as operators do: what it logs must not be in what it prints."""
         command = [sys.executable, "-m", "ferroscope", "failover", *arguments, "-c", str(self.file)]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+        done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, check=False)
         assert done.returncode == Exit.OK, done.stderr
         return done
 

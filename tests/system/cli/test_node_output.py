@@ -13,7 +13,7 @@ import pytest
 from ferroscope.cli.exits import Exit
 from ferroscope.cli.node.timeline import DELETED
 from tests.api.service import Service
-from tests.support.processes import until
+from tests.support.processes import PATIENCE, until
 from tests.system.cli.console import Shell
 from tests.system.cli.test_top import Terminal, environment
 
@@ -36,7 +36,7 @@ class Watching:
 
     def end(self) -> int:
         self.process.send_signal(signal.SIGINT)
-        return self.process.wait(30)
+        return self.process.wait(PATIENCE)
 
 
 @pytest.fixture

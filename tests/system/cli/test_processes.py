@@ -195,7 +195,7 @@ def test_the_commands_to_go_on_with_work_as_they_are_printed(programs: list[Prog
             assert until(lambda program=program: program.printed("enrolled: 2 new")), program.err.read_text()
             continue
         bad = "sim-power-fail-2" in command
-        assert program.process.wait(90) == (Exit.FAILURE if bad else 0), program.err.read_text()
+        assert program.process.wait(PATIENCE) == (Exit.FAILURE if bad else 0), program.err.read_text()
     assert program.printed("bmc-unreachable")
     assert program.printed("bmc-refused")
 
@@ -258,7 +258,7 @@ def test_a_watch_survives_a_service_that_is_killed_and_started_again(programs: l
     service.process.wait()
     time.sleep(1)  # long enough for looks that find nobody, and for callbacks that do
     start(programs, tmp_path / "first", "all", "--simulator", "-c", str(tmp_path / "first" / "ferroscope.conf"))
-    assert watch.process.wait(60) == 0, watch.out.read_text() + watch.err.read_text()
+    assert watch.process.wait(PATIENCE) == 0, watch.out.read_text() + watch.err.read_text()
     assert watch.printed("6 finished")
 
 
@@ -344,7 +344,7 @@ def _on_terminal(*arguments: str) -> str:
     process = subprocess.Popen([*FERROSCOPE, *arguments], stdin=theirs, stdout=theirs, stderr=theirs, env=environment)
     os.close(theirs)
     reader.start()
-    process.wait(30)
+    process.wait(PATIENCE)
     reader.join()
     os.close(mine)
     return b"".join(output).decode()

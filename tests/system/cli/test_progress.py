@@ -17,6 +17,7 @@ import pytest
 from ferroscope.cli.exits import Exit
 from tests.api.service import Service
 from tests.support.inspector import configure, filled_sqlite
+from tests.support.processes import PATIENCE
 from tests.system.cli.console import Shell
 from tests.system.cli.scripted import ScriptedServer
 from tests.system.cli.test_top import environment
@@ -36,7 +37,7 @@ def run(words: list[str], url: str, *, terminal: bool, check: int = 0, **variabl
     reader = threading.Thread(target=_read_all, args=(ours, read))
     reader.start()  # a terminal that nobody reads is full after some bars
     try:
-        written = process.communicate(timeout=60)[0].decode()
+        written = process.communicate(timeout=PATIENCE)[0].decode()
     finally:
         process.kill()
     reader.join()

@@ -14,6 +14,7 @@ import pytest
 from ferroscope.cli.exits import Exit
 from ferroscope.core.states import State
 from tests.api.service import Service
+from tests.support.processes import PATIENCE
 from tests.system.cli.console import Shell
 
 
@@ -141,7 +142,7 @@ def test_after_an_interrupt_the_advice_is_about_the_same_nodes(
         while "inspecting" not in process.stdout.readline():
             pass
         process.send_signal(signal.SIGINT)
-        _, errors = process.communicate(timeout=20)
+        _, errors = process.communicate(timeout=PATIENCE)
     assert process.returncode == Exit.INTERRUPTED
     advised = shlex.split(errors.splitlines()[-1].partition(": ")[2])
     assert advised == ["ferroscope", "inspect", *again, "--url", shell.url]
@@ -158,7 +159,7 @@ def test_a_terminal_is_asked_before_machines_are_power_cycled(
     ) as process:
         os.close(theirs)
         os.write(ours, typed.encode())
-        output, _ = process.communicate(timeout=20)
+        output, _ = process.communicate(timeout=PATIENCE)
         os.close(ours)
     assert "3 machines" in output
     assert started(service, fleet) == chosen

@@ -13,7 +13,7 @@ from ferroscope.cli.exits import Exit
 from ferroscope.config.load import load
 from tests.support import databases
 from tests.support.installation import Played
-from tests.support.processes import free_port
+from tests.support.processes import PATIENCE, free_port
 from tests.support.servers import Server
 from tests.system.cli.test_top import Terminal, environment
 
@@ -62,7 +62,7 @@ def test_five_answers_on_a_terminal_make_a_configuration_that_works(path: Path) 
             terminal.text = ""
             terminal.type(f"{answer}\n")
         assert terminal.writes("Next:"), terminal.text
-        assert terminal.process.wait(60) in (0, 1), terminal.text
+        assert terminal.process.wait(PATIENCE) in (0, 1), terminal.text
         assert _PASSWORD not in terminal.text
     finally:
         terminal.close()

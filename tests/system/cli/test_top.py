@@ -23,7 +23,7 @@ from ferroscope.cli.exits import Exit
 from ferroscope.core.states import Event
 from tests.api.service import Service
 from tests.fast.cli.running import NO_CREDENTIALS
-from tests.support.processes import free_port, until
+from tests.support.processes import PATIENCE, free_port, until
 from tests.system.cli.console import Shell
 
 _LEAVES = "\x1b[?25h\x1b[?1049l"
@@ -179,7 +179,7 @@ def test_a_closed_pipe_ends_it_without_a_word(shell: Shell, tmp_path: Path) -> N
     assert process.stdout.readline().startswith(b"ferroscope")
     process.stdout.close()
     try:
-        assert process.wait(30) in (0, 1)
+        assert process.wait(PATIENCE) in (0, 1)
         assert (tmp_path / "err").read_bytes() == b""
     finally:
         process.kill()
@@ -192,5 +192,5 @@ def test_a_signal_ends_it_in_a_pipe(shell: Shell) -> None:
     assert process.stdout is not None
     assert process.stdout.readline()
     process.send_signal(signal.SIGINT)
-    _, errors = process.communicate(timeout=30)
+    _, errors = process.communicate(timeout=PATIENCE)
     assert (process.returncode, b"Traceback" in errors) == (Exit.INTERRUPTED, False)

@@ -16,7 +16,7 @@ from typing import Any, Final
 import msgspec
 
 from tests import ROOT
-from tests.support.processes import until
+from tests.support.processes import PATIENCE, until
 
 ENVIRONMENT: Final = ROOT / ".clients-venv"
 REQUIREMENTS: Final = Path(__file__).with_name("clients.txt")
@@ -108,7 +108,7 @@ class Clients:
             run.close()
         assert self._process.stdin is not None
         self._process.stdin.close()
-        self._process.wait(60)
+        self._process.wait(PATIENCE)
 
     def command(self, name: str, *words: str, seconds: int = _RUN_SECONDS) -> Running:
         """Start a command of the clients' environment; it is killed after ``seconds``."""

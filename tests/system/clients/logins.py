@@ -21,7 +21,7 @@ import yaml
 from bench.service import executable
 from tests.support import databases
 from tests.support.keystone import Identity, Keystone, keystone
-from tests.support.processes import until
+from tests.support.processes import PATIENCE, until
 from tests.system.clients.environment import Clients, Done
 from tests.system.clients.site import Site, site
 
@@ -56,7 +56,7 @@ class Locked:
 
     def __init__(self, place: Site, clouds: dict[str, Any]) -> None:
         self.site = place
-        self._http = urllib3.PoolManager(retries=False, timeout=60.0)
+        self._http = urllib3.PoolManager(retries=False, timeout=PATIENCE)
         self.clouds_file = place.clients.home / ".config" / "openstack" / "clouds.yaml"
         self.clouds_file.parent.mkdir(parents=True, exist_ok=True)
         self.clouds_file.write_text(yaml.safe_dump({"clouds": clouds}))
@@ -79,7 +79,7 @@ class Locked:
             input=stdin,
             capture_output=True,
             text=True,
-            timeout=120,
+            timeout=PATIENCE,
             check=False,
         )
         return Done(done.returncode, done.stdout, done.stderr)
@@ -88,14 +88,11 @@ class Locked:
         """Return the status of one call; header names have underscores here."""
         return self.answer(path, method, body, **headers)[0]
 
-    def answer(
-        self, path: str = "/v1/nodes", method: str = "GET", body: Any = None, **headers: str
-    ) -> tuple[int, Any, float]:
-        """Return the status of one call, its headers, and the seconds that it took."""
+    def answer(self, path: str = "/v1/nodes", method: str = "GET", body: Any = None, **headers: str) -> tuple[int, Any]:
+        """Return the status of one call, and the headers of its answer."""
         named = {name.replace("_", "-"): value for name, value in headers.items()}
-        began = time.monotonic()
         given = self._http.request(method, self.site.bare_metal + path, json=body, headers=_VERSION | named)
-        return given.status, given.headers, time.monotonic() - began
+        return given.status, given.headers
 
 
 class Cloud(Locked):
@@ -174,7 +171,7 @@ def token(place: Site, role: str, *words: str) -> str:
     done = subprocess.run(line, capture_output=True, text=True, check=True)
     made = str(json.loads(done.stdout)["token"])
     # An api that has just looked for an unknown token looks for the next one a second later.
-    with urllib3.PoolManager(timeout=60) as http:
+    with urllib3.PoolManager(timeout=PATIENCE) as http:
         nodes, headers = f"{place.bare_metal}/v1/nodes", {"X-Auth-Token": made}
         assert until(lambda: http.request("GET", nodes, headers=headers).status != 401)
     return made

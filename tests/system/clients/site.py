@@ -23,7 +23,7 @@ from bench.service import Service, service
 from ferroscope_sim.inventory import bmc_address, generate, pxe_mac
 from ferroscope_sim.model import FleetSettings
 from ferroscope_sim.run import FleetThread
-from tests.support.processes import until
+from tests.support.processes import PATIENCE, until
 from tests.system.clients.environment import Clients, Done, Running, value
 
 FLEET: Final = 200
@@ -191,7 +191,7 @@ class Site:
 
     def expire(self, token: str) -> None:
         """Let the end of an access token be now."""
-        with closing(sqlite3.connect(self._database, timeout=30)) as connection, connection:
+        with closing(sqlite3.connect(self._database, timeout=PATIENCE)) as connection, connection:
             statement = "UPDATE access_tokens SET expires_at = 1 WHERE id = ?"
             assert connection.execute(statement, [token.split("_")[1]]).rowcount == 1
 

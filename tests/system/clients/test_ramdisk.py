@@ -8,6 +8,7 @@ import urllib.request
 import pytest
 
 from tests.support.examples import mac
+from tests.support.processes import PATIENCE
 from tests.system.clients.environment import ClientError
 from tests.system.clients.site import Site
 
@@ -36,7 +37,7 @@ def test_the_agent_returns_the_secret_of_its_inspection(site: Site, api: str) ->
     address = mac()
     node = site.enroll_fake(address)
     site.inspect(node, until="inspect wait")
-    with urllib.request.urlopen(f"{site.bare_metal}/v1/boot.ipxe?mac={address}", timeout=30) as answer:
+    with urllib.request.urlopen(f"{site.bare_metal}/v1/boot.ipxe?mac={address}", timeout=PATIENCE) as answer:
         script = answer.read().decode()
     secret = script.partition("set secret ")[2].strip()
     assert re.fullmatch("[0-9a-f]{64}", secret), script  # iPXE takes a leading hyphen for an option

@@ -16,7 +16,7 @@ import pytest
 
 from ferroscope.runtime.system import DatabaseClock
 from tests.support.installation import Played
-from tests.support.processes import free_port, until
+from tests.support.processes import PATIENCE, free_port, until
 from tests.support.pxe.host_clock import HostClock
 from tests.system.cluster.test_long_steps import ask
 
@@ -60,7 +60,7 @@ class Host:
         headers = {"X-OpenStack-Ironic-API-Version": "1.95", "Content-Type": "application/json"}
         url = f"http://127.0.0.1:{self.port}{path}"
         request = urllib.request.Request(url, data=content, headers=headers, method=method)
-        with urllib.request.urlopen(request, timeout=20) as answer:
+        with urllib.request.urlopen(request, timeout=PATIENCE) as answer:
             return msgspec.json.decode(answer.read() or b"null")
 
     def waiting(self, name: str) -> str:
@@ -72,7 +72,7 @@ class Host:
 
     def reaches(self, node: str, target: str, state: str) -> None:
         self.call("PUT", f"/v1/nodes/{node}/states/provision", {"target": target})
-        assert until(lambda: self.state(node) == state, seconds=30), self.state(node)
+        assert until(lambda: self.state(node) == state), self.state(node)
 
     def state(self, node: str) -> str:
         return str(self.call("GET", f"/v1/nodes/{node}")["provision_state"])
@@ -81,9 +81,9 @@ class Host:
         """Set it, and return when the service has noticed and its leader has renewed its lease since then."""
         noted = len(ask(self.directory, _STEPS))
         self.clock.step(seconds)
-        assert until(lambda: len(ask(self.directory, _STEPS)) > noted, seconds=30)
+        assert until(lambda: len(ask(self.directory, _STEPS)) > noted)
         renewed = ask(self.directory, _LEASE)
-        assert until(lambda: ask(self.directory, _LEASE) != renewed, seconds=30)
+        assert until(lambda: ask(self.directory, _LEASE) != renewed)
 
 
 @pytest.fixture
@@ -122,7 +122,7 @@ def test_what_a_process_held_when_its_clock_was_a_day_ahead_is_free_in_seconds(t
         host.clock.step(0)
         host.service.start()
         host.service.wait_ready()
-        assert until(lambda: dead.isdisjoint(row[0] for row in ask(tmp_path, held)), seconds=20)
+        assert until(lambda: dead.isdisjoint(row[0] for row in ask(tmp_path, held)))
         host.waiting("m")
         members = {member["id"]: member["alive"] for member in host.call("GET", "/v1/status")["members"]}
         assert [members[ident] for ident in dead] == [False]

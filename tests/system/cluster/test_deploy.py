@@ -20,7 +20,7 @@ from ferroscope.config.options import ApiSettings, Settings
 from ferroscope.runtime.http_server import HttpServer, bind
 from tests import ROOT
 from tests.support.cluster.balancer import SHIPPED, Balancer, program
-from tests.support.processes import free_port, spawn, until
+from tests.support.processes import PATIENCE, free_port, spawn, until
 from tests.support.units import DAEMONS, TEMPLATES, UNITS, parsed
 
 DEPLOY = ROOT / "deploy"
@@ -95,7 +95,7 @@ def test_a_server_that_fails_its_health_check_gets_requests_only_if_all_fail(tmp
     ports = [[listener.getsockname()[1] for listener in listeners[name]] for name in names]
     balancer = Balancer(tmp_path, [(bare_metal, introspection) for bare_metal, introspection in ports])
 
-    http = urllib3.PoolManager(retries=False, timeout=60.0)
+    http = urllib3.PoolManager(retries=False, timeout=PATIENCE)
 
     def answered() -> set[str]:
         """Return what answered ten requests: names of servers, or HAProxy's own status."""
@@ -244,7 +244,7 @@ def test_the_main_process_tells_systemd_when_it_is_ready_and_when_it_stops(
             assert until(lambda: "ready" in (tmp_path / "log").read_text())
             process.send_signal(signal.SIGTERM)
             assert _heard(manager) == ("STOPPING=1", process.pid)
-            assert process.wait(40) == 0
+            assert process.wait(PATIENCE) == 0
             manager.setblocking(False)
             with pytest.raises(BlockingIOError):  # nobody else has said anything
                 manager.recv(100)

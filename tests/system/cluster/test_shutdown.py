@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import signal
 import threading
-import time
 from pathlib import Path
 
 import urllib3
@@ -17,13 +16,12 @@ from tests.support.cluster.audit import audit
 from tests.support.cluster.chaos import FAST
 from tests.support.cluster.cluster import Cluster, Plan
 from tests.support.cluster.operator import Operator
-from tests.support.processes import until
+from tests.support.processes import PATIENCE, until
 
 # Longer than any test: what is free again was handed over, it did not expire.
-LONG_LIVES = FAST.replace("member_ttl = 3", "member_ttl = 100").replace(
-    "profile = fast", "profile = custom\nttl = 100\nrenew = 20\nmargin = 1\npoll = 0.25"
+LONG_LIVES = FAST.replace("member_ttl = 3", "member_ttl = 3600\ngraceful_timeout = 3600").replace(
+    "profile = fast", "profile = custom\nttl = 3600\nrenew = 20\nmargin = 1\npoll = 0.25"
 )
-GRACE = 10.0
 
 
 def rows(cluster: Cluster, statement: str) -> list[tuple[object, ...]]:
@@ -56,17 +54,13 @@ def test_a_stopped_worker_hands_everything_over_at_once(server_url: str, place: 
         first, second = cluster.workers
         leads = {name for name, holder in rows(cluster, "SELECT name, holder FROM leases") if holder}
         for worker in (first, second):
-            began = time.monotonic()
-            assert worker.stop(GRACE + 20) == 0
-            took = time.monotonic() - began
-            assert took < GRACE
+            assert worker.stop(PATIENCE) == 0
             assert worker.pid not in member_pids(cluster)
             gone = rows(
                 cluster,
                 "SELECT holder FROM requests WHERE holder NOT IN (SELECT id FROM members WHERE left_at IS NULL)",
             )
             assert gone == []
-            print(f"{server_url.partition(':')[0]}: {worker.name} stopped in {took:.2f} s")
             worker.start()
             worker.wait_ready()
         assert until(
@@ -89,7 +83,7 @@ def test_a_stopped_api_answers_what_it_has_taken(postgresql_url: str, place: Pat
         def read() -> None:
             while not stop.is_set():
                 # A connection of its own for each: accepted, or refused, and nothing in between.
-                client = urllib3.HTTPConnectionPool("127.0.0.1", port, retries=False, timeout=20)
+                client = urllib3.HTTPConnectionPool("127.0.0.1", port, retries=False, timeout=PATIENCE)
                 try:
                     statuses.append(client.request("GET", "/v1/nodes").status)
                 except urllib3.exceptions.HTTPError as exc:
@@ -102,7 +96,7 @@ def test_a_stopped_api_answers_what_it_has_taken(postgresql_url: str, place: Pat
             thread.start()
         assert until(lambda: len(statuses) > 100)
         assert refused == []
-        assert api.stop(GRACE + 20) == 0
+        assert api.stop(PATIENCE) == 0
         stop.set()
         for thread in threads:
             thread.join()
@@ -124,18 +118,12 @@ def test_what_a_killed_child_held_is_free_in_a_second_and_another_child_takes_it
         victim = sorted(member_pids(cluster))[0]
         (member,) = (row[0] for row in rows(cluster, f"SELECT id FROM members WHERE pid = {victim}"))
         os.kill(victim, signal.SIGKILL)
-        killed = time.monotonic()
         held = f"SELECT id FROM requests WHERE holder = '{member}'"
         leads = f"SELECT name FROM leases WHERE holder = '{member}'"
         assert until(lambda: rows(cluster, held) == [] and rows(cluster, leads) == [])
-        freed = time.monotonic() - killed
-        print(f"{server_url.partition(':')[0]}: what the child held was free after {freed:.2f} s")
         assert until(lambda: len(member_pids(cluster)) == 2 and victim not in member_pids(cluster))
         operator.done(100)
         assert audit(cluster, operator).violations == []
-        assert (
-            freed < 20.0
-        )  # a second on an idle machine; without its supervisor it would be the member's life, a minute
         assert worker.alive
 
 
@@ -147,7 +135,7 @@ def test_children_stop_when_their_supervisor_is_killed(postgresql_url: str, plac
         children = worker.children()
         assert len(children) == 2
         worker.kill()
-        assert until(lambda: not any(alive(pid) for pid in children), seconds=GRACE)
+        assert until(lambda: not any(alive(pid) for pid in children))
         assert member_pids(cluster) == set()  # and they said goodbye
 
 
@@ -159,7 +147,7 @@ def test_a_supervisor_stops_its_children_and_leaves_nothing(postgresql_url: str,
         until(lambda: operator.ended >= 1)
         (worker,) = cluster.workers
         children = worker.children()
-        assert worker.stop(GRACE + 20) == 0
+        assert worker.stop(PATIENCE) == 0
         assert not any(alive(pid) for pid in children)
         assert member_pids(cluster) == set()
         assert rows(cluster, "SELECT holder FROM leases WHERE holder IS NOT NULL") == []

@@ -24,7 +24,7 @@ from ferroscope.config.options import DatabaseSettings
 from ferroscope.db import engine
 from tests.support.cluster import network
 from tests.support.cluster.cluster import Cluster, Plan, pool
-from tests.support.processes import free_port, spawn, until
+from tests.support.processes import PATIENCE, free_port, spawn, until
 from tests.support.pxe.netns import need_root
 
 _OPTIONS: Final = """
@@ -111,7 +111,7 @@ def test_a_power_off_that_a_frozen_worker_was_about_to_send_does_not_come_after_
         assert between.frozen
         assert len(between.commands) == 1
         os.kill(between.frozen, signal.SIGCONT)
-        assert until(lambda: state() not in ("inspecting", "inspect wait"), seconds=60)
+        assert until(lambda: state() not in ("inspecting", "inspect wait"))
         counters = fleet.status().nodes[cluster.names[0]].counters
         timeline = http.request("GET", f"{node}/timeline", headers=_VERSION).json()
     assert state_of(timeline) == "finished", timeline
@@ -166,7 +166,7 @@ def test_a_command_that_a_cut_network_held_back_is_not_delivered_when_it_heals(p
         assert until(lambda: "machines at" in (place / "fleet.log").read_text())
         from ferroscope_sim.client import FleetClient
 
-        with FleetClient(f"127.0.0.1:{port}", timeout=30) as machines:
+        with FleetClient(f"127.0.0.1:{port}", timeout=PATIENCE) as machines:
             (name,) = machines.status().nodes
             machines.call("set_power", node=name, power="power on")
             net = network.Namespace(place, 9, database=f"127.0.0.1:{port}", bmcs=f"127.0.0.1:{port}")

@@ -15,7 +15,7 @@ import pytest
 
 from tests.fast.docs.pages import Block, Page, page
 from tests.support.installation import Played
-from tests.support.processes import free_port, until
+from tests.support.processes import PATIENCE, free_port, until
 
 PASSWORD = "pa55-of-alice"
 _CODE = re.compile(r"^ *```.*?^ *```$", re.MULTILINE | re.DOTALL)
@@ -78,7 +78,7 @@ class Site:
         if words[0] == "systemctl":
             assert self.api is not None
             words = ["kill", "-HUP", str(self.api.pid)]
-        done = subprocess.run(words, input=given, capture_output=True, text=True, timeout=60, check=False)
+        done = subprocess.run(words, input=given, capture_output=True, text=True, timeout=PATIENCE, check=False)
         return done.returncode, done.stdout
 
     def start(self) -> None:
@@ -149,4 +149,4 @@ def test_policies_are_checked_and_changed_with_a_reload(site: Site) -> None:
     assert until(lambda: site.api is not None and "reloaded" in site.api.said())
     assert site.api.alive
     assert site.api.process.send_signal(signal.SIGTERM) is None
-    assert site.api.process.wait(60) == 0
+    assert site.api.process.wait(PATIENCE) == 0

@@ -14,7 +14,7 @@ import msgspec
 from ferroscope_sim import inventory as sim
 from tests import ROOT
 from tests.support.installation import Played
-from tests.support.processes import free_port, until
+from tests.support.processes import PATIENCE, free_port, until
 
 _SETTINGS: Final = """
 [api]
@@ -81,7 +81,7 @@ class Site:
         headers = {"X-OpenStack-Ironic-API-Version": "1.95", "Content-Type": "application/json"}
         url = f"http://127.0.0.1:{self._port}{path}"
         request = urllib.request.Request(url, data=content, headers=headers, method=method)
-        with urllib.request.urlopen(request, timeout=20) as answer:
+        with urllib.request.urlopen(request, timeout=PATIENCE) as answer:
             return msgspec.json.decode(answer.read() or b"null")
 
     def enroll(self, body: dict[str, Any], **node: Any) -> str:

@@ -49,9 +49,7 @@ def test_a_leader_whose_firewall_is_flushed_leaves_its_lease_and_is_closed_again
     assert answer is not None
     (leader,) = [host for host in filtered.hosts if host.address == answer.server]
     leader.space.run(tool, "-F")
-    flushed = time.monotonic()
     assert until(lambda: "-j fspxe-default" in leader.space.run(tool, "-S", "INPUT").stdout)
-    assert time.monotonic() - flushed < 5.0
     assert leader.pxe_filter is not None
     assert f"rules in {tool}" in leader.pxe_filter.said()
     prober.look()

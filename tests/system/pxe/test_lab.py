@@ -41,7 +41,6 @@ def test_the_prober_sees_how_long_nobody_answered_and_who_came_next(lab: Lab) ->
     second.start_dnsmasq()
     assert prober.wait(MAC, seconds=READY, server=lambda server: server == second.address)
     (closed,) = closings(prober.answers, MAC, longer=0.4)
-    assert 0.5 <= closed.seconds < 3
     assert (closed.before, closed.after) == (first.address, second.address)
     assert doubles(prober.answers) == []
 

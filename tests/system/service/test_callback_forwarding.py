@@ -21,7 +21,7 @@ from ferroscope.telemetry.metrics import Metrics
 from tests.api.service import Service
 from tests.support import examples
 from tests.support.bad_server import a_server_that, one_by_one
-from tests.support.processes import until
+from tests.support.processes import PATIENCE, until
 
 THERE = "7b1f7b1f-1111-4111-8111-111111111111"
 _OK = b'HTTP/1.1 200 OK\r\nContent-Length: 48\r\n\r\n{"uuid":"%s"}\n' % THERE.encode()
@@ -41,7 +41,7 @@ class Inspector(ThreadingHTTPServer):
             def do_POST(self) -> None:
                 body = self.rfile.read(int(self.headers["Content-Length"]))
                 inspector.got.append((dict(self.headers), self.path, body))
-                inspector.go.wait(20)
+                inspector.go.wait(PATIENCE)
                 answer = b'{"uuid": "%s"}' % THERE.encode()
                 self.send_response(inspector.status)
                 self.send_header("Content-Length", str(len(answer)))

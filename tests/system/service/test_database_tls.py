@@ -21,7 +21,7 @@ from ferroscope.runtime.system import SystemClock
 from tests.support import databases, examples
 from tests.support.certificates import Authority, Pair
 from tests.support.daemons import CLIENTS
-from tests.support.processes import account
+from tests.support.processes import PATIENCE, account
 from tests.support.servers import Server
 
 # What an operator adds to the URL; %s is the file of the certificates to trust.
@@ -117,7 +117,7 @@ def _opened(settings: Settings) -> Iterator[Backend]:
         stop.set()
         for thread in threading.enumerate():
             if thread.name == "wake-up" and thread not in others:
-                thread.join(5)
+                thread.join(PATIENCE)
         backend.close()
 
 

@@ -13,6 +13,7 @@ import pytest
 from click.testing import CliRunner
 
 from ferroscope.cli.main import main
+from tests.support.processes import PATIENCE
 from tests.support.servers import Server
 
 _SECRET = "Hunter22"  # no secret at all
@@ -31,7 +32,7 @@ def _refused_at_start(url: str, *command: str, **environment: str) -> str:
     arguments: Sequence[str] = command or ("db", "upgrade")
     done = subprocess.run(
         [sys.executable, "-m", "ferroscope", *arguments, "--database", url],
-        capture_output=True, text=True, check=False, timeout=60, env={**os.environ, **_NO_PORTS, **environment},
+        capture_output=True, text=True, check=False, timeout=PATIENCE, env={**os.environ, **_NO_PORTS, **environment},
     )  # fmt: skip
     assert done.returncode == 1, done.stderr
     return _sentence(done.stderr)

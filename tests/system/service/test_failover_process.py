@@ -22,10 +22,11 @@ from tests.fast.failover.test_client import kubeconfig, node_document, pod_docum
 from tests.support import databases, examples
 from tests.support.faulty_kubernetes import FaultyKubernetes, hanging
 from tests.support.installation import Played
-from tests.support.processes import free_port, until
+from tests.support.processes import HOURS, free_port, until
+from tests.support.speed import slowness
 
-_PROOF_AGE: Final = 2.0
-_SILENCE: Final = 60.0
+_PROOF_AGE: Final = 2.0 * slowness()
+_SILENCE: Final = HOURS
 
 
 class _Bmcs(socketserver.ThreadingTCPServer):
@@ -115,21 +116,20 @@ def test_after_a_step_that_hung_the_next_one_still_asks_bmcs(tmp_path: Path) -> 
             backend.close()
 
 
-def test_a_bmc_that_is_silent_for_a_minute_does_not_delay_another_node_or_age_its_proof(tmp_path: Path) -> None:
+def test_a_bmc_that_is_silent_for_hours_does_not_delay_another_node_or_age_its_proof(tmp_path: Path) -> None:
     with _Bmcs() as bmcs, FaultyKubernetes() as api, _failover(tmp_path, api, bmcs) as process:
         assert until(lambda: "leadership acquired" in process.said())
-        alone = _freed(api, bmcs, "first")
+        _free(api, bmcs, "first")
         api.put("nodes", _dead("silent"))
         api.put("pods", pod_document("db-silent", node="silent"))
-        beside = _freed(api, bmcs, "second")
+        _free(api, bmcs, "second")
         # The silent one has been asked meanwhile, and holds its first question still.
         assert bmcs.asked["silent"] == 1
         assert "db-silent" in api.objects["pods"]
-        assert beside < alone + 4.0, (alone, beside)
 
 
-def _freed(api: FaultyKubernetes, bmcs: _Bmcs, name: str) -> float:
-    """Let a node die; return the seconds until its pod is deleted."""
+def _free(api: FaultyKubernetes, bmcs: _Bmcs, name: str) -> None:
+    """Let a node die, and wait until its pod is deleted."""
     at: list[float] = []
 
     def delete(call: Any) -> None:
@@ -139,10 +139,8 @@ def _freed(api: FaultyKubernetes, bmcs: _Bmcs, name: str) -> float:
     api.fail(f"/pods/db-{name}", delete)
     api.put("pods", pod_document(f"db-{name}", node=name))
     api.put("nodes", _dead(name))
-    began = time.monotonic()
     assert until(lambda: f"db-{name}" not in api.objects["pods"])
-    assert at[0] - bmcs.said_off[name] <= _PROOF_AGE
-    return at[0] - began
+    assert at[0] <= bmcs.said_off[name] + _PROOF_AGE, "the controller must not use an older proof"
 
 
 def _dead(name: str) -> dict[str, Any]:

@@ -20,7 +20,7 @@ from ferroscope.runtime.hosted import Application
 from ferroscope.runtime.system import StartError
 from tests import ROOT
 from tests.support import databases
-from tests.support.processes import until
+from tests.support.processes import PATIENCE, until
 
 _FORKED: Final = """\
 import os, sys
@@ -174,5 +174,5 @@ def test_a_fork_shares_nothing_with_its_parent(postgresql_url: str, tmp_path: Pa
     config.write_text(f"[database]\nconnection = {postgresql_url}\n[api]\nallow_anonymous = true\n")
     command = [sys.executable, "-W", "ignore", "-c", _FORKED]
     environment = {"FERROSCOPE_CONFIG": str(config), "PYTHONPATH": str(ROOT)}
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120, check=False)
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=PATIENCE, check=False)
     assert done.returncode == 0, done.stderr

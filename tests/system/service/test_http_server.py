@@ -7,11 +7,9 @@ import json
 import re
 import resource
 import socket
-import statistics
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -22,7 +20,7 @@ import pytest
 from ferroscope.config.options import ApiSettings
 from ferroscope.runtime.http_server import HttpServer, bind
 from tests.api.service import Service
-from tests.support.processes import PATIENCE, SLACK, until
+from tests.support.processes import PATIENCE, until
 
 _BODY = b"POST /sum HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n"
 
@@ -38,7 +36,7 @@ class Small:
         self.seen.append(environ)
         body = environ["wsgi.input"].read()
         if environ["PATH_INFO"] == "/held":
-            self.pxe_filter.wait(20)
+            self.pxe_filter.wait(PATIENCE)
         answer = b"A" * 8_000_000 if environ["PATH_INFO"] == "/large" else b"%d bytes" % len(body)
         start_response("200 OK", [("Content-Type", "text/plain"), ("Content-Length", str(len(answer)))])
         return [answer]
@@ -99,7 +97,7 @@ def _statuses(data: bytes) -> list[int]:
     return [int(part[:3]) for part in data.split(b"HTTP/1.1 ")[1:]]
 
 
-def _rest(one: socket.socket, seconds: float = 10.0) -> bytes:
+def _rest(one: socket.socket, seconds: float = PATIENCE) -> bytes:
     """Return all that comes until the server ends the connection; ``TimeoutError`` where it does not."""
     one.settimeout(seconds)
     data = b""
@@ -132,20 +130,21 @@ def test_a_request_that_does_not_come_is_cut_off_however_busy_its_sender_is(
     running = start(header_timeout=0.5, body_timeout=0.5)
     one = running.connect(begin)
     one.settimeout(0.05)
-    data, end = b"", time.monotonic() + 10
-    while time.monotonic() < end:
+    data: list[bytes] = []
+
+    def is_cut_off() -> bool:
         try:
             if piece:
                 one.sendall(piece)
-            if not (part := one.recv(1000)):
-                break
-            data += part
+            data.append(one.recv(1000))
         except TimeoutError:
-            continue
+            return False
         except ConnectionError:
-            break
-    assert time.monotonic() < end
-    assert _statuses(data) == status
+            return True
+        return not data[-1]
+
+    assert until(is_cut_off)
+    assert _statuses(b"".join(data)) == status
 
 
 def test_a_kept_connection_ends_when_nothing_comes(start: Start) -> None:
@@ -389,12 +388,7 @@ def test_many_connections_that_do_nothing_leave_it_answering(start: Start) -> No
         running = start(max_connections=1500, max_connections_per_source=1000)
         for number in range(2000):
             running.connect(b"" if number % 2 else _BODY % 9000, source=f"127.0.{number % 7 + 1}.1")
-        took = []
-        for _ in range(100):
-            began = time.monotonic()
-            assert running.get() == 200
-            took.append(time.monotonic() - began)
-        assert statistics.median(took) < SLACK
+        assert [running.get() for _ in range(100)] == [200] * 100
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
@@ -454,7 +448,7 @@ def test_a_stop_waits_for_answers_and_not_for_idle_connections(start: Start) -> 
     assert stopping.is_alive()
     running.app.pxe_filter.set()
     assert b"200 OK" in asked.recv(1000)
-    stopping.join(5)
+    stopping.join(PATIENCE)
     assert not stopping.is_alive()
     assert not _is_open(idle)
 
@@ -494,7 +488,5 @@ def test_bodies_that_are_dear_to_decode_leave_others_their_answers(
     body = head + unit * (2_000_000 // len(unit)) + b"0]}"
     asked = [running.connect(b"POST /v1/continue_inspection HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n"
                              b"Content-Length: %d\r\n\r\n" % len(body) + body) for _ in range(8)]  # fmt: skip
-    began = time.monotonic()
     assert running.get("/healthcheck") == 200
-    assert time.monotonic() - began < SLACK  # it took 5 s for one of 16 MiB on an idle machine; now some tens of ms
-    assert {_statuses(_rest(one, 30))[0] for one in asked} <= {400, 404}
+    assert {_statuses(_rest(one))[0] for one in asked} <= {400, 404}

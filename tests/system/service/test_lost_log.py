@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.processes import free_port, until
+from tests.support.processes import PATIENCE, free_port, until
 
 _SETTINGS = """
 [api]
@@ -75,7 +75,7 @@ class Service:
 
     def end(self) -> int:
         self.process.send_signal(signal.SIGTERM)
-        return self.process.wait(20)
+        return self.process.wait(PATIENCE)
 
 
 @pytest.fixture

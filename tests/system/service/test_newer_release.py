@@ -19,7 +19,7 @@ from ferroscope.runtime.externals import build_drivers
 from ferroscope.runtime.member import Membership
 from ferroscope.runtime.system import SystemClock
 from tests.support import examples
-from tests.support.processes import until
+from tests.support.processes import PATIENCE, until
 
 
 class Site:
@@ -67,7 +67,7 @@ class Site:
 
     def close(self) -> None:
         self.stop.set()
-        self.pool.join(10.0)
+        self.pool.join(PATIENCE)
         self.membership.leave()
         self.backend.close()
 

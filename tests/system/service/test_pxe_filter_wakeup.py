@@ -27,7 +27,7 @@ def _process(url: str, *, listen: bool) -> Iterator[Backend]:
         stop.set()
         for thread in threading.enumerate():
             if thread.name == "wake-up" and thread not in others:
-                thread.join(5)
+                thread.join(PATIENCE)
         backend.close()
 
 

@@ -15,7 +15,7 @@ import bcrypt
 import pytest
 
 from tests.support.installation import Played
-from tests.support.processes import free_port, tree, until
+from tests.support.processes import PATIENCE, free_port, tree, until
 
 HASH = bcrypt.hashpw(b"secret", bcrypt.gensalt(4)).decode()
 _SETTINGS = """
@@ -50,7 +50,7 @@ class Site:
         self.write("policy.yaml", '"ferroscope:metrics:get": "role:admin"\n')
         self.write("users", f"alice:{HASH}:reader\n")
         self.write("f.conf", _SETTINGS.format(port=self.port, directory=directory))
-        assert self.start("db", "upgrade").process.wait(60) == 0
+        assert self.start("db", "upgrade").process.wait(PATIENCE) == 0
 
     def write(self, name: str, text: str) -> None:
         """Replace a file at once, as tools for configuration do."""
@@ -64,7 +64,7 @@ class Site:
         return self.played[-1]
 
     def connect(self) -> http.client.HTTPConnection:
-        return http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
+        return http.client.HTTPConnection("127.0.0.1", self.port, timeout=PATIENCE)
 
     def status(self, path: str, connection: http.client.HTTPConnection | None = None, user: str = "alice") -> int:
         if connection is None:

@@ -13,6 +13,7 @@ from ferroscope.contracts.errors import StoreUnavailableError
 from ferroscope.db import migrate
 from ferroscope.db.engine import build_engine
 from tests.support import databases
+from tests.support.processes import PATIENCE
 from tests.support.servers import Server
 
 _BEFORE_TWO_MORE = "0008"
@@ -52,7 +53,7 @@ def test_of_two_upgrades_at_once_the_second_finds_nothing_to_do(tmp_path) -> Non
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(60)
+        thread.join(PATIENCE)
     assert failures == []
     assert migrate.current(engines[0]) == migrate.HEAD
     for engine in engines:

@@ -12,13 +12,17 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
 
 from ferroscope.config.options import DatabaseSettings, Settings
+from ferroscope.db import sqlite_lock
 from ferroscope.db.sqlite_lock import SqliteWriteLock
 from ferroscope.runtime.backend import open_backend
 from ferroscope.runtime.system import SystemClock
 from tests.support import examples
-from tests.support.processes import PATIENCE, SLACK, until
+from tests.support.processes import PATIENCE, until
 
 _HOLDER = """
 import sys, time
@@ -29,24 +33,24 @@ with SqliteWriteLock(sys.argv[1], 5.0).held():
 """
 
 
-def test_another_processes_turn_is_waited_for_until_it_dies_or_the_time_is_over(tmp_path: Path) -> None:
+def test_another_processes_turn_is_waited_for_until_it_dies_or_the_time_is_over(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     path = str(tmp_path / "db-writelock")
     with _held(path) as holder:
-        write_lock = SqliteWriteLock(path, 0.2)
-        began = time.monotonic()
+        write_lock, looks = SqliteWriteLock(path, 0.2), _counted(monkeypatch)
         with write_lock.held():
-            first = time.monotonic() - began
+            assert len(looks) > 1, "the other one had it"
+        looks.clear()
         with write_lock.held():
-            second = time.monotonic() - began - first
-        assert first >= 0.2, "the other one had it"
-        assert second < 0.1, "a queue that does not move is not waited in again and again"
+            assert len(looks) <= 1, "a queue that does not move is not waited in again and again"
         holder.send_signal(signal.SIGKILL)
         holder.wait(PATIENCE)
         with write_lock.held():
             assert _is_locked(path)
 
 
-def test_a_user_who_holds_the_file_stops_no_write(sqlite_url: str) -> None:
+def test_a_user_who_holds_the_file_stops_no_write(sqlite_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The file of a release before this one may be open to all, and whoever can open it can lock it."""
     turn = Path(f"{sqlite_url.removeprefix('sqlite:///')}-writelock")
     turn.touch(0o666)
@@ -57,12 +61,25 @@ def test_a_user_who_holds_the_file_stops_no_write(sqlite_url: str) -> None:
             stop=threading.Event(),
             listen=False,
         )
-        began = time.monotonic()
-        for _ in range(20):
-            node = examples.node()
+        nodes = [examples.node() for _ in range(21)]
+        backend.store.write(lambda tx: tx.nodes.add(nodes[0]))
+        looks = _counted(monkeypatch)
+        for node in nodes[1:]:
             backend.store.write(lambda tx, node=node: tx.nodes.add(node))  # type: ignore[misc]
-        assert time.monotonic() - began < SLACK
+        assert len(looks) <= 20, "it was waited for once"
         backend.close()
+
+
+def _counted(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """Return where each pause between two looks at the lock is noted."""
+    pauses: list[float] = []
+
+    def pause(seconds: float) -> None:
+        pauses.append(seconds)
+        time.sleep(seconds)
+
+    monkeypatch.setattr(sqlite_lock, "time", SimpleNamespace(monotonic=time.monotonic, sleep=pause))
+    return pauses
 
 
 def test_only_the_owner_may_stand_in_the_queue(tmp_path: Path) -> None:

@@ -69,7 +69,7 @@ def test_the_start_says_where_it_listens_and_warns_where_others_reach_it(
 
 def test_other_hosts_are_not_served_without_authentication_unless_that_is_allowed(start: Start, tmp_path: Path) -> None:
     process = start(free_port(), host="::", allowed=False)
-    assert process.wait(60) != 0
+    assert process.wait(PATIENCE) != 0
     assert "auth_strategy" in _log(tmp_path)
     assert "allow_anonymous = true" in _log(tmp_path)
     assert "listens" not in _log(tmp_path)
@@ -82,7 +82,7 @@ def test_by_default_this_host_alone_reaches_the_service(start: Start, tmp_path: 
     places = re.findall(rf"(?:bare_metal=|,)(\S+?):{port}", _log(tmp_path))
     assert set(places) <= {"127.0.0.1", "[::1]"}
     for place in places:
-        socket.create_connection((place.strip("[]"), port), timeout=5).close()
+        socket.create_connection((place.strip("[]"), port), timeout=PATIENCE).close()
     with socket.create_server(("127.0.0.2", port)):  # another address of this host is free: nobody listens on all
         pass
 

@@ -10,7 +10,6 @@ import sqlite3
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -26,11 +25,8 @@ from ferroscope.runtime.backend import Backend, open_backend
 from ferroscope.runtime.system import SystemClock
 from tests import ROOT
 from tests.support import databases, examples
-from tests.support.processes import until
+from tests.support.processes import PATIENCE, until
 from tests.support.servers import Server
-
-# How long a caller may be kept waiting: statement_timeout is 1 s and busy_timeout 2 s here.
-PATIENCE = 12.0
 
 Opened = Callable[[str], Backend]
 
@@ -67,35 +63,34 @@ def _enrol(backend: Backend) -> str:
     return node.uuid
 
 
-def _refused_in_time(act: Callable[[], object]) -> None:
-    start = time.monotonic()
+def _refused(act: Callable[[], object]) -> None:
+    """It ends with an error while what it waits for goes on; without the time-outs above it never would."""
     with pytest.raises(StoreUnavailableError):
         act()
-    assert time.monotonic() - start < PATIENCE
 
 
-def test_a_killed_server_is_an_error_in_time_and_well_again_once_it_is_back(server: Server, opened: Opened) -> None:
+def test_a_killed_server_is_an_error_and_well_again_once_it_is_back(server: Server, opened: Opened) -> None:
     with databases.fresh(server) as url:
         backend = opened(url)
         before = _enrol(backend)
         server.kill()
-        _refused_in_time(lambda: _enrol(backend))
-        _refused_in_time(lambda: backend.store.read(lambda tx: tx.nodes.get(before)))
-        _refused_in_time(lambda: backend.queue.get("worker", 0.0, threading.Event()))
+        _refused(lambda: _enrol(backend))
+        _refused(lambda: backend.store.read(lambda tx: tx.nodes.get(before)))
+        _refused(lambda: backend.queue.get("worker", 0.0, threading.Event()))
         server.start()
         after = _enrol(backend)
         found = {node.uuid for node in backend.store.read(lambda tx: tx.nodes.list(Query()))}
         assert found == {before, after}
 
 
-def test_a_frozen_server_is_an_error_in_time_and_well_again_once_it_goes_on(server: Server, opened: Opened) -> None:
+def test_a_frozen_server_is_an_error_and_well_again_once_it_goes_on(server: Server, opened: Opened) -> None:
     with databases.fresh(server) as url:
         backend = opened(url)
         before = _enrol(backend)
         server.freeze()
         try:
-            _refused_in_time(lambda: _enrol(backend))
-            _refused_in_time(lambda: backend.store.read(lambda tx: tx.nodes.get(before)))
+            _refused(lambda: _enrol(backend))
+            _refused(lambda: backend.store.read(lambda tx: tx.nodes.get(before)))
         finally:
             server.thaw()
         after = _enrol(backend)
@@ -114,7 +109,7 @@ def test_a_server_that_stops_in_the_middle_of_a_transaction_leaves_nothing_of_it
             tx.nodes.add(node)
             server.kill()
 
-        _refused_in_time(lambda: backend.store.write(work))
+        _refused(lambda: backend.store.write(work))
         server.start()
         with pytest.raises(NotFoundError):
             backend.store.read(lambda tx: tx.nodes.get(node.uuid))
@@ -138,7 +133,7 @@ def test_every_write_that_returned_survives_the_death_of_the_server(server: Serv
         assert until(lambda: len(stored) > 50)
         server.kill()
         for thread in threads:
-            thread.join(60)
+            thread.join(PATIENCE)
         server.start()
         found = {node.uuid for node in backend.store.read(lambda tx: tx.nodes.list(Query()))}
         assert set(stored) <= found
@@ -154,7 +149,7 @@ def test_a_server_that_turned_read_only_refuses_writes_and_answers_reads(server:
             _administer(server, "GRANT SELECT, INSERT, UPDATE, DELETE ON *.* TO plain@'127.0.0.1'")
         uuid = _enrol(backend)
         _set_read_only(server, value=True)
-        _refused_in_time(lambda: [_enrol(backend) for _ in range(1000)])
+        _refused(lambda: [_enrol(backend) for _ in range(1000)])
         assert backend.store.read(lambda tx: tx.nodes.get(uuid)).uuid == uuid
         _set_read_only(server, value=False)
         assert until(lambda: _enrols(backend))
@@ -187,12 +182,12 @@ def _administer(server: Server, statement: str) -> None:
             cursor.execute(statement)
 
 
-def test_a_locked_sqlite_file_is_an_error_in_time(sqlite_url: str, opened: Opened) -> None:
+def test_a_locked_sqlite_file_is_an_error(sqlite_url: str, opened: Opened) -> None:
     backend = opened(sqlite_url)
     uuid = _enrol(backend)
     other = sqlite3.connect(sqlite_url.removeprefix("sqlite:///"), isolation_level=None)
     other.execute("BEGIN IMMEDIATE")
-    _refused_in_time(lambda: _enrol(backend))
+    _refused(lambda: _enrol(backend))
     assert backend.store.read(lambda tx: tx.nodes.get(uuid)).uuid == uuid
     other.execute("ROLLBACK")
     other.close()
@@ -318,7 +313,7 @@ def test_a_connection_that_the_server_ends_in_a_transaction_is_an_unavailable_da
         assert not link.armed.is_set()
         tx.nodes.add(node)
 
-    _refused_in_time(lambda: backend.store.write(work))
+    _refused(lambda: backend.store.write(work))
     with pytest.raises(NotFoundError):
         backend.store.read(lambda tx: tx.nodes.get(node.uuid))
     _enrol(backend)

@@ -18,7 +18,7 @@ from ferroscope.config.options import ApiSettings
 from ferroscope.runtime.http_server import HttpServer, bind
 from ferroscope.runtime.tls import Certificates
 from tests.support.certificates import DAY, Authority, Pair
-from tests.support.processes import until
+from tests.support.processes import PATIENCE, until
 
 _GET = b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n"
 _LARGE = 12_000_000
@@ -35,7 +35,7 @@ class Echo:
         self.seen.append(environ)
         body = environ["wsgi.input"].read()
         if environ["PATH_INFO"] == "/held":
-            self.held.wait(20)
+            self.held.wait(PATIENCE)
         answer = b"A" * _LARGE if environ["PATH_INFO"] == "/large" else b"%d bytes" % len(body)
         start_response("200 OK", [("Content-Type", "text/plain"), ("Content-Length", str(len(answer)))])
         return [answer]
@@ -291,7 +291,7 @@ def test_a_stop_waits_for_answers(start: Start) -> None:
     stopping.start()
     running.app.held.set()
     assert b"200 OK" in asked.recv(1000)
-    stopping.join(20)
+    stopping.join(PATIENCE)
     assert not stopping.is_alive()
     idle.close()
 

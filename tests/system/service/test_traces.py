@@ -20,7 +20,7 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 from tests.api.service import callback_body
 from tests.support import examples
 from tests.support.installation import Installation, Played
-from tests.support.processes import free_port, until
+from tests.support.processes import PATIENCE, free_port, until
 
 TRACE: Final = "4bf92f3577b34da6a3ce929d0e0e4736"
 GIVEN: Final = f"00-{TRACE}-00f067aa0ba902b7-01"
@@ -99,7 +99,9 @@ class Site(Installation):
             given["Authorization"] = f"Basic {base64.b64encode(b'alice:Canary-9c').decode()}"
         data = None if body is None else json.dumps(body).encode()
         url = f"http://127.0.0.1:{self.port}{path}"
-        with urllib.request.urlopen(urllib.request.Request(url, data, given, method=method), timeout=20) as answer:
+        with urllib.request.urlopen(
+            urllib.request.Request(url, data, given, method=method), timeout=PATIENCE
+        ) as answer:
             text = answer.read()
             return json.loads(text) if text else None
 

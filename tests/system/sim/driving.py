@@ -10,6 +10,7 @@ from ferroscope_sim.client import FleetClient, MachineStatus
 from ferroscope_sim.model import FleetSettings
 from ferroscope_sim.outcomes import Effect
 from ferroscope_sim.run import FleetThread
+from tests.support.processes import PATIENCE
 
 QUICK: dict[str, Any] = {"boot_delay": 0.02, "boot_jitter": 0.01, "time_scale": 0.01}
 
@@ -34,7 +35,7 @@ class Drive:
 
     def until(self, effect: Effect, at_least: int = 1) -> None:
         """Wait until the fleet's total is reached."""
-        assert self.client.wait_for(effect, at_least, timeout=20), self.client.status(nodes=False)
+        assert self.client.wait_for(effect, at_least, timeout=PATIENCE), self.client.status(nodes=False)
 
 
 @contextmanager

@@ -12,6 +12,8 @@ from typing import Any
 
 import msgspec
 
+from tests.support.processes import PATIENCE
+
 
 class Callback(msgspec.Struct, frozen=True):
     """A callback as it arrived."""
@@ -84,7 +86,7 @@ class Receiver:
                 else:
                     self.close_connection = True
                     if line == "hang":
-                        receiver.ended.wait(30)
+                        receiver.ended.wait(PATIENCE)
 
             def log_message(self, *_: object) -> None:
                 pass

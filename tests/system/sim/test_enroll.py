@@ -145,7 +145,7 @@ def ending(api: Api) -> Ending:
             time.sleep(0.1)
             return [name for name, node in nodes().items() if node["provision_state"] in ("inspecting", "inspect wait")]
 
-        assert until(lambda: not busy(), seconds=120), busy()
+        assert until(lambda: not busy()), busy()
         with FleetClient(fleet.address) as client:
             return Ending(nodes(), client.status())
 

@@ -9,7 +9,7 @@ from ferroscope_sim.enroll import enroll
 from ferroscope_sim.model import FleetSettings, roster
 from ferroscope_sim.outcomes import Effect
 from ferroscope_sim.run import FleetThread
-from tests.support.processes import free_port, until
+from tests.support.processes import PATIENCE, free_port, until
 from tests.support.real_service import service
 
 
@@ -25,7 +25,7 @@ def test_machines_that_must_not_be_off_are_inspected_without_being_off(tmp_path:
         names = [member.name for member in roster(settings)]
         for name in names:
             client.call("set_power", node=name, power="power on")
-        assert client.wait_for(Effect.POWER_ONS, len(names), timeout=20)
+        assert client.wait_for(Effect.POWER_ONS, len(names), timeout=PATIENCE)
         enroll(roster(settings), api_url=api.url, sim_address=fleet.address)
         api.version = "1.95"
         for name in names:

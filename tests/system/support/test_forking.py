@@ -13,7 +13,7 @@ import pytest
 from bench.service import executable
 from tests import ROOT
 from tests.support.forking import ForkingPopen
-from tests.support.processes import free_port, until
+from tests.support.processes import PATIENCE, free_port, until
 from tests.support.pxe.netns import Netns
 
 PROGRAMS = {"script": [executable()], "module": [sys.executable, "-m", "ferroscope"]}
@@ -32,7 +32,7 @@ def is_fork(process: subprocess.Popen[str]) -> bool:
 def run(*command: str, **more: object) -> tuple[int, str, str]:
     """Return exit code, standard output and standard error."""
     with ForkingPopen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **more) as process:
-        output, errors = process.communicate(timeout=60)
+        output, errors = process.communicate(timeout=PATIENCE)
     return process.returncode, output, errors
 
 
@@ -50,7 +50,7 @@ def test_it_reads_its_standard_input(tmp_path: Path) -> None:
     config.write_text(f"[api]\nauth_strategy = http_basic\nhttp_basic_auth_user_file = {users}\n")
     command = [executable(), "user", "add", "alice", "--role", "reader", "-c", str(config)]
     with ForkingPopen(command, stdin=subprocess.PIPE, text=True) as process:
-        process.communicate("pa55-of-alice\n", timeout=60)
+        process.communicate("pa55-of-alice\n", timeout=PATIENCE)
     assert process.returncode == 0
     assert users.read_text().startswith("alice:")
 
@@ -72,7 +72,7 @@ def test_a_signal_ends_it_and_is_its_exit_code(program: list[str]) -> None:
             assert is_fork(process)
             assert process.poll() is None
             process.send_signal(number)
-            assert process.wait(60) == code
+            assert process.wait(PATIENCE) == code
             assert not Path(f"/proc/{process.pid}").exists()
 
 
@@ -87,14 +87,14 @@ def test_what_a_fork_could_not_have_is_started_anew(more: dict[str, object]) -> 
         assert "1 machines" in process.stdout.readline()
         assert not is_fork(process)
         process.terminate()
-        assert process.wait(60) == 0
+        assert process.wait(PATIENCE) == 0
 
 
 def test_other_programs_are_not_forked() -> None:
     with ForkingPopen(["sleep", "60"]) as process:
         assert until(lambda: Path(f"/proc/{process.pid}/comm").read_text() == "sleep\n")
         process.kill()
-        assert process.wait(60) == -signal.SIGKILL
+        assert process.wait(PATIENCE) == -signal.SIGKILL
 
 
 def test_it_dies_with_its_test_run() -> None:
@@ -123,4 +123,4 @@ def test_a_fork_may_run_in_another_network(request: pytest.FixtureRequest) -> No
         assert Path(f"/proc/{process.pid}/ns/net").stat().st_ino == Path(f"/run/netns/{space.name}").stat().st_ino
         assert [link.name for link in (Path(f"/proc/{process.pid}/root") / "sys/class/net").iterdir()] == ["lo"]
         process.terminate()
-        assert process.wait(60) == 0
+        assert process.wait(PATIENCE) == 0

@@ -19,7 +19,7 @@ from sqlalchemy.exc import OperationalError
 from tests import ROOT
 from tests.support import databases, keeper
 from tests.support.daemons import MissingServerError, Postgresql
-from tests.support.processes import tree, until
+from tests.support.processes import PATIENCE, tree, until
 from tests.support.servers import Server
 
 
@@ -139,7 +139,7 @@ def test_no_server_outlives_an_interrupted_test_run(tmp_path: Path, end: signal.
         assert len(server) > 1
     finally:
         run.send_signal(end)
-        run.wait(60)
+        run.wait(PATIENCE)
     assert until(lambda: not any(_runs(member) for member in server))
     assert until(lambda: not Path(directory).parent.exists())
 

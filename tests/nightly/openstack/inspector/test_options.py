@@ -9,6 +9,7 @@ from typing import Final
 
 from tests import ROOT
 from tests.support.inspector import DATA, PYTHON
+from tests.support.processes import PATIENCE
 
 _PAGE: Final = ROOT / "docs" / "how-to" / "move-from-ironic-inspector.md"
 
@@ -26,7 +27,7 @@ def table() -> set[tuple[str, str]]:
 
 def test_the_page_has_every_option() -> None:
     command = [PYTHON, "-W", "ignore", DATA / "options.py"]
-    listed = json.loads(subprocess.run(command, capture_output=True, text=True, check=True, timeout=120).stdout)
+    listed = json.loads(subprocess.run(command, capture_output=True, text=True, check=True, timeout=PATIENCE).stdout)
     known = {(section, option) for section, options in listed.items() for option in options}
     assert len(known) > 100
     documented = table()

@@ -199,7 +199,7 @@ def _there(place: Place, uuid: str) -> str:
 
 
 def _look_at(place: Place, uuid: str, number: int, counted: Counted) -> None:
-    until(lambda: place.ironic.node(uuid)["reservation"] is None, seconds=10)
+    until(lambda: place.ironic.node(uuid)["reservation"] is None)
     node: dict[str, Any] = place.ironic.node(uuid)
     wanted = expected(number) | {"rack": "7"}
     counted.locked += node["reservation"] is not None

@@ -22,7 +22,7 @@ from tests.nightly.openstack.ironic.place import Place
 from tests.support.bare_metal import Ironic
 from tests.support.bare_metal import ironic as run_ironic
 from tests.support.certificates import Authority
-from tests.support.processes import free_port, until
+from tests.support.processes import PATIENCE, free_port, until
 
 _SOURCE: Final = ROOT / "ironic-interface"
 _USER, _PASSWORD = "ironic", "pa55-of-the-conductor"
@@ -146,7 +146,7 @@ def killed_at_start(place: Place, uuid: str) -> None:
 
 
 def _change(place: Place, uuid: str, change: str, value: float | str) -> None:
-    with closing(sqlite3.connect(place.ironic.log.parent / "ironic.db", timeout=30)) as connection, connection:
+    with closing(sqlite3.connect(place.ironic.log.parent / "ironic.db", timeout=PATIENCE)) as connection, connection:
         connection.execute(f"UPDATE nodes SET {change} WHERE uuid = ?", [value, uuid])
 
 

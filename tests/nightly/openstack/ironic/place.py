@@ -17,7 +17,7 @@ import urllib3
 from ferroscope_sim.inventory import generate, pxe_mac
 from tests.support.bare_metal import Ironic
 from tests.support.installation import Installation, Played
-from tests.support.processes import free_port, until
+from tests.support.processes import PATIENCE, free_port, until
 
 _SETTINGS: Final = """\
 [database]
@@ -95,7 +95,7 @@ class Place(Installation):
         self._workers = workers
         self._role = role
         self._credentials = urllib3.make_headers(basic_auth=credentials) if credentials else {}
-        self._http = urllib3.PoolManager(retries=False, timeout=60.0, maxsize=16)
+        self._http = urllib3.PoolManager(retries=False, timeout=PATIENCE, maxsize=16)
         self.api: Played
         self.workers: list[Played] = []
 
@@ -157,7 +157,7 @@ class Place(Installation):
         return [str(one["message"]) for one in inspections[0]["entries"]] if inspections else []
 
     def rows(self, statement: str) -> list[Any]:
-        with closing(sqlite3.connect(self.directory / "f.db", timeout=30)) as connection:
+        with closing(sqlite3.connect(self.directory / "f.db", timeout=PATIENCE)) as connection:
             return connection.execute(statement).fetchall()
 
     def said(self) -> str:

@@ -22,10 +22,10 @@ from tests import ROOT
 from tests.support.bare_metal import Ironic
 from tests.support.daemons import MissingServerError
 from tests.support.installation import Installation, Played
-from tests.support.processes import free_port, until
+from tests.support.processes import PATIENCE, free_port, until
 
 _BIN: Final = ROOT / ".inspector-venv" / "bin"
-_HTTP: Final = urllib3.PoolManager(retries=False, timeout=60.0)
+_HTTP: Final = urllib3.PoolManager(retries=False, timeout=PATIENCE)
 _INSPECTOR: Final = """\
 [DEFAULT]
 auth_strategy = noauth
@@ -119,7 +119,7 @@ class Site(Installation):
         super().__init__(directory)
         self.ironic = ironic
         self.ports = [free_port(), free_port()]
-        self._http = urllib3.PoolManager(retries=False, timeout=60.0, maxsize=32)
+        self._http = urllib3.PoolManager(retries=False, timeout=PATIENCE, maxsize=32)
         self.inspector: Inspector
         self.apis: list[Played] = []
 

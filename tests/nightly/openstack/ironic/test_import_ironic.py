@@ -21,6 +21,7 @@ from ferroscope.remote import ironic as remote
 from ferroscope_sim.inventory import generate, pxe_mac
 from tests.api.service import Service
 from tests.support.bare_metal import Ironic
+from tests.support.processes import PATIENCE
 
 _NUMBERS: Final = itertools.count(800_000)
 _PASSWORD: Final = "canary-of-the-bmc"
@@ -115,7 +116,7 @@ class Site:
                 database.execute("DELETE FROM nodes WHERE id = ?", (node["id"],))
 
     def _database(self) -> sqlite3.Connection:
-        database = sqlite3.connect(self.ironic.log.parent / "ironic.db", timeout=30)
+        database = sqlite3.connect(self.ironic.log.parent / "ironic.db", timeout=PATIENCE)
         database.row_factory = sqlite3.Row
         return database
 

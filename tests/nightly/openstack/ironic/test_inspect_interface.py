@@ -25,6 +25,7 @@ from tests.nightly.openstack.ironic.interface import (
 from tests.nightly.openstack.ironic.place import Place, expected
 from tests.support import ipmi, redfish
 from tests.support.processes import until
+from tests.support.speed import slowness
 
 
 @pytest.fixture(scope="module")
@@ -182,7 +183,7 @@ def hand_over(tmp_path: Path, machines: int, kills: int) -> None:
                 if rng.random() < 0.3:
                     kill_us(place)
                     start_us(place)
-            assert ramdisks.done.wait(300.0)
+            assert ramdisks.done.wait(300.0 * slowness())
         finally:
             ramdisks.given_up.set()
             ramdisks.join()

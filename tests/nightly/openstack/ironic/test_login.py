@@ -21,7 +21,7 @@ from tests.nightly.openstack.ironic.place import Place, expected
 from tests.support.bare_metal import Ironic
 from tests.support.bare_metal import ironic as run_ironic
 from tests.support.keystone import Keystone, keystone
-from tests.support.processes import until
+from tests.support.processes import PATIENCE, until
 
 # test_attached has all but the logins, and acceptance/test_keystone has those.
 PASSWORD = "pa55-of-the-service"
@@ -125,7 +125,7 @@ def refusal(directory: Path, ironic: Ironic, login: str) -> str:
     command = [sys.executable, "-m", "ferroscope"]
     subprocess.run([*command, "db", "upgrade", "-c", str(place.config)], check=True, capture_output=True)
     done = subprocess.run(
-        [*command, "api", "-c", str(place.config)], capture_output=True, text=True, timeout=120, check=False
+        [*command, "api", "-c", str(place.config)], capture_output=True, text=True, timeout=PATIENCE, check=False
     )
     assert done.returncode
     return done.stdout + done.stderr

