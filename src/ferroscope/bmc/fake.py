@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from ferroscope.bmc.drivers import DriverOptions
-from ferroscope.contracts.bmc import BootDevice, Power
+from ferroscope.contracts.bmc import BootDevice, Power, Switch
 from ferroscope.core.boot import KINDS
 from ferroscope.core.model import Document, Node
 
@@ -38,10 +38,10 @@ class FakeBmc:
         return {"bmc_address": address}
 
     def get_power(self, node: Node) -> Power:
-        """Return the stored power state; anything but ``power on`` counts as off."""
-        return Power.ON if node.power_state == Power.ON else Power.OFF
+        """Return the stored power state; unknown until the first command."""
+        return Power.of(node.power_state)
 
-    def set_power(self, node: Node, power: Power) -> None:
+    def set_power(self, node: Node, power: Switch) -> None:
         """Succeed; the caller stores the resulting state on the node."""
 
     def reboot(self, node: Node) -> None:

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from ferroscope.bmc.drivers import DriverOptions
-from ferroscope.contracts.bmc import BootDevice, Power
+from ferroscope.contracts.bmc import BootDevice, Power, Switch
 from ferroscope.contracts.errors import BmcError
 from ferroscope.contracts.remote import Registry
 from ferroscope.core import registry
@@ -35,7 +35,7 @@ class IronicBmc:
         return None
 
     def get_power(self, node: Node) -> Power:
-        """Return the state that Ironic has observed; a machine that it has not asked yet counts as on.
+        """Return the state that Ironic has observed; unknown if it has not asked yet, changing while it commands one.
 
         ``BmcError`` if the node is in use meanwhile: an inspection that others have overtaken must not power it off.
         """
@@ -49,9 +49,9 @@ class IronicBmc:
         if state == "error":
             message = f"Ironic cannot control the power: {found.get('last_error')}"
             raise BmcError(message, transient=True, reason=Reason.POWER_FAILED)
-        return Power.OFF if state == Power.OFF else Power.ON
+        return Power.CHANGING if found.get("target_power_state") else Power.of(state)
 
-    def set_power(self, node: Node, power: Power) -> None:
+    def set_power(self, node: Node, power: Switch) -> None:
         with as_bmc_errors():
             self._registry.set_power(node.uuid, str(power))
 

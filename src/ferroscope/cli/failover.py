@@ -78,7 +78,7 @@ def plan(given: _Given, files: tuple[str, ...], database: str | None, fmt: str) 
     out = Output(fmt)
     out.show({"nodes": data}, lambda screen: screen.print(table(titles, rows)) if rows else None)
     if not rows:
-        out.note("all nodes are ready")
+        out.note("no node has failed")
 
 
 @failover.command("status")

@@ -12,6 +12,7 @@ For all calls that access a BMC:
 * Time: a call returns within ``DriverOptions.command_timeout``, including its own retries; calls of ``RamdiskBoot``,
   ``OutOfBand`` and ``ReportsHealth`` within ``inventory_timeout``. It is not interrupted. A driver pauses by waiting
   for ``DriverOptions.stop``.
+* Refusals: ``BMC_REFUSED``, ``BMC_CREDENTIALS`` and ``BMC_PRIVILEGE`` mean that the BMC has not done what was asked.
 * Idempotence: a worker may die at any moment, and another one repeats the call. Except for ``Bmc.reboot``, repeated
   calls lead to the same state.
 * Late commands: a worker may be suspended for any time, and be replaced meanwhile. A command that changes something
@@ -26,18 +27,53 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from enum import StrEnum
-from typing import Final, Protocol, runtime_checkable
+from typing import Final, Literal, Protocol, Self, runtime_checkable
 
 import msgspec
 
+from ferroscope.contracts.errors import BmcError
 from ferroscope.core.model import Document, Node
+from ferroscope.core.reasons import Reason
 
 
 class Power(StrEnum):
-    """Power states, as the Bare Metal API spells them."""
+    """What a BMC says about the power of its machine; ``ON`` and ``OFF`` as the Bare Metal API spells them.
+
+    ``CHANGING``: it is being powered on or off. ``UNKNOWN``: everything that is none of the others, such as no state at
+    all, or one that is not understood. Only ``OFF`` means that nothing runs there.
+    """
 
     ON = "power on"
     OFF = "power off"
+    CHANGING = "changing"
+    UNKNOWN = "unknown"
+
+    @classmethod
+    def of(cls, said: object) -> Self:
+        """Return the answer in exactly these words; ``UNKNOWN`` for everything else."""
+        return next((power for power in cls if isinstance(said, str) and said == power), cls.UNKNOWN)
+
+    @property
+    def settled(self) -> bool:
+        """Whether the machine is known to be on, or known to be off."""
+        return self in (Power.ON, Power.OFF)
+
+    @property
+    def published(self) -> str | None:
+        """As in the Bare Metal API, which has null as long as the machine is neither on nor off for certain."""
+        return str(self) if self.settled else None
+
+
+# What can be commanded.
+Switch = Literal[Power.ON, Power.OFF]
+
+
+def unsettled(what: str, power: Power) -> BmcError:
+    """Return the error (transient) for ``what``, which needs a machine that is on or off for certain."""
+    why = "the BMC does not say whether the machine is on or off"
+    if power is Power.CHANGING:
+        why = "the machine is being powered on or off at the moment"
+    return BmcError(f"{what} has to wait: {why}", transient=True, reason=Reason.POWER_FAILED)
 
 
 # The other power states that can be requested.
@@ -45,7 +81,7 @@ REBOOT: Final = "rebooting"
 SOFT_POWER_OFF: Final = "soft power off"
 SOFT_REBOOT: Final = "soft rebooting"
 # What can be requested -> the state of the machine after it.
-RESULTS: Final[dict[str, Power]] = {
+RESULTS: Final[dict[str, Switch]] = {
     Power.ON: Power.ON,
     Power.OFF: Power.OFF,
     REBOOT: Power.ON,
@@ -85,18 +121,24 @@ class Bmc(Protocol):
         """
 
     def get_power(self, node: Node) -> Power:
-        """Return the actual power state; during a change, the previous one."""
+        """Return what the BMC says now, never what follows from a command; what it does not say is ``UNKNOWN``.
 
-    def set_power(self, node: Node, power: Power) -> None:
+        ``OFF`` is taken for proof that nothing runs on the machine, so return it only if the BMC says exactly that.
+        During a change, return ``CHANGING`` if the BMC says so, or the state that it still reports.
+        """
+
+    def set_power(self, node: Node, power: Switch) -> None:
         """Request the power state, which may already be set; the change may complete later, so the caller polls it.
 
-        ``OFF`` is a hard power-off: it does not wait for the operating system.
+        ``OFF`` is a hard power-off: it does not wait for the operating system. A BMC that refuses the state that it
+        reports has done what was asked.
         """
 
     def reboot(self, node: Node) -> None:
         """Reset a machine that is on, without powering it off in between; power on one that is off.
 
-        The only call that is not idempotent: each one boots the machine. It returns when the BMC has accepted it.
+        The only call that is not idempotent: each one boots the machine. It returns when the BMC has accepted it. A
+        transient ``BmcError`` if the BMC does not say whether the machine is on, see ``unsettled``.
         """
 
     def set_boot_device(self, node: Node, device: BootDevice, *, persistent: bool) -> None:
@@ -114,7 +156,7 @@ class SoftPower(Protocol):
     """Optional: the driver can ask the machine's operating system to shut down."""
 
     def soft_power_off(self, node: Node) -> None:
-        """Ask the operating system to shut down, if the machine is on; it may take minutes, or never happen."""
+        """Ask the operating system to shut down, unless the machine is off; it may take minutes, or never happen."""
 
 
 @runtime_checkable
@@ -124,8 +166,11 @@ class ForcesOff(Protocol):
     A BMC may be wrong about that, and before a machine counts as dead its power is cut all the same.
     """
 
-    def force_off(self, node: Node) -> None:
-        """Cut the power whatever state the BMC reports; its refusal is no error if it reports ``OFF``."""
+    def force_off(self, node: Node) -> bool:
+        """Cut the power whatever state the BMC reports; return whether it has accepted that.
+
+        Its refusal is no error if it reports ``OFF`` after it.
+        """
 
 
 @runtime_checkable

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Final
 
 from ferroscope.core.model import Lease
 from ferroscope.core.reasons import Reason
@@ -70,15 +71,32 @@ class SecretKeyError(Exception):
         )
 
 
+# The BMC has answered, or was not asked at all: it has certainly not done what was asked.
+_NOT_DONE: Final = frozenset(
+    {
+        Reason.BMC_REFUSED,
+        Reason.BMC_CREDENTIALS,
+        Reason.BMC_PRIVILEGE,
+        Reason.BMC_CERTIFICATE,
+        Reason.BMC_NOT_ALLOWED,
+        Reason.DRIVER_INFO_INVALID,
+        Reason.DRIVER_INCOMPLETE,
+        Reason.POWER_OFF_DISABLED,
+        Reason.REGISTRY_REFUSED,
+    }
+)
+
+
 class BmcError(Exception):
     """A BMC call failed. ``transient``: whether a retry may succeed.
 
     ``reason`` is the code that operators see; its default depends on ``transient``. ``waits``: the machine is not to
-    blame, so retries are not counted.
+    blame, so retries are not counted. ``not_done``: it is certain that the command of this call had no effect.
     """
 
     def __init__(self, message: str, *, transient: bool, reason: Reason | None = None, waits: bool = False) -> None:
         self.transient = transient
         self.waits = waits
         self.reason = reason or (Reason.BMC_UNREACHABLE if transient else Reason.BMC_REFUSED)
+        self.not_done = self.reason in _NOT_DONE
         super().__init__(message)

@@ -116,7 +116,7 @@ class Registry(Protocol):
         """Delete the port; it is not an error if it does not exist."""
 
     def power(self, uuid: str) -> Document:
-        """Return ``power_state``, ``last_error`` and ``provision_state`` of the node."""
+        """Return ``power_state``, ``target_power_state``, ``last_error`` and ``provision_state`` of the node."""
 
     def set_power(self, uuid: str, target: str) -> None:
         """Request a power state, or ``rebooting``."""

@@ -94,8 +94,8 @@ EXPLANATIONS: Final[dict[Reason, Explanation]] = {
         (_SHOW, _INSPECT),
     ),
     Reason.POWER_FAILED: Explanation(
-        "The BMC acknowledged a power command, but did not report the power state within [drivers] power_timeout.",
-        "The BMC accepted the command but the power state did not change; check the BMC's log.",
+        "The BMC did not report the power state that was needed or commanded within [drivers] power_timeout.",
+        "The power state did not become, or is not known to be, what it should be; check the BMC and its log.",
         (_TIMELINE, _VALIDATE, _INSPECT),
     ),
     Reason.POWER_OFF_DISABLED: Explanation(
@@ -109,14 +109,19 @@ EXPLANATIONS: Final[dict[Reason, Explanation]] = {
         (_SHOW, _VALIDATE, _STATUS, _INSPECT),
     ),
     Reason.BMC_REFUSED: Explanation(
-        "The BMC answered with an error that a repetition does not change.",
-        "The BMC refused the command; check the account's privileges and driver_info.",
+        "The BMC answered with an error, and has not done what was asked.",
+        "The BMC refused the command; the message has its words. Check driver_info and the BMC's own log.",
         (_TIMELINE, _VALIDATE, _INSPECT),
     ),
     Reason.BMC_CREDENTIALS: Explanation(
         "The BMC rejected the user name or the password.",
         "The BMC rejected the credentials; correct driver_info before it locks the account.",
         (_VALIDATE, "ferroscope node set NODE -d PROPERTY=VALUE", _INSPECT),
+    ),
+    Reason.BMC_PRIVILEGE: Explanation(
+        "The BMC knows the account, but the account may not do this.",
+        "Give the account the role of an operator or administrator on the BMC; for IPMI, see also ipmi_priv_level.",
+        (_VALIDATE, "ferroscope node set NODE -d ipmi_priv_level=OPERATOR", _INSPECT),
     ),
     Reason.BMC_CERTIFICATE: Explanation(
         "The TLS certificate of the BMC is signed by no trusted CA, has expired, or is for another host.",

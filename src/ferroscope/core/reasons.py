@@ -29,6 +29,7 @@ class Reason(StrEnum):
     BMC_UNREACHABLE = "bmc-unreachable"
     BMC_REFUSED = "bmc-refused"
     BMC_CREDENTIALS = "bmc-credentials"
+    BMC_PRIVILEGE = "bmc-privilege"
     BMC_CERTIFICATE = "bmc-certificate"
     BMC_NOT_ALLOWED = "bmc-not-allowed"
     DRIVER_INFO_INVALID = "driver-info-invalid"

@@ -14,9 +14,10 @@ from typing import Any, Final, Protocol
 import msgspec
 import structlog
 
+from ferroscope.contracts.bmc import Power
 from ferroscope.contracts.errors import BmcError
 from ferroscope.contracts.queue import Clock
-from ferroscope.failover.cluster import Attachment, Pod, Volume
+from ferroscope.failover.pods import Attachment, Pod, Volume
 from ferroscope.remote.command_fence import TooLateError
 
 _log = structlog.get_logger(__name__)
@@ -28,18 +29,25 @@ _MOST: Final = 64
 class MachinePower(Protocol):
     """The power of machines, by their UUID. ``BmcError``, ``TooLateError``."""
 
-    def is_off(self, machine: str) -> bool: ...
+    def state(self, machine: str) -> Power:
+        """Return what the BMC says."""
 
     def set(self, machine: str, *, on: bool, left: Callable[[], float]) -> None:
         """Request it, as long as ``left`` returns more than 0 seconds."""
 
 
 class Answer(msgspec.Struct, frozen=True):
-    """``off`` is None if the BMC did not say, for the reason ``error``. ``asked_at``: by our clock, just before."""
+    """``error``: why the BMC does not say on or off. ``asked_at``: by our clock, just before."""
 
-    off: bool | None
+    power: Power
     asked_at: float
     error: str = ""
+
+
+_DOUBTS: Final = {
+    Power.CHANGING: "it says that the machine is being powered on or off",
+    Power.UNKNOWN: "its answer has no power state that is on or off",
+}
 
 
 class Load(msgspec.Struct, frozen=True):
@@ -47,7 +55,7 @@ class Load(msgspec.Struct, frozen=True):
 
     pods: Sequence[Pod]
     attachments: Sequence[Attachment]
-    volumes: Mapping[tuple[str, str], Volume]
+    volumes: Mapping[tuple[str, str], Volume] = {}
 
     @property
     def uids(self) -> set[str]:
@@ -67,7 +75,7 @@ class Question(msgspec.Struct, frozen=True):
 
 class _Command(msgspec.Struct, frozen=True):
     opened_at: float
-    running: Future[None]
+    running: Future[str]
 
 
 class BmcCalls:
@@ -79,23 +87,25 @@ class BmcCalls:
         self._pool = ThreadPoolExecutor(max_workers=_MOST, thread_name_prefix="bmc")
         self._questions: dict[str, Question] = {}
         self._commands: dict[str, _Command] = {}
+        self._failures: dict[str, str] = {}
 
     def close(self) -> None:
         """Start nothing new."""
         self._pool.shutdown(wait=False, cancel_futures=True)
 
     def ask(self, node: str, machine: str, load: Load) -> None:
-        """Ask whether the machine is off; "": there is no machine to ask, and the answer is there at once."""
+        """Ask for the machine's power; "": there is no machine to ask, and the answer is there at once."""
         now = self._clock.monotonic()
         answer: Future[Answer] = Future()
         if machine:
-            answer = self._pool.submit(self._is_off, machine)
+            answer = self._pool.submit(self._look, machine)
         else:
-            answer.set_result(Answer(None, now, "it was not asked"))
+            answer.set_result(Answer(Power.UNKNOWN, now, "it was not asked"))
         self._questions[node] = Question(node, machine, now, answer, load)
 
     def command(self, node: str, machine: str, *, on: bool, left: Callable[[], float]) -> None:
-        """Send a power command; if that fails, it is logged. Ask with ``busy`` before."""
+        """Send a power command; if that fails, it is logged, and see ``failure``. Ask with ``busy`` before."""
+        self._failures.pop(node, None)
         running = self._pool.submit(self._set, node, machine, on=on, left=left)
         self._commands[node] = _Command(self._clock.monotonic(), running)
 
@@ -104,8 +114,12 @@ class BmcCalls:
         command = self._commands.get(node)
         if command is not None and command.running.done():
             del self._commands[node]
-            command.running.result()
+            self._failures[node] = command.running.result()
         return node in self._questions or node in self._commands
+
+    def failure(self, node: str) -> str:
+        """Return why the node's last command failed, "" if it was accepted or there was none."""
+        return self._failures.get(node, "")
 
     def open_for(self, node: str) -> float:
         """Return for how many seconds that has been so."""
@@ -138,18 +152,19 @@ class BmcCalls:
             wait(young, timeout=min(timeout, *young.values()), return_when=FIRST_COMPLETED)
         return bool(young)
 
-    def _is_off(self, machine: str) -> Answer:
+    def _look(self, machine: str) -> Answer:
         asked_at = self._clock.monotonic()
         try:
-            return Answer(self._power.is_off(machine), asked_at)
+            power = self._power.state(machine)
         except BmcError as exc:
-            return Answer(None, asked_at, str(exc))
+            return Answer(Power.UNKNOWN, asked_at, str(exc))
+        return Answer(power, asked_at, _DOUBTS.get(power, ""))
 
-    def _set(self, node: str, machine: str, *, on: bool, left: Callable[[], float]) -> None:
+    def _set(self, node: str, machine: str, *, on: bool, left: Callable[[], float]) -> str:
         try:
             self._power.set(machine, on=on, left=left)
         except (BmcError, TooLateError) as exc:
-            _log.warning(
-                "failover: a power command failed; it is repeated", node=node, on=on,
-                error=str(exc) or "the lease was about to expire",
-            )  # fmt: skip
+            why = str(exc) or "the lease was about to expire"
+            _log.warning("failover: a power command failed; it is repeated", node=node, on=on, error=why)
+            return why
+        return ""

@@ -8,8 +8,9 @@ from typing import Final
 import msgspec
 
 from ferroscope.core.remediation import Phase, Remediation, logged
-from ferroscope.failover.cluster import Attachment, KubeNode, Pod
+from ferroscope.failover.cluster import KubeNode
 from ferroscope.failover.machines import Machine
+from ferroscope.failover.pods import Attachment, Pod
 from ferroscope.failover.terms import Decision, DeletePod, Effect, Rules, Seen, View, is_storm
 
 ESCALATE: Final = 600.0  # seconds without a change, after which people are called

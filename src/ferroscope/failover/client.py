@@ -7,16 +7,8 @@ from collections.abc import Iterator
 from typing import Any, Final
 from urllib.parse import quote
 
-from ferroscope.failover.cluster import (
-    LEFT_OFF,
-    OUT_OF_SERVICE,
-    Attachment,
-    Claim,
-    KubeletLease,
-    KubeNode,
-    Pod,
-    Volume,
-)
+from ferroscope.failover.cluster import LEFT_OFF, OUT_OF_SERVICE, KubeletLease, KubeNode
+from ferroscope.failover.pods import Attachment, Claim, Pod, Volume
 from ferroscope.failover.scheduling import Taint
 from ferroscope.remote.kubernetes import MERGE, STRATEGIC_MERGE, KubernetesClient, Right
 from ferroscope.remote.kubernetes import KubernetesError as KubernetesError

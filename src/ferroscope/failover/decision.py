@@ -19,7 +19,8 @@ from collections.abc import Callable
 import msgspec
 
 from ferroscope.core.remediation import Phase, Proof, Remediation, logged
-from ferroscope.failover.cluster import Attachment, KubeNode, Pod
+from ferroscope.failover.cluster import KubeNode
+from ferroscope.failover.pods import Attachment, Pod
 from ferroscope.failover.proof import Proving
 from ferroscope.failover.returning import Returning
 from ferroscope.failover.terms import Decision, DeleteAttachment, DeletePod, Rules, Seen, SetCondition, View, is_suspect

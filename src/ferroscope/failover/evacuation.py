@@ -7,8 +7,10 @@ from typing import Final
 
 import msgspec
 
+from ferroscope.contracts.bmc import Power
 from ferroscope.core.remediation import Phase, Proof, Remediation
-from ferroscope.failover.cluster import CONFIRMED_OFF, KubeNode, Pod
+from ferroscope.failover.cluster import CONFIRMED_OFF, KubeNode
+from ferroscope.failover.pods import Pod
 from ferroscope.failover.returning import Returning
 from ferroscope.failover.terms import Decision, DeleteAttachment, DeletePod, Effect, SetTaint, is_aged
 
@@ -28,6 +30,8 @@ class Evacuating(Returning):
             return "it is ready"
         if self._seen.power_off is False:
             return "its machine is on"
+        if self._seen.power is Power.CHANGING:
+            return "its machine is being powered on or off"
         if record.proof is Proof.CONFIRMED and not self._confirmed(node):
             return f"its annotation {CONFIRMED_OFF} was removed"
         return ""

@@ -6,6 +6,7 @@ from typing import Final
 
 import msgspec
 
+from ferroscope.contracts.bmc import Power
 from ferroscope.core.remediation import Phase, Proof, Remediation, Sighting
 from ferroscope.failover.cluster import KubeNode
 from ferroscope.failover.evacuation import Evacuating
@@ -102,7 +103,8 @@ class Proving(Evacuating):
             return self._wait(record, "nowhere-to-go", f"no other node could take its {len(stuck)} pods")
         if not movable:
             return self._wait(record, "nothing-to-free", "it has no pods or volumes that could move to another node")
-        if self._confirmed(node) and self._seen.power_off is not False and node.failed and not self._early(record):
+        confirmed = self._confirmed(node) and self._seen.power not in (Power.ON, Power.CHANGING)
+        if confirmed and node.failed and not self._early(record):
             return self._proven(record, node, Proof.CONFIRMED, "an operator has confirmed that it is off")
         if node.drained:
             return self._wait(record, "cordoned", _CORDONED)
@@ -171,11 +173,17 @@ class Proving(Evacuating):
         if self._seen.power_off:
             return self._off(record, node)
         if self._seen.power_off is None:
+            if self._seen.power is Power.CHANGING:  # whatever was seen before has ended
+                record = msgspec.structs.replace(record, off_seen=None)
             return self._unanswered(record)
         record = msgspec.structs.replace(record, off_seen=None)
         if not record.commanded or machine is None:  # it was off without us, and is on again
             return self._wait(msgspec.structs.replace(record, phase=Phase.DWELL), "power-is-on", "the machine is on")
         if self._view.now - record.command_at < REPEAT_COMMAND:
+            if why_not := self._seen.command_error:
+                if record.reason != "power-off-failed":
+                    record = self._log(record, "power-off-failed", f"the power-off command failed: {why_not}")
+                return self._wait(record, "power-off-failed", f"the power-off command failed: {why_not}")
             return self._wait(record, "power-off-pending", "the machine is still on after the power-off command")
         if storm := is_storm(self._view, self._rules):
             return self._wait(record, "storm", storm)

@@ -16,15 +16,17 @@ from typing import Final
 import msgspec
 import structlog
 
+from ferroscope.contracts.bmc import Power
 from ferroscope.contracts.queue import Clock
 from ferroscope.contracts.store import Store
 from ferroscope.core.remediation import Phase, Remediation
 from ferroscope.failover.bmc_calls import Answer, BmcCalls, Load
 from ferroscope.failover.client import Kubernetes
-from ferroscope.failover.cluster import KubeNode, Pod, Volume
+from ferroscope.failover.cluster import KubeNode
 from ferroscope.failover.decision import decide
 from ferroscope.failover.machine_list import MachineList
 from ferroscope.failover.machines import Inventory, Match
+from ferroscope.failover.pods import Pod, Volume
 from ferroscope.failover.proof import due_in
 from ferroscope.failover.terms import Decision, Rules, Seen, View, is_storm, is_suspect
 
@@ -127,7 +129,7 @@ class ClusterReader:
         for name in found.names:
             # An answer that is about to come is better than none, but a failure must be recorded without it.
             if self._calls.busy(name) and (name not in found.active or self._calls.open_for(name) >= _LATE):
-                silent = Answer(None, -math.inf, "it has not answered")
+                silent = Answer(Power.UNKNOWN, -math.inf, "it has not answered")
                 yield self._looked(found, self._see(found, name, "", silent, self._load(name)))
                 keep_alive()
 
@@ -261,7 +263,7 @@ class ClusterReader:
             found.nodes[name] = node
         match, record = self._match(found, name), found.active.get(name)
         if asked and asked != self._subject(found, name, match):
-            answer = Answer(None, -math.inf, "it was not asked")
+            answer = Answer(Power.UNKNOWN, -math.inf, "it was not asked")
         return Seen(
             name=name,
             node=node,
@@ -269,8 +271,9 @@ class ClusterReader:
             silent=self._clock.monotonic() - self._renewals[name][1],
             match=match,
             settled=found.machines.get(record.machine) if record is not None and record.settled else None,
-            power_off=answer.off,
+            power=answer.power,
             power_error=answer.error,
+            command_error=self._calls.failure(name),
             asked_at=answer.asked_at,
             read_at=read_at,
             pods=load.pods,

@@ -6,6 +6,7 @@ from typing import Final
 
 import msgspec
 
+from ferroscope.contracts.bmc import Power
 from ferroscope.core.remediation import Phase, Proof, Remediation
 from ferroscope.failover.case import Case
 from ferroscope.failover.cluster import KubeNode
@@ -71,6 +72,8 @@ class Returning(Case):
             )
         if (why := self._guard(record, node))[0]:
             return self._kept(record, why)
+        if self._seen.power is Power.CHANGING:
+            return self._wait(record, "power-on-pending", "its machine is being powered on or off")
         if off is None:
             return self._unanswered(record)
         if self._rules.inspect and not record.inspected and not record.stopped:

@@ -11,9 +11,11 @@ from collections.abc import Mapping, Sequence, Set
 
 import msgspec
 
+from ferroscope.contracts.bmc import Power
 from ferroscope.core.remediation import Proof, Remediation
-from ferroscope.failover.cluster import Attachment, KubeNode, Pod, Volume
+from ferroscope.failover.cluster import KubeNode
 from ferroscope.failover.machines import Machine, Match
+from ferroscope.failover.pods import Attachment, Pod, Volume
 
 
 class Rules(msgspec.Struct, frozen=True, kw_only=True):
@@ -77,8 +79,9 @@ class Seen(msgspec.Struct, frozen=True, kw_only=True):
 
     ``renewal`` identifies the last renewal of the kubelet's lease, and ``silent`` is for how many seconds we have seen
     no other. ``match`` is the node's machine by what is known now; ``settled`` is that of the record, if one is settled
-    and still exists. The BMC of the settled one is asked, or else that of the match: ``power_off`` is None if it was
-    not asked or did not say, for the reason ``power_error``.
+    and still exists. The BMC of the settled one is asked, or else that of the match: ``power`` is unknown if it was not
+    asked or did not say, for the reason ``power_error``. ``command_error``: why our last power command failed, "" if it
+    did not.
     By our clock: ``asked_at`` is from just before the BMC was asked, and ``read_at`` from just before ``renewal`` and
     ``node`` were read, after its answer. ``volumes`` are those of the pods, by namespace and name of their claims.
     ``refused``: UIDs of pods and attachments whose deletion the API server has refused for too long, and its words.
@@ -90,8 +93,9 @@ class Seen(msgspec.Struct, frozen=True, kw_only=True):
     silent: float = 0.0
     match: Match = Match()
     settled: Machine | None = None
-    power_off: bool | None = None
+    power: Power = Power.UNKNOWN
     power_error: str = ""
+    command_error: str = ""
     asked_at: float = -math.inf
     read_at: float = -math.inf
     pods: Sequence[Pod] = ()
@@ -103,6 +107,11 @@ class Seen(msgspec.Struct, frozen=True, kw_only=True):
         """Return the pod's persistent volumes."""
         keys = [(pod.metadata.namespace, name) for name in pod.claims]
         return [self.volumes[key] for key in keys if key in self.volumes]
+
+    @property
+    def power_off(self) -> bool | None:
+        """Whether the BMC says that the machine is off, or that it is on; None if it says neither."""
+        return self.power is Power.OFF if self.power.settled else None
 
 
 class PowerOff(msgspec.Struct, frozen=True):

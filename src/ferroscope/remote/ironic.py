@@ -169,7 +169,9 @@ class IronicRegistry:
         self._call("DELETE", f"/v1/ports/{uuid}", missing=(404,))
 
     def power(self, uuid: str) -> Document:
-        return _document(self._call("GET", f"/v1/nodes/{uuid}?fields=power_state,last_error,provision_state"))
+        return _document(
+            self._call("GET", f"/v1/nodes/{uuid}?fields=power_state,target_power_state,last_error,provision_state")
+        )
 
     def set_power(self, uuid: str, target: str) -> None:
         self._call("PUT", f"/v1/nodes/{uuid}/states/power", {"target": target}, repeat=target != "rebooting")

@@ -47,7 +47,19 @@ def retry_bmc_call(attempt: Callable[[], T], left: Callable[[], float], stop: St
     def is_retryable(error: Exception, pause: float) -> bool:
         return isinstance(error, BmcError) and error.transient and left() > pause
 
-    return call_with_retries(attempt, pauses=backoff(_PAUSE, tries - 1), is_retryable=is_retryable, stop=stop)
+    doubtful = False
+
+    def tried() -> T:
+        nonlocal doubtful
+        try:
+            return attempt()
+        except BmcError as exc:
+            # An earlier try may have had an effect, whatever the BMC says to this one.
+            exc.not_done = exc.not_done and not doubtful
+            doubtful = not exc.not_done
+            raise
+
+    return call_with_retries(tried, pauses=backoff(_PAUSE, tries - 1), is_retryable=is_retryable, stop=stop)
 
 
 def backoff(first: float, times: int) -> list[float]:

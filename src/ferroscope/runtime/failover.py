@@ -65,18 +65,22 @@ class BmcPower:
         self._drivers = drivers
         self._secrets = secrets
 
-    def is_off(self, machine: str) -> bool:
+    def state(self, machine: str) -> Power:
         node, driver = self._of(machine)
-        return driver.get_power(node) is Power.OFF
+        return Power.of(driver.get_power(node))
 
     def set(self, machine: str, *, on: bool, left: Callable[[], float]) -> None:
         node, driver = self._of(machine)
+        accepted = True
         with fenced(left):
             if not on and isinstance(driver, ForcesOff):
-                driver.force_off(node)
+                accepted = driver.force_off(node)
             else:
                 driver.set_power(node, Power.ON if on else Power.OFF)
-        _log.info("power command sent", node=machine, on=on)
+        if accepted:
+            _log.info("power command sent", node=machine, on=on)
+        else:
+            _log.info("power-off refused by the BMC, which says that the machine is off", node=machine)
 
     def _of(self, machine: str) -> tuple[Node, Bmc]:
         try:

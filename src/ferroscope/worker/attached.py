@@ -26,7 +26,6 @@ from ferroscope.worker.context import TaskContext
 T = TypeVar("T")
 
 _CHANGES: Final = "registry"
-_POWERS: Final = frozenset(Power)
 _GONE: Final = Fail(Reason.NOT_TRACKED, "Ironic no longer has this node")
 
 
@@ -92,9 +91,10 @@ def apply(context: TaskContext) -> Fail | None:
 
 def _see_power(context: TaskContext, document: Document) -> None:
     """Note the power that Ironic reports, unless the driver has something to say about it."""
-    state = document.get("power_state")
-    if state in _POWERS and not registry.is_in_use(str(document.get("provision_state"))):
-        context.saw_power(Power(state))
+    power = Power.of(document.get("power_state"))
+    changes = document.get("target_power_state") is not None
+    if power.settled and not changes and not registry.is_in_use(str(document.get("provision_state"))):
+        context.saw_power(power)
 
 
 def _apply_to_ports(context: TaskContext, ironic: Registry, changes: dict[str, Any]) -> None:

@@ -21,6 +21,7 @@ import structlog
 
 from ferroscope.config.options import Settings
 from ferroscope.contracts.bmc import Power
+from ferroscope.contracts.errors import BmcError
 from ferroscope.contracts.queue import Clock, StopFlag
 from ferroscope.contracts.remote import Registry
 from ferroscope.contracts.store import Fence, Store, Transaction
@@ -159,9 +160,13 @@ class Attempt:
         self._services.store.write(work)
         self._confirmed_at = asked_at
 
-    def command(self, call: Callable[[], T], *, confirm: Callable[[], None] = lambda: None) -> T:
+    def command(
+        self, call: Callable[[], T], *, confirm: Callable[[], None] = lambda: None, intent: str | None = None
+    ) -> T:
         """Command the machine: run ``call`` after the claim and the caller's ``confirm`` have been checked.
 
+        The ``intent`` that was recorded for it is withdrawn if the command certainly had no effect: nobody may take
+        for sent what the BMC has refused.
         Where the command fence finds, just before the bytes are sent, that the claim may have been lost, nothing was
         sent: the claim is confirmed anew, and the call starts over if it is still ours.
         """
@@ -171,9 +176,17 @@ class Attempt:
             try:
                 with command_fence.fenced(self._valid_for):
                     return call()
+            except BmcError as exc:
+                if exc.not_done and intent is not None:
+                    self._withdraw(intent)
+                raise
             except command_fence.TooLateError:
                 _log.warning("command not sent: the claim may have been lost", node=self.request.node)
                 self.pause(self._services.settings.worker.heartbeat_interval)
+
+    def _withdraw(self, effect: str) -> None:
+        self.progress.pop(effect, None)
+        self._services.store.write(lambda tx: tx.requests.hold(self.claim, progress=self.progress))
 
     def confirm(self) -> None:
         """Call this before an effect outside. ``ClaimLostError``; ``SupersededError`` as in ``check_superseded``.

@@ -13,7 +13,7 @@ from typing import Final
 import structlog
 
 from ferroscope.boot_config import ipxe
-from ferroscope.contracts.bmc import BootDevice, Image, Power, RamdiskBoot, ResetTime
+from ferroscope.contracts.bmc import BootDevice, Image, Power, RamdiskBoot, ResetTime, Switch, unsettled
 from ferroscope.contracts.errors import BmcError
 from ferroscope.core import callback_secret
 from ferroscope.core.boot import Boot, BootError, callback_url
@@ -67,7 +67,7 @@ def insert(context: TaskContext) -> None:
     if not isinstance(driver, RamdiskBoot):
         raise TypeError(f"{type(driver).__name__} cannot boot a ramdisk")
     context.intend(_INSERT)
-    remark = context.attempt.command(partial(driver.insert_ramdisk, context.node, image))
+    remark = context.attempt.command(partial(driver.insert_ramdisk, context.node, image), intent=_INSERT)
     context.note("virtual media", f"inserted {image.iso}; the next boot is from virtual media")
     if not image.parameters:
         remark = (
@@ -180,11 +180,20 @@ def disables_power_off(node: Node) -> bool:
     return bool(node.attributes.get("disable_power_off"))
 
 
-def reboot(context: TaskContext, *, confirm: Callable[[], None] = lambda: None) -> None:
+def is_on(context: TaskContext, what: str) -> bool:
+    """Whether the machine is on; ``BmcError`` (transient) for ``what`` if that is not certain."""
+    power = context.driver().get_power(context.node)
+    if not power.settled:
+        context.node.power_state = None
+        raise unsettled(what, power)
+    return power is Power.ON
+
+
+def reboot(context: TaskContext, *, confirm: Callable[[], None] = lambda: None, intent: str | None = None) -> None:
     """Reset the machine without powering it off. Not idempotent. ``BmcError``, ``ClaimLostError``."""
     bmc = context.driver()
     context.forget_power()
-    context.attempt.command(partial(bmc.reboot, context.node), confirm=confirm)
+    context.attempt.command(partial(bmc.reboot, context.node), confirm=confirm, intent=intent)
     context.note("reboot", "commanded a reboot, because disable_power_off is set")
     context.node.power_state, context.node.target_power_state = Power.ON, None
 
@@ -243,7 +252,7 @@ def leave_ramdisk_quietly(context: TaskContext) -> None:
         return
     try:
         context.intend(_OUT)
-        reboot(context)
+        reboot(context, intent=_OUT)
     except BmcError as exc:
         if exc.waits:
             raise
@@ -259,13 +268,18 @@ _LONGEST_POLL_INTERVAL: Final = 2.0
 
 
 def ensure_power(
-    context: TaskContext, power: Power, *, confirm: Callable[[], None] = lambda: None, timeout: float | None = None
+    context: TaskContext,
+    power: Switch,
+    *,
+    confirm: Callable[[], None] = lambda: None,
+    timeout: float | None = None,
+    intent: str | None = None,
 ) -> None:
     """Bring the machine to ``power``, unless it is there already.
 
-    ``confirm`` is called just before the command and may raise. ``timeout``: seconds, instead of the configured ones.
-    Raises ``BmcError`` (transient if the state did not follow in time, permanent if it is not allowed),
-    ``StoppedError`` and ``ClaimLostError``.
+    ``confirm`` is called just before the command and may raise; ``intent`` is as in ``Attempt.command``. ``timeout``:
+    seconds, instead of the configured ones. Raises ``BmcError`` (transient if the state did not follow in time,
+    permanent if it is not allowed), ``StoppedError`` and ``ClaimLostError``.
     """
     bmc = context.driver()
     node, drivers = context.node, context.settings.drivers
@@ -274,30 +288,39 @@ def ensure_power(
             message = "power off refused: disable_power_off is set on the node"
             raise BmcError(message, transient=False, reason=Reason.POWER_OFF_DISABLED)
         context.forget_power()
-        context.attempt.command(partial(bmc.set_power, node, power), confirm=confirm)
+        context.attempt.command(partial(bmc.set_power, node, power), confirm=confirm, intent=intent)
         context.note(str(power), f"commanded {power}")
         node.power_state = power  # all that a driver without a BMC can know
-        seconds = drivers.power_timeout if timeout is None else timeout
-        began = context.services.clock.monotonic()
-        deadline = began + seconds
-        pause, longest = drivers.power_poll_interval, max(drivers.power_poll_interval, _LONGEST_POLL_INTERVAL)
-        if context.services.registry is not None:
-            # A look is a request that Ironic serves, at a moment when it has a power change to carry out.
-            first = context.services.power_times.first_look(power)
-            context.attempt.pause(min(max(first, pause), seconds))
-            pause, longest = max(pause, first / 4), max(longest, first / 2)
-        while (actual := bmc.get_power(node)) is not power:
-            if context.services.clock.monotonic() > deadline:
-                node.power_state = actual
-                message = f"still {actual} {seconds:g} s after {power}"
-                raise BmcError(message, transient=True, reason=Reason.POWER_FAILED)
-            context.attempt.pause(pause)
-            pause = min(pause * 1.5, longest)
-        context.services.power_times.took(power, context.services.clock.monotonic() - began)
-        if context.services.registry is not None:
-            context.saw_power(power)
+        try:
+            _follow(context, power, drivers.power_timeout if timeout is None else timeout)
+        except BaseException:
+            if node.power_state == power:  # commanded, but never seen
+                node.power_state = None
+            raise
     node.power_state = power
     node.target_power_state = None
+
+
+def _follow(context: TaskContext, power: Switch, seconds: float) -> None:
+    """Wait until the BMC says that the commanded state is there; ``BmcError`` (transient) after so many seconds."""
+    bmc, node, interval = context.driver(), context.node, context.settings.drivers.power_poll_interval
+    began = context.services.clock.monotonic()
+    pause, longest = interval, max(interval, _LONGEST_POLL_INTERVAL)
+    if context.services.registry is not None:
+        # A look is a request that Ironic serves, at a moment when it has a power change to carry out.
+        first = context.services.power_times.first_look(power)
+        context.attempt.pause(min(max(first, pause), seconds))
+        pause, longest = max(pause, first / 4), max(longest, first / 2)
+    while (actual := bmc.get_power(node)) is not power:
+        if context.services.clock.monotonic() > began + seconds:
+            node.power_state = actual.published
+            message = f"still {actual} {seconds:g} s after {power}"
+            raise BmcError(message, transient=True, reason=Reason.POWER_FAILED)
+        context.attempt.pause(pause)
+        pause = min(pause * 1.5, longest)
+    context.services.power_times.took(power, context.services.clock.monotonic() - began)
+    if context.services.registry is not None:
+        context.saw_power(power)
 
 
 def power_off_quietly(context: TaskContext) -> None:

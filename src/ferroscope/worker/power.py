@@ -9,11 +9,20 @@ from __future__ import annotations
 from functools import partial
 from typing import Final
 
-from ferroscope.contracts.bmc import REBOOT, RESULTS, SOFT_POWER_OFF, SOFT_REBOOT, Power, SoftPower, SoftReboot
+from ferroscope.contracts.bmc import (
+    REBOOT,
+    RESULTS,
+    SOFT_POWER_OFF,
+    SOFT_REBOOT,
+    Power,
+    SoftPower,
+    SoftReboot,
+    unsettled,
+)
 from ferroscope.contracts.errors import BmcError
 from ferroscope.core.delivery import Done, Fail, Outcome, Retry
 from ferroscope.core.reasons import Reason
-from ferroscope.worker.boot import disables_power_off, ensure_power, reboot
+from ferroscope.worker.boot import disables_power_off, ensure_power, is_on, reboot
 from ferroscope.worker.context import TaskContext
 
 # Seconds that a power command may wait, whatever its caller asks for; a hard one occupies a thread.
@@ -49,7 +58,7 @@ def _set(context: TaskContext, target: str, timeout: float | None) -> Outcome:
     hard = None if timeout is None else min(timeout, LONGEST_HARD)
     if target != REBOOT:
         ensure_power(context, Power.ON if target == Power.ON else Power.OFF, timeout=hard)
-    elif disables_power_off(context.node) and context.driver().get_power(context.node) is Power.ON:
+    elif disables_power_off(context.node) and is_on(context, "the reboot"):
         reboot(context)
     else:
         ensure_power(context, Power.OFF, timeout=hard)
@@ -69,14 +78,17 @@ def _soft_power_off(context: TaskContext, timeout: float | None) -> Retry | None
             transient=False,
             reason=Reason.POWER_OFF_DISABLED,
         )
-    if driver.get_power(node) is Power.ON and not context.attempt.intended(target):
+    before = driver.get_power(node)
+    if before is Power.CHANGING and not context.attempt.intended(target):
+        raise unsettled(target, before)
+    if before is not Power.OFF and not context.attempt.intended(target):
         context.attempt.command(partial(driver.soft_power_off, node))
         context.note(target, "asked the operating system to shut down")
         # After the command: whoever finds no intent asks again, which does no harm.
         context.intend(target)
         node.power_state = Power.OFF  # all that a driver without a BMC can know
-    node.power_state = driver.get_power(node)
-    if node.power_state is Power.OFF:
+    node.power_state = driver.get_power(node).published
+    if node.power_state == Power.OFF:
         node.target_power_state = None
         return None
     seconds = context.settings.drivers.soft_power_off_timeout if timeout is None else timeout
@@ -110,10 +122,12 @@ def _soft_reboot(context: TaskContext, timeout: float | None) -> Outcome:
 def _restarted(context: TaskContext) -> bool:
     """Whether the operating system was asked to restart: once, and only on a machine that is on."""
     driver, node = context.driver(), context.node
-    if not isinstance(driver, SoftReboot) or driver.get_power(node) is Power.OFF:
+    if not isinstance(driver, SoftReboot) or (power := driver.get_power(node)) is Power.OFF:
         return False
     if context.attempt.intended(SOFT_REBOOT):
         return True
+    if not power.settled:
+        raise unsettled(SOFT_REBOOT, power)
     try:
         context.attempt.command(partial(driver.soft_reboot, node))
     except BmcError as exc:

@@ -271,7 +271,7 @@ class StartTask:
     def _power_on(self, context: TaskContext) -> None:
         boot.forget_agent(context)
         with self._throttle.permit(context) as permit:
-            reboots = disables_power_off(context.node) and context.driver().get_power(context.node) is Power.ON
+            reboots = disables_power_off(context.node) and boot.is_on(context, "the boot")
             try:
                 if reboots:
                     context.intend(REBOOT, permit.fence, seen=observed_before_reboot(context))
@@ -280,9 +280,9 @@ class StartTask:
             except LeaseLostError as exc:
                 raise ThrottledError(0.0) from exc
             if reboots:
-                reboot(context, confirm=permit.confirm)
+                reboot(context, confirm=permit.confirm, intent=REBOOT)
             else:
-                ensure_power(context, Power.ON, confirm=permit.confirm)
+                ensure_power(context, Power.ON, confirm=permit.confirm, intent=_POWER_ON)
 
 
 def _is_powered_on(context: TaskContext) -> bool:

@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from functools import partial
 from typing import Final
 
-from ferroscope.contracts.bmc import BootDevice
+from ferroscope.contracts.bmc import BootDevice, Power
 from ferroscope.contracts.errors import BmcError
 from ferroscope.contracts.store import Query, Transaction
 from ferroscope.core.delivery import Done, Fail, Outcome
@@ -139,6 +139,11 @@ def _time(seconds: float) -> str:
 
 # Commands: they do not change the inspection's state; their failure is the node's ``last_error``.
 
+_SAID: Final = {
+    Power.CHANGING: "the machine is being powered on or off",
+    Power.UNKNOWN: "it does not say whether the machine is on or off",
+}
+
 
 def verify(context: TaskContext) -> Outcome:
     """Check driver_info and ask the BMC for the power state."""
@@ -146,10 +151,11 @@ def verify(context: TaskContext) -> Outcome:
     problem = driver.validate(context.node)
     if problem:
         return Fail(Reason.DRIVER_INFO_INVALID, problem)
-    context.node.power_state = driver.get_power(context.node)
+    power = driver.get_power(context.node)
+    context.node.power_state = power.published
     context.bmc_addresses = resolve_addresses(context.node, seconds=context.settings.drivers.command_timeout)
     _learn_boot_device(context)
-    context.note("verified", f"the BMC responds: {context.node.power_state}")
+    context.note("verified", f"the BMC responds: {_SAID.get(power, str(power))}")
     return Done()
 
 

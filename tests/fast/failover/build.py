@@ -6,10 +6,12 @@ from typing import Any
 
 import msgspec
 
+from ferroscope.contracts.bmc import Power
 from ferroscope.core.remediation import Remediation
-from ferroscope.failover.cluster import Attachment, KubeNode, Pod, Volume
+from ferroscope.failover.cluster import KubeNode
 from ferroscope.failover.decision import decide
 from ferroscope.failover.machines import Machine, Match
+from ferroscope.failover.pods import Attachment, Pod, Volume
 from ferroscope.failover.terms import Decision, Rules, Seen, SetCondition, View
 
 SYSTEM_UUID = "4c4c4544-0051-4b10-8057-b7c04f4a5931"
@@ -77,6 +79,9 @@ def _of(kind: type[Any], document: Any) -> Any:
     return msgspec.json.decode(msgspec.json.encode(document), type=kind)
 
 
+_SAID = {True: Power.OFF, False: Power.ON, None: Power.UNKNOWN}
+
+
 class Case:
     """One node over time: change its attributes, then ``step``; the clock advances as the test says."""
 
@@ -90,6 +95,8 @@ class Case:
         self.match = Match(MACHINE)
         self.machines = [MACHINE]  # in the inventory
         self.power_off: bool | None = False
+        self.power: Power | None = None  # instead of power_off
+        self.command_error = ""
         self.answer_took = 0.0
         self.age = 0.0
         self.renewal = "r1"
@@ -116,7 +123,8 @@ class Case:
         settled = stored.get(self.record.machine) if self.record is not None and self.record.settled else None
         seen = Seen(
             name="n1", node=self.node, renewal=self.renewal, silent=self.silent, match=self.match, settled=settled,
-            power_off=self.power_off, power_error="timed out", asked_at=self.now - self.answer_took,
+            power=self.power or _SAID[self.power_off], power_error="timed out",
+            command_error=self.command_error, asked_at=self.now - self.answer_took,
             read_at=self.now, pods=self.pods, attachments=self.attachments,
             volumes=self.volumes, refused=self.refused,
         )  # fmt: skip

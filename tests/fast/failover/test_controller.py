@@ -15,6 +15,7 @@ import msgspec
 import pytest
 
 from ferroscope.config.options import Settings
+from ferroscope.contracts.bmc import Power
 from ferroscope.contracts.errors import BmcError, LeaseLostError
 from ferroscope.contracts.store import Query, Transaction
 from ferroscope.core.delivery import Refused
@@ -81,10 +82,10 @@ class _Power:
         self.silent = False
         self.commands: list[bool] = []
 
-    def is_off(self, machine: str) -> bool:
+    def state(self, machine: str) -> Power:
         if self.silent:
             raise BmcError("timed out", transient=True)
-        return self.off
+        return Power.OFF if self.off else Power.ON
 
     def set(self, machine: str, *, on: bool, left: Callable[[], float]) -> None:
         assert left() > 0
@@ -391,13 +392,13 @@ def _two_machines(site: _Site) -> Any:
     failed["status"]["nodeInfo"]["systemUUID"] = ""
     failed["metadata"]["annotations"] = {"ferroscope.io/machine": "m2"}
     site.api.put("nodes", failed)
-    asked, ask = [], site.power.is_off
+    asked, ask = [], site.power.state
 
-    def is_off(machine: str) -> bool:
+    def state(machine: str) -> Power:
         asked.append(machine)
         return ask(machine)
 
-    site.power.is_off = is_off  # type: ignore[method-assign]
+    site.power.state = state  # type: ignore[method-assign]
     return other, asked
 
 
@@ -530,9 +531,9 @@ def test_the_bmcs_of_all_failed_nodes_are_asked_and_commanded_at_once(site: _Sit
     site.api.put("pods", pod_document("db-1", node="n2"))
     site.store.write(lambda tx: tx.nodes.add(examples.node(name="m2")))
     together = threading.Barrier(2, timeout=PATIENCE)  # one after the other would break it
-    ask, command = site.power.is_off, site.power.set
+    ask, command = site.power.state, site.power.set
 
-    def is_off(machine: str) -> bool:
+    def state(machine: str) -> Power:
         together.wait()
         return ask(machine)
 
@@ -540,7 +541,7 @@ def test_the_bmcs_of_all_failed_nodes_are_asked_and_commanded_at_once(site: _Sit
         together.wait()
         command(machine, on=on, left=left)
 
-    site.power.is_off, site.power.set = is_off, power  # type: ignore[method-assign]
+    site.power.state, site.power.set = state, power  # type: ignore[method-assign]
     site.passes(site.task(rules=Rules(max_unhealthy="100%", dwell=1.0)), site.lead(), 3)
     assert site.power.commands == [False, False]
 
@@ -587,15 +588,15 @@ def test_a_bmc_that_is_silent_delays_only_its_own_node_and_is_asked_once(site: _
     site.api.put("pods", pod_document("db-1", node="n2"))
     silent = examples.node(name="m2")
     site.store.write(lambda tx: tx.nodes.add(silent))
-    released, asked, ask = threading.Event(), [], site.power.is_off
+    released, asked, ask = threading.Event(), [], site.power.state
 
-    def is_off(machine: str) -> bool:
+    def state(machine: str) -> Power:
         if machine == silent.uuid:
             asked.append(machine)
             released.wait(PATIENCE)
         return ask(machine)
 
-    site.power.is_off = is_off  # type: ignore[method-assign]
+    site.power.state = state  # type: ignore[method-assign]
     rules = Rules(max_unhealthy="100%")
     task, leading = site.task(rules=rules), site.lead()
     ticking = threading.Timer(0.3, lambda: setattr(site.clock, "now", site.clock.now + 2.0))
@@ -612,13 +613,13 @@ def test_a_bmc_that_is_silent_delays_only_its_own_node_and_is_asked_once(site: _
 
 
 def test_a_bmc_that_takes_its_time_to_answer_does_not_make_the_dwell_time_longer(site: _Site) -> None:
-    ask = site.power.is_off
+    ask = site.power.state
 
-    def is_off(machine: str) -> bool:
+    def state(machine: str) -> Power:
         site.clock.now += 1.2
         return ask(machine)
 
-    site.power.is_off = is_off  # type: ignore[method-assign]
+    site.power.state = state  # type: ignore[method-assign]
     task, leading = site.task(), site.lead()
     site.passes(task, leading, 1)
     (record,) = site.records()
@@ -626,13 +627,13 @@ def test_a_bmc_that_takes_its_time_to_answer_does_not_make_the_dwell_time_longer
 
 
 def test_a_bmc_is_asked_when_its_answer_counts_and_not_a_moment_before(site: _Site) -> None:
-    asked, ask = [], site.power.is_off
+    asked, ask = [], site.power.state
 
-    def is_off(machine: str) -> bool:
+    def state(machine: str) -> Power:
         asked.append(site.clock.now)
         return ask(machine)
 
-    site.power.is_off = is_off  # type: ignore[method-assign]
+    site.power.state = state  # type: ignore[method-assign]
     task, leading = site.task(), site.lead()
     site.passes(task, leading, 1, every=0.0)
     begin = site.clock.now

@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from ferroscope.contracts.bmc import Power
 from ferroscope.core.remediation import Phase, Proof
 from ferroscope.failover.cluster import OUT_OF_SERVICE, PAUSED
 from ferroscope.failover.machines import Match
@@ -173,6 +174,17 @@ def test_whatever_keeps_a_machine_off_that_we_have_powered_off_is_told_on_its_no
     case.power_off = False
     case.step(1.0)
     assert case.said == []
+
+
+def test_a_machine_that_takes_its_time_to_be_powered_on_is_not_said_to_be_left_off() -> None:
+    case = Case()
+    case.proven()
+    case.pods = []
+    case.step(1.0)
+    assert case.step(1.0).effects == (PowerOn(),)
+    case.power = Power.CHANGING
+    for _ in range(4):
+        assert (case.step(31.0).reason, case.record.left_off) == ("power-on-pending", "")
 
 
 @pytest.mark.parametrize("proof", ["label", "power-off"])

@@ -12,7 +12,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from ferroscope.core.remediation import Proof
-from ferroscope.failover.cluster import CONFIRMED_OFF, OUT_OF_SERVICE, Pod
+from ferroscope.failover.cluster import CONFIRMED_OFF, OUT_OF_SERVICE
+from ferroscope.failover.pods import Pod
 from ferroscope.failover.terms import (
     Decision,
     DeleteAttachment,

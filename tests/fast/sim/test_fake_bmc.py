@@ -11,7 +11,7 @@ from ferroscope.core.model import Node
 
 @pytest.mark.parametrize(
     ("stored", "power"),
-    [(None, Power.OFF), ("power off", Power.OFF), ("power on", Power.ON), ("error", Power.OFF)],
+    [(None, Power.UNKNOWN), ("power off", Power.OFF), ("power on", Power.ON), ("error", Power.UNKNOWN)],
 )
 def test_the_power_state_is_the_stored_one(stored: str | None, power: Power) -> None:
     bmc: Bmc = FakeBmc()

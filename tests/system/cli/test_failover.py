@@ -116,6 +116,17 @@ def test_the_status_has_the_evidence_of_each_remediation_newest_first(cluster: _
     assert [one["node"] for one in cluster.shown("status", "--limit", "1")["remediations"]] == ["n2"]
 
 
+def test_the_status_says_which_machine_was_left_without_power(cluster: _Cluster) -> None:
+    left = "machine m1, which was powered off for it, was left off"
+    one = Remediation(
+        uuid="1", cluster="default", node="n1", node_uid="u1", phase=Phase.DWELL, message="waiting", left_off=left
+    )
+    cluster.change(lambda backend: backend.store.write(lambda tx: tx.remediations.save(one)))
+    said = " ".join(cluster.run("status").stdout.split())
+    assert "left off" in said
+    assert cluster.shown("status")["remediations"][0]["left_off"] == left
+
+
 @pytest.mark.parametrize("command", ["plan", "status"])
 def test_a_configuration_file_that_is_given_before_the_sub_command_counts(cluster: _Cluster, command: str) -> None:
     """The file names the database; without it the default one would be opened, which may be of another cluster."""

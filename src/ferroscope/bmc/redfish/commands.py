@@ -13,7 +13,7 @@ import sushy
 from ferroscope.bmc.redfish import health as health
 from ferroscope.bmc.redfish import inventory as inventory
 from ferroscope.bmc.redfish.info import Access
-from ferroscope.contracts.bmc import BootDevice, Image, Power
+from ferroscope.contracts.bmc import BootDevice, Image, Power, Switch, unsettled
 from ferroscope.contracts.errors import BmcError
 
 _DEVICES: Final = {
@@ -24,8 +24,14 @@ _DEVICES: Final = {
 }
 _NAMES: Final = {target: device for device, target in _DEVICES.items()}
 _MODES: Final = {"uefi": sushy.BOOT_SOURCE_MODE_UEFI, "bios": sushy.BOOT_SOURCE_MODE_BIOS}
-# States that count as on; a machine that is powering off is on until it is off.
-_ON: Final = frozenset({sushy.SYSTEM_POWER_STATE_ON, sushy.SYSTEM_POWER_STATE_POWERING_OFF, sushy.PowerState.PAUSED})
+# The values of PowerState; one that is paused has power. All others, among them null and what is no text, are unknown.
+_POWERS: Final = {
+    "On": Power.ON,
+    "Paused": Power.ON,
+    "Off": Power.OFF,
+    "PoweringOn": Power.CHANGING,
+    "PoweringOff": Power.CHANGING,
+}
 _CDS: Final = (sushy.VIRTUAL_MEDIA_CD, sushy.VIRTUAL_MEDIA_DVD)
 _DISKS: Final = (sushy.VIRTUAL_MEDIA_USBSTICK, sushy.VIRTUAL_MEDIA_FLOPPY)
 
@@ -41,44 +47,55 @@ def systems(root: Any) -> list[str]:
 
 
 def power(system: Any) -> Power:
-    """Return its power state."""
-    return Power.ON if system.power_state in _ON else Power.OFF
+    """Return its power state, by the words of the BMC and nothing else."""
+    said = _said(system)
+    return _POWERS.get(said, Power.UNKNOWN) if isinstance(said, str) else Power.UNKNOWN
 
 
-def set_power(system: Any, wanted: Power) -> None:
-    """Set the power state, unless the machine is in it or changing to it."""
-    on_its_way = sushy.SYSTEM_POWER_STATE_POWERING_ON if wanted is Power.ON else sushy.SYSTEM_POWER_STATE_POWERING_OFF
-    if power(system) is wanted and system.power_state is not sushy.SYSTEM_POWER_STATE_POWERING_OFF:
-        return
-    if system.power_state is on_its_way:
+def _said(system: Any) -> Any:
+    return system.json.get("PowerState")
+
+
+def set_power(system: Any, wanted: Switch) -> None:
+    """Set the power state, unless the machine is in it, or is being powered on already.
+
+    One that is powering off may be waiting for its operating system, so its power is cut all the same.
+    """
+    if power(system) is wanted or (wanted is Power.ON and _said(system) == "PoweringOn"):
         return
     allowed = system.get_allowed_reset_system_values()
     on = sushy.RESET_ON if sushy.RESET_ON in allowed else sushy.RESET_FORCE_ON
     system.reset_system(on if wanted is Power.ON else sushy.RESET_FORCE_OFF)
 
 
-def force_off(system: Any) -> None:
-    """Send ``ForceOff`` in any state; most BMCs accept it for a system that is off, and some refuse it then."""
+def force_off(system: Any) -> bool:
+    """Send ``ForceOff`` in any state; return False if the BMC has refused it and says that the system is off."""
     try:
         system.reset_system(sushy.RESET_FORCE_OFF)
     except sushy.exceptions.AccessError:
         raise
     except sushy.exceptions.HTTPError:
+        system.refresh(force=True)
         if power(system) is not Power.OFF:
             raise
+        return False
+    return True
 
 
 def reboot(system: Any) -> None:
-    """Restart a system that is on; power on one that is off."""
-    if power(system) is Power.OFF:
+    """Restart a system that is on; power on one that is off; ``BmcError`` (transient) if it is neither for certain."""
+    now = power(system)
+    if now is Power.OFF:
         set_power(system, Power.ON)
         return
+    if now is not Power.ON:
+        raise unsettled("reboot", now)
     _reset(system, sushy.RESET_FORCE_RESTART)
 
 
 def soft_power_off(system: Any) -> None:
     """Have the operating system shut down, unless the machine is off or powering off."""
-    if power(system) is Power.ON and system.power_state is not sushy.SYSTEM_POWER_STATE_POWERING_OFF:
+    if power(system) is not Power.OFF and _said(system) != "PoweringOff":
         _reset(system, sushy.RESET_GRACEFUL_SHUTDOWN)
 
 

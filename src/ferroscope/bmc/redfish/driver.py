@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 
 from ferroscope.bmc.drivers import DriverOptions, not_allowed, problem
 from ferroscope.bmc.redfish import info
-from ferroscope.contracts.bmc import BootDevice, Image, OutOfBandNic, Power
+from ferroscope.contracts.bmc import BootDevice, Image, OutOfBandNic, Power, Switch
 from ferroscope.contracts.errors import BmcError
 from ferroscope.core.boot import wanted_boot_mode
 from ferroscope.core.model import Document, Node
@@ -62,17 +62,18 @@ class RedfishBmc:
         return {"redfish_address": f"https://[{address}]" if ":" in address else f"https://{address}"}
 
     def get_power(self, node: Node) -> Power:
-        """Return the actual power state; during a change, the previous state."""
+        """Return the system's ``PowerState``."""
         power: Power = self._call(node, "power state", lambda commands, system: commands.power(system))
         return power
 
-    def set_power(self, node: Node, power: Power) -> None:
+    def set_power(self, node: Node, power: Switch) -> None:
         """Set the power state if it differs; the machine may follow later."""
         self._call(node, str(power), lambda commands, system: commands.set_power(system, power))
 
-    def force_off(self, node: Node) -> None:
-        """Cut the power by ``ForceOff``, also if the BMC says that it is off."""
-        self._call(node, "power off", lambda commands, system: commands.force_off(system))
+    def force_off(self, node: Node) -> bool:
+        """Cut the power by ``ForceOff``, also if the BMC says that it is off; return whether it was accepted."""
+        accepted: bool = self._call(node, "power off", lambda commands, system: commands.force_off(system))
+        return accepted
 
     def reboot(self, node: Node) -> None:
         """Reset the machine by ``ForceRestart``; other resets are power cycles, or may never happen."""

@@ -13,12 +13,12 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from functools import lru_cache
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 
 import msgspec
 
 from ferroscope.bmc.drivers import DriverOptions, check_place, problem, wrong
-from ferroscope.contracts.bmc import BootDevice, Power
+from ferroscope.contracts.bmc import BootDevice, Power, Switch
 from ferroscope.contracts.errors import BmcError
 from ferroscope.core.model import Document, Node
 from ferroscope.remote import command_fence
@@ -262,7 +262,7 @@ class Answer(msgspec.Struct, frozen=True):
     ok: bool
     error: str = "no reason given"
     transient: bool = False
-    power: Power | None = None
+    power: Any = None
     device: BootDevice | None = None
     persistent: bool | None = None
     inventory: Document | None = None
@@ -287,12 +287,9 @@ class SimBmc:
 
     def get_power(self, node: Node) -> Power:
         """Return the actual power state."""
-        power = self._call(node, "get_power").power
-        if power is None:
-            raise BmcError(f"the simulated BMC of {_name(node)} did not report a power state", transient=False)
-        return power
+        return Power.of(self._call(node, "get_power").power)
 
-    def set_power(self, node: Node, power: Power) -> None:
+    def set_power(self, node: Node, power: Switch) -> None:
         """Set the power state; the machine may follow later."""
         self._call(node, "set_power", power=power)
 

@@ -1,0 +1,133 @@
+"""What drivers make of a BMC's words about the power: everything that is not said is unknown, and only "off" is off."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import sushy
+
+from ferroscope.bmc.drivers import DriverOptions
+from ferroscope.bmc.ironic import IronicBmc
+from ferroscope.bmc.redfish import commands
+from ferroscope.contracts.bmc import Power
+from ferroscope.contracts.errors import BmcError
+from ferroscope.core.model import Node
+from ferroscope.core.reasons import Reason
+
+ABSENT = object()
+WORDS = ["", "off", "OFF", "Off ", "Unknown", "Reset", "power off"]
+NONSENSE: list[Any] = [None, *WORDS, 0, 1, False, True, [], ["Off"], {}]
+
+
+class System:
+    """A Redfish system as sushy shows it: the document, and the resets that it is sent."""
+
+    def __init__(self, state: object, *, later: object = ABSENT, refuses: bool = False) -> None:
+        self.json = {} if state is ABSENT else {"PowerState": state}
+        self.path = "/redfish/v1/Systems/1"
+        self.resets: list[Any] = []
+        self._later, self._refuses = later, refuses
+
+    def get_allowed_reset_system_values(self) -> set[Any]:
+        return set(sushy.ResetType)
+
+    def reset_system(self, kind: Any) -> None:
+        self.resets.append(kind)
+        if self._refuses:
+            raise sushy.exceptions.HTTPError("POST", self.path, _Response())
+
+    def refresh(self, *, force: bool) -> None:
+        assert force
+        if self._later is not ABSENT:
+            self.json = {"PowerState": self._later}
+
+
+class _Response:
+    status_code = 400
+    headers: dict[str, str] = {}
+    text = ""
+
+    def json(self) -> dict[str, str]:
+        return {}
+
+
+@pytest.mark.parametrize(
+    ("said", "power"),
+    [
+        ("On", Power.ON),
+        ("Paused", Power.ON),  # it has power: dsx-ai-factory/infra-controller#6350
+        ("Off", Power.OFF),
+        ("PoweringOn", Power.CHANGING),
+        ("PoweringOff", Power.CHANGING),
+        (ABSENT, Power.UNKNOWN),
+        *((value, Power.UNKNOWN) for value in NONSENSE),
+    ],
+)
+def test_only_off_of_a_redfish_system_is_off(said: object, power: Power) -> None:
+    assert commands.power(System(said)) is power
+
+
+@pytest.mark.parametrize("said", ["On", "Paused", "PoweringOn", "PoweringOff", ABSENT, None, "Unknown"])
+def test_power_is_cut_unless_the_system_says_that_it_is_off(said: object) -> None:
+    system, off = System(said), System("Off")
+    commands.set_power(system, Power.OFF)
+    commands.set_power(off, Power.OFF)
+    assert (system.resets, off.resets) == ([sushy.ResetType.FORCE_OFF], [])
+
+
+@pytest.mark.parametrize("said", ["Off", "PoweringOff", ABSENT, None, "Unknown"])
+def test_power_is_switched_on_unless_the_system_is_on_or_becoming_so(said: object) -> None:
+    system = System(said)
+    commands.set_power(system, Power.ON)
+    assert system.resets == [sushy.ResetType.ON]
+    for other in (System("On"), System("PoweringOn")):
+        commands.set_power(other, Power.ON)
+        assert other.resets == []
+
+
+@pytest.mark.parametrize("said", ["PoweringOn", "PoweringOff", ABSENT, None, "Unknown"])
+def test_a_system_that_may_be_off_is_not_reset(said: object) -> None:
+    system = System(said)
+    with pytest.raises(BmcError) as caught:
+        commands.reboot(system)
+    assert (caught.value.transient, caught.value.reason) == (True, Reason.POWER_FAILED)
+    assert system.resets == []
+
+
+@pytest.mark.parametrize(
+    ("before", "after"), [("Off", "PoweringOn"), ("Off", None), ("Off", "On"), ("PoweringOff", "PoweringOff")]
+)
+def test_a_refused_power_off_counts_by_what_the_system_says_after_it(before: object, after: object) -> None:
+    with pytest.raises(sushy.exceptions.HTTPError):
+        commands.force_off(System(before, later=after, refuses=True))
+
+
+def test_a_power_off_says_whether_it_was_accepted() -> None:
+    assert commands.force_off(System("Off")) is True
+    assert commands.force_off(System(None, later="Off", refuses=True)) is False
+
+
+@pytest.mark.parametrize("said", [None, "off", "rebooting", "soft power off", "changing", "", 0, False, ["power off"]])
+def test_only_power_off_of_ironic_is_off(said: object) -> None:
+    assert _ironic(power_state=said).get_power(Node(uuid="1", driver="x")) in (Power.UNKNOWN, Power.CHANGING)
+
+
+@pytest.mark.parametrize("observed", ["power off", "power on", None])
+def test_a_state_that_ironic_is_changing_is_not_the_one_it_has_observed(observed: object) -> None:
+    bmc = _ironic(power_state=observed, target_power_state="power on")
+    assert bmc.get_power(Node(uuid="1", driver="x")) is Power.CHANGING
+
+
+def test_ironic_says_on_and_off() -> None:
+    node = Node(uuid="1", driver="x")
+    assert _ironic(power_state="power off", target_power_state=None).get_power(node) is Power.OFF
+    assert _ironic(power_state="power on").get_power(node) is Power.ON
+
+
+def _ironic(**document: object) -> IronicBmc:
+    class Registry:
+        def power(self, _uuid: str) -> dict[str, object]:
+            return {"provision_state": "manageable", "last_error": None, **document}
+
+    return IronicBmc(DriverOptions(registry=Registry()))  # type: ignore[arg-type]
