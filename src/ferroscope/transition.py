@@ -34,6 +34,7 @@ from ferroscope.core.states import (
     State,
     Transition,
 )
+from ferroscope.core.values import storable
 from ferroscope.hardware import machine_identity
 
 # A second request for one of these is merged with the pending one: its result is the same.
@@ -304,6 +305,6 @@ def _save_inspection(
     if queued is not None:
         changes["queued"] = queued
     changes["reason"] = str(failure.reason) if failure else None
-    changes["error"] = failure.message if failure else None
+    changes["error"] = storable(failure.message) if failure else None
     tx.inspections.update(inspection.uuid, **changes)
     return msgspec.structs.replace(inspection, **changes)

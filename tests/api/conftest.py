@@ -25,6 +25,12 @@ def everywhere(database_url: str) -> Iterator[Service]:
     served.close()
 
 
+@pytest.fixture(params=[None, "1.84"], ids=["without-token", "with-token"])
+def callback_version(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Run the test with both versions of the callback: with a token in the response, and without."""
+    monkeypatch.setattr(Service, "callback_version", request.param)
+
+
 @pytest.fixture
 def bare_metal(service: Service) -> Client:
     return service.bare_metal

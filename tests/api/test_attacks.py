@@ -182,7 +182,7 @@ def test_the_source_of_each_callback_is_on_the_timeline(service: Service, waitin
     [
         ('{"inventory": {"interfaces": [{"mac_address": "MAC"}', 400),
         ('{"interfaces": [{"mac_address": "MAC"}]}', 400),
-        ('{"inventory": {"interfaces": [{"name": "e0", "mac_address": "MAC"}, {"x": 1}]}}', 400),
+        ('{"inventory": {"interfaces": {"e0": {"mac_address": "MAC"}}}}', 400),
         ('{"inventory": {"interfaces": [{"mac_address": "MAC"}]}, "pad": "' + "x" * 20_000_000 + '"}', 413),
     ],
     ids=["cut off", "no inventory", "invalid", "too large"],

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from ferroscope.bmc.fake import FakeBmc
@@ -18,12 +19,14 @@ from ferroscope.contracts.bmc import Image
 from ferroscope.core import callback_secret
 from ferroscope.core.model import Inspection, Node
 from ferroscope.core.states import Event
-from tests.api.service import DRIVERS, Service, callback_body, fault
+from tests.api.service import DRIVERS, Service, callback_body, caller, fault
 from tests.support import databases, examples
 
 API = "http://192.0.2.1:6385"
 SCRIPT = f"{API}/v1/boot.ipxe"
 ATTACKER, MACHINE = "198.51.100.66", "192.0.2.77"
+
+pytestmark = pytest.mark.usefixtures("callback_version")
 
 
 class Able(FakeBmc):
@@ -102,7 +105,8 @@ class Site:
     def call(self, secret: str | None, *, source: str, body: Any = None, path: str = "/v1/continue_inspection") -> Any:
         query = "" if secret is None else f"?secret={secret}"
         body = callback_body(self.mac) if body is None else body
-        return self.service.client(None).post(path + query, body, remote_addr=source)
+        version = None if path == "/v1/continue" else self.service.callback_version
+        return self.service.client(version).post(path + query, body, remote_addr=source)
 
     def timeline(self) -> list[tuple[str, str | None, str]]:
         entries = self.service.bare_metal.get(f"/v1/nodes/{self.node}/timeline").json["inspections"][0]["entries"]
@@ -161,18 +165,21 @@ def test_without_the_secret_an_attacker_achieves_nothing_and_the_machine_is_insp
     by_uuid = f"/v1/continue_inspection?node_uuid={attacked.node}"
     answer = attacked.service.bare_metal.post(by_uuid, callback_body(attacked.mac), remote_addr=ATTACKER)
     assert answer.status_code in (404, 429)
-    assert attacked.service.node(attacked.node) == before
+    after = attacked.service.node(attacked.node)
+    assert "was refused" in str(after.last_error)
+    told = {"last_error": None, "version": before.version, "updated_at": before.updated_at}
+    assert msgspec.structs.replace(after, **told) == before
     assert attacked.service.bare_metal.get("/v1/ports").json == ports
     assert [request.event for request in attacked.service.pending(attacked.node)].count(Event.CONTINUE) == 0
     refused = [entry for entry in attacked.timeline() if entry[0] == "callback-refused"]
-    assert len(refused) == 1  # at most one a minute
-    assert refused[0][1] == "callback-unproven"
-    assert ATTACKER in refused[0][2]
+    assert sorted(str(reason) for _, reason, _ in refused) == ["callback-unproven", "lookup-bmc-alone"]  # once a minute
+    assert all(ATTACKER in message for _, _, message in refused)
     if state == "starting":
         attacked.power_on()
     assert attacked.call(attacked.secret, source=MACHINE).status_code == 202
     called = [entry for entry in attacked.timeline() if entry[0] == "callback"]
     assert called == [("callback", None, f"callback received from {MACHINE}")]
+    assert attacked.service.node(attacked.node).last_error is None
 
 
 def test_after_a_restart_the_machine_that_was_booted_before_is_refused(site: Callable[..., Site]) -> None:
@@ -198,8 +205,8 @@ def test_the_machine_may_repeat_itself_boot_twice_and_call_late(site: Callable[.
     answers = [served.call(secret, source=MACHINE, body=body, path=path) for _ in range(2)]
     served.service.finish(served.node)
     answers.append(served.call(secret, source=MACHINE, body=body, path=path))  # a repetition that arrives late
-    assert [answer.status_code for answer in answers] == [202] * 3
-    assert len({answer.text for answer in answers}) == 1
+    assert {caller(answer) for answer in answers} == {served.node}
+    assert len({tuple(answer.json) for answer in answers}) == 1
     refused = served.call(None, source=MACHINE, body=body, path=path)
     assert refused.status_code == (400 if path == "/v1/continue" else 404)
     # The next inspection has another secret; what is kept of this one opens nothing.

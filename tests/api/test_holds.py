@@ -3,23 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import pytest
 
 from ferroscope.config.options import InspectorSettings
 from ferroscope.core.states import Event, State
-from ferroscope.hooks.pipeline import from_settings
-from ferroscope.runtime.system import SystemClock
-from ferroscope.worker.loop import Worker
-from ferroscope.worker.start import PxeFilterWait, RebootThrottle
-from ferroscope.worker.tasks import build
-from tests.api.service import DRIVERS, Service, callback_body
+from tests.api import working
+from tests.api.service import Service, callback_body, caller
 from tests.support import examples
 
 BOARD = {"system_vendor": {"serial_number": "SN-OLD-1"}}
 OTHER = {"system_vendor": {"serial_number": "SN-NEW-2"}}
 SOURCE = "198.51.100.66"
+
+pytestmark = pytest.mark.usefixtures("callback_version")
 
 
 class Site:
@@ -29,8 +28,10 @@ class Site:
         self.service = Service(url, sections={"inspector": InspectorSettings(**inspector)})
         self.node = self.service.enrol()
         self.mac = self.service.wait(self.node)
-        self.worker = worker(self.service)
-        assert self.call(self.body(BOARD)).status_code == 202
+        self.worker = working.worker(self.service)
+        answer = self.call(self.body(BOARD))
+        assert caller(answer) == self.node
+        self.first: dict[str, Any] = answer.json
         self.work()
         assert self.state is State.FINISHED
         self.inspect()
@@ -42,12 +43,10 @@ class Site:
         return callback_body(self.mac, *macs, **vendor)
 
     def call(self, body: Any, *, source: str = SOURCE) -> Any:
-        return self.service.client(None).post("/v1/continue_inspection", body, remote_addr=source)
+        return self.service.call_back(body, remote_addr=source)
 
     def work(self) -> None:
-        self.service.store.write(lambda tx: tx.members.beat(examples.member("w"), 60.0))
-        while self.service.pending(self.node):
-            self.worker.step()
+        working.work(self.service, self.node, self.worker)
 
     @property
     def state(self) -> State:
@@ -68,22 +67,6 @@ class Site:
     def steps(self) -> list[str]:
         entries = self.service.bare_metal.get(f"/v1/nodes/{self.node}/timeline").json["inspections"][0]["entries"]
         return [entry["step"] for entry in entries]
-
-
-def worker(service: Service) -> Worker:
-    settings, clock = service.settings, SystemClock()
-    throttle = RebootThrottle(0.0, holder="w", store=service.store, clock=clock, profile=settings.lease.numbers())
-    return Worker(
-        store=service.store,
-        queue=service.backend.queue,
-        tasks=build(from_settings(settings.inspector), throttle, PxeFilterWait(0.0)),
-        drivers=DRIVERS,
-        settings=settings,
-        clock=clock,
-        stop=service.stop,
-        member="w",
-        process="worker",
-    )
 
 
 @pytest.fixture
@@ -126,7 +109,8 @@ def test_the_same_machine_is_not_held(site: Site) -> None:
 
 def test_another_serial_number_is_held_with_what_differs_and_who_sent_it(site: Site) -> None:
     same, other = site.call(site.body(OTHER)), site.call(site.body(OTHER))
-    assert (same.status_code, same.text) == (202, other.text)  # the machine learns nothing
+    assert caller(same) == caller(other) == site.node
+    assert same.json.keys() == other.json.keys() == site.first.keys()  # the machine learns nothing
     site.work()
     assert site.state is State.WAITING
     (node,) = site.inbox
@@ -246,3 +230,32 @@ def test_the_system_uuid_of_the_collector_extra_hardware_counts(site: Site) -> N
     site.call(site.body(BOARD) | {"data": [["system", "product", "uuid", "11111111-2222-4333-8444-555555555555"]]})
     (node,) = site.inbox
     assert [one["what"] for one in node["driver_internal_info"]["held"]["differences"]] == ["uuid"]
+
+
+def test_the_right_machine_gets_the_token_that_a_held_one_had(site: Site) -> None:
+    def heartbeat(token: str) -> int:
+        body = {"callback_url": "http://192.0.2.7:9999", "agent_token": token}
+        status: int = site.service.bare_metal.post(f"/v1/heartbeat/{site.node}", body).status_code
+        return status
+
+    call = partial(site.service.call_back, version="1.84")
+    stranger = call(site.body(OTHER)).json["config"]["agent_token"]
+    right = call(site.body(BOARD)).json["config"]["agent_token"]
+    assert len({stranger, right, "******"}) == 3
+    assert (heartbeat(stranger), heartbeat(right)) == (404, 202)
+
+
+@pytest.mark.parametrize("after", ["approval", "the right machine", "rejection"])
+def test_a_callback_may_be_repeated_whatever_became_of_the_hold(site: Site, after: str) -> None:
+    for _ in range(2):
+        assert caller(site.call(site.body(OTHER))) == site.node
+    if after == "the right machine":
+        for _ in range(2):
+            assert caller(site.call(site.body(BOARD))) == site.node
+    else:
+        verb = "approve" if after == "approval" else "reject"
+        assert site.service.bare_metal.post(f"/v1/nodes/{site.node}/{verb}").status_code == 204
+    site.work()
+    last = site.body(BOARD if after == "the right machine" else OTHER)
+    assert caller(site.call(last)) == site.node
+    assert site.state is (State.ERROR if after == "rejection" else State.FINISHED)

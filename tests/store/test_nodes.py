@@ -5,8 +5,8 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from ferroscope.contracts.errors import ConflictError, NotFoundError, StaleError
-from ferroscope.contracts.store import Query
+from ferroscope.contracts.errors import ConflictError, LostUpdateError, NotFoundError, StaleError
+from ferroscope.contracts.store import Query, Transaction
 from ferroscope.core.model import Node
 from ferroscope.core.states import Provision, State
 from tests.store.conftest import Adapter
@@ -309,3 +309,45 @@ def test_orphans_are_known_by_their_uuids(adapter: Adapter) -> None:
     kept, gone = adapter.node(), adapter.node()
     adapter.write(lambda tx: tx.nodes.update(msgspec.structs.replace(tx.nodes.get(gone.uuid), orphaned_at=1.5)))
     assert adapter.read(lambda tx: tx.nodes.orphans()) == {kept.uuid: None, gone.uuid: 1.5}
+
+
+@pytest.mark.parametrize("lock", [False, True])
+def test_a_struct_is_not_written_after_its_own_transaction_wrote_the_node(adapter: Adapter, lock: bool) -> None:
+    """Two functions that are given the same struct: the second would revert the first, or fail whenever repeated."""
+    node = adapter.node(owner="nobody")
+
+    def twice(tx: Transaction) -> None:
+        read = tx.nodes.get(node.uuid, lock=lock)
+        tx.nodes.update(msgspec.structs.replace(read, owner="first"))
+        tx.nodes.update(msgspec.structs.replace(read, name="second"))
+
+    with pytest.raises(LostUpdateError, match=f"node {node.uuid} was written"):
+        adapter.write(twice)
+    assert adapter.get(node.uuid) == node
+
+
+def test_a_struct_is_not_written_after_its_own_transaction_removed_the_node(adapter: Adapter) -> None:
+    node = adapter.node()
+
+    def remove_and_save(tx: Transaction) -> None:
+        read = tx.nodes.get(node.uuid, lock=True)
+        tx.nodes.remove(node.uuid)
+        tx.nodes.update(read)
+
+    with pytest.raises(LostUpdateError, match="removed"):
+        adapter.write(remove_and_save)
+    assert adapter.get(node.uuid) == node
+
+
+def test_what_a_write_returned_may_be_written_again_in_the_same_transaction(adapter: Adapter) -> None:
+    fresh = examples.node()
+
+    def thrice(tx: Transaction) -> Node:
+        tx.nodes.add(fresh)
+        one = tx.nodes.update(msgspec.structs.replace(fresh, owner="first"))
+        tx.nodes.update(msgspec.structs.replace(one, name="second"))
+        return tx.nodes.update(msgspec.structs.replace(tx.nodes.get(fresh.uuid), maintenance=True))
+
+    last = adapter.write(thrice)
+    assert (last.owner, last.name, last.maintenance) == ("first", "second", True)
+    assert adapter.get(fresh.uuid) == last

@@ -5,8 +5,8 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from ferroscope.contracts.errors import ConflictError, NotFoundError
-from ferroscope.contracts.store import Query
+from ferroscope.contracts.errors import ConflictError, LostUpdateError, NotFoundError
+from ferroscope.contracts.store import Query, Transaction
 from tests.store.conftest import Adapter
 from tests.support import examples
 
@@ -126,3 +126,18 @@ def test_lists_are_filtered_and_paged(adapter: Adapter) -> None:
     assert list(found) == [mine[0], mine[2]]
     by_address = adapter.read(lambda tx: tx.ports.list(Query(filters={"node": (node.uuid,)}, sort_key="address")))
     assert [port.address for port in by_address] == sorted(port.address for port in mine)
+
+
+def test_a_struct_is_not_written_after_its_own_transaction_wrote_the_port(adapter: Adapter) -> None:
+    port = examples.port(adapter.node())
+    adapter.write(lambda tx: tx.ports.add([port]))
+
+    def twice(tx: Transaction) -> None:
+        read = tx.ports.get(port.uuid)
+        returned = tx.ports.update(msgspec.structs.replace(read, name="first"))
+        tx.ports.update(msgspec.structs.replace(returned, physical_network="net"))
+        tx.ports.update(msgspec.structs.replace(read, pxe_enabled=False))
+
+    with pytest.raises(LostUpdateError, match=f"port {port.uuid} was written"):
+        adapter.write(twice)
+    assert adapter.read(lambda tx: tx.ports.get(port.uuid)).name is None

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from ferroscope.contracts.errors import ConflictError, NotFoundError
+from ferroscope.contracts.errors import ConflictError, LostUpdateError, NotFoundError
 from ferroscope.contracts.store import Query, Records, Transaction
 from ferroscope.core.model import Chassis, Portgroup
 from tests.store.conftest import Adapter
@@ -122,3 +122,17 @@ def test_nodes_and_ports_are_found_by_what_they_belong_to(adapter: Adapter) -> N
     assert [one.uuid for one in adapter.read(lambda tx: tx.ports.list(Query(filters={"portgroup": group})))] == [
         port.uuid
     ]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_struct_is_not_written_after_its_own_transaction_wrote_the_record(adapter: Adapter, kind: type) -> None:
+    record = add(adapter, example(kind))
+
+    def twice(tx: Transaction) -> None:
+        returned = records(tx, kind).update(msgspec.structs.replace(record, extra={"first": 1}))
+        records(tx, kind).update(msgspec.structs.replace(returned, extra={"second": 2}))
+        records(tx, kind).update(msgspec.structs.replace(record, extra={"lost": 1}))
+
+    with pytest.raises(LostUpdateError, match=record.uuid):
+        adapter.write(twice)
+    assert adapter.read(lambda tx: records(tx, kind).get(record.uuid)) == record

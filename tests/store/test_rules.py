@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from ferroscope.contracts.errors import ConflictError, NotFoundError
+from ferroscope.contracts.errors import ConflictError, LostUpdateError, NotFoundError
 from ferroscope.contracts.store import Query, Transaction
 from ferroscope.core.model import Rule, RuleDialect
 from tests.store.conftest import Adapter
@@ -120,3 +120,15 @@ def test_lists_are_filtered_sorted_and_paged(adapter: Adapter) -> None:
     assert list(newest) == [other]
     with pytest.raises(NotFoundError):
         adapter.read(lambda tx: tx.rules.list(Query(marker=examples.uuid())))
+
+
+def test_a_struct_is_not_written_after_its_own_transaction_wrote_the_rule(adapter: Adapter) -> None:
+    rule = add(adapter)
+
+    def twice(tx: Transaction) -> None:
+        tx.rules.update(msgspec.structs.replace(rule, priority=1))
+        tx.rules.update(msgspec.structs.replace(rule, description="lost"))
+
+    with pytest.raises(LostUpdateError, match=rule.uuid):
+        adapter.write(twice)
+    assert adapter.read(lambda tx: tx.rules.get(rule.uuid)) == rule

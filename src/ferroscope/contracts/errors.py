@@ -35,6 +35,17 @@ class StaleError(Exception):
     """The node has been changed since it was read; read it again."""
 
 
+class LostUpdateError(Exception):
+    """A mistake in the program: a struct was written that its transaction had read before it wrote the same object.
+
+    The struct that the first write returned is the one to change and to write.
+    """
+
+    def __init__(self, kind: str, ident: str, *, removed: bool) -> None:
+        done = "removed" if removed else "written"
+        super().__init__(f"{kind} {ident} was {done} by this transaction after the struct that is written now was read")
+
+
 class ClaimLostError(Exception):
     """The claim is no longer held: another attempt may be running. Write nothing."""
 

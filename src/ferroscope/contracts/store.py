@@ -188,7 +188,8 @@ class Nodes(Protocol):
     def update(self, node: Node) -> Node:
         """Save all fields and return the node with its new ``version`` and ``updated_at``.
 
-        ``StaleError`` if the stored version is not ``node.version``, ``ConflictError`` if the name is in use.
+        ``StaleError`` if the stored version is not ``node.version``, ``ConflictError`` if the name is in use;
+        ``LostUpdateError`` if this transaction has written the node since it was read.
         """
 
     def remove(self, uuid: str) -> None:

@@ -12,6 +12,8 @@ from typing import Any, Final
 
 import msgspec
 
+from ferroscope.core import json_repair
+
 # A 40 KB inventory has about 500; the largest machines have a few thousand.
 MAX_CONTAINERS: Final = 50_000
 # Hooks repeat parts of the data in their output.
@@ -36,6 +38,13 @@ def decode(raw: bytes, limit: int = MAX_CONTAINERS) -> Any:
     if containers_exceed(raw, limit):
         raise TooManyContainersError(limit)
     return msgspec.json.decode(raw)
+
+
+def decode_clean(raw: bytes) -> Any:
+    """Return the decoded data of a ramdisk as hooks and rules get it; ``TooManyContainersError``, msgspec's errors."""
+    if containers_exceed(raw, MAX_CONTAINERS):
+        raise TooManyContainersError(MAX_CONTAINERS)
+    return json_repair.decode_clean(raw)
 
 
 def containers_exceed(raw: bytes, limit: int = MAX_CONTAINERS) -> bool:

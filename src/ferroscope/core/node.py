@@ -200,6 +200,11 @@ SETTABLE: Final = {field.name: field for field in NODE_FIELDS if field.settable}
 _NOT_MERGED: Final = frozenset(field.name for field in STORED if not field.merged)
 
 
+def merged_fields() -> tuple[str, ...]:
+    """Return the fields that a task may change: all but those of the state and of the row."""
+    return tuple(name for name in Node.__struct_fields__ if name not in _NOT_MERGED)
+
+
 def three_way(before: Node, after: Node, current: Node) -> Node:
     """Return ``current`` with every change from ``before`` to ``after`` applied to it.
 

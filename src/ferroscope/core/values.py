@@ -98,6 +98,32 @@ def normalize(value: object) -> str | None:
     return text.replace("-", ":") if _MAC.match(text) else None
 
 
+_BOOTIF: Final = re.compile(r"\s*(?:bootif=)?[\"']?([0-9a-f]{2}(?:[:.-]?[0-9a-f]{2})*)[\"']?\s*\Z")
+# Lengths of an address, beside Ethernet's: a GUID of InfiniBand, and the address of IP over InfiniBand, which ends
+# with one. Boot loaders may put the ARP hardware type before any of them.
+_ETHERNET, _GUID, _INFINIBAND = 6, 8, 20
+_BOOTIF_LENGTHS: Final = {length + more for length in (_ETHERNET, _GUID, _INFINIBAND) for more in (0, 1)}
+
+
+def boot_mac(value: object) -> str | None:
+    """Return the MAC of the NIC that booted, as boot loaders and ramdisks spell it; None if there is none.
+
+    These are BOOTIF of pxelinux (``01-aa-bb-…``), also for other kinds of hardware (``20-…`` is InfiniBand) or without
+    the kind, with colons or without separators, in any case. An InfiniBand address gives the MAC that
+    ironic-python-agent derives from its GUID: the first three and the last three bytes.
+    """
+    found = _BOOTIF.match(value.lower()) if isinstance(value, str) and len(value) < _MAX_BOOTIF else None
+    raw = bytes.fromhex(re.sub(r"[:.-]", "", found[1])) if found else b""
+    if len(raw) not in _BOOTIF_LENGTHS:
+        return None
+    length = max(one for one in (_ETHERNET, _GUID, _INFINIBAND) if one <= len(raw))
+    address = raw[-length:]
+    return (address if length == _ETHERNET else address[-_GUID:-5] + address[-3:]).hex(":")
+
+
+_MAX_BOOTIF: Final = 80
+
+
 def identifying_mac(value: object) -> str | None:
     """Return the normalized MAC, or None if it is invalid or a placeholder."""
     address = normalize(value)
@@ -214,6 +240,14 @@ _BREAKS: Final = str.maketrans({"\n": "\\n", "\t": "\\t"})
 def clean(text: str) -> str:
     """Return the text with control characters (except line feed and tab) and invisible characters escaped."""
     return _UNFIT.sub(_escaped, text)
+
+
+_UNSTORABLE: Final = re.compile("[\x00\ud800-\udfff]")
+
+
+def storable(text: str) -> str:
+    """Return the text without what the text columns of some databases refuse: NUL and unpaired surrogates."""
+    return _UNSTORABLE.sub("\N{REPLACEMENT CHARACTER}", text)
 
 
 def one_line(text: str, most: int) -> str:

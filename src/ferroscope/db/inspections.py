@@ -14,6 +14,7 @@ from ferroscope.contracts.events import PENDING
 from ferroscope.contracts.store import Query
 from ferroscope.core.model import Entry, Inspection
 from ferroscope.core.states import State
+from ferroscope.core.values import storable
 from ferroscope.db import mapping, schema
 from ferroscope.db.mapping import Mapper, page
 from ferroscope.db.session import SqlSession
@@ -151,6 +152,7 @@ class SqlJournal:
         rows, audited = [], PENDING.get()
         for entry in self._unwritten:
             row = _ENTRY.to_row(entry)
+            row["message"] = storable(entry.message)
             row["uuid"] = entry.uuid or str(uuid.uuid4())
             row["at"] = entry.at or self._tx.now
             if audited is not None and audited.by:

@@ -15,6 +15,7 @@ from ferroscope.contracts.store import Query
 from ferroscope.core.lookup import Candidates, Evidence
 from ferroscope.core.model import Inspection, Node, Port
 from ferroscope.core.states import AWAITED
+from ferroscope.core.values import storable
 from ferroscope.db import mapping, schema
 from ferroscope.db import secrets as node_secrets
 from ferroscope.db.batch import Answer, PendingAnswer
@@ -83,6 +84,7 @@ class SqlNodes:
         row["created_at"] = node.created_at or self._tx.now
         self.changed.add(node.uuid)
         self._written.add(node.uuid)
+        self._tx.written.note("node", node.uuid, node.version)
         self._tx.ask(_INSERT_NODE, row, failed=lambda exc: conflict(exc, row, schema.nodes))
 
     def get(self, ident: str, *, lock: bool = False) -> Node:
@@ -118,7 +120,10 @@ class SqlNodes:
         return node
 
     def update(self, node: Node) -> Node:
+        self._tx.written.check("node", node.uuid, node.version)
         changed = msgspec.structs.replace(node, version=node.version + 1, updated_at=self._tx.now)
+        if changed.last_error is not None:
+            changed = msgspec.structs.replace(changed, last_error=storable(changed.last_error))
         row = NODE.to_row(changed)
         stored = self._stored.get(node.uuid, {})
         unchanged = [name for name in node_secrets.FIELDS if row[name] == stored.get(name)]
@@ -141,6 +146,7 @@ class SqlNodes:
         )
         self.changed.add(node.uuid)
         self._written.add(node.uuid)
+        self._tx.written.note("node", node.uuid, changed.version)
         # The UPDATE has locked the row until the end of the transaction.
         self._stored[node.uuid], self._locked[node.uuid] = row, changed.version
         return changed
@@ -158,6 +164,7 @@ class SqlNodes:
 
     def remove(self, uuid: str) -> None:
         self._written.add(uuid)
+        self._tx.written.removed("node", uuid)
         SqlMacs(self._tx).removed_with(uuid)
         for statement in (_DELETE_NODE, *_DELETE_CHILDREN):
             self._tx.ask(statement, {"uuid": uuid})
@@ -304,6 +311,7 @@ class SqlPorts:
             row = _PORT.to_row(port)
             row["created_at"] = port.created_at or self._tx.now
             self._tx.ask(_INSERT_PORT, row, failed=partial(conflict, row=row, table=schema.ports))
+            self._tx.written.note("port", port.uuid, port.updated_at)
             added.append(port)
         SqlMacs(self._tx).added(added)
 
@@ -314,6 +322,7 @@ class SqlPorts:
         return _PORT.from_row(row)
 
     def update(self, port: Port) -> Port:
+        self._tx.written.check("port", port.uuid, port.updated_at)
         before = self.get(port.uuid)
         changed = msgspec.structs.replace(port, updated_at=self._tx.now)
         row = _PORT.to_row(changed)
@@ -331,6 +340,7 @@ class SqlPorts:
         if (before.address, before.node) != (port.address, port.node):
             SqlMacs(self._tx).removed([(port.uuid, before.address)])
             SqlMacs(self._tx).added([port])
+        self._tx.written.note("port", port.uuid, changed.updated_at)
         return changed
 
     def remove(self, uuids: Iterable[str]) -> None:

@@ -53,21 +53,28 @@ class _Records(Generic[R]):
     def add(self, record: R) -> None:
         row = self._of.mapper.to_row(record)
         row["created_at"] = record.created_at or self._tx.now
+        self._tx.written.note(self._kind, record.uuid, record.updated_at)
         self._tx.ask(self._of.insert, row, failed=partial(conflict, row=row, table=self._of.table))
+
+    @property
+    def _kind(self) -> str:
+        return self._of.mapper.struct.__name__.lower()
 
     def get(self, ident: str, *, lock: bool = False) -> R:
         row = self._tx.run(self._of.locked if lock else self._of.get, {"ident": ident}).first()
         if row is None:
-            raise NotFoundError(self._of.mapper.struct.__name__.lower(), ident)
+            raise NotFoundError(self._kind, ident)
         return self._of.mapper.from_row(row)
 
     def update(self, record: R) -> R:
+        self._tx.written.check(self._kind, record.uuid, record.updated_at)
         changed = msgspec.structs.replace(record, updated_at=self._tx.now)
         row = self._of.mapper.to_row(changed) | {"_uuid": record.uuid}
         failed = partial(conflict, row=dict(row), table=self._of.table)
         del row["uuid"], row["created_at"]
         if self._tx.run(self._of.update, row, failed=failed).rowcount == 0:
-            raise NotFoundError(self._of.mapper.struct.__name__.lower(), record.uuid)
+            raise NotFoundError(self._kind, record.uuid)
+        self._tx.written.note(self._kind, record.uuid, changed.updated_at)
         return changed
 
     def remove(self, uuid: str) -> None:

@@ -58,12 +58,14 @@ class SqlRules:
         return _RULE.from_row(row)
 
     def update(self, rule: Rule) -> Rule:
+        self._tx.written.check("rule", rule.uuid, rule.updated_at)
         self.changed()
         changed = msgspec.structs.replace(rule, updated_at=self._tx.now)
         row = _RULE.to_row(changed) | {"_uuid": rule.uuid}
         del row["uuid"], row["created_at"]
         if self._tx.run(_UPDATE, row).rowcount == 0:
             raise NotFoundError("rule", rule.uuid)
+        self._tx.written.note("rule", rule.uuid, changed.updated_at)
         return changed
 
     def remove(self, uuid: str) -> None:

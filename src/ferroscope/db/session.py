@@ -15,6 +15,7 @@ from ferroscope.contracts.telemetry import Moved
 from ferroscope.core.notification import ChangeView, Subscription
 from ferroscope.db.batch import Answer, Batch, Check, Failed, PendingAnswer
 from ferroscope.db.executor import Parameters, Statements
+from ferroscope.db.lost_updates import Written
 from ferroscope.db.replication import Memory
 from ferroscope.secrets.keys import KeyRing
 
@@ -53,6 +54,7 @@ class SqlSession:
         self.ended: set[str] = set()
         self.memory = memory
         self.epochs: dict[str, int] = {}
+        self.written = Written()
         self._connection = connection
         self._batch = batch
         self._statements = statements

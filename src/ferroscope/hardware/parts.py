@@ -17,7 +17,8 @@ import msgspec
 
 from ferroscope import lldp
 from ferroscope.core import bmc_access
-from ferroscope.core.values import normalize
+from ferroscope.core.json_repair import clean_text
+from ferroscope.core.values import boot_mac, normalize
 
 Kind = Literal["node", "cpu", "nic", "disk", "dimm", "gpu", "firmware", "health"]
 Value = str | float
@@ -153,7 +154,7 @@ def _recorded(inventory: dict[str, Any], extra: dict[str, Any]) -> dict[str, dic
         name = text(nic.get("name"))
         recorded = raw.get(name) or nic.get("lldp") if name else None
         if name and recorded:
-            values, _ = lldp.values(tlv for tlv in lldp.frame(recorded)[0] if tlv.kind in _PLUGGED)
+            values, _ = lldp.values(tlv for tlv in lldp.neighbour(lldp.frame(recorded)[0]) if tlv.kind in _PLUGGED)
             found[name] = values
     return found
 
@@ -242,7 +243,7 @@ def _health(report: dict[str, Any]) -> Iterator[dict[str, Value]]:
 def ip(inventory: Any) -> str | None:
     """Return the machine's address in the ramdisk: IPv4 before IPv6, and that of the NIC that booted before others."""
     inventory = mapping(inventory)
-    booted = normalize(mapping(inventory.get("boot")).get("pxe_interface"))
+    booted = boot_mac(mapping(inventory.get("boot")).get("pxe_interface"))
     nics = mappings(inventory.get("interfaces"))[:MAX_PARTS]
     nics.sort(key=lambda nic: booted is None or normalize(nic.get("mac_address")) != booted)
     for field in ("ipv4_address", "ipv6_address"):
@@ -257,7 +258,7 @@ def text(value: Any) -> str | None:
     """Return the stripped text; None for placeholders that firmware reports."""
     if type(value) is not str:
         return None
-    value = value.strip()
+    value = clean_text(value).strip()
     return None if value.lower() in _SAYS_NOTHING else value
 
 

@@ -202,6 +202,10 @@ class Learned(msgspec.Struct, frozen=True):
     digest: str
 
 
+# No machine has more of anything, and the digest's encoding holds no larger numbers.
+_LARGEST: Final = 2.0**63
+
+
 def learn(inventory: Any, plugin_data: Any) -> Learned:
     """Return the search data of a machine; the same data always gives the same result."""
     found: list[IndexRow] = []
@@ -236,7 +240,7 @@ def _summary(parts: Sequence[hardware.Part], counts: Mapping[str, int]) -> dict[
     texts |= {"cpu": cpu.get("model"), "arch": cpu.get("arch")}
     numbers = {"cpus": cpu.get("count"), "memory": node.get("memory"), "storage": node.get("storage")}
     found: dict[str, Any] = {name: value[:MAX_TEXT] for name, value in texts.items() if isinstance(value, str)}
-    found |= {name: int(value) for name, value in numbers.items() if isinstance(value, float)}
+    found |= {name: int(value) for name, value in numbers.items() if isinstance(value, float) and abs(value) < _LARGEST}
     found |= {f"{kind}s": counts[kind] for kind in ("disk", "nic", "dimm", "gpu") if counts.get(kind)}
     components = _components(parts)
     return _health(parts) | found | ({"components": components} if components else {})

@@ -26,7 +26,7 @@ class ExtraHardwareHook(InspectionHook):
             warn(task, "extra-hardware", "the ramdisk sent no extra hardware data; enable its collector extra-hardware")
             return
         data, strict = plugin_data["data"], task.settings.extra_hardware_strict
-        if not _is_list_of_records(data, strict=strict):
+        if not is_list_of_records(data, strict=strict):
             if strict:
                 del plugin_data["data"]
             warn(
@@ -35,7 +35,7 @@ class ExtraHardwareHook(InspectionHook):
                 f"the extra hardware data is not a list of records; it was {'dropped' if strict else 'left unchanged'}",
             )
             return
-        extra, ignored = _converted(data)
+        extra, ignored = converted(data)
         if ignored:
             warn(
                 task,
@@ -46,13 +46,14 @@ class ExtraHardwareHook(InspectionHook):
         del plugin_data["data"]
 
 
-def _is_list_of_records(data: object, *, strict: bool) -> bool:
+def is_list_of_records(data: object, *, strict: bool) -> bool:
+    """Whether these are the records of the collector; ``strict``: each has four items."""
     return isinstance(data, list) and all(
         isinstance(item, list) and (not strict or len(item) == _ITEMS) for item in data
     )
 
 
-def _converted(data: list[list[Any]]) -> tuple[Document, int]:
+def converted(data: list[list[Any]]) -> tuple[Document, int]:
     """Return the document, and the number of ignored records; the valid names of those are kept."""
     extra: Document = {}
     ignored = 0

@@ -4,7 +4,8 @@
 ``switch_port_id``, ``switch_system_name``, VLANs and so on; see ``ferroscope.lldp``.
 ``local-link-connection`` sets the switch and switch port of the node's ports: ``switch_id`` is the switch's MAC (unset
 if the switch uses another identifier), ``port_id`` its port, ``switch_info`` its name. Values set by an operator are
-not changed. Both skip a malformed TLV, with a warning.
+not changed. Both skip what is malformed in a TLV, with a warning, and use the rest. If several neighbours were recorded
+for an interface, the first one that is a bridge or router counts.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from typing import Final
 import msgspec
 
 from ferroscope import lldp
+from ferroscope.core.json_repair import clean_text
 from ferroscope.core.model import Document
 from ferroscope.hooks import helpers
 from ferroscope.hooks.base import HookTask, InspectionHook
@@ -37,6 +39,9 @@ class ParseLldpHook(InspectionHook):
             problems += [f"{shown(name)}: {problem}" for problem in (*unreadable, *malformed)]
             if found:
                 parsed[name] = found
+            if (several := len(lldp.neighbours(tlvs))) > 1:
+                used = found.get("switch_system_name") or found.get("switch_chassis_id")
+                task.note("parse-lldp", f"{shown(name)} has {several} LLDP neighbours; {shown(used)} is used")
         if len(recorded) > MAX_INTERFACES:
             problems.insert(0, f"interfaces with LLDP after the first {MAX_INTERFACES} of {len(recorded)}")
         if parsed:
@@ -63,9 +68,16 @@ class LocalLinkConnectionHook(InspectionHook):
             bad += [f"{shown(nic.name)}: {problem}" for problem in (*unreadable, *malformed)]
             fields = msgspec.structs.asdict(link)
             known = port.local_link_connection
-            new = {name: value for name, value in fields.items() if value is not None and name not in known}
+            new = {
+                name: value for name, value in fields.items() if value is not None and _is_new(value, known.get(name))
+            }
             if new:
                 ports[nic.mac] = msgspec.structs.replace(port, local_link_connection={**known, **new})
                 helpers.save(task, ports[nic.mac])
         if bad:
             warn(task, "local-link-connection", f"skipped malformed LLDP data: {listed(bad, limit=5)}")
+
+
+def _is_new(value: str, known: object) -> bool:
+    """Whether the port does not have this value yet, or has it with the padding that an earlier release kept."""
+    return known is None or (isinstance(known, str) and known != value and clean_text(known) == value)

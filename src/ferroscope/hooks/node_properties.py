@@ -1,7 +1,8 @@
 """Hooks that set one property or capability each: CPUs, architecture, memory, boot mode.
 
 ``architecture`` sets ``properties.cpu_arch`` from ``inventory.cpu.architecture``, ``cpus`` sets ``properties.cpus``
-from ``inventory.cpu.count``, ``memory`` sets ``properties.memory_mb`` from ``inventory.memory.physical_mb``.
+from ``inventory.cpu.count``, ``memory`` sets ``properties.memory_mb`` from ``inventory.memory.physical_mb``, or else
+from what the ramdisk knows of the memory modules, or from the size that its kernel sees.
 ``cpu-capabilities`` sets capabilities from the flags of the CPU; they are never removed, because the firmware may have
 hidden a missing flag. ``boot-mode`` sets the capability ``boot_mode`` from ``inventory.boot.current_boot_mode``.
 """
@@ -14,8 +15,10 @@ from typing import Final
 from ferroscope.config.options import InspectorSettings
 from ferroscope.core.model import Document
 from ferroscope.core.reasons import Reason
+from ferroscope.hardware import parts as hardware
 from ferroscope.hooks import helpers
 from ferroscope.hooks.base import HookError, HookSetupError, HookTask, InspectionHook
+from ferroscope.hooks.extra_hardware import converted, is_list_of_records
 from ferroscope.hooks.helpers import part, shown, warn
 
 _MAX_NAME: Final = 64
@@ -86,19 +89,58 @@ class CpuCapabilitiesHook(InspectionHook):
 
 # One exbibyte. No machine has more, and schedulers could not store it.
 _MAX_MB: Final = 1 << 40
+_MIB: Final = 1 << 20
 
 
 class MemoryHook(InspectionHook):
     """Sets ``properties.memory_mb``, in MiB; rejects an inventory without the memory size."""
 
     def __call__(self, task: HookTask, inventory: Document, plugin_data: Document) -> None:
-        size = part(inventory, "memory").get("physical_mb")
-        if not isinstance(size, int) or isinstance(size, bool) or not 0 < size <= _MAX_MB:
-            raise HookError(
-                Reason.INVALID_INVENTORY,
-                f"the inventory has no memory size (memory.physical_mb is {shown(size)})",
-            )
+        memory = part(inventory, "memory")
+        reported = memory.get("physical_mb")
+        size = _megabytes(reported)
+        if size is None:
+            size, source = _installed(inventory, plugin_data), "the memory modules"
+            if size is None:
+                size, source = (
+                    _megabytes(_in_mib(memory, "total")),
+                    "memory.total, which lacks what the firmware reserves",
+                )
+            if size is None:
+                raise HookError(
+                    Reason.INVALID_INVENTORY,
+                    f"the inventory has no memory size (memory.physical_mb is {shown(reported)}, memory.total is "
+                    f"{shown(memory.get('total'))}, and no memory modules are listed)",
+                )
+            warn(task, "memory", f"memory.physical_mb is {shown(reported)}; {size} MiB is taken from {source}")
         task.node.properties["memory_mb"] = size
+
+
+def _megabytes(value: object) -> int | None:
+    found = hardware.number(value)
+    return int(found) if found is not None and 1 <= found <= _MAX_MB else None
+
+
+def _installed(inventory: Document, plugin_data: Document) -> int | None:
+    """Return the sum of the memory modules that collectors have found."""
+    collected = _collected(plugin_data)
+    sizes = [one.fields.get("size") for one in hardware.parts(inventory, collected) if one.kind == "dimm"]
+    total = sum(size for size in sizes if isinstance(size, float))
+    return _megabytes(total / _MIB) or _megabytes(
+        _in_mib(part(part(part(collected, "extra"), "memory"), "total"), "size")
+    )
+
+
+def _collected(plugin_data: Document) -> Document:
+    """Return the data with the records of the collector extra-hardware, whether its hook has run or not."""
+    if "extra" in plugin_data or not is_list_of_records(plugin_data.get("data"), strict=False):
+        return plugin_data
+    return {**plugin_data, "extra": converted(plugin_data["data"])[0]}
+
+
+def _in_mib(document: Document, name: str) -> float | None:
+    size = hardware.number(document.get(name))
+    return None if size is None else size / _MIB
 
 
 class BootModeHook(InspectionHook):

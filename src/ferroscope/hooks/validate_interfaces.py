@@ -54,7 +54,7 @@ def _boot_mac(task: HookTask, inventory: Document, plugin_data: Document) -> str
     for name, value in reported.items():
         if not value:
             continue
-        if mac := values.normalize(value):
+        if mac := values.boot_mac(value):
             return mac
         warn(task, "validate-interfaces", f"{name} is not a MAC address, so it is ignored: {shown(value)}")
     return None

@@ -1,11 +1,11 @@
 """LLDP as recorded by the ramdisk: what the switch at the other end of a cable reports about itself.
 
 Pure and bounded: ``frame`` extracts TLVs from untrusted JSON, ``values`` returns them as named values, ``link`` returns
-the switch and port. A malformed TLV is skipped and reported; nothing here raises for data from the network. Source:
-IEEE 802.1AB, with the organizational TLVs of IEEE 802.1Q (annex D) and IEEE 802.3 (clause 79).
+the switch and port. What is malformed is skipped and reported, and costs nothing else; nothing here raises for data
+from the network. Source: IEEE 802.1AB, and the organizational TLVs of IEEE 802.1Q (annex D) and 802.3 (clause 79).
 """
 
-from ferroscope.lldp.frames import MAX_TLVS, MAX_VALUE, Tlv, frame
+from ferroscope.lldp.frames import MAX_TLVS, MAX_VALUE, Tlv, frame, neighbour, neighbours
 from ferroscope.lldp.tlvs import Link, link, values
 
-__all__ = ["MAX_TLVS", "MAX_VALUE", "Link", "Tlv", "frame", "link", "values"]
+__all__ = ["MAX_TLVS", "MAX_VALUE", "Link", "Tlv", "frame", "link", "neighbour", "neighbours", "values"]

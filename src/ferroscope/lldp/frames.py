@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import binascii
+from collections.abc import Iterable
 from socket import AF_INET6, inet_ntop
 from typing import Any, Final, NamedTuple
+
+from ferroscope.core.json_repair import clean_text
 
 _IPV4, _IPV6, _MAC = 1, 2, 6  # IANA's address family numbers
 _SIZES: Final = {_IPV4: 4, _IPV6: 16, _MAC: 6}
@@ -27,19 +30,21 @@ def part(value: bytes, start: int, size: int) -> bytes:
     return found
 
 
-def exactly(value: bytes, size: int) -> bytes:
-    """Return ``value`` if it has this size."""
-    if len(value) != size:
-        raise FieldError(f"has {len(value)} bytes instead of {size}")
-    return value
-
-
 def text(value: bytes) -> str:
-    """Return the value as UTF-8 text."""
+    """Return the value as text, without padding; what is not UTF-8 is replaced."""
+    found = clean_text(value.decode(errors="replace"))
+    if not found and value.strip(b"\0"):
+        raise FieldError("is not valid UTF-8")
+    return found
+
+
+def identifier(value: bytes) -> str:
+    """Return an identifier that should be a text, in hexadecimal if it is none."""
     try:
-        return value.decode()
+        found = value.rstrip(b"\0").decode()
     except UnicodeDecodeError:
-        raise FieldError("is not valid UTF-8") from None
+        return value.hex()
+    return found if found.isprintable() else value.hex()
 
 
 def mac(value: bytes) -> str:
@@ -112,3 +117,41 @@ def _tlv(item: Any) -> Tlv | str:
         return Tlv(kind, binascii.unhexlify(text))
     except ValueError:
         return f"(type {kind}) has no hexadecimal value"
+
+
+# The neighbours of one NIC: the ramdisk records a frame of each, one after the other. A switch that does not know LLDP
+# forwards those of others, and the firmware of some NICs sends its own.
+
+_END: Final = 0
+_CHASSIS: Final = 1
+_PORT: Final = 2
+_CAPABILITIES: Final = 7
+_BRIDGE_OR_ROUTER: Final = 0b10100
+
+
+def neighbours(tlvs: Iterable[Tlv]) -> list[list[Tlv]]:
+    """Return the TLVs of each neighbour; what follows the end of a frame and begins no other is padding."""
+    found: list[list[Tlv]] = [[]]
+    ended = False
+    for tlv in tlvs:
+        kinds = {one.kind for one in found[-1]} if tlv.kind == _CHASSIS else set()
+        if tlv.kind == _END:
+            ended = bool(found[-1])
+        elif tlv.kind == _CHASSIS and (ended or kinds >= {_CHASSIS, _PORT}):
+            found.append([tlv])
+            ended = False
+        elif not ended:
+            found[-1].append(tlv)
+    return found
+
+
+def neighbour(tlvs: Iterable[Tlv]) -> list[Tlv]:
+    """Return the TLVs of the neighbour that matters: the first one that is a switch, or else the first one."""
+    return max(neighbours(tlvs), key=_importance)  # of equal ones, the first
+
+
+def _importance(tlvs: list[Tlv]) -> int:
+    enabled = (int.from_bytes(tlv.value[2:4], "big") for tlv in tlvs if tlv.kind == _CAPABILITIES)
+    if any(bits & _BRIDGE_OR_ROUTER for bits in enabled):
+        return 2
+    return int(any(tlv.kind == _CHASSIS for tlv in tlvs))

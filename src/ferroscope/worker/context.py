@@ -19,7 +19,7 @@ from ferroscope.contracts.errors import BmcError
 from ferroscope.contracts.queue import Clock
 from ferroscope.contracts.remote import ObjectStoreError
 from ferroscope.contracts.store import Fence, Query, Transaction
-from ferroscope.core import bmc_access
+from ferroscope.core import bmc_access, json_repair
 from ferroscope.core.model import Document, Entry, Inspection, Node, Port, Request, Severity
 from ferroscope.core.notification import ChangeView
 from ferroscope.core.reasons import Reason
@@ -246,7 +246,7 @@ class TaskContext:
             return {}
         if len(stored) < len(parts):
             return {}
-        return {part: msgspec.json.decode(stored[part], type=dict[str, Any]) for part in parts}
+        return {part: json_repair.decode_clean(stored[part]) for part in parts}
 
     def begins(self, hook: str, what: str = "") -> None:
         """Record what the attempt is running: the named hook, or something else."""

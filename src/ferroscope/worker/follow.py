@@ -114,9 +114,9 @@ def is_aborted(context: TaskContext, pending: Sequence[Request]) -> bool:
 
 
 def has_conflicting_callback(context: TaskContext, pending: Sequence[Request]) -> bool:
-    """Whether a different callback arrived while the machine of a processed one was being powered off."""
+    """Whether a different callback arrived while one was processed, or while its machine was being powered off."""
     mine = context.request
-    return mine.event is Event.FINISH and any(
+    return mine.event in (Event.CONTINUE, Event.FINISH) and any(
         other.event is Event.CONTINUE and other.inspection == mine.inspection and other.id != mine.id
         for other in pending
     )

@@ -46,6 +46,7 @@ from ferroscope.core.reasons import Reason
 from ferroscope.core.states import MACHINE, Event, State, Transition
 from ferroscope.secrets.references import SecretReader
 from ferroscope.storage.reader import Archive
+from ferroscope.worker import undo
 from ferroscope.worker.attempt import Attempt, Services
 from ferroscope.worker.bmc import BmcObserver
 from ferroscope.worker.boot import eject_quietly, power_off_quietly
@@ -358,9 +359,14 @@ class Worker:
         if follows and is_aborted(context, pending):
             outcome = Drop(Reason.ABORTED, "an abort was requested meanwhile; the results are discarded")
             follows = None
-        if has_conflicting_callback(context, pending):
-            # The request of the other callback ends the inspection, as it does while hooks are running.
-            outcome = Drop(Reason.CONFLICTING_CALLBACK, "a different callback arrived meanwhile")
+        failed = isinstance(outcome, Drop) or (isinstance(outcome, Fail) and follows)
+        if not failed and has_conflicting_callback(context, pending):
+            # The request of the other callback ends the inspection: nothing of this one remains.
+            outcome = Drop(
+                Reason.CONFLICTING_CALLBACK, "a different callback arrived meanwhile; the results are discarded"
+            )
+            follows = None
+            present = undo.restore(tx, context.request.payload, present[0]), present[1]
         if follows:
             claim = put_following(tx, context, follows, pending, keep=keep)
         elif checks_pending:

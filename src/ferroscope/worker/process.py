@@ -30,7 +30,7 @@ from ferroscope.rules import engine
 from ferroscope.rules.builtin import RuleCache, allowed
 from ferroscope.rules.data import ApiCall, Logged, RuleContext, RuleFailedError, Unmatched
 from ferroscope.rules.engine import CompiledRule, RuleSet
-from ferroscope.worker import attached, out_of_band
+from ferroscope.worker import attached, out_of_band, undo
 from ferroscope.worker.context import TaskContext
 
 # HTTP calls that rules ask for are made before the commit, once per attempt, so they are repeated if a worker dies in
@@ -171,8 +171,8 @@ class ProcessTask:
         if "inventory" not in parts:
             return Fail(Reason.DATA_MISSING, "no data is stored for this inspection")
         try:
-            inventory = json_safety.decode(parts["inventory"])
-            unprocessed = json_safety.decode(parts.get("unprocessed", b"{}"))
+            inventory = json_safety.decode_clean(parts["inventory"])
+            unprocessed = json_safety.decode_clean(parts.get("unprocessed", b"{}"))
         except json_safety.TooManyContainersError as exc:
             return Fail(Reason.DATA_TOO_LARGE, f"the inspection data is not processed: {exc}")
         from_bmc = out_of_band.stored(parts)
@@ -204,7 +204,7 @@ class ProcessTask:
         if (identity := context.request.payload.get("identity")) is not None:
             context.node.internal[machine_identity.IDENTITY] = identity
         context.note("processed", f"processed by the hooks {', '.join(self._pipeline.names)}")
-        return Next(Event.FINISH, attached.recorded(context))
+        return Next(Event.FINISH, attached.recorded(context) | undo.recorded(context))
 
     def _load(self, tx: Transaction, inspection: str, node: str) -> tuple[dict[Part, bytes], list[Port], RuleSet]:
         """Read what hooks and rules work on, and the rules, in one round trip."""

@@ -123,16 +123,72 @@ def test_what_nobody_asks_for_or_knows_says_nothing(tlv: list[Any]) -> None:
         ([1, "0563aa"], "unknown subtype"),
         ([2, "0401c000"], "too short"),
         ([5, "ff"], "UTF-8"),
-        ([7, "0014"], "has 2 bytes instead of 4"),
+        ([7, "00"], "too short"),
         ([8, "0501c0"], "too short"),
         ([127, "0080"], "too short"),
-        ([127, "0080c2020600"], "has 2 bytes instead of 3"),
-        ([127, "0080c20300c80361"], "too short"),
-        ([127, "00120f01030000ffff"], "MAU type"),
+        ([127, "0080c20300"], "too short"),
+        ([127, "00120f01"], "too short"),
     ],
 )
 def test_a_tlv_that_cannot_be_read_is_told_of(tlv: list[Any], words: str) -> None:
     assert words in problem(tlv)
+
+
+@pytest.mark.parametrize(
+    ("tlv", "found"),
+    [
+        ([7, "0014"], {"switch_capabilities_support": ["Bridge", "Router"]}),
+        ([127, "0080c2020600"], {"switch_port_protocol_vlan_enabled": True, "switch_port_protocol_vlan_support": True}),
+        ([127, "0080c20300c80361"], {"switch_port_vlans": [{"name": "a", "id": 200}]}),
+        ([127, "0080c20300c8"], {"switch_port_vlans": [{"name": "", "id": 200}]}),
+        (
+            [127, "00120f010300"],
+            {"switch_port_autonegotiation_enabled": True, "switch_port_autonegotiation_support": True},
+        ),
+    ],
+)
+def test_what_comes_before_the_cut_is_read_and_the_cut_is_told_of(tlv: list[Any], found: dict[str, Any]) -> None:
+    read, problems = values(frame([tlv])[0])
+    assert read == found
+    assert "too short" in problems[0]
+
+
+@pytest.mark.parametrize(
+    ("tlv", "found"),
+    [
+        ([7, "0004000400"], {f"switch_capabilities_{kind}": ["Bridge"] for kind in ("support", "enabled")}),
+        ([2, "054769312f302f31000000"], {"switch_port_id": "Gi1/0/1"}),
+        ([2, "0747000102ff"], {"switch_port_id": "47000102ff"}),
+        ([1, "0430323a30303a30303a30303a30303a4141"], {"switch_chassis_id": "02:00:00:00:00:aa"}),
+        ([5, "6c6561660000"], {"switch_system_name": "leaf"}),
+        ([5, "6bfc636865"], {"switch_system_name": "k\N{REPLACEMENT CHARACTER}che"}),
+        ([127, "00120f04240000ff"], {"switch_port_mtu": 9216}),
+        ([127, "0080c2010064ffff"], {"switch_port_untagged_vlan_id": 100}),
+    ],
+)
+def test_what_is_too_much_or_filled_up_costs_nothing(tlv: list[Any], found: dict[str, Any]) -> None:
+    assert told(tlv) == found
+
+
+@pytest.mark.parametrize(
+    ("number", "name"),
+    [
+        (30, "1000BASE-T full duplex"),
+        (53, "1000BASE-PX20U"),
+        (54, "10GBASE-T"),
+        (58, "10GBASE-KR"),
+        (70, "40GBASE-KR4"),
+        (78, "100GBASE-ER4"),
+        (88, "25GBASE-CR"),
+        (94, "25GBASE-T"),
+        (98, "100GBASE-CR4"),
+        (104, "5GBASE-T"),
+        (105, "MAU type 105"),
+        (65535, "MAU type 65535"),
+    ],
+)
+def test_types_of_links_have_the_names_of_iana_or_their_number(number: int, name: str) -> None:
+    assert told([127, f"00120f01030000{number:04x}"])["switch_port_mau_type"] == name
 
 
 @pytest.mark.parametrize(

@@ -11,12 +11,12 @@ import pytest
 from ferroscope import transition
 from ferroscope.contracts.bmc import Power
 from ferroscope.contracts.errors import BmcError
-from ferroscope.contracts.store import Transaction
+from ferroscope.contracts.store import Query, Transaction
 from ferroscope.core.delivery import IllegalEventError
-from ferroscope.core.model import Request
+from ferroscope.core.model import Node, Port, Request
 from ferroscope.core.states import Event, Provision, State
 from ferroscope.storage.reader import newest
-from tests.fast.worker.conftest import NODE, Service, settings
+from tests.fast.worker.conftest import INVENTORY, NODE, Service, settings
 
 
 def verify(service: Service) -> None:
@@ -153,3 +153,96 @@ def test_the_times_of_steps_never_go_back_however_long_a_transaction_takes(servi
     inspected(service)
     times = [entry.at for entry in service.journal]
     assert times == sorted(times)
+
+
+OTHER = {"digest": "other"}
+
+
+def _ports(service: Service) -> list[Port]:
+    found = service.store.read(lambda tx: tx.ports.list(Query(filters={"node": NODE})))
+    return [msgspec.structs.replace(port, updated_at=None) for port in found]
+
+
+def _conflict(service: Service, when: str) -> None:
+    """Carry out the first callback; a different one arrives before, while, or after its data is processed."""
+    if when == "queued":
+        service.submit(Event.CONTINUE, OTHER)
+        return
+    if when == "hooks running":
+        claim = service.worker.get()
+        assert claim is not None
+        locked, decision = service.store.write(lambda tx: service.worker.prepare(tx, claim))
+        context = service.worker.context(locked, decision)
+        outcome = service.worker.run(context, decision)
+        service.submit(Event.CONTINUE, OTHER)
+        assert service.worker.concluded(context, decision, outcome) is None
+        return
+    calls = iter((True,))
+
+    def called(command: str) -> None:
+        if command == "power off" and next(calls, False):
+            service.submit(Event.CONTINUE, OTHER)
+
+    service.machine.fail = called
+
+
+@pytest.mark.parametrize("when", ["queued", "hooks running", "powering off"])
+@pytest.mark.parametrize("before", ["never inspected", "inspected"])
+def test_conflicting_callbacks_leave_no_results_of_the_first(service: Service, when: str, before: str) -> None:
+    """Two machines share a MAC: what one of them has is not what the node has (specification.md F6)."""
+    if before == "inspected":
+        service.start()
+        service.work()
+        service.call_back()
+        service.work()
+        assert service.node.state is State.FINISHED
+        assert service.ports
+    service.start()
+    service.work()
+    known, ports = service.node, _ports(service)
+    rows = service.store.read(lambda tx: tx.search_index.of(NODE))
+    others = {**INVENTORY, "cpu": {"architecture": "riscv64", "count": 96}, "memory": {"physical_mb": 1024}}
+    others["interfaces"] = [{"name": "eth7", "mac_address": "02:00:00:00:00:07"}, *INVENTORY["interfaces"]]
+    service.call_back(others)
+    _conflict(service, when)
+    service.work()
+    node = service.node
+    assert (node.state, service.inspection.reason) == (State.ERROR, "conflicting-callback")
+    assert service.machine.power is Power.OFF
+    moved = {"search_digest", "state", "last_error", "power_state", "inspection", "version", "updated_at"}
+    moved |= {name for name in Node.__struct_fields__ if name.startswith(("inspection_", "provision_", "target_"))}
+    fields = sorted(set(Node.__struct_fields__) - moved)
+    assert {name: getattr(node, name) for name in fields} == {name: getattr(known, name) for name in fields}
+    assert _ports(service) == ports
+    indexed = service.store.read(lambda tx: tx.search_index.of(NODE))
+    assert indexed == (rows if when != "powering off" else [])
+    found = service.store.read(lambda tx: newest(tx, tx.nodes.get(NODE), ("inventory", "plugin_data")))
+    assert (found is None) is (before == "never inspected")
+    service.start()  # the right machine
+    service.work()
+    service.machine.fail = lambda _command: None
+    service.call_back()
+    service.work()
+    assert service.node.state is State.FINISHED
+    assert service.store.read(lambda tx: tx.search_index.of(NODE))
+
+
+def test_what_an_operator_changes_meanwhile_survives_a_conflict(service: Service) -> None:
+    service.start()
+    service.work()
+    service.call_back()
+    _conflict(service, "powering off")
+    conflict = service.machine.fail
+
+    def called(command: str) -> None:
+        if command == "power off" and "operator" not in service.node.extra:
+            node = service.node
+            service.store.write(
+                lambda tx: tx.nodes.update(msgspec.structs.replace(node, extra={**node.extra, "operator": 1}))
+            )
+        conflict(command)
+
+    service.machine.fail = called
+    service.work()
+    assert (service.node.state, service.node.extra) == (State.ERROR, {"operator": 1})
+    assert service.node.properties == {}

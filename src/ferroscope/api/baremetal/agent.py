@@ -69,6 +69,11 @@ def issue(context: ApiContext, node: Node, inspection: Inspection | None, callba
     return _with(node, record), token
 
 
+def forgotten(node: Node) -> Node:
+    """Return the node without its agent: the next callback gets the token."""
+    return msgspec.structs.replace(node, internal={key: value for key, value in node.internal.items() if key != _KEY})
+
+
 def owns(node: Node, inspection: Inspection | None, token: str) -> bool:
     """Return whether this is the token of the node's current inspection."""
     delivered = _delivered(inspection)

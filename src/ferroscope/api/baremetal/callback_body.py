@@ -1,7 +1,9 @@
 """The body of a callback: split into its parts as bytes, with the evidence that identifies the machine.
 
-The bytes are stored unchanged; they are decoded once here, to make sure that a worker can read them. Source: the Bare
-Metal API reference (continue inspection) and the inventory of ironic-python-agent.
+The bytes are stored unchanged; they are decoded once here, to make sure that a worker can read them. What cannot be
+read because of an odd value of the firmware is repaired, and a NIC without a MAC address is passed over: the machine
+cannot send anything better, and its operator learns of it from the timeline. Source: the Bare Metal API reference
+(continue inspection) and the inventory of ironic-python-agent.
 """
 
 from __future__ import annotations
@@ -10,6 +12,7 @@ import base64
 import hashlib
 import ipaddress
 import re
+from collections.abc import Iterator
 from typing import Annotated, Any, Final
 
 import msgspec
@@ -18,7 +21,7 @@ from ferroscope.api.http import decoding
 from ferroscope.api.http.errors import BadRequestError
 from ferroscope.api.http.schemas import Mac
 from ferroscope.contracts.data import Part
-from ferroscope.core import values
+from ferroscope.core import json_repair, values
 from ferroscope.core.lookup import Evidence
 
 # No machine has more; the limit keeps queries below the databases' limits on parameters.
@@ -32,10 +35,13 @@ _SEARCHED: Final = 256 * 1024
 _MAX_TRACES: Final = 64
 
 
-class CallbackInterface(msgspec.Struct, frozen=True):
-    """A NIC; its other fields are stored, but not checked."""
+_ODD_FIELDS: Final = 5
 
-    mac_address: Mac
+
+class CallbackInterface(msgspec.Struct, frozen=True):
+    """A NIC, which is ignored if it has no MAC address; its other fields are stored, but not checked."""
+
+    mac_address: Mac | None = None
 
 
 class CallbackInventory(msgspec.Struct, frozen=True):
@@ -54,6 +60,16 @@ class Callback(msgspec.Struct, frozen=True):
     inventory: CallbackInventory
 
 
+class _Inventory(msgspec.Struct, frozen=True):
+    """An inventory as it is read: what a machine reports wrongly of one part is not held against the others."""
+
+    interfaces: Annotated[list[Any], msgspec.Meta(max_length=MAX_INTERFACES)]
+    bmc_address: Any = None
+    bmc_v6address: Any = None
+    boot: Any = None
+    system_vendor: Any = None
+
+
 class _PluginData(msgspec.Struct, frozen=True):
     """The only checked field outside the inventory: BOOTIF, as written by a boot loader."""
 
@@ -64,7 +80,7 @@ class Parsed(msgspec.Struct, frozen=True):
     """``digest`` identifies the callback, ``parts`` are stored.
 
     ``boot_mac`` is the MAC address that the machine reports to have booted from, if it is one of its own;
-    ``system_vendor`` is as reported.
+    ``system_vendor`` is as reported. ``oddities`` are texts for people: what was repaired, cleaned or ignored.
     """
 
     evidence: Evidence
@@ -72,18 +88,20 @@ class Parsed(msgspec.Struct, frozen=True):
     parts: dict[Part, bytes]
     boot_mac: str | None = None
     system_vendor: Any = None
+    oddities: tuple[str, ...] = ()
 
 
 _encode = msgspec.json.Encoder().encode
 _decode_parts = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 _decode_plugin_data = msgspec.json.Decoder(_PluginData).decode
-_decode_inventory = msgspec.json.Decoder(CallbackInventory).decode
+_decode_inventory = msgspec.json.Decoder(_Inventory).decode
 
 
 def parse(raw: bytes, node_uuid: str | None, *, max_depth: int) -> Parsed:
     """Return the parsed callback; raise ``BadRequestError`` if it is invalid or does not identify a machine."""
-    parts, inventory = split(raw, max_depth=max_depth)
-    addresses = dict.fromkeys(filter(None, (values.identifying_mac(nic.mac_address) for nic in inventory.interfaces)))
+    readable = _readable(raw, max_depth)
+    parts, inventory = _split(readable)
+    addresses = dict.fromkeys(filter(None, (values.identifying_mac(_mac(nic)) for nic in inventory.interfaces)))
     if len(addresses) > MAX_ADDRESSES:
         raise BadRequestError(f"The inventory has more than {MAX_ADDRESSES} MAC addresses.")
     evidence = Evidence(uuid=node_uuid, macs=tuple(addresses), bmc_addresses=_bmc_addresses(inventory))
@@ -96,15 +114,32 @@ def parse(raw: bytes, node_uuid: str | None, *, max_depth: int) -> Parsed:
         parts=parts,
         boot_mac=_boot_mac(parts, inventory, evidence),
         system_vendor=inventory.system_vendor,
+        oddities=tuple(_oddities(raw, readable, inventory)),
     )
 
 
-def split(raw: bytes, *, max_depth: int) -> tuple[dict[Part, bytes], CallbackInventory]:
-    """Return the inventory and the remaining data as JSON bytes, and the decoded fields of the inventory.
+def split(raw: bytes, *, max_depth: int) -> dict[Part, bytes]:
+    """Return the inventory and the remaining data as JSON bytes; ``BadRequestError`` if the inventory is invalid."""
+    return _split(_readable(raw, max_depth))[0]
 
-    ``BadRequestError`` if the inventory is invalid.
-    """
-    decoding.decode(raw, dict[str, Any], max_depth=max_depth)
+
+def _readable(raw: bytes, max_depth: int) -> bytes:
+    """Return the body, repaired if it cannot be read as it is; ``BadRequestError`` if that is not enough."""
+    try:
+        decoding.decode(raw, dict[str, Any], max_depth=max_depth, with_nul=True)
+    except decoding.UnreadableError as exc:
+        try:
+            repaired = json_repair.repaired(raw)
+        except json_repair.TooOddError:
+            raise exc from None
+        if repaired == raw:
+            raise
+        decoding.decode(repaired, dict[str, Any], max_depth=max_depth, with_nul=True)
+        return repaired
+    return raw
+
+
+def _split(raw: bytes) -> tuple[dict[Part, bytes], _Inventory]:
     document: dict[str, Any] = _decode_parts(raw)
     inventory, logs = document.pop("inventory", None), _logs(document.pop("logs", None))
     if inventory is None:
@@ -142,23 +177,49 @@ def traces(raw: bytes, node_uuid: str | None) -> Evidence:
     )
 
 
-def _boot_mac(parts: dict[Part, bytes], inventory: CallbackInventory, evidence: Evidence) -> str | None:
+def _mac(interface: Any) -> str | None:
+    """Return what an interface reports as its MAC address; None if that is no text."""
+    reported = interface.get("mac_address") if isinstance(interface, dict) else None
+    return json_repair.clean_text(reported) if isinstance(reported, str) else None
+
+
+def _oddities(raw: bytes, readable: bytes, inventory: _Inventory) -> Iterator[str]:
+    """Yield what is odd in a callback that is accepted."""
+    if readable is not raw:
+        yield "values that are not valid JSON in UTF-8 were replaced"
+    fields = (
+        json_repair.odd_fields(msgspec.json.decode(readable), _ODD_FIELDS) if json_repair.may_be_odd(readable) else []
+    )
+    if fields:
+        yield f"control characters or unreadable bytes in {', '.join(fields)}"
+    nameless = [nic for nic in inventory.interfaces if _mac(nic) is None]
+    if nameless:
+        names = [nic.get("name") if isinstance(nic, dict) else None for nic in nameless[:_ODD_FIELDS]]
+        more = f" and {len(nameless) - _ODD_FIELDS} more" if len(nameless) > _ODD_FIELDS else ""
+        yield f"interfaces without a MAC address: {', '.join(decoding.shown(name) for name in names)}{more}"
+    for name in ("bmc_address", "bmc_v6address"):
+        if (address := getattr(inventory, name)) is not None and not isinstance(address, str):
+            yield f"{name} is not an address but {decoding.shown(address)}"
+
+
+def _boot_mac(parts: dict[Part, bytes], inventory: _Inventory, evidence: Evidence) -> str | None:
     boot = inventory.boot if isinstance(inventory.boot, dict) else {}
     reported = (boot.get("pxe_interface"), _decode_plugin_data(parts["unprocessed"]).boot_interface)
-    return next((mac for text in reported if (mac := values.normalize(text)) in evidence.macs), None)
+    clean = (json_repair.clean_text(text) for text in reported if isinstance(text, str))
+    return next((mac for text in clean if (mac := values.boot_mac(text)) in evidence.macs), None)
 
 
-def _bmc_addresses(inventory: CallbackInventory) -> tuple[str, ...]:
+def _bmc_addresses(inventory: _Inventory) -> tuple[str, ...]:
     found = (_address(text) for text in (inventory.bmc_address, inventory.bmc_v6address))
     return tuple(dict.fromkeys(address for address in found if address is not None))
 
 
-def _address(text: str | None) -> str | None:
+def _address(text: Any) -> str | None:
     """Return the normalized address without a scope; None if it is invalid, unspecified or a loopback address."""
-    if text is None or len(text) > _MAX_ADDRESS:
+    if not isinstance(text, str) or len(text) > _MAX_ADDRESS:
         return None
     try:
-        address = ipaddress.ip_address(text.split("/")[0].split("%")[0])
+        address = ipaddress.ip_address(json_repair.clean_text(text).split("/")[0].split("%")[0])
     except ValueError:
         return None
     return None if address.is_unspecified or address.is_loopback else str(address)

@@ -32,6 +32,7 @@ T = TypeVar("T")
 
 _CALLED: Final = "callback"
 _REPEATED: Final = "callback-repeated"
+_CLEANED: Final = "callback-cleaned"
 _CONTRADICTED: Final = "callback-contradicted"
 # Two different callbacks already end the inspection in error: further ones need not be queued.
 _CONTRADICTION: Final = 2
@@ -181,9 +182,10 @@ def _take(
     if not verdict.accepted:
         return refusals.unproven(node, verdict.proof)
     if inspection.digest != parsed.digest:
-        refusal = _submit(context, tx, node, inspection, sent, verdict)
-        if refusal is not None:
-            return refusal
+        submitted = _submit(context, tx, node, inspection, sent, verdict)
+        if isinstance(submitted, lookup.Refused):
+            return submitted
+        node = submitted
     else:
         message = f"the same callback was received again{_from(source)}"
         refusals.add_entry(context, tx, node.uuid, _REPEATED, message, source=source)
@@ -195,8 +197,8 @@ def _take(
 
 def _submit(
     context: ApiContext, tx: Transaction, node: Node, inspection: Inspection, sent: _Sent, verdict: Verdict
-) -> lookup.Refused | None:
-    """Queue ``continue`` for a new callback, or return the refusal."""
+) -> Node | lookup.Refused:
+    """Queue ``continue`` for a new callback and return the node; or the refusal."""
     parsed, source = sent.parsed, sent.source
     if node.state not in MAY_CALL:
         return refusals.not_waiting(node)
@@ -206,20 +208,24 @@ def _submit(
         return inbox.refused_data(node, differences)
     queued = _continues(tx, node) if inspection.digest is not None else []
     if any(request.payload.get("digest") == parsed.digest for request in queued) or len(queued) >= _CONTRADICTION:
-        return None
+        return node
     early = node.state is State.STARTING and inspection.manage_boot and _boots_later(tx, node)
     if not queued and node.state in TAKES_CALLBACK:
         tx.data.save(inspection.uuid, node.uuid, discovery.parts(node, parsed.parts))
         tx.inspections.update(inspection.uuid, digest=parsed.digest, clock_since=None)
         tx.addresses.called(node.uuid, source)
+        if parsed.oddities:
+            message = f"odd values in the data were cleaned or ignored: {'; '.join(parsed.oddities)}"
+            tx.journal.append([transition.step(node, _CLEANED, message, process=context.process)])
+        node = refusals.forgiven(tx, node)
     _note_call(context, tx, node, source, verdict, first=inspection.digest is None, early=early)
     payload = {"digest": parsed.digest, "source": source, "identity": msgspec.structs.asdict(identity)}
     if differences:
-        inbox.hold(context, tx, node, payload, differences)
-        return None
-    node = inbox.lift_hold(tx, node)
+        return inbox.hold(context, tx, node, payload, differences)
+    if (lifted := inbox.lift_hold(tx, node)) is not node:
+        node = tx.nodes.update(agent.forgotten(lifted))  # the token is not that of the machine whose data was held
     transition.submit(tx, node, Event.CONTINUE, process=context.process, payload=payload)
-    return None
+    return node
 
 
 def _note_call(

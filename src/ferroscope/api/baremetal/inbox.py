@@ -61,13 +61,13 @@ def refused_data(node: Node, differences: tuple[Difference, ...]) -> lookup.Refu
 
 def hold(
     context: ApiContext, tx: Transaction, node: Node, payload: Document, differences: tuple[Difference, ...]
-) -> None:
-    """Hold the data, which has been stored; ``payload`` is that of the request that processes it."""
+) -> Node:
+    """Hold the data, which has been stored, and return the node; ``payload`` is that of the request to process it."""
     source = str(payload.get("source") or "")
     message = machine_identity.explain(differences)
     record = {"at": tx.now, "source": source, "message": message, "payload": payload}
     record["differences"] = [msgspec.structs.asdict(one) for one in differences]
-    tx.nodes.update(msgspec.structs.replace(node, **machine_identity.with_hold(node, record)))
+    node = tx.nodes.update(msgspec.structs.replace(node, **machine_identity.with_hold(node, record)))
     entry = transition.step(
         node,
         _HELD,
@@ -79,6 +79,7 @@ def hold(
         detail={"source": source} if source else None,
     )
     tx.journal.append([entry])
+    return node
 
 
 def lift_hold(tx: Transaction, node: Node) -> Node:

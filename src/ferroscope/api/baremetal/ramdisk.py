@@ -20,6 +20,7 @@ from ferroscope.contracts.errors import NotFoundError
 from ferroscope.contracts.store import Transaction
 from ferroscope.core import lookup, values
 from ferroscope.core.model import Node
+from ferroscope.core.reasons import Reason
 from ferroscope.core.states import RAMDISK
 
 CALLBACK_SINCE: Final = 84
@@ -172,10 +173,12 @@ def get_lookup(context: ApiContext, call: Call[LookupQuery, None]) -> Reply:
 
     def work(tx: Transaction) -> tuple[Node, str | None] | lookup.Refused:
         verdict = callbacks.look_up(tx, evidence)
+        if isinstance(verdict, lookup.Found) and verdict.node.state not in RAMDISK:
+            message = f"unexpected lookup: the inspection is {verdict.node.state}"
+            verdict = lookup.Refused(Reason.LOOKUP_NOT_WAITING, message, (verdict.node.uuid,))
         if isinstance(verdict, lookup.Refused):
+            refusals.note(context, tx, verdict, call.source, step=refusals.RAMDISK_STEP, what="lookup")
             return verdict
-        if verdict.node.state not in RAMDISK:
-            return refusals.not_waiting(verdict.node)
         tx.addresses.called(verdict.node.uuid, call.source)
         if call.minor < _TOKEN_SINCE:
             return verdict.node, None
@@ -197,19 +200,25 @@ def heartbeat(context: ApiContext, call: Call[NoQuery, Heartbeat]) -> Reply:
     _check_heartbeat(body, call.minor)
     ident = decoding.ident("node", call.node)
 
-    def work(tx: Transaction) -> None:
+    def work(tx: Transaction) -> bool:
         try:
             node = tx.nodes.get(ident, lock=True)
             inspection = tx.inspections.get(node.inspection) if node.inspection is not None else None
         except NotFoundError:
-            raise MissingError(LOOKUP_FAILED) from None
-        if node.state not in RAMDISK or not agent.owns(node, inspection, body.agent_token or ""):
-            raise MissingError(LOOKUP_FAILED)
+            return False
+        if node.state not in RAMDISK:
+            return False
+        if not agent.owns(node, inspection, body.agent_token or ""):
+            refusal = lookup.Refused(Reason.CALLBACK_UNPROVEN, "heartbeat with a wrong token", (node.uuid,))
+            refusals.note(context, tx, refusal, call.source, step=refusals.RAMDISK_STEP, what="heartbeat")
+            return False
         if agent.moved(node, body.callback_url):
             raise BadRequestError("The callback_url differs from that of the previous heartbeat.")
         tx.nodes.update(agent.heard(node, url=body.callback_url, version=body.agent_version, at=tx.now))
+        return True
 
-    context.store.write(work)
+    if not context.store.write(work):
+        raise MissingError(LOOKUP_FAILED)
     return Reply(202)
 
 

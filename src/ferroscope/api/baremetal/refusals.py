@@ -16,6 +16,7 @@ from typing import Any, Final
 
 import msgspec
 
+from ferroscope import transition
 from ferroscope.api.baremetal import callback_body
 from ferroscope.api.http.errors import LOOKUP_FAILED, ApiError, MissingError, UnavailableError
 from ferroscope.api.http.route import ApiContext, Call
@@ -24,14 +25,18 @@ from ferroscope.contracts.remote import ForwardBusyError, ForwardError
 from ferroscope.contracts.store import Query, Transaction
 from ferroscope.core import lookup
 from ferroscope.core.callback_secret import Proof
+from ferroscope.core.delivery import Fail
 from ferroscope.core.model import Document, Entry, Node, Severity
 from ferroscope.core.reasons import Reason
-from ferroscope.core.states import ACTIVE, MACHINE
+from ferroscope.core.states import ACTIVE, AWAITED, MACHINE
 
 STEP: Final = "callback-refused"
+RAMDISK_STEP: Final = "ramdisk-refused"
 # One call may add an entry to the journals of this many nodes, with this interval between entries.
 _ENTRY_INTERVAL: Final = 60.0
 _MAX_NODES: Final = 8
+# More than there are kinds of such entries, so that callers who alternate between them do not fill a timeline.
+_LATEST: Final = 32
 _MAX_MESSAGE: Final = 300
 _DISCOVERY: Final = frozenset({Reason.DISCOVERY_LIMITED, Reason.DISCOVERY_REJECTED})
 # The machine is unknown: the source address may identify the node.
@@ -73,12 +78,37 @@ def unproven(node: Node, proof: Proof) -> lookup.Refused:
     return lookup.Refused(Reason.CALLBACK_UNPROVEN, f"callback {how}", (node.uuid,))
 
 
-def note(context: ApiContext, tx: Transaction, refusal: lookup.Refused, source: str) -> None:
-    """Add the refusal to the journals of the nodes concerned, subject to the rate limit."""
+def note(
+    context: ApiContext,
+    tx: Transaction,
+    refusal: lookup.Refused,
+    source: str,
+    *,
+    step: str = STEP,
+    what: str = "callback",
+) -> None:
+    """Add the refusal to the journals of the nodes concerned, subject to the rate limit; ``what`` was refused."""
     if not refusal.nodes and refusal.reason in _UNKNOWN:
         refusal = by_source(tx, refusal, source)
-    for uuid in refusal.nodes[:_MAX_NODES]:
-        add_entry(context, tx, uuid, STEP, refusal.message, source=source, reason=refusal.reason)
+    for uuid in sorted(refusal.nodes[:_MAX_NODES]):  # all lock them in this order
+        if add_entry(context, tx, uuid, step, refusal.message, source=source, reason=refusal.reason):
+            _show(tx, uuid, refusal, what)
+
+
+def _show(tx: Transaction, uuid: str, refusal: lookup.Refused, what: str) -> None:
+    """Set ``last_error`` of a node that waits for its machine's callback: it need not run into the time-out."""
+    with contextlib.suppress(NotFoundError):
+        node = tx.nodes.get(uuid, lock=True)
+        if node.state in AWAITED:
+            error = transition.explain(Fail(refusal.reason, f"a {what} was refused: {refusal.message}"))
+            tx.nodes.update(msgspec.structs.replace(node, last_error=error))
+
+
+def forgiven(tx: Transaction, node: Node) -> Node:
+    """Return the node whose machine has called back after all, without the error of a refused callback."""
+    if node.last_error is None or node.state not in AWAITED:
+        return node
+    return tx.nodes.update(msgspec.structs.replace(node, last_error=None))
 
 
 def by_source(tx: Transaction, refusal: lookup.Refused, source: str) -> lookup.Refused:
@@ -130,15 +160,16 @@ def add_entry(
     source: str,
     reason: Reason | None = None,
     detail: Document | None = None,
-) -> None:
-    """Add an entry to the node's timeline, unless its latest entry is of the same step and recent."""
+) -> bool:
+    """Add an entry to the node's timeline, unless one of its latest entries says the same; return whether it did."""
     try:
         node = tx.nodes.get(uuid)
     except NotFoundError:
-        return
-    latest = tx.journal.list(Query(filters={"node": uuid}, sort_key="id", descending=True, limit=1))
-    if latest and latest[0].step == step and tx.now - latest[0].at < _ENTRY_INTERVAL:
-        return
+        return False
+    latest = tx.journal.list(Query(filters={"node": uuid}, sort_key="id", descending=True, limit=_LATEST))
+    same = (entry for entry in latest if (entry.step, entry.reason) == (step, None if reason is None else str(reason)))
+    if any(tx.now - entry.at < _ENTRY_INTERVAL for entry in same):
+        return False
     details: dict[str, Any] = {"source": source} if source else {}
     entry = Entry(
         node=uuid,
@@ -151,6 +182,7 @@ def add_entry(
         detail=details | (detail or {}),
     )
     tx.journal.append([entry])
+    return True
 
 
 FORWARDED: Final = "callback-forwarded"

@@ -190,7 +190,7 @@ def explain_rules(context: ApiContext, call: Call[NoQuery, ExplainRequest]) -> R
     )
     parts = context.archive.fetch(found.data)
     try:
-        inventory, unprocessed = json_safety.decode(parts["inventory"]), json_safety.decode(parts["unprocessed"])
+        inventory, unprocessed = (json_safety.decode_clean(parts[name]) for name in ("inventory", "unprocessed"))
         plugin_data = context.pipeline().run(dry, inventory, unprocessed, owned=True)
     except json_safety.TooManyContainersError as exc:
         raise StateConflictError(f"The node's data is too large to process: {exc}.") from None

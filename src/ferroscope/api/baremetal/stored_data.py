@@ -69,7 +69,7 @@ def submit(context: ApiContext, ident: str, raw: bytes) -> None:
     If a reapply of stored data is already queued and has not begun, nothing is added.
     """
     if raw.strip():
-        parts, _inventory = callback_body.split(raw, max_depth=context.settings.api.max_json_depth)
+        parts = callback_body.split(raw, max_depth=context.settings.api.max_json_depth)
         parts.pop("logs", None)
         context.store.write(lambda tx: _begin(context, tx, introspected(tx, ident, lock=True)[0], GIVEN, parts))
         return

@@ -24,8 +24,15 @@ from ferroscope.core.json_safety import MAX_CONTAINERS, containers_exceed, depth
 MAX_DOCUMENT_SIZE: Final = 1024 * 1024
 
 
-def decode(raw: bytes, wanted: Any, *, max_depth: int) -> Any:
-    """Return ``raw`` decoded as ``wanted``; ``BadRequestError`` says what is wrong and where."""
+class UnreadableError(BadRequestError):
+    """The body is not JSON, or has a number that is out of range."""
+
+
+def decode(raw: bytes, wanted: Any, *, max_depth: int, with_nul: bool = False) -> Any:
+    """Return ``raw`` decoded as ``wanted``; ``BadRequestError`` says what is wrong and where.
+
+    ``with_nul``: NUL characters are accepted, because the body is stored as bytes.
+    """
     if not raw:
         raise BadRequestError("The request has no body; a JSON body is required.")
     if containers_exceed(raw):
@@ -33,12 +40,12 @@ def decode(raw: bytes, wanted: Any, *, max_depth: int) -> Any:
     try:
         value = _decoder(wanted).decode(raw)
     except msgspec.ValidationError as exc:
-        raise BadRequestError(f"Invalid request body: {exc}. GET /openapi.json returns its schema.") from None
+        raise UnreadableError(f"Invalid request body: {exc}. GET /openapi.json returns its schema.") from None
     except (msgspec.DecodeError, UnicodeDecodeError) as exc:
-        raise BadRequestError(f"The request body is not valid JSON in UTF-8: {exc}.") from None
+        raise UnreadableError(f"The request body is not valid JSON in UTF-8: {exc}.") from None
     except RecursionError:
         raise _too_deep(max_depth) from None
-    if _has_nul(raw):
+    if not with_nul and _has_nul(raw):
         raise BadRequestError("The request body contains a NUL character (\\u0000), which cannot be stored.")
     if depth_exceeds(raw, max_depth):
         raise _too_deep(max_depth)

@@ -41,7 +41,7 @@ def draw(screen: Console, inventory: Json) -> None:
     screen.print(key_values(machine_summary(known)))
     nics = _in_order(mappings(known.get("interfaces")))
     if nics:
-        booted = values.normalize(text(mapping(known.get("boot")).get("pxe_interface")) or "")
+        booted = values.boot_mac(text(mapping(known.get("boot")).get("pxe_interface")) or "")
         rows = [_nic(nic, booted) for nic in nics]
         screen.print()
         screen.print(table(("NIC", "MAC", "BOOT", "ADDRESS", "CARRIER", "SPEED", "PRODUCT"), rows))

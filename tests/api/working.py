@@ -1,0 +1,34 @@
+"""A real worker for the service of a test, which the test tells when to work."""
+
+from __future__ import annotations
+
+from ferroscope.hooks.pipeline import from_settings
+from ferroscope.runtime.system import SystemClock
+from ferroscope.worker.loop import Worker
+from ferroscope.worker.start import PxeFilterWait, RebootThrottle
+from ferroscope.worker.tasks import build
+from tests.api.service import DRIVERS, Service
+from tests.support import examples
+
+
+def worker(service: Service) -> Worker:
+    settings, clock = service.settings, SystemClock()
+    throttle = RebootThrottle(0.0, holder="w", store=service.store, clock=clock, profile=settings.lease.numbers())
+    return Worker(
+        store=service.store,
+        queue=service.backend.queue,
+        tasks=build(from_settings(settings.inspector), throttle, PxeFilterWait(0.0)),
+        drivers=DRIVERS,
+        settings=settings,
+        clock=clock,
+        stop=service.stop,
+        member="w",
+        process="worker",
+    )
+
+
+def work(service: Service, node: str, worker: Worker) -> None:
+    """Carry out all requests of the node."""
+    service.store.write(lambda tx: tx.members.beat(examples.member("w"), 60.0))
+    while service.pending(node):
+        worker.step()

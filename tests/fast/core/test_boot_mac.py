@@ -1,0 +1,54 @@
+"""BOOTIF: the NIC that booted, as boot loaders and ramdisks spell it."""
+
+from __future__ import annotations
+
+import pytest
+
+from ferroscope.core.values import boot_mac
+from tests.fast.hooks.runs import machine, run
+
+MAC = "aa:bb:cc:00:00:01"
+GUID = "00:02:c9:03:00:ab:cd:ef"
+INFINIBAND = f"80:00:02:08:fe:80:00:00:00:00:00:00:{GUID}"
+
+
+def spellings(address: str) -> list[str]:
+    """Return the ways to write an address, with the hardware type and without, as they are found in the field."""
+    kinds = [f"{kind}:{address}" for kind in ("01", "06", "20", "00")]
+    return [
+        text
+        for one in (address, *kinds)
+        for spelled in (one, one.replace(":", "-"), one.replace(":", ""))
+        for text in (spelled, spelled.upper(), f"BOOTIF={spelled}", f" {spelled}\n", f'"{spelled}"')
+    ]
+
+
+@pytest.mark.parametrize("text", [*spellings(MAC), "aabb.cc00.0001"])
+def test_an_ethernet_address_is_read_in_every_spelling(text: str) -> None:
+    assert boot_mac(text) == MAC
+
+
+@pytest.mark.parametrize("text", [*spellings(GUID), *spellings(INFINIBAND)])
+def test_an_infiniband_address_gives_the_mac_of_its_guid(text: str) -> None:
+    assert boot_mac(text) == "00:02:c9:ab:cd:ef"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        None, 5, "", "eth0", "01", MAC[:-3], MAC + ":01:02:03:04", INFINIBAND[:-6], "g" + MAC[1:], f"{MAC} {MAC}",
+        "aa::bb:cc:00:00:01", "a:b:c:0:0:1", "x" * 10_000, "01-" * 10_000, [MAC], f"BOOTIF={MAC}0",
+        "\N{ARABIC-INDIC DIGIT ZERO}1-aa-bb-cc-00-00-01",
+    ],
+)  # fmt: skip
+def test_anything_else_is_none(text: object) -> None:
+    assert boot_mac(text) is None
+
+
+@pytest.mark.parametrize(
+    "reported", ["01-AA-BB-CC-00-00-01", "01:aa:bb:cc:00:00:01", "aabbcc000001", "06-aa-bb-cc-00-00-01"]
+)
+def test_the_nic_that_booted_is_found_by_it(reported: str) -> None:
+    result = run(["validate-interfaces", "ports"], machine(boot={}), {"boot_interface": reported})
+    assert [port.address for port in result.ports().values() if port.pxe_enabled] == [MAC]
+    assert result.notes == [] or all("boot_interface" not in note.message for note in result.notes)
