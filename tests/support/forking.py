@@ -44,6 +44,9 @@ class ForkingPopen(subprocess.Popen):
         if not _can_fork(asked):
             super()._execute_child(*given)
             return
+        sys.audit(
+            "subprocess.Popen", asked["executable"], asked["args"], asked["cwd"], asked["env"]
+        )  # as its parent does
         streams = [asked[name] for name in ("p2cread", "c2pwrite", "errwrite")]
         ours, theirs = socket.socketpair()
         with theirs:

@@ -1,15 +1,19 @@
 """OpenIPMI's BMC simulator, ipmi_sim, as a process of its own: IPMI 2.0 and 1.5 over UDP.
 
 Its chassis is a script that keeps power and boot device in files, and notes what was commanded. It
-knows cipher suite 3, not 17. The account is ``USER`` with ``PASSWORD``. Behind it, on its IPMB, is another BMC
+knows cipher suite 3, not 17. The account is ``USER`` with ``PASSWORD``; ``READER``
+has the same one, and the privilege level USER. Behind it, on its IPMB, is another BMC
 at ``BEHIND``, whose machine has files of its own.
 """
 
 from __future__ import annotations
 
+import select
 import shutil
+import socket
 import subprocess
-from collections.abc import Iterator
+import threading
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
@@ -18,6 +22,7 @@ from ferroscope.core.model import Node
 from tests.support.processes import PATIENCE, free_port, spawn, until
 
 USER: Final = "operator"
+READER: Final = "reader"
 PASSWORD: Final = "pa55-of-the-BMC"
 BEHIND: Final = 0x30
 
@@ -35,6 +40,7 @@ allowed_auths_admin none md2 md5 straight
 endlan
 chassis_control "{directory}/chassis"
 user 2 true "{user}" "{password}" admin 10 none md2 md5 straight
+user 3 true "{reader}" "{password}" user 10 none md2 md5 straight
 set_working_mc {behind:#x}
 chassis_control "{directory}/behind/chassis"
 """
@@ -101,6 +107,86 @@ class Simulator:
         return done.returncode == 0
 
 
+# Of RMCP+: the payload type of a request to open a session, and the offset of its authentication algorithm; SHA-1 is 1.
+_OPEN_SESSION: Final = 0x10
+_ALGORITHM, _SHA1 = 28, 1
+
+
+def asks_for_sha256(datagram: bytes) -> bool:
+    """Whether it is a request to open a session with cipher suite 17."""
+    is_request = datagram[4:6] == bytes((0x06, _OPEN_SESSION)) and len(datagram) > _ALGORITHM
+    return is_request and datagram[_ALGORITHM] != _SHA1
+
+
+def refused(command: int, code: int) -> Callable[[bytes], bytes]:
+    """Return a function that makes every answer to this chassis command one with this completion code.
+
+    For cipher suite 0, whose messages are neither encrypted nor signed.
+    """
+
+    def changed(answer: bytes) -> bytes:
+        message = answer[16:]  # after the RMCP and session headers
+        if answer[4:6] != b"\x06\x00" or len(message) < 8 or (message[1], message[5]) != (0x01 << 2, command):
+            return answer
+        body = message[3:6] + bytes((code,))
+        return answer[:14] + (8).to_bytes(2, "little") + message[:3] + body + bytes((-sum(body) & 0xFF,))
+
+    return changed
+
+
+def opposite(request: bytes) -> bytes:
+    """Return the request with "power on" and "power off" exchanged; for cipher suite 0."""
+    message = request[16:]
+    if request[4:6] != b"\x06\x00" or len(message) != 8 or (message[1], message[5]) != (0x00, 0x02):
+        return request
+    body = message[3:6] + bytes((message[6] ^ 1,))
+    return request[:16] + message[:3] + body + bytes((-sum(body) & 0xFF,))
+
+
+def _as_it_is(datagram: bytes) -> bytes:
+    return datagram
+
+
+@contextmanager
+def between(
+    port: int,
+    *,
+    drops: Callable[[bytes], bool] = lambda _: False,
+    alters: Callable[[bytes], bytes] = _as_it_is,
+    changes: Callable[[bytes], bytes] = _as_it_is,
+) -> Iterator[tuple[int, list[bytes]]]:
+    """Give a port before the BMC's that drops or alters requests and changes answers; and the requests so far."""
+    seen: list[bytes] = []
+    with socket.socket(type=socket.SOCK_DGRAM) as near, socket.socket(type=socket.SOCK_DGRAM) as far:
+        near.bind(("127.0.0.1", 0))
+        far.connect(("127.0.0.1", port))
+        ended, end = socket.socketpair()
+
+        def forward() -> None:
+            peer: Any = None
+            while True:
+                ready, _, _ = select.select([near, far, ended], [], [])
+                if ended in ready:
+                    return
+                if near in ready:
+                    request, peer = near.recvfrom(65535)
+                    seen.append(request)
+                    if not drops(request):
+                        far.send(alters(request))
+                if far in ready and peer is not None:
+                    near.sendto(changes(far.recv(65535)), peer)
+
+        thread = threading.Thread(target=forward)
+        thread.start()
+        try:
+            yield near.getsockname()[1], seen
+        finally:
+            end.send(b".")
+            thread.join()
+            end.close()
+            ended.close()
+
+
 def _commands(directory: Path) -> list[str]:
     noted = directory / "commands"
     return noted.read_text().splitlines() if noted.exists() else []
@@ -123,6 +209,7 @@ def simulator(directory: Path, *, address: str = "127.0.0.1", key: str = "") -> 
             port=port,
             directory=directory,
             user=USER,
+            reader=READER,
             password=PASSWORD,
             key=f'bmc_key "{key}"\n' if key else "",
             behind=BEHIND,

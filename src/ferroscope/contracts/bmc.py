@@ -262,7 +262,10 @@ class OutOfBand(Protocol):
     """Optional: out-of-band inspection, without a ramdisk. The inspect interface has the driver's name."""
 
     def inventory(self, node: Node) -> Document:
-        """Return an inventory in the ramdisk's format, without what the BMC does not report."""
+        """Return an inventory in the ramdisk's format, without what the BMC does not report.
+
+        ``unread``, a list of texts, says which parts could not be read, and why; it is noted, and not stored.
+        """
 
 
 @runtime_checkable

@@ -90,6 +90,8 @@ _NOT_DONE: Final = frozenset(
         Reason.BMC_PRIVILEGE,
         Reason.BMC_CERTIFICATE,
         Reason.BMC_NOT_ALLOWED,
+        Reason.BMC_NOT_REDFISH,
+        Reason.BMC_SYSTEM_UNCLEAR,
         Reason.DRIVER_INFO_INVALID,
         Reason.DRIVER_INCOMPLETE,
         Reason.POWER_OFF_DISABLED,
@@ -103,11 +105,25 @@ class BmcError(Exception):
 
     ``reason`` is the code that operators see; its default depends on ``transient``. ``waits``: the machine is not to
     blame, so retries are not counted. ``not_done``: it is certain that the command of this call had no effect.
+
+    For the driver itself: ``again`` tells whether it may try once more within the same call, by default if the error is
+    transient; ``pause``: the BMC answers, and needs time: at least these seconds, for as long as the call may take.
     """
 
-    def __init__(self, message: str, *, transient: bool, reason: Reason | None = None, waits: bool = False) -> None:
+    def __init__(
+        self,
+        message: str,
+        *,
+        transient: bool,
+        reason: Reason | None = None,
+        waits: bool = False,
+        again: bool | None = None,
+        pause: float | None = None,
+    ) -> None:
         self.transient = transient
         self.waits = waits
         self.reason = reason or (Reason.BMC_UNREACHABLE if transient else Reason.BMC_REFUSED)
+        self.again = transient if again is None else again
+        self.pause = pause
         self.not_done = self.reason in _NOT_DONE
         super().__init__(message)

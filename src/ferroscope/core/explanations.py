@@ -128,6 +128,16 @@ EXPLANATIONS: Final[dict[Reason, Explanation]] = {
         "The BMC's certificate is not trusted; set redfish_verify_ca to the file of its CA.",
         (_VALIDATE, "ferroscope node set NODE -d redfish_verify_ca=FILE", _INSPECT),
     ),
+    Reason.BMC_NOT_REDFISH: Explanation(
+        "What answers at the address of the BMC is no Redfish service: http instead of https, or a web page.",
+        "There is no Redfish service at redfish_address; check its scheme, port and host.",
+        (_VALIDATE, "ferroscope node set NODE -d redfish_address=URL", _INSPECT),
+    ),
+    Reason.BMC_SYSTEM_UNCLEAR: Explanation(
+        "The BMC manages several systems, or none, and driver_info does not say which of them the node is.",
+        "Set redfish_system_id in driver_info to the system of this node; the error lists them.",
+        (_TIMELINE, "ferroscope node set NODE -d redfish_system_id=PATH", _INSPECT),
+    ),
     Reason.BMC_NOT_ALLOWED: Explanation(
         "The BMC address is outside the permitted networks, or a machine reported it and nobody has approved it.",
         "Approve the node, or set the BMC address yourself; see also [drivers] bmc_networks.",

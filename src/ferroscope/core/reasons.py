@@ -31,6 +31,8 @@ class Reason(StrEnum):
     BMC_CREDENTIALS = "bmc-credentials"
     BMC_PRIVILEGE = "bmc-privilege"
     BMC_CERTIFICATE = "bmc-certificate"
+    BMC_NOT_REDFISH = "bmc-not-redfish"
+    BMC_SYSTEM_UNCLEAR = "bmc-system-unclear"
     BMC_NOT_ALLOWED = "bmc-not-allowed"
     DRIVER_INFO_INVALID = "driver-info-invalid"
     ENCRYPTION_KEY_MISSING = "encryption-key-missing"

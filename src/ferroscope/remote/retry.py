@@ -6,6 +6,8 @@ Permanent errors are raised at once, above all wrong credentials: every further 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
 from typing import Final, TypeVar
 
 from ferroscope.contracts.errors import BmcError
@@ -15,6 +17,7 @@ T = TypeVar("T")
 
 TRIES: Final = 4
 _PAUSE: Final = 0.25
+_LONGEST_PAUSE: Final = 2.0
 
 
 def call_with_retries(
@@ -41,25 +44,38 @@ def call_with_retries(
 def retry_bmc_call(attempt: Callable[[], T], left: Callable[[], float], stop: StopFlag, tries: int = TRIES) -> T:
     """Return the result of ``attempt``, a call to a BMC, tried at most ``tries`` times; its last ``BmcError``.
 
-    ``left`` returns the seconds until the deadline, 0 after it.
+    Answers of a BMC that needs time are not counted: it is asked until the deadline, and not before the time that it
+    named. ``left`` returns the seconds until the deadline, 0 after it.
     """
-
-    def is_retryable(error: Exception, pause: float) -> bool:
-        return isinstance(error, BmcError) and error.transient and left() > pause
-
-    doubtful = False
-
-    def tried() -> T:
-        nonlocal doubtful
+    counted, pause, doubtful = 0, _PAUSE, False
+    while True:
         try:
             return attempt()
-        except BmcError as exc:
+        except BmcError as error:
             # An earlier try may have had an effect, whatever the BMC says to this one.
-            exc.not_done = exc.not_done and not doubtful
-            doubtful = not exc.not_done
-            raise
+            error.not_done = error.not_done and not doubtful
+            doubtful = not error.not_done
+            counted += error.pause is None
+            wait = max(pause, error.pause or 0.0)
+            if not error.again or counted >= tries or left() <= wait or stop.wait(wait):
+                raise
+        pause = min(2 * pause, _LONGEST_PAUSE)
 
-    return call_with_retries(tried, pauses=backoff(_PAUSE, tries - 1), is_retryable=is_retryable, stop=stop)
+
+def retry_after(value: str | None, date: str | None) -> float:
+    """Return the seconds of a header ``Retry-After``, 0 without a valid one.
+
+    It may be a date, which counts from the answer's own ``date``: the clocks of BMCs are often wrong.
+    """
+    text = (value or "").strip()
+    if text.isascii() and text.isdigit():
+        return float(text[:7])
+    try:
+        then = parsedate_to_datetime(text)
+        now = parsedate_to_datetime(date) if date else datetime.now(UTC)
+        return max(0.0, (then - now).total_seconds())
+    except (ValueError, TypeError, OverflowError):  # not a date, or one without a time zone
+        return 0.0
 
 
 def backoff(first: float, times: int) -> list[float]:

@@ -181,6 +181,7 @@ def _system(bare: Found, driver: OutOfBand, asked: Node, path: str) -> Found:
     info = bare.driver_info | where
     try:
         inventory = driver.inventory(node)
+        inventory.pop("unread", None)
     except BmcError as exc:
         return msgspec.structs.replace(bare, driver_info=info, error=str(exc))
     vendor: Mapping[str, Any] = inventory.get("system_vendor") or {}

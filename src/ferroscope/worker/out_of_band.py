@@ -29,11 +29,13 @@ from ferroscope.worker.context import TaskContext
 KEY: Final = "out_of_band"
 HARDWARE: Final = "hardware"
 _READ: Final = "read out of band"
+# Parts that could not be read, which a note lists.
+_SHOWN: Final = 5
 
 
 def inspect(context: TaskContext) -> Outcome:
     """Read the hardware and pass it to the hooks as if a ramdisk had sent it."""
-    inventory = _driver(context).inventory(context.node)
+    inventory = _inventory(context)
     if not inventory.get("interfaces"):
         return Fail(Reason.INVALID_INVENTORY, "the BMC reports no network interface")
     health = _health(context, inventory)
@@ -60,7 +62,7 @@ def prepare(context: TaskContext) -> None:
     parts: dict[Part, bytes] = {}
     try:
         if collects:
-            inventory = _driver(context).inventory(context.node)
+            inventory = _inventory(context)
             parts["out_of_band"] = _kept(context, inventory, _health(context, inventory))
             context.note("out of band", f"the BMC reported: {', '.join(sorted(inventory))}")
         if lister is not None:
@@ -70,6 +72,15 @@ def prepare(context: TaskContext) -> None:
         context.note("out of band", message, severity=Severity.WARNING, reason=exc.reason)
     # Stored immediately: an attempt that is throttled and retried must not ask the BMC again.
     context.intend(_READ, lambda tx: _save(tx, context, parts))
+
+
+def _inventory(context: TaskContext) -> Document:
+    """Return what the BMC reports; what could not be read of it is noted."""
+    inventory = _driver(context).inventory(context.node)
+    if unread := inventory.pop("unread", None):
+        message = f"some parts of the BMC's inventory could not be read: {'; '.join(map(str, unread[:_SHOWN]))}"
+        context.note("out of band", message, severity=Severity.WARNING, reason=Reason.BMC_REFUSED)
+    return inventory
 
 
 def _save(tx: Transaction, context: TaskContext, parts: dict[Part, bytes]) -> None:

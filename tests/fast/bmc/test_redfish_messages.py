@@ -13,8 +13,8 @@ from urllib3.exceptions import MaxRetryError
 
 from ferroscope.bmc.ipmi import ipmitool
 from ferroscope.bmc.ipmi.info import read as read_ipmi
+from ferroscope.bmc.redfish.failures import translate
 from ferroscope.bmc.redfish.info import Access
-from ferroscope.bmc.redfish.session import translate
 from ferroscope.core.reasons import Reason
 from ferroscope.core.values import WITHHELD
 from ferroscope.remote import bounded_http
@@ -82,4 +82,4 @@ def test_the_same_holds_for_ipmi() -> None:
     info = {"ipmi_address": "192.0.2.1", "ipmi_username": "u"}
     for password, said in (("hush1", "no ****** here"), ("no", WITHHELD)):
         access = read_ipmi(info | {"ipmi_password": password})
-        assert said in str(ipmitool._classify(access, "power on", "no hush1 here"))
+        assert said in str(ipmitool.classify(access, 3, "power on", "no hush1 here"))

@@ -90,13 +90,11 @@ def test_the_number_of_tries_is_bounded(proxy: FaultyProxy, make_bmc: MakeBmc) -
     ("lasting", "reason"),
     [
         (fault.status(400, "no such thing"), Reason.BMC_REFUSED),
-        (fault.status(403), Reason.BMC_REFUSED),
-        (fault.status(404), Reason.BMC_REFUSED),
+        (fault.status(403), Reason.BMC_PRIVILEGE),
         (fault.status(501), Reason.BMC_REFUSED),
-        (fault.web_page, Reason.BMC_REFUSED),
         (fault.flood, Reason.BMC_REFUSED),
     ],
-    ids=["400", "403", "404", "501", "web page", "flood"],
+    ids=["400", "403", "501", "flood"],
 )
 def test_what_will_not_get_better_is_not_tried_again(
     proxy: FaultyProxy, make_bmc: MakeBmc, lasting: fault.Fault, reason: Reason

@@ -7,7 +7,8 @@ without secrets. There are no persistent sessions: ipmitool opens one for each c
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Final
 
 import msgspec
@@ -15,8 +16,8 @@ import msgspec
 from ferroscope.bmc.drivers import DriverOptions, check_place, not_allowed, problem
 from ferroscope.bmc.ipmi import info
 from ferroscope.bmc.ipmi.info import Access
-from ferroscope.bmc.ipmi.ipmitool import PROGRAM, CipherError, run
-from ferroscope.contracts.bmc import BootDevice, Power
+from ferroscope.bmc.ipmi.ipmitool import PROGRAM, CipherError, Command, SilentError, StateError, run
+from ferroscope.contracts.bmc import BootDevice, Power, Switch, unsettled
 from ferroscope.contracts.errors import BmcError
 from ferroscope.core.boot import wanted_boot_mode
 from ferroscope.core.model import Document, Node
@@ -34,6 +35,7 @@ _DEVICES: Final = {
     BootDevice.BIOS: "bios",
     BootDevice.SAFE: "safe",
 }
+_STATES: Final = {"Chassis Power is on": Power.ON, "Chassis Power is off": Power.OFF}
 # Output of ``bootparam get 5`` -> device; of two with the same prefix the longer one is first.
 _SELECTORS: Final = (
     ("Force PXE", BootDevice.PXE),
@@ -45,6 +47,12 @@ _SELECTORS: Final = (
 # Without this, the BMC forgets the boot device if the machine has not booted within 60 seconds.
 _KEEP_BOOT_DEVICE: Final = ("raw", "0x00", "0x08", "0x03", "0x08")
 _REMEMBERED: Final = 20_000
+
+
+def power_of(output: str) -> Power:
+    """Return the power state that ipmitool has printed; unknown unless it is exactly one of its two sentences."""
+    said = {_STATES[line.strip()] for line in output.splitlines() if line.strip() in _STATES}
+    return said.pop() if len(said) == 1 else Power.UNKNOWN
 
 
 class IpmiBmc:
@@ -59,9 +67,8 @@ class IpmiBmc:
 
     def __init__(self, options: DriverOptions | None = None) -> None:
         self._options = options or DriverOptions()
-        self._ciphers: dict[
-            tuple[str, int], int
-        ] = {}  # the cipher suites of BMCs that do not support the preferred one
+        # The cipher suites of BMCs that do not support the preferred one.
+        self._ciphers: dict[tuple[str, int], int] = {}
 
     def validate(self, node: Node) -> str | None:
         """Return what is wrong with ``driver_info``, or None. Does not contact the BMC."""
@@ -69,26 +76,40 @@ class IpmiBmc:
 
     def get_power(self, node: Node) -> Power:
         """Return the actual power state."""
-        output = self._ask(node, "power state", "chassis", "power", "status")
-        if "Chassis Power is on" in output:
-            return Power.ON
-        if "Chassis Power is off" in output:
-            return Power.OFF
-        raise BmcError(f"the BMC of {node.uuid} did not report a power state", transient=True)
+        return self._power(node, self._time_left())
 
-    def set_power(self, node: Node, power: Power) -> None:
-        """Set the power state; a BMC also accepts the state it is in."""
-        self._ask(node, str(power), "chassis", "power", "on" if power is Power.ON else "off")
+    def _power(self, node: Node, left: Callable[[], float]) -> Power:
+        return power_of(self._ask(node, Command("power state", ("chassis", "power", "status")), left))
+
+    def set_power(self, node: Node, power: Switch) -> None:
+        """Set the power state, whatever it is."""
+        self._switch(node, str(power), "on" if power is Power.ON else "off", power, self._time_left())
 
     def reboot(self, node: Node) -> None:
-        """Reset the machine; if it is off, the BMC refuses that, and it is powered on instead."""
-        on = self.get_power(node) is Power.ON
-        self._ask(node, "reboot", "chassis", "power", "reset" if on else "on")
+        """Reset the machine; power on one that is off: some BMCs ignore a reset then (bmc-toolbox/bmclib#211)."""
+        left = self._time_left()
+        power = self._power(node, left)
+        if not power.settled:
+            raise unsettled("reboot", power)
+        if power is Power.ON:
+            self._switch(node, "reboot", "reset", None, left)
+        else:
+            self._switch(node, "reboot", "on", Power.ON, left)
 
     def soft_power_off(self, node: Node) -> None:
-        """Have the operating system shut down, by ACPI; a BMC refuses that if the machine is off."""
-        if self.get_power(node) is Power.ON:
-            self._ask(node, "soft power off", "chassis", "power", "soft")
+        """Have the operating system shut down, by ACPI."""
+        left = self._time_left()
+        if self._power(node, left) is not Power.OFF:
+            self._switch(node, "soft power off", "soft", Power.OFF, left)
+
+    def _switch(self, node: Node, what: str, word: str, reached: Power | None, left: Callable[[], float]) -> None:
+        """Run a power command, which is done also if the BMC refuses it because its machine is in ``reached``."""
+        try:
+            self._ask(node, Command(what, ("chassis", "power", word), done="Chassis Power Control"), left)
+        except StateError as exc:
+            now = self._power(node, left)
+            if now is not reached:
+                raise BmcError(f"{exc}; power state: {now}", transient=True, reason=exc.reason) from None
 
     def set_boot_device(self, node: Node, device: BootDevice, *, persistent: bool) -> None:
         """Boot from ``device`` once or always, in the boot mode of the node's capabilities."""
@@ -99,22 +120,23 @@ class IpmiBmc:
         options = ["persistent"] if persistent else []
         if wanted_boot_mode(node) == "uefi":
             options.append("efiboot")
+        left = self._time_left()
         if info.read(node.driver_info).keep_boot_device:
-            self._keep_boot_device(node)
-        words = ["chassis", "bootdev", _DEVICES[device], *([f"options={','.join(options)}"] if options else [])]
-        self._ask(node, "boot device", *words)
+            self._keep_boot_device(node, left)
+        words = ("chassis", "bootdev", _DEVICES[device], *([f"options={','.join(options)}"] if options else []))
+        self._ask(node, Command("boot device", words, done="Set Boot Device to"), left)
 
-    def _keep_boot_device(self, node: Node) -> None:
+    def _keep_boot_device(self, node: Node, left: Callable[[], float]) -> None:
         """Disable the 60-second time-out of the boot device; BMCs that do not support that are left as they are."""
         try:
-            self._ask(node, "boot device", *_KEEP_BOOT_DEVICE)
+            self._ask(node, Command("boot device", _KEEP_BOOT_DEVICE), left)
         except BmcError as exc:
-            if exc.reason is not Reason.BMC_REFUSED:
+            if exc.reason not in (Reason.BMC_REFUSED, Reason.BMC_PRIVILEGE):
                 raise
 
     def get_boot_device(self, node: Node) -> tuple[BootDevice | None, bool | None]:
         """Return device and persistence; None if none is set."""
-        output = self._ask(node, "boot device", "chassis", "bootparam", "get", "5")
+        output = self._ask(node, Command("boot device", ("chassis", "bootparam", "get", "5")), self._time_left())
         device = next((device for words, device in _SELECTORS if words in output), None)
         return device, None if device is None else "Options apply to all future boots" in output
 
@@ -134,32 +156,53 @@ class IpmiBmc:
         except UnresolvedError as exc:
             raise BmcError(str(exc), transient=True, reason=Reason.BMC_UNREACHABLE) from None
 
-    def _ask(self, node: Node, what: str, *words: str) -> str:
+    def _time_left(self) -> Callable[[], float]:
+        """Return the time that is left for a call that begins now, however many commands it needs."""
+        end = time.monotonic() + self._options.command_timeout
+        return lambda: max(0.01, end - time.monotonic())
+
+    def _ask(self, node: Node, command: Command, left: Callable[[], float]) -> str:
         """Run one command; retry transient errors while there is time."""
         named = self._read(node.driver_info)
-        end = time.monotonic() + self._options.command_timeout
-
-        def left() -> float:
-            return max(0.0, end - time.monotonic())
 
         def attempt() -> str:
-            access = self._at_allowed(named, left())
-            return self._attempt(access, words, what, left())
+            return self._attempt(self._at_allowed(named, left()), command, left)
 
         return retry_bmc_call(attempt, left, self._options.stop, self._options.command_tries)
 
-    def _attempt(self, access: Access, words: tuple[str, ...], what: str, seconds: float) -> str:
-        if access.cipher is not None:
-            return run(access, access.cipher, words, what, max(seconds, 0.01))
+    def _attempt(self, access: Access, command: Command, left: Callable[[], float]) -> str:
+        """Try the cipher suite that has worked, or the stronger one, and then the other one.
+
+        A BMC may refuse a suite that it does not support, or not answer at all (ipmitool/ipmitool#29).
+        """
+        if access.cipher is not None or access.interface != "lanplus":
+            return run(access, access.cipher or 0, command, left())
         key = (access.host, access.port)
-        known = self._ciphers.get(key, _CIPHERS[0])
+        first = self._ciphers.get(key, _CIPHERS[0])
+        second = next(cipher for cipher in _CIPHERS if cipher != first)
         try:
-            return run(access, known, words, what, max(seconds, 0.01))
-        except CipherError:
-            if known != _CIPHERS[0]:
-                self._ciphers.pop(key, None)
-                raise
-        output = run(access, _CIPHERS[1], words, what, max(seconds, 0.01))
-        if len(self._ciphers) < _REMEMBERED:
-            self._ciphers[key] = _CIPHERS[1]
+            return self._answered(key, first, partial(run, access, first, command, left() / 2))
+        except (CipherError, SilentError) as exc:
+            try:
+                return self._answered(key, second, partial(run, access, second, command, left()))
+            except CipherError:
+                raise exc from None
+
+    def _answered(self, key: tuple[str, int], cipher: int, call: Callable[[], str]) -> str:
+        """Return what ``call`` returns, and remember the cipher suite if the BMC has answered."""
+        try:
+            output = call()
+        except (CipherError, SilentError):
+            raise
+        except BmcError as exc:
+            if exc.reason is not Reason.BMC_UNREACHABLE:
+                self._remember(key, cipher)
+            raise
+        self._remember(key, cipher)
         return output
+
+    def _remember(self, key: tuple[str, int], cipher: int) -> None:
+        if cipher == _CIPHERS[0]:
+            self._ciphers.pop(key, None)
+        elif len(self._ciphers) < _REMEMBERED:
+            self._ciphers[key] = cipher

@@ -16,6 +16,8 @@ import threading
 from collections.abc import Iterator
 from typing import Any, Final
 
+import msgspec
+
 from ferroscope.bmc.ipmi.info import Access
 from ferroscope.contracts.errors import BmcError
 from ferroscope.core.reasons import Reason
@@ -28,24 +30,59 @@ _MAX_MESSAGE: Final = 200
 _PATIENCE: Final = ("-N", "1", "-R", "3")
 _ENVIRONMENT: Final = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL": "C"}
 
+# What ``-v`` adds about optional features, whatever becomes of the command itself.
+_NOISE: Final = (
+    "loading iana",
+    "get hpm.x",
+    "running get",
+    "invalid completion code received",
+    "discovered ipmb address",
+    "raw req",
+)
+# Lines that follow from an error in an earlier line, and do not say which.
+_CONSEQUENCES: Final = ("error: unable to establish", "close session command failed")
+
+# No answer, or the late one to a request that was repeated: the lines after it are about another message
+# (openbmc/openbmc#1812, openbmc/phosphor-net-ipmid#16).
+_GARBLED: Final = ("no response from rakp", "unexpected rakp", "unexpected open session")
+# The completion codes and RMCP+ states of a BMC that is busy, restarting or out of sessions
+# (openbmc/openbmc#1241, openbmc/openbmc#1810).
+_TEMPORARY: Final = (
+    "insufficient resources",
+    "node busy",
+    "unspecified error",
+    "initialization in progress",
+    "firmware in update",
+    "destination unavailable",
+    "inactive session id",
+)
 _REJECTED: Final = (
     "hmac is invalid",
     "unauthorized name",
-    "unauthorized role",
     "invalid user name",
     "password invalid",
 )
 # User and password are right, but the session keys differ.
 _OTHER_KEY: Final = "rakp 4 message has invalid integrity check value"
+_LACKS_PRIVILEGE: Final = (
+    "insufficient privilege",
+    "unauthorized role",
+    "invalid role",
+    "privilege level exceeds",
+)
+# The last one is how ipmitool ends for a suite that it does not know itself (ipmitool/ipmitool#196).
 _NO_SUCH_CIPHER: Final = (
     "invalid authentication algorithm",
     "invalid integrity algorithm",
     "invalid confidentiality algorithm",
+    "no matching authentication payload",
+    "no matching integrity payload",
     "no matching cipher suite",
     "no cipher suite match",
+    "assertion",
 )
+_OTHER_STATE: Final = "not supported in present state"
 _REFUSED: Final = (
-    "insufficient privilege",
     "invalid command",
     "invalid data field",
     "parameter out of range",
@@ -55,16 +92,35 @@ _REFUSED: Final = (
 
 
 class CipherError(BmcError):
-    """The BMC does not support the cipher suite."""
+    """The BMC, or ipmitool, does not support the cipher suite."""
 
 
-def run(access: Access, cipher: int, words: tuple[str, ...], what: str, seconds: float) -> str:
-    """Return the output of ipmitool for the command ``words``; ``BmcError``, ``TooLateError``."""
+class SilentError(BmcError):
+    """The BMC did not answer; some do not answer requests for a cipher suite that they do not support."""
+
+
+class StateError(BmcError):
+    """The BMC does not do this in the present power state (completion code 0xd5)."""
+
+
+class Command(msgspec.Struct, frozen=True):
+    """The ``words`` of a command of ipmitool; ``what`` it does, for messages.
+
+    ``done`` is what ipmitool prints after success: it ends with status 0 although the BMC has refused a boot device.
+    """
+
+    what: str
+    words: tuple[str, ...]
+    done: str = ""
+
+
+def run(access: Access, cipher: int, command: Command, seconds: float) -> str:
+    """Return the output of ipmitool for the command; ``BmcError``, ``TooLateError``."""
     with relayed(access.host, access.port) as (host, port):
-        return _run(access, host, port, cipher, words, what, seconds)
+        return _run(access, host, port, cipher, command, seconds)
 
 
-def _run(access: Access, host: str, port: int, cipher: int, words: tuple[str, ...], what: str, seconds: float) -> str:
+def _run(access: Access, host: str, port: int, cipher: int, asked: Command, seconds: float) -> str:
     command = [PROGRAM, "-v", "-I", access.interface, "-H", host, "-p", str(port), "-L", access.level]
     if access.username is not None:
         command += ["-U", access.username]
@@ -76,7 +132,7 @@ def _run(access: Access, host: str, port: int, cipher: int, words: tuple[str, ..
         os.write(writing, access.password.encode() + b"\n")  # at most 21 bytes: never blocks
         os.close(writing)
         done = subprocess.run(  # noqa: S603  # an argument list, each word checked by ``info``
-            [*command, "-f", f"/dev/fd/{reading}", *_PATIENCE, *words],
+            [*command, "-f", f"/dev/fd/{reading}", *_PATIENCE, *asked.words],
             input=access.key + b"\n" if access.key else b"",
             start_new_session=True,  # otherwise it would prompt for the key on a terminal
             capture_output=True,
@@ -86,40 +142,62 @@ def _run(access: Access, host: str, port: int, cipher: int, words: tuple[str, ..
             check=False,
         )
     except subprocess.TimeoutExpired:
-        raise _failure(access, what, f"timed out after {seconds:.1f} s", Reason.BMC_UNREACHABLE) from None
+        raise _silent(access, cipher, asked.what, f"timed out after {seconds:.1f} s") from None
     except FileNotFoundError:
         message = f"{PROGRAM} is not installed, but the ipmi driver needs it; on Debian: apt-get install ipmitool"
         raise BmcError(message, transient=False, reason=Reason.DRIVER_INCOMPLETE) from None
     finally:
         os.close(reading)
-    if done.returncode != 0:
-        raise _classify(access, what, done.stderr.decode(errors="replace"))
-    return done.stdout.decode(errors="replace")
+    output = done.stdout.decode(errors="replace")
+    if done.returncode != 0 or asked.done not in output:
+        raise classify(access, cipher, asked.what, done.stderr.decode(errors="replace"))
+    return output
 
 
-def _classify(access: Access, what: str, stderr: str) -> BmcError:
-    lowered = stderr.lower()
-    if any(words in lowered for words in _REJECTED):
+def classify(access: Access, cipher: int, what: str, stderr: str) -> BmcError:
+    """Return the error for what ipmitool has printed; docs/explanation/bmc-failures.md has the same failure matrix."""
+    lines = [line.strip(" >\t\r") for line in stderr.splitlines()]
+    lines = [line for line in lines if line and not line.lower().startswith(_NOISE)]
+    telling = [line for line in lines if not line.lower().startswith(_CONSEQUENCES)] or lines
+    last = telling[-1] if telling else "ipmitool failed without an error message"
+    said = "\n".join(telling).lower()
+
+    def has(*words: str) -> bool:
+        return any(word in said for word in words)
+
+    if has(*_GARBLED):
+        return _silent(access, cipher, what, last)
+    if has(*_TEMPORARY):
+        return _failure(access, what, last, Reason.BMC_UNREACHABLE)
+    if has(*_REJECTED):
         return _failure(access, what, "the credentials were rejected", Reason.BMC_CREDENTIALS)
-    if _OTHER_KEY in lowered:
+    if has(_OTHER_KEY):
         return _failure(access, what, "the key Kg is wrong; correct ipmi_hex_kg_key", Reason.BMC_CREDENTIALS)
-    if any(words in lowered for words in _NO_SUCH_CIPHER):
-        message = f"{what} at {access.host}: the BMC does not support the cipher suite; set ipmi_cipher_suite"
+    if has(*_LACKS_PRIVILEGE):
+        message = f"the account lacks a privilege; ipmi_priv_level is {access.level} ({last})"
+        return _failure(access, what, message, Reason.BMC_PRIVILEGE)
+    if has(*_NO_SUCH_CIPHER):
+        message = f"{what} at {access.host}: cipher suite {cipher} is not supported; set ipmi_cipher_suite"
         return CipherError(message, transient=False, reason=Reason.BMC_REFUSED)
-    lines = [line.strip() for line in stderr.splitlines() if line.strip() and not line.startswith("Loading IANA")]
-    last = lines[-1] if lines else "ipmitool failed without an error message"
+    if has(_OTHER_STATE):
+        return _failure(access, what, last, Reason.BMC_REFUSED, StateError)
     if any(words in last.lower() for words in _REFUSED):
         return _failure(access, what, last, Reason.BMC_REFUSED)
-    return _failure(access, what, last, Reason.BMC_UNREACHABLE)
+    return _silent(access, cipher, what, last)
 
 
-def _failure(access: Access, what: str, message: str, reason: Reason) -> BmcError:
+def _silent(access: Access, cipher: int, what: str, why: str) -> BmcError:
+    how = f"cipher suite {cipher}, {access.level}" if access.interface == "lanplus" else f"IPMI 1.5, {access.level}"
+    return _failure(access, what, f"no answer with {how}: {why}", Reason.BMC_UNREACHABLE, SilentError)
+
+
+def _failure(access: Access, what: str, message: str, reason: Reason, kind: type[BmcError] = BmcError) -> BmcError:
     text = f"{what} at {access.host}: {message}"[:_MAX_MESSAGE]
     if is_too_short(access.password):
         text = f"{what} at {access.host}: {reason} ({WITHHELD})"
     elif access.password:
         text = text.replace(access.password, MASK)
-    return BmcError(text, transient=reason is Reason.BMC_UNREACHABLE, reason=reason)
+    return kind(text, transient=reason is Reason.BMC_UNREACHABLE, reason=reason)
 
 
 _LOOPBACK: Final = "127.0.0.1"

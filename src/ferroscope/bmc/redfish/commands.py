@@ -1,6 +1,6 @@
 """Commands to a Redfish system, with sushy; each function is idempotent.
 
-They raise sushy's exceptions; ``session.translate`` turns those into ``BmcError``. Deadlines, sessions and retries are
+They raise sushy's exceptions; ``failures.translate`` turns those into ``BmcError``. Deadlines, sessions and retries are
 handled by the caller.
 """
 
@@ -12,18 +12,16 @@ import sushy
 
 from ferroscope.bmc.redfish import health as health
 from ferroscope.bmc.redfish import inventory as inventory
+from ferroscope.bmc.redfish import media as media
+from ferroscope.bmc.redfish.boot import boot_device as boot_device
+from ferroscope.bmc.redfish.boot import set_boot_device as set_boot_device
 from ferroscope.bmc.redfish.info import Access
-from ferroscope.contracts.bmc import BootDevice, Image, Power, Switch, unsettled
+from ferroscope.bmc.redfish.reader import Reader, path_of
+from ferroscope.contracts.bmc import Power, Switch, unsettled
 from ferroscope.contracts.errors import BmcError
+from ferroscope.core.reasons import Reason
+from ferroscope.hardware.parts import mapping
 
-_DEVICES: Final = {
-    BootDevice.PXE: sushy.BOOT_SOURCE_TARGET_PXE,
-    BootDevice.DISK: sushy.BOOT_SOURCE_TARGET_HDD,
-    BootDevice.CDROM: sushy.BOOT_SOURCE_TARGET_CD,
-    BootDevice.BIOS: sushy.BOOT_SOURCE_TARGET_BIOS_SETUP,
-}
-_NAMES: Final = {target: device for device, target in _DEVICES.items()}
-_MODES: Final = {"uefi": sushy.BOOT_SOURCE_MODE_UEFI, "bios": sushy.BOOT_SOURCE_MODE_BIOS}
 # The values of PowerState; one that is paused has power. All others, among them null and what is no text, are unknown.
 _POWERS: Final = {
     "On": Power.ON,
@@ -32,18 +30,30 @@ _POWERS: Final = {
     "PoweringOn": Power.CHANGING,
     "PoweringOff": Power.CHANGING,
 }
-_CDS: Final = (sushy.VIRTUAL_MEDIA_CD, sushy.VIRTUAL_MEDIA_DVD)
-_DISKS: Final = (sushy.VIRTUAL_MEDIA_USBSTICK, sushy.VIRTUAL_MEDIA_FLOPPY)
+# How many systems a message lists.
+_LISTED: Final = 8
 
 
 def system(root: Any, access: Access) -> Any:
     """Return the node's system; the only one if the node names none."""
-    return root.get_system(access.system)
+    if access.system is not None:
+        return root.get_system(access.system)
+    found = systems(root)
+    if len(found) == 1:
+        return root.get_system(found[0])
+    if not found:  # redhat-performance/jetlag#778: for a while after a restart
+        message = f"the BMC at {access.url} lists no system; it may be restarting"
+        raise BmcError(message, transient=True, reason=Reason.BMC_SYSTEM_UNCLEAR, pause=0.0)
+    listed = ", ".join(found[:_LISTED]) + (", ..." if len(found) > _LISTED else "")
+    message = f"the BMC at {access.url} has {len(found)} systems; set redfish_system_id to one of: {listed}"
+    raise BmcError(message, transient=False, reason=Reason.BMC_SYSTEM_UNCLEAR)
 
 
 def systems(root: Any) -> list[str]:
     """Return the paths of all systems."""
-    return [str(path) for path in root.get_system_collection().members_identities]
+    reader = Reader(root._conn, patient=True)
+    links = reader.links(mapping(root.json).get("Systems") or f"{root.path}Systems")
+    return list(dict.fromkeys(filter(None, map(path_of, links))))
 
 
 def power(system: Any) -> Power:
@@ -110,88 +120,7 @@ def _reset(system: Any, kind: sushy.ResetType) -> None:
     system.reset_system(kind)
 
 
-def set_boot_device(system: Any, device: BootDevice, *, persistent: bool, mode: str | None = None) -> None:
-    """Boot from ``device`` once or always; some services support optical drives only as USB devices."""
-    target = _DEVICES.get(device)
-    if target is None:
-        raise sushy.exceptions.InvalidParameterValueError(
-            parameter="boot_device", value=str(device), valid_values=", ".join(map(str, _DEVICES))
-        )
-    allowed = system.get_allowed_system_boot_source_values()
-    usb_cd = sushy.BootSource.USB_CD
-    if target is sushy.BOOT_SOURCE_TARGET_CD and target not in allowed and usb_cd in allowed:
-        target = usb_cd
-    often = sushy.BOOT_SOURCE_ENABLED_CONTINUOUS if persistent else sushy.BOOT_SOURCE_ENABLED_ONCE
-    system.set_system_boot_options(target=target, enabled=often, mode=_MODES.get(mode or ""))
-
-
-def boot_device(system: Any) -> tuple[BootDevice | None, bool | None]:
-    """Return device and persistence, as far as they are known."""
-    boot = system.boot
-    if boot is None or boot.target is None or boot.enabled is sushy.BOOT_SOURCE_ENABLED_DISABLED:
-        return None, None
-    target = sushy.BOOT_SOURCE_TARGET_CD if boot.target is sushy.BootSource.USB_CD else boot.target
-    persistent = None if boot.enabled is None else boot.enabled is sushy.BOOT_SOURCE_ENABLED_CONTINUOUS
-    return _NAMES.get(target), persistent
-
-
 def last_reset(system: Any) -> str | None:
     """Return the time of the system's last reset, in the BMC's format."""
     found = system.json.get("LastResetTime")
     return found if isinstance(found, str) and found else None
-
-
-def insert(system: Any, image: Image, mode: str | None) -> str | None:
-    """Insert the ramdisk's image, and its parameters if there is a second drive; boot from the image once."""
-    drives = _drives(system)
-    cd = _slot(drives, _CDS)
-    if cd is None:
-        raise sushy.exceptions.MissingAttributeError(attribute="a virtual CD drive", resource=system.path)
-    _put(cd, image.iso)
-    remark = None
-    if image.parameters:
-        disk = _slot([drive for drive in drives if drive is not cd], _DISKS)
-        if disk is None:
-            remark = "no virtual drive for the ramdisk's parameters; the image must contain them"
-        else:
-            _put(disk, image.parameters)
-    set_boot_device(system, BootDevice.CDROM, persistent=False, mode=mode)
-    return remark
-
-
-def eject(system: Any, image: Image) -> bool:
-    """Eject what ``insert`` inserted; other media are left alone."""
-    ours = {url for url in (image.iso, image.parameters) if url}
-    inserted = [drive for drive in _drives(system) if drive.inserted and drive.image in ours]
-    for drive in inserted:
-        _take_out(drive)
-    return bool(inserted)
-
-
-def _put(drive: Any, url: str) -> None:
-    if drive.inserted and drive.image == url:
-        return
-    if drive.inserted:
-        _take_out(drive)
-    drive.insert_media(url, inserted=True, write_protected=True)
-
-
-def _take_out(drive: Any) -> None:
-    """Eject, and verify that the drive is empty: sushy reports most refusals as success."""
-    drive.eject_media()
-    drive.refresh(force=True)
-    if drive.inserted:
-        raise BmcError(f"virtual media {drive.identity} is still inserted after eject", transient=True)
-
-
-def _slot(drives: list[Any], kinds: tuple[Any, ...]) -> Any:
-    """Return the first drive of the most preferred kind."""
-    return next((drive for kind in kinds for drive in drives if kind in drive.media_types), None)
-
-
-def _drives(system: Any) -> list[Any]:
-    """Return the virtual drives of the system, or of its managers if it has none."""
-    try:
-        return list(system.virtual_media.get_members())
-    except (sushy.exceptions.MissingAttributeError, sushy.exceptions.ResourceNotFoundError):
-        return [drive for manager in system.managers for drive in manager.virtual_media.get_members()]

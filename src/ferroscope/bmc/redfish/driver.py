@@ -10,7 +10,8 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property, partial
-from typing import TYPE_CHECKING, Any, TypeVar
+from itertools import count
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 from urllib.parse import urlsplit
 
 from ferroscope.bmc.drivers import DriverOptions, not_allowed, problem
@@ -29,6 +30,9 @@ if TYPE_CHECKING:
     from ferroscope.bmc.redfish.session import Clients
 
 T = TypeVar("T")
+
+# How often an inventory is read anew because of a part that may be readable later; then it is left out.
+_PATIENCE: Final = 2
 
 
 class RedfishBmc:
@@ -110,37 +114,43 @@ class RedfishBmc:
 
     def insert_ramdisk(self, node: Node, image: Image) -> str | None:
         """Insert the image and boot from it once; return a remark if there is no drive for the parameters."""
-        mode = wanted_boot_mode(node)
-        remark: str | None = self._call(
-            node,
-            "virtual media",
-            lambda commands, system: commands.insert(system, image, mode),
-            self._options.inventory_timeout,
-        )
-        return remark
+        tries: list[Any] = []  # one insertion for all tries of the call: it knows what was sent
+
+        def insert(commands: Any, system: Any) -> str | None:
+            if not tries:
+                tries.append(commands.media.Insertion(image, wanted_boot_mode(node)))
+            remark: str | None = tries[0].run(system)
+            return remark
+
+        return self._call(node, "virtual media", insert, self._options.inventory_timeout)
 
     def eject_ramdisk(self, node: Node, image: Image) -> bool:
         """Eject the image if it is inserted; return whether it was."""
         was_in: bool = self._call(
             node,
             "virtual media",
-            lambda commands, system: commands.eject(system, image),
+            lambda commands, system: commands.media.eject(system, image),
             self._options.inventory_timeout,
         )
         return was_in
 
     def nics(self, node: Node) -> Sequence[OutOfBandNic]:
         """Return the NICs listed in the system's Ethernet interfaces."""
+        tries = count()
         return self._call(
-            node, "NICs", lambda commands, system: commands.inventory.nics(system), self._options.inventory_timeout
+            node,
+            "NICs",
+            lambda commands, system: commands.inventory.nics(system, patient=next(tries) < _PATIENCE),
+            self._options.inventory_timeout,
         )
 
     def inventory(self, node: Node) -> Document:
-        """Return an inventory in the format of the ramdisk's."""
+        """Return an inventory in the format of the ramdisk's; ``unread`` lists parts that could not be read."""
+        tries = count()
         return self._call(
             node,
             "inventory",
-            lambda commands, system: commands.inventory.collect(system),
+            lambda commands, system: commands.inventory.collect(system, patient=next(tries) < _PATIENCE),
             self._options.inventory_timeout,
         )
 
@@ -194,14 +204,18 @@ class RedfishBmc:
     ) -> T:
         """Try once; a session that the BMC no longer knows is replaced, and the call tried once more."""
         from ferroscope.bmc.redfish import commands
-        from ferroscope.bmc.redfish.session import is_rejected_login, translate
+        from ferroscope.bmc.redfish.failures import is_rejected_login, translate
 
         while True:
             client = clients.get(access)
-            known = not client.fresh
+            used, known = not client.fresh, access.system in client.known
             try:
                 with client.use() as root:
-                    return work(commands, root if whole else commands.system(root, access))
+                    target = root if whole else commands.system(root, access)
+                    if not whole:
+                        client.known.add(access.system)
+                        known = False  # what lies below it may be missing for good
+                    return work(commands, target)
             except (BmcError, TooLateError):
                 raise
             except ForbiddenAddressError:
@@ -209,7 +223,7 @@ class RedfishBmc:
             except Exception as exc:  # noqa: BLE001  # the boundary: sushy raises what its parsers stumble over
                 if is_rejected_login(exc):
                     clients.drop(access, client)
-                    if known and not deadline.expired:
+                    if used and not deadline.expired:
                         continue
                 late = DeadlineError() if deadline.expired else exc
-                raise translate(late, access, what, deadline.seconds) from None
+                raise translate(late, access, what, deadline.seconds, known=known) from None

@@ -10,91 +10,15 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
-from sushy import exceptions
-
-from ferroscope.core import json_safety
+from ferroscope.bmc.redfish.reader import Reader, each_once, is_gone
 from ferroscope.core.model import Document
 from ferroscope.core.values import one_line
 from ferroscope.hardware.health import STATES, worst
 from ferroscope.hardware.parts import mapping, mappings, number, text
-from ferroscope.remote.command_fence import TooLateError
-from ferroscope.remote.deadline import current
 
 _MAX_REQUESTS: Final = 250
-_MAX_FAILURES: Final = 5
 _MAX_PAGES: Final = 10
-# Seconds for one resource; a service that hangs on one may still answer for the others.
-_SECONDS: Final = 10.0
-_LONGEST_PATH: Final = 500
-
-
-class Reader:
-    """One walk through a service; ``connector`` is sushy's, which sends nothing to another address."""
-
-    def __init__(self, connector: Any, requests: int = _MAX_REQUESTS) -> None:
-        self._connector = connector
-        self._left = requests
-        self._failures = 0
-        self._read: set[str] = set()
-        self.complete = True
-
-    def get(self, link: Any) -> Document:
-        """Return the resource that ``link`` refers to; empty if it cannot be read, or was read before."""
-        path = mapping(link).get("@odata.id", link)
-        if not isinstance(path, str) or not path.startswith("/") or path.startswith("//") or len(path) > _LONGEST_PATH:
-            return {}
-        path = path.partition("#")[0]
-        if path in self._read:
-            return {}
-        if not self._left or self._failures >= _MAX_FAILURES or not current().remaining():
-            self.complete = False
-            return {}
-        self._left -= 1
-        self._read.add(path)
-        try:
-            found = mapping(json_safety.decode(self._connector.get(path=path, timeout=_SECONDS).content))
-        except TooLateError:
-            raise
-        except exceptions.AccessError as exc:
-            # Each 401 makes sushy log in again; many of them may lock the account.
-            self._failures = _MAX_FAILURES if exc.status_code == 401 else self._failures
-            return {}
-        except exceptions.HTTPError as exc:
-            self._failures += exc.status_code >= 500
-            return {}
-        except Exception:  # noqa: BLE001  # the boundary: connections fail, and parsers stumble, in any way
-            self._failures += 1
-            return {}
-        self._failures = 0
-        return found
-
-    def each(self, links: Any, most: int) -> Iterator[Document]:
-        """Yield the resources in a list of links, or of resources that the service has put there itself."""
-        for one in links[:most] if isinstance(links, list) else ():
-            known = mapping(one)
-            if found := known if len(known) > 1 else self.get(one):
-                yield found
-
-    def members(self, link: Any, most: int) -> Iterator[Document]:
-        """Yield the first ``most`` members of a collection."""
-        for page in self.pages(self.get(link)):
-            for one in self.each(page.get("Members"), most):
-                yield one
-                most -= 1
-            if most <= 0:
-                return
-
-    def pages(self, page: Document) -> Iterator[Document]:
-        """Yield a collection's page and those that follow."""
-        for _ in range(_MAX_PAGES):
-            yield page
-            page = self.get(page.get("Members@odata.nextLink"))
-            if not page:
-                return
-
-
 _STATES: Final = {"ok": "ok", "warning": "warning", "critical": "critical"}
-_GONE: Final = ("absent", "disabled")
 # Percent of a drive's life from which it counts as worn out.
 _WORN: Final = 10
 _MAX_MANAGERS: Final = 4
@@ -115,10 +39,10 @@ _RELATED: Final = (
 
 def collect(system: Any) -> Document:
     """Return ``firmware``, a list, and ``health``, both as ``contracts.bmc.ReportsHealth`` has them."""
-    reader, resource = Reader(system._conn), mapping(system.json)
+    reader, resource = Reader(system._conn, _MAX_REQUESTS), mapping(system.json)
     links = mapping(resource.get("Links"))
     storages = list(reader.members(resource.get("Storage"), _MAX_PARTS))
-    drives = [drive for storage in storages for drive in reader.each(storage.get("Drives"), _MAX_PARTS)][:_MAX_PARTS]
+    drives = each_once(one for each in storages for one in reader.each(each.get("Drives"), _MAX_PARTS))[:_MAX_PARTS]
     managers = list(reader.each(links.get("ManagedBy"), _MAX_MANAGERS))
     parts = [_drive(drive) for drive in drives]
     parts += [part for one in storages if (part := _part("storage", one))["health"] != "ok"]
@@ -165,9 +89,9 @@ def _state(value: Any) -> str | None:
 
 def _status(resource: Document) -> str | None:
     """Return the health of a part; None if it is not there, or says nothing."""
-    status = mapping(resource.get("Status"))
-    if str(status.get("State")).lower() in _GONE:
+    if is_gone(resource):
         return None
+    status = mapping(resource.get("Status"))
     return worst(_state(status.get("Health")), _state(status.get("HealthRollup")))
 
 
@@ -256,7 +180,7 @@ def _log(reader: Reader, system: Document, managers: list[Document]) -> list[Doc
     services.sort(key=lambda one: not _is_sel(one))
     found: list[Document] = []
     for service in services[:_MAX_LOGS]:
-        for page in reader.pages(_newest_page(reader, reader.get(service.get("Entries")))):
+        for page in reader.pages(_newest_page(reader, reader.get(service.get("Entries"))), _MAX_PAGES):
             found += _entries(page)
     found.sort(key=lambda one: str(one.get("created", "")), reverse=True)
     return found[:_MAX_ENTRIES]

@@ -1,167 +1,212 @@
 """The hardware inventory of a Redfish service, in the format of ironic-python-agent's.
 
-Unknown values are left out, never guessed: a missing or refused (permanently) resource makes the inventory smaller,
-not wrong. Transient errors are raised, and the call is retried.
+Unknown values are left out, never guessed. Parts are read one by one: an empty bay is none, a part that is linked twice
+is one, and a part that cannot be read is missing under ``unread``, with the reason, and ends nothing.
 """
 
 from __future__ import annotations
 
 import ipaddress
-import itertools
-from collections.abc import Callable
-from functools import partial
 from typing import Any, Final
 from urllib.parse import urlsplit
 
-import sushy
-from sushy import exceptions
-
+from ferroscope.bmc.redfish.reader import Reader, is_absent, is_gone, path_of
 from ferroscope.contracts.bmc import OutOfBandNic
 from ferroscope.core import values
 from ferroscope.core.model import Document
+from ferroscope.core.values import one_line
+from ferroscope.hardware.parts import mapping, mappings, text
 
 _GIB: Final = 1024**3
+_MIB: Final = 1024**2
 _ARCHITECTURES: Final = {
-    sushy.InstructionSet.X86: "i686",
-    sushy.InstructionSet.X86_64: "x86_64",
-    sushy.InstructionSet.ARM_A32: "armv7l",
-    sushy.InstructionSet.ARM_A64: "aarch64",
-    sushy.InstructionSet.POWER_ISA: "ppc64le",
+    "x86": "i686",
+    "x86-64": "x86_64",
+    "arm-a32": "armv7l",
+    "arm-a64": "aarch64",
+    "power isa": "ppc64le",
+    "powerisa": "ppc64le",
 }
-_GONE: Final = frozenset({sushy.STATE_ABSENT, sushy.STATE_DISABLED})
-_MODES: Final = {sushy.BOOT_SOURCE_MODE_UEFI: "uefi", sushy.BOOT_SOURCE_MODE_BIOS: "bios"}
+_MODES: Final = {"uefi": "uefi", "legacy": "bios"}
 # More than any machine has; further entries are ignored.
 _MAX_PARTS: Final = 1024
+_TEXT: Final = 255
 
 
-def nics(system: Any) -> list[OutOfBandNic]:
+def nics(system: Any, *, patient: bool = True) -> list[OutOfBandNic]:
     """Return the NICs with a MAC, in the service's order, each MAC once."""
-    found: dict[str, OutOfBandNic] = {}
-    for member in _members(lambda: system.ethernet_interfaces.get_members()):
-        mac = _mac(member)
-        if mac is not None:
-            nic = OutOfBandNic(mac=mac, name=str(member.identity or mac), enabled=not _is_gone(member))
-            found.setdefault(mac, nic)
-    return list(found.values())
+    return [_nic(mac, one) for mac, one in _ethernet(Reader(system._conn, patient=patient), _document(system))]
 
 
-def collect(system: Any) -> Document:
+def collect(system: Any, *, patient: bool = True) -> Document:
     """Return everything that the service reports about ``system``."""
-    parts = {
-        "interfaces": _interfaces(system),
-        "cpu": _cpu(system),
-        "memory": _memory(system),
-        "disks": _disks(system),
-        "system_vendor": _vendor(system),
-        "boot": _boot(system),
-        "hostname": system.hostname,
-        "bmc_mac": _bmc_mac(system),
+    reader, resource = Reader(system._conn, patient=patient), _document(system)
+    parts: Document = {
+        "interfaces": [_interface(mac, one) for mac, one in _ethernet(reader, resource)],
+        "cpu": _cpu(reader, resource),
+        "memory": _memory(reader, resource),
+        "disks": _disks(reader, resource),
+        "system_vendor": _vendor(resource),
+        "boot": _boot(resource),
+        "hostname": _text(resource.get("HostName")),
+        "bmc_mac": _bmc_mac(reader, resource),
     } | _bmc_address(system)
-    return {name: part for name, part in parts.items() if part not in (None, "", {})}
+    missing = [] if reader.complete else ["the BMC has more parts than could be read in time"]
+    parts["unread"] = [*reader.failures, *missing]
+    return {name: part for name, part in parts.items() if part not in (None, "", {}) and (part or name != "unread")}
 
 
-def _interfaces(system: Any) -> list[Document]:
-    speeds = {
-        _mac(member): _number(member.speed_mbps)
-        for member in _members(lambda: system.ethernet_interfaces.get_members())
-    }
-    return [_interface(nic) | _known({"speed_mbps": speeds.get(nic.mac)}) for nic in nics(system)]
+def _document(system: Any) -> Document:
+    return mapping(system.json)
 
 
-def _interface(nic: OutOfBandNic) -> Document:
-    return {"name": nic.name, "mac_address": nic.mac, "ipv4_address": None, "ipv6_address": None, "lldp": None}
+def _ethernet(reader: Reader, resource: Document) -> list[tuple[str, Document]]:
+    """Return MAC and resource of the Ethernet interfaces that are there."""
+    found: dict[str, Document] = {}
+    for one in reader.members(resource.get("EthernetInterfaces"), _MAX_PARTS):
+        mac = _mac(one)
+        if mac is not None and not is_absent(one):
+            found.setdefault(mac, one)
+    return list(found.items())
 
 
-def _bmc_mac(system: Any) -> str | None:
+def _nic(mac: str, one: Document) -> OutOfBandNic:
+    return OutOfBandNic(mac=mac, name=_text(one.get("Id")) or mac, enabled=not is_gone(one))
+
+
+def _interface(mac: str, one: Document) -> Document:
+    fields = {"name": _nic(mac, one).name, "mac_address": mac, "ipv4_address": None, "ipv6_address": None, "lldp": None}
+    return fields | _known({"speed_mbps": _number(one.get("SpeedMbps"))})
+
+
+def _bmc_mac(reader: Reader, resource: Document) -> str | None:
     """Return the MAC of the first NIC of the BMC itself."""
-    for manager in _members(lambda: system.managers):
-        for member in _members(partial(lambda one: one.ethernet_interfaces.get_members(), manager)):
-            mac = _mac(member)
-            if mac is not None and not _is_gone(member):
+    for manager in reader.each(mapping(resource.get("Links")).get("ManagedBy"), _MAX_PARTS):
+        for one in reader.members(manager.get("EthernetInterfaces"), _MAX_PARTS):
+            mac = _mac(one)
+            if mac is not None and not is_gone(one):
                 return mac
     return None
 
 
-def _mac(member: Any) -> str | None:
+def _mac(one: Document) -> str | None:
     """Return the MAC of an Ethernet interface, normalized."""
-    return values.normalize(str(member.mac_address or member.permanent_mac_address or ""))
+    for name in ("MACAddress", "PermanentMACAddress"):
+        if (mac := values.normalize(_text(one.get(name)) or "")) is not None:
+            return mac
+    return None
 
 
-def _is_gone(member: Any) -> bool:
-    return member.status is not None and member.status.state in _GONE
-
-
-def _cpu(system: Any) -> Document:
+def _cpu(reader: Reader, resource: Document) -> Document:
     processors = [
-        processor
-        for processor in _members(lambda: system.processors.get_members())
-        if processor.processor_type in (None, sushy.ProcessorType.CPU)
-        and (processor.status is None or processor.status.state is not sushy.STATE_ABSENT)
+        one
+        for one in reader.members(resource.get("Processors"), _MAX_PARTS)
+        if one.get("ProcessorType") in (None, "CPU") and not is_absent(one)
     ]
     if not processors:
         return {}
     first = processors[0]
+    speed = _number(first.get("MaxSpeedMHz"))
     return _known(
         {
-            "count": sum(_number(cpu.total_threads) or _number(cpu.total_cores) or 1 for cpu in processors),
-            "architecture": _ARCHITECTURES.get(first.instruction_set),
-            "model_name": first.model,
-            "frequency": str(first.max_speed_mhz) if first.max_speed_mhz else None,
+            "count": sum(_number(one.get("TotalThreads")) or _number(one.get("TotalCores")) or 1 for one in processors),
+            "architecture": _ARCHITECTURES.get(str(first.get("InstructionSet")).lower()),
+            "model_name": _text(first.get("Model")),
+            "frequency": str(speed) if speed else None,
             "socket_count": len(processors),
         }
     )
 
 
-def _memory(system: Any) -> Document:
-    gib = _number(system.memory_summary.size_gib if system.memory_summary else None)
-    return {"total": gib * _GIB, "physical_mb": gib * 1024} if gib else {}
+def _memory(reader: Reader, resource: Document) -> Document:
+    """Return the size that the system's summary says, else the sum of its modules."""
+    size = _size(mapping(resource.get("MemorySummary")).get("TotalSystemMemoryGiB"), _GIB)
+    if not size:
+        modules = reader.members(resource.get("Memory"), _MAX_PARTS)
+        size = sum(_size(one.get("CapacityMiB"), _MIB) for one in modules if not is_absent(one))
+    return {"total": size, "physical_mb": size // _MIB} if size else {}
 
 
-def _disks(system: Any) -> list[Document]:
-    found = [
-        _disk(drive)
-        for storage in _members(lambda: system.storage.get_members())
-        for drive in _members(partial(getattr, storage, "drives"))
-    ]
-    return found[:_MAX_PARTS] or _simple_disks(system)
+def _size(value: Any, unit: int) -> int:
+    """Return the bytes of a size; 93.5 GiB are common, where the BIOS keeps some memory."""
+    value = _number(value) or value
+    known = isinstance(value, int | float) and not isinstance(value, bool) and 0 < value < 2**40
+    return int(value * unit) if known else 0
 
 
-def _disk(drive: Any) -> Document:
-    wwn = next((str(ident.durable_name) for ident in drive.identifiers or () if ident.durable_name), None)
-    rotational = {"HDD": True, "SSD": False}.get(str(drive.media_type))
+def _disks(reader: Reader, resource: Document) -> list[Document]:
+    """Return the drives, each once, though several controllers or shelves may lead to it."""
+    found: dict[Any, Document] = {}
+    for storage in reader.members(resource.get("Storage"), _MAX_PARTS):
+        for drive in reader.each(_drive_links(reader, storage), _MAX_PARTS):
+            if not is_absent(drive) and not _is_empty_bay(drive):
+                found.setdefault(_identity(drive), _disk(drive))
+    return list(found.values())[:_MAX_PARTS] or _simple_disks(reader, resource)
+
+
+def _drive_links(reader: Reader, storage: Document) -> list[Any]:
+    """Return the links of a list of drives, or of a collection of them."""
+    drives = storage.get("Drives")
+    return drives if isinstance(drives, list) else reader.links(drives)
+
+
+def _is_empty_bay(drive: Document) -> bool:
+    """Whether there is nothing that a drive has; some BMCs list bays without a state."""
+    names = ("SerialNumber", "Model", "CapacityBytes", "Manufacturer")
+    return not any(drive.get(name) for name in names) and not mappings(drive.get("Identifiers"))
+
+
+def _identity(drive: Document) -> Any:
+    """Return what makes a drive one and the same, below several paths: its serial number and its place, else its path.
+
+    Not the serial number alone: emulators, and some controllers, give the same one to all.
+    """
+    serial = text(drive.get("SerialNumber"))
+    place = _text(drive.get("Id")) or _text(drive.get("Name"))
+    return (_text(drive.get("Model")), serial, place) if serial else path_of(drive) or id(drive)
+
+
+def _disk(drive: Document) -> Document:
+    wwn = next((name for one in mappings(drive.get("Identifiers")) if (name := _text(one.get("DurableName")))), None)
     return _known(
         {
-            "name": drive.name or drive.identity,
-            "model": drive.model,
-            "vendor": drive.manufacturer,
-            "serial": drive.serial_number,
-            "size": _number(drive.capacity_bytes),
-            "rotational": rotational,
+            "name": _text(drive.get("Name")) or _text(drive.get("Id")),
+            "model": _text(drive.get("Model")),
+            "vendor": _text(drive.get("Manufacturer")),
+            "serial": _text(drive.get("SerialNumber")),
+            "size": _number(drive.get("CapacityBytes")),
+            "rotational": {"HDD": True, "SSD": False}.get(str(drive.get("MediaType"))),
             "wwn": wwn,
         }
     )
 
 
-def _simple_disks(system: Any) -> list[Document]:
+def _simple_disks(reader: Reader, resource: Document) -> list[Document]:
     return [
-        _known({"name": device.name, "model": device.model, "vendor": device.manufacturer, "size": size})
-        for storage in _members(lambda: system.simple_storage.get_members())
-        for device in storage.devices or ()
-        if (size := _number(device.capacity_bytes)) is not None
+        _known(
+            {
+                "name": _text(device.get("Name")),
+                "model": _text(device.get("Model")),
+                "vendor": _text(device.get("Manufacturer")),
+                "size": size,
+            }
+        )
+        for storage in reader.members(resource.get("SimpleStorage"), _MAX_PARTS)
+        for device in mappings(storage.get("Devices"))
+        if not is_absent(device) and (size := _number(device.get("CapacityBytes"))) is not None
     ]
 
 
-def _vendor(system: Any) -> Document:
-    vendor = _known(
-        {"manufacturer": system.manufacturer, "product_name": system.model, "serial_number": system.serial_number}
-    )
-    if system.bios_version:
-        vendor["firmware"] = {"vendor": "", "version": system.bios_version, "build_date": ""}
+def _vendor(resource: Document) -> Document:
+    names = {"manufacturer": "Manufacturer", "product_name": "Model", "serial_number": "SerialNumber"}
+    vendor = _known({name: _text(resource.get(source)) for name, source in names.items()})
+    if version := _text(resource.get("BiosVersion")):
+        vendor["firmware"] = {"vendor": "", "version": version, "build_date": ""}
     return vendor
 
 
-def _boot(system: Any) -> Document:
-    mode = _MODES.get(system.boot.mode) if system.boot is not None else None
+def _boot(resource: Document) -> Document:
+    mode = _MODES.get(str(mapping(resource.get("Boot")).get("BootSourceOverrideMode")).lower())
     return {"current_boot_mode": mode} if mode else {}
 
 
@@ -174,20 +219,19 @@ def _bmc_address(system: Any) -> Document:
     return {"bmc_v6address" if address.version == 6 else "bmc_address": str(address)}
 
 
-def _members(read: Callable[[], Any]) -> list[Any]:
-    """Return the members of a collection; none if the service does not have it, or refuses access."""
-    try:
-        return list(itertools.islice(read(), _MAX_PARTS))
-    except (exceptions.MissingAttributeError, exceptions.ResourceNotFoundError):
-        return []
-    except exceptions.HTTPError as exc:
-        if exc.status_code in (400, 403, 405, 406, 500, 501):
-            return []
-        raise
+def _text(value: Any) -> str | None:
+    """Return a text without padding, None if there is none."""
+    found = value.strip(" \t\r\n\0") if isinstance(value, str) else ""
+    return one_line(found, _TEXT) if found else None
 
 
 def _number(value: Any) -> int | None:
-    return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else None
+    """Return a positive integer, which may be a text or end with .0."""
+    if isinstance(value, str) and value.isascii() and value.isdigit() and len(value) < 20:
+        value = int(value)
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
+    return value if isinstance(value, int) and not isinstance(value, bool) and 0 < value < 2**63 else None
 
 
 def _known(part: Document) -> Document:

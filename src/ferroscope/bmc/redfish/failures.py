@@ -1,0 +1,243 @@
+"""What a failure of a Redfish service means: message, reason code, and whether and when to try again.
+
+docs/explanation/bmc-failures.md has the same failure matrix. A BMC that restarts, or has just been told to reset the
+machine, answers with anything for a while: nothing, an empty body, a web page, 404, 500, "not ready". From a BMC that
+has answered properly before, such answers are temporary; from one that never has, they are tried a few times and then
+believed.
+"""
+
+from __future__ import annotations
+
+import base64
+import errno
+import re
+import ssl
+from typing import Any, Final, NamedTuple
+
+import requests
+from sushy import exceptions as sushy
+
+from ferroscope.bmc.redfish.info import Access
+from ferroscope.contracts.errors import BmcError
+from ferroscope.core.reasons import Reason
+from ferroscope.core.values import MASK, WITHHELD, is_too_short
+from ferroscope.remote.deadline import DeadlineError
+from ferroscope.remote.retry import retry_after
+from ferroscope.remote.session import TooLargeError
+
+_MAX_MESSAGE: Final = 300
+_MAX_READ: Final = 4096
+# Busy or locked: the same call may succeed later.
+_TRANSIENT: Final = frozenset({408, 409, 412, 423, 425, 429, 500, 502, 503, 504})
+_SCHEME: Final = "set redfish_address to http://HOST:PORT, or to the port of https"
+# quadsproject/badfish#129 (400, SWC0700), ironcore-dev/metal-operator#170 (SYS518), microsoft/lisa#4421 (RAC0508),
+# and iLO's InvalidOperationForSystemState while it tests the machine.
+_NOT_READY: Final = re.compile(
+    r"not ready|not yet ready|initiali[sz]ing|starting up|try again|retry (?:in|after|the operation)|"
+    r"temporarily unavailable|SYS518|SWC0700|RAC0508|InvalidOperationForSystemState|UnableToModifyDuringSystemPOST",
+    re.IGNORECASE,
+)
+# stmcginnis/gofish#75, bb-Ricardo/check_redfish#89 (RAC0218).
+_SESSIONS: Final = re.compile(
+    r"SessionLimitExceeded|RAC0218|(?:max|limit|exceed|too many|no (?:more|free)|exhaust)[^.]{0,60}\bsessions?\b|"
+    r"\bsessions?\b[^.]{0,60}(?:max|limit|exceed|exhaust|in use)",
+    re.IGNORECASE,
+)
+# What web servers say to plain HTTP on a port of TLS.
+_WANTS_TLS: Final = re.compile(r"HTTP request[^.]{0,40} to (?:an )?HTTPS|\x15\x03", re.IGNORECASE)
+_RETRY_ARGUMENT: Final = "ServiceTemporarilyUnavailable"
+
+
+class InvalidAnswerError(Exception):
+    """An answer that is no Redfish resource; ``what`` says what it is instead."""
+
+    def __init__(self, what: str) -> None:
+        self.what = what
+        super().__init__(what)
+
+
+class Verdict(NamedTuple):
+    """What to make of an error; ``again`` and ``pause`` as in ``BmcError``, ``again`` None as ``transient``."""
+
+    message: str
+    transient: bool
+    reason: Reason
+    pause: float | None = None
+    again: bool | None = None
+
+
+def translate(error: Exception, access: Access, what: str, seconds: float, *, known: bool = False) -> BmcError:
+    """Return the ``BmcError`` for ``error``, which was raised by ``what`` on the BMC of ``access``.
+
+    ``known``: what failed has been read from this BMC before, so that it only needs time.
+    """
+    message, transient, reason, pause, again = _classify(error, seconds, known=known)
+    if is_too_short(access.password):
+        text = f"{what} at {access.url}: {reason} ({WITHHELD})"
+    else:
+        text = scrub(f"{what} at {access.url}: {message}", access)
+    return BmcError(text, transient=transient, reason=reason, pause=pause, again=again)
+
+
+def scrub(text: str, access: Access) -> str:
+    """Return ``text`` without the password in any encoding, and not too long."""
+    if access.password:
+        pair = base64.b64encode(f"{access.username}:{access.password}".encode()).decode()
+        for secret in (pair, access.password):
+            text = text.replace(secret, MASK)
+    return text if len(text) <= _MAX_MESSAGE else f"{text[:_MAX_MESSAGE]}…"
+
+
+def is_rejected_login(error: Exception) -> bool:
+    """Whether the BMC responded with 401: the session has ended, or the credentials are wrong."""
+    return isinstance(error, sushy.AccessError) and error.status_code == 401
+
+
+def sessions_are_exhausted(error: Exception) -> bool:
+    """Whether the BMC says that it has no session left."""
+    return isinstance(error, sushy.HTTPError) and bool(_SESSIONS.search(_said(error)))
+
+
+def is_temporary(error: Exception) -> bool:
+    """Whether the BMC has answered that the same request may succeed later."""
+    if not isinstance(error, sushy.HTTPError):
+        return False
+    code = error.status_code
+    return code in _TRANSIENT or (code not in (401, 403) and bool(_NOT_READY.search(_said(error))))
+
+
+def seconds_to_wait(error: Exception) -> float:
+    """Return the seconds for which the BMC asks to be left alone, 0 if it does not."""
+    response = getattr(error, "response", None)
+    headers = response.headers if response is not None else {}
+    found = retry_after(headers.get("Retry-After"), headers.get("Date"))
+    for one in getattr(error, "extended_info", None) or ():
+        # ironcore-dev/metal-operator#170: the time is in the message only.
+        if isinstance(one, dict) and _RETRY_ARGUMENT in str(one.get("MessageId")):
+            arguments = one.get("MessageArgs") or [""]
+            found = max(found, retry_after(str(arguments[0]), None) if isinstance(arguments, list) else 0.0)
+    return found
+
+
+def _classify(error: Exception, seconds: float, *, known: bool) -> Verdict:
+    if isinstance(error, DeadlineError):
+        return Verdict(f"timed out after {seconds:g} s", True, Reason.BMC_UNREACHABLE)
+    if isinstance(error, InvalidAnswerError):
+        return _not_redfish(error.what, known=known)
+    if isinstance(error, sushy.HTTPError):
+        return _answered(error, known=known)
+    if isinstance(error, sushy.ConnectionError | requests.exceptions.RequestException):
+        return _unanswered(error, known=known)
+    if isinstance(error, sushy.SushyError):
+        return Verdict(f"the BMC does not support this: {error}", False, Reason.BMC_REFUSED)
+    if isinstance(error, OSError):
+        return Verdict(f"{error.strerror or error}", False, Reason.BMC_CERTIFICATE)  # a missing CA file
+    if isinstance(error.__context__, sushy.SushyError):  # sushy failed while parsing an error response
+        return _classify(error.__context__, seconds, known=known)
+    # Any exception that sushy raises for a response that violates the standard.
+    return Verdict(f"invalid response ({type(error).__name__})", False, Reason.BMC_REFUSED)
+
+
+def _answered(error: sushy.HTTPError, *, known: bool) -> Verdict:
+    code, said = error.status_code, _said(error)
+    status = f"HTTP {code}" + (f": {error.detail}" if error.detail else "")
+    if _WANTS_TLS.search(said):
+        return _speaks_tls()
+    if sessions_are_exhausted(error):
+        hint = "close some, or set redfish_auth_type to basic"
+        return Verdict(
+            f"all sessions of the BMC are in use ({status}); {hint}", True, Reason.BMC_BUSY, seconds_to_wait(error)
+        )
+    if code == 401:
+        return Verdict(f"the credentials were rejected ({status})", False, Reason.BMC_CREDENTIALS)
+    if code == 403 and "passwordchangerequired" in said.replace(" ", "").lower():
+        message = f"the BMC demands a new password for this account first ({status})"
+        return Verdict(message, False, Reason.BMC_CREDENTIALS)
+    if code == 403:
+        return Verdict(f"the account lacks the privilege for this ({status})", False, Reason.BMC_PRIVILEGE)
+    if is_temporary(error):
+        message = f"the BMC is temporarily unavailable ({status})"
+        return Verdict(message, True, Reason.BMC_UNREACHABLE, seconds_to_wait(error))
+    if code == 404 and known:
+        message = f"the BMC does not have what it had before; it may be restarting ({status})"
+        return Verdict(message, True, Reason.BMC_UNREACHABLE, seconds_to_wait(error))
+    # Not there, or not there yet.
+    return Verdict(f"the BMC refused ({status})", False, Reason.BMC_REFUSED, again=code == 404)
+
+
+def _not_redfish(what: str, *, known: bool) -> Verdict:
+    if known:
+        return Verdict(f"the BMC answers with {what}; it may be restarting", True, Reason.BMC_UNREACHABLE, 0.0)
+    message = f"the response is {what}; is this a Redfish service? Check the host and port of redfish_address"
+    return Verdict(message, False, Reason.BMC_NOT_REDFISH, again=True)
+
+
+def _speaks_tls() -> Verdict:
+    message = "the port speaks TLS, and redfish_address says http; use https"
+    return Verdict(message, False, Reason.BMC_NOT_REDFISH)
+
+
+def _unanswered(error: Exception, *, known: bool) -> Verdict:
+    chain = causes(error)
+    for cause in chain:
+        if isinstance(cause, ssl.SSLCertVerificationError):
+            return Verdict(f"the certificate is not trusted: {cause.verify_message}", False, Reason.BMC_CERTIFICATE)
+        if isinstance(cause, TooLargeError):
+            return Verdict(str(cause), False, Reason.BMC_REFUSED)
+        if isinstance(cause, ssl.SSLError):
+            if _is_plain(cause):
+                message = f"the port does not speak TLS, and redfish_address says https; {_SCHEME}"
+                return Verdict(message, False, Reason.BMC_NOT_REDFISH)
+            if _is_disagreement(cause):
+                options = "redfish_tls_minimum_version and redfish_tls_ciphers"
+                message = f"TLS handshake failed: no common version or cipher ({cause.reason}); see {options}"
+                return Verdict(message, True, Reason.BMC_UNREACHABLE)
+        if isinstance(cause, DeadlineError):
+            return Verdict("timed out", True, Reason.BMC_UNREACHABLE)
+    if any(isinstance(cause, requests.exceptions.JSONDecodeError) for cause in chain):
+        return _not_redfish("not JSON", known=known)
+    if any("\x15\x03" in str(cause) or r"\x15\x03" in str(cause) for cause in chain):
+        return _speaks_tls()
+    # A BMC that restarts refuses connections; one that never answered may have another address.
+    refused = any(isinstance(cause, OSError) and cause.errno == errno.ECONNREFUSED for cause in chain)
+    pause = 0.0 if refused and known else None
+    return Verdict(f"cannot connect ({_innermost(chain)})", True, Reason.BMC_UNREACHABLE, pause)
+
+
+def _said(error: sushy.HTTPError) -> str:
+    """Return what the body of an answer says, in whatever form."""
+    response = getattr(error, "response", None)
+    body = response.content[:_MAX_READ].decode(errors="replace") if response is not None else ""
+    return f"{body} {error.detail or ''}"
+
+
+def _is_plain(error: ssl.SSLError) -> bool:
+    """Whether the other side answered the handshake without TLS; the names are those of OpenSSL's releases."""
+    return any(word in str(error.reason) for word in ("WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE", "HTTP_REQUEST"))
+
+
+def _is_disagreement(error: ssl.SSLError) -> bool:
+    """Whether version or cipher negotiation failed, as opposed to a handshake that was cut off."""
+    return any(word in str(error.reason) for word in ("PROTOCOL_VERSION", "UNSUPPORTED", "HANDSHAKE_FAILURE"))
+
+
+def causes(error: BaseException) -> list[BaseException]:
+    """Return the error and its causes, outermost first."""
+    found: list[BaseException] = []
+    pending: list[Any] = [error]
+    while pending and len(found) < 30:
+        cause = pending.pop(0)
+        if cause in found:
+            continue
+        found.append(cause)
+        nested = (cause.__cause__, cause.__context__, getattr(cause, "reason", None), *cause.args)
+        pending += [inner for inner in nested if isinstance(inner, BaseException)]
+    return found
+
+
+def _innermost(chain: list[BaseException]) -> str:
+    plain = [cause for cause in chain if isinstance(cause, OSError) and cause.strerror]
+    named = [str(cause).rpartition(": ")[2] for cause in chain if type(cause).__name__ == "NameResolutionError"]
+    if plain:
+        return str(plain[-1].strerror)
+    return named[0] if named else str(chain[-1])[:120]

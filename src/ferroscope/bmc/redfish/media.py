@@ -1,0 +1,257 @@
+"""Virtual media of a Redfish system: which drive takes the ramdisk's image, and whether it is really in there.
+
+The drives of the system and of its managers are candidates (dell/terraform-provider-redfish#331,
+lenovo/python-redfish-lenovo#21). A command is believed if the BMC shows its effect; until then it is given time, and
+then the next drive is tried. What is ours is told by host and path, because BMCs rewrite what they show
+(ansible-collections/community.general#6969, #3042). Foreign media are never ejected without a word.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from collections.abc import Iterable, Iterator
+from typing import Any, Final
+from urllib.parse import unquote, urlsplit
+
+import structlog
+from sushy import exceptions
+from sushy.resources.manager.virtual_media import VirtualMedia
+
+from ferroscope.bmc.redfish.boot import set_boot_device
+from ferroscope.bmc.redfish.failures import is_rejected_login, is_temporary
+from ferroscope.bmc.redfish.reader import Reader, is_absent, path_of
+from ferroscope.contracts.bmc import BootDevice, Image
+from ferroscope.contracts.errors import BmcError
+from ferroscope.core.model import Document
+from ferroscope.core.reasons import Reason
+from ferroscope.core.values import one_line
+from ferroscope.hardware.parts import mapping
+
+_log = structlog.get_logger(__name__)
+
+_CDS: Final = ("cd", "dvd")
+_DISKS: Final = ("usbstick", "floppy")
+_MAX_DRIVES: Final = 32
+_MAX_MANAGERS: Final = 4
+# How often the BMC is looked at after an insertion before another drive is tried: some read the image first
+# (ansible-collections/community.general#8279).
+_LOOKS: Final = 8
+_LOOK_PAUSE: Final = 1.0
+_SHOWN: Final = 120
+# Identifiers that nobody else has: of a node, a session or a file.
+_TOKEN: Final = re.compile(r"[0-9a-f]{8}-[0-9a-f-]{27}|[0-9a-f]{16,}")
+_INSERT: Final = "#VirtualMedia.InsertMedia"
+
+
+class Drive:
+    """A virtual drive as the BMC shows it."""
+
+    def __init__(self, system: Any, path: str, document: Document) -> None:
+        self.path = path
+        self._system = system
+        self._document = document
+
+    @property
+    def name(self) -> str:
+        return one_line(str(self._document.get("Id") or self.path), _SHOWN)
+
+    @property
+    def service(self) -> str:
+        return str(self._system._conn._url)
+
+    @property
+    def kinds(self) -> list[str]:
+        """Return its media types; its name tells where it lists none."""
+        listed = self._document.get("MediaTypes")
+        if isinstance(listed, list) and listed:
+            return [str(one).lower() for one in listed]
+        name = f"{self._document.get('Id')} {self._document.get('Name')}".lower()
+        return [kind for kind in (*_CDS, *_DISKS) if kind in name]
+
+    @property
+    def can_insert(self) -> bool:
+        """Whether it takes media at all; some BMCs list slots that are for their web page only."""
+        actions = mapping(self._document.get("Actions"))
+        target = mapping(actions.get(_INSERT)).get("target")
+        return bool(target) or (_INSERT not in actions and self._media()._allow_patch())
+
+    @property
+    def shown(self) -> list[str]:
+        """Return what the BMC says of the medium inside."""
+        return [one for name in ("Image", "ImageName") if isinstance(one := self._document.get(name), str) and one]
+
+    @property
+    def is_empty(self) -> bool:
+        inserted = self._document.get("Inserted")
+        # Supermicro's slots are Inserted and NotConnected when they are empty (community.general#7470).
+        if str(self._document.get("ConnectedVia")).lower() == "notconnected" and not self._document.get("Image"):
+            return True
+        return inserted is False or (inserted is None and not self.shown)
+
+    def has(self, urls: Iterable[str]) -> bool:
+        """Whether one of these images is inside."""
+        return not self.is_empty and any(is_same_image(shown, url) for shown in self.shown for url in urls)
+
+    def insert(self, url: str) -> None:
+        self._media().insert_media(url, inserted=True, write_protected=True)
+        self.refresh()
+
+    def eject(self) -> None:
+        """Eject, and verify that the drive is empty: sushy reports most refusals as success."""
+        self._media().eject_media()
+        self.refresh()
+        if not self.is_empty:
+            message = f"the virtual drive {self.name} still has its medium after it was ejected"
+            raise BmcError(message, transient=True, reason=Reason.BMC_REFUSED)
+
+    def refresh(self) -> None:
+        self._document = Reader(self._system._conn, patient=True).get(self.path) or self._document
+
+    def _media(self) -> Any:
+        return VirtualMedia(
+            self._system._conn, self.path, redfish_version=self._system.redfish_version, root=self._system.root
+        )
+
+
+class Insertion:
+    """Inserts an image and boots from it once, in as many tries as the call has: it knows what was sent already."""
+
+    def __init__(self, image: Image, mode: str | None) -> None:
+        self._image = image
+        self._mode = mode
+        self._looks: dict[tuple[str, str], int] = {}
+
+    def run(self, system: Any) -> str | None:
+        """Insert the image, and the ramdisk's parameters if there is a second drive; return a remark, or None."""
+        found = drives(system)
+        cd = self._put(found, _CDS, self._image.iso)
+        if cd is None:
+            raise exceptions.MissingAttributeError(attribute="a virtual CD drive", resource=system.path)
+        remark = None
+        if self._image.parameters:
+            others = [one for one in found if one.path != cd.path and not one.has([self._image.iso])]
+            if self._put(others, _DISKS, self._image.parameters) is None:
+                remark = "no virtual drive for the ramdisk's parameters; the image must contain them"
+        set_boot_device(system, BootDevice.CDROM, persistent=False, mode=self._mode)
+        return remark
+
+    def _put(self, found: list[Drive], kinds: tuple[str, ...], url: str) -> Drive | None:
+        """Return the drive that the image is in now, None if there is no such drive."""
+        usable = [one for kind in kinds for one in found if kind in one.kinds]
+        usable = list({one.path: one for one in usable}.values())
+        if (there := next((one for one in usable if one.has([url])), None)) is not None:
+            return there
+        refusal: Exception | None = None
+        for drive in sorted(usable, key=lambda one: not one.is_empty):
+            if self._looks.get((drive.path, url), 0) >= _LOOKS or not drive.can_insert:
+                continue
+            try:
+                return self._insert(drive, url)
+            except exceptions.HTTPError as exc:
+                if is_rejected_login(exc) or is_temporary(exc):
+                    raise
+                refusal = exc  # perhaps another one takes it
+        if refusal is not None:
+            raise refusal
+        if any(where for where in self._looks if where[1] == url):
+            message = (
+                f"the BMC accepted {one_line(url, _SHOWN)} as virtual media, and never inserted it; can it be read"
+            )
+            raise BmcError(f"{message} from the BMC's network?", transient=False, reason=Reason.BMC_REFUSED)
+        return None
+
+    def _insert(self, drive: Drive, url: str) -> Drive:
+        key = (drive.path, url)
+        if key not in self._looks:
+            if not drive.is_empty:
+                what = ", ".join(one_line(one, _SHOWN) for one in drive.shown) or "a medium without a name"
+                drive.eject()
+                address = urlsplit(drive.service).hostname
+                _log.warning(
+                    "ejected a foreign medium from a virtual drive", bmc=address, drive=drive.name, medium=what
+                )
+            drive.insert(url)
+        self._looks[key] = self._looks.get(key, 0) + 1
+        if drive.has([url]) or (not drive.is_empty and not drive.shown):
+            return drive
+        message = f"the BMC accepted the image, and does not show it in the virtual drive {drive.name}"
+        raise BmcError(message, transient=True, reason=Reason.BMC_REFUSED, pause=_LOOK_PAUSE)
+
+
+def eject(system: Any, image: Image) -> bool:
+    """Eject what was inserted; other media are left alone. Return whether something was."""
+    ours = [url for url in (image.iso, image.parameters) if url]
+    ejected, nameless = False, []
+    for drive in drives(system):
+        drive.refresh()  # two paths may lead to one drive
+        if drive.has(ours):
+            drive.eject()
+            ejected = True
+        elif not drive.is_empty and not drive.shown:
+            nameless.append(drive.name)
+    if nameless and not ejected:
+        message = f"the virtual drive {', '.join(nameless)} has a medium whose name the BMC does not show"
+        raise BmcError(f"{message}; eject it if it is the ramdisk", transient=False, reason=Reason.BMC_REFUSED)
+    return ejected
+
+
+def drives(system: Any) -> list[Drive]:
+    """Return the virtual drives of the system, then those of its managers."""
+    reader, resource = Reader(system._conn, patient=True), mapping(system.json)
+    holders = [resource, *_managers(reader, system)]
+    found: dict[str, Drive] = {}
+    for holder in holders:
+        for link in reader.links(holder.get("VirtualMedia"))[:_MAX_DRIVES]:
+            path, document = path_of(link), reader.get(link)
+            if path and document and not is_absent(document):
+                found.setdefault(path, Drive(system, path, document))
+    return list(found.values())
+
+
+def _managers(reader: Reader, system: Any) -> Iterator[Document]:
+    """Yield the managers of the system; those of the service if it says none, and has no other system."""
+    named = mapping(mapping(system.json).get("Links")).get("ManagedBy")
+    known = list(reader.each(named, _MAX_MANAGERS))
+    root = mapping(system.root.json) if system.root else {}
+    if not known and len(reader.links(root.get("Systems"))) == 1:
+        known = list(reader.members(root.get("Managers"), _MAX_MANAGERS))
+    yield from known
+
+
+def is_same_image(shown: str, url: str) -> bool:
+    """Whether what a BMC shows is the image with this URL: it may leave out, mask, or rewrite parts of it."""
+    (host, path), (our_host, our_path) = _place(shown), _place(url)
+    if not path or not our_path:
+        return False
+    name, our_name = path.rpartition("/")[2], our_path.rpartition("/")[2]
+    if not host and "/" not in path.strip("/"):
+        return name == our_name  # the file name only
+    if path != our_path and not (our_path.endswith(f"/{path.lstrip('/')}") and not host):
+        return False
+    return _may_be_one_host(host, our_host) or bool(_TOKEN.search(path))
+
+
+def _place(image: str) -> tuple[str, str]:
+    """Return host and path of an image, in lower case, without scheme, credentials, query and trailing slashes."""
+    text = unquote(image.strip()).replace("\\", "/").lower()
+    try:
+        parts = urlsplit(text if "://" in text or text.startswith("//") else f"///{text.lstrip('/')}")
+        return parts.hostname or "", re.sub(r"/+", "/", parts.path).rstrip("/")
+    except ValueError:
+        return "", text.rstrip("/")
+
+
+def _may_be_one_host(one: str, other: str) -> bool:
+    """Whether both may name the same host: one may be short, missing, or an address where the other is a name."""
+    if not one or not other or one == other or _is_ip(one) != _is_ip(other):
+        return True
+    return not _is_ip(one) and ("." not in one or "." not in other) and one.split(".")[0] == other.split(".")[0]
+
+
+def _is_ip(host: str) -> bool:
+    try:
+        ipaddress.ip_address(host)
+    except ValueError:
+        return False
+    return True

@@ -1,0 +1,156 @@
+"""The one reader of a Redfish service's resources and collections.
+
+A collection may have pages (``Members@odata.nextLink``), and a part may be linked from several places; one part that
+cannot be read is noted, and does not end the rest. Links lead to the BMC's own address only, whatever host they name,
+and a page that was read before ends its collection. Source: DSP0266, 7.7; DMTF/Redfish-Mockup-Server#43.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any, Final
+
+from sushy import exceptions
+
+from ferroscope.bmc.redfish.connector import local
+from ferroscope.bmc.redfish.failures import is_temporary
+from ferroscope.contracts.errors import BmcError
+from ferroscope.core import json_safety
+from ferroscope.core.model import Document
+from ferroscope.core.values import one_line
+from ferroscope.hardware.parts import mapping
+from ferroscope.remote.command_fence import TooLateError
+from ferroscope.remote.deadline import current
+
+MAX_PAGES: Final = 64
+_MAX_REQUESTS: Final = 500
+_MAX_FAILURES: Final = 5
+_MAX_NOTED: Final = 20
+# Seconds for one resource; a service that hangs on one may still answer for the others.
+_SECONDS: Final = 10.0
+_LONGEST_PATH: Final = 500
+_SHOWN: Final = 120
+_GONE: Final = frozenset({"absent", "disabled"})
+_ABSENT: Final = frozenset({"absent"})
+
+
+class Reader:
+    """One walk through a service; ``connector`` is sushy's, which sends nothing to another address.
+
+    ``patient``: errors that may pass are raised, so that the call is tried again, instead of noted. ``failures`` are
+    the resources that could not be read, and why; ``complete``: none was left out for lack of time or requests.
+    """
+
+    def __init__(self, connector: Any, requests: int = _MAX_REQUESTS, *, patient: bool = False) -> None:
+        self._connector = connector
+        self._left = requests
+        self._patient = patient
+        self._failed = 0  # in a row
+        self._read: dict[str, Document] = {}
+        self.failures: list[str] = []
+        self.complete = True
+
+    def get(self, link: Any) -> Document:
+        """Return the resource that ``link`` refers to; empty if it cannot be read. It is read once."""
+        path = path_of(link)
+        if not path:
+            return {}
+        if path not in self._read:
+            if not self._left or self._failed >= _MAX_FAILURES or not current().remaining():
+                self.complete = False
+                return {}
+            self._left -= 1
+            self._read[path] = self._fetch(path)
+        return self._read[path]
+
+    def _fetch(self, path: str) -> Document:
+        try:
+            found = mapping(json_safety.decode(self._connector.get(path=path, timeout=_SECONDS).content))
+        except TooLateError:
+            raise
+        except BmcError as exc:  # a redirect to elsewhere
+            self._note(path, one_line(str(exc), _SHOWN))
+            return {}
+        except exceptions.HTTPError as exc:
+            if self._patient and (exc.status_code == 401 or is_temporary(exc)):
+                raise
+            # Many 401 may lock the account.
+            self._failed = _MAX_FAILURES if exc.status_code == 401 else self._failed + (exc.status_code >= 500)
+            self._note(path, f"HTTP {exc.status_code}")
+            return {}
+        except Exception as exc:  # the boundary: connections fail, and parsers stumble, in any way
+            self._failed += 1
+            if self._patient and self._failed >= _MAX_FAILURES:
+                raise
+            self._note(path, type(exc).__name__)
+            return {}
+        self._failed = 0
+        return found
+
+    def _note(self, path: str, why: str) -> None:
+        if len(self.failures) < _MAX_NOTED:
+            self.failures.append(f"{one_line(path, _SHOWN)}: {why}")
+
+    def each(self, links: Any, most: int) -> Iterator[Document]:
+        """Yield the resources in a list of links, or of resources that the service has put there itself; each once."""
+        seen: set[str] = set()
+        for one in (links if isinstance(links, list) else [links])[:most]:
+            path, known = path_of(one), mapping(one)
+            if path in seen:
+                continue
+            seen.update({path} - {""})
+            if found := known if len(known) > 1 else self.get(one):
+                yield found
+
+    def members(self, link: Any, most: int) -> Iterator[Document]:
+        """Yield the first ``most`` members of a collection, each once."""
+        yield from self.each(self.links(link)[:most], most)
+
+    def links(self, link: Any) -> list[Any]:
+        """Return the links of a collection, or the members themselves if the service puts them there; all pages."""
+        return [one for page in self.pages(self.get(link)) for one in _listed(page)]
+
+    def pages(self, page: Document, most: int = MAX_PAGES) -> Iterator[Document]:
+        """Yield a collection's page and those that follow, at most ``most``, each once."""
+        seen = {path_of(page)}
+        for _ in range(most):
+            yield page
+            following = path_of(page.get("Members@odata.nextLink") or page.get("@odata.nextLink"))
+            page = self.get(following) if following not in seen else {}
+            if not page:
+                return
+            seen.add(following)
+
+
+def _listed(page: Document) -> list[Any]:
+    members = page.get("Members")
+    # DMTF/libredfish#27: a single member without its list.
+    return members if isinstance(members, list) else [members] if isinstance(members, dict) else []
+
+
+def path_of(link: Any) -> str:
+    """Return the path that a link refers to, "" if it is none."""
+    found = mapping(link).get("@odata.id", link)
+    if not isinstance(found, str) or len(found) > _LONGEST_PATH or not found or "\0" in found:
+        return ""
+    path = local(found.partition("#")[0])
+    return path if path.startswith("/") else ""
+
+
+def each_once(resources: Iterable[Document]) -> list[Document]:
+    """Return the resources without repetitions: a drive may belong to several controllers."""
+    return list({path_of(one) or id(one): one for one in resources}.values())
+
+
+def is_absent(resource: Document) -> bool:
+    """Whether a part is not there: an empty bay, slot or socket."""
+    return _state(resource) in _ABSENT
+
+
+def is_gone(resource: Document) -> bool:
+    """Whether a part is not there, or is switched off."""
+    return _state(resource) in _GONE
+
+
+def _state(resource: Document) -> str:
+    return str(mapping(resource.get("Status")).get("State")).lower()

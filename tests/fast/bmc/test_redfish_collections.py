@@ -1,0 +1,149 @@
+"""All pages of a collection, each part once, none that is absent; a part that cannot be read ends nothing."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from ferroscope.bmc.redfish.driver import RedfishBmc
+from tests.support.scripted_redfish import MANAGER, SYSTEM, ScriptedBmc, answer, collection, link
+
+ABSENT = {"Status": {"State": "Absent"}}
+
+
+def paged(bmc: ScriptedBmc, path: str, *members: str, size: int = 1, host: str = "") -> dict[str, str]:
+    """Have a collection in pages of ``size``; return the link to it."""
+    pages = [members[first : first + size] for first in range(0, len(members), size)]
+    for number, page in enumerate(pages):
+        document = collection(*page)
+        if number + 1 < len(pages):
+            document["Members@odata.nextLink"] = f"{host}{path}?$skip={number + 1}"
+        bmc.has(f"{path}?$skip={number}" if number else path, document)
+    return link(path)
+
+
+def parts(bmc: ScriptedBmc, path: str, *documents: dict[str, Any], host: str = "") -> dict[str, str]:
+    paths = [f"{path}/{number}" for number in range(len(documents))]
+    for one, document in zip(paths, documents, strict=True):
+        bmc.has(one, {"@odata.id": one, "Id": one[-1], "Name": one, **document})
+    return paged(bmc, path, *paths, host=host)
+
+
+def nic(number: int, **more: Any) -> dict[str, Any]:
+    return {"MACAddress": f"52:54:00:00:00:{number:02x}", **more}
+
+
+def disk(serial: str, **more: Any) -> dict[str, Any]:
+    return {"SerialNumber": serial, "Model": "M", "CapacityBytes": 10**12, **more}
+
+
+@pytest.fixture
+def machine(bmc: ScriptedBmc) -> ScriptedBmc:
+    """Give a machine with two of everything, each on a page of its own."""
+    bmc.system["EthernetInterfaces"] = parts(bmc, f"{SYSTEM}/EthernetInterfaces", nic(1), nic(2))
+    bmc.system["Processors"] = parts(
+        bmc, f"{SYSTEM}/Processors", {"TotalThreads": 16}, {"TotalThreads": 16}, {"TotalThreads": 16, **ABSENT}
+    )
+    bmc.system["Memory"] = parts(bmc, f"{SYSTEM}/Memory", {"CapacityMiB": 1024}, {"CapacityMiB": 1024}, ABSENT)
+    for number in (1, 2):
+        bmc.has(f"/drives/{number}", {"@odata.id": f"/drives/{number}", "Name": str(number), **disk(f"S{number}")})
+    bmc.has("/drives/3", {"@odata.id": "/drives/3", "Name": "bay 3", **ABSENT})
+    bmc.has("/drives/4", {"@odata.id": "/drives/4", "Name": "bay 4", "Status": {"State": "Enabled"}})
+    bmc.system["Storage"] = parts(
+        bmc,
+        f"{SYSTEM}/Storage",
+        {"Drives": [link("/drives/1"), link("/drives/3")]},
+        {"Drives": [link("/drives/1"), link("/drives/2"), link("/drives/4")]},
+    )
+    bmc.documents[MANAGER]["EthernetInterfaces"] = parts(bmc, f"{MANAGER}/EthernetInterfaces", ABSENT, nic(9))
+    return bmc
+
+
+def test_every_page_of_every_collection_is_read(machine: ScriptedBmc, driver: RedfishBmc) -> None:
+    """DMTF/Redfish-Mockup-Server#43; bb-Ricardo/check_redfish#128."""
+    found = driver.inventory(machine.node())
+    assert [one["mac_address"] for one in found["interfaces"]] == ["52:54:00:00:00:01", "52:54:00:00:00:02"]
+    assert (found["cpu"]["count"], found["cpu"]["socket_count"]) == (32, 2)
+    assert [one["serial"] for one in found["disks"]] == ["S1", "S2"]
+    assert found["memory"]["physical_mb"] == 2048
+    assert found["bmc_mac"] == "52:54:00:00:00:09"
+    assert "unread" not in found
+    assert [one.mac for one in driver.nics(machine.node())] == ["52:54:00:00:00:01", "52:54:00:00:00:02"]
+
+
+def test_all_pages_of_systems_count(bmc: ScriptedBmc, driver: RedfishBmc) -> None:
+    paged(bmc, "/redfish/v1/Systems", SYSTEM, "/redfish/v1/Systems/2", "/redfish/v1/Systems/3")
+    assert list(driver.systems(bmc.node())) == [SYSTEM, "/redfish/v1/Systems/2", "/redfish/v1/Systems/3"]
+
+
+def test_pages_that_lead_back_end(bmc: ScriptedBmc, driver: RedfishBmc) -> None:
+    path = f"{SYSTEM}/EthernetInterfaces"
+    bmc.system["EthernetInterfaces"] = parts(bmc, path, nic(1), nic(2))
+    bmc.documents[f"{path}?$skip=1"]["Members@odata.nextLink"] = path
+    assert len(driver.nics(bmc.node())) == 2
+
+
+def test_pages_without_end_end(bmc: ScriptedBmc, driver: RedfishBmc) -> None:
+    path = f"{SYSTEM}/EthernetInterfaces"
+    paged(bmc, path, *(f"{path}/{number}" for number in range(200)))
+    bmc.has(f"{path}/0", {"Id": "0", **nic(1)})
+    bmc.system["EthernetInterfaces"] = link(path)
+    assert [one.mac for one in driver.nics(bmc.node())] == ["52:54:00:00:00:01"]
+    assert len(bmc.seen) < 150
+
+
+def test_links_with_another_host_are_read_from_the_bmc_we_know(bmc: ScriptedBmc, driver: RedfishBmc) -> None:
+    elsewhere = "http://127.0.0.1:1"  # nobody listens there
+    bmc.system["EthernetInterfaces"] = parts(bmc, f"{SYSTEM}/EthernetInterfaces", nic(1), nic(2), host=elsewhere)
+    bmc.documents["/redfish/v1/Systems"] = collection(elsewhere + SYSTEM)
+    assert len(driver.nics(bmc.node())) == 2
+
+
+@pytest.mark.parametrize(
+    "broken",
+    [{"Links": None}, answer(404), answer(500), answer(503), answer(200, b"<html>"), answer(200), [None], "text"],
+    ids=["Links null", "404", "500", "503", "html", "empty", "list", "text"],
+)
+@pytest.mark.parametrize("where", ["EthernetInterfaces/1", "Processors/1", "Storage/0", "Memory/0"])
+def test_a_part_that_cannot_be_read_does_not_end_the_inventory(
+    machine: ScriptedBmc, driver: RedfishBmc, where: str, broken: Any
+) -> None:
+    """kubevirtbmc/kubevirtbmc#70."""
+    machine.documents[f"{SYSTEM}/{where}"] = broken
+    found = driver.inventory(machine.node())
+    assert {"interfaces", "cpu", "disks", "memory"} <= set(found)
+    if not isinstance(broken, dict):
+        assert any(where in one for one in found["unread"]), found["unread"]
+
+
+def test_a_part_that_is_busy_for_a_moment_is_there(machine: ScriptedBmc, driver: RedfishBmc) -> None:
+    machine.will(answer(503), at="/drives/2")
+    found = driver.inventory(machine.node())
+    assert [one["serial"] for one in found["disks"]] == ["S1", "S2"]
+    assert "unread" not in found
+
+
+def test_drives_may_be_a_collection_and_a_member_may_be_no_list(bmc: ScriptedBmc, driver: RedfishBmc) -> None:
+    """DMTF/libredfish#27: a collection's single member without its list."""
+    drives = parts(bmc, f"{SYSTEM}/Storage/1/Drives", disk("A"), disk("B", CapacityBytes=2e12))
+    bmc.has(f"{SYSTEM}/Storage/1", {"Id": "1", "Name": "1", "Drives": drives})
+    bmc.has(f"{SYSTEM}/Storage", {"Members": link(f"{SYSTEM}/Storage/1")})
+    bmc.system["Storage"] = link(f"{SYSTEM}/Storage")
+    assert [one["size"] for one in driver.inventory(bmc.node())["disks"]] == [10**12, 2 * 10**12]
+
+
+def test_one_drive_under_two_paths_is_one(bmc: ScriptedBmc, driver: RedfishBmc) -> None:
+    bmc.has("/a", {"@odata.id": "/a", "Id": "0", "Name": "Bay 0", **disk("S")})
+    bmc.has("/b", {"@odata.id": "/b", "Id": "0", "Name": "Drive", **disk("S")})
+    bmc.system["Storage"] = parts(bmc, f"{SYSTEM}/Storage", {"Drives": [link("/a")]}, {"Drives": [link("/b")]})
+    assert len(driver.inventory(bmc.node())["disks"]) == 1
+
+
+@pytest.mark.parametrize("serial", ["N/A", "0000"])
+def test_drives_with_a_serial_number_that_is_none_are_several(
+    bmc: ScriptedBmc, driver: RedfishBmc, serial: str
+) -> None:
+    drives = parts(bmc, f"{SYSTEM}/Storage/1/Drives", disk(serial), disk(serial))
+    bmc.system["Storage"] = parts(bmc, f"{SYSTEM}/Storage", {"Drives": drives})
+    assert len(driver.inventory(bmc.node())["disks"]) == 2

@@ -1,0 +1,286 @@
+"""Commands that a BMC accepts and ignores, refuses without need, or shows otherwise than it was told."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from ferroscope.bmc.redfish.driver import RedfishBmc
+from ferroscope.bmc.redfish.media import is_same_image
+from ferroscope.contracts.bmc import BootDevice, Image
+from ferroscope.contracts.errors import BmcError
+from ferroscope.core.reasons import Reason
+from tests.support.scripted_redfish import MANAGER, SYSTEM, ScriptedBmc, answer, collection, link
+
+ISO = "http://images.example.com/ironic/Ramdisk.iso"
+NODE = "3e0ba4f6-1f1c-4b39-9df5-5f2b7f3b2b11"
+PARAMETERS = f"http://10.0.0.9:5050/v1/ramdisk_parameters/{NODE}/disk.img"
+MEDIA = f"{SYSTEM}/VirtualMedia"
+
+
+def takes_boot(bmc: ScriptedBmc, *, readonly: str = "", reverts: dict[str, Any] | None = None) -> None:
+    """Have a BMC that writes what it is told, refuses ``readonly``, and sets what else it likes."""
+
+    def patch(body: dict[str, Any]) -> Any:
+        wanted = body["Boot"]
+        if readonly in wanted:
+            return answer(400, {"error": {"message": f"{readonly} is read-only"}})
+        bmc.system["Boot"].update({**(reverts or {}), **wanted})
+        return None
+
+    bmc.upon["PATCH", SYSTEM] = patch
+
+
+def drive(bmc: ScriptedBmc, path: str, *kinds: str, shows: str = "{}", action: bool = True, **more: Any) -> None:
+    """Have a virtual drive; ``shows``: how it shows the image that it was given, "" if it never does."""
+    inserted, ejected = f"{path}/Actions/VirtualMedia.InsertMedia", f"{path}/Actions/VirtualMedia.EjectMedia"
+    actions = {"#VirtualMedia.InsertMedia": {"target": inserted}, "#VirtualMedia.EjectMedia": {"target": ejected}}
+    bmc.has(
+        path, Inserted=False, Image=None, MediaTypes=list(kinds), Actions=actions if action else {}, **more
+    )  # fmt: skip
+    document = bmc.documents[path]
+
+    def insert(body: dict[str, Any]) -> None:
+        if shows:
+            document.update(Inserted=True, Image=shows.format(body["Image"]))
+
+    bmc.upon["POST", inserted] = insert
+    bmc.upon["POST", ejected] = lambda _body: document.update(Inserted=False, Image=None)
+
+
+def holds(bmc: ScriptedBmc, *paths: str, where: str = SYSTEM) -> None:
+    """Have these virtual drives below the system, or a manager."""
+    bmc.documents[where]["VirtualMedia"] = link(f"{where}/VirtualMedia")
+    bmc.has(f"{where}/VirtualMedia", collection(*paths))
+
+
+def fails(call: Any) -> BmcError:
+    with pytest.raises(BmcError) as caught:
+        call()
+    return caught.value
+
+
+@pytest.mark.parametrize("capabilities", ["boot_mode:uefi", ""])
+def test_a_boot_mode_that_is_right_already_is_not_written(
+    bmc: ScriptedBmc, driver: RedfishBmc, capabilities: str
+) -> None:
+    """ansible-collections/community.general#3509, ironcore-dev/metal-operator#608."""
+    takes_boot(bmc, readonly="BootSourceOverrideMode")
+    node = bmc.node()
+    node.properties = {"capabilities": capabilities}
+    driver.set_boot_device(node, BootDevice.PXE, persistent=False)
+    assert bmc.system["Boot"]["BootSourceOverrideTarget"] == "Pxe"
+
+
+@pytest.mark.parametrize("capabilities", ["boot_mode:uefi", ""])
+def test_a_boot_mode_that_the_bmc_changes_by_itself_is_set_back(
+    bmc: ScriptedBmc, driver: RedfishBmc, capabilities: str
+) -> None:
+    """DMTF/Redfishtool#106: without a mode, some write their default one."""
+    takes_boot(bmc, reverts={"BootSourceOverrideMode": "Legacy"})
+    node = bmc.node()
+    node.properties = {"capabilities": capabilities}
+    driver.set_boot_device(node, BootDevice.PXE, persistent=False)
+    assert bmc.system["Boot"]["BootSourceOverrideMode"] == "UEFI"
+
+
+def test_a_boot_mode_that_the_bmc_does_not_show_is_not_written(bmc: ScriptedBmc, driver: RedfishBmc) -> None:
+    """ironcore-dev/metal-operator#985."""
+    del bmc.system["Boot"]["BootSourceOverrideMode"]
+    takes_boot(bmc, readonly="BootSourceOverrideMode")
+    node = bmc.node()
+    node.properties = {"capabilities": "boot_mode:uefi"}
+    driver.set_boot_device(node, BootDevice.PXE, persistent=False)
+    assert bmc.system["Boot"]["BootSourceOverrideTarget"] == "Pxe"
+
+
+def test_a_boot_mode_that_reverts_whatever_is_written_is_an_error(bmc: ScriptedBmc, driver: RedfishBmc) -> None:
+    """bmc-toolbox/bmclib#459: the device sticks, mode and frequency do not."""
+    legacy = {"BootSourceOverrideMode": "Legacy", "BootSourceOverrideEnabled": "Disabled"}
+    bmc.upon["PATCH", SYSTEM] = lambda body: bmc.system["Boot"].update(body["Boot"], **legacy)
+    node = bmc.node()
+    node.properties = {"capabilities": "boot_mode:uefi"}
+    error = fails(lambda: driver.set_boot_device(node, BootDevice.PXE, persistent=False))
+    assert (error.transient, error.reason) == (True, Reason.BMC_REFUSED)
+
+
+def test_a_device_that_is_set_and_cannot_be_written_is_no_error(bmc: ScriptedBmc, driver: RedfishBmc) -> None:
+    bmc.system["Boot"].update(BootSourceOverrideTarget="Pxe", BootSourceOverrideEnabled="Once")
+    takes_boot(bmc, readonly="BootSourceOverrideTarget")
+    driver.set_boot_device(bmc.node(), BootDevice.PXE, persistent=False)
+    assert fails(lambda: driver.set_boot_device(bmc.node(), BootDevice.DISK, persistent=False)).transient is False
+
+
+def test_a_boot_device_that_is_accepted_and_ignored_is_an_error(bmc: ScriptedBmc, driver: RedfishBmc) -> None:
+    error = fails(lambda: driver.set_boot_device(bmc.node(), BootDevice.PXE, persistent=False))
+    assert (error.transient, error.reason) == (True, Reason.BMC_REFUSED)
+    assert len(bmc.asked("PATCH")) == 4
+
+
+@pytest.mark.parametrize(("persistent", "becomes"), [(False, "Continuous"), (True, "Once"), (False, "Disabled")])
+def test_a_device_must_last_for_one_boot_at_least(
+    bmc: ScriptedBmc, driver: RedfishBmc, persistent: bool, becomes: str
+) -> None:
+    """kubevirtbmc/kubevirtbmc#165, and sushy-tools' emulator: each boot is from the device, also if one is wanted."""
+
+    def patch(body: dict[str, Any]) -> None:
+        bmc.system["Boot"].update(body["Boot"], BootSourceOverrideEnabled=becomes)
+
+    bmc.upon["PATCH", SYSTEM] = patch
+    if becomes == "Continuous":
+        driver.set_boot_device(bmc.node(), BootDevice.PXE, persistent=persistent)
+    else:
+        error = fails(lambda: driver.set_boot_device(bmc.node(), BootDevice.PXE, persistent=persistent))
+        assert becomes in str(error)
+
+
+def test_what_waits_in_a_resource_of_settings_is_set(bmc: ScriptedBmc, driver: RedfishBmc) -> None:
+    settings = f"{SYSTEM}/Settings"
+    bmc.system["@Redfish.Settings"] = {"SettingsObject": link(settings)}
+    bmc.has(settings, {"Boot": {"BootSourceOverrideTarget": "None", "BootSourceOverrideEnabled": "Disabled"}})
+    bmc.upon["PATCH", settings] = lambda body: bmc.documents[settings]["Boot"].update(body["Boot"])
+    driver.set_boot_device(bmc.node(), BootDevice.PXE, persistent=False)
+    assert bmc.documents[settings]["Boot"]["BootSourceOverrideTarget"] == "Pxe"
+
+
+def test_the_drives_of_systems_and_managers_are_candidates(bmc: ScriptedBmc, driver: RedfishBmc) -> None:
+    """dell/terraform-provider-redfish#331: the collection of the system is there, and empty."""
+    takes_boot(bmc)
+    holds(bmc)
+    holds(bmc, f"{MANAGER}/VirtualMedia/CD", where=MANAGER)
+    drive(bmc, f"{MANAGER}/VirtualMedia/CD", "CD", "DVD")
+    driver.insert_ramdisk(bmc.node(), Image(iso=ISO))
+    assert bmc.documents[f"{MANAGER}/VirtualMedia/CD"]["Image"] == ISO
+    assert driver.eject_ramdisk(bmc.node(), Image(iso=ISO))
+    assert not bmc.documents[f"{MANAGER}/VirtualMedia/CD"]["Inserted"]
+
+
+@pytest.mark.parametrize("links", [None, {}, {"ManagedBy": None}], ids=["null", "none", "null list"])
+def test_managers_that_the_system_does_not_name_are_found(bmc: ScriptedBmc, driver: RedfishBmc, links: Any) -> None:
+    takes_boot(bmc)
+    bmc.system["Links"] = links
+    holds(bmc, f"{MANAGER}/VirtualMedia/CD", where=MANAGER)
+    drive(bmc, f"{MANAGER}/VirtualMedia/CD", "CD")
+    driver.insert_ramdisk(bmc.node(), Image(iso=ISO))
+    assert bmc.documents[f"{MANAGER}/VirtualMedia/CD"]["Inserted"]
+
+
+def test_slots_that_take_no_image_are_skipped(bmc: ScriptedBmc, driver: RedfishBmc) -> None:
+    """lenovo/python-redfish-lenovo#21; the second one refuses, the third never inserts, the page has one more."""
+    takes_boot(bmc)
+    slots = [f"{MEDIA}/{number}" for number in range(4)]
+    holds(bmc, *slots)
+    bmc.documents[MEDIA] = collection(*slots[:2]) | {"Members@odata.nextLink": f"{MEDIA}?$skip=2"}
+    bmc.documents[f"{MEDIA}?$skip=2"] = collection(*slots[2:])
+    drive(bmc, slots[0], "CD", action=False)
+    drive(bmc, slots[1], "CD")
+    bmc.upon["POST", f"{slots[1]}/Actions/VirtualMedia.InsertMedia"] = lambda _body: answer(400)
+    drive(bmc, slots[2], "CD", shows="")
+    drive(bmc, slots[3], "DVD")
+    driver.insert_ramdisk(bmc.node(), Image(iso=ISO))
+    assert [bmc.documents[slot]["Inserted"] for slot in slots] == [False, False, False, True]
+    assert len(bmc.asked("POST", f"{slots[2]}/Actions")) == 1
+
+
+def test_an_image_that_is_accepted_and_never_inserted_is_an_error(bmc: ScriptedBmc, driver: RedfishBmc) -> None:
+    """dell/terraform-provider-redfish#331: 204, and nothing happens."""
+    takes_boot(bmc)
+    holds(bmc, f"{MEDIA}/1")
+    drive(bmc, f"{MEDIA}/1", "CD", shows="")
+    error = fails(lambda: driver.insert_ramdisk(bmc.node(), Image(iso=ISO)))
+    assert (error.transient, error.reason) == (False, Reason.BMC_REFUSED)
+    assert bmc.system["Boot"]["BootSourceOverrideTarget"] == "None"
+
+
+def test_a_drive_that_shows_its_image_late_is_told_once(bmc: ScriptedBmc, driver: RedfishBmc) -> None:
+    takes_boot(bmc)
+    holds(bmc, f"{MEDIA}/1")
+    drive(bmc, f"{MEDIA}/1", "CD")
+    looks = []
+
+    def late(body: dict[str, Any]) -> None:
+        looks.append(body["Image"])
+
+    def look(_body: Any) -> Any:
+        if looks:
+            looks.append("")
+        if len(looks) > 5:
+            bmc.documents[f"{MEDIA}/1"].update(Inserted=True, Image=ISO)
+        return answer(200, bmc.documents[f"{MEDIA}/1"])
+
+    bmc.upon["POST", f"{MEDIA}/1/Actions/VirtualMedia.InsertMedia"] = late
+    bmc.upon["GET", f"{MEDIA}/1"] = look
+    driver.insert_ramdisk(bmc.node(), Image(iso=ISO))
+    assert len(bmc.asked("POST", "InsertMedia")) == 1
+
+
+@pytest.mark.parametrize(
+    "shows",
+    [
+        "http://IMAGES.example.com/Ironic/RAMDISK.ISO",
+        ISO + "/",
+        "/ironic/Ramdisk.iso",
+        "Ramdisk.iso",
+        "//images.example.com/ironic/Ramdisk.iso",
+        "http://user:****@images.example.com:80/ironic/Ramdisk.iso",
+        "http://192.0.2.7/ironic/Ramdisk.iso",
+        "http://images/ironic/Ramdisk.iso",
+        "http://images.example.com/ironic/Ramdisk%2eiso?x=1",
+    ],
+)
+def test_our_medium_is_ejected_however_the_bmc_shows_it(bmc: ScriptedBmc, driver: RedfishBmc, shows: str) -> None:
+    """ansible-collections/community.general#6969, #3042."""
+    takes_boot(bmc)
+    holds(bmc, f"{MEDIA}/1")
+    drive(bmc, f"{MEDIA}/1", "CD", shows=shows)
+    driver.insert_ramdisk(bmc.node(), Image(iso=ISO))
+    driver.insert_ramdisk(bmc.node(), Image(iso=ISO))
+    assert len(bmc.asked("POST", "InsertMedia")) == 1
+    assert driver.eject_ramdisk(bmc.node(), Image(iso=ISO))
+    assert not bmc.documents[f"{MEDIA}/1"]["Inserted"]
+
+
+@pytest.mark.parametrize(
+    "shown",
+    ["http://other.example.org/ironic/Ramdisk.iso", "http://images.example.com/Ramdisk.iso", "other.iso", "", "/"],
+)
+def test_a_foreign_medium_is_left_alone(shown: str) -> None:
+    assert not is_same_image(shown, ISO)
+
+
+def test_what_has_our_token_is_ours_wherever_it_comes_from() -> None:
+    assert is_same_image(f"https://proxy.example.net/v1/ramdisk_parameters/{NODE.upper()}/disk.img", PARAMETERS)
+    assert not is_same_image(PARAMETERS.replace(NODE, NODE.replace("3", "4")), PARAMETERS)
+
+
+def test_an_empty_drive_is_preferred_to_one_with_a_foreign_medium(bmc: ScriptedBmc, driver: RedfishBmc) -> None:
+    takes_boot(bmc)
+    holds(bmc, f"{MEDIA}/1", f"{MEDIA}/2")
+    drive(bmc, f"{MEDIA}/1", "CD")
+    drive(bmc, f"{MEDIA}/2", "DVD")
+    bmc.documents[f"{MEDIA}/1"].update(Inserted=True, Image="http://other/rescue.iso")
+    driver.insert_ramdisk(bmc.node(), Image(iso=ISO))
+    driver.eject_ramdisk(bmc.node(), Image(iso=ISO))
+    assert bmc.documents[f"{MEDIA}/1"]["Image"] == "http://other/rescue.iso"
+    assert bmc.asked("POST", f"{MEDIA}/1/") == []
+
+
+def test_a_medium_without_a_name_is_not_silently_left(bmc: ScriptedBmc, driver: RedfishBmc) -> None:
+    holds(bmc, f"{MEDIA}/1")
+    drive(bmc, f"{MEDIA}/1", "CD")
+    bmc.documents[f"{MEDIA}/1"].update(Inserted=True, Image=None)
+    assert "does not show" in str(fails(lambda: driver.eject_ramdisk(bmc.node(), Image(iso=ISO))))
+
+
+def test_a_slot_that_is_inserted_and_not_connected_is_empty(bmc: ScriptedBmc, driver: RedfishBmc) -> None:
+    """ansible-collections/community.general#7470."""
+    takes_boot(bmc)
+    holds(bmc, f"{MEDIA}/1")
+    drive(bmc, f"{MEDIA}/1", "CD", ConnectedVia="NotConnected")
+    bmc.documents[f"{MEDIA}/1"]["Inserted"] = True
+    bmc.upon["POST", f"{MEDIA}/1/Actions/VirtualMedia.InsertMedia"] = lambda body: bmc.documents[f"{MEDIA}/1"].update(
+        Image=body["Image"], ConnectedVia="URI"
+    )
+    driver.insert_ramdisk(bmc.node(), Image(iso=ISO))
+    assert bmc.asked("POST", "EjectMedia") == []

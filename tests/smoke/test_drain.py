@@ -1,0 +1,66 @@
+"""A process that is stopped drains before it closes, and one that cannot write says so."""
+
+from __future__ import annotations
+
+import signal
+import sqlite3
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.api.test_drain import _status
+from tests.support.processes import PATIENCE, free_port, until
+
+
+@pytest.mark.parametrize(
+    ("role", "more"), [("all", ()), ("api", ()), ("api", ("--processes", "2"))], ids=["all", "api", "supervised"]
+)
+def test_a_process_that_is_stopped_drains_before_it_closes(
+    sqlite_url: str, tmp_path: Path, role: str, more: tuple[str, ...]
+) -> None:
+    port = free_port()
+    file = tmp_path / "ferroscope.conf"
+    file.write_text(
+        f"[api]\nhost = 127.0.0.1\nbare_metal_port = {port}\nintrospection_port = 0\ndrain_delay = 4\n"
+        f"[database]\nconnection = {sqlite_url}\n"
+    )
+    command = [sys.executable, "-m", "ferroscope", role, "-c", str(file), *more]
+    with (tmp_path / "log").open("wb") as log:
+        process = subprocess.Popen(command, cwd=tmp_path, stdout=log, stderr=log)
+    try:
+        assert until(lambda: _status(port, "/healthcheck") == 200)
+        process.send_signal(signal.SIGTERM)
+        assert until(lambda: _status(port, "/healthcheck") == 503)
+        assert _status(port, "/v1/nodes") == 200
+        assert until(lambda: _status(port, "/v1/nodes") == 0)
+        assert process.wait(PATIENCE) == 0, (tmp_path / "log").read_text()
+    finally:
+        process.kill()
+        process.wait()
+
+
+def test_a_process_that_cannot_write_fails_its_health_check_until_it_can(sqlite_url: str, tmp_path: Path) -> None:
+    port = free_port()
+    file = tmp_path / "ferroscope.conf"
+    file.write_text(
+        f"[api]\nhost = 127.0.0.1\nbare_metal_port = {port}\nintrospection_port = 0\n"
+        f"[database]\nconnection = {sqlite_url}\nbusy_timeout = 0.5\n"
+        "[worker]\nmember_ttl = 2\nheartbeat_interval = 0.2\n"
+    )
+    command = [sys.executable, "-m", "ferroscope", "api", "-c", str(file)]
+    with (tmp_path / "log").open("wb") as log:
+        process = subprocess.Popen(command, cwd=tmp_path, stdout=log, stderr=log)
+    other = sqlite3.connect(sqlite_url.removeprefix("sqlite:///"), isolation_level=None)
+    try:
+        assert until(lambda: _status(port, "/healthcheck") == 200)
+        other.execute("BEGIN IMMEDIATE")
+        assert until(lambda: _status(port, "/healthcheck") == 503)
+        assert _status(port, "/v1/nodes") == 200
+        other.execute("ROLLBACK")
+        assert until(lambda: _status(port, "/healthcheck") == 200)
+    finally:
+        other.close()
+        process.kill()
+        process.wait()

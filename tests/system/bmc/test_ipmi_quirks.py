@@ -1,0 +1,120 @@
+"""The IPMI driver against what real BMCs do: silence about a cipher suite, 0xd5, refusals that ipmitool passes over.
+
+The BMC is OpenIPMI's; what it does not do by itself is done to its datagrams on their way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from ferroscope.bmc.drivers import DriverOptions
+from ferroscope.bmc.ipmi.driver import IpmiBmc
+from ferroscope.contracts.bmc import BootDevice, Power
+from ferroscope.contracts.errors import BmcError
+from ferroscope.core.reasons import Reason
+from tests.support.ipmi import READER, Simulator, asks_for_sha256, between, opposite, refused, simulator
+
+CONTROL = 0x02  # chassis commands
+STATUS = 0x01
+ANOTHER_STATE, BUSY, NO_PRIVILEGE = 0xD5, 0xC0, 0xD4
+
+
+@pytest.fixture(scope="module")
+def bmc_at(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Simulator]:
+    """Give a simulated BMC."""
+    with simulator(tmp_path_factory.mktemp("ipmi")) as running:
+        yield running
+
+
+def test_silence_about_a_cipher_suite_leads_to_the_next_one_which_is_remembered(bmc_at: Simulator) -> None:
+    """ipmitool/ipmitool#29, bmc-toolbox/bmclib#323."""
+    with between(bmc_at.port, drops=asks_for_sha256) as (port, seen):
+        bmc, node = IpmiBmc(), bmc_at.node(ipmi_port=port)
+        assert bmc.get_power(node) in (Power.ON, Power.OFF)
+        assert any(map(asks_for_sha256, seen))
+        del seen[:]
+        bmc.set_power(node, Power.ON)
+        assert bmc.get_power(node) is Power.ON
+        assert seen
+        assert not any(map(asks_for_sha256, seen))
+
+
+def test_silence_about_the_suite_that_has_worked_leads_back_to_the_other_one(bmc_at: Simulator) -> None:
+    bmc = IpmiBmc()
+    bmc._ciphers[("127.0.0.1", bmc_at.port)] = 3
+    with between(bmc_at.port, drops=lambda one: one[4:6] == b"\x06\x10" and not asks_for_sha256(one)) as (port, seen):
+        node = bmc_at.node(ipmi_port=port)
+        bmc._ciphers[("127.0.0.1", port)] = 3
+        with pytest.raises(BmcError) as caught:  # this BMC does not have the other one
+            bmc.get_power(node)
+        assert any(map(asks_for_sha256, seen))
+        assert (caught.value.transient, caught.value.reason) == (True, Reason.BMC_UNREACHABLE)
+
+
+def test_silence_names_the_cipher_suite_and_the_privilege_level(bmc_at: Simulator) -> None:
+    with between(bmc_at.port, drops=lambda _: True) as (port, _):
+        node = bmc_at.node(ipmi_port=port, ipmi_priv_level="OPERATOR")
+        with pytest.raises(BmcError) as caught:
+            IpmiBmc(DriverOptions(command_timeout=1.0)).get_power(node)
+    assert (caught.value.transient, caught.value.reason) == (True, Reason.BMC_UNREACHABLE)
+    assert "cipher suite 3, OPERATOR" in str(caught.value)
+
+
+@pytest.mark.parametrize("power", [Power.ON, Power.OFF])
+def test_a_command_that_is_refused_for_the_state_it_asks_for_is_done(bmc_at: Simulator, power: Power) -> None:
+    """bmc-toolbox/bmclib#382: Dell refuses to power off what is off."""
+    IpmiBmc().set_power(bmc_at.node(), power)  # type: ignore[arg-type]
+    with between(bmc_at.port, changes=refused(CONTROL, ANOTHER_STATE)) as (port, _):
+        IpmiBmc().set_power(bmc_at.node(ipmi_port=port, ipmi_cipher_suite=0), power)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("power", [Power.ON, Power.OFF])
+def test_a_command_that_is_refused_in_another_state_was_not_done(bmc_at: Simulator, power: Power) -> None:
+    other = Power.OFF if power is Power.ON else Power.ON
+    IpmiBmc().set_power(bmc_at.node(), other)  # type: ignore[arg-type]
+    with between(bmc_at.port, alters=opposite, changes=refused(CONTROL, ANOTHER_STATE)) as (port, _):
+        node = bmc_at.node(ipmi_port=port, ipmi_cipher_suite=0)
+        with pytest.raises(BmcError) as caught:
+            IpmiBmc().set_power(node, power)  # type: ignore[arg-type]
+    assert (caught.value.transient, caught.value.reason, caught.value.not_done) == (True, Reason.BMC_REFUSED, True)
+    assert str(other) in str(caught.value)
+
+
+def test_a_bmc_that_is_busy_is_asked_again_and_says_nothing_about_the_power(bmc_at: Simulator) -> None:
+    with between(bmc_at.port, changes=refused(STATUS, BUSY)) as (port, _), pytest.raises(BmcError) as caught:
+        IpmiBmc(DriverOptions(command_tries=2)).get_power(bmc_at.node(ipmi_port=port, ipmi_cipher_suite=0))
+    assert (caught.value.transient, caught.value.not_done) == (True, False)
+
+
+def test_a_refused_boot_device_is_an_error_although_ipmitool_ends_well(bmc_at: Simulator) -> None:
+    node = bmc_at.node(ipmi_username=READER, ipmi_priv_level="USER", ipmi_cipher_suite=3)
+    before = bmc_at.commands
+    with pytest.raises(BmcError) as caught:
+        IpmiBmc().set_boot_device(node, BootDevice.PXE, persistent=False)
+    assert (caught.value.transient, caught.value.reason) == (False, Reason.BMC_PRIVILEGE)
+    assert bmc_at.commands == before
+
+
+def test_too_high_a_privilege_level_is_named_in_the_older_protocol_too(bmc_at: Simulator) -> None:
+    node = bmc_at.node(ipmi_username=READER, ipmi_protocol_version="1.5")
+    with pytest.raises(BmcError) as caught:
+        IpmiBmc().get_power(node)
+    assert (caught.value.transient, caught.value.reason) == (False, Reason.BMC_PRIVILEGE)
+    assert "ADMINISTRATOR" in str(caught.value)
+
+
+def test_a_cipher_suite_that_ipmitool_does_not_know_is_refused(bmc_at: Simulator) -> None:
+    """ipmitool/ipmitool#196: it ends with an assertion."""
+    with pytest.raises(BmcError) as caught:
+        IpmiBmc().get_power(bmc_at.node(ipmi_cipher_suite=11))
+    assert (caught.value.transient, caught.value.reason) == (False, Reason.BMC_REFUSED)
+    assert "ipmi_cipher_suite" in str(caught.value)
+
+
+def test_a_refused_command_was_certainly_not_done(bmc_at: Simulator) -> None:
+    node = bmc_at.node(ipmi_username=READER, ipmi_priv_level="USER", ipmi_cipher_suite=3)
+    with pytest.raises(BmcError) as caught:
+        IpmiBmc().set_power(node, Power.ON)
+    assert caught.value.not_done
