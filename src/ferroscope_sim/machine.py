@@ -69,6 +69,14 @@ class Machine:
         """The device of the next boot, and whether it is persistent."""
         return (self._always, True) if self._once is None else (self._once, False)
 
+    @property
+    def said(self) -> Power:
+        """What the BMC says about the power."""
+        says = self.member.outcome.says
+        if says == "unknown":
+            return Power.UNKNOWN
+        return Power.CHANGING if says == "changing" and self._coming else self.power
+
     def set_boot_device(self, device: BootDevice, *, persistent: bool) -> None:
         """Boot from ``device`` always, or only once."""
         if persistent:

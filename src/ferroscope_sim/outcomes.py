@@ -30,6 +30,7 @@ Body = Literal[
 Bmc = Literal["well", "silent", "garbage", "hang-up", "refused", "black-hole", "flapping"]
 Delivery = Literal["whole", "broken", "slow"]
 Health = Literal["ok", "failing-drive", "failed-fan"]
+Says = Literal["state", "changing", "unknown"]
 
 
 class Outcome(msgspec.Struct, frozen=True, kw_only=True):
@@ -38,7 +39,8 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     ``description`` says what it does, ``ends`` how its inspection ends. BMC: ``bmc`` is how it answers (``refused`` and
     ``black-hole`` have separate ports), ``answer_delay`` seconds before each answer, one of ``fails_every`` calls fails
     temporarily (0: none), ``refuses`` is the power state that it refuses, ``follows_after`` the seconds until the power
-    state follows a command (None: never), ``resets_after`` those until a reset is carried out; ``health`` of its
+    state follows a command (None: never); meanwhile it says the previous state or, by ``says``, that it is changing, or
+    it never says a state; ``resets_after`` those until a reset is carried out; ``health`` of its
     parts.
     Ramdisk: ``calls_back``; ``boot_factor`` multiplies the boot delay; ``copies`` of the callback sent at once;
     ``conflicting``: a second, different one is sent with it; ``body`` and ``delivery`` of the callback.
@@ -53,6 +55,7 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     fails_every: int = 0
     refuses: Literal["power on", "power off"] | None = None
     follows_after: float | None = 0.0
+    says: Says = "state"
     resets_after: float = 0.0
     health: Health = "ok"
     calls_back: bool = True
@@ -198,6 +201,19 @@ TABLE: Final = (
         description="The power state follows two seconds after the command.",
         ends="finished",
         follows_after=2.0,
+    ),
+    Outcome(
+        name="power-changing",
+        description="As power-lag, and meanwhile the BMC says that the power state is changing.",
+        ends="finished",
+        follows_after=2.0,
+        says="changing",
+    ),
+    Outcome(
+        name="power-unknown",
+        description="The BMC carries out commands, but never says whether the machine is on or off.",
+        ends="error: power-failed",
+        says="unknown",
     ),
     Outcome(
         name="slow-reset",

@@ -98,7 +98,7 @@ class Control:
 # Every call must get a reply with a message, never raise. BMCs that cannot be connected to are handled by ``BmcPort``;
 # here they would work.
 
-_POWERS: Final = frozenset({*Power, RESET, SOFT_OFF})
+_POWERS: Final = frozenset({Power.ON, Power.OFF, RESET, SOFT_OFF})
 _DEVICES: Final = frozenset(BootDevice)
 _DONE: Final = write()
 _POWER_LINES: Final = {power: write(power=power) for power in Power}
@@ -181,7 +181,7 @@ class Bmcs:
 
 
 def _get_power(machine: Machine, _: Call) -> bytes:
-    return _POWER_LINES[machine.power]
+    return _POWER_LINES[machine.said]
 
 
 def _set_power(machine: Machine, call: Call) -> bytes:

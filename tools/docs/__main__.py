@@ -24,6 +24,7 @@ PAGES: Final[dict[str, tuple[str, str]]] = {
     "events": ("events.md", "tools.docs.events:render"),
     "reasons": ("reasons.md", "tools.docs.declarations:reasons"),
     "metrics": ("metrics.md", "tools.docs.declarations:metrics"),
+    "tested-bmcs": ("tested-bmcs.md", "tools.docs.vendors:render"),
     "chart": ("../../deploy/helm/ferroscope/values.schema.json", "tools.docs.chart:schema"),
 }
 

@@ -1,4 +1,4 @@
-"""``ferroscope bmc scan``: find BMCs in networks, and put their machines into the inbox."""
+"""``ferroscope bmc``: find BMCs in networks, and put their machines into the inbox; report what a BMC answers."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import click
 import msgspec
 
 from ferroscope.cli import lookup
+from ferroscope.cli.bmc_report import report
 from ferroscope.cli.client import Api, ApiError, Json, connect
 from ferroscope.cli.exits import Exit, Failure
 from ferroscope.cli.lookup import label
@@ -29,7 +30,10 @@ if TYPE_CHECKING:
 
 @click.group()
 def bmc() -> None:
-    """Find BMCs in networks."""
+    """Find BMCs in networks, and report what a BMC answers."""
+
+
+bmc.add_command(report)
 
 
 class Result(msgspec.Struct):

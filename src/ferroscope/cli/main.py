@@ -69,7 +69,7 @@ COMMANDS: Final[dict[str, tuple[str, str]]] = {
     "sim": ("ferroscope.cli.sim:sim", "Run a simulated fleet."),
     "demo": ("ferroscope.cli.demo:demo", "Demonstrate the service on a simulated fleet."),
     "node": ("ferroscope.cli.node:node", "Enroll, list, show, change and delete nodes."),
-    "bmc": ("ferroscope.cli.bmc:bmc", "Find BMCs in networks."),
+    "bmc": ("ferroscope.cli.bmc:bmc", "Find BMCs in networks, and report what a BMC answers."),
     "driver": ("ferroscope.cli.status:driver", "List BMC drivers and their properties."),
     "rule": ("ferroscope.cli.rule:rule", "Create, show, test and change inspection rules."),
     "inspect": ("ferroscope.cli.inspect:inspect", "Inspect nodes and watch the progress."),

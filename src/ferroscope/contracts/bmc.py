@@ -12,7 +12,7 @@ For all calls that access a BMC:
 * Time: a call returns within ``DriverOptions.command_timeout``, including its own retries; calls of ``RamdiskBoot``,
   ``OutOfBand`` and ``ReportsHealth`` within ``inventory_timeout``. It is not interrupted. A driver pauses by waiting
   for ``DriverOptions.stop``.
-* Refusals: ``BMC_REFUSED``, ``BMC_CREDENTIALS`` and ``BMC_PRIVILEGE`` mean that the BMC has not done what was asked.
+* Refusals: ``BMC_REFUSED``, ``BMC_CREDENTIALS`` and ``BMC_PRIVILEGES`` mean that the BMC has not done what was asked.
 * Idempotence: a worker may die at any moment, and another one repeats the call. Except for ``Bmc.reboot``, repeated
   calls lead to the same state.
 * Late commands: a worker may be suspended for any time, and be replaced meanwhile. A command that changes something
@@ -27,7 +27,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from enum import StrEnum
-from typing import Final, Literal, Protocol, Self, runtime_checkable
+from typing import Final, Literal, Protocol, runtime_checkable
 
 import msgspec
 
@@ -49,9 +49,9 @@ class Power(StrEnum):
     UNKNOWN = "unknown"
 
     @classmethod
-    def of(cls, said: object) -> Self:
+    def of(cls, said: object) -> Power:
         """Return the answer in exactly these words; ``UNKNOWN`` for everything else."""
-        return next((power for power in cls if isinstance(said, str) and said == power), cls.UNKNOWN)
+        return _ANSWERS.get(said, cls.UNKNOWN) if isinstance(said, str) else cls.UNKNOWN
 
     @property
     def settled(self) -> bool:
@@ -63,6 +63,8 @@ class Power(StrEnum):
         """As in the Bare Metal API, which has null as long as the machine is neither on nor off for certain."""
         return str(self) if self.settled else None
 
+
+_ANSWERS: Final[dict[str, Power]] = {str(power): power for power in Power}
 
 # What can be commanded.
 Switch = Literal[Power.ON, Power.OFF]
@@ -287,6 +289,17 @@ class ReportsHealth(Protocol):
         and ``serial`` if known. ``health``: empty, or ``state`` (ok, warning, critical or None), ``complete``,
         ``parts`` (``component``, ``name``, ``health``; ``problem``, ``model``, ``serial``, ``life_left``), ``sensors``
         (``kind``, ``name``, ``health``; ``reading``, ``unit``), ``log`` (``created``, ``severity``, ``message``).
+        """
+
+
+@runtime_checkable
+class ReportsAnswers(Protocol):
+    """Optional: what the BMC answers, for a report to the driver's developers (``ferroscope bmc report``)."""
+
+    def report(self, node: Node, *, identities: bool) -> Document:
+        """Return the answers that matter, without secrets; with ``identities``, also what identifies the machine.
+
+        Within ``inventory_timeout``.
         """
 
 

@@ -87,7 +87,7 @@ _NOT_DONE: Final = frozenset(
     {
         Reason.BMC_REFUSED,
         Reason.BMC_CREDENTIALS,
-        Reason.BMC_PRIVILEGE,
+        Reason.BMC_PRIVILEGES,
         Reason.BMC_CERTIFICATE,
         Reason.BMC_NOT_ALLOWED,
         Reason.BMC_NOT_REDFISH,

@@ -118,7 +118,7 @@ EXPLANATIONS: Final[dict[Reason, Explanation]] = {
         "The BMC rejected the credentials; correct driver_info before it locks the account.",
         (_VALIDATE, "ferroscope node set NODE -d PROPERTY=VALUE", _INSPECT),
     ),
-    Reason.BMC_PRIVILEGE: Explanation(
+    Reason.BMC_PRIVILEGES: Explanation(
         "The BMC knows the account, but the account may not do this.",
         "Give the account the role of an operator or administrator on the BMC; for IPMI, see also ipmi_priv_level.",
         (_VALIDATE, "ferroscope node set NODE -d ipmi_priv_level=OPERATOR", _INSPECT),

@@ -29,7 +29,7 @@ class Reason(StrEnum):
     BMC_UNREACHABLE = "bmc-unreachable"
     BMC_REFUSED = "bmc-refused"
     BMC_CREDENTIALS = "bmc-credentials"
-    BMC_PRIVILEGE = "bmc-privilege"
+    BMC_PRIVILEGES = "bmc-privileges"
     BMC_CERTIFICATE = "bmc-certificate"
     BMC_NOT_REDFISH = "bmc-not-redfish"
     BMC_SYSTEM_UNCLEAR = "bmc-system-unclear"

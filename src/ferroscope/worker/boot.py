@@ -32,6 +32,7 @@ _AGENT: Final = "agent"
 # Masked in answers, because the URL contains a key.
 _PARAMETERS: Final = "parameters_secret_url"
 _INSERT: Final = "insert ramdisk"
+_OFF: Final = "power off a machine that stays on"
 
 _log = structlog.get_logger(__name__)
 
@@ -129,6 +130,30 @@ def _eject(context: TaskContext, image: Image) -> None:
     if isinstance(driver, RamdiskBoot) and context.attempt.command(partial(driver.eject_ramdisk, context.node, image)):
         context.note("virtual media", "ejected the ramdisk")
     context.node.internal.pop(_INSERTED, None)
+
+
+def power_off_first(context: TaskContext) -> None:
+    """Power the machine off before the ramdisk boots; remember that it was on if it shall stay on afterwards."""
+    if disables_power_off(context.node):
+        return
+    stays_on = not context.settings.inspector.power_off and not context.attempt.intended(_OFF)
+    if stays_on and context.driver().get_power(context.node) is Power.ON:
+        context.intend(_OFF)
+    ensure_power(context, Power.OFF)
+
+
+def undo_start_quietly(context: TaskContext) -> None:
+    """After a start that failed: eject the ramdisk, and power the machine on again if it was on, and shall stay on."""
+    eject_quietly(context)
+    if not context.attempt.intended(_OFF):
+        return
+    try:
+        ensure_power(context, Power.ON)
+    except BmcError as exc:
+        if exc.waits:
+            raise
+        message = f"the machine was powered off for the inspection, and could not be powered on again: {exc}"
+        context.note("power on", message, severity=Severity.WARNING, reason=exc.reason)
 
 
 def eject_leftover(context: TaskContext) -> None:

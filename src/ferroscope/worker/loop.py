@@ -49,7 +49,7 @@ from ferroscope.storage.reader import Archive
 from ferroscope.worker import undo
 from ferroscope.worker.attempt import Attempt, Services
 from ferroscope.worker.bmc import BmcObserver
-from ferroscope.worker.boot import eject_quietly, power_off_quietly
+from ferroscope.worker.boot import power_off_quietly, undo_start_quietly
 from ferroscope.worker.commit import commit_results, with_deviations
 from ferroscope.worker.context import TaskContext
 from ferroscope.worker.follow import (
@@ -273,7 +273,7 @@ class Worker:
             if isinstance(decision, Fail) and context.before.state in MACHINE and lane_of(event) is Lane.BMC:
                 outcome = clean_up(context, decision, power_off_quietly)
         if isinstance(outcome, Fail) and event is Event.INSPECT:
-            outcome = clean_up(context, outcome, eject_quietly)
+            outcome = clean_up(context, outcome, undo_start_quietly)
         return outcome
 
     # follow, commit, consume

@@ -259,8 +259,7 @@ class StartTask:
 
     def _prepare(self, context: TaskContext, way: Boot) -> None:
         """Do what the machine needs before the power-on; idempotent."""
-        if not disables_power_off(context.node):
-            ensure_power(context, Power.OFF)
+        boot.power_off_first(context)
         if way is Boot.VIRTUAL_MEDIA:
             boot.insert(context)
         else:

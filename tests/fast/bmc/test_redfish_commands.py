@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+import structlog.testing
 
 from ferroscope.bmc.redfish.driver import RedfishBmc
 from ferroscope.bmc.redfish.media import is_same_image
@@ -264,6 +265,19 @@ def test_an_empty_drive_is_preferred_to_one_with_a_foreign_medium(bmc: ScriptedB
     driver.eject_ramdisk(bmc.node(), Image(iso=ISO))
     assert bmc.documents[f"{MEDIA}/1"]["Image"] == "http://other/rescue.iso"
     assert bmc.asked("POST", f"{MEDIA}/1/") == []
+
+
+def test_a_foreign_medium_is_ejected_with_a_word_if_there_is_no_other_drive(
+    bmc: ScriptedBmc, driver: RedfishBmc
+) -> None:
+    takes_boot(bmc)
+    holds(bmc, f"{MEDIA}/1")
+    drive(bmc, f"{MEDIA}/1", "CD")
+    bmc.documents[f"{MEDIA}/1"].update(Inserted=True, Image="http://other/rescue.iso")
+    with structlog.testing.capture_logs() as logged:
+        driver.insert_ramdisk(bmc.node(), Image(iso=ISO))
+    assert bmc.documents[f"{MEDIA}/1"]["Image"] == ISO
+    assert [(one["medium"], one["drive"]) for one in logged] == [("http://other/rescue.iso", "1")]
 
 
 def test_a_medium_without_a_name_is_not_silently_left(bmc: ScriptedBmc, driver: RedfishBmc) -> None:

@@ -187,7 +187,7 @@ def test_missing_privileges_open_no_further_session(bmc: ScriptedBmc, driver: Re
     driver.get_power(bmc.node())
     bmc.will(answer(403), at=SYSTEM, times=3)
     error = fails(lambda: driver.get_power(bmc.node()))
-    assert (error.transient, error.reason) == (False, Reason.BMC_PRIVILEGE)
+    assert (error.transient, error.reason) == (False, Reason.BMC_PRIVILEGES)
     assert len(bmc.asked("POST", SESSIONS)) == 1
 
 

@@ -123,7 +123,7 @@ def test_a_command_that_was_refused_is_not_logged_as_sent() -> None:
     with capture_logs() as logs:
         power.set(machine, on=False, left=lambda: 10.0)
     assert [line["event"] for line in logs] == ["power-off refused by the BMC, which says that the machine is off"]
-    refusing, machine = _power(_Bmc(error=BmcError("no", transient=False, reason=Reason.BMC_PRIVILEGE)))
+    refusing, machine = _power(_Bmc(error=BmcError("no", transient=False, reason=Reason.BMC_PRIVILEGES)))
     with capture_logs() as logs, pytest.raises(BmcError):
         refusing.set(machine, on=True, left=lambda: 10.0)
     assert logs == []

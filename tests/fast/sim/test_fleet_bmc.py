@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -53,6 +54,36 @@ def test_power_is_commanded_and_read() -> None:
     assert desk.ask("get_power") == {"ok": True, "power": "power on"}
     assert desk.ask("set_power", power="rebooting") == {"ok": True}
     assert (desk.totals.reboots, desk.totals.bmc_calls) == (1, 4)
+
+
+def test_a_bmc_that_does_not_know_the_power_carries_out_commands_all_the_same() -> None:
+    desk = Desk("sim-power-unknown-1")
+    assert desk.ask("set_power", "sim-power-unknown-1", power="power on") == {"ok": True}
+    assert desk.ask("get_power", "sim-power-unknown-1") == {"ok": True, "power": "unknown"}
+    assert desk.machines["sim-power-unknown-1"].power is Power.ON
+
+
+def test_a_bmc_may_say_that_the_power_is_changing_until_it_has_changed() -> None:
+    waiting: list[Callable[[], None]] = []
+
+    class Later:
+        def cancel(self) -> None: ...
+
+    def later(_seconds: float, call: Callable[[], None]) -> Later:
+        waiting.append(call)
+        return Later()
+
+    tally = Tally(Counters(), clock=lambda: 0.0)
+    machine = Machine(Member("sim-power-changing-1", 1), tally, later=later, start=lambda _: Silent(), lag=2.0)
+    machine.command("power on")
+    assert machine.said is Power.CHANGING
+    waiting.pop()()
+    assert machine.said is Power.ON
+
+
+@pytest.mark.parametrize("answer", ["changing", "unknown"])
+def test_an_answer_is_no_command(answer: str) -> None:
+    assert Desk("sim-0001").ask("set_power", power=answer)["ok"] is False
 
 
 def test_the_boot_device_is_set_and_read() -> None:

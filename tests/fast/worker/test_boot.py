@@ -244,6 +244,19 @@ def test_the_bmcs_view_is_read_once_and_kept_beside_the_ramdisks() -> None:
     assert stored(service)["hardware"] == hardware
 
 
+def test_parts_that_the_bmc_could_not_tell_are_noted_and_not_stored(monkeypatch: pytest.MonkeyPatch) -> None:
+    service = able()
+    set_field(service, inspect_interface="machine")
+    unread = ["/redfish/v1/Systems/1/Storage/2: HTTP 500"]
+    monkeypatch.setattr(type(machine(service)), "inventory", lambda *_: INVENTORY | {"unread": unread})
+    service.start()
+    service.work()
+    assert service.node.state is State.FINISHED
+    assert "unread" not in str(stored(service))
+    noted = [entry for entry in service.journal if entry.step == "out of band" and entry.severity is Severity.WARNING]
+    assert [unread[0] in str(entry.message) for entry in noted] == [True]
+
+
 def test_out_of_band_inspection_touches_no_power() -> None:
     service = able()
     service.machine.power = Power.ON

@@ -387,6 +387,19 @@ def test_power_off_can_be_switched_off() -> None:
     assert service.machine.power is Power.ON
 
 
+@pytest.mark.parametrize("transient", [False, True])
+@pytest.mark.parametrize("was", [Power.ON, Power.OFF])
+def test_a_machine_that_shall_stay_on_is_not_left_off_by_a_start_that_fails(transient: bool, was: Power) -> None:
+    service = Service(settings(power_off=False))
+    service.machine.power = was
+    error = BmcError("HTTP 404", transient=transient)
+    service.machine.fail = lambda command: error if command.startswith("boot") else None
+    service.start()
+    service.work()
+    assert service.node.state is State.ERROR
+    assert service.machine.power is was
+
+
 def test_verify_moves_an_enrolled_node_to_manageable(service: Service) -> None:
     service.store.write(lambda tx: transition.rest(tx, tx.nodes.get(NODE), Provision.VERIFYING, "manageable"))
     service.submit(Event.VERIFY)

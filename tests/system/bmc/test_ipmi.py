@@ -120,7 +120,7 @@ def test_wrong_credentials_are_permanent_and_lock_nobody_out(bmc_at: Simulator, 
 def test_too_low_a_privilege_is_refused(bmc_at: Simulator) -> None:
     node = bmc_at.node(ipmi_priv_level="USER", ipmi_cipher_suite=3)
     error = fails(lambda: IpmiBmc().set_power(node, Power.ON))
-    assert (error.transient, error.reason) == (False, Reason.BMC_PRIVILEGE)
+    assert (error.transient, error.reason) == (False, Reason.BMC_PRIVILEGES)
     assert "ipmi_priv_level is USER" in str(error)
 
 

@@ -93,7 +93,7 @@ def test_a_refused_boot_device_is_an_error_although_ipmitool_ends_well(bmc_at: S
     before = bmc_at.commands
     with pytest.raises(BmcError) as caught:
         IpmiBmc().set_boot_device(node, BootDevice.PXE, persistent=False)
-    assert (caught.value.transient, caught.value.reason) == (False, Reason.BMC_PRIVILEGE)
+    assert (caught.value.transient, caught.value.reason) == (False, Reason.BMC_PRIVILEGES)
     assert bmc_at.commands == before
 
 
@@ -101,7 +101,7 @@ def test_too_high_a_privilege_level_is_named_in_the_older_protocol_too(bmc_at: S
     node = bmc_at.node(ipmi_username=READER, ipmi_protocol_version="1.5")
     with pytest.raises(BmcError) as caught:
         IpmiBmc().get_power(node)
-    assert (caught.value.transient, caught.value.reason) == (False, Reason.BMC_PRIVILEGE)
+    assert (caught.value.transient, caught.value.reason) == (False, Reason.BMC_PRIVILEGES)
     assert "ADMINISTRATOR" in str(caught.value)
 
 

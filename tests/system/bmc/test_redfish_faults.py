@@ -90,7 +90,7 @@ def test_the_number_of_tries_is_bounded(proxy: FaultyProxy, make_bmc: MakeBmc) -
     ("lasting", "reason"),
     [
         (fault.status(400, "no such thing"), Reason.BMC_REFUSED),
-        (fault.status(403), Reason.BMC_PRIVILEGE),
+        (fault.status(403), Reason.BMC_PRIVILEGES),
         (fault.status(501), Reason.BMC_REFUSED),
         (fault.flood, Reason.BMC_REFUSED),
     ],

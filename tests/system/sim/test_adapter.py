@@ -220,6 +220,29 @@ def test_half_a_line_or_a_trickle_ends_at_the_deadline(pause: float, make_bmc: M
 
 
 @pytest.mark.parametrize(
+    "said", ['"half"', '"unknown"', "null", "true", "0", "[]", '{"state":"power off"}', '"Power Off"', "absent"]
+)
+def test_a_power_state_that_is_none_is_unknown(said: str, make_bmc: MakeBmc) -> None:
+    answer = b'{"ok":true}\n' if said == "absent" else f'{{"ok":true,"power":{said}}}\n'.encode()
+
+    def babble(peer: socket.socket) -> None:
+        peer.recv(1000)
+        peer.sendall(answer)
+        peer.recv(1000)
+
+    with tcp_server(babble) as (address, _):
+        assert make_bmc().get_power(node_at(address)) is Power.UNKNOWN
+
+
+def test_a_bmc_that_knows_no_power_state_is_not_guessed_for(make_bmc: MakeBmc) -> None:
+    with FleetThread(FleetSettings(nodes=0, special=("sim-power-unknown-1",))) as running:
+        bmc, node = make_bmc(), node_at(running.address, "sim-power-unknown-1")
+        for power in (Power.ON, Power.OFF):
+            bmc.set_power(node, power)
+            assert bmc.get_power(node) is Power.UNKNOWN
+
+
+@pytest.mark.parametrize(
     "answer",
     [
         b"<html>\n",
@@ -227,8 +250,6 @@ def test_half_a_line_or_a_trickle_ends_at_the_deadline(pause: float, make_bmc: M
         b"[]\n",
         b"\xff\xfe\n",
         b'{"ok":"yes"}\n',
-        b'{"ok":true,"power":"half"}\n',
-        b'{"ok":true}\n',
         b'{"power":"power on"}\n',
         OFF + OFF,
         b"x" * 100_000,

@@ -131,7 +131,7 @@ class IpmiBmc:
         try:
             self._ask(node, Command("boot device", _KEEP_BOOT_DEVICE), left)
         except BmcError as exc:
-            if exc.reason not in (Reason.BMC_REFUSED, Reason.BMC_PRIVILEGE):
+            if exc.reason not in (Reason.BMC_REFUSED, Reason.BMC_PRIVILEGES):
                 raise
 
     def get_boot_device(self, node: Node) -> tuple[BootDevice | None, bool | None]:

@@ -175,7 +175,7 @@ def classify(access: Access, cipher: int, what: str, stderr: str) -> BmcError:
         return _failure(access, what, "the key Kg is wrong; correct ipmi_hex_kg_key", Reason.BMC_CREDENTIALS)
     if has(*_LACKS_PRIVILEGE):
         message = f"the account lacks a privilege; ipmi_priv_level is {access.level} ({last})"
-        return _failure(access, what, message, Reason.BMC_PRIVILEGE)
+        return _failure(access, what, message, Reason.BMC_PRIVILEGES)
     if has(*_NO_SUCH_CIPHER):
         message = f"{what} at {access.host}: cipher suite {cipher} is not supported; set ipmi_cipher_suite"
         return CipherError(message, transient=False, reason=Reason.BMC_REFUSED)

@@ -170,6 +170,22 @@ class RedfishBmc:
             whole=True,
         )
 
+    def report(self, node: Node, *, identities: bool) -> Document:
+        """Return what the BMC answers, without secrets."""
+        from ferroscope.bmc.redfish.failures import translate
+        from ferroscope.bmc.redfish.report import collect
+
+        access = info.read(node.driver_info, self._options.limits)
+        with Deadline(self._options.inventory_timeout) as deadline:
+            try:
+                return collect(access, self._options.limits.networks, self._options.stop.wait, identities=identities)
+            except BmcError:
+                raise
+            except ForbiddenAddressError:
+                raise not_allowed(urlsplit(access.url).hostname or "") from None
+            except Exception as exc:  # noqa: BLE001  # the boundary: connections fail in any way
+                raise translate(exc, access, "report", deadline.seconds) from None
+
     def close(self) -> None:
         """Log out of the BMCs, in the background."""
         if "_clients" in self.__dict__:

@@ -154,7 +154,7 @@ def _answered(error: sushy.HTTPError, *, known: bool) -> Verdict:
         message = f"the BMC demands a new password for this account first ({status})"
         return Verdict(message, False, Reason.BMC_CREDENTIALS)
     if code == 403:
-        return Verdict(f"the account lacks the privilege for this ({status})", False, Reason.BMC_PRIVILEGE)
+        return Verdict(f"the account lacks the privilege for this ({status})", False, Reason.BMC_PRIVILEGES)
     if is_temporary(error):
         message = f"the BMC is temporarily unavailable ({status})"
         return Verdict(message, True, Reason.BMC_UNREACHABLE, seconds_to_wait(error))

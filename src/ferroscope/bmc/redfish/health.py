@@ -10,7 +10,8 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
-from ferroscope.bmc.redfish.reader import Reader, each_once, is_gone
+from ferroscope.bmc.redfish import inventory
+from ferroscope.bmc.redfish.reader import Reader, is_gone
 from ferroscope.core.model import Document
 from ferroscope.core.values import one_line
 from ferroscope.hardware.health import STATES, worst
@@ -42,7 +43,7 @@ def collect(system: Any) -> Document:
     reader, resource = Reader(system._conn, _MAX_REQUESTS), mapping(system.json)
     links = mapping(resource.get("Links"))
     storages = list(reader.members(resource.get("Storage"), _MAX_PARTS))
-    drives = each_once(one for each in storages for one in reader.each(each.get("Drives"), _MAX_PARTS))[:_MAX_PARTS]
+    drives = inventory.drives(reader, storages)[:_MAX_PARTS]
     managers = list(reader.each(links.get("ManagedBy"), _MAX_MANAGERS))
     parts = [_drive(drive) for drive in drives]
     parts += [part for one in storages if (part := _part("storage", one))["health"] != "ok"]

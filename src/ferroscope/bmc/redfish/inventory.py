@@ -7,6 +7,7 @@ is one, and a part that cannot be read is missing under ``unread``, with the rea
 from __future__ import annotations
 
 import ipaddress
+from collections.abc import Iterable
 from typing import Any, Final
 from urllib.parse import urlsplit
 
@@ -135,13 +136,18 @@ def _size(value: Any, unit: int) -> int:
 
 
 def _disks(reader: Reader, resource: Document) -> list[Document]:
-    """Return the drives, each once, though several controllers or shelves may lead to it."""
+    storages = reader.members(resource.get("Storage"), _MAX_PARTS)
+    return [_disk(one) for one in drives(reader, storages)][:_MAX_PARTS] or _simple_disks(reader, resource)
+
+
+def drives(reader: Reader, storages: Iterable[Document]) -> list[Document]:
+    """Return the drives that are there, each once, though several controllers or shelves may lead to it."""
     found: dict[Any, Document] = {}
-    for storage in reader.members(resource.get("Storage"), _MAX_PARTS):
+    for storage in storages:
         for drive in reader.each(_drive_links(reader, storage), _MAX_PARTS):
             if not is_absent(drive) and not _is_empty_bay(drive):
-                found.setdefault(_identity(drive), _disk(drive))
-    return list(found.values())[:_MAX_PARTS] or _simple_disks(reader, resource)
+                found.setdefault(_identity(drive), drive)
+    return list(found.values())
 
 
 def _drive_links(reader: Reader, storage: Document) -> list[Any]:

@@ -19,13 +19,13 @@ from sushy import exceptions
 from sushy.resources.manager.virtual_media import VirtualMedia
 
 from ferroscope.bmc.redfish.boot import set_boot_device
-from ferroscope.bmc.redfish.failures import is_rejected_login, is_temporary
+from ferroscope.bmc.redfish.failures import is_temporary
 from ferroscope.bmc.redfish.reader import Reader, is_absent, path_of
 from ferroscope.contracts.bmc import BootDevice, Image
 from ferroscope.contracts.errors import BmcError
 from ferroscope.core.model import Document
 from ferroscope.core.reasons import Reason
-from ferroscope.core.values import one_line
+from ferroscope.core.values import natural, one_line
 from ferroscope.hardware.parts import mapping
 
 _log = structlog.get_logger(__name__)
@@ -149,8 +149,8 @@ class Insertion:
             try:
                 return self._insert(drive, url)
             except exceptions.HTTPError as exc:
-                if is_rejected_login(exc) or is_temporary(exc):
-                    raise
+                if isinstance(exc, exceptions.AccessError) or is_temporary(exc):
+                    raise  # what the account may not do with one, it may not do with another
                 refusal = exc  # perhaps another one takes it
         if refusal is not None:
             raise refusal
@@ -202,7 +202,9 @@ def drives(system: Any) -> list[Drive]:
     holders = [resource, *_managers(reader, system)]
     found: dict[str, Drive] = {}
     for holder in holders:
-        for link in reader.links(holder.get("VirtualMedia"))[:_MAX_DRIVES]:
+        # The first by name: an iDRAC 10 lists 2 before 1, and boots from 1 (dell/iDRAC-Redfish-Scripting#324).
+        links = sorted(reader.links(holder.get("VirtualMedia"))[:_MAX_DRIVES], key=lambda one: natural(path_of(one)))
+        for link in links:
             path, document = path_of(link), reader.get(link)
             if path and document and not is_absent(document):
                 found.setdefault(path, Drive(system, path, document))

@@ -7,7 +7,7 @@ and a page that was read before ends its collection. Source: DSP0266, 7.7; DMTF/
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import Any, Final
 
 from sushy import exceptions
@@ -135,11 +135,6 @@ def path_of(link: Any) -> str:
         return ""
     path = local(found.partition("#")[0])
     return path if path.startswith("/") else ""
-
-
-def each_once(resources: Iterable[Document]) -> list[Document]:
-    """Return the resources without repetitions: a drive may belong to several controllers."""
-    return list({path_of(one) or id(one): one for one in resources}.values())
 
 
 def is_absent(resource: Document) -> bool:

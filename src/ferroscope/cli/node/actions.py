@@ -163,7 +163,8 @@ def power(api: Api, out: Output, *, wanted: Wanted, wait: bool, timeout: float) 
         now = patience.until(node, lambda now: now["target_power_state"] is None, shown="power_state")
         reached = "power off" if target == "off" else "power on"
         if now["power_state"] != reached:
-            raise Failure(now["last_error"] or f"{label(node)} is still {now['power_state']}")
+            state = now["power_state"] or "in an unknown power state"
+            raise Failure(now["last_error"] or f"{label(node)} is still {state}")
 
     chosen = resolve(api, wanted, spares=True)
     confirm(out, wanted, chosen, does="reboot" if target == "reboot" else f"power {target}", asks=True)
@@ -182,7 +183,10 @@ def _show_power(api: Api, out: Output, wanted: Wanted) -> None:
     if len(shown) == 1 and not chosen.bulk:
         out.show(shown[0], lambda screen: screen.print(shown[0]["power_state"] or "unknown"))
         return
-    rows = [(label(one), one["power_state"], one["target_power_state"], one["last_error"] or "") for one in shown]
+    rows = [
+        (label(one), one["power_state"] or "unknown", one["target_power_state"], one["last_error"] or "")
+        for one in shown
+    ]
     out.show(shown, lambda screen: screen.print(table(("NODE", "POWER", "TARGET", "ERROR"), rows)))
 
 

@@ -1,0 +1,234 @@
+"""What a report may contain of a BMC's answers: an allow list of properties, and stand-ins for all that identifies.
+
+A property that is not listed is left out, whatever it says. A listed one keeps what its kind allows; serial numbers,
+MACs, names and addresses become stand-ins of the same shape, the same one for the same value, so that a report still
+shows duplicates, padding, odd spellings and links. The names of parts in paths are kept if they consist of known words.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from collections.abc import Iterable
+from typing import Any, Final
+from urllib.parse import urlsplit
+
+from ferroscope.bmc.redfish.vocabulary import KINDS, NOBODY, TOKENS, WORDS
+
+Json = Any
+_ANNOTATION: Final = re.compile(r"(\w+)@Redfish\.AllowableValues\Z")
+_TOKEN: Final = re.compile(r"[A-Za-z]{1,40}\Z")
+_TYPE: Final = re.compile(r"#?[A-Za-z]{1,60}(?:\.v\d+_\d+_\d+)?\.[A-Za-z]{1,60}\Z")
+_MESSAGE: Final = re.compile(r"[A-Za-z]{1,40}(?:\.\d{1,3}){0,4}\.[A-Za-z0-9]{1,80}\Z")
+_TEXT: Final = re.compile(r"(?:[A-Za-z0-9 ._()/+,-]| @ ){1,80}\Z")
+_ETAG: Final = re.compile(r'(W/)?("?)([^"]*)("?)\Z')
+_HEX: Final = re.compile(r"[0-9A-Fa-f]")
+_PAGE: Final = re.compile(r"\$(?:skip|top)=\d{1,6}(?:&\$(?:skip|top)=\d{1,6})?\Z")
+_PADDING: Final = re.compile(r"[\s\0]*\Z")
+_PARTS: Final = re.compile(r"[._:() -]+")
+_NUMBERED: Final = re.compile(r"([A-Za-z]*?)(\d{0,3})\Z")
+_HIDDEN: Final = "redacted"
+_SHORTEST: Final = 4
+# The kinds of values that identify something, and must not be in any other value either.
+_IDENTITIES: Final = ("serial", "mac", "uuid", "host", "label", "address")
+# A MAC or an IP address may look like small numbers and known words.
+_NUMBERS: Final = 4
+_LONGEST: Final = 4096
+_LONGEST_NAME: Final = 80
+_DIGITS: Final = 3
+_DEEPEST: Final = 12
+
+
+class Redactor:
+    """For one report. ``identities`` keeps what identifies; ``secrets`` are in no report. ``hosts`` name the BMC."""
+
+    def __init__(self, secrets: Iterable[str], hosts: Iterable[str] = (), *, identities: bool = False) -> None:
+        self._secrets = [one for one in secrets if one]
+        self._identities = identities
+        self._known: dict[str, dict[str, int]] = {}
+        for host in hosts:
+            self._host(host)
+
+    def path(self, text: str) -> str:
+        """Return a path of the service, with stand-ins for the names of parts that are not made of known words."""
+        if self._identities:
+            return self._without_secrets(text[:_LONGEST])
+        place, _, query = text[:_LONGEST].partition("?")
+        place, _, fragment = place.partition("#")
+        shown = "/".join(self._segment(one) for one in place.split("/"))
+        shown += f"#{'/'.join(self._segment(one) for one in fragment.split('/'))}" if fragment else ""
+        return shown + (f"?{query if _PAGE.match(query) else self._stand_in('query', query)}" if query else "")
+
+    def document(self, value: Json) -> Json:
+        """Return what a report may contain of an answer."""
+        return self._object(value, 0) if isinstance(value, dict) else None
+
+    def headers(self, headers: Iterable[tuple[str, str]], host: str) -> dict[str, str]:
+        """Return the headers that say how the service wants to be talked to; ``host`` is where it was reached."""
+        shown = {}
+        for name, value in headers:
+            match name.lower():
+                case "allow" | "retry-after":
+                    shown[name] = value if re.fullmatch(r"[A-Z0-9, ]{1,80}", value) else _HIDDEN
+                case "etag":
+                    shown[name] = self._etag(value)
+                case "content-type":
+                    shown[name] = value.partition(";")[0] if re.match(r"[a-z]+/[a-z+.-]{1,40}(;|$)", value) else _HIDDEN
+                case "location":
+                    shown[name] = self._location(value, host)
+        return shown
+
+    def checked(self, report: Json) -> Json:
+        """Return a finished report without any word that identified something elsewhere in it: a second net."""
+        if isinstance(report, dict):
+            return {key: self.checked(value) for key, value in report.items()}
+        if isinstance(report, list):
+            return [self.checked(one) for one in report]
+        return self._checked(report) if isinstance(report, str) else report
+
+    def _checked(self, text: str) -> str:
+        text = self._without_secrets(text)
+        if self._identities:
+            return text
+        folded, digits = text.casefold(), "".join(_HEX.findall(text)).casefold()
+        for kind in _IDENTITIES:
+            for one in self._known.get(kind, ()):
+                if len(one) >= _SHORTEST and one in (digits if kind == "mac" else folded) and not is_words(one):
+                    return _HIDDEN
+        return text
+
+    def _without_secrets(self, text: str) -> str:
+        for secret in self._secrets:
+            text = text.replace(secret, _HIDDEN)
+        return text
+
+    def _object(self, value: dict[str, Json], depth: int) -> dict[str, Json]:
+        shown = {}
+        for key, item in list(value.items())[:200]:
+            if (kind := _kind(key)) is not None:
+                shown[key] = self._value(kind, item, depth + 1)
+        return shown
+
+    def _value(self, kind: str, value: Json, depth: int) -> Json:
+        if value is None or isinstance(value, bool) or depth > _DEEPEST:
+            return value if depth <= _DEEPEST else None
+        if isinstance(value, list):
+            return [self._value(kind, one, depth + 1) for one in value[:512]]
+        if isinstance(value, dict):
+            return self._object(value, depth)
+        if isinstance(value, int | float):
+            return value if kind == "number" else 0
+        return self._text(kind, value) if kind not in ("number", "flag", "object") else _HIDDEN
+
+    def _text(self, kind: str, value: str) -> str:
+        value = value[:_LONGEST]
+        if kind == "path":
+            return self.path(value)
+        pattern = {"token": _TOKEN, "type": _TYPE, "message": _MESSAGE, "text": _TEXT}.get(kind)
+        if pattern is not None:
+            return value if not value or value in TOKENS or pattern.match(value) else _HIDDEN
+        if kind == "name":
+            return value if not value or is_words(value) or self._identities else self._stand_in("name", value)
+        if kind == "argument":
+            return value if value in KINDS or is_words(value) else _HIDDEN
+        if kind == "etag":
+            return self._etag(value)
+        return value if self._identities else self._identity(kind, value)
+
+    def _identity(self, kind: str, value: str) -> str:
+        padding = _PADDING.search(value)
+        said = value[: padding.start()] if padding else value
+        if said.strip().casefold() in NOBODY or not set(said) - set("0 :-."):
+            return value
+        return self._replaced(kind, said) + value[len(said) :]
+
+    def _replaced(self, kind: str, value: str) -> str:
+        if kind == "mac":
+            return self._mac(value)
+        number = self._host(value) if kind == "host" else self._number(kind, value.casefold())
+        if kind == "uuid":
+            return f"00000000-0000-4000-8000-{number:012d}"
+        if kind == "address":
+            return f"2001:db8::{number:x}" if ":" in value else f"192.0.2.{number % 256}"
+        if kind == "image":
+            scheme, found, _ = value.partition("://")
+            ending = next((one for one in (".iso", ".img") if value.casefold().rstrip("/").endswith(one)), "")
+            return (
+                f"{scheme if scheme in ('http', 'https', 'nfs') else 'x'}{found and '://host'}/image-{number}{ending}"
+            )
+        return f"{kind}-{number}"
+
+    def _host(self, name: str) -> int:
+        self._number("label", name.casefold().partition(".")[0])
+        return self._number("host", name.casefold())
+
+    def _mac(self, value: str) -> str:
+        """Return another MAC with the same separators, case and number of digits."""
+        count = len(_HEX.findall(value))
+        number = self._number("mac", "".join(_HEX.findall(value)).casefold())
+        digits = iter(f"02{number:0{max(count - 2, 1)}x}"[: max(count, 1)])
+        shown = _HEX.sub(lambda _: next(digits, "0"), value)
+        return shown.upper() if any(sign in "ABCDEF" for sign in value) else shown
+
+    def _etag(self, value: str) -> str:
+        found = _ETAG.match(value)
+        if found is None:
+            return _HIDDEN
+        weak, before, inner, after = found.groups()
+        number = self._number("etag", inner)
+        return f"{weak or ''}{before}{number if inner.isdigit() else f'etag-{number}'}{after}"
+
+    def _location(self, value: str, host: str) -> str:
+        parts = urlsplit(value)
+        if not parts.netloc:
+            return self.path(value)
+        if parts.netloc == host:
+            return f"{parts.scheme}://same-host{self.path(parts.path)}"
+        other = "other-address" if _is_address(parts.hostname) else "other-name"
+        return f"{parts.scheme}://{other}{self.path(parts.path)}"
+
+    def _segment(self, text: str) -> str:
+        return text if not text or text in KINDS or is_words(text) else self._stand_in("id", text)
+
+    def _stand_in(self, kind: str, value: str) -> str:
+        return f"{kind}-{self._number(kind, value.casefold())}"
+
+    def _number(self, kind: str, value: str) -> int:
+        known = self._known.setdefault(kind, {})
+        return known.setdefault(value, len(known) + 1)
+
+
+def _kind(key: str) -> str | None:
+    """Return the kind of a property's value; None if it must not be in a report."""
+    if found := _ANNOTATION.match(key):
+        return "token" if found[1] in KINDS else None
+    return KINDS.get(key)
+
+
+def is_words(text: str) -> bool:
+    """Whether a name is a small number, or consists of known words and few small numbers."""
+    if len(text) > _LONGEST_NAME:
+        return False
+    parts = [_part(one) for one in _PARTS.split(text.lstrip("#$").rstrip(")"))]
+    if None in parts:
+        return False
+    numbers = "".join("w" if one else "n" for one in parts)
+    return (numbers == "n" and len(text) <= _DIGITS) or ("w" in numbers and "n" * _NUMBERS not in numbers)
+
+
+def _part(text: str) -> bool | None:
+    """Return True for a word, False for a number (perhaps after a letter), None for anything else."""
+    found = _NUMBERED.match(text)
+    if found is None:
+        return None
+    if len(found[1]) > 1:
+        return True if found[1].casefold() in WORDS else None
+    return found[1].casefold() == "v"
+
+
+def _is_address(host: str | None) -> bool:
+    try:
+        ipaddress.ip_address(host or "")
+    except ValueError:
+        return False
+    return True

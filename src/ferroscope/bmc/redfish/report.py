@@ -1,0 +1,217 @@
+"""A report of what a BMC answers: read-only requests, and its answers as ``redaction`` lets them through.
+
+It uses neither sushy nor what the driver knows of vendors, because it is made where those fail. Nothing is written to
+the BMC except one login, which is ended. Bounded in requests, in time (the caller's deadline) and in size.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+from typing import Any, Final
+from urllib.parse import urljoin, urlsplit
+
+import msgspec
+import requests
+
+from ferroscope.bmc.redfish.info import Access, tls_context
+from ferroscope.bmc.redfish.redaction import Redactor
+from ferroscope.contracts.errors import BmcError
+from ferroscope.core import json_safety
+from ferroscope.core.model import Document
+from ferroscope.core.reasons import Reason
+from ferroscope.remote.deadline import current
+from ferroscope.remote.resolver import Networks
+from ferroscope.remote.session import BoundedSession
+
+FORMAT: Final = "ferroscope-bmc-report-1"
+MAX_BYTES: Final = 1024 * 1024
+_MAX_REQUESTS: Final = 200
+_MAX_MEMBERS: Final = 32
+_MAX_PATH: Final = 1000
+# A BMC that settles is asked again, a few times in all; each answer is in the report.
+_RETRIES: Final = 6
+_PAUSE: Final = 1.0
+# Seconds for one answer: a service that hangs on one may still answer for the others.
+_SECONDS: Final = 10.0
+# Answers that will be the same again.
+_FINAL: Final = (401, 403, 405, 410, 501)
+# What is followed, in documents of every kind.
+_FOLLOWED: Final = frozenset(
+    (
+        "Systems", "Managers", "SessionService", "Members", "Members@odata.nextLink", "@Redfish.ActionInfo",
+        "SettingsObject", "VirtualMedia", "ManagedBy", "Chassis", "EthernetInterfaces", "Processors", "Storage",
+        "SimpleStorage", "Drives",
+    )
+)  # fmt: skip
+# Where links are not followed: sessions belong to others.
+_LEFT: Final = ("/sessionservice/sessions",)
+
+
+def collect(access: Access, allowed: Networks, pause: Callable[[float], object], *, identities: bool) -> Document:
+    """Return the report of a service; ``pause`` waits. ``BmcError``, requests' errors and ``DeadlineError``."""
+    with contextlib.closing(_Service(access, allowed, identities=identities)) as service:
+        return service.report(pause)
+
+
+class _Service:
+    """One service, as long as its report takes."""
+
+    def __init__(self, access: Access, allowed: Networks, *, identities: bool) -> None:
+        self._access = access
+        self._host = urlsplit(access.url).netloc
+        hosts = (self._host, urlsplit(access.url).hostname or "", access.username or "")
+        self._redactor = Redactor((access.password,), hosts, identities=identities)
+        self._identities = identities
+        self._session = BoundedSession(access.url, tls_context(access), allowed)
+        self._answers: list[Document] = []
+        self._size = 0
+        self._complete = True
+        self._retries = _RETRIES
+        self._logout = ""
+
+    def close(self) -> None:
+        """End the login, if there is one."""
+        if self._logout:
+            with contextlib.suppress(Exception):
+                self._send("DELETE", self._logout)
+        self._session.close()
+
+    def report(self, pause: Callable[[float], object]) -> Document:
+        root = self._read(self._access.root, pause)
+        how = self._log_in(root)
+        self._walk(root, pause)
+        report = {
+            "format": FORMAT,
+            "identities": self._identities,
+            "complete": self._complete,
+            "authentication": how,
+            "system": None if self._access.system is None else self._redactor.path(self._access.system),
+            "answers": self._answers,
+        }
+        checked: Document = self._redactor.checked(report)
+        return checked
+
+    def _walk(self, root: Document, pause: Callable[[float], object]) -> None:
+        """Read what is linked, the nearest first; of several systems, only the node's is read in depth."""
+        seen = {self._access.root.rstrip("/")}
+        waiting = list(_links(root))
+        while waiting:
+            path = waiting.pop(0)
+            key = path.rstrip("/")
+            if key in seen or any(one in key.lower() for one in _LEFT):
+                continue
+            if len(seen) >= _MAX_REQUESTS or self._size > MAX_BYTES or not current().remaining():
+                self._complete = False
+                return
+            seen.add(key)
+            document = self._read(path, pause)
+            if not self._is_other_system(key):
+                waiting += _links(document)
+
+    def _is_other_system(self, path: str) -> bool:
+        chosen = (self._access.system or path).rstrip("/")
+        below = f"{self._access.root}Systems/".lower()
+        return path.lower().startswith(below) and not f"{path}/".lower().startswith(f"{chosen}/".lower())
+
+    def _read(self, path: str, pause: Callable[[float], object]) -> Document:
+        """Return a resource, asked for again while the BMC seems to settle; empty if it cannot be read."""
+        while True:
+            status, document = self._noted("GET", path)
+            if status == 401 and len(self._answers) > 1:
+                raise self._rejected()
+            if document or status in _FINAL or not self._retries:
+                return document
+            self._retries -= 1
+            pause(_PAUSE)
+
+    def _log_in(self, root: Document) -> str:
+        """Open a session, else authenticate each request; return which."""
+        access = self._access
+        if access.username is None:
+            return "none"
+        if access.auth_type == "basic":
+            self._session.auth = (access.username, access.password)
+            return "basic"
+        links = root.get("Links")
+        link = links.get("Sessions") if isinstance(links, dict) else None
+        path = link.get("@odata.id") if isinstance(link, dict) else None
+        path = path if _is_path(path) else f"{access.root}SessionService/Sessions"
+        response = self._note("POST", str(path), {"UserName": access.username, "Password": access.password})
+        token = response.headers.get("X-Auth-Token")
+        if response.status_code < 300 and token:
+            self._session.headers["X-Auth-Token"] = token
+            self._logout = urlsplit(response.headers.get("Location", "")).path
+            return "session"
+        if response.status_code == 401:
+            raise self._rejected()
+        self._session.auth = (access.username, access.password)
+        return "basic"
+
+    def _rejected(self) -> BmcError:
+        message = f"report at {self._access.url}: the credentials were rejected (HTTP 401)"
+        return BmcError(message, transient=False, reason=Reason.BMC_CREDENTIALS)
+
+    def _noted(self, method: str, path: str) -> tuple[int, Document]:
+        try:
+            response = self._note(method, path)
+        except requests.exceptions.RequestException as exc:
+            if not self._answers:
+                raise  # it was never reached
+            self._answers.append({"method": method, "path": self._redactor.path(path), "error": type(exc).__name__})
+            return 0, {}
+        return response.status_code, _decoded(response.content) if response.status_code < 300 else {}
+
+    def _note(self, method: str, path: str, body: Document | None = None) -> requests.Response:
+        """Send a request and note its answer."""
+        response = self._send(method, path, body)
+        document = _decoded(response.content)
+        answer: Document = {
+            "method": method,
+            "path": self._redactor.path(path),
+            "status": response.status_code,
+            "milliseconds": round(response.elapsed.total_seconds() * 1000, -1),
+            "headers": self._redactor.headers(response.headers.items(), self._host),
+            "kind": "json" if document else "empty" if not response.content.strip() else "other",
+            "body": self._redactor.document(document) if document else None,
+        }
+        self._size += len(msgspec.json.encode(answer))
+        self._answers.append(answer)
+        return response
+
+    def _send(self, method: str, path: str, body: Document | None = None) -> requests.Response:
+        url = urljoin(self._access.url, path)
+        if not self._session.belongs(url):
+            message = f"the BMC at {self._access.url} links to another host, which is not allowed"
+            raise BmcError(message, transient=False, reason=Reason.BMC_REFUSED)
+        headers = {"OData-Version": "4.0", "Accept": "application/json", "Accept-Encoding": "identity"}
+        seconds = min(_SECONDS, current().left())
+        return self._session.request(
+            method, url, json=body, headers=headers, timeout=seconds, verify=self._access.verify, allow_redirects=False
+        )
+
+
+def _decoded(content: bytes) -> Document:
+    try:
+        found = json_safety.decode(content)
+    except (msgspec.MsgspecError, json_safety.TooManyContainersError, UnicodeDecodeError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _links(document: Document) -> Iterator[str]:
+    """Yield the paths that a document links to and that a report follows."""
+    pending: list[tuple[str, Any]] = list(document.items())
+    while pending:
+        key, value = pending.pop(0)
+        if key in _FOLLOWED:
+            for one in value[:_MAX_MEMBERS] if isinstance(value, list) else [value]:
+                path = one.get("@odata.id") if isinstance(one, dict) else one
+                if _is_path(path):
+                    yield str(path).partition("#")[0]
+        elif isinstance(value, dict):
+            pending += value.items()
+
+
+def _is_path(value: Any) -> bool:
+    return isinstance(value, str) and value.startswith("/") and not value.startswith("//") and len(value) < _MAX_PATH

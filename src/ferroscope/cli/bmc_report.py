@@ -1,0 +1,79 @@
+"""``ferroscope bmc report``: write down what a BMC answers, without what identifies the machine, to report a quirk."""
+
+from __future__ import annotations
+
+import sys
+import threading
+from pathlib import Path
+from typing import Any, Final
+
+import click
+import msgspec
+
+from ferroscope.cli.exits import Exit, Failure
+from ferroscope.cli.service import config_option, database_option, settings_of
+from ferroscope.cli.text import many
+
+_FILE: Final = "bmc-report.json"
+
+
+@click.command(epilog="Exit code 0: the file was written. 1: the BMC could not be asked. 3: there is no such node.")
+@click.argument("ident", metavar="NODE")
+@click.option(
+    "--output",
+    "file",
+    type=click.Path(dir_okay=False, allow_dash=True, path_type=Path),
+    default=_FILE,
+    show_default=True,
+    help="The file, which must not exist yet; - is standard output.",
+)
+@click.option(
+    "--identities",
+    is_flag=True,
+    help="Keep serial numbers, MAC addresses, names and addresses. Without it, there are stand-ins for them.",
+)
+@config_option
+@database_option
+def report(ident: str, *, file: Path, identities: bool, files: tuple[str, ...], database: str | None) -> None:
+    """Write what the BMC of NODE, a name or UUID, answers: for a report of a BMC that is not understood.
+
+    It is made on a host of the service, whose configuration has the database, the secrets and the networks of BMCs. The
+    BMC is only read: its system, managers, virtual media, NICs, drives and processors. The file has no passwords and no
+    tokens, and of everything else only what is on a list: read it before you publish it.
+    """
+    from ferroscope.contracts.errors import BmcError, NotFoundError, StoreUnavailableError
+    from ferroscope.runtime import bmc_report
+    from ferroscope.runtime.system import SetupError
+
+    if str(file) != "-" and file.exists():
+        raise Failure(f"{file} exists already", advice="name another file with --output, or remove this one")
+    stop = threading.Event()
+    try:
+        found = bmc_report.report(settings_of(files, database), ident, stop, identities=identities)
+    except NotFoundError:
+        advice = "list the nodes: ferroscope node list"
+        raise Failure(f"there is no node {ident[:80]}", exit_code=Exit.NOT_FOUND, advice=advice) from None
+    except SetupError as exc:
+        raise Failure(str(exc), advice=exc.advice) from None
+    except StoreUnavailableError as exc:
+        raise Failure(str(exc), advice="check the configuration: ferroscope doctor") from None
+    except BmcError as exc:
+        raise Failure(str(exc), advice=f"what the reason means: ferroscope explain {exc.reason}") from None
+    finally:
+        stop.set()
+    _write(file, found)
+
+
+def _write(file: Path, found: dict[str, Any]) -> None:
+    text = msgspec.json.format(msgspec.json.encode(found), indent=1) + b"\n"
+    if str(file) == "-":
+        sys.stdout.buffer.write(text)
+        return
+    with file.open("xb") as output:
+        output.write(text)
+    partly = "" if found["complete"] else " (not complete: the BMC has more than fits, or was too slow)"
+    click.echo(f"{many(len(found['answers']), 'answer')} written to {file}{partly}", err=True)
+    if found["identities"]:
+        click.echo("it contains serial numbers, MAC addresses, names and addresses: do not publish it", err=True)
+    else:
+        click.echo("read it before you publish it; it should contain nothing that identifies the machine", err=True)
