@@ -66,7 +66,7 @@ def test_a_pod_has_a_read_only_root_a_memory_limit_and_no_token_that_it_does_not
         assert container["securityContext"]["readOnlyRootFilesystem"] is True
         assert container["resources"]["limits"]["memory"]
         assert {"name": "temporary", "mountPath": "/tmp"} in container["volumeMounts"]
-    assert pod["automountServiceAccountToken"] is name.endswith(("/ferroscope-failover", "/ferroscope-machines"))
+    assert pod["automountServiceAccountToken"] is name.endswith("/ferroscope-failover")
 
 
 def test_the_pxe_filter_has_three_capabilities_on_the_network_of_its_host() -> None:
@@ -97,7 +97,7 @@ def test_replicas_avoid_each_others_nodes_leave_a_dead_one_in_seconds_and_are_no
     term = kind[1][0] if required else kind[1][0]["podAffinityTerm"]
     assert (term["labelSelector"]["matchLabels"], term["topologyKey"]) == (labels, "kubernetes.io/hostname")
     # Two controllers on one node would not survive its death.
-    assert required is name.endswith(("failover", "machines"))
+    assert required is name.endswith("failover")
     budgets = [one for one in OBJECTS.values() if one["kind"] == "PodDisruptionBudget"]
     assert [one["spec"]["maxUnavailable"] for one in budgets if one["spec"]["selector"]["matchLabels"] == labels] == [1]
 
@@ -132,7 +132,7 @@ def test_monitors_select_what_is_there() -> None:
                 container = deployment["spec"]["template"]["spec"]["containers"][0]
                 assert ports <= {port["name"] for port in container["ports"]}
                 monitored.add(labels["app.kubernetes.io/component"])
-    assert monitored >= {"api", "worker", "failover", "machines"}
+    assert monitored >= {"api", "worker", "failover"}
 
 
 def test_the_failed_node_controller_has_the_rights_that_it_needs_and_no_others() -> None:

@@ -36,8 +36,6 @@ class FaultyKubernetes:
     ``ahead``: so many seconds is its clock ahead.
     """
 
-    handler: type[Handler]
-
     def __init__(self, version: str = "20") -> None:
         self.version = version
         self.ahead = 0.0
@@ -52,7 +50,7 @@ class FaultyKubernetes:
         self._version = 100
 
     def __enter__(self) -> FaultyKubernetes:
-        handler = type("Bound", (self.handler,), {"api": self})
+        handler = type("Bound", (Handler,), {"api": self})
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
         self._server.daemon_threads = False
         self.url = f"http://127.0.0.1:{self._server.server_port}"
@@ -229,6 +227,3 @@ class Handler(BaseHTTPRequestHandler):
         merged = {one["type"]: one for one in (*status.get("conditions", ()), *self.body["status"]["conditions"])}
         status["conditions"] = list(merged.values())
         self.answer(200, self.api.put("nodes", document))
-
-
-FaultyKubernetes.handler = Handler

@@ -57,7 +57,6 @@ _VALUES: Final[dict[str, Schema]] = {
     "api": _role(replicas=_COUNT, service=_SERVICE),
     "worker": _role(replicas=_COUNT),
     "failover": _role(enabled=_FLAG, replicas=_COUNT),
-    "machines": _role(enabled=_FLAG, replicas=_COUNT, customResource=_FLAG),
     "pxeFilter": _role(enabled=_FLAG, namespace=_NAME),
     "migration": _object(enabled=_FLAG, resources=_ANYTHING),
     "networkPolicies": _object(enabled=_FLAG, egress=_list(_EGRESS)),

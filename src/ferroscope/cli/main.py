@@ -59,7 +59,6 @@ COMMANDS: Final[dict[str, tuple[str, str]]] = {
     "worker": ("ferroscope.cli.service:run_worker", "Run the worker role."),
     "pxe-filter": ("ferroscope.cli.service:run_pxe_filter", "Run the PXE filter of this host."),
     "failover": ("ferroscope.cli.failover:failover", "Fail over the pods of dead Kubernetes nodes; show its plan."),
-    "machines": ("ferroscope.cli.service:run_machines", "Keep Machine objects of Kubernetes and nodes in step."),
     "pxe": ("ferroscope.cli.pxe:pxe", "Generate the boot configuration, and manage this host's PXE filter."),
     "db": ("ferroscope.cli.service:db", "Upgrade the schema, encrypt secrets, move inspection data."),
     "import": ("ferroscope.cli.imports:imports", "Import the data of other services."),
@@ -93,7 +92,7 @@ COMMANDS: Final[dict[str, tuple[str, str]]] = {
 }
 
 # Their standard error is a log, where a traceback belongs.
-_SERVICES: Final = frozenset({"all", "api", "worker", "pxe-filter", "failover", "machines"})
+_SERVICES: Final = frozenset({"all", "api", "worker", "pxe-filter", "failover"})
 
 
 class LazyGroup(click.Group):

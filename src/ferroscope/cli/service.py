@@ -108,19 +108,6 @@ def run_pxe_filter(files: tuple[str, ...], database: str | None) -> None:
     _exit_with(run, settings_of(files, database), reread=lambda: read(files, database))
 
 
-@click.command("machines")
-@config_option
-@database_option
-def run_machines(files: tuple[str, ...], database: str | None) -> None:
-    """Run the role machines: keep Machine objects of Kubernetes and nodes in step.
-
-    Any number of these processes may run; one of them leads. The custom resource is in deploy/kubernetes/crds.
-    """
-    from ferroscope.runtime.machines import run
-
-    _exit_with(run, settings_of(files, database), reread=lambda: read(files, database))
-
-
 def _run(
     files: tuple[str, ...],
     database: str | None,

@@ -1,4 +1,4 @@
-"""Options of what this service works with: an attached Ironic, and Kubernetes (failed nodes, and Machine objects)."""
+"""Options of what this service works with: an attached Ironic, and a Kubernetes cluster with nodes that fail."""
 
 from __future__ import annotations
 
@@ -109,8 +109,8 @@ _NAME: Final = re.compile(r"[a-z0-9]([a-z0-9.-]{0,61}[a-z0-9])?")
 _LIMIT: Final = re.compile(r"[1-9][0-9]{0,5}|[0-9]{1,2}(\.[0-9]+)?%|100%")
 
 
-class ClusterSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """The cluster that a controller works for."""
+class FailoverSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """``[failover]``: frees the pods and volumes of a failed Kubernetes node, with proof that its machine is off."""
 
     kubeconfig: Annotated[
         str, Opt("kubeconfig file of the cluster; empty: the service account of the pod, or the usual kubeconfig.")
@@ -122,18 +122,6 @@ class ClusterSettings(msgspec.Struct, frozen=True, kw_only=True):
     request_timeout: Annotated[
         float, Opt("Timeout of one call to the Kubernetes API, in seconds; less than the lease's.", ge=0.5, le=30)
     ] = 4.0
-
-    def misnamed(self, section: str, option: str, *names: str) -> str:
-        """Return that one of these values of the option is not a valid name, "" if all are."""
-        for name in names:
-            if not _NAME.fullmatch(name):
-                return f"[{section}] {option} is {name!r}; expected at most 63 lower-case letters, digits, '-' and '.'"
-        return ""
-
-
-class FailoverSettings(ClusterSettings, frozen=True, kw_only=True):
-    """``[failover]``: frees the pods and volumes of a failed Kubernetes node, with proof that its machine is off."""
-
     api_servers: Annotated[
         tuple[str, ...],
         Opt(
@@ -203,8 +191,10 @@ class FailoverSettings(ClusterSettings, frozen=True, kw_only=True):
 
     def problem(self) -> str:
         """Return which option is wrong, "" if none is."""
-        if wrong := self.misnamed("failover", "cluster", self.cluster):
-            return wrong
+        if not _NAME.fullmatch(self.cluster):
+            return (
+                f"[failover] cluster is {self.cluster!r}; expected at most 63 lower-case letters, digits, '-' and '.'"
+            )
         if not _LIMIT.fullmatch(self.max_unhealthy):
             return f"[failover] max_unhealthy is {self.max_unhealthy!r}; expected a number of nodes, or 1% to 100%"
         if self.mode == "label" and not (self.label_selector and self.label_namespaces):
@@ -214,47 +204,4 @@ class FailoverSettings(ClusterSettings, frozen=True, kw_only=True):
         for url in self.api_servers:
             if urlsplit(url).scheme not in ("http", "https") or not urlsplit(url).hostname:
                 return f"[failover] api_servers has the invalid URL {url!r}; expected https://HOST:6443"
-        return ""
-
-
-class MachinesSettings(ClusterSettings, frozen=True, kw_only=True):
-    """``[machines]``: keeps Machine objects of Kubernetes and nodes in step."""
-
-    namespaces: Annotated[
-        tuple[str, ...], Opt("Namespaces whose Machines are managed; empty: all, which needs a ClusterRole.")
-    ] = ()
-    adopt_nodes: Annotated[
-        bool,
-        Opt(
-            "Whether spec.uuid of a Machine may name a node that exists. Everybody who may create Machines can then "
-            "take over, change and delete any node."
-        ),
-    ] = False
-    observe_namespace: Annotated[
-        str,
-        Opt(
-            "Namespace in which nodes that no Machine describes appear as Machines, which are never written to the "
-            "node. Empty: they do not appear."
-        ),
-    ] = ""
-    hardware_data: Annotated[
-        bool, Opt("Write a HardwareData object of Metal3 for each Machine after its inspection.")
-    ] = False
-    poll: Annotated[float, Opt("Seconds between two looks for changed nodes.", ge=0.2, le=60)] = 1.0
-    resync: Annotated[float, Opt("Seconds between two passes over all Machines and their Secrets.", ge=5, le=3600)] = (
-        60.0
-    )
-
-    def problem(self) -> str:
-        """Return which option is wrong, "" if none is."""
-        observed = (self.observe_namespace,) if self.observe_namespace else ()
-        wrong = (
-            self.misnamed("machines", "cluster", self.cluster)
-            or self.misnamed("machines", "namespaces", *self.namespaces)
-            or self.misnamed("machines", "observe_namespace", *observed)
-        )
-        if wrong:
-            return wrong
-        if self.observe_namespace and self.namespaces and self.observe_namespace not in self.namespaces:
-            return f"[machines] observe_namespace is {self.observe_namespace!r}, which is not one of namespaces"
         return ""

@@ -216,9 +216,8 @@ def _problems(settings: Settings) -> Iterator[str]:
             labels.selector(settings.inspector.reinspect_nodes)
         except labels.LabelError as exc:
             yield f"[inspector] reinspect_nodes: {exc}"
-    for wrong in (settings.failover.problem(), settings.machines.problem()):
-        if wrong:
-            yield wrong
+    if wrong := settings.failover.problem():
+        yield wrong
     for check in (settings.notifications.targets, settings.bus.broker):
         try:
             check()

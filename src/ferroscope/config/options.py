@@ -23,7 +23,7 @@ from ferroscope.config.inspection_options import (
     StorageSettings,
     SwiftSettings,
 )
-from ferroscope.config.integration_options import FailoverSettings, IronicSettings, MachinesSettings
+from ferroscope.config.integration_options import FailoverSettings, IronicSettings
 from ferroscope.config.messaging_options import BusSettings, NotificationSettings
 from ferroscope.config.security_options import AuditSettings, KeystoneSettings, PolicySettings, SecretSettings
 from ferroscope.config.service_options import (
@@ -57,7 +57,6 @@ __all__ = [
     "KeystoneSettings",
     "LeaseSettings",
     "LogSettings",
-    "MachinesSettings",
     "MetricsSettings",
     "NotificationSettings",
     "PolicySettings",
@@ -98,7 +97,6 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     pxe_filter: PxeFilterSettings = PxeFilterSettings()
     boot: BootSettings = BootSettings()
     failover: FailoverSettings = FailoverSettings()
-    machines: MachinesSettings = MachinesSettings()
     log: LogSettings = LogSettings()
     metrics: MetricsSettings = MetricsSettings()
     tracing: TracingSettings = TracingSettings()

@@ -165,12 +165,6 @@ class Meter(Protocol):
     def failover(self, what: str) -> None:
         """Record a step of the remediation of a Kubernetes node, such as ``power-off`` or ``proven``."""
 
-    def machines(self, known: int, waiting: int) -> None:
-        """Set the number of Machine objects in Kubernetes, and how many of them are still to be looked at."""
-
-    def machine_failed(self) -> None:
-        """Record that a Machine object could not be brought in step with its node; it is tried again."""
-
     def notified(self, target: str, outcome: Literal["delivered", "failed", "dead"]) -> None:
         """Record an attempt to deliver an event; ``dead``: it was given up."""
 
@@ -201,10 +195,6 @@ class Silent:
     def forwarded(self, outcome: Literal["accepted", "refused", "failed", "busy"]) -> None: ...
 
     def failover(self, what: str) -> None: ...
-
-    def machines(self, known: int, waiting: int) -> None: ...
-
-    def machine_failed(self) -> None: ...
 
     def notified(self, target: str, outcome: Literal["delivered", "failed", "dead"]) -> None: ...
 

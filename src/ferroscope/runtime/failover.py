@@ -27,9 +27,10 @@ from ferroscope.core.remediation import Remediation
 from ferroscope.failover.terms import Rules
 from ferroscope.remote.command_fence import fenced
 from ferroscope.remote.kubernetes import Right
-from ferroscope.runtime import controllers, system, wiring
+from ferroscope.runtime import failover_process, system, wiring
 from ferroscope.runtime.backend import Backend, check_bus, ensure_schema, open_backend, opened
 from ferroscope.runtime.externals import build_drivers, build_registry, close_drivers
+from ferroscope.runtime.failover_process import ROLE
 from ferroscope.runtime.system import (
     Reload,
     Reread,
@@ -46,7 +47,6 @@ if TYPE_CHECKING:
     from ferroscope.failover.controller import Failover
     from ferroscope.failover.reading import Looked
 
-ROLE: Final = "failover"
 # The oldest server with the API versions that are used: Leases of kubelets, policy/v1beta1, storage/v1.
 _OLDEST: Final = (1, 17)
 # The newest one whose changes to these APIs were read.
@@ -134,7 +134,7 @@ def rules_of(settings: FailoverSettings) -> Rules:
 
 def connect(settings: FailoverSettings) -> Kubernetes:
     """Return the client of the configured cluster; ``SetupError``. It sends nothing."""
-    http = controllers.http_client(settings.kubeconfig, settings.context, section=ROLE)
+    http = failover_process.http_client(settings.kubeconfig, settings.context)
     from ferroscope.failover.client import Kubernetes
 
     return Kubernetes(http, timeout=settings.request_timeout)
@@ -147,7 +147,7 @@ def check_cluster(kube: Kubernetes, settings: FailoverSettings) -> list[str]:
     needed = list(RIGHTS + (() if settings.dry_run else FORCING_RIGHTS))
     if settings.mode == "label" and not (settings.dry_run or settings.label_force):
         needed.append(Right("create", "", "pods/eviction"))
-    version = controllers.check(kube, needed, oldest=_OLDEST, section=ROLE)
+    version = failover_process.check(kube, needed, oldest=_OLDEST)
     return remarks(version, kube.skew())
 
 
@@ -183,7 +183,7 @@ def plan(settings: Settings) -> list[Looked]:
             try:
                 return task.plan()
             except KubernetesError as exc:
-                raise SetupError(f"cannot use the Kubernetes API: {exc}", "correct [failover] kubeconfig") from exc
+                raise failover_process.unusable(exc) from exc
             finally:
                 task.close()
     except (SetupError, StoreUnavailableError, OSError) as exc:
@@ -255,15 +255,15 @@ def run(settings: Settings, *, reread: Reread | None = None) -> int:
     try:
         schema = ensure_schema(settings, upgrade=False)
         check_bus(settings)
-        metrics = controllers.metrics_of(settings)
+        metrics = failover_process.metrics_of(settings)
         meter: Meter = metrics or SILENT
         backend = open_backend(settings, clock=SystemClock(), stop=stop, listen=False, meter=meter)
         try:
             dry_run = settings.failover.dry_run
             with _controller(settings, backend, stop, dry_run=dry_run, meter=meter, wake=wake) as (build, kube):
                 watch = NodeWatch(kube, wake, stop)
-                return controllers.serve(
-                    settings, backend, schema, role=ROLE, name=LEASE + settings.failover.cluster, build=build,
+                return failover_process.serve(
+                    settings, backend, schema, name=LEASE + settings.failover.cluster, build=build,
                     stop=stop, reload=reload, metrics=metrics, start=watch.start,
                 )  # fmt: skip
         finally:

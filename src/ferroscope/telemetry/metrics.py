@@ -81,16 +81,6 @@ class Metrics:
             "ferroscope_failover_steps", "Steps of the remediation of Kubernetes nodes by this process.",
             ("step",), registry=registry,
         )  # fmt: skip
-        self._machines = Gauge(
-            "ferroscope_kubernetes_machines",
-            "Machine objects of Kubernetes; waiting: those that are still to be looked at, by the leader.",
-            ("state",), registry=registry,
-        )  # fmt: skip
-        self._machine_failures = Counter(
-            "ferroscope_kubernetes_machine_failures",
-            "Machine objects that could not be brought in step with their nodes; each is tried again.",
-            registry=registry,
-        )
         self._forwarded = Counter(
             "ferroscope_callbacks_forwarded", "Callbacks for ironic-inspector; busy: not forwarded.",
             ("outcome",), registry=registry,
@@ -203,13 +193,6 @@ class Metrics:
 
     def failover(self, what: str) -> None:
         self._failover.labels(what).inc()
-
-    def machines(self, known: int, waiting: int) -> None:
-        self._machines.labels("known").set(known)
-        self._machines.labels("waiting").set(waiting)
-
-    def machine_failed(self) -> None:
-        self._machine_failures.inc()
 
     def certificate(self, file: str, expires: Callable[[], float]) -> None:
         """Report when the certificate expires; ``expires`` is called at each scrape, as it may be renewed."""

@@ -31,6 +31,14 @@ def test_a_misspelt_section_is_named_with_the_closest_one(tmp_path: Path) -> Non
     assert found.closest == "[worker]"
 
 
+def test_a_section_that_resembles_none_leads_to_the_reference_and_stops_nothing(tmp_path: Path) -> None:
+    files = written(tmp_path, "[machines]\nkubeconfig = /etc/ferroscope/cluster.kubeconfig\n[worker]\nthreads = 2\n")
+    (found,) = unknown_options(files)
+    assert "unknown section [machines]" in found.summary
+    assert (found.closest, "configuration.md" in found.advice) == ("", True)
+    assert load(files).worker.threads == 2
+
+
 def test_a_misspelt_variable_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OS_WORKER__THREDS", "2")
     monkeypatch.setenv("OS_AUTH_URL", "http://elsewhere")

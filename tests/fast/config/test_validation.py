@@ -25,6 +25,10 @@ def _refusal(tmp_path: Path, text: str) -> str:
         ("[log]\nlevels = ferroscope.worker:loud\n", ("[log] levels", "'loud'", "ferroscope.worker")),
         ("[api]\nbare_metal_port = 5050\n", ("[api] bare_metal_port", "introspection_port", "5050")),
         ("[bus]\nexchange = two words\n", ("exchange", "two words")),
+        ("[failover]\ncluster = Rack_1\n", ("[failover] cluster", "'Rack_1'")),
+        ("[failover]\nmax_unhealthy = 0\n", ("[failover] max_unhealthy", "'0'")),
+        ("[failover]\nmode = label\n", ("[failover] mode", "label_selector")),
+        ("[failover]\napi_servers = api.example.org:6443\n", ("[failover] api_servers", "'api.example.org:6443'")),
     ],
 )
 def test_a_contradiction_names_the_options_and_their_values(tmp_path: Path, text: str, named: tuple[str, ...]) -> None:

@@ -11,18 +11,13 @@ from typing import Any
 
 import pytest
 
-from ferroscope.config.integration_options import MachinesSettings
 from ferroscope.config.load import load, unknown_options
 from ferroscope.config.options import Settings
-from ferroscope.machines.client import rights
 from tests.support.manifests import CHART, Object, kustomized, pods, run, templated
 
-EVERYTHING = {f"{part}.enabled": True for part in ("failover", "machines", "pxeFilter", "monitors")}
+EVERYTHING = {f"{part}.enabled": True for part in ("failover", "pxeFilter", "monitors")}
 SITES: dict[str, tuple[Callable[[], list[Object]], tuple[str, ...]]] = {
-    "site": (
-        lambda: templated(EVERYTHING),
-        ("overlays/postgresql", "failover", "machines", "pxe-filter", "service-monitor"),
-    ),
+    "site": (lambda: templated(EVERYTHING), ("overlays/postgresql", "failover", "pxe-filter", "service-monitor")),
     "cloud": (lambda: templated({}, "--values", str(CHART.parent / "cloud-values.yaml")), ("overlays/cloud",)),
 }
 # Labels that Helm wants, and the one by which releases in one namespace tell their pods apart.
@@ -56,29 +51,24 @@ def test_each_role_has_the_same_options(
 
 
 def test_each_pod_may_reach_and_be_reached_by_the_same(both: tuple[list[Object], list[Object]]) -> None:
-    for pod in ("api", "worker", "failover", "machines", "migration"):
+    for pod in ("api", "worker", "failover", "migration"):
         chart, kustomize = (_allowed(objects, pod) for objects in both)
         assert chart == kustomize, pod
         assert {direction for direction, *_ in chart} <= {"Ingress", "Egress"}
 
 
-def test_the_custom_resource_and_namespaces_with_machines_outlive_the_release() -> None:
+def test_the_namespace_of_boot_hosts_outlives_the_release() -> None:
     kept = {
         (one["kind"], one["metadata"]["name"])
         for one in templated(EVERYTHING)
         if one["metadata"].get("annotations", {}).get("helm.sh/resource-policy") == "keep"
     }
-    assert kept == {
-        ("CustomResourceDefinition", "machines.ferroscope.io"),
-        ("Namespace", "ferroscope-machines"),
-        ("Namespace", "ferroscope-boot"),
-    }
+    assert kept == {("Namespace", "ferroscope-boot")}
 
 
 def test_two_releases_in_one_namespace_have_no_object_and_no_pod_in_common() -> None:
-    # Without what belongs to a cluster rather than to a release.
-    values = EVERYTHING | {"machines.customResource": False, "machines.config.machines.namespaces": ["ferroscope"]}
-    first, second = templated(values), templated(values | {"pxeFilter.namespace": "elsewhere"}, release="second")
+    first = templated(EVERYTHING)
+    second = templated(EVERYTHING | {"pxeFilter.namespace": "elsewhere"}, release="second")
     assert not {_key(one) for one in first} & {_key(one) for one in second}
     for one in second:
         selector = one.get("spec", {}).get("selector", one.get("spec", {}).get("podSelector", {}))
@@ -115,30 +105,6 @@ def test_the_chart_has_no_fault_that_helm_finds() -> None:
     assert "0 chart(s) failed" in run("helm", "lint", "--strict", str(CHART), "--set", ",".join(
         f"{name}=true" for name in EVERYTHING
     ))  # fmt: skip
-
-
-@pytest.mark.parametrize(
-    "options",
-    [
-        {"namespaces": ["lab", "production"]},
-        {"namespaces": ["lab", "production"], "observe_namespace": "lab", "hardware_data": True},
-        {"namespaces": []},
-        {"namespaces": [], "observe_namespace": "seen", "hardware_data": True},
-    ],
-)
-def test_the_controller_of_machines_gets_the_rights_that_its_options_need(options: dict[str, Any]) -> None:
-    objects = templated({"machines.enabled": True, "machines.config.machines": options})
-    granted = {
-        (namespace, *right)
-        for namespace in ("", *options["namespaces"])
-        for right in _granted(objects, "ferroscope-machines", namespace)
-    }
-    asked = {**options, "namespaces": tuple(options["namespaces"])}
-    needed = {(one.namespace, one.verb, one.group, one.resource) for one in rights(MachinesSettings(**asked))}
-    # A ClusterRole grants everywhere what is needed in one namespace.
-    everywhere = {("", *one[1:]) for one in needed} if not options["namespaces"] else needed
-    assert granted == everywhere
-    assert {one["metadata"]["name"] for one in objects if one["kind"] == "Namespace"} == set(options["namespaces"])
 
 
 def test_mode_label_may_evict_and_the_other_may_not() -> None:

@@ -12,17 +12,15 @@ import pytest
 import yaml
 
 from ferroscope.config.coordination_options import CoordinationSettings
-from ferroscope.config.integration_options import MachinesSettings
 from ferroscope.failover.client import FORCING_RIGHTS, RIGHTS, Right
 from ferroscope.liveness.kubernetes import RULE, KubernetesService
-from ferroscope.machines.client import rights
 from tests.support.kubernetes import Cluster
 from tests.support.manifests import as_served, kustomized, pods
 from tests.support.processes import until
 
-OVERLAYS = ("overlays/laptop", "overlays/postgresql", "overlays/cloud", "failover", "pxe-filter", "machines")
+OVERLAYS = ("overlays/laptop", "overlays/postgresql", "overlays/cloud", "failover", "pxe-filter")
 SECRETS = ("ferroscope-database", "ferroscope-users")
-NAMESPACES = ("ferroscope", "ferroscope-boot", "ferroscope-machines")
+NAMESPACES = ("ferroscope", "ferroscope-boot")
 
 
 @pytest.fixture
@@ -58,8 +56,8 @@ def test_an_object_with_a_misspelt_field_would_not_be_accepted(namespaces: Clust
 @pytest.fixture
 def accounts(namespaces: Cluster) -> Cluster:
     """Give the cluster with the accounts and rights of a site."""
-    kinds = ("CustomResourceDefinition", "ServiceAccount", "Role", "RoleBinding", "ClusterRole", "ClusterRoleBinding")
-    objects = kustomized("overlays/postgresql", "failover", "machines")
+    kinds = ("ServiceAccount", "Role", "RoleBinding", "ClusterRole", "ClusterRoleBinding")
+    objects = kustomized("overlays/postgresql", "failover")
     namespaces.apply(*(one for one in objects if one["kind"] in kinds))
     return namespaces
 
@@ -94,22 +92,6 @@ def test_the_controller_has_the_rights_that_it_uses_and_no_others(accounts: Clus
     for namespace in ("", "kube-node-lease", "default"):
         granted |= _rules(accounts, "ferroscope-failover", namespace)
     assert granted == {(one.verb, one.group, one.resource) for one in RIGHTS + FORCING_RIGHTS}
-
-
-def test_the_controller_of_machines_has_the_rights_that_it_uses_and_no_others(accounts: Cluster) -> None:
-    namespace = "ferroscope-machines"
-    needed = rights(MachinesSettings(namespaces=(namespace,)))
-    for right in needed:
-        assert _may(accounts, "ferroscope-machines", right), right
-    for right in (
-        Right("list", "", "secrets", namespace),
-        Right("get", "", "secrets", "ferroscope"),
-        Right("list", "ferroscope.io", "machines"),
-        Right("list", "", "nodes"),
-    ):
-        assert not _may(accounts, "ferroscope-machines", right), right
-    granted = _rules(accounts, "ferroscope-machines", namespace)
-    assert granted == {(one.verb, one.group, one.resource) for one in needed}
 
 
 def test_the_plan_can_be_made_with_the_rights_of_the_controller(accounts: Cluster, tmp_path: Path) -> None:
@@ -183,7 +165,7 @@ def test_the_pods_of_a_site_run_and_the_controller_survives_the_death_of_its_nod
             and "deletionTimestamp" not in pod["metadata"]
         )
 
-    for component in ("api", "worker", "failover", "machines"):
+    for component in ("api", "worker", "failover"):
         assert until(lambda component=component: len(set(placed(component))) == 2), component
     assert until(lambda: placed("pxe-filter", "ferroscope-boot") == [first, second])
     assert until(lambda: cluster.pods("ferroscope") != [] and "migration" in _components(cluster))

@@ -22,13 +22,7 @@ from tests.support.processes import PATIENCE, free_port, until
 
 SPACE = "inspection"
 NAME = "metal"  # the release; its objects are named metal-ferroscope-...
-VALUES: Object = {f"{part}.enabled": True for part in ("failover", "machines", "pxeFilter")}
-MACHINES = f"/apis/ferroscope.io/v1alpha1/namespaces/{SPACE}-machines/machines"
-MACHINE: Object = {
-    "apiVersion": "ferroscope.io/v1alpha1", "kind": "Machine",
-    "metadata": {"name": "rack1-u07", "namespace": f"{SPACE}-machines"},
-    "spec": {"bmc": {"driver": "redfish", "address": "https://192.0.2.17"}},
-}  # fmt: skip
+VALUES: Object = {f"{part}.enabled": True for part in ("failover", "pxeFilter")}
 
 
 @pytest.fixture
@@ -66,8 +60,6 @@ def chart(tmp_path: Path) -> Path:
             },
         },
         {
-            "machines.enabled": True,
-            "machines.config.machines": {"namespaces": [], "observe_namespace": "seen", "hardware_data": True},
             "failover.enabled": True, "failover.config.failover": {"mode": "label", "label_selector": {"app": "web"}},
         },
     ],
@@ -95,15 +87,13 @@ def test_it_is_not_installed_without_its_secrets(api_server: Cluster, chart: Pat
         )  # fmt: skip
 
 
-@pytest.mark.parametrize("role", ["failover", "machines"])
-def test_a_controller_starts_with_the_options_and_the_rights_of_the_chart(
-    api_server: Cluster, tmp_path: Path, role: str
+def test_the_failed_node_controller_starts_with_the_options_and_the_rights_of_the_chart(
+    api_server: Cluster, tmp_path: Path
 ) -> None:
-    objects = templated({f"{role}.enabled": True}, release=f"starts-{role}", namespace="default")
-    kinds = {"Namespace", "CustomResourceDefinition", "ServiceAccount"}
-    kinds |= {f"{scope}{kind}" for scope in ("", "Cluster") for kind in ("Role", "RoleBinding")}
+    objects = templated({"failover.enabled": True}, release="starts", namespace="default")
+    kinds = {"ServiceAccount"} | {f"{scope}{kind}" for scope in ("", "Cluster") for kind in ("Role", "RoleBinding")}
     api_server.apply(*(one for one in objects if one["kind"] in kinds))
-    account = f"starts-{role}-ferroscope-{role}"
+    account = "starts-ferroscope-failover"
     (options,) = (one for one in objects if one["kind"] == "ConfigMap" and one["metadata"]["name"] == account)
     conf = tmp_path / "ferroscope.conf"
     conf.write_text(options["data"]["ferroscope.conf"])
@@ -112,10 +102,10 @@ def test_a_controller_starts_with_the_options_and_the_rights_of_the_chart(
     given = {
         "OS_DATABASE__CONNECTION": database,
         "OS_METRICS__PORT": port,
-        f"OS_{role.upper()}__KUBECONFIG": api_server.account_kubeconfig(account),
+        "OS_FAILOVER__KUBECONFIG": api_server.account_kubeconfig(account),
     }
-    command = [sys.executable, "-m", "ferroscope", role, "-c", str(conf)]
-    process = Played(role, tmp_path, ["env", *(f"{name}={value}" for name, value in given.items()), *command])
+    command = [sys.executable, "-m", "ferroscope", "failover", "-c", str(conf)]
+    process = Played("failover", tmp_path, ["env", *(f"{name}={value}" for name, value in given.items()), *command])
     try:
         process.wait_ready()
         assert requests.get(f"http://127.0.0.1:{port}/metrics", timeout=PATIENCE).status_code == 200
@@ -123,26 +113,22 @@ def test_a_controller_starts_with_the_options_and_the_rights_of_the_chart(
         process.end()
 
 
-def test_it_is_installed_upgraded_rolled_back_and_uninstalled_and_machines_stay(
-    three_nodes: Cluster, chart: Path
-) -> None:
-    cluster = three_nodes
+def test_it_is_installed_upgraded_rolled_back_and_uninstalled(three_nodes: Cluster, chart: Path) -> None:
+    cluster, values = three_nodes, VALUES
     for name in (SPACE, "ferroscope-boot"):
         cluster.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
         _secrets(cluster, name)
     boot_host, *_ = cluster.nodes
     cluster.kubectl("label", "node", boot_host, "ferroscope.io/boot-host=true")
-    values = VALUES | {"machines.config.machines.namespaces": [f"{SPACE}-machines"]}
 
     with _database(cluster) as upgrades:
         said = _helm(cluster, "install", NAME, str(chart), *given(values))
         assert "STATUS: deployed" in said
         assert len(upgrades) == 1
-        for role in ("api", "worker", "failover", "machines"):
+        for role in ("api", "worker", "failover"):
             assert until(lambda role=role: len(_placed(cluster, role)) == 2), role
             assert until(lambda role=role: len(set(_placed(cluster, role))) == 2), role
         assert until(lambda: _placed(cluster, "pxe-filter", "ferroscope-boot") == [boot_host])
-        cluster.apply(MACHINE)
 
         # Changed values: more apis, and new pods of the workers only.
         before = {role: _names(cluster, role) for role in ("failover", "worker")}
@@ -162,12 +148,11 @@ def test_it_is_installed_upgraded_rolled_back_and_uninstalled_and_machines_stay(
         _helm(cluster, "uninstall", NAME)
         assert until(lambda: not [one for role in ("api", "worker", "failover") for one in _names(cluster, role)])
         assert _of_release(cluster) == set()
-        assert [one["metadata"]["name"] for one in cluster.call("GET", MACHINES)["items"]] == ["rack1-u07"]
-        assert {f"{SPACE}-machines", "ferroscope-boot"} <= set(_listed(cluster, "namespaces"))
+        assert "ferroscope-boot" in _listed(cluster, "namespaces")
 
         # It is installed again, over what has stayed.
         _helm(cluster, "install", NAME, str(chart), *given(values))
-        assert until(lambda: len(_placed(cluster, "machines")) == 2)
+        assert until(lambda: len(_placed(cluster, "failover")) == 2)
 
 
 def test_a_failed_upgrade_of_the_schema_changes_nothing(three_nodes: Cluster, chart: Path) -> None:

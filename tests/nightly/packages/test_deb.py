@@ -144,7 +144,7 @@ def test_units_and_documents_are_where_debian_looks_for_them(package: Path) -> N
         "usr/share/man/man1/ferroscope-node.1.gz",
         "usr/share/doc/ferroscope/copyright",
         "usr/share/doc/ferroscope/examples/kubernetes/base/api.yaml",
-        "usr/share/doc/ferroscope/examples/helm/ferroscope/crd/machines.yaml",
+        "usr/share/doc/ferroscope/examples/helm/ferroscope/values.yaml",
     ):
         assert expected in paths
     owners = {line.split()[1] for line in listed.splitlines()}

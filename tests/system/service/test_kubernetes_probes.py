@@ -17,17 +17,13 @@ import yaml
 
 from tests import ROOT
 from tests.support.faulty_kubernetes import FaultyKubernetes
-from tests.support.faulty_machines import FaultyMachines
 from tests.support.installation import Played
 from tests.support.processes import PATIENCE, free_port, until
 
 DEPLOY = ROOT / "deploy/kubernetes"
-ROLES = {"api": "base", "worker": "base", "failover": "failover", "machines": "machines"}
+ROLES = {"api": "base", "worker": "base", "failover": "failover"}
 # What only a process of the role counts.
-COUNTED = {
-    "worker": "ferroscope_lease_renewal_failures", "failover": "ferroscope_failover_steps",
-    "machines": 'ferroscope_kubernetes_machines{state="known"} 0.0',
-}  # fmt: skip
+COUNTED = {"worker": "ferroscope_lease_renewal_failures", "failover": "ferroscope_failover_steps"}
 
 
 def _container(role: str) -> dict[str, Any]:
@@ -61,9 +57,9 @@ def process(role: str, port: int, tmp_path: Path) -> Iterator[Played]:
         "OS_METRICS__PORT": 0 if role == "api" else port,
     }
     with ExitStack() as stack:
-        if role in ("failover", "machines"):
-            cluster = stack.enter_context(FaultyKubernetes() if role == "failover" else FaultyMachines())
-            given[f"OS_{role.upper()}__KUBECONFIG"] = file = tmp_path / "kubeconfig"
+        if role == "failover":
+            cluster = stack.enter_context(FaultyKubernetes())
+            given["OS_FAILOVER__KUBECONFIG"] = file = tmp_path / "kubeconfig"
             file.write_text(json.dumps({
                 "clusters": [{"name": "c", "cluster": {"server": cluster.url}}],
                 "users": [{"name": "u", "user": {"token": "x"}}],

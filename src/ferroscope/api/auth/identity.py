@@ -7,7 +7,7 @@ from typing import Final, Literal
 
 import msgspec
 
-Method = Literal["none", "http_basic", "token", "keystone", "certificate", "kubernetes"]
+Method = Literal["none", "http_basic", "token", "keystone", "certificate"]
 
 # Keystone lets a role imply the lower ones; identities that do not come from Keystone get the same.
 _IMPLIED: Final = {

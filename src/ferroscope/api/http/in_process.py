@@ -25,9 +25,9 @@ class Caller(msgspec.Struct, frozen=True, kw_only=True):
     """Who calls; ``url``, ``source`` and ``request_id`` are those of the request that causes the calls."""
 
     identity: Identity
-    url: str = ""
-    source: str = ""
-    request_id: str = ""
+    url: str
+    source: str
+    request_id: str
 
 
 def perform(

@@ -40,7 +40,7 @@ _MAX_NAME: Final = 200
 _NAME: Final = re.compile(r"[A-Za-z0-9._~-]+(/[A-Za-z0-9._~-]+)*\Z", re.ASCII)
 # HTTP clients normalize these path segments, and would request another lease.
 _STEPS: Final = frozenset({".", ".."})
-_OWN_FIELDS: Final = frozenset({"periodic", "pxe", "failover", "machines", "ferroscope", "reboot-throttle"})
+_OWN_FIELDS: Final = frozenset({"periodic", "pxe", "failover", "ferroscope", "reboot-throttle"})
 
 Duration = Annotated[float, msgspec.Meta(ge=1, le=MAX_DURATION, description="Seconds without renewal.")]
 Epoch = Annotated[int, msgspec.Meta(ge=1, le=2**63 - 1)]

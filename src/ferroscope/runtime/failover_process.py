@@ -1,6 +1,6 @@
-"""What the controllers for Kubernetes share: leading, the HTTP client, and checking the API server.
+"""The failover process without what it does: leading, the HTTP client, and checking the API server.
 
-Of all processes of a controller one leads and runs its task; the others wait. The HTTP client follows a kubeconfig; the
+Of all processes of a cluster one leads and runs the task; the others wait. The HTTP client follows a kubeconfig; the
 API server's version and the rights there are checked before anything else.
 """
 
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from threading import Event
-from typing import Any
+from typing import Any, Final
 
 import structlog
 
@@ -23,6 +23,8 @@ from ferroscope.runtime.metrics import build_metrics, serve_alone
 from ferroscope.runtime.system import EXIT_CUT_OFF, EXIT_FAULT, SetupError, SystemClock, notify
 from ferroscope.telemetry.metrics import Metrics
 
+ROLE: Final = "failover"
+
 _log = structlog.get_logger(__name__)
 
 
@@ -36,13 +38,12 @@ def serve(
     backend: Backend,
     schema: str,
     *,
-    role: str,
     name: str,
     build: Callable[[], Any],
     stop: Event,
     reload: Callable[[], Any],
     metrics: Metrics | None,
-    start: Callable[[], object] = lambda: None,
+    start: Callable[[], object],
 ) -> int:
     """Run the task (see ``periodic.singleton``) while leading, until SIGTERM or SIGINT; return the exit code.
 
@@ -54,7 +55,7 @@ def serve(
 
     clock, profile = SystemClock(), settings.lease.numbers()
     port = None if metrics is None else serve_alone(settings, metrics, backend.store, clock)
-    membership = membership_of(settings, backend, schema, role=role, roles=(role,), clock=clock, stop=stop)
+    membership = membership_of(settings, backend, schema, role=ROLE, roles=(ROLE,), clock=clock, stop=stop)
     membership.start()
     singleton = Singleton(
         build,
@@ -65,11 +66,11 @@ def serve(
         clock=clock,
         stop=stop,
     )
-    membership.watch(role, lambda: singleton.status, lambda: singleton.problem)
+    membership.watch(ROLE, lambda: singleton.status, lambda: singleton.problem)
     singleton.start()
     start()
     notify("READY=1")
-    _log.info("ready", roles=[role], task=name)
+    _log.info("ready", roles=[ROLE], task=name)
     try:
         code = 0 if system.wait_for_stop(stop, reload) else EXIT_FAULT
     finally:
@@ -83,8 +84,8 @@ def serve(
     return EXIT_CUT_OFF if membership.cut_off else code
 
 
-def http_client(kubeconfig: str, context: str, *, section: str) -> Any:
-    """Return the HTTP client of the cluster that ``section`` of the configuration names; it sends nothing yet.
+def http_client(kubeconfig: str, context: str) -> Any:
+    """Return the HTTP client of the cluster that the configuration names; it sends nothing yet.
 
     Without a kubeconfig: that of the pod's service account, or the usual one. ``SetupError``.
     """
@@ -94,7 +95,7 @@ def http_client(kubeconfig: str, context: str, *, section: str) -> Any:
         from lightkube.core.exceptions import ConfigError
     except ImportError as exc:
         raise SetupError(
-            f"the role {section} needs the Python package {exc.name}, which is not installed",
+            f"the role {ROLE} needs the Python package {exc.name}, which is not installed",
             "install Ferroscope with [kubernetes], for example: pip install '.[kubernetes]'",
         ) from exc
     from yaml import YAMLError
@@ -106,13 +107,13 @@ def http_client(kubeconfig: str, context: str, *, section: str) -> Any:
     except (ConfigError, YAMLError, OSError, ValueError, TypeError, KeyError, AttributeError) as exc:
         where = kubeconfig or "the default kubeconfig"
         why = " ".join(str(exc).split()) or type(exc).__name__  # YAML's errors have several lines
-        raise SetupError(f"{where} cannot be used: {why}", f"correct [{section}] kubeconfig") from exc
+        raise SetupError(f"{where} cannot be used: {why}", "correct [failover] kubeconfig") from exc
     if http is None:
-        raise SetupError(f"the kubeconfig has no context {context!r}", f"correct [{section}] context")
+        raise SetupError(f"the kubeconfig has no context {context!r}", "correct [failover] context")
     return http
 
 
-def check(kube: KubernetesClient, rights: Iterable[Right], *, oldest: tuple[int, int], section: str) -> tuple[int, int]:
+def check(kube: KubernetesClient, rights: Iterable[Right], *, oldest: tuple[int, int]) -> tuple[int, int]:
     """Check version and rights, and return the version; ``SetupError`` names the missing rights and their rules."""
     try:
         version = kube.version()
@@ -121,7 +122,7 @@ def check(kube: KubernetesClient, rights: Iterable[Right], *, oldest: tuple[int,
             raise SetupError(f"Kubernetes {version[0]}.{version[1]} is too old: {needed} or newer is needed")
         missing = kube.missing(rights)
     except KubernetesError as exc:
-        raise unusable(exc, section) from exc
+        raise unusable(exc) from exc
     if missing:
         forbidden = ", ".join(dict.fromkeys(f"{one.verb} {one.resource}{_where(one)}" for one in missing))
         roles = {"a Role there" if one.namespace else "the ClusterRole" for one in missing}
@@ -136,8 +137,8 @@ def _where(right: Right) -> str:
     return f" in namespace {right.namespace}" if right.namespace else ""
 
 
-def unusable(exc: KubernetesError, section: str) -> SetupError:
+def unusable(exc: KubernetesError) -> SetupError:
     """Return the error of a cluster that cannot be used."""
     if exc.status == 401:
-        return SetupError("Kubernetes rejected the credentials", f"correct [{section}] kubeconfig")
-    return SetupError(f"cannot use the Kubernetes API: {exc}", f"correct [{section}] kubeconfig")
+        return SetupError("Kubernetes rejected the credentials", "correct [failover] kubeconfig")
+    return SetupError(f"cannot use the Kubernetes API: {exc}", "correct [failover] kubeconfig")

@@ -1,1 +1,0 @@
-"""Hardware as objects of Kubernetes: the controller that keeps Machine objects and nodes in step."""
