@@ -25,7 +25,13 @@ from tests.simulation.scenario import Scenario
 # A transcript that nobody asked for is cut to its last lines.
 _LAST_LINES = 60
 _BATCH = 200
-_WORDS = {"all": "", "elections": " --elections", "takeovers": " --takeovers 1", "filters": " --pxe-filters"}
+_WORDS = {
+    "all": "",
+    "elections": " --elections",
+    "takeovers": " --takeovers 1",
+    "filters": " --pxe-filters",
+    "failover": " --failover",
+}
 
 
 def main() -> int:
@@ -75,6 +81,9 @@ def _options() -> argparse.Namespace:
     parser.add_argument(
         "--pxe-filters", dest="filters", action="store_true", help="only the PXE filters of two or three hosts"
     )
+    parser.add_argument(
+        "--failover", action="store_true", help="only the controllers of the failed nodes of a Kubernetes cluster"
+    )
     parser.add_argument("--hours", type=float, default=0, help="go on for so many simulated hours, whatever --seeds is")
     parser.add_argument("--stop", action="store_true", help="stop at the first violation")
     parser.add_argument("--jobs", type=int, default=len(os.sched_getaffinity(0)), help="processes (%(default)s)")
@@ -82,7 +91,7 @@ def _options() -> argparse.Namespace:
 
 
 def _kind(options: argparse.Namespace) -> str:
-    for kind in ("takeovers", "elections", "filters"):
+    for kind in ("takeovers", "elections", "filters", "failover"):
         if getattr(options, kind):
             return kind
     return BUGS[options.bug].kind if options.bug else "all"

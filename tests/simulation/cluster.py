@@ -14,6 +14,7 @@ from falcon import testing
 
 from ferroscope.config.options import ApiSettings, DatabaseSettings
 from ferroscope.contracts.errors import StoreUnavailableError
+from ferroscope.runtime import failover
 from ferroscope.runtime.process import Process
 from ferroscope.runtime.pxe_filter import ROLE as PXE_FILTER
 from ferroscope.runtime.pxe_filter import PxeFilterProcess
@@ -167,6 +168,8 @@ class SimulatedProcess:
         try:
             if PXE_FILTER in self.roles:
                 code = PxeFilterProcess(settings).run()
+            elif failover.ROLE in self.roles:
+                code = failover.run(settings)
             else:
                 code = Process(settings, self.roles, member=self.member, sockets=[]).run()
         except StartError as exc:

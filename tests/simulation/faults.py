@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 def _matters(kind: str, sql: str) -> bool:
     """Whether a transaction of this kind of task is about something, not just a look at an empty queue."""
-    if kind == "periodic/":
+    if kind in ("periodic/", "failover/"):
         return any(word in sql for word in ("FOR UPDATE", "INSERT", "DELETE"))
     if kind == "worker-":
         writes = any(word in sql for word in ("FOR UPDATE", "INSERT", "UPDATE", "DELETE"))
@@ -65,6 +65,8 @@ class Faults:
             machine.dumb = self._world.scenario.dumb
         for firewall in self._world.firewalls:
             firewall.slow = firewall.fails = 0.0
+        if self._world.cluster is not None:
+            self._world.cluster.mishaps.stop()
         for process in self._world.running:
             self._kernel.proceed(process.owner)
         for task in sorted(self.stalled, key=str):
@@ -101,10 +103,11 @@ class Faults:
             self._freeze(process, self._span())
 
     def _pause_in_transaction(self) -> None:
+        leads = (
+            ("failover/", "lease") if self._world.cluster is not None else ("worker-", "periodic/", "lease", "http-")
+        )
         self._armed = (
-            "filter"
-            if self._world.scenario.has_pxe_filters
-            else self._rng.choice(("worker-", "periodic/", "lease", "http-")),
+            "filter" if self._world.scenario.has_pxe_filters else self._rng.choice(leads),
             self._rng.choice((self._rng.uniform(0.3, 2.0), self._span())),
         )
 

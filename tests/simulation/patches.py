@@ -22,6 +22,10 @@ import ferroscope.bus.local
 import ferroscope.contracts.errors
 import ferroscope.db.engine
 import ferroscope.db.transaction
+import ferroscope.failover.bmc_calls
+import ferroscope.failover.client
+import ferroscope.failover.controller
+import ferroscope.failover.node_watch
 import ferroscope.hooks.pipeline
 import ferroscope.leadership
 import ferroscope.periodic.singleton
@@ -29,7 +33,10 @@ import ferroscope.periodic.timeouts
 import ferroscope.pxe_filter.backends.base
 import ferroscope.pxe_filter.backends.nftables
 import ferroscope.pxe_filter.leader
+import ferroscope.remote.kubernetes
 import ferroscope.runtime.backend
+import ferroscope.runtime.failover
+import ferroscope.runtime.failover_process
 import ferroscope.runtime.member
 import ferroscope.runtime.process
 import ferroscope.runtime.pxe_filter
@@ -48,9 +55,10 @@ from tests.simulation.cluster import HttpServer
 from tests.simulation.database import dialects, driver
 from tests.simulation.database.driver import Timeouts
 from tests.simulation.database.sessions import Limits
+from tests.simulation.kubernetes.bmc import ClusterBmc
 from tests.simulation.machines import SimulatedBmc
 from tests.simulation.pxe_filters import SimulatedNft
-from tests.simulation.threads import Flag, NoMasks, Sleep, Threading, Unlimited
+from tests.simulation.threads import Executor, Flag, NoMasks, Threading, Time, Unlimited, waiting
 
 if TYPE_CHECKING:
     from tests.simulation.world import World
@@ -95,6 +103,9 @@ def installed(world: World) -> Iterator[None]:
             runtime.supervisor,
             runtime.pxe_filter,
             _product.pxe_filter.leader,
+            runtime.failover,
+            _product.failover.controller,
+            _product.failover.node_watch,
         ):
             put(module, "threading", threading)
         for module in (
@@ -104,25 +115,37 @@ def installed(world: World) -> Iterator[None]:
             _product.worker.slots,
         ):
             put(module, "random", kernel.rng("product"))
-        put(db.transaction, "time", Sleep(kernel))
+        for module in (db.transaction, _product.remote.kubernetes, _product.failover.client):
+            put(module, "time", Time(kernel))
         put(db.transaction, "Statements", _compiled_once)
         put(db.engine, "LifoQueue", Unlimited)
         put(db.transaction, "sender_for", lambda _driver: driver.send)
         put(_product.telemetry.members, "fingerprints", _fingerprints_once())
-        for module in (runtime.process, runtime.pxe_filter):
+        for module in (runtime.process, runtime.pxe_filter, runtime.failover):
             put(module, "signal", NoMasks())
             put(module, "ensure_schema", lambda _settings, *, upgrade: migrate.HEAD)
         put(runtime.system, "wait", world.signals.wait)
-        put(runtime.pxe_filter, "membership_of", _member(world, runtime.member.membership_of))
+        for module in (runtime.pxe_filter, runtime.failover_process):
+            put(module, "membership_of", _member(world, runtime.member.membership_of))
         nft = lambda _program, *, package, timeout: SimulatedNft(world, _here(world), timeout)  # noqa: E731
         put(_product.pxe_filter.backends.nftables, "Command", nft)
-        for module in (runtime.process, runtime.pxe_filter, runtime.system):
+        for module in (runtime.process, runtime.pxe_filter, runtime.system, runtime.failover, runtime.failover_process):
             put(module, "SystemClock", lambda: kernel.me().owner.host.clock)
-        put(runtime.process, "process_name", lambda _role: kernel.me().owner.name)
+        for module in (runtime.process, runtime.failover):
+            put(module, "process_name", lambda _role: kernel.me().owner.name)
         put(runtime.process, "listeners", lambda _settings: [])
         put(runtime.process, "HttpServer", lambda app, _settings, _sockets, **_: HttpServer(world, _here(world), app))
         drivers = lambda _settings, _stop=None, _registry=None: {"sim": SimulatedBmc(world, _here(world))}  # noqa: E731
         put(runtime.process, "build_drivers", drivers)
+        if (cluster := world.cluster) is not None:
+            put(runtime.failover, "Reload", lambda *_: None)
+            put(runtime.failover, "check_bus", lambda _settings: None)
+            drivers = lambda *_: {"sim": ClusterBmc(cluster, _here(world).host)}  # noqa: E731
+            put(runtime.failover, "build_drivers", drivers)
+            http = lambda *_, **__: cluster.client(_here(world).host)  # noqa: E731
+            put(runtime.failover_process, "http_client", http)
+            put(_product.failover.bmc_calls, "ThreadPoolExecutor", lambda **_: Executor(kernel, "bmc"))
+            put(_product.failover.bmc_calls, "wait", waiting(kernel))
         put(runtime.wiring, "build_senders", lambda _settings, _stop: {})
         put(runtime.backend, "build_engine", lambda settings: _engine(world, settings))
         put(runtime.backend, "start_watcher", lambda _settings, *, bus, stop: world.listen(bus))
@@ -133,8 +156,8 @@ def installed(world: World) -> Iterator[None]:
             put(error, "__init__", _counted(world, error))
         put(_product.hooks.pipeline, "from_settings", _pipeline)
         default(_product.periodic.singleton.Singleton.__init__, new_flag=lambda: Flag(kernel))
-        for waiting in (_product.pxe_filter.leader.PxeFilter, _product.pxe_filter.leader.FilterLease):
-            default(waiting.__init__, new_flag=lambda: Flag(kernel), new_thread=threading.Thread)
+        for kept in (_product.pxe_filter.leader.PxeFilter, _product.pxe_filter.leader.FilterLease):
+            default(kept.__init__, new_flag=lambda: Flag(kernel), new_thread=threading.Thread)
         default(_product.leadership.LeaseRenewer.__init__, new_flag=lambda: Flag(kernel), leave=lambda: _leave(world))
         put(uuid, "uuid4", _uuids(world))
         put(_product.worker.loop.Worker, "carry_out", _taken_over(world, _product.worker.loop.Worker.carry_out))

@@ -60,6 +60,8 @@ def run(
     counted["processes started"] = world.processes_started
     counted["takeovers"] = checks.leaders.takeovers
     counted["claims"] = len(checks.claims.by_token)
+    if world.cluster is not None:
+        counted["mishaps"] = sum(number for name, number in counted.items() if name.startswith("mishap: "))
     for firewall in world.firewalls:
         firewall.look(firewall.open_until)
         counted["seconds with an open filter"] += round(firewall.open_seconds)

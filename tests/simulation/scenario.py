@@ -21,6 +21,8 @@ from ferroscope.config.options import (
     WorkerSettings,
 )
 from tests.simulation.database.statements import Family
+from tests.simulation.kernel import Rule
+from tests.simulation.kubernetes import site
 
 FAULTS = (
     "crash", "host loss", "pause", "pause in transaction", "deaf heart", "pause under throttle", "partition",
@@ -61,6 +63,8 @@ class Scenario(msgspec.Struct, kw_only=True):
     intruders: bool = False  # call back as machines of others; machines then load the secret of their inspection
     ledgers: int = 0  # instead of the product's periodic tasks, each process campaigns for so many that only write
     ledger_period: float = 0.5
+    site: site.Site | None = None  # a cluster of Kubernetes, whose failed nodes a controller looks after
+    blind: tuple[Rule, ...] = ()  # what is not looked at, so that what follows from it is seen
     settings: Settings = Settings()
 
     @property
@@ -183,6 +187,35 @@ def pxe_filters(seed: int, **changes: Any) -> Scenario:
         },
     }
     return from_seed(seed, **{**chosen, **changes})
+
+
+def failover(seed: int, **changes: Any) -> Scenario:
+    """Return a scenario of a cluster of Kubernetes, the controllers of its failed nodes, and nothing else.
+
+    As for PXE filters, the database forgets nothing. A change may also be to the site: ``site={"workers": 4}``.
+    """
+    faults = (
+        "crash", "crash", "pause", "pause", "pause in transaction", "deaf heart", "partition", "host loss", "terminate",
+        "broken connections", "slow network", "database restart", "bmc partition",
+    )  # fmt: skip
+    rng = random.Random(f"{seed}/failover")
+    calm = rng.random() < 0.3
+    chosen = {
+        "layout": (("failover",),),
+        "hosts": rng.choice((2, 2, 3)),
+        "nodes": 0,
+        "rounds": 0,
+        "active": rng.choice((200.0, 300.0, 400.0)),
+        "supervised": 0.0,
+        "faults": () if calm else tuple(kind for kind in faults if rng.random() < 0.5) or faults,
+        "mean_between_faults": rng.choice((10.0, 20.0, 60.0)),
+        "clock_spread": rng.choice((0.0, 0.05)),
+        "lease": {"profile": "custom", "ttl": 6.0, "renew": 1.5, "poll": 6.0, "margin": 1.0},
+        "worker": {"heartbeat_interval": 15.0, "member_ttl": 45.0, "reboot_throttle": 0.0},
+    }
+    where = site.from_seed(seed, **changes.pop("site", {}))
+    chosen["failover"] = {"cluster": "c", "api_servers": ("https://api-1", "https://api-2") * where.api_servers}
+    return from_seed(seed, **{**chosen, "site": where, "intruders": False, **changes})
 
 
 def _settings(rng: random.Random, slots: int) -> Settings:

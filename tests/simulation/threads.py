@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import signal
 from collections.abc import Callable, Collection, Mapping, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future
+from time import gmtime, strftime, struct_time
 from typing import Any
 
 from tests.simulation.kernel import Kernel, Owner, Task
@@ -126,6 +128,45 @@ class Thread:
         return self._task is not None and not self._task.done
 
 
+class Executor:
+    """``concurrent.futures.ThreadPoolExecutor`` that never makes anybody wait for a thread; see ``waiting``."""
+
+    def __init__(self, kernel: Kernel, name: str) -> None:
+        self._kernel = kernel
+        self._name = name
+        self._closed = False
+
+    def submit(self, call: Callable[..., Any], *arguments: Any, **options: Any) -> Future[Any]:
+        if self._closed:
+            raise RuntimeError("cannot schedule new futures after shutdown")
+        future: Future[Any] = Future()
+
+        def run() -> None:
+            try:
+                future.set_result(call(*arguments, **options))
+            except Exception as exc:  # noqa: BLE001  # as the executor does
+                future.set_exception(exc)
+
+        self._kernel.spawn(self._kernel.me().owner, self._name, run)
+        return future
+
+    def shutdown(self, **_options: Any) -> None:
+        self._closed = True
+
+
+def waiting(kernel: Kernel) -> Callable[..., None]:
+    """Return a ``concurrent.futures.wait`` for the first of these futures."""
+
+    def wait(futures: Collection[Future[Any]], timeout: float, return_when: str) -> None:
+        assert return_when == FIRST_COMPLETED
+        ended = Flag(kernel)
+        for future in futures:
+            future.add_done_callback(lambda _: ended.set())
+        ended.wait(timeout)
+
+    return wait
+
+
 class Threading:
     """Stands in for the module ``threading``."""
 
@@ -145,11 +186,27 @@ class Threading:
         return Thread(self._kernel, **options)
 
 
-class Sleep:
-    """Stands in for the module ``time`` where only ``sleep`` is used."""
+class Time:
+    """Stands in for the module ``time``, as far as it is used."""
 
     def __init__(self, kernel: Kernel) -> None:
         self._kernel = kernel
+
+    def time(self) -> float:
+        return self._clock.time()
+
+    def monotonic(self) -> float:
+        return self._clock.monotonic()
+
+    def gmtime(self) -> struct_time:
+        return gmtime(self._clock.time())
+
+    def strftime(self, form: str, at: struct_time) -> str:
+        return strftime(form, at)
+
+    @property
+    def _clock(self) -> Any:
+        return self._kernel.me().owner.host.clock
 
     def sleep(self, seconds: float) -> None:
         self._kernel.sleep(_duration(self._kernel, self._kernel.me(), seconds))

@@ -15,11 +15,13 @@ from ferroscope.core.model import Node, Port
 from ferroscope.core.states import Provision
 from ferroscope.db import schema
 from tests.simulation.checks import Checks
+from tests.simulation.checks.failover import SETTLE
 from tests.simulation.clients import Operator
 from tests.simulation.cluster import Answer, Host, SimulatedProcess, bury
 from tests.simulation.database.server import Server
 from tests.simulation.faults import Faults
 from tests.simulation.kernel import Kernel, Owner, Task
+from tests.simulation.kubernetes.cluster import Cluster
 from tests.simulation.machines import Machine
 from tests.simulation.pxe_filters import Firewall
 from tests.simulation.scenario import TIMEOUT, Scenario
@@ -56,6 +58,7 @@ class World:
         self.machines = {
             machine.uuid: machine for number in range(scenario.nodes) if (machine := Machine(self, number))
         }
+        self.cluster = None if scenario.site is None else Cluster(self, scenario.site)
         self._listeners: list[tuple[Owner, LocalBus]] = []
         self._hearing = ExitStack()
         self._rng = self.kernel.rng("world")
@@ -114,12 +117,16 @@ class World:
             self.spawn(f"operator {machine.name}", Operator(self, machine).work)
         for machine in self.machines.values() if scenario.intruders and scenario.rounds else ():
             self.spawn(f"intruder of {machine.name}", machine.intruder)
+        if self.cluster is not None:
+            self.cluster.start()
         self.spawn("faults", self.faults.work)
         kernel.run(scenario.active)
         self.faults.stop()
         kernel.run(scenario.active + self._settle, self._quiet)
         if kernel.failure is None:
             self.checks.ending.judge()
+        if kernel.failure is None and self.cluster is not None:
+            self.cluster.check.judge()
         if kernel.failure is None:
             self._stop_all()
 
@@ -130,10 +137,14 @@ class World:
         The start of a machine may have to wait for the power-ons of all others, a quantum of the throttle each, some of
         them attempted twice. Only then does its own timeout begin.
         """
+        if self.cluster is not None:
+            return SETTLE
         return _SETTLE + 2 * self.scenario.nodes * self.scenario.settings.worker.reboot_throttle
 
     def _quiet(self) -> bool:
         at_rest = all(task.done for task in self._clients) and self.checks.ending.at_rest()
+        if self.cluster is not None and not self.cluster.check.at_rest():
+            return False
         return at_rest and self.kernel.now > self.quiet_at
 
     @property
@@ -160,6 +171,8 @@ class World:
     def _enrol(self) -> None:
         now = self.server.clock()
         tables = self.server.tables
+        if self.cluster is not None:
+            self.cluster.enrol()
         from ferroscope.db.mapping import Mapper
         from ferroscope.db.nodes import NODE
 

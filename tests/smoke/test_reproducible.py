@@ -7,12 +7,14 @@ import subprocess
 import sys
 
 from tests import ROOT
+from tests.simulation.scenario import failover
 from tests.store.simulated.test_reproducible import _SEEDS, digest
 
 _PRINT = """
+from tests.simulation.scenario import failover
 from tests.store.simulated.test_reproducible import digest
 for seed in {seeds}:
-    print(digest(seed))
+    print(digest(seed), digest(seed, failover))
 """
 
 
@@ -25,4 +27,4 @@ def test_a_seed_gives_the_same_run_in_another_process_with_other_hashes() -> Non
             [sys.executable, "-c", script], cwd=ROOT, env=environment, capture_output=True, text=True, check=True
         )
         runs.append(done.stdout.split())
-    assert runs[0] == runs[1] == [digest(_SEEDS[0])]
+    assert runs[0] == runs[1] == [digest(_SEEDS[0]), digest(_SEEDS[0], failover)]

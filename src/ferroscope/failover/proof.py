@@ -126,9 +126,16 @@ class Proving(Evacuating):
         if not may_power_off:
             which = "the machine's disable_power_off" if machine.keeps_power else "[failover] power_off = false"
             return self._wait(record, "power-is-on", f"the machine is on, and {which} forbids to power it off")
+        return self._others_first(record, node) or self._command_off(record, machine.title)
+
+    def _others_first(self, record: Remediation, node: KubeNode) -> Decision | None:
+        """Return why other nodes keep this one's machine on for now; None if they do not."""
+        if (left := self._rules.silence - self._view.watched) > 0:
+            message = f"looking for {left:.0f} s more whether other nodes are silent, too"
+            return self._wait(record, "watching", message)
         if other := self._other_control_plane(node):
             return self._wait(record, "control-plane", other)
-        return self._command_off(record, machine.title)
+        return None
 
     def _other_control_plane(self, node: KubeNode) -> str:
         """Return why this control-plane node's machine may not be powered off now: a majority of etcd must remain."""
@@ -167,9 +174,7 @@ class Proving(Evacuating):
         if machine is not None and unsent and self._seen.power_off is not None:
             if (held := self._held(record, node)) is not None:
                 return held
-            if other := self._other_control_plane(node):
-                return self._wait(record, "control-plane", other)
-            return self._command_off(record, machine.title)
+            return self._others_first(record, node) or self._command_off(record, machine.title)
         if self._seen.power_off:
             return self._off(record, node)
         if self._seen.power_off is None:
@@ -187,8 +192,8 @@ class Proving(Evacuating):
             return self._wait(record, "power-off-pending", "the machine is still on after the power-off command")
         if storm := is_storm(self._view, self._rules):
             return self._wait(record, "storm", storm)
-        if other := self._other_control_plane(node):
-            return self._wait(record, "control-plane", other)
+        if (others := self._others_first(record, node)) is not None:
+            return others
         if record.commands >= MOST_COMMANDS:
             return self._gave_up(
                 record, f"machine {machine.title} is still on after {record.commands} power-off commands"

@@ -94,6 +94,8 @@ class ClusterReader:
         # What identifies each kubelet's last renewal, and when this process first saw it.
         self._renewals: dict[str, tuple[str, float]] = {}
         self._machines = MachineList(store, clock)
+        # When the renewals were last looked at, and since when that has been so often that no silence was missed.
+        self._looked_at = self._watching_since = -math.inf
         self._volumes: dict[tuple[str, str], Volume] = {}
         self.waits = False
         self.again_in = math.inf
@@ -187,6 +189,7 @@ class ClusterReader:
             silent=found.silent,
             switched=frozenset(name for name, one in found.active.items() if one.phase is not Phase.DWELL),
             old=self._failed_long_ago(found),
+            watched=clock - self._watching_since,
             problem=found.problem,
             taints=found.taints,
             age=clock - found.began,
@@ -202,6 +205,9 @@ class ClusterReader:
     def _silence(self, renewals: Mapping[str, str]) -> dict[str, float]:
         """Return for how many seconds we have seen no renewal of each kubelet, by our own clock."""
         now = self._clock.monotonic()
+        if now - self._looked_at > self._rules.silence:
+            self._watching_since = now
+        self._looked_at = now
         known = self._renewals
         self._renewals = {
             name: known[name] if name in known and known[name][0] == renewal else (renewal, now)

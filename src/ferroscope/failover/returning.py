@@ -162,6 +162,8 @@ class Returning(Case):
 
         Its machine is looked for anew: the hardware of a node is replaced, too.
         """
+        if (late := self._late_power_off(record, node)) is not None:
+            return late
         if node.ready:
             return self._alive_again(record, node, Phase.DONE, "rebooted", "the node has rebooted and is ready again")
         found = self._seen.match.machine
@@ -189,6 +191,22 @@ class Returning(Case):
         )
         message = "the node has rebooted, but is not ready"
         return self._wait(self._log(record, "rebooted", message), "rebooted", message)
+
+    def _late_power_off(self, record: Remediation, node: KubeNode) -> Decision | None:
+        """Return what is done about a node that has rebooted by itself while its power-off command was on its way."""
+        found = self._seen.match.machine
+        same = found is not None and found.uuid == record.machine
+        if record.phase is not Phase.POWERING_OFF or not record.commanded or not same:
+            return None
+        if self._seen.power_off:
+            message = f"{self._title(record)} was powered off after the node had rebooted"
+            record = msgspec.structs.replace(record, boot_id=node.boot_id, renewal=self._seen.renewal)
+            record = self._log(self._bring_back(record, "rebooted"), "rebooted", message)
+            return self._act(record, "rebooted", message)
+        if self._view.now - record.command_at >= REPEAT_COMMAND:
+            return None
+        message = "the node has rebooted, but the power-off command may still take effect"
+        return self._wait(record, "power-off-pending", message)
 
     def _title(self, record: Remediation) -> str:
         machine = self._machine(record)

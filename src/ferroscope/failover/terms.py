@@ -57,6 +57,8 @@ class View(msgspec.Struct, frozen=True, kw_only=True):
     ``silent``: the nodes whose kubelets have not renewed their leases for ``silence`` seconds, as far as we have seen;
     ``switched``: those with a remediation that is past the dwell time; ``old``: those that failed longer ago than
     ``storm_cooldown``.
+    ``watched``: for so many seconds have we seen each renewal, without a gap. A new leader has not, nor one that could
+    not read them for a while; then nothing is known of silent nodes.
     ``problem``: why our view cannot be trusted now, such as API servers that do not answer. ``taints``: the server
     acts on the out-of-service taint. ``age``: so many seconds ago the nodes were listed, and which of them have failed.
     """
@@ -69,6 +71,7 @@ class View(msgspec.Struct, frozen=True, kw_only=True):
     silent: Set[str] = frozenset()
     switched: Set[str] = frozenset()
     old: Set[str] = frozenset()
+    watched: float = math.inf
     problem: str = ""
     taints: bool = False
     age: float = 0.0

@@ -179,8 +179,11 @@ class Singleton:
             leadership.resign()
 
     def lead(self, leadership: Leadership, reset: StopFlag, task: PeriodicTask, number: int) -> None:
-        """Run the task once per period while leading."""
-        while leadership.is_valid() and not self._stop.is_set():
+        """Run the task once per period while leading.
+
+        After ``reset`` nobody renews, even if the answer to a late renewal makes the lease valid once more.
+        """
+        while leadership.is_valid() and not reset.is_set() and not self._stop.is_set():
             try:
                 self._set_status(number, f"{self._election.status}; {self._step(task, leadership)}")
             except LeaseLostError as exc:

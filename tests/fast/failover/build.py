@@ -107,6 +107,7 @@ class Case:
         self.switched: frozenset[str] = frozenset()
         self.refused: dict[str, str] = {}
         self.silent_nodes: frozenset[str] = frozenset()
+        self.watched = 1000.0
         self.problem = ""
         self.taints = False
         self.record: Remediation | None = None
@@ -117,6 +118,7 @@ class Case:
         view = View(
             cluster="c", nodes=nodes, now=self.now, clock=self.now, epoch=self.epoch, problem=self.problem,
             silent=self.silent_nodes, switched=self.switched, old=self.old, taints=self.taints, age=self.age,
+            watched=self.watched,
         )  # fmt: skip
         known = [*self.machines, *([] if self.match.machine is None else [self.match.machine])]
         stored = {one.uuid: one for one in known}

@@ -185,6 +185,24 @@ def test_an_answer_that_a_lost_lease_left_behind_starts_no_second_remediation(si
     assert not record.ended
 
 
+def test_a_successor_powers_nothing_off_before_it_can_know_which_nodes_are_silent(site: _Site) -> None:
+    site.passes(site.task(), site.lead(), 2)
+    successor, leading = site.task(), site.lead()
+    site.passes(successor, leading, 1, every=30.0)
+    assert [one.reason for one in site.records()] == ["watching"]
+    assert site.power.commands == []
+    site.passes(successor, leading, 3, every=5.0)
+    assert site.power.commands == [False]
+
+
+def test_a_leader_that_could_not_look_for_a_while_begins_to_watch_again(site: _Site) -> None:
+    task, leading = site.task(), site.lead()
+    site.passes(task, leading, 2)
+    site.passes(task, leading, 1, every=Rules().silence + 5.0)
+    assert [one.reason for one in site.records()] == ["watching"]
+    assert site.power.commands == []
+
+
 def test_a_leader_that_has_lost_its_lease_begins_nothing(site: _Site) -> None:
     task, old = site.task(), site.lead()
     site.passes(task, old, 4, every=1.0)
@@ -542,7 +560,7 @@ def test_the_bmcs_of_all_failed_nodes_are_asked_and_commanded_at_once(site: _Sit
         command(machine, on=on, left=left)
 
     site.power.state, site.power.set = state, power  # type: ignore[method-assign]
-    site.passes(site.task(rules=Rules(max_unhealthy="100%", dwell=1.0)), site.lead(), 3)
+    site.passes(site.task(rules=Rules(max_unhealthy="100%", dwell=1.0, silence=6.0)), site.lead(), 3)
     assert site.power.commands == [False, False]
 
 

@@ -94,6 +94,28 @@ def test_a_leader_that_is_renewed_goes_on() -> None:
     assert lease.holder is None  # handed back at the end
 
 
+def test_a_leader_that_was_told_to_stop_stops_although_a_late_answer_renews_its_lease() -> None:
+    members, task = Members(), Task()
+
+    class Late(ManualStop):
+        def wait(self, timeout: float | None = None) -> bool:
+            members.leaderships[-1].renew()
+            self.set()  # its trust had ended while the answer was on its way
+            return True
+
+    def end() -> None:
+        if task.runs > 3:
+            members.stop.set()  # it would run without a pause
+
+    task.during = end
+    one = members.singleton("a", task)
+    one._new_flag = lambda: Late(members.clock)
+    one.campaign()
+    assert task.runs == 1
+    (lease,) = members.store.read(lambda tx: tx.leases.list())
+    assert lease.holder is None
+
+
 def test_a_follower_does_not_run_the_task_and_says_whom_it_follows() -> None:
     members, task = Members(), Task()
     members.store.write(lambda tx: tx.leases.acquire(task.name, "b", 60.0))

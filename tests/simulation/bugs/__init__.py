@@ -7,10 +7,21 @@ within how many seeds, from 1 on, it has to be found; the suite fails where it i
 
 from __future__ import annotations
 
-from tests.simulation.bugs import claims, connections, fences, leaders, order, pxe_filters, secrets, stopping, throttle
+from tests.simulation.bugs import (
+    claims,
+    connections,
+    failover,
+    fences,
+    leaders,
+    order,
+    pxe_filters,
+    secrets,
+    stopping,
+    throttle,
+)
 from tests.simulation.bugs.registry import BUGS, KINDS, Bug
 
 __all__ = [
-    "BUGS", "KINDS", "Bug", "claims", "connections", "fences", "leaders", "order", "pxe_filters", "secrets",
+    "BUGS", "KINDS", "Bug", "claims", "connections", "failover", "fences", "leaders", "order", "pxe_filters", "secrets",
     "stopping", "throttle",
 ]  # fmt: skip

@@ -13,13 +13,14 @@ from unittest import mock
 import msgspec
 
 from tests.simulation.kernel import Rule
-from tests.simulation.scenario import Scenario, elections, from_seed, pxe_filters, takeovers
+from tests.simulation.scenario import Scenario, elections, failover, from_seed, pxe_filters, takeovers
 
 KINDS: dict[str, Callable[..., Scenario]] = {
     "all": from_seed,
     "elections": elections,
     "takeovers": takeovers,
     "filters": pxe_filters,
+    "failover": failover,
 }
 Patch = Callable[[], AbstractContextManager[object]]
 

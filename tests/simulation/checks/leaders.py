@@ -42,7 +42,7 @@ class Leaders:
 
     def fence(self, commit: Commit, task: Task) -> None:
         """I3: no periodic task writes in an epoch that is over."""
-        if not task.name.startswith("periodic/"):
+        if not task.name.startswith(("periodic/", "failover/")):
             return
         # Who makes a name writes down where its epochs begin. Who forgets one does so too, but as a leader.
         makes = any(change.table == "leases" and change.before is None for change in commit.changes)

@@ -30,16 +30,18 @@ from tests.simulation.database.statements import Family
 from tests.simulation.database.storage import build
 from tests.simulation.database.text import UnknownSqlError
 from tests.store import conftest as conformance
-from tests.store.sql.test_leases import *  # noqa: F403
-from tests.store.sql.test_queue import *  # noqa: F403
-from tests.store.test_addresses import *  # noqa: F403
-from tests.store.test_inspections import *  # noqa: F403
-from tests.store.test_journal import *  # noqa: F403
-from tests.store.test_macs import *  # noqa: F403
-from tests.store.test_members import *  # noqa: F403
-from tests.store.test_nodes import *  # noqa: F403
-from tests.store.test_ports import *  # noqa: F403
-from tests.store.test_requests import *  # noqa: F403
+from tests.store.sql.test_leases import *  # noqa: F403  # noqa: F403
+from tests.store.sql.test_node_text import *  # noqa: F403  # noqa: F403
+from tests.store.sql.test_queue import *  # noqa: F403  # noqa: F403
+from tests.store.test_addresses import *  # noqa: F403  # noqa: F403
+from tests.store.test_inspections import *  # noqa: F403  # noqa: F403
+from tests.store.test_journal import *  # noqa: F403  # noqa: F403
+from tests.store.test_macs import *  # noqa: F403  # noqa: F403
+from tests.store.test_members import *  # noqa: F403  # noqa: F403
+from tests.store.test_nodes import *  # noqa: F403  # noqa: F403
+from tests.store.test_ports import *  # noqa: F403  # noqa: F403
+from tests.store.test_remediations import *  # noqa: F403
+from tests.store.test_requests import *  # noqa: F403  # noqa: F403
 from tests.support import examples
 
 

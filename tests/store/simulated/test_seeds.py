@@ -9,7 +9,7 @@ import pytest
 
 from tests.simulation import report
 from tests.simulation.run import run
-from tests.simulation.scenario import Scenario, elections, from_seed, pxe_filters, takeovers
+from tests.simulation.scenario import Scenario, elections, failover, from_seed, pxe_filters, takeovers
 
 _LAST_LINES = 80
 
@@ -34,6 +34,20 @@ def test_no_two_leaders_write_in_elections_without_end() -> None:
 @pytest.mark.parametrize("seed", range(1, 5))
 def test_never_are_two_pxe_filters_of_one_network_open(seed: int) -> None:
     check(pxe_filters(seed), " --pxe-filters")
+
+
+@pytest.mark.parametrize("first", [1, 9])
+def test_what_is_done_about_failed_nodes_is_certain_and_has_an_end(first: int) -> None:
+    for seed in range(first, first + 8):
+        check(failover(seed), " --failover")
+
+
+def test_a_hanging_kubelets_pods_run_elsewhere_and_its_machine_is_on_again() -> None:
+    site = {"mishaps": ("kubelet hangs",), "kinds": (1.0, 0.0, 0.0, 0.0), "inspected": 1.0, "wrong": 0.0}
+    results = [run(failover(seed, faults=(), site=site)) for seed in range(1, 4)]
+    assert [result.rule for result in results] == [None] * 3
+    for what in ("machines powered off", "forced: pods", "forced: attachments", "remediations: done"):
+        assert sum(result.counted[what] for result in results) > 0
 
 
 def test_no_old_leader_writes_in_hundreds_of_takeovers() -> None:
