@@ -209,11 +209,11 @@ def test_what_is_no_redfish_service_is_said_to_be_none(certificate: tuple[Path, 
 
 def test_a_server_without_tls_or_without_haste_costs_its_time_only(certificate: tuple[Path, Path]) -> None:
     with a_server_that([b"HTTP/1.1 200 OK\r\n\r\n"]) as port:
-        assert isinstance(bmc_probe.redfish("127.0.0.1", port, 5), str)
+        assert isinstance(bmc_probe.redfish("127.0.0.1", int(port), 5), str)
     with a_server_that([]) as port:
-        assert bmc_probe.redfish("127.0.0.1", port, 0.3) == ""
+        assert bmc_probe.redfish("127.0.0.1", int(port), 0.3) == ""
     with over_tls(certificate, one_by_one(response(ROOT)), pause=0.05) as port:
-        assert bmc_probe.redfish("127.0.0.1", port, 0.5) == ""
+        assert bmc_probe.redfish("127.0.0.1", int(port), 0.5) == ""
 
 
 def a_udp_server(answer: Callable[[bytes], bytes]) -> contextlib.AbstractContextManager[int]:

@@ -16,7 +16,6 @@ import pytest
 
 from ferroscope.cli.exits import Exit
 from tests.api.service import Service
-from tests.support.inspector import configure, filled_sqlite
 from tests.support.processes import PATIENCE
 from tests.system.cli.console import Shell
 from tests.system.cli.scripted import ScriptedServer
@@ -107,15 +106,6 @@ def _expect(directory: Path, _database: str) -> list[str]:
     return ["expect", str(file)]
 
 
-def _import_inspector(directory: Path, database: str) -> list[str]:
-    configure(f"sqlite:///{filled_sqlite(directory)}", directory / "inspector.conf")
-    return ["import", "inspector", str(directory / "inspector.conf"), "--database", database]
-
-
-def _roll_back(directory: Path, database: str) -> list[str]:
-    return [*_import_inspector(directory, database), "--rollback"]
-
-
 def _rekey(directory: Path, database: str) -> list[str]:
     keys, file = directory / "keys", directory / "rekey.conf"
     keys.write_text("identity\n")
@@ -127,8 +117,6 @@ def _rekey(directory: Path, database: str) -> list[str]:
 _Words = Callable[[Path, str], list[str]]
 LONG: dict[str, _Words] = {
     "Checking": _expect,
-    "Importing": _import_inspector,
-    "Rolling back": _roll_back,
     "Encrypting": _rekey,
     "Requesting": lambda _directory, _database: ["node", "set", "--all", "--label", "rack=r1", "--yes"],
 }
@@ -138,9 +126,13 @@ LONG: dict[str, _Words] = {
 def test_what_takes_long_has_a_bar_on_a_terminal_only(
     service: Service, shell: Shell, tmp_path: Path, title: str
 ) -> None:
+    has_a_bar(service, shell, title, LONG[title](tmp_path, service.settings.database.connection))
+
+
+def has_a_bar(service: Service, shell: Shell, title: str, words: list[str]) -> None:
+    """Run the command at three nodes, on a terminal and in a pipe."""
     for name in ("a1", "a2", "a3"):
         service.enrol(name=name)
-    words = LONG[title](tmp_path, service.settings.database.connection)
     assert title in run(words, shell.url, terminal=True)[1]
     assert title not in run(words, shell.url, terminal=False)[1]
 

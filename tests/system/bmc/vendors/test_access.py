@@ -14,7 +14,6 @@ from ferroscope.contracts.bmc import BootDevice, Image, Power
 from ferroscope.contracts.errors import BmcError
 from ferroscope.core.model import Node
 from ferroscope.core.reasons import Reason
-from tests.fast.config.vendors.conftest import Unhurried
 from tests.support.processes import until
 from tests.support.redfish import PASSWORD, self_signed
 from tests.support.vendors import ALL
@@ -22,6 +21,7 @@ from tests.support.vendors.logins import VIEWER
 from tests.support.vendors.personality import Personality
 from tests.support.vendors.service import Service, node_of, serving
 from tests.system.bmc.conftest import LAX
+from tests.system.bmc.vendors.conftest import Unhurried
 
 CHANGES: dict[str, Callable[[RedfishBmc, Node], object]] = {
     "power": lambda bmc, node: bmc.set_power(node, Power.ON),

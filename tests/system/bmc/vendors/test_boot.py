@@ -11,10 +11,10 @@ from ferroscope.contracts.bmc import BootDevice, Image, Power
 from ferroscope.contracts.errors import BmcError
 from ferroscope.core.model import Node
 from ferroscope.core.reasons import Reason
-from tests.fast.config.vendors.conftest import Reaches
 from tests.support.vendors.machine import DISK, NETWORK
 from tests.support.vendors.personality import CD
 from tests.support.vendors.service import Service, node_of
+from tests.system.bmc.vendors.conftest import Reaches
 
 ISO: Final = "http://192.0.2.1:8080/Images/Ramdisk-42.iso"
 PARAMETERS: Final = "http://192.0.2.1:6385/v1/ramdisk_parameters/Node/Key/disk.img"

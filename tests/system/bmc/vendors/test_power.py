@@ -8,9 +8,9 @@ from ferroscope.bmc.redfish.driver import RedfishBmc
 from ferroscope.contracts.bmc import Power
 from ferroscope.contracts.errors import BmcError
 from ferroscope.core.reasons import Reason
-from tests.fast.config.vendors.conftest import Reaches, Unhurried
 from tests.support.vendors.machine import DISK
 from tests.support.vendors.service import Service, node_of
+from tests.system.bmc.vendors.conftest import Reaches, Unhurried
 
 
 def test_a_machine_is_powered_on_restarted_and_powered_off(service: Service, bmc: RedfishBmc, reaches: Reaches) -> None:
