@@ -20,6 +20,9 @@ connection = postgresql://ferroscope:secret@db.example.com/ferroscope
 ```
 
 Environment variables override the file. Their names are `OS_SECTION__OPTION`, such as `OS_DATABASE__CONNECTION`.
+
+Names are lower case in a file, and upper case in the environment. No process starts if a section, an option or a
+variable is unknown: see [mistakes](../how-to/run-on-a-database-server.md#mistakes-in-the-configuration).
 """
 
 _NAMES: Final = {

@@ -26,6 +26,7 @@ class Exit(IntEnum):
     TIMED_OUT = 6
     UNAUTHENTICATED = 7
     FORBIDDEN = 8
+    CONFIGURATION = 78  # EX_CONFIG of sysexits.h
     INTERRUPTED = 130
 
 
@@ -39,6 +40,7 @@ MEANINGS: Final[dict[Exit, str]] = {
     Exit.TIMED_OUT: "--timeout expired before all operations ended.",
     Exit.UNAUTHENTICATED: "The service, or Keystone, requires a login, or rejected the credentials.",
     Exit.FORBIDDEN: "The credentials are valid, but their roles do not allow the operation.",
+    Exit.CONFIGURATION: "The service's configuration cannot be used; nothing was started or changed.",
     Exit.INTERRUPTED: "Interrupted from the keyboard; the service continues with accepted operations.",
 }
 

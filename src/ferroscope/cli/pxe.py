@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 import click
 
 from ferroscope.cli.output import Group, Output, output_option
-from ferroscope.cli.service import config_option, settings_of
+from ferroscope.cli.service import config_option, not_started, settings_of
 
 if TYPE_CHECKING:
     from ferroscope.config.options import ApiSettings
@@ -121,7 +121,7 @@ def ruleset(files: tuple[str, ...], path: Path | None) -> None:
     try:
         text = closed_ruleset(settings_of(files))
     except StartError as exc:
-        raise click.ClickException(str(exc)) from exc
+        raise not_started(exc) from exc
     if path is None:
         click.echo(text, nl=False)
     else:
@@ -167,8 +167,10 @@ def clean(files: tuple[str, ...], everything: bool, fmt: str) -> None:
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.ERROR))  # no log of the filter
     try:
         removal = remove_pxe_filter(settings_of(files), everything=everything)
-    except (PxeFilterError, StartError) as exc:
+    except PxeFilterError as exc:
         raise click.ClickException(str(exc)) from exc
+    except StartError as exc:
+        raise not_started(exc) from exc
     out = Output(fmt)
     names = ", ".join((*removal.removed, *removal.tables))
     out.show(msgspec.to_builtins(removal), lambda screen: screen.print(f"removed: {names}"))

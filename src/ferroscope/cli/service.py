@@ -2,26 +2,42 @@
 
 from __future__ import annotations
 
-import contextlib
 import sys
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, NoReturn
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeVar
 
 import click
 import msgspec
 
-from ferroscope.cli.exits import Exit
+from ferroscope.cli.exits import Exit, Failure
 from ferroscope.cli.output import Group, Output, output_option, table
 from ferroscope.cli.screen import progress
 from ferroscope.config.load import ConfigurationError, load, unknown_options
 from ferroscope.config.options import SIMULATED, Settings
 
 if TYPE_CHECKING:
+    from ferroscope.runtime.system import StartError
     from ferroscope.telemetry.finding import Finding
 
 # Options and settings
 
-config_option = click.option(
+_Command = TypeVar("_Command", bound=Callable[..., Any])
+_LENIENT: Final = "ferroscope.lenient_config"
+
+
+def config_option(command: _Command) -> _Command:
+    """Add ``--config-file``, as ``files``, and ``--lenient-config``, which ``read`` finds by itself."""
+    for option in (_lenient_option, _files_option):
+        command = option(command)
+    return command
+
+
+def _set_lenient(context: click.Context, _: click.Parameter, lenient: bool) -> None:
+    if lenient:  # it may be given to the group or to the command
+        context.meta[_LENIENT] = True
+
+
+_files_option = click.option(
     "-c",
     "--config-file",
     "files",
@@ -29,24 +45,54 @@ config_option = click.option(
     type=click.Path(dir_okay=False),
     help="Configuration file; may be repeated. [default: /etc/ferroscope/ferroscope.conf, if it exists]",
 )
+_lenient_option = click.option(
+    "--lenient-config",
+    is_flag=True,
+    expose_value=False,
+    callback=_set_lenient,
+    help="Warn of unknown sections and options instead of refusing them, for a file of a newer release.",
+)
 database_option = click.option("--database", help="SQLAlchemy URL; overrides [database] connection.")
 
 
 def read(files: tuple[str, ...], database: str | None = None) -> Settings:
     """Return the settings; ``ConfigurationError``."""
-    return load(list(files) or None, {"database.connection": database} if database else {})
+    overrides = {"database.connection": database} if database else {}
+    return load(list(files) or None, overrides, lenient=_is_lenient())
+
+
+def _is_lenient() -> bool:
+    context = click.get_current_context(silent=True)
+    return context is not None and _LENIENT in context.meta
 
 
 def settings_of(files: tuple[str, ...], database: str | None = None) -> Settings:
-    """Return the settings, with warnings on standard error; ``ClickException`` if they are invalid."""
+    """Return the settings; ``Failure`` if they are invalid. If it may go on, it warns of unknown options."""
     try:
         settings = read(files, database)
     except ConfigurationError as exc:
-        raise click.ClickException(f"invalid configuration: {exc}") from exc
-    with contextlib.suppress(OSError):  # a failure to warn must not prevent the start
+        raise _refusal(exc) from exc
+    if _is_lenient():
         for unknown in unknown_options(list(files) or None):
             click.echo(f"Warning: {unknown}", err=True)
     return settings
+
+
+_NEWER: Final = (
+    "correct it; only if a newer release wrote it, and you went back to this one: --lenient-config ignores what is "
+    "unknown"
+)
+
+
+def _refusal(exc: ConfigurationError) -> Failure:
+    return refused(exc.problems, advice=_NEWER if exc.unknown else "")
+
+
+def refused(problems: Sequence[str], *, advice: str = "") -> Failure:
+    """Return the failure of a start with this configuration, with one problem on each line."""
+    shown = problems[0] if len(problems) == 1 else "".join(f"\n  {one}" for one in problems)
+    separator = " " if len(problems) == 1 else ""
+    return Failure(f"invalid configuration:{separator}{shown}", exit_code=Exit.CONFIGURATION, advice=advice)
 
 
 processes_option = click.option(
@@ -130,7 +176,14 @@ def _exit_with(run: Callable[..., int], *args: Any, **options: Any) -> NoReturn:
     try:
         sys.exit(run(*args, **options))
     except StartError as exc:
-        raise click.ClickException(str(exc)) from exc
+        raise not_started(exc) from exc
+
+
+def not_started(exc: StartError) -> click.ClickException:
+    """Return what the command says, and its exit code."""
+    from ferroscope.runtime.system import RefusedError
+
+    return refused(exc.problems) if isinstance(exc, RefusedError) else click.ClickException(str(exc))
 
 
 # ``ferroscope db``: the schema, and inspection data as a whole
@@ -147,15 +200,17 @@ def db() -> None:
 def upgrade(files: tuple[str, ...], database: str | None) -> None:
     """Upgrade the schema, if it is not up to date."""
     from ferroscope.contracts.errors import StoreUnavailableError
-    from ferroscope.runtime.backend import ensure_schema
+    from ferroscope.runtime.backend import SchemaError, ensure_schema
     from ferroscope.runtime.database_file import left_behind, place
     from ferroscope.runtime.system import SetupError
 
     settings = settings_of(files, database)
     try:
         version = ensure_schema(settings, upgrade=True)
-    except (SetupError, StoreUnavailableError, OSError) as exc:
+    except (SchemaError, StoreUnavailableError, OSError) as exc:
         raise click.ClickException(str(exc)) from exc
+    except SetupError as exc:
+        raise refused([str(exc)]) from exc
     click.echo(f"schema of {place(settings.database)}: {version}")
     if old := left_behind(settings.database):
         click.echo(f"{old} is not used; to upgrade it: --database sqlite:///{old}", err=True)
@@ -167,13 +222,15 @@ def upgrade(files: tuple[str, ...], database: str | None) -> None:
 def current(files: tuple[str, ...], database: str | None) -> None:
     """Show the schema's version; exit code 1 if it is not up to date."""
     from ferroscope.contracts.errors import StoreUnavailableError
-    from ferroscope.runtime.backend import ensure_schema
+    from ferroscope.runtime.backend import SchemaError, ensure_schema
     from ferroscope.runtime.system import SetupError
 
     try:
         click.echo(ensure_schema(settings_of(files, database), upgrade=False))
-    except (SetupError, StoreUnavailableError) as exc:
+    except (SchemaError, StoreUnavailableError) as exc:
         raise click.ClickException(str(exc)) from exc
+    except SetupError as exc:
+        raise refused([str(exc)]) from exc
 
 
 _PLACES = ("database", "s3", "swift")
@@ -293,7 +350,7 @@ def _checks(files: tuple[str, ...], database: str | None) -> list[dict[str, str]
     try:
         settings = read(files, database)
     except ConfigurationError as exc:
-        found = [Finding("configuration", "wrong", f"invalid configuration: {exc}", "correct the configuration")]
+        found = [Finding("configuration", "wrong", one, "correct the configuration") for one in exc.problems]
     else:
         source = ", ".join(files) or "defaults, and /etc/ferroscope/ferroscope.conf if it exists"
         found = _unknown_options(files) or [Finding("configuration", "ok", f"the configuration is valid ({source})")]

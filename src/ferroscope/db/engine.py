@@ -20,6 +20,7 @@ from sqlalchemy.exc import (
     DBAPIError,
     IntegrityError,
     InterfaceError,
+    NoSuchModuleError,
     OperationalError,
 )
 from sqlalchemy.ext.compiler import compiles
@@ -29,7 +30,7 @@ from sqlalchemy.sql.functions import FunctionElement
 from ferroscope.config.options import DatabaseSettings
 from ferroscope.contracts.errors import ConflictError
 from ferroscope.db import replication
-from ferroscope.db.url import checked
+from ferroscope.db.url import DatabaseUrlError, checked
 
 # Messages about database errors. They never contain a credential.
 
@@ -117,14 +118,17 @@ def build_engine(settings: DatabaseSettings) -> Engine:
     else:
         url = url.set(drivername="mysql+pymysql") if "+" not in url.drivername else url
         arguments = _mysql_arguments(settings)
-    engine = create_engine(
-        url,
-        isolation_level="AUTOCOMMIT",
-        connect_args=arguments,
-        poolclass=NullPool,  # see Connections
-        pool_reset_on_return=None,
-        skip_autocommit_rollback=True,
-    )
+    try:
+        engine = create_engine(
+            url,
+            isolation_level="AUTOCOMMIT",
+            connect_args=arguments,
+            poolclass=NullPool,  # see Connections
+            pool_reset_on_return=None,
+            skip_autocommit_rollback=True,
+        )
+    except NoSuchModuleError:
+        raise DatabaseUrlError(f"unknown driver in {url.drivername!r}", f"write {family}:// without a driver") from None
     if family == "sqlite":
         event.listen(engine, "do_connect", _create_private_file)
         event.listen(engine, "connect", partial(_prepare_sqlite, settings.busy_timeout))

@@ -62,7 +62,9 @@ def build_policy(settings: Settings, clock: Clock, *, needed: bool = True) -> Po
         raise SetupError(str(exc), "correct [oslo_policy] policy_file or the file") from exc
 
 
-def metrics_check(settings: Settings, clock: Clock, store: Store) -> Callable[[dict[str, Any]], None] | None:
+def metrics_check(
+    settings: Settings, clock: Clock, store: Store | None = None
+) -> Callable[[dict[str, Any]], None] | None:
     """Return what raises an ``ApiError`` if the sender of a request may not read the metrics; ``SetupError``.
 
     None if everybody may, which is the default; a worker then needs no file of users.

@@ -170,6 +170,12 @@ def check_bus(settings: Settings) -> None:
         _log.warning("RabbitMQ is unavailable; polling until it is back", error=str(unavailable))
 
 
+def check_url(settings: Settings) -> None:
+    """Check ``[database] connection``, and the package that it needs, without connecting; ``SetupError``."""
+    with _explained():
+        build_engine(settings.database).dispose()
+
+
 def key_ring(settings: Settings) -> KeyRing:
     """Return the keys of ``[secrets] key_file``; ``SetupError``: without its keys, a process must not start."""
     name = settings.secrets.key_file

@@ -9,7 +9,7 @@ from __future__ import annotations
 import posixpath
 import threading
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 import structlog
@@ -43,6 +43,8 @@ if TYPE_CHECKING:
     from ferroscope.remote.ironic import Login
 
 
+_ATTACH: Final = "see docs/how-to/attach-an-ironic.md"
+
 _log = structlog.get_logger(__name__)
 
 
@@ -53,14 +55,9 @@ def build_registry(settings: Settings, stop: StopFlag) -> Registry | None:
     """
     if settings.registry.backend == "embedded":
         return None
-    from ferroscope.config.integration_options import problem
     from ferroscope.remote.ironic import IronicRegistry, LoginSetupError, NoLogin
 
-    if settings.registry.url:
-        raise SetupError("[registry] url conflicts with backend = ironic", "set [ironic] endpoint_override instead")
-    advice = "see docs/how-to/attach-an-ironic.md"
-    if wrong := problem(settings.ironic):
-        raise SetupError(f"[registry] backend is ironic, but {wrong}", advice)
+    _check_ironic(settings)
     try:
         if settings.ironic.auth_type == "none":
             login: Login = NoLogin(settings.ironic)
@@ -76,12 +73,21 @@ def build_registry(settings: Settings, stop: StopFlag) -> Registry | None:
             "install Ferroscope with [ironic], for example: pip install '.[ironic]'",
         ) from exc
     except (LoginSetupError, OSError) as exc:
-        raise SetupError(str(exc), advice) from exc
+        raise SetupError(str(exc), _ATTACH) from exc
     except RegistryRefusedError as exc:
-        raise SetupError(f"cannot use the Ironic of [ironic]: {exc}", advice) from exc
+        raise SetupError(f"cannot use the Ironic of [ironic]: {exc}", _ATTACH) from exc
     except RegistryUnavailableError as exc:
         _log.warning("Ironic is unavailable; inspections wait for it", error=str(exc))
     return registry
+
+
+def _check_ironic(settings: Settings) -> None:
+    from ferroscope.config.integration_options import problem
+
+    if settings.registry.url:
+        raise SetupError("[registry] url conflicts with backend = ironic", "set [ironic] endpoint_override instead")
+    if wrong := problem(settings.ironic):
+        raise SetupError(f"[registry] backend is ironic, but {wrong}", _ATTACH)
 
 
 class _EveryDriver(Mapping[str, Bmc]):
@@ -125,6 +131,15 @@ def build_drivers(
         raise SetupError(str(exc), exc.advice) from exc
     _check_discovery(settings)
     return drivers if registry is None else _EveryDriver(drivers)
+
+
+def check_drivers(settings: Settings) -> None:
+    """Reject drivers, or an attached Ironic, that cannot be used, without asking anybody; ``SetupError``."""
+    if settings.registry.backend == "embedded":
+        close_drivers(build_drivers(settings))
+    else:
+        _check_ironic(settings)
+        _check_discovery(settings)
 
 
 def _check_discovery(settings: Settings) -> None:

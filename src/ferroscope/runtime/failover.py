@@ -27,7 +27,7 @@ from ferroscope.core.remediation import Remediation
 from ferroscope.failover.terms import Rules
 from ferroscope.remote.command_fence import fenced
 from ferroscope.remote.kubernetes import Right
-from ferroscope.runtime import failover_process, system, wiring
+from ferroscope.runtime import failover_process, preflight, system, wiring
 from ferroscope.runtime.backend import Backend, check_bus, ensure_schema, open_backend, opened
 from ferroscope.runtime.externals import build_drivers, build_registry, close_drivers
 from ferroscope.runtime.failover_process import ROLE
@@ -249,6 +249,7 @@ def run(settings: Settings, *, reread: Reread | None = None) -> int:
     from ferroscope.failover.controller import LEASE
     from ferroscope.failover.node_watch import NodeWatch
 
+    preflight.check(settings, (ROLE,))
     reload = Reload(settings, process_name(ROLE), reread)
     signal.pthread_sigmask(signal.SIG_BLOCK, system.AWAITED)
     stop, wake = threading.Event(), threading.Event()

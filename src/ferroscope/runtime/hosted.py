@@ -22,7 +22,7 @@ from ferroscope.api.http.rate_limit import QuietLog
 from ferroscope.config.load import ConfigurationError, load, unknown_options
 from ferroscope.config.options import LogSettings, Settings
 from ferroscope.contracts.bmc import Bmc
-from ferroscope.runtime import wiring
+from ferroscope.runtime import preflight, wiring
 from ferroscope.runtime.backend import Backend
 from ferroscope.runtime.member import Membership
 from ferroscope.runtime.process import Process
@@ -88,9 +88,13 @@ class Application:
     """The WSGI application. ``start`` and ``stop`` are optional: the first request starts it, the interpreter's end
     stops it."""
 
-    def __init__(self, files: Sequence[str] | None = None) -> None:
-        """``files``: the configuration, instead of that in ``FERROSCOPE_CONFIG``."""
+    def __init__(self, files: Sequence[str] | None = None, *, lenient_config: bool = False) -> None:
+        """``files``: the configuration, instead of that in ``FERROSCOPE_CONFIG``.
+
+        ``lenient_config``: warn of unknown sections and options instead of refusing them.
+        """
         self._files = files
+        self._is_lenient = lenient_config
         self._inherited: list[Any] = []
         self._serving: tuple[HostedApi, WsgiApplication] | None = None
         self._lock = threading.Lock()
@@ -103,7 +107,7 @@ class Application:
         For a server that forks: to refuse to start, and to share the memory.
         """
         try:
-            self._settings()
+            preflight.check(self._settings(), ("api",))
         except (ConfigurationError, SetupError) as exc:
             raise StartError(str(exc)) from exc
         wiring.preload(("api",))
@@ -182,14 +186,15 @@ class Application:
             raise
         hosted = HostedApi(settings)
         log.configure(settings.log, process=hosted.name)
-        for unknown in unknown_options(self._configured()):
+        for unknown in unknown_options(self._configured()) if self._is_lenient else ():
             _log.warning("unknown option", option=str(unknown))
+        preflight.check(settings, ("api",))
         app = hosted.open()
         _log.info("ready", roles=["api"])
         return hosted, app
 
     def _settings(self) -> Settings:
-        settings = load(self._configured())
+        settings = load(self._configured(), lenient=self._is_lenient)
         if settings.api.auth_strategy == "noauth" and not settings.api.allow_anonymous:
             raise SetupError(
                 "authentication is disabled ([api] auth_strategy = noauth), and it is not known here who can reach "

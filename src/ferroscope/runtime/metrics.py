@@ -44,13 +44,20 @@ def build_metrics() -> Metrics:
     return Metrics(registry)
 
 
-def build_tracer(settings: TracingSettings, process: str) -> OpenTelemetry:
-    """Return what sends traces to the configured collector; ``SetupError``."""
+def check_tracing(settings: TracingSettings) -> None:
+    """Reject an endpoint that is no URL; ``SetupError``."""
+    if not settings.endpoint:
+        return
     url = urlsplit(settings.endpoint)
     if url.scheme not in ("http", "https") or not url.hostname or url.username or url.password:
         raise SetupError(
             "invalid [tracing] endpoint", "set it to a URL such as http://192.0.2.5:4318/v1/traces, without a password"
         )
+
+
+def build_tracer(settings: TracingSettings, process: str) -> OpenTelemetry:
+    """Return what sends traces to the configured collector; ``SetupError``."""
+    check_tracing(settings)
     try:
         return OpenTelemetry(settings.endpoint, process)
     except ImportError as exc:

@@ -21,7 +21,7 @@ from ferroscope.contracts.errors import StoreUnavailableError
 from ferroscope.contracts.queue import Channel, Clock
 from ferroscope.contracts.remote import Registry
 from ferroscope.contracts.telemetry import Meter
-from ferroscope.runtime import database_file, system, tls, wiring
+from ferroscope.runtime import database_file, preflight, system, tls, wiring
 from ferroscope.runtime.backend import Backend, check_bus, ensure_schema, open_backend
 from ferroscope.runtime.externals import build_drivers, build_party_watch, build_registry, close_drivers
 from ferroscope.runtime.externals import check as check_coordination
@@ -140,14 +140,14 @@ class Process:
         self._registry = registry = build_registry(settings, self._stop)
         drivers = build_drivers(settings, self._stop, registry)
         self._ending.append(lambda: close_drivers(drivers))
+        if settings.metrics.port:
+            metrics = serve_metrics(settings, meter, backend.store, clock, certificates)
+            self._ending.append(lambda: metrics.stop(0))
         membership = self._join_party(backend, schema, clock)
         if "worker" in self._roles:
             self._play_worker(backend, drivers, membership, clock, meter)
         if "periodic" in self._roles:
             self._play_periodic(backend, membership, clock, meter)
-        if settings.metrics.port:
-            metrics = serve_metrics(settings, meter, backend.store, clock, certificates)
-            self._ending.append(lambda: metrics.stop(0))
         self._ending.append(self._answered.set)
         if "api" in self._roles:
             self._play_api(backend, drivers, membership, meter, sockets, certificates)
@@ -306,15 +306,14 @@ def run(
 
     ``reread`` as in ``Reload``. ``StartError`` if it cannot start.
     """
+    preflight.check(settings, roles)
     if not processes:
         return _play(settings, roles, reread, upgrade=upgrade)
     from ferroscope.runtime.supervisor import Supervisor
 
     reload = Reload(settings, process_name(f"{roles[0]} supervisor"), reread)
     try:
-        check_anonymous(settings, api="api" in roles)
         sockets = listeners(settings.api) if "api" in roles else []
-        tls.certificates(settings.api)  # each process loads it again
         ensure_schema(settings, upgrade=upgrade)
         database_file.announce(settings.database, _log)
         check_bus(settings)

@@ -33,13 +33,14 @@ from ferroscope.pxe_filter.backends.nftables import Tables
 from ferroscope.pxe_filter.backends.watchdog import PREFIX as FILE_PREFIX
 from ferroscope.pxe_filter.leader import PxeFilter
 from ferroscope.pxe_filter.sync import MacSync
-from ferroscope.runtime import system
+from ferroscope.runtime import preflight, system
 from ferroscope.runtime.backend import Backend, check_bus, ensure_schema, open_backend
 from ferroscope.runtime.inspector_macs import InspectorMacs
 from ferroscope.runtime.member import membership_of
 from ferroscope.runtime.system import (
     EXIT_CUT_OFF,
     EXIT_FAULT,
+    RefusedError,
     Reload,
     Reread,
     SetupError,
@@ -166,6 +167,7 @@ def run(settings: Settings, *, reread: Reread | None = None) -> int:
 
     ``reread`` as in ``Reload``.
     """
+    preflight.check(settings, (ROLE,))
     reload = Reload(settings, process_name(ROLE), reread)
     with instance_lock(settings.pxe_filter.network):
         installed = partial(warn_of_stale_tables, settings.pxe_filter)
@@ -173,13 +175,13 @@ def run(settings: Settings, *, reread: Reread | None = None) -> int:
 
 
 def closed_ruleset(settings: Settings) -> str:
-    """Return the closed filter as input for ``nft -f``; ``StartError``."""
+    """Return the closed filter as input for ``nft -f``; ``RefusedError``."""
     from ferroscope.pxe_filter.backends.nftables import ruleset
 
     check(settings)
     backends = settings.pxe_filter.backends
     if "nftables" not in backends:
-        raise StartError(
+        raise RefusedError(
             f"[pxe_filter] backends is {','.join(backends)}, without nftables: "
             "nothing would ever open the filter of this ruleset, so do not load it on this host"
         )
@@ -187,19 +189,19 @@ def closed_ruleset(settings: Settings) -> str:
 
 
 def check(settings: Settings) -> None:
-    """Raise ``StartError`` if the settings are invalid."""
+    """Raise ``RefusedError`` if the settings are invalid."""
     wanted = settings.pxe_filter
     check_backends(wanted)
     if not wanted.interfaces and {"nftables", "iptables"}.intersection(wanted.backends):
-        raise StartError("[pxe_filter] interfaces is empty; set it to the interfaces on which machines boot")
+        raise RefusedError("[pxe_filter] interfaces is empty; set it to the interfaces on which machines boot")
     for name in wanted.interfaces:
         if not _INTERFACE.fullmatch(name):
-            raise StartError(
+            raise RefusedError(
                 f"[pxe_filter] interfaces has the invalid name {name!r}: expected at most 15 letters, digits and "
                 "_.@-, without wildcards; to list interfaces, run: ip link"
             )
     if not wanted.sync_period and not wanted.channels:
-        raise StartError(
+        raise RefusedError(
             "[pxe_filter] sync_period = 0 requires channels = true; otherwise the filter would miss changes"
         )
     try:
@@ -207,20 +209,26 @@ def check(settings: Settings) -> None:
         for text in closed.relayed:
             ipaddress.ip_network(text, strict=False)
     except ValueError as exc:
-        raise StartError(f"[pxe_filter] relayed_networks: {exc}") from exc
+        raise RefusedError(f"[pxe_filter] relayed_networks: {exc}") from exc
 
 
 def check_backends(wanted: PxeFilterSettings) -> None:
-    """Raise ``StartError`` if the backends are invalid."""
+    """Raise ``RefusedError`` if the backends are invalid."""
     unknown = [name for name in wanted.backends if name not in BACKENDS]
     if unknown or not wanted.backends:
-        raise StartError(
+        raise RefusedError(
             f"[pxe_filter] backends has the unknown backend {unknown[0]!r}; available: {', '.join(BACKENDS)}"
             if unknown
             else f"[pxe_filter] backends is empty; available: {', '.join(BACKENDS)}"
         )
     if "dnsmasq" in wanted.backends and not wanted.dhcp_hostsdir:
-        raise StartError("[pxe_filter] dhcp_hostsdir is not set; set it to the directory of dnsmasq's dhcp-hostsdir")
+        raise RefusedError("[pxe_filter] dhcp_hostsdir is not set; set it to the directory of dnsmasq's dhcp-hostsdir")
+
+
+def check_inspector(wanted: PxeFilterSettings) -> None:
+    """Raise ``SetupError`` if the database of ironic-inspector cannot be used, whether or not it answers."""
+    if wanted.inspector_connection:
+        InspectorMacs(wanted.inspector_connection, period=_MOST_SECONDS, clock=SystemClock(), stop=threading.Event())
 
 
 class PxeFilterProcess:

@@ -105,6 +105,14 @@ class StartError(Exception):
     """The process cannot start; the message says why and what to do."""
 
 
+class RefusedError(StartError):
+    """The configuration cannot be used, whatever else runs: nothing was opened; ``problems`` is all that is wrong."""
+
+    def __init__(self, *problems: str) -> None:
+        super().__init__("; ".join(problems))
+        self.problems = problems
+
+
 class SetupError(Exception):
     """An invalid configuration: ``summary`` says what is wrong, ``advice`` what to do; the message has both."""
 

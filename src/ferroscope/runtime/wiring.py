@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from ferroscope.api.auth.authentication import Authentication
     from ferroscope.api.auth.policy import Policy
     from ferroscope.api.http.route import ApiContext
+    from ferroscope.hooks.pipeline import Pipeline
     from ferroscope.liveness.watch import PartyWatch
     from ferroscope.periodic.singleton import PeriodicTask, Singleton
     from ferroscope.rules.engine import CompiledRule
@@ -173,14 +174,14 @@ def build_context(
         policy=policy,
         can_write=can_write,
         registry=registry,
-        forwarder=_build_forwarder(settings),
+        forwarder=build_forwarder(settings),
         audit=Audit(settings.audit, backend.store, SystemClock(), process=process) if settings.audit.enabled else None,
         conductor_of=LivingConductors(backend.store, clock, drivers),
         metrics=None if meter is None or not settings.api.enable_metrics else _renderer(meter, backend),
     )
 
 
-def _build_forwarder(settings: Settings) -> Forwarder | None:
+def build_forwarder(settings: Settings) -> Forwarder | None:
     """Return what forwards callbacks that nobody waits for here, if that is configured; ``SetupError``."""
     if not settings.inspector.forward_unknown_to:
         return None
@@ -215,8 +216,6 @@ def build_pool(
     registry: Registry | None = None,
 ) -> WorkerPool:
     """Return the worker role's pool, ``claim_valid_for`` as in ``Services``; ``SetupError`` if hooks do not fit."""
-    from ferroscope.hooks.base import HookSetupError
-    from ferroscope.hooks.pipeline import from_settings
     from ferroscope.remote.bounded_http import WebClient
     from ferroscope.rules.builtin import RuleCache
     from ferroscope.worker.loop import Worker
@@ -225,11 +224,7 @@ def build_pool(
     from ferroscope.worker.start import PxeFilterWait, RebootThrottle
     from ferroscope.worker.tasks import build
 
-    try:
-        pipeline = from_settings(settings.inspector)
-    except HookSetupError as exc:
-        raise SetupError(str(exc)) from exc
-
+    pipeline = build_pipeline(settings)
     throttle = RebootThrottle(
         settings.worker.reboot_throttle,
         holder=member,
@@ -260,6 +255,17 @@ def build_pool(
         registry=registry,
     )
     return WorkerPool(worker)
+
+
+def build_pipeline(settings: Settings) -> Pipeline:
+    """Return the configured hooks; ``SetupError``."""
+    from ferroscope.hooks.base import HookSetupError
+    from ferroscope.hooks.pipeline import from_settings
+
+    try:
+        return from_settings(settings.inspector)
+    except HookSetupError as exc:
+        raise SetupError(str(exc)) from exc
 
 
 def built_in_rules(settings: Settings) -> tuple[CompiledRule, ...]:

@@ -1,12 +1,13 @@
-"""Unknown options are reported with the closest known one; so is a '$' that refers to no option."""
+"""What is unknown is refused, with its line and what was probably meant; so is a '$' that refers to no option."""
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
 
-from ferroscope.config.load import ConfigurationError, load, unknown_options
+from ferroscope.config.load import OPTIONS, ConfigurationError, load, unknown_options
 
 
 def written(place: Path, text: str) -> list[str]:
@@ -19,32 +20,89 @@ def test_known_options_are_not_reported(tmp_path: Path) -> None:
     assert unknown_options(written(tmp_path, "[worker]\nthreads = 2\n[inspector]\nhooks = memory\n")) == []
 
 
-def test_a_misspelt_option_is_named_with_the_closest_one(tmp_path: Path) -> None:
-    (found,) = unknown_options(written(tmp_path, "[worker]\nreboot_throtle = 2\n"))
-    assert "reboot_throtle in [worker]" in found.summary
-    assert found.closest == "reboot_throttle"
-
-
-def test_a_misspelt_section_is_named_with_the_closest_one(tmp_path: Path) -> None:
-    (found,) = unknown_options(written(tmp_path, "[workers]\nthreads = 2\n"))
-    assert "[workers]" in found.summary
-    assert found.closest == "[worker]"
-
-
-def test_a_section_that_resembles_none_leads_to_the_reference_and_stops_nothing(tmp_path: Path) -> None:
-    files = written(tmp_path, "[machines]\nkubeconfig = /etc/ferroscope/cluster.kubeconfig\n[worker]\nthreads = 2\n")
+@pytest.mark.parametrize(
+    ("text", "line", "closest"),
+    [
+        ("[worker]\nreboot_throtle = 2\n", 2, "reboot_throttle"),
+        ("# [nothing]\n\n[workers]\nthreads = 2\n", 3, "[worker]"),
+        ("[databse]\n", 1, "[database]"),
+        ("[DATABASE]\nconnection = x\n", 1, "[database]"),
+        ("[api]\nhost =\n  127.0.0.1,\n  ::1\n; threads\nbare-metal-port : 80\n", 6, "bare_metal_port"),
+        ("[worker]\nbare_metal_port = 80\n", 2, "bare_metal_port in [api]"),
+        ("[DEFAULT]\ndebug = true\n", 1, ""),
+        ("[worker]\nxyzzy = 2\n", 2, ""),
+    ],
+)
+def test_what_is_unknown_is_refused_with_its_line_and_what_was_probably_meant(
+    tmp_path: Path, text: str, line: int, closest: str
+) -> None:
+    files = written(tmp_path, text)
     (found,) = unknown_options(files)
-    assert "unknown section [machines]" in found.summary
-    assert (found.closest, "configuration.md" in found.advice) == ("", True)
-    assert load(files).worker.threads == 2
+    assert found.summary.startswith(f"{files[0]}:{line}: ")
+    assert found.closest == closest
+    with pytest.raises(ConfigurationError) as caught:
+        load(files)
+    assert caught.value.problems == (str(found),)
+    assert caught.value.unknown
 
 
-def test_a_misspelt_variable_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("OS_WORKER__THREDS", "2")
-    monkeypatch.setenv("OS_AUTH_URL", "http://elsewhere")
+def test_a_line_that_may_be_a_piece_of_a_password_is_not_quoted(tmp_path: Path) -> None:
+    (found,) = unknown_options(written(tmp_path, "[database]\nS3cret//me@host/=name\n"))
+    assert "S3cret" not in found.summary
+
+
+@pytest.mark.parametrize(
+    ("name", "meant"),
+    [
+        ("OS_WORKER__THREDS", "OS_WORKER__THREADS"),
+        ("OS_DATABSE__CONNECTION", "OS_DATABASE__CONNECTION"),
+        ("OS_S3__ENDPONT", "OS_S3__ENDPOINT"),
+        ("OS_Database__Connection", "OS_DATABASE__CONNECTION"),
+        ("OS_XYZZY__X", ""),
+    ],
+)
+def test_an_unknown_variable_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, meant: str) -> None:
+    monkeypatch.setenv("OS_AUTH_URL", "http://elsewhere")  # of an OpenStack client
+    monkeypatch.setenv(name, "2")
     (found,) = unknown_options(written(tmp_path, ""))
-    assert found.summary.startswith("OS_WORKER__THREDS: ")
-    assert found.closest == "threads"
+    assert name in found.summary
+    assert found.closest == meant
+    with pytest.raises(ConfigurationError):
+        load([])
+
+
+def test_every_variable_of_an_option_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    for section, options in OPTIONS.items():
+        for option in options:
+            monkeypatch.setenv(f"OS_{section}__{option.dest}".upper(), "")
+    assert unknown_options([]) == []
+
+
+def test_only_what_is_unknown_is_ignored_if_it_may_be(tmp_path: Path) -> None:
+    files = written(tmp_path, "[databse]\nx = 1\n[worker]\nthreds = 2\nthreads = 3\n")
+    assert load(files, lenient=True).worker.threads == 3
+    with pytest.raises(ConfigurationError, match="threads"):
+        load(written(tmp_path, "[worker]\nthreds = 2\nthreads = many\n"), lenient=True)
+
+
+_REPOSITORY = Path(__file__).parents[3]
+_SHIPPED = sorted(
+    path.relative_to(_REPOSITORY)
+    for place in ("deploy", "examples", "docs")
+    for path in (_REPOSITORY / place).rglob("*.conf")
+    if any(f"[{section}]" in path.read_text().splitlines() for section in OPTIONS)
+)
+
+
+@pytest.mark.parametrize("path", _SHIPPED, ids=str)
+def test_each_configuration_that_is_shipped_is_known(tmp_path: Path, path: Path) -> None:
+    file = tmp_path / path.name
+    shutil.copy(_REPOSITORY / path, file)
+    assert unknown_options([str(file)]) == []
+
+
+def test_there_are_shipped_configurations() -> None:
+    assert len(_SHIPPED) > 3
 
 
 def test_a_dollar_sign_in_a_password_is_written_twice(tmp_path: Path) -> None:

@@ -65,7 +65,7 @@ def test_an_invalid_value_is_reported_with_its_option_and_file(
     message = _refusal(tmp_path, text)
     assert message.startswith(option)
     assert value in message
-    assert message.endswith(f"(from {tmp_path}/f.conf)")
+    assert message.endswith(f"(from {tmp_path}/f.conf:2)")
 
 
 def test_a_wrong_variable_is_not_blamed_on_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -73,6 +73,16 @@ def test_a_wrong_variable_is_not_blamed_on_the_file(tmp_path: Path, monkeypatch:
     message = _refusal(tmp_path, "[api]\nbare_metal_port = 6385\n")
     assert message.startswith("[api] bare_metal_port: ")
     assert message.endswith("(from OS_API__BARE_METAL_PORT)")
+
+
+def test_all_that_is_wrong_is_reported_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = tmp_path / "f.conf"
+    file.write_text("[api]\nthreads = x\nbare_metal_port = y\n[databse]\nconnection = z\n[lease]\nttl = $none\n")
+    monkeypatch.setenv("OS_API__THREDS", "2")
+    with pytest.raises(ConfigurationError) as caught:
+        load([str(file)])
+    named = [f"{file}:4: ", "OS_API__THREDS", "[api] bare_metal_port", "[api] threads", "[lease] ttl"]
+    assert [word for word, text in zip(named, caught.value.problems, strict=True) if word not in text] == []
 
 
 @pytest.mark.parametrize("line", ["S3cret", "  S3cret\n", "=S3cret", "[x]\nconnection = a\nb'S3cret'", "[S3cret"])

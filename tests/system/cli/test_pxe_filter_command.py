@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
+from ferroscope.cli.exits import Exit
 from ferroscope.cli.main import main
 
 
@@ -43,7 +44,7 @@ def test_a_mistake_leaves_the_file_as_it_was_and_makes_none(tmp_path: Path, opti
         if path.name == "closed.nft":
             path.write_text("as it was")
         result = _ruleset(tmp_path, options, "-o", str(path))
-        assert result.exit_code == 1
+        assert result.exit_code == Exit.CONFIGURATION
         assert why in result.output
     assert (tmp_path / "closed.nft").read_text() == "as it was"
     assert not (tmp_path / "new.nft").exists()

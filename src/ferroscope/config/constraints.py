@@ -1,0 +1,115 @@
+"""Constraints between options: what oslo.config, which sees one option at a time, cannot check."""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Iterator
+from typing import Final, get_args
+from urllib.parse import urlsplit
+
+from ferroscope.config.options import Settings
+from ferroscope.config.service_options import ApiSettings, LogLevel
+from ferroscope.core import labels
+
+# Seconds that one renewal may take; a lease too short for it would be lost as soon as it is acquired.
+_RENEWAL_SECONDS: Final = 0.5
+
+
+def problems(settings: Settings) -> Iterator[str]:
+    """Yield each violated constraint, with the values that violate it."""
+    lease, worker, api = settings.lease.numbers(), settings.worker, settings.api
+    least = lease.renew + lease.margin + _RENEWAL_SECONDS
+    if lease.ttl < least:
+        yield (
+            f"[lease] ttl is {lease.ttl:g}, but must be at least renew + margin + {_RENEWAL_SECONDS:g} = {least:g} s; "
+            "otherwise a leader loses its lease before it can renew it"
+        )
+    levels = get_args(LogLevel)
+    for part, level in settings.log.levels.items():
+        if level not in levels:
+            yield f"[log] levels: invalid level {level!r} for {part}; expected one of {', '.join(levels)}"
+    if worker.member_ttl < 2 * worker.heartbeat_interval:
+        yield (
+            f"[worker] member_ttl is {worker.member_ttl:g}, but must be at least 2 * heartbeat_interval = "
+            f"{2 * worker.heartbeat_interval:g} s; otherwise a healthy process is considered dead"
+        )
+    if api.bare_metal_port and api.bare_metal_port == api.introspection_port:
+        yield (
+            f"[api] bare_metal_port and introspection_port are both {api.bare_metal_port}; they must differ "
+            "(0 disables one of them)"
+        )
+    for name, number in api.lease_quotas.items():
+        if not number.isdecimal():
+            yield f"[api] lease_quotas: {number!r} for {name} is not a number of names"
+    yield from _tls_problems(api)
+    yield from _forwarding_problems(settings)
+    networks = {
+        "[api] trusted_proxies": api.trusted_proxies,
+        "[drivers] bmc_networks": settings.drivers.bmc_networks,
+        "[notifications] networks": settings.notifications.networks,
+    }
+    for option, texts in networks.items():
+        for text in texts:
+            try:
+                ipaddress.ip_network(text)
+            except ValueError as exc:
+                yield f"{option}: {exc}; expected an address or a network, such as 192.0.2.10 or 10.0.0.0/24"
+    if settings.inspector.reinspect_nodes.strip():
+        try:
+            labels.selector(settings.inspector.reinspect_nodes)
+        except labels.LabelError as exc:
+            yield f"[inspector] reinspect_nodes: {exc}"
+    if wrong := settings.failover.problem():
+        yield wrong
+    for check in (settings.notifications.targets, settings.bus.broker):
+        try:
+            check()
+        except ValueError as exc:
+            yield str(exc)
+    if not settings.bus.tls and (settings.bus.tls_ca_file or settings.bus.tls_certificate_file):
+        yield "[bus] TLS files are set, but tls is false"
+    if not settings.drivers.ca_directory.startswith("/"):
+        yield f"[drivers] ca_directory is {settings.drivers.ca_directory!r}, but must be an absolute path"
+
+
+def _forwarding_problems(settings: Settings) -> Iterator[str]:
+    inspector, url = settings.inspector, settings.inspector.forward_unknown_to
+    if not url:
+        return
+    try:
+        parts = urlsplit(url)
+        valid = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        valid = False
+    if not valid or parts.username or parts.password or parts.query or parts.fragment:
+        yield (
+            "[inspector] forward_unknown_to is not a URL of the form http://HOST:PORT/v1/continue, without a user, a "
+            "password and a query"
+        )
+    if inspector.forward_concurrency >= settings.api.threads:
+        yield (
+            f"[inspector] forward_concurrency is {inspector.forward_concurrency}, but must be less than [api] threads "
+            f"= {settings.api.threads}; otherwise forwarded callbacks could occupy all threads"
+        )
+    for option, enabled in (
+        ("[auto_discovery] enabled", settings.auto_discovery.enabled),
+        ("[inspector] permit_active", inspector.permit_active),
+    ):
+        if enabled:
+            yield f"[inspector] forward_unknown_to and {option} are mutually exclusive: both take unexpected callbacks"
+
+
+def _tls_problems(api: ApiSettings) -> Iterator[str]:
+    if bool(api.tls_certificate_file) != bool(api.tls_key_file):
+        missing = "tls_key_file" if api.tls_certificate_file else "tls_certificate_file"
+        yield f"[api] {missing} is not set; TLS needs tls_certificate_file and tls_key_file"
+    if api.tls_client_roles_file and api.auth_strategy == "noauth":
+        yield "[api] tls_client_roles_file is set, but auth_strategy is noauth, so everybody may do everything"
+    if api.tls_client_certificates == "off":
+        if api.tls_client_roles_file:
+            yield "[api] tls_client_roles_file is set, but tls_client_certificates is off"
+        return
+    if not api.tls:
+        yield f"[api] tls_client_certificates is {api.tls_client_certificates}, but tls_certificate_file is not set"
+    if not api.tls_client_ca_file:
+        yield f"[api] tls_client_certificates is {api.tls_client_certificates}, but tls_client_ca_file is not set"

@@ -1,0 +1,111 @@
+"""What a configuration says that nothing reads: unknown sections, options and environment variables.
+
+oslo.config ignores them silently, so that a misspelt ``[database]`` would start a service with an empty database.
+"""
+
+from __future__ import annotations
+
+import difflib
+import os
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from ferroscope.config.options import SECTIONS
+
+NAMES: Final = {section: struct.__struct_fields__ for section, struct in SECTIONS.items()}
+
+_REFERENCE: Final = "see docs/reference/configuration.md"
+_VARIABLE: Final = re.compile(r"OS_\w+?__\w+", re.IGNORECASE)
+_VARIABLES: Final = {f"OS_{section}__{option}".upper() for section, names in NAMES.items() for option in names}
+# Anything else may be a piece of a password, on a line of its own by mistake.
+_NAME: Final = re.compile(r"[\w.-]{1,64}", re.ASCII)
+
+
+class UnknownOption(NamedTuple):
+    """An unknown section, option or variable; ``closest`` is the known one that was probably meant, "" if none."""
+
+    summary: str
+    closest: str
+
+    @property
+    def advice(self) -> str:
+        return f"did you mean {self.closest}?" if self.closest else _REFERENCE
+
+    def __str__(self) -> str:
+        return f"{self.summary}; {self.advice}"
+
+
+class Written(NamedTuple):
+    """A line of a file that begins a section (``option`` is "") or sets an option."""
+
+    line: int
+    section: str
+    option: str
+
+
+def written(file: str) -> Iterator[Written]:
+    """Yield what a file that oslo.config could read says, in its order; nothing if it cannot be opened."""
+    section = ""
+    try:
+        with Path(file).open(errors="replace") as lines:
+            for number, line in enumerate(map(str.rstrip, lines), 1):
+                if not line or line[0] in " \t#;":  # an indented line continues a value
+                    continue
+                if line[0] == "[":
+                    section = line[1:-1]
+                    yield Written(number, section, "")
+                else:
+                    yield Written(number, section, re.split("[:=]", line, maxsplit=1)[0].strip())
+    except OSError:
+        return
+
+
+def unknown_options(files: Sequence[str]) -> list[UnknownOption]:
+    """Return all that is unknown in ``files`` and in the environment."""
+    return [*_in_files(files), *_in_environment()]
+
+
+def _in_files(files: Iterable[str]) -> Iterator[UnknownOption]:
+    for file in files:
+        for line, section, option in written(file):
+            where = f"{file}:{line}"
+            if section not in NAMES:
+                if not option:  # its options are unknown because of it
+                    yield UnknownOption(
+                        f"{where}: unknown section{_quoted(f'[{section}]', section)}", _closest_section(section)
+                    )
+            elif option and option not in NAMES[section]:
+                summary = f"{where}: unknown option{_quoted(option, option)} in [{section}]"
+                yield UnknownOption(summary, _closest_option(section, option))
+
+
+def _in_environment() -> Iterator[UnknownOption]:
+    for name in sorted(os.environ):
+        if _VARIABLE.fullmatch(name) and name not in _VARIABLES:
+            yield UnknownOption(f"unknown environment variable {name}", _closest(name.upper(), _VARIABLES))
+
+
+def _quoted(text: str, name: str) -> str:
+    return f" {text}" if _NAME.fullmatch(name) else ""
+
+
+def _closest_section(section: str) -> str:
+    found = _closest(section, NAMES)
+    return f"[{found}]" if found else ""
+
+
+def _closest_option(section: str, option: str) -> str:
+    """Return the option of the section with a similar name, otherwise the one of another section with this name."""
+    if found := _closest(option, NAMES[section]):
+        return found
+    elsewhere = [other for other, names in NAMES.items() if option in names]
+    return f"{option} in [{elsewhere[0]}]" if len(elsewhere) == 1 else ""
+
+
+def _closest(word: str, known: Iterable[str]) -> str:
+    names = sorted(known)
+    exactly = word.lower().replace("-", "_")
+    found = [exactly] if exactly in names else difflib.get_close_matches(word, names, n=1, cutoff=0.6)
+    return found[0] if found else ""
