@@ -69,8 +69,11 @@ def _write(file: Path, found: dict[str, Any]) -> None:
     if str(file) == "-":
         sys.stdout.buffer.write(text)
         return
-    with file.open("xb") as output:
-        output.write(text)
+    try:
+        with file.open("xb") as output:
+            output.write(text)
+    except OSError as exc:
+        raise Failure(f"cannot write {file}: {exc.strerror}", advice="name another file with --output") from None
     partly = "" if found["complete"] else " (not complete: the BMC has more than fits, or was too slow)"
     click.echo(f"{many(len(found['answers']), 'answer')} written to {file}{partly}", err=True)
     if found["identities"]:

@@ -163,7 +163,7 @@ class SoftPower(Protocol):
 
 @runtime_checkable
 class ForcesOff(Protocol):
-    """Optional: for drivers whose ``set_power`` sends nothing if the BMC says that the machine is off already.
+    """Optional: for drivers whose ``set_power`` may send nothing, or hide a refusal, if the BMC says "off" already.
 
     A BMC may be wrong about that, and before a machine counts as dead its power is cut all the same.
     """

@@ -57,6 +57,19 @@ def unconfirmed(node: Node) -> bool:
     return bool(node.internal.get(_UNCONFIRMED))
 
 
+def withheld(node: Node, *, networks: Collection[str]) -> str:
+    """Return why the stored secrets must not be sent to the node's BMC, "" if they may: each caller of a driver asks.
+
+    ``networks`` are those in which BMCs may be; with them, the machine cannot name just any host.
+    """
+    if networks or not unconfirmed(node) or not (found := secrets(node.driver_info)):
+        return ""
+    return (
+        f"the BMC address was reported by the machine itself, so {', '.join(found)} is not sent there: "
+        "approve the node, set the address yourself, or set [drivers] bmc_networks"
+    )
+
+
 def confirm(node: Node, *, by_operator: bool) -> None:
     """Record in the node (the caller's copy) whether an operator has confirmed the location of its BMC."""
     internal = {name: value for name, value in node.internal.items() if name != _UNCONFIRMED}

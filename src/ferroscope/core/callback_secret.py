@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+import re
 from enum import StrEnum
 from typing import Final, Literal
 
@@ -16,9 +17,11 @@ import msgspec
 
 from ferroscope.core.model import Inspection
 from ferroscope.core.states import State
+from ferroscope.core.values import MASK
 
 PARAMETER: Final = "secret"
 _ENDED: Final = "sha256:"
+_DISK_URL: Final = re.compile(r"(ramdisk_parameters(?:[/\\]|%2f)[0-9a-f-]+(?:[/\\]|%2f))[0-9a-f]{4,}", re.IGNORECASE)
 
 Mode = Literal["required", "optional", "off"]
 
@@ -90,6 +93,11 @@ def live(inspection: Inspection | None) -> str | None:
 def disk_key(secret: str) -> str:
     """Return the part of the parameter disk's URL that nobody can guess; it does not reveal the secret."""
     return _digest(f"parameter disk:{secret}")[:32]
+
+
+def without_disk_key(text: str) -> str:
+    """Return ``text`` with that part masked in such URLs, however they are spelled, or cut."""
+    return _DISK_URL.sub(rf"\1{MASK}", text)
 
 
 def agent_token(secret: str) -> str:

@@ -167,6 +167,11 @@ def without_user(text: str) -> str:
     return _USER_INFO.sub(f"{MASK}@", text) if "@" in text and "://" in text else text
 
 
+def without_secrets(text: str) -> str:
+    """Return ``text`` with what is secret in URLs masked: user, password, tokens and signatures."""
+    return _QUERY.sub(_parameter, without_user(text)) if "://" in text else text
+
+
 def mask(document: dict[str, Any]) -> dict[str, Any]:
     """Return a copy with the secrets masked, those in URLs too."""
     return {key: MASK if value and is_secret(key) else _shown(value) for key, value in document.items()}
@@ -174,7 +179,7 @@ def mask(document: dict[str, Any]) -> dict[str, Any]:
 
 def _shown(value: Any) -> Any:
     if isinstance(value, str):
-        return _QUERY.sub(_parameter, without_user(value)) if "://" in value else value
+        return without_secrets(value)
     if isinstance(value, dict):
         return mask(value)
     return [_shown(item) for item in value] if isinstance(value, list) else value

@@ -158,6 +158,9 @@ class BmcCalls:
             power = self._power.state(machine)
         except BmcError as exc:
             return Answer(Power.UNKNOWN, asked_at, str(exc))
+        except Exception as exc:  # noqa: BLE001  # a driver of somebody else must not keep the other nodes waiting
+            _log.exception("failover: the driver of a machine has failed", machine=machine)
+            return Answer(Power.UNKNOWN, asked_at, f"its driver has failed ({type(exc).__name__}); see the log")
         return Answer(power, asked_at, _DOUBTS.get(power, ""))
 
     def _set(self, node: str, machine: str, *, on: bool, left: Callable[[], float]) -> str:
@@ -167,4 +170,7 @@ class BmcCalls:
             why = str(exc) or "the lease was about to expire"
             _log.warning("failover: a power command failed; it is repeated", node=node, on=on, error=why)
             return why
+        except Exception as exc:  # noqa: BLE001  # as above
+            _log.exception("failover: the driver of a machine has failed", node=node, on=on)
+            return f"its driver has failed ({type(exc).__name__}); see the log"
         return ""

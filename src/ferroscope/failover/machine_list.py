@@ -7,12 +7,14 @@ that this takes long, all are read less often, and those that matter in each pas
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Final
+from urllib.parse import urlsplit
 
 from ferroscope.contracts.queue import Clock
 from ferroscope.contracts.store import Query, Store
-from ferroscope.core.model import Node
+from ferroscope.core import bmc_access
+from ferroscope.core.model import Document, Node
 from ferroscope.core.states import ACTIVE
 from ferroscope.failover.machines import Machine, described
 from ferroscope.hardware import machine_identity
@@ -78,5 +80,24 @@ def machine_of(node: Node) -> Machine:
         maintenance=node.maintenance,
         active=node.state in ACTIVE,
         keeps_power=bool(node.attributes.get("disable_power_off")),
+        bmcs=frozenset() if bmc_access.unconfirmed(node) else frozenset(_bmcs(node.driver_info)),
         **described(stored(node.internal.get(machine_identity.IDENTITY))),
     )
+
+
+def _bmcs(info: Document) -> Iterator[tuple[str, str]]:
+    """Yield host and port of the BMC, and which of several systems there is meant."""
+    for key, host in bmc_access.hosts(info):
+        name = key.removesuffix("_address")
+        system = info.get(f"{name}_system_id") or info.get(f"{name}_node") or ""
+        address = bmc_access.normalize(host) or host.lower()
+        port = info.get(f"{name}_port") or _port(info[key])
+        yield f"{address} {port}", str(system).rstrip("/").rpartition("/")[2]
+
+
+def _port(address: str) -> str:
+    """Return the port in an address, "" if that is not said."""
+    try:
+        return str(urlsplit(address if "//" in address else f"//{address}").port or "")
+    except ValueError:
+        return ""

@@ -1,8 +1,9 @@
 """Which machine a Kubernetes node runs on: by what it and the inventory report, or by an annotation; never by a guess.
 
 All that is known must agree. What a node says of its machine contradicts every machine of which something else is
-stored, even if another statement fits. Several candidates are none, and so is a machine that another node matches: to
-power off a wrong machine would break a healthy node, and prove nothing about the failed one. Pure.
+stored, even if another statement fits. Several candidates are none, and so is a machine that another node matches, or
+whose BMC another machine has: to power off a wrong one would break a healthy node, and prove nothing about the failed
+one. Pure.
 """
 
 from __future__ import annotations
@@ -25,7 +26,10 @@ _REMEMBERED: Final = 65_536
 
 
 class Machine(msgspec.Struct, frozen=True, kw_only=True):
-    """What the controller knows about a machine; ``active``: an inspection of it is in progress."""
+    """What the controller knows about a machine; ``active``: an inspection of it is in progress.
+
+    ``bmcs``: where its BMC is, and which of several systems there is meant, "" for the only one.
+    """
 
     uuid: str
     name: str | None = None
@@ -35,6 +39,7 @@ class Machine(msgspec.Struct, frozen=True, kw_only=True):
     maintenance: bool = False
     active: bool = False
     keeps_power: bool = False
+    bmcs: frozenset[tuple[str, str]] = frozenset()
 
     @property
     def title(self) -> str:
@@ -74,6 +79,10 @@ class Inventory:
             for kind, values in _stored(one).items():
                 for value in values:
                     self._by_value[kind, value].add(one.uuid)
+        self._at_bmc: dict[str, list[tuple[str, Machine]]] = defaultdict(list)
+        for one in self._machines.values():
+            for place, system in one.bmcs:
+                self._at_bmc[place].append((system, one))
         self._nodes_of: dict[str, set[str]] = defaultdict(set)
         for node in nodes:
             for ident in self._may_have(node):
@@ -90,12 +99,23 @@ class Inventory:
         match = self._alone(node)
         if match.machine is None:
             return match
+        if (twin := self._twin(match.machine)) is not None:
+            titles = f"{match.machine.title} and {twin.title}"
+            return Match(None, "bmc-shared", f"machines {titles} have the same BMC; correct the BMC address of one")
         others = self._nodes_of[match.machine.uuid] - {node.name}
         if not others:
             return match
         shown = ", ".join(sorted(others)[:3])
         message = f"machine {match.machine.title} may be that of node {shown}, too; correct what they say of it"
         return Match(None, "machine-shared", message)
+
+    def _twin(self, machine: Machine) -> Machine | None:
+        """Return another machine that is said to have the same BMC: a command might switch that one."""
+        for place, system in sorted(machine.bmcs):
+            for other_system, other in self._at_bmc[place]:
+                if other.uuid != machine.uuid and (system == other_system or not system or not other_system):
+                    return other
+        return None
 
     def _alone(self, node: KubeNode) -> Match:
         """Find it by what this node says alone."""

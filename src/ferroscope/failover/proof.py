@@ -113,6 +113,12 @@ class Proving(Evacuating):
         if machine.active:
             return self._wait(record, "inspecting", f"an inspection of machine {machine.title} is in progress")
         may_power_off = rules.power_off and not machine.keeps_power
+        if self._seen.power_off and not may_power_off and rules.second_hand:
+            message = (
+                "Ironic says that the machine is off, but not that it has just asked the BMC, and it must not be "
+                "powered off by command; confirm that it is off"
+            )
+            return self._wait(record, "off-second-hand", message)
         if self._seen.power_off and not may_power_off:
             return self._off(msgspec.structs.replace(record, phase=Phase.POWERING_OFF), node)
         if not node.failed:
@@ -175,14 +181,15 @@ class Proving(Evacuating):
             if (held := self._held(record, node)) is not None:
                 return held
             return self._others_first(record, node) or self._command_off(record, machine.title)
-        if self._seen.power_off:
+        refused = self._rules.second_hand and bool(self._seen.command_error)  # then nobody has asked the BMC
+        if self._seen.power_off and not refused:
             return self._off(record, node)
         if self._seen.power_off is None:
             if self._seen.power is Power.CHANGING:  # whatever was seen before has ended
                 record = msgspec.structs.replace(record, off_seen=None)
             return self._unanswered(record)
         record = msgspec.structs.replace(record, off_seen=None)
-        if not record.commanded or machine is None:  # it was off without us, and is on again
+        if machine is None or not (record.commanded or refused):  # it was off without us, and is on again
             return self._wait(msgspec.structs.replace(record, phase=Phase.DWELL), "power-is-on", "the machine is on")
         if self._view.now - record.command_at < REPEAT_COMMAND:
             if why_not := self._seen.command_error:

@@ -19,7 +19,10 @@ from ferroscope.failover.pods import Attachment, Pod, Volume
 
 
 class Rules(msgspec.Struct, frozen=True, kw_only=True):
-    """The options that decide; seconds. ``labels`` and ``namespaces`` select the pods of mode ``label``."""
+    """The options that decide; seconds. ``labels`` and ``namespaces`` select the pods of mode ``label``.
+
+    ``second_hand``: what is said of the power was seen by somebody else, up to a minute ago or longer, as Ironic does.
+    """
 
     mode: str = "proof"
     dwell: float = 20.0
@@ -34,6 +37,7 @@ class Rules(msgspec.Struct, frozen=True, kw_only=True):
     labels: dict[str, str] = {}
     namespaces: tuple[str, ...] = ()
     label_force: bool = False
+    second_hand: bool = False
 
     def allowed(self, total: int) -> int:
         """Return how many of so many nodes may have failed for anything to be done."""

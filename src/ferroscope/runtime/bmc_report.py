@@ -10,6 +10,7 @@ from ferroscope import __version__
 from ferroscope.config.options import Settings
 from ferroscope.contracts.bmc import ReportsAnswers
 from ferroscope.contracts.errors import BmcError
+from ferroscope.core import bmc_access
 from ferroscope.core.model import Document
 from ferroscope.core.reasons import Reason
 from ferroscope.runtime.backend import opened
@@ -25,6 +26,8 @@ def report(settings: Settings, ident: str, stop: threading.Event, *, identities:
     """
     with opened(settings) as backend:
         found = backend.store.read(lambda tx: tx.nodes.get(ident))
+        if why := bmc_access.withheld(found, networks=settings.drivers.bmc_networks):
+            raise BmcError(why, transient=False, reason=Reason.BMC_NOT_ALLOWED)
         node = SecretReader(backend.keys, build_resolver(settings, stop)).revealed(found)
     only = msgspec.structs.replace(settings.drivers, enabled=(node.driver,))
     drivers = build_drivers(msgspec.structs.replace(settings, drivers=only), stop)

@@ -60,7 +60,7 @@ class BmcPower:
     """See ``failover.bmc_calls.MachinePower``: the drivers, with the nodes and credentials of the store."""
 
     def __init__(self, settings: Settings, backend: Backend, drivers: Mapping[str, Bmc], secrets: SecretReader) -> None:
-        self._trusts_networks = bool(settings.drivers.bmc_networks)
+        self._networks = settings.drivers.bmc_networks
         self._store = backend.store
         self._drivers = drivers
         self._secrets = secrets
@@ -91,9 +91,8 @@ class BmcPower:
         if driver is None:
             message = f"driver {node.driver!r} is not enabled: add it to [drivers] enabled"
             raise BmcError(message, transient=False, reason=Reason.DRIVER_UNKNOWN)
-        if not self._trusts_networks and bmc_access.unconfirmed(node) and bmc_access.secrets(node.driver_info):
-            message = "the BMC address was reported by the machine itself: approve the node, or set it yourself"
-            raise BmcError(message, transient=False, reason=Reason.BMC_NOT_ALLOWED)
+        if why := bmc_access.withheld(node, networks=self._networks):
+            raise BmcError(why, transient=False, reason=Reason.BMC_NOT_ALLOWED)
         return self._secrets.revealed(node), driver
 
 
@@ -113,8 +112,8 @@ def start_inspection(settings: Settings, drivers: Mapping[str, Bmc], tx: Transac
     )
 
 
-def rules_of(settings: FailoverSettings) -> Rules:
-    """Return the options that decide."""
+def rules_of(settings: FailoverSettings, *, second_hand: bool = False) -> Rules:
+    """Return the options that decide; ``second_hand``: the power states are those of an attached Ironic."""
     return Rules(
         mode=settings.mode,
         dwell=settings.dwell,
@@ -129,6 +128,7 @@ def rules_of(settings: FailoverSettings) -> Rules:
         labels=settings.label_selector,
         namespaces=settings.label_namespaces,
         label_force=settings.label_force,
+        second_hand=second_hand,
     )
 
 
@@ -225,7 +225,7 @@ def _controller(
             kube,
             BmcPower(settings, backend, drivers, reader),
             backend.store,
-            rules_of(wanted),
+            rules_of(wanted, second_hand=registry is not None),
             cluster=wanted.cluster,
             clock=clock,
             api_servers=wanted.api_servers,

@@ -22,6 +22,7 @@ from ferroscope.core.delivery import Next, Retry
 from ferroscope.core.model import Document, Node, Severity
 from ferroscope.core.reasons import Reason
 from ferroscope.core.states import Event, State
+from ferroscope.core.values import without_secrets
 from ferroscope.worker.context import TaskContext
 
 # Keys of the node's ``internal`` document; the first one has the same name in Ironic.
@@ -32,7 +33,7 @@ _AGENT: Final = "agent"
 # Masked in answers, because the URL contains a key.
 _PARAMETERS: Final = "parameters_secret_url"
 _INSERT: Final = "insert ramdisk"
-_OFF: Final = "power off a machine that stays on"
+_OFF: Final = "power off a machine that was on"
 
 _log = structlog.get_logger(__name__)
 
@@ -69,7 +70,7 @@ def insert(context: TaskContext) -> None:
         raise TypeError(f"{type(driver).__name__} cannot boot a ramdisk")
     context.intend(_INSERT)
     remark = context.attempt.command(partial(driver.insert_ramdisk, context.node, image), intent=_INSERT)
-    context.note("virtual media", f"inserted {image.iso}; the next boot is from virtual media")
+    context.note("virtual media", f"inserted {without_secrets(image.iso)}; the next boot is from virtual media")
     if not image.parameters:
         remark = (
             "no callback URL configured: set [inspector] callback_endpoint_override, unless the image has one built in"
@@ -133,22 +134,25 @@ def _eject(context: TaskContext, image: Image) -> None:
 
 
 def power_off_first(context: TaskContext) -> None:
-    """Power the machine off before the ramdisk boots; remember that it was on if it shall stay on afterwards."""
+    """Power the machine off before the ramdisk boots; remember that it was on, for a start that fails."""
     if disables_power_off(context.node):
         return
-    stays_on = not context.settings.inspector.power_off and not context.attempt.intended(_OFF)
-    if stays_on and context.driver().get_power(context.node) is Power.ON:
+    power = context.recent_power() or context.driver().get_power(context.node)
+    if power is Power.ON and not context.attempt.intended(_OFF):
         context.intend(_OFF)
-    ensure_power(context, Power.OFF)
+    ensure_power(context, Power.OFF, known=power)
 
 
 def undo_start_quietly(context: TaskContext) -> None:
-    """After a start that failed: eject the ramdisk, and power the machine on again if it was on, and shall stay on."""
+    """After a start that failed: eject the ramdisk, and power the machine on again if we have powered it off."""
     eject_quietly(context)
     if not context.attempt.intended(_OFF):
         return
     try:
-        ensure_power(context, Power.ON)
+        power = context.driver().get_power(context.node)
+        ensure_power(context, Power.ON, known=power)
+        if power is not Power.ON:
+            context.note("power on", "the start failed, so the machine, which was on before, is on again")
     except BmcError as exc:
         if exc.waits:
             raise
@@ -299,8 +303,9 @@ def ensure_power(
     confirm: Callable[[], None] = lambda: None,
     timeout: float | None = None,
     intent: str | None = None,
+    known: Power | None = None,
 ) -> None:
-    """Bring the machine to ``power``, unless it is there already.
+    """Bring the machine to ``power``, unless it is there already; ``known`` is what the BMC has just said.
 
     ``confirm`` is called just before the command and may raise; ``intent`` is as in ``Attempt.command``. ``timeout``:
     seconds, instead of the configured ones. Raises ``BmcError`` (transient if the state did not follow in time,
@@ -308,7 +313,7 @@ def ensure_power(
     """
     bmc = context.driver()
     node, drivers = context.node, context.settings.drivers
-    if (context.recent_power() or bmc.get_power(node)) is not power:
+    if (known or context.recent_power() or bmc.get_power(node)) is not power:
         if power is Power.OFF and disables_power_off(node):
             message = "power off refused: disable_power_off is set on the node"
             raise BmcError(message, transient=False, reason=Reason.POWER_OFF_DISABLED)

@@ -133,14 +133,8 @@ class TaskContext:
                 transient=False,
                 reason=Reason.DRIVER_UNKNOWN,
             )
-        if not self.settings.drivers.bmc_networks and bmc_access.unconfirmed(self.node):
-            found = bmc_access.secrets(self.node.driver_info)
-            if found:
-                message = (
-                    f"the BMC address was reported by the machine itself, so {', '.join(found)} is not sent there: "
-                    "approve the node, set the address yourself, or set [drivers] bmc_networks"
-                )
-                raise BmcError(message, transient=False, reason=Reason.BMC_NOT_ALLOWED)
+        if why := bmc_access.withheld(self.node, networks=self.settings.drivers.bmc_networks):
+            raise BmcError(why, transient=False, reason=Reason.BMC_NOT_ALLOWED)
         return self.known_driver
 
     def saw_power(self, power: Power) -> None:

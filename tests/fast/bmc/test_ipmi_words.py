@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from ferroscope.bmc.ipmi.driver import power_of
+from ferroscope.bmc.ipmi import driver as ipmi
+from ferroscope.bmc.ipmi.driver import IpmiBmc, power_of
 from ferroscope.bmc.ipmi.info import Access
-from ferroscope.bmc.ipmi.ipmitool import CipherError, SilentError, StateError, classify
-from ferroscope.contracts.bmc import Power
+from ferroscope.bmc.ipmi.ipmitool import CipherError, Command, SilentError, StateError, classify
+from ferroscope.contracts.bmc import ForcesOff, Power
+from ferroscope.core.model import Node
 from ferroscope.core.reasons import Reason
 
 NOISE = "Loading IANA PEN Registry...\nGet HPM.x Capabilities request failed, compcode = d4\n"
@@ -112,3 +114,30 @@ def test_a_cipher_suite_that_is_not_supported_leads_to_the_next_one(words: str) 
 def test_a_refusal_for_the_state_of_the_machine_is_told_from_the_others() -> None:
     words = "Set Chassis Power Control to Down/Off failed: Command not supported in present state\n"
     assert isinstance(classify(Access("bmc"), 17, "power off", NOISE + words), StateError)
+
+
+def test_a_password_is_masked_before_a_long_message_is_cut() -> None:
+    password = "pa55-of-the-BMC-word"
+    access = Access(host="192.0.2.1", username="operator", password=password)
+    start = len(str(classify(access, 17, "power state", "x")))
+    for padding in range(150, 210 - start + 150):
+        said = str(classify(access, 17, "power state", "x" * padding + password))
+        assert password[:4] not in said
+
+
+@pytest.mark.parametrize("refused", [False, True])
+def test_a_power_off_that_the_bmc_refuses_because_it_is_off_was_not_accepted(
+    refused: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def run(access: Access, _cipher: int, command: Command, _seconds: float) -> str:
+        if command.words[-1] == "status":
+            return "Chassis Power is off"
+        if refused:
+            raise classify(access, 3, command.what, "Command not supported in present state")
+        return "Chassis Power Control: Down/Off"
+
+    monkeypatch.setattr(ipmi, "run", run)
+    driver = IpmiBmc()
+    assert isinstance(driver, ForcesOff)
+    info = {"ipmi_address": "192.0.2.1", "ipmi_username": "operator", "ipmi_password": "hush"}
+    assert driver.force_off(Node(uuid="n", driver="ipmi", driver_info=info)) is not refused

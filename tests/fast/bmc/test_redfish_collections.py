@@ -140,6 +140,49 @@ def test_one_drive_under_two_paths_is_one(bmc: ScriptedBmc, driver: RedfishBmc) 
     assert len(driver.inventory(bmc.node())["disks"]) == 1
 
 
+def test_one_drive_in_two_places_is_one_by_its_name_for_good(bmc: ScriptedBmc, driver: RedfishBmc) -> None:
+    known = disk("S", Identifiers=[{"DurableName": None}, {"DurableName": "5000C500A1B2C3D4"}])
+    bmc.has("/a", {"@odata.id": "/a", "Id": "Disk.Bay.0", "Name": "Bay 0", **known})
+    bmc.has("/b", {"@odata.id": "/b", "Id": "0", "Name": "Drive", **known})
+    bmc.system["Storage"] = parts(bmc, f"{SYSTEM}/Storage", {"Drives": [link("/a")]}, {"Drives": [link("/b")]})
+    (found,) = driver.inventory(bmc.node())["disks"]
+    assert found["wwn"] == "5000C500A1B2C3D4"
+
+
+@pytest.mark.parametrize(
+    "bay",
+    [
+        {"Identifiers": [{"DurableName": None, "DurableNameFormat": None}]},
+        {"Model": "N/A", "SerialNumber": "N/A", "CapacityBytes": 0},
+        {"Manufacturer": "", "CapacityBytes": None, "Status": {"State": None}},
+    ],
+)
+def test_a_bay_or_socket_that_says_in_other_words_that_it_is_empty_is_none(
+    machine: ScriptedBmc, driver: RedfishBmc, bay: dict[str, Any]
+) -> None:
+    machine.documents["/drives/4"] = {"@odata.id": "/drives/4", "Name": "bay 4", **bay}
+    socket = {"Model": "N/A", "TotalCores": 0, "TotalThreads": None, "Status": {"State": None}}
+    machine.system["Processors"] = parts(machine, f"{SYSTEM}/Processors", {"TotalThreads": 16}, socket, bay)
+    found = driver.inventory(machine.node())
+    assert len(found["disks"]) == 2
+    assert (found["cpu"]["socket_count"], found["cpu"]["count"]) == (1, 16)
+
+
+def test_a_mac_of_zeros_is_none_and_others_may_be_spelled_otherwise(bmc: ScriptedBmc, driver: RedfishBmc) -> None:
+    zeros = "00:00:00:00:00:00"
+    bmc.system["EthernetInterfaces"] = parts(
+        bmc,
+        f"{SYSTEM}/EthernetInterfaces",
+        {"MACAddress": zeros},
+        {"MACAddress": zeros, "PermanentMACAddress": "52:54:00:00:00:01"},
+        {"MACAddress": "52540000AB02"},
+        {"MACAddress": "52-54-00-00-ab-03"},
+        {"MACAddress": "not a MAC"},
+    )
+    macs = [one.mac for one in driver.nics(bmc.node())]
+    assert macs == ["52:54:00:00:00:01", "52:54:00:00:ab:02", "52:54:00:00:ab:03"]
+
+
 @pytest.mark.parametrize("serial", ["N/A", "0000"])
 def test_drives_with_a_serial_number_that_is_none_are_several(
     bmc: ScriptedBmc, driver: RedfishBmc, serial: str

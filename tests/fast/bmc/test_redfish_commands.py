@@ -280,6 +280,44 @@ def test_a_foreign_medium_is_ejected_with_a_word_if_there_is_no_other_drive(
     assert [(one["medium"], one["drive"]) for one in logged] == [("http://other/rescue.iso", "1")]
 
 
+KEY = "0123456789abcdef" * 2
+SECRET = PARAMETERS.replace("disk.img", f"{KEY}/disk.img")
+
+
+def test_the_key_in_the_address_of_the_parameters_is_in_no_error(bmc: ScriptedBmc, driver: RedfishBmc) -> None:
+    takes_boot(bmc)
+    holds(bmc, f"{MEDIA}/1", f"{MEDIA}/2")
+    drive(bmc, f"{MEDIA}/1", "CD")
+    drive(bmc, f"{MEDIA}/2", "USBStick", shows="")
+    image = Image(iso=ISO, parameters=SECRET)
+    assert KEY[:4] not in str(fails(lambda: driver.insert_ramdisk(bmc.node(), image)))
+    for padding in range(0, 200, 7):
+        said = answer(400, {"error": {"message": f"{'x' * padding} cannot mount {SECRET.upper()}"}})
+        bmc.upon["POST", f"{MEDIA}/2/Actions/VirtualMedia.InsertMedia"] = lambda _body, said=said: said
+        assert KEY[:4] not in str(fails(lambda: driver.insert_ramdisk(bmc.node(), image)))
+
+
+@pytest.mark.parametrize(
+    ("foreign", "secret"),
+    [
+        (SECRET.replace("3e0b", "4e0b"), KEY),
+        ("http://u:hidden@other/x.iso", "hidden"),
+        ("http://o/x?sig=hidden", "hid"),
+    ],
+)
+def test_nor_is_what_is_secret_in_the_address_of_a_foreign_medium_in_the_log(
+    bmc: ScriptedBmc, driver: RedfishBmc, foreign: str, secret: str
+) -> None:
+    takes_boot(bmc)
+    holds(bmc, f"{MEDIA}/1")
+    drive(bmc, f"{MEDIA}/1", "CD")
+    bmc.documents[f"{MEDIA}/1"].update(Inserted=True, Image=foreign)
+    with structlog.testing.capture_logs() as logged:
+        driver.insert_ramdisk(bmc.node(), Image(iso=ISO))
+    assert logged
+    assert secret not in str(logged)
+
+
 def test_a_medium_without_a_name_is_not_silently_left(bmc: ScriptedBmc, driver: RedfishBmc) -> None:
     holds(bmc, f"{MEDIA}/1")
     drive(bmc, f"{MEDIA}/1", "CD")

@@ -8,10 +8,13 @@ from typing import Any
 import msgspec
 import pytest
 
+from ferroscope.core import bmc_access
 from ferroscope.failover.cluster import MACHINE as ANNOTATION
 from ferroscope.failover.cluster import SERIAL, KubeNode
+from ferroscope.failover.machine_list import machine_of
 from ferroscope.failover.machines import Inventory, Machine, Match
 from tests.fast.failover.build import MACHINE, SYSTEM_UUID, node, pod
+from tests.support import examples
 
 _OTHER = Machine(
     uuid="aaaaaaaa-0000-4000-8000-000000000002", name="m2", serial="9ZZZZZ1", instance_uuid=str(uuid.UUID(int=9))
@@ -42,6 +45,49 @@ def find(asked: KubeNode, machines: list[Machine], *others: KubeNode, held: dict
 )
 def test_a_node_is_mapped_by_each_thing_that_identifies_its_machine(given: dict[str, Any]) -> None:
     assert find(node(**given), [MACHINE, _OTHER]).machine == MACHINE
+
+
+def _with(machine: Machine, unconfirmed: bool = False, **info: str) -> Machine:
+    stored = examples.node(driver="redfish", driver_info=info)
+    bmc_access.confirm(stored, by_operator=not unconfirmed)
+    return msgspec.structs.replace(machine, bmcs=machine_of(stored).bmcs)
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ({"redfish_address": "https://192.0.2.7"}, {"redfish_address": "192.0.2.7"}),
+        ({"redfish_address": "https://BMC7"}, {"redfish_address": "https://bmc7/", "redfish_system_id": "1"}),
+        (
+            {"redfish_address": "https://bmc7", "redfish_system_id": "1"},
+            {"redfish_address": "https://bmc7", "redfish_system_id": "/redfish/v1/Systems/1"},
+        ),
+        ({"ipmi_address": "2001:db8::7"}, {"ipmi_address": "2001:DB8:0::7"}),
+        ({"ipmi_address": "192.0.2.7"}, {"redfish_address": "https://192.0.2.7"}),
+    ],
+)
+def test_a_machine_whose_bmc_another_one_has_is_none(one: dict[str, str], other: dict[str, str]) -> None:
+    match = find(node(), [_with(MACHINE, **one), _with(_OTHER, **other)])
+    assert (match.machine, match.reason) == (None, "bmc-shared")
+    # What a machine has told of itself, and nobody has confirmed, keeps no other one from being dealt with.
+    assert find(node(), [_with(MACHINE, **one), _with(_OTHER, unconfirmed=True, **other)]).machine
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ({"redfish_address": "https://192.0.2.7"}, {"redfish_address": "https://192.0.2.8"}),
+        (
+            {"redfish_address": "https://b", "redfish_system_id": "1"},
+            {"redfish_address": "b", "redfish_system_id": "2"},
+        ),
+        ({"ipmi_address": "192.0.2.7", "ipmi_port": "6230"}, {"ipmi_address": "192.0.2.7", "ipmi_port": "6231"}),
+        ({"redfish_address": "http://b:8001"}, {"redfish_address": "http://b:8002"}),
+        ({}, {}),
+    ],
+)
+def test_several_systems_at_one_address_are_several(one: dict[str, str], other: dict[str, str]) -> None:
+    assert find(node(), [_with(MACHINE, **one), _with(_OTHER, **other)]).machine
 
 
 def test_a_provider_id_may_have_the_instance_uuid() -> None:

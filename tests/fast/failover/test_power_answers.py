@@ -16,6 +16,7 @@ from ferroscope.core.reasons import Reason
 from ferroscope.core.remediation import Phase, Proof
 from ferroscope.failover.bmc_calls import BmcCalls, Load
 from ferroscope.failover.cluster import CONFIRMED_OFF
+from ferroscope.failover.terms import PowerOff, Rules
 from ferroscope.runtime.failover import BmcPower
 from ferroscope.runtime.system import SystemClock
 from ferroscope.secrets.references import SecretReader
@@ -157,3 +158,52 @@ def test_the_reason_of_a_failed_command_is_kept_until_the_next_one() -> None:
         assert calls.failure("n1") == ""
     finally:
         calls.close()
+
+
+class _Broken(_Bmc):
+    """A driver of somebody else, which does not keep to its contract."""
+
+    def get_power(self, _node: Node) -> Any:
+        raise KeyError("power")
+
+    def set_power(self, _node: Node, _power: Power) -> None:
+        raise KeyError("power")
+
+
+def test_a_driver_that_fails_in_its_own_way_says_nothing_and_keeps_no_other_node_waiting() -> None:
+    power, machine = _power(_Broken())
+    calls = BmcCalls(power, SystemClock())
+    try:
+        calls.ask("n1", machine, Load((), ()))
+        calls.wait({"n1"}, 10.0, 10.0)
+        (question,) = calls.take()
+        answer = question.answer.result()
+        assert (answer.power, "KeyError" in answer.error) == (Power.UNKNOWN, True)
+        calls.command("n1", machine, on=False, left=lambda: 10.0)
+        calls.wait({"n1"}, 10.0, 10.0)
+        assert not calls.busy("n1")
+        assert "KeyError" in calls.failure("n1")
+    finally:
+        calls.close()
+
+
+def test_a_power_state_that_was_seen_by_somebody_else_proves_nothing_without_a_command() -> None:
+    case = Case(Rules(power_off=False, second_hand=True))
+    case.power_off = True
+    case.step()
+    for _ in range(5):
+        assert (case.step(20.0).effects, case.record.reason) == ((), "off-second-hand")
+
+
+def test_nor_does_it_if_the_command_was_refused() -> None:
+    case = Case(Rules(second_hand=True))
+    case.power_off = True
+    case.step()
+    assert case.step(20.0).effects == (PowerOff(),)
+    case.command_error = "the node is locked"
+    for _ in range(3):
+        assert (case.step(6.0).effects, case.record.reason) == ((), "power-off-failed")
+    assert case.step(30.0).effects == (PowerOff(),)
+    case.command_error = ""
+    case.step(1.0)
+    assert case.step(6.0).record.proof is Proof.POWER_OFF

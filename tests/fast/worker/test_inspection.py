@@ -387,10 +387,13 @@ def test_power_off_can_be_switched_off() -> None:
     assert service.machine.power is Power.ON
 
 
+@pytest.mark.parametrize("power_off", [False, True])
 @pytest.mark.parametrize("transient", [False, True])
 @pytest.mark.parametrize("was", [Power.ON, Power.OFF])
-def test_a_machine_that_shall_stay_on_is_not_left_off_by_a_start_that_fails(transient: bool, was: Power) -> None:
-    service = Service(settings(power_off=False))
+def test_a_machine_that_was_on_is_not_left_off_by_a_start_that_fails(
+    was: Power, transient: bool, power_off: bool
+) -> None:
+    service = Service(settings(power_off=power_off))
     service.machine.power = was
     error = BmcError("HTTP 404", transient=transient)
     service.machine.fail = lambda command: error if command.startswith("boot") else None
@@ -398,6 +401,8 @@ def test_a_machine_that_shall_stay_on_is_not_left_off_by_a_start_that_fails(tran
     service.work()
     assert service.node.state is State.ERROR
     assert service.machine.power is was
+    told = [entry.message for entry in service.journal if "is on again" in entry.message]
+    assert len(told) == (was is Power.ON)
 
 
 def test_verify_moves_an_enrolled_node_to_manageable(service: Service) -> None:

@@ -146,7 +146,7 @@ def test_a_database_that_is_away_while_a_given_up_start_is_powered_off_keeps_no_
     service.work()
     assert service.node.state is State.ERROR
     assert service.inspection.reason == "attempts-exhausted"
-    assert service.machine.power is Power.OFF
+    assert service.machine.commands[-2:] == ["power off", "power on"]  # out of a ramdisk that may be running there
 
 
 def test_an_abort_while_a_given_up_start_is_powered_off_ends_no_worker(service: Service) -> None:

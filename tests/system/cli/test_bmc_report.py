@@ -13,7 +13,11 @@ import pytest
 from ferroscope.bmc.drivers import DriverOptions
 from ferroscope.bmc.redfish.driver import RedfishBmc
 from ferroscope.cli.exits import Exit
+from ferroscope.cli.service import settings_of
 from ferroscope.config.options import DriverSettings, Settings
+from ferroscope.contracts.store import Transaction
+from ferroscope.core import bmc_access
+from ferroscope.runtime.backend import opened
 from ferroscope.runtime.externals import build_drivers
 from tests.api.service import Service as Api
 from tests.support.redfish import PASSWORD, USER
@@ -125,3 +129,29 @@ def test_a_bmc_outside_of_the_networks_of_bmcs_is_not_asked(
     file.write_text(file.read_text() + "bmc_networks = 192.0.2.0/24\n")
     shell("bmc", "report", "rack7-u12", "--output", str(tmp_path / "x.json"), *configured, check=Exit.FAILURE)
     assert service.asked == []
+
+
+def test_a_bmc_whose_address_the_machine_itself_has_reported_gets_no_password(
+    shell: Shell, service: Service, configured: list[str], tmp_path: Path
+) -> None:
+    enroll(shell, service, "secret://file/bmc")
+
+    def reported(tx: Transaction) -> None:
+        node = tx.nodes.get("rack7-u12", lock=True)
+        bmc_access.confirm(node, by_operator=False)
+        tx.nodes.update(node)
+
+    with opened(settings_of((configured[1],), None)) as backend:
+        backend.store.write(reported)
+    done = shell("bmc", "report", "rack7-u12", "--output", str(tmp_path / "x.json"), *configured, check=Exit.FAILURE)
+    assert "reported by the machine itself" in done.stderr
+    assert service.asked == []
+
+
+def test_a_file_that_cannot_be_written_is_said(
+    shell: Shell, service: Service, configured: list[str], tmp_path: Path
+) -> None:
+    enroll(shell, service, "secret://file/bmc")
+    file = tmp_path / "missing" / "x.json"
+    done = shell("bmc", "report", "rack7-u12", "--output", str(file), *configured, check=Exit.FAILURE)
+    assert f"cannot write {file}" in done.stderr

@@ -85,6 +85,10 @@ class IpmiBmc:
         """Set the power state, whatever it is."""
         self._switch(node, str(power), "on" if power is Power.ON else "off", power, self._time_left())
 
+    def force_off(self, node: Node) -> bool:
+        """Cut the power; return whether the BMC has accepted that, which may refuse it if its machine is off."""
+        return self._switch(node, str(Power.OFF), "off", Power.OFF, self._time_left())
+
     def reboot(self, node: Node) -> None:
         """Reset the machine; power on one that is off: some BMCs ignore a reset then (bmc-toolbox/bmclib#211)."""
         left = self._time_left()
@@ -102,14 +106,19 @@ class IpmiBmc:
         if self._power(node, left) is not Power.OFF:
             self._switch(node, "soft power off", "soft", Power.OFF, left)
 
-    def _switch(self, node: Node, what: str, word: str, reached: Power | None, left: Callable[[], float]) -> None:
-        """Run a power command, which is done also if the BMC refuses it because its machine is in ``reached``."""
+    def _switch(self, node: Node, what: str, word: str, reached: Power | None, left: Callable[[], float]) -> bool:
+        """Run a power command, which is done also if the BMC refuses it because its machine is in ``reached``.
+
+        Return whether the BMC has accepted it.
+        """
         try:
             self._ask(node, Command(what, ("chassis", "power", word), done="Chassis Power Control"), left)
         except StateError as exc:
             now = self._power(node, left)
             if now is not reached:
                 raise BmcError(f"{exc}; power state: {now}", transient=True, reason=exc.reason) from None
+            return False
+        return True
 
     def set_boot_device(self, node: Node, device: BootDevice, *, persistent: bool) -> None:
         """Boot from ``device`` once or always, in the boot mode of the node's capabilities."""

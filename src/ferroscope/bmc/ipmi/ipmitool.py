@@ -192,12 +192,12 @@ def _silent(access: Access, cipher: int, what: str, why: str) -> BmcError:
 
 
 def _failure(access: Access, what: str, message: str, reason: Reason, kind: type[BmcError] = BmcError) -> BmcError:
-    text = f"{what} at {access.host}: {message}"[:_MAX_MESSAGE]
+    text = f"{what} at {access.host}: {message}"
     if is_too_short(access.password):
         text = f"{what} at {access.host}: {reason} ({WITHHELD})"
     elif access.password:
         text = text.replace(access.password, MASK)
-    return kind(text, transient=reason is Reason.BMC_UNREACHABLE, reason=reason)
+    return kind(text[:_MAX_MESSAGE], transient=reason is Reason.BMC_UNREACHABLE, reason=reason)
 
 
 _LOOPBACK: Final = "127.0.0.1"

@@ -102,7 +102,8 @@ class Connector(sushy_connector.Connector):  # type: ignore[misc]
     def _redirected(self, target: str) -> BmcError:
         here, there = urlsplit(self._url), urlsplit(urljoin(self._url, target))
         if here.scheme == "http" and there.scheme == "https" and here.hostname == there.hostname:
-            message = f"the BMC at {self._url} redirects http to https; set redfish_address to https://{there.netloc}"
+            place = one_line(f"https://{there.netloc.rpartition('@')[2]}", _SHOWN)
+            message = f"the BMC at {self._url} redirects http to https; set redfish_address to {place}"
             return BmcError(message, transient=False, reason=Reason.BMC_NOT_REDFISH)
         where = one_line(f"{there.scheme}://{there.hostname}", _SHOWN)
         message = f"the BMC at {self._url} redirects to another host ({where}), which is not allowed"

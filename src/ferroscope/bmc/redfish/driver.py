@@ -187,7 +187,7 @@ class RedfishBmc:
                 raise translate(exc, access, "report", deadline.seconds) from None
 
     def close(self) -> None:
-        """Log out of the BMCs, in the background."""
+        """Log out of the BMCs, as far as they answer at once."""
         if "_clients" in self.__dict__:
             self._clients.close()
 

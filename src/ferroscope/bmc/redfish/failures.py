@@ -19,8 +19,9 @@ from sushy import exceptions as sushy
 
 from ferroscope.bmc.redfish.info import Access
 from ferroscope.contracts.errors import BmcError
+from ferroscope.core.callback_secret import without_disk_key
 from ferroscope.core.reasons import Reason
-from ferroscope.core.values import MASK, WITHHELD, is_too_short
+from ferroscope.core.values import MASK, WITHHELD, is_too_short, without_secrets
 from ferroscope.remote.deadline import DeadlineError
 from ferroscope.remote.retry import retry_after
 from ferroscope.remote.session import TooLargeError
@@ -80,11 +81,12 @@ def translate(error: Exception, access: Access, what: str, seconds: float, *, kn
 
 
 def scrub(text: str, access: Access) -> str:
-    """Return ``text`` without the password in any encoding, and not too long."""
+    """Return ``text`` without the password in any encoding, and what is secret in URLs; not too long."""
     if access.password:
         pair = base64.b64encode(f"{access.username}:{access.password}".encode()).decode()
         for secret in (pair, access.password):
             text = text.replace(secret, MASK)
+    text = without_disk_key(without_secrets(text))
     return text if len(text) <= _MAX_MESSAGE else f"{text[:_MAX_MESSAGE]}…"
 
 

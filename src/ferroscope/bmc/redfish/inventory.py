@@ -91,9 +91,9 @@ def _bmc_mac(reader: Reader, resource: Document) -> str | None:
 
 
 def _mac(one: Document) -> str | None:
-    """Return the MAC of an Ethernet interface, normalized."""
+    """Return the MAC of an Ethernet interface, normalized; zeros, which ports without a link may show, are none."""
     for name in ("MACAddress", "PermanentMACAddress"):
-        if (mac := values.normalize(_text(one.get(name)) or "")) is not None:
+        if (mac := values.identifying_mac(values.boot_mac(_text(one.get(name))))) is not None:
             return mac
     return None
 
@@ -102,7 +102,7 @@ def _cpu(reader: Reader, resource: Document) -> Document:
     processors = [
         one
         for one in reader.members(resource.get("Processors"), _MAX_PARTS)
-        if one.get("ProcessorType") in (None, "CPU") and not is_absent(one)
+        if one.get("ProcessorType") in (None, "CPU") and not is_absent(one) and not _is_empty_socket(one)
     ]
     if not processors:
         return {}
@@ -117,6 +117,16 @@ def _cpu(reader: Reader, resource: Document) -> Document:
             "socket_count": len(processors),
         }
     )
+
+
+def _is_empty_socket(processor: Document) -> bool:
+    """Whether there is nothing that a processor has; some BMCs list sockets without a state."""
+    return not _has(processor, ("Model", "Manufacturer"), ("TotalCores", "TotalThreads", "MaxSpeedMHz"))
+
+
+def _has(part: Document, texts: Iterable[str], numbers: Iterable[str]) -> bool:
+    """Whether a part has one of these; a placeholder such as N/A is nothing."""
+    return any(text(part.get(name)) for name in texts) or any(_number(part.get(name)) for name in numbers)
 
 
 def _memory(reader: Reader, resource: Document) -> Document:
@@ -158,22 +168,26 @@ def _drive_links(reader: Reader, storage: Document) -> list[Any]:
 
 def _is_empty_bay(drive: Document) -> bool:
     """Whether there is nothing that a drive has; some BMCs list bays without a state."""
-    names = ("SerialNumber", "Model", "CapacityBytes", "Manufacturer")
-    return not any(drive.get(name) for name in names) and not mappings(drive.get("Identifiers"))
+    known = _has(drive, ("SerialNumber", "Model", "Manufacturer"), ("CapacityBytes",))
+    return not known and _durable_name(drive) is None
 
 
 def _identity(drive: Document) -> Any:
-    """Return what makes a drive one and the same, below several paths: its serial number and its place, else its path.
+    """Return what makes a drive one and the same, below several paths: its serial number and its WWN, or its place.
 
-    Not the serial number alone: emulators, and some controllers, give the same one to all.
+    Not the serial number alone: emulators, and some controllers, give the same one to all. Without one, its path.
     """
     serial = text(drive.get("SerialNumber"))
-    place = _text(drive.get("Id")) or _text(drive.get("Name"))
-    return (_text(drive.get("Model")), serial, place) if serial else path_of(drive) or id(drive)
+    where = _durable_name(drive) or _text(drive.get("Id")) or _text(drive.get("Name"))
+    return (_text(drive.get("Model")), serial, where) if serial else path_of(drive) or id(drive)
+
+
+def _durable_name(drive: Document) -> str | None:
+    """Return the first WWN, EUI or the like of a drive."""
+    return next((name for one in mappings(drive.get("Identifiers")) if (name := _text(one.get("DurableName")))), None)
 
 
 def _disk(drive: Document) -> Document:
-    wwn = next((name for one in mappings(drive.get("Identifiers")) if (name := _text(one.get("DurableName")))), None)
     return _known(
         {
             "name": _text(drive.get("Name")) or _text(drive.get("Id")),
@@ -182,7 +196,7 @@ def _disk(drive: Document) -> Document:
             "serial": _text(drive.get("SerialNumber")),
             "size": _number(drive.get("CapacityBytes")),
             "rotational": {"HDD": True, "SSD": False}.get(str(drive.get("MediaType"))),
-            "wwn": wwn,
+            "wwn": _durable_name(drive),
         }
     )
 

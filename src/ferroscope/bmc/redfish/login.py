@@ -17,6 +17,7 @@ from ferroscope.core import json_safety
 from ferroscope.hardware.parts import mapping
 from ferroscope.remote.deadline import current
 
+LOGOUT_TIMEOUT: Final = 2.0  # seconds for closing a session
 # How often a login that is refused for a while is tried before the password is sent with each request.
 _PATIENCE: Final = 2
 
@@ -56,7 +57,7 @@ class SessionAuth(sushy_auth.AuthBase):  # type: ignore[misc]
         self._connector._sessions_uri = path  # a refused login is no reason to log in
         answer = self._connector.post(path, data={"UserName": self._username, "Password": self._password})
         token = answer.headers.get("X-Auth-Token")
-        self._session = _place(answer)
+        self._session = session_of(answer)
         if not token:
             self.close()
             raise sushy.MissingXAuthToken(method="POST", url=path, response=answer)
@@ -72,13 +73,13 @@ class SessionAuth(sushy_auth.AuthBase):  # type: ignore[misc]
             self._connector.delete(session)
 
 
-def _place(answer: Any) -> str:
+def session_of(answer: Any) -> str:
     """Return the path of a session that was opened; some services say it in the body only."""
     location = answer.headers.get("Location") or answer.headers.get("Content-Location")
     if not location:
         try:
             location = mapping(json_safety.decode(answer.content)).get("@odata.id")
-        except ValueError:
+        except (ValueError, json_safety.TooManyContainersError):
             location = None
     return local(location) if isinstance(location, str) else ""
 

@@ -23,9 +23,10 @@ from ferroscope.bmc.redfish.failures import is_temporary
 from ferroscope.bmc.redfish.reader import Reader, is_absent, path_of
 from ferroscope.contracts.bmc import BootDevice, Image
 from ferroscope.contracts.errors import BmcError
+from ferroscope.core.callback_secret import without_disk_key
 from ferroscope.core.model import Document
 from ferroscope.core.reasons import Reason
-from ferroscope.core.values import natural, one_line
+from ferroscope.core.values import natural, one_line, without_secrets
 from ferroscope.hardware.parts import mapping
 
 _log = structlog.get_logger(__name__)
@@ -155,9 +156,7 @@ class Insertion:
         if refusal is not None:
             raise refusal
         if any(where for where in self._looks if where[1] == url):
-            message = (
-                f"the BMC accepted {one_line(url, _SHOWN)} as virtual media, and never inserted it; can it be read"
-            )
+            message = f"the BMC accepted {_public(url)} as virtual media, and never inserted it; can it be read"
             raise BmcError(f"{message} from the BMC's network?", transient=False, reason=Reason.BMC_REFUSED)
         return None
 
@@ -165,7 +164,7 @@ class Insertion:
         key = (drive.path, url)
         if key not in self._looks:
             if not drive.is_empty:
-                what = ", ".join(one_line(one, _SHOWN) for one in drive.shown) or "a medium without a name"
+                what = ", ".join(map(_public, drive.shown)) or "a medium without a name"
                 drive.eject()
                 address = urlsplit(drive.service).hostname
                 _log.warning(
@@ -219,6 +218,11 @@ def _managers(reader: Reader, system: Any) -> Iterator[Document]:
     if not known and len(reader.links(root.get("Systems"))) == 1:
         known = list(reader.members(root.get("Managers"), _MAX_MANAGERS))
     yield from known
+
+
+def _public(url: str) -> str:
+    """Return a URL as it may be in logs and messages: that of the parameters has a key in it."""
+    return one_line(without_disk_key(without_secrets(url)), _SHOWN)
 
 
 def is_same_image(shown: str, url: str) -> bool:

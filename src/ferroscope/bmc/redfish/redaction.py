@@ -179,7 +179,10 @@ class Redactor:
         return f"{weak or ''}{before}{number if inner.isdigit() else f'etag-{number}'}{after}"
 
     def _location(self, value: str, host: str) -> str:
-        parts = urlsplit(value)
+        try:
+            parts = urlsplit(value)
+        except ValueError:
+            return _HIDDEN
         if not parts.netloc:
             return self.path(value)
         if parts.netloc == host:

@@ -1,6 +1,6 @@
 """A report of what a BMC answers: read-only requests, and its answers as ``redaction`` lets them through.
 
-It uses neither sushy nor what the driver knows of vendors, because it is made where those fail. Nothing is written to
+It uses nothing that the driver knows of vendors, because it is made where that fails. Nothing is written to
 the BMC except one login, which is ended. Bounded in requests, in time (the caller's deadline) and in size.
 """
 
@@ -15,12 +15,13 @@ import msgspec
 import requests
 
 from ferroscope.bmc.redfish.info import Access, tls_context
+from ferroscope.bmc.redfish.login import LOGOUT_TIMEOUT, session_of
 from ferroscope.bmc.redfish.redaction import Redactor
 from ferroscope.contracts.errors import BmcError
 from ferroscope.core import json_safety
 from ferroscope.core.model import Document
 from ferroscope.core.reasons import Reason
-from ferroscope.remote.deadline import current
+from ferroscope.remote.deadline import Deadline, DeadlineError, current
 from ferroscope.remote.resolver import Networks
 from ferroscope.remote.session import BoundedSession
 
@@ -72,10 +73,10 @@ class _Service:
 
     def close(self) -> None:
         """End the login, if there is one."""
-        if self._logout:
-            with contextlib.suppress(Exception):
-                self._send("DELETE", self._logout)
-        self._session.close()
+        with contextlib.closing(self._session):
+            if self._logout:
+                with contextlib.suppress(Exception), Deadline(LOGOUT_TIMEOUT):
+                    self._send("DELETE", self._logout)
 
     def report(self, pause: Callable[[float], object]) -> Document:
         root = self._read(self._access.root, pause)
@@ -101,7 +102,7 @@ class _Service:
             key = path.rstrip("/")
             if key in seen or any(one in key.lower() for one in _LEFT):
                 continue
-            if len(seen) >= _MAX_REQUESTS or self._size > MAX_BYTES or not current().remaining():
+            if len(seen) >= _MAX_REQUESTS or self._size > MAX_BYTES or current().remaining() <= LOGOUT_TIMEOUT:
                 self._complete = False
                 return
             seen.add(key)
@@ -139,9 +140,10 @@ class _Service:
         path = path if _is_path(path) else f"{access.root}SessionService/Sessions"
         response = self._note("POST", str(path), {"UserName": access.username, "Password": access.password})
         token = response.headers.get("X-Auth-Token")
+        if response.status_code < 300:
+            self._logout = session_of(response)
         if response.status_code < 300 and token:
             self._session.headers["X-Auth-Token"] = token
-            self._logout = urlsplit(response.headers.get("Location", "")).path
             return "session"
         if response.status_code == 401:
             raise self._rejected()
@@ -155,7 +157,7 @@ class _Service:
     def _noted(self, method: str, path: str) -> tuple[int, Document]:
         try:
             response = self._note(method, path)
-        except requests.exceptions.RequestException as exc:
+        except (requests.exceptions.RequestException, DeadlineError) as exc:
             if not self._answers:
                 raise  # it was never reached
             self._answers.append({"method": method, "path": self._redactor.path(path), "error": type(exc).__name__})
@@ -184,6 +186,8 @@ class _Service:
         if not self._session.belongs(url):
             message = f"the BMC at {self._access.url} links to another host, which is not allowed"
             raise BmcError(message, transient=False, reason=Reason.BMC_REFUSED)
+        if method != "GET":
+            self._session.part()  # a BMC may have closed it meanwhile; a read is repeated, and a login is not
         headers = {"OData-Version": "4.0", "Accept": "application/json", "Accept-Encoding": "identity"}
         seconds = min(_SECONDS, current().left())
         return self._session.request(

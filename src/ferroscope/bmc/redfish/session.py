@@ -9,19 +9,18 @@ import contextlib
 import hashlib
 import logging
 import threading
+import time
 from collections import OrderedDict
 from collections.abc import Iterator
-from typing import Any, Final
+from typing import Any
 
 from sushy import main as sushy_main
 
 from ferroscope.bmc.redfish.connector import Connector
 from ferroscope.bmc.redfish.info import Access
-from ferroscope.bmc.redfish.login import BasicAuth, NoAuth, SessionAuth, SessionElseBasicAuth
+from ferroscope.bmc.redfish.login import LOGOUT_TIMEOUT, BasicAuth, NoAuth, SessionAuth, SessionElseBasicAuth
 from ferroscope.remote.deadline import Deadline, DeadlineError, current
 from ferroscope.remote.resolver import ANYWHERE, Networks
-
-_LOGOUT_TIMEOUT: Final = 2.0  # seconds for closing a session
 
 
 class Client:
@@ -80,7 +79,7 @@ class Client:
         if root is None:
             return
         auth, root._auth = root._auth, None  # otherwise its destructor would log out at any time
-        with contextlib.suppress(Exception), Deadline(_LOGOUT_TIMEOUT):
+        with contextlib.suppress(Exception), Deadline(LOGOUT_TIMEOUT):
             auth.close()
         root._conn.close()
 
@@ -117,17 +116,21 @@ class Clients:
         self._part([client])
 
     def close(self) -> None:
-        """Log out of all services."""
+        """Log out of all services, all at once: the process may end after this, and their sessions would stay."""
         with self._lock:
             kept = list(self._kept.values())
             self._kept.clear()
-        self._part(kept)
+        end = time.monotonic() + LOGOUT_TIMEOUT
+        for thread in self._part(kept):
+            thread.join(max(0.0, end - time.monotonic()))
 
     @staticmethod
-    def _part(clients: list[Client]) -> None:
-        # In a separate thread: logging out must not take time from the call that caused it.
-        for client in clients:
-            threading.Thread(target=client.close, name="redfish log-out", daemon=True).start()
+    def _part(clients: list[Client]) -> list[threading.Thread]:
+        # In separate threads: logging out must not take time from the call that caused it.
+        threads = [threading.Thread(target=one.close, name="redfish log-out", daemon=True) for one in clients]
+        for thread in threads:
+            thread.start()
+        return threads
 
 
 def _key(access: Access) -> tuple[Any, ...]:
