@@ -76,7 +76,8 @@ def _page(command: click.Command, context: click.Context) -> Iterator[str]:
 def _option(option: click.Option) -> str:
     names = ", ".join(f"`{name}`" for name in (*option.opts, *option.secondary_opts))
     value = "" if option.is_flag else f" {_value(option)}"
-    notes = [f"default `{option.default}`"] if option.show_default and option.default is not None else []
+    shown = option.show_default if isinstance(option.show_default, str) else option.to_info_dict()["default"]
+    notes = [f"default `{shown}`"] if option.show_default and shown is not None else []
     if option.show_envvar and option.envvar:
         notes.append(f"environment `{option.envvar}`")
     text = f"{option.help or ''} ({'; '.join(notes)})" if notes else option.help or ""
