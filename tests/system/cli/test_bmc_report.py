@@ -78,6 +78,7 @@ def test_a_report_is_written_and_a_test_can_serve_it(
     file = tmp_path / "report.json"
     done = shell("bmc", "report", "rack7-u12", "--output", str(file), *configured, check=0)
     assert str(file) in done.stderr
+    assert "not complete" not in done.stderr
     text = file.read_text()
     for word in (PASSWORD, USER, SERIAL, HOSTNAME, *MACS, *(mac.upper() for mac in MACS), "rack7-u12"):
         assert word not in text
