@@ -25,7 +25,7 @@ has reported is not in them. Where none of the sources says what a BMC does (how
 while it settles), it is chosen so that each kind of trouble that is known occurs with at least one of them. Pages and
 pauses are shorter than on hardware.
 
-**Confirmed on hardware: nothing yet.** Nobody has told us so far with which BMC and firmware it works. Please
+**Confirmed on hardware: nothing yet.** Nobody has reported so far with which BMC and firmware it works. Please
 [do](#report-a-quirk), also if it just works.
 
 | BMC | model in the simulation | simulated | confirmed on hardware |

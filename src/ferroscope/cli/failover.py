@@ -102,8 +102,8 @@ def status(given: _Given, files: tuple[str, ...], database: str | None, limit: i
 
 
 def _message(record: Remediation) -> str:
-    told = record.left_off in record.message
-    return record.message if told else f"{record.message}; {record.left_off}"
+    complete = record.left_off in record.message
+    return record.message if complete else f"{record.message}; {record.left_off}"
 
 
 def _or_fail(work: Any, *arguments: Any) -> Any:

@@ -145,8 +145,8 @@ class ClusterReader:
         active = {one.node: one for one in self._store.read(lambda tx: tx.remediations.active(self._cluster))}
         failed = {one.name for one in nodes if is_suspect(one, silence.get(one.name, 0.0), self._rules)}
         by_name = {one.name: one for one in nodes}
-        told = {one.name for one in nodes if one.left_off}
-        if not (names := sorted(failed | set(active) | told)):
+        left_off = {one.name for one in nodes if one.left_off}
+        if not (names := sorted(failed | set(active) | left_off)):
             self._volumes.clear()
             self._machines.clear()
             return _Pass(by_name, active, names, Inventory(()), silent, "", taints=False, epoch=epoch, began=began)

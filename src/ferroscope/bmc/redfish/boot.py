@@ -52,7 +52,7 @@ def set_boot_device(system: Any, device: BootDevice, *, persistent: bool, mode: 
         system.set_system_boot_options(target=target, enabled=often, mode=None if is_mode else wanted_mode)
     except sushy.exceptions.BadRequestError as exc:
         if is_mode and before in _KNOWN_MODES and _MODE in str(exc.body):
-            # Some want to be told the mode although it stays as it is (ansible-collections/community.general#11542).
+            # Some require the mode although it stays as it is (ansible-collections/community.general#11542).
             system.set_system_boot_options(target=target, enabled=often, mode=_KNOWN_MODES[before])
         elif not is_so:
             raise

@@ -1,6 +1,6 @@
 """What a failure of a Redfish service means: message, reason code, and whether and when to try again.
 
-docs/explanation/bmc-failures.md has the same failure matrix. A BMC that restarts, or has just been told to reset the
+docs/explanation/bmc-failures.md has the same failure matrix. A BMC that restarts, or has just reset the
 machine, answers with anything for a while: nothing, an empty body, a web page, 404, 500, "not ready". From a BMC that
 has answered properly before, such answers are temporary; from one that never has, they are tried a few times and then
 believed.

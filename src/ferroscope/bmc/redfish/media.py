@@ -2,7 +2,7 @@
 
 The drives of the system and of its managers are candidates (dell/terraform-provider-redfish#331,
 lenovo/python-redfish-lenovo#21). A command is believed if the BMC shows its effect; until then it is given time, and
-then the next drive is tried. What is ours is told by host and path, because BMCs rewrite what they show
+then the next drive is tried. Our medium is recognized by host and path, because BMCs rewrite what they show
 (ansible-collections/community.general#6969, #3042). Foreign media are never ejected without a word.
 """
 
