@@ -78,7 +78,8 @@ def test_inspections_finish_once_though_an_api_and_a_worker_are_killed(tmp_path:
         for process in (*apis, *workers):
             process.wait_ready()
         totals = _inspect_all(installed, workers[0], apis[0])
-    assert (totals.boots, totals.callbacks_accepted) == (_MACHINES, _MACHINES)
+    # A machine whose callback was stored, but not answered, may be switched off before it repeats it.
+    assert (totals.power_ons, totals.boots, totals.callbacks_refused) == (_MACHINES, _MACHINES, 0)
 
 
 def _inspect_all(installed: Roles, worker: Played, api: Played) -> Counters:

@@ -254,10 +254,12 @@ def test_a_graceful_restart_under_load_fails_no_request(site: Site) -> None:
         reader.end()
     after = site.fleet.fleet.totals
     failed = [failure for reader in readers for failure in reader.failed]
+    # A node may have changed before its machine has read the answer.
+    assert until(lambda: after.callbacks_accepted - before.callbacks_accepted == _NODES), after
     accepted = after.callbacks_accepted - before.callbacks_accepted
     print(f"{restarts} graceful restarts, {sum(reader.answered for reader in readers)} reads, {accepted} callbacks")
     assert failed == [], f"{len(failed)}: {site.balancer.log.read_text()[-2000:]}\n{site.server.said()[-4000:]}"
-    assert (accepted, after.callbacks_failed - before.callbacks_failed) == (_NODES, 0)
+    assert after.callbacks_failed == before.callbacks_failed
 
 
 def test_killed_processes_lose_no_callback(site: Site) -> None:
