@@ -23,6 +23,7 @@ from tests.support.processes import PATIENCE, free_port, signal_tree, until
 from tests.support.servers import made_once
 
 _BIN: Final = ROOT / ".ironic-venv" / "bin"
+PYTHON: Final = _BIN / "python"
 _START_SECONDS: Final = 120.0
 _SETTINGS: Final = """\
 [DEFAULT]

@@ -135,6 +135,15 @@ class Node(msgspec.Struct, kw_only=True):
     updated_at: Annotated[float | None, NodeField(since=1, sorts=True, merged=False)] = None
     version: Annotated[int, NodeField(merged=False)] = 0
 
+    # Hooks that were written for Ironic call these. Source: its inspection hooks.
+
+    def save(self) -> None:
+        """Do nothing: the worker commits the changes of all hooks together, or none of them."""
+
+    def set_property(self, key: str, value: Any) -> None:
+        """Set one of ``properties``."""
+        self.properties[key] = value
+
 
 def _interface(since: int) -> NodeField:
     return NodeField(since=since, length=255, settable=True)

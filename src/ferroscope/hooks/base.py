@@ -1,13 +1,13 @@
 """The interface of hooks, and the part of a task that they may access. Plugins import only this module.
 
-Names and phases are those of the inspection hooks of the Bare Metal service, so that its hooks need few changes. There
-is no ``save``: the worker commits the changes of all hooks in one transaction, or none of them.
+Names and phases are those of the inspection hooks of the Bare Metal service, which run here, too (``adapted``). They
+save the node themselves, which does nothing here: the worker commits the changes of all hooks together, or none.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import ClassVar, Protocol
+from typing import Any, ClassVar, Protocol
 
 import msgspec
 
@@ -88,6 +88,28 @@ class InspectionHook:
 
     def __call__(self, task: HookTask, inventory: Document, plugin_data: Document) -> None:
         """Change the node, its ports and ``plugin_data``; the first error ends the pipeline."""
+
+
+class _AdaptedHook(InspectionHook):
+    """A hook that does not derive from ``InspectionHook``, such as one of Ironic's."""
+
+    def __init__(self, hook: Any) -> None:
+        self._hook = hook
+        self.dependencies = tuple(getattr(hook, "dependencies", ()))  # type: ignore[misc]  # its class is not known
+
+    def preprocess(self, task: HookTask, inventory: Document, plugin_data: Document) -> None:
+        if hasattr(self._hook, "preprocess"):
+            self._hook.preprocess(task, inventory, plugin_data)
+
+    def __call__(self, task: HookTask, inventory: Document, plugin_data: Document) -> None:
+        self._hook(task, inventory, plugin_data)
+
+
+def adapted(hook: object) -> InspectionHook | None:
+    """Return the hook as one of ours; None if it is no hook. All that Ironic's contract requires is the call."""
+    if isinstance(hook, InspectionHook):
+        return hook
+    return _AdaptedHook(hook) if callable(hook) else None
 
 
 # Errors of hooks, and of their configuration.

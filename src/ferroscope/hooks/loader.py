@@ -14,7 +14,7 @@ import structlog
 
 from ferroscope.config.options import InspectorSettings
 from ferroscope.config.plugins import EntryPoint
-from ferroscope.hooks.base import HookSetupError, InspectionHook
+from ferroscope.hooks.base import HookSetupError, InspectionHook, adapted
 
 # The list ``[inspector] hooks`` and the meaning of its items. Pure.
 #
@@ -143,11 +143,12 @@ def _resolved(wanted: Sequence[Wanted], points: Mapping[str, EntryPoint]) -> lis
 def _load(item: Wanted, points: Mapping[str, EntryPoint]) -> LoadedHook:
     point = points[item.name]
     try:
-        hook = point.load()()
+        hook = adapted(point.load()())
     except Exception as exc:
         raise HookSetupError(f"hook {item.name!r} ({point.value}) cannot be loaded: {exc!r}") from exc
-    if not isinstance(hook, InspectionHook):
+    if hook is None:
         raise HookSetupError(
-            f"hook {item.name!r} ({point.value}) is not a subclass of ferroscope.hooks.base.InspectionHook"
+            f"hook {item.name!r} ({point.value}) cannot be called with (task, inventory, plugin_data): derive it from "
+            "ferroscope.hooks.base.InspectionHook"
         )
     return LoadedHook(item.name, hook, item.optional)

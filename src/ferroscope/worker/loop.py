@@ -63,7 +63,7 @@ from ferroscope.worker.follow import (
     is_still_overdue,
     put_following,
 )
-from ferroscope.worker.run import Task, clean_up, retry_later, run_task
+from ferroscope.worker.run import Task, clean_up, move, retry_later, run_task
 
 T = TypeVar("T")
 
@@ -265,7 +265,7 @@ class Worker:
         """Run the task; a request that is not carried out only cleans up after its inspection."""
         event = context.request.event
         if isinstance(decision, Run):
-            outcome = run_task(self.tasks[event], context)
+            outcome = run_task(self.tasks.get(event, move), context)
         else:
             outcome = decision
             # Refusing it may end an inspection, whose machine is then powered off; but only in the lane that waits for

@@ -12,7 +12,7 @@ from typing import Final
 import structlog
 
 from ferroscope.contracts.errors import BmcError, ClaimLostError, StoreUnavailableError
-from ferroscope.core.delivery import Drop, Fail, Outcome, Retry
+from ferroscope.core.delivery import Done, Drop, Fail, Outcome, Retry
 from ferroscope.core.reasons import Reason
 from ferroscope.worker.attempt import StoppedError, SupersededError
 from ferroscope.worker.context import TaskContext
@@ -37,6 +37,11 @@ def run_task(task: Task, context: TaskContext) -> Outcome:
     if isinstance(outcome, Retry) and outcome.counted and request.attempt >= context.settings.worker.max_attempts:
         return Fail(outcome.reason, f"{outcome.message}; gave up after {request.attempt} attempts")
     return outcome
+
+
+def move(_context: TaskContext) -> Outcome:
+    """Do nothing: an event without a task only moves the state, as a restored row or another release may request."""
+    return Done()
 
 
 def _run(task: Task, context: TaskContext) -> Outcome:

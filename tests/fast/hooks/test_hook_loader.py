@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from importlib.metadata import EntryPoint
+from typing import Any, ClassVar
 
 import pytest
 import structlog.testing
@@ -10,8 +11,8 @@ import structlog.testing
 from ferroscope.config.options import InspectorSettings
 from ferroscope.hooks import loader
 from ferroscope.hooks.base import HookSetupError, InspectionHook
-from ferroscope.hooks.pipeline import from_settings
-from tests.fast.hooks.runs import installed
+from ferroscope.hooks.pipeline import Pipeline, from_settings
+from tests.fast.hooks.runs import context, installed, machine
 
 HERE = "tests.fast.hooks.test_hook_loader"
 
@@ -28,6 +29,20 @@ class Picky(InspectionHook):
 
 class NoHook:
     """Something else that a package offers under our group by mistake."""
+
+
+class OfIronic:
+    """A hook as Ironic's contract has it: another base class, changes that it saves itself."""
+
+    dependencies: ClassVar[list[str]] = ["architecture"]
+
+    def preprocess(self, task: Any, inventory: dict[str, Any], plugin_data: dict[str, Any]) -> None:
+        plugin_data["seen"] = len(inventory["interfaces"])
+
+    def __call__(self, task: Any, inventory: dict[str, Any], plugin_data: dict[str, Any]) -> None:
+        task.node.set_property("rack", "r1")
+        task.node.extra["nics"] = plugin_data["seen"]
+        task.node.save()
 
 
 def names(*hooks: str) -> list[str]:
@@ -104,6 +119,16 @@ def test_a_hook_that_cannot_be_made_is_named_with_the_cause() -> None:
 
 def test_something_that_is_no_hook_is_refused() -> None:
     assert "ferroscope.hooks.base.InspectionHook" in refusal("nothing", nothing=f"{HERE}:NoHook")
+
+
+def test_a_hook_written_to_ironics_contract_runs_unchanged() -> None:
+    points = {**installed(), "theirs": EntryPoint("theirs", f"{HERE}:OfIronic", loader.GROUP)}
+    settings = InspectorSettings(hooks=("architecture", "theirs"))
+    task = context()
+    data = Pipeline(loader.load(settings, points), settings).run(task, machine(), {})
+    assert data["seen"] == 4
+    assert (task.node.properties["rack"], task.node.extra) == ("r1", {"nics": 4})
+    assert "depends on architecture" in refusal("theirs", theirs=f"{HERE}:OfIronic")
 
 
 def test_what_is_wrong_with_the_options_of_all_hooks_is_said_at_once() -> None:

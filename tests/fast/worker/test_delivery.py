@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from ferroscope import transition
 from ferroscope.config.options import Settings, WorkerSettings
 from ferroscope.contracts.bmc import Power
 from ferroscope.contracts.errors import ClaimLostError, NotFoundError
@@ -92,6 +93,23 @@ def test_a_worker_killed_in_processing_leaves_nothing_behind_and_the_rerun_finis
     assert service.node.state is State.FINISHED
     assert service.ports == ["02:00:00:00:00:01"]
     assert "delivered again" in service.steps
+
+
+@pytest.mark.parametrize("before", [State.STARTING, State.WAITING])
+def test_an_event_without_a_task_only_moves_the_state(service: Service, before: State) -> None:
+    node = service.start()
+    if before is State.WAITING:
+        service.work()
+    else:
+        claim = service.worker.get()
+        assert claim is not None
+        service.store.write(lambda tx: tx.requests.consume(claim))
+    service.store.write(lambda tx: tx.requests.put(transition.request_for(node, Event.WAIT)))
+    service.work()
+    assert (service.node.state, service.pending) == (State.WAITING, [])
+    service.call_back()
+    service.work()
+    assert service.node.state is State.FINISHED
 
 
 def test_interrupted_error_is_the_strict_reading() -> None:
