@@ -7,7 +7,8 @@ import threading
 import pytest
 
 from ferroscope.contracts.errors import BmcError
-from ferroscope.remote.retry import retry_bmc_call
+from ferroscope.core.reasons import Reason
+from ferroscope.remote.retry import Once, retry_bmc_call
 
 
 class Bmc:
@@ -48,3 +49,39 @@ def test_it_is_tried_as_often_as_is_configured(tries: int) -> None:
     with pytest.raises(BmcError):
         retry_bmc_call(bmc, lambda: 60.0, threading.Event(), tries)
     assert bmc.asked == tries
+
+
+@pytest.mark.parametrize(
+    ("error", "asked"),
+    [
+        (BmcError("no answer", transient=True), 1),
+        (BmcError("in this state", transient=True, reason=Reason.BMC_REFUSED), 3),
+    ],
+    ids=["its answer may be lost", "it was refused"],
+)
+def test_a_command_that_must_not_be_carried_out_twice_is_sent_again_only_if_it_was_not_done(
+    error: BmcError, asked: int
+) -> None:
+    once, sent = Once(), []
+
+    def reset() -> None:
+        once.sent = True
+        sent.append(1)
+        raise error
+
+    with pytest.raises(BmcError):
+        retry_bmc_call(reset, lambda: 60.0, threading.Event(), 3, once)
+    assert len(sent) == asked
+
+
+def test_what_fails_before_such_a_command_is_tried_again() -> None:
+    once, tries = Once(), []
+
+    def reset() -> None:
+        tries.append(1)
+        if len(tries) < 3:
+            raise BmcError("no answer to a look at the power", transient=True)
+        once.sent = True
+
+    retry_bmc_call(reset, lambda: 60.0, threading.Event(), 4, once)
+    assert len(tries) == 3

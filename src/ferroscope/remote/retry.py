@@ -41,11 +41,20 @@ def call_with_retries(
     return attempt()
 
 
-def retry_bmc_call(attempt: Callable[[], T], left: Callable[[], float], stop: StopFlag, tries: int = TRIES) -> T:
+class Once:
+    """Whether a command that must not be carried out twice has been sent: ``sent`` is set just before it is."""
+
+    sent = False
+
+
+def retry_bmc_call(
+    attempt: Callable[[], T], left: Callable[[], float], stop: StopFlag, tries: int = TRIES, once: Once | None = None
+) -> T:
     """Return the result of ``attempt``, a call to a BMC, tried at most ``tries`` times; its last ``BmcError``.
 
     Answers of a BMC that needs time are not counted: it is asked until the deadline, and not before the time that it
-    named. ``left`` returns the seconds until the deadline, 0 after it.
+    named. ``left`` returns the seconds until the deadline, 0 after it. A command that is sent ``once`` is sent again
+    only if the BMC has answered that it did not carry it out: its answer may be what was lost.
     """
     counted, pause, doubtful = 0, _PAUSE, False
     while True:
@@ -57,7 +66,8 @@ def retry_bmc_call(attempt: Callable[[], T], left: Callable[[], float], stop: St
             doubtful = not error.not_done
             counted += error.pause is None
             wait = max(pause, error.pause or 0.0)
-            if not error.again or counted >= tries or left() <= wait or stop.wait(wait):
+            lost = once is not None and once.sent and not error.not_done and error.pause is None
+            if lost or not error.again or counted >= tries or left() <= wait or stop.wait(wait):
                 raise
         pause = min(2 * pause, _LONGEST_PAUSE)
 

@@ -14,6 +14,7 @@ from ferroscope.contracts.bmc import Power
 from ferroscope.contracts.errors import BmcError
 from ferroscope.core.model import Node
 from ferroscope.core.reasons import Reason
+from ferroscope.remote.retry import Once
 
 ABSENT = object()
 WORDS = ["", "off", "OFF", "Off ", "Unknown", "Reset", "power off"]
@@ -90,7 +91,7 @@ def test_power_is_switched_on_unless_the_system_is_on_or_becoming_so(said: objec
 def test_a_system_that_may_be_off_is_not_reset(said: object) -> None:
     system = System(said)
     with pytest.raises(BmcError) as caught:
-        commands.reboot(system)
+        commands.reboot(system, Once())
     assert (caught.value.transient, caught.value.reason) == (True, Reason.POWER_FAILED)
     assert system.resets == []
 

@@ -118,3 +118,19 @@ def test_a_refused_command_was_certainly_not_done(bmc_at: Simulator) -> None:
     with pytest.raises(BmcError) as caught:
         IpmiBmc().set_power(node, Power.ON)
     assert caught.value.not_done
+
+
+def test_a_reset_whose_answer_got_lost_is_not_sent_again(bmc_at: Simulator) -> None:
+    def lost(answer: bytes) -> bytes:
+        message = answer[16:]
+        about = (message[1], message[5]) if answer[4:6] == b"\x06\x00" and len(message) >= 8 else None
+        return b"" if about == (0x01 << 2, CONTROL) else answer
+
+    IpmiBmc().set_power(bmc_at.node(), Power.ON)
+    before = len(bmc_at.commands)
+    with between(bmc_at.port, changes=lost) as (port, _):
+        bmc = IpmiBmc(DriverOptions(command_timeout=20.0))
+        with pytest.raises(BmcError) as caught:
+            bmc.reboot(bmc_at.node(ipmi_port=port, ipmi_cipher_suite=0))
+    assert (caught.value.transient, caught.value.not_done) == (True, False)
+    assert bmc_at.commands[before:] == ["reset"]

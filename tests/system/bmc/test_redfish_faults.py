@@ -163,6 +163,21 @@ def test_a_command_whose_answer_got_lost_is_not_given_twice(
     assert proxy.requests("POST", "ComputerSystem.Reset") - before == 1
 
 
+@pytest.mark.parametrize("lost", [fault.reset, fault.cut, fault.silence], ids=["reset", "cut", "silence"])
+def test_a_reset_whose_answer_got_lost_is_not_sent_again(
+    proxy: FaultyProxy, make_bmc: MakeBmc, lost: fault.Fault
+) -> None:
+    """The caller looks first whether the machine has booted: a second reset would boot it from its disk."""
+    bmc, node = make_bmc(timeout=TIMEOUT), node_at(proxy.url, 7)
+    bmc.set_power(node, Power.ON)
+    before = proxy.requests("POST", "ComputerSystem.Reset")
+    proxy.will(fault.after_its_effect(lost), method="POST", path="ComputerSystem.Reset")
+    error = fails(lambda: bmc.reboot(node))
+    assert (error.transient, error.not_done) == (True, False)
+    assert proxy.requests("POST", "ComputerSystem.Reset") - before == 1
+    bmc.reboot(node)
+
+
 def test_a_power_state_that_lags_is_read_as_it_is(tmp_path: Path, make_bmc: MakeBmc) -> None:
     with emulator(tmp_path, machines=1, lag=0.6) as running:
         bmc, node = make_bmc(), node_at(running.url)

@@ -24,7 +24,7 @@ from ferroscope.core.model import Document, Node
 from ferroscope.core.reasons import Reason
 from ferroscope.remote import command_fence
 from ferroscope.remote.resolver import ForbiddenAddressError, UnresolvedError, resolve
-from ferroscope.remote.retry import retry_bmc_call
+from ferroscope.remote.retry import Once, retry_bmc_call
 
 # In order of preference; 17 is SHA-256, 3 the SHA-1 of older BMCs.
 _CIPHERS: Final = (17, 3)
@@ -112,7 +112,8 @@ class IpmiBmc:
         Return whether the BMC has accepted it.
         """
         try:
-            self._ask(node, Command(what, ("chassis", "power", word), done="Chassis Power Control"), left)
+            words = ("chassis", "power", word)
+            self._ask(node, Command(what, words, done="Chassis Power Control", once=word == "reset"), left)
         except StateError as exc:
             now = self._power(node, left)
             if now is not reached:
@@ -172,12 +173,14 @@ class IpmiBmc:
 
     def _ask(self, node: Node, command: Command, left: Callable[[], float]) -> str:
         """Run one command; retry transient errors while there is time."""
-        named = self._read(node.driver_info)
+        named, once = self._read(node.driver_info), Once()
 
         def attempt() -> str:
-            return self._attempt(self._at_allowed(named, left()), command, left)
+            access = self._at_allowed(named, left())
+            once.sent = command.once
+            return self._attempt(access, command, left)
 
-        return retry_bmc_call(attempt, left, self._options.stop, self._options.command_tries)
+        return retry_bmc_call(attempt, left, self._options.stop, self._options.command_tries, once)
 
     def _attempt(self, access: Access, command: Command, left: Callable[[], float]) -> str:
         """Try the cipher suite that has worked, or the stronger one, and then the other one.
@@ -192,6 +195,8 @@ class IpmiBmc:
         try:
             return self._answered(key, first, partial(run, access, first, command, left() / 2))
         except (CipherError, SilentError) as exc:
+            if command.once and isinstance(exc, SilentError):  # the suite has just worked: the answer may be lost
+                raise
             try:
                 return self._answered(key, second, partial(run, access, second, command, left()))
             except CipherError:

@@ -28,6 +28,8 @@ PROGRAM: Final = "ipmitool"
 _MAX_MESSAGE: Final = 200
 # One packet a second, three retransmissions: below our own time limit.
 _PATIENCE: Final = ("-N", "1", "-R", "3")
+# The same time with one packet: not every BMC recognizes a retransmission of what it has carried out.
+_ONE_PACKET: Final = ("-N", "4", "-R", "1")
 _ENVIRONMENT: Final = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL": "C"}
 
 # What ``-v`` adds about optional features, whatever becomes of the command itself.
@@ -107,11 +109,13 @@ class Command(msgspec.Struct, frozen=True):
     """The ``words`` of a command of ipmitool; ``what`` it does, for messages.
 
     ``done`` is what ipmitool prints after success: it ends with status 0 although the BMC has refused a boot device.
+    ``once``: it must not be carried out twice.
     """
 
     what: str
     words: tuple[str, ...]
     done: str = ""
+    once: bool = False
 
 
 def run(access: Access, cipher: int, command: Command, seconds: float) -> str:
@@ -132,7 +136,7 @@ def _run(access: Access, host: str, port: int, cipher: int, asked: Command, seco
         os.write(writing, access.password.encode() + b"\n")  # at most 21 bytes: never blocks
         os.close(writing)
         done = subprocess.run(  # noqa: S603  # an argument list, each word checked by ``info``
-            [*command, "-f", f"/dev/fd/{reading}", *_PATIENCE, *asked.words],
+            [*command, "-f", f"/dev/fd/{reading}", *(_ONE_PACKET if asked.once else _PATIENCE), *asked.words],
             input=access.key + b"\n" if access.key else b"",
             start_new_session=True,  # otherwise it would prompt for the key on a terminal
             capture_output=True,

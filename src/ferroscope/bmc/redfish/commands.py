@@ -1,4 +1,4 @@
-"""Commands to a Redfish system, with sushy; each function is idempotent.
+"""Commands to a Redfish system, with sushy; each function is idempotent, except for the restarts, which are sent once.
 
 They raise sushy's exceptions; ``failures.translate`` turns those into ``BmcError``. Deadlines, sessions and retries are
 handled by the caller.
@@ -21,6 +21,7 @@ from ferroscope.contracts.bmc import Power, Switch, unsettled
 from ferroscope.contracts.errors import BmcError
 from ferroscope.core.reasons import Reason
 from ferroscope.hardware.parts import mapping
+from ferroscope.remote.retry import Once
 
 # The values of PowerState; one that is paused has power. All others, among them null and what is no text, are unknown.
 _POWERS: Final = {
@@ -92,7 +93,7 @@ def force_off(system: Any) -> bool:
     return True
 
 
-def reboot(system: Any) -> None:
+def reboot(system: Any, once: Once) -> None:
     """Restart a system that is on; power on one that is off; ``BmcError`` (transient) if it is neither for certain."""
     now = power(system)
     if now is Power.OFF:
@@ -100,7 +101,7 @@ def reboot(system: Any) -> None:
         return
     if now is not Power.ON:
         raise unsettled("reboot", now)
-    _reset(system, sushy.RESET_FORCE_RESTART)
+    _reset(system, sushy.RESET_FORCE_RESTART, once)
 
 
 def soft_power_off(system: Any) -> None:
@@ -109,14 +110,16 @@ def soft_power_off(system: Any) -> None:
         _reset(system, sushy.RESET_GRACEFUL_SHUTDOWN)
 
 
-def soft_reboot(system: Any) -> None:
+def soft_reboot(system: Any, once: Once) -> None:
     """Have the operating system restart."""
-    _reset(system, sushy.RESET_GRACEFUL_RESTART)
+    _reset(system, sushy.RESET_GRACEFUL_RESTART, once)
 
 
-def _reset(system: Any, kind: sushy.ResetType) -> None:
+def _reset(system: Any, kind: sushy.ResetType, once: Once | None = None) -> None:
     if kind not in system.get_allowed_reset_system_values():
         raise sushy.exceptions.MissingActionError(action=kind.value, resource=system.path)
+    if once is not None:
+        once.sent = True
     system.reset_system(kind)
 
 

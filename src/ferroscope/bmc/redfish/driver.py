@@ -24,7 +24,7 @@ from ferroscope.core.reasons import Reason
 from ferroscope.remote.command_fence import TooLateError
 from ferroscope.remote.deadline import Deadline, DeadlineError
 from ferroscope.remote.resolver import ForbiddenAddressError
-from ferroscope.remote.retry import retry_bmc_call
+from ferroscope.remote.retry import Once, retry_bmc_call
 
 if TYPE_CHECKING:
     from ferroscope.bmc.redfish.session import Clients
@@ -81,7 +81,8 @@ class RedfishBmc:
 
     def reboot(self, node: Node) -> None:
         """Reset the machine by ``ForceRestart``; other resets are power cycles, or may never happen."""
-        self._call(node, "reboot", lambda commands, system: commands.reboot(system))
+        once = Once()
+        self._call(node, "reboot", lambda commands, system: commands.reboot(system, once), once=once)
 
     def soft_power_off(self, node: Node) -> None:
         """Have the operating system shut down, by ``GracefulShutdown``."""
@@ -89,7 +90,8 @@ class RedfishBmc:
 
     def soft_reboot(self, node: Node) -> None:
         """Have the operating system restart, by ``GracefulRestart``."""
-        self._call(node, "soft rebooting", lambda commands, system: commands.soft_reboot(system))
+        once = Once()
+        self._call(node, "soft rebooting", lambda commands, system: commands.soft_reboot(system, once), once=once)
 
     def set_boot_device(self, node: Node, device: BootDevice, *, persistent: bool) -> None:
         """Boot from ``device`` once or always, in the boot mode of the node's capabilities."""
@@ -199,6 +201,7 @@ class RedfishBmc:
         seconds: float | None = None,
         *,
         whole: bool = False,
+        once: Once | None = None,
     ) -> T:
         """Call ``work`` for the node's system, or the ``whole`` service; retry transient errors while there is time."""
         access = info.read(node.driver_info, self._options.limits)
@@ -206,7 +209,7 @@ class RedfishBmc:
             clients = self._clients
         with Deadline(seconds or self._options.command_timeout) as deadline:
             attempt = partial(self._attempt, clients, access, what, work, deadline, whole=whole)
-            return retry_bmc_call(attempt, deadline.remaining, self._options.stop, self._options.command_tries)
+            return retry_bmc_call(attempt, deadline.remaining, self._options.stop, self._options.command_tries, once)
 
     def _attempt(
         self,
