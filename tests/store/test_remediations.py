@@ -32,10 +32,13 @@ def test_a_remediation_is_saved_whole_and_a_node_has_one_at_a_time(adapter: Adap
     )
     adapter.write(lambda tx: tx.remediations.save(changed))
     assert adapter.read(lambda tx: list(tx.remediations.active(cluster))) == [changed]
+    assert changed in adapter.read(lambda tx: list(tx.remediations.elsewhere("another")))
+    assert changed not in adapter.read(lambda tx: list(tx.remediations.elsewhere(cluster)))
     ended = msgspec.structs.replace(changed, phase=Phase.DONE, ended_at=9.0)
     second = _remediation(cluster, started_at=10.0)
     adapter.write(lambda tx: (tx.remediations.save(ended), tx.remediations.save(second)))
     assert adapter.read(lambda tx: list(tx.remediations.active(cluster))) == [second]
+    assert ended not in adapter.read(lambda tx: list(tx.remediations.elsewhere("another")))
     assert adapter.read(lambda tx: list(tx.remediations.newest(cluster, 5))) == [second, ended]
     assert adapter.write(lambda tx: tx.remediations.remove_ended(9.5)) >= 1
     assert adapter.read(lambda tx: list(tx.remediations.newest(cluster, 5))) == [second]

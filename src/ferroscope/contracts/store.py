@@ -397,6 +397,9 @@ class Remediations(Protocol):
     def active(self, cluster: str) -> Sequence[Remediation]:
         """Return those in progress, oldest first."""
 
+    def elsewhere(self, cluster: str) -> Sequence[Remediation]:
+        """Return those in progress in all other clusters, oldest first."""
+
     def newest(self, cluster: str, limit: int) -> Sequence[Remediation]:
         """Return the newest ones, newest first."""
 

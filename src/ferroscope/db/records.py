@@ -99,6 +99,7 @@ class SqlPortgroups(_Records[Portgroup]):
 _r = schema.remediations.c
 _READ = select(_r.record)
 _ACTIVE = _READ.where(_r.cluster == bindparam("cluster"), _r.active.is_not(None)).order_by(_r.started_at, _r.uuid)
+_ELSEWHERE = _READ.where(_r.cluster != bindparam("cluster"), _r.active.is_not(None)).order_by(_r.started_at, _r.uuid)
 _NEWEST = (
     _READ.where(_r.cluster == bindparam("cluster")).order_by(_r.started_at.desc(), _r.uuid).limit(bindparam("limit"))
 )
@@ -135,6 +136,9 @@ class SqlRemediations:
 
     def active(self, cluster: str) -> Sequence[Remediation]:
         return self._all(self._tx.run(_ACTIVE, {"cluster": cluster}))
+
+    def elsewhere(self, cluster: str) -> Sequence[Remediation]:
+        return self._all(self._tx.run(_ELSEWHERE, {"cluster": cluster}))
 
     def newest(self, cluster: str, limit: int) -> Sequence[Remediation]:
         return self._all(self._tx.run(_NEWEST, {"cluster": cluster, "limit": limit}))

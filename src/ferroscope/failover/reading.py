@@ -142,7 +142,11 @@ class ClusterReader:
         silence = self._silence(self._kube.renewals())
         silent = frozenset(name for name, seconds in silence.items() if seconds >= self._rules.silence)
         keep_alive()
-        active = {one.node: one for one in self._store.read(lambda tx: tx.remediations.active(self._cluster))}
+        ours, others = self._store.read(
+            lambda tx: (tx.remediations.active(self._cluster), tx.remediations.elsewhere(self._cluster))
+        )
+        active = {one.node: one for one in ours}
+        elsewhere = {one.machine: f"{one.node} of cluster {one.cluster}" for one in others if one.commanded}
         failed = {one.name for one in nodes if is_suspect(one, silence.get(one.name, 0.0), self._rules)}
         by_name = {one.name: one for one in nodes}
         left_off = {one.name for one in nodes if one.left_off}
@@ -153,7 +157,7 @@ class ClusterReader:
         problem = self._problem()
         keep_alive()
         taints = self._kube.version() >= TAINT_SINCE
-        machines = self._inventory(nodes, active, failed, keep_alive)
+        machines = self._inventory(nodes, active, failed, elsewhere, keep_alive)
         found = _Pass(by_name, active, names, machines, silent, problem, taints, epoch, began)
         if storm := is_storm(self._view(found), self._rules):
             _log.warning("too many nodes are not ready", cluster=self._cluster, why=storm)
@@ -164,11 +168,15 @@ class ClusterReader:
         nodes: Sequence[KubeNode],
         active: Mapping[str, Remediation],
         failed: Set[str],
+        elsewhere: Mapping[str, str],
         keep_alive: Callable[[], object],
     ) -> Inventory:
-        """Return the machines among which those of the failed nodes are looked for."""
+        """Return the machines among which those of the failed nodes are looked for.
+
+        ``elsewhere``: the nodes of other clusters for which machines were powered off, by the machine's UUID.
+        """
         settled = {one.machine for one in active.values() if one.machine}
-        held = {one.machine: one.node for one in active.values() if one.machine and one.commanded}
+        held = {**elsewhere, **{one.machine: one.node for one in active.values() if one.machine and one.commanded}}
         if failed <= set(active) and all(one.phase in _PAST for one in active.values()):
             return Inventory(self._machines.some(settled), nodes, held)
         machines, fresh = self._machines.all(keep_alive)

@@ -10,6 +10,7 @@ import msgspec
 import pytest
 
 from ferroscope.contracts.bmc import Power
+from ferroscope.core.remediation import Remediation
 from ferroscope.failover.machine_list import MachineList
 from ferroscope.hardware import machine_identity
 from tests.fast.failover.site import Site
@@ -148,3 +149,17 @@ def test_an_annotation_that_is_corrected_too_late_stops_and_undoes_the_command(s
     told = [one["reason"] for one in site.api.events]
     assert "FailoverMachineContradicts" in told
     assert ("FailoverLeftOff" in told) is (change == "deleted")
+
+
+@pytest.mark.parametrize("commanded", [False, True])
+def test_a_machine_that_was_powered_off_for_another_clusters_node_is_left_to_it(site: Site, commanded: bool) -> None:
+    other = Remediation(
+        uuid=examples.uuid(), cluster="d", node="n9", node_uid="u", machine=site.machine.uuid, commanded=commanded
+    )
+    site.store.write(lambda tx: tx.remediations.save(other))
+    site.passes(site.task(), site.lead(), 10)
+    assert site.power.commands == ([] if commanded else [False, True])
+    if commanded:
+        (record,) = site.records()
+        assert record.reason == "machine-shared"
+        assert "n9 of cluster d" in record.message
