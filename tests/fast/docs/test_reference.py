@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
 from click.testing import CliRunner, Result
 
 from ferroscope.cli.main import COMMANDS
 from ferroscope.config.load import OPTIONS
 from tests import ROOT
+from tests.support import misses
 from tools.docs.__main__ import PAGES, docs, render
 
 REFERENCE = ROOT / "docs" / "reference"
@@ -19,10 +19,12 @@ def _run(*arguments: str) -> Result:
     return CliRunner().invoke(docs, arguments)
 
 
-@pytest.mark.parametrize("page", PAGES)
-def test_the_committed_page_is_up_to_date(page: str) -> None:
-    committed = (REFERENCE / PAGES[page][0]).read_text(encoding="utf-8")
-    assert committed == render(page), f"run: python -m tools.docs {page}"
+def test_the_committed_pages_are_up_to_date() -> None:
+    misses.none(
+        f"{file}: run: python -m tools.docs {page}"
+        for page, (file, *_) in PAGES.items()
+        if (REFERENCE / file).read_text(encoding="utf-8") != render(page)
+    )
 
 
 def test_check_fails_for_a_page_that_differs_and_says_how_to_write_it(tmp_path: Path) -> None:

@@ -6,20 +6,13 @@ import re
 import tomllib
 from pathlib import Path
 
-import pytest
-
 from tests import ROOT
+from tests.support import misses
 
 LOCKS = [
     ROOT / "requirements.txt",
     ROOT / "constraints.txt",
-    ROOT / "tools/audit-constraints.txt",
-    ROOT / "tests/system/clients/clients-constraints.txt",
-    ROOT / "tests/support/emulators/emulators-constraints.txt",
-    ROOT / "tests/support/swift/swift-constraints.txt",
-    ROOT / "tests/support/nautobot/nautobot-constraints.txt",
-    ROOT / "tests/support/netbox/netbox-constraints.txt",
-    ROOT / "tests/support/ansible/ansible-constraints.txt",
+    *sorted(file for folder in ("tools", "tests") for file in (ROOT / folder).rglob("*constraints.txt")),
 ]
 
 
@@ -39,11 +32,12 @@ def _plain(name: str) -> str:
     return re.sub(r"[-_.]+", "-", name).lower()
 
 
-@pytest.mark.parametrize("path", LOCKS, ids=lambda path: path.name)
-def test_every_locked_package_has_a_hash(path: Path) -> None:
-    locked = _locked(path)
-    assert locked
-    assert [name for name, (_, hashes) in locked.items() if not hashes] == []
+def test_every_locked_package_has_a_hash() -> None:
+    locked = {path.name: _locked(path) for path in LOCKS}
+    assert all(locked.values())
+    misses.none(
+        f"{path}: {name}" for path, packages in locked.items() for name, (_, hashes) in packages.items() if not hashes
+    )
 
 
 def test_packages_with_compiled_code_have_hashes_for_both_processors_and_all_versions_of_python() -> None:
