@@ -206,7 +206,7 @@ def test_an_admin_of_a_project_enrolls_and_deletes_nodes_of_that_project(service
     uuid = made.json["uuid"]
     foreign = enroll(service, owner="p_b")
     body = {"driver": "fake-hardware", "parent_node": foreign}
-    assert admin("POST", "/v1/nodes", body).status_code == 400
+    assert admin("POST", "/v1/nodes", body).status_code == 403
     assert other("DELETE", f"/v1/nodes/{uuid}").status_code == 404
     assert admin("DELETE", f"/v1/nodes/{uuid}").status_code == 204
 

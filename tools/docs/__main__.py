@@ -21,6 +21,7 @@ PAGES: Final[dict[str, tuple[str, str]]] = {
     "search": ("search.md", "tools.docs.searching:render"),
     "limits": ("limits.md", "tools.docs.limits:render"),
     "policies": ("policies.md", "tools.docs.policies:render"),
+    "field-policies": ("policies-of-fields.md", "tools.docs.field_policies:render"),
     "events": ("events.md", "tools.docs.events:render"),
     "reasons": ("reasons.md", "tools.docs.declarations:reasons"),
     "metrics": ("metrics.md", "tools.docs.declarations:metrics"),

@@ -29,6 +29,7 @@ from ferroscope.api.baremetal import (
     inbox,
     inventory,
     node_fields,
+    node_policies,
     node_states,
     nodes,
     port_fields,
@@ -41,7 +42,6 @@ from ferroscope.api.baremetal import (
     search,
     traits,
 )
-from ferroscope.api.baremetal.node_input import FIELD_POLICIES
 from ferroscope.api.http import errors, openapi
 from ferroscope.api.http.middleware import JsonSuffix, RequestIds
 from ferroscope.api.http.responder import Responder, responder, send_failure
@@ -113,7 +113,7 @@ ROUTES: Final[tuple[Route, ...]] = (
                 instead=("baremetal:node:list_all",)),
     _bare_metal(f"GET {_NODE}", nodes.get_node, "baremetal:node:get", 200, _Node),
     _bare_metal(f"PATCH {_NODE}", nodes.update_node, "baremetal:node:update", 200, _Node,
-                instead=tuple(dict.fromkeys(FIELD_POLICIES.values()))),
+                instead=node_policies.SUFFICIENT),
     _bare_metal(f"DELETE {_NODE}", nodes.delete_node, "baremetal:node:delete", 204,
                 instead=("baremetal:node:delete:self_owned_node",)),
     _bare_metal(f"GET {_NODE}/states", node_states.get_states, "baremetal:node:get_states", 200,

@@ -267,8 +267,7 @@ def labels_of(node: dict[str, Any], q: str = "") -> list[dict[str, str]]:
 
 def deviations_of(node: dict[str, Any]) -> list[dict[str, str]]:
     """Return how the hardware deviates from what is expected; nothing if the caller may not see that."""
-    found = node[expectations.KEY]
-    return found if isinstance(found, list) else []
+    return [one for one in node[expectations.KEY] if "condition" in one]
 
 
 def _row(visit: Visit, node: dict[str, Any], wanted: Wanted) -> dict[str, Any]:

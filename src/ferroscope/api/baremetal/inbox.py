@@ -13,7 +13,7 @@ from typing import Annotated, Final
 import msgspec
 
 from ferroscope import transition
-from ferroscope.api.baremetal import discovery, node_input
+from ferroscope.api.baremetal import discovery, node_input, node_policies
 from ferroscope.api.baremetal.callback_body import Parsed
 from ferroscope.api.baremetal.node_input import NodeCreate
 from ferroscope.api.baremetal.nodes import check_references, check_unprotected
@@ -172,6 +172,7 @@ def add(context: ApiContext, call: Call[NoQuery, InboxNode]) -> Reply:
     def work(tx: Transaction) -> None:
         node = Node(uuid=uuid, auto_discovered=True, inbox=True, created_at=tx.now, **changes)
         node.hardware = learn(body.inventory, {}).summary if body.inventory else {}
+        node_policies.require_for_new(context.policy, call.identity, node, given)
         check_references(context, call, None, node)
         addresses = bmc_access.literal(node.driver_info)
         _check_new(tx, node, sorted(addresses), macs)

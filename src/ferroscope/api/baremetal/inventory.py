@@ -22,7 +22,7 @@ from ferroscope.api.http.schemas import iso, one_of
 from ferroscope.contracts.data import Part
 from ferroscope.contracts.store import Query, Transaction
 from ferroscope.core import json_safety
-from ferroscope.core.model import Inspection
+from ferroscope.core.model import Inspection, Node
 from ferroscope.hardware import diff, parts
 from ferroscope.storage.reader import Found, locate
 
@@ -230,9 +230,17 @@ def get_inventory(context: ApiContext, call: Call[InventoryQuery, None]) -> Repl
     return Reply(200, stored_data.side_by_side(parts))
 
 
+_SETS: Final = "baremetal:node:update:properties"
+
+
 def reapply(context: ApiContext, call: Call[NoQuery, None]) -> Reply:
     """Run hooks and rules again on the stored data, or on the given data."""
-    stored_data.submit(context, node_ident(call), call.raw)
+
+    def may_set(node: Node) -> None:
+        # The caller's own data sets what an inspection sets.
+        access.require(context.policy, _SETS, call.identity, access.target_of(node))
+
+    stored_data.submit(context, node_ident(call), call.raw, may_set)
     return Reply(202)
 
 

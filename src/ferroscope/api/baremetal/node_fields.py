@@ -167,7 +167,7 @@ def render(node: Node, fields: tuple[Field, ...], minor: int, url: str) -> dict[
 
 
 # Fields that a caller may be allowed to see without their content, as in the Bare Metal service, and its replacements.
-_REDACTED: Final = {
+REDACTED: Final = {
     "last_error": ("baremetal:node:get:last_error", "** Value Redacted - Requires {} permission. **"),
     "reservation": ("baremetal:node:get:reservation", "** Redacted - requires {} permission. **"),
     "driver_internal_info": ("baremetal:node:get:driver_internal_info", "** Redacted - Requires {} permission. **"),
@@ -175,18 +175,26 @@ _REDACTED: Final = {
     "deviations": (INVENTORY, "** Redacted - requires {} permission. **"),
     "hardware": (INVENTORY, "** Redacted - requires {} permission. **"),
 }
+# That they are empty says as much as their content: whether the hardware is as expected, or was ever inspected.
+_ALSO_IF_EMPTY: Final = ("deviations", "hardware")
+
+
+def reveals(policy: Policy, identity: Identity, node: Node, field: str) -> bool:
+    """Return whether this caller may see the content of the field: also by a filter or by the order of a list."""
+    return field not in REDACTED or may(policy, REDACTED[field][0], identity, target_of(node))
 
 
 def shown_to(policy: Policy, identity: Identity, node: Node, shown: dict[str, Any]) -> dict[str, Any]:
     """Return the representation with the content of fields only that this caller may see."""
-    target = target_of(node)
-    for name, (needed, text) in _REDACTED.items():
-        value = shown.get(name)
-        if value and not may(policy, needed, identity, target):
+    for name, (needed, text) in REDACTED.items():
+        if name not in shown:
+            continue
+        value = shown[name]
+        if (value or name in _ALSO_IF_EMPTY) and not reveals(policy, identity, node, name):
             replacement = text.format(needed)
             kinds: dict[type, Any] = {dict: {"content": replacement}, list: [{"content": replacement}]}
             shown[name] = kinds.get(type(value), replacement)
-        elif value and name == "driver_info" and may(policy, "show_password", identity, target):
+        elif value and name == "driver_info" and may(policy, "show_password", identity, target_of(node)):
             shown[name] = node.driver_info
     return shown
 

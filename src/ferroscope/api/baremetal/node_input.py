@@ -66,25 +66,6 @@ class NodeCreate(NodeSettable, kw_only=True, forbid_unknown_fields=True):
 ready(NodeSettable)
 PATCHABLE: Final = NodeSettable.__struct_fields__
 
-# Policies of fields; ``baremetal:node:update`` guards all others. Source: the Bare Metal service's policy reference.
-_GUARDED: Final = (
-    "driver_info", "properties", "name", "instance_uuid", "owner", "lessee", "conductor_group", "disable_power_off",
-    "network_data", "parent_node", "retired", "shard", "chassis_uuid",
-)  # fmt: skip
-FIELD_POLICIES: Final[dict[str, str]] = (
-    {field: f"baremetal:node:update:{field}" for field in _GUARDED}
-    | {"extra": "baremetal:node:update_extra", "instance_info": "baremetal:node:update_instance_info"}
-    | {"retired_reason": "baremetal:node:update:retired", "driver": "baremetal:node:update:driver_interfaces"}
-    | {name: "baremetal:node:update:driver_interfaces" for name in PATCHABLE if name.endswith("_interface")}
-)
-
-
-def policies(operations: Iterable[Operation]) -> set[str]:
-    """Return the policies that must allow a JSON patch."""
-    fields = {one.path.lstrip("/").partition("/")[0] for one in operations}
-    return {FIELD_POLICIES.get(field, "baremetal:node:update") for field in fields} or {"baremetal:node:update"}
-
-
 # Flags with a reason beside them.
 _REASONED: Final = tuple(name for name in SETTABLE if f"{name}_reason" in BY_NAME)
 

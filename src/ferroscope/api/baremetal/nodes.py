@@ -9,11 +9,12 @@ import msgspec
 
 from ferroscope import transition
 from ferroscope.api.auth import access
-from ferroscope.api.baremetal import drivers, node_input
+from ferroscope.api.baremetal import drivers, node_input, node_policies
 from ferroscope.api.baremetal.node_fields import (
     BY_NAME,
     CONDUCTOR_SINCE,
     DEFAULT_FIELDS,
+    REDACTED,
     SORT_FIELDS,
     Field,
     FieldName,
@@ -21,6 +22,7 @@ from ferroscope.api.baremetal.node_fields import (
     check_known,
     chosen_fields,
     render,
+    reveals,
     select,
     shown_to,
 )
@@ -63,6 +65,9 @@ _OTHERS: Final[dict[str, tuple[Any, int]]] = {
     "sharded": (bool, 82),
 }
 _FILTERS: Final = {field.name: field for field in NODE_FIELDS if field.filters is not None}
+# The fields that filters read, unless they have the name of the field. Nodes whose content of the field the caller may
+# not see are left out, whatever it is: else a list would say what the representation does not.
+READ_BY: Final = {"deviating": "deviations", "description_contains": "description", "labels": "labels"}
 
 
 def _kind(field: NodeField) -> Any:
@@ -118,6 +123,12 @@ def stored(query: NodeListQuery) -> dict[str, Any]:
         for name, field in _FILTERS.items()
         if field.stored and (value := getattr(query, name)) is not None
     }
+
+
+def _read_by(query: NodeListQuery) -> list[str]:
+    """Return the fields with redacted content that the filters and the order of the list depend on."""
+    given = [name for name, _, _ in _PARAMETERS if getattr(query, name) is not None]
+    return [field for name in (*given, query.sort_key) if (field := READ_BY.get(name, name)) in REDACTED]
 
 
 def _present(query: NodeListQuery) -> tuple[str, ...]:
@@ -233,7 +244,10 @@ def _list(context: ApiContext, call: Call[NodeListQuery, None], fields: tuple[Fi
         sort_key=paging.sort_field(asked.sort_key, SORT_FIELDS),
         descending=paging.descending(asked.sort_dir),
     )
-    keep = kept(asked, context.conductor_of)
+    fits, read = kept(asked, context.conductor_of), _read_by(asked)
+
+    def keep(node: Node) -> bool:
+        return fits(node) and all(reveals(context.policy, call.identity, node, field) for field in read)
 
     def work(tx: Transaction) -> tuple[list[Node], bool]:
         if asked.chassis_uuid is not None:
@@ -296,6 +310,7 @@ def create_node(context: ApiContext, call: Call[NoQuery, NodeCreate]) -> Reply:
 
     def work(tx: Transaction) -> Node:
         node = Node(uuid=uuid, provision_state=state, created_at=tx.now, **changes)
+        node_policies.require_for_new(context.policy, call.identity, node, body)
         node.sources = sourced({}, node, Source.OPERATOR)
         check_references(context, call, None, node)
         _check_parent(context, call, tx, node)
@@ -329,8 +344,7 @@ def update_node(context: ApiContext, call: Call[NodePatchQuery, list[Operation]]
 
     def work(tx: Transaction) -> Node:
         node = tx.nodes.get(ident, lock=True)
-        for needed in sorted(node_input.policies(call.body)):
-            access.require(context.policy, needed, call.identity, access.target_of(node))
+        node_policies.require_for_change(context.policy, call.identity, node, call.body)
         changed = _patched(context, call, node)
         check_references(context, call, node, changed)
         _check_parent(context, call, tx, changed)

@@ -203,6 +203,7 @@ def update_portgroup(context: ApiContext, call: Call[NoQuery, list[Operation]]) 
         if body.node_uuid != node.uuid:
             changed.node = _moved(context, call, tx, group, body.node_uuid)
         if "physical_network" in values:
+            access.require(context.policy, "baremetal:port:update", call.identity, access.target_of(node))
             for port in tx.ports.list(Query(filters={"portgroup": group.uuid})):
                 tx.ports.update(msgspec.structs.replace(port, physical_network=changed.physical_network))
         return tx.portgroups.update(changed)

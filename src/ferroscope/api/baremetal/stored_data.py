@@ -63,15 +63,23 @@ def merged(parts: dict[Part, bytes], beside: Part) -> bytes:
 # not replace existing data. So if it fails, the previous data is unchanged.
 
 
-def submit(context: ApiContext, ident: str, raw: bytes) -> None:
+def submit(context: ApiContext, ident: str, raw: bytes, may_set: Callable[[Node], None] = lambda _node: None) -> None:
     """Queue a reapply; ``raw`` is the body of a callback, or empty for the stored data.
+
+    ``may_set`` raises if the caller may not supply data for the node.
 
     If a reapply of stored data is already queued and has not begun, nothing is added.
     """
     if raw.strip():
         parts = callback_body.split(raw, max_depth=context.settings.api.max_json_depth)
         parts.pop("logs", None)
-        context.store.write(lambda tx: _begin(context, tx, introspected(tx, ident, lock=True)[0], GIVEN, parts))
+
+        def given(tx: Transaction) -> None:
+            node = introspected(tx, ident, lock=True)[0]
+            may_set(node)
+            _begin(context, tx, node, GIVEN, parts)
+
+        context.store.write(given)
         return
     node, found = context.store.read(lambda tx: _stored(tx, ident))
     if found is None:
