@@ -14,6 +14,7 @@ import pytest
 
 from ferroscope.bmc.fake import FakeBmc
 from ferroscope.bmc.ipmi.driver import IpmiBmc
+from ferroscope.bmc.redfish.driver import IdracBmc, RedfishBmc
 from ferroscope.core.states import Event
 from tests.api.service import Service, fault
 from tests.support import examples
@@ -165,6 +166,61 @@ def test_an_interface_stays_valid_when_the_driver_changes(make: Callable[..., Se
     )
     node = service.bare_metal.patch(f"{path}?reset_interfaces=true", replace("/driver", "ipmi")).json
     assert (node["deploy_interface"], node["power_interface"], node["boot_interface"]) == ("noop", "ipmitool", "ipxe")
+
+
+PUBLISHED = {
+    "redfish": {
+        "bios": ["no-bios", "redfish"],
+        "boot": ["http", "http-ipxe", "ipxe", "pxe", "redfish-https", "redfish-virtual-media"],
+        "console": ["fake-graphical", "ipmitool-socat", "no-console", "redfish-graphical"],
+        "deploy": ["anaconda", "ansible", "autodetect", "bootc", "custom-agent", "direct", "ramdisk"],
+        "firmware": ["no-firmware", "redfish"],
+        "inspect": ["agent", "no-inspect", "redfish"],
+        "management": ["noop", "redfish"],
+        "network": ["flat", "ironic-networking", "neutron", "noop"],
+        "power": ["redfish"],
+        "raid": ["agent", "no-raid", "redfish"],
+        "storage": ["cinder", "external", "noop"],
+        "vendor": ["no-vendor", "redfish"],
+    },
+    "idrac": {
+        "bios": ["idrac-redfish", "no-bios", "redfish"],
+        "boot": ["http", "http-ipxe", "idrac-redfish-virtual-media", "ipxe", "pxe", "redfish-https"],
+        "firmware": ["no-firmware", "redfish"],
+        "inspect": ["agent", "idrac-redfish", "no-inspect"],
+        "management": ["idrac-redfish"],
+        "power": ["idrac-redfish", "redfish"],
+        "raid": ["agent", "idrac-redfish", "no-raid"],
+        "vendor": ["idrac-redfish", "no-vendor", "redfish"],
+    },
+    "ipmi": {
+        "console": ["ipmitool-socat", "no-console"],
+        "management": ["ipmitool", "noop"],
+        "power": ["ipmitool"],
+        "vendor": ["ipmitool", "no-vendor"],
+    },
+}
+
+
+@pytest.mark.parametrize("driver", PUBLISHED)
+def test_the_names_of_a_hardware_type_are_accepted_and_stored(make: Callable[..., Service], driver: str) -> None:
+    service = make(redfish=RedfishBmc(), idrac=IdracBmc(), ipmi=IpmiBmc())
+    path = f"/v1/nodes/{service.enrol(driver=driver)}"
+    for kind, names in PUBLISHED[driver].items():
+        for name in names:
+            changed = service.bare_metal.patch(path, replace(f"/{kind}_interface", name))
+            assert (changed.status_code, changed.json.get(f"{kind}_interface")) == (200, name), changed.text
+        other = service.bare_metal.patch(path, replace(f"/{kind}_interface", "fake"))
+        assert other.status_code == 400, other.text
+
+
+def test_each_driver_has_the_power_interface_of_its_hardware_type(make: Callable[..., Service]) -> None:
+    service = make(redfish=RedfishBmc(), idrac=IdracBmc(), ipmi=IpmiBmc())
+    powers = [
+        service.bare_metal.get(f"/v1/nodes/{service.enrol(driver=driver)}").json["power_interface"]
+        for driver in ("redfish", "idrac", "ipmi")
+    ]
+    assert powers == ["redfish", "idrac-redfish", "ipmitool"]
 
 
 def test_a_client_finds_a_new_node_valid(service: Service) -> None:

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 
 from ferroscope.bmc.drivers import DriverOptions
 from ferroscope.contracts.bmc import BootDevice, Power, Switch
-from ferroscope.core.boot import KINDS
+from ferroscope.core.interfaces import KINDS, NOOP, UEFI_HTTP
 from ferroscope.core.model import Document, Node
 
 
@@ -22,6 +22,18 @@ class FakeBmc:
     simulated = True
     interfaces: Mapping[str, Sequence[str]] = {
         kind: ("fake",) for kind in KINDS if kind not in ("inspect", "network", "storage")
+    }
+    # Ironic lets fake hardware have the interfaces of all hardware types.
+    stored_interfaces: Mapping[str, Sequence[str]] = {
+        "bios": ("redfish", "idrac-redfish"),
+        "boot": (UEFI_HTTP, "redfish-virtual-media", "idrac-redfish-virtual-media"),
+        "console": ("redfish-graphical", "ipmitool-socat"),
+        "firmware": ("redfish",),
+        "management": (NOOP, "redfish", "idrac-redfish", "ipmitool"),
+        "power": ("redfish", "idrac-redfish", "ipmitool"),
+        "raid": ("redfish", "idrac-redfish"),
+        "storage": ("fake",),
+        "vendor": ("redfish", "idrac-redfish", "ipmitool"),
     }
     boot_devices: Sequence[BootDevice] = tuple(BootDevice)
     default_boot_device: BootDevice | None = BootDevice.PXE

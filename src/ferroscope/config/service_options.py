@@ -307,7 +307,8 @@ class DriverSettings(msgspec.Struct, frozen=True, kw_only=True):
     enabled: Annotated[
         tuple[str, ...],
         Opt(
-            "Enabled drivers: redfish, ipmi; sim for the simulator; fake-hardware (or fake), which accepts every "
+            "Enabled drivers: redfish, ipmi; idrac, which is redfish with the names of interfaces that clients of "
+            "Ironic use for Dell machines; sim for the simulator; fake-hardware (or fake), which accepts every "
             "command and does nothing; and drivers of other installed packages."
         ),
     ] = ("redfish", "ipmi")

@@ -187,10 +187,19 @@ class SoftReboot(Protocol):
 class NamesInterfaces(Protocol):
     """Optional: the published names of the driver's own interfaces, by kind; they become its default ones.
 
-    Without it, the power and management interfaces have the driver's name only.
+    Without it, the power and management interfaces have the driver's name only. ``boot`` is that of ``RamdiskBoot``,
+    and ``inspect`` that of ``OutOfBand``, which is never the default; both begin with one of
+    ``core.interfaces.own_names``.
     """
 
     interfaces: Mapping[str, Sequence[str]]
+
+
+@runtime_checkable
+class StoresInterfaces(Protocol):
+    """Optional: other interfaces that the driver's nodes may have, by kind; they are stored for whoever deploys."""
+
+    stored_interfaces: Mapping[str, Sequence[str]]
 
 
 @runtime_checkable

@@ -7,16 +7,13 @@ servers are managed elsewhere. Source: the specification that merged the inspect
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable
 from enum import StrEnum
 from typing import Final
 from urllib.parse import urlsplit
 
+from ferroscope.core.interfaces import AGENT, NO_INSPECT, UEFI_HTTP, VIRTUAL_MEDIA, own_names
 from ferroscope.core.model import Node
-
-AGENT: Final = "agent"
-NO_INSPECT: Final = "no-inspect"
-VIRTUAL_MEDIA: Final = "-virtual-media"
 
 
 class Boot(StrEnum):
@@ -44,25 +41,26 @@ def choose(
 ) -> Boot:
     """Return how to boot ``node``; ``BootError`` if its settings contradict each other.
 
-    ``drivers``: all enabled drivers; two interfaces of each are named after it.
+    ``drivers``: all enabled drivers; interfaces of each are named after it (``own_names``).
     ``manage_boot``: the service boots the machine. ``iso``: the ramdisk's image, "" for none.
     ``boots_itself`` and ``knows_hardware``: capabilities of the node's driver.
     """
     inspect = node.attributes.get("inspect_interface") or AGENT
     if inspect == NO_INSPECT:
         raise BootError(f"inspect_interface {inspect!r} means that the node is never inspected; set it to agent")
-    if inspect != AGENT and inspect in {*drivers, node.driver}:
-        if inspect == node.driver and knows_hardware:
+    if inspect != AGENT and inspect in {name for driver in (*drivers, node.driver) for name in own_names(driver)}:
+        if inspect in own_names(node.driver) and knows_hardware:
             return Boot.OUT_OF_BAND
         raise BootError(f"inspect_interface {inspect!r} does not match driver {node.driver!r}; set it to agent")
     if not manage_boot:
         return Boot.OPERATOR
     asked = node.attributes.get("boot_interface")
-    own = f"{node.driver}{VIRTUAL_MEDIA}"
-    if asked in (own, None) and boots_itself and iso:
+    # A machine that is to boot an image by UEFI HTTP gets the same image as a virtual medium; it has no boot network.
+    own = (UEFI_HTTP, *(f"{name}{VIRTUAL_MEDIA}" for name in own_names(node.driver)))
+    if (asked is None or asked in own) and boots_itself and iso:
         return Boot.VIRTUAL_MEDIA
-    if asked in {own, *(f"{driver}{VIRTUAL_MEDIA}" for driver in drivers)}:
-        able = boots_itself and asked == own
+    if asked in own or asked in {f"{name}{VIRTUAL_MEDIA}" for driver in drivers for name in own_names(driver)}:
+        able = boots_itself and asked in own
         lacking = "driver_info deploy_iso or [inspector] ramdisk_iso" if able else "a driver that supports it"
         raise BootError(f"boot_interface {asked!r} requires {lacking}")
     if require_managed:
@@ -145,68 +143,3 @@ def overrides_callback(extra: str) -> bool:
 
 def _names(words: Iterable[str]) -> set[str]:
     return {word.partition("=")[0] for word in words}
-
-
-# Kind of interface -> microversion since which drivers show it.
-KINDS: Final = {
-    "bios": 40,
-    "boot": 30,
-    "console": 30,
-    "deploy": 30,
-    "firmware": 86,
-    "inspect": 30,
-    "management": 30,
-    "network": 30,
-    "power": 30,
-    "raid": 30,
-    "rescue": 38,
-    "storage": 33,
-    "vendor": 30,
-}
-# Does nothing, and is always valid; ``no-KIND`` never is, because it means that KIND is not supported.
-NOOP: Final = "noop"
-
-_OF_ALL: Final[dict[str, tuple[str, ...]]] = {
-    "bios": ("no-bios",),
-    "boot": ("ipxe", "pxe"),
-    "console": ("no-console",),
-    "deploy": (NOOP, "direct", "ramdisk"),
-    "firmware": ("no-firmware",),
-    "inspect": (AGENT, NO_INSPECT),
-    "network": (NOOP, "flat"),
-    "raid": ("no-raid", "agent"),
-    "rescue": ("no-rescue", "agent"),
-    "storage": (NOOP, "cinder"),
-    "vendor": ("no-vendor",),
-}
-
-
-def offered(
-    driver: str, own: Mapping[str, Sequence[str]], *, boots_itself: bool, knows_hardware: bool
-) -> dict[str, tuple[str, ...]]:
-    """Return the names of the interfaces of a driver by kind, the default one first.
-
-    ``own``: the published names of its own interfaces; the power and management interfaces also have the driver's name.
-    ``boots_itself`` and ``knows_hardware``: capabilities of the driver, as in ``core.boot``.
-    """
-    found = _OF_ALL | {"management": (driver,), "power": (driver,)}
-    if boots_itself:
-        found["boot"] = (f"{driver}{VIRTUAL_MEDIA}", *found["boot"])
-    if knows_hardware:
-        found["inspect"] = (AGENT, driver, NO_INSPECT)
-    return {kind: tuple(dict.fromkeys((*own.get(kind, ()), *found[kind]))) for kind in KINDS}
-
-
-def problem(
-    kind: str, name: str, driver: str, of: Callable[[str], dict[str, tuple[str, ...]]], drivers: Iterable[str]
-) -> str | None:
-    """Return why ``driver`` cannot have this interface, or None. ``of``: the interfaces of a driver."""
-    if name in of(driver)[kind]:
-        return None
-    known = sorted({one for each in drivers for one in of(each)[kind]})
-    if name in known:
-        return f"{kind} interface implementation '{name}' is not supported by hardware type {driver}."
-    return (
-        f"Could not find the following interface in the 'ironic.hardware.interfaces.{kind}' entrypoint: {name}. "
-        f"Valid interfaces are {known}."
-    )

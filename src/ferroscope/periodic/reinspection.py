@@ -19,6 +19,7 @@ from ferroscope.contracts.errors import NotFoundError
 from ferroscope.contracts.store import Fence, Query, StepLeadership, Store, Transaction
 from ferroscope.core import labels
 from ferroscope.core.delivery import IllegalEventError, Refused
+from ferroscope.core.interfaces import own_names
 from ferroscope.core.model import Node
 from ferroscope.core.states import ACTIVE, Provision, State
 
@@ -70,21 +71,21 @@ class Reinspection:
     def _due(self, leadership: StepLeadership) -> list[tuple[float, str]]:
         """Return when each due node has become due, and its UUID."""
         found: list[tuple[float, str]] = []
-        for driver in self._drivers:
+        for driver, interface in [(one, name) for one in self._drivers for name in own_names(one)]:
             marker: str | None = None
             while True:
                 leadership.keep_alive()
-                now, page = self._store.read(partial(self._page, driver, marker))
+                now, page = self._store.read(partial(self._page, driver, interface, marker))
                 found += [(at, node.uuid) for node in page if (at := self._due_at(node, driver, now)) is not None]
                 if len(page) < _PAGE:
                     break
                 marker = page[-1].uuid
         return found
 
-    def _page(self, driver: str, marker: str | None, tx: Transaction) -> tuple[float, list[Node]]:
+    def _page(self, driver: str, interface: str, marker: str | None, tx: Transaction) -> tuple[float, list[Node]]:
         query = Query(
             filters={"state": State.FINISHED, "driver": driver, "maintenance": False, "inbox": False},
-            attributes={"inspect_interface": driver},
+            attributes={"inspect_interface": interface},
             before={"inspection_finished_at": tx.now - self._after},
             sort_key="uuid",
             marker=marker,
@@ -104,7 +105,8 @@ class Reinspection:
         return (
             node.state is State.FINISHED
             and node.provision_state is Provision.MANAGEABLE
-            and node.driver == node.attributes.get("inspect_interface") == driver
+            and node.driver == driver
+            and node.attributes.get("inspect_interface") in own_names(driver)
             and not node.maintenance
             and not node.inbox
             and (self._selector is None or self._selector.fits(node.labels))

@@ -19,6 +19,7 @@ from ferroscope.core import callback_secret
 from ferroscope.core.boot import Boot, BootError, callback_url
 from ferroscope.core.callback_secret import Delivery
 from ferroscope.core.delivery import Next, Retry
+from ferroscope.core.interfaces import NOOP
 from ferroscope.core.model import Document, Node, Severity
 from ferroscope.core.reasons import Reason
 from ferroscope.core.states import Event, State
@@ -385,8 +386,16 @@ def _powered_off(context: TaskContext) -> bool:
     return True
 
 
+def keeps_boot_order(node: Node) -> bool:
+    """Whether the operator has set up the machine's boot order, and wants no command about it."""
+    return node.attributes.get("management_interface") == NOOP
+
+
 def boot_from_network(context: TaskContext) -> None:
-    """Boot from the network next time, and only then."""
+    """Boot from the network next time, and only then; its boot order is left alone with ``NOOP``."""
+    if keeps_boot_order(context.node):
+        context.note("boot device", f"left as it is, because management_interface is {NOOP}")
+        return
     bmc = context.driver()
     context.attempt.command(partial(bmc.set_boot_device, context.node, BootDevice.PXE, persistent=False))
     context.note("boot device", "the next boot is from the network")

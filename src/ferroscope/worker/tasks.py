@@ -22,7 +22,7 @@ from ferroscope.core.states import MACHINE, Event, State
 from ferroscope.hooks.pipeline import Pipeline
 from ferroscope.worker import attached
 from ferroscope.worker.bmc import resolve_addresses
-from ferroscope.worker.boot import power_off_quietly
+from ferroscope.worker.boot import keeps_boot_order, power_off_quietly
 from ferroscope.worker.context import TaskContext
 from ferroscope.worker.power import set_power
 from ferroscope.worker.process import ProcessTask, RuleStep
@@ -173,6 +173,9 @@ def set_boot_device(context: TaskContext) -> Outcome:
     """Set the payload's ``boot_device``, for the next boot or ``persistent``."""
     device = BootDevice(context.request.payload["boot_device"])
     persistent = bool(context.request.payload.get("persistent", False))
+    if keeps_boot_order(context.node):
+        context.note("boot device", f"not set to {device}: management_interface leaves the boot order alone")
+        return Done()
     bmc = context.driver()
     context.attempt.command(partial(bmc.set_boot_device, context.node, device, persistent=persistent))
     context.note("boot device", f"set to {device} {'persistently' if persistent else 'for the next boot'}")

@@ -66,6 +66,25 @@ def test_the_interfaces_of_any_driver_have_its_name() -> None:
         way("redfish", attributes={"inspect_interface": "acme"})
 
 
+def test_an_image_for_uefi_http_is_booted_by_virtual_media() -> None:
+    assert way(attributes={"boot_interface": "redfish-https"}) is Boot.VIRTUAL_MEDIA
+    with pytest.raises(BootError, match="ramdisk_iso"):
+        way(attributes={"boot_interface": "redfish-https"}, iso="")
+
+
+@pytest.mark.parametrize("name", ["http", "http-ipxe"])
+def test_http_boot_after_dhcp_is_a_boot_from_the_network(name: str) -> None:
+    assert way(attributes={"boot_interface": name}) is Boot.NETWORK
+
+
+def test_the_interfaces_of_a_driver_may_be_named_after_its_protocol_too() -> None:
+    able: dict[str, Any] = {"boots_itself": True, "knows_hardware": True, "drivers": ("redfish", "idrac")}
+    assert way("idrac", attributes={"boot_interface": "idrac-redfish-virtual-media"}, **able) is Boot.VIRTUAL_MEDIA
+    assert way("idrac", attributes={"inspect_interface": "idrac-redfish"}, **able) is Boot.OUT_OF_BAND
+    with pytest.raises(BootError, match="inspect_interface"):
+        way("redfish", attributes={"inspect_interface": "idrac-redfish"}, **able)
+
+
 @pytest.mark.parametrize(("driver", "attributes"), [("ipmi", {}), ("redfish", {"boot_interface": "pxe"})])
 def test_managed_boot_can_be_required(driver: str, attributes: dict[str, Any]) -> None:
     with pytest.raises(BootError, match="require_managed_boot"):

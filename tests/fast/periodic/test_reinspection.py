@@ -118,11 +118,18 @@ def test_what_has_changed_since_it_was_read_is_looked_at_again() -> None:
     uuid = site.add()
     page = site.task._page
 
-    def changed(driver: str, marker: str | None, tx: Transaction) -> tuple[float, list[Node]]:
-        found = page(driver, marker, tx)
+    def changed(driver: str, interface: str, marker: str | None, tx: Transaction) -> tuple[float, list[Node]]:
+        found = page(driver, interface, marker, tx)
         node = msgspec.structs.replace(site.node(uuid), attributes={"inspect_interface": "agent"})
         site.store.write(lambda other: other.nodes.update(node))
         return found
 
     site.task._page = changed  # type: ignore[method-assign]  # somebody changes the node between the two transactions
     assert site.step() == set()
+
+
+def test_the_out_of_band_interface_may_be_named_after_its_protocol_too() -> None:
+    site = Site(drivers=("idrac",))
+    due = site.add(driver="idrac", attributes={"inspect_interface": "idrac-redfish"})
+    site.add(driver="idrac", attributes={"inspect_interface": "agent"})
+    assert site.step() == {due}

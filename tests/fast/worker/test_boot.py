@@ -164,6 +164,17 @@ def test_what_was_left_in_is_taken_out_before_a_boot_from_the_network() -> None:
     assert service.machine.commands[-3:] == ["eject", "boot pxe", "power on"]
 
 
+def test_a_boot_order_that_is_set_up_by_the_operator_is_left_alone() -> None:
+    service = able()
+    set_field(service, boot_interface="pxe", management_interface="noop")
+    service.submit(Event.SET_BOOT_DEVICE, {"boot_device": "disk", "persistent": True})
+    service.work()
+    service.start()
+    service.work()
+    assert service.node.state is State.WAITING
+    assert service.machine.commands == ["power on"]
+
+
 def test_a_worker_that_dies_after_the_power_on_makes_no_second_boot() -> None:
     service = able()
     service.start()

@@ -4,12 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing
+from functools import partial
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from threading import Thread
+from typing import Any
 
 import pytest
 
 from ferroscope.bmc.drivers import DriverOptions, Limits
 from ferroscope.bmc.redfish.driver import RedfishBmc
 from tests.support.faulty_proxy import FaultyProxy, proxy_to
+from tests.support.processes import PATIENCE
 from tests.support.redfish import Emulator, emulator
 
 MACHINES = 48
@@ -17,6 +22,30 @@ MACHINES = 48
 # The emulators speak http, and tests make their own CA files.
 LAX = Limits(http_passwords=True, ca_directory="/")
 MakeBmc = Callable[..., RedfishBmc]
+
+
+class Images(BaseHTTPRequestHandler):
+    """A web server with the ramdisk's image on it."""
+
+    def do_GET(self) -> None:
+        self.send_response(200)
+        self.end_headers()
+        self.wfile.write(b"an ISO image")
+
+    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002  # the name of the overridden method
+        pass
+
+
+@pytest.fixture(scope="package")
+def iso() -> Iterator[str]:
+    """Give the URL of a ramdisk's image."""
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Images)
+    thread = Thread(target=partial(server.serve_forever, 0.02), daemon=True)
+    thread.start()
+    yield f"http://127.0.0.1:{server.server_address[1]}/ramdisk.iso"
+    server.shutdown()
+    server.server_close()
+    thread.join(PATIENCE)
 
 
 @pytest.fixture(scope="package")

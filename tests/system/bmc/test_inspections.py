@@ -6,10 +6,7 @@ import json
 import re
 import urllib.request
 from collections.abc import Iterator
-from functools import partial
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from threading import Thread
 from typing import Any
 
 import pytest
@@ -19,30 +16,6 @@ from tests.support.real_service import Api, service
 from tests.support.redfish import PASSWORD, Emulator, driver_info, emulator, mac
 
 SECONDS = 60
-
-
-class Images(BaseHTTPRequestHandler):
-    """A web server with the ramdisk's image on it."""
-
-    def do_GET(self) -> None:
-        self.send_response(200)
-        self.end_headers()
-        self.wfile.write(b"an ISO image")
-
-    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002  # the name of the overridden method
-        pass
-
-
-@pytest.fixture(scope="module")
-def iso() -> Iterator[str]:
-    """Give the URL of a ramdisk's image."""
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Images)
-    thread = Thread(target=partial(server.serve_forever, 0.02), daemon=True)
-    thread.start()
-    yield f"http://127.0.0.1:{server.server_address[1]}/ramdisk.iso"
-    server.shutdown()
-    server.server_close()
-    thread.join(PATIENCE)
 
 
 @pytest.fixture(scope="module")

@@ -16,24 +16,26 @@ from ferroscope.api.http.route import ApiContext, Call, NoQuery, Reply
 from ferroscope.api.http.schemas import DriverType, Link, pair
 from ferroscope.boot_config import ipxe
 from ferroscope.config.options import Settings
-from ferroscope.contracts.bmc import Bmc, NamesInterfaces, OutOfBand, RamdiskBoot
+from ferroscope.contracts.bmc import Bmc, NamesInterfaces, OutOfBand, RamdiskBoot, StoresInterfaces
 from ferroscope.contracts.store import Transaction
-from ferroscope.core import boot
-from ferroscope.core.boot import AGENT, KINDS, NO_INSPECT, VIRTUAL_MEDIA, BootError
+from ferroscope.core import interfaces
+from ferroscope.core.boot import BootError
+from ferroscope.core.interfaces import AGENT, KINDS, NO_INSPECT, VIRTUAL_MEDIA
 from ferroscope.core.model import Document, Node
 from ferroscope.core.secrets import stand_ins
 
 FIELDS: Final = {f"{kind}_interface": kind for kind in KINDS}
 # They need nothing that is not there.
-_VALID: Final = frozenset({boot.NOOP, "flat"})
+_VALID: Final = frozenset({interfaces.NOOP, "flat"})
 
 
 def of_driver(drivers: Mapping[str, Bmc], name: str) -> dict[str, tuple[str, ...]]:
     """Return the names of the interfaces of an enabled driver by kind, the default one first."""
     driver = drivers[name]
-    return boot.offered(
+    return interfaces.offered(
         name,
         _own(driver),
+        driver.stored_interfaces if isinstance(driver, StoresInterfaces) else {},
         boots_itself=isinstance(driver, RamdiskBoot),
         knows_hardware=isinstance(driver, OutOfBand),
     )
@@ -55,7 +57,7 @@ def check_interfaces(attributes: Document, before: Node | None, driver: str, dri
         name = attributes.get(field)
         if name is None or name == stored.get(field):
             continue
-        problem = boot.problem(kind, name, driver, lambda one: of_driver(drivers, one), drivers)
+        problem = interfaces.problem(kind, name, driver, lambda one: of_driver(drivers, one), drivers)
         if problem is not None:
             raise BadRequestError(problem)
 

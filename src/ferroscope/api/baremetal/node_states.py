@@ -32,9 +32,9 @@ from ferroscope.contracts.bmc import (
 )
 from ferroscope.contracts.store import Transaction
 from ferroscope.core import registry
-from ferroscope.core.boot import NO_INSPECT
 from ferroscope.core.callback_secret import Delivery
 from ferroscope.core.delivery import is_inspectable
+from ferroscope.core.interfaces import NO_INSPECT
 from ferroscope.core.model import Node
 from ferroscope.core.states import ACTIVE, RESTING_VERBS, Event, Provision, State
 

@@ -20,6 +20,7 @@ from ferroscope.bmc.ipmi.ipmitool import PROGRAM, CipherError, Command, SilentEr
 from ferroscope.contracts.bmc import BootDevice, Power, Switch, unsettled
 from ferroscope.contracts.errors import BmcError
 from ferroscope.core.boot import wanted_boot_mode
+from ferroscope.core.interfaces import NOOP
 from ferroscope.core.model import Document, Node
 from ferroscope.core.reasons import Reason
 from ferroscope.remote import command_fence
@@ -62,6 +63,11 @@ class IpmiBmc:
     packages: Sequence[str] = ()
     programs: Sequence[str] = (PROGRAM,)
     interfaces: Mapping[str, Sequence[str]] = {"management": ("ipmitool",), "power": ("ipmitool",)}
+    stored_interfaces: Mapping[str, Sequence[str]] = {
+        "console": ("ipmitool-socat",),
+        "management": (NOOP,),
+        "vendor": ("ipmitool",),
+    }
     boot_devices: Sequence[BootDevice] = tuple(_DEVICES)
     default_boot_device: BootDevice | None = None
 

@@ -19,6 +19,7 @@ from ferroscope.bmc.redfish import info
 from ferroscope.contracts.bmc import BootDevice, Image, OutOfBandNic, Power, Switch
 from ferroscope.contracts.errors import BmcError
 from ferroscope.core.boot import wanted_boot_mode
+from ferroscope.core.interfaces import NOOP, UEFI_HTTP
 from ferroscope.core.model import Document, Node
 from ferroscope.core.reasons import Reason
 from ferroscope.remote.command_fence import TooLateError
@@ -43,6 +44,15 @@ class RedfishBmc:
     programs: Sequence[str] = ()
     boot_devices: Sequence[BootDevice] = (BootDevice.PXE, BootDevice.DISK, BootDevice.CDROM, BootDevice.BIOS)
     default_boot_device: BootDevice | None = None
+    stored_interfaces: Mapping[str, Sequence[str]] = {
+        "bios": ("redfish",),
+        "boot": (UEFI_HTTP,),
+        "console": ("redfish-graphical", "ipmitool-socat"),
+        "firmware": ("redfish",),
+        "management": (NOOP,),
+        "raid": ("redfish",),
+        "vendor": ("redfish",),
+    }
 
     def __init__(self, options: DriverOptions | None = None) -> None:
         self._options = options or DriverOptions()
@@ -246,3 +256,22 @@ class RedfishBmc:
                         continue
                 late = DeadlineError() if deadline.expired else exc
                 raise translate(late, access, what, deadline.seconds, known=known) from None
+
+
+class IdracBmc(RedfishBmc):
+    """The same under the names that clients of Ironic use for Dell machines: hardware type ``idrac``."""
+
+    interfaces: Mapping[str, Sequence[str]] = {
+        "boot": ("idrac-redfish-virtual-media",),
+        "inspect": ("idrac-redfish",),
+        "management": ("idrac-redfish",),
+        "power": ("idrac-redfish", "redfish"),
+    }
+    stored_interfaces: Mapping[str, Sequence[str]] = {
+        "bios": ("idrac-redfish", "redfish"),
+        "boot": (UEFI_HTTP,),
+        "console": ("redfish-graphical", "ipmitool-socat"),
+        "firmware": ("redfish",),
+        "raid": ("idrac-redfish",),
+        "vendor": ("idrac-redfish", "redfish"),
+    }
