@@ -79,7 +79,7 @@ class Accepted(msgspec.Struct, frozen=True):
 def start_introspection(context: ApiContext, call: Call[StartQuery, None]) -> Reply:
     """Start an introspection; concurrent starts are one, and a start while the machine is awaited starts it again."""
     ident = introspected_ident(call)
-    attached.refresh(context, ident)
+    attached.refresh(context, ident, manage_boot=call.query.manage_boot)
 
     def work(tx: Transaction) -> None:
         node = tx.nodes.get(ident, lock=True)

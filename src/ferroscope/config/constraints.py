@@ -13,6 +13,9 @@ from ferroscope.core import labels
 
 # Seconds that one renewal may take; a lease too short for it would be lost as soon as it is acquired.
 _RENEWAL_SECONDS: Final = 0.5
+# Seconds for which a new node of Ironic may be unknown to the PXE filter. Source: the specification for high
+# availability of ironic-inspector, which has the same limit and default.
+_SYNC_PERIOD: Final = 30.0
 
 
 def problems(settings: Settings) -> Iterator[str]:
@@ -41,6 +44,13 @@ def problems(settings: Settings) -> Iterator[str]:
     for name, number in api.lease_quotas.items():
         if not number.isdecimal():
             yield f"[api] lease_quotas: {number!r} for {name} is not a number of names"
+    registry = settings.registry
+    if registry.backend != "embedded" and not 0 < registry.sync_period <= _SYNC_PERIOD:
+        yield (
+            f"[registry] sync_period is {registry.sync_period:g}, but with backend = {registry.backend} it must be "
+            f"greater than 0 and at most {_SYNC_PERIOD:g}: nodes and ports are read from Ironic this often, and a "
+            "machine that is new there may boot from the inspection network until then"
+        )
     yield from _tls_problems(api)
     yield from _forwarding_problems(settings)
     networks = {

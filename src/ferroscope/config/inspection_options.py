@@ -254,7 +254,14 @@ class RegistrySettings(msgspec.Struct, frozen=True, kw_only=True):
             "orphans, and deleted after delete_after. Only with backend = embedded; empty: none."
         ),
     ] = ""
-    sync_period: Annotated[float, Opt("Seconds between synchronizations with it; 0: never.", ge=0)] = 30.0
+    sync_period: Annotated[
+        float,
+        Opt(
+            "Seconds between synchronizations with it; 0: never. With backend = ironic, above 0 and at most 30: the "
+            "PXE filter does not know a node that is new in Ironic for that long.",
+            ge=0,
+        ),
+    ] = 15.0
     max_missing: Annotated[
         float,
         Opt(

@@ -100,6 +100,12 @@ class Registry(Protocol):
     def port_with(self, mac: str) -> Document | None:
         """Return the port with this MAC; None if there is none."""
 
+    def power_problem(self, uuid: str) -> str | None:
+        """Return why the node's power interface is not valid, in the registry's words; None if it is.
+
+        It is asked once. ``RegistryRefusedError`` if it does not have the node.
+        """
+
     def update_node(self, uuid: str, patch: Sequence[Document]) -> Document:
         """Apply a JSON patch to the node; return the node as it is then."""
 

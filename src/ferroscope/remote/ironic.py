@@ -151,6 +151,12 @@ class IronicRegistry:
     def port_with(self, mac: str) -> Document | None:
         return next(self._list("ports", _PORT_FIELDS, address=mac), None)
 
+    def power_problem(self, uuid: str) -> str | None:
+        found = _document(self._call("GET", f"/v1/nodes/{uuid}/validate", retries=0)).get("power")
+        if not isinstance(found, dict) or found.get("result") is not False:
+            return None
+        return str(found.get("reason") or "it gives no reason")
+
     def update_node(self, uuid: str, patch: Sequence[Document]) -> Document:
         return _document(self._call("PATCH", f"/v1/nodes/{uuid}", patch, repeat=False))
 
@@ -227,7 +233,14 @@ class IronicRegistry:
             self._base, self._minor, self.url = base, min(int(minor), _NEWEST), base
 
     def _call(
-        self, method: str, path: str, body: Any = None, *, missing: Sequence[int] = (), repeat: bool = True
+        self,
+        method: str,
+        path: str,
+        body: Any = None,
+        *,
+        missing: Sequence[int] = (),
+        repeat: bool = True,
+        retries: int | None = None,
     ) -> Answer:
         """Return the answer if it is a success, or one of the statuses in ``missing``.
 
@@ -235,7 +248,7 @@ class IronicRegistry:
         """
         try:
             minor = self._newest()
-            answer = self._patient(method, f"{self._base}{path}", body, repeat=repeat)
+            answer = self._patient(method, f"{self._base}{path}", body, repeat=repeat, retries=retries)
         except RegistryRefusedError as exc:  # it was accepted when this process started
             raise RegistryUnavailableError(str(exc)) from exc
         if answer.status < 300 or (answer.status in missing and not _is_locked(answer)):

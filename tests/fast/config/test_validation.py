@@ -25,6 +25,8 @@ def _refusal(tmp_path: Path, text: str) -> str:
         ("[log]\nlevels = ferroscope.worker:loud\n", ("[log] levels", "'loud'", "ferroscope.worker")),
         ("[api]\nbare_metal_port = 5050\n", ("[api] bare_metal_port", "introspection_port", "5050")),
         ("[bus]\nexchange = two words\n", ("exchange", "two words")),
+        ("[registry]\nbackend = ironic\nsync_period = 0\n", ("[registry] sync_period is 0", "at most 30")),
+        ("[registry]\nbackend = ironic\nsync_period = 31\n", ("[registry] sync_period is 31", "at most 30")),
         ("[failover]\ncluster = Rack_1\n", ("[failover] cluster", "'Rack_1'")),
         ("[failover]\nmax_unhealthy = 0\n", ("[failover] max_unhealthy", "'0'")),
         ("[failover]\nmode = label\n", ("[failover] mode", "label_selector")),
@@ -43,6 +45,8 @@ def test_a_contradiction_names_the_options_and_their_values(tmp_path: Path, text
         "[lease]\nprofile = fast\nttl = 1\nmargin = 9\n",  # these numbers are those of the profile custom alone
         "[lease]\nprofile = custom\nttl = 3\nrenew = 1.5\nmargin = 1\n[worker]\nmember_ttl = 3\n",
         "[api]\nbare_metal_port = 0\nintrospection_port = 0\n",
+        "[registry]\nsync_period = 0\n",
+        "[registry]\nbackend = ironic\nsync_period = 30\n",
     ],
 )
 def test_what_fits_together_is_taken(tmp_path: Path, text: str) -> None:

@@ -9,10 +9,10 @@ from ferroscope import mirror
 from ferroscope.api.baremetal import node_states
 from ferroscope.api.baremetal.node_states import ProvisionTarget
 from ferroscope.api.http.decoding import node_ident
-from ferroscope.api.http.errors import UnavailableError, belongs_to_ironic
+from ferroscope.api.http.errors import BadRequestError, UnavailableError, belongs_to_ironic
 from ferroscope.api.http.route import ApiContext, Call, NoQuery, Reply
 from ferroscope.contracts.errors import ConflictError, NotFoundError
-from ferroscope.contracts.remote import RegistryUnavailableError
+from ferroscope.contracts.remote import RegistryLockedError, RegistryRefusedError, RegistryUnavailableError
 from ferroscope.contracts.store import Transaction
 from ferroscope.core.delivery import is_inspectable
 from ferroscope.core.lookup import Evidence
@@ -24,6 +24,9 @@ _AGAIN: Final = {"Retry-After": "5"}
 # many of their MACs.
 _SEARCHES: Final = threading.BoundedSemaphore(2)
 _MACS: Final = 4
+# As many requests may wait at the same time for an Ironic that does not answer; the others wait so many seconds.
+_VALIDATIONS: Final = threading.BoundedSemaphore(4)
+_VALIDATION_PATIENCE: Final = 2.0
 
 
 def set_provision_state(context: ApiContext, call: Call[NoQuery, ProvisionTarget]) -> Reply:
@@ -36,10 +39,11 @@ def set_provision_state(context: ApiContext, call: Call[NoQuery, ProvisionTarget
     return node_states.set_provision_state(context, call)
 
 
-def refresh(context: ApiContext, ident: str) -> None:
+def refresh(context: ApiContext, ident: str, *, manage_boot: bool = True) -> None:
     """Before an inspection is requested: read the node again if our copy is missing, or says that it is impossible.
 
-    ``UnavailableError`` if the node is unknown here and Ironic does not answer.
+    If this service boots the machine, Ironic validates the node's power interface. ``UnavailableError`` if the node is
+    unknown here and Ironic does not answer; ``BadRequestError`` if its power interface is not valid.
     """
     if context.registry is None:
         return
@@ -47,14 +51,37 @@ def refresh(context: ApiContext, ident: str) -> None:
         known: Node | None = context.store.read(lambda tx: tx.nodes.get(ident), snapshot=False)
     except NotFoundError:
         known = None
-    if known is not None and (known.state in ACTIVE or is_inspectable(known)):
+    if known is not None and known.state in ACTIVE:
+        return
+    if known is None or not is_inspectable(known):
+        try:
+            _copy(context, ident)
+        except RegistryUnavailableError as exc:
+            context.log.warning("cannot read a node from Ironic", node=ident, error=str(exc))
+            if known is None:
+                raise UnavailableError(f"Node {ident} is unknown here, and Ironic does not answer.", _AGAIN) from exc
+    if manage_boot:
+        _validate_power(context, ident)
+
+
+def _validate_power(context: ApiContext, ident: str) -> None:
+    """Raise ``BadRequestError`` if Ironic says that it cannot control the machine's power.
+
+    If it does not answer, the inspection is accepted: its worker waits for Ironic, and finds out.
+    """
+    if context.registry is None or not _VALIDATIONS.acquire(timeout=_VALIDATION_PATIENCE):
         return
     try:
-        _copy(context, ident)
-    except RegistryUnavailableError as exc:
-        context.log.warning("cannot read a node from Ironic", node=ident, error=str(exc))
-        if known is None:
-            raise UnavailableError(f"Node {ident} is unknown here, and Ironic does not answer.", _AGAIN) from exc
+        problem = context.registry.power_problem(ident)
+    except (RegistryUnavailableError, RegistryLockedError, RegistryRefusedError) as exc:
+        context.log.warning("cannot have Ironic validate the power interface", node=ident, error=str(exc))
+        return
+    finally:
+        _VALIDATIONS.release()
+    if problem is not None:
+        raise BadRequestError(
+            f"Failed validation of power interface of node {ident}: {problem}. Correct the node in Ironic."
+        )
 
 
 def search(context: ApiContext, evidence: Evidence) -> bool:

@@ -46,6 +46,22 @@ def test_callers_who_name_a_new_node_at_the_same_time_do_not_hinder_each_other(
             assert {status for status, _ in answers} == {202}, answers
 
 
+def test_an_inspection_is_refused_if_ironic_says_that_the_power_interface_is_not_valid(place: Place) -> None:
+    node = {"name": "no-bmc-address", "driver": "redfish"}
+    uuid = str(place.ironic.call("POST", "/v1/nodes", node)["uuid"])
+    path = f"/v1/introspection/{uuid}"
+    for _ in range(2):  # unknown here at first, then known
+        status, answer = place.call("POST", path, root=place.introspection)
+        assert status == 400
+        assert "redfish_address" in answer["error"]["message"]
+    status, answer = place.call("PUT", f"/v1/nodes/{uuid}/states/provision", {"target": "inspect"})
+    assert status == 400
+    assert "redfish_address" in answer["error_message"]
+    # Whoever boots the machine needs no power interface.
+    assert place.call("POST", f"{path}?manage_boot=false", root=place.introspection)[0] == 202
+    place.await_state(uuid, "waiting")
+
+
 def test_both_apis_show_the_nodes_and_refuse_what_only_ironic_does(place: Place) -> None:
     uuid, _ = place.enroll(properties={"rack": "1"})
     place.ironic.call("PATCH", f"/v1/nodes/{uuid}", [{"op": "replace", "path": "/owner", "value": "a-project"}])
