@@ -29,8 +29,9 @@ SAME = {"Sec-Fetch-Site": "same-origin", "Origin": "http://localhost:6385"}
 class Browser:
     """Keeps the cookie, and sends forms as a browser does."""
 
-    def __init__(self, service: Service) -> None:
+    def __init__(self, service: Service, source: str | None = None) -> None:
         self._client = falcon.testing.TestClient(service.app)
+        self._source = source
         self.cookie = ""
 
     def send(self, method: str, path: str, body: str | bytes = "", headers: dict[str, str] | None = None) -> Any:
@@ -46,6 +47,7 @@ class Browser:
             headers=given | (headers or {}),
             host="localhost",
             port=6385,
+            remote_addr=self._source,
         )
         if found := answer.headers.get("Set-Cookie"):
             assert "HttpOnly" in found

@@ -13,6 +13,7 @@ import pytest
 from ferroscope.core.model import Node
 from ferroscope.core.reasons import Reason
 from ferroscope.core.states import Provision
+from ferroscope.ui import session
 from ferroscope.ui.render import Rendered
 from tests.api.browsing import IDENTITIES, Browser, Elements, add, failed
 from tests.api.callers import service_for
@@ -112,6 +113,18 @@ def test_a_session_expires(service: Service) -> None:
     assert browser.get("/ui").status_code == 303
 
 
+def test_a_user_has_so_many_sessions_and_a_new_login_ends_the_oldest(
+    service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(session, "MOST", 3)
+    other = Browser(service).log_in("root")
+    browsers = [Browser(service).log_in("reader") for _ in range(5)]
+    assert [browser.get("/ui").status_code for browser in browsers] == [303, 303, 200, 200, 200]
+    assert other.get("/ui").status_code == 200
+    with service.backend.engine.connect() as connection:
+        assert connection.exec_driver_sql("SELECT count(*) FROM web_sessions").scalar() == 4
+
+
 def test_the_database_does_not_have_the_credentials(service: Service) -> None:
     Browser(service).log_in("a-member")
     with service.backend.engine.connect() as connection:
@@ -195,6 +208,51 @@ def test_a_form_of_another_site_does_nothing(service: Service) -> None:
     assert browser.get("/ui").status_code == 200
     assert browser.post("/ui/machines/act", **act).status_code == 200
     assert service.node(uuid).maintenance
+
+
+@pytest.mark.parametrize(
+    ("options", "headers", "status"),
+    [
+        ({}, {"Origin": "http://evil.example"}, 403),
+        ({}, {"Origin": "http://localhost:6386"}, 403),
+        ({}, {"Origin": "http://localhost"}, 403),
+        ({}, {"Origin": "http://localhost:6385.evil.example"}, 403),
+        ({}, {"Origin": "nonsense:"}, 403),
+        ({}, {"Origin": "http://[::1"}, 403),
+        ({}, {"Origin": "http://localhost:6385"}, 401),
+        # A proxy that has terminated HTTPS, and says nothing about it.
+        ({}, {"Origin": "https://localhost", "Host": "localhost"}, 401),
+        ({}, {"Origin": "https://LOCALHOST:443", "Host": "localhost:443"}, 401),
+        # A proxy that changes the name: it is trusted, or the configuration says which name is ours.
+        ({}, {"Origin": "https://api.example", "X-Forwarded-Host": "api.example"}, 403),
+        (
+            {"trusted_proxies": ("127.0.0.1",)},
+            {"Origin": "https://api.example", "X-Forwarded-Host": "api.example"},
+            401,
+        ),
+        ({"trusted_proxies": ("127.0.0.1",)}, {"Origin": "http://evil", "X-Forwarded-Host": "evil, api.example"}, 403),
+        ({"trusted_proxies": ("10.0.0.1",)}, {"Origin": "https://api.example", "X-Forwarded-Host": "api.example"}, 403),
+        ({"public_url": "http://api.example:8000/x"}, {"Origin": "http://api.example:8000"}, 401),
+        ({"public_url": "https://api.example"}, {"Origin": "https://api.example"}, 401),
+        # Over HTTPS, a page of the same name over plain HTTP is another one: anybody on the way can write it.
+        ({"public_url": "https://api.example"}, {"Origin": "http://api.example", "Host": "api.example"}, 403),
+    ],
+)
+@pytest.mark.parametrize("site", ["same-origin", None])
+def test_a_form_comes_from_the_host_to_which_it_is_sent(
+    sqlite_url: str, options: dict[str, Any], headers: dict[str, str], status: int, site: str | None
+) -> None:
+    service = service_for(sqlite_url, IDENTITIES, **options)
+    try:
+        browser = Browser(service, "127.0.0.1")
+        browser.token = browser.csrf()
+        if options.get("public_url", "").startswith("https:"):
+            assert browser.cookie.startswith("__Host-")
+        given = headers | ({} if site is None else {"Sec-Fetch-Site": site})
+        answer = browser.post("/ui/login", token="nobody", headers=given)
+        assert answer.status_code == status, answer.text
+    finally:
+        service.close()
 
 
 def test_without_authentication_forms_are_still_protected(sqlite_url: str) -> None:

@@ -6,10 +6,11 @@ import ipaddress
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Literal
 
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes
-from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 from cryptography.x509.oid import NameOID
 
@@ -54,9 +55,10 @@ class Authority:
         hosts: Sequence[str] = ("127.0.0.1", "localhost"),
         ends: timedelta = 20 * DAY,
         file: str = "",
+        kind: Literal["ec", "rsa"] = "ec",
     ) -> Pair:
         """Write a certificate for the common name ``name`` and these hosts, which ends so long after now."""
-        key = ec.generate_private_key(ec.SECP256R1())
+        key = ec.generate_private_key(ec.SECP256R1()) if kind == "ec" else rsa.generate_private_key(65537, 2048)
         serial = x509.random_serial_number()
         end = datetime.now(UTC) + ends
         builder = (

@@ -7,6 +7,7 @@ from typing import Final
 from ferroscope.api.http import decoding, rate_limit
 from ferroscope.config.options import ApiSettings
 from ferroscope.runtime import http_connection, http_limits, http_server
+from ferroscope.ui import session
 
 _MIB: Final = 1024 * 1024
 # Measured: what a body of the default maximum size takes at most while it is decoded, and an idle connection.
@@ -45,6 +46,7 @@ def render() -> str:
         ("bytes of a JSON document, other than a callback", f"{decoding.MAX_DOCUMENT_SIZE // _MIB} MiB", "", "413"),
         ("nesting of JSON", f"{api.max_json_depth}", "max_json_depth", "400"),
         ("failed lookups and refused callbacks of a source", failures, "failure_burst, failure_rate", "429"),
+        ("logins of a user at the web page", f"{session.MOST}", "", "the oldest one ends"),
         ("items in a page of a list", f"{api.max_limit:,}", "max_limit", "a shorter page"),
     ]  # fmt: skip
     table = "".join(f"| {what} | {value} | {_options(option)} | {then} |\n" for what, value, option, then in rows)

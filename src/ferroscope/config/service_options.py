@@ -92,6 +92,13 @@ class ApiSettings(msgspec.Struct, frozen=True, kw_only=True):
     ] = ""
     tls_key_file: Annotated[str, Opt("Private key of tls_certificate_file in PEM format, not encrypted.")] = ""
     tls_minimum_version: Annotated[Literal["1.2", "1.3"], Opt("Oldest version of TLS that is accepted.")] = "1.2"
+    tls_ciphers: Annotated[
+        str,
+        Opt(
+            "Cipher suites of TLS 1.2, in OpenSSL's notation; those of TLS 1.3 are fixed. The default has forward "
+            "secrecy and authenticated encryption. Old BMCs, and iPXE before 2022, may need AES128-SHA256 added."
+        ),
+    ] = "ECDHE+AESGCM:ECDHE+CHACHA20"
     tls_client_certificates: Annotated[
         Literal["off", "optional", "required"],
         Opt(

@@ -419,6 +419,9 @@ class WebSessions(Protocol):
     def remove(self, ident: str) -> None:
         """Delete the session, if it exists."""
 
+    def remove_oldest(self, user: str, kept: int) -> int:
+        """Delete the sessions of this user except the newest ``kept``; return their number."""
+
     def remove_ended(self, before: float, limit: int) -> int:
         """Delete up to ``limit`` sessions that expired before this time; return their number."""
 

@@ -75,7 +75,7 @@ def is_token_name(name: str) -> bool:
 
 
 class WebSession(msgspec.Struct, kw_only=True, frozen=True):
-    """``id`` is a digest of the cookie's secret; ``sealed`` the encrypted credentials; ``user`` is for people."""
+    """``id``: a digest of the cookie's secret; ``sealed``: the encrypted credentials; ``user``: the principal."""
 
     id: str
     sealed: str

@@ -87,6 +87,15 @@ _s = schema.web_sessions.c
 _ADD_SESSION = insert(schema.web_sessions)
 _GET = select(*_SESSION.columns).where(_s.id == bindparam("id"), _s.expires_at > bindparam("now"))
 _ENDED_SESSION = select(_s.id).where(_s.expires_at < bindparam("before")).order_by(_s.id).limit(bindparam("limit"))
+# More than can have come together since the last login of a user, even if many happened at the same time.
+_MOST_AT_ONCE = 1000
+_OLDEST = (
+    select(_s.id)
+    .where(_s.user == bindparam("user"))
+    .order_by(_s.created_at.desc(), _s.id)
+    .offset(bindparam("kept"))
+    .limit(_MOST_AT_ONCE)
+)
 
 
 @lru_cache(maxsize=16)
@@ -110,8 +119,13 @@ class SqlWebSessions:
     def remove(self, ident: str) -> None:
         self._tx.ask(_delete_session(1), several("id", (ident,)))
 
+    def remove_oldest(self, user: str, kept: int) -> int:
+        return self._removed(self._tx.run(_OLDEST, {"user": user, "kept": kept}).scalars())
+
     def remove_ended(self, before: float, limit: int) -> int:
-        found = self._tx.run(_ENDED_SESSION, {"before": before, "limit": limit}).scalars()
+        return self._removed(self._tx.run(_ENDED_SESSION, {"before": before, "limit": limit}).scalars())
+
+    def _removed(self, found: Sequence[str]) -> int:
         if found:
             idents = padded(found)
             self._tx.run(_delete_session(len(idents)), several("id", idents))

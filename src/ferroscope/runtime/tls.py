@@ -32,6 +32,7 @@ EXPIRES_SOON: Final = 14 * 86400.0
 _VERSIONS: Final = {"1.2": ssl.TLSVersion.TLSv1_2, "1.3": ssl.TLSVersion.TLSv1_3}
 _CLIENTS: Final = {"off": ssl.CERT_NONE, "optional": ssl.CERT_OPTIONAL, "required": ssl.CERT_REQUIRED}
 _ADVICE: Final = "both must be in PEM format, the certificate followed by its intermediate certificates"
+_CIPHERS_ADVICE: Final = "see what OpenSSL makes of it with: openssl ciphers -tls1_2 -s -v CIPHERS"
 
 _log = structlog.get_logger(__name__)
 
@@ -102,6 +103,13 @@ def _load(settings: ApiSettings, now: datetime) -> _Loaded:
     # A client could make us renegotiate again and again, which costs us more than the client.
     context.options |= ssl.OP_NO_RENEGOTIATION
     context.set_alpn_protocols(["http/1.1"])
+    try:
+        # The system's defaults also have CBC, and static RSA: whoever steals the key can read what was recorded before.
+        context.set_ciphers(settings.tls_ciphers)
+    except ssl.SSLError as exc:
+        raise SetupError(
+            f"[api] tls_ciphers {settings.tls_ciphers!r} selects no cipher suite", _CIPHERS_ADVICE
+        ) from exc
     try:
         context.load_cert_chain(settings.tls_certificate_file, settings.tls_key_file, password=_no_password)
     except ssl.SSLError as exc:

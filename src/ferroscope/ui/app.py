@@ -163,7 +163,7 @@ def _responder(context: ApiContext, template: str, handler: Handler | None, memo
                 return
             visitor = session.visitor(context, req)
             most = form.MOST_WITH_FILE if template in _FILES and visitor.identity is not None else form.MOST
-            given = form.read(req, visitor, most) if req.method == "POST" else {}
+            given = form.read(context, req, visitor, most) if req.method == "POST" else {}
             if handler is None:
                 outcome, visitor = _entrance(context, req, visitor, given)
             else:

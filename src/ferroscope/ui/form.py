@@ -11,6 +11,7 @@ import msgspec
 from falcon.media.multipart import MultipartFormHandler
 
 from ferroscope.api.http.errors import BadRequestError, TooLargeError
+from ferroscope.api.http.route import ApiContext
 from ferroscope.core.json_safety import depth_exceeds
 from ferroscope.ui import session
 from ferroscope.ui.session import Visitor
@@ -29,12 +30,12 @@ def check_size(req: falcon.Request, most: int) -> None:
         raise _too_large(most)
 
 
-def read(req: falcon.Request, visitor: Visitor, most: int) -> dict[str, list[str]]:
+def read(context: ApiContext, req: falcon.Request, visitor: Visitor, most: int) -> dict[str, list[str]]:
     """Return the form, which this browser got from us; ``ForbiddenError``, ``TooLargeError``, ``BadRequestError``.
 
     The content of a file is the value of its field; its name is that of ``FIELD.name``.
     """
-    session.check_origin(req)
+    session.check_origin(context, req)
     check_size(req, most)
     stream: Any = req.stream if req.env.get("wsgi.input_terminated") else req.bounded_stream
     raw = stream.read(most + 1)

@@ -16,6 +16,7 @@ import re
 import secrets
 from collections.abc import Callable, Mapping
 from typing import Any, Final
+from urllib.parse import urlsplit
 
 import falcon
 import msgspec
@@ -24,6 +25,7 @@ from ferroscope.api.auth.certificate import NAMES
 from ferroscope.api.auth.identity import Identity
 from ferroscope.api.http.errors import BadRequestError, ForbiddenError, UnauthorizedError
 from ferroscope.api.http.route import ApiContext
+from ferroscope.contracts.store import Transaction
 from ferroscope.core.credentials import WebSession
 
 # A __Host- cookie cannot be set by another host of the domain, nor over plain HTTP. Source: RFC 6265bis.
@@ -33,6 +35,10 @@ _SECRET: Final = re.compile(r"[A-Za-z0-9_-]{43}")
 _NONCE: Final = 12
 _CREDENTIALS: Final = ("HTTP_AUTHORIZATION", "HTTP_X_AUTH_TOKEN", "HTTP_X_SERVICE_TOKEN", NAMES)
 _USER: Final = 255
+MOST: Final = 100
+"""Sessions of one user; a login beyond that ends the oldest one."""
+# Characters of a host name in an error message.
+_NAMED: Final = 100
 _SEALED_SECONDS: Final = 3600.0
 
 
@@ -99,12 +105,16 @@ def log_in(context: ApiContext, env: Mapping[str, Any], credentials: dict[str, s
     sealed = base64.b64encode(_seal(derived(secret, "key"), msgspec.json.encode(credentials))).decode()
     lifetime = context.settings.api.ui_session_lifetime
 
-    def work(tx: Any) -> None:
+    user = identity.principal[:_USER]
+
+    def work(tx: Transaction) -> None:
+        # Before the new one is added: if the database's clock was set back, that is not the newest.
+        tx.web_sessions.remove_oldest(user, MOST - 1)
         tx.web_sessions.add(
             WebSession(
                 id=derived(secret, "id").hex(),
                 sealed=sealed,
-                user=str(identity)[:_USER],
+                user=user,
                 created_at=tx.now,
                 expires_at=tx.now + lifetime,
             )
@@ -126,11 +136,37 @@ def set_cookie(context: ApiContext, req: falcon.Request, resp: falcon.Response, 
     resp.set_cookie(name, secret, path="/", http_only=True, secure=secure, same_site="Lax")
 
 
-def check_origin(req: falcon.Request) -> None:
-    """Raise ``ForbiddenError`` if a page of another origin sent a form here."""
+def check_origin(context: ApiContext, req: falcon.Request) -> None:
+    """Raise ``ForbiddenError`` if a page of another origin sent a form here.
+
+    Ours are those of the request itself, of ``public_url``, and the one that a trusted proxy reports. HTTPS is ours in
+    any case: a proxy may terminate it without a word about it; plain HTTP is not if we are reached over HTTPS.
+    """
     site, origin = req.env.get("HTTP_SEC_FETCH_SITE"), req.env.get("HTTP_ORIGIN")
     if site not in (None, "same-origin", "none") or origin == "null":
         raise ForbiddenError("This form was sent by another web site.")
+    if origin is None:
+        return
+    host = str(req.env.get("HTTP_HOST", ""))
+    hosts = [host, context.callers.forwarded_host(req.env)]
+    schemes = ("https",) if is_secure(context, req) else ("https", "http")
+    ours = {_origin(f"{scheme}://{host}") for host in hosts if host for scheme in schemes}
+    found = _origin(origin)
+    if found is None or found not in ours | {_origin(context.settings.api.public_url)}:
+        raise ForbiddenError(
+            f"This form was sent by another web site, {origin[:_NAMED]!r}: it is not {host[:_NAMED]!r}. If a "
+            "proxy changes the host name, set [api] public_url to the URL in the browser."
+        )
+
+
+def _origin(url: str) -> tuple[str, str, int] | None:
+    """Return scheme, host and port; None if the text is not a URL with a host."""
+    try:
+        parts = urlsplit(url)
+        port = parts.port or {"https": 443, "http": 80}.get(parts.scheme, 0)
+    except ValueError:
+        return None
+    return (parts.scheme, parts.hostname.rstrip("."), port) if parts.hostname else None
 
 
 def check_csrf(visitor: Visitor, token: str) -> None:

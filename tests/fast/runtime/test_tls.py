@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import ssl
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Literal
 
 import pytest
 from cryptography.hazmat.primitives.serialization import (
@@ -112,3 +114,46 @@ def test_options_that_do_not_fit_are_refused(tmp_path: Path, lines: str) -> None
     file.write_text(f"[api]\n{lines}\n")
     with pytest.raises(ConfigurationError, match=r"tls_"):
         load([str(file)])
+
+
+def _agreed(server: ssl.SSLContext, offered: str, version: ssl.TLSVersion) -> str | None:
+    """Return the cipher suite of a connection with a client that offers only this; None if there is none."""
+    client = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    client.check_hostname, client.verify_mode = False, ssl.CERT_NONE
+    client.minimum_version = client.maximum_version = version
+    if version is ssl.TLSVersion.TLSv1_2:
+        client.set_ciphers(offered)
+    there, back = ssl.MemoryBIO(), ssl.MemoryBIO()
+    ends = [client.wrap_bio(back, there), server.wrap_bio(there, back, server_side=True)]
+    for end in ends * 4:
+        try:
+            end.do_handshake()
+        except ssl.SSLWantReadError:
+            continue
+        except ssl.SSLError:
+            return None
+    found = ends[0].cipher()
+    return found and found[0]
+
+
+@pytest.mark.parametrize("kind", ["ec", "rsa"])
+def test_recorded_connections_stay_secret_if_the_key_is_stolen(
+    authority: Authority, kind: Literal["ec", "rsa"]
+) -> None:
+    loaded = certificates(_settings(authority.issue("server", kind=kind)))
+    assert loaded is not None
+    two, three = ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3
+    for weak in ("AES256-GCM-SHA384", "AES128-SHA", "ECDHE+AES+SHA256", "ECDHE+AES+SHA1"):
+        assert _agreed(loaded.context, f"{weak}:@SECLEVEL=0", two) is None, weak
+    for strong in ("ECDHE+AESGCM", "ECDHE+CHACHA20"):
+        assert str(_agreed(loaded.context, strong, two)).startswith("ECDHE-")
+    assert str(_agreed(loaded.context, "", three)).startswith("TLS_")
+
+
+def test_old_firmware_can_be_given_its_ciphers(authority: Authority) -> None:
+    pair = authority.issue("server", kind="rsa")
+    loaded = certificates(_settings(pair, tls_ciphers="ECDHE+AESGCM:AES128-SHA256"))
+    assert loaded is not None
+    assert _agreed(loaded.context, "AES128-SHA256", ssl.TLSVersion.TLSv1_2) == "AES128-SHA256"
+    with pytest.raises(SetupError, match="tls_ciphers"):
+        certificates(_settings(pair, tls_ciphers="nonsense"))

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
+import pytest
 from sqlalchemy import text
 
 from ferroscope.config.options import DatabaseSettings
@@ -20,6 +22,15 @@ def held(file: Path) -> int:
     )
 
 
+@pytest.fixture(params=[0o000, 0o022, 0o077], ids=oct)
+def umask(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Run the test with this mask of the process."""
+    before = os.umask(request.param)
+    yield
+    os.umask(before)
+
+
+@pytest.mark.usefixtures("umask")
 def test_another_connection_leaves_the_locks_of_those_that_are_open(tmp_path: Path) -> None:
     file = tmp_path / "made.db"
     engine = build_engine(DatabaseSettings(connection=f"sqlite:///{file}"))

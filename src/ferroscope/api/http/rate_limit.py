@@ -84,6 +84,12 @@ class TrustedProxies:
                 break
         return source
 
+    def host(self, env: Mapping[str, Any]) -> str:
+        """Return the host name under which a trusted proxy was called, "" if there is none or it does not say."""
+        if str(env.get("REMOTE_ADDR", "")) not in self:
+            return ""
+        return str(env.get("HTTP_X_FORWARDED_HOST", "")).rpartition(",")[2].strip()
+
 
 class Callers:
     """Determines the source of each call, and keeps a token bucket of failures for each source."""
@@ -98,6 +104,10 @@ class Callers:
     def source(self, env: Mapping[str, Any]) -> str:
         """Return the caller's address: the last one in X-Forwarded-For that is not a trusted proxy; "" if unknown."""
         return self._trusted.source(env)
+
+    def forwarded_host(self, env: Mapping[str, Any]) -> str:
+        """Return the host name under which a trusted proxy was called, "" if there is none or it does not say."""
+        return self._trusted.host(env)
 
     def wait(self, source: str, now: float) -> int:
         """Return the seconds that this source has to wait before its next attempt; 0: none."""
