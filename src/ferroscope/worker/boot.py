@@ -35,6 +35,7 @@ _AGENT: Final = "agent"
 _PARAMETERS: Final = "parameters_secret_url"
 _INSERT: Final = "insert ramdisk"
 _OFF: Final = "power off a machine that was on"
+POWER_ON: Final = "power on"
 
 _log = structlog.get_logger(__name__)
 
@@ -145,8 +146,14 @@ def power_off_first(context: TaskContext) -> None:
 
 
 def undo_start_quietly(context: TaskContext) -> None:
-    """After a start that failed: eject the ramdisk, and power the machine on again if we have powered it off."""
-    eject_quietly(context)
+    """After a start that failed: take back what it did to the machine, and leave alone what it did not touch.
+
+    A machine that it may have booted is not left in the ramdisk; one that it has powered off is powered on again.
+    """
+    if context.attempt.intended(POWER_ON) or context.attempt.intended(REBOOT):
+        power_off_quietly(context)
+    else:
+        eject_quietly(context)
     if not context.attempt.intended(_OFF):
         return
     try:

@@ -269,8 +269,9 @@ class Worker:
         else:
             outcome = decision
             # Refusing it may end an inspection, whose machine is then powered off; but only in the lane that waits for
-            # BMCs (see ``following_request``), and not if stored data was processed.
-            if isinstance(decision, Fail) and context.before.state in MACHINE and lane_of(event) is Lane.BMC:
+            # BMCs (see ``following_request``), and not if stored data was processed. A start is undone below.
+            ends = context.before.state in MACHINE and lane_of(event) is Lane.BMC and event is not Event.INSPECT
+            if isinstance(decision, Fail) and ends:
                 outcome = clean_up(context, decision, power_off_quietly)
         if isinstance(outcome, Fail) and event is Event.INSPECT:
             outcome = clean_up(context, outcome, undo_start_quietly)

@@ -29,6 +29,7 @@ from ferroscope.leadership import Election, Leadership
 from ferroscope.worker import attached, boot, out_of_band
 from ferroscope.worker.bmc import resolve_addresses
 from ferroscope.worker.boot import (
+    POWER_ON,
     REBOOT,
     boot_from_network,
     disables_power_off,
@@ -216,9 +217,6 @@ def _describe(lease: Lease) -> str:
     return f"{_network(lease)} on {decode_record(lease.data).host} in epoch {lease.epoch}"
 
 
-_POWER_ON = "power on"
-
-
 class StartTask:
     """The task of ``inspect``; ``throttle`` spreads the power-ons, ``pxe_filter`` waits until it may boot."""
 
@@ -244,7 +242,7 @@ class StartTask:
             context.node.power_state = Power.ON
         if early is not None:
             return early
-        if not context.attempt.intended(_POWER_ON):
+        if not context.attempt.intended(POWER_ON):
             out_of_band.prepare(context)  # first: the PXE filter opens for the ports that this creates
             if way is Boot.NETWORK and (early := self._pxe_filter(context)) is not None:
                 return early
@@ -275,15 +273,15 @@ class StartTask:
                 if reboots:
                     context.intend(REBOOT, permit.fence, seen=observed_before_reboot(context))
                 else:
-                    context.intend(_POWER_ON, permit.fence)
+                    context.intend(POWER_ON, permit.fence)
             except LeaseLostError as exc:
                 raise ThrottledError(0.0) from exc
             if reboots:
                 reboot(context, confirm=permit.confirm, intent=REBOOT)
             else:
-                ensure_power(context, Power.ON, confirm=permit.confirm, intent=_POWER_ON)
+                ensure_power(context, Power.ON, confirm=permit.confirm, intent=POWER_ON)
 
 
 def _is_powered_on(context: TaskContext) -> bool:
     # The intent is recorded while the machine is off, so if it is on now, our power-on took effect.
-    return context.attempt.intended(_POWER_ON) and context.driver().get_power(context.node) is Power.ON
+    return context.attempt.intended(POWER_ON) and context.driver().get_power(context.node) is Power.ON

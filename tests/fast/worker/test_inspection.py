@@ -405,6 +405,41 @@ def test_a_machine_that_was_on_is_not_left_off_by_a_start_that_fails(
     assert len(told) == (was is Power.ON)
 
 
+@pytest.mark.parametrize(
+    ("was", "dies_at", "commands"),
+    [
+        (Power.ON, "get", []),
+        (Power.OFF, "get", []),
+        (Power.ON, "boot", ["power off", "power on"]),
+        # It is in the ramdisk, or about to boot it: it is powered off, and on again if its own system ran before.
+        (Power.ON, "boots", ["power off", "boot pxe", "power on", "power off", "power on"]),
+        (Power.OFF, "boots", ["boot pxe", "power on", "power off"]),
+    ],
+)
+def test_a_start_whose_workers_all_died_is_undone_as_far_as_it_got(
+    service: Service, was: Power, dies_at: str, commands: list[str]
+) -> None:
+    service.machine.power = was
+
+    def die(command: str) -> None:
+        booted = service.machine.commands[-1:] == ["power on"]
+        if command == dies_at or (dies_at == "boots" and booted):
+            raise KeyboardInterrupt
+
+    service.start()
+    for number in range(service.settings.worker.max_attempts):
+        service.machine.fail = die
+        with pytest.raises(KeyboardInterrupt):
+            service.work()
+        service.kill(f"m{number + 1}")
+        service.worker = service.new_worker(f"m{number + 2}")
+    service.machine.fail = lambda _command: None
+    service.work()
+    assert service.inspection.reason == "attempts-exhausted"
+    assert service.machine.commands == commands
+    assert service.machine.power is was
+
+
 def test_verify_moves_an_enrolled_node_to_manageable(service: Service) -> None:
     service.store.write(lambda tx: transition.rest(tx, tx.nodes.get(NODE), Provision.VERIFYING, "manageable"))
     service.submit(Event.VERIFY)

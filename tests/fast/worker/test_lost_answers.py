@@ -14,7 +14,6 @@ import pytest
 from ferroscope.contracts.bmc import Power
 from ferroscope.contracts.errors import BmcError, StoreUnavailableError
 from ferroscope.contracts.store import Store, Transaction
-from ferroscope.core.model import Node
 from ferroscope.core.states import Event, State
 from ferroscope.db.transaction import SqlTransaction
 from tests.fast.worker.conftest import Service
@@ -116,21 +115,19 @@ def test_a_database_that_is_away_during_a_task_costs_no_attempt(service: Service
 
 
 def _die_at_each_start(service: Service) -> None:
-    """Start an inspection whose every attempt kills its worker, so that the next worker gives it up."""
-    set_power = service.machine.set_power
+    """Start an inspection whose machine boots, and whose every attempt kills its worker: the next one gives it up."""
 
-    def killing(_node: Node, _power: Power) -> None:
-        raise KilledError
+    def die(_command: str) -> None:
+        if service.machine.commands[-1:] == ["power on"]:
+            raise KilledError
 
-    service.machine.set_power = killing  # type: ignore[method-assign]
-    service.machine.power = Power.ON
+    service.machine.power, service.machine.fail = Power.ON, die
     service.start()
     for number in range(1, 4):
         with pytest.raises(KilledError):
             service.work()
         service.kill(f"m{number}")
         service.worker = service.new_worker(f"m{number + 1}")
-    service.machine.set_power = set_power  # type: ignore[method-assign]
 
 
 def test_a_database_that_is_away_while_a_given_up_start_is_powered_off_keeps_no_claim(service: Service) -> None:
@@ -146,7 +143,7 @@ def test_a_database_that_is_away_while_a_given_up_start_is_powered_off_keeps_no_
     service.work()
     assert service.node.state is State.ERROR
     assert service.inspection.reason == "attempts-exhausted"
-    assert service.machine.commands[-2:] == ["power off", "power on"]  # out of a ramdisk that may be running there
+    assert service.machine.commands[-2:] == ["power off", "power on"]  # out of the ramdisk
 
 
 def test_an_abort_while_a_given_up_start_is_powered_off_ends_no_worker(service: Service) -> None:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter, defaultdict
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from ferroscope.contracts.bmc import Power
 from tests.simulation.checks.leaders import THROTTLE, Leaders
 from tests.simulation.checks.stopping import Stopping
 from tests.simulation.database.commits import Changed, Commit
@@ -15,6 +17,9 @@ from tests.simulation.kernel import Task
 if TYPE_CHECKING:
     from tests.simulation.world import World
 
+# Intents in the progress of a request.
+POWER_ON = json.dumps("power on")
+WAS_ON = json.dumps("power off a machine that was on")
 # What a worker writes under a claim only.
 _UNDER_CLAIM = frozenset({"nodes", "ports", "inspections", "inspection_data", "journal", "bmc_addresses"})
 
@@ -31,6 +36,15 @@ class Claimed(msgspec.Struct):
     task: Task
     trouble: bool = False  # a BMC call of this attempt got no answer
     intent_at: float | None = None
+    was_on: bool = False  # the start has powered off, or is about to, a machine that was on
+    undoing: bool = False  # the start has failed for good, and what it did to the machine is taken back
+
+    @property
+    def left(self) -> Power | None:
+        """The power in which a start that fails leaves its machine; None: as it was."""
+        if self.was_on:
+            return Power.ON
+        return None if self.intent_at is None else Power.OFF
 
 
 class Claims:
@@ -96,7 +110,8 @@ class Claims:
             claim = self._claimed(after, task)
         elif claim.event != after["event"]:  # turned into what follows, under the same claim
             claim.event, claim.attempt, claim.trouble, claim.intent_at = after["event"], after["attempt"], False, None
-        if before is not None and after["progress"] != before["progress"] and "power on" in after["progress"]:
+        claim.was_on = WAS_ON in after["progress"]
+        if before is not None and after["progress"] != before["progress"] and POWER_ON in after["progress"]:
             claim.intent_at = self._kernel.now
             if self._world.scenario.settings.worker.reboot_throttle and claim.event == "inspect" and task is not None:
                 self._leaders.leads(task, THROTTLE, "intended a power-on")
@@ -114,7 +129,7 @@ class Claims:
             inspection=row["inspection"],
             attempt=row["attempt"],
             task=task,
-            intent_at=self._kernel.now if "power on" in row["progress"] else None,
+            intent_at=self._kernel.now if POWER_ON in row["progress"] else None,
         )
         self.attempts[row["id"]] += 1
         self.by_token[row["token"]] = self.by_node[node] = self.by_task[task] = claim

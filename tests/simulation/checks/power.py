@@ -37,8 +37,20 @@ class PowerControl:
         machine.sent_under = under
         if machine.meddled:
             self._meddled_with(machine)
-        elif what == "power on" and under is not None and under.event == "inspect" and under.intent_at is None:
-            self._fail("intent", f"{task} powers {machine.name} on, but has recorded no intent of it")
+        elif under is not None and under.event == "inspect":
+            self._starting(task, machine, what, under)
+
+    def _starting(self, task: Task, machine: Machine, what: str, claim: Claimed) -> None:
+        """A start powers a machine off before it intends to power it on; what comes later takes a failed start back."""
+        given_up = claim.attempt >= self._world.scenario.settings.worker.max_attempts
+        if what == "power off" and claim.intent_at is not None:
+            if not given_up:
+                self._fail("intent", f"{task} powers {machine.name} off, which may be booting")
+            claim.undoing = True
+        elif what == "power on" and claim.intent_at is None:
+            if not (given_up and claim.was_on):
+                self._fail("intent", f"{task} powers {machine.name} on, but has recorded no intent of it")
+            claim.undoing = True
 
     def _meddled_with(self, machine: Machine) -> None:
         """Excuse the inspections at hand: a worker whose claim is over has changed the machine's power."""
@@ -59,6 +71,9 @@ class PowerControl:
         if claim is not None and self._claims.by_node.get(machine.uuid) is not claim and self._has_left(claim):
             self._meddled_with(machine)  # it took the command in time, and followed it too late
         if claim is None or claim.event != "inspect" or claim.inspection is None:
+            return
+        if claim.undoing:
+            self._world.count("machines that a failed start has left on, as before")
             return
         inspection = claim.inspection
         times = self.power_ons[inspection]

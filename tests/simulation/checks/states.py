@@ -95,8 +95,9 @@ class States:
         done = new == "finished" and old == "processing"
         if done or (new == "error" and old in ("starting", "waiting", "processing")):
             quiet = claim is not None and (claim.trouble or machine.meddled)
-            if machine.power is not Power.OFF and not quiet:
-                self._fail("state", f"{name} is {new}, but its machine was not powered off")
+            wanted = Power.OFF if claim is None or claim.event != "inspect" else claim.left
+            if not quiet and wanted not in (None, machine.power):
+                self._fail("state", f"{name} is {new}, but its machine is {machine.power}, not {wanted}")
         if done and self._world.server.peek("inspection_data", inspection, "plugin_data") is None:
             self._fail("state", f"{name} is finished, but nothing of what its hooks did is stored")
         if new == "waiting" and not self._power.power_ons[inspection] and machine.power is not Power.ON:
