@@ -93,6 +93,7 @@ class Cluster:
         """Put the machines into the database: most were inspected, of the others an operator has named the node."""
         for machine in self.machines:
             inspected = self.rng.random() < self.site.inspected or not machine.node
+            machine.inspected = inspected
             identity = {"serial": machine.serial, "uuid": machine.system_uuid, "macs": []}
             row = Node(
                 uuid=machine.uuid,
@@ -142,10 +143,12 @@ class Cluster:
             node["spec"]["providerID"] = f"ferroscope://{machine.uuid}"
 
     def misname(self, name: str) -> None:
-        """An operator confuses two machines; that of another node, or one that was inspected."""
-        node = self.objects.get("nodes", name)
-        others = [one for one in self.machines if one.node != name]
-        if node is not None:
+        """An operator confuses two machines, which somebody could know who looks at all nodes."""
+        node, own = self.objects.get("nodes", name), self.machine_with(name)
+        if node is None or own is None or self.is_witness(own):
+            return
+        others = [one for one in self.machines if one is not own and (own.inspected or self._is_known(one))]
+        if others:
             other = self.rng.choice(others)
             self.kernel.say(f"{name} is said to run on {other.name}")
             if self.rng.random() < 0.7:
@@ -154,6 +157,18 @@ class Cluster:
                 node["spec"]["providerID"] = f"ferroscope://{other.uuid}"
             self.check.misnamed.add(name)
             self.objects.put("nodes", node)
+
+    def _is_known(self, machine: Machine) -> bool:
+        """Whether it was inspected, or its own node names it."""
+        node = self.node_of(machine)
+        return machine.inspected or (node is not None and _names(node, machine))
+
+    def is_witness(self, machine: Machine) -> bool:
+        """Whether only what this machine's node says of it contradicts what another node says of it."""
+        nodes = [one for one in self.objects.all("nodes") if _names(one, machine)]
+        owners = [self.machine_with(one["metadata"]["name"]) for one in nodes]
+        strangers = [one for one in owners if one is not None and one is not machine and not one.inspected]
+        return bool(strangers) and not machine.inspected
 
     def correct(self, name: str) -> None:
         """An operator corrects what is said of the node's machine."""
@@ -251,3 +266,9 @@ class Cluster:
         machine.containers[container.uid] = container
         machine.say(f"runs {container.pod}")
         self.check.started(machine, container)
+
+
+def _names(node: Document, machine: Machine) -> bool:
+    """Whether an operator has said that the node runs on this machine."""
+    named = node["metadata"]["annotations"].get(ANNOTATION)
+    return named in (machine.name, machine.uuid) or node["spec"].get("providerID") == f"ferroscope://{machine.uuid}"

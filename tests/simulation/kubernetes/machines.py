@@ -51,6 +51,7 @@ class Machine:
     """One machine. ``node`` is the name under which its kubelet joins, "" for a spare one.
 
     ``crossed``: the command that has switched it off was sent when it was off, or its BMC said so: nobody knows of it.
+    ``inspected``: the product knows its serial number and UUID; of others it knows what operators say of them.
     ``cut``: it cannot reach the API server; ``hung``: its kubelet does nothing; ``broken``: it does not boot.
     """
 
@@ -66,6 +67,7 @@ class Machine:
         self.bmc = Bmc(tells=self.rng.random() < 0.5)
         self.on = True
         self.booted = True
+        self.inspected = True
         self.cut = self.hung = self.broken = self.unwell = False
         self.switched_off_by_us = False
         self.crossed = False

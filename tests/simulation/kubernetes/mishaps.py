@@ -136,7 +136,7 @@ class Mishaps:
         cluster = self._cluster
         machine = self._any()
         spare = next((one for one in cluster.machines if not one.node and one.booted), None)
-        if spare is None or machine.node.startswith("cp"):
+        if spare is None or machine.node.startswith("cp") or self._cluster.is_witness(machine):
             return
         name = machine.node
         machine.power(on=False, why="its disks are moved")
