@@ -52,8 +52,8 @@ TOOLS: Final = {
     ),
     "compare": Tool(
         "Run the golden corpus through the hooks of the published Ironic",
-        "dev",
-        f"{PYTHON} tools/compare_with_ironic.py",
+        "dev ironic",
+        f"{PYTHON} -m tools.compare_with_ironic",
     ),
     "image": Tool(
         "Write an OCI image to build/, made of Debian's packages (needs root)",

@@ -1,10 +1,10 @@
 """Runs the golden corpus through the hooks of the published Ironic, and shows where they and ours differ.
 
-    .venv/bin/python tools/compare_with_ironic.py
+    python3 -m tools compare
 
-makes an environment of its own (.ironic-venv, some minutes the first time), prints every difference with
-its explanation (tests/corpus/differences.yaml), and ends with 1 where one is not explained or an
-explanation has become pointless. ``--page`` writes docs/reference/differences-from-ironic.md, without Ironic.
+sets up .ironic-venv, prints every difference with its explanation (tests/corpus/differences.yaml), and ends with 1
+where one is not explained or an explanation has become pointless. ``--page`` writes
+docs/reference/differences-from-ironic.md, without Ironic.
 """
 
 from __future__ import annotations
@@ -14,17 +14,13 @@ import collections
 import subprocess
 import sys
 import tempfile
-import venv
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import msgspec
 
-ROOT = Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(ROOT))
-
-from tests.corpus import Case, load  # noqa: E402  # of this tree, wherever this is called from
-from tests.corpus.compare import (  # noqa: E402
+from tests.corpus import Case, load
+from tests.corpus.compare import (
     Difference,
     Explanation,
     Theirs,
@@ -34,10 +30,10 @@ from tests.corpus.compare import (  # noqa: E402
     unexplained,
     unused,
 )
-from tests.corpus.perform import perform  # noqa: E402
+from tests.corpus.perform import perform
 
-PACKAGE = "ironic==39.0.0"
-ENVIRONMENT = ROOT / ".ironic-venv"
+ROOT = Path(__file__).resolve().parents[1]
+IRONIC = ROOT / ".ironic-venv" / "bin" / "python"
 PAGE = ROOT / "docs" / "reference" / "differences-from-ironic.md"
 # Commits of thousands of ports need not reach a disk.
 _FAST = "/dev/shm"
@@ -47,7 +43,7 @@ def main() -> int:
     """Compare, or write the page."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--page", action="store_true", help="only write the page of the explanations")
-    parser.add_argument("--python", type=Path, help="an interpreter that has Ironic, instead of .ironic-venv")
+    parser.add_argument("--python", type=Path, default=IRONIC, help="an interpreter that has Ironic")
     parser.add_argument("--case", action="append", help="only this case; may be repeated")
     parser.add_argument("--inventories", type=Path, help="a directory with recorded inventories to compare as well")
     options = parser.parse_args()
@@ -58,7 +54,7 @@ def main() -> int:
         return 0
     cases = [case for case in load() if not options.case or case.name in options.case]
     cases += recorded(options.inventories) if options.inventories else []
-    theirs = run_theirs(options.python or environment(), cases)
+    theirs = run_theirs(options.python, cases)
     found = [
         difference
         for case, other in zip(cases, theirs, strict=True)
@@ -78,18 +74,6 @@ def recorded(directory: Path) -> list[Case]:
     return cases
 
 
-def environment() -> Path:
-    """Return the interpreter of the environment with Ironic, which is made if it is not there."""
-    python = ENVIRONMENT / "bin" / "python"
-    marker = ENVIRONMENT / PACKAGE
-    if not marker.exists():
-        print(f"installing {PACKAGE} into {ENVIRONMENT.name} ...", file=sys.stderr)
-        venv.create(ENVIRONMENT, with_pip=True, clear=True)
-        subprocess.run([python, "-m", "pip", "install", "--quiet", PACKAGE], check=True, stdout=sys.stderr)
-        marker.touch()
-    return python
-
-
 def run_theirs(python: Path, cases: Sequence[Case]) -> list[Theirs]:
     """Return what Ironic makes of the cases."""
     given = []
@@ -100,7 +84,8 @@ def run_theirs(python: Path, cases: Sequence[Case]) -> list[Theirs]:
             {name: getattr(case, name) for name in fields} | {"inventory": inventory, "plugin_data": plugin_data}
         )
     with tempfile.TemporaryDirectory(dir=_FAST if Path(_FAST).is_dir() else None) as directory:
-        command = [python, Path(__file__).with_name("ironic_hooks.py"), directory]
+        # -P: or Ironic imports what is in tools/ instead of its own dependencies of the same names.
+        command = [python, "-P", Path(__file__).with_name("ironic_hooks.py"), directory]
         done = subprocess.run(command, input=msgspec.json.encode(given), stdout=subprocess.PIPE, check=False)
     if done.returncode:
         raise SystemExit(f"Ironic's hooks could not be run (exit code {done.returncode}); see above")

@@ -38,7 +38,7 @@ def test_a_refused_inventory_changes_nothing_and_the_reason_is_told() -> None:
 
 
 def test_the_page_of_differences_is_that_of_the_explanations() -> None:
-    assert PAGE.read_text(encoding="utf-8") == page(explanations()), "run: tools/compare_with_ironic.py --page"
+    assert PAGE.read_text(encoding="utf-8") == page(explanations()), "run: python3 -m tools compare --page"
 
 
 def test_every_explanation_is_of_a_case() -> None:
