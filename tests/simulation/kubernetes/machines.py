@@ -148,8 +148,8 @@ class Machine:
         self._report(registers=True)
 
     def restart_kubelet(self) -> None:
-        """Somebody restarts it: it registers its node again if that was deleted."""
-        self._report(registers=True)
+        """Somebody restarts it: it registers its node again if that was deleted, once it reaches the API server."""
+        self._reported_boot = 0
 
     def _renew(self) -> None:
         self.cluster.kernel.at(RENEW * self.rng.uniform(0.98, 1.02), self._renew)
@@ -202,7 +202,6 @@ class Machine:
 
     def _finish(self, pod: Document) -> None:
         """Its containers have ended: the kubelet lets the API server forget it."""
-        pod["metadata"]["deletionGracePeriodSeconds"] = 0
         self.cluster.objects.delete("pods", key_of(pod["metadata"]), {})
 
     def _attached(self, pod: Document) -> bool:

@@ -22,6 +22,7 @@ class Mishaps:
         self._cluster = cluster
         self._kernel = cluster.kernel
         self._rng = cluster.kernel.rng("mishaps")
+        self._promised: set[Machine] = set()  # spares that replace a node's machine, or will
         self.active = True
         self.stopped_at = 1e9
 
@@ -135,9 +136,11 @@ class Mishaps:
         """The disks of a node are moved to a spare machine, and the old one is used for something else."""
         cluster = self._cluster
         machine = self._any()
-        spare = next((one for one in cluster.machines if not one.node and one.booted), None)
+        spares = [one for one in cluster.machines if not one.node and one.booted and one not in self._promised]
+        spare = next(iter(spares), None)
         if spare is None or machine.node.startswith("cp") or self._cluster.is_witness(machine):
             return
+        self._promised.add(spare)
         name = machine.node
         machine.power(on=False, why="its disks are moved")
         machine.node, machine.cut, machine.broken = "", False, False
