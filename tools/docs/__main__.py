@@ -26,6 +26,7 @@ PAGES: Final[dict[str, tuple[str, str]]] = {
     "reasons": ("reasons.md", "tools.docs.declarations:reasons"),
     "metrics": ("metrics.md", "tools.docs.declarations:metrics"),
     "tested-bmcs": ("tested-bmcs.md", "tools.docs.vendors:render"),
+    "specifications": ("specifications.md", "tools.docs.specifications:render"),
     "chart": ("../../deploy/helm/ferroscope/values.schema.json", "tools.docs.chart:schema"),
 }
 

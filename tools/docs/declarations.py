@@ -84,6 +84,11 @@ def _purpose(struct: type) -> str:
     return f"{sentence[:1].upper()}{sentence[1:]}."
 
 
+def described(option: Any) -> tuple[str, str]:
+    """Return the type of an option with its limits, and its default, as the page of the configuration has them."""
+    return _kind(option), _default(option)
+
+
 def _kind(option: Any) -> str:
     kind = option.type
     choices = getattr(kind, "choices", None)
