@@ -122,15 +122,15 @@ class Clients:
         self._begun.append(Running(self._path, request))
         return self._begun[-1]
 
-    def program(self, name: str, *words: str, seconds: int = _RUN_SECONDS) -> Done:
-        """Run the installed program itself, to its end."""
+    def program(self, name: str, *words: str, seconds: int = _RUN_SECONDS, packages: Path | None = None) -> Done:
+        """Run the installed program itself, to its end; ``packages`` is a directory with more packages for it."""
         done = subprocess.run(
             [str(ENVIRONMENT / "bin" / name), *words],
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
             cwd=self.home,
-            env=self.variables(),
+            env=self.variables() | ({"PYTHONPATH": str(packages)} if packages else {}),
             timeout=seconds,
             check=False,
         )

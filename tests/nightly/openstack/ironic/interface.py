@@ -5,10 +5,7 @@ Both ask for passwords (http_basic), and Ironic serves TLS.
 
 from __future__ import annotations
 
-import shutil
 import sqlite3
-import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -19,6 +16,7 @@ import urllib3
 
 from tests import ROOT
 from tests.nightly.openstack.ironic.place import Place
+from tests.support import source_package
 from tests.support.bare_metal import Ironic
 from tests.support.bare_metal import ironic as run_ironic
 from tests.support.certificates import Authority
@@ -66,15 +64,7 @@ http_basic_auth_user_file = {users}
 
 def install(directory: Path) -> Path:
     """Build the package from its source and install it; return the directory that has to be in Python's path."""
-    source, target = directory / "source", directory / "packages"
-    shutil.copytree(_SOURCE, source, ignore=shutil.ignore_patterns("build", "*.egg-info", "__pycache__"))
-    options = ["--quiet", "--no-deps", "--no-build-isolation", "--disable-pip-version-check", "--no-index"]
-    subprocess.run(
-        [sys.executable, "-m", "pip", "install", *options, "--target", str(target), str(source)],
-        check=True,
-        capture_output=True,
-    )
-    return target
+    return source_package.install(_SOURCE, directory)
 
 
 @contextmanager
