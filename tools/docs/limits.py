@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from ferroscope.api.http import decoding, rate_limit
+from ferroscope.api.http import decoding, large_lists, rate_limit
 from ferroscope.config.options import ApiSettings
 from ferroscope.runtime import http_connection, http_limits, http_server
 from ferroscope.ui import session
@@ -12,6 +12,8 @@ from ferroscope.ui import session
 _MIB: Final = 1024 * 1024
 # Measured: what a body of the default maximum size takes at most while it is decoded, and an idle connection.
 _DECODED_MIB: Final = 30
+# A page of the default maximum size, and a group of nodes that is decoded, in the worst case.
+_LIST_MIB: Final = 110
 _CONNECTION_KIB: Final = 4
 _TLS_CONNECTION_KIB: Final = 30
 
@@ -23,6 +25,7 @@ def render() -> str:
     connections = api.max_connections * _CONNECTION_KIB // 1024
     tls = api.max_connections * _TLS_CONNECTION_KIB // 1024
     decoded = api.threads * _DECODED_MIB
+    lists = large_lists.AT_ONCE * _LIST_MIB
     failures = f"{api.failure_burst}, then {api.failure_rate:g} per second"
     rows = [
         ("bytes of a header", f"{http_connection._HEAD_BYTES // 1024} KiB", "", "431, the connection ends"),
@@ -48,6 +51,9 @@ def render() -> str:
         ("failed lookups and refused callbacks of a source", failures, "failure_burst, failure_rate", "429"),
         ("logins of a user at the web page", f"{session.MOST}", "", "the oldest one ends"),
         ("items in a page of a list", f"{api.max_limit:,}", "max_limit", "a shorter page"),
+        ("bytes of a page of a list", f"{api.max_page_size // _MIB} MiB", "max_page_size",
+         "a shorter page, with a link to the next one"),
+        ("lists of more than 1 MiB that are made at once", f"{large_lists.AT_ONCE}", "", "others wait, then 503"),
     ]  # fmt: skip
     table = "".join(f"| {what} | {value} | {_options(option)} | {then} |\n" for what, value, option, then in rows)
     return f"""\
@@ -76,6 +82,7 @@ One process uses at most
 * {buffered} + {buffered} MiB for incomplete and for queued requests of clients,
 * {connections} MiB for {api.max_connections:,} connections ({_CONNECTION_KIB} KiB each); with TLS {tls} MiB
   ({_TLS_CONNECTION_KIB} KiB each, once the handshake is complete),
+* about {lists} MiB for {large_lists.AT_ONCE} large lists, however many and however large nodes they are about,
 * {decoded} MiB for {api.threads} bodies that are decoded at the same time ({_DECODED_MIB} MiB each in the worst case),
 * about 100 MiB for itself.
 

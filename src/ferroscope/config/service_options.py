@@ -79,6 +79,9 @@ class ApiSettings(msgspec.Struct, frozen=True, kw_only=True):
     ] = 2 * 1024 * 1024
     max_json_depth: Annotated[int, Opt("Maximum nesting depth of a request body.", ge=1)] = 25
     max_limit: Annotated[int, Opt("Maximum number of items in one page of a list.", ge=1)] = 1000
+    max_page_size: Annotated[
+        int, Opt("Maximum bytes of one page of a list, unless its only item is larger; the rest follows.", ge=4096)
+    ] = 8 * 1024 * 1024
     enable_ramdisk_endpoints: Annotated[
         bool, Opt("Serve the unauthenticated endpoints for ramdisks (continue_inspection, lookup, heartbeat).")
     ] = True

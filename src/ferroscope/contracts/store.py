@@ -198,6 +198,9 @@ class Nodes(Protocol):
     def list(self, query: Query) -> Sequence[Node]:
         """Return one page of nodes."""
 
+    def sizes(self, query: Query) -> Sequence[int]:
+        """Return, without reading them, the bytes of the documents and long texts of each item of the page."""
+
     def orphans(self) -> Mapping[str, float | None]:
         """Return ``orphaned_at`` of every node by UUID."""
 
@@ -219,6 +222,9 @@ class Ports(Protocol):
 
     def list(self, query: Query) -> Sequence[Port]:
         """Return one page of ports."""
+
+    def sizes(self, query: Query) -> Sequence[int]:
+        """Return, without reading them, the bytes of the documents and long texts of each item of the page."""
 
     def list_later(self, query: Query) -> Later[Sequence[Port]]:
         """Like ``list``, but read later; see ``Later``."""
@@ -247,6 +253,9 @@ class Records(Protocol[R]):
 
     def list(self, query: Query) -> Sequence[R]:
         """Return one page of records."""
+
+    def sizes(self, query: Query) -> Sequence[int]:
+        """Return, without reading them, the bytes of the documents and long texts of each item of the page."""
 
 
 class Inspections(Protocol):
@@ -280,6 +289,9 @@ class Inspections(Protocol):
         """
 
     def list(self, query: Query) -> Sequence[Inspection]: ...
+
+    def sizes(self, query: Query) -> Sequence[int]:
+        """Return, without reading them, the bytes of the documents and long texts of each item of the page."""
 
 
 class Requests(Protocol):
@@ -324,6 +336,9 @@ class Journal(Protocol):
 
     def list(self, query: Query) -> Sequence[Entry]:
         """Return one page, filtered by ``node``, ``inspection``, ``uuid`` or ``severity``, by ``id``."""
+
+    def sizes(self, query: Query) -> Sequence[int]:
+        """Return, without reading them, the bytes of the documents and long texts of each item of the page."""
 
     def remove_old(self, before: float, limit: int) -> int:
         """Delete up to ``limit`` entries without inspection from before this time; return their number.
@@ -557,6 +572,9 @@ class Rules(Protocol):
 
     def list(self, query: Query) -> Sequence[Rule]:
         """Return one page of rules."""
+
+    def sizes(self, query: Query) -> Sequence[int]:
+        """Return, without reading them, the bytes of the documents and long texts of each item of the page."""
 
     def revision(self) -> int:
         """Return the revision, which every change of any rule increases."""

@@ -16,7 +16,7 @@ from ferroscope.core.model import Entry, Inspection
 from ferroscope.core.states import State
 from ferroscope.core.values import storable
 from ferroscope.db import mapping, schema
-from ferroscope.db.mapping import Mapper, page
+from ferroscope.db.mapping import Mapper, page, sizes
 from ferroscope.db.session import SqlSession
 
 INSPECTION = Mapper(Inspection, schema.inspections)
@@ -119,9 +119,15 @@ class SqlInspections:
         return len(uuids)
 
     def list(self, query: Query) -> Sequence[Inspection]:
-        if query.sort_key == "created_at":  # an inspection is created when it starts
-            query = msgspec.structs.replace(query, sort_key="started_at")
-        return page(self._tx, INSPECTION, query)
+        return page(self._tx, INSPECTION, _by_start(query))
+
+    def sizes(self, query: Query) -> Sequence[int]:
+        return sizes(self._tx, INSPECTION, _by_start(query))
+
+
+def _by_start(query: Query) -> Query:
+    """Return the query in the order of creation: an inspection is created when it starts."""
+    return msgspec.structs.replace(query, sort_key="started_at") if query.sort_key == "created_at" else query
 
 
 # The event journal in SQL.
@@ -165,6 +171,10 @@ class SqlJournal:
         self.write()
         query = msgspec.structs.replace(query, sort_key="id")
         return page(self._tx, _ENTRY, query, key="id")
+
+    def sizes(self, query: Query) -> Sequence[int]:
+        self.write()
+        return sizes(self._tx, _ENTRY, msgspec.structs.replace(query, sort_key="id"), key="id")
 
     def remove_old(self, before: float, limit: int) -> int:
         self.write()

@@ -6,12 +6,33 @@ of a query (which filters, what order) and reused: values are always parameters.
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Sequence
-from functools import lru_cache
+from functools import lru_cache, reduce
 from typing import Any, Final, Generic, TypeVar, cast, get_type_hints
 
 import msgspec
-from sqlalchemy import Column, ColumnElement, Insert, Select, Table, and_, bindparam, false, insert, or_, select
+from sqlalchemy import (
+    Column,
+    ColumnElement,
+    Insert,
+    Integer,
+    LargeBinary,
+    Select,
+    Table,
+    Text,
+    and_,
+    bindparam,
+    false,
+    func,
+    insert,
+    literal,
+    or_,
+    select,
+)
+from sqlalchemy.ext.compiler import compiles
+from sqlalchemy.sql.compiler import SQLCompiler
+from sqlalchemy.sql.functions import FunctionElement
 
 from ferroscope.contracts.data import Later
 from ferroscope.contracts.errors import NotFoundError
@@ -126,6 +147,19 @@ def page(tx: SqlSession, mapper: Mapper[S], query: Query, *, key: str = "uuid") 
 
 def page_later(tx: SqlSession, mapper: Mapper[S], query: Query, *, key: str = "uuid") -> Later[Sequence[S]]:
     """Buffer the statement for the items of ``query``; see ``page``."""
+    shape, parameters = _shape(tx, mapper, query, key)
+    pending = tx.ask(_select(mapper, shape, key), parameters)
+    return Later(lambda: [mapper.from_row(row) for row in pending.answer()])
+
+
+def sizes(tx: SqlSession, mapper: Mapper[Any], query: Query, *, key: str = "uuid") -> Sequence[int]:
+    """Return the bytes of the documents and long texts of each item of ``query``, which are not read; see ``page``."""
+    shape, parameters = _shape(tx, mapper, query, key)
+    return [int(row[0]) for row in tx.run(_select(mapper, shape, key, sizes=True), parameters)]
+
+
+def _shape(tx: SqlSession, mapper: Mapper[Any], query: Query, key: str) -> tuple[_Shape, dict[str, Any]]:
+    """Return what the SQL of the query depends on, and its parameters."""
     parameters: dict[str, Any] = {}
     filters = tuple(_enter(parameters, name, value) for name, value in query.filters.items())
     for name, value in query.before.items():
@@ -156,8 +190,35 @@ def page_later(tx: SqlSession, mapper: Mapper[S], query: Query, *, key: str = "u
         query.descending,
         limited=query.limit is not None,
     )
-    pending = tx.ask(_select(mapper, shape, key), parameters)
-    return Later(lambda: [mapper.from_row(row) for row in pending.answer()])
+    return shape, parameters
+
+
+class _Bytes(FunctionElement[int]):
+    """The length of a text in bytes; NULL if it is NULL. A server returns it without reading a long text."""
+
+    type = Integer()
+    inherit_cache = True
+
+
+@compiles(_Bytes)
+def _octets(element: _Bytes, compiler: SQLCompiler, **given: Any) -> str:
+    return f"octet_length({compiler.process(element.clauses, **given)})"
+
+
+@compiles(_Bytes, "sqlite")
+def _octets_on_sqlite(element: _Bytes, compiler: SQLCompiler, **given: Any) -> str:
+    # octet_length is newer than the SQLite of Debian 12, and the length of a text is that in characters.
+    return f"length(CAST({compiler.process(element.clauses, **given)} AS BLOB))"
+
+
+def size_of(mapper: Mapper[Any]) -> ColumnElement[int]:
+    """Return the bytes of the documents and long texts of a row; other columns are short."""
+    long = [func.coalesce(_Bytes(column), 0) for column in mapper.columns if _is_long(column)]
+    return cast("ColumnElement[int]", reduce(operator.add, long, literal(0)))
+
+
+def _is_long(column: Column[Any]) -> bool:
+    return isinstance(column.type, Text | LargeBinary)
 
 
 # Not every field of a node is a column, for example not the lessee: the JSON text of the others is searched for in the
@@ -236,9 +297,9 @@ def _marker(mapper: Mapper[Any], sort_key: str, key: str) -> Select[Any]:
 
 
 @lru_cache(maxsize=512)
-def _select(mapper: Mapper[Any], shape: _Shape, key: str) -> Select[Any]:
+def _select(mapper: Mapper[Any], shape: _Shape, key: str, *, sizes: bool = False) -> Select[Any]:
     table = mapper.columns[0].table
-    statement = select(*mapper.columns)
+    statement = select(size_of(mapper)) if sizes else select(*mapper.columns)
     for name, number in shape.filters:
         statement = statement.where(_matches(table.c[name], name, number))
     for name in shape.before:

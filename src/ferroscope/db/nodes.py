@@ -22,7 +22,7 @@ from ferroscope.db.batch import Answer, PendingAnswer
 from ferroscope.db.engine import conflict, upsert
 from ferroscope.db.inspections import INSPECTION
 from ferroscope.db.macs import SqlMacs
-from ferroscope.db.mapping import Mapper, one_of, padded, page, page_later, several
+from ferroscope.db.mapping import Mapper, one_of, padded, page, page_later, several, sizes
 from ferroscope.db.session import SqlSession
 
 NODE = Mapper(Node, schema.nodes)
@@ -172,6 +172,9 @@ class SqlNodes:
 
     def list(self, query: Query) -> Sequence[Node]:
         return page(self._tx, NODE, query)
+
+    def sizes(self, query: Query) -> Sequence[int]:
+        return sizes(self._tx, NODE, query)
 
     def orphans(self) -> Mapping[str, float | None]:
         return dict(tuple(row) for row in self._tx.run(_ORPHANS))
@@ -351,6 +354,9 @@ class SqlPorts:
 
     def list(self, query: Query) -> Sequence[Port]:
         return page(self._tx, _PORT, query)
+
+    def sizes(self, query: Query) -> Sequence[int]:
+        return sizes(self._tx, _PORT, query)
 
     def list_later(self, query: Query) -> Later[Sequence[Port]]:
         return page_later(self._tx, _PORT, query)

@@ -15,7 +15,7 @@ from ferroscope.core.model import Chassis, Portgroup
 from ferroscope.core.remediation import Remediation
 from ferroscope.db import schema
 from ferroscope.db.engine import conflict
-from ferroscope.db.mapping import Mapper, page
+from ferroscope.db.mapping import Mapper, page, sizes
 from ferroscope.db.session import SqlSession
 
 R = TypeVar("R", Chassis, Portgroup)
@@ -82,6 +82,9 @@ class _Records(Generic[R]):
 
     def list(self, query: Query) -> Sequence[R]:
         return page(self._tx, self._of.mapper, query)
+
+    def sizes(self, query: Query) -> Sequence[int]:
+        return sizes(self._tx, self._of.mapper, query)
 
 
 class SqlChassis(_Records[Chassis]):

@@ -15,7 +15,7 @@ from ferroscope.contracts.errors import ConflictError, NotFoundError
 from ferroscope.contracts.store import Query
 from ferroscope.core.model import Rule, RuleDialect
 from ferroscope.db import schema
-from ferroscope.db.mapping import Mapper, add, page
+from ferroscope.db.mapping import Mapper, add, page, sizes
 from ferroscope.db.session import SqlSession
 from ferroscope.hardware.expectations import Expectation
 
@@ -81,6 +81,9 @@ class SqlRules:
 
     def list(self, query: Query) -> Sequence[Rule]:
         return page(self._tx, _RULE, query)
+
+    def sizes(self, query: Query) -> Sequence[int]:
+        return sizes(self._tx, _RULE, query)
 
     def revision(self) -> int:
         row = self._tx.run(_REVISION, {"ident": 1}).first()

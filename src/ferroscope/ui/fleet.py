@@ -9,6 +9,8 @@ import msgspec
 
 from ferroscope.api.auth import access
 from ferroscope.api.baremetal.history import hint_of
+from ferroscope.api.http import paging
+from ferroscope.api.http.large_lists import Room
 from ferroscope.api.http.schemas import iso_exact
 from ferroscope.contracts.store import Failures, Query, Transaction
 from ferroscope.core.model import HARDWARE_CHANGED, Node
@@ -46,7 +48,7 @@ def show(visit: Visit) -> Page:
     """Show the fleet."""
     project = access.scope(visit.context.policy, visit.identity, "node")
     summary = (
-        visit.context.store.read(lambda tx: _own(visit, tx, project))
+        visit.context.read_list(lambda tx, room: _own(visit, tx, room, project))
         if project is not None
         else visit.remembered("fleet", _REMEMBERED, lambda: visit.context.store.read(_whole))
     )
@@ -121,11 +123,10 @@ def _changes(tx: Transaction) -> dict[str, Any]:
     return {"number": number, "newest": shown}
 
 
-def _own(visit: Visit, tx: Transaction, project: str) -> Summary:
+def _own(visit: Visit, tx: Transaction, room: Room, project: str) -> Summary:
     """Return the summary of the nodes of a project."""
-    found, active, failed, finished, after = Summary(), [], [], [], None
-    while True:
-        batch = tx.nodes.list(Query(project=project, limit=_BATCH, marker=after))
+    found, active, failed, finished = Summary(), [], [], []
+    for batch in paging.groups(room, tx.nodes, Query(project=project)):
         for node in batch:
             if not access.sees(visit.context.policy, visit.identity, node):
                 continue
@@ -138,15 +139,12 @@ def _own(visit: Visit, tx: Transaction, project: str) -> Summary:
                 finished.append((node.inspection_finished_at or 0.0, node.inspection))
             if node.state in ACTIVE:
                 active.append(node)
-        if len(batch) < _BATCH:
-            break
-        after = batch[-1].uuid
+        active = sorted(active, key=lambda node: node.inspection_started_at or 0.0)[:_SHOWN]
     reasons = Counter(reason for reason in reasons_of(tx, failed).values() if reason)
     found.failures = [Failures(reason=reason, nodes=nodes) for reason, nodes in reasons.most_common()]
     newest = tuple(inspection for _, inspection in sorted(finished, reverse=True)[: progress.USUAL_OF])
     found.usual = progress.usual(tx.inspections.list(Query(filters={"uuid": newest}))) if newest else {}
-    oldest = sorted(active, key=lambda node: node.inspection_started_at or 0.0)[:_SHOWN]
-    found.active = [progress.of(node, found.usual) for node in oldest]
+    found.active = [progress.of(node, found.usual) for node in active]
     return found
 
 

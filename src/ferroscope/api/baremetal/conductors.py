@@ -132,9 +132,10 @@ def list_conductors(context: ApiContext, call: Call[ConductorListQuery, None]) -
     found = context.store.read(lambda tx: _all(tx, context.drivers))
     found.sort(key=lambda one: (getattr(one, key), one.hostname), reverse=reverse)
     start = 0 if asked.marker is None else found.index(_named(found, asked.marker)) + 1
-    page = found[start : start + size]
-    last = page[-1].hostname if start + size < len(found) else ""
-    return SHOWN.reply(call, "conductors", fields, page, size, last=last)
+    some = found[start : start + size]
+    items = [msgspec.Raw(paging.encode(SHOWN.render(one, fields, call.url))) for one in some]
+    last = some[-1].hostname if start + size < len(found) else None
+    return SHOWN.reply(call, "conductors", paging.Page(items, last), size)
 
 
 def get_conductor(context: ApiContext, call: Call[ConductorQuery, None]) -> Reply:

@@ -18,11 +18,12 @@ from ferroscope.api.http import decoding, paging
 from ferroscope.api.http.decoding import node_ident
 from ferroscope.api.http.errors import BadRequestError
 from ferroscope.api.http.json_patch import Operation
+from ferroscope.api.http.large_lists import Room
 from ferroscope.api.http.route import ApiContext, Call, NoQuery, Reply
 from ferroscope.api.http.schemas import Link, Uuid
 from ferroscope.contracts.store import Query, Transaction
 from ferroscope.core.json_safety import ready
-from ferroscope.core.model import Chassis, Document, Node
+from ferroscope.core.model import Chassis, Document
 
 
 class Shard(msgspec.Struct, frozen=True):
@@ -56,17 +57,17 @@ def list_children(context: ApiContext, call: Call[NoQuery, None]) -> Reply:
     """List the nodes whose parent is this node."""
     ident = node_ident(call)
 
-    def work(tx: Transaction) -> tuple[Node, list[Node]]:
+    def work(tx: Transaction, room: Room) -> tuple[str, list[str]]:
         parent = tx.nodes.get(ident)
         query = Query(
             project=access.scope(context.policy, call.identity, "node"), attributes={"parent_node": parent.uuid}
         )
-        listed = tx.nodes.list(query)
-        return parent, [one for one in listed if one.attributes.get("parent_node") == parent.uuid]
+        listed = (one for batch in paging.groups(room, tx.nodes, query) for one in batch)
+        mine = (one for one in listed if one.attributes.get("parent_node") == parent.uuid)
+        return parent.uuid, [one.uuid for one in mine if nodes.sees(context, call, one)]
 
-    parent, found = context.store.read(work)
-    children = [one.uuid for one in found if nodes.sees(context, call, one)]
-    link = Link(href=f"{call.url}/v1/nodes?parent_node={parent.uuid}", rel="children")
+    parent, children = context.read_list(work)
+    link = Link(href=f"{call.url}/v1/nodes?parent_node={parent}", rel="children")
     return Reply(200, Children(children=children, links=link))
 
 
@@ -141,8 +142,11 @@ def _list(context: ApiContext, call: Call[Any, None], fields: tuple[Field[Chassi
         sort_key=paging.sort_field(asked.sort_key, SHOWN.sort_fields),
         descending=paging.descending(asked.sort_dir),
     )
-    found, more = context.store.read(lambda tx: paging.read(tx.chassis.list, query, size))
-    return SHOWN.reply(call, path, fields, found, size, last=found[-1].uuid if more else "")
+
+    def work(tx: Transaction, room: Room) -> paging.Page:
+        return paging.page(room, tx.chassis, query, size, lambda one: SHOWN.render(one, fields, call.url))
+
+    return SHOWN.reply(call, path, context.read_list(work), size)
 
 
 def get_chassis(context: ApiContext, call: Call[ChassisQuery, None]) -> Reply:

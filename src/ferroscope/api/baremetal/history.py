@@ -6,7 +6,7 @@ Source: the Bare Metal API reference (node history). Inspections and timeline ar
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Annotated, Any, Final
 
 import msgspec
@@ -15,6 +15,8 @@ from msgspec import UNSET, UnsetType
 from ferroscope.api.http import decoding, paging
 from ferroscope.api.http.decoding import node_ident
 from ferroscope.api.http.errors import MissingError
+from ferroscope.api.http.large_lists import Room
+from ferroscope.api.http.paging import Page
 from ferroscope.api.http.route import ApiContext, Call, NoQuery, Reply
 from ferroscope.api.http.schemas import Limit, Link, SortDir, Uuid, iso, iso_exact, one_of, own
 from ferroscope.contracts.store import Query, Transaction
@@ -70,16 +72,22 @@ def list_history(context: ApiContext, call: Call[HistoryQuery, None]) -> Reply:
     descending = paging.descending(asked.sort_dir)
     marker = paging.marker(asked.marker)
 
-    def work(tx: Transaction) -> tuple[str, list[Entry], bool]:
+    def show(entry: Entry) -> HistoryEvent:
+        return _event(entry, call.url, call.minor, detail=bool(asked.detail))
+
+    def work(tx: Transaction, room: Room) -> tuple[str, Page]:
         node = tx.nodes.get(ident).uuid
         query = Query(filters={"node": node}, marker=marker, sort_key=sort, descending=descending)
-        entries, more = paging.read(tx.journal.list, query, size)
-        return node, entries, more
+        return node, paging.page(room, tx.journal, query, size, show)
 
-    node, entries, more = context.store.read(work)
-    events = [_event(entry, call.url, call.minor, detail=bool(asked.detail)) for entry in entries]
-    following = paging.next_link(call.url, f"nodes/{node}/history", asked, size, entries[-1].uuid) if more else UNSET
-    return Reply(200, History(history=events, next=following))
+    node, page = context.read_list(work)
+    return _reply({"history": page.items}, call, f"nodes/{node}/history", size, page.last)
+
+
+def _reply(body: dict[str, Any], call: Call[Any, None], path: str, size: int, last: str | None) -> Reply:
+    if last is not None:
+        body["next"] = paging.next_link(call.url, path, call.query, size, last)
+    return Reply(200, body)
 
 
 def get_history_event(context: ApiContext, call: Call[NoQuery, None]) -> Reply:
@@ -122,6 +130,8 @@ def _event(entry: Entry, url: str, minor: int, *, detail: bool) -> HistoryEvent:
 # The timeline: every step of every inspection of a node, with reasons and hints. It answers "why is it stuck?".
 
 _CHUNK: Final = 1000
+# Inspections whose steps are read at once.
+_TOGETHER: Final = 20
 
 
 class PageQuery(msgspec.Struct, frozen=True):
@@ -183,13 +193,12 @@ def list_inspections(context: ApiContext, call: Call[PageQuery, None]) -> Reply:
     ident = node_ident(call)
     size = paging.page_size(call.query.limit, context.settings.api.max_limit)
 
-    def work(tx: Transaction) -> tuple[str, list[Inspection], bool]:
+    def work(tx: Transaction, room: Room) -> tuple[str, Page]:
         node = tx.nodes.get(ident).uuid
-        return node, *_page(tx, call, node, size)
+        return node, paging.page(room, tx.inspections, _newest_first(call, node), size, _view)
 
-    node, found, more = context.store.read(work)
-    following = _next(call, f"nodes/{node}/inspections", size, found, more)
-    return Reply(200, Inspections(inspections=[_view(item) for item in found], next=following))
+    node, page = context.read_list(work)
+    return _reply({"inspections": page.items}, call, f"nodes/{node}/inspections", size, page.last)
 
 
 def get_timeline(context: ApiContext, call: Call[PageQuery, None]) -> Reply:
@@ -197,48 +206,51 @@ def get_timeline(context: ApiContext, call: Call[PageQuery, None]) -> Reply:
     ident = node_ident(call)
     size = paging.page_size(call.query.limit, context.settings.api.max_limit)
 
-    def work(tx: Transaction) -> tuple[Timeline, list[Inspection], bool]:
+    def work(tx: Transaction, room: Room) -> tuple[str, dict[str, Any], str | None]:
         node = tx.nodes.get(ident)
-        found, more = _page(tx, call, node.uuid, size)
-        steps = _grouped(tx, node.uuid, [item.uuid for item in found])
-        views = [_view(item, _in_order(steps[item.uuid], item.started_at)) for item in found]
-        timeline = Timeline(
-            node=node.uuid, provision_state=str(node.provision_state), inspections=views, entries=_others(tx, node.uuid)
-        )
-        return timeline, found, more
+        steps: dict[str | None, list[Entry]] = {}
 
-    timeline, found, more = context.store.read(work)
-    following = _next(call, f"nodes/{timeline.node}/timeline", size, found, more)
-    return Reply(200, msgspec.structs.replace(timeline, next=following))
+        def with_steps(batch: Sequence[Inspection]) -> Iterator[Inspection]:
+            for first in range(0, len(batch), _TOGETHER):
+                some = batch[first : first + _TOGETHER]
+                steps.clear()
+                steps.update(_grouped(tx, room, node.uuid, [item.uuid for item in some]))
+                yield from some
+
+        def show(item: Inspection) -> InspectionView:
+            return _view(item, _in_order(steps.get(item.uuid, ()), item.started_at))
+
+        page = paging.page(room, tx.inspections, _newest_first(call, node.uuid), size, show, with_steps)
+        body = {"node": node.uuid, "provision_state": str(node.provision_state), "inspections": page.items}
+        return node.uuid, body | {"entries": _others(tx, room, node.uuid)}, page.last
+
+    node, body, last = context.read_list(work)
+    return _reply(body, call, f"nodes/{node}/timeline", size, last)
 
 
-def _page(tx: Transaction, call: Call[PageQuery, None], node: str, size: int) -> tuple[list[Inspection], bool]:
+def _newest_first(call: Call[PageQuery, None], node: str) -> Query:
     marker = paging.marker(call.query.marker)
-    query = Query(filters={"node": node}, marker=marker, sort_key="started_at", descending=True)
-    return paging.read(tx.inspections.list, query, size)
+    return Query(filters={"node": node}, marker=marker, sort_key="started_at", descending=True)
 
 
-def _next(call: Call[PageQuery, None], path: str, size: int, found: list[Inspection], more: bool) -> str | UnsetType:
-    return paging.next_link(call.url, path, call.query, size, found[-1].uuid) if more else UNSET
-
-
-def _others(tx: Transaction, node: str) -> list[TimelineEntry]:
+def _others(tx: Transaction, room: Room, node: str) -> list[TimelineEntry]:
     """Return the newest steps outside inspections, oldest first."""
-    query = Query(filters={"node": node, "inspection": None}, sort_key="id", descending=True, limit=_CHUNK)
-    return _in_order(reversed(tx.journal.list(query)))
+    query = Query(filters={"node": node, "inspection": None}, sort_key="id", descending=True)
+    found: list[Entry] = []
+    for batch in paging.groups(room, tx.journal, query, _CHUNK):
+        found += batch
+        if len(found) >= _CHUNK or room.read > 2 * room.limit:
+            break
+    return _in_order(reversed(found[:_CHUNK]))
 
 
-def _grouped(tx: Transaction, node: str, inspections: list[str]) -> dict[str | None, list[Entry]]:
-    groups: dict[str | None, list[Entry]] = defaultdict(list)
-    marker: Uuid | None = None
-    while True:
-        filters = {"node": node, "inspection": tuple(inspections)}
-        page = tx.journal.list(Query(filters=filters, sort_key="id", limit=_CHUNK, marker=marker))
-        for entry in page:
-            groups[entry.inspection].append(entry)
-        if len(page) < _CHUNK:
-            return groups
-        marker = page[-1].uuid
+def _grouped(tx: Transaction, room: Room, node: str, inspections: list[str]) -> dict[str | None, list[Entry]]:
+    found: dict[str | None, list[Entry]] = defaultdict(list)
+    query = Query(filters={"node": node, "inspection": tuple(inspections)}, sort_key="id")
+    for batch in paging.groups(room, tx.journal, query):
+        for entry in batch:
+            found[entry.inspection].append(entry)
+    return found
 
 
 def _in_order(entries: Iterable[Entry], since: float = 0.0) -> list[TimelineEntry]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
@@ -31,6 +31,8 @@ from ferroscope.api.http import decoding, json_patch, paging
 from ferroscope.api.http.decoding import node_ident
 from ferroscope.api.http.errors import BadRequestError, ForbiddenError, NotAcceptableError, StateConflictError
 from ferroscope.api.http.json_patch import Operation
+from ferroscope.api.http.large_lists import Room
+from ferroscope.api.http.paging import Page
 from ferroscope.api.http.route import ApiContext, Call, NoQuery, Reply
 from ferroscope.api.http.schemas import Limit, ProvisionState, SortDir, Uuid
 from ferroscope.contracts.errors import NotFoundError
@@ -249,15 +251,15 @@ def _list(context: ApiContext, call: Call[NodeListQuery, None], fields: tuple[Fi
     def keep(node: Node) -> bool:
         return fits(node) and all(reveals(context.policy, call.identity, node, field) for field in read)
 
-    def work(tx: Transaction) -> tuple[list[Node], bool]:
+    def work(tx: Transaction, room: Room) -> Page:
         if asked.chassis_uuid is not None:
             tx.chassis.get(query.filters["chassis_uuid"])
-        return page_of(context, call, tx, query, size, keep)
+        return page_of(context, call, tx, room, query, size, lambda node: _shown(context, call, node, fields), keep)
 
-    nodes, more = context.store.read(work)
-    body: dict[str, object] = {"nodes": [_shown(context, call, node, fields) for node in nodes]}
-    if more:
-        body["next"] = paging.next_link(call.url, path, asked, size, nodes[-1].uuid)
+    page = context.read_list(work)
+    body: dict[str, object] = {"nodes": page.items}
+    if page.last is not None:
+        body["next"] = paging.next_link(call.url, path, asked, size, page.last)
     return Reply(200, body)
 
 
@@ -270,14 +272,25 @@ def views(
 
 
 def page_of(
-    context: ApiContext, call: Call[Any, Any], tx: Transaction, query: Query, size: int, keep: Keep
-) -> tuple[list[Node], bool]:
-    """Return a page of the nodes that the caller may see, and whether there are more."""
+    context: ApiContext,
+    call: Call[Any, Any],
+    tx: Transaction,
+    room: Room,
+    query: Query,
+    size: int,
+    show: Callable[[Node], Any],
+    keep: Keep = lambda _node: True,
+) -> Page:
+    """Return a page of the nodes that the caller may see."""
     if query.project is None:
-        return paging.read(tx.nodes.list, query, size, keep)
+        return paging.page(room, tx.nodes, query, size, show, lambda batch: filter(keep, batch))
     if query.marker is not None and not sees(context, call, tx.nodes.get(query.marker)):
         raise NotFoundError("node", query.marker)
-    return paging.read(tx.nodes.list, query, size, lambda node: sees(context, call, node) and keep(node))
+
+    def kept(batch: Sequence[Node]) -> Iterator[Node]:
+        return (node for node in batch if sees(context, call, node) and keep(node))
+
+    return paging.page(room, tx.nodes, query, size, show, kept)
 
 
 def sees(context: ApiContext, call: Call[Any, Any], node: Node) -> bool:

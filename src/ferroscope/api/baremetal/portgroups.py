@@ -18,6 +18,7 @@ from ferroscope.api.baremetal.representation import Field, Page, Representation,
 from ferroscope.api.http import decoding, paging
 from ferroscope.api.http.errors import BadRequestError, NotAcceptableError
 from ferroscope.api.http.json_patch import Operation
+from ferroscope.api.http.large_lists import Room
 from ferroscope.api.http.route import ApiContext, Call, NoQuery, Reply
 from ferroscope.api.http.schemas import Mac, Uuid
 from ferroscope.contracts.errors import NotFoundError
@@ -143,22 +144,25 @@ def _list(
     )
     of_node = None if node is None else decoding.named_node(call, node)
 
-    def kept(tx: Transaction, batch: Sequence[Portgroup]) -> Sequence[Portgroup]:
-        return ports.seen(context, call, tx, batch, shards=asked.shard)
+    def show(group: Portgroup) -> dict[str, Any]:
+        return SHOWN.render(group, fields, call.url)
 
-    def work(tx: Transaction) -> tuple[list[Portgroup], bool]:
+    def work(tx: Transaction, room: Room) -> paging.Page:
         narrowed = query
         if of_node is not None:
             found = access.see(context.policy, call.identity, tx.nodes.get(of_node), of_node)
             narrowed = msgspec.structs.replace(query, filters=query.filters | {"node": found.uuid})
         if project is None and asked.shard is None:
-            return paging.read(tx.portgroups.list, narrowed, size)
-        if query.marker is not None and not ports.seen(context, call, tx, [tx.portgroups.get(query.marker)]):
+            return paging.page(room, tx.portgroups, narrowed, size, show)
+        if query.marker is not None and not ports.seen(context, call, tx, room, [tx.portgroups.get(query.marker)]):
             raise NotFoundError("portgroup", query.marker)
-        return paging.read_some(tx.portgroups.list, narrowed, size, lambda batch: kept(tx, batch))
 
-    groups, more = context.store.read(work)
-    return SHOWN.reply(call, path, fields, groups, size, last=groups[-1].uuid if more else "")
+        def kept(batch: Sequence[Portgroup]) -> Sequence[Portgroup]:
+            return ports.seen(context, call, tx, room, batch, shards=asked.shard)
+
+        return paging.page(room, tx.portgroups, narrowed, size, show, kept)
+
+    return SHOWN.reply(call, path, context.read_list(work), size)
 
 
 def get_portgroup(context: ApiContext, call: Call[PortgroupQuery, None]) -> Reply:

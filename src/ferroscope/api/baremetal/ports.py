@@ -31,6 +31,8 @@ from ferroscope.api.http import decoding, json_patch, paging
 from ferroscope.api.http.decoding import named_node
 from ferroscope.api.http.errors import BadRequestError, MissingError, StateConflictError
 from ferroscope.api.http.json_patch import Operation
+from ferroscope.api.http.large_lists import Room
+from ferroscope.api.http.paging import Page
 from ferroscope.api.http.route import ApiContext, Call, NoQuery, Reply
 from ferroscope.api.http.schemas import Limit, Mac, SortDir, Uuid
 from ferroscope.contracts.errors import NotFoundError
@@ -119,7 +121,7 @@ def _list(
         descending=paging.descending(asked.sort_dir),
     )
 
-    def work(tx: Transaction) -> tuple[list[Port], bool]:
+    def work(tx: Transaction, room: Room) -> Page:
         narrowed = query
         if owner is not None:
             of_node = access.see(context.policy, call.identity, tx.nodes.get(owner), owner)
@@ -128,29 +130,30 @@ def _list(
             of_group = tx.portgroups.get(group)
             access.see(context.policy, call.identity, tx.nodes.get(of_group.node), of_group.node)
             narrowed = msgspec.structs.replace(narrowed, filters=narrowed.filters | {"portgroup": of_group.uuid})
-        if query.project is None:
-            return paging.read_some(tx.ports.list, narrowed, size, lambda found: _matching(tx, asked, found))
-        if query.marker is not None and not seen(context, call, tx, [tx.ports.get(query.marker)]):
+        limited = query.project is not None
+        if limited and query.marker is not None and not seen(context, call, tx, room, [tx.ports.get(query.marker)]):
             raise NotFoundError("port", query.marker)
-        return paging.read_some(
-            tx.ports.list, narrowed, size, lambda found: _matching(tx, asked, seen(context, call, tx, found))
-        )
 
-    ports, more = context.store.read(work)
-    body: dict[str, object] = {"ports": [render(port, fields, call.url) for port in ports]}
-    if more:
-        body["next"] = paging.next_link(call.url, path, asked, size, ports[-1].uuid)
+        def kept(batch: Sequence[Port]) -> Sequence[Port]:
+            return _matching(tx, room, asked, seen(context, call, tx, room, batch) if limited else batch)
+
+        return paging.page(room, tx.ports, narrowed, size, lambda port: render(port, fields, call.url), kept)
+
+    page = context.read_list(work)
+    body: dict[str, object] = {"ports": page.items}
+    if page.last is not None:
+        body["next"] = paging.next_link(call.url, path, asked, size, page.last)
     return Reply(200, body)
 
 
-def _matching(tx: Transaction, asked: PortListQuery, ports: Sequence[Port]) -> Sequence[Port]:
+def _matching(tx: Transaction, room: Room, asked: PortListQuery, ports: Sequence[Port]) -> Sequence[Port]:
     """Return the ports that match the filters which the store does not apply."""
     if asked.description_contains is not None:
         wanted = asked.description_contains.lower()
         ports = [port for port in ports if wanted in str(port.attributes.get("description") or "").lower()]
     if asked.conductor_groups is not None and ports:
         groups = {name.lower() for name in asked.conductor_groups}
-        nodes = tx.nodes.list(Query(filters={"uuid": tuple({port.node for port in ports})}))
+        nodes = paging.of_uuids(room, tx.nodes, (port.node for port in ports))
         chosen = {node.uuid for node in nodes if node.conductor_group in groups}
         ports = [port for port in ports if port.node in chosen]
     return ports
@@ -163,16 +166,15 @@ def seen(
     context: ApiContext,
     call: Call[Any, Any],
     tx: Transaction,
+    room: Room,
     ports: Sequence[P],
     *,
     shards: Collection[str] | None = None,
 ) -> Sequence[P]:
     """Return the ports, or port groups, of those nodes that the caller may see and that are in one of ``shards``."""
-    nodes = tuple({port.node for port in ports})
-    listed = tx.nodes.list(Query(filters={"uuid": nodes})) if nodes else []
     seen = {
         node.uuid
-        for node in listed
+        for node in paging.of_uuids(room, tx.nodes, (port.node for port in ports))
         if access.sees(context.policy, call.identity, node)
         and (shards is None or node.attributes.get("shard") in shards)
     }

@@ -118,13 +118,11 @@ class Representation(Generic[T]):
         """Return the record with these fields."""
         return {field.name: field.get(record, url) for field in fields}
 
-    def reply(
-        self, call: Call[Any, Any], path: str, fields: Sequence[Field[T]], records: list[T], size: int, *, last: str
-    ) -> Reply:
-        """Return a page; ``last`` is the marker of the next one, "" if there is none."""
-        body: dict[str, Any] = {self.collection: [self.render(record, fields, call.url) for record in records]}
-        if last:
-            body["next"] = paging.next_link(call.url, path, call.query, size, last)
+    def reply(self, call: Call[Any, Any], path: str, page: paging.Page, size: int) -> Reply:
+        """Return a page."""
+        body: dict[str, Any] = {self.collection: page.items}
+        if page.last is not None:
+            body["next"] = paging.next_link(call.url, path, call.query, size, page.last)
         return Reply(200, body)
 
 

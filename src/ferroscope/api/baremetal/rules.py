@@ -14,6 +14,7 @@ from ferroscope.api.baremetal.rule_schema import Phase, RuleCreate, RuleField, R
 from ferroscope.api.http import decoding, json_patch, paging
 from ferroscope.api.http.errors import BadRequestError, MissingError, StateConflictError
 from ferroscope.api.http.json_patch import Operation
+from ferroscope.api.http.large_lists import Room
 from ferroscope.api.http.route import ApiContext, Call, NoQuery, Reply
 from ferroscope.api.http.schemas import Limit, SortDir, Uuid
 from ferroscope.contracts.store import Query, Transaction
@@ -60,10 +61,14 @@ def list_rules(context: ApiContext, call: Call[RuleListQuery, None]) -> Reply:
         sort_key=paging.sort_field(asked.sort_key, rule_schema.SORT_FIELDS),
         descending=paging.descending(asked.sort_dir),
     )
-    rules, more = context.store.read(lambda tx: paging.read(tx.rules.list, query, size))
-    body: dict[str, Any] = {"inspection_rules": [rule_schema.bare_metal(rule, fields, call.url) for rule in rules]}
-    if more:
-        body["next"] = paging.next_link(call.url, "inspection_rules", asked, size, rules[-1].uuid)
+
+    def work(tx: Transaction, room: Room) -> paging.Page:
+        return paging.page(room, tx.rules, query, size, lambda rule: rule_schema.bare_metal(rule, fields, call.url))
+
+    page = context.read_list(work)
+    body: dict[str, Any] = {"inspection_rules": page.items}
+    if page.last is not None:
+        body["next"] = paging.next_link(call.url, "inspection_rules", asked, size, page.last)
     return Reply(200, body)
 
 

@@ -14,6 +14,7 @@ from ferroscope.api.auth.identity import Identity
 from ferroscope.api.baremetal import nodes
 from ferroscope.api.http import paging
 from ferroscope.api.http.errors import BadRequestError
+from ferroscope.api.http.large_lists import Room
 from ferroscope.api.http.route import ApiContext, Call, Reply
 from ferroscope.api.http.schemas import Limit, Uuid, one_of
 from ferroscope.api.http.versions import BARE_METAL
@@ -69,12 +70,12 @@ def search(context: ApiContext, call: Call[SearchQuery, None]) -> Reply:
     size = paging.page_size(asked.limit, context.settings.api.max_limit)
     after = paging.marker(asked.marker) or ""
 
-    def work(tx: Transaction) -> tuple[list[Match], dict[str, list[IndexRow]]]:
-        found = matches(context, call.identity, tx, query, size + 1, after)
+    def work(tx: Transaction, room: Room) -> tuple[list[Match], dict[str, list[IndexRow]]]:
+        found = matches(context, call.identity, tx, room, query, size + 1, after)
         older = [one.uuid for one in found[:size] if not one.hardware]
         return found, tx.search_index.some(older, ("node", "cpu")) if older else {}
 
-    found, rows = context.store.read(work)
+    found, rows = context.read_list(work)
     nodes = [_view(one, rows.get(one.uuid, [])) for one in found[:size]]
     following = paging.next_link(call.url, "search", asked, size, nodes[-1].uuid) if len(found) > size else UNSET
     return Reply(200, SearchResult(nodes=nodes, next=following))
@@ -89,7 +90,13 @@ def parsed(text: str) -> expressions.Query:
 
 
 def matches(
-    context: ApiContext, identity: Identity, tx: Transaction, query: expressions.Query, size: int, after: str
+    context: ApiContext,
+    identity: Identity,
+    tx: Transaction,
+    room: Room,
+    query: expressions.Query,
+    size: int,
+    after: str,
 ) -> list[Match]:
     """Return up to ``size`` nodes after ``after`` that match and whose inventory the caller may see, by UUID."""
     policy = context.policy
@@ -99,7 +106,7 @@ def matches(
 
     def keep(found: Sequence[Match]) -> list[Match]:
         # Who may see a node, but not its inventory, such as a lessee, must not find it by its hardware either.
-        listed = tx.nodes.list(Query(filters={"uuid": tuple(one.uuid for one in found)})) if found else []
+        listed = paging.of_uuids(room, tx.nodes, (one.uuid for one in found))
         known = [node for node in listed if access.may(policy, access.INVENTORY, identity, access.target_of(node))]
         seen = {node.uuid for node in known if access.sees(policy, identity, node)}
         return [one for one in found if one.uuid in seen]
@@ -167,18 +174,19 @@ def list_targets(context: ApiContext, call: Call[TargetsQuery, None]) -> Reply:
     query = parsed(asked.q)
     selector = nodes.selector(asked.labels) if asked.labels else Selector(())
 
-    def work(tx: Transaction) -> bytes:
+    def work(tx: Transaction, room: Room) -> bytes:
         output = io.BytesIO()
-        exporter.write(_nodes(context, call, tx, query, selector, exporter.fields), output)
+        exporter.write(_nodes(context, call, tx, room, query, selector, exporter.fields), output)
         return output.getvalue()
 
-    return Reply(200, context.store.read(work))
+    return Reply(200, context.read_list(work))
 
 
 def _nodes(
     context: ApiContext,
     call: Call[TargetsQuery, None],
     tx: Transaction,
+    room: Room,
     query: expressions.Query,
     selector: Selector,
     fields: Sequence[str],
@@ -186,8 +194,8 @@ def _nodes(
     """Yield the nodes as the newest API shows them to the caller: Prometheus asks for no microversion."""
     newest = msgspec.structs.replace(call, version=BARE_METAL.maximum)
     after = ""
-    while found := matches(context, call.identity, tx, query, _PAGE, after):
+    while found := matches(context, call.identity, tx, room, query, _PAGE, after):
         after = found[-1].uuid
-        listed = tx.nodes.list(Query(filters={"uuid": tuple(one.uuid for one in found)}, sort_key="uuid"))
+        listed = paging.of_uuids(room, tx.nodes, (one.uuid for one in found))
         wanted = (node for node in listed if not node.inbox and selector.fits(node.labels))
         yield from nodes.views(context, newest, wanted, ("name", *fields))

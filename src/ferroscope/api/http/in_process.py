@@ -83,7 +83,22 @@ def perform(
     finally:
         audit.end()
     audit.answered(reply.status, event)
-    return reply
+    return _decoded(reply)
+
+
+def _decoded(reply: Reply) -> Reply:
+    """Return the reply with the items of a list, which are encoded, as built-in data."""
+    if not isinstance(reply.body, dict):
+        return reply
+    body = {
+        name: [msgspec.json.decode(one) for one in value] if _are_encoded(value) else value
+        for name, value in reply.body.items()
+    }
+    return msgspec.structs.replace(reply, body=body)
+
+
+def _are_encoded(value: object) -> bool:
+    return isinstance(value, list) and bool(value) and isinstance(value[0], msgspec.Raw)
 
 
 def _authorized(context: ApiContext, route: Route, identity: Identity, path: Mapping[str, str]) -> Identity:

@@ -1,12 +1,14 @@
 """Pagination: page size, marker, and the link to the next page.
 
-One item more than the page size is read, so that a next link appears only if there is a next page. Filters without an
-index are applied here, page by page; the store applies the others.
+A page ends after so many items, or after so many bytes: one item may have a megabyte. Items are read in groups of a few
+megabytes, rendered and encoded group by group, so that the memory of a list depends neither on the number of its items
+nor on who made them how large. The link to the next page appears only if there is one. Filters without an index are
+applied here, group by group; the store applies the others.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Final, Protocol, TypeVar
 from urllib.parse import urlencode
 
@@ -14,6 +16,7 @@ import msgspec
 
 from ferroscope.api.http import decoding
 from ferroscope.api.http.errors import BadRequestError
+from ferroscope.api.http.large_lists import Room
 from ferroscope.contracts.store import Query
 
 
@@ -25,8 +28,33 @@ class Identified(Protocol):
 
 
 T = TypeVar("T", bound=Identified)
+T_co = TypeVar("T_co", bound=Identified, covariant=True)
+
+
+class Listed(Protocol[T_co]):
+    """What the store lists; see ``contracts.store.Nodes``."""
+
+    def list(self, query: Query) -> Sequence[T_co]: ...
+
+    def sizes(self, query: Query) -> Sequence[int]: ...
+
+
+class Page(msgspec.Struct, frozen=True):
+    """Encoded items; ``last`` is the UUID of the last one if more follow, else None."""
+
+    items: list[msgspec.Raw]
+    last: str | None
+
 
 _CHUNK: Final = 500
+# Items that are read without asking for their sizes first.
+_FEW: Final = 4
+# Bytes that are read at once; decoded they may take twenty times as many.
+_GROUP: Final = 4 * 2**20
+# A page ends when so many times its own bytes were read, as the caller may have asked for a few small fields only.
+_READ_TIMES: Final = 8
+
+encode: Final = msgspec.json.Encoder(decimal_format="number").encode
 
 
 def page_size(limit: int | None, maximum: int) -> int:
@@ -57,17 +85,76 @@ def sort_field(key: str, allowed: dict[str, str]) -> str:
     return allowed[key]
 
 
-def read(
-    items: Callable[[Query], Sequence[T]], query: Query, size: int, keep: Callable[[T], bool] | None = None
-) -> tuple[list[T], bool]:
-    """Return up to ``size`` items for which ``keep`` is true, and whether there are more."""
-    return read_some(items, query, size, (lambda batch: batch) if keep is None else lambda batch: filter(keep, batch))
+def groups(room: Room, listed: Listed[T], query: Query, first: int = _CHUNK) -> Iterator[Sequence[T]]:
+    """Yield all items after the marker, in groups of a limited size; ``first``: as many as are probably needed."""
+    after, chunk = query.marker, first
+    while True:
+        asked = msgspec.structs.replace(query, marker=after, limit=chunk)
+        sizes = listed.sizes(asked) if chunk > _FEW else [0] * chunk
+        found = 0
+        for number, size in _parted(sizes):
+            room.take(size)
+            batch = listed.list(msgspec.structs.replace(asked, marker=after, limit=number))
+            yield batch
+            found += len(batch)
+            if len(batch) < number:
+                return
+            after = batch[-1].uuid
+        if found < chunk:
+            return
+        chunk = max(chunk, _CHUNK)
+
+
+def _parted(sizes: Sequence[int]) -> Iterator[tuple[int, int]]:
+    """Yield number and bytes of as many items as make a group; an item that is larger is one by itself."""
+    number = total = 0
+    for size in sizes:
+        if number and total + size > _GROUP:
+            yield number, total
+            number = total = 0
+        number, total = number + 1, total + size
+    if number:
+        yield number, total
+
+
+def of_uuids(room: Room, listed: Listed[T], uuids: Iterable[str]) -> Iterator[T]:
+    """Yield the items with these UUIDs that exist, by UUID."""
+    wanted = tuple(dict.fromkeys(uuids))
+    if wanted:
+        for batch in groups(room, listed, Query(filters={"uuid": wanted}, sort_key="uuid"), len(wanted)):
+            yield from batch
+
+
+def page(
+    room: Room,
+    listed: Listed[T],
+    query: Query,
+    size: int,
+    show: Callable[[T], Any],
+    keep: Callable[[Sequence[T]], Iterable[T]] = lambda batch: batch,
+) -> Page:
+    """Return the next page of the items that ``keep`` selects from each group, as ``show`` represents them."""
+    items: list[msgspec.Raw] = []
+    last, used = None, 0
+    for batch in groups(room, listed, query, size + 1):
+        for item in keep(batch):
+            if len(items) == size or (items and room.read > _READ_TIMES * room.limit):
+                return Page(items, last)
+            shown = encode(show(item))
+            if items and used + len(shown) > room.limit:
+                return Page(items, last)
+            items.append(msgspec.Raw(shown))
+            last, used = item.uuid, used + len(shown)
+    return Page(items, None)
 
 
 def read_some(
     items: Callable[[Query], Sequence[T]], query: Query, size: int, keep: Callable[[Sequence[T]], Iterable[T]]
 ) -> tuple[list[T], bool]:
-    """Return up to ``size`` of the items that ``keep`` selects from each batch, and whether there are more."""
+    """Return up to ``size`` of the items that ``keep`` selects from each batch, and whether there are more.
+
+    For items that are small, or few.
+    """
     wanted = size + 1
     chunk = wanted
     found: list[T] = []

@@ -17,6 +17,7 @@ from ferroscope.api.auth.identity import ANYBODY, Identity
 from ferroscope.api.auth.policy import NoPolicy, Policy
 from ferroscope.api.http.audit import Audit
 from ferroscope.api.http.errors import ApiError, MissingError, NotAllowedError
+from ferroscope.api.http.large_lists import Room, Turns
 from ferroscope.api.http.middleware import Hosts
 from ferroscope.api.http.rate_limit import Admission, Callers, PerMinute, QuietLog, RefusalCache
 from ferroscope.api.http.versions import Version
@@ -24,7 +25,7 @@ from ferroscope.config.options import Settings
 from ferroscope.contracts.bmc import Bmc
 from ferroscope.contracts.queue import Clock, StopFlag
 from ferroscope.contracts.remote import Forwarder, Registry
-from ferroscope.contracts.store import Store
+from ferroscope.contracts.store import Store, Transaction
 from ferroscope.contracts.telemetry import SILENT, Meter
 from ferroscope.core.json_safety import ready
 from ferroscope.core.model import Node
@@ -39,6 +40,7 @@ from ferroscope.storage.reader import Archive
 
 Q = TypeVar("Q")
 B = TypeVar("B")
+R = TypeVar("R")
 
 
 class NoQuery(msgspec.Struct, frozen=True):
@@ -109,7 +111,7 @@ class ApiContext(msgspec.Struct, frozen=True, kw_only=True):
     that of a database outage. ``refusal_cache`` limits the queries that a flood causes.
     ``sources`` counts the machines that each source has had discovered.
     ``callers`` determines where calls come from, and limits failures by source; ``hosts`` for which names.
-    ``admission`` limits the calls of one caller.
+    ``admission`` limits the calls of one caller, ``turns`` the large lists that are made at once.
     ``can_write`` returns whether this process has recently written its heartbeat.
     ``authentication`` determines who makes a call, ``policy`` decides what an identity may do.
     ``audit`` records calls; None if it is disabled.
@@ -144,10 +146,15 @@ class ApiContext(msgspec.Struct, frozen=True, kw_only=True):
     sources: PerMinute = msgspec.field(default_factory=PerMinute)
     refusal_cache: RefusalCache = msgspec.field(default_factory=RefusalCache)
     can_write: Callable[[], bool] = lambda: True
+    turns: Turns = msgspec.field(default_factory=Turns)
     audit: Audit | None = None
     registry: Registry | None = None
     forwarder: Forwarder | None = None
     draining: StopFlag = msgspec.field(default_factory=threading.Event)
+
+    def read_list(self, work: Callable[[Transaction, Room], R]) -> R:
+        """Run ``work``, which reads a list and may be run twice, on a consistent snapshot."""
+        return self.turns.read(self.store, self.settings.api.max_page_size, work)
 
 
 JSON: Final = "application/json"
