@@ -51,6 +51,6 @@ def test_what_a_killed_child_held_is_carried_out_again_at_once(mariadb_url: str,
         for _ in range(5):
             injector.pause(0.5, 1.5)
             injector.kill_worker()
-        operator.done(60)
+        operator.done()
     # Without the supervisor's word it would have been member_ttl, an hour.
     assert operator.ended == 120

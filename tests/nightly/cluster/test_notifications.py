@@ -123,7 +123,7 @@ def deliver(url: str, place: Path, nodes: int, faults: dict[str, int]) -> None:
                 getattr(injector, kind)()
         assert until(lambda: chaos.done["killed"] >= 2)
         operator.finish()
-        operator.done(180)
+        operator.done()
         chaos.end()
         restless.kill()  # it would die with the thread that has started it
         restless.start()

@@ -75,12 +75,11 @@ def restart_all(postgresql_url: str, place: Path, *, nodes: int, at_once: int, p
         codes: Counter[int] = Counter()
         for played in (*cluster.apis, *cluster.workers, *cluster.apis):
             codes[_restart(played)] += 1
-            if played in cluster.apis:
-                time.sleep(1.2)  # until HAProxy has found it again
+            cluster.balancer.wait_found()
         for reader in readers:
             reader.end()
         operator.finish()
-        operator.done(120)
+        operator.done()
         found = audit(cluster, operator)
         with cluster.counters() as fleet:
             callbacks = fleet.status(nodes=False).totals

@@ -293,7 +293,7 @@ def _inspect_all(site: Site, *, least: int, meanwhile: Any) -> None:
         put = lambda name=name: site.answer("PUT", f"/v1/nodes/{name}/states/provision", {"target": "inspect"}).status  # noqa: E731
         assert until(lambda put=put: _accepted(put))
     done: dict[str, Any] = {}
-    deadline, times = time.monotonic() + 120, 0
+    deadline, times = time.monotonic() + PATIENCE, 0
     while time.monotonic() < deadline and (len(done) < _NODES or times < least):
         meanwhile()
         times += 1

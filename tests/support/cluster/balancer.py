@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import os
 import re
 import shutil
@@ -34,7 +35,7 @@ class Balancer:
     """In front of api processes; ``apis`` are their ports: (bare metal, introspection)."""
 
     def __init__(self, directory: Path, apis: Sequence[tuple[int, int]]) -> None:
-        self.bare_metal, self.introspection = free_port(), free_port()
+        self.bare_metal, self.introspection, self._runtime = free_port(), free_port(), free_port()
         self.url = f"http://127.0.0.1:{self.bare_metal}"
         self._directory = directory
         config = directory / "haproxy.cfg"
@@ -53,6 +54,18 @@ class Balancer:
         if self.process.poll() is not None:
             raise RuntimeError(f"HAProxy ended: {self.log.read_text()}")
 
+    def wait_found(self) -> None:
+        """Return when its health checks have found every api process."""
+        if not until(lambda: self._states() == {"UP"}):
+            raise RuntimeError(f"HAProxy does not find all servers: {self._states()}")
+
+    def _states(self) -> set[str]:
+        """Return what the health checks say of the servers."""
+        with socket.create_connection(("127.0.0.1", self._runtime)) as connection:
+            connection.sendall(b"show stat\n")
+            rows = csv.DictReader(connection.makefile("r"))
+            return {row["status"] for row in rows if re.fullmatch(r"api\d+", row["svname"] or "")}
+
     def close(self) -> None:
         self.process.kill()
         self.process.wait()
@@ -60,6 +73,7 @@ class Balancer:
     def _configured(self, apis: Sequence[tuple[int, int]]) -> str:
         """Return the shipped configuration with our addresses in place of its examples."""
         text = SHIPPED.read_text()
+        text = text.replace("global\n", f"global\n    stats socket ipv4@127.0.0.1:{self._runtime}\n", 1)
         text = text.replace("bind 127.0.0.1:6384", f"bind 127.0.0.1:{free_port()}")
         text = text.replace("bind :6385", f"bind 127.0.0.1:{self.bare_metal}")
         text = text.replace("bind :5050", f"bind 127.0.0.1:{self.introspection}")

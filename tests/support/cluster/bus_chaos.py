@@ -234,7 +234,7 @@ def inspecting(directory: Path, url: str, bus: BusSettings) -> Iterator[Callable
 
         def ended() -> Audit:
             operator.finish()
-            operator.done(120)
+            operator.done()
             return audit(cluster, operator)
 
         yield ended

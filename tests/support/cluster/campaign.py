@@ -27,7 +27,6 @@ from tests.support.cluster.operator import Operator
 from tests.support.processes import until
 
 AT_ONCE: Final = 100
-_FOUND_AGAIN: Final = 1.5  # seconds in which HAProxy notices that an api process is back
 _BEFORE_THE_END: Final = 0.97  # of the inspections have ended when the last kill is due
 _PATIENCE: Final = 60.0
 _WORKERS: Final = text(
@@ -176,7 +175,7 @@ class Campaign:
             if not until(lambda: self._operator.accepted >= self._inspections, seconds=600):
                 raise RuntimeError(f"only {self._operator.accepted} inspections were accepted")
             self._operator.finish()
-            self._operator.done(200)
+            self._operator.done()
             elapsed = time.monotonic() - began
             self._cluster.settle()
             until(lambda: not self._on())
@@ -276,6 +275,6 @@ class Campaign:
         others = [other for other in self._cluster.apis if other is not api]
         if not until(lambda: all(other.alive and other.ready() for other in others), seconds=_PATIENCE):
             raise RuntimeError("the other api processes do not come back")
-        time.sleep(_FOUND_AGAIN)
+        self._cluster.balancer.wait_found()
         api.kill()
         api.start()

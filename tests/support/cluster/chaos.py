@@ -102,7 +102,7 @@ def storm(
     injector.revive()
     operator.finish()
     cluster.settle()
-    operator.done(200)
+    operator.done()
     elapsed = time.monotonic() - began
     slowest = max((flight.ended - flight.accepted for flight in operator.flights), default=0.0)
     until(lambda: not _busy(cluster))

@@ -21,7 +21,6 @@ from tests.support.cluster.cluster import Cluster
 from tests.support.installation import Played, with_suppressed_kill
 from tests.support.processes import until
 
-_FOUND_AGAIN = 1.5  # seconds in which HAProxy notices that an api process is back
 _LEADER = text("SELECT m.pid FROM leases l JOIN members m ON m.id = l.holder WHERE l.name = 'periodic/timeouts'")
 
 
@@ -65,7 +64,7 @@ class FaultInjector:
         others = [other for other in self._cluster.apis if other is not api]
         if not until(lambda: all(other.alive and other.ready() for other in others)):
             raise RuntimeError("the other api processes did not become ready again")
-        time.sleep(_FOUND_AGAIN)
+        self._cluster.balancer.wait_found()
         api.kill()
         self._note("SIGKILL", api)
         self.revive()

@@ -146,7 +146,7 @@ def inspected(
             if not until(lambda: operator.accepted >= inspections, seconds=600):
                 raise RuntimeError(f"only {operator.accepted} inspections were accepted")
             operator.finish()
-            operator.done(300)
+            operator.done()
             seconds = time.monotonic() - began
             cluster.settle()
         finally:

@@ -17,6 +17,7 @@ import msgspec
 import urllib3
 
 from tests.support.cluster.cluster import Cluster, pool
+from tests.support.processes import PATIENCE
 
 _BUSY: Final = frozenset({"inspecting", "inspect wait"})
 _LOOK_EVERY: Final = 0.25
@@ -45,7 +46,7 @@ class Operator(threading.Thread):
         *,
         rounds: int | None,
         at_once: int = 50,
-        give_up: float = 120.0,
+        give_up: float = PATIENCE,
         limit: Callable[[], float] = lambda: math.inf,
     ) -> None:
         super().__init__(name="operator", daemon=True)
@@ -79,9 +80,12 @@ class Operator(threading.Thread):
         """Start no more."""
         self._finish.set()
 
-    def done(self, seconds: float) -> None:
-        """Wait for the end; raise what went wrong."""
-        self.join(seconds)
+    def done(self) -> None:
+        """Wait for the end, for as long as inspections end or are given up; raise what went wrong."""
+        before = -1
+        while self.is_alive() and (now := self.ended + len(self.lost)) > before:
+            before = now
+            self.join(self._give_up + PATIENCE)
         if self.fault is not None:
             raise self.fault
         if self.is_alive():

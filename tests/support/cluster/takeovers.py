@@ -27,6 +27,7 @@ from tests.support import examples
 from tests.support.cluster.chaos import private
 from tests.support.databases import upgrade
 from tests.support.galera import galera
+from tests.support.processes import PATIENCE
 
 _LOOK = text("SELECT name FROM nodes")
 _WRITE = text("UPDATE nodes SET name = :name")
@@ -53,13 +54,13 @@ def store(url: str) -> SqlStore:
 
 def take(successor: SqlStore, seconds: float = 60.0) -> Lease:
     """Win the lease as soon as it is free."""
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + PATIENCE
     while time.monotonic() < deadline:
         try:
             return successor.write(lambda tx: tx.leases.acquire("backup", "successor", seconds))
         except (LeaseHeldError, StoreUnavailableError):
             time.sleep(0.05)
-    raise AssertionError("nobody took over in 20 s")
+    raise AssertionError("nobody took over")
 
 
 def race(url: str, rounds: int, successors: str = "") -> Race:

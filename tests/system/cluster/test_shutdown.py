@@ -66,7 +66,7 @@ def test_a_stopped_worker_hands_everything_over_at_once(server_url: str, place: 
         assert until(
             lambda: {name for name, holder in rows(cluster, "SELECT name, holder FROM leases") if holder} == leads
         )
-        operator.done(100)
+        operator.done()
         assert operator.ended == 120
         assert audit(cluster, operator).violations == []
 
@@ -122,7 +122,7 @@ def test_what_a_killed_child_held_is_free_in_a_second_and_another_child_takes_it
         leads = f"SELECT name FROM leases WHERE holder = '{member}'"
         assert until(lambda: rows(cluster, held) == [] and rows(cluster, leads) == [])
         assert until(lambda: len(member_pids(cluster)) == 2 and victim not in member_pids(cluster))
-        operator.done(100)
+        operator.done()
         assert audit(cluster, operator).violations == []
         assert worker.alive
 
@@ -152,7 +152,7 @@ def test_a_supervisor_stops_its_children_and_leaves_nothing(postgresql_url: str,
         assert member_pids(cluster) == set()
         assert rows(cluster, "SELECT holder FROM leases WHERE holder IS NOT NULL") == []
         worker.start()
-        operator.done(100)
+        operator.done()
         assert audit(cluster, operator).violations == []
 
 

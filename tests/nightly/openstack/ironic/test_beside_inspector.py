@@ -157,7 +157,7 @@ class Site(Installation):
 
     def ramdisk(self, number: int) -> int:
         """Call back until there is an answer, at either api process; return its status."""
-        body, deadline = generate(number), time.monotonic() + 120
+        body, deadline = generate(number), time.monotonic() + PATIENCE
         for port in itertools.cycle(self.ports):
             try:
                 answer = self._http.request("POST", f"http://127.0.0.1:{port}/v1/continue_inspection", body=body)
