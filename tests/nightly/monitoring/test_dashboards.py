@@ -23,7 +23,7 @@ from tests import ROOT
 from tests.nightly.monitoring.test_rules import RULES
 from tests.support.http_target import HttpTarget
 from tests.support.installation import Installation
-from tests.support.processes import free_port, until
+from tests.support.processes import PATIENCE, free_port, until
 from tests.support.prometheus import Prometheus
 from tests.system.cli.console import Shell
 from tools.dashboards import DASHBOARDS, render
@@ -103,7 +103,7 @@ class Run(Installation):
             callers = names - {"sim-unknown-macs-1"}  # that one is somebody else by its call, and waited for in vain
             for number in (1, 2):
                 self.shell("inspect", *names - callers)
-                self.shell("inspect", *callers, "--wait", "--timeout", "60")
+                self.shell("inspect", *callers, "--wait", "--timeout", f"{PATIENCE:.0f}")
                 counted = f'max(ferroscope_transitions_total{{event="finish",target="finished"}}) >= {3 * number}'
                 assert until(lambda counted=counted: bool(self.prometheus.query(counted)))  # type: ignore[misc]
 

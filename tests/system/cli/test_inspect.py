@@ -14,7 +14,7 @@ from ferroscope.core.reasons import Reason
 from ferroscope_sim.enroll import enroll
 from ferroscope_sim.model import roster
 from ferroscope_sim.run import FleetThread
-from tests.support.processes import until
+from tests.support.processes import PATIENCE, until
 from tests.system.cli.console import Shell
 
 
@@ -28,7 +28,7 @@ def names(running: Shell, fleet: FleetThread) -> list[str]:
 
 
 def test_inspections_are_watched_to_their_end(running: Shell, names: list[str]) -> None:
-    lines = running.lines("inspect", *names, "--watch", "--timeout", "30")
+    lines = running.lines("inspect", *names, "--watch", "--timeout", f"{PATIENCE:.0f}")
     assert lines[-1] == "3 finished"
     assert lines[0].endswith("0/3  3 to start")
     assert lines[-2].endswith("3/3  3 finished")
@@ -40,13 +40,13 @@ def test_programs_get_one_document_and_the_progress_elsewhere(running: Shell, na
     result = running("inspect", *names, "--watch", "-o", "json", check=0)
     ends = json.loads(result.stdout)
     assert {end["node"]: end["result"] for end in ends} == dict.fromkeys(names, "finished")
-    assert all(0 < end["seconds"] < 30 for end in ends)
+    assert all(end["seconds"] > 0 for end in ends)
     assert "3 finished" in result.stderr
 
 
 @pytest.mark.parametrize("fleet", [("sim-ramdisk-error-1", "sim-power-fail-2")], indirect=True)
 def test_failures_are_told_with_reason_and_hint_and_decide_the_exit_code(running: Shell, names: list[str]) -> None:
-    result = running("inspect", "--all", "--wait", "--timeout", "30", check=Exit.FAILURE)
+    result = running("inspect", "--all", "--wait", "--timeout", f"{PATIENCE:.0f}", check=Exit.FAILURE)
     assert result.stdout.splitlines()[-1] == "3 finished, 2 failed"
     assert "ramdisk-error" in result.stdout
     assert "bmc-refused" in result.stdout

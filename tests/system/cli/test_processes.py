@@ -70,7 +70,7 @@ def test_the_simulator_enrols_its_fleet_and_counts(running: Shell, programs: lis
         "--boot-delay", "0.2", "--boot-jitter", "0", "-o", "json",
     )  # fmt: skip
     assert until(lambda: sim.printed("enrolled: 2 new, 0 existing, 0 failed")), sim.err.read_text()
-    running("inspect", "sim-0901", "sim-0902", "--wait", "--timeout", "20", check=0)
+    running("inspect", "sim-0901", "sim-0902", "--wait", "--timeout", f"{PATIENCE:.0f}", check=0)
     running("node", "delete", "sim-0901", "sim-0902", check=0)
     sim.process.send_signal(signal.SIGTERM)
     assert sim.process.wait(PATIENCE) == 0
@@ -89,7 +89,7 @@ def test_a_second_simulator_leaves_the_machines_of_the_first_one_alone(
     assert until(lambda: first.printed("enrolled: 2 new")), first.err.read_text()
     second = fleet(3)
     assert until(lambda: second.printed("enrolled: 1 new, 0 existing, 2 failed"))
-    running("inspect", "sim-0951", "sim-0952", "sim-0953", "--wait", "--timeout", "60", check=0)
+    running("inspect", "sim-0951", "sim-0952", "sim-0953", "--wait", "--timeout", f"{PATIENCE:.0f}", check=0)
     running("node", "delete", "sim-0951", "sim-0952", "sim-0953", check=0)
 
 
@@ -252,7 +252,9 @@ def test_a_watch_survives_a_service_that_is_killed_and_started_again(programs: l
     fleet = ("--nodes", "6", "--port", "0", "--api", url, "--enroll", "--boot-delay", "2", "--time-scale", "0.1")
     sim = start(programs, tmp_path / "sim", "sim", *fleet)
     assert until(lambda: sim.printed("enrolled: 6 new")), sim.err.read_text()
-    watch = start(programs, tmp_path / "watch", "inspect", "--all", "--watch", "--timeout", "60", "--url", url)
+    watch = start(
+        programs, tmp_path / "watch", "inspect", "--all", "--watch", "--timeout", f"{PATIENCE:.0f}", "--url", url
+    )
     assert until(lambda: watch.printed("inspect wait"))
     service.process.kill()
     service.process.wait()
