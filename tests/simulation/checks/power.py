@@ -43,9 +43,7 @@ class PowerControl:
     def _starting(self, task: Task, machine: Machine, what: str, claim: Claimed) -> None:
         """A start powers a machine off before it intends to power it on; what comes later takes a failed start back."""
         given_up = claim.attempt >= self._world.scenario.settings.worker.max_attempts
-        if what == "power off" and claim.intent_at is not None:
-            if not given_up:
-                self._fail("intent", f"{task} powers {machine.name} off, which may be booting")
+        if what == "power off" and claim.intent_at is not None and given_up:
             claim.undoing = True
         elif what == "power on" and claim.intent_at is None:
             if not (given_up and claim.was_on):
