@@ -147,7 +147,11 @@ def pipelined(connection: Connection, commands: Sequence[Command]) -> list[Resul
         pgconn.enter_pipeline_mode()
         preparing = [_send(pgconn, prepared, command) for command in commands]
         prepared_now = [name for name in preparing if name is not None]
-        pgconn.pipeline_sync()
+        try:
+            pgconn.pipeline_sync()
+        except psycopg.OperationalError as exc:
+            # psycopg says that there is no pipeline, whatever the reason, such as a server that has closed it.
+            raise psycopg.OperationalError(pgconn.get_error_message().strip() or str(exc)) from None
         sent = len(commands) + sum(name is not None for name in preparing)
         found = iter(driver.wait(exchange()))
         results = []
