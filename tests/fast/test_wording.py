@@ -36,7 +36,7 @@ from ferroscope.hardware.query import parse as parse_query
 from ferroscope.hooks.base import HookSetupError
 from ferroscope.hooks.loader import load as load_hooks
 from ferroscope.hooks.root_device import HintError, Hints
-from ferroscope.remote.resolver import Networks
+from ferroscope.remote.addresses import Networks
 from ferroscope.rules.data import InvalidRuleError
 from ferroscope.rules.engine import compile_rule
 from ferroscope.runtime import pxe_filter

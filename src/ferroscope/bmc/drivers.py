@@ -6,7 +6,6 @@ reported then, so that no node ever has a driver that is missing.
 
 from __future__ import annotations
 
-import ipaddress
 import posixpath
 import threading
 from collections.abc import Callable, Iterable, Mapping
@@ -23,7 +22,7 @@ from ferroscope.contracts.queue import StopFlag
 from ferroscope.contracts.remote import Registry
 from ferroscope.core.model import Document
 from ferroscope.core.reasons import Reason
-from ferroscope.remote.resolver import ANYWHERE, Networks
+from ferroscope.remote.addresses import ANYWHERE, Networks, hides_special, literal
 
 
 class Limits(msgspec.Struct, frozen=True):
@@ -52,17 +51,19 @@ class DriverOptions(msgspec.Struct, frozen=True, kw_only=True):
 
 def check_place(host: str, limits: Limits) -> None:
     """Reject an address outside of the allowed networks; a host name is checked when it is connected to."""
-    try:
-        ipaddress.ip_address(host)
-    except ValueError:
-        return
-    if host not in limits.networks:
+    if literal(host) is not None and host not in limits.networks:
         raise not_allowed(host)
 
 
 def not_allowed(host: str) -> BmcError:
     """Return the error (permanent) for a BMC outside of the allowed networks."""
-    message = f"BMC {host[:255]} is not in any of the networks in [drivers] bmc_networks"
+    if hides_special(host):
+        why = "is an address of this host, of its link, of a group or of a cloud, and not in [drivers] bmc_networks"
+    elif literal(host) is None:
+        why = "has no address that [drivers] bmc_networks allows"
+    else:
+        why = "is not in any of the networks in [drivers] bmc_networks"
+    message = f"BMC {host[:255]} {why}"
     return BmcError(message, transient=False, reason=Reason.BMC_NOT_ALLOWED)
 
 

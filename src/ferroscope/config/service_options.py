@@ -349,7 +349,8 @@ class DriverSettings(msgspec.Struct, frozen=True, kw_only=True):
         tuple[str, ...],
         Opt(
             "Networks of BMCs, such as 192.0.2.0/24,2001:db8::/64; drivers connect to no other address, whatever a "
-            "name resolves to. Empty: any address."
+            "name resolves to. Empty: any address but those of this host, of its link, of groups and of the metadata "
+            "services of clouds, which must be listed."
         ),
     ] = ()
     allow_http_passwords: Annotated[

@@ -19,8 +19,9 @@ from urllib3.exceptions import ConnectTimeoutError, NewConnectionError
 
 from ferroscope.contracts.remote import WebError
 from ferroscope.remote import command_fence
+from ferroscope.remote.addresses import ANYWHERE, Networks
 from ferroscope.remote.deadline import Deadline, DeadlineError, current
-from ferroscope.remote.resolver import ANYWHERE, Networks, UnresolvedError, resolve
+from ferroscope.remote.resolver import UnresolvedError, resolve
 
 
 def bound(manager: PoolManager, allowed: Networks = ANYWHERE) -> None:

@@ -10,8 +10,9 @@ from __future__ import annotations
 import ipaddress
 import socket
 import threading
-from collections.abc import Iterable
 from typing import Final
+
+from ferroscope.remote.addresses import ANYWHERE, Networks
 
 MAX_LOOKUPS: Final = 64
 
@@ -26,29 +27,6 @@ class UnresolvedError(Exception):
 
 class ForbiddenAddressError(Exception):
     """The host has addresses, but none in an allowed network."""
-
-
-class Networks:
-    """A set of allowed networks; empty: all networks. ``ValueError`` for an invalid network."""
-
-    def __init__(self, texts: Iterable[str] = ()) -> None:
-        self._networks = tuple(ipaddress.ip_network(text) for text in texts)
-
-    def __bool__(self) -> bool:
-        return bool(self._networks)
-
-    def __contains__(self, address: str) -> bool:
-        if not self._networks:
-            return True
-        try:
-            parsed = ipaddress.ip_address(address.partition("%")[0])
-        except ValueError:
-            return False
-        plain = getattr(parsed, "ipv4_mapped", None) or parsed
-        return any(plain in network for network in self._networks)
-
-
-ANYWHERE: Final = Networks()
 
 
 class _Lookup:

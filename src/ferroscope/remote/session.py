@@ -14,8 +14,8 @@ from urllib.parse import urljoin, urlsplit
 import requests
 from requests.adapters import HTTPAdapter
 
+from ferroscope.remote.addresses import ANYWHERE, Networks
 from ferroscope.remote.bounded_http import bound
-from ferroscope.remote.resolver import ANYWHERE, Networks
 
 MAX_BODY: Final = 4 * 1024 * 1024
 _CHUNK: Final = 64 * 1024

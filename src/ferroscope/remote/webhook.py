@@ -23,9 +23,10 @@ from ferroscope.config.messaging_options import WebhookTarget
 from ferroscope.contracts.events import SendError
 from ferroscope.contracts.secrets import SecretSourceError
 from ferroscope.core.notification import OutboxEvent, iso
+from ferroscope.remote.addresses import ANYWHERE, Networks
 from ferroscope.remote.bounded_http import bound
 from ferroscope.remote.deadline import Deadline, DeadlineError
-from ferroscope.remote.resolver import ANYWHERE, ForbiddenAddressError, Networks
+from ferroscope.remote.resolver import ForbiddenAddressError
 
 TYPE_PREFIX: Final = "ferroscope."
 _CONTENT_TYPE: Final = "application/cloudevents+json; charset=utf-8"

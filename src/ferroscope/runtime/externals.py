@@ -33,7 +33,7 @@ from ferroscope.contracts.remote import (
     RegistryUnavailableError,
 )
 from ferroscope.liveness.watch import PartyWatch
-from ferroscope.remote.resolver import Networks
+from ferroscope.remote.addresses import Networks
 from ferroscope.runtime.backend import Backend
 from ferroscope.runtime.system import SetupError
 from ferroscope.storage.reader import Archive
@@ -118,7 +118,7 @@ def build_drivers(
         command_tries=offered.command_tries,
         inventory_timeout=offered.inventory_timeout,
         limits=Limits(
-            networks=Networks(offered.bmc_networks),
+            networks=Networks(offered.bmc_networks, guarded=True),
             http_passwords=offered.allow_http_passwords,
             ca_directory=posixpath.normpath(offered.ca_directory),
         ),

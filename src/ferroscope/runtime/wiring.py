@@ -27,7 +27,7 @@ from ferroscope.contracts.remote import (
 )
 from ferroscope.contracts.secrets import SecretOptions, SecretSourceError
 from ferroscope.contracts.telemetry import SILENT, Meter
-from ferroscope.remote.resolver import Networks
+from ferroscope.remote.addresses import Networks
 from ferroscope.runtime.authentication import build_authentication, build_policy
 from ferroscope.runtime.backend import Backend, require_kombu
 from ferroscope.runtime.externals import build_archive, build_archiving, build_object_stores, build_source

@@ -133,7 +133,11 @@ def _restarted(context: TaskContext) -> bool:
     except BmcError as exc:
         if exc.reason is not Reason.BMC_REFUSED:
             raise
-        context.note(SOFT_REBOOT, f"the BMC cannot restart the operating system, so it is shut down instead: {exc}")
+        context.note(
+            SOFT_REBOOT,
+            f"the BMC cannot restart the operating system, so it is shut down instead: {exc}",
+            reason=exc.reason,
+        )
         return False
     context.note(SOFT_REBOOT, "asked the operating system to restart")
     context.intend(SOFT_REBOOT)

@@ -10,7 +10,7 @@ import pytest
 
 from ferroscope.bmc.drivers import Limits, problem
 from ferroscope.bmc.redfish.info import PROPERTIES, read, tls_context
-from ferroscope.remote.resolver import Networks
+from ferroscope.remote.addresses import Networks
 
 ADDRESS = {"redfish_address": "https://192.0.2.10"}
 
@@ -72,7 +72,7 @@ def test_no_password_goes_over_http_unless_that_is_allowed() -> None:
         ("https://[2001:db8::1]", True),
         ("bmc.example", False),
         ("127.0.0.1", True),
-        ("https://2130706433", False),
+        ("https://2130706433", True),
     ],
 )
 def test_an_address_outside_of_the_networks_is_refused(address: str, refused: bool) -> None:

@@ -8,8 +8,8 @@ from ferroscope.bmc.drivers import Limits
 from ferroscope.bmc.redfish import info
 from ferroscope.bmc.redfish.driver import RedfishBmc
 from ferroscope.bmc.redfish.report import collect
+from ferroscope.remote.addresses import ANYWHERE
 from ferroscope.remote.deadline import Deadline
-from ferroscope.remote.resolver import ANYWHERE
 from tests.support.scripted_redfish import SESSIONS, SYSTEM, Answer, ScriptedBmc, answer
 
 PLACE = f"{SESSIONS}/9"

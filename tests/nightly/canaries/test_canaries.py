@@ -68,6 +68,7 @@ http_basic_auth_user_file = {directory}/users
 [database]
 connection = {database}
 [drivers]
+bmc_networks = 127.0.0.0/8
 enabled = redfish,ipmi,sim,fake-hardware
 command_timeout = 2
 command_tries = 1

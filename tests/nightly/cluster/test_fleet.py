@@ -52,6 +52,7 @@ threads = 8
 max_attempts = 5
 [drivers]
 allow_http_passwords = true
+bmc_networks = 127.0.0.0/8
 enabled = redfish
 command_timeout = 10
 [inspector]
@@ -94,6 +95,7 @@ bmc_slots = 2
 graceful_timeout = 1
 [drivers]
 allow_http_passwords = true
+bmc_networks = 127.0.0.0/8
 enabled = redfish
 command_timeout = 8
 [inspector]

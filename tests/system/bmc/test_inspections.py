@@ -37,6 +37,7 @@ def api(log: Path, iso: str) -> Iterator[Api]:
     more = f"""
 [drivers]
 allow_http_passwords = true
+bmc_networks = 127.0.0.0/8
 enabled = redfish, ipmi
 command_timeout = 5
 [inspector]

@@ -19,7 +19,7 @@ from ferroscope.bmc.ipmi.driver import IpmiBmc
 from ferroscope.contracts.bmc import BootDevice, Power
 from ferroscope.contracts.errors import BmcError
 from ferroscope.core.reasons import Reason
-from ferroscope.remote.resolver import Networks
+from ferroscope.remote.addresses import Networks
 from tests.support.ipmi import BEHIND, PASSWORD, Simulator, simulator
 from tests.support.processes import finished, until
 

@@ -16,6 +16,7 @@ from tests.system.bmc.test_inspections import call_back, inspect, reach
 
 _MORE = """
 [drivers]
+bmc_networks = 127.0.0.0/8
 enabled = ipmi
 command_timeout = 5
 [inspector]

@@ -149,6 +149,7 @@ def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     more = """
 [drivers]
 allow_http_passwords = true
+bmc_networks = 127.0.0.0/8
 enabled = redfish, ipmi
 command_timeout = 5
 """

@@ -18,7 +18,7 @@ from ferroscope.contracts.errors import BmcError
 from ferroscope.core.model import Node
 from ferroscope.core.reasons import Reason
 from ferroscope.remote import resolver
-from ferroscope.remote.resolver import Networks
+from ferroscope.remote.addresses import Networks
 from tests.support import faulty_proxy as fault
 from tests.support.faulty_proxy import FaultyProxy
 from tests.support.processes import PATIENCE, finished, until

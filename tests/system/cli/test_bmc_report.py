@@ -40,7 +40,8 @@ def service() -> Iterator[Service]:
 @pytest.fixture
 def shell(sqlite_url: str, listener: tuple[Switch, str]) -> Iterator[Shell]:
     """Give the command line before an api with the drivers of real BMCs."""
-    settings = Settings(drivers=DriverSettings(enabled=("redfish", "ipmi"), allow_http_passwords=True))
+    drivers = DriverSettings(enabled=("redfish", "ipmi"), allow_http_passwords=True, bmc_networks=("127.0.0.0/8",))
+    settings = Settings(drivers=drivers)
     served = Api(sqlite_url, drivers=build_drivers(settings))
     listener[0].app = served.app
     yield Shell(listener[1])
@@ -58,7 +59,7 @@ def configured(tmp_path: Path, sqlite_url: str) -> list[str]:
     file = tmp_path / "report.conf"
     file.write_text(
         f"[database]\nconnection = {sqlite_url}\n[secrets]\nsources = file\nfile_directory = {secrets}\n"
-        "[drivers]\nallow_http_passwords = true\n"
+        "[drivers]\nallow_http_passwords = true\nbmc_networks = 127.0.0.0/8\n"
     )
     return ["-c", str(file)]
 
@@ -127,7 +128,7 @@ def test_a_bmc_outside_of_the_networks_of_bmcs_is_not_asked(
 ) -> None:
     enroll(shell, service, "secret://file/bmc")
     file = Path(configured[1])
-    file.write_text(file.read_text() + "bmc_networks = 192.0.2.0/24\n")
+    file.write_text(file.read_text().replace("127.0.0.0/8", "192.0.2.0/24"))
     shell("bmc", "report", "rack7-u12", "--output", str(tmp_path / "x.json"), *configured, check=Exit.FAILURE)
     assert service.asked == []
 
@@ -136,6 +137,8 @@ def test_a_bmc_whose_address_the_machine_itself_has_reported_gets_no_password(
     shell: Shell, service: Service, configured: list[str], tmp_path: Path
 ) -> None:
     enroll(shell, service, "secret://file/bmc")
+    file = Path(configured[1])
+    file.write_text(file.read_text().replace("bmc_networks = 127.0.0.0/8\n", ""))  # with it, the machine is believed
 
     def reported(tx: Transaction) -> None:
         node = tx.nodes.get("rack7-u12", lock=True)

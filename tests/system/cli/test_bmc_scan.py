@@ -30,7 +30,8 @@ Switch = Any
 @pytest.fixture
 def shell(sqlite_url: str, listener: tuple[Switch, str]) -> Iterator[Shell]:
     """Give the command line before a service with the drivers of real BMCs."""
-    drivers = build_drivers(Settings(drivers=DriverSettings(enabled=("redfish", "ipmi"))))
+    offered = DriverSettings(enabled=("redfish", "ipmi"), bmc_networks=("127.0.0.0/8",))
+    drivers = build_drivers(Settings(drivers=offered))
     served = Service(sqlite_url, drivers=drivers)
     listener[0].app = served.app
     yield Shell(listener[1])
@@ -59,6 +60,7 @@ def configured(tmp_path: Path, certificate: tuple[Path, Path]) -> list[str]:
     file = tmp_path / "scan.conf"
     file.write_text(
         f"[secrets]\nsources = file\nfile_directory = {secrets}\n[drivers]\nca_directory = {certificate[0].parent}\n"
+        "bmc_networks = 127.0.0.0/8\n"
     )
     return ["-c", str(file), "--username", USER, "--reference", "secret://file/bmc", "--verify-ca", "bmc.pem"]
 

@@ -83,6 +83,7 @@ def test_after_a_step_that_hung_the_next_one_still_asks_bmcs(tmp_path: Path) -> 
         config = tmp_path / "ferroscope.conf"
         config.write_text(
             f"[database]\nconnection = {url}\n[drivers]\nenabled = redfish\ncommand_timeout = 1\n"
+            "bmc_networks = 127.0.0.0/8\n"
             f"[lease]\nprofile = fast\n[failover]\nkubeconfig = {kubeconfig(api, tmp_path)}\n"
             "request_timeout = 6\ndwell = 1\nresync = 2\n"
         )

@@ -30,6 +30,7 @@ introspection_port = 0
 [database]
 connection = sqlite:///{directory}/ferroscope.db
 [drivers]
+bmc_networks = 127.0.0.0/8
 enabled = redfish
 command_timeout = {command}
 [worker]

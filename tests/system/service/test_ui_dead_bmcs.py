@@ -23,6 +23,7 @@ introspection_port = 0
 [database]
 connection = sqlite:///{directory}/ferroscope.db
 [drivers]
+bmc_networks = 127.0.0.0/8
 enabled = redfish,ipmi
 command_timeout = 1
 command_tries = 1

@@ -15,7 +15,7 @@ from ferroscope.config.messaging_options import WebhookTarget
 from ferroscope.contracts.events import SendError
 from ferroscope.contracts.secrets import SecretSourceError
 from ferroscope.core.notification import OutboxEvent
-from ferroscope.remote.resolver import Networks
+from ferroscope.remote.addresses import Networks
 from ferroscope.remote.webhook import Webhook
 from tests.support.bad_server import a_server_that
 from tests.support.certificates import Authority

@@ -21,6 +21,7 @@ NOBODY: Final = Identity(user="anonymous", method="none")
 
 SEE: Final = "baremetal:node:get"
 INVENTORY: Final = "baremetal:node:inventory:get"
+ANSWERS: Final = "ferroscope:bmc:get_answers"
 METRICS: Final = "ferroscope:metrics:get"
 
 

@@ -79,6 +79,8 @@ RULES: Final[tuple[Rule, ...]] = (
     Rule("baremetal:node:get:reservation", _OWNER_READER, "See reservation of a node"),
     Rule("baremetal:node:get:driver_internal_info", _OWNER_READER, "See driver_internal_info of a node"),
     Rule("baremetal:node:get:driver_info", _OWNER_READER, "See driver_info of a node, secrets masked"),
+    Rule("ferroscope:bmc:get_answers", _SYSTEM_READER,
+         "See what a BMC answered when a call of it failed; others see the reason code and the advice"),
     Rule("baremetal:node:update", _MEMBER, "Update a node"),
     Rule("baremetal:node:update_extra", _MEMBER, "Update extra of a node"),
     Rule("baremetal:node:update:driver_info", _OWNER_MEMBER, "Update driver_info of a node"),

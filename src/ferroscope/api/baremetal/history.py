@@ -6,12 +6,13 @@ Source: the Bare Metal API reference (node history). Inspections and timeline ar
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Annotated, Any, Final
 
 import msgspec
 from msgspec import UNSET, UnsetType
 
+from ferroscope.api.auth import access
 from ferroscope.api.http import decoding, paging
 from ferroscope.api.http.decoding import node_ident
 from ferroscope.api.http.errors import MissingError
@@ -20,8 +21,9 @@ from ferroscope.api.http.paging import Page
 from ferroscope.api.http.route import ApiContext, Call, NoQuery, Reply
 from ferroscope.api.http.schemas import Limit, Link, SortDir, Uuid, iso, iso_exact, one_of, own
 from ferroscope.contracts.store import Query, Transaction
+from ferroscope.core.bmc_texts import OF_ANSWERS, without_answer
 from ferroscope.core.explanations import HINTS
-from ferroscope.core.model import Entry, Inspection
+from ferroscope.core.model import Entry, Inspection, Node
 from ferroscope.core.reasons import Reason
 
 _SHORT: Final = 255
@@ -72,13 +74,15 @@ def list_history(context: ApiContext, call: Call[HistoryQuery, None]) -> Reply:
     descending = paging.descending(asked.sort_dir)
     marker = paging.marker(asked.marker)
 
-    def show(entry: Entry) -> HistoryEvent:
-        return _event(entry, call.url, call.minor, detail=bool(asked.detail))
-
     def work(tx: Transaction, room: Room) -> tuple[str, Page]:
-        node = tx.nodes.get(ident).uuid
-        query = Query(filters={"node": node}, marker=marker, sort_key=sort, descending=descending)
-        return node, paging.page(room, tx.journal, query, size, show)
+        node = tx.nodes.get(ident)
+        query = Query(filters={"node": node.uuid}, marker=marker, sort_key=sort, descending=descending)
+        reduced = _reduced(context, call, node)
+
+        def show(entry: Entry) -> HistoryEvent:
+            return _event(reduced(entry), call.url, call.minor, detail=bool(asked.detail))
+
+        return node.uuid, paging.page(room, tx.journal, query, size, show)
 
     node, page = context.read_list(work)
     return _reply({"history": page.items}, call, f"nodes/{node}/history", size, page.last)
@@ -95,7 +99,9 @@ def get_history_event(context: ApiContext, call: Call[NoQuery, None]) -> Reply:
     ident, event = node_ident(call), decoding.uuid("event", call.path["event"])
 
     def work(tx: Transaction) -> list[Entry]:
-        return list(tx.journal.list(Query(filters={"node": tx.nodes.get(ident).uuid, "uuid": event}, sort_key="id")))
+        node = tx.nodes.get(ident)
+        found = tx.journal.list(Query(filters={"node": node.uuid, "uuid": event}, sort_key="id"))
+        return [_reduced(context, call, node)(entry) for entry in found]
 
     entries = context.store.read(work)
     if not entries:
@@ -106,6 +112,22 @@ def get_history_event(context: ApiContext, call: Call[NoQuery, None]) -> Reply:
 def hint_of(reason: str | None) -> str | None:
     """Return the hint for a reason code; None if there is no code, or it is of a newer release."""
     return HINTS[Reason(reason)] if reason in HINTS else None
+
+
+def _reduced(context: ApiContext, call: Call[Any, Any], node: Node) -> Callable[[Any], Any]:
+    """Return what leaves out the answers of BMCs, if this caller may not see them."""
+    if access.may(context.policy, access.ANSWERS, call.identity, access.target_of(node)):
+        return lambda one: one
+    return _without_answer
+
+
+def _without_answer(one: Entry | Inspection) -> Entry | Inspection:
+    if one.reason not in OF_ANSWERS:
+        return one
+    if isinstance(one, Inspection):
+        return msgspec.structs.replace(one, error=without_answer(one.error or "", one.reason))
+    numbers = {name: value for name, value in one.detail.items() if not isinstance(value, str)}
+    return msgspec.structs.replace(one, message=without_answer(one.message, one.reason), detail=numbers)
 
 
 def _event(entry: Entry, url: str, minor: int, *, detail: bool) -> HistoryEvent:
@@ -194,8 +216,9 @@ def list_inspections(context: ApiContext, call: Call[PageQuery, None]) -> Reply:
     size = paging.page_size(call.query.limit, context.settings.api.max_limit)
 
     def work(tx: Transaction, room: Room) -> tuple[str, Page]:
-        node = tx.nodes.get(ident).uuid
-        return node, paging.page(room, tx.inspections, _newest_first(call, node), size, _view)
+        node, reduced = tx.nodes.get(ident), _reduced(context, call, tx.nodes.get(ident))
+        query = _newest_first(call, node.uuid)
+        return node.uuid, paging.page(room, tx.inspections, query, size, lambda item: _view(reduced(item)))
 
     node, page = context.read_list(work)
     return _reply({"inspections": page.items}, call, f"nodes/{node}/inspections", size, page.last)
@@ -208,6 +231,7 @@ def get_timeline(context: ApiContext, call: Call[PageQuery, None]) -> Reply:
 
     def work(tx: Transaction, room: Room) -> tuple[str, dict[str, Any], str | None]:
         node = tx.nodes.get(ident)
+        reduced = _reduced(context, call, node)
         steps: dict[str | None, list[Entry]] = {}
 
         def with_steps(batch: Sequence[Inspection]) -> Iterator[Inspection]:
@@ -218,11 +242,11 @@ def get_timeline(context: ApiContext, call: Call[PageQuery, None]) -> Reply:
                 yield from some
 
         def show(item: Inspection) -> InspectionView:
-            return _view(item, _in_order(steps.get(item.uuid, ()), item.started_at))
+            return _view(reduced(item), _in_order(map(reduced, steps.get(item.uuid, ())), item.started_at))
 
         page = paging.page(room, tx.inspections, _newest_first(call, node.uuid), size, show, with_steps)
         body = {"node": node.uuid, "provision_state": str(node.provision_state), "inspections": page.items}
-        return node.uuid, body | {"entries": _others(tx, room, node.uuid)}, page.last
+        return node.uuid, body | {"entries": _in_order(map(reduced, _others(tx, room, node.uuid)))}, page.last
 
     node, body, last = context.read_list(work)
     return _reply(body, call, f"nodes/{node}/timeline", size, last)
@@ -233,7 +257,7 @@ def _newest_first(call: Call[PageQuery, None], node: str) -> Query:
     return Query(filters={"node": node}, marker=marker, sort_key="started_at", descending=True)
 
 
-def _others(tx: Transaction, room: Room, node: str) -> list[TimelineEntry]:
+def _others(tx: Transaction, room: Room, node: str) -> list[Entry]:
     """Return the newest steps outside inspections, oldest first."""
     query = Query(filters={"node": node, "inspection": None}, sort_key="id", descending=True)
     found: list[Entry] = []
@@ -241,7 +265,7 @@ def _others(tx: Transaction, room: Room, node: str) -> list[TimelineEntry]:
         found += batch
         if len(found) >= _CHUNK or room.read > 2 * room.limit:
             break
-    return _in_order(reversed(found[:_CHUNK]))
+    return found[_CHUNK - 1 :: -1]
 
 
 def _grouped(tx: Transaction, room: Room, node: str, inspections: list[str]) -> dict[str | None, list[Entry]]:

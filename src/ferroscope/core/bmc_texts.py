@@ -1,0 +1,47 @@
+"""What callers without the right to a BMC's answers get to know of a failed call: the reason, not the text. Pure.
+
+A project chooses the address that a worker calls. If the error quoted the answer, the project could read answers of
+other services in the worker's network, and map it. The reason code and its advice are enough to correct a node.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from ferroscope.core.explanations import EXPLANATIONS
+from ferroscope.core.reasons import Reason
+
+# The messages of failures for these reasons may quote what a BMC has answered, or how it did not.
+OF_ANSWERS: Final = frozenset(
+    {
+        Reason.POWER_FAILED,
+        Reason.BMC_UNREACHABLE,
+        Reason.BMC_REFUSED,
+        Reason.BMC_CREDENTIALS,
+        Reason.BMC_PRIVILEGES,
+        Reason.BMC_CERTIFICATE,
+        Reason.BMC_NOT_REDFISH,
+        Reason.BMC_SYSTEM_UNCLEAR,
+        Reason.BMC_BUSY,
+        Reason.BMC_SILENT,
+    }
+)
+_CODE: Final = re.compile(r"\((" + "|".join(sorted(OF_ANSWERS)) + r")\)")
+
+
+def without_answer(message: str, reason: str | None) -> str:
+    """Return the message of a step or an inspection without what a BMC has answered."""
+    return EXPLANATIONS[Reason(reason)].meaning if reason in OF_ANSWERS else message
+
+
+def error_without_answer(last_error: str) -> str:
+    """Return ``last_error``, which has the code of its reason after the message, without what a BMC has answered.
+
+    The answer may contain a code, too: whatever it is, nothing of the text is kept.
+    """
+    found = _CODE.findall(last_error)
+    if not found:
+        return last_error
+    one = EXPLANATIONS[Reason(found[-1])]
+    return f"{one.meaning} ({found[-1]}) {one.hint}"
