@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from ferroscope.api.auth.authentication import Authentication
+from ferroscope.api.auth.failures import FailedLogins
 from ferroscope.api.auth.identity import Identity
 from ferroscope.api.http.errors import UnauthorizedError
-from ferroscope.api.http.rate_limit import Callers
 from ferroscope.config.options import ApiSettings
 from ferroscope.runtime.system import SystemClock
 from tests.api.service import Client, Service
@@ -20,8 +20,8 @@ class ByName:
     def __init__(self, identities: Mapping[str, Identity]) -> None:
         self._identities = identities
 
-    def known(self, _headers: Mapping[str, str]) -> Identity | None:
-        return None
+    def claimed(self, headers: Mapping[str, str]) -> str | None:
+        return headers.get("x-auth-token")
 
     def identify(self, headers: Mapping[str, str]) -> Identity | None:
         name = headers.get("x-auth-token")
@@ -34,7 +34,7 @@ class ByName:
 
 def service_for(url: str, identities: Mapping[str, Identity], **options: Any) -> Service:
     """Return a service that knows these callers."""
-    authentication = Authentication([ByName(identities)], Callers(ApiSettings()), SystemClock())
+    authentication = Authentication([ByName(identities)], FailedLogins(ApiSettings()), SystemClock())
     return Service(url, authentication=authentication, **options)
 
 

@@ -152,11 +152,38 @@ def test_those_who_guess_wait_and_those_who_know_do_not(sqlite_url: str, users: 
         assert statuses == [401] * 20 + [429] * 2
         refused = get("alice", "guess")
         assert int(refused.headers["Retry-After"]) >= 1
-        # Right credentials that were not used before do not help a source that guesses; those in use go on.
+        # A right password that was not used before is one more guess at this name; those in use go on.
         assert get("alice").status_code == 429
         assert get("bob").status_code == 200
+        # To repeat a wrong password is no guess, and the answer says what is wrong.
+        assert get("alice", "guess1").status_code == 401
         # Without credentials nothing is guessed.
         assert service.bare_metal.get("/v1/nodes", remote_addr="192.0.2.7").status_code == 401
+    finally:
+        service.close()
+
+
+def test_who_shares_an_address_with_an_attacker_logs_in_with_a_token_and_with_a_password(
+    sqlite_url: str, users: Path
+) -> None:
+    service = Service(sqlite_url, auth_strategy="http_basic", http_basic_auth_user_file=str(users), failure_rate=0.001)
+    token = examples.access_token("s" * 43)
+    service.store.write(lambda tx: tx.access_tokens.add(token))
+    bearer = {"Authorization": f"Bearer {credentials.token_text(token.id, 's' * 43)}"}
+
+    def get(headers: dict[str, str]) -> int:
+        return int(service.bare_metal.get("/v1/nodes", headers=headers, remote_addr="127.0.0.7").status_code)
+
+    try:
+        guesses = [get(basic(name, f"guess{n}")) for n in range(40) for name in ("alice", "root", "nobody", "admin")]
+        assert guesses.count(401) <= 20 + 4 * 3
+        assert guesses[-1] == 429
+        assert [get({"X-Auth-Token": "fst_000000000000_" + "x" * 43}) for _ in range(30)] == [401] * 30
+        assert get(bearer) == 200
+        assert get(basic("bob")) == 200
+        # An attacker who invents names leaves no tries for passwords; tokens do not care.
+        assert [get(basic(f"name{n}", "x")) for n in range(60)].count(401) <= 20
+        assert get(bearer) == get(basic("bob")) == 200
     finally:
         service.close()
 

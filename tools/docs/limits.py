@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from ferroscope.api.auth import failures
 from ferroscope.api.http import decoding, large_lists, rate_limit
 from ferroscope.config.options import ApiSettings
 from ferroscope.runtime import http_connection, http_limits, http_server
@@ -26,7 +27,7 @@ def render() -> str:
     tls = api.max_connections * _TLS_CONNECTION_KIB // 1024
     decoded = api.threads * _DECODED_MIB
     lists = large_lists.AT_ONCE * _LIST_MIB
-    failures = f"{api.failure_burst}, then {api.failure_rate:g} per second"
+    failed = f"{api.failure_burst}, then {api.failure_rate:g} per second"
     rows = [
         ("bytes of a header", f"{http_connection._HEAD_BYTES // 1024} KiB", "", "431, the connection ends"),
         ("seconds for TLS handshake and header", f"{api.header_timeout:g}", "header_timeout", "408 or closed"),
@@ -48,7 +49,12 @@ def render() -> str:
         ("requests of a source per second", _number(api.request_rate), "request_rate, request_burst", "429"),
         ("bytes of a JSON document, other than a callback", f"{decoding.MAX_DOCUMENT_SIZE // _MIB} MiB", "", "413"),
         ("nesting of JSON", f"{api.max_json_depth}", "max_json_depth", "400"),
-        ("failed lookups and refused callbacks of a source", failures, "failure_burst, failure_rate", "429"),
+        ("failed lookups and refused callbacks of a source", failed, "failure_burst, failure_rate", "429"),
+        ("wrong passwords of a name from a source", f"{failures.BURST}, then {api.failure_rate:g} per second",
+         "failure_burst, failure_rate", "429; access tokens, and passwords in use, are not affected"),
+        ("wrong passwords from a source", f"{failures.BURST}, then {api.failure_rate:g} per second, and 3 of each name",
+         "failure_burst, failure_rate", "the same"),
+        ("passwords that are hashed at the same time", f"{max(1, api.threads - 2)}", "threads", "503"),
         ("logins of a user at the web page", f"{session.MOST}", "", "the oldest one ends"),
         ("items in a page of a list", f"{api.max_limit:,}", "max_limit", "a shorter page"),
         ("bytes of a page of a list", f"{api.max_page_size // _MIB} MiB", "max_page_size",
@@ -89,6 +95,22 @@ One process uses at most
 The systemd unit of the api sets `MemoryMax` above the sum. If you raise `max_connections`, `max_buffered` or `threads`,
 raise it too. The limit of open files (`LimitNOFILE`) must exceed `max_connections` by {http_limits._OTHER_FILES};
 otherwise fewer connections are accepted. If no descriptor is left, the listener pauses for {http_server._PAUSE:g} s.
+
+## Wrong passwords
+
+Brute force is limited by name and source, and by source. So who shares an address with an attacker (NAT, a proxy that
+is not trusted, other users of a host, for whom 127.0.0.0/8 and ::1 are one source) can still log in:
+
+* An access token has 256 bits. It is always checked, and a wrong one is not counted.
+* A password that was right is remembered for 12 hours since its last use, in each process. Until the file of users
+  changes it, or the process ends, it is accepted whatever others do.
+* A wrong password that is only repeated, as by a program that has an old one, is not counted.
+* The limit of a name does not concern other names. If the whole source is over its limit, each name still has
+  {failures.MISTYPED} tries, and a name that nobody tries to guess gets the last free check.
+
+What remains: an attacker who guesses the password of the same name, or invents a name for each guess, delays the first
+login from his address in 12 hours: the wait ends as soon as one of the checks, one each second, is for the right
+password. Give programs tokens, and set `trusted_proxies`.
 
 ## If many clients share an address
 

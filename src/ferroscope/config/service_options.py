@@ -205,7 +205,8 @@ class ApiSettings(msgspec.Struct, frozen=True, kw_only=True):
         float,
         Opt(
             "Rate of failed lookups and refused callbacks, per second, above which a source address gets 429; 0: no "
-            "limit. Failed logins are counted separately, at most 20 in a burst. An IPv6 /64 counts as one address.",
+            "limit. Wrong passwords are counted separately, for each name, at most 20 in a burst. An IPv6 /64 counts "
+            "as one address.",
             ge=0,
         ),
     ] = 1.0

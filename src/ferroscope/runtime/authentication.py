@@ -12,9 +12,7 @@ import secrets
 import socket
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
-
-import msgspec
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ferroscope.config.followed import FileError
 from ferroscope.config.options import Settings
@@ -32,18 +30,13 @@ if TYPE_CHECKING:
     from ferroscope.api.auth.policy import Policy
 
 
-# Passwords are worth more attempts to an attacker than MAC addresses, and cost more to check.
-_LOGINS: Final = 20
-
-
 def build_authentication(settings: Settings, clock: Clock, store: Store | None = None) -> Authentication:
     """Return what identifies callers, without a store not by access tokens; ``SetupError``."""
     from ferroscope.api.auth.authentication import Authentication
-    from ferroscope.api.http.rate_limit import Callers
+    from ferroscope.api.auth.failures import FailedLogins
 
-    logins = msgspec.structs.replace(settings.api, failure_burst=min(settings.api.failure_burst, _LOGINS))
     methods = None if settings.api.auth_strategy == "noauth" else list(_methods(settings, clock, store))
-    return Authentication(methods, Callers(logins), clock, challenge=_challenge(settings))
+    return Authentication(methods, FailedLogins(settings.api), clock, challenge=_challenge(settings))
 
 
 def build_policy(settings: Settings, clock: Clock, *, needed: bool = True) -> Policy:

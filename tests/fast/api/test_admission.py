@@ -72,5 +72,5 @@ def test_the_memory_of_callers_is_bounded(monkeypatch: pytest.MonkeyPatch) -> No
     admission = Admission(ApiSettings(request_rate=0.001, request_burst=1), Clock())
     for number in range(100):
         assert _call(admission, f"192.0.2.{number}") == 0
-    assert len(admission._buckets) == 10
+    assert len(admission._requests._buckets) == 10
     assert not admission._running

@@ -86,6 +86,43 @@ def test_a_right_password_is_hashed_once(file: Path, monkeypatch: pytest.MonkeyP
     assert users.identify(headers("alice", "secret")) == users.known(headers("alice", "secret"))
 
 
+def test_a_password_in_use_is_remembered_for_a_working_day_since_its_last_use(
+    file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = Clock()
+    users = auth(file, clock)
+    users.identify(headers("alice", "secret"))
+    monkeypatch.setattr(http_basic, "_matches", None)
+    for _ in range(5):
+        clock.now += 11 * 3600
+        assert users.identify(headers("alice", "secret")) is not None
+    clock.now += 12 * 3600
+    assert users.known(headers("alice", "secret")) is None
+
+
+def test_a_wrong_password_that_is_repeated_is_neither_hashed_nor_a_guess_until_it_is_right(
+    file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = Clock()
+    users = auth(file, clock)
+    wrong = [headers("alice", "new"), headers("nobody", "new")]
+    for given in wrong:
+        assert not users.was_wrong(given)
+        with pytest.raises(UnauthorizedError):
+            users.identify(given)
+    with monkeypatch.context() as patched:
+        patched.setattr(http_basic, "_matches", None)
+        for given in wrong:
+            assert users.was_wrong(given)
+            with pytest.raises(UnauthorizedError):
+                users.identify(given)
+    new = bcrypt.hashpw(b"new", bcrypt.gensalt(4)).decode()
+    file.write_text(f"alice:{new}:admin\nnobody:{new}\n")
+    clock.now += 2
+    assert [users.was_wrong(given) for given in wrong] == [False, False]
+    assert [users.identify(given) is not None for given in wrong] == [True, True]
+
+
 def test_unknown_names_cost_as_much_as_known_ones_whatever_the_costs_of_these(
     file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -93,9 +130,10 @@ def test_unknown_names_cost_as_much_as_known_ones_whatever_the_costs_of_these(
     file.write_text(f"alice:{HASH}:admin\nbob:{dear}\n")
     users, checked = auth(file), []
     monkeypatch.setattr(http_basic, "_matches", lambda _password, hashed: checked.append(hashed) or False)
-    for name in [f"nobody{number}" for number in range(40)] * 2:
-        with pytest.raises(UnauthorizedError):
-            users.identify(headers(name, "x"))
+    for password in ("x", "y"):
+        for number in range(40):
+            with pytest.raises(UnauthorizedError):
+                users.identify(headers(f"nobody{number}", password))
     assert checked[:40] == checked[40:]
     assert {hashed.decode() for hashed in checked} == {HASH, dear}
 
@@ -166,3 +204,32 @@ def test_checks_never_take_all_threads(file: Path, monkeypatch: pytest.MonkeyPat
         thread.join(PATIENCE)
     assert len(found) == 2
     assert users.identify(headers("bob", "other"))
+
+
+def test_a_name_that_is_attacked_leaves_a_check_to_the_others(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    users = auth(file, threads=4)
+    with pytest.raises(UnauthorizedError):
+        users.identify(headers("alice", "guess"))
+    began, go_on = threading.Event(), threading.Event()
+
+    def slow(password: bytes, _hashed: bytes) -> bool:
+        if password == b"other":
+            return True
+        began.set()
+        go_on.wait(PATIENCE)
+        return False
+
+    monkeypatch.setattr(http_basic, "_matches", slow)
+
+    def attack() -> None:
+        with pytest.raises(UnauthorizedError):
+            users.identify(headers("alice", "guess 1"))
+
+    attacker = threading.Thread(target=attack)
+    attacker.start()
+    assert began.wait(PATIENCE)
+    with pytest.raises(UnavailableError):
+        users.identify(headers("alice", "guess 2"))
+    assert users.identify(headers("bob", "other")) is not None
+    go_on.set()
+    attacker.join(PATIENCE)

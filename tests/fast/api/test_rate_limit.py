@@ -60,7 +60,7 @@ def test_sources_without_number_do_not_fill_the_memory() -> None:
     callers = Callers(ApiSettings(failure_rate=1.0, failure_burst=1))
     for number in range(21_000):
         callers.failed(f"10.{number >> 16}.{number >> 8 & 255}.{number & 255}", 0.0)
-    assert len(callers._buckets) == 20_000
+    assert len(callers._failures._buckets) == 20_000
     assert callers.wait("10.0.0.0", 0.0) == 0
     assert callers.wait("10.0.82.7", 0.0) == 1
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any, Final, Protocol, runtime_checkable
 
 from ferroscope.api.auth.certificate import NAMES
+from ferroscope.api.auth.failures import FailedLogins
 from ferroscope.api.auth.identity import ANYBODY, Identity, PasswordLogin
 from ferroscope.api.http.errors import TooManyError, UnauthorizedError
-from ferroscope.api.http.rate_limit import Callers
 from ferroscope.contracts.queue import Clock
 
 _HEADERS: Final = {
@@ -26,17 +27,25 @@ class Method(Protocol):
     ``x-auth-token`` and ``x-service-token``; and ``certificate.NAMES``, which is none of them.
     """
 
-    def known(self, headers: Mapping[str, str]) -> Identity | None:
-        """Return who sent these credentials if that costs nothing, because they were right recently; otherwise None.
-
-        Sources that have failed too often are limited to these.
-        """
+    def claimed(self, headers: Mapping[str, str]) -> str | None:
+        """Return whose credentials these claim to be, "" if they do not say; None if there are none of this kind."""
 
     def identify(self, headers: Mapping[str, str]) -> Identity | None:
         """Return who sent the request; None if it has no credentials of this kind.
 
         ``UnauthorizedError`` for wrong ones, ``UnavailableError`` if they cannot be checked now.
         """
+
+
+@runtime_checkable
+class Guessable(Protocol):
+    """A method whose credentials can be guessed, or cost something to check: sources that fail too often must wait."""
+
+    def known(self, headers: Mapping[str, str]) -> Identity | None:
+        """Return who sent these credentials if that costs nothing, because they were right recently; otherwise None."""
+
+    def was_wrong(self, headers: Mapping[str, str]) -> bool:
+        """Whether the same credentials were wrong recently: to repeat them is no guess."""
 
 
 @runtime_checkable
@@ -50,14 +59,14 @@ class Issues(Protocol):
 class Authentication:
     """Asks the methods in turn; ``None`` instead of methods: every caller is ``ANYBODY``.
 
-    ``challenge`` is the value of ``WWW-Authenticate``. ``callers`` counts failed logins only.
+    ``challenge`` is the value of ``WWW-Authenticate``.
     """
 
     def __init__(
-        self, methods: Sequence[Method] | None, callers: Callers, clock: Clock, *, challenge: str = "Bearer"
+        self, methods: Sequence[Method] | None, failures: FailedLogins, clock: Clock, *, challenge: str = "Bearer"
     ) -> None:
         self._methods = methods
-        self._callers = callers
+        self._failures = failures
         self._clock = clock
         self._challenge = challenge
 
@@ -68,50 +77,72 @@ class Authentication:
     def identify(self, env: Mapping[str, Any]) -> Identity:
         """Return who sent the request with this WSGI environ.
 
-        ``UnauthorizedError``; ``TooManyError`` after too many failures of its source; ``UnavailableError``.
+        ``UnauthorizedError``; ``TooManyError`` after too many failures (``FailedLogins``); ``UnavailableError``.
         """
         if self._methods is None:
             return ANYBODY
-        headers = {name: str(env[key]) for name, key in _HEADERS.items() if key in env}
+        headers = _credentials(env)
         if not headers:
             raise self._refusal("Authentication is required.")
-        source = self._callers.source(env)
-        if wait := self._callers.wait(source, self._clock.monotonic()):
-            return self._known(headers, wait)
         try:
             for method in self._methods:
-                identity = method.identify(headers)
-                if identity is not None:
+                claimed = method.claimed(headers)
+                if claimed is not None and (identity := self._checked(method, claimed, headers, env)) is not None:
                     return identity
         except UnauthorizedError as exc:
-            self._callers.failed(source, self._clock.monotonic())
             raise self._refusal(exc.message) from None
         raise self._refusal("The credentials are of a kind that is not enabled ([api] auth_strategy).")
 
+    def claimed(self, env: Mapping[str, Any]) -> str:
+        """Return whose credentials the request claims to have, right or wrong; "" if it does not say."""
+        headers = _credentials(env)
+        return next((name for method in self._methods or () if (name := method.claimed(headers))), "")
+
+    def _checked(
+        self, method: Method, claimed: str, headers: Mapping[str, str], env: Mapping[str, Any]
+    ) -> Identity | None:
+        if not isinstance(method, Guessable):
+            return method.identify(headers)
+        if (known := method.known(headers)) is not None:
+            return known
+        if method.was_wrong(headers):
+            return method.identify(headers)
+        with self._counted(env, claimed):
+            return method.identify(headers)
+
+    @contextmanager
+    def _counted(self, env: Mapping[str, Any], name: str) -> Iterator[None]:
+        """Count a failure to log in as ``name``; ``TooManyError`` if there were too many."""
+        source = self._failures.source(env)
+        if wait := self._failures.wait(source, name, self._clock.monotonic()):
+            raise _too_many(wait)
+        try:
+            yield
+        except UnauthorizedError:
+            self._failures.failed(source, name, self._clock.monotonic())
+            raise
+
     def issue(self, env: Mapping[str, Any], login: PasswordLogin) -> str:
         """Return a token for a user name and a password; the errors of ``identify``."""
-        source = self._callers.source(env)
-        if wait := self._callers.wait(source, self._clock.monotonic()):
-            raise _too_many(wait)
         for method in self._methods or ():
             if isinstance(method, Issues):
                 try:
-                    return method.issue(login)
+                    with self._counted(env, f"{login.user}@{login.domain}"):
+                        return method.issue(login)
                 except UnauthorizedError as exc:
-                    self._callers.failed(source, self._clock.monotonic())
                     raise self._refusal(exc.message) from None
         raise self._refusal("Passwords are of a kind that is not enabled ([api] auth_strategy).")
-
-    def _known(self, headers: Mapping[str, str], wait: int) -> Identity:
-        for method in self._methods or ():
-            identity = method.known(headers)
-            if identity is not None:
-                return identity
-        raise _too_many(wait)
 
     def _refusal(self, message: str) -> UnauthorizedError:
         return UnauthorizedError(message, {"WWW-Authenticate": self._challenge})
 
 
+def _credentials(env: Mapping[str, Any]) -> dict[str, str]:
+    return {name: str(env[key]) for name, key in _HEADERS.items() if key in env}
+
+
 def _too_many(wait: int) -> TooManyError:
-    return TooManyError("Too many failed logins from this address; try again later.", {"Retry-After": str(wait)})
+    return TooManyError(
+        "Too many failed logins of this name or from this address; try again later, or use an access token.",
+        {"Retry-After": str(wait)},
+    )

@@ -14,11 +14,12 @@ import hashlib
 import hmac
 import secrets
 import threading
-from collections import OrderedDict
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from ferroscope.api.auth.failures import Remembered
 from ferroscope.api.auth.identity import ROLES, Identity, local
 from ferroscope.api.http.errors import UnauthorizedError, UnavailableError
 from ferroscope.config.followed import FileError, Followed, read_text
@@ -32,9 +33,12 @@ _DEFAULT_ROLES: Final = ("reader",)
 _LONGEST: Final = 1024
 # bcrypt looks at 72 bytes; its library refuses more.
 _BCRYPT_LENGTH: Final = 72
-# Seconds for which a password that was right is not hashed again: bcrypt takes a tenth of a second of CPU by design.
-_REMEMBERED_FOR: Final = 300.0
+# Seconds since its last use for which a password that was right, or wrong, is not hashed again: bcrypt takes a tenth of
+# a second of CPU by design. Who works all day is not affected by others who guess.
+_REMEMBERED_FOR: Final = 12 * 3600.0
 _REMEMBERED: Final = 1000
+# Seconds for which passwords of a name that was tried wrong leave a check free for other names.
+_ATTACKED_FOR: Final = 60.0
 
 
 class User(NamedTuple):
@@ -73,34 +77,54 @@ class BasicAuth:
         """Read the file: ``FileError``, ``OSError``. ``threads``: those of the API, which must never all hash."""
         path = Path(file)
         self._clock = clock
-        self._lock = threading.Lock()
         self._key = secrets.token_bytes(32)
-        self._known: OrderedDict[bytes, float] = OrderedDict()
+        self._right, self._wrong = (Remembered(_REMEMBERED, _REMEMBERED_FOR, prolong=True) for _ in range(2))
+        self._attacked = Remembered(_REMEMBERED, _ATTACKED_FOR, prolong=False)
         self._checks = _Checks(max(1, threads - 2))
         self._users = Followed("users", [path], lambda: parse(read_text(path)), clock=clock.monotonic)
+
+    def claimed(self, headers: Mapping[str, str]) -> str | None:
+        """Return the name; "" if it cannot be read, None without credentials of this kind."""
+        if not _is_basic(headers):
+            return None
+        pair = _decode(headers)
+        return "" if pair is None else pair[0]
 
     def known(self, headers: Mapping[str, str]) -> Identity | None:
         """Return who sent these credentials if that is known without hashing, otherwise None."""
         pair = _decode(headers)
-        if pair is None:
+        user = None if pair is None else self._users.value.get(pair[0])
+        if pair is None or user is None or not self._right.seen(self._key_of(user, *pair), self._clock.monotonic()):
             return None
-        user = self._users.value.get(pair[0])
-        return user.identity if user is not None and self._remembers(self._key_of(user, pair[1])) else None
+        return user.identity
+
+    def was_wrong(self, headers: Mapping[str, str]) -> bool:
+        """Whether this password of this user, or of nobody, was wrong recently."""
+        pair = _decode(headers)
+        if pair is None:
+            return True
+        user = self._users.value.get(pair[0]) or self._stand_in(pair[0])
+        return self._wrong.seen(self._key_of(user, *pair), self._clock.monotonic())
 
     def identify(self, headers: Mapping[str, str]) -> Identity | None:
         """Return who sent the request; None without credentials of this kind, ``UnauthorizedError`` for wrong ones."""
-        if headers.get("authorization", "")[: len(_SCHEME)].lower() != _SCHEME:
+        if not _is_basic(headers):
             return None
         if (known := self.known(headers)) is not None:
             return known
         pair = _decode(headers)
-        if pair is not None:
+        if pair is not None and not self.was_wrong(headers):
             name, password = pair
             user = self._users.value.get(name) or self._stand_in(name)
-            key = self._key_of(user, password)
-            if self._checks.run(key, lambda: _matches(password, user.hashed)) and user.identity.user == name:
-                self._remember(key)
+            key = self._key_of(user, name, password)
+            tried = self._key_of(user, name, b"")
+            attacked = self._attacked.seen(tried, self._clock.monotonic())
+            check = partial(_matches, password, user.hashed)
+            if self._checks.run(key, check, leave_free=attacked) and user.identity.user == name:
+                self._right.add(key, self._clock.monotonic())
                 return user.identity
+            self._wrong.add(key, self._clock.monotonic())
+            self._attacked.add(tried, self._clock.monotonic())
         raise UnauthorizedError("The user name or password is wrong.")
 
     def _stand_in(self, name: str) -> User:
@@ -110,20 +134,9 @@ class BasicAuth:
         number = int.from_bytes(hmac.digest(self._key, name.encode(), hashlib.sha256))
         return users[number % len(users)]
 
-    def _key_of(self, user: User, password: bytes) -> bytes:
+    def _key_of(self, user: User, name: str, password: bytes) -> bytes:
         # The hash is part of the key, so that a changed password takes effect at once.
-        return hmac.digest(self._key, b"\0".join((user.identity.user.encode(), user.hashed, password)), hashlib.sha256)
-
-    def _remembers(self, key: bytes) -> bool:
-        with self._lock:
-            return self._known.get(key, 0.0) > self._clock.monotonic()
-
-    def _remember(self, key: bytes) -> None:
-        with self._lock:
-            self._known[key] = self._clock.monotonic() + _REMEMBERED_FOR
-            self._known.move_to_end(key)
-            if len(self._known) > _REMEMBERED:
-                self._known.popitem(last=False)
+        return hmac.digest(self._key, b"\0".join((name.encode(), user.hashed, password)), hashlib.sha256)
 
 
 class _Checks:
@@ -132,15 +145,19 @@ class _Checks:
     def __init__(self, limit: int) -> None:
         self._lock = threading.Lock()
         self._free = limit
+        self._spare = 1 if limit > 1 else 0
         self._running: dict[bytes, _Running] = {}
 
-    def run(self, key: bytes, check: Callable[[], bool]) -> bool:
-        """Return the result of ``check``; ``UnavailableError`` if too many are running."""
+    def run(self, key: bytes, check: Callable[[], bool], *, leave_free: bool) -> bool:
+        """Return the result of ``check``; ``UnavailableError`` if too many are running.
+
+        ``leave_free``: so that one is free for others, if there are several.
+        """
         with self._lock:
             running = self._running.get(key)
             mine = running is None
             if running is None:
-                if not self._free:
+                if self._free <= (self._spare if leave_free else 0):
                     raise UnavailableError("Too many passwords are being checked; try again.", {"Retry-After": "1"})
                 self._free -= 1
                 running = self._running[key] = _Running()
@@ -174,10 +191,14 @@ def _matches(password: bytes, hashed: bytes) -> bool:
         return False
 
 
+def _is_basic(headers: Mapping[str, str]) -> bool:
+    return headers.get("authorization", "")[: len(_SCHEME)].lower() == _SCHEME
+
+
 def _decode(headers: Mapping[str, str]) -> tuple[str, bytes] | None:
     """Return name and password; None if there are none, or none that can be right."""
     value = headers.get("authorization", "")
-    if value[: len(_SCHEME)].lower() != _SCHEME or len(value) > _LONGEST:
+    if not _is_basic(headers) or len(value) > _LONGEST:
         return None
     try:
         raw = base64.b64decode(value[len(_SCHEME) :].strip(), validate=True)

@@ -18,6 +18,7 @@ from typing import Any, Final
 import msgspec
 import structlog
 
+from ferroscope.api.auth.failures import Remembered
 from ferroscope.api.auth.identity import Identity, PasswordLogin
 from ferroscope.api.http.errors import UnauthorizedError, UnavailableError
 from ferroscope.api.http.rate_limit import QuietLog
@@ -27,6 +28,8 @@ from ferroscope.contracts.queue import Clock
 _log = structlog.get_logger(__name__)
 
 _REMEMBERED: Final = 4096
+# Seconds for which Keystone is not asked about a token again that it has refused.
+_WRONG_FOR: Final = 10.0
 # Longer than any kind of token.
 _LONGEST: Final = 16 * 1024
 _RETRY_AFTER: Final = "5"
@@ -53,11 +56,20 @@ class KeystoneAuth:
         self._valid_for = float(settings.token_cache_time)
         self._lock = threading.Lock()
         self._known: OrderedDict[bytes, tuple[float, Identity]] = OrderedDict()
+        self._wrong = Remembered(_REMEMBERED, _WRONG_FOR, prolong=False)
         self._outages = QuietLog(burst=1, period=_QUIET)
         # It logs each token that it could not validate, as critical.
         logging.getLogger(auth_token.__name__).filters[:] = [_OncePerPeriod(clock)]
         self._turns = threading.BoundedSemaphore(max(1, threads - 2))
         self._rests_until = float("-inf")
+
+    def claimed(self, headers: Mapping[str, str]) -> str | None:
+        """Return "", because a token does not say whose it is; None without one."""
+        return "" if headers.get("x-auth-token") else None
+
+    def was_wrong(self, headers: Mapping[str, str]) -> bool:
+        """Whether Keystone has refused this token a moment ago."""
+        return self._wrong.seen(_key(headers), self._clock.monotonic())
 
     def known(self, headers: Mapping[str, str]) -> Identity | None:
         """Return the identity of a token that was validated recently."""
@@ -73,12 +85,15 @@ class KeystoneAuth:
         known = self.known(headers)
         if known is not None:
             return known
-        if len(token) > _LONGEST or not token.isascii() or not token.isprintable():
+        if len(token) > _LONGEST or not token.isascii() or not token.isprintable() or self.was_wrong(headers):
             raise UnauthorizedError("The token is invalid.")
         if self._clock.monotonic() < self._rests_until or not self._turns.acquire(timeout=_TURN):
             raise _unavailable()
         try:
             identity, expires = self._validate(headers)
+        except UnauthorizedError:
+            self._wrong.add(_key(headers), self._clock.monotonic())
+            raise
         finally:
             self._turns.release()
         with self._lock:

@@ -11,7 +11,7 @@ import ipaddress
 import math
 import threading
 from collections import OrderedDict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Hashable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import lru_cache
 from typing import Any, Final
@@ -24,7 +24,7 @@ from ferroscope.core.lookup import Refused
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
-# Sources that are remembered; the one that failed longest ago is dropped first.
+# Keys that are remembered; the one that was used longest ago is dropped first.
 _REMEMBERED: Final = 20_000
 # One subscriber usually has a whole IPv6 /64.
 _IPV6_PREFIX: Final = 64
@@ -91,15 +91,47 @@ class TrustedProxies:
         return str(env.get("HTTP_X_FORWARDED_HOST", "")).rpartition(",")[2].strip()
 
 
+class Buckets:
+    """Token buckets: for each key ``burst`` tokens, of which ``rate`` come back per second; no limit if that is 0."""
+
+    def __init__(self, rate: float, burst: int) -> None:
+        self._rate, self._burst = rate, float(burst)
+        self._lock = threading.Lock()
+        self._buckets: OrderedDict[Hashable, tuple[float, float]] = OrderedDict()
+
+    def wait(self, key: Hashable, now: float) -> int:
+        """Return the seconds until there is a token; 0: there is one."""
+        if not self._rate:
+            return 0
+        with self._lock:
+            tokens = self._tokens(key, now)
+        return 0 if tokens >= 1.0 else math.ceil((1.0 - tokens) / self._rate)
+
+    def take(self, key: Hashable, now: float) -> int:
+        """Take a token; return the seconds until there is one, 0 if there was."""
+        if not self._rate:
+            return 0
+        with self._lock:
+            tokens = self._tokens(key, now)
+            free = tokens >= 1.0
+            self._buckets[key] = (tokens - 1.0 if free else tokens, now)
+            self._buckets.move_to_end(key)
+            if len(self._buckets) > _REMEMBERED:
+                self._buckets.popitem(last=False)
+        return 0 if free else math.ceil((1.0 - tokens) / self._rate)
+
+    def _tokens(self, key: Hashable, now: float) -> float:
+        tokens, at = self._buckets.get(key, (self._burst, now))
+        return min(self._burst, tokens + (now - at) * self._rate)
+
+
 class Callers:
     """Determines the source of each call, and keeps a token bucket of failures for each source."""
 
     def __init__(self, settings: ApiSettings | None = None) -> None:
         settings = settings or ApiSettings()
         self._trusted = TrustedProxies(settings.trusted_proxies)
-        self._rate, self._burst = settings.failure_rate, float(settings.failure_burst)
-        self._lock = threading.Lock()
-        self._buckets: OrderedDict[str, tuple[float, float]] = OrderedDict()
+        self._failures = Buckets(settings.failure_rate, settings.failure_burst)
 
     def source(self, env: Mapping[str, Any]) -> str:
         """Return the caller's address: the last one in X-Forwarded-For that is not a trusted proxy; "" if unknown."""
@@ -111,29 +143,11 @@ class Callers:
 
     def wait(self, source: str, now: float) -> int:
         """Return the seconds that this source has to wait before its next attempt; 0: none."""
-        if not self._rate or not source:
-            return 0
-        with self._lock:
-            tokens = self._tokens(group(source), now)
-        return 0 if tokens >= 1.0 else math.ceil((1.0 - tokens) / self._rate)
+        return self._failures.wait(group(source), now) if source else 0
 
     def failed(self, source: str, now: float) -> int:
         """Count a failure; return the seconds that the source should have waited before it, 0 if within the limit."""
-        if not self._rate or not source:
-            return 0
-        key = group(source)
-        with self._lock:
-            tokens = self._tokens(key, now)
-            free = tokens >= 1.0
-            self._buckets[key] = (tokens - 1.0 if free else tokens, now)
-            self._buckets.move_to_end(key)
-            if len(self._buckets) > _REMEMBERED:
-                self._buckets.popitem(last=False)
-        return 0 if free else math.ceil((1.0 - tokens) / self._rate)
-
-    def _tokens(self, key: str, now: float) -> float:
-        tokens, at = self._buckets.get(key, (self._burst, now))
-        return min(self._burst, tokens + (now - at) * self._rate)
+        return self._failures.take(group(source), now) if source else 0
 
 
 class QuietLog:
@@ -196,18 +210,15 @@ class PerMinute:
             return self._made[source]
 
 
-# Callers that are remembered; the one that called longest ago is dropped first.
-
-
 class Admission:
-    """One instance serves all threads of a process."""
+    """How many requests a caller may make. One instance serves all threads of a process."""
 
     def __init__(self, settings: ApiSettings, clock: Clock) -> None:
-        self._rate, self._burst = settings.request_rate, float(settings.request_burst)
+        self._rate = settings.request_rate
+        self._requests = Buckets(settings.request_rate, settings.request_burst)
         self._at_once = settings.max_concurrent_requests
         self._clock = clock
         self._lock = threading.Lock()
-        self._buckets: OrderedDict[str, tuple[float, float]] = OrderedDict()
         self._running: dict[str, int] = {}
 
     @contextmanager
@@ -220,7 +231,7 @@ class Admission:
             running = self._running.get(caller, 0)
             if self._at_once and running >= self._at_once:
                 raise _too_many(f"at most {self._at_once} requests at once ([api] max_concurrent_requests)", 1)
-            if self._rate and (wait := self._take(caller)):
+            if self._rate and (wait := self._requests.take(caller, self._clock.monotonic())):
                 raise _too_many(f"at most {self._rate:g} requests per second ([api] request_rate)", wait)
             self._running[caller] = running + 1
         try:
@@ -230,18 +241,6 @@ class Admission:
                 self._running[caller] -= 1
                 if not self._running[caller]:
                     del self._running[caller]
-
-    def _take(self, caller: str) -> int:
-        """Take a token; return the seconds to wait if there is none."""
-        now = self._clock.monotonic()
-        tokens, at = self._buckets.get(caller, (self._burst, now))
-        tokens = min(self._burst, tokens + (now - at) * self._rate)
-        is_free = tokens >= 1.0
-        self._buckets[caller] = (tokens - 1.0 if is_free else tokens, now)
-        self._buckets.move_to_end(caller)
-        if len(self._buckets) > _REMEMBERED:
-            self._buckets.popitem(last=False)
-        return 0 if is_free else math.ceil((1.0 - tokens) / self._rate)
 
 
 def _too_many(limit: str, seconds: int) -> TooManyError:

@@ -1,0 +1,101 @@
+"""Who may try a password: what brute force is limited by, and why that never locks out those who know theirs.
+
+Everybody behind one NAT, one proxy that is not trusted, or on one host is one source, so a limit by source alone lets
+one of them lock out the others. Therefore names are counted in each source, and sources only limit how many names can
+be tried. What is not guessed is not counted at all: access tokens, passwords that were right lately, and wrong ones
+that are only repeated, as by a program with an old password.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Mapping
+from typing import Any, Final
+
+from ferroscope.api.http.rate_limit import Buckets, TrustedProxies, group, parse
+from ferroscope.config.options import ApiSettings
+
+# A password is worth more attempts to an attacker than a MAC address.
+BURST: Final = 20
+# A person mistypes a password, but not often. Rates are multiples of ``[api] failure_rate``.
+MISTYPED: Final = 3
+_MISTYPED_RATE: Final = 1 / 200
+# Users of one host could otherwise call from 16 million addresses.
+_THIS_HOST: Final = "loopback"
+
+
+class FailedLogins:
+    """Counts wrong passwords by source and name, and by source. One instance serves all threads.
+
+    In a source with too many failures, each name still has a few tries, unless names are invented there.
+    """
+
+    def __init__(self, settings: ApiSettings) -> None:
+        rate, burst = settings.failure_rate, min(settings.failure_burst, BURST)
+        self._proxies = TrustedProxies(settings.trusted_proxies)
+        self._names = Buckets(rate, burst)
+        self._sources = Buckets(rate, burst)
+        self._few = Buckets(rate * _MISTYPED_RATE, MISTYPED)
+        self._others = Buckets(rate, burst)
+
+    def source(self, env: Mapping[str, Any]) -> str:
+        """Return the caller's address; see ``TrustedProxies``."""
+        return self._proxies.source(env)
+
+    def wait(self, source: str, name: str, now: float) -> int:
+        """Return the seconds until this source may try another password of this name; 0: none."""
+        if not source:
+            return 0
+        place = _place(source)
+        wait = self._names.wait((place, name), now)
+        if wait or not (elsewhere := self._sources.wait(place, now)):
+            return wait
+        return self._others.wait(place, now) if not self._few.wait((place, name), now) else elsewhere
+
+    def failed(self, source: str, name: str, now: float) -> None:
+        """Count a wrong password."""
+        if not source:
+            return
+        place = _place(source)
+        self._names.take((place, name), now)
+        if self._sources.take(place, now):
+            self._few.take((place, name), now)
+            self._others.take(place, now)
+
+
+def _place(source: str) -> str:
+    address = parse(source)
+    return _THIS_HOST if address is not None and address.is_loopback else group(source)
+
+
+class Remembered:
+    """Digests of credentials, each for some time since it was added, or with ``prolong`` since it was last seen.
+
+    Of more than ``most`` the one that was seen longest ago is forgotten. One instance serves all threads.
+    """
+
+    def __init__(self, most: int, seconds: float, *, prolong: bool) -> None:
+        self._prolong = prolong
+        self._most = most
+        self._seconds = seconds
+        self._lock = threading.Lock()
+        self._until: OrderedDict[bytes, float] = OrderedDict()
+
+    def seen(self, digest: bytes, now: float) -> bool:
+        """Return whether it is remembered."""
+        with self._lock:
+            if self._until.get(digest, now) <= now:
+                return False
+            if self._prolong:
+                self._until[digest] = now + self._seconds
+            self._until.move_to_end(digest)
+            return True
+
+    def add(self, digest: bytes, now: float) -> None:
+        """Remember it."""
+        with self._lock:
+            self._until[digest] = now + self._seconds
+            self._until.move_to_end(digest)
+            if len(self._until) > self._most:
+                self._until.popitem(last=False)
