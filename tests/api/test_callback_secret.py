@@ -49,7 +49,7 @@ class Site:
                 ramdisk_iso=f"{API}/r.iso" if way == "virtual media" else "",
                 callback_endpoint_override=API,
             ),
-            "boot": BootSettings(machine_script_url=SCRIPT if way == "boot script" else ""),
+            "boot": BootSettings(machine_script_url=SCRIPT if way in ("boot script", "ipxe") else "", http_url=API),
             "log": LogSettings(access=True),
             "drivers": DriverSettings(enabled=("fake-hardware", "sim", "able")),
         }
@@ -57,6 +57,9 @@ class Site:
         self.service = Service(databases.sqlite(directory), sections=sections, drivers=DRIVERS | {"able": Able()})
         self.node = self.service.enrol(driver="able", driver_info={"bmc_address": "10.99.0.7"})
         self.mac = examples.mac()
+        if way == "ipxe":
+            patch = {"op": "add", "path": "/boot_interface", "value": "ipxe"}
+            assert self.service.bare_metal.patch(f"/v1/nodes/{self.node}", patch).status_code == 200
         self.start()
 
     def start(self) -> None:
@@ -331,6 +334,18 @@ def test_the_script_is_served_to_machines_that_wait_and_says_who_asked(site: Cal
     served.call(served.secret, source=MACHINE)
     served.service.finish(served.node)
     assert served.fetched(MACHINE) == ""
+
+
+def test_a_node_with_the_boot_interface_ipxe_boots_by_the_script_and_proves_itself(site: Callable[..., Site]) -> None:
+    served = site("ipxe")
+    served.power_on()
+    script = served.service.bare_metal.get(f"/v1/boot.ipxe?mac={served.mac}", remote_addr=MACHINE).text
+    assert f"kernel --name kernel {API}/ipa.kernel " in script
+    (secret,) = re.findall(rf"={API}/v1/continue_inspection\?secret=(\S+)", script)
+    assert served.call("wrong", source=MACHINE).status_code == 404
+    assert served.call(secret, source=MACHINE).status_code == 202
+    served.service.finish(served.node)
+    assert "kernel" not in served.service.bare_metal.get(f"/v1/boot.ipxe?mac={served.mac}").text
 
 
 def test_a_node_without_a_known_mac_cannot_get_the_script_and_needs_no_secret(site: Callable[..., Site]) -> None:

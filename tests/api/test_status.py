@@ -14,7 +14,7 @@ from ferroscope.core.boot_macs import FilterRecord
 from ferroscope.core.model import Member
 from ferroscope.runtime import wiring
 from ferroscope.telemetry import members
-from tests.api.service import DRIVERS, Service
+from tests.api.service import DRIVERS, Client, Service
 from tests.support import examples
 
 
@@ -125,8 +125,22 @@ def test_an_api_that_no_ramdisk_can_reach_is_worth_knowing_where_there_are_real_
     app = wiring.build_app(service.settings, service.backend, DRIVERS | {"redfish": RedfishBmc()}, process="api")
     client = service.client()
     client._client.app = app
-    (found,) = client.get("/v1/status").json["problems"]
-    assert (found["code"], found["verdict"]) == ("api-on-loopback", "note")
+    assert _notes(client) == ["api-on-loopback", "unmanaged-boot"]
+
+
+def test_an_unmanaged_boot_by_silence_is_told_until_a_pxe_filter_is_seen(everywhere: Service) -> None:
+    _beat(everywhere, examples.member("worker-1", detail=_told()))
+    everywhere.store.write(lambda tx: tx.nodes.add(examples.node(driver="redfish")))
+    drivers = DRIVERS | {"redfish": RedfishBmc()}
+    client = everywhere.client()
+    client._client.app = wiring.build_app(everywhere.settings, everywhere.backend, drivers, process="api")
+    assert "unmanaged-boot" in _notes(client)
+    everywhere.store.write(lambda tx: tx.leases.acquire("pxe/default", "filter-1", 60.0))
+    assert "unmanaged-boot" not in _notes(client)
+
+
+def _notes(client: Client) -> list[str]:
+    return [found["code"] for found in client.get("/v1/status").json["problems"] if found["verdict"] == "note"]
 
 
 def test_pxe_filters_are_shown_by_network_and_one_that_is_open_nowhere_is_a_problem(everywhere: Service) -> None:

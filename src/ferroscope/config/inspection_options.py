@@ -98,8 +98,14 @@ class InspectorSettings(msgspec.Struct, frozen=True, kw_only=True):
         ),
     ] = True
     require_managed_boot: Annotated[
-        bool, Opt("Fail the inspection if the node's driver cannot boot the ramdisk itself, by virtual media.")
-    ] = False
+        bool | None,
+        Opt(
+            "true: fail the inspection if the service cannot boot the ramdisk itself, by virtual media or with the "
+            "boot interface ipxe. false: machines may boot from a network that is managed elsewhere. Not set: they "
+            "may, but ferroscope doctor and status point it out if nothing says how that network is served.",
+            type=types.Boolean(),
+        ),
+    ] = None
     ramdisk_iso: Annotated[
         str,
         Opt("URL of the ramdisk's ISO image for virtual media, as BMCs reach it; a node's deploy_iso overrides it."),

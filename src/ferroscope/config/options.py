@@ -109,6 +109,12 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         return self.inspector.callback_endpoint_override or self.api.public_url
 
     @property
+    def boots_unmanaged_by_silence(self) -> bool:
+        """Whether machines boot from a network of which no option says who serves it, or that this is intended."""
+        told = self.inspector.ramdisk_iso or self.boot.hosts or self.boot.machine_script_url
+        return self.inspector.require_managed_boot is None and not (told or self.pxe_filter.interfaces)
+
+    @property
     def hidden_from_ramdisks(self) -> bool:
         """Whether the API listens on loopback only, and no URL is configured by which other machines reach it."""
         urls = (self.inspector.callback_endpoint_override, self.api.public_url, self.boot.callback_url)

@@ -1,8 +1,9 @@
 """How a machine boots the ramdisk, decided once at the start of an inspection. Pure.
 
-Managed: the driver boots the ramdisk by virtual media. Unmanaged: the machine boots from a network whose DHCP and TFTP
-servers are managed elsewhere. Source: the specification that merged the inspector into the Bare Metal service
-(managed and unmanaged inspection), and the ``manage_boot`` parameter of the Introspection API.
+Managed: the driver boots the ramdisk by virtual media, or the machine loads it by an iPXE script of ours. Unmanaged:
+the machine boots from a network whose DHCP and TFTP servers are managed elsewhere. Source: the specification that
+merged the inspector into the Bare Metal service (managed and unmanaged inspection), and the ``manage_boot`` parameter
+of the Introspection API.
 """
 
 from __future__ import annotations
@@ -17,12 +18,22 @@ from ferroscope.core.model import Node
 
 
 class Boot(StrEnum):
-    """The boot methods; ``out-of-band`` needs no ramdisk."""
+    """The boot methods; ``out-of-band`` needs no ramdisk.
+
+    ``ipxe``: a script of this service boots the ramdisk; ``network``: whoever serves the boot network does.
+    """
 
     VIRTUAL_MEDIA = "virtual-media"
+    IPXE = "ipxe"
     NETWORK = "network"
     OPERATOR = "operator"
     OUT_OF_BAND = "out-of-band"
+
+
+# The machine asks a DHCP server, so a PXE filter has to let it pass.
+FROM_NETWORK: Final = frozenset({Boot.IPXE, Boot.NETWORK})
+# Those that switch the machine's power.
+POWERED: Final = FROM_NETWORK | {Boot.VIRTUAL_MEDIA}
 
 
 class BootError(Exception):
@@ -38,12 +49,14 @@ def choose(
     boots_itself: bool,
     knows_hardware: bool,
     require_managed: bool,
+    scripted: bool = False,
 ) -> Boot:
     """Return how to boot ``node``; ``BootError`` if its settings contradict each other.
 
     ``drivers``: all enabled drivers; interfaces of each are named after it (``own_names``).
     ``manage_boot``: the service boots the machine. ``iso``: the ramdisk's image, "" for none.
-    ``boots_itself`` and ``knows_hardware``: capabilities of the node's driver.
+    ``boots_itself`` and ``knows_hardware``: capabilities of the node's driver. ``scripted``: the api can serve an iPXE
+    script that boots the ramdisk.
     """
     inspect = node.attributes.get("inspect_interface") or AGENT
     if inspect == NO_INSPECT:
@@ -63,10 +76,13 @@ def choose(
         able = boots_itself and asked in own
         lacking = "driver_info deploy_iso or [inspector] ramdisk_iso" if able else "a driver that supports it"
         raise BootError(f"boot_interface {asked!r} requires {lacking}")
+    if scripted and (asked == Boot.IPXE or (asked is None and require_managed)):
+        return Boot.IPXE
     if require_managed:
         raise BootError(
-            "the ramdisk would boot from a network that this service does not manage, "
-            "which [inspector] require_managed_boot forbids"
+            "the ramdisk would boot from a network that this service does not manage, which [inspector] "
+            "require_managed_boot forbids; boot_interface ipxe requires [boot] machine_script_url, and URLs of kernel "
+            "and ramdisk"
         )
     return Boot.NETWORK
 

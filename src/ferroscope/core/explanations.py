@@ -174,8 +174,8 @@ EXPLANATIONS: Final[dict[Reason, Explanation]] = {
         (_DOCTOR, "ferroscope driver list"),
     ),
     Reason.UNMANAGED_BOOT: Explanation(
-        "The driver cannot make the machine boot the ramdisk, and [inspector] require_managed_boot demands that.",
-        "Set what the driver needs to boot the ramdisk, or set require_managed_boot = False.",
+        "The service cannot make the machine boot the ramdisk, and [inspector] require_managed_boot demands that.",
+        "Set what virtual media or boot_interface ipxe need to boot the ramdisk, or set require_managed_boot = False.",
         (_VALIDATE, "ferroscope driver properties DRIVER"),
     ),
     Reason.ATTEMPTS_EXHAUSTED: Explanation(

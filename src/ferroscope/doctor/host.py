@@ -30,7 +30,7 @@ from ferroscope.runtime.externals import build_coordination_service, build_drive
 from ferroscope.runtime.http_server import addresses, bind, check_anonymous
 from ferroscope.runtime.system import SetupError, SystemClock
 from ferroscope.runtime.tls import certificates
-from ferroscope.telemetry.finding import API_ON_LOOPBACK, Finding
+from ferroscope.telemetry.finding import API_ON_LOOPBACK, UNMANAGED_BOOT, Finding
 
 SERVED: Final = "port-served"
 
@@ -253,6 +253,8 @@ def _health(host: str, port: int, *, tls: bool) -> tuple[int, bytes] | None:
 def _ramdisks(settings: Settings) -> Iterator[Finding]:
     if settings.api.bare_metal_port and settings.hidden_from_ramdisks:
         yield API_ON_LOOPBACK
+    if settings.boots_unmanaged_by_silence:
+        yield UNMANAGED_BOOT
 
 
 def _authentication(settings: Settings) -> Iterator[Finding]:

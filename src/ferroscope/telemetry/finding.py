@@ -44,6 +44,15 @@ API_ON_LOOPBACK: Final = Finding(
 )
 
 
+UNMANAGED_BOOT: Final = Finding(
+    "unmanaged-boot",
+    "note",
+    "inspections power machines on that boot from a network of which nothing is configured here: if nobody serves the "
+    "ramdisk there, they boot their disks",
+    "set [inspector] ramdisk_iso or [boot]; or require_managed_boot, to false if another service serves that network",
+)
+
+
 def drift(members: Iterable[Member]) -> list[Finding]:
     """Return a finding for each difference between members that should be the same: release, settings."""
     versions: dict[str, list[str]] = defaultdict(list)

@@ -16,7 +16,7 @@ from ferroscope.boot_config import ipxe
 from ferroscope.contracts.bmc import BootDevice, Image, Power, RamdiskBoot, ResetTime, Switch, unsettled
 from ferroscope.contracts.errors import BmcError
 from ferroscope.core import callback_secret
-from ferroscope.core.boot import Boot, BootError, callback_url
+from ferroscope.core.boot import POWERED, Boot, BootError, callback_url
 from ferroscope.core.callback_secret import Delivery
 from ferroscope.core.delivery import Next, Retry
 from ferroscope.core.interfaces import NOOP
@@ -52,14 +52,14 @@ def how(context: TaskContext) -> Boot:
 def touches_power(context: TaskContext) -> bool:
     """Whether this inspection may switch the machine's power."""
     try:
-        return how(context) in (Boot.NETWORK, Boot.VIRTUAL_MEDIA)
+        return how(context) in POWERED
     except BmcError:  # the start failed here, too
         return context.inspection is None or context.inspection.manage_boot
 
 
 def note(context: TaskContext, booted: Boot) -> None:
     """Record on the node how it is booted and what will be inserted; also for a rerun that does neither."""
-    context.node.internal[MANAGED] = booted is Boot.VIRTUAL_MEDIA
+    context.node.internal[MANAGED] = booted in (Boot.VIRTUAL_MEDIA, Boot.IPXE)
     if booted is Boot.VIRTUAL_MEDIA:
         image = _image(context)
         context.node.internal[_INSERTED] = {"iso": image.iso, _PARAMETERS: image.parameters}
@@ -88,6 +88,17 @@ def insert_nothing(context: TaskContext) -> None:
     inspection = context.inspection
     if inspection is not None and inspection.secret_delivery in (Delivery.PLANNED, Delivery.VIRTUAL_MEDIA):
         _delivered(context, Delivery.NONE)
+
+
+def note_script(context: TaskContext) -> None:
+    """Say by which files the machine boots, or that nobody can ask for its script."""
+    files = ipxe.files(context.settings, context.node)
+    if files is not None:
+        kernel = without_secrets(files.kernel)
+        context.note("ipxe", f"the next boot is from the network, by a script of this service with the kernel {kernel}")
+    if not (context.ports or context.port_changes.added):
+        message = "the node has no port: its script is served by MAC address, so add one, or its machine cannot get it"
+        context.note("ipxe", message, severity=Severity.WARNING, reason=Reason.UNMANAGED_BOOT)
 
 
 def forget_agent(context: TaskContext) -> None:

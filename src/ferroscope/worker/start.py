@@ -19,7 +19,7 @@ from ferroscope.contracts.bmc import Power
 from ferroscope.contracts.errors import LeaseLostError
 from ferroscope.contracts.queue import Clock
 from ferroscope.contracts.store import Fence, Store, Transaction
-from ferroscope.core.boot import Boot
+from ferroscope.core.boot import FROM_NETWORK, Boot
 from ferroscope.core.boot_macs import LEASE_PREFIX, decode_record
 from ferroscope.core.delivery import Next, Outcome, Retry
 from ferroscope.core.model import Lease, LeaseProfile, Severity
@@ -244,7 +244,7 @@ class StartTask:
             return early
         if not context.attempt.intended(POWER_ON):
             out_of_band.prepare(context)  # first: the PXE filter opens for the ports that this creates
-            if way is Boot.NETWORK and (early := self._pxe_filter(context)) is not None:
+            if way in FROM_NETWORK and (early := self._pxe_filter(context)) is not None:
                 return early
             self._prepare(context, way)
         # Else both were done before the intent was recorded, and an earlier power-on may still be under way: a machine
@@ -263,6 +263,8 @@ class StartTask:
         else:
             boot.eject_leftover(context)
             boot.insert_nothing(context)
+            if way is Boot.IPXE:
+                boot.note_script(context)
             boot_from_network(context)
 
     def _power_on(self, context: TaskContext) -> None:

@@ -72,6 +72,25 @@ def test_a_database_of_an_earlier_release_in_this_directory_is_named_and_not_use
 
 
 @pytest.mark.parametrize(
+    ("lines", "silent"),
+    [
+        ("", True),
+        ("[inspector]\nrequire_managed_boot = false\n", False),
+        ("[inspector]\nrequire_managed_boot = true\n", False),
+        ("[inspector]\nramdisk_iso = http://192.0.2.1/r.iso\n", False),
+        ("[boot]\nmachine_script_url = http://192.0.2.1:6385/v1/boot.ipxe\n", False),
+        ("[boot]\nhosts = boot1\n", False),
+        ("[pxe_filter]\ninterfaces = eth1\n", False),
+    ],
+)
+def test_an_unmanaged_boot_is_silent_only_where_no_option_says_who_serves_the_network(
+    tmp_path: Path, lines: str, silent: bool
+) -> None:
+    (tmp_path / "f.conf").write_text(lines)
+    assert load([str(tmp_path / "f.conf")]).boots_unmanaged_by_silence is silent
+
+
+@pytest.mark.parametrize(
     ("lines", "hidden"),
     [
         ("", True),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import msgspec
 from sqlalchemy import NullPool, create_engine
 
 from ferroscope.cli.client import ApiError
@@ -20,6 +21,7 @@ MAC = "52:54:00:fe:00:01"
 BOOT = 300
 
 SCRIPT_URL = "http://10.77.0.1:6385/v1/boot.ipxe"
+CALLBACK_URL = "http://10.77.0.1:6385/v1/continue_inspection"
 OPTIONS = f"""\
 [inspector]
 hooks = $default_hooks,memory
@@ -76,6 +78,31 @@ def test_a_virtual_machine_boots_through_the_open_pxe_filter_proves_itself_and_i
     assert node["properties"]["cpu_arch"] == "x86_64"
     assert set(ports) == {MAC}
     assert steps[-1] == "finished"
+
+
+def test_a_virtual_machine_boots_by_its_own_script_with_the_files_of_its_node(
+    tmp_path: Path, postgresql_url: str
+) -> None:
+    # The boot hosts' own kernel is none, so that only the script of the node can boot the machine.
+    plan = Plan(options=OPTIONS, boot={"machine_script_url": SCRIPT_URL, "kernel": "none", "ramdisk": "none"})
+    options = f"callback_url = {CALLBACK_URL}\nkernel_options = console=ttyS0 quiet panic=1\n"
+    plan = msgspec.structs.replace(plan, options=OPTIONS.replace("[log]", f"{options}[log]"))
+    with Site(tmp_path, postgresql_url, plan) as site:
+        site.install_ramdisk()
+        machine = attach(site.lab, "vm1", MAC)
+        site.machines["vm1"] = machine
+        uuid = site.enroll("vm1", MAC)
+        files = {"deploy_kernel": "tftp://${next-server}/vmlinuz", "deploy_ramdisk": "tftp://${next-server}/initramfs"}
+        patch = [{"op": "add", "path": f"/driver_info/{name}", "value": url} for name, url in files.items()]
+        patch.append({"op": "add", "path": "/boot_interface", "value": "ipxe"})
+        site.api.call("PATCH", f"/v1/nodes/{uuid}", patch)
+        site.provision("vm1", "inspect")
+        state = site.until_state("vm1", "manageable", "inspect failed", seconds=BOOT)
+        timeline = {entry["step"]: entry for entry in site.timeline("vm1")}
+    assert state == "manageable", machine.said()[-3000:]
+    assert machine.starts == 1
+    assert timeline["callback"]["detail"]["proof"] == "verified"
+    assert "vmlinuz" in timeline["ipxe"]["message"]
 
 
 def test_a_machine_returns_a_secret_that_ipxe_could_take_for_an_option(tmp_path: Path, postgresql_url: str) -> None:

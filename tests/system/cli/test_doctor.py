@@ -207,6 +207,13 @@ def test_a_driver_that_lacks_its_package_or_its_program_is_named(
     assert "drivers" not in {row["code"] for row in rows}
 
 
+@pytest.mark.parametrize(("told", "found"), [({}, True), ({"require_managed_boot": "false"}, False)])
+def test_an_unmanaged_boot_by_silence_is_noted(doctor: Doctor, told: dict[str, str], found: bool) -> None:
+    doctor.settings["inspector"] = told
+    result = CliRunner().invoke(main, ["doctor", "-c", doctor.file, "-o", "json"])
+    assert ("unmanaged-boot" in {row["code"] for row in json.loads(result.stdout)["checks"]}) is found
+
+
 @pytest.mark.parametrize(("host", "found"), [("localhost", True), ("127.0.0.1,192.0.2.1", False)])
 def test_an_api_that_ramdisks_cannot_reach_is_noted(doctor: Doctor, host: str, found: bool) -> None:
     doctor.settings["api"] |= {"host": host, "bare_metal_port": free_port()}

@@ -22,7 +22,7 @@ from ferroscope.boot_config import floppy, ipxe
 from ferroscope.contracts.errors import NotFoundError
 from ferroscope.contracts.store import Query, Transaction
 from ferroscope.core import callback_secret, lookup, values
-from ferroscope.core.boot import callback_url, kernel_params
+from ferroscope.core.boot import Boot, BootError, callback_url, kernel_params
 from ferroscope.core.model import Inspection, Node, Severity
 from ferroscope.core.states import AWAITED
 
@@ -81,7 +81,10 @@ def _current(tx: Transaction, uuid: str) -> tuple[Node, Inspection | None]:
 
 
 def get_script(context: ApiContext, call: Call[ScriptQuery, None]) -> Reply:
-    """Return the iPXE script of one machine: the secret of its inspection, if that waits for its boot."""
+    """Return the iPXE script of one machine: the secret of its inspection, if that waits for its boot.
+
+    If the node's boot interface is ``ipxe``, the script also boots the ramdisk.
+    """
     mac = values.identifying_mac(call.query.mac)
     if mac is None:
         raise BadRequestError("The query parameter mac must be the MAC address of the NIC that boots.")
@@ -92,14 +95,27 @@ def get_script(context: ApiContext, call: Call[ScriptQuery, None]) -> Reply:
         if isinstance(verdict, lookup.Refused) or verdict.node.state not in AWAITED:
             return None
         secret = callback_secret.live(verdict.inspection)
-        if secret is not None:
+        script = _boot_script(context, verdict.node, verdict.inspection, secret)
+        if script is None and secret is not None:
+            script = ipxe.machine_script(secret)
+        if script is not None:
             _note(context, tx, verdict.node, call.source)
-        return secret
+        return script
 
-    secret = context.store.write(work)
-    if secret is None:
+    script = context.store.write(work)
+    if script is None:
         ramdisk.count_failure(context, call)
-    return Reply(200, ipxe.machine_script(secret).encode())
+    return Reply(200, (script or ipxe.machine_script(None)).encode())
+
+
+def _boot_script(context: ApiContext, node: Node, inspection: Inspection | None, secret: str | None) -> str | None:
+    """Return the script that boots the machine; None if it does not boot by a script of ours."""
+    driver, manage_boot = context.drivers.get(node.driver), inspection is not None and inspection.manage_boot
+    try:
+        booted = ipxe.way(context.settings, node, driver, manage_boot=manage_boot)
+    except BootError:
+        return None
+    return ipxe.boot_script(context.settings, node, secret) if booted is Boot.IPXE else None
 
 
 def _note(context: ApiContext, tx: Transaction, node: Node, source: str) -> None:
@@ -108,7 +124,7 @@ def _note(context: ApiContext, tx: Transaction, node: Node, source: str) -> None
     known = [str(entry.detail.get("source", "")) for entry in tx.journal.list(query)]
     if source in known or len(known) >= _MOST:
         return
-    message = f"the boot script with the secret of the inspection was loaded from {source or 'an unknown address'}"
+    message = f"the boot script of the inspection was loaded from {source or 'an unknown address'}"
     entry = transition.step(
         node,
         _STEP,

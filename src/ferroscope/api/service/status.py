@@ -119,6 +119,7 @@ class Seen(msgspec.Struct, frozen=True):
     nodes: Sequence[Population]
     inbox: bool = False
     unreached: bool = False
+    unmanaged: bool = False
     clock_steps: Sequence[ClockStep] = ()
     orphans: bool = False
     failed: Sequence[Failures] = ()
@@ -141,6 +142,7 @@ def get_status(context: ApiContext, _call: Call[NoQuery, None]) -> Reply:
             failed=tx.statistics.failures(),
             condition=tx.statistics.condition(),
             unreached=context.settings.hidden_from_ramdisks and _has_machines(context, tx),
+            unmanaged=context.settings.boots_unmanaged_by_silence and _has_machines(context, tx),
             clock_steps=tx.clock_steps.list(),
             orphans=_has_registry(context) and bool(tx.nodes.list(_ORPHANS)),
         )
@@ -203,6 +205,8 @@ def problems(seen: Seen, process: str) -> list[Finding]:
         found.append(Finding("orphans", "note", "some nodes no longer exist in the registry", search="has orphaned"))
     if seen.unreached:
         found.append(finding.API_ON_LOOPBACK)
+    if seen.unmanaged and not any(lease.name.startswith(LEASE_PREFIX) for lease in seen.leases):
+        found.append(finding.UNMANAGED_BOOT)
     return found
 
 

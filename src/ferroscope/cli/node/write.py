@@ -118,7 +118,7 @@ _OPTIONS: Final = (
     click.option(
         "--inspect-interface", help="Inspect interface: agent (a ramdisk), or that of the driver, as redfish."
     ),
-    click.option("--boot-interface", help="Boot interface: pxe, or for example redfish-virtual-media."),
+    click.option("--boot-interface", help="Boot interface: pxe, ipxe, or for example redfish-virtual-media."),
     click.option(
         "--disable-power-off/--enable-power-off", default=None, help="Never power off the machine, only reboot it."
     ),
