@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Protocol
 
+import msgspec
+
 from ferroscope.core.model import Document
 
 
@@ -153,6 +155,27 @@ class Forwarder(Protocol):
 
     def forward(self, body: bytes) -> str | None:
         """Return the UUID of the node by which it was accepted, None if it was refused; ``ForwardError``."""
+
+
+class Introspected(msgspec.Struct, frozen=True):
+    """An introspection that has ended there; ``data``: its processed (True) and unprocessed data, as JSON."""
+
+    node: str
+    state: str
+    started_at: float
+    finished_at: float
+    error: str | None
+    data: dict[bool, bytes]
+
+
+class IntrospectionSource(Protocol):
+    """The introspections of another service; each call returns within its own deadline."""
+
+    def ended(self, node: str) -> Introspected | None:
+        """Return the newest introspection of the node, None if it has not ended yet; ``ForwardError``."""
+
+    def close(self) -> None:
+        """Close all idle connections."""
 
 
 # HTTP requests on behalf of rules: one attempt each, with a deadline.

@@ -22,6 +22,9 @@ GIVEN = "given"
 
 # The step of the timeline that has the changes of the hardware in words.
 HARDWARE_CHANGED: Final = "hardware changed"
+# The step of a callback that an ironic-inspector has accepted, and the key of its detail with the node's UUID there.
+FORWARDED: Final = "callback-forwarded"
+ACCEPTED_AS: Final = "accepted_as"
 
 
 class Port(msgspec.Struct, kw_only=True):

@@ -26,6 +26,7 @@ from ferroscope.contracts.coordination import (
 )
 from ferroscope.contracts.queue import Clock, StopFlag
 from ferroscope.contracts.remote import (
+    IntrospectionSource,
     NodeSource,
     ObjectStore,
     Registry,
@@ -55,23 +56,13 @@ def build_registry(settings: Settings, stop: StopFlag) -> Registry | None:
     """
     if settings.registry.backend == "embedded":
         return None
-    from ferroscope.remote.ironic import IronicRegistry, LoginSetupError, NoLogin
+    from ferroscope.remote.ironic import IronicRegistry, LoginSetupError
 
     _check_ironic(settings)
+    login = _login(settings)
     try:
-        if settings.ironic.auth_type == "none":
-            login: Login = NoLogin(settings.ironic)
-        else:
-            from ferroscope.remote.keystone_login import KeystoneLogin
-
-            login = KeystoneLogin(settings.ironic)
         registry = IronicRegistry(settings.ironic, login, stop)
         registry.check()
-    except ImportError as exc:
-        raise SetupError(
-            f"[ironic] needs the Python package {exc.name}, which is not installed",
-            "install Ferroscope with [ironic], for example: pip install '.[ironic]'",
-        ) from exc
     except (LoginSetupError, OSError) as exc:
         raise SetupError(str(exc), _ATTACH) from exc
     except RegistryRefusedError as exc:
@@ -79,6 +70,36 @@ def build_registry(settings: Settings, stop: StopFlag) -> Registry | None:
     except RegistryUnavailableError as exc:
         _log.warning("Ironic is unavailable; inspections wait for it", error=str(exc))
     return registry
+
+
+def build_introspections(settings: Settings) -> IntrospectionSource:
+    """Return what reads introspections from the ironic-inspector of ``[inspector] forward_unknown_to``. ``SetupError``.
+
+    It is asked with the login of ``[ironic]``, if there is one.
+    """
+    from ferroscope.remote.inspector_data import InspectorData
+
+    asked = settings.ironic.cloud or settings.ironic.auth_type not in ("", "none")
+    return InspectorData(settings.inspector, _login(settings) if asked else None)
+
+
+def _login(settings: Settings) -> Login:
+    """Return the login of ``[ironic]``; ``SetupError``."""
+    from ferroscope.remote.ironic import LoginSetupError, NoLogin
+
+    try:
+        if settings.ironic.auth_type == "none":
+            return NoLogin(settings.ironic)
+        from ferroscope.remote.keystone_login import KeystoneLogin
+
+        return KeystoneLogin(settings.ironic)
+    except ImportError as exc:
+        raise SetupError(
+            f"[ironic] needs the Python package {exc.name}, which is not installed",
+            "install Ferroscope with [ironic], for example: pip install '.[ironic]'",
+        ) from exc
+    except (LoginSetupError, OSError) as exc:
+        raise SetupError(str(exc), _ATTACH) from exc
 
 
 def _check_ironic(settings: Settings) -> None:

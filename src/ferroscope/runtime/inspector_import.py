@@ -8,6 +8,7 @@ node was before: a rollback restores that, unless the node was changed since.
 from __future__ import annotations
 
 import uuid
+from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any, Final, TypeVar
 
@@ -19,6 +20,7 @@ from ferroscope.api.http.errors import ApiError
 from ferroscope.config.options import Settings
 from ferroscope.contracts.data import Part
 from ferroscope.contracts.errors import NotFoundError
+from ferroscope.contracts.remote import Introspected
 from ferroscope.contracts.store import Query, Store, Transaction
 from ferroscope.core.delivery import Fail
 from ferroscope.core.model import Document, Entry, Inspection, Node, Port, Rule
@@ -69,6 +71,24 @@ def roll_back(settings: Settings, source: str, track: Track = iter, *, dry_run: 
         return [item for item in found if item is not None]
 
 
+def fetched(settings: Settings, store: Store) -> Callable[[Introspected], Callable[[Transaction], str]]:
+    """Return what prepares to store an introspection that was read from ironic-inspector's API, as an import does.
+
+    ``ValueError`` if its data is invalid.
+    """
+    importer = _Importer(settings, store, Options())
+
+    def prepare(found: Introspected) -> Callable[[Transaction], str]:
+        one = Introspection(found.node, found.state, found.started_at, found.finished_at, found.error, True)
+        try:
+            parts, macs = importer.parts(found.data)
+        except ApiError as exc:
+            raise ValueError(exc.message) from None
+        return lambda tx: importer.store_node(tx, one, parts, macs).result
+
+    return prepare
+
+
 class _Importer:
     def __init__(self, settings: Settings, store: Store, options: Options) -> None:
         self._settings, self._store, self._options = settings, store, options
@@ -80,12 +100,12 @@ class _Importer:
         if one.state not in TERMINAL or one.started_at is None:
             return Item("node", one.uuid, "skipped", f"unexpected state {one.state}")
         try:
-            parts, macs = self._parts(source.data_of(one.uuid))
+            parts, macs = self.parts(source.data_of(one.uuid))
         except (ApiError, ValueError) as exc:
             return Item("node", one.uuid, "skipped", f"its data is invalid: {exc}")
-        return write(self._store, lambda tx: self._node(tx, one, parts, macs), dry_run=self._options.dry_run)
+        return write(self._store, lambda tx: self.store_node(tx, one, parts, macs), dry_run=self._options.dry_run)
 
-    def _parts(self, raw: dict[bool, bytes]) -> tuple[dict[Part, bytes], tuple[str, ...]]:
+    def parts(self, raw: dict[bool, bytes]) -> tuple[dict[Part, bytes], tuple[str, ...]]:
         """Return the data in the form in which it is stored here, and the MACs of the machine."""
         api = self._settings.api
         parts: dict[Part, bytes] = {}
@@ -102,7 +122,7 @@ class _Importer:
             macs = parsed.evidence.macs
         return parts, macs
 
-    def _node(self, tx: Transaction, one: Introspection, parts: dict[Part, bytes], macs: tuple[str, ...]) -> Item:
+    def store_node(self, tx: Transaction, one: Introspection, parts: dict[Part, bytes], macs: tuple[str, ...]) -> Item:
         result: Result = "imported"
         try:
             node = tx.nodes.get(one.uuid, lock=True)

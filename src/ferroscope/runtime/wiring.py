@@ -30,7 +30,13 @@ from ferroscope.contracts.telemetry import SILENT, Meter
 from ferroscope.remote.addresses import Networks
 from ferroscope.runtime.authentication import build_authentication, build_policy
 from ferroscope.runtime.backend import Backend, require_kombu
-from ferroscope.runtime.externals import build_archive, build_archiving, build_object_stores, build_source
+from ferroscope.runtime.externals import (
+    build_archive,
+    build_archiving,
+    build_introspections,
+    build_object_stores,
+    build_source,
+)
 from ferroscope.runtime.system import SetupError, SystemClock, new_token
 from ferroscope.secrets.references import Resolver, SecretReader, load_sources
 
@@ -374,6 +380,16 @@ def build_singletons(
         from ferroscope.periodic.registry_mirror import RegistryMirror
 
         tasks.append(lambda: RegistryMirror(backend.store, registry, settings=settings.registry))
+
+    if inspector.forward_unknown_to:
+        from ferroscope.periodic.inspected_elsewhere import InspectedElsewhere
+        from ferroscope.runtime.inspector_import import fetched
+
+        tasks.append(
+            lambda: InspectedElsewhere(
+                backend.store, build_introspections(settings), fetched(settings, backend.store), process=process
+            )
+        )
 
     object_stores = build_object_stores(settings, stop)
     if object_stores or settings.storage.backend == "none":

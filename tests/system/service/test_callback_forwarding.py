@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 from prometheus_client import CollectorRegistry
 
-from ferroscope.api.baremetal.refusals import FORWARDED
 from ferroscope.config.load import ConfigurationError, load
 from ferroscope.config.options import InspectorSettings
 from ferroscope.contracts.store import Query
+from ferroscope.core.model import FORWARDED
 from ferroscope.remote.inspector_forward import HEADER
 from ferroscope.telemetry.metrics import Metrics
 from tests.api.service import Service

@@ -26,7 +26,7 @@ from ferroscope.contracts.store import Query, Transaction
 from ferroscope.core import lookup
 from ferroscope.core.callback_secret import Proof
 from ferroscope.core.delivery import Fail
-from ferroscope.core.model import Document, Entry, Node, Severity
+from ferroscope.core.model import ACCEPTED_AS, FORWARDED, Document, Entry, Node, Severity
 from ferroscope.core.reasons import Reason
 from ferroscope.core.states import ACTIVE, AWAITED, MACHINE
 
@@ -185,7 +185,6 @@ def add_entry(
     return True
 
 
-FORWARDED: Final = "callback-forwarded"
 _FORWARDED: Final = frozenset({Reason.LOOKUP_UNKNOWN, Reason.LOOKUP_NOT_WAITING})
 _AGAIN: Final = {"Retry-After": "2"}
 
@@ -216,9 +215,10 @@ def forward(context: ApiContext, refusal: lookup.Refused, call: Call[Any, None])
     _note(context, "refused" if uuid is None else "accepted", refusal, call, "")
     if uuid is None:
         return None
-    if refusal.nodes:
-        message = "callback forwarded to ironic-inspector, which accepted it"
-        context.store.write(lambda tx: add_entry(context, tx, refusal.nodes[0], FORWARDED, message, source=call.source))
+    message, known = "callback forwarded to ironic-inspector, which accepted it", (*refusal.nodes, uuid)[0]
+    # ``inspected_elsewhere`` fetches what comes of it.
+    detail = {ACCEPTED_AS: uuid}
+    context.store.write(lambda tx: add_entry(context, tx, known, FORWARDED, message, source=call.source, detail=detail))
     return Node(uuid=uuid, driver="")
 
 

@@ -155,6 +155,10 @@ class Site(Installation):
     def until_state(self, uuid: str, state: str) -> None:
         assert until(lambda: self.call("GET", f"/v1/nodes/{uuid}")["provision_state"] == state)
 
+    def inspections(self, uuid: str) -> list[Any]:
+        found: list[Any] = self.call("GET", f"/v1/nodes/{uuid}/inspections")["inspections"]
+        return found
+
     def ramdisk(self, number: int) -> int:
         """Call back until there is an answer, at either api process; return its status."""
         body, deadline = generate(number), time.monotonic() + PATIENCE
@@ -178,6 +182,24 @@ def site(tmp_path: Path, ironic: Ironic) -> Iterator[Site]:
 
 def test_inspections_move_over_with_rolling_restarts_and_none_is_lost(site: Site) -> None:
     move(site, 10)
+
+
+def test_what_was_inspected_there_is_here_too(site: Site) -> None:
+    number = next(_NUMBERS)
+    uuid = site.ironic.enroll(f"fetched-{number}", pxe_mac(number))
+    site.enroll(uuid, number)
+    site.inspector.start_introspection(uuid)
+    assert site.ramdisk(number) == 202
+    assert until(lambda: site.inspections(uuid))
+    found = site.call("GET", f"/v1/nodes/{uuid}/inventory")
+    assert found["inventory"] == json.loads(generate(number))["inventory"]
+    assert "all_interfaces" in found["plugin_data"]
+    assert site.call("GET", f"/v1/nodes/{uuid}")["provision_state"] == "manageable"
+    # The import knows it already.
+    words = ["import", "inspector", str(site.inspector.conf), "-c", str(site.config), "-o", "json"]
+    done = subprocess.run([sys.executable, "-m", "ferroscope", *words], capture_output=True, text=True, check=True)
+    assert {item["uuid"]: item["result"] for item in json.loads(done.stdout)["items"]}[uuid] == "already imported"
+    assert len(site.inspections(uuid)) == 1
 
 
 def move(site: Site, machines: int) -> None:
@@ -258,7 +280,9 @@ def _imported(site: Site, there: list[str], everything: list[str]) -> None:
     command = [sys.executable, "-m", "ferroscope", *words, "-c", str(site.config), "-o", "json"]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     results = {item["uuid"]: item["result"] for item in json.loads(done.stdout)["items"]}
-    assert {results[uuid] for uuid in there} == {"imported", "created"}
+    # Those that are known here were fetched, or are imported now.
+    assert {results[uuid] for uuid in there} <= {"imported", "created", "already imported"}
+    assert "created" in results.values()
     for uuid in everything:
         assert site.call("GET", f"/v1/nodes/{uuid}")["provision_state"] == "manageable"
         assert site.call("GET", f"/v1/nodes/{uuid}/inventory")["inventory"]["cpu"]

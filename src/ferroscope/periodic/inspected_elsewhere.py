@@ -1,0 +1,155 @@
+"""Fetches what an ironic-inspector has found, after callbacks were forwarded to it.
+
+So the inventory of a node that is known here is complete, whoever has inspected the machine. What to fetch is on the
+timeline, where the api has noted each callback that the other service accepted; whatever was fetched before is
+recognized, so a new leader looks an hour back. Each is tried until it has ended there, or for so long that it never
+will. Source: the merge specification, by which the inventory API also serves what the old service has found.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor, wait
+from typing import Final
+
+import msgspec
+import structlog
+
+from ferroscope.contracts.errors import NotFoundError
+from ferroscope.contracts.remote import ForwardError, Introspected, IntrospectionSource
+from ferroscope.contracts.store import Query, StepLeadership, Store, Transaction
+from ferroscope.core.model import ACCEPTED_AS, FORWARDED, Entry, Severity
+
+_log = structlog.get_logger(__name__)
+
+_PERIOD: Final = 5.0
+# Seconds for which an introspection is asked for, from its callback on; and for which a new leader looks back.
+_PATIENCE: Final = 600.0
+_LOOK_BACK: Final = 3600.0
+# A commit may become visible after one with a later time.
+_OVERLAP: Final = 60.0
+_PAGE: Final = 500
+_CHECK_INTERVAL: Final = 0.1
+
+# Returns what stores an introspection in a transaction, which returns what became of it; ``ValueError`` for bad data.
+Prepare = Callable[[Introspected], Callable[[Transaction], str]]
+
+
+class _Wanted(msgspec.Struct):
+    """``entry`` is on the timeline of the node that called; ``node`` is the one there, by its UUID."""
+
+    entry: Entry
+    node: str
+
+
+class InspectedElsewhere:
+    """A ``PeriodicTask``."""
+
+    name = "periodic/inspected-elsewhere"
+    only_fenced = True
+    period = _PERIOD
+
+    def __init__(self, store: Store, source: IntrospectionSource, prepare: Prepare, *, process: str) -> None:
+        self._store, self._source, self._prepare, self._process = store, source, prepare, process
+        self._wanted: dict[str, _Wanted] = {}
+        self._seen: dict[str, float] = {}  # entries by their UUID, and their time
+        self._looked_at: float | None = None
+        # A separate thread, because the leader must call keep_alive while the other service answers slowly.
+        self._pool = ThreadPoolExecutor(1, "inspected-elsewhere")
+
+    def step(self, leadership: StepLeadership) -> str:
+        """Fetch what has ended there; return a status."""
+        now = self._look(leadership)
+        fetched = 0
+        for key, wanted in list(self._wanted.items()):
+            leadership.keep_alive()
+            why = self._fetch(wanted, leadership)
+            fetched += why is None
+            if why is not None and now - wanted.entry.at < _PATIENCE:
+                continue
+            del self._wanted[key]
+            if why is not None:
+                self._give_up(wanted, why, leadership)
+        return f"{fetched} introspections fetched, {len(self._wanted)} in progress there"
+
+    def close(self) -> None:
+        """Stop asking."""
+        self._pool.shutdown(wait=False, cancel_futures=True)
+        self._source.close()
+
+    def _look(self, leadership: StepLeadership) -> float:
+        """Find the callbacks that were forwarded since the last look; return the time of the database."""
+        now = self._store.read(lambda tx: tx.now)
+        since = now - _LOOK_BACK if self._looked_at is None else self._looked_at - _OVERLAP
+        for entry in self._entries(since, leadership):
+            node = entry.detail.get(ACCEPTED_AS)
+            if entry.step == FORWARDED and isinstance(node, str) and entry.uuid not in self._seen:
+                self._seen[entry.uuid] = entry.at
+                self._wanted[node] = _Wanted(entry, node)
+        self._seen = {uuid: at for uuid, at in self._seen.items() if at >= since}
+        self._looked_at = now
+        return now
+
+    def _entries(self, since: float, leadership: StepLeadership) -> Iterator[Entry]:
+        """Yield the entries of the journal from then on, the newest first."""
+        marker: str | None = None
+        while True:
+            leadership.keep_alive()
+            query = Query(sort_key="id", descending=True, limit=_PAGE, marker=marker)
+            try:
+                page = self._store.read(lambda tx, query=query: tx.journal.list(query))  # type: ignore[misc]
+            except NotFoundError:  # the marker was deleted meanwhile: the next step reads the rest
+                return
+            for entry in page:
+                if entry.at < since:
+                    return
+                yield entry
+            if len(page) < _PAGE:
+                return
+            marker = page[-1].uuid
+
+    def _fetch(self, wanted: _Wanted, leadership: StepLeadership) -> str | None:
+        """Fetch and store it; return why that is not possible yet, None if it is done."""
+        asked = self._pool.submit(self._source.ended, wanted.node)
+        while not wait([asked], _CHECK_INTERVAL).done:
+            leadership.keep_alive()
+        try:
+            found = asked.result()
+            if found is None:
+                return "it has not ended there"
+            save = self._prepare(found)
+        except (ForwardError, ValueError) as exc:
+            return str(exc)
+
+        def work(tx: Transaction) -> str:
+            leadership.fence(tx)
+            return save(tx)
+
+        result = self._store.write(work)
+        _log.info("introspection fetched from ironic-inspector", node=wanted.node, result=result)
+        return None
+
+    def _give_up(self, wanted: _Wanted, why: str, leadership: StepLeadership) -> None:
+        _log.warning("cannot fetch an introspection from ironic-inspector", node=wanted.node, error=why)
+        message = f"what ironic-inspector has found was not fetched ({why}); run: ferroscope import inspector"
+        entry = msgspec.structs.replace(
+            wanted.entry,
+            step="import",
+            message=message,
+            process=self._process,
+            severity=Severity.WARNING,
+            detail={},
+            at=0.0,
+            id=0,
+            uuid="",
+        )
+
+        def work(tx: Transaction) -> None:
+            leadership.fence(tx)
+            try:
+                tx.nodes.get(entry.node)
+            except NotFoundError:
+                return
+            tx.journal.append([entry])
+
+        self._store.write(work)

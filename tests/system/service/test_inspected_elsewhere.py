@@ -1,0 +1,173 @@
+"""What an ironic-inspector finds after a callback was forwarded to it becomes the inventory of the node here."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+import pytest
+
+from ferroscope.config.options import InspectorSettings, Settings
+from ferroscope.contracts.store import Query, Transaction
+from ferroscope.core.model import ACCEPTED_AS, FORWARDED, Entry, Node
+from ferroscope.core.states import Provision, State
+from ferroscope.periodic.inspected_elsewhere import InspectedElsewhere
+from ferroscope.remote.inspector_data import InspectorData
+from ferroscope.runtime.inspector_import import fetched
+from ferroscope_sim.inventory import document
+from tests.fast.worker.conftest import ManualClock
+from tests.support.stores import open_store
+
+NODE = "7b1f7b1f-1111-4111-8111-111111111111"
+ENDED = {
+    "uuid": NODE,
+    "finished": True,
+    "state": "finished",
+    "started_at": "2026-01-02T03:04:05.678+00:00",
+    "finished_at": "2026-01-02T03:09:05+00:00",
+    "error": None,
+}
+
+
+class There(ThreadingHTTPServer):
+    """The API of an ironic-inspector; ``answers`` are by path, a status or a document."""
+
+    def __init__(self) -> None:
+        self.answers: dict[str, Any] = {}
+        there = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_GET(self) -> None:
+                answer = there.answers.get(self.path, 404)
+                body = b"" if isinstance(answer, int) else json.dumps(answer).encode()
+                self.send_response(answer if isinstance(answer, int) else 200)
+                self.send_header("Content-Length", str(len(body)))
+                self.end_headers()
+                self.wfile.write(body)
+
+            def log_message(self, *_: Any) -> None:
+                """Say nothing."""
+
+        super().__init__(("127.0.0.1", 0), Handler)
+        self.url = f"http://127.0.0.1:{self.server_port}/v1/continue"
+
+    def has(self, status: Any, data: Any) -> None:
+        path = f"/v1/introspection/{NODE}"
+        self.answers = {path: status, f"{path}/data": data, f"{path}/data/unprocessed": data}
+
+
+@pytest.fixture
+def there() -> Iterator[There]:
+    with There() as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        yield server
+        server.shutdown()
+        thread.join()
+
+
+class Leading:
+    """A leadership that nobody takes."""
+
+    def fence(self, tx: Transaction) -> None:
+        """Do nothing."""
+
+    def keep_alive(self) -> None:
+        """Do nothing."""
+
+
+class Here:
+    """A store with one node, whose callback has just been forwarded, and the task."""
+
+    def __init__(self, url: str) -> None:
+        self.clock = ManualClock()
+        self.store = open_store(clock=self.clock)
+        self.settings = Settings(inspector=InspectorSettings(forward_unknown_to=url, forward_timeout=10.0))
+        self.task = self.new_leader()
+        self.store.write(lambda tx: tx.nodes.add(Node(uuid=NODE, driver="fake", provision_state=Provision.MANAGEABLE)))
+        entry = Entry(node=NODE, step=FORWARDED, message="forwarded", detail={ACCEPTED_AS: NODE})
+        self.store.write(lambda tx: tx.journal.append([entry]))
+
+    def new_leader(self) -> InspectedElsewhere:
+        source, prepare = InspectorData(self.settings.inspector, None), fetched(self.settings, self.store)
+        return InspectedElsewhere(self.store, source, prepare, process="worker")
+
+    def step(self, seconds: float = 5.0) -> None:
+        self.clock.now += seconds
+        self.task.step(Leading())
+
+    def inspections(self) -> list[State]:
+        found = self.store.read(lambda tx: tx.inspections.list(Query(filters={"node": NODE}, sort_key="started_at")))
+        return [State(one.state) for one in found]
+
+    def steps(self) -> list[str]:
+        found = self.store.read(lambda tx: tx.journal.list(Query(filters={"node": NODE}, sort_key="id")))
+        return [entry.step for entry in found]
+
+
+@pytest.fixture
+def here(there: There) -> Iterator[Here]:
+    running = Here(there.url)
+    yield running
+    running.task.close()
+
+
+def test_what_has_ended_there_is_stored_once(there: There, here: Here) -> None:
+    there.has(ENDED | {"finished": False, "finished_at": None}, 404)
+    here.step()
+    assert here.inspections() == []
+    there.has(ENDED, document(3))
+    here.step()
+    here.step()
+    assert here.inspections() == [State.FINISHED]
+    node = here.store.read(lambda tx: tx.nodes.get(NODE))
+    assert (node.state, node.provision_state) == (State.FINISHED, Provision.MANAGEABLE)
+    parts = here.store.read(lambda tx: tx.data.load(str(node.inspection), ("inventory",)))
+    assert json.loads(parts["inventory"]) == document(3)["inventory"]
+
+
+def test_a_new_leader_looks_back_and_stores_nothing_twice(there: There, here: Here) -> None:
+    there.has(503, 503)
+    here.step()
+    here.task.close()
+    here.task = here.new_leader()
+    there.has(ENDED, document(3))
+    here.step(600.0)
+    assert here.inspections() == [State.FINISHED]
+    here.task.close()
+    here.task = here.new_leader()
+    here.step()
+    assert here.inspections() == [State.FINISHED]
+
+
+@pytest.mark.parametrize(
+    ("status", "data"),
+    [
+        (503, 503),
+        ([], 404),
+        (ENDED | {"finished": False}, 404),
+        (ENDED, ["no", "object"]),
+        (ENDED | {"started_at": "?"}, {}),
+    ],
+)
+def test_after_a_while_the_timeline_says_that_it_was_not_fetched(
+    there: There, here: Here, status: Any, data: Any
+) -> None:
+    there.has(status, data)
+    here.step()
+    here.step(300.0)
+    assert "import" not in here.steps()
+    here.step(300.0)
+    here.step(300.0)
+    assert here.steps() == [FORWARDED, "import"]
+    assert here.inspections() == []
+
+
+def test_a_failed_introspection_is_stored_with_its_error(there: There, here: Here) -> None:
+    there.has(ENDED | {"state": "error", "error": "Introspection timeout"}, 404)
+    here.step()
+    assert here.inspections() == [State.ERROR]
+    assert "timeout" in str(here.store.read(lambda tx: tx.nodes.get(NODE)).last_error)
