@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from ferroscope.config.options import BootSettings
 from ferroscope.contracts.bmc import Image, OutOfBandNic, Power
 from ferroscope.contracts.errors import BmcError
 from ferroscope.core import callback_secret
@@ -204,6 +205,36 @@ def test_managed_boot_that_is_required_but_impossible_fails_at_once_with_its_rea
     service.work()
     assert (service.node.state, service.inspection.reason) == (State.ERROR, "unmanaged-boot")
     assert service.machine.commands == []
+
+
+def by_script() -> Service:
+    boot = BootSettings(machine_script_url=f"{API}/v1/boot.ipxe", http_url=API)
+    made = Service(msgspec.structs.replace(settings(callback_endpoint_override=API), boot=boot))
+    asks = msgspec.structs.replace(made.node, attributes={"boot_interface": "ipxe"})
+    made.store.write(lambda tx: tx.nodes.update(asks))
+    return made
+
+
+def test_a_machine_that_boots_by_a_script_of_ours_boots_once_from_the_network() -> None:
+    service = by_script()
+    port = Port(uuid="33333333-3333-4333-8333-333333333333", node=NODE, address="02:00:00:00:00:01")
+    service.store.write(lambda tx: tx.ports.add([port]))
+    service.start()
+    service.work()
+    assert service.machine.commands == ["boot pxe", "power on"]
+    assert service.node.internal["inspector_manage_boot"] is True
+    (said,) = (entry for entry in service.journal if entry.step == "ipxe")
+    assert (said.severity, f"{API}/ipa.kernel" in said.message) == (Severity.INFO, True)
+    service.call_back()
+    service.work()
+    assert service.node.state is State.FINISHED
+
+
+def test_without_a_port_nobody_can_ask_for_the_script_which_is_told() -> None:
+    service = by_script()
+    service.start()
+    service.work()
+    assert [entry.severity for entry in service.journal if entry.step == "ipxe"] == [Severity.INFO, Severity.WARNING]
 
 
 def test_ports_are_there_before_the_machine_boots() -> None:

@@ -120,6 +120,9 @@ def test_a_node_that_ironic_uses_or_maintains_is_not_inspected_until_it_is_free(
 
 def test_a_machine_that_must_not_be_off_is_not_rebooted_while_it_is_in_use(place: Place) -> None:
     uuid, _ = place.enroll(disable_power_off=True)
+    # Ironic's fake hardware has no power state until one is commanded, and what is in doubt is not rebooted.
+    place.ironic.call("PUT", f"/v1/nodes/{uuid}/states/power", {"target": "power on"})
+    assert until(lambda: place.ironic.node(uuid)["power_state"] == "power on")
     place.inspect(uuid)
     place.await_state(uuid, "waiting")
     place.ironic.provision(uuid, "provide", "available")
