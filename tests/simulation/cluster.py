@@ -52,6 +52,7 @@ class Host:
         self.clock = HostClock(world, world.scenario.host_rate(rng), rng.uniform(0, 1e6))
         self.link = Link(world.kernel, name)
         self.bmc_up = True
+        self.boot = f"{name}-1"
         self.owner = Owner(f"supervisor@{name}", rate=self.clock.rate, host=self)
 
 

@@ -92,6 +92,7 @@ class Faults:
         self._say(f"host {host.name} is lost")
         back = self._rng.uniform(3.0, 25.0)
         host.link.cut()  # nobody says goodbye
+        host.boot = f"{host.name}-{self._kernel.now:.0f}"
         for process in self._world.running:
             if process.host is host:
                 self._world.crash(process, supervised=False, after=back)

@@ -183,12 +183,16 @@ class SimulatedBmc:
         """Send one command over the network and return the answer; ``BmcError`` where none comes in time."""
         world, kernel, rng = self._world, self._world.kernel, self._rng
         machine = world.machines[node.uuid]
+        if machine.number < world.scenario.poisoned and what in (Power.ON, Power.OFF, "reboot"):
+            kernel.say(f"{machine.name} kills who commands it")
+            world.crash(self._process, supervised=rng.random() < world.scenario.supervised, after=0.5 + rng.random())
+            kernel.park()
         task, ticket = kernel.me(), kernel.me().ticket
         under = world.checks.claims.by_task.get(task)
         timeout = self._timeout / task.owner.rate
         sent_at, there = kernel.now, 0.005 + rng.random() * 0.05
         if rng.random() < world.scenario.slow_bmc:
-            there = rng.random() * self._timeout * 1.1
+            there = rng.random() * self._timeout * world.scenario.slowest_answer
         request_lost = not self._process.host.bmc_up or rng.random() < machine.call_loss
         reply_lost = rng.random() < machine.call_loss
 

@@ -133,6 +133,7 @@ def installed(world: World) -> Iterator[None]:
             put(module, "SystemClock", lambda: kernel.me().owner.host.clock)
         for module in (runtime.process, runtime.failover):
             put(module, "process_name", lambda _role: kernel.me().owner.name)
+        put(runtime.system, "boot_id", lambda: kernel.me().owner.host.boot)
         put(runtime.process, "listeners", lambda _settings: [])
         put(runtime.process, "HttpServer", lambda app, _settings, _sockets, **_: HttpServer(world, _here(world), app))
         drivers = lambda _settings, _stop=None, _registry=None: {"sim": SimulatedBmc(world, _here(world))}  # noqa: E731

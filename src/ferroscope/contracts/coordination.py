@@ -71,8 +71,11 @@ class Members(Protocol):
     def beat(self, member: Member, ttl: float) -> None:
         """Add the member, or renew it: it is alive for another ``ttl`` seconds."""
 
-    def leave(self, ident: str) -> None:
-        """End the membership, and release the member's leases and claims at once."""
+    def leave(self, ident: str, *, died: bool = False) -> None:
+        """End the membership, and release the member's leases and claims at once.
+
+        ``died``: because of what it did, so that the requests it held count this as an attempt (``core.losses``).
+        """
 
     def list(self, *, left: bool = False) -> Sequence[Member]:
         """Return all members, including dead ones that have not been forgotten yet; ``left``: and those that left."""

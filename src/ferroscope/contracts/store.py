@@ -1,7 +1,7 @@
 """The store: nodes, ports, inspections, requests, data and journal, changed in transactions.
 
-Related changes are written by one ``Store.write``, which is atomic. After it has returned, they are durable: they
-survive the crash of any process and, depending on the database's configuration, of its host.
+Related changes are written by one ``Store.write``, which is atomic. After it has returned, they are durable, unless it
+was told otherwise: they survive the crash of any process and, depending on the database's configuration, of its host.
 """
 
 from __future__ import annotations
@@ -535,8 +535,9 @@ class Store(Protocol):
         """Run ``work`` in one transaction and commit it; any exception rolls it back.
 
         ``work`` may be retried from its start (deadlock, serialization failure, lock timeout), so it must not have side
-        effects outside the transaction. With ``durable=False`` the commit may be lost if the *host* loses power, but
-        never if a process dies: for claims and notes whose loss only repeats work.
+        effects outside the transaction. With ``durable=False`` the commit may be lost if the database crashes (its host
+        loses power, or on PostgreSQL its server is killed), but never if a process of ours dies: for claims, heartbeats
+        and steps whose loss only repeats work. What others act on as soon as they see it is durable.
         """
 
     def read(self, work: Callable[[Transaction], T], *, snapshot: bool = True) -> T:

@@ -10,6 +10,7 @@ from typing import Final, Literal
 import msgspec
 
 from ferroscope.core import registry
+from ferroscope.core.losses import counted, losses_of
 from ferroscope.core.model import Document, Inspection, Node, Request
 from ferroscope.core.reasons import Reason
 from ferroscope.core.states import (
@@ -155,6 +156,7 @@ class Drop(msgspec.Struct, frozen=True):
 Outcome = Done | Next | Retry | Fail | Drop
 
 
+_REASONS: Final = frozenset(Reason)
 # They concern the node itself, not a particular inspection.
 _OF_THE_NODE: Final = COMMANDS | {Event.DELETE}
 
@@ -167,10 +169,14 @@ class DeliveryPolicy(msgspec.Struct, frozen=True):
 
 
 class Run(msgspec.Struct, frozen=True):
-    """Carry out the task; ``rerun`` if an earlier attempt of this request has already begun."""
+    """Carry out the task; ``rerun`` if an earlier attempt of this request has already begun.
+
+    ``undone``: take the transition without the task, and record this.
+    """
 
     transition: Transition
     rerun: bool = False
+    undone: str = ""
 
 
 Decision = Run | Drop | Fail
@@ -198,6 +204,42 @@ def is_stale(node: Node, request: Request) -> bool:
     return request.event not in _OF_THE_NODE and request.inspection != node.inspection
 
 
+# Deliveries that were lost, whatever the cause: a request that takes everything down each time must end, too.
+_MOST_LOST: Final = 10
+_LEFT_ON: Final = "the machine may still be on; power it off: ferroscope node power NODE off"
+
+
+def is_exhausted(request: Request, policy: DeliveryPolicy) -> bool:
+    """Whether the request has used up its attempts before this delivery."""
+    return counted(request) > policy.max_attempts or len(losses_of(request)) >= _MOST_LOST
+
+
+def exhausted(node: Node, request: Request) -> Run | Fail:
+    """Return how a request ends that has used up its attempts.
+
+    What was processed is kept: if only the machine could not be powered off, the inspection is finished, and that is
+    recorded. Results that an attached Ironic did not accept are not.
+    """
+    lost, tried = losses_of(request), counted(request) - 1
+    why = f"{request.event} did not succeed in {tried} attempts"
+    if len(lost) >= _MOST_LOST:
+        why = f"{request.event} was delivered {request.attempt - 1} times, and its worker was lost each time"
+    elif other := request.attempt - 1 - tried:
+        why += f"; {other} more deliveries ended in outages or stops"
+    row = _BY_PAIR.get((node.state, request.event))
+    if request.event is Event.FINISH and row is not None and not registry.is_attached(node):
+        left = _LEFT_ON if node.state is State.PROCESSING else "the results are kept"
+        return Run(row, rerun=True, undone=f"{why}: {left}")
+    return failure_of(request) if request.event is Event.FAIL else Fail(Reason.ATTEMPTS_EXHAUSTED, why)
+
+
+def failure_of(request: Request) -> Fail:
+    """Return the failure that a request to ``fail`` carries."""
+    name = str(request.payload.get("reason"))
+    reason = Reason(name) if name in _REASONS else Reason.INTERNAL
+    return Fail(reason, str(request.payload.get("message", "the inspection failed")))
+
+
 def decide(node: Node, request: Request, policy: DeliveryPolicy, *, overdue: bool = True) -> Decision:
     """Return what to do with ``request``, given the stored state of its node.
 
@@ -217,11 +259,8 @@ def decide(node: Node, request: Request, policy: DeliveryPolicy, *, overdue: boo
         )
     if request.begun and node.state is not BEGUN_IN.get(request.event):
         return Drop(Reason.STALE_REQUEST, f"{request.event} was interrupted; the inspection is now {node.state}")
-    if request.attempt > policy.max_attempts:
-        return Fail(
-            Reason.ATTEMPTS_EXHAUSTED,
-            f"{request.event} did not succeed in {policy.max_attempts} attempts",
-        )
+    if is_exhausted(request, policy):
+        return exhausted(node, request)
     if request.begun:
         if policy.interrupted == "error":
             return Fail(Reason.INTERRUPTED, f"the worker died during {request.event}")

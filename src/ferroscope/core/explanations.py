@@ -180,7 +180,7 @@ EXPLANATIONS: Final[dict[Reason, Explanation]] = {
     ),
     Reason.ATTEMPTS_EXHAUSTED: Explanation(
         "A request was attempted [worker] max_attempts times without success.",
-        "All attempts failed or their worker died; check the timeline, then start again.",
+        "All attempts failed or their worker died, outages not counted; check the timeline, then start again.",
         (_TIMELINE, _STATUS, _INSPECT),
     ),
     Reason.INTERRUPTED: Explanation(

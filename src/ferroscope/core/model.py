@@ -111,11 +111,11 @@ class Inspection(msgspec.Struct, kw_only=True):
 class Request(msgspec.Struct, kw_only=True, frozen=True):
     """A queued request: apply ``event`` to ``node``.
 
-    ``id`` is assigned by the store and orders the requests of one node. ``attempt`` counts the deliveries. ``begun`` is
-    true once the target state of a strict event has been saved for this request; ``progress`` records the intent of
-    each external effect. A ``due_at`` of 0 means immediately. ``bmc`` and ``network`` are the location of the node's
-    BMC when the request was queued (see ``lanes.bmc_of``). An event of another release may be a string that is not an
-    ``Event``.
+    ``id`` is assigned by the store and orders the requests of one node. ``attempt`` counts the deliveries; ``lost`` are
+    those that others ended, as text (see ``losses``). ``begun`` is true once the target state of a strict event has
+    been saved for this request; ``progress`` records the intent of each external effect. A ``due_at`` of 0 means
+    immediately. ``bmc`` and ``network`` are the location of the node's BMC when the request was queued (see
+    ``lanes.bmc_of``). An event of another release may be a string that is not an ``Event``.
     """
 
     node: str
@@ -131,6 +131,7 @@ class Request(msgspec.Struct, kw_only=True, frozen=True):
     due_at: float = 0.0
     bmc: str | None = None
     network: str | None = None
+    lost: str | None = None
 
 
 class Claim(msgspec.Struct, kw_only=True, frozen=True):
@@ -182,7 +183,8 @@ class Member(msgspec.Struct, kw_only=True, frozen=True):
     seconds.
 
     ``status`` is the last status reported; ``detail`` is more that it reports about itself (see ``telemetry.members``),
-    in which any key may be missing.
+    in which any key may be missing. ``boot`` identifies the boot of its host, ``steady_since`` is since when its
+    heartbeats have had no gap, ``left_at`` when it left, ``died_at`` when it was seen to die.
     """
 
     id: str
@@ -194,6 +196,10 @@ class Member(msgspec.Struct, kw_only=True, frozen=True):
     ttl: float = 600.0
     status: str = ""
     detail: Document = {}
+    boot: str | None = None
+    steady_since: float | None = None
+    left_at: float | None = None
+    died_at: float | None = None
 
     @property
     def works(self) -> bool:

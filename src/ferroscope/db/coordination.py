@@ -17,6 +17,7 @@ from sqlalchemy import Double, and_, bindparam, case, delete, insert, literal, o
 
 from ferroscope.contracts.errors import ConflictError, LeaseHeldError, LeaseLostError
 from ferroscope.contracts.queue import Channel
+from ferroscope.core.losses import GAP
 from ferroscope.core.model import Candidate, ClockStep, Lease, Member
 from ferroscope.core.states import ACTIVE
 from ferroscope.db import schema
@@ -334,20 +335,32 @@ _m_members = schema.members.c
 _FREE_LEASES = (
     update(schema.leases).where(schema.leases.c.holder == bindparam("_holder")).values(holder=None, expires_at=db_now())
 )
+# Compared by the database's clock. MariaDB assigns in the order of the statement, so this comes before what it reads.
+_STEADY_SINCE = case(
+    (_m_members.expires_at < db_now() + _m_members.ttl * (1.0 - GAP), db_now()), else_=_m_members.steady_since
+)
 _BEAT = {
     "left_at": None,
+    "died_at": None,
     "expires_at": db_now() + bindparam("_ttl", type_=Double()),
     "status": bindparam("_status"),
     "detail": bindparam("_detail"),
     "ttl": bindparam("_ttl", type_=Double()),
 }
-_HEARTBEAT = update(schema.members).where(_m_members.id == bindparam("_id")).values(_BEAT)
-_JOIN = insert(schema.members).values({one.name: bindparam(f"_{one.name}") for one in schema.members.c} | _BEAT)
+_HEARTBEAT = (
+    update(schema.members)
+    .where(_m_members.id == bindparam("_id"))
+    .ordered_values(("steady_since", _STEADY_SINCE), *_BEAT.items())
+)
+_JOIN = insert(schema.members).values(
+    {one.name: bindparam(f"_{one.name}") for one in schema.members.c} | _BEAT | {"steady_since": db_now()}
+)
 _LEAVE = (
     update(schema.members)
     .where(_m_members.id == bindparam("_id"))
     .values(left_at=db_now(), expires_at=db_now(), ttl=0.0)
 )
+_DIE = _LEAVE.values(died_at=db_now())
 _LIST_ALL = select(*_MEMBER.columns).order_by(_m_members.started_at, _m_members.id)
 _LIST_MEMBERS = _LIST_ALL.where(_m_members.left_at.is_(None))
 _FORGET_MEMBERS = delete(schema.members).where(_m_members.expires_at < bindparam("_before", type_=Double()))
@@ -363,11 +376,12 @@ class SqlMembers:
         row = {f"_{name}": value for name, value in _MEMBER.to_row(member).items()}
         values = {"_status": member.status[:255], "_detail": row["_detail"], "_ttl": ttl}
         if self._tx.run(_HEARTBEAT, values | {"_id": member.id}).rowcount == 0:
-            del row["_expires_at"]
+            for name in ("_expires_at", "_steady_since", "_left_at", "_died_at"):
+                del row[name]
             self._tx.run(_JOIN, row | values | {"_started_at": self._tx.now})
 
-    def leave(self, ident: str) -> None:
-        self._tx.run(_LEAVE, {"_id": ident})
+    def leave(self, ident: str, *, died: bool = False) -> None:
+        self._tx.run(_DIE if died else _LEAVE, {"_id": ident})
         self._tx.run(_FREE_LEASES, {"_holder": ident})
         self._tx.wake(Channel.REQUESTS)
         self._tx.wake(Channel.LEASES)

@@ -7,8 +7,8 @@ violates the constraint, whatever both transactions saw before.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Iterable, Mapping
-from typing import Any, TypeVar
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 import structlog
@@ -32,7 +32,8 @@ from sqlalchemy.sql.dml import ReturningUpdate
 from ferroscope.contracts.errors import StoreUnavailableError
 from ferroscope.contracts.queue import EVERYTHING, MOST_WITHOUT, Bus, Channel, Clock, StopFlag, Take, requests_of
 from ferroscope.core.lanes import OVERTAKING, Lane
-from ferroscope.core.model import REQUEST_VERSION, Claim
+from ferroscope.core.losses import Cause, Loss, loss_of, may_release, noted
+from ferroscope.core.model import REQUEST_VERSION, Claim, Member
 from ferroscope.core.states import Event
 from ferroscope.db import schema
 from ferroscope.db.engine import db_now
@@ -99,19 +100,19 @@ _ALIVE = exists().where(_m.id == _r.holder, _m.expires_at > db_now())
 # Whether there is anything to claim in a lane; a claim is a write, even if it finds nothing.
 _DUE = {lane: select(_r.id).where(_r.lane == lane.value, *_CLAIMABLE).limit(1) for lane in Lane}
 # Claims of members that are not alive, and all claims in the calling member's own name.
-_ORPHANS = select(_r.id, _r.holder, _r.token).where(_r.holder.is_not(None), or_(_r.holder == bindparam("_me"), ~_ALIVE))
-_FREE = (
-    update(schema.requests)
-    .where(_r.id.in_(bindparam("_ids", expanding=True)), _r.holder.is_not(None), ~_ALIVE)
-    .values(holder=None, token=None, claimed_node=None)
+_ORPHANS = select(_r.holder, _r.token, _r.lost).where(
+    _r.holder.is_not(None), or_(_r.holder == bindparam("_me"), ~_ALIVE)
 )
+_FREE_LOST = (
+    update(schema.requests)
+    .where(_r.token == bindparam("_token"))
+    .values(holder=None, token=None, claimed_node=None, lost=bindparam("_lost"))
+)
+_FREE_DEAD = _FREE_LOST.where(~_ALIVE)
 _FREE_TOKEN = (
     update(schema.requests)
     .where(_r.token == bindparam("_token"))
     .values(holder=None, token=None, claimed_node=None, attempt=_r.attempt - 1)
-)
-_FREE_FORGOTTEN = (
-    update(schema.requests).where(_r.token == bindparam("_token")).values(holder=None, token=None, claimed_node=None)
 )
 
 
@@ -219,31 +220,59 @@ class SqlQueue:
         if now - self._looked_at < self._poll_interval:
             return
         self._looked_at = now
-        orphans, due = self._store.read(lambda tx: _seen(tx, holder))
-        if self._free_orphans(holder, orphans):
+        orphans, due = self._store.read(lambda tx: self._seen(tx, holder))
+        if self._free_orphans(orphans):
             self._bus.publish(Channel.REQUESTS)
         for lane in due:
             self._bus.publish(requests_of(lane))
 
-    def _free_orphans(self, holder: str, orphans: Iterable[Any]) -> bool:
-        """Release the claims of dead members; return whether there were any to release.
+    def _seen(self, tx: SqlTransaction, holder: str) -> tuple[list[_Orphan], list[Lane]]:
+        """Return the claims to release, and the lanes with a request to claim."""
+        due = [lane for lane, found in _DUE.items() if tx.run(found).first() is not None]
+        rows = list(tx.run(_ORPHANS, {"_me": holder}))
+        rows = [row for row in rows if row[0] != holder or row[1] not in self._store.claims]
+        return list(_released(rows, holder, tx.members.list(left=True), tx.now)) if rows else [], due
 
-        Also release claims in our own name that this process does not know: the database has lost the transaction that
-        ended them (a failover discarded its last commits), or has committed one after its connection failed.
-        """
-        ids = [ident for ident, owner, _ in orphans if owner != holder]
-        if ids:
-            self._execute(_FREE, {"_ids": ids})
-        forgotten = [token for _, owner, token in orphans if owner == holder and token not in self._store.claims]
-        for token in forgotten:
-            self._execute(_FREE_FORGOTTEN, {"_token": token})
-        return bool(ids or forgotten)
+    def _free_orphans(self, orphans: Sequence[_Orphan]) -> bool:
+        """Release these claims; return whether there were any."""
+        if not orphans:
+            return False
+
+        def work(tx: SqlTransaction) -> None:
+            for one in orphans:
+                tx.ask(_FREE_LOST if one.mine else _FREE_DEAD, {"_token": one.token, "_lost": one.lost})
+
+        self._store.write(work)
+        for one in orphans:
+            _log.warning("claim released", holder=one.loss.member, cause=str(one.loss.cause))
+        return True
 
     def _execute(self, statement: Update, values: dict[str, Any]) -> None:
         self._store.write(lambda tx: tx.connection.execute(statement, values))
 
 
-def _seen(tx: SqlTransaction, holder: str) -> tuple[list[Any], list[Lane]]:
-    """Return the claims that may have to be released, and the lanes with a request to claim."""
-    due = [lane for lane, found in _DUE.items() if tx.run(found).first() is not None]
-    return list(tx.run(_ORPHANS, {"_me": holder})), due
+class _Orphan(NamedTuple):
+    """A claim to release; ``lost`` is the text to note in its request; ``mine``: in our own name."""
+
+    token: str
+    lost: str
+    loss: Loss
+    mine: bool
+
+
+def _released(rows: Iterable[Any], me: str, members: Sequence[Member], now: float) -> Iterator[_Orphan]:
+    """Return which claims to release, and why they were lost.
+
+    Those in our own name are ones that this process does not know: the database has lost the transaction that ended
+    them (a failover or a crash discarded its last commits), or has committed one after its connection failed.
+    """
+    known = {member.id: member for member in members}
+    for holder, token, lost in rows:
+        member = known.get(holder)
+        if holder == me:
+            loss = Loss(holder, Cause.OUTAGE)
+        elif may_release(member, members, now):
+            loss = loss_of(holder, member, members, now)
+        else:
+            continue
+        yield _Orphan(token, noted(lost, loss), loss, holder == me)

@@ -64,6 +64,7 @@ _REPLACE = (
         attempt=1,
         begun=False,
         progress="{}",
+        lost=None,
         created_at=bindparam("_now"),
         token=bindparam("_fresh"),
     )
@@ -134,7 +135,7 @@ class SqlRequests:
             _now=now,
         )
         replaced = msgspec.structs.replace(
-            request, id=claim.request.id, attempt=1, begun=False, progress={}, created_at=now
+            request, id=claim.request.id, attempt=1, begun=False, progress={}, lost=None, created_at=now
         )
         self._tx.ended.add(claim.token)
         self._tx.begun.add(token)

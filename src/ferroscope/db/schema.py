@@ -167,6 +167,7 @@ requests = Table(
     Column("priority", Integer, nullable=False, server_default="1"),
     Column("bmc", String(255)),
     Column("network", String(64)),
+    Column("lost", _LONG_TEXT),
     Index("ix_requests_queue", "holder", "lane", "priority", "id"),
     **_SEQUENCE,
 )
@@ -344,6 +345,9 @@ members = Table(
     Column("detail", _LONG_TEXT),
     Column("ttl", Double, nullable=False, server_default="600"),
     Column("left_at", Double),
+    Column("boot", _UUID),
+    Column("steady_since", Double),
+    Column("died_at", Double),
     **_OPTIONS,
 )
 

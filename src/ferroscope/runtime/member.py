@@ -22,7 +22,7 @@ from ferroscope.contracts.errors import ConflictError, StoreUnavailableError
 from ferroscope.contracts.queue import Clock, StopFlag
 from ferroscope.contracts.store import Store, Transaction
 from ferroscope.core.model import ClockStep, Document, Member
-from ferroscope.runtime import database_file
+from ferroscope.runtime import database_file, system
 from ferroscope.runtime.backend import Backend
 from ferroscope.runtime.system import DatabaseClock
 from ferroscope.telemetry import finding, members
@@ -53,7 +53,8 @@ class Membership:
 
     ``describe(skew, loops)`` returns more data to publish (``Member.detail``). After ``retries`` consecutive failed
     heartbeats (0: never) the process is stopped and ``cut_off`` is true: its claims have expired by then, and a new
-    process shows whether the fault was in this one. The same happens if ``lost`` reports, at a heartbeat, that the
+    process shows whether the fault was in this one. ``failed``: set if it stops after an unexpected error, which may be
+    due to a request that it still holds. The same happens if ``lost`` reports, at a heartbeat, that the
     database is not the one that was opened.
     """
 
@@ -84,13 +85,16 @@ class Membership:
         self._forget_at = clock.monotonic() + _FORGET_EVERY
         self._sure_between = -math.inf, -math.inf
         self.cut_off = False
+        self.failed = False
         self._loops: dict[str, Callable[[], str]] = {}
         self._values: dict[str, Callable[[], Any]] = {}
         self._problems: dict[str, Callable[[], Finding | None]] = {}
         self._skew: float | None = None
         self._database_clock = DatabaseClock()
         self._clock_steps = 0  # the ID of the last known one
-        self.member = Member(id=ident or str(uuid.uuid4()), host=socket.gethostname(), pid=os.getpid(), role=role)
+        self.member = Member(
+            id=ident or str(uuid.uuid4()), host=socket.gethostname(), pid=os.getpid(), role=role, boot=system.boot_id()
+        )
         self._thread = threading.Thread(target=self._run, name="heartbeat", daemon=True)
 
     def watch(self, loop: str, status: Callable[[], str], problem: Callable[[], Finding | None] = lambda: None) -> None:
@@ -128,7 +132,7 @@ class Membership:
         self._left.set()
         self._thread.join(self._settings.heartbeat_interval)
         try:
-            self._store.write(lambda tx: tx.members.leave(self.member.id))
+            self._store.write(lambda tx: tx.members.leave(self.member.id, died=self.failed))
         except StoreUnavailableError as exc:
             _log.warning("cannot leave; the heartbeat will expire", error=str(exc))
 
@@ -139,6 +143,8 @@ class Membership:
             detail = detail | {name: value() for name, value in self._values.items()}
         if problems := [found for problem in self._problems.values() if (found := problem()) is not None]:
             detail = detail | {"problems": [msgspec.to_builtins(found) for found in problems]}
+        if self._stop.is_set():
+            detail = detail | {"stopping": True}
         member = msgspec.structs.replace(self.member, status=members.summary(statuses), detail=detail)
 
         def work(tx: Transaction) -> tuple[float, float]:

@@ -108,7 +108,12 @@ class Process:
             self._stop, self._reload, works=lambda: self._server is None or self._server.is_responsive()
         ):
             return 0
-        return EXIT_CUT_OFF if self._membership is not None and self._membership.cut_off else EXIT_FAULT
+        membership = self._membership
+        if membership is not None and membership.cut_off:
+            return EXIT_CUT_OFF
+        if membership is not None:
+            membership.failed = True
+        return EXIT_FAULT
 
     def _start_or_explain(self) -> None:
         try:

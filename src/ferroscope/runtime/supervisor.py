@@ -112,11 +112,15 @@ class Supervisor:
         return dead
 
     def _release_dead(self, member: str, status: int) -> None:
-        """Release everything that the dead child held; if that fails, its heartbeat expires."""
-        _log.warning("process died", member=member, exit_code=os.waitstatus_to_exitcode(status))
+        """Release everything that the dead child held; if that fails, its heartbeat expires.
+
+        One that an outage of the database ended, or that was told to stop, has not died because of its requests.
+        """
+        code = os.waitstatus_to_exitcode(status)
+        _log.warning("process died", member=member, exit_code=code)
         backend = self._backend
         try:
-            backend.store.write(lambda tx: tx.members.leave(member))
+            backend.store.write(lambda tx: tx.members.leave(member, died=code not in (0, system.EXIT_CUT_OFF)))
         except StoreUnavailableError as exc:
             _log.warning("cannot release what the dead process held", error=str(exc))
         finally:

@@ -14,6 +14,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Collection
+from pathlib import Path
 from typing import Final
 
 import msgspec
@@ -120,6 +121,14 @@ class SetupError(Exception):
         super().__init__(f"{summary}; {advice}" if advice else summary)
         self.summary = summary
         self.advice = advice
+
+
+def boot_id() -> str | None:
+    """Return what identifies this boot of the host; None if it cannot be read."""
+    try:
+        return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()[:36] or None
+    except OSError:
+        return None
 
 
 def process_name(role: str) -> str:

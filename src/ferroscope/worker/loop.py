@@ -41,6 +41,7 @@ from ferroscope.contracts.store import Store, Transaction
 from ferroscope.contracts.telemetry import SILENT, Meter
 from ferroscope.core.delivery import Decision, Done, Drop, Fail, Next, Outcome, Retry, Run, decide, is_stale
 from ferroscope.core.lanes import Lane, lane_of
+from ferroscope.core.losses import counted, deaths, reviewed
 from ferroscope.core.model import Claim, Node, Request, Severity
 from ferroscope.core.reasons import Reason
 from ferroscope.core.states import MACHINE, Event, State, Transition
@@ -63,7 +64,7 @@ from ferroscope.worker.follow import (
     is_still_overdue,
     put_following,
 )
-from ferroscope.worker.run import Task, clean_up, move, retry_later, run_task
+from ferroscope.worker.run import Task, clean_up, leave_undone, move, retry_later, run_task
 
 T = TypeVar("T")
 
@@ -205,8 +206,11 @@ class Worker:
             present = locked.node.state
             saved = Transition(source=present, event=claim.request.event, target=present, strict=True)
             return locked, Run(saved, rerun=claim.request.attempt > 1)
+        if claim.request.lost and claim.request.attempt > self.settings.worker.max_attempts:
+            request = reviewed(claim.request, tx.members.list(left=True), tx.now)
+            locked = msgspec.structs.replace(locked, claim=msgspec.structs.replace(claim, request=request))
         overdue = is_still_overdue(tx, locked, self.settings.inspector.timeout)
-        decision = self.decide(locked.node, claim.request, overdue=overdue)
+        decision = self.decide(locked.node, locked.claim.request, overdue=overdue)
         return self.save(tx, locked, decision), decision
 
     def lock(self, tx: Transaction, claim: Claim) -> Locked:
@@ -264,8 +268,12 @@ class Worker:
     def run(self, context: TaskContext, decision: Decision) -> Outcome:
         """Run the task; a request that is not carried out only cleans up after its inspection."""
         event = context.request.event
+        if isinstance(decision, Run) and decision.undone:
+            return leave_undone(context, decision.undone, Reason.ATTEMPTS_EXHAUSTED)
         if isinstance(decision, Run):
             outcome = run_task(self.tasks.get(event, move), context)
+        elif deaths(context.request) > self.settings.worker.max_attempts:
+            return decision  # cleaning up took the worker along, too
         else:
             outcome = decision
             # Refusing it may end an inspection, whose machine is then powered off; but only in the lane that waits for
@@ -284,10 +292,11 @@ class Worker:
 
         The place for what follows is reserved first: inside the transaction it would be too late to wait for one.
         """
-        # A power failure may undo the commit of a mere move, which is then repeated; data must not be lost.
-        durable = bool(context.parts)
         context.journal.begin_writing()
         follows = following_request(context, outcome, self.tasks)
+        # A crash of the database may undo a step on the way, which is then repeated; but not data, nor an end, on which
+        # others act as soon as they see it.
+        durable = bool(context.parts) or (follows is None and _ends(context.request.event, outcome))
         place = None if follows is None else self.reserve(context.request.event, follows)
         kept = None
         try:
@@ -390,7 +399,7 @@ class Worker:
         tx.requests.retry(context.attempt.claim, outcome.after, counted=outcome.counted)
         if context.request.event in CLOCKED and context.request.inspection is not None:
             tx.inspections.update(context.request.inspection, clock_since=None)
-        if outcome.counted:
+        if outcome.counted or outcome.reason is Reason.STORE_UNAVAILABLE:
             detail = {"after": outcome.after}
             context.note("retry", outcome.message, severity=Severity.WARNING, reason=outcome.reason, detail=detail)
         context.save_progress(tx)
@@ -401,7 +410,7 @@ class Worker:
         """The request's node is unknown: try again later, and consume the request in the end; return what was done."""
 
         def work(tx: Transaction) -> str:
-            if claim.request.attempt < self.settings.worker.max_attempts:
+            if counted(claim.request) < self.settings.worker.max_attempts:
                 tx.requests.retry(claim, self.settings.worker.retry_delay)
                 return "will try again"
             tx.requests.consume(claim)
@@ -445,6 +454,11 @@ class Worker:
 def _must_be_saved_first(decision: Decision) -> bool:
     """Whether the target state has to be saved before the task runs."""
     return isinstance(decision, Run) and decision.transition.strict and not decision.rerun
+
+
+def _ends(event: Event, outcome: Outcome) -> bool:
+    """Whether the outcome ends an inspection or a command; a start and a dropped request only move on."""
+    return isinstance(outcome, Fail) or (isinstance(outcome, Done) and event is not Event.INSPECT)
 
 
 def _seconds_waited(tx: Transaction, locked: Locked) -> float | None:

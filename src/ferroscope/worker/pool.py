@@ -149,7 +149,12 @@ class Dispatcher:
         if without is None:
             return "waiting for a slot"
         worker = self._worker
-        timeout = worker.settings.worker.get_timeout
+        settings = worker.settings.worker
+        if worker.services.claim_valid_for(worker.clock.monotonic()) <= 0:
+            # Others would release the claim at once: after an outage, until the first heartbeat has got through.
+            worker.stop.wait(min(_LONGEST_WAIT, settings.heartbeat_interval))
+            return "waiting for a heartbeat"
+        timeout = settings.get_timeout
         take = Take(self.lane, without)
         entry = _Entry(self.slots, worker)
         locked = None

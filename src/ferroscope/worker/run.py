@@ -9,10 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
+import msgspec
 import structlog
 
 from ferroscope.contracts.errors import BmcError, ClaimLostError, StoreUnavailableError
-from ferroscope.core.delivery import Done, Drop, Fail, Outcome, Retry
+from ferroscope.core.delivery import Done, Drop, Fail, Outcome, Retry, Run, exhausted
+from ferroscope.core.losses import counted, described
+from ferroscope.core.model import Severity
 from ferroscope.core.reasons import Reason
 from ferroscope.worker.attempt import StoppedError, SupersededError
 from ferroscope.worker.context import TaskContext
@@ -28,19 +31,31 @@ _log = structlog.get_logger(__name__)
 def run_task(task: Task, context: TaskContext) -> Outcome:
     """Run the task; ``ClaimLostError``. A retry after the last attempt becomes a failure."""
     request = context.request
-    again = f"attempt {request.attempt} of {request.event}"
+    again = described(request)
     if context.attempt.rerun:
         context.note("delivered again", again)
     outcome = _run(task, context)
     if isinstance(outcome, Retry) and outcome.reason in WAITS:  # which may take hours, with many deliveries
         context.journal.entries = [one for one in context.journal.entries if one[1].message != again]
-    if isinstance(outcome, Retry) and outcome.counted and request.attempt >= context.settings.worker.max_attempts:
-        return Fail(outcome.reason, f"{outcome.message}; gave up after {request.attempt} attempts")
+    tried = counted(request)
+    if isinstance(outcome, Retry) and outcome.counted and tried >= context.settings.worker.max_attempts:
+        ending = exhausted(context.before, msgspec.structs.replace(request, attempt=request.attempt + 1))
+        if isinstance(ending, Run):
+            return leave_undone(context, f"{outcome.message}; {ending.undone}", outcome.reason)
+        if ending.reason is not Reason.ATTEMPTS_EXHAUSTED:
+            return ending
+        return Fail(outcome.reason, f"{outcome.message}; gave up after {tried} attempts")
     return outcome
 
 
 def move(_context: TaskContext) -> Outcome:
     """Do nothing: an event without a task only moves the state, as a restored row or another release may request."""
+    return Done()
+
+
+def leave_undone(context: TaskContext, what: str, reason: Reason) -> Done:
+    """Take the transition although its task did not succeed: what was processed is kept, and the rest is recorded."""
+    context.note("not carried out", what, severity=Severity.WARNING, reason=reason)
     return Done()
 
 
@@ -107,7 +122,7 @@ def wait_for_registry(context: TaskContext, error: BmcError) -> Retry:
 
 def retry_bmc(context: TaskContext, error: BmcError) -> Retry:
     """Call the BMC again, with a delay that doubles with each attempt and respects the circuit breaker."""
-    delay = context.settings.worker.retry_delay * 2.0 ** (context.request.attempt - 1)
+    delay = context.settings.worker.retry_delay * 2.0 ** (counted(context.request) - 1)
     return Retry(max(delay, context.bmc_observer.retry_after()), error.reason, str(error))
 
 

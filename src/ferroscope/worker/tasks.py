@@ -15,7 +15,7 @@ from typing import Final
 from ferroscope.contracts.bmc import BootDevice, Power
 from ferroscope.contracts.errors import BmcError
 from ferroscope.contracts.store import Query, Transaction
-from ferroscope.core.delivery import Done, Fail, Outcome
+from ferroscope.core.delivery import Done, Fail, Outcome, failure_of
 from ferroscope.core.model import Entry, Node, Severity
 from ferroscope.core.reasons import CANCELED, Reason
 from ferroscope.core.states import MACHINE, Event, State
@@ -28,8 +28,6 @@ from ferroscope.worker.power import set_power
 from ferroscope.worker.process import ProcessTask, RuleStep
 from ferroscope.worker.run import Task
 from ferroscope.worker.start import PxeFilterWait, RebootThrottle, StartTask
-
-_REASONS = frozenset(Reason)
 
 
 def build(
@@ -76,10 +74,7 @@ def abort(context: TaskContext) -> Outcome:
 def fail(context: TaskContext) -> Outcome:
     """End the inspection as the payload says: ``reason`` and ``message`` of a failure in the compute lane."""
     _power_off(context)
-    payload = context.request.payload
-    name = str(payload.get("reason"))
-    reason = Reason(name) if name in _REASONS else Reason.INTERNAL
-    return Fail(reason, str(payload.get("message", "the inspection failed")))
+    return failure_of(context.request)
 
 
 def time_out(context: TaskContext) -> Outcome:

@@ -144,8 +144,8 @@ class Service:
         self.store.write(lambda tx: tx.members.beat(record, ttl))
 
     def kill(self, member: str) -> None:
-        """The member is gone without a word, and its heartbeat has expired."""
-        self.beat(member, ttl=-1.0)
+        """The member is gone, and somebody has seen it die."""
+        self.store.write(lambda tx: tx.members.leave(member, died=True))
 
     def start(self, **options: Any) -> Node:
         self._inspections += 1

@@ -8,6 +8,7 @@ from unittest import mock
 
 from sqlalchemy import bindparam, select, update
 
+from ferroscope.core import delivery
 from ferroscope.db import queue, requests, transaction
 from ferroscope.worker import loop
 from tests.simulation.bugs.registry import bug
@@ -32,7 +33,55 @@ def _() -> Iterator[Any]:
 
 @bug("orphans-kept", "what dead members hold is never freed", rule="I1", seeds=20)
 def _() -> Iterator[Any]:
-    yield queue.SqlQueue, "_free_orphans", lambda _self, _holder, _orphans: False
+    yield queue.SqlQueue, "_free_orphans", lambda _self, _orphans: False
+
+
+# Nobody dies, and the database is away for seconds, again and again, while BMCs are slow.
+OUTAGES: dict[str, Any] = {
+    "faults": ("database restart", "database restart", "partition", "pause"),
+    "mean_between_faults": 4.0,
+    "nodes": 5,
+    "rounds": 3,
+    "slow_bmc": 0.3,
+    "slowest_answer": 0.9,
+    "intruders": False,
+    "worker": {"member_ttl": 3.0, "interrupted": "rerun", "max_attempts": 2},
+}
+
+
+@bug("any-loss-counts", "a claim that an outage ended counts as an attempt", rule="I1", seeds=60, **OUTAGES)
+def _() -> Iterator[Any]:
+    yield queue, "may_release", lambda _holder, _members, _now: True
+    yield delivery, "counted", lambda request: request.attempt
+    yield delivery, "losses_of", lambda _request: ()
+
+
+@bug(
+    "poison-is-endless",
+    "a request that kills whoever carries it out is delivered for ever",
+    rule="I1",
+    seeds=3,
+    faults=(),
+    poisoned=1,
+    supervised=1.0,
+    intruders=False,
+    commands=0.0,
+)
+def _() -> Iterator[Any]:
+    yield delivery, "counted", lambda _request: 1
+    yield delivery, "losses_of", lambda _request: ()
+
+
+@bug(
+    "end-not-durable",
+    "the end of an inspection does not wait for the disk",
+    rule="I6",
+    seeds=20,
+    faults=("power failure",),
+    mean_between_faults=3.0,
+)
+def _() -> Iterator[Any]:
+    yield loop, "_ends", lambda _event, _outcome: False
 
 
 @bug("node-not-locked", "a claim does not lock its node", rule="two claims", seeds=20)

@@ -64,6 +64,7 @@ class Checks:
             return
         for commit in commits:
             for change in commit.changes:
+                self.ending.lose(change)
                 self.losses.lose(change)
                 self.states.take_back(change)
                 self.answers.take_back(change)

@@ -12,6 +12,7 @@ from ferroscope.contracts.bmc import Power
 from tests.simulation.checks.leaders import THROTTLE, Leaders
 from tests.simulation.checks.stopping import Stopping
 from tests.simulation.database.commits import Changed, Commit
+from tests.simulation.database.storage import Row
 from tests.simulation.kernel import Task
 
 if TYPE_CHECKING:
@@ -60,7 +61,8 @@ class Claims:
         self.by_node: dict[str, Claimed] = {}
         self.by_task: dict[Task, Claimed] = {}
         self.requests: dict[str, set[int]] = defaultdict(set)  # by node
-        self.attempts: Counter[int] = Counter()  # by request
+        self.failures: Counter[int] = Counter()  # by request: attempts that failed, or whose process died alone
+        self.failed_most = 0
         self.excused: set[str] = set()  # inspections that may be rebooted again
 
     def fence(self, commit: Commit, task: Task) -> None:
@@ -101,6 +103,8 @@ class Claims:
             claim = self.by_token.get(before["token"])
             if claim is not None and self.by_node.get(node) is claim:
                 del self.by_node[node]
+            if after is not None and claim is not None and not after["token"]:
+                self._released(claim, before, after, task)
             if claim is not None and claim.intent_at is None and claim.event == "inspect" and task is not claim.task:
                 self.excused.add(claim.inspection or "")
         if after is None or not after["token"]:
@@ -110,11 +114,25 @@ class Claims:
             claim = self._claimed(after, task)
         elif claim.event != after["event"]:  # turned into what follows, under the same claim
             claim.event, claim.attempt, claim.trouble, claim.intent_at = after["event"], after["attempt"], False, None
+            self.failures[claim.request] = 0
         claim.was_on = WAS_ON in after["progress"]
         if before is not None and after["progress"] != before["progress"] and POWER_ON in after["progress"]:
             claim.intent_at = self._kernel.now
             if self._world.scenario.settings.worker.reboot_throttle and claim.event == "inspect" and task is not None:
                 self._leaders.leads(task, THROTTLE, "intended a power-on")
+
+    def _released(self, claim: Claimed, before: Row, after: Row, task: Task | None) -> None:
+        """A request is due again. It may end for that only after as many attempts that it was itself to blame for."""
+        own = task is not None and task.owner is claim.task.owner
+        if (own and after["attempt"] == before["attempt"] and after["lost"] == before["lost"]) or (
+            not own and claim.task.owner.dead
+        ):
+            self.failures[claim.request] += 1
+            self.failed_most = max(self.failed_most, self.failures[claim.request])
+        most = self._world.scenario.settings.worker.max_attempts + 1  # the last one is to clean up
+        if self._world.scenario.poisoned and self.failures[claim.request] > most:
+            name = self._world.name_of(claim.node)
+            self._fail("I1", f"request {claim.request} of {name} failed {self.failures[claim.request]} times")
 
     def _claimed(self, row: dict[str, Any], task: Task | None) -> Claimed:
         assert task is not None
@@ -131,7 +149,6 @@ class Claims:
             task=task,
             intent_at=self._kernel.now if POWER_ON in row["progress"] else None,
         )
-        self.attempts[row["id"]] += 1
         self.by_token[row["token"]] = self.by_node[node] = self.by_task[task] = claim
         self._kernel.say(
             f"claims {row['event']} of {self._world.name_of(node)} (request {row['id']}, attempt {row['attempt']})",

@@ -9,6 +9,7 @@ from tests.simulation.checks.claims import Claims
 from tests.simulation.checks.leaders import Leaders
 from tests.simulation.checks.losses import Losses
 from tests.simulation.checks.power import PowerControl
+from tests.simulation.database.commits import Changed
 from tests.simulation.scenario import INTRUDER, TIMEOUT
 
 if TYPE_CHECKING:
@@ -42,6 +43,14 @@ class Ending:
         return not server.all("requests") and all(
             row["state"] in ("none", "finished", "error") for row in server.all("nodes")
         )
+
+    def lose(self, change: Changed) -> None:
+        """A crash has undone this change: no end may be among them, except where a replica lags behind."""
+        before, after = change.before, change.after
+        if change.table != "inspections" or before is None or after is None or self._world.losing_durable:
+            return
+        if after["state"] in ("finished", "error") and before["state"] != after["state"]:
+            self._fail("I6", f"the end of an inspection of {self._world.name_of(after['node'])} was lost in a crash")
 
     def judge(self) -> None:
         """Nothing more will happen: look whether all has come to a good end."""
@@ -95,8 +104,8 @@ class Ending:
             if not self._power.unanswered[uuid]:
                 self._fail("I1", f"an inspection of {name} ended by {reason}, but its BMC answered always")
         elif reason == "attempts-exhausted":
-            if max(self._claims.attempts.values(), default=0) <= settings.worker.max_attempts:
-                self._fail("I1", f"an inspection of {name} ended by {reason} after fewer attempts")
+            if self._claims.failed_most < settings.worker.max_attempts:
+                self._fail("I1", f"an inspection of {name} ended by {reason}, but {row['error']!r} is not so")
         elif reason == "interrupted":
             if settings.worker.interrupted != "error":
                 self._fail("I1", f"an inspection of {name} ended by {reason}")

@@ -94,7 +94,8 @@ class States:
         claim = self._claims.by_task.get(task) if task is not None else None
         done = new == "finished" and old == "processing"
         if done or (new == "error" and old in ("starting", "waiting", "processing")):
-            quiet = claim is not None and (claim.trouble or machine.meddled)
+            poisoned = machine.number < self._world.scenario.poisoned
+            quiet = poisoned or (claim is not None and (claim.trouble or machine.meddled))
             wanted = Power.OFF if claim is None or claim.event != "inspect" else claim.left
             if not quiet and wanted not in (None, machine.power):
                 self._fail("state", f"{name} is {new}, but its machine is {machine.power}, not {wanted}")

@@ -16,6 +16,7 @@ from tests.simulation.run import run
 from tests.simulation.scenario import from_seed
 
 _FOUND_BY = {
+    "any-loss-counts": 25,
     "broken-twice": 3,
     "claim-select": 8,
     "claims-doubted-not": 2,
@@ -37,7 +38,7 @@ _FOUND_BY = {
     "node-stays-locked": 3,
     "not-durable": 3,
     "orphans-kept": 5,
-    "outage-counts": 3,
+    "outage-counts": 6,
     "own-claims-trusted": 7,
     "own-save-forgotten": 18,
     "renew-by-name": 4,

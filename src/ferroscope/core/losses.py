@@ -1,0 +1,151 @@
+"""Why a claim was lost, and whether its delivery counts as an attempt. Pure.
+
+A claim is released by others when its holder's heartbeat has expired. That alone does not say that the holder died, let
+alone because of the request. Only a death of the holder alone counts:
+
+* its supervisor saw it die, or it ended itself after an unexpected error; or
+* another process kept its heartbeat through the holder's silence, so the database was available, and a process of the
+  same host, started before or after, shows that the host has not failed.
+
+If no heartbeat got through, it was an outage of the database. If no process of the host is left, the host or its
+network failed, until one appears that was started later on the same boot of the host. A holder that is alive again was
+only frozen or cut off. None of these counts, nor does a graceful stop.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from enum import StrEnum
+from typing import Final
+
+import msgspec
+
+from ferroscope.core.model import Member, Request
+
+# The part of its time to live after which a missing heartbeat is a gap. Shorter gaps are usual on a busy host.
+GAP: Final = 0.75
+# The part of its time to live for which a member may return after an outage before its claims are released.
+RETURN: Final = 0.5
+
+
+class Cause(StrEnum):
+    """What ended a delivery; only ``DIED`` counts as an attempt."""
+
+    DIED = "died"
+    STOPPED = "stopped"
+    SILENT_HOST = "silent-host"
+    OUTAGE = "outage"
+    RETURNED = "returned"
+
+
+class Loss(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A delivery whose claim was released by others: its holder, the time of its last heartbeat, and where it ran."""
+
+    member: str
+    cause: Cause
+    at: float = 0.0
+    host: str = ""
+    boot: str | None = None
+
+
+_encode = msgspec.json.Encoder().encode
+_decoder = msgspec.json.Decoder(tuple[Loss, ...])
+
+
+def losses_of(request: Request) -> tuple[Loss, ...]:
+    """Return the losses that are noted in the request; what another release wrote in another form is ignored."""
+    try:
+        return _decoder.decode(request.lost) if request.lost else ()
+    except msgspec.ValidationError:
+        return ()
+
+
+def noted(lost: str | None, loss: Loss) -> str:
+    """Return the text of a request's losses with one more."""
+    losses = [*msgspec.json.decode(lost), loss] if lost else [loss]
+    return _encode(losses).decode()
+
+
+def deaths(request: Request) -> int:
+    """Return how many workers have died alone while they held this request."""
+    return sum(one.cause is Cause.DIED for one in losses_of(request))
+
+
+_WORDS: Final = {
+    Cause.DIED: "its worker died",
+    Cause.STOPPED: "its worker was stopped",
+    Cause.SILENT_HOST: "the host or the network of its worker failed",
+    Cause.OUTAGE: "outage of the database",
+    Cause.RETURNED: "its worker was cut off for a while",
+}
+
+
+def described(request: Request) -> str:
+    """Return for people which delivery of a request this is, and what ended those that were lost."""
+    causes = Counter(one.cause for one in losses_of(request))
+    lost = "; ".join(
+        f"lost: {_WORDS[cause]}" + (f" ({number} times)" if number > 1 else "") for cause, number in causes.items()
+    )
+    return f"attempt {counted(request)} of {request.event}" + (f"; {lost}" if lost else "")
+
+
+def may_release(holder: Member | None, members: Sequence[Member], now: float) -> bool:
+    """Whether to release the claims of a holder that is not alive.
+
+    After an outage of the database nobody is alive until the next heartbeat. A holder that returns keeps its claims, so
+    whoever is first waits a moment for the others.
+    """
+    if holder is None or holder.left_at is not None:
+        return True
+    pause = holder.ttl * RETURN
+    return any(_steady(one, now - pause) for one in members if one.is_alive(now))
+
+
+def loss_of(ident: str, holder: Member | None, members: Sequence[Member], now: float) -> Loss:
+    """Return why the claims of a holder are released that has left, or is not alive; None: nobody knows it any more."""
+    if holder is None:
+        return Loss(ident, Cause.OUTAGE)
+    at = holder.expires_at - holder.ttl
+    return Loss(ident, _cause(holder, at, members, now), at, holder.host, holder.boot)
+
+
+def _cause(holder: Member, at: float, members: Sequence[Member], now: float) -> Cause:
+    if holder.died_at is not None:
+        return Cause.DIED
+    if holder.left_at is not None or holder.detail.get("stopping"):
+        return Cause.STOPPED
+    alive = [one for one in members if one.id != holder.id and one.is_alive(now)]
+    if not any(_steady(one, at + holder.ttl * GAP) for one in alive):
+        return Cause.OUTAGE
+    return Cause.DIED if any(_same_host(one, holder.host, holder.boot) for one in alive) else Cause.SILENT_HOST
+
+
+def reviewed(request: Request, members: Sequence[Member], now: float) -> Request:
+    """Return the request, its losses with what has become known since: who returned, and which hosts had not failed."""
+    losses = [msgspec.structs.replace(one, cause=_now_known(one, members, now)) for one in losses_of(request)]
+    return msgspec.structs.replace(request, lost=_encode(losses).decode())
+
+
+def _now_known(loss: Loss, members: Sequence[Member], now: float) -> Cause:
+    if loss.cause is Cause.DIED and any(one.id == loss.member and one.is_alive(now) for one in members):
+        return Cause.RETURNED
+    if loss.cause is Cause.SILENT_HOST and any(
+        one.id != loss.member and one.started_at > loss.at and _same_host(one, loss.host, loss.boot) for one in members
+    ):
+        return Cause.DIED
+    return loss.cause
+
+
+def counted(request: Request) -> int:
+    """Return how many of the deliveries of a request, with the present one, count as attempts."""
+    return request.attempt - sum(one.cause is not Cause.DIED for one in losses_of(request))
+
+
+def _steady(member: Member, since: float) -> bool:
+    """Whether the member's heartbeats have had no gap since that time."""
+    return member.steady_since is not None and member.steady_since <= since
+
+
+def _same_host(member: Member, host: str, boot: str | None) -> bool:
+    return member.host == host and member.boot == boot
