@@ -222,6 +222,23 @@ def test_an_operator_deletes_a_name_and_its_epochs_do_not_come_back(everywhere: 
     assert client.delete("/v1/lease_names/periodic/timeouts").status_code == 403
 
 
+def test_an_operator_takes_a_lease_from_its_holder(everywhere: Service) -> None:
+    client, name = everywhere.bare_metal, "/v1/lease_names/backup/nightly"
+    lease = _take(client)
+    assert client.delete(name).status_code == 409
+    assert client.delete(f"{name}?held=true").status_code == 204
+    # The holder is held off by everything that it can do with its token.
+    renewal = {"epoch": lease["epoch"], "token": lease["token"]}
+    assert client.put(NAME, renewal).status_code == 404
+    body = {"driver": "fake-hardware"}
+    held = {"If-Lease": f"backup/nightly/{lease['epoch']}/{lease['token']}"}
+    assert client.post("/v1/nodes", body, headers=held).status_code == 412
+    after = _take(client)
+    assert after["epoch"] > lease["epoch"]
+    assert client.put(NAME, renewal).status_code == 409
+    assert client.delete("/v1/lease_names/periodic/timeouts?held=true").status_code == 403
+
+
 def test_one_source_cannot_use_up_the_names_and_unused_ones_make_room(
     sqlite_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -52,8 +52,11 @@ class Leases(Protocol):
     def list(self, prefix: str = "", *, brief: bool = False) -> Sequence[Lease]:
         """Return the leases whose name begins with ``prefix``, free ones too, by name; ``brief``: without data."""
 
-    def forget(self, lease: Lease) -> bool:
-        """Delete this lease if it is free or expired and still has this epoch; return whether it was deleted."""
+    def forget(self, lease: Lease, *, held: bool = False) -> bool:
+        """Delete this lease if it is free or expired and still has this epoch; return whether it was deleted.
+
+        ``held``: also if it is held. Its holder finds out when it renews or is fenced.
+        """
 
     def unused(self, seconds: float, limit: int) -> Sequence[Lease]:
         """Return leases that expired or were released ``seconds`` ago or earlier, without data, oldest first."""

@@ -105,6 +105,7 @@ _FORGET = delete(schema.leases).where(
     _l_leases.epoch == bindparam("_epoch"),
     or_(_l_leases.holder.is_(None), _l_leases.expires_at <= db_now()),
 )
+_REVOKE = delete(schema.leases).where(_l_leases.name == bindparam("_name"), _l_leases.epoch == bindparam("_epoch"))
 _RENEW = (
     update(schema.leases)
     .where(*_MINE, _l_leases.holder.is_not(None))
@@ -187,10 +188,11 @@ class SqlLeases:
         given = {"_before": self._tx.now - seconds, "page_limit": limit}
         return [_lease(row) for row in self._tx.run(_UNUSED, given)]
 
-    def forget(self, lease: Lease) -> bool:
+    def forget(self, lease: Lease, *, held: bool = False) -> bool:
         self._floor()
         self._tx.run(_RAISE_FLOOR, {"_id": _FLOOR_ID, "_epoch": lease.epoch})
-        forgotten = self._tx.run(_FORGET, {"_name": lease.name, "_epoch": lease.epoch}).rowcount > 0
+        statement = _REVOKE if held else _FORGET
+        forgotten = self._tx.run(statement, {"_name": lease.name, "_epoch": lease.epoch}).rowcount > 0
         if forgotten:
             self._tx.ask(_DROP_CANDIDATES, {"_name": lease.name})
         return forgotten

@@ -185,7 +185,7 @@ RULES: Final[tuple[Rule, ...]] = (
     Rule("ferroscope:lease:get", _SYSTEM_READER, "See leases"),
     Rule("ferroscope:lease:hold", _any(_SYSTEM_MEMBER, _SYSTEM_SERVICE),
          "Acquire, renew and release leases; %(lease.name)s and %(lease.prefix)s, up to the slash, may be checked"),
-    Rule("ferroscope:lease:forget", _SYSTEM_ADMIN, "Delete the name of a lease"),
+    Rule("ferroscope:lease:forget", _SYSTEM_ADMIN, "Delete the name of a lease, also of one that is held"),
 )
 # fmt: on
 

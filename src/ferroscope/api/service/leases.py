@@ -80,6 +80,12 @@ class ReleaseQuery(msgspec.Struct, frozen=True):
     token: str | None = None
 
 
+class ForgetQuery(msgspec.Struct, frozen=True):
+    """Query of DELETE /v1/lease_names/{name}; ``held``: a lease that is held is taken from its holder."""
+
+    held: bool = False
+
+
 class LeaseListQuery(msgspec.Struct, frozen=True):
     """Query of GET /v1/leases."""
 
@@ -263,12 +269,21 @@ def release_lease(context: ApiContext, call: Call[ReleaseQuery, Release | None])
     return Reply(204)
 
 
-def forget_lease(context: ApiContext, call: Call[NoQuery, None]) -> Reply:
-    """Delete the name of a free lease; 409 if it is held. Its epochs are not used again."""
-    name = foreign(name_of(call.path))
-    if not context.store.write(lambda tx: tx.leases.forget(_stored(tx, name))):
-        return _refused(context, name, f"lease {name} is held; only a free lease can be deleted")
-    context.log.info("lease name deleted", name=name, source=call.source)
+def forget_lease(context: ApiContext, call: Call[ForgetQuery, None]) -> Reply:
+    """Delete the name of a free lease; 409 if it is held, unless it is to be revoked. Its epochs are not used again."""
+    name, held = foreign(name_of(call.path)), call.query.held
+
+    def work(tx: Transaction) -> str | None:
+        stored = _stored(tx, name)
+        if not tx.leases.forget(stored, held=held):
+            raise LeaseLostError(f"{name} is held")
+        return stored.holder if stored.held else None
+
+    try:
+        holder = context.store.write(work)
+    except LeaseLostError:
+        return _refused(context, name, f"lease {name} is held; to take it from its holder, add held=true")
+    context.log.info("lease name deleted", name=name, source=call.source, revoked_from=holder)
     return Reply(204)
 
 
