@@ -180,7 +180,7 @@ def get_unprocessed_data(context: ApiContext, call: Call[NoQuery, None]) -> Repl
 
 def reapply(context: ApiContext, call: Call[NoQuery, None]) -> Reply:
     """Process the stored data, or the given data, again."""
-    stored_data.submit(context, introspected_ident(call), call.raw)
+    stored_data.submit(context, call, introspected_ident(call))
     return Reply(202, _ACCEPTED)
 
 

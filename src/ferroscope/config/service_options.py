@@ -187,6 +187,20 @@ class ApiSettings(msgspec.Struct, frozen=True, kw_only=True):
     max_lease_names: Annotated[
         int, Opt("Maximum number of lease names of one caller: of a user, or of a source address.", ge=0)
     ] = 250
+    max_project_nodes: Annotated[
+        int, Opt("Maximum number of nodes of a project that its own callers enroll; 0: no limit.", ge=0)
+    ] = 1000
+    max_project_ports: Annotated[
+        int, Opt("Maximum number of ports and port groups of a project's nodes; as max_project_nodes.", ge=0)
+    ] = 20_000
+    max_project_bytes: Annotated[
+        int,
+        Opt(
+            "Maximum bytes of a project's nodes, their ports and port groups, and of inspection data in the database; "
+            "as max_project_nodes.",
+            ge=0,
+        ),
+    ] = 1024 * 1024 * 1024
     lease_quotas: Annotated[
         dict[str, str],
         Opt(

@@ -167,6 +167,14 @@ class Query(msgspec.Struct, frozen=True, kw_only=True):
     descending: bool = False
 
 
+class Usage(msgspec.Struct, frozen=True, kw_only=True):
+    """What the nodes of an owner take; ``ports`` includes port groups, ``bytes`` also inspection data."""
+
+    nodes: int = 0
+    ports: int = 0
+    bytes: int = 0
+
+
 class Nodes(Protocol):
     """The registry of nodes."""
 
@@ -200,6 +208,12 @@ class Nodes(Protocol):
 
     def sizes(self, query: Query) -> Sequence[int]:
         """Return, without reading them, the bytes of the documents and long texts of each item of the page."""
+
+    def usage(self, owner: str) -> Usage:
+        """Return what the nodes of this owner take, including what this transaction has written.
+
+        Until its end, other transactions that ask for the same wait, unless the owner has had no node before.
+        """
 
     def orphans(self) -> Mapping[str, float | None]:
         """Return ``orphaned_at`` of every node by UUID."""

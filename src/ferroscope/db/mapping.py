@@ -7,7 +7,7 @@ of a query (which filters, what order) and reused: values are always parameters.
 from __future__ import annotations
 
 import operator
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import lru_cache, reduce
 from typing import Any, Final, Generic, TypeVar, cast, get_type_hints
 
@@ -211,9 +211,9 @@ def _octets_on_sqlite(element: _Bytes, compiler: SQLCompiler, **given: Any) -> s
     return f"length(CAST({compiler.process(element.clauses, **given)} AS BLOB))"
 
 
-def size_of(mapper: Mapper[Any]) -> ColumnElement[int]:
-    """Return the bytes of the documents and long texts of a row; other columns are short."""
-    long = [func.coalesce(_Bytes(column), 0) for column in mapper.columns if _is_long(column)]
+def size_of(columns: Iterable[Column[Any]]) -> ColumnElement[int]:
+    """Return the bytes of the documents and long texts among these columns; others are short."""
+    long = [func.coalesce(_Bytes(column), 0) for column in columns if _is_long(column)]
     return cast("ColumnElement[int]", reduce(operator.add, long, literal(0)))
 
 
@@ -299,7 +299,7 @@ def _marker(mapper: Mapper[Any], sort_key: str, key: str) -> Select[Any]:
 @lru_cache(maxsize=512)
 def _select(mapper: Mapper[Any], shape: _Shape, key: str, *, sizes: bool = False) -> Select[Any]:
     table = mapper.columns[0].table
-    statement = select(size_of(mapper)) if sizes else select(*mapper.columns)
+    statement = select(size_of(mapper.columns)) if sizes else select(*mapper.columns)
     for name, number in shape.filters:
         statement = statement.where(_matches(table.c[name], name, number))
     for name in shape.before:

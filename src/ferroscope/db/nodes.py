@@ -7,11 +7,11 @@ from functools import lru_cache, partial
 from typing import Any, Final
 
 import msgspec
-from sqlalchemy import Select, bindparam, delete, insert, or_, select, update
+from sqlalchemy import Select, bindparam, delete, func, insert, or_, select, update
 
 from ferroscope.contracts.data import Later
 from ferroscope.contracts.errors import NotFoundError, StaleError
-from ferroscope.contracts.store import Query
+from ferroscope.contracts.store import Query, Usage
 from ferroscope.core.lookup import Candidates, Evidence
 from ferroscope.core.model import Inspection, Node, Port
 from ferroscope.core.states import AWAITED
@@ -22,7 +22,7 @@ from ferroscope.db.batch import Answer, PendingAnswer
 from ferroscope.db.engine import conflict, upsert
 from ferroscope.db.inspections import INSPECTION
 from ferroscope.db.macs import SqlMacs
-from ferroscope.db.mapping import Mapper, one_of, padded, page, page_later, several, sizes
+from ferroscope.db.mapping import Mapper, one_of, padded, page, page_later, several, size_of, sizes
 from ferroscope.db.session import SqlSession
 
 NODE = Mapper(Node, schema.nodes)
@@ -176,8 +176,32 @@ class SqlNodes:
     def sizes(self, query: Query) -> Sequence[int]:
         return sizes(self._tx, NODE, query)
 
+    def usage(self, owner: str) -> Usage:
+        first = self._tx.run(_FIRST_OF, {"owner": owner}).first()
+        if first is not None and first[0] not in self._locked:
+            locked = self._tx.run(_LOCK, {"ident": first[0]}).first()
+            if locked is not None:
+                self._locked[first[0]] = int(locked[0])
+        counts = [self._tx.run(statement, {"owner": owner}).first() for statement in _USAGE]
+        numbers, sizes = zip(*((int(number), int(size or 0)) for number, size in counts), strict=True)
+        return Usage(nodes=numbers[0], ports=numbers[1] + numbers[2], bytes=sum(sizes))
+
     def orphans(self) -> Mapping[str, float | None]:
         return dict(tuple(row) for row in self._tx.run(_ORPHANS))
+
+
+# What the nodes of a project take.
+
+_OWNED = select(_n.uuid).where(_n.owner == bindparam("owner"))
+_FIRST_OF = _OWNED.order_by(_n.created_at, _n.uuid).limit(1)
+_LOCK = select(_n.version).where(_n.uuid == bindparam("ident")).with_for_update()
+_USAGE = (
+    select(func.count(), func.sum(size_of(NODE.columns))).where(_n.owner == bindparam("owner")),
+    *(
+        select(func.count(), func.sum(size_of(table.columns))).where(table.c.node.in_(_OWNED))
+        for table in (schema.ports, schema.portgroups, schema.inspection_data)
+    ),
+)
 
 
 # The indexes that identify a machine that calls back, in SQL.

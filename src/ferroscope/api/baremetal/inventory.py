@@ -240,7 +240,7 @@ def reapply(context: ApiContext, call: Call[NoQuery, None]) -> Reply:
         # The caller's own data sets what an inspection sets.
         access.require(context.policy, _SETS, call.identity, access.target_of(node))
 
-    stored_data.submit(context, node_ident(call), call.raw, may_set)
+    stored_data.submit(context, call, node_ident(call), may_set)
     return Reply(202)
 
 

@@ -9,7 +9,7 @@ import msgspec
 
 from ferroscope import transition
 from ferroscope.api.auth import access
-from ferroscope.api.baremetal import drivers, node_input, node_policies
+from ferroscope.api.baremetal import drivers, node_input, node_policies, quotas
 from ferroscope.api.baremetal.node_fields import (
     BY_NAME,
     CONDUCTOR_SINCE,
@@ -331,6 +331,7 @@ def create_node(context: ApiContext, call: Call[NoQuery, NodeCreate]) -> Reply:
         transition.add_node(tx, node)
         if known := bmc_access.literal(node.driver_info):
             tx.addresses.set_bmc(uuid, known)
+        quotas.check(context, call, tx, node.owner)
         return node
 
     node = context.store.write(work)
@@ -365,7 +366,9 @@ def update_node(context: ApiContext, call: Call[NodePatchQuery, list[Operation]]
         if bmc_access.moved(node.driver_info, changed.driver_info):  # a worker resolves host names
             tx.addresses.set_bmc(node.uuid, bmc_access.literal(changed.driver_info))
         changed.sources = sourced(sourced_values(node), changed, Source.OPERATOR)
-        return tx.nodes.update(changed)
+        written = tx.nodes.update(changed)
+        quotas.check_growth(context, call, tx, written.owner, node, changed)
+        return written
 
     return Reply(200, _shown(context, call, context.store.write(work), select(call.minor, None)))
 

@@ -12,7 +12,7 @@ import msgspec
 from msgspec import Meta
 
 from ferroscope.api.auth import access
-from ferroscope.api.baremetal import ports, representation
+from ferroscope.api.baremetal import ports, quotas, representation
 from ferroscope.api.baremetal.node_fields import chosen_fields
 from ferroscope.api.baremetal.representation import Field, Page, Representation, links, stored, timestamps
 from ferroscope.api.http import decoding, paging
@@ -186,6 +186,7 @@ def create_portgroup(context: ApiContext, call: Call[NoQuery, PortgroupCreate]) 
         access.require(context.policy, "baremetal:portgroup:create", call.identity, access.target_of(node))
         group = Portgroup(uuid=uuid, node=node.uuid, created_at=tx.now, **changes)
         tx.portgroups.add(group)
+        quotas.check(context, call, tx, node.owner)
         return group
 
     shown = SHOWN.render(context.store.write(work), SHOWN.select(call.minor), call.url)
@@ -210,7 +211,9 @@ def update_portgroup(context: ApiContext, call: Call[NoQuery, list[Operation]]) 
             access.require(context.policy, "baremetal:port:update", call.identity, access.target_of(node))
             for port in tx.ports.list(Query(filters={"portgroup": group.uuid})):
                 tx.ports.update(msgspec.structs.replace(port, physical_network=changed.physical_network))
-        return tx.portgroups.update(changed)
+        written = tx.portgroups.update(changed)
+        quotas.check_growth(context, call, tx, node.owner, group, changed)
+        return written
 
     return Reply(200, SHOWN.render(context.store.write(work), SHOWN.select(call.minor), call.url))
 

@@ -13,7 +13,7 @@ from msgspec import UNSET
 
 from ferroscope import transition
 from ferroscope.api.auth import access
-from ferroscope.api.baremetal import port_fields
+from ferroscope.api.baremetal import port_fields, quotas
 from ferroscope.api.baremetal.node_fields import chosen_fields
 from ferroscope.api.baremetal.port_fields import (
     DEFAULT_FIELDS,
@@ -202,6 +202,7 @@ def create_port(context: ApiContext, call: Call[NoQuery, PortCreate]) -> Reply:
         _check_group(tx, port, pxe=body.pxe_enabled is not UNSET and port.pxe_enabled)
         _take_from_inbox(context, tx, port)
         tx.ports.add([port])
+        quotas.check(context, call, tx, node.owner)
         return port
 
     port = context.store.write(work)
@@ -237,7 +238,9 @@ def update_port(context: ApiContext, call: Call[NoQuery, list[Operation]]) -> Re
                     "physical_network cannot be changed while the port belongs to a portgroup; change the portgroup's."
                 )
             _check_group(tx, changed)
-        return tx.ports.update(changed)
+        written = tx.ports.update(changed)
+        quotas.check_growth(context, call, tx, tx.nodes.get(written.node).owner, port, changed)
+        return written
 
     return Reply(200, render(context.store.write(work), select(call.minor, None), call.url))
 

@@ -6,12 +6,12 @@ The parts are JSON bytes: a response is concatenated, never decoded.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final
+from typing import Any, Final
 
 from ferroscope import transition
-from ferroscope.api.baremetal import callback_body
+from ferroscope.api.baremetal import callback_body, quotas
 from ferroscope.api.http.errors import MissingError
-from ferroscope.api.http.route import ApiContext
+from ferroscope.api.http.route import ApiContext, Call
 from ferroscope.contracts.data import Part
 from ferroscope.contracts.errors import StaleError
 from ferroscope.contracts.store import Transaction
@@ -63,21 +63,24 @@ def merged(parts: dict[Part, bytes], beside: Part) -> bytes:
 # not replace existing data. So if it fails, the previous data is unchanged.
 
 
-def submit(context: ApiContext, ident: str, raw: bytes, may_set: Callable[[Node], None] = lambda _node: None) -> None:
-    """Queue a reapply; ``raw`` is the body of a callback, or empty for the stored data.
+def submit(
+    context: ApiContext, call: Call[Any, Any], ident: str, may: Callable[[Node], None] = lambda _node: None
+) -> None:
+    """Queue a reapply; the body is that of a callback, or empty for the stored data.
 
-    ``may_set`` raises if the caller may not supply data for the node.
+    ``may`` raises if the caller may not supply data for the node.
 
     If a reapply of stored data is already queued and has not begun, nothing is added.
     """
-    if raw.strip():
-        parts = callback_body.split(raw, max_depth=context.settings.api.max_json_depth)
+    if call.raw.strip():
+        parts = callback_body.split(call.raw, max_depth=context.settings.api.max_json_depth)
         parts.pop("logs", None)
 
         def given(tx: Transaction) -> None:
             node = introspected(tx, ident, lock=True)[0]
-            may_set(node)
+            may(node)
             _begin(context, tx, node, GIVEN, parts)
+            quotas.check(context, call, tx, node.owner)
 
         context.store.write(given)
         return

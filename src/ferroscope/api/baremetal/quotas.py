@@ -1,0 +1,51 @@
+"""What the callers of a project may store: nodes, ports and port groups, and bytes.
+
+It is counted in the transaction of the change, under a lock for each project, so that calls at the same time do not
+exceed it together. What others enroll for the project, such as an operator, counts, but is not refused.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from ferroscope.api.auth.identity import Identity
+from ferroscope.api.auth.policy import Policy
+from ferroscope.api.http.errors import ForbiddenError
+from ferroscope.api.http.route import ApiContext, Call
+from ferroscope.contracts.store import Transaction
+
+
+def applies(policy: Policy, identity: Identity) -> bool:
+    """Return whether the quotas limit this caller: whoever may enroll nodes of any owner has none."""
+    return identity.project_id is not None and not policy.allows("baremetal:node:create", identity)
+
+
+def check(context: ApiContext, call: Call[Any, Any], tx: Transaction, owner: str | None) -> None:
+    """Raise ``ForbiddenError`` if what this transaction has written exceeds the quota of the node's owner."""
+    if owner is None or not applies(context.policy, call.identity):
+        return
+    api = context.settings.api
+    limits = (api.max_project_nodes, api.max_project_ports, api.max_project_bytes)
+    if not any(limits):
+        return
+    used = tx.nodes.usage(owner)
+    for what, now, limit, option in (
+        ("nodes", used.nodes, api.max_project_nodes, "max_project_nodes"),
+        ("ports and port groups", used.ports, api.max_project_ports, "max_project_ports"),
+        ("stored bytes", used.bytes, api.max_project_bytes, "max_project_bytes"),
+    ):
+        if limit and now > limit:
+            raise ForbiddenError(
+                f"The quota of project {owner} is {limit:,} {what}, and this would make it {now:,}. Delete what is no "
+                f"longer needed, or ask an operator for more ([api] {option})."
+            )
+
+
+def check_growth(
+    context: ApiContext, call: Call[Any, Any], tx: Transaction, owner: str | None, before: object, after: object
+) -> None:
+    """Check the quota if a change makes a resource larger: what exceeds it already may be made smaller."""
+    if applies(context.policy, call.identity) and len(msgspec.json.encode(after)) > len(msgspec.json.encode(before)):
+        check(context, call, tx, owner)
