@@ -29,6 +29,9 @@ _LOOK_BACK: Final = 3600.0
 # A commit may become visible after one with a later time.
 _OVERLAP: Final = 60.0
 _PAGE: Final = 500
+# Then the other service is likely to be away: the rest is left to the next step.
+_MOST_FAILURES: Final = 3
+_IN_PROGRESS: Final = "it has not ended there"
 _CHECK_INTERVAL: Final = 0.1
 
 # Returns what stores an introspection in a transaction, which returns what became of it; ``ValueError`` for bad data.
@@ -60,16 +63,20 @@ class InspectedElsewhere:
     def step(self, leadership: StepLeadership) -> str:
         """Fetch what has ended there; return a status."""
         now = self._look(leadership)
-        fetched = 0
+        fetched = failed = 0
         for key, wanted in list(self._wanted.items()):
             leadership.keep_alive()
             why = self._fetch(wanted, leadership)
-            fetched += why is None
-            if why is not None and now - wanted.entry.at < _PATIENCE:
-                continue
             del self._wanted[key]
-            if why is not None:
+            if why is None:
+                fetched += 1
+            elif now - wanted.entry.at < _PATIENCE:
+                self._wanted[key] = wanted  # as the last one
+            else:
                 self._give_up(wanted, why, leadership)
+            failed += why not in (None, _IN_PROGRESS)
+            if failed == _MOST_FAILURES:
+                break
         return f"{fetched} introspections fetched, {len(self._wanted)} in progress there"
 
     def close(self) -> None:
@@ -116,7 +123,7 @@ class InspectedElsewhere:
         try:
             found = asked.result()
             if found is None:
-                return "it has not ended there"
+                return _IN_PROGRESS
             save = self._prepare(found)
         except (ForwardError, ValueError) as exc:
             return str(exc)

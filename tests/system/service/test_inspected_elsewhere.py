@@ -37,10 +37,12 @@ class There(ThreadingHTTPServer):
 
     def __init__(self) -> None:
         self.answers: dict[str, Any] = {}
+        self.asked: list[str] = []
         there = self
 
         class Handler(BaseHTTPRequestHandler):
             def do_GET(self) -> None:
+                there.asked.append(self.path)
                 answer = there.answers.get(self.path, 404)
                 body = b"" if isinstance(answer, int) else json.dumps(answer).encode()
                 self.send_response(answer if isinstance(answer, int) else 200)
@@ -164,6 +166,17 @@ def test_after_a_while_the_timeline_says_that_it_was_not_fetched(
     here.step(300.0)
     assert here.steps() == [FORWARDED, "import"]
     assert here.inspections() == []
+
+
+def test_a_service_that_is_away_is_asked_a_few_times_only_and_for_all_in_turn(there: There, here: Here) -> None:
+    others = [f"7b1f7b1f-1111-4111-8111-{number:012d}" for number in range(5)]
+    entries = [Entry(node=NODE, step=FORWARDED, message="forwarded", detail={ACCEPTED_AS: one}) for one in others]
+    here.store.write(lambda tx: tx.journal.append(entries))
+    there.has(503, 503)
+    here.step()
+    assert len(there.asked) == 3
+    here.step()
+    assert sorted(there.asked) == sorted(f"/v1/introspection/{one}" for one in (NODE, *others))
 
 
 def test_a_failed_introspection_is_stored_with_its_error(there: There, here: Here) -> None:
