@@ -1,5 +1,8 @@
 """The schema's version: reading it is cheap; only an upgrade loads Alembic.
 
+One process at a time upgrades a database, and a killed one leaves nothing that the next one cannot complete: SQLite and
+PostgreSQL undo the whole upgrade, and on MariaDB each step can be repeated (``db.migrations.repeatable``).
+
 Migrations only add tables and columns, so that processes of the previous release keep working during a rolling upgrade.
 """
 
@@ -10,10 +13,12 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
+import structlog
 from sqlalchemy import Connection, Engine, inspect, text
 from sqlalchemy.exc import DBAPIError
 
 from ferroscope.contracts.errors import StoreUnavailableError
+from ferroscope.db import replication
 from ferroscope.db.engine import cannot_answer, described, waiting
 
 _VERSIONS: Final = Path(__file__).parent / "migrations" / "versions"
@@ -21,6 +26,14 @@ _VERSIONS: Final = Path(__file__).parent / "migrations" / "versions"
 HEAD: Final = max(found.name for found in _VERSIONS.glob("[0-9]*.py")).partition("_")[0]
 # Seconds that an upgrade waits for SQLite's write lock: the other processes keep writing meanwhile.
 _LOCK_TIMEOUT: Final = 30.0
+# The lock of an upgrade. PostgreSQL's is valid within a database and ends with the transaction; MariaDB's is valid on
+# the whole server and ends with the connection. Both end with the process.
+_PG_TRY: Final = "SELECT pg_try_advisory_xact_lock(6384633391)"
+_PG_WAIT: Final = "SELECT 1 FROM (SELECT pg_advisory_xact_lock(6384633391)) AS locked"
+_MYSQL_WAIT: Final = "SELECT GET_LOCK(CONCAT('ferroscope-upgrade-', MD5(DATABASE())), {seconds})"
+_LONGEST_WAIT: Final = 6 * 3600
+
+_log = structlog.get_logger(__name__)
 
 
 def current(engine: Engine) -> str | None:
@@ -47,7 +60,7 @@ def upgrade(engine: Engine, revision: str = "head") -> None:
     config.set_main_option("script_location", "ferroscope.db:migrations")
     options = {} if engine.dialect.name == "sqlite" else {"isolation_level": "READ COMMITTED"}
     try:
-        with engine.connect().execution_options(**options) as connection, _one_transaction(connection):
+        with engine.connect().execution_options(**options) as connection, _alone(connection):
             config.attributes["connection"] = connection
             command.upgrade(config, revision)
     except DBAPIError as exc:
@@ -55,13 +68,14 @@ def upgrade(engine: Engine, revision: str = "head") -> None:
 
 
 @contextmanager
-def _one_transaction(connection: Connection) -> Iterator[None]:
-    """Commit at the end. On SQLite take the write lock at once: Alembic's own statements do not wait for it."""
+def _alone(connection: Connection) -> Iterator[None]:
+    """Begin a transaction while no other process upgrades this database, and commit it at the end."""
     if connection.dialect.name != "sqlite":
+        _lock(connection)
         yield
         connection.commit()
         return
-    with waiting(connection, _LOCK_TIMEOUT):
+    with waiting(connection, _LOCK_TIMEOUT):  # Alembic's own statements would not wait for the write lock
         connection.exec_driver_sql("BEGIN IMMEDIATE")
     try:
         yield
@@ -69,3 +83,18 @@ def _one_transaction(connection: Connection) -> Iterator[None]:
         connection.exec_driver_sql("ROLLBACK")
         raise
     connection.exec_driver_sql("COMMIT")
+
+
+def _lock(connection: Connection) -> None:
+    if connection.dialect.name == "postgresql":
+        first, then = _PG_TRY, _PG_WAIT
+    elif replication.is_galera(connection):  # its nodes refuse GET_LOCK, which each would hold for itself
+        return
+    else:
+        first, then = (_MYSQL_WAIT.format(seconds=seconds) for seconds in (0, _LONGEST_WAIT))
+    if not connection.exec_driver_sql(first).scalar():
+        _log.warning("another process is upgrading the schema of this database; waiting until it has ended")
+        if not connection.exec_driver_sql(then).scalar():
+            raise StoreUnavailableError(
+                "another process is still upgrading the database schema; repeat the command later"
+            )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from alembic import context
 
+from ferroscope.db.migrations import repeatable  # noqa: F401  # registers itself
 from ferroscope.db.schema import metadata
 
 connection = context.config.attributes["connection"]

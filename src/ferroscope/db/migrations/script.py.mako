@@ -11,5 +11,7 @@ branch_labels = None
 depends_on = None
 
 
+# On MariaDB a killed upgrade repeats the migration from its beginning: create_table, add_column, create_index and
+# bulk_insert may be repeated, and anything else must be written so that it may, too.
 def upgrade() -> None:
     ${upgrades if upgrades else "pass"}

@@ -1,0 +1,131 @@
+"""Upgrades of the schema in processes that are killed in the middle, and what a database looks like afterwards."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import signal
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from sqlalchemy import Boolean, Double, Engine, Integer, MetaData, event, insert, select
+
+from ferroscope.config.options import DatabaseSettings, Settings
+from ferroscope.db import migrate
+from ferroscope.db.engine import build_engine
+from ferroscope.runtime.backend import ensure_schema
+from tests.store.sql.test_schema import described
+
+# A schema of the past, with the tables that have most rows.
+OLDER = "0004"
+_WRITES = ("CREATE", "ALTER", "INSERT", "UPDATE", "COMMIT")
+
+
+@contextmanager
+def opened(url: str) -> Iterator[Engine]:
+    engine = build_engine(DatabaseSettings(connection=url))
+    try:
+        yield engine
+    finally:
+        engine.dispose()
+
+
+def forked(work: Callable[[], object]) -> int:
+    """Do it in another process; return its number."""
+    child = os.fork()
+    if child:
+        return child
+    try:
+        work()
+        os._exit(0)
+    finally:
+        os._exit(1)
+
+
+def ended(child: int) -> int:
+    """Return the exit code of the process; negative if it was killed."""
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+
+def killed(url: str, after: int) -> str:
+    """Upgrade in a process that kills itself after so many statements have changed something; return the last of them.
+
+    The last of all is the commit, before which it is killed. Returns "" if it did not come to that.
+    """
+    reading, writing = os.pipe()
+
+    def work() -> None:
+        made = itertools.count(1)
+
+        def count(_connection: Any, _cursor: Any, statement: str, *_: Any) -> None:
+            if statement.lstrip().upper().startswith(_WRITES) and next(made) == after:
+                os.write(writing, statement.encode())
+                os.kill(os.getpid(), signal.SIGKILL)
+
+        with opened(url) as engine:
+            event.listen(engine, "after_cursor_execute", count)
+            event.listen(engine, "commit", lambda connection: count(connection, None, "COMMIT"))
+            migrate.upgrade(engine)
+
+    code = ended(forked(work))
+    os.close(writing)
+    with os.fdopen(reading, "rb") as pipe:
+        last = pipe.read().decode()
+    assert code == (-signal.SIGKILL if last else 0)
+    return last
+
+
+def upgrade(url: str) -> None:
+    """Do what ``ferroscope db upgrade`` does."""
+    ensure_schema(Settings(database=DatabaseSettings(connection=url)), upgrade=True)
+
+
+def fill(url: str) -> dict[str, list[Any]]:
+    """Bring the database to an older schema, and put rows into each table; return all of them."""
+    with opened(url) as engine:
+        migrate.upgrade(engine, OLDER)
+        with engine.connect() as connection:
+            for table in _tables(engine):
+                # Whatever a migration has put there is kept.
+                if not connection.execute(select(table)).first():
+                    connection.execute(insert(table), [_row(table, number) for number in (1, 2, 3)])
+    return rows(url)
+
+
+def rows(url: str, of: dict[str, list[Any]] | None = None) -> dict[str, list[Any]]:
+    """Return the rows of all tables; with ``of``, only of its tables and columns."""
+    with opened(url) as engine, engine.connect() as connection:
+        found = {}
+        for table in _tables(engine):
+            if of is None or table.name in of:
+                names = list(table.c.keys()) if of is None else of[table.name][0]
+                columns = [table.c[name] for name in names]
+                found[table.name] = [names, sorted(map(repr, connection.execute(select(*columns))))]
+        return found
+
+
+def schema(url: str) -> dict[str, Any]:
+    with opened(url) as engine, engine.connect() as connection:
+        assert migrate.current(engine) == migrate.HEAD
+        return described(connection)
+
+
+def _tables(engine: Engine) -> list[Any]:
+    metadata = MetaData()
+    metadata.reflect(engine)
+    return [table for name, table in sorted(metadata.tables.items()) if name != "alembic_version"]
+
+
+def _row(table: Any, number: int) -> dict[str, Any]:
+    return {column.name: _value(column, number) for column in table.columns}
+
+
+def _value(column: Any, number: int) -> Any:
+    if column.type.python_type is bytes:
+        return bytes([number])
+    if isinstance(column.type, Boolean) or str(column.type).startswith("TINYINT"):
+        return False
+    if isinstance(column.type, Integer | Double) or column.type.python_type in (int, float):
+        return number
+    return str(number)
