@@ -95,7 +95,8 @@ class Service:
     ) -> None:
         # Longer than the default: on a busy machine, many writers wait for each other on SQLite.
         database = DatabaseSettings(connection=url, busy_timeout=30.0)
-        self.settings = Settings(database=database, api=ApiSettings(**api), **(sections or {}))
+        given: dict[str, Any] = {"database": database, "api": ApiSettings(**api)} | (sections or {})
+        self.settings = Settings(**given)
         self.stop = threading.Event()
         clock = clock or SystemClock()
         self.backend = open_backend(self.settings, clock=clock, stop=self.stop, listen=False, meter=meter)

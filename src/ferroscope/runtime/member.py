@@ -117,10 +117,16 @@ class Membership:
         self._clock_steps = self._store.read(_newest_step)
         self._thread.start()
 
-    def can_write(self) -> bool:
-        """Whether a heartbeat was written recently; if not, the disk is full or the database is locked."""
+    def can_write(self, *, at_once: bool = False) -> bool:
+        """Whether a heartbeat was written recently; if not, the disk is full or the database is locked.
+
+        ``at_once``: also whether the last heartbeat was written.
+        """
+        age = self._clock.monotonic() - self._beaten
+        if at_once:
+            return not self._missed and age < self._settings.member_ttl
         # Twice the period: if the host is merely busy, a load balancer must not remove one process after the other.
-        return self._clock.monotonic() - self._beaten < 2 * self._settings.member_ttl
+        return age < 2 * self._settings.member_ttl
 
     def claim_valid_for(self, confirmed_at: float) -> float:
         """Return for how many seconds claims that were confirmed at that monotonic time are surely still ours, or 0."""

@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from ferroscope.api.auth.authentication import Authentication
     from ferroscope.api.auth.policy import Policy
     from ferroscope.api.http.route import ApiContext
+    from ferroscope.api.http.writable import CanWrite
     from ferroscope.hooks.pipeline import Pipeline
     from ferroscope.liveness.watch import PartyWatch
     from ferroscope.periodic.singleton import PeriodicTask, Singleton
@@ -102,7 +103,7 @@ def build_app(
     draining: StopFlag | None = None,
     meter: Metrics | None = None,
     stop: StopFlag | None = None,
-    can_write: Callable[[], bool] = lambda: True,
+    can_write: CanWrite | None = None,
     authentication: Authentication | None = None,
     registry: Registry | None = None,
 ) -> Callable[..., Iterable[bytes]]:
@@ -145,7 +146,7 @@ def build_context(
     draining: StopFlag | None = None,
     meter: Metrics | None = None,
     stop: StopFlag | None = None,
-    can_write: Callable[[], bool] = lambda: True,
+    can_write: CanWrite | None = None,
     registry: Registry | None = None,
 ) -> ApiContext:
     """Return what the handlers of the API's routes depend on."""

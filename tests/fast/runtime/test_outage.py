@@ -70,6 +70,29 @@ def test_it_goes_on_after_fewer_or_where_it_is_told_to(answers: list[bool], retr
     assert not member.cut_off
 
 
+def test_a_heartbeat_that_was_missed_is_known_at_once_and_patience_is_for_whoever_wants_it() -> None:
+    clock = ManualClock()
+    settings = WorkerSettings(member_ttl=6.0)
+    store: Any = Store(iter([True, False, True]))
+    member = Membership(store, settings, role="api", stop=Flag(10), clock=clock, ident="me")
+    member._beat()
+    assert (member.can_write(at_once=True), member.can_write()) == (True, True)
+    member._miss(StoreUnavailableError("disk full"))
+    assert (member.can_write(at_once=True), member.can_write()) == (False, True)
+    clock.now += 12.0
+    assert not member.can_write()
+
+
+def test_a_heartbeat_that_is_not_answered_is_known_after_the_time_it_is_valid() -> None:
+    clock = ManualClock()
+    member = Membership(
+        open_store(clock=clock), WorkerSettings(member_ttl=6.0), role="api", stop=Flag(10), clock=clock, ident="me"
+    )
+    member._beat()
+    clock.now += 6.0
+    assert (member.can_write(at_once=True), member.can_write()) == (False, True)
+
+
 def test_members_that_died_long_ago_are_forgotten_though_nobody_is_started() -> None:
     clock = ManualClock()
     store = open_store(clock=clock)

@@ -137,6 +137,8 @@ def responder(context: ApiContext, route: Route) -> Responder:
             reply = failure(context, req, exc, dialect)
         finally:
             audit.end()
+        if reply.status < 300 and route.method not in _SAFE:
+            context.writes.succeeded()
         audit.answered(reply.status, lambda: event(req, path))
         _send(resp, reply, route.media if reply.status < 300 else falcon.MEDIA_JSON)
         resp.set_headers(versions.headers(dialect, version))
@@ -185,6 +187,8 @@ def failure(context: ApiContext, req: falcon.Request, exc: Exception, dialect: D
         context.log.error("request failed", method=req.method, path=req.path, exc_info=exc)
         known = errors.ApiError(errors.INTERNAL_MESSAGE.format(request_id=request_id(req.env)))
     if isinstance(exc, StoreUnavailableError):
+        if req.method not in _SAFE:
+            context.writes.failed(context.clock.monotonic())
         _log_outage(context, req, exc)
     body = errors.introspection_body if dialect is INTROSPECTION else errors.bare_metal_body
     return Reply(known.status, body(known.status, known.message), _compatible(req, known.headers))

@@ -21,6 +21,7 @@ from ferroscope.api.http.large_lists import Room, Turns
 from ferroscope.api.http.middleware import Hosts
 from ferroscope.api.http.rate_limit import Admission, Callers, PerMinute, QuietLog, RefusalCache
 from ferroscope.api.http.versions import Version
+from ferroscope.api.http.writable import CanWrite, Writes
 from ferroscope.config.options import Settings
 from ferroscope.contracts.bmc import Bmc
 from ferroscope.contracts.queue import Clock, StopFlag
@@ -112,7 +113,8 @@ class ApiContext(msgspec.Struct, frozen=True, kw_only=True):
     ``sources`` counts the machines that each source has had discovered.
     ``callers`` determines where calls come from, and limits failures by source; ``hosts`` for which names.
     ``admission`` limits the calls of one caller, ``turns`` the large lists that are made at once.
-    ``can_write`` returns whether this process has recently written its heartbeat.
+    ``can_write`` returns whether this process has recently written its heartbeat, None if it has none; ``writes`` what
+    its last calls have found.
     ``authentication`` determines who makes a call, ``policy`` decides what an identity may do.
     ``audit`` records calls; None if it is disabled.
     ``registry`` is the attached Ironic; None if the nodes are our own.
@@ -145,7 +147,8 @@ class ApiContext(msgspec.Struct, frozen=True, kw_only=True):
     callers: Callers = msgspec.field(default_factory=Callers)
     sources: PerMinute = msgspec.field(default_factory=PerMinute)
     refusal_cache: RefusalCache = msgspec.field(default_factory=RefusalCache)
-    can_write: Callable[[], bool] = lambda: True
+    can_write: CanWrite | None = None
+    writes: Writes = msgspec.field(default_factory=Writes)
     turns: Turns = msgspec.field(default_factory=Turns)
     audit: Audit | None = None
     registry: Registry | None = None

@@ -161,11 +161,17 @@ class Health(msgspec.Struct, frozen=True):
     status: str
 
 
-def get_healthcheck(context: ApiContext, _call: Call[NoQuery, None]) -> Reply:
+class HealthQuery(msgspec.Struct, frozen=True):
+    """``write``: also fail as soon as a heartbeat or a call of this process could not be written."""
+
+    write: bool = False
+
+
+def get_healthcheck(context: ApiContext, call: Call[HealthQuery, None]) -> Reply:
     """Return 200 if the database can be read and written and the process is not about to stop; else 503."""
     if context.draining.is_set():
         raise UnavailableError("This process is shutting down.", {"Retry-After": "1"})
-    if not context.can_write():
+    if not _can_write(context, at_once=call.query.write):
         raise UnavailableError("The database is not writable.", {"Retry-After": "1"})
     try:
         context.store.read(lambda tx: tx.members.list())
@@ -173,6 +179,12 @@ def get_healthcheck(context: ApiContext, _call: Call[NoQuery, None]) -> Reply:
         context.log.warning("health check failed", error=type(exc).__name__)
         raise UnavailableError("The database is unavailable.", {"Retry-After": "1"}) from None
     return Reply(200, Health(status="ok"))
+
+
+def _can_write(context: ApiContext, *, at_once: bool) -> bool:
+    if context.can_write is not None and not context.can_write(at_once=at_once):
+        return False
+    return not (at_once and context.writes.fail(context.clock.monotonic()))
 
 
 # The metrics of this process and of the whole service, for Prometheus; without authentication.
