@@ -283,6 +283,14 @@ class WorkerSettings(msgspec.Struct, frozen=True, kw_only=True):
             ge=0,
         ),
     ] = 0
+    requests_per_bmc: Annotated[
+        int,
+        Opt(
+            "Maximum number of requests of one process to one BMC at a time, each for another system behind it (a "
+            "chassis manager, for example). One system gets one request at a time.",
+            ge=1,
+        ),
+    ] = 4
     get_timeout: Annotated[float, Opt("Seconds to wait for a request before checking the queue again.", ge=0.01)] = 3.0
     max_attempts: Annotated[int, Opt("Number of attempts at a request before its inspection fails.", ge=1)] = 3
     interrupted: Annotated[

@@ -1,4 +1,4 @@
-"""Which requests may call a BMC now: one per BMC, a bounded share per network, a circuit breaker for silent BMCs.
+"""Which requests may call a BMC now: few per BMC, a bounded share per network, a circuit breaker for silent BMCs.
 
 Pure: no clock, no thread, no I/O. Callers pass the time (monotonic seconds) and hold a lock around each call. The
 decisions are those of one process; each process finds out for itself which BMCs are silent.
@@ -53,12 +53,17 @@ class BmcRequest:
 class Admission:
     """``slots`` are for requests whose BMC responds; as many more threads may wait for silent BMCs.
 
+    ``per_bmc`` requests may use one BMC at a time, each for another node: behind the address of a chassis manager are
+    many systems, which would otherwise wait for each other. Each system still gets one request at a time, as a BMC of a
+    single machine does: its answers to two commands at once are not reliable.
+
     ``requests`` are those in the slots. A request whose BMC is silent does not count against the slots meanwhile, so
     that silent BMCs, however many and in whatever networks, hardly delay the others.
     """
 
-    def __init__(self, slots: int, breakers: Breakers, requests: Collection[BmcRequest]) -> None:
+    def __init__(self, slots: int, per_bmc: int, breakers: Breakers, requests: Collection[BmcRequest]) -> None:
         self.slots = slots
+        self.per_bmc = per_bmc
         self.breakers = breakers
         self.requests = requests
 
@@ -83,8 +88,9 @@ class Admission:
         """Return why the request must not call its BMC now; None if it may."""
         if request.bmc is None:
             return None
-        if any(one.request.bmc == request.bmc for one in self.requests):
-            return Refusal(_BUSY_DELAY, Reason.BMC_BUSY, f"BMC {request.bmc} is busy with another request")
+        served = [one.request.node for one in self.requests if one.request.bmc == request.bmc]
+        if len(served) >= self.per_bmc or request.node in served:
+            return Refusal(_BUSY_DELAY, Reason.BMC_BUSY, f"BMC {request.bmc} is busy with {_counted(len(served))}")
         if request.network in self.crowded(now):
             return Refusal(_BUSY_DELAY, Reason.BMC_BUSY, f"too many requests are calling BMCs in {request.network}")
         pause = self.breakers.pause(request.bmc, now) if _respects_breaker(request) else 0.0
@@ -92,6 +98,10 @@ class Admission:
             return None
         message = f"BMC {request.bmc} did not respond; trying again in {pause:.0f} s"
         return Refusal(pause, Reason.BMC_SILENT, message, noted=True)
+
+
+def _counted(number: int) -> str:
+    return "another request" if number == 1 else f"{number} other requests"
 
 
 def _respects_breaker(request: Request) -> bool:

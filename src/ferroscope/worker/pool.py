@@ -255,7 +255,7 @@ class WorkerPool:
         self._worker = worker
         settings = worker.settings.worker
         compute = Slots(compute_threads(settings), clock=worker.clock, stop=worker.stop)
-        bmc = BmcSlots(bmc_slots(worker.settings), clock=worker.clock, stop=worker.stop)
+        bmc = BmcSlots(bmc_slots(worker.settings), settings.requests_per_bmc, clock=worker.clock, stop=worker.stop)
         self._lanes = {
             Lane.COMPUTE: Dispatcher(Lane.COMPUTE, compute, worker),
             Lane.BMC: Dispatcher(Lane.BMC, bmc, worker),

@@ -159,10 +159,10 @@ class Slots:
 class BmcSlots(Slots):
     """The slots of the lane that waits for BMCs, see ``Admission``."""
 
-    def __init__(self, number: int, *, clock: Clock, stop: StopFlag) -> None:
+    def __init__(self, number: int, per_bmc: int, *, clock: Clock, stop: StopFlag) -> None:
         super().__init__(number, clock=clock, stop=stop)
         self.breakers = Breakers(lambda: random.random())  # noqa: S311  # jitter, no secret
-        self._admission = Admission(number, self.breakers, self._busy)
+        self._admission = Admission(number, per_bmc, self.breakers, self._busy)
 
     def free(self) -> int:
         return self._admission.free(self.clock.monotonic())

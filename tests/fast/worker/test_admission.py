@@ -1,4 +1,4 @@
-"""Who may wait for a BMC: one request for each BMC, half of the slots for each network, none for the silent."""
+"""Who may wait for a BMC: one request for each system, few for each BMC, half of the slots for each network."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ SLOTS = 8
 class Lane:
     """An admission and a time that the test moves."""
 
-    def __init__(self, slots: int = SLOTS) -> None:
+    def __init__(self, slots: int = SLOTS, per_bmc: int = 4) -> None:
         self.now = 100.0
         self.breakers = Breakers(lambda: 1.0)
         self.requests: set[BmcRequest] = set()
-        self.admission = Admission(slots, self.breakers, self.requests)
+        self.admission = Admission(slots, per_bmc, self.breakers, self.requests)
 
     def enter(self, request: Request, *, calling: bool = False) -> BmcRequest:
         assert self.refused(request) is None
@@ -50,10 +50,10 @@ class Lane:
         return self.admission.crowded(self.now)
 
 
-def to(address: str, event: Event = Event.INSPECT, attempt: int = 1) -> Request:
+def to(address: str, event: Event = Event.INSPECT, attempt: int = 1, node: str = "") -> Request:
     found = bmc_of("redfish", {"redfish_address": address})
     assert found is not None
-    return Request(node=address, event=event, bmc=found.bmc, network=found.network, attempt=attempt)
+    return Request(node=node or address, event=event, bmc=found.bmc, network=found.network, attempt=attempt)
 
 
 @pytest.fixture
@@ -68,6 +68,23 @@ def test_a_bmc_has_one_request_at_a_time(lane: Lane) -> None:
     assert lane.refused(to("https://192.0.2.1:8443")) is None
     lane.requests.discard(first)
     assert lane.refused(to("https://192.0.2.1")) is None
+
+
+def test_a_bmc_of_several_systems_has_a_bounded_number_of_requests_one_for_each_system() -> None:
+    lane = Lane(slots=100, per_bmc=3)
+    chassis = "https://192.0.2.1"
+    first = [lane.enter(to(chassis, node=f"blade-{number}")) for number in range(3)]
+    assert lane.refused(to(chassis, node="blade-3")) is Reason.BMC_BUSY
+    assert lane.refused(to("https://192.0.2.2", node="blade-3")) is None
+    lane.requests.discard(first[0])
+    assert lane.refused(to(chassis, node="blade-1")) is Reason.BMC_BUSY
+    assert lane.refused(to(chassis, node="blade-3")) is None
+
+
+def test_the_systems_of_a_silent_bmc_wait_together() -> None:
+    lane = Lane(per_bmc=2)
+    lane.breakers.failed("192.0.2.1", "blade-1", lane.now)
+    assert lane.refused(to("192.0.2.1", node="blade-2")) is Reason.BMC_SILENT
 
 
 def test_a_network_has_no_more_than_half_of_the_slots(lane: Lane) -> None:

@@ -40,7 +40,7 @@ def test_busy_slots_are_counted_and_an_attempt_that_hangs_is_a_problem() -> None
 
 def test_bmcs_that_do_not_answer_are_worth_knowing() -> None:
     clock = ManualClock()
-    slots = BmcSlots(16, clock=clock, stop=ManualStop(clock))
+    slots = BmcSlots(16, 1, clock=clock, stop=ManualStop(clock))
     assert slots.problem() is None
     for number in range(5):
         slots.breakers.failed(f"192.0.2.{number}", f"{number}" * 8, clock.monotonic())

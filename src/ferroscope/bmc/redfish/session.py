@@ -1,12 +1,14 @@
 """Persistent connections to Redfish services: a session is opened once, not for each call.
 
-At most ``limit`` are kept; the least recently used one is closed first. A client is used by one thread at a time.
+At most ``limit`` are kept; the least recently used one is closed first. A client is used by one thread at a time, so as
+many are kept for one service as there were calls at the same time: for different systems behind one address.
 """
 
 from __future__ import annotations
 
 import contextlib
 import hashlib
+import itertools
 import logging
 import threading
 import time
@@ -20,7 +22,7 @@ from ferroscope.bmc.redfish.connector import Connector
 from ferroscope.bmc.redfish.info import Access
 from ferroscope.bmc.redfish.login import LOGOUT_TIMEOUT, BasicAuth, NoAuth, SessionAuth, SessionElseBasicAuth
 from ferroscope.remote.addresses import ANYWHERE, Networks
-from ferroscope.remote.deadline import Deadline, DeadlineError, current
+from ferroscope.remote.deadline import Deadline
 
 
 class Client:
@@ -38,11 +40,13 @@ class Client:
         self.fresh = True
         self.known: set[str | None] = set()
 
+    def reserve(self) -> bool:
+        """Reserve it for the next ``use``; return False if another thread has it."""
+        return self._lock.acquire(blocking=False)
+
     @contextlib.contextmanager
     def use(self) -> Iterator[Any]:
-        """Yield the service root for exclusive use; ``DeadlineError`` if other threads use it for too long."""
-        if not self._lock.acquire(timeout=current().left()):
-            raise DeadlineError
+        """Yield the service root to the thread that has reserved this client, and free it."""
         try:
             if self._root is None:
                 self._root = self._open()
@@ -96,10 +100,16 @@ class Clients:
         logging.getLogger("sushy").setLevel(logging.CRITICAL + 1)
 
     def get(self, access: Access) -> Client:
-        """Return the existing client for ``access``, or a new one."""
-        key = _key(access)
+        """Reserve a client for ``access`` that nobody uses: an existing one, or a new one."""
+        first = *_key(access), 0
         with self._lock:
-            client = self._kept.setdefault(key, Client(access, self._allowed))
+            for number in itertools.count():
+                key = *_key(access), number
+                client = self._kept.setdefault(key, Client(access, self._allowed))
+                if client.reserve():
+                    break
+            if number and first in self._kept:
+                client.known = self._kept[first].known
             self._kept.move_to_end(key)
             surplus = [self._kept.popitem(last=False)[1] for _ in range(len(self._kept) - self._limit)]
         self._part(surplus)
@@ -107,11 +117,10 @@ class Clients:
 
     def drop(self, access: Access, client: Client) -> None:
         """Replace ``client``, whose session has ended; it is deleted nevertheless, in case that the BMC was wrong."""
-        key = _key(access)
         fresh = Client(access, self._allowed)
         fresh.known = client.known
         with self._lock:
-            if self._kept.get(key) is client:
+            for key in [key for key, kept in self._kept.items() if kept is client]:
                 self._kept[key] = fresh
         self._part([client])
 
