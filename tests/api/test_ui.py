@@ -382,6 +382,21 @@ def test_machines_in_use_are_left_out_of_an_inspection(service: Service) -> None
     assert "one : in use" in text.replace("one:", "one :")
 
 
+def test_machines_that_nobody_has_managed_are_inspected_where_that_is_asked_for(service: Service) -> None:
+    new = add(service, "new", provision_state=Provision.ENROLL)
+    add(service, "old")
+    browser = Browser(service).log_in("root")
+
+    def asked(**form: str) -> str:
+        answer = browser.post("/ui/machines/act", action="inspect", **form)
+        return " ".join(Elements(answer.text).text.split())
+
+    assert "This power-cycles 1 machine; 1 left out" in asked(all="yes")
+    assert "new : in enroll" in asked(all="yes").replace("new:", "new :")
+    assert "This power-cycles 1 machine." in asked(all="yes", state="enroll")
+    assert "This power-cycles 1 machine." in asked(node=new)
+
+
 def test_the_page_can_be_disabled(sqlite_url: str) -> None:
     service = Service(sqlite_url, enable_ui=False)
     try:

@@ -14,7 +14,7 @@ from ferroscope.cli.lookup import find, label, node_argument
 from ferroscope.cli.output import CommandOrBelow, Output, table, with_api
 from ferroscope.cli.selection import Selection, Wanted, confirm, resolve, selectors
 from ferroscope.cli.text import many
-from ferroscope.core.states import INSPECTABLE, UNDER_WAY
+from ferroscope.core.states import INSPECTABLE, UNDER_WAY, Provision
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -49,7 +49,8 @@ def reapply(api: Api, out: Output, *, ident: str, file: IO[bytes] | None) -> Non
 
 @click.command(
     cls=CommandOrBelow,
-    epilog="--all, --failed, --state and patterns skip nodes in maintenance or in use, and ask for confirmation on a "
+    epilog="--all skips nodes in enroll; --state enroll, patterns and names select them. "
+    "--all, --failed, --state and patterns skip nodes in maintenance or in use, and ask for confirmation on a "
     "terminal before machines are power-cycled (unless --yes). Exit code 0: all inspections finished (without --watch "
     "and --wait: were accepted). 1: some inspections failed. 3: no such node. 4: not possible in the current state. "
     "5: the service cannot be reached. 6: --timeout expired.",
@@ -82,7 +83,11 @@ def inspect(
     waits = watch or wait or join or limit is not None
     if timeout is not None and not waits:
         raise click.UsageError("--timeout requires --watch or --wait")
-    chosen = resolve(api, wanted, states=UNDER_WAY if join else INSPECTABLE, spares=not join, inbox=join)
+    # Nobody has said yet that these are machines of ours, or their BMC was never reached.
+    inspectable = INSPECTABLE - {Provision.ENROLL} if wanted.everything else INSPECTABLE
+    chosen = resolve(api, wanted, states=UNDER_WAY if join else inspectable, spares=not join, inbox=join)
+    if any(why == Provision.ENROLL for _, why in chosen.left_out):
+        out.say("nodes in enroll are not inspected by --all; for them: ferroscope inspect --state enroll")
     confirm(out, wanted, chosen, does="follow" if join else "power-cycle and inspect", asks=not join)
     if not join:
         _mention_maintenance(out, chosen)

@@ -8,7 +8,7 @@ from ferroscope.api.baremetal import node_states
 from ferroscope.api.http.errors import BadRequestError
 from ferroscope.core import labels
 from ferroscope.core.model import Node
-from ferroscope.core.states import ACTIVE
+from ferroscope.core.states import ACTIVE, Provision
 from ferroscope.core.values import is_uuid
 from ferroscope.ui import bulk
 from ferroscope.ui.bulk import Action, Form
@@ -60,7 +60,7 @@ def act(visit: Visit) -> Page:
         selected,
         more=more,
         asked=lambda node: {"uuid": node.uuid, "name": node.name or node.uuid},
-        why_not=lambda node: _why_not(action, node),
+        why_not=lambda node: _unasked(visit, action, node) or _why_not(action, node),
         carry_out=lambda node: _label(visit, node, changes) if changes else _carry_out(visit, action, node),
         menu=menu(visit) if action.policy == _LABEL else [],
     )
@@ -77,6 +77,14 @@ def _selected(visit: Visit) -> tuple[list[Node], bool]:
 
 def _in_order(visit: Visit, uuids: list[str]) -> list[Node]:
     return sorted(seen(visit, uuids), key=lambda node: node.name or node.uuid)
+
+
+def _unasked(visit: Visit, action: Action, node: Node) -> str:
+    """Return why a machine that matches a search, and was not chosen itself, is left out; "" if it is not."""
+    everything = visit.given("all") == "yes" and visit.given("state") != Provision.ENROLL
+    if everything and action.verb == "inspect" and node.provision_state == Provision.ENROLL:
+        return "in enroll: select it, or search for this state"
+    return ""
 
 
 def _why_not(action: Action, node: Node) -> str:

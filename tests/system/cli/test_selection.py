@@ -12,7 +12,7 @@ import sys
 import pytest
 
 from ferroscope.cli.exits import Exit
-from ferroscope.core.states import State
+from ferroscope.core.states import Provision, State
 from tests.api.service import Service
 from tests.support.processes import PATIENCE
 from tests.system.cli.console import Shell
@@ -21,8 +21,12 @@ from tests.system.cli.console import Shell
 @pytest.fixture
 def fleet(service: Service, shell: Shell) -> dict[str, str]:
     """Enrol nodes of every kind; return their UUIDs by name."""
-    names = ("sim-10", "sim-2", "idle", "broken", "ready", "used")
+    names = ("sim-10", "sim-2", "idle", "broken", "ready", "used", "new-1")
     uuids = {name: service.enrol(name=name) for name in names}
+    for name in names[:-1]:
+        node = service.node(name)
+        node.provision_state = Provision.MANAGEABLE
+        service.store.write(lambda tx, node=node: tx.nodes.update(node))  # type: ignore[misc]
     shell("node", "set", "broken", "--maintenance", "--reason", "bad DIMM", check=0)
     service.inspect(uuids["ready"])
     shell("node", "provide", "ready", check=0)
@@ -41,7 +45,17 @@ def test_all_leaves_out_maintenance_and_what_cannot_be_inspected(
 ) -> None:
     result = shell("inspect", "--all", check=0)
     assert started(service, fleet) == {"sim-10", "sim-2", "idle"}
-    assert "skipped: 1 available, 1 in maintenance, 1 in use" in result.stdout.splitlines()
+    assert "skipped: 1 available, 1 enroll, 1 in maintenance, 1 in use" in result.stdout.splitlines()
+    assert "ferroscope inspect --state enroll" in result.stdout
+
+
+def test_nodes_that_nobody_has_managed_are_inspected_where_that_is_asked_for(
+    shell: Shell, service: Service, fleet: dict[str, str]
+) -> None:
+    assert "--state enroll" not in shell("inspect", "--state", "enroll", check=0).stdout
+    assert started(service, fleet) == {"new-1"}
+    ends = shell.json("inspect", "--all", "--join", "--timeout", "0.1", check=Exit.TIMED_OUT)
+    assert [end["node"] for end in ends] == ["new-1"]
 
 
 def test_a_named_node_in_maintenance_is_inspected_and_it_is_said(
@@ -80,6 +94,7 @@ def test_a_dry_run_shows_the_plan_in_natural_order_and_changes_nothing(
     assert [one["node"] for one in plan if one["result"] != "skipped"] == ["idle", "sim-2", "sim-10"]
     assert {one["node"]: one["why"] for one in plan if one["result"] == "skipped"} == {
         "broken": "in maintenance: bad DIMM",
+        "new-1": "enroll",
         "ready": "available",
         "used": "in use",
     }
@@ -91,7 +106,8 @@ def test_a_dry_run_shows_the_plan_in_natural_order_and_changes_nothing(
     [
         (("sim-*",), {"sim-2", "sim-10"}),
         (("sim-?", "idle"), {"sim-2", "idle"}),
-        (("--state", "enroll"), {"sim-2", "sim-10", "idle"}),
+        (("--state", "manageable"), {"sim-2", "sim-10", "idle"}),
+        (("new-*",), {"new-1"}),
         (("--failed",), set()),
     ],
 )
@@ -128,7 +144,7 @@ def test_those_that_were_not_started_are_a_number_and_not_a_row_each(
         (("sim-2", "idle"), ["sim-2", "idle", "--join", "--watch"]),
         (("sim-*",), ["sim-*", "--join", "--watch"]),
         (("--all",), ["--all", "--join", "--watch"]),
-        (("--state", "enroll"), ["idle", "sim-2", "sim-10", "--join", "--watch"]),
+        (("--state", "manageable"), ["idle", "sim-2", "sim-10", "--join", "--watch"]),
     ],
 )
 def test_after_an_interrupt_the_advice_is_about_the_same_nodes(
