@@ -1,7 +1,7 @@
 """A consumer of OpenStack's notification bus: the listener of the real oslo.messaging, in the environment of Ironic.
 
-``python notification_listener.py URL EXCHANGE TOPIC FILE [POOL]`` notes each notification in FILE before it is
-acknowledged. ``Listener`` runs that as a process that can be killed.
+``python -m tests.support.notification_listener URL EXCHANGE TOPIC FILE [POOL]`` notes each notification in FILE before
+it is acknowledged. ``Listener`` runs that as a process that can be killed.
 """
 
 from __future__ import annotations
@@ -33,10 +33,12 @@ class Listener:
         python = ROOT / ".ironic-venv" / "bin" / "python"
         # With more threads it handles, and acknowledges, the messages of a queue in any order.
         settings = ["env", "OS_DEFAULT__EXECUTOR_THREAD_POOL_SIZE=1"]
-        command = [*settings, str(python), "-W", "ignore", __file__, *self._words]
+        command = [*settings, str(python), "-W", "ignore", "-m", __name__, *self._words]
         ready = self._log.read_text().count("ready") if self._log.exists() else 0
-        self._process = spawn(command, user=None, directory=ROOT, log=self._log)
-        assert until(lambda: self._log.read_text().count("ready") > ready), self._log.read_text()
+        process = self._process = spawn(command, user=None, directory=ROOT, log=self._log)
+        told = lambda: self._log.read_text().count("ready") > ready  # noqa: E731
+        assert until(lambda: told() or process.poll() is not None), self._log.read_text()
+        assert process.poll() is None, self._log.read_text()
 
     def kill(self) -> None:
         assert self._process is not None
