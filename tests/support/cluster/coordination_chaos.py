@@ -99,10 +99,10 @@ class Storm:
         self.outcome = Outcome()
 
     def run(self, seconds: float) -> Outcome:
-        """Inject faults for so long, the first ones of each kind; then judge."""
+        """Inject faults for so long, but at least one of each kind; then judge."""
         until = time.monotonic() + seconds
         first = self._random.sample(list(self._faults), len(self._faults))
-        while time.monotonic() < until:
+        while first or time.monotonic() < until:
             kind = first.pop() if first else self._random.choices(list(self._faults), list(self._faults.values()))[0]
             self._rest()
             getattr(self, kind)()
