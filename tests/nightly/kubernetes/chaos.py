@@ -17,9 +17,9 @@ import tempfile
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import click
 import requests
@@ -37,12 +37,18 @@ _NOTICED: Final = 3 * GRACE  # seconds in which a machine without power is a fai
 _WEIGHTS: Final = {
     "flap": 40, "partition": 14, "power loss": 12, "hang": 10, "partition, BMC silent": 5,
     "power loss, BMC flapping": 5, "hang, BMC says error": 5, "BMC says off, machine on": 6,
-    "BMC says on, machine off": 3,
+    "BMC says on, machine off": 3, "partition, BMC says unknown": 4, "power loss, BMC says changing": 3,
+    "partition, mistaken machine": 5, "hang, finalizer": 4, "power loss, cordoned": 3,
 }  # fmt: skip
 _SHARED: Final = {
     "leader killed": 6, "leader frozen": 5, "leader killed in a phase": 6, "leader frozen in a phase": 5,
     "API server killed": 2, "API server frozen": 4, "etcd frozen": 1,
 }  # fmt: skip
+_SAYS: Final[dict[str, Says]] = {
+    "silent": "silent", "flapping": "flapping", "error": "error", "on": "on", "unknown": "unknown",
+    "changing": "changing",
+}  # fmt: skip
+_FINALIZER: Final = "example.invalid/kept"
 _PHASES: Final = (Phase.DWELL, Phase.POWERING_OFF, Phase.EVACUATING, Phase.EVACUATED, Phase.RETURNING)
 
 
@@ -129,9 +135,8 @@ class Chaos:
             machine.says, machine.obeys = "off", False
             self._cut(machine, chance.uniform(1.0, GRACE - 1.0))
         else:
-            says: dict[str, Says] = {"silent": "silent", "flapping": "flapping", "error": "error", "on": "on"}
             about = kind.partition("BMC ")[2].removeprefix("says ").partition(",")[0]
-            machine.says = says.get(about, "truth")
+            machine.says = _SAYS.get(about, "truth")
             self._end(machine, kind, chance)
 
     def _cut(self, machine: Machine, seconds: float) -> None:
@@ -142,17 +147,69 @@ class Chaos:
     def _end(self, machine: Machine, kind: str, chance: random.Random) -> None:
         """The node is gone for good, until its pods run elsewhere."""
         here = self._pods_of(machine)
+        kept = self._mistake(machine, kind, chance)
         if kind.startswith("hang"):
             machine.hang()
         elif kind.startswith("partition"):
             machine.node.cut()
         else:
             machine.lose_power()
-        if machine.says != "truth":
+        if machine.says != "truth" or kind.endswith(("mistaken machine", "cordoned")):
             time.sleep(chance.uniform(5.0, 40.0))
             machine.says = "truth"
+            self._correct(machine)
+        if kept:
+            # What waits for its finalizers is dead: the machine comes back without it.
+            if not until(lambda: machine.on and self._fleet.cluster.is_ready(machine.name), seconds=_PATIENCE):
+                self.late.append(f"{machine.name} stays off for {kept}: {self._fleet.reason(machine.name)!r}")
+            self._keep(kept, kept=False)
         if not until(lambda: self._gone(here, machine), seconds=_PATIENCE):
             self.late.append(f"{machine.name} after {kind}: {self._fleet.reason(machine.name)!r}, {sorted(here)}")
+
+    # What people do: they name the wrong machine, cordon a node that then fails, or have finalizers on their pods.
+
+    def _mistake(self, machine: Machine, kind: str, chance: random.Random) -> list[str]:
+        """Do what ``kind`` says before the node fails; return the names of the pods that have a finalizer."""
+        fleet, kept = self._fleet, list[str]()
+        if kind.endswith("mistaken machine"):
+            other = chance.choice([name for name in fleet.machines if name != machine.name])
+            self._insist(lambda: fleet.annotate(machine.name, machine=f"machine-of-{other}"))
+        elif kind.endswith("cordoned"):
+            self._insist(lambda: fleet.cordon(machine.name, cordoned=True))
+        elif kind.endswith("finalizer"):
+            self._insist(lambda: kept.extend(one for one in self._names_on(machine) if one not in kept))
+            self._keep(kept, kept=True)
+        return kept
+
+    def _correct(self, machine: Machine) -> None:
+        self._insist(lambda: self._fleet.annotate(machine.name))
+        self._insist(lambda: self._fleet.cordon(machine.name, cordoned=False))
+
+    def _keep(self, names: Sequence[str], *, kept: bool) -> None:
+        for name in names:
+            body = {"metadata": {"finalizers": [_FINALIZER] if kept else None}}
+            self._insist(lambda name=name, body=body: self._change_pod(name, body))  # type: ignore[misc]
+
+    def _change_pod(self, name: str, body: dict[str, Any]) -> None:
+        if self._fleet.pod(name) is not None:
+            self._fleet.change(f"/api/v1/namespaces/default/pods/{name}", body)
+
+    def _insist(self, call: Callable[[], object]) -> None:
+        """Repeat a call until the API server, which may be frozen or dead, has carried it out."""
+
+        def done() -> bool:
+            try:
+                call()
+            except requests.RequestException:
+                return False
+            return True
+
+        if not until(done, seconds=_PATIENCE):
+            raise TimeoutError("the API server does not carry out what an operator asks for")
+
+    def _names_on(self, machine: Machine) -> list[str]:
+        pods = [one for one in self._fleet.cluster.pods() if one["spec"].get("nodeName") == machine.name]
+        return [name for one in pods if (name := str(one["metadata"]["name"])).startswith("db-")]
 
     def _pods_of(self, machine: Machine) -> set[str]:
         """Return the UIDs of the pods of the StatefulSet there, if the API server answers."""
@@ -173,6 +230,7 @@ class Chaos:
 
     def _repair(self, machine: Machine) -> None:
         machine.says, machine.obeys = "truth", True
+        self._correct(machine)
         machine.node.heal()
         machine.go_on()
         machine.boot()

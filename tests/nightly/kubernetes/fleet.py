@@ -251,8 +251,15 @@ class Fleet(Installation):
         """Give the node exactly these annotations of ours."""
         of = {f"ferroscope.io/{name.replace('_', '-')}": value for name, value in annotations.items()}
         known = {f"ferroscope.io/{name}": None for name in ("failover-paused", "confirmed-off", "machine")}
-        body = {"metadata": {"annotations": known | of}}
-        self.cluster.call("PATCH", f"/api/v1/nodes/{node}", body, content="application/merge-patch+json")
+        self.change(f"/api/v1/nodes/{node}", {"metadata": {"annotations": known | of}})
+
+    def change(self, path: str, body: dict[str, Any]) -> None:
+        """Merge this into an object."""
+        self.cluster.call("PATCH", path, body, content="application/merge-patch+json")
+
+    def cordon(self, node: str, *, cordoned: bool) -> None:
+        """Let nothing be scheduled there, or no longer, as ``kubectl cordon`` and ``uncordon``."""
+        self.change(f"/api/v1/nodes/{node}", {"spec": {"unschedulable": cordoned or None}})
 
 
 def runs(pod: dict[str, Any]) -> bool:

@@ -20,9 +20,10 @@ from ferroscope_sim.server import BmcPort
 from tests.support.kubernetes import HollowNode
 from tests.support.processes import PATIENCE
 
-# What a BMC does when it is asked for the power: the truth, a lie, nothing, or one of these at random.
-Says = Literal["truth", "off", "on", "silent", "error", "flapping"]
-_FLAPS: Final[tuple[Says, ...]] = ("truth", "truth", "silent", "error")
+# What a BMC does when it is asked for the power: the truth, a lie, no clear answer, nothing, or one of these at random.
+Says = Literal["truth", "off", "on", "unknown", "changing", "silent", "error", "flapping"]
+_FLAPS: Final[tuple[Says, ...]] = ("truth", "truth", "silent", "error", "unknown", "changing")
+_DOUBT: Final = {"unknown": Power.UNKNOWN, "changing": Power.CHANGING}
 _SWITCHING: Final = 0.3  # seconds from a power command to its effect
 
 
@@ -124,6 +125,8 @@ class Rack:
         if call.op == "set_power":
             self._set(machine, call)
             return Reply(write(), machine.delay)
+        if (doubt := _DOUBT.get(says)) is not None:
+            return Reply(write(power=doubt), machine.delay)
         on = {"truth": machine.on, "on": True, "off": False}[says]
         if not on:
             machine.said_off.append(time.time())

@@ -38,6 +38,7 @@ def waits(fleet: Fleet, home: str, reason: str) -> bool:
     [
         ("silent", True, "bmc-error"),
         ("error", True, "bmc-error"),
+        ("unknown", True, "bmc-error"),
         ("on", False, "power-off-pending"),
     ],
 )
