@@ -82,17 +82,19 @@ def test_a_bmc_that_is_silent_delays_only_its_own_node_and_is_asked_once(site: S
     site.store.write(lambda tx: tx.nodes.add(silent))
     released, asked, ask = threading.Event(), [], site.power.state
 
+    # The first pass waits for so long at most.
+    ticking = threading.Timer(0.3, lambda: setattr(site.clock, "now", site.clock.now + 2.0))
+
     def state(machine: str) -> Power:
         if machine == silent.uuid:
             asked.append(machine)
+            ticking.start()
             released.wait(PATIENCE)
         return ask(machine)
 
     site.power.state = state  # type: ignore[method-assign]
     rules = Rules(max_unhealthy="100%")
     task, leading = site.task(rules=rules), site.lead()
-    ticking = threading.Timer(0.3, lambda: setattr(site.clock, "now", site.clock.now + 2.0))
-    ticking.start()  # the first pass waits for so long at most
     try:
         site.passes(task, leading, 12)
         assert set(site.api.objects["pods"]) == {"db-1"}
