@@ -154,7 +154,8 @@ def _options() -> Iterator[str]:
     declared = {(section, option.name): option for section, known in OPTIONS.items() for option in known}
     for one in options():
         kind, default = described(declared[one.section, one.name])
-        yield f"| `[{one.section}] {one.name}` | {one.theirs} | {kind}, default {default} | {one.reason} | {one.row} |"
+        here = f"{kind}, default {default}" if default else f"{kind}; not set by default"
+        yield f"| `[{one.section}] {one.name}` | {one.theirs} | {here} | {one.reason} | {one.row} |"
 
 
 def _anchor(title: str) -> str:
