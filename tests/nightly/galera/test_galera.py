@@ -54,7 +54,8 @@ def nodes() -> Iterator[Galera]:
 
 @pytest.fixture
 def stores(nodes: Galera) -> Iterator[tuple[SqlStore, SqlStore]]:
-    first, second = (store(nodes.url_of(node)) for node in nodes.nodes)
+    # On a busy machine, the same side may win again and again.
+    first, second = (store(nodes.url_of(node), busy_timeout=PATIENCE) for node in nodes.nodes)
     yield first, second
     first.engine.dispose()
     second.engine.dispose()

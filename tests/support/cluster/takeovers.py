@@ -45,9 +45,9 @@ class Race(msgspec.Struct):
     lost: int = 0
 
 
-def store(url: str) -> SqlStore:
+def store(url: str, **options: Any) -> SqlStore:
     """Return a store with connections of its own."""
-    settings = DatabaseSettings(connection=url)
+    settings = DatabaseSettings(connection=url, **options)
     engine = build_engine(settings)
     return SqlStore(engine, settings=settings, bus=LocalBus(), clock=SystemClock(), stop=threading.Event())
 
