@@ -228,3 +228,23 @@ def test_a_refusal_is_no_error_of_a_node_that_waits_for_nothing(service: Service
     service.finish(node)
     assert service.call_back(callback_body(mac, serial="2")).status_code == 404
     assert service.node(node).last_error is None
+
+
+@pytest.mark.parametrize("where", ["boot_interface", "pxe_interface"])
+@pytest.mark.parametrize("interfaces", [[{}], [None], [{"name": "eth0", "mac_address": "N/A"}]])
+def test_a_machine_none_of_whose_nics_has_a_mac_is_known_by_the_one_that_it_booted_from(
+    site: Site, where: str, interfaces: list[Any]
+) -> None:
+    body = callback_body(site.mac, interfaces=interfaces, bmc_address="192.0.2.1")
+    body["boot_interface"] = "01-" + site.mac.upper().replace(":", "-") if where == "boot_interface" else None
+    body["inventory"]["boot"] = {"pxe_interface": site.mac if where == "pxe_interface" else None}
+    assert caller(site.service.call_back(json.dumps(body).encode())) == site.node
+
+
+@pytest.mark.parametrize("interfaces", [None, {}, [], "eth0"])
+def test_a_refused_inventory_without_nics_is_on_the_node_that_the_boot_nic_belongs_to(
+    site: Site, interfaces: Any
+) -> None:
+    answer = site.service.call_back(json.dumps(callback_body(site.mac, interfaces=interfaces)).encode())
+    assert answer.status_code == 400
+    assert "interfaces" in str(site.service.node(site.node).last_error)

@@ -30,6 +30,8 @@ MAX_INTERFACES: Final = 2048
 # The longest text of an IPv6 address has 45 characters; a scope may have any length.
 _MAX_ADDRESS: Final = 64
 _MAC: Final = re.compile(rb'"mac_address"\s{0,9}:\s{0,9}"([0-9A-Fa-f:-]{17})"')
+# Where a ramdisk repeats the MAC of the NIC that it has booted from, which may be all that is left of a bad inventory.
+_BOOTED: Final = re.compile(rb'"(?:boot_interface|pxe_interface)"\s{0,9}:\s{0,9}"([0-9A-Fa-f:.-]{12,80})"')
 _BMC: Final = re.compile(rb'"bmc_(?:v6)?address"\s{0,9}:\s{0,9}"([0-9A-Fa-f:./]{3,50})"')
 _SEARCHED: Final = 256 * 1024
 _MAX_TRACES: Final = 64
@@ -101,7 +103,10 @@ def parse(raw: bytes, node_uuid: str | None, *, max_depth: int) -> Parsed:
     """Return the parsed callback; raise ``BadRequestError`` if it is invalid or does not identify a machine."""
     readable = _readable(raw, max_depth)
     parts, inventory = _split(readable)
+    booted = _booted(parts, inventory)
     addresses = dict.fromkeys(filter(None, (values.identifying_mac(_mac(nic)) for nic in inventory.interfaces)))
+    if not addresses:  # the NIC that it has booted from is one of its own, too
+        addresses = dict.fromkeys(filter(None, map(values.identifying_mac, booted)))
     if len(addresses) > MAX_ADDRESSES:
         raise BadRequestError(f"The inventory has more than {MAX_ADDRESSES} MAC addresses.")
     evidence = Evidence(uuid=node_uuid, macs=tuple(addresses), bmc_addresses=_bmc_addresses(inventory))
@@ -112,7 +117,7 @@ def parse(raw: bytes, node_uuid: str | None, *, max_depth: int) -> Parsed:
         evidence=evidence,
         digest=digest,
         parts=parts,
-        boot_mac=_boot_mac(parts, inventory, evidence),
+        boot_mac=next((mac for mac in booted if mac in evidence.macs), None),
         system_vendor=inventory.system_vendor,
         oddities=tuple(_oddities(raw, readable, inventory)),
     )
@@ -168,7 +173,9 @@ def _logs(sent: bytes | None) -> bytes:
 def traces(raw: bytes, node_uuid: str | None) -> Evidence:
     """Return the evidence in a body that is invalid, or that is only the beginning of a callback."""
     begins = raw[:_SEARCHED]
-    found = (values.identifying_mac(text.decode()) for text in _MAC.findall(begins)[:_MAX_TRACES])
+    found = [values.identifying_mac(text.decode()) for text in _MAC.findall(begins)[:_MAX_TRACES]]
+    booted = (values.boot_mac(text.decode()) for text in _BOOTED.findall(begins)[:2])
+    found += map(values.identifying_mac, booted)
     bmcs = (_address(text.decode()) for text in _BMC.findall(begins)[:2])
     return Evidence(
         uuid=node_uuid,
@@ -202,11 +209,12 @@ def _oddities(raw: bytes, readable: bytes, inventory: _Inventory) -> Iterator[st
             yield f"{name} is not an address but {decoding.shown(address)}"
 
 
-def _boot_mac(parts: dict[Part, bytes], inventory: _Inventory, evidence: Evidence) -> str | None:
+def _booted(parts: dict[Part, bytes], inventory: _Inventory) -> list[str]:
+    """Return the MAC addresses that the machine reports to have booted from."""
     boot = inventory.boot if isinstance(inventory.boot, dict) else {}
     reported = (boot.get("pxe_interface"), _decode_plugin_data(parts["unprocessed"]).boot_interface)
     clean = (json_repair.clean_text(text) for text in reported if isinstance(text, str))
-    return next((mac for text in clean if (mac := values.boot_mac(text)) in evidence.macs), None)
+    return [mac for text in clean if (mac := values.boot_mac(text)) is not None]
 
 
 def _bmc_addresses(inventory: _Inventory) -> tuple[str, ...]:
