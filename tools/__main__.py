@@ -80,7 +80,7 @@ TOOLS: Final = {
         f"{PYTHON} -m tests.nightly.kubernetes.chaos",
     ),
     "fuzz": Tool(
-        "Send mutated callbacks to a separate service; check for errors and memory growth",
+        "Send odd callbacks, requests or inventories to a separate service; check for errors and memory growth",
         "dev postgresql mariadb",
         f"{PYTHON} -m tests.support.fuzz",
     ),

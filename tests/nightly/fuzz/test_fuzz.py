@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tests.support.fuzz import flatness, odd
+import pytest
+
+from tests.support.fuzz import flatness, machines, mixed, odd
 from tests.support.fuzz.drill import Outcome, Plan, drill
 from tests.support.fuzz.mutate import Mutator
 
@@ -37,7 +39,25 @@ def test_a_callback_can_be_made_again() -> None:
     assert first.make(1).body != Mutator(8, machines).make(1).body
 
 
-def test_every_odd_request_is_answered_and_damages_nothing(tmp_path: Path) -> None:
-    seen = odd.run(tmp_path, f"sqlite:///{tmp_path / 'ferroscope.db'}", every=7)
+@pytest.fixture(params=["sqlite", "postgresql", "mariadb"])
+def url(request: pytest.FixtureRequest) -> str:
+    return str(request.getfixturevalue(f"{request.param}_url"))
+
+
+def test_every_odd_request_is_answered_and_damages_nothing(tmp_path: Path, url: str) -> None:
+    seen = odd.run(tmp_path, url, every=7, number=4000)
     assert seen.faults == []
-    assert seen.asked > 1000
+    assert seen.asked == 4000
+
+
+def test_an_odd_request_can_be_made_again() -> None:
+    assert [mixed.request(7, number) for number in range(50)] == [mixed.request(7, number) for number in range(50)]
+    assert mixed.request(7, 1) != mixed.request(8, 1)
+
+
+@pytest.mark.timeout(1500)
+def test_every_machine_with_an_odd_inventory_is_inspected_or_its_node_says_why_not(tmp_path: Path, url: str) -> None:
+    fleet = machines.run(tmp_path, url, count=203)
+    print(fleet.told())
+    assert fleet.faults == []
+    assert sum(one.inspected for one in fleet.met) > 100

@@ -156,10 +156,10 @@ def _mutilate(chance: random.Random, document: Any) -> None:
         if chance.random() < 0.5 and isinstance(container, dict):
             container["lldp"] = container.pop(key)
     else:
-        container[key] = _nested(chance.choice((5, 24, 26, 60)))
+        container[key] = nested(chance.choice((5, 24, 26, 60)))
 
 
-def _nested(depth: int) -> Any:
+def nested(depth: int) -> Any:
     value: Any = 1
     for level in range(depth):
         value = [value] if level % 2 else {"n": value}
