@@ -73,7 +73,8 @@ def read(text: str, fmt: str, *, aliases: bool = True) -> tuple[list[Row], list[
 
 
 def _from_csv(text: str, errors: list[str]) -> list[Row]:
-    lines = csv.reader(io.StringIO(text, newline=""), strict=True)
+    delimiter = _delimiter(text)
+    lines = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True)
     try:
         header = next(lines, None)
         if header is None:
@@ -89,13 +90,21 @@ def _from_csv(text: str, errors: list[str]) -> list[Row]:
                 continue
             where = f"line {lines.line_num}"
             if len(cells) > len(columns):
-                errors.append(f"{where}: {len(cells)} cells, but {len(columns)} columns; quote cells with commas")
+                errors.append(
+                    f"{where}: {len(cells)} cells, but {len(columns)} columns; quote cells with {delimiter!r}"
+                )
                 continue
             given = {name: cell.strip() for name, cell in zip(columns, cells, strict=False) if cell.strip()}
             rows.append(_row_of_cells(where, given, errors))
     except csv.Error as exc:
         raise FileError([f"line {lines.line_num}: invalid CSV: {exc}"]) from None
     return rows
+
+
+def _delimiter(text: str) -> str:
+    """Return what separates the columns: spreadsheets of many countries write semicolons. No column's name has any."""
+    header = text.lstrip().partition("\n")[0]
+    return max(",;\t", key=header.count)
 
 
 def _row_of_cells(where: str, given: dict[str, str], errors: list[str]) -> Row:
