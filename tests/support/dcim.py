@@ -23,7 +23,7 @@ from ferroscope.dcim.rest import RestClient
 from ferroscope.dcim.sync import Place, Sync
 from ferroscope.dcim.writer import Report
 from tests import ROOT
-from tests.support import databases
+from tests.support import databases, examples
 from tests.support.daemons import MissingServerError, Postgresql
 from tests.support.processes import PATIENCE, free_port, spawn, until
 from tests.support.servers import Server
@@ -229,7 +229,7 @@ Kind = TypeVar("Kind", bound=DcimServer)
 @contextmanager
 def running(kind: type[Kind], directory: Path, postgresql: Server) -> Iterator[Kind]:
     """Run one, with a database and a Redis of its own."""
-    redis = Server("redis", f"redis-of-{kind.name}")
+    redis = Server("redis", f"redis-of-{kind.name}-{examples.uuid()}")  # several may run at the same time
     with databases.fresh(postgresql, migrated=False) as url:
         made = kind(directory, postgresql, redis, url.rpartition("/")[2])
         yield made
