@@ -5,6 +5,7 @@ The attacker is on the provisioning network: it knows the machine's MAC and BMC 
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -275,12 +276,14 @@ def test_the_disk_is_served_for_its_key_only_and_until_the_end(site: Callable[..
     assert bare_metal.get(f"/v1/ramdisk_parameters/{served.node}/{key}/disk.img").status_code == 404
 
 
-def test_with_virtual_media_the_disk_has_the_agents_token_and_no_lookup_tells_it(
-    site: Callable[..., Site],
-) -> None:
-    served = site("virtual media")
+@pytest.mark.parametrize("way", ["virtual media", "boot script"])
+def test_the_agent_gets_its_token_with_the_secret_and_no_lookup_tells_it(site: Callable[..., Site], way: str) -> None:
+    served = site(way)
     served.power_on()
     client, token = served.service.bare_metal, callback_secret.agent_token(served.secret)
+    if way == "boot script":
+        script = client.get(f"/v1/boot.ipxe?mac={served.mac}", remote_addr=MACHINE).text
+        assert re.findall(r"^set token (\S+)$", script, re.MULTILINE) == [token]
     for _ in range(2):
         answer = client.get(f"/v1/lookup?addresses={served.mac}", remote_addr=ATTACKER)
         assert answer.json["config"]["agent_token"] == "******"
@@ -290,8 +293,32 @@ def test_with_virtual_media_the_disk_has_the_agents_token_and_no_lookup_tells_it
     assert client.post(f"/v1/heartbeat/{served.node}", beat | {"agent_token": token}).status_code == 202
     elsewhere = {"callback_url": "https://198.51.100.66:9999", "agent_token": token}
     assert client.post(f"/v1/heartbeat/{served.node}", elsewhere).status_code == 400
+    # A callback that proves to know the secret may have the token, too.
+    answer = served.service.client("1.84").post(
+        f"/v1/continue_inspection?secret={served.secret}", callback_body(served.mac), remote_addr=MACHINE
+    )
+    assert answer.json["config"]["agent_token"] == token
     served.service.fail(served.node)
     assert client.post(f"/v1/heartbeat/{served.node}", beat | {"agent_token": token}).status_code == 404
+
+
+def test_without_the_secret_a_callback_gets_no_token_that_the_boot_delivers(site: Callable[..., Site]) -> None:
+    served = site("boot script", "optional")
+    served.power_on()
+    body = callback_body(served.mac)
+    answer = served.service.client("1.84").post("/v1/continue_inspection", body, remote_addr=ATTACKER)
+    assert (answer.status_code, answer.json["config"]["agent_token"]) == (202, "******")
+
+
+def test_a_token_that_an_older_release_issued_beside_the_boot_script_stays_valid(site: Callable[..., Site]) -> None:
+    served = site("boot script")
+    served.power_on()
+    record = {"inspection": served.inspection.uuid, "token_sha256": hashlib.sha256(b"issued").hexdigest()}
+    served.service.alter(served.node, internal={"agent": record})
+    beat = {"callback_url": "https://192.0.2.9:9999"}
+    for token, status in (("issued", 202), (callback_secret.agent_token(served.secret), 202), ("other", 404)):
+        answer = served.service.bare_metal.post(f"/v1/heartbeat/{served.node}", beat | {"agent_token": token})
+        assert answer.status_code == status, token
 
 
 def test_no_answer_and_no_log_line_contains_a_secret(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
@@ -357,11 +384,33 @@ def test_a_node_without_a_known_mac_cannot_get_the_script_and_needs_no_secret(si
     assert served.call(None, source=MACHINE, body=body).status_code == 202
 
 
-def test_guessing_macs_is_limited(tmp_path: Path) -> None:
-    service = Service(databases.sqlite(tmp_path), failure_burst=3, failure_rate=0.1)
-    guesses = [service.bare_metal.get(f"/v1/boot.ipxe?mac={examples.mac()}", remote_addr=ATTACKER) for _ in range(5)]
-    service.close()
-    assert [answer.status_code for answer in guesses] == [200, 200, 200, 429, 429]
+@pytest.mark.parametrize("path", ["/v1/boot.ipxe?mac={}", "/v1/lookup?addresses={}"])
+def test_guessing_macs_is_limited_and_does_not_stop_the_machine_behind_the_same_address(
+    tmp_path: Path, path: str
+) -> None:
+    boot = {"boot": BootSettings(machine_script_url=SCRIPT)}
+    service = Service(databases.sqlite(tmp_path), sections=boot, failure_burst=3, failure_rate=0.0001)
+
+    def get(mac: str, source: str = ATTACKER) -> int:
+        return int(service.bare_metal.get(path.format(mac), remote_addr=source).status_code)
+
+    try:
+        node = service.enrol(driver="sim")
+        mac = service.wait(node)
+        guesses = [get(examples.mac()) for _ in range(25)]
+        refused = 200 if "boot" in path else 404
+        assert guesses == [refused] * 3 + [429] * 22
+        assert [get(mac) for _ in range(5)] == [200] * 5
+        # Enumeration is bounded: after ten times as many guesses, nothing is looked up for this source.
+        assert [get(examples.mac()) for _ in range(10)] == [429] * 10
+        assert get(mac) == 429
+        assert get(mac, MACHINE) == 200
+        # Whoever knows the secret needs no luck.
+        inspection = service.store.read(lambda tx: tx.inspections.get(str(tx.nodes.get(node).inspection)))
+        query = f"/v1/continue_inspection?secret={inspection.secret}"
+        assert service.bare_metal.post(query, callback_body(mac), remote_addr=ATTACKER).status_code == 202
+    finally:
+        service.close()
 
 
 def test_the_answer_is_that_for_an_unknown_machine(site: Callable[..., Site]) -> None:

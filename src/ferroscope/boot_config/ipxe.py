@@ -7,8 +7,8 @@ script and continues with that, which is why each host's script contains its own
 the same as with virtual media.
 
 With ``[boot] machine_script_url``, the script first runs the one that the api serves for this machine: it sets the
-variable ``secret`` if an inspection waits for the machine. If the node's boot interface is ``ipxe``, it boots the
-machine itself, with the node's own kernel and ramdisk. Source: ipxe.org/cmd.
+variables ``secret`` and ``token`` if an inspection waits for the machine. If the node's boot interface is ``ipxe``, it
+boots the machine itself, with the node's own kernel and ramdisk. Source: ipxe.org/cmd.
 """
 
 from __future__ import annotations
@@ -23,7 +23,16 @@ from ferroscope.config.options import BootSettings, InspectorSettings, Settings
 from ferroscope.contracts.bmc import Bmc, OutOfBand, RamdiskBoot
 from ferroscope.contracts.store import Query, Transaction
 from ferroscope.core import callback_secret
-from ferroscope.core.boot import FROM_NETWORK, Boot, BootError, callback_url, choose, kernel_params, overrides_callback
+from ferroscope.core.boot import (
+    AGENT_TOKEN_PARAMETER,
+    FROM_NETWORK,
+    Boot,
+    BootError,
+    callback_url,
+    choose,
+    kernel_params,
+    overrides_callback,
+)
 from ferroscope.core.callback_secret import Delivery
 from ferroscope.core.model import Node
 
@@ -56,7 +65,8 @@ def _lines(settings: BootSettings, inspector: InspectorSettings, mine: Mapping[i
         yield from base  # the machine's own script may load files from there
     yield from _ask_for_secret(settings)
     yield from ("", ":again", *base)
-    yield f"kernel --name kernel {_place(settings, settings.kernel)} {_ARGUMENTS} {parameters} || goto failed"
+    token = " ${agent}" if settings.machine_script_url else ""
+    yield f"kernel --name kernel {_place(settings, settings.kernel)} {_ARGUMENTS} {parameters}{token} || goto failed"
     yield f"initrd --name ramdisk {_place(settings, settings.ramdisk)} || goto failed"
     yield "boot || goto failed"
     yield from ("", ":failed", "imgfree", "inc tries")
@@ -78,7 +88,7 @@ def _ask_for_secret(settings: BootSettings) -> Iterator[str]:
     if not settings.machine_script_url:
         return
     separator = "&" if "?" in settings.machine_script_url else "?"
-    yield from ("", ":ask", "clear secret ||", "clear query ||")
+    yield from ("", ":ask", "clear secret ||", "clear query ||", "clear token ||", "clear agent ||")
     yield f"chain --autofree {settings.machine_script_url}{separator}mac=${{netX/mac:hexhyp}} && goto answered ||"
     yield "inc tries"
     yield "iseq ${tries} 10 && goto give_up ||"
@@ -86,6 +96,7 @@ def _ask_for_secret(settings: BootSettings) -> Iterator[str]:
     yield from ("sleep 3", "dhcp ||", "goto ask", "", ":answered")
     # In hexadecimal, because a secret of an earlier release may begin with a hyphen, as an option does.
     yield f"isset ${{secret:hex}} && set query {_query(settings.callback_url)}${{secret}} ||"
+    yield f"isset ${{token:hex}} && set agent {AGENT_TOKEN_PARAMETER}=${{token}} ||"
 
 
 def _query(url: str) -> str:
@@ -102,7 +113,9 @@ class RamdiskFiles(msgspec.Struct, frozen=True):
 
 def machine_script(secret: str | None) -> str:
     """Return the script that the api serves for one machine; None: no inspection waits for it."""
-    return "#!ipxe\n" + (f"set secret {secret}\n" if secret else "# No inspection waits for this machine.\n")
+    if not secret:
+        return "#!ipxe\n# No inspection waits for this machine.\n"
+    return f"#!ipxe\nset token {callback_secret.agent_token(secret)}\nset secret {secret}\n"
 
 
 def boot_script(settings: Settings, node: Node, secret: str | None) -> str | None:
@@ -113,7 +126,8 @@ def boot_script(settings: Settings, node: Node, secret: str | None) -> str | Non
     inspector = settings.inspector
     url = callback_secret.in_url(found.callback, secret) if secret else found.callback
     extra = " ".join([inspector.extra_kernel_params, *settings.boot.kernel_options])
-    parameters = kernel_params(url, extra=extra, collect_lldp=inspector.collect_lldp)
+    token = callback_secret.agent_token(secret) if secret else ""
+    parameters = kernel_params(url, extra=extra, collect_lldp=inspector.collect_lldp, agent_token=token)
     return "\n".join(
         [
             "#!ipxe",

@@ -114,6 +114,7 @@ def wanted_boot_mode(node: Node) -> str | None:
 
 CALLBACK_PATH: Final = "/v1/continue_inspection"
 CALLBACK_PARAMETER: Final = "ipa-inspection-callback-url"
+AGENT_TOKEN_PARAMETER: Final = "ipa-agent-token"  # noqa: S105  # a name
 
 
 def callback_url(base: str) -> str:
@@ -145,7 +146,7 @@ def kernel_params(
         CALLBACK_PARAMETER: callback,
         "ipa-collect-lldp": "1" if collect_lldp else "",
         "boot_method": boot_method,
-        "ipa-agent-token": agent_token,
+        AGENT_TOKEN_PARAMETER: agent_token,
     }
     theirs = extra.split()
     named = _names(theirs)

@@ -7,6 +7,7 @@ import pytest
 
 from ferroscope.boot_config import dnsmasq, ipxe
 from ferroscope.config.options import BootSettings, InspectorSettings, PxeFilterSettings
+from ferroscope.core import callback_secret
 
 ADDRESSES = tuple(f"boot{number} 10.0.0.{number} fd00::{number}" for number in (1, 2, 3))
 INSPECTOR = InspectorSettings()
@@ -171,14 +172,19 @@ def test_with_scripts_of_machines_the_secret_joins_the_callback_url() -> None:
     settings = msgspec.structs.replace(SETTINGS, machine_script_url="http://10.0.0.1:6385/v1/boot.ipxe")
     lines = ipxe.script(settings, INSPECTOR, "boot1").splitlines()
     ask = lines.index(":ask")
-    assert lines[ask + 1 : ask + 3] == ["clear secret ||", "clear query ||"]  # left by an earlier round
+    cleared = [f"clear {name} ||" for name in ("secret", "query", "token", "agent")]  # left by an earlier round
+    assert lines[ask + 1 : ask + 5] == cleared
     asked = "http://10.0.0.1:6385/v1/boot.ipxe?mac=${netX/mac:hexhyp}"
-    assert lines[ask + 3] == f"chain --autofree {asked} && goto answered ||"
+    assert lines[ask + 5] == f"chain --autofree {asked} && goto answered ||"
     assert "isset ${secret:hex} && set query ?secret=${secret} ||" in lines
+    assert "isset ${token:hex} && set agent ipa-agent-token=${token} ||" in lines
+    (kernel,) = [line for line in lines if line.startswith("kernel ")]
+    assert kernel.endswith(" ${agent} || goto failed")
     assert f"ipa-inspection-callback-url={SETTINGS.callback_url}${{query}} " in _kernel_line("\n".join(lines))
     assert "secret" not in ipxe.script(SETTINGS, INSPECTOR, "boot1")
 
 
 def test_the_script_of_a_machine_only_sets_the_secret() -> None:
-    assert ipxe.machine_script("abc") == "#!ipxe\nset secret abc\n"
+    token = callback_secret.agent_token("abc")
+    assert ipxe.machine_script("abc") == f"#!ipxe\nset token {token}\nset secret abc\n"
     assert "set " not in ipxe.machine_script(None)

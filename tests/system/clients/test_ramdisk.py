@@ -114,6 +114,16 @@ def test_the_agent_looks_itself_up_and_proves_itself_by_its_token(site: Site) ->
     assert again["config"]["agent_token"] == "******"
 
 
+def test_the_agent_keeps_the_token_that_it_booted_with_whoever_was_faster(site: Site) -> None:
+    address = mac()
+    node = site.enroll_fake(address)
+    site.inspect(node, until="inspect wait")
+    site.call("ramdisk.look_up", macs=[address])
+    with urllib.request.urlopen(f"{site.bare_metal}/v1/boot.ipxe?mac={address}", timeout=PATIENCE) as answer:
+        (token,) = re.findall(r"^set token (\S+)$", answer.read().decode(), re.MULTILINE)
+    assert site.call("ramdisk.keep", macs=[address], token=token) == token
+
+
 def test_a_machine_that_nobody_inspects_is_not_looked_up(site: Site) -> None:
     address = mac()
     site.enroll_fake(address)

@@ -1,8 +1,8 @@
 """The agent in a ramdisk: its token, which it gets once, and the response to its lookup.
 
-With virtual media the parameter disk contains the token, and no response does. Otherwise only the token's SHA-256 is
-stored, bound to the inspection, so it becomes invalid with the end of the inspection. Source: lookup and heartbeat in
-the Bare Metal API reference, as ironic-python-agent uses them.
+A machine that gets the secret of its inspection gets the token with it, derived from the secret, and no lookup returns
+it. Otherwise only the token's SHA-256 is stored, bound to the inspection, so it becomes invalid with the end of the
+inspection. Source: lookup and heartbeat in the Bare Metal API reference, as ironic-python-agent uses them.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from ferroscope.core.model import Document, Inspection, Node
 from ferroscope.core.values import MASK, mask
 
 _KEY: Final = "agent"
+_WITH_TOKEN: Final = (Delivery.VIRTUAL_MEDIA, Delivery.BOOT_SCRIPT)
 # The properties that ironic-python-agent (11.0) reads: root device hints and boot capabilities. Anyone who guesses a
 # MAC address gets this response, so it contains nothing else.
 _NEEDED: Final = ("root_device", "capabilities")
@@ -53,14 +54,18 @@ class AgentAnswer(msgspec.Struct, frozen=True):
     config: AgentConfig
 
 
-def issue(context: ApiContext, node: Node, inspection: Inspection | None, callback: str | None) -> tuple[Node, str]:
-    """Return the node to save and its token; the mask if the token has been issued before, also by the boot.
+def issue(
+    context: ApiContext, node: Node, inspection: Inspection | None, callback: str | None, *, proven: bool
+) -> tuple[Node, str]:
+    """Return the node to save and its token; the mask if the token has been issued before.
 
+    Where the boot has delivered it, only a caller who has ``proven`` to know the secret gets it.
     Only the same ``callback`` (its digest), repeated because the response was lost, gets a new token that replaces the
     old one.
     """
-    if _delivered(inspection) is not None:
-        return node, MASK
+    delivered = _delivered(inspection)
+    if delivered is not None:
+        return node, delivered if proven else MASK
     known = _known(node)
     if known and (callback is None or known.get("callback") != callback):
         return node, MASK
@@ -76,15 +81,19 @@ def forgotten(node: Node) -> Node:
 
 def owns(node: Node, inspection: Inspection | None, token: str) -> bool:
     """Return whether this is the token of the node's current inspection."""
-    delivered = _delivered(inspection)
-    digest = str(_known(node).get("token_sha256", "")) if delivered is None else _digest(delivered)
-    return hmac.compare_digest(digest, _digest(token))
+    given, secret = _digest(token), callback_secret.live(inspection)
+    if secret is not None and hmac.compare_digest(_digest(callback_secret.agent_token(secret)), given):
+        return True
+    # Beside a boot script, only a process of an older release has issued one.
+    issued = str(_known(node).get("token_sha256", ""))
+    on_disk = inspection is not None and inspection.secret_delivery == Delivery.VIRTUAL_MEDIA
+    return not on_disk and hmac.compare_digest(issued, given)
 
 
 def _delivered(inspection: Inspection | None) -> str | None:
-    """Return the token that the parameter disk contains; None if the machine has none."""
+    """Return the token that the machine gets with its secret; None if it gets none."""
     secret = callback_secret.live(inspection)
-    if secret is None or inspection is None or inspection.secret_delivery != Delivery.VIRTUAL_MEDIA:
+    if secret is None or inspection is None or inspection.secret_delivery not in _WITH_TOKEN:
         return None
     return callback_secret.agent_token(secret)
 

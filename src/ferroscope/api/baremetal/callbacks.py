@@ -191,7 +191,7 @@ def _take(
         refusals.add_entry(context, tx, node.uuid, _REPEATED, message, source=source)
     if not with_token:
         return Accepted(node)
-    changed, token = agent.issue(context, node, inspection, parsed.digest)
+    changed, token = agent.issue(context, node, inspection, parsed.digest, proven=verdict.proof is Proof.VERIFIED)
     return Accepted(node if changed is node else tx.nodes.update(changed), token)
 
 

@@ -148,6 +148,16 @@ def refuse_guessing(context: ApiContext, call: Call[Any, None]) -> None:
         raise _too_many(seconds)
 
 
+def refuse_flood(context: ApiContext, call: Call[Any, None]) -> None:
+    """Raise ``TooManyError`` if this source has had so many failures that nothing is looked up for it.
+
+    A machine that is waited for must not suffer from the failures of others with its address, as behind NAT, so a
+    source that has to wait is still answered about such a machine. This bounds how fast MAC addresses can be tried.
+    """
+    if seconds := context.callers.wait_for_any(call.source, context.clock.monotonic()):
+        raise _too_many(seconds)
+
+
 def count_failure(context: ApiContext, call: Call[Any, None]) -> None:
     """Count a failure of this source; raise ``TooManyError`` if it has had too many."""
     if seconds := context.callers.failed(call.source, context.clock.monotonic()):
@@ -161,7 +171,7 @@ def _too_many(seconds: int) -> TooManyError:
 
 
 def get_lookup(context: ApiContext, call: Call[LookupQuery, None]) -> Reply:
-    """Return the node that a ramdisk runs on; only the first response contains the agent's token."""
+    """Return the node that a ramdisk runs on; the first response has the agent's token, unless the boot delivers it."""
     found = dict.fromkeys(filter(None, map(values.identifying_mac, call.query.addresses or [])))
     uuid = decoding.uuid("node_uuid", call.query.node_uuid) if call.query.node_uuid is not None else None
     if len(found) > MAX_GUESSES:
@@ -169,7 +179,7 @@ def get_lookup(context: ApiContext, call: Call[LookupQuery, None]) -> Reply:
     evidence = lookup.Evidence(uuid=uuid, macs=tuple(found))
     if not evidence:
         raise BadRequestError("No lookup information provided: set node_uuid, or a valid MAC address in addresses.")
-    refuse_guessing(context, call)
+    refuse_flood(context, call)
 
     def work(tx: Transaction) -> tuple[Node, str | None] | lookup.Refused:
         verdict = callbacks.look_up(tx, evidence)
@@ -182,7 +192,7 @@ def get_lookup(context: ApiContext, call: Call[LookupQuery, None]) -> Reply:
         tx.addresses.called(verdict.node.uuid, call.source)
         if call.minor < _TOKEN_SINCE:
             return verdict.node, None
-        node, token = agent.issue(context, verdict.node, verdict.inspection, None)
+        node, token = agent.issue(context, verdict.node, verdict.inspection, None, proven=False)
         return (node if node is verdict.node else tx.nodes.update(node)), token
 
     outcome = context.store.write(work)

@@ -88,7 +88,7 @@ def get_script(context: ApiContext, call: Call[ScriptQuery, None]) -> Reply:
     mac = values.identifying_mac(call.query.mac)
     if mac is None:
         raise BadRequestError("The query parameter mac must be the MAC address of the NIC that boots.")
-    ramdisk.refuse_guessing(context, call)
+    ramdisk.refuse_flood(context, call)
 
     def work(tx: Transaction) -> str | None:
         verdict = callbacks.look_up(tx, lookup.Evidence(macs=(mac,)))

@@ -91,6 +91,10 @@ class TrustedProxies:
         return str(env.get("HTTP_X_FORWARDED_HOST", "")).rpartition(",")[2].strip()
 
 
+FLOOD: Final = 10
+"""So many times its limit of failures a source may have before it is not even answered about what is waited for."""
+
+
 class Buckets:
     """Token buckets: for each key ``burst`` tokens, of which ``rate`` come back per second; no limit if that is 0."""
 
@@ -131,7 +135,9 @@ class Callers:
     def __init__(self, settings: ApiSettings | None = None) -> None:
         settings = settings or ApiSettings()
         self._trusted = TrustedProxies(settings.trusted_proxies)
-        self._failures = Buckets(settings.failure_rate, settings.failure_burst)
+        rate, burst = settings.failure_rate, settings.failure_burst
+        self._failures = Buckets(rate, burst)
+        self._floods = Buckets(rate * FLOOD, burst * FLOOD)
 
     def source(self, env: Mapping[str, Any]) -> str:
         """Return the caller's address: the last one in X-Forwarded-For that is not a trusted proxy; "" if unknown."""
@@ -147,7 +153,14 @@ class Callers:
 
     def failed(self, source: str, now: float) -> int:
         """Count a failure; return the seconds that the source should have waited before it, 0 if within the limit."""
-        return self._failures.take(group(source), now) if source else 0
+        if not source:
+            return 0
+        self._floods.take(group(source), now)
+        return self._failures.take(group(source), now)
+
+    def wait_for_any(self, source: str, now: float) -> int:
+        """Return the seconds that this source has to wait even if it asks for a machine that is waited for; 0: none."""
+        return self._floods.wait(group(source), now) if source else 0
 
 
 class QuietLog:

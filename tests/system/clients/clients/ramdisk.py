@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from ironic_python_agent import agent, errors, hardware, inspector, ironic_api_client, utils
 from ironic_python_agent import config as _options  # noqa: F401  # first: it declares the options
-from ironic_python_agent import errors, hardware, inspector, ironic_api_client, utils
 from oslo_config import cfg
 
 CONF = cfg.CONF
@@ -41,6 +41,16 @@ def look_up(urls: dict[str, str], macs: list[str], node: str | None = None) -> d
     client = ironic_api_client.APIClient(urls["bare_metal"])
     found: dict[str, Any] = client.lookup_node(collected(macs), timeout=0, starting_interval=1, node_uuid=node)
     return found
+
+
+def keep(urls: dict[str, str], macs: list[str], token: str) -> str:
+    """Start the agent with the token that the kernel's command line has, and look it up; return the token it uses."""
+    _configure(urls, "bare_metal")
+    CONF.set_override("agent_token", token)
+    started = agent.IronicPythonAgent.from_config(CONF)
+    started.process_lookup_data(started.api_client.lookup_node(collected(macs), timeout=0, starting_interval=1))
+    started.api_client.heartbeat(started.node["uuid"], ("192.0.2.7", 9999))
+    return str(started.api_client.agent_token)
 
 
 def heartbeat(urls: dict[str, str], node: str, token: str) -> None:
