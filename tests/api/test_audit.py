@@ -85,7 +85,7 @@ def test_refused_calls_have_events_and_a_flood_of_them_is_bounded(
     assert (event["status"], event["user"], event["call"]) == (403, "unknown", "POST /v1/nodes")
 
 
-def test_who_was_refused_is_known_and_bad_credentials_are_nobodys(sqlite_url: str) -> None:
+def test_who_was_refused_is_known_and_bad_credentials_are_whose_they_claim_to_be(sqlite_url: str) -> None:
     reader = local("carol", "token", ["reader"])
     service = service_for(sqlite_url, {"carol": reader, "root": local("root", "token", ["admin"])})
     assert As(service.bare_metal, "carol")("POST", "/v1/nodes", {"driver": "sim"}).status_code == 403
@@ -95,7 +95,7 @@ def test_who_was_refused_is_known_and_bad_credentials_are_nobodys(sqlite_url: st
     found = [(one["status"], one["user"], one["call"], one["node"]) for one in answer.json["events"]]
     assert found == [
         (201, "root", "POST /v1/nodes", created),
-        (401, "unknown", "GET /v1/nodes", None),
+        (401, "mallory", "GET /v1/nodes", None),
         (403, "carol", "POST /v1/nodes", None),
     ]
     assert As(service.bare_metal, "")("GET", "/v1/audit").status_code == 401

@@ -69,7 +69,8 @@ class AuditSettings(msgspec.Struct, frozen=True, kw_only=True):
     """``[audit]``: who called the API, and what it changed."""
 
     enabled: Annotated[
-        bool, Opt("Record each API call that changes something, and refused calls (401, 403), in the database.")
+        bool,
+        Opt("Record each API call that changes something, logins, and refused calls (401, 403), in the database."),
     ] = True
     retention_days: Annotated[float, Opt("Days for which audit events are kept; 0: forever.", ge=0)] = 365.0
     log_file: Annotated[

@@ -10,15 +10,32 @@ from typing import Any, Final
 
 import msgspec
 
-_ACTIONS: Final = {"POST": "create", "PUT": "update", "PATCH": "update", "DELETE": "delete", "GET": "read"}
+LOGIN: Final = "login"
+LOGOUT: Final = "logout"
+REFUSED: Final = "refused"
+"""Calls that are no routes: a login or its end, and how many refused calls have no event of their own."""
+
+UNKNOWN: Final = "unknown"
+# Characters of a name that somebody claims to have.
+_CLAIMED: Final = 64
+_ACTIONS: Final = {
+    "POST": "create",
+    "PUT": "update",
+    "PATCH": "update",
+    "DELETE": "delete",
+    "GET": "read",
+    LOGIN: "authenticate",
+    LOGOUT: "authenticate",
+}
 
 
 class AuditEvent(msgspec.Struct, frozen=True, kw_only=True):
     """A call that changed something, or was refused.
 
-    ``user`` is the name of the user, token or certificate, ``method`` how it was authenticated. ``policy`` is the name
-    of the policy, ``call`` method and route. ``target`` is the name or UUID in the path, ``node`` the UUID of the node
-    that was changed, if it was only one. ``source`` is the caller's address. Texts are cut to what can be stored.
+    ``user`` is the name of the user, token or certificate, ``method`` how it was authenticated. If that failed (401, or
+    429 for too many failures), ``user`` is what the caller claimed to be, and ``method`` is ``none``. ``policy`` is the
+    name of the policy, ``call`` method and route. ``target`` is the name or UUID in the path, ``node`` the UUID of the
+    node that was changed, if it was only one. ``source`` is the caller's address. Texts are cut to what can be stored.
     """
 
     request_id: str
@@ -36,7 +53,14 @@ class AuditEvent(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def refused(self) -> bool:
-        return self.status in (401, 403)
+        return self.status in (401, 403, 429)
+
+
+def claimed(name: str) -> str:
+    """Return the name that somebody who failed to log in claimed to have: cut, and without anything but characters
+    that can be shown."""
+    shown = "".join(one if one.isprintable() else one.encode("unicode_escape").decode() for one in name[:_CLAIMED])
+    return (shown[:_CLAIMED] + "..." if max(len(name), len(shown)) > _CLAIMED else shown) or UNKNOWN
 
 
 def cadf(event: AuditEvent, observer: str) -> dict[str, Any]:
@@ -55,7 +79,9 @@ def cadf(event: AuditEvent, observer: str) -> dict[str, Any]:
         "eventType": "control" if event.refused else "activity",
         "id": event.request_id,
         "eventTime": datetime.fromtimestamp(event.at, UTC).isoformat(timespec="milliseconds"),
-        "action": f"{_ACTIONS.get(verb, 'unknown')}/{event.policy}",
+        "action": f"authenticate/{verb}"
+        if verb in (LOGIN, LOGOUT)
+        else f"{_ACTIONS.get(verb, UNKNOWN)}/{event.policy}",
         "outcome": "success" if event.status < 400 else "failure",
         "initiator": initiator | ({"project_id": event.project} if event.project else {}),
         "target": {"typeURI": "service/baremetal", "id": target or "service", "name": event.target or "service"},

@@ -21,6 +21,7 @@ from ferroscope.contracts.errors import NotFoundError
 from ferroscope.contracts.queue import Clock
 from ferroscope.contracts.store import Store, Transaction
 from ferroscope.core import credentials
+from ferroscope.core.audit import AuditEvent, claimed
 from ferroscope.core.credentials import AccessToken
 from ferroscope.runtime.backend import opened
 from ferroscope.runtime.system import SetupError
@@ -65,11 +66,33 @@ def metrics_check(
     if settings.api.auth_strategy == "noauth" or not settings.oslo_policy.policy_file:
         return None
     from ferroscope.api.auth import access
+    from ferroscope.api.http.audit import Audit
+    from ferroscope.api.http.errors import ApiError
 
     policy, authentication = build_policy(settings, clock), build_authentication(settings, clock, store)
 
+    log = (
+        None if store is None or not settings.audit.enabled else Audit(settings.audit, store, clock, process="metrics")
+    )
+
     def check(environ: dict[str, Any]) -> None:
-        access.authorize(policy, (access.METRICS,), lambda: authentication.identify(environ), _no_node, {})
+        try:
+            access.authorize(policy, (access.METRICS,), lambda: authentication.identify(environ), _no_node, {})
+        except ApiError as exc:
+            if log is not None and exc.status in (401, 403, 429):
+                log.write_counts()
+                log.refused(
+                    AuditEvent(
+                        request_id="",
+                        user=claimed(authentication.claimed(environ)),
+                        method="none",
+                        source=authentication.source(environ),
+                        policy=access.METRICS,
+                        call="GET /metrics",
+                        status=exc.status,
+                    )
+                )
+            raise
 
     return check
 
@@ -171,6 +194,7 @@ def create(
             expires_at=expires_at if lifetime is None else tx.now + lifetime,
         )
         tx.access_tokens.add(token)
+        _record(settings, tx, "token create", token, 201)
         return token
 
     with opened(settings) as backend:
@@ -191,10 +215,21 @@ def revoke(settings: Settings, ident: str) -> AccessToken:
         # Two tokens can have one name if they were created at the same time: both are meant.
         if not [token for token in active if tx.access_tokens.revoke(token.id)]:
             raise NotFoundError("token", ident)
+        for token in active:
+            _record(settings, tx, "token revoke", token, 200)
         return active[0]
 
     with opened(settings) as backend:
         return backend.store.write(work)
+
+
+def _record(settings: Settings, tx: Transaction, command: str, token: AccessToken, status: int) -> None:
+    """Append the audit event of a command of this host, in the transaction of the change."""
+    if settings.audit.enabled:
+        target = f"{token.name} (ID {token.id})"
+        tx.audit.append(
+            AuditEvent(request_id="", user=_creator(), method="host", call=command, target=target, status=status)
+        )
 
 
 def _creator() -> str:

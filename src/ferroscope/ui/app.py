@@ -25,6 +25,7 @@ from ferroscope.api.http.rate_limit import group
 from ferroscope.api.http.responder import record
 from ferroscope.api.http.route import ApiContext
 from ferroscope.contracts.errors import StoreUnavailableError
+from ferroscope.core.audit import LOGIN, LOGOUT
 from ferroscope.ui import (
     enroll,
     fleet,
@@ -40,6 +41,7 @@ from ferroscope.ui import (
     session,
     wiring,
 )
+from ferroscope.ui.audit import LoginAudit
 from ferroscope.ui.page import Download, Page, Redirect, Visit
 from ferroscope.ui.session import Seal, Visitor
 
@@ -209,16 +211,26 @@ def _entrance(
 ) -> tuple[Outcome, Visitor]:
     """Log in or out, or show the form for it; return the outcome and who the visitor is afterwards."""
     if req.path == "/ui/logout":
-        if visitor.session:
-            session.end(context, visitor.secret)
+        if visitor.session and visitor.identity is not None:
+            with LoginAudit(context, req, LOGOUT) as leaving:
+                leaving.begin(visitor.identity)
+                session.end(context, visitor.secret)
+                leaving.end(303)
         return Redirect("/ui/login"), Visitor(secret=session.new_secret(), is_new=True)
     target = login.target(form.fields(req.query_string))
     if req.method != "POST":
         return (login.page(context, target) if visitor.identity is None else Redirect(target)), visitor
-    try:
-        return Redirect(target), session.log_in(context, req.env, login.given_credentials(context, req.env, given))
-    except ApiError as exc:
-        return login.page(context, target, failed=exc, user=(given.get("user") or [""])[0]), visitor
+    with LoginAudit(context, req, LOGIN, login.claims(context, given)) as entering:
+        try:
+            found = login.given_credentials(context, req.env, given)
+            entered = session.log_in(context, req.env, found, entering)
+        except ApiError as exc:
+            entering.end(exc.status)
+            failed = exc
+        else:
+            entering.end(303)
+            return Redirect(target), entered
+    return login.page(context, target, failed=failed, user=(given.get("user") or [""])[0]), visitor
 
 
 def _failure(context: ApiContext, req: falcon.Request, visitor: Visitor, exc: Exception) -> Outcome:

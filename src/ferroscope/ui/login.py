@@ -34,6 +34,12 @@ def page(context: ApiContext, target: str, *, failed: ApiError | None = None, us
     return Page(template="login.html", title="Log in", data=data, status=200 if failed is None else failed.status)
 
 
+def claims(context: ApiContext, form: dict[str, list[str]]) -> str:
+    """Return who wants to log in, as they say."""
+    token, user = ((form.get(name) or [""])[0].strip() for name in ("token", "user"))
+    return context.authentication.claimed({"HTTP_X_AUTH_TOKEN": token}) if token else user
+
+
 def given_credentials(context: ApiContext, env: Mapping[str, Any], form: dict[str, list[str]]) -> dict[str, str]:
     """Return the credentials as keys of an environ; ``BadRequestError`` if there are none.
 

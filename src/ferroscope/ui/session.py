@@ -23,10 +23,12 @@ import msgspec
 
 from ferroscope.api.auth.certificate import NAMES
 from ferroscope.api.auth.identity import Identity
-from ferroscope.api.http.errors import BadRequestError, ForbiddenError, UnauthorizedError
+from ferroscope.api.http.errors import ApiError, BadRequestError, ForbiddenError, UnauthorizedError
 from ferroscope.api.http.route import ApiContext
 from ferroscope.contracts.store import Transaction
 from ferroscope.core.credentials import WebSession
+from ferroscope.ui import audit
+from ferroscope.ui.audit import LoginAudit
 
 # A __Host- cookie cannot be set by another host of the domain, nor over plain HTTP. Source: RFC 6265bis.
 _PLAIN: Final = "ferroscope"
@@ -88,28 +90,35 @@ def visitor(context: ApiContext, req: falcon.Request) -> Visitor:
             identity = context.authentication.identify(_anonymous(req.env) | stored)
         except UnauthorizedError:
             end(context, secret)
+            audit.session_ended(context, req, stored)
             return found
         return msgspec.structs.replace(found, identity=identity, session=True)
     if any(name in req.env for name in _CREDENTIALS):
-        return msgspec.structs.replace(found, identity=context.authentication.identify(req.env))
+        try:
+            identity = context.authentication.identify(req.env)
+        except ApiError as exc:
+            audit.failed(context, req, exc.status)
+            raise
+        return msgspec.structs.replace(found, identity=identity)
     return found
 
 
-def log_in(context: ApiContext, env: Mapping[str, Any], credentials: dict[str, str]) -> Visitor:
+def log_in(context: ApiContext, env: Mapping[str, Any], credentials: dict[str, str], record: LoginAudit) -> Visitor:
     """Return the visitor with a new session; what ``Authentication.identify`` raises for wrong credentials.
 
     ``credentials``: keys of an environ and their values.
     """
     identity = context.authentication.identify(_anonymous(env) | credentials)
+    record.begin(identity)
     secret = new_secret()
     sealed = base64.b64encode(_seal(derived(secret, "key"), msgspec.json.encode(credentials))).decode()
     lifetime = context.settings.api.ui_session_lifetime
 
     user = identity.principal[:_USER]
 
-    def work(tx: Transaction) -> None:
+    def work(tx: Transaction) -> int:
         # Before the new one is added: if the database's clock was set back, that is not the newest.
-        tx.web_sessions.remove_oldest(user, MOST - 1)
+        ended = tx.web_sessions.remove_oldest(user, MOST - 1)
         tx.web_sessions.add(
             WebSession(
                 id=derived(secret, "id").hex(),
@@ -119,8 +128,10 @@ def log_in(context: ApiContext, env: Mapping[str, Any], credentials: dict[str, s
                 expires_at=tx.now + lifetime,
             )
         )
+        return ended
 
-    context.store.write(work)
+    if context.store.write(work):
+        record.oldest_ended()
     return Visitor(secret=secret, is_new=True, identity=identity, session=True)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Final, Protocol, runtime_checkable
 
@@ -74,8 +74,8 @@ class Authentication:
     def is_disabled(self) -> bool:
         return self._methods is None
 
-    def identify(self, env: Mapping[str, Any]) -> Identity:
-        """Return who sent the request with this WSGI environ.
+    def identify(self, env: Mapping[str, Any], logged_in: Callable[[Identity], None] = lambda _: None) -> Identity:
+        """Return who sent the request with this WSGI environ; ``logged_in`` is called if a password had to be checked.
 
         ``UnauthorizedError``; ``TooManyError`` after too many failures (``FailedLogins``); ``UnavailableError``.
         """
@@ -87,11 +87,15 @@ class Authentication:
         try:
             for method in self._methods:
                 claimed = method.claimed(headers)
-                if claimed is not None and (identity := self._checked(method, claimed, headers, env)) is not None:
+                if claimed is not None and (identity := self._checked(method, claimed, headers, env, logged_in)):
                     return identity
         except UnauthorizedError as exc:
             raise self._refusal(exc.message) from None
         raise self._refusal("The credentials are of a kind that is not enabled ([api] auth_strategy).")
+
+    def source(self, env: Mapping[str, Any]) -> str:
+        """Return the caller's address, "" if it is unknown."""
+        return self._failures.source(env)
 
     def claimed(self, env: Mapping[str, Any]) -> str:
         """Return whose credentials the request claims to have, right or wrong; "" if it does not say."""
@@ -99,7 +103,12 @@ class Authentication:
         return next((name for method in self._methods or () if (name := method.claimed(headers))), "")
 
     def _checked(
-        self, method: Method, claimed: str, headers: Mapping[str, str], env: Mapping[str, Any]
+        self,
+        method: Method,
+        claimed: str,
+        headers: Mapping[str, str],
+        env: Mapping[str, Any],
+        logged_in: Callable[[Identity], None],
     ) -> Identity | None:
         if not isinstance(method, Guessable):
             return method.identify(headers)
@@ -108,7 +117,10 @@ class Authentication:
         if method.was_wrong(headers):
             return method.identify(headers)
         with self._counted(env, claimed):
-            return method.identify(headers)
+            identity = method.identify(headers)
+        if identity is not None and identity.method == "http_basic":
+            logged_in(identity)
+        return identity
 
     @contextmanager
     def _counted(self, env: Mapping[str, Any], name: str) -> Iterator[None]:

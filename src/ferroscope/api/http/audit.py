@@ -1,13 +1,15 @@
 """Audit of API calls: which calls have an event, and where it is written.
 
 The store writes the event of a change in the transaction of the change (``contracts.events``). This module writes what
-has no transaction, such as refused calls: those are limited, because anybody can cause them. Events are also written
-as lines of JSON in the form of CADF, if configured.
+has no transaction, such as refused calls. Anybody can cause those, so only some have an event; the others are counted,
+and once a minute each source gets an event with their number. Events are also written as lines of JSON in the form of
+CADF, if configured.
 """
 
 from __future__ import annotations
 
 import sys
+import threading
 from collections.abc import Callable, Mapping
 from contextvars import Token
 from pathlib import Path
@@ -17,25 +19,34 @@ import msgspec
 import structlog
 
 from ferroscope.api.auth.identity import Identity
-from ferroscope.api.http.rate_limit import PerMinute
+from ferroscope.api.http.rate_limit import Buckets, group
 from ferroscope.config.options import AuditSettings
 from ferroscope.contracts.errors import StoreUnavailableError
 from ferroscope.contracts.events import PENDING, Audited
 from ferroscope.contracts.queue import Clock
-from ferroscope.contracts.store import Store
-from ferroscope.core.audit import AuditEvent, cadf
+from ferroscope.contracts.store import Store, Transaction
+from ferroscope.core.audit import REFUSED, UNKNOWN, AuditEvent, cadf, claimed
 
 # The key in the WSGI environment under which the caller's identity is stored as soon as it is known.
 IDENTITY: Final = "ferroscope.identity"
 
 _log = structlog.get_logger(__name__)
 
+_TOO_MANY: Final = 429
+
 # A lease is renewed every second or two; only who acquires and releases it is of interest.
 _FREQUENT: Final = frozenset({"PUT /v1/leases/{name}"})
 _SAFE: Final = frozenset({"GET", "HEAD", "OPTIONS"})
-# Refused calls per minute that have an event: from one source address, and in one process.
+# Refused calls that have an event: from one source, and in one process, in a burst and then per second. An attacker who
+# goes on for a year causes some millions, which is a gigabyte.
 _REFUSED_BY_SOURCE: Final = 30
 _REFUSED: Final = 120
+_RATE_BY_SOURCE: Final = 1 / 60
+_RATE: Final = 1 / 10
+# Seconds between the events that say how many others there were, and how many sources these tell apart.
+_COUNTED_EVERY: Final = 60.0
+_COUNTED: Final = 8
+_OTHERS: Final = "others"
 
 
 class Audit:
@@ -43,21 +54,75 @@ class Audit:
 
     def __init__(self, settings: AuditSettings, store: Store, clock: Clock, *, process: str) -> None:
         self._settings, self._store, self._clock, self._process = settings, store, clock, process
-        self._by_source, self._all = PerMinute(), PerMinute()
+        self._by_source, self._all = Buckets(_RATE_BY_SOURCE, _REFUSED_BY_SOURCE), Buckets(_RATE, _REFUSED)
+        self._logins = Buckets(_RATE, _REFUSED_BY_SOURCE)
+        self._lock = threading.Lock()
+        self._left_out: dict[str, int] = {}
+        self._counted_at = clock.monotonic()
 
     def admits(self, source: str) -> bool:
-        """Whether one more refused call from this address gets an event."""
-        minute = int(self._clock.monotonic() // 60)
-        return self._by_source.made(source, minute) <= _REFUSED_BY_SOURCE and self._all.made("", minute) <= _REFUSED
+        """Whether one more call that anybody can cause gets an event."""
+        now = self._clock.monotonic()
+        return not self._by_source.take(group(source), now) and not self._all.take("", now)
 
-    def append(self, event: AuditEvent) -> None:
-        """Write an event in a transaction of its own."""
-        event = msgspec.structs.replace(event, at=self._clock.time())
+    def refused(self, event: AuditEvent) -> None:
+        """Write the event of a refused call, or count it; too many failed logins (429) are only counted."""
+        if event.status != _TOO_MANY and self.admits(event.source):
+            self.append(event)
+        else:
+            self.count(event.source)
+
+    def logged_in(self, event: AuditEvent) -> None:
+        """Write the event of a login, or count it if this user logs in all the time."""
+        if self.admits_login(event.user, event.method):
+            self.append(event)
+        else:
+            self.count(event.source)
+
+    def admits_login(self, user: str, method: str) -> bool:
+        """Whether one more login of this user gets an event, whatever others cause."""
+        return not self._logins.take((user, method), self._clock.monotonic())
+
+    def count(self, source: str) -> None:
+        """Count a call that has no event."""
+        source = group(source)
+        with self._lock:
+            if source not in self._left_out and len(self._left_out) >= _COUNTED:
+                source = _OTHERS
+            self._left_out[source] = self._left_out.get(source, 0) + 1
+
+    def write_counts(self) -> None:
+        """Write how many calls had no event, if it is time to."""
+        now = self._clock.monotonic()
+        with self._lock:
+            if not self._left_out or now - self._counted_at < _COUNTED_EVERY:
+                return
+            counted, self._left_out, self._counted_at = self._left_out, {}, now
+        self.append(
+            *(
+                AuditEvent(
+                    request_id="", user=UNKNOWN, method="none", source=source, call=REFUSED, status=_TOO_MANY,
+                    target=f"{number} more calls",
+                )
+                for source, number in counted.items()
+            )
+        )  # fmt: skip
+
+    def append(self, *events: AuditEvent) -> None:
+        """Write events in a transaction of their own."""
+        at = self._clock.time()
+        events = tuple(msgspec.structs.replace(event, at=at) for event in events)
+
+        def work(tx: Transaction) -> None:
+            for event in events:
+                tx.audit.append(event)
+
         try:
-            self._store.write(lambda tx: tx.audit.append(event), durable=False)
+            self._store.write(work, durable=False)
         except StoreUnavailableError as exc:
-            _log.warning("audit event not stored", call=event.call, user=event.user, error=str(exc))
-        self.write_line(event)
+            _log.warning("audit event not stored", call=events[0].call, user=events[0].user, error=str(exc))
+        for event in events:
+            self.write_line(event)
 
     def write_line(self, event: AuditEvent) -> None:
         """Append a line to the file, which is opened each time, so that it can be rotated at any time."""
@@ -81,7 +146,7 @@ class CallAudit:
 
     def __init__(self, audit: Audit | None, call: str, *, ramdisk: bool) -> None:
         self._audit = audit
-        self._call = call
+        self._ramdisk = ramdisk
         self._changes = not ramdisk and call not in _FREQUENT and call.partition(" ")[0] not in _SAFE
         self._audited: Audited | None = None
         self._token: Token[Audited | None] | None = None
@@ -102,25 +167,32 @@ class CallAudit:
         """Write the event, unless it was written with the change."""
         if self._audit is None:
             return
+        self._audit.write_counts()
         audited = self._audited
         if audited is not None and audited.recorded:
             self._audit.write_line(audited.event)
-        elif status in (401, 403):
-            refused = event()
-            if self._audit.admits(refused.source):
-                self._audit.append(msgspec.structs.replace(refused, status=status))
+        elif status in (401, 403) or (status == _TOO_MANY and not self._ramdisk):
+            self._audit.refused(msgspec.structs.replace(event(), status=status))
         elif audited is not None and status < 400:
             self._audit.append(msgspec.structs.replace(audited.event, status=status))
 
 
 def event_of(
-    environ: Mapping[str, Any], *, request_id: str, source: str, policy: str, call: str, target: str, status: int
+    environ: Mapping[str, Any],
+    *,
+    request_id: str,
+    source: str,
+    policy: str,
+    call: str,
+    target: str,
+    status: int,
+    claims: str = "",
 ) -> AuditEvent:
-    """Return the event of a call; the caller is unknown if they could not be authenticated."""
+    """Return the event of a call; ``claims``: who the caller claims to be, in case they could not be authenticated."""
     identity: Identity | None = environ.get(IDENTITY)
     return AuditEvent(
         request_id=request_id,
-        user="unknown" if identity is None else identity.user,
+        user=claimed(claims) if identity is None else identity.user,
         method="none" if identity is None else identity.method,
         project=None if identity is None else identity.project_name or identity.project_id,
         source=source,

@@ -32,7 +32,7 @@ from ferroscope.contracts.errors import NotFoundError, StoreUnavailableError
 from ferroscope.contracts.store import Query, Transaction
 from ferroscope.contracts.telemetry import CALL, Span
 from ferroscope.core import values
-from ferroscope.core.audit import AuditEvent
+from ferroscope.core.audit import LOGIN, AuditEvent
 from ferroscope.core.model import Node
 
 
@@ -107,6 +107,7 @@ def responder(context: ApiContext, route: Route) -> Responder:
             call=endpoint,
             target=next(iter(path.values()), ""),
             status=route.status,
+            claims=context.authentication.claimed(req.env),
         )
 
     def respond(req: falcon.Request, resp: falcon.Response, **path: str) -> None:
@@ -287,9 +288,24 @@ def check_owner(context: ApiContext, route: Route, endpoint: str) -> None:
 
 def _identified(context: ApiContext, req: falcon.Request) -> Identity:
     """Return the identity of the caller, and keep it for the audit of a refused call."""
-    identity: Identity = context.authentication.identify(req.env)
+    identity: Identity = context.authentication.identify(req.env, lambda user: _logged_in(context, req, user))
     req.env[IDENTITY] = identity
     return identity
+
+
+def _logged_in(context: ApiContext, req: falcon.Request, identity: Identity) -> None:
+    """Record that a password was right that was not used lately."""
+    if context.audit is not None:
+        event = event_of(
+            {IDENTITY: identity},
+            request_id=request_id(req.env),
+            source=context.callers.source(req.env),
+            policy="",
+            call=LOGIN,
+            target="",
+            status=200,
+        )
+        context.audit.logged_in(event)
 
 
 def visible(context: ApiContext, identity: Identity, path: dict[str, str], *, named: bool) -> Node:

@@ -1,0 +1,94 @@
+"""Audit of logins to the web page: who logged in or out, who failed to, and whose session ended by itself.
+
+Events of a login and a logout are written in the transaction that adds or deletes the session.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import falcon
+import msgspec
+
+from ferroscope.api.auth.identity import Identity
+from ferroscope.api.http.audit import IDENTITY, CallAudit, event_of
+from ferroscope.api.http.middleware import of as request_id
+from ferroscope.api.http.route import ApiContext
+from ferroscope.core.audit import LOGIN, LOGOUT, AuditEvent
+
+
+class LoginAudit:
+    """A context manager of one login or logout: ``begin`` before it is written, ``end`` with the response's status."""
+
+    def __init__(self, context: ApiContext, req: falcon.Request, call: str, claims: str = "") -> None:
+        self._context, self._req, self._call, self._claims = context, req, call, claims
+        self._audit = CallAudit(context.audit, call, ramdisk=False)
+        self._identity: Identity | None = None
+        self._admitted = False
+
+    def __enter__(self) -> LoginAudit:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._audit.end()
+
+    def begin(self, identity: Identity) -> None:
+        """It is this user, and the session is about to be written."""
+        self._identity = identity
+        log = self._context.audit
+        if log is None:
+            return
+        self._admitted = self._call == LOGOUT or log.admits_login(identity.user, identity.method)
+        if self._admitted:
+            self._audit.begin(lambda: self._event(303))
+        else:
+            log.count(self._context.callers.source(self._req.env))
+
+    def oldest_ended(self) -> None:
+        """The login has ended the user's oldest session."""
+        if self._context.audit is not None and self._admitted:
+            event = _event(self._context, self._req, LOGOUT, 200, identity=self._identity)
+            self._context.audit.append(msgspec.structs.replace(event, target="oldest session"))
+
+    def end(self, status: int) -> None:
+        """The session has been written, or not."""
+        self._audit.end()
+        self._audit.answered(status, lambda: self._event(status))
+
+    def _event(self, status: int) -> AuditEvent:
+        return _event(self._context, self._req, self._call, status, identity=self._identity, claims=self._claims)
+
+
+def failed(context: ApiContext, req: falcon.Request, status: int) -> None:
+    """Record that the credentials in the header of a request were wrong."""
+    LoginAudit(context, req, LOGIN, context.authentication.claimed(req.env)).end(status)
+
+
+def session_ended(context: ApiContext, req: falcon.Request, credentials: Mapping[str, str]) -> None:
+    """Record that a session ended because its credentials are not valid any more."""
+    if context.audit is not None:
+        claims = context.authentication.claimed(credentials)
+        context.audit.refused(_event(context, req, LOGOUT, 401, claims=claims))
+
+
+def _event(
+    context: ApiContext,
+    req: falcon.Request,
+    call: str,
+    status: int,
+    *,
+    identity: Identity | None = None,
+    claims: str = "",
+) -> AuditEvent:
+    environ: dict[str, Any] = {} if identity is None else {IDENTITY: identity}
+    return event_of(
+        environ,
+        request_id=request_id(req.env),
+        source=context.callers.source(req.env),
+        policy="",
+        call=call,
+        target="web page",
+        status=status,
+        claims=claims,
+    )
