@@ -34,6 +34,7 @@ from ferroscope.core.delivery import Fail
 from ferroscope.core.model import Node, Rule, RuleDialect
 from ferroscope.core.reasons import CANCELED, Reason
 from ferroscope.core.states import INSPECTED, State
+from ferroscope.rules.data import MAX_RULES
 
 _INTROSPECTED: Final = tuple(map(str, INSPECTED))
 _ABORTED: Final = transition.explain(Fail(Reason.ABORTED, CANCELED))
@@ -219,9 +220,17 @@ _CREATED_SINCE: Final = 6
 def list_rules(context: ApiContext, call: Call[NoQuery, None]) -> Reply:
     """List the introspection rules, without conditions and actions."""
     query = Query(filters={"dialect": str(RuleDialect.INTROSPECTION)})
-    rules = context.store.read(lambda tx: tx.rules.list(query))
-    views = [rule_schema.introspection(rule, call.url, short=True) for rule in rules]
-    return Reply(200, rule_schema.IntrospectionRuleList(rules=views))
+
+    def work(tx: Transaction, room: Room) -> paging.Page:
+        return paging.page(
+            room.without_limit(),
+            tx.rules,
+            query,
+            MAX_RULES,
+            lambda rule: rule_schema.introspection(rule, call.url, short=True),
+        )
+
+    return Reply(200, {"rules": context.read_list(work).items})
 
 
 def get_rule(context: ApiContext, call: Call[NoQuery, None]) -> Reply:

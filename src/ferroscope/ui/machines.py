@@ -14,6 +14,7 @@ from ferroscope.api.baremetal import nodes
 from ferroscope.api.baremetal.history import hint_of
 from ferroscope.api.http import paging
 from ferroscope.api.http.errors import BadRequestError
+from ferroscope.api.http.large_lists import Room
 from ferroscope.api.http.route import Call, NoQuery
 from ferroscope.api.http.versions import BARE_METAL
 from ferroscope.contracts.store import Query, Transaction
@@ -217,15 +218,25 @@ def find(
 
 def _views(visit: Visit, uuids: Sequence[str]) -> list[dict[str, Any]]:
     """Return these nodes, in this order, without those that the caller may not see."""
-    known = {node.uuid: node for node in seen(visit, uuids)}
-    return nodes.views(visit.context, call_of(visit), (known[uuid] for uuid in uuids if uuid in known), FIELDS)
+
+    def work(tx: Transaction, room: Room) -> dict[str, list[dict[str, Any]]]:
+        found = paging.of_uuids(room, tx.nodes, uuids)
+        return {node.uuid: nodes.views(visit.context, call_of(visit), [node], FIELDS) for node in found}
+
+    known = visit.context.read_list(work)
+    return [view for uuid in uuids for view in known.get(uuid, ())]
 
 
 def seen(visit: Visit, uuids: Sequence[str]) -> list[Node]:
     if not uuids:
         return []
-    found = visit.context.store.read(lambda tx: tx.nodes.list(Query(filters={"uuid": tuple(uuids)})))
-    return [node for node in found if access.sees(visit.context.policy, visit.identity, node)]
+    return visit.context.read_list(
+        lambda tx, room: [
+            node
+            for node in paging.of_uuids(room, tx.nodes, uuids)
+            if access.sees(visit.context.policy, visit.identity, node)
+        ]
+    )
 
 
 def _failed(visit: Visit, wanted: Wanted, size: int, marker: str | None) -> tuple[list[dict[str, Any]], str | None]:
@@ -245,13 +256,15 @@ def _failed(visit: Visit, wanted: Wanted, size: int, marker: str | None) -> tupl
             and access.sees(visit.context.policy, visit.identity, node)
         ]
 
-    def work(tx: Transaction) -> tuple[list[Node], bool]:
-        query = Query(filters={"state": State.ERROR}, project=project, marker=marker, sort_key="name")
-        return paging.read_some(tx.nodes.list, query, size, lambda some: batch(tx, some))
+    def show(node: Node) -> dict[str, Any]:
+        return nodes.views(visit.context, call_of(visit), [node], FIELDS)[0]
 
-    found, more = visit.context.store.read(work)
-    shown = nodes.views(visit.context, call_of(visit), found, FIELDS)
-    return shown, found[-1].uuid if more else None
+    def work(tx: Transaction, room: Room) -> paging.Page:
+        query = Query(filters={"state": State.ERROR}, project=project, marker=marker, sort_key="name")
+        return paging.page(room, tx.nodes, query, size, show, lambda some: batch(tx, some))
+
+    page = visit.context.read_list(work)
+    return [msgspec.json.decode(one) for one in page.items], page.last
 
 
 def labels_of(node: dict[str, Any], q: str = "") -> list[dict[str, str]]:
