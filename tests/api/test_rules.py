@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from tests.api.service import Client, Service, fault, message
+from tests.support import kayobe
 from tests.support.examples import uuid
 
 RULE: dict[str, Any] = {
@@ -57,6 +58,15 @@ def test_a_rule_is_created_shown_and_deleted(everywhere: Service) -> None:
 def test_values_that_clients_send_as_texts_are_understood(bare_metal: Client) -> None:
     rule = make(bare_metal, priority="42", sensitive="false", conditions=None)
     assert (rule["priority"], rule["sensitive"], rule["conditions"]) == (42, False, [])
+
+
+@pytest.mark.parametrize("rule", kayobe.RULES, ids=lambda rule: str(rule["description"]))
+def test_published_rules_are_accepted(bare_metal: Client, rule: dict[str, Any]) -> None:
+    answer = bare_metal.post(RULES, rule)
+    assert answer.status_code == 201, answer.text
+    if not answer.json["sensitive"]:
+        shown = bare_metal.get(f"{RULES}/{answer.json['uuid']}").json
+        assert [one["args"] for one in shown["conditions"]] == [one["args"] for one in rule["conditions"]]
 
 
 def test_a_list_shows_the_short_form_unless_more_is_asked_for(bare_metal: Client) -> None:

@@ -14,7 +14,7 @@ def test_no_bomb_takes_memory() -> None:
     code = (
         "import sys\n"
         "from ferroscope.rules.data import InvalidRuleError\n"
-        "from ferroscope.rules.comparisons import compiled\n"
+        "from ferroscope.rules.patterns import compiled\n"
         "for pattern in sys.argv[1:]:\n"
         "    try:\n"
         "        compiled(pattern)\n"

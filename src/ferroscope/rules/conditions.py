@@ -10,7 +10,7 @@ from typing import Any, Final, Protocol
 import msgspec
 
 from ferroscope.core.model import Document
-from ferroscope.rules import comparisons, template
+from ferroscope.rules import patterns, template
 from ferroscope.rules.comparisons import chain, equal
 from ferroscope.rules.data import BARE_METAL_ROOTS, Budget, Data, InvalidRuleError, MissingDataError, RuleError
 from ferroscope.rules.jsonpath import JsonPath
@@ -35,7 +35,7 @@ class Operator(msgspec.Struct, frozen=True):
 
 def _regex(value: Any) -> str | None:
     try:
-        comparisons.compiled(str(value))
+        patterns.compiled(str(value))
     except InvalidRuleError as exc:
         return str(exc)
     return None
@@ -74,7 +74,7 @@ def _unary(test: Callable[[Any], bool]) -> Operator:
 
 def _search(*, whole: bool) -> Operator:
     def test(args: Document, budget: Budget) -> bool:
-        return comparisons.matches(args["regex"], args["value"], budget, whole=whole)
+        return patterns.matches(args["regex"], args["value"], budget, whole=whole)
 
     signature = Signature((Argument("value"), Argument("regex", Kind.LITERAL, check=_regex)))
     return Operator(signature, test, literal="regex")

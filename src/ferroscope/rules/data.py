@@ -124,7 +124,8 @@ class Budget(msgspec.Struct):
 
 Step = str | int
 
-BARE_METAL_ROOTS: Final = frozenset({"node", "ports", "inventory", "plugin_data", "item"})
+# ``all_interfaces`` is not Ironic's: rules that were written for ironic-inspector's data have it (openstack/kayobe).
+BARE_METAL_ROOTS: Final = frozenset({"node", "ports", "inventory", "plugin_data", "all_interfaces", "item"})
 INTROSPECTION_ROOTS: Final = frozenset({"data"})
 
 # Not for rules: internal data of drivers and the service, which includes tokens.
@@ -203,6 +204,8 @@ class Data:
                 return self._item, False  # already masked at the start of the loop
             case "data":
                 return self.view.get(), self._mask
+            case "all_interfaces":
+                return self.view.get().get(name), self._mask
             case "node":
                 return _node(self.node), True
             case _:

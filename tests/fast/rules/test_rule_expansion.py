@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from ferroscope.rules.comparisons import compiled, expansion
 from ferroscope.rules.data import MAX_EXPANSION, InvalidRuleError
+from ferroscope.rules.patterns import compiled, expansion
 
 BOMBS = [
     "a{99999999}",
@@ -14,10 +14,9 @@ BOMBS = [
     "(?:(?:a|b){1000}){100}",
     "|".join(f"{letter}{{5000}}" for letter in "abcdefghij"),
     "(?:a|b" * 100 + ")+" * 100,
-    "(?x)a{9 9 9 9 9 9 9 9}",
-    "(?x)a{#}\n99999999}",
+    "(?x)a{9999999} # all of them",
     "(?x)(?:a{1000}#)\n){99999}",
-    "(?V1)(?:[[a]--[b)]]{1000}){99999}",
+    r"(?:\b){2000}",
     "(?<=a{99999999})b",
 ]
 HARMLESS = [
@@ -29,6 +28,7 @@ HARMLESS = [
     r"[]({99999}]\(\{99999}(?#{99999})",
     "x" * 1024,
     r"(?x) (\d+) \s+ # a number",
+    "(?x)a{9 9 9 9 9 9 9 9}",
 ]
 
 
@@ -46,7 +46,7 @@ def test_what_people_write_is_taken(pattern: str) -> None:
 
 @pytest.mark.parametrize(
     ("pattern", "steps"),
-    [("abc", 3), ("a{3}b", 4), ("(?:a{3}){4}", 24), ("a+", 2), ("a{2,}", 3), ("a{2,5}?b", 5), ("a|b{5}", 7)],
+    [("abc", 3), ("a{3}b", 4), ("(a{3}){4}", 16), ("a+", 2), ("a{2,}", 3), ("a{2,5}?b", 4), ("a|b{5}", 8)],
 )
 def test_what_is_written_out_is_counted(pattern: str, steps: int) -> None:
     assert expansion(pattern) == steps
