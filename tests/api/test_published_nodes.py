@@ -16,7 +16,7 @@ from ferroscope.bmc.fake import FakeBmc
 from ferroscope.bmc.ipmi.driver import IpmiBmc
 from ferroscope.bmc.redfish.driver import IdracBmc, RedfishBmc
 from ferroscope.core.states import Event
-from tests.api.service import Service, fault
+from tests.api.service import Service, fault, message
 from tests.support import examples
 
 
@@ -384,6 +384,49 @@ def test_a_heartbeat_of_nobody_is_refused(service: Service) -> None:
     for version in ("1.21", "1.22", "1.115"):
         answer = service.client(version).post("/v1/heartbeat", {"callback_url": "http://127.0.0.1"})
         assert (answer.status_code, fault(answer)) == (400, "Missing mandatory parameter: node_ident")
+
+
+def test_a_heartbeat_may_have_its_node_in_the_body(service: Service) -> None:
+    beat = {"callback_url": "http://127.0.0.1:9999", "agent_token": "x", "node_ident": examples.uuid()}
+    for version, body, status in (
+        ("1.21", beat, 404),
+        ("1.22", beat | {"agent_version": "9"}, 400),
+        ("1.22", beat, 404),
+        ("1.115", beat, 404),
+    ):
+        answer = service.client(version).post("/v1/heartbeat", body)
+        assert (answer.status_code, answer.json is not None) == (status, True), answer.text
+
+
+# Texts that the functional tests of python-ironicclient and python-ironic-inspector-client look for.
+
+
+@pytest.mark.parametrize("path", ["/v1/nodes", "/v1/chassis"])
+def test_what_is_no_uuid_is_said_in_ironics_words(service: Service, path: str) -> None:
+    answer = service.bare_metal.post(path, {"driver": "fake-hardware"} | {"uuid": "!@#$^*&%^"})
+    assert answer.status_code == 400
+    assert path != "/v1/nodes" or fault(answer) == "Expected UUID for uuid: '!@#$^*&%^'"
+
+
+def test_an_unknown_driver_is_no_valid_host(service: Service) -> None:
+    created = service.bare_metal.post("/v1/nodes", {"driver": "odd"})
+    changed = service.bare_metal.patch(f"/v1/nodes/{service.enrol()}", replace("/driver", "odd"))
+    for answer in (created, changed):
+        assert (answer.status_code, fault(answer).partition(" Reason: ")[0]) == (400, "No valid host was found.")
+
+
+@pytest.mark.parametrize("operation", ["remove", "replace"])
+def test_a_path_that_does_not_exist_cannot_be_patched(service: Service, operation: str) -> None:
+    change = {"op": operation, "path": "/extra/odd", "value": 1}
+    answer = service.bare_metal.patch(f"/v1/nodes/{service.enrol()}", change)
+    assert (answer.status_code, f"can't {operation} a non-existent object" in fault(answer)) == (400, True)
+
+
+@pytest.mark.parametrize("ident", ["uuid", examples.uuid()])
+@pytest.mark.parametrize("method", ["GET", "DELETE"])
+def test_an_introspection_rule_was_not_found(service: Service, method: str, ident: str) -> None:
+    answer = service.introspection.call(method, f"/v1/rules/{ident}")
+    assert (answer.status_code, message(answer)) == (404, f"Rule {ident} was not found")
 
 
 # Inspection rules. Source: "Update Inspection Rule", and its functional tests.

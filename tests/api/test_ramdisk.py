@@ -80,6 +80,8 @@ def test_heartbeat_needs_the_token(service: Service, waiting: tuple[str, str]) -
         assert service.bare_metal.post(f"/v1/heartbeat/{ident}", body).status_code == status, body
     unknown = service.bare_metal.post(f"/v1/heartbeat/{uuid.uuid4()}", beat)
     assert (unknown.status_code, fault(unknown)) == (404, GENERIC)
+    assert service.bare_metal.post("/v1/heartbeat", beat | {"node_ident": ident}).status_code == 202
+    assert service.bare_metal.post("/v1/heartbeat", beat | {"node_ident": ident, "agent_token": "x"}).status_code == 404
     assert service.client("1.35").post(f"/v1/heartbeat/{ident}", beat).status_code == 400
     assert service.client("1.21").post(f"/v1/heartbeat/{ident}", beat).status_code == 404
 

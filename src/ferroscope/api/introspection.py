@@ -22,7 +22,7 @@ from ferroscope.api.baremetal.rules import rule_uuid, store_new
 from ferroscope.api.baremetal.stored_data import introspected
 from ferroscope.api.http import decoding, paging
 from ferroscope.api.http.decoding import introspected_ident
-from ferroscope.api.http.errors import BadRequestError, StateConflictError
+from ferroscope.api.http.errors import BadRequestError, MissingError, StateConflictError
 from ferroscope.api.http.large_lists import Room
 from ferroscope.api.http.route import ApiContext, Call, NoQuery, Reply
 from ferroscope.api.http.schemas import IntrospectionState, LimitOrZero, Link, Uuid, iso_micro, own
@@ -235,7 +235,7 @@ def list_rules(context: ApiContext, call: Call[NoQuery, None]) -> Reply:
 
 def get_rule(context: ApiContext, call: Call[NoQuery, None]) -> Reply:
     """Show an introspection rule."""
-    uuid = rule_uuid(call)
+    uuid = _rule_ident(call)
     return Reply(200, rule_schema.introspection(context.store.read(lambda tx: _mine(tx, uuid)), call.url, short=False))
 
 
@@ -263,7 +263,7 @@ def put_rule(context: ApiContext, call: Call[NoQuery, IntrospectionRuleCreate]) 
 
 def delete_rule(context: ApiContext, call: Call[NoQuery, None]) -> Reply:
     """Delete an introspection rule."""
-    uuid = rule_uuid(call)
+    uuid = _rule_ident(call)
     context.store.write(lambda tx: tx.rules.remove(_mine(tx, uuid).uuid))
     return Reply(204)
 
@@ -274,11 +274,26 @@ def delete_rules(context: ApiContext, _call: Call[NoQuery, None]) -> Reply:
     return Reply(204)
 
 
+def _rule_ident(call: Call[NoQuery, None]) -> str:
+    try:
+        return rule_uuid(call)
+    except MissingError:
+        raise _no_rule(call.path["rule"]) from None
+
+
 def _mine(tx: Transaction, uuid: str) -> Rule:
-    rule = tx.rules.get(uuid)
+    try:
+        rule = tx.rules.get(uuid)
+    except NotFoundError:
+        raise _no_rule(uuid) from None
     if rule.dialect is not RuleDialect.INTROSPECTION:
-        raise NotFoundError("rule", uuid)
+        raise _no_rule(uuid)
     return rule
+
+
+def _no_rule(ident: str) -> MissingError:
+    """Return the error in ironic-inspector's words, which its client's tests look for."""
+    return MissingError(f"Rule {ident[:255]} was not found")
 
 
 def _replaced(tx: Transaction, rule: Rule) -> Rule | None:

@@ -269,10 +269,10 @@ ROUTES: Final[tuple[Route, ...]] = (
                 "baremetal:driver:ipa_lookup", 200, str, ramdisk=True, media=BINARY),
     _bare_metal("GET /v1/boot.ipxe", ramdisk_boot.get_script,
                 "baremetal:driver:ipa_lookup", 200, str, ramdisk=True, media=PLAIN),
-    _bare_metal("POST /v1/heartbeat", ramdisk.heartbeat_of_nobody,
-                "baremetal:node:ipa_heartbeat", 202),
+    _bare_metal("POST /v1/heartbeat", ramdisk.heartbeat_by_name,
+                "baremetal:node:ipa_heartbeat", 202, ramdisk=True),
     _bare_metal("POST /v1/heartbeat/{node}", ramdisk.heartbeat,
-                "baremetal:node:ipa_heartbeat", 202, since=22, ramdisk=True),
+                "baremetal:node:ipa_heartbeat", 202, since=ramdisk.HEARTBEAT_SINCE, ramdisk=True),
 
     _introspection("POST /v1/continue", ramdisk.continue_introspection,
                    "introspection:continue", 202, ramdisk.CallbackAnswer, raw=callback_body.Callback, ramdisk=True,

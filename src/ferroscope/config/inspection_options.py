@@ -72,6 +72,13 @@ class InspectorSettings(msgspec.Struct, frozen=True, kw_only=True):
             type=Gibibytes(min=0),
         ),
     ] = 1
+    properties_as_text: Annotated[
+        bool,
+        Opt(
+            "Whether hooks write the node's properties cpus, memory_mb and local_gb as text, as ironic-inspector did, "
+            "for clients that accept nothing else."
+        ),
+    ] = False
     power_off: Annotated[bool, Opt("Power off a machine when its inspection ends.")] = True
     extra_kernel_params: Annotated[str, Opt("Additional kernel parameters for the ramdisk, separated by spaces.")] = ""
     collect_lldp: Annotated[bool, Opt("Collect LLDP in the ramdisk (kernel parameter ipa-collect-lldp).")] = True

@@ -44,6 +44,11 @@ def listed(values: Iterable[object], *, limit: int = 10) -> str:
     return ", ".join(texts[:limit]) + (f" and {more} more" if more > 0 else "")
 
 
+def set_number(task: HookTask, name: str, value: int) -> None:
+    """Set a property of the node; as text with ``properties_as_text``, as ironic-inspector did."""
+    task.node.properties[name] = str(value) if task.settings.properties_as_text else value
+
+
 # The property ``capabilities``: ``"boot_mode:uefi,cpu_vt:true"``, names and values in one string.
 #
 # Source: the Bare Metal service. Existing entries keep their order.

@@ -51,7 +51,7 @@ class CpusHook(InspectionHook):
         reported = part(inventory, "cpu").get("count")
         count = _count(reported)
         if count is not None:
-            task.node.properties["cpus"] = count
+            helpers.set_number(task, "cpus", count)
             return
         warn(task, "cpus", f"the inventory has no number of CPUs (cpu.count is {shown(reported)})")
 
@@ -113,7 +113,7 @@ class MemoryHook(InspectionHook):
                     f"{shown(memory.get('total'))}, and no memory modules are listed)",
                 )
             warn(task, "memory", f"memory.physical_mb is {shown(reported)}; {size} MiB is taken from {source}")
-        task.node.properties["memory_mb"] = size
+        helpers.set_number(task, "memory_mb", size)
 
 
 def _megabytes(value: object) -> int | None:

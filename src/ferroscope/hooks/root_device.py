@@ -17,7 +17,7 @@ from ferroscope.core import values
 from ferroscope.core.model import Document
 from ferroscope.core.reasons import Reason
 from ferroscope.hooks.base import HookError, HookTask, InspectionHook
-from ferroscope.hooks.helpers import listed, records, shown, warn
+from ferroscope.hooks.helpers import listed, records, set_number, shown, warn
 
 TEXTS: Final = (
     *("model", "wwn", "serial", "vendor", "wwn_with_extension", "wwn_vendor_extension"),
@@ -216,7 +216,8 @@ class RootDeviceHook(InspectionHook):
         if hints:
             plugin_data["root_disk"] = copy.deepcopy(_chosen(task, hints, inventory))
         size = _local_gb(task, plugin_data.get("root_disk"))
-        plugin_data["local_gb"] = task.node.properties["local_gb"] = size
+        plugin_data["local_gb"] = size
+        set_number(task, "local_gb", size)
 
 
 def _chosen(task: HookTask, hints: Any, inventory: Document) -> Document:

@@ -106,3 +106,15 @@ def test_the_memory_size_is_taken_from_what_is_there(memory: object, plugin_data
     assert result.node.properties["memory_mb"] == size
     told = isinstance(memory, dict) and str(memory.get("physical_mb"))[:5] == "65536"
     assert [note.step for note in result.notes] == ([] if told else ["memory"])
+
+
+@pytest.mark.parametrize("as_text", [False, True])
+def test_numbers_may_be_written_as_ironic_inspector_wrote_them(as_text: bool) -> None:
+    disk = {"name": "/dev/sda", "size": 100 << 30}
+    inventory = machine(cpu={"architecture": "x86_64", "count": 8}, memory={"physical_mb": 4096}, disks=[disk])
+    found = run(["cpus", "memory", "root-device"], inventory, {"root_disk": disk}, properties_as_text=as_text)
+    wanted = {"cpus": 8, "memory_mb": 4096, "local_gb": 99}
+    assert {name: found.node.properties[name] for name in wanted} == (
+        {name: str(value) for name, value in wanted.items()} if as_text else wanted
+    )
+    assert found.plugin_data["local_gb"] == 99

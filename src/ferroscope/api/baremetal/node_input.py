@@ -215,4 +215,5 @@ def _check_driver(given: dict[str, Any], node: Node | None, drivers: Collection[
     driver = given.get("driver")
     if driver not in drivers and (node is None or driver != node.driver):
         offered = ", ".join(sorted(drivers)) or "none"
-        raise BadRequestError(f"Driver {decoding.shown(driver)} is not enabled; enabled drivers: {offered}.")
+        why = f"Driver {decoding.shown(driver)} is not enabled; enabled drivers: {offered}."
+        raise BadRequestError(f"No valid host was found. Reason: {why}")

@@ -29,6 +29,7 @@ MAX_GUESSES: Final = 64
 _COMPATIBLE: Final = 1
 _TOKEN_SINCE: Final = 62
 # Fields of a heartbeat -> microversion in which they appeared.
+HEARTBEAT_SINCE: Final = 22
 _HEARTBEAT_SINCE: Final = {
     "agent_version": 36,
     "agent_verify_ca": 68,
@@ -80,6 +81,12 @@ class Heartbeat(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     agent_verify_ca: str | None = None
     agent_status: str | None = None
     agent_status_message: str | None = None
+
+
+class NamedHeartbeat(Heartbeat, frozen=True, forbid_unknown_fields=True):
+    """POST /v1/heartbeat: the node is in the body."""
+
+    node_ident: Annotated[str, msgspec.Meta(max_length=255)] | None = None
 
 
 def continue_inspection(context: ApiContext, call: Call[CallbackQuery, None]) -> Reply:
@@ -206,9 +213,22 @@ def get_lookup(context: ApiContext, call: Call[LookupQuery, None]) -> Reply:
 
 def heartbeat(context: ApiContext, call: Call[NoQuery, Heartbeat]) -> Reply:
     """Record a ramdisk's heartbeat; its token authenticates it."""
+    return _beat(context, call, call.body, call.node)
+
+
+def heartbeat_by_name(context: ApiContext, call: Call[NoQuery, NamedHeartbeat]) -> Reply:
+    """Record a heartbeat that has its node in the body."""
     body = call.body
+    if body.node_ident is None:
+        raise BadRequestError("Missing mandatory parameter: node_ident")
+    if call.minor < HEARTBEAT_SINCE:
+        raise MissingError(LOOKUP_FAILED)
+    return _beat(context, call, body, body.node_ident)
+
+
+def _beat(context: ApiContext, call: Call[NoQuery, Any], body: Heartbeat, named: str) -> Reply:
     _check_heartbeat(body, call.minor)
-    ident = decoding.ident("node", call.node)
+    ident = decoding.ident("node", named)
 
     def work(tx: Transaction) -> bool:
         try:
@@ -230,11 +250,6 @@ def heartbeat(context: ApiContext, call: Call[NoQuery, Heartbeat]) -> Reply:
     if not context.store.write(work):
         raise MissingError(LOOKUP_FAILED)
     return Reply(202)
-
-
-def heartbeat_of_nobody(_context: ApiContext, _call: Call[NoQuery, None]) -> Reply:
-    """Refuse a heartbeat without a node."""
-    raise BadRequestError("Missing mandatory parameter: node_ident")
 
 
 def _check_heartbeat(body: Heartbeat, minor: int) -> None:

@@ -100,7 +100,7 @@ def integer(field: str, value: str) -> int:
 def uuid(field: str, value: str) -> str:
     """Return the UUID in lower case with hyphens."""
     if not values.is_uuid(value):
-        raise BadRequestError(f"Invalid {field} {shown(value)}: it must be a UUID.")
+        raise BadRequestError(f"Expected UUID for {field}: {shown(value)}")
     return str(UUID(value))
 
 

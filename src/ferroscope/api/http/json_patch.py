@@ -133,4 +133,5 @@ def _index(parent: list[Any], token: str, operation: Operation, *, limit: int) -
 
 
 def _missing(operation: Operation) -> BadRequestError:
-    return BadRequestError(f"Cannot {operation.op} {shown(operation.path)}: the path does not exist.")
+    what = f"can't {operation.op} a non-existent object {shown(operation.path)}"
+    return BadRequestError(f"Cannot apply the patch: {what}.")
