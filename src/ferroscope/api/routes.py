@@ -41,12 +41,14 @@ from ferroscope.api.baremetal import (
     rules,
     search,
     traits,
+    vmedia,
 )
 from ferroscope.api.http import errors, openapi
 from ferroscope.api.http.middleware import JsonSuffix, RequestIds
 from ferroscope.api.http.responder import Responder, responder, send_failure
 from ferroscope.api.http.route import BINARY, PLAIN, TEXT, ApiContext, Route, Surface, make
 from ferroscope.api.service import audit, expectations, leases, root, status
+from ferroscope.contracts.bmc import Medium
 from ferroscope.rules.explain import Explanation
 
 _shared = partial(make, Surface.SHARED)
@@ -150,6 +152,10 @@ ROUTES: Final[tuple[Route, ...]] = (
                 "baremetal:node:set_boot_device", 204),
     _bare_metal(f"GET {_NODE}/management/boot_device/supported", node_states.get_supported_boot_devices,
                 "baremetal:node:get_boot_device", 200, _Supported),
+    _bare_metal(f"GET {_NODE}/vmedia", vmedia.list_media,
+                "baremetal:node:vmedia:get", 200, list[Medium], since=vmedia.LIST_SINCE),
+    _bare_metal(f"POST {_NODE}/vmedia", vmedia.attach, "baremetal:node:vmedia:attach", 204, since=vmedia.SINCE),
+    _bare_metal(f"DELETE {_NODE}/vmedia", vmedia.detach, "baremetal:node:vmedia:detach", 204, since=vmedia.SINCE),
     _bare_metal(f"GET {_NODE}/inventory", inventory.get_inventory,
                 "baremetal:node:inventory:get", 200, inventory.NodeInventory, since=81),
     _bare_metal(f"POST {_NODE}/inventory/reapply", inventory.reapply,

@@ -216,11 +216,13 @@ class BootDevices(Protocol):
 class Image(msgspec.Struct, frozen=True):
     """The images to boot a ramdisk from, as URLs that the BMC fetches.
 
-    ``iso`` is the bootable image; ``parameters`` a small disk image with the agent's parameters, "" for none.
+    ``iso`` is the bootable image; ``parameters`` a small disk image with the agent's parameters, "" for none. Drives
+    with one of the images to ``keep``, which others have attached, are neither used nor emptied.
     """
 
     iso: str
     parameters: str = ""
+    keep: tuple[str, ...] = ()
 
 
 @runtime_checkable
@@ -239,6 +241,39 @@ class RamdiskBoot(Protocol):
 
     def eject_ramdisk(self, node: Node, image: Image) -> bool:
         """Eject ``image`` if it is inserted, and no other medium; return whether it was."""
+
+
+class MediaDevice(StrEnum):
+    """The virtual devices that an image can be attached to, as the Bare Metal API spells them."""
+
+    DISK = "disk"
+    CDROM = "cdrom"
+    FLOPPY = "floppy"
+
+
+class Medium(msgspec.Struct, frozen=True):
+    """A virtual drive, as the BMC shows it: ``media_types`` in its own words, and the URL of the image in it."""
+
+    media_types: list[str]
+    inserted: bool
+    image: str | None
+
+
+@runtime_checkable
+class AttachesMedia(Protocol):
+    """Optional: images can be attached to the machine's virtual drives, whatever they are for; nothing boots from them.
+
+    The first two within ``inventory_timeout``. Not called while an inspection may use the drives.
+    """
+
+    def attach_medium(self, node: Node, device: MediaDevice, url: str) -> None:
+        """Insert the image, which the BMC fetches, in place of what is in the drives of this kind."""
+
+    def detach_media(self, node: Node, devices: Sequence[MediaDevice]) -> int:
+        """Empty the drives of these kinds, or all if there are none; return how many had a medium."""
+
+    def media(self, node: Node) -> Sequence[Medium]:
+        """Return all virtual drives."""
 
 
 @runtime_checkable

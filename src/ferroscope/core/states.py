@@ -88,6 +88,8 @@ class Event(StrEnum):
     VERIFY = "verify"
     SET_POWER = "set-power"
     SET_BOOT_DEVICE = "set-boot-device"
+    ATTACH_VMEDIA = "attach-vmedia"
+    DETACH_VMEDIA = "detach-vmedia"
 
 
 class StateFlags(msgspec.Struct, frozen=True, kw_only=True):
@@ -221,6 +223,12 @@ waiting    | set-power       | waiting
 none       | set-boot-device | none
 finished   | set-boot-device | finished
 error      | set-boot-device | error
+none       | attach-vmedia   | none
+finished   | attach-vmedia   | finished
+error      | attach-vmedia   | error
+none       | detach-vmedia   | none
+finished   | detach-vmedia   | finished
+error      | detach-vmedia   | error
 """
 
 

@@ -14,6 +14,7 @@ from typing import Any, Final, Protocol, cast
 import structlog
 
 from ferroscope.contracts.bmc import (
+    AttachesMedia,
     Bmc,
     ForcesOff,
     ListsNics,
@@ -86,7 +87,7 @@ class Trail:
 
 
 _ABILITIES: Final = (
-    Bmc, RamdiskBoot, ResetTime, OutOfBand, ListsNics, ReportsHealth, ForcesOff, SoftPower, SoftReboot,
+    Bmc, RamdiskBoot, AttachesMedia, ResetTime, OutOfBand, ListsNics, ReportsHealth, ForcesOff, SoftPower, SoftReboot,
 )  # fmt: skip
 # Every method that talks to a BMC; a driver has those of ``Bmc``, and any of the optional ones.
 _CALLS: Final = tuple(

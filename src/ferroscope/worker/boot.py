@@ -24,6 +24,7 @@ from ferroscope.core.model import Document, Node, Severity
 from ferroscope.core.reasons import Reason
 from ferroscope.core.states import Event, State
 from ferroscope.core.values import without_secrets
+from ferroscope.core.virtual_media import kept
 from ferroscope.worker.context import TaskContext
 
 # Keys of the node's ``internal`` document; the first one has the same name in Ironic.
@@ -190,7 +191,7 @@ def _inserted(context: TaskContext) -> Image | None:
     recorded = context.node.internal.get(_INSERTED)
     if isinstance(recorded, dict):
         parameters = recorded.get(_PARAMETERS, recorded.get("parameters", ""))
-        return Image(iso=str(recorded.get("iso", "")), parameters=str(parameters))
+        return Image(iso=str(recorded.get("iso", "")), parameters=str(parameters), keep=kept(context.node))
     try:
         return _image(context) if how(context) is Boot.VIRTUAL_MEDIA else None
     except BmcError:
@@ -199,13 +200,15 @@ def _inserted(context: TaskContext) -> Image | None:
 
 def _image(context: TaskContext) -> Image:
     base, iso = context.settings.callback_base, ipxe.iso(context.settings, context.node)
+    keep = kept(context.node)
     try:
         callback_url(base)
     except ValueError:
-        return Image(iso=iso)
+        return Image(iso=iso, keep=keep)
     secret = callback_secret.live(context.inspection)
     disk = "disk.img" if secret is None else f"{callback_secret.disk_key(secret)}/disk.img"
-    return Image(iso=iso, parameters=f"{base.rstrip('/')}/v1/ramdisk_parameters/{context.node.uuid}/{disk}")
+    parameters = f"{base.rstrip('/')}/v1/ramdisk_parameters/{context.node.uuid}/{disk}"
+    return Image(iso=iso, parameters=parameters, keep=keep)
 
 
 # Machines that must not be powered off (``disable_power_off``, a node field of the Bare Metal API since 1.95) are

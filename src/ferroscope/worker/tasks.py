@@ -20,7 +20,7 @@ from ferroscope.core.model import Entry, Node, Severity
 from ferroscope.core.reasons import CANCELED, Reason
 from ferroscope.core.states import MACHINE, Event, State
 from ferroscope.hooks.pipeline import Pipeline
-from ferroscope.worker import attached
+from ferroscope.worker import attached, virtual_media
 from ferroscope.worker.bmc import resolve_addresses
 from ferroscope.worker.boot import keeps_boot_order, power_off_quietly
 from ferroscope.worker.context import TaskContext
@@ -47,6 +47,8 @@ def build(
         Event.VERIFY: verify,
         Event.SET_POWER: set_power,
         Event.SET_BOOT_DEVICE: set_boot_device,
+        Event.ATTACH_VMEDIA: virtual_media.attach,
+        Event.DETACH_VMEDIA: virtual_media.detach,
     }
 
 
@@ -150,6 +152,7 @@ def verify(context: TaskContext) -> Outcome:
     context.node.power_state = power.published
     context.bmc_addresses = resolve_addresses(context.node, seconds=context.settings.drivers.command_timeout)
     _learn_boot_device(context)
+    virtual_media.learn(context)
     context.note("verified", f"the BMC responds: {_SAID.get(power, str(power))}")
     return Done()
 

@@ -11,6 +11,7 @@ import json
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any, Final
 
 import pytest
@@ -18,6 +19,7 @@ import pytest
 from tests.support.processes import PATIENCE, until
 from tests.support.real_service import service
 from tests.support.redfish import PASSWORD, USER, Emulator, emulator, mac, system_uuid
+from tests.system.clients.environment import Clients, value
 
 # It asks for the newest of those that it has a use for.
 _VERSION: Final = "1.110"
@@ -140,7 +142,7 @@ class Operator:
 
 @pytest.fixture(scope="module")
 def machines(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Emulator]:
-    with emulator(tmp_path_factory.mktemp("machines"), machines=len(HOSTS)) as running:
+    with emulator(tmp_path_factory.mktemp("machines"), machines=len(HOSTS) + 2) as running:
         yield running
 
 
@@ -170,7 +172,43 @@ def test_it_finds_the_microversions_that_it_needs(url: str) -> None:
     assert int(minor) >= max(_BASELINE, int(_VERSION.partition(".")[2]))
 
 
-def test_a_host_is_registered_powered_inspected_and_deprovisioned(operator: Operator) -> None:
+def attach_data(operator: Operator, iso: str) -> None:
+    """Attach and detach a data image, as the controller of DataImage objects does."""
+
+    def is_attached() -> bool:
+        return any(one["inserted"] for one in operator.ok("GET", f"/v1/nodes/{operator.uuid}/vmedia"))
+
+    assert not is_attached()
+    operator.ok("POST", f"/v1/nodes/{operator.uuid}/vmedia", {"device_type": "cdrom", "image_url": iso})
+    assert until(is_attached), operator.node()["last_error"]
+    operator.ok("DELETE", f"/v1/nodes/{operator.uuid}/vmedia?device_types=cdrom")
+    assert until(lambda: not is_attached()), operator.node()["last_error"]
+
+
+def test_openstacksdk_attaches_and_detaches_an_image(url: str, machines: Emulator, iso: str, tmp_path: Path) -> None:
+    host = Operator(url, "host-sdk", len(HOSTS), "redfish", machines.url)
+    host.register()
+    clients = Clients(tmp_path)
+    urls = {"bare_metal": url, "introspection": url}
+    try:
+        for device, inserted in (("cdrom", True), (None, False)):
+            more = {"urls": urls, "node": host.uuid, "device": device, "image": iso}
+            value(clients.function("sdk.vmedia", more).done())
+            assert until(lambda inserted=inserted: machines.media(host.number, "Cd")["Inserted"] is inserted)  # type: ignore[misc]
+    finally:
+        clients.close()
+    assert host.node()["last_error"] is None
+
+
+def test_an_image_that_the_bmc_cannot_fetch_is_the_nodes_last_error(url: str, machines: Emulator) -> None:
+    host = Operator(url, "host-lost", len(HOSTS) + 1, "redfish", machines.url)
+    host.register()
+    body = {"device_type": "cdrom", "image_url": "http://127.0.0.1:9/nothing.iso"}
+    host.ok("POST", f"/v1/nodes/{host.uuid}/vmedia", body)
+    assert until(lambda: host.node()["last_error"] is not None, seconds=60)
+
+
+def test_a_host_is_registered_powered_inspected_and_deprovisioned(operator: Operator, iso: str) -> None:
     node = operator.register()
     for kind, name in {**operator.interfaces, "firmware_interface": "redfish", "raid_interface": "redfish"}.items():
         assert node[kind] == name
@@ -191,6 +229,8 @@ def test_a_host_is_registered_powered_inspected_and_deprovisioned(operator: Oper
     operator.reconcile("manageable", {})
     stored = operator.ok("GET", f"/v1/nodes/{operator.uuid}/inventory")["inventory"]
     assert (stored["cpu"]["count"], stored["memory"]["physical_mb"]) == (8, 4096)
+
+    attach_data(operator, iso)
 
     operator.reconcile("available", {"manageable": lambda: operator.provision("provide")})
     assert operator.power("power off") == 202

@@ -143,6 +143,8 @@ _REQUESTABLE_AT_REST: Final = frozenset({Event.INSPECT, Event.REAPPLY, Event.DEL
 _COMMANDS: Final = {
     Event.SET_POWER: "Setting the power state",
     Event.SET_BOOT_DEVICE: "Setting the boot device",
+    Event.ATTACH_VMEDIA: "Attaching virtual media",
+    Event.DETACH_VMEDIA: "Detaching virtual media",
     Event.VERIFY: "Verifying the BMC's credentials",
 }
 

@@ -10,6 +10,7 @@ from typing import Any, Final
 
 import sushy
 
+from ferroscope.bmc.redfish import attached_media as attached_media
 from ferroscope.bmc.redfish import health as health
 from ferroscope.bmc.redfish import inventory as inventory
 from ferroscope.bmc.redfish import media as media

@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 
 from ferroscope.bmc.drivers import DriverOptions, not_allowed, problem
 from ferroscope.bmc.redfish import info
-from ferroscope.contracts.bmc import BootDevice, Image, OutOfBandNic, Power, Switch
+from ferroscope.contracts.bmc import BootDevice, Image, MediaDevice, Medium, OutOfBandNic, Power, Switch
 from ferroscope.contracts.errors import BmcError
 from ferroscope.core.boot import wanted_boot_mode
 from ferroscope.core.interfaces import NOOP, UEFI_HTTP
@@ -145,6 +145,36 @@ class RedfishBmc:
             self._options.inventory_timeout,
         )
         return was_in
+
+    def attach_medium(self, node: Node, device: MediaDevice, url: str) -> None:
+        """Insert an image into the last drive of its kind, after all drives of this kind were emptied."""
+        tries: list[Any] = []
+
+        def attach(commands: Any, system: Any) -> None:
+            if not tries:
+                tries.append(commands.attached_media.Attachment(device, url))
+            tries[0].run(system)
+
+        self._call(node, "virtual media", attach, self._options.inventory_timeout)
+
+    def detach_media(self, node: Node, devices: Sequence[MediaDevice]) -> int:
+        """Empty the drives of these kinds; return how many had a medium."""
+        ejected: int = self._call(
+            node,
+            "virtual media",
+            lambda commands, system: commands.attached_media.detach(system, devices),
+            self._options.inventory_timeout,
+        )
+        return ejected
+
+    def media(self, node: Node) -> Sequence[Medium]:
+        """Return the virtual drives of the system and of its managers."""
+        found: Sequence[Medium] = self._call(
+            node,
+            "virtual media",
+            lambda commands, system: commands.attached_media.listed(system),
+        )
+        return found
 
     def nics(self, node: Node) -> Sequence[OutOfBandNic]:
         """Return the NICs listed in the system's Ethernet interfaces."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import ipaddress
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final
 from urllib.parse import unquote, urlsplit
 
@@ -31,7 +31,7 @@ from ferroscope.hardware.parts import mapping
 
 _log = structlog.get_logger(__name__)
 
-_CDS: Final = ("cd", "dvd")
+CDS: Final = ("cd", "dvd")
 _DISKS: Final = ("usbstick", "floppy")
 _MAX_DRIVES: Final = 32
 _MAX_MANAGERS: Final = 4
@@ -68,7 +68,13 @@ class Drive:
         if isinstance(listed, list) and listed:
             return [str(one).lower() for one in listed]
         name = f"{self._document.get('Id')} {self._document.get('Name')}".lower()
-        return [kind for kind in (*_CDS, *_DISKS) if kind in name]
+        return [kind for kind in (*CDS, *_DISKS) if kind in name]
+
+    @property
+    def media_types(self) -> list[str]:
+        """Return its media types in Redfish's spelling."""
+        listed = self._document.get("MediaTypes")
+        return [one for one in listed if isinstance(one, str)] if isinstance(listed, list) else []
 
     @property
     def can_insert(self) -> bool:
@@ -93,6 +99,10 @@ class Drive:
     def has(self, urls: Iterable[str]) -> bool:
         """Whether one of these images is inside."""
         return not self.is_empty and any(is_same_image(shown, url) for shown in self.shown for url in urls)
+
+    def may_have(self, urls: Sequence[str]) -> bool:
+        """Whether one of these images is in there, as far as the BMC shows what is."""
+        return self.has(urls) or (bool(urls) and not self.is_empty and not self.shown)
 
     def insert(self, url: str) -> None:
         self._media().insert_media(url, inserted=True, write_protected=True)
@@ -123,24 +133,40 @@ class Insertion:
         self._mode = mode
         self._looks: dict[tuple[str, str], int] = {}
 
+    @property
+    def begun(self) -> bool:
+        """Whether an image was sent already."""
+        return bool(self._looks)
+
     def run(self, system: Any) -> str | None:
         """Insert the image, and the ramdisk's parameters if there is a second drive; return a remark, or None."""
         found = drives(system)
-        cd = self._put(found, _CDS, self._image.iso)
+        cd = self.put(found, CDS, self._image.iso)
         if cd is None:
             raise exceptions.MissingAttributeError(attribute="a virtual CD drive", resource=system.path)
         remark = None
         if self._image.parameters:
-            others = [one for one in found if one.path != cd.path and not one.has([self._image.iso])]
-            if self._put(others, _DISKS, self._image.parameters) is None:
+            others = [
+                one
+                for one in found
+                if one.path != cd.path and not one.has([self._image.iso]) and not one.may_have(self._image.keep)
+            ]
+            if self.put(others, _DISKS, self._image.parameters) is None:
                 remark = "no virtual drive for the ramdisk's parameters; the image must contain them"
         set_boot_device(system, BootDevice.CDROM, persistent=False, mode=self._mode)
         return remark
 
-    def _put(self, found: list[Drive], kinds: tuple[str, ...], url: str) -> Drive | None:
+    def put(self, found: list[Drive], kinds: tuple[str, ...], url: str) -> Drive | None:
         """Return the drive that the image is in now, None if there is no such drive."""
-        usable = [one for kind in kinds for one in found if kind in one.kinds]
-        usable = list({one.path: one for one in usable}.values())
+        able = [one for kind in kinds for one in found if kind in one.kinds]
+        usable = [one for one in {one.path: one for one in able}.values() if not one.may_have(self._image.keep)]
+        if able and not usable:
+            raise BmcError(
+                f"the virtual drive {able[0].name} has an image that was attached through the API: "
+                f"{', '.join(map(_public, able[0].shown))}; detach it before the inspection",
+                transient=False,
+                reason=Reason.BMC_REFUSED,
+            )
         if (there := next((one for one in usable if one.has([url])), None)) is not None:
             return there
         refusal: Exception | None = None
@@ -184,7 +210,7 @@ def eject(system: Any, image: Image) -> bool:
     ejected, nameless = False, []
     for drive in drives(system):
         drive.refresh()  # two paths may lead to one drive
-        if drive.has(ours):
+        if drive.has(ours) and not drive.has(image.keep):
             drive.eject()
             ejected = True
         elif not drive.is_empty and not drive.shown:

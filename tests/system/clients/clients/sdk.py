@@ -287,3 +287,12 @@ def list_introspection_rules(urls: dict[str, str]) -> list[dict[str, Any]]:
 
 def delete_introspection_rule(urls: dict[str, str], rule: str) -> None:
     connect(urls).baremetal_introspection.delete_introspection_rule(rule, ignore_missing=False)
+
+
+def vmedia(urls: dict[str, str], node: str, device: str | None, image: str) -> None:
+    """Attach an image as ``device``, or, without one, detach what can be."""
+    baremetal = connect(urls).baremetal
+    if device is not None:
+        baremetal.attach_vmedia_to_node(node, device, image)
+    else:
+        baremetal.detach_vmedia_from_node(node, ["cdrom", "floppy"])

@@ -1,0 +1,109 @@
+"""The virtual media of a node: attach, detach, list.
+
+Attaching and detaching are commands for a worker, like the boot device; a failure is the node's ``last_error``. The
+list is what a worker has seen last, because the api never connects to a BMC. Source: the Bare Metal API reference.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Final, Literal
+from urllib.parse import urlsplit
+
+import msgspec
+
+from ferroscope import transition
+from ferroscope.api.baremetal import drivers
+from ferroscope.api.http.decoding import node_ident, shown
+from ferroscope.api.http.errors import BadRequestError
+from ferroscope.api.http.route import ApiContext, Call, NoQuery, Reply
+from ferroscope.contracts.bmc import AttachesMedia, MediaDevice, Medium
+from ferroscope.contracts.store import Transaction
+from ferroscope.core.model import Document, Node
+from ferroscope.core.states import Event
+from ferroscope.core.virtual_media import SEEN
+
+SINCE: Final = 89
+LIST_SINCE: Final = 93
+_SCHEMES: Final = ("http", "https", "nfs", "cifs", "smb")
+
+
+class Attachment(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """POST vmedia. The BMC itself fetches the image, whatever ``image_download_source`` is."""
+
+    device_type: MediaDevice
+    image_url: Annotated[str, msgspec.Meta(max_length=2048)]
+    image_download_source: Literal["http", "local", "swift"] = "local"
+
+
+class DetachQuery(msgspec.Struct, frozen=True):
+    """DELETE vmedia; all without ``device_types``."""
+
+    device_types: list[str] | None = None
+
+
+class Detachment(msgspec.Struct, frozen=True):
+    """The same in the body, where openstacksdk has it: names that are separated by commas, or a list."""
+
+    device_types: str | list[str] | None = None
+
+
+def attach(context: ApiContext, call: Call[NoQuery, Attachment]) -> Reply:
+    """Attach an image to a virtual device."""
+    body = call.body
+    if body.image_download_source == "swift":
+        raise BadRequestError("image_download_source swift is not supported: the BMC fetches the image itself.")
+    try:
+        scheme = urlsplit(body.image_url).scheme
+    except ValueError:
+        scheme = ""
+    if scheme not in _SCHEMES:
+        raise BadRequestError(f"Unsupported or missing URL scheme: {shown(scheme)}; use one of {', '.join(_SCHEMES)}.")
+    if any(sign.isspace() or not sign.isprintable() for sign in body.image_url):
+        raise BadRequestError("Invalid image_url: spaces and control characters must be escaped.")
+    payload = {"device_type": str(body.device_type), "image_url": body.image_url}
+    return _command(context, Event.ATTACH_VMEDIA, payload, node_ident(call))
+
+
+def detach(context: ApiContext, call: Call[DetachQuery, Detachment | None]) -> Reply:
+    """Detach the images from some virtual devices, or from all."""
+    given = call.query.device_types
+    if given is None and call.body is not None:
+        named = call.body.device_types
+        given = named.split(",") if isinstance(named, str) else named
+    devices = [one.strip() for one in given or [] if one.strip()]
+    if wrong := [one for one in devices if one not in list(MediaDevice)]:
+        valid = ", ".join(MediaDevice)
+        raise BadRequestError(f"Invalid device type(s) {', '.join(map(shown, wrong[:4]))} (valid are {valid})")
+    payload = {"device_types": devices}
+    return _command(context, Event.DETACH_VMEDIA, payload, node_ident(call))
+
+
+def list_media(context: ApiContext, call: Call[NoQuery, None]) -> Reply:
+    """List the virtual devices, and what is in them, as a worker has seen them last."""
+    ident = node_ident(call)
+    node = context.store.read(lambda tx: tx.nodes.get(ident), snapshot=False)
+    _check(context, node, "get_virtual_media")
+    known = node.internal.get(SEEN)
+    return Reply(200, msgspec.convert(known if isinstance(known, list) else [], list[Medium]))
+
+
+def _command(context: ApiContext, event: Event, payload: Document, ident: str) -> Reply:
+    extension = "attach_virtual_media" if event is Event.ATTACH_VMEDIA else "detach_virtual_media"
+
+    def work(tx: Transaction) -> None:
+        node = tx.nodes.get(ident, lock=True)
+        _check(context, node, extension)
+        transition.submit(tx, node, event, process=context.process, payload=payload)
+
+    context.store.write(work)
+    return Reply(204)
+
+
+def _check(context: ApiContext, node: Node, extension: str) -> None:
+    """Raise ``BadRequestError`` if the node's driver has no virtual media, or its ``driver_info`` is not valid."""
+    driver = context.drivers.get(node.driver)
+    if driver is None or not isinstance(driver, AttachesMedia):
+        raise BadRequestError(drivers.not_supported(node, extension))
+    bmc: Any = driver
+    if (problem := bmc.validate(drivers.for_validation(node))) is not None:
+        raise BadRequestError(f"{problem[:1].upper()}{problem[1:]}.")

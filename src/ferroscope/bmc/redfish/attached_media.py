@@ -1,0 +1,67 @@
+"""Images that callers of the API attach to a machine's virtual drives, beside the ramdisk's of an inspection.
+
+As in Ironic, an image replaces what is in the drives of its kind, and a detachment empties all drives of the kinds. The
+ramdisk's insertion spares them (``Image.keep``), and the worker lets nobody attach or detach during an inspection.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from typing import Any, Final
+
+from sushy import exceptions
+
+from ferroscope.bmc.redfish.media import CDS, Drive, Insertion, drives
+from ferroscope.contracts.bmc import Image, MediaDevice, Medium
+
+# Device types of the Bare Metal API -> media types of Redfish, in lower case.
+_KINDS: Final[dict[MediaDevice, tuple[str, ...]]] = {
+    MediaDevice.CDROM: CDS,
+    MediaDevice.DISK: ("usbstick",),
+    MediaDevice.FLOPPY: ("floppy",),
+}
+
+
+class Attachment:
+    """Attaches one image, in as many tries as the call has."""
+
+    def __init__(self, device: MediaDevice, url: str) -> None:
+        self._kinds = _KINDS[device]
+        self._url = url
+        self._insertion = Insertion(Image(iso=url), None)
+
+    def run(self, system: Any) -> None:
+        """Empty the drives of this kind, and insert the image into the last: some BMCs boot from the first only."""
+        found = drives(system)[::-1]
+        if not self._insertion.begun:
+            for drive in _of(found, self._kinds):
+                if not drive.is_empty and not drive.has([self._url]):
+                    drive.eject()
+        if self._insertion.put(found, self._kinds, self._url) is None:
+            missing = f"a virtual drive for {'/'.join(self._kinds)}"
+            raise exceptions.MissingAttributeError(attribute=missing, resource=system.path)
+
+
+def detach(system: Any, devices: Collection[MediaDevice]) -> int:
+    """Empty the drives for these devices, all drives if there are none; return how many had a medium."""
+    kinds = [kind for device in devices or MediaDevice for kind in _KINDS[device]]
+    found = drives(system)
+    ejected = 0
+    for drive in _of(found, kinds) if devices else found:
+        drive.refresh()  # two paths may lead to one drive
+        if not drive.is_empty:
+            drive.eject()
+            ejected += 1
+    return ejected
+
+
+def listed(system: Any) -> list[Medium]:
+    """Return the virtual drives with what is in them."""
+    return [
+        Medium(media_types=drive.media_types, inserted=not drive.is_empty, image=next(iter(drive.shown), None))
+        for drive in drives(system)
+    ]
+
+
+def _of(found: Sequence[Drive], kinds: Collection[str]) -> list[Drive]:
+    return [drive for drive in found if any(kind in kinds for kind in drive.kinds)]

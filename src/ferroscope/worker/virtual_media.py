@@ -1,0 +1,97 @@
+"""Images that callers attach to a machine's virtual drives, and what the API knows of these drives.
+
+Only a worker may ask a BMC, so the API lists what was seen last: when the node was verified, and after each command.
+The drives belong to one owner at a time: the commands are refused during an inspection, and an inspection spares what
+is attached (``kept``).
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Final
+
+import msgspec
+
+from ferroscope.contracts.bmc import AttachesMedia, Bmc, MediaDevice
+from ferroscope.contracts.errors import BmcError
+from ferroscope.core.delivery import Done, Outcome
+from ferroscope.core.model import Node, Severity
+from ferroscope.core.reasons import Reason
+from ferroscope.core.values import without_secrets
+from ferroscope.core.virtual_media import ATTACHED, SEEN
+from ferroscope.worker.boot import eject_quietly
+from ferroscope.worker.context import TaskContext
+
+_SHOWN: Final = 120
+
+
+def attach(context: TaskContext) -> Outcome:
+    """Attach the payload's ``image_url`` as ``device_type``."""
+    driver, payload = _able(context), context.request.payload
+    device, url = MediaDevice(payload["device_type"]), str(payload["image_url"])
+    _eject_leftover(context)
+    context.attempt.command(partial(driver.attach_medium, context.node, device, url))
+    context.node.internal[ATTACHED] = {**_attached(context.node), device: url}
+    context.note("virtual media", f"attached {without_secrets(url)[:_SHOWN]} as {device}")
+    _look(context, driver)
+    return Done()
+
+
+def detach(context: TaskContext) -> Outcome:
+    """Empty the drives of the payload's ``device_types``, or all."""
+    driver = _able(context)
+    devices = [MediaDevice(one) for one in context.request.payload.get("device_types") or []]
+    _eject_leftover(context)
+    ejected = context.attempt.command(partial(driver.detach_media, context.node, devices))
+    gone = devices or list(MediaDevice)
+    context.node.internal[ATTACHED] = {key: url for key, url in _attached(context.node).items() if key not in gone}
+    what = ", ".join(devices) or "all virtual drives"
+    context.note("virtual media", f"emptied {what}" if ejected else f"nothing to detach from {what}")
+    _look(context, driver)
+    return Done()
+
+
+def learn(context: TaskContext) -> None:
+    """Store which virtual drives there are; many BMCs have none, or need a license for them."""
+    driver = context.driver()
+    if isinstance(driver, AttachesMedia):
+        try:
+            _store(context, driver)
+        except BmcError:
+            context.node.internal.pop(SEEN, None)
+
+
+def _able(context: TaskContext) -> AttachesMedia:
+    driver: Bmc = context.driver()
+    if not isinstance(driver, AttachesMedia):
+        message = f"driver {context.node.driver} does not support virtual media"
+        raise BmcError(message, transient=False, reason=Reason.BMC_REFUSED)
+    return driver
+
+
+def _attached(node: Node) -> dict[str, str]:
+    known = node.internal.get(ATTACHED)
+    return known if isinstance(known, dict) else {}
+
+
+def _eject_leftover(context: TaskContext) -> None:
+    """Eject a ramdisk that an earlier inspection could not eject: nothing of it is in the way any more."""
+    if "inserted_ramdisk" in context.node.internal:
+        eject_quietly(context)
+
+
+def _look(context: TaskContext, driver: AttachesMedia) -> None:
+    """Store what the drives have now; the command has succeeded, whatever the BMC answers."""
+    try:
+        _store(context, driver)
+    except BmcError as exc:
+        context.node.internal.pop(SEEN, None)
+        message = f"cannot read the virtual drives: {exc}"
+        context.note("virtual media", message, severity=Severity.WARNING, reason=exc.reason)
+
+
+def _store(context: TaskContext, driver: AttachesMedia) -> None:
+    context.node.internal[SEEN] = [
+        msgspec.to_builtins(msgspec.structs.replace(one, image=one.image and without_secrets(one.image)))
+        for one in driver.media(context.node)
+    ]
