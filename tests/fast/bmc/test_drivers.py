@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tomllib
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any
 
@@ -9,11 +10,13 @@ import pytest
 
 from ferroscope.bmc.drivers import GROUP, DriverOptions, load_drivers
 from ferroscope.bmc.fake import FakeBmc
+from ferroscope.bmc.redfish.driver import RedfishBmc
 from ferroscope.config.plugins import PluginError
 from ferroscope.contracts.bmc import (
     Discovers,
     KeepsConnections,
     ListsNics,
+    NamesInterfaces,
     OutOfBand,
     RamdiskBoot,
     ReportsAnswers,
@@ -22,6 +25,7 @@ from ferroscope.contracts.bmc import (
     ResetTime,
     Simulated,
 )
+from tests import ROOT
 
 HERE = "tests.fast.bmc.test_drivers"
 OPTIONAL = (
@@ -67,6 +71,13 @@ def broken(options: DriverOptions) -> None:
 
 def point(name: str, value: str) -> EntryPoint:
     return EntryPoint(name, value, GROUP)
+
+
+def published() -> dict[str, str]:
+    """Return the entry points of our package, whether it is installed as it is now or as it was before."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    found: dict[str, str] = project["entry-points"][GROUP]
+    return found
 
 
 def refusal(name: str, *values: str) -> tuple[str, str]:
@@ -143,5 +154,13 @@ def test_what_a_driver_knows_of_a_discovered_machines_bmc() -> None:
 
 
 def test_no_entry_point_is_left_over() -> None:
+    assert set(published()) == {*BUILT_IN, "idrac", "ironic"}  # the last needs an attached Ironic: tests/nightly
     ours = {point.name for point in entry_points(group=GROUP) if point.value.startswith("ferroscope.")}
-    assert ours == {*BUILT_IN, "ironic"}  # the latter needs an attached Ironic: tests/nightly/openstack/ironic
+    assert ours <= set(published())
+
+
+def test_idrac_is_redfish_under_the_names_that_clients_use_for_dell() -> None:
+    driver = load_drivers(["idrac"], DriverOptions(), [point("idrac", published()["idrac"])])["idrac"]
+    assert isinstance(driver, RedfishBmc)
+    assert isinstance(driver, NamesInterfaces)
+    assert driver.interfaces["power"][0] == "idrac-redfish"
