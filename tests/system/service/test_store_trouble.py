@@ -18,10 +18,11 @@ import pymysql
 import pytest
 from sqlalchemy import make_url
 
-from ferroscope.config.options import DatabaseSettings, Settings
+from ferroscope.config.options import DatabaseSettings, Settings, WorkerSettings
 from ferroscope.contracts.errors import NotFoundError, StoreUnavailableError
 from ferroscope.contracts.store import Query
 from ferroscope.runtime.backend import Backend, open_backend
+from ferroscope.runtime.member import Membership
 from ferroscope.runtime.system import SystemClock
 from tests import ROOT
 from tests.support import databases, examples
@@ -142,17 +143,39 @@ def test_every_write_that_returned_survives_the_death_of_the_server(server: Serv
 
 def test_a_server_that_turned_read_only_refuses_writes_and_answers_reads(server: Server, opened: Opened) -> None:
     with databases.fresh(server) as url:
-        # On MariaDB an administrator may still write; our account, like an operator's, has no such right.
-        backend = opened(url.replace("root@", "plain@"))
-        if server.kind == "mariadb":
-            _administer(server, "CREATE USER plain@'127.0.0.1'")
-            _administer(server, "GRANT SELECT, INSERT, UPDATE, DELETE ON *.* TO plain@'127.0.0.1'")
+        backend = opened(_of_an_operator(server, url))
         uuid = _enrol(backend)
         _set_read_only(server, value=True)
         _refused(lambda: [_enrol(backend) for _ in range(1000)])
         assert backend.store.read(lambda tx: tx.nodes.get(uuid)).uuid == uuid
         _set_read_only(server, value=False)
         assert until(lambda: _enrols(backend))
+
+
+def test_a_process_knows_at_once_that_its_server_has_turned_read_only(server: Server, opened: Opened) -> None:
+    with databases.fresh(server) as url:
+        backend = opened(_of_an_operator(server, url))
+        settings = WorkerSettings(heartbeat_interval=0.2)
+        member = Membership(backend.store, settings, role="api", stop=threading.Event(), clock=SystemClock())
+        member.start()
+        try:
+            assert member.can_write(at_once=True)
+            _set_read_only(server, value=True)
+            assert until(lambda: not member.can_write(at_once=True))
+            assert backend.store.read(lambda tx: tx.members.list())
+            _set_read_only(server, value=False)
+            assert until(lambda: member.can_write(at_once=True))
+        finally:
+            _set_read_only(server, value=False)
+            member.leave()
+
+
+def _of_an_operator(server: Server, url: str) -> str:
+    """Return the URL with our account: on MariaDB an administrator may write although the server is read-only."""
+    if server.kind == "mariadb":
+        _administer(server, "CREATE USER IF NOT EXISTS plain@'127.0.0.1'")
+        _administer(server, "GRANT SELECT, INSERT, UPDATE, DELETE ON *.* TO plain@'127.0.0.1'")
+    return url.replace("root@", "plain@")
 
 
 def _enrols(backend: Backend) -> bool:
