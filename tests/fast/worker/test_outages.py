@@ -121,7 +121,7 @@ def test_nothing_is_claimed_while_the_own_heartbeat_does_not_get_through(service
     service.claim_valid_for = lambda _confirmed_at: 0.0
     service.worker = service.new_worker("m2")
     service.start()
-    lane = Dispatcher(Lane.BMC, BmcSlots(4, clock=service.clock, stop=service.stop), service.worker)
+    lane = Dispatcher(Lane.BMC, BmcSlots(4, 1, clock=service.clock, stop=service.stop), service.worker)
     assert lane.step() == "waiting for a heartbeat"
     assert [request.attempt for request in service.pending] == [0]
 
