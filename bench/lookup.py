@@ -19,7 +19,7 @@ from sqlalchemy import text
 from bench.cycle import scratch
 from bench.databases import database
 from bench.quantiles import middle
-from ferroscope.api.baremetal.callbacks import look_up
+from ferroscope.api.baremetal.machine_lookup import look_up
 from ferroscope.config.options import DatabaseSettings, Settings
 from ferroscope.contracts.store import Store, Transaction
 from ferroscope.core.lookup import Evidence, Found
@@ -133,7 +133,8 @@ def _times(store: Store, waiting: int, lookups: int) -> dict[str, float]:
             began = time.perf_counter()
             verdict = store.write(lambda tx, evidence=evidence: look_up(tx, evidence), durable=False)  # type: ignore[misc]
             taken = time.perf_counter() - began
-            if isinstance(verdict, Found) != (kind != "nothing known"):
+            # A BMC address alone identifies no node that has ports, but searching for it costs the same.
+            if isinstance(verdict, Found) != (kind not in ("BMC addresses", "nothing known")):
                 raise AssertionError(f"a lookup by {kind} gave {verdict}")
             if turn >= lookups // 10:
                 seen[kind].append(taken * 1000)

@@ -14,18 +14,19 @@ from typing import Final
 
 import msgspec
 
+from ferroscope.core.ignored_macs import KNOWN, ignored
+from ferroscope.core.lookup import MAX_MACS
 from ferroscope.core.model import Document
 from ferroscope.core.values import normalize
-from ferroscope_sim.inventory import MAX_INDEX, bmc_address, bmc_mac, generate, pxe_mac
+from ferroscope_sim.inventory import MAX_INDEX, bmc_address, bmc_mac, generate, nic_mac, pxe_mac
 from ferroscope_sim.model import FleetSettings, Member
 from ferroscope_sim.outcomes import Body
 
 # A given inventory for every machine: read from a file, with each machine's addresses substituted.
 #
 # The file may contain a callback body, an inventory, or a response of ``GET /v1/nodes/{node}/inventory``. MACs are
-# replaced everywhere, in any spelling, so that the data stays consistent; the boot MAC becomes the enrolled one.
-
-_MAX_MACS: Final = 0xB0
+# replaced everywhere, in any spelling, so that the data stays consistent; the boot MAC becomes the enrolled one. Those
+# that real machines share, such as the USB NIC's of their BMCs, stay the same.
 
 
 class Template:
@@ -45,7 +46,7 @@ class Template:
 
     def body(self, number: int) -> bytes:
         """Return the body of the machine with this number."""
-        new = {old: f"{pxe_mac(number)[:-2]}{at:02x}" for at, old in enumerate(self._macs)}
+        new = {old: nic_mac(number, at) for at, old in enumerate(self._macs)}
         ours = {
             "bmc_address": bmc_address(number),
             "bmc_v6address": bmc_address(number, 6),
@@ -77,9 +78,9 @@ def _macs(inventory: Document) -> list[str]:
     """Return the distinct MACs, the boot MAC first."""
     records = inventory.get("interfaces")
     found = [normalize(record.get("mac_address")) for record in records or () if isinstance(record, dict)]
-    macs = list(dict.fromkeys(mac for mac in found if mac))
-    if not 0 < len(macs) < _MAX_MACS:
-        raise ValueError(f"it must have between 1 and {_MAX_MACS - 1} interfaces with a MAC, not {len(macs)}")
+    macs = list(dict.fromkeys(mac for mac in found if mac and mac not in ignored((KNOWN,))))
+    if not 0 < len(macs) <= MAX_MACS:
+        raise ValueError(f"it must have between 1 and {MAX_MACS} interfaces with a MAC, not {len(macs)}")
     boot = inventory.get("boot")
     booted = normalize(boot.get("pxe_interface")) if isinstance(boot, dict) else None
     return sorted(macs, key=lambda mac: mac != booted)

@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 
+from ferroscope.api.baremetal.ramdisk import GUESSES
+from ferroscope.core.lookup import MAX_MACS
 from ferroscope.core.states import Event
 from tests.api.service import Client, Service, callback_body, fault
 from tests.support import examples
@@ -114,9 +116,19 @@ def _macs(count: int) -> str:
     return ",".join(f"52:54:77:00:{number >> 8:02x}:{number & 255:02x}" for number in range(count))
 
 
-def test_a_lookup_takes_few_addresses(service: Service) -> None:
-    assert lookup(service.bare_metal, f"addresses={_macs(64)}").status_code == 404
-    assert lookup(service.bare_metal, f"addresses={_macs(65)}").status_code == 400
+def test_a_lookup_takes_as_many_addresses_as_a_callback(service: Service) -> None:
+    assert lookup(service.bare_metal, f"addresses={_macs(MAX_MACS)}").status_code == 404
+    assert lookup(service.bare_metal, f"addresses={_macs(MAX_MACS + 1)}").status_code == 400
+    callback = [callback_body(*_macs(number).split(",")) for number in (MAX_MACS, MAX_MACS + 1)]
+    assert [service.call_back(body).status_code for body in callback] == [404, 400]
+
+
+def test_many_guesses_in_one_call_count_as_many_failures(sqlite_url: str, request: pytest.FixtureRequest) -> None:
+    service = Service(sqlite_url, failure_burst=4, failure_rate=0.001)
+    request.addfinalizer(service.close)
+    client, attacker = service.bare_metal, "198.51.100.1"
+    assert client.get(f"/v1/lookup?addresses={_macs(MAX_MACS)}", remote_addr=attacker).status_code == 404
+    assert client.get(f"/v1/lookup?addresses={examples.mac()}", remote_addr=attacker).status_code == 429
 
 
 def test_guessing_is_limited_by_source_and_machines_that_are_waited_for_get_through(
@@ -136,7 +148,7 @@ def test_guessing_is_limited_by_source_and_machines_that_are_waited_for_get_thro
     assert client.post("/v1/continue_inspection", refused, remote_addr=attacker).status_code == 429
     assert client.post("/v1/continue_inspection", refused, remote_addr=other).status_code == 404
     many = callback_body(examples.mac())
-    many["inventory"]["interfaces"] += [{"name": f"e{n}", "mac_address": examples.mac()} for n in range(64)]
+    many["inventory"]["interfaces"] += [{"name": f"e{n}", "mac_address": examples.mac()} for n in range(GUESSES)]
     many["inventory"]["interfaces"][0]["mac_address"] = mac
     assert client.post("/v1/continue_inspection", many, remote_addr=attacker).status_code == 429
     # The very machine that is waited for, behind the same address.

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 from ferroscope.contracts.store import Transaction
+from ferroscope.core.callback_secret import ended
 from ferroscope.core.lookup import Candidates, Evidence
 from ferroscope.core.states import State
 from tests.store.conftest import Adapter
@@ -67,6 +69,43 @@ def test_only_nodes_that_wait_for_a_callback_are_found_by_their_bmc(adapter: Ada
     adapter.write(lambda tx: tx.addresses.set_bmc(node.uuid, ["192.0.2.1"]))
     found = list(_found(adapter, bmc_addresses=("192.0.2.1",)).by_bmc)
     assert found == ([node] if state in (State.STARTING, State.WAITING) else [])
+
+
+def test_each_mac_is_matched_with_its_node_and_ports_come_before_discoveries(adapter: Adapter) -> None:
+    node, found = adapter.node(), adapter.node()
+    port, own = examples.port(node), examples.mac()
+    adapter.write(lambda tx: tx.ports.add([port]))
+    adapter.write(lambda tx: tx.discoveries.created_in(1))
+    adapter.write(lambda tx: tx.discoveries.add(found.uuid, [own, port.address]))
+    matched = _found(adapter, macs=(port.address, own, examples.mac()))
+    assert dict(matched.matches) == {port.address: node.uuid, own: found.uuid}
+    assert {one.uuid for one in matched.by_mac} == {node.uuid, found.uuid}
+    assert [one.uuid for one in _found(adapter, macs=(port.address,)).by_mac] == [node.uuid]
+    assert [one.uuid for one in _found(adapter, macs=(own,)).by_mac] == [found.uuid]
+
+
+@pytest.mark.parametrize("delivery", ["virtual-media", "boot-script", None])
+def test_the_current_inspection_of_a_node_is_found_by_its_secret(adapter: Adapter, delivery: str | None) -> None:
+    secrets = ["a" * 64, "b" * 64]
+    node = adapter.node()
+    old, new = (examples.inspection(node, secret=secret, secret_delivery=delivery) for secret in secrets)
+
+    def fill(tx: Transaction) -> None:
+        tx.inspections.add(old)
+        tx.inspections.add(new)
+        tx.nodes.update(msgspec.structs.replace(tx.nodes.get(node.uuid), inspection=new.uuid))
+
+    def found(secret: str | None) -> Candidates:
+        return adapter.read(lambda tx: tx.addresses.candidates(Evidence(macs=(examples.mac(),)), secret))
+
+    adapter.write(fill)
+    assert found(secrets[0]).by_secret is None
+    assert found(None).by_secret is None
+    by_secret = found(secrets[1])
+    assert by_secret.by_secret == adapter.get(node.uuid)
+    assert by_secret.over_bmc is (delivery == "virtual-media")
+    adapter.write(lambda tx: tx.inspections.update(new.uuid, secret=ended(secrets[1])))
+    assert found(secrets[1]).by_secret == adapter.get(node.uuid)
 
 
 def test_nothing_is_found_by_no_or_by_unknown_evidence(adapter: Adapter) -> None:

@@ -5,8 +5,10 @@ from __future__ import annotations
 from typing import Final
 
 from ferroscope.api.auth import failures
+from ferroscope.api.baremetal import ramdisk
 from ferroscope.api.http import decoding, large_lists, rate_limit
 from ferroscope.config.options import ApiSettings
+from ferroscope.core import lookup
 from ferroscope.runtime import http_connection, http_limits, http_server
 from ferroscope.ui import session
 
@@ -56,6 +58,8 @@ def render() -> str:
         ("wrong passwords from a source", f"{failures.BURST}, then {api.failure_rate:g} per second, and 3 of each name",
          "failure_burst, failure_rate", "the same"),
         ("passwords that are hashed at the same time", f"{max(1, api.threads - 2)}", "threads", "503"),
+        ("MAC addresses of a machine in a lookup or callback", f"{lookup.MAX_MACS}", "",
+         f"400; {ramdisk.GUESSES} count as one failed call"),
         ("logins of a user at the web page", f"{session.MOST}", "", "the oldest one ends"),
         ("nodes of a project that its own callers enroll", f"{api.max_project_nodes:,}", "max_project_nodes", "403"),
         ("ports and port groups of a project's nodes", f"{api.max_project_ports:,}", "max_project_ports", "403"),

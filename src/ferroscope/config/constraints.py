@@ -69,6 +69,10 @@ def problems(settings: Settings) -> Iterator[str]:
             labels.selector(settings.inspector.reinspect_nodes)
         except labels.LabelError as exc:
             yield f"[inspector] reinspect_nodes: {exc}"
+    try:
+        _ = settings.inspector.ignored
+    except ValueError as exc:
+        yield f"[inspector] ignored_macs: {exc}"
     if wrong := settings.failover.problem():
         yield wrong
     for check in (settings.notifications.targets, settings.bus.broker):

@@ -8,6 +8,7 @@ import msgspec
 from oslo_config import types
 
 from ferroscope.config.declaration import Gibibytes, Opt
+from ferroscope.core import ignored_macs as shared
 
 
 def _cpu_capabilities() -> dict[str, str]:
@@ -36,6 +37,15 @@ class InspectorSettings(msgspec.Struct, frozen=True, kw_only=True):
         Literal["all", "active", "pxe", "disabled"],
         Opt("NICs for which ports are created: all, those with an IP address, the one that booted, none."),
     ] = "pxe"
+    ignored_macs: Annotated[
+        tuple[str, ...],
+        Opt(
+            "MAC addresses that several machines have, such as those of USB NICs of BMCs: they are kept in the "
+            "inventory, but never become ports and never identify a machine. An address or its beginning, with ? for "
+            "any digit; 'known' stands for those that Ferroscope knows. 'ferroscope status' reports others.",
+            regex=shared.PATTERN,
+        ),
+    ] = (shared.KNOWN,)
     keep_ports: Annotated[
         Literal["all", "present", "added"],
         Opt("Ports to keep: all, those in the inventory, those that add_ports selects."),
@@ -191,6 +201,11 @@ class InspectorSettings(msgspec.Struct, frozen=True, kw_only=True):
         Opt("Machines are inspected again only while fewer inspections than this are in progress.", ge=1, le=1000),
     ] = 4
     reinspect_period: Annotated[float, Opt("Seconds between searches for machines to inspect again.", ge=1)] = 60.0
+
+    @property
+    def ignored(self) -> shared.IgnoredMacs:
+        """The addresses of ``ignored_macs``."""
+        return shared.ignored(tuple(self.ignored_macs))
 
 
 class DiscoverySettings(msgspec.Struct, frozen=True, kw_only=True):

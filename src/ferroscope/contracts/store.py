@@ -364,8 +364,11 @@ class Journal(Protocol):
 class Addresses(Protocol):
     """The indexes that identify a machine that calls back."""
 
-    def candidates(self, evidence: Evidence) -> Candidates:
-        """Return the nodes that match, in a constant number of indexed queries."""
+    def candidates(self, evidence: Evidence, secret: str | None = None) -> Candidates:
+        """Return the nodes that match, in a constant number of indexed queries.
+
+        ``secret``: the one that the machine presented. ``same`` and ``different`` of the result are left to the caller.
+        """
 
     def set_bmc(self, node: str, addresses: Iterable[str]) -> None:
         """Replace the BMC addresses of the node."""

@@ -21,6 +21,7 @@ from ferroscope.core.values import MASK
 
 PARAMETER: Final = "secret"
 _ENDED: Final = "sha256:"
+_OURS: Final = re.compile(r"[A-Za-z0-9_-]{32,80}\Z")
 _DISK_URL: Final = re.compile(r"(ramdisk_parameters(?:[/\\]|%2f)[0-9a-f-]+(?:[/\\]|%2f))[0-9a-f]{4,}", re.IGNORECASE)
 
 Mode = Literal["required", "optional", "off"]
@@ -66,6 +67,11 @@ def judge(mode: Mode, inspection: Inspection, given: str | None) -> Verdict:
     if _matches(inspection.secret, given):
         return Verdict(Proof.VERIFIED, accepted=True, expected=expected)
     return Verdict(Proof.WRONG, accepted=False, expected=expected)
+
+
+def searchable(mode: Mode, given: str | None) -> str | None:
+    """Return the presented secret if an inspection may have it; None if there is no use in searching for it."""
+    return given if given and mode != "off" and _OURS.match(given) else None
 
 
 def is_delivered(inspection: Inspection) -> bool:

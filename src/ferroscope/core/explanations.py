@@ -235,12 +235,12 @@ EXPLANATIONS: Final[dict[Reason, Explanation]] = {
     ),
     Reason.LOOKUP_AMBIGUOUS: Explanation(
         "A machine called back, and its addresses belong to several nodes.",
-        "Several nodes match these addresses; remove the wrong ports or BMC addresses.",
+        "Several nodes match these addresses; remove the wrong ports, or ignore MACs that machines share.",
         ("ferroscope node show MAC", _PORTS),
     ),
     Reason.LOOKUP_CONFLICT: Explanation(
-        "A machine called back with the UUID of one node and addresses of another.",
-        "UUID, MACs and BMC address belong to different nodes; correct their enrollment.",
+        "A machine called back with the UUID or secret of one node and addresses of another.",
+        "UUID, secret, MACs and BMC address belong to different nodes; correct their enrollment.",
         ("ferroscope node show MAC", _PORTS),
     ),
     Reason.LOOKUP_NOT_WAITING: Explanation(

@@ -1,82 +1,191 @@
-"""Which node called back? Exactly one node for a UUID, MACs and BMC addresses, or none.
+"""Which node called back? Exactly one node for a UUID, MACs, BMC addresses and an inspection's secret, or none.
 
 The caller supplies the candidates from indexed queries. To the caller of the API every refusal looks the same (404), so
 the verdict carries the reason for the log and the journal.
+
+Callers are anonymous and may leave evidence out, so a contradiction stops mistakes, never an attacker: where evidence
+is ambiguous, what tells machines apart best decides. That is the secret of an inspection, then the node's UUID, then
+the NIC that booted. The port of another project is a claim that anybody may make: it never outweighs the others.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Final
 
 import msgspec
 
 from ferroscope.core.model import Inspection, Node
 from ferroscope.core.reasons import Reason
+from ferroscope.core.states import AWAITED, State
+
+MAX_MACS: Final = 512
+"""MACs of one machine, everywhere: NICs with all their virtual functions. Databases limit the parameters of a query."""
+MAX_INTERFACES: Final = 2048
+"""Interfaces in an inventory, also those without a MAC."""
 
 
 class Evidence(msgspec.Struct, frozen=True):
-    """What the machine reported about itself."""
+    """What the machine reported about itself; ``boot_mac`` is that of the NIC that booted, one of ``macs``."""
 
     uuid: str | None = None
     macs: tuple[str, ...] = ()
     bmc_addresses: tuple[str, ...] = ()
+    boot_mac: str | None = None
 
     def __bool__(self) -> bool:
         return bool(self.uuid or self.macs or self.bmc_addresses)
 
 
 class Candidates(msgspec.Struct, frozen=True):
-    """The nodes that match each kind of evidence; ``by_bmc`` only has nodes that wait for a callback."""
+    """The nodes that match each kind of evidence; ``by_bmc`` only has nodes that wait for a callback.
+
+    ``matches``: which node has which of the MACs, as a port or from its discovery. ``by_secret``: the node whose
+    current inspection has the presented secret; ``over_bmc``: its machine got it from its BMC, by virtual media.
+    ``same`` and ``different``: UUIDs of nodes whose machines reported the same serial number or system UUID before, or
+    others.
+    """
 
     by_uuid: Node | None = None
     by_mac: Sequence[Node] = ()
     by_bmc: Sequence[Node] = ()
+    by_secret: Node | None = None
+    over_bmc: bool = False
+    matches: Mapping[str, str] = {}
+    same: frozenset[str] = frozenset()
+    different: frozenset[str] = frozenset()
 
 
 class Found(msgspec.Struct, frozen=True):
     """The node; ``bmc_alone``: it was found by its BMC address only.
 
-    ``inspection`` is its current inspection, set once the node was locked and read again.
+    ``elsewhere``: MACs of the machine that other nodes have, and their nodes. ``inspection`` is the node's current
+    inspection, set once the node was locked and read again.
     """
 
     node: Node
     bmc_alone: bool = False
+    elsewhere: Mapping[str, str] = {}
     inspection: Inspection | None = None
 
 
 class Refused(msgspec.Struct, frozen=True):
-    """No node, or more than one; ``nodes`` are the UUIDs concerned."""
+    """No node, or more than one; ``nodes`` are the UUIDs concerned, ``elsewhere`` is as in ``Found``."""
 
     reason: Reason
     message: str
     nodes: tuple[str, ...] = ()
+    elsewhere: Mapping[str, str] = {}
 
 
 Verdict = Found | Refused
 
 
 def decide(evidence: Evidence, candidates: Candidates) -> Verdict:
-    """Return the one node that matches all the evidence, or why there is none."""
-    if evidence.uuid and candidates.by_uuid is None:
+    """Return the one node that the evidence identifies, or why there is none."""
+    named = candidates.by_uuid
+    if evidence.uuid and named is None:
         return Refused(Reason.LOOKUP_UNKNOWN, f"no node has the UUID {evidence.uuid}")
-    if len(candidates.by_mac) > 1:
-        return _several("MAC addresses", candidates.by_mac)
-    node = candidates.by_uuid
-    if candidates.by_mac:
-        by_mac = candidates.by_mac[0]
-        if node is not None and node.uuid != by_mac.uuid:
-            return _conflict("the UUID", node, "MAC addresses", by_mac)
-        node = by_mac
-    if node is None:
+    if candidates.by_secret is not None:
+        return _by_secret(candidates, candidates.by_secret)
+    found = _by_uuid(evidence, candidates, named) if named is not None else _by_macs(evidence, candidates)
+    if isinstance(found, Refused):
+        return found
+    if found is None:
         if len(candidates.by_bmc) > 1:
             return _several("BMC addresses", candidates.by_bmc)
         if not candidates.by_bmc:
-            return Refused(Reason.LOOKUP_UNKNOWN, "no node has any of these addresses")
+            return _unknown(candidates)
         return Found(candidates.by_bmc[0], bmc_alone=True)
-    if candidates.by_bmc and node.uuid not in {other.uuid for other in candidates.by_bmc}:
-        return _conflict("UUID or MAC addresses", node, "BMC addresses", candidates.by_bmc[0])
-    return Found(node)
+    return _by_bmc(candidates, found) or _found(candidates, found)
+
+
+def _by_secret(candidates: Candidates, node: Node) -> Verdict:
+    """Return the node whose inspection has the secret: whatever NICs its machine has now, and who else claims them."""
+    named = candidates.by_uuid
+    if named is not None and named.uuid != node.uuid:
+        return _conflict("the UUID", named, "the secret", node)
+    if candidates.over_bmc:
+        return _found(candidates, node)
+    # A boot script is given to whoever asks for a MAC, so it proves no more than the NIC that booted.
+    return _stolen(candidates, node) or _by_bmc(candidates, node) or _found(candidates, node)
+
+
+def _by_uuid(evidence: Evidence, candidates: Candidates, named: Node) -> Node | Refused:
+    """Return the node with the UUID, unless MACs of its own project speak against it."""
+    others = [node for node in candidates.by_mac if node.uuid != named.uuid and node.owner == named.owner]
+    booted = _booted(evidence, candidates)
+    if len(others) < len(candidates.by_mac):
+        others = [node for node in others if node is booted]
+    return _conflict("the UUID", named, "MAC addresses", others[0]) if others else named
+
+
+def _by_macs(evidence: Evidence, candidates: Candidates) -> Node | Refused | None:
+    """Return the node with the MACs; of several the one whose NIC booted, or the one that other evidence confirms."""
+    nodes = [node for node in candidates.by_mac if not _is_another(evidence, candidates, node)]
+    if len(nodes) < 2:
+        return nodes[0] if nodes else None
+    booted = _booted(evidence, candidates)
+    if booted is not None:
+        return _stolen(candidates, booted) or booted
+    at_bmc = {node.uuid for node in candidates.by_bmc}
+    for confirmed in (candidates.same, at_bmc):
+        chosen = [node for node in nodes if node.uuid in confirmed]
+        if len(chosen) == 1:
+            return chosen[0]
+    return _several("MAC addresses", nodes, candidates.matches)
+
+
+def _by_bmc(candidates: Candidates, node: Node) -> Refused | None:
+    """Return a refusal if the BMC addresses are those of other nodes that wait for a callback."""
+    if not candidates.by_bmc or node.uuid in {other.uuid for other in candidates.by_bmc}:
+        return None
+    return _conflict("UUID, MAC addresses or secret", node, "BMC addresses", candidates.by_bmc[0])
+
+
+def _found(candidates: Candidates, node: Node) -> Found:
+    elsewhere = {mac: other for mac, other in candidates.matches.items() if other != node.uuid}
+    return Found(node, elsewhere=elsewhere)
+
+
+def _booted(evidence: Evidence, candidates: Candidates) -> Node | None:
+    """Return the node with the NIC that booted."""
+    owner = candidates.matches.get(evidence.boot_mac or "")
+    return next((node for node in candidates.by_mac if node.uuid == owner), None)
+
+
+def _is_another(evidence: Evidence, candidates: Candidates, node: Node) -> bool:
+    """Whether the machine is not the node's, although they share a MAC: it booted from a NIC that the node does not
+    have, and has another serial number or system UUID.
+
+    Not while the node waits: its mainboard may have been replaced, and then its data is held for approval.
+    """
+    if node.state in AWAITED or node.uuid not in candidates.different or evidence.boot_mac is None:
+        return False
+    return candidates.matches.get(evidence.boot_mac) != node.uuid
+
+
+def _stolen(candidates: Candidates, node: Node) -> Refused | None:
+    """Return a refusal if it is known to be the machine of another project, one of whose NICs ``node`` claims."""
+    if node.uuid in candidates.same:
+        return None
+    for other in candidates.by_mac:
+        if other.uuid in candidates.same and other.owner != node.owner:
+            return _conflict("the NIC that booted", node, "serial number or system UUID", other)
+    return None
+
+
+def without_claims(candidates: Candidates, expected: Collection[State]) -> Candidates:
+    """Return the candidates without those that only claim a NIC of the one node whose ramdisk runs: nodes of other
+    projects, in none of the ``expected`` states.
+
+    For calls that store nothing on the node, and do not say which NIC booted.
+    """
+    running = [node for node in candidates.by_mac if node.state in expected]
+    others = [node for node in candidates.by_mac if node.state not in expected]
+    if len(running) != 1 or any(node.owner == running[0].owner for node in others):
+        return candidates
+    return msgspec.structs.replace(candidates, by_mac=running)
 
 
 def by_bmc_alone(found: Found, evidence: Evidence, *, known_macs: bool) -> Verdict:
@@ -87,13 +196,41 @@ def by_bmc_alone(found: Found, evidence: Evidence, *, known_macs: bool) -> Verdi
     if not found.bmc_alone or not known_macs:
         return found
     macs = ", ".join(evidence.macs[:4]) or "no MAC address"
-    message = f"the BMC address belongs to node {found.node.uuid}, which has other NICs than {macs}"
+    message = (
+        f"the BMC address belongs to node {found.node.uuid}, which has other NICs than {macs}; if its NICs were "
+        "replaced, create a port for a new one"
+    )
     return Refused(Reason.LOOKUP_BMC_ALONE, message, (found.node.uuid,))
 
 
-def _several(what: str, nodes: Sequence[Node]) -> Refused:
+_NAMED: Final = 4
+
+
+def _unknown(candidates: Candidates) -> Refused:
+    message = "no node has any of these addresses"
+    if not candidates.matches:
+        return Refused(Reason.LOOKUP_UNKNOWN, message)
+    uuids = tuple(sorted(set(candidates.matches.values())))
+    shown = "; ".join(f"node {uuid} has {_macs_of(uuid, candidates.matches)}" for uuid in uuids[:_NAMED])
+    message = f"{shown}; but this is another machine, by its serial number, system UUID or BMC address"
+    return Refused(Reason.LOOKUP_UNKNOWN, message, uuids, candidates.matches)
+
+
+def _several(what: str, nodes: Sequence[Node], matches: Mapping[str, str] | None = None) -> Refused:
     uuids = tuple(sorted(node.uuid for node in nodes))
-    return Refused(Reason.LOOKUP_AMBIGUOUS, f"{what} match several nodes: {', '.join(uuids)}", uuids)
+    message = f"{what} match several nodes: {', '.join(uuids)}"
+    if matches:
+        shown = "; ".join(f"node {uuid} has {_macs_of(uuid, matches)}" for uuid in uuids[:_NAMED])
+        message = (
+            f"{what} match several nodes, and nothing tells which machine this is: {shown}. If machines share one of "
+            "these, add it to [inspector] ignored_macs; otherwise delete the wrong port"
+        )
+    return Refused(Reason.LOOKUP_AMBIGUOUS, message, uuids)
+
+
+def _macs_of(uuid: str, matches: Mapping[str, str]) -> str:
+    macs = sorted(mac for mac, owner in matches.items() if owner == uuid)
+    return ", ".join(macs[:_NAMED]) + (f" and {len(macs) - _NAMED} more" if len(macs) > _NAMED else "")
 
 
 def _conflict(one: str, node: Node, two: str, other: Node) -> Refused:

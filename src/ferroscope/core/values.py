@@ -124,6 +124,11 @@ def boot_mac(value: object) -> str | None:
 _MAX_BOOTIF: Final = 80
 
 
+def is_local(mac: str) -> bool:
+    """Whether software, not the manufacturer, has chosen this normalized MAC."""
+    return bool(int(mac[:2], 16) & 2)
+
+
 def identifying_mac(value: object) -> str | None:
     """Return the normalized MAC, or None if it is invalid or a placeholder."""
     address = normalize(value)

@@ -12,6 +12,7 @@ from sqlalchemy import Select, bindparam, delete, func, insert, or_, select, upd
 from ferroscope.contracts.data import Later
 from ferroscope.contracts.errors import NotFoundError, StaleError
 from ferroscope.contracts.store import Query, Usage
+from ferroscope.core.callback_secret import Delivery, ended
 from ferroscope.core.lookup import Candidates, Evidence
 from ferroscope.core.model import Inspection, Node, Port
 from ferroscope.core.states import AWAITED
@@ -206,7 +207,7 @@ _USAGE = (
 
 # The indexes that identify a machine that calls back, in SQL.
 
-_p, _b = schema.ports.c, schema.bmc_addresses.c
+_p, _b, _m = schema.ports.c, schema.bmc_addresses.c, schema.machine_macs.c
 _NODE_BY_UUID = select(*NODE.columns).where(schema.nodes.c.uuid == bindparam("uuid"))
 _DELETE_BMC = delete(schema.bmc_addresses).where(_b.node == bindparam("_node"))
 _CALLED_DAYS: Final = 30 * 86400.0
@@ -224,9 +225,26 @@ def _by_mac(addresses: int) -> Select[Any]:
 
 @lru_cache(maxsize=16)
 def _by_machine(addresses: int) -> Select[Any]:
-    macs = schema.machine_macs.c
-    owners = select(macs.node).where(one_of(macs.address, "address", addresses))
+    owners = select(_m.node).where(one_of(_m.address, "address", addresses))
     return select(*NODE.columns).where(schema.nodes.c.uuid.in_(owners))
+
+
+@lru_cache(maxsize=16)
+def _port_macs(addresses: int) -> Select[Any]:
+    return select(_p.address, _p.node).where(one_of(_p.address, "address", addresses))
+
+
+@lru_cache(maxsize=16)
+def _machine_macs(addresses: int) -> Select[Any]:
+    return select(_m.address, _m.node).where(one_of(_m.address, "address", addresses))
+
+
+# Only the current inspection of a node counts; of one that has ended, the digest of the secret is stored.
+_BY_SECRET = (
+    select(*NODE.columns, _i.secret_delivery)
+    .select_from(schema.inspections.join(schema.nodes, schema.nodes.c.inspection == _i.uuid))
+    .where(one_of(_i.secret, "secret", 2))
+)
 
 
 @lru_cache(maxsize=16)
@@ -255,15 +273,32 @@ class SqlAddresses:
     def __init__(self, tx: SqlSession) -> None:
         self._tx = tx
 
-    def candidates(self, evidence: Evidence) -> Candidates:
+    def candidates(self, evidence: Evidence, secret: str | None = None) -> Candidates:
         macs, addresses = padded(evidence.macs), padded(evidence.bmc_addresses)
+        given = several("address", macs)
         uuid_query = self._tx.ask(_NODE_BY_UUID, {"uuid": evidence.uuid}) if evidence.uuid else None
-        mac_query = self._tx.ask(_by_mac(len(macs)), several("address", macs)) if macs else None
+        mac_query = self._tx.ask(_by_mac(len(macs)), given) if macs else None
+        port_query = self._tx.ask(_port_macs(len(macs)), given) if macs else None
+        machine_query = self._tx.ask(_machine_macs(len(macs)), given) if macs else None
         bmc_query = self._tx.ask(_by_bmc(len(addresses)), several("address", addresses)) if addresses else None
+        secrets = several("secret", (secret, ended(secret))) if secret else {}
+        secret_query = self._tx.ask(_BY_SECRET, secrets) if secrets else None
         by_uuid, by_mac, by_bmc = _nodes(uuid_query), _nodes(mac_query), _nodes(bmc_query)
-        if macs and not by_mac:  # a discovered machine may have called with MACs that no port has
-            by_mac = self._find(_by_machine(len(macs)), several("address", macs))
-        return Candidates(by_uuid=by_uuid[0] if by_uuid else None, by_mac=by_mac, by_bmc=by_bmc)
+        # A port has precedence over a discovered machine that called with its MAC.
+        matches = _pairs(machine_query) | _pairs(port_query)
+        discovered = set(matches.values()) - {node.uuid for node in by_mac}
+        if discovered:
+            found = self._find(_by_machine(len(macs)), given)
+            by_mac += [node for node in found if node.uuid in discovered]
+        proven = list(secret_query.answer()) if secret_query is not None else []
+        return Candidates(
+            by_uuid=by_uuid[0] if by_uuid else None,
+            by_mac=by_mac,
+            by_bmc=by_bmc,
+            by_secret=NODE.from_row(proven[0][:-1]) if proven else None,
+            over_bmc=bool(proven) and proven[0][-1] == Delivery.VIRTUAL_MEDIA,
+            matches=matches,
+        )
 
     def _find(self, statement: Select[Any], given: dict[str, Any]) -> list[Node]:
         return _nodes(self._tx.ask(statement, given))
@@ -304,6 +339,10 @@ class SqlAddresses:
 
     def callers(self, source: str) -> Sequence[Node]:
         return self._find(_callers(), {"source": source}) if source else []
+
+
+def _pairs(pending: PendingAnswer | None) -> dict[str, str]:
+    return {} if pending is None else dict(pending.answer().rows)
 
 
 def _nodes(pending: PendingAnswer | None) -> list[Node]:

@@ -22,6 +22,7 @@ from sqlalchemy import (
     Table,
     Text,
     false,
+    text,
 )
 from sqlalchemy.dialects import mysql
 
@@ -140,6 +141,7 @@ inspections = Table(
     Column("secret", String(80)),
     Column("secret_delivery", String(16)),
     Index("ix_inspections_node", "node", "started_at"),
+    Index("ix_inspections_secret", "secret"),
     **_OPTIONS,
 )
 
@@ -212,6 +214,15 @@ search_index = Table(
     Column("position", Integer, primary_key=True),
     *(Column(f"t{number}", String(255)) for number in range(1, 8)),
     *(Column(f"n{number}", Double) for number in range(1, 4)),
+    # The column t2 of a NIC is its MAC address.
+    Index(
+        "ix_search_index_macs",
+        "kind",
+        "t2",
+        "node",
+        postgresql_where=text("kind = 'nic'"),
+        sqlite_where=text("kind = 'nic'"),
+    ),
     **_OPTIONS,
 )
 

@@ -14,10 +14,12 @@ from typing import Any, Final
 import msgspec
 
 from ferroscope.core.model import Document, Node
+from ferroscope.core.values import is_local
 from ferroscope.hardware.parts import mapping, text
 
-# More would bloat what is stored of each node.
-MAX_MACS: Final = 64
+# More would bloat what is stored of each node. Locally administered ones are kept last: those of virtual functions may
+# be others after each boot.
+KEPT_MACS: Final = 64
 _LONGEST: Final = 128
 # Serial numbers that mainboards report until somebody sets them, beside those that ``text`` drops.
 _NOT_SERIALS: Final = frozenset({"chassis serial number", "serial number", "0123456789", "123456789", "1234567890"})
@@ -45,7 +47,8 @@ def identify(system_vendor: Any, system_uuid: Any, macs: Sequence[str]) -> Machi
     """Return the identity in an inventory's ``system_vendor``, the system UUID if it is elsewhere, and the MACs."""
     vendor = mapping(system_vendor)
     reported = system_uuid if system_uuid is not None else vendor.get("uuid")
-    return MachineIdentity(_serial(vendor.get("serial_number")), _uuid(reported), tuple(sorted(macs)[:MAX_MACS]))
+    kept = sorted(sorted(macs, key=lambda mac: (is_local(mac), mac))[:KEPT_MACS])
+    return MachineIdentity(_serial(vendor.get("serial_number")), _uuid(reported), tuple(kept))
 
 
 def stored(document: Any) -> MachineIdentity | None:
@@ -73,6 +76,16 @@ def contradictions(before: MachineIdentity, now: MachineIdentity) -> tuple[Diffe
     if before.macs and not set(before.macs).intersection(now.macs):
         found.append(Difference("macs", ", ".join(before.macs), ", ".join(now.macs) or None))
     return tuple(found)
+
+
+def is_same(before: MachineIdentity, now: MachineIdentity) -> bool | None:
+    """Whether serial number and system UUID are those of the same machine; None if that cannot be known."""
+    pairs = []
+    if before.serial and now.serial:
+        pairs.append(before.serial == now.serial)
+    if before.uuid and now.uuid:
+        pairs.append(same_uuid(before.uuid, now.uuid))
+    return pairs[0] if len(set(pairs)) == 1 else None
 
 
 _NAMES: Final[Mapping[str, str]] = {"serial": "serial number", "uuid": "system UUID", "macs": "MAC addresses"}

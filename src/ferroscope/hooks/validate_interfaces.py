@@ -13,13 +13,13 @@ from ipaddress import IPv4Address, IPv6Address, ip_address
 from typing import Final
 
 from ferroscope.core import values
+from ferroscope.core.ignored_macs import IgnoredMacs
+from ferroscope.core.lookup import MAX_INTERFACES
 from ferroscope.core.model import Document
 from ferroscope.core.reasons import Reason
 from ferroscope.hooks.base import HookError, HookTask, InspectionHook
 from ferroscope.hooks.helpers import listed, part, shown, warn
 
-# More than a machine full of SR-IOV functions has; each one may become a row in the database.
-MAX_INTERFACES: Final = 1024
 _MAX_NAME: Final = 255
 
 Interfaces = dict[str, Document]
@@ -31,7 +31,7 @@ class ValidateInterfacesHook(InspectionHook):
     def preprocess(self, task: HookTask, inventory: Document, plugin_data: Document) -> None:
         boot_mac = _boot_mac(task, inventory, plugin_data)
         found, malformed = _all_interfaces(inventory, boot_mac)
-        valid, unsuitable = _valid_interfaces(found, task.settings.add_ports, boot_known=boot_mac is not None)
+        valid, unsuitable = _valid_interfaces(found, task.settings.add_ports, task.settings.ignored, boot_mac)
         if malformed:
             warn(task, "validate-interfaces", f"ignored interfaces: {listed(malformed)}")
         if not valid:
@@ -109,14 +109,19 @@ def _without_scope(address: object) -> str | None:
     return address.partition("%")[0] if isinstance(address, str) else None
 
 
-def _valid_interfaces(found: Interfaces, add_ports: str, *, boot_known: bool) -> tuple[Interfaces, list[str]]:
+def _valid_interfaces(
+    found: Interfaces, add_ports: str, ignored: IgnoredMacs, boot_mac: str | None
+) -> tuple[Interfaces, list[str]]:
     """Return the interfaces that ``add_ports`` selects, and why the others were not selected."""
+    boot_known = boot_mac is not None and boot_mac not in ignored
     valid: Interfaces = {}
     unsuitable = []
     for name, iface in found.items():
         address = _address(iface)
         if name == "lo" or (address is not None and address.is_loopback):
             unsuitable.append(f"{shown(name)} (local)")
+        elif iface["mac_address"] in ignored:
+            unsuitable.append(f"{shown(name)} (its MAC address is in [inspector] ignored_macs)")
         elif add_ports == "pxe" and boot_known and not iface["pxe_enabled"]:
             unsuitable.append(f"{shown(name)} (did not boot)")
         elif add_ports == "active" and address is None:

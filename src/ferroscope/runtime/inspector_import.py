@@ -107,7 +107,7 @@ class _Importer:
 
     def parts(self, raw: dict[bool, bytes]) -> tuple[dict[Part, bytes], tuple[str, ...]]:
         """Return the data in the form in which it is stored here, and the MACs of the machine."""
-        api = self._settings.api
+        api, ignored = self._settings.api, self._settings.inspector.ignored
         parts: dict[Part, bytes] = {}
         macs: tuple[str, ...] = ()
         for processed in (True, False):
@@ -115,7 +115,7 @@ class _Importer:
                 continue
             if len(body) > api.max_body_size:
                 raise ValueError(f"{len(body)} bytes, more than [api] max_body_size")
-            parsed = callback_body.parse(body, None, max_depth=api.max_json_depth)
+            parsed = callback_body.parse(body, None, max_depth=api.max_json_depth, ignored=ignored)
             rest = parsed.parts.pop("unprocessed")
             parsed.parts.pop("logs", None)
             parts |= parsed.parts | {"plugin_data" if processed else "unprocessed": rest}

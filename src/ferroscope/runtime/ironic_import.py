@@ -209,7 +209,8 @@ class _Importer:
         body = msgspec.json.encode({**plugin_data, "inventory": inventory})
         if len(body) > self._settings.api.max_body_size:
             raise ValueError(f"{len(body)} bytes, more than [api] max_body_size")
-        parsed = callback_body.parse(body, None, max_depth=self._settings.api.max_json_depth)
+        depth, ignored = self._settings.api.max_json_depth, self._settings.inspector.ignored
+        parsed = callback_body.parse(body, None, max_depth=depth, ignored=ignored)
         return {"inventory": parsed.parts["inventory"], "plugin_data": parsed.parts["unprocessed"]}
 
     def _store_node(self, tx: Transaction, document: Document, node: Node, parts: dict[Part, bytes]) -> Node:

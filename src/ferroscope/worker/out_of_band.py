@@ -168,7 +168,8 @@ def _kept(context: TaskContext, inventory: Document, health: Document) -> bytes:
 
 def _create_ports(context: TaskContext, nics: list[OutOfBandNic]) -> None:
     """Create the missing ports immediately: the machine is about to boot."""
-    known = {port.address for port in context.ports}
+    known, ignored = {port.address for port in context.ports}, context.settings.inspector.ignored
+    nics = [nic for nic in nics if nic.mac not in ignored]
     elsewhere = context.ports_elsewhere([nic.mac for nic in nics if nic.mac not in known])
     missing = [
         Port(uuid=str(uuid.uuid4()), node=context.node.uuid, address=nic.mac)

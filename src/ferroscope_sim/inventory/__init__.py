@@ -8,7 +8,7 @@ are ironic-python-agent's; the values are invented.
 from __future__ import annotations
 
 from ferroscope_sim.inventory.body import MAX_SIZE, MIN_SIZE, document, generate
-from ferroscope_sim.inventory.hardware import MAX_INDEX, bmc_address, bmc_mac, macs, pxe_mac
+from ferroscope_sim.inventory.hardware import MAX_INDEX, bmc_address, bmc_mac, macs, nic_mac, pxe_mac
 
 __all__ = [
     "MAX_INDEX",
@@ -19,5 +19,6 @@ __all__ = [
     "document",
     "generate",
     "macs",
+    "nic_mac",
     "pxe_mac",
 ]

@@ -16,7 +16,8 @@ from ferroscope_sim.inventory.catalog import PCI_DEVICES, Disk, Model
 
 # The identity of a simulated machine: MAC and BMC addresses, unique by its index, and its random numbers.
 #
-# MACs are locally administered (02:fe:…) and BMC addresses private (10/8, fd00:fe20::/96), so no real machine has them.
+# MACs are locally administered (02:fe:…, of more than 176 NICs also 02:fd:… and 02:fc:…) and BMC addresses private
+# (10/8, fd00:fe20::/96), so no real machine has them.
 
 T = TypeVar("T")
 
@@ -77,6 +78,11 @@ def macs(index: int) -> tuple[str, ...]:
     return tuple(_mac(index, port) for port in range(count))
 
 
+def nic_mac(index: int, number: int) -> str:
+    """Return the MAC of any of up to ``MAX_MACS`` NICs; number 0 boots."""
+    return _mac(_checked(index), number)
+
+
 def pxe_mac(index: int) -> str:
     """Return the MAC of the boot NIC."""
     return _mac(_checked(index), 0)
@@ -92,8 +98,9 @@ def bmc_address(index: int, version: Literal[4, 6] = 4) -> str:
     return str(IPv4Address(_BMC_V4 + index) if version == 4 else IPv6Address(_BMC_V6 + index))
 
 
-def _mac(index: int, port: int) -> str:
-    return f"02:fe:{index >> 16:02x}:{index >> 8 & 255:02x}:{index & 255:02x}:{port:02x}"
+def _mac(index: int, number: int) -> str:
+    page, port = (0, number) if number == _BMC_PORT else divmod(number, _BMC_PORT)
+    return f"02:{0xFE - page:02x}:{index >> 16:02x}:{index >> 8 & 255:02x}:{index & 255:02x}:{port:02x}"
 
 
 _HEX: Final = "0123456789ABCDEF"

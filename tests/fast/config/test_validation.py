@@ -29,6 +29,8 @@ def _refusal(tmp_path: Path, text: str) -> str:
         ("[registry]\nbackend = ironic\nsync_period = 31\n", ("[registry] sync_period is 31", "at most 30")),
         ("[failover]\ncluster = Rack_1\n", ("[failover] cluster", "'Rack_1'")),
         ("[failover]\nmax_unhealthy = 0\n", ("[failover] max_unhealthy", "'0'")),
+        ("[inspector]\nignored_macs = known,eth0\n", ("ignored_macs", "eth0")),
+        ("[inspector]\nignored_macs = ??:??\n", ("[inspector] ignored_macs", "'??:??'", "every MAC address")),
         ("[failover]\nmode = label\n", ("[failover] mode", "label_selector")),
         ("[failover]\napi_servers = api.example.org:6443\n", ("[failover] api_servers", "'api.example.org:6443'")),
     ],
@@ -47,6 +49,8 @@ def test_a_contradiction_names_the_options_and_their_values(tmp_path: Path, text
         "[api]\nbare_metal_port = 0\nintrospection_port = 0\n",
         "[registry]\nsync_period = 0\n",
         "[registry]\nbackend = ironic\nsync_period = 30\n",
+        "[inspector]\nignored_macs = known,02:00:5e,0A-CA-FE-F0-0D-0?\n",
+        "[inspector]\nignored_macs =\n",
     ],
 )
 def test_what_fits_together_is_taken(tmp_path: Path, text: str) -> None:

@@ -43,6 +43,8 @@ def refused(result: Found | Refused) -> tuple[Reason, set[str]]:
         verdict(by_uuid=A, by_bmc=(A,)),
         verdict(by_mac=(A,), by_bmc=(A,)),
         verdict(by_uuid=A, by_mac=(A,), by_bmc=(A,)),
+        verdict(by_uuid=A, by_mac=(A, B)),
+        verdict(by_mac=(A, B), by_bmc=(A,)),
     ],
 )
 def test_every_kind_of_evidence_finds_the_node(result: Found | Refused) -> None:
@@ -75,9 +77,9 @@ def test_an_unknown_uuid_is_refused_whatever_else_matches() -> None:
     assert refused(verdict(uuid=True, by_mac=(A,), by_bmc=(A,))) == (Reason.LOOKUP_UNKNOWN, set())
 
 
-def test_macs_of_several_nodes_are_refused_even_with_a_uuid() -> None:
+def test_macs_of_several_nodes_are_refused_if_nothing_else_tells_the_machine() -> None:
     assert refused(verdict(by_mac=(A, B))) == (Reason.LOOKUP_AMBIGUOUS, {"a", "b"})
-    assert refused(verdict(by_uuid=A, by_mac=(A, B))) == (Reason.LOOKUP_AMBIGUOUS, {"a", "b"})
+    assert refused(verdict(by_uuid=A, by_mac=(B, C))) == (Reason.LOOKUP_CONFLICT, {"a", "b"})
 
 
 def test_a_bmc_of_several_nodes_alone_is_refused() -> None:
@@ -108,9 +110,10 @@ def test_a_node_is_found_only_if_no_evidence_speaks_against_it(
         return
     assert by_uuid in (None, result.node)
     assert by_uuid is not None or not uuid
-    assert by_mac in ((), (result.node,))
+    assert not by_mac or result.node in by_mac
     assert not by_bmc or result.node in by_bmc
     assert by_uuid or by_mac or len(by_bmc) == 1
+    assert by_uuid or len(by_mac) < 2 or len({node.uuid for node in by_mac} & {node.uuid for node in by_bmc}) == 1
 
 
 def test_every_combination_gives_one_verdict_and_the_order_of_candidates_does_not_matter() -> None:

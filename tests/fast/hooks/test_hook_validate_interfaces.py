@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
+from ferroscope.core.lookup import MAX_INTERFACES
 from ferroscope.core.model import Severity
 from ferroscope.core.reasons import Reason
 from ferroscope.hooks.base import HookError
-from ferroscope.hooks.validate_interfaces import MAX_INTERFACES
 from tests.fast.hooks.runs import ETH0, ETH1, ETH2, Run, machine, run
 
 HOOK = ["validate-interfaces"]
@@ -179,9 +179,9 @@ def test_an_empty_list_of_interfaces_is_refused() -> None:
 
 
 def test_more_interfaces_than_any_machine_has_are_refused() -> None:
-    many = [nic(f"eth{number}", f"02:00:00:00:{number >> 8:02x}:{number & 255:02x}") for number in range(1, 1026)]
+    many = [nic(f"eth{number}", f"02:00:00:00:{number >> 8:02x}:{number & 255:02x}") for number in range(1, 2050)]
     assert len(valid("all", interfaces=many[:MAX_INTERFACES])) == MAX_INTERFACES
-    assert "the inventory has 1025 interfaces" in refusal("all", interfaces=many).message
+    assert "the inventory has 2049 interfaces" in refusal("all", interfaces=many).message
 
 
 def test_the_message_stays_short_whatever_the_inventory_holds() -> None:
@@ -189,3 +189,16 @@ def test_the_message_stays_short_whatever_the_inventory_holds() -> None:
     assert len(error.message) < 3000
     assert "and 990 more" in error.message
     assert error.message.isprintable()
+
+
+@pytest.mark.parametrize("add_ports", ["all", "active", "pxe"])
+def test_a_nic_that_many_machines_have_is_never_selected(add_ports: str) -> None:
+    usb = nic("usb0", "BE-3A-F2-B6-05-9F", ipv4_address="169.254.3.1")
+    for settings, found in (({}, False), ({"ignored_macs": ()}, True)):
+        result = run(
+            HOOK, machine(interfaces=[nic(ipv4_address="192.0.2.9"), usb], boot={}), add_ports=add_ports, **settings
+        )
+        assert "usb0" in result.plugin_data["all_interfaces"]
+        assert ("usb0" in result.plugin_data["valid_interfaces"]) is found
+    error = refusal(add_ports, interfaces=[usb])
+    assert "ignored_macs" in error.message

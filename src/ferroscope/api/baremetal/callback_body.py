@@ -22,11 +22,9 @@ from ferroscope.api.http.errors import BadRequestError
 from ferroscope.api.http.schemas import Mac
 from ferroscope.contracts.data import Part
 from ferroscope.core import json_repair, values
-from ferroscope.core.lookup import Evidence
+from ferroscope.core.ignored_macs import IgnoredMacs
+from ferroscope.core.lookup import MAX_INTERFACES, MAX_MACS, Evidence
 
-# No machine has more; the limit keeps queries below the databases' limits on parameters.
-MAX_ADDRESSES: Final = 512
-MAX_INTERFACES: Final = 2048
 # The longest text of an IPv6 address has 45 characters; a scope may have any length.
 _MAX_ADDRESS: Final = 64
 _MAC: Final = re.compile(rb'"mac_address"\s{0,9}:\s{0,9}"([0-9A-Fa-f:-]{17})"')
@@ -34,7 +32,6 @@ _MAC: Final = re.compile(rb'"mac_address"\s{0,9}:\s{0,9}"([0-9A-Fa-f:-]{17})"')
 _BOOTED: Final = re.compile(rb'"(?:boot_interface|pxe_interface)"\s{0,9}:\s{0,9}"([0-9A-Fa-f:.-]{12,80})"')
 _BMC: Final = re.compile(rb'"bmc_(?:v6)?address"\s{0,9}:\s{0,9}"([0-9A-Fa-f:./]{3,50})"')
 _SEARCHED: Final = 256 * 1024
-_MAX_TRACES: Final = 64
 
 
 _ODD_FIELDS: Final = 5
@@ -81,14 +78,12 @@ class _PluginData(msgspec.Struct, frozen=True):
 class Parsed(msgspec.Struct, frozen=True):
     """``digest`` identifies the callback, ``parts`` are stored.
 
-    ``boot_mac`` is the MAC address that the machine reports to have booted from, if it is one of its own;
     ``system_vendor`` is as reported. ``oddities`` are texts for people: what was repaired, cleaned or ignored.
     """
 
     evidence: Evidence
     digest: str
     parts: dict[Part, bytes]
-    boot_mac: str | None = None
     system_vendor: Any = None
     oddities: tuple[str, ...] = ()
 
@@ -99,17 +94,25 @@ _decode_plugin_data = msgspec.json.Decoder(_PluginData).decode
 _decode_inventory = msgspec.json.Decoder(_Inventory).decode
 
 
-def parse(raw: bytes, node_uuid: str | None, *, max_depth: int) -> Parsed:
-    """Return the parsed callback; raise ``BadRequestError`` if it is invalid or does not identify a machine."""
+def parse(raw: bytes, node_uuid: str | None, *, max_depth: int, ignored: IgnoredMacs) -> Parsed:
+    """Return the parsed callback; raise ``BadRequestError`` if it is invalid or does not identify a machine.
+
+    ``ignored`` MACs are none of the evidence.
+    """
     readable = _readable(raw, max_depth)
     parts, inventory = _split(readable)
     booted = _booted(parts, inventory)
-    addresses = dict.fromkeys(filter(None, (values.identifying_mac(_mac(nic)) for nic in inventory.interfaces)))
+    addresses = dict.fromkeys(filter(None, (ignored.identifying(_mac(nic)) for nic in inventory.interfaces)))
     if not addresses:  # the NIC that it has booted from is one of its own, too
-        addresses = dict.fromkeys(filter(None, map(values.identifying_mac, booted)))
-    if len(addresses) > MAX_ADDRESSES:
-        raise BadRequestError(f"The inventory has more than {MAX_ADDRESSES} MAC addresses.")
-    evidence = Evidence(uuid=node_uuid, macs=tuple(addresses), bmc_addresses=_bmc_addresses(inventory))
+        addresses = dict.fromkeys(filter(None, map(ignored.identifying, booted)))
+    if len(addresses) > MAX_MACS:
+        raise BadRequestError(f"The inventory has more than {MAX_MACS} MAC addresses.")
+    evidence = Evidence(
+        uuid=node_uuid,
+        macs=tuple(addresses),
+        bmc_addresses=_bmc_addresses(inventory),
+        boot_mac=next((mac for mac in booted if mac in addresses), None),
+    )
     if not evidence:
         raise BadRequestError("No lookup information provided: no valid MAC address, no BMC address, no node_uuid.")
     digest = hashlib.sha256(raw).hexdigest()
@@ -117,7 +120,6 @@ def parse(raw: bytes, node_uuid: str | None, *, max_depth: int) -> Parsed:
         evidence=evidence,
         digest=digest,
         parts=parts,
-        boot_mac=next((mac for mac in booted if mac in evidence.macs), None),
         system_vendor=inventory.system_vendor,
         oddities=tuple(_oddities(raw, readable, inventory)),
     )
@@ -170,12 +172,12 @@ def _logs(sent: bytes | None) -> bytes:
         return text.encode()
 
 
-def traces(raw: bytes, node_uuid: str | None) -> Evidence:
+def traces(raw: bytes, node_uuid: str | None, ignored: IgnoredMacs) -> Evidence:
     """Return the evidence in a body that is invalid, or that is only the beginning of a callback."""
     begins = raw[:_SEARCHED]
-    found = [values.identifying_mac(text.decode()) for text in _MAC.findall(begins)[:_MAX_TRACES]]
+    found = [ignored.identifying(text.decode()) for text in _MAC.findall(begins)[:MAX_MACS]]
     booted = (values.boot_mac(text.decode()) for text in _BOOTED.findall(begins)[:2])
-    found += map(values.identifying_mac, booted)
+    found += map(ignored.identifying, booted)
     bmcs = (_address(text.decode()) for text in _BMC.findall(begins)[:2])
     return Evidence(
         uuid=node_uuid,

@@ -16,6 +16,7 @@ import msgspec
 from ferroscope import transition
 from ferroscope.api.baremetal import agent, attached, discovery, inbox, refusals
 from ferroscope.api.baremetal.callback_body import Parsed
+from ferroscope.api.baremetal.machine_lookup import look_up, note_elsewhere
 from ferroscope.api.http.errors import LOOKUP_FAILED, MissingError, UnavailableError
 from ferroscope.api.http.route import ApiContext
 from ferroscope.boot_config import ipxe
@@ -80,10 +81,10 @@ def handle_callback(
     sent = _Sent(parsed, secret, source)
 
     def work(tx: Transaction) -> Accepted | lookup.Refused:
-        verdict = look_up(tx, parsed.evidence)
+        verdict = _look_up(context, tx, sent)
         new = None
         if isinstance(verdict, lookup.Refused) and discovery.wanted(context, verdict, parsed.evidence):
-            verdict, new = _discover(context, tx, parsed, source)
+            verdict, new = _discover(context, tx, sent)
         taken = (
             _take(context, tx, verdict, sent, with_token=with_token) if isinstance(verdict, lookup.Found) else verdict
         )
@@ -130,36 +131,28 @@ def _retry_conflicts(context: ApiContext, work: Callable[[Transaction], T]) -> T
     )
 
 
-def _discover(context: ApiContext, tx: Transaction, parsed: Parsed, source: str) -> tuple[lookup.Verdict, Node | None]:
+def _discover(context: ApiContext, tx: Transaction, sent: _Sent) -> tuple[lookup.Verdict, Node | None]:
     """Return the node of an unknown machine, new or just created by another call; or the refusal."""
-    evidence = parsed.evidence
+    parsed, source, evidence = sent.parsed, sent.source, sent.parsed.evidence
     refusal = discovery.admit(context, tx, evidence, source)
     if refusal is not None:
         return refusal, None
-    verdict = look_up(tx, evidence)
+    verdict = _look_up(context, tx, sent)
     if isinstance(verdict, lookup.Found) or verdict.reason is not Reason.LOOKUP_UNKNOWN:
         return verdict, None
     owners = tx.addresses.owners(evidence.bmc_addresses)
     for owner in owners:
         if not ipxe.has_macs(tx, owner):
             return refusals.not_waiting(owner), None
-    node = discovery.make(context, tx, parsed, source)
+    own = tuple(mac for mac in evidence.macs if mac not in verdict.elsewhere)
+    node = discovery.make(context, tx, parsed, own, inbox.identity_in(parsed), source)
     discovery.connect(context, tx, node, owners, source)
-    return lookup.Found(node), node
+    return lookup.Found(node, elsewhere=verdict.elsewhere), node
 
 
-def look_up(tx: Transaction, evidence: lookup.Evidence) -> lookup.Verdict:
-    """Return the node that matches the evidence, locked and read again; or the refusal."""
-    verdict = lookup.decide(evidence, tx.addresses.candidates(evidence))
-    if isinstance(verdict, lookup.Found) and verdict.bmc_alone:
-        verdict = lookup.by_bmc_alone(verdict, evidence, known_macs=ipxe.has_macs(tx, verdict.node))
-    if isinstance(verdict, lookup.Refused):
-        return verdict
-    try:
-        node, inspection = tx.nodes.locked(verdict.node.uuid)
-        return lookup.Found(node, inspection=inspection)
-    except NotFoundError:
-        return lookup.Refused(Reason.LOOKUP_UNKNOWN, f"node {verdict.node.uuid} was deleted concurrently")
+def _look_up(context: ApiContext, tx: Transaction, sent: _Sent) -> lookup.Verdict:
+    secret = callback_secret.searchable(context.settings.inspector.callback_secret, sent.secret)
+    return look_up(tx, sent.parsed.evidence, secret=secret, machine=inbox.identity_in(sent.parsed))
 
 
 def _take(
@@ -186,6 +179,7 @@ def _take(
         if isinstance(submitted, lookup.Refused):
             return submitted
         node = submitted
+        note_elsewhere(context, tx, found, source)
     else:
         message = f"the same callback was received again{_from(source)}"
         refusals.add_entry(context, tx, node.uuid, _REPEATED, message, source=source)
@@ -203,7 +197,7 @@ def _submit(
     if node.state not in MAY_CALL:
         return refusals.not_waiting(node)
     identity = inbox.identity_in(parsed)
-    differences = inbox.contradictions_of(context, node, identity)
+    differences = inbox.contradictions_of(context, node, identity, proven=verdict.proof is Proof.VERIFIED)
     if differences and inspection.digest is not None:
         return inbox.refused_data(node, differences)
     queued = _continues(tx, node) if inspection.digest is not None else []

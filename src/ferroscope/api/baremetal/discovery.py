@@ -24,11 +24,14 @@ from ferroscope.core import bmc_access, lookup
 from ferroscope.core.model import Document, Node
 from ferroscope.core.reasons import Reason
 from ferroscope.core.states import ACTIVE, Provision, State
+from ferroscope.hardware import machine_identity
+from ferroscope.hardware.machine_identity import MachineIdentity
 
 # Seconds for which a full inbox is not counted again.
 _FULL_SECONDS: Final = 1.0
 # The key in a discovered node's internal data for the call by which it was discovered.
 _KEY: Final = "discovery"
+_IDENTITY: Final = "identity"
 _SEEN: Final = "seen-elsewhere"
 _CLAIMED: Final = "claimed-twice"
 _CONNECTED: Final = 4
@@ -56,8 +59,13 @@ def admit(context: ApiContext, tx: Transaction, evidence: lookup.Evidence, sourc
     return refusal or _limit(context, tx, source, count_waiting=True)
 
 
-def make(context: ApiContext, tx: Transaction, parsed: Parsed, source: str) -> Node:
-    """Return the machine's new node, ``enrolling``; ``ConflictError`` if one was created concurrently."""
+def make(
+    context: ApiContext, tx: Transaction, parsed: Parsed, macs: Sequence[str], machine: MachineIdentity, source: str
+) -> Node:
+    """Return the machine's new node, ``enrolling``; ``ConflictError`` if one was created concurrently.
+
+    ``macs`` are those that no other node has.
+    """
     settings, evidence = context.settings.auto_discovery, parsed.evidence
     node = Node(
         uuid=context.new_uuid(),
@@ -65,13 +73,13 @@ def make(context: ApiContext, tx: Transaction, parsed: Parsed, source: str) -> N
         driver_info=_driver_info(context, settings.driver, evidence.bmc_addresses),
         auto_discovered=True,
         inbox=settings.approve == "manual",
-        internal={_KEY: {"source": source, "mac": parsed.boot_mac or evidence.macs[0]}},
+        internal={_KEY: {"source": source, "mac": evidence.boot_mac or macs[0]} | _identity(machine)},
         created_at=tx.now,
     )
     if node.driver_info:
         bmc_access.confirm(node, by_operator=False)
     transition.add_node(tx, node)
-    tx.discoveries.add(node.uuid, evidence.macs, rate_limit.group(source))
+    tx.discoveries.add(node.uuid, macs, rate_limit.group(source))
     tx.addresses.set_bmc(node.uuid, evidence.bmc_addresses)
     tx.addresses.called(node.uuid, source)
     what = "callback of an unknown machine" + ("; the node waits in the inbox" if node.inbox else "")
@@ -118,6 +126,16 @@ def contest(context: ApiContext, tx: Transaction, node: Node, parsed: Parsed, so
     refusals.add_entry(context, tx, node.uuid, _CLAIMED, message, source=source, reason=Reason.LOOKUP_CONFLICT)
     changed = msgspec.structs.replace(node, internal=node.internal | {_KEY: known | {"claims": claims}})
     return tx.nodes.update(changed)
+
+
+def _identity(machine: MachineIdentity) -> Document:
+    known = {"serial": machine.serial, "uuid": machine.uuid}
+    return {_IDENTITY: known | {"macs": []}} if machine.serial or machine.uuid else {}
+
+
+def identity(node: Node) -> MachineIdentity | None:
+    """Return the serial number and system UUID with which a node was discovered."""
+    return machine_identity.stored(origin(node).get(_IDENTITY))
 
 
 def origin(node: Node) -> Document:

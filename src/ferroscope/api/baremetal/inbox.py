@@ -45,12 +45,18 @@ def identity_in(parsed: Parsed) -> MachineIdentity:
     return machine_identity.identify(parsed.system_vendor, found[1].decode() if found else None, parsed.evidence.macs)
 
 
-def contradictions_of(context: ApiContext, node: Node, now: MachineIdentity) -> tuple[Difference, ...]:
-    """Return how the data contradicts the node's last inspection; nothing if that is not to be checked."""
+def contradictions_of(context: ApiContext, node: Node, now: MachineIdentity, *, proven: bool) -> tuple[Difference, ...]:
+    """Return how the data contradicts the node's last inspection; nothing if that is not to be checked.
+
+    ``proven``: the machine presented the secret of its inspection.
+    """
     before = machine_identity.stored(node.internal.get(machine_identity.IDENTITY))
     if before is None or not context.settings.inspector.hold_contradicting_data:
         return ()
-    return machine_identity.contradictions(before, now)
+    found = machine_identity.contradictions(before, now)
+    if proven and machine_identity.is_same(before, now):  # its NICs were replaced
+        return tuple(one for one in found if one.what != "macs")
+    return found
 
 
 def refused_data(node: Node, differences: tuple[Difference, ...]) -> lookup.Refused:
@@ -112,9 +118,6 @@ def _note(context: ApiContext, tx: Transaction, node: Node, step: str, message: 
     tx.journal.append([transition.step(node, step, message, process=context.process)])
 
 
-_MACS: Final = 64
-
-
 class RejectionView(msgspec.Struct, frozen=True):
     """A MAC address whose machine is not discovered again; ``node`` is the UUID of its former node."""
 
@@ -151,7 +154,7 @@ class InboxNode(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     driver: Annotated[str, msgspec.Meta(min_length=1, max_length=255)]
     driver_info: Document
     labels: Document = {}
-    macs: Annotated[list[Mac], msgspec.Meta(max_length=_MACS)] = []
+    macs: Annotated[list[Mac], msgspec.Meta(max_length=lookup.MAX_MACS)] = []
     inventory: Document = {}
 
 
@@ -166,7 +169,8 @@ def add(context: ApiContext, call: Call[NoQuery, InboxNode]) -> Reply:
     body = call.body
     given = msgspec.convert({"driver": body.driver, "driver_info": body.driver_info, "labels": body.labels}, NodeCreate)
     changes = node_input.changes(given, None, context.drivers)
-    macs = list(dict.fromkeys(decoding.mac("macs", mac) for mac in body.macs))
+    ignored = context.settings.inspector.ignored
+    macs = [mac for mac in dict.fromkeys(decoding.mac("macs", mac) for mac in body.macs) if mac not in ignored]
     uuid = context.new_uuid()
 
     def work(tx: Transaction) -> None:

@@ -193,6 +193,7 @@ def create_port(context: ApiContext, call: Call[NoQuery, PortCreate]) -> Reply:
     body = call.body
     port_fields.check_versions(port_fields.PATCHABLE, body, call.minor)
     changes = port_fields.changes(body, None)
+    _check_identifies(context, changes["address"])
     uuid = decoding.uuid("uuid", body.uuid) if body.uuid else context.new_uuid()
 
     def work(tx: Transaction) -> Port:
@@ -223,6 +224,8 @@ def update_port(context: ApiContext, call: Call[NoQuery, list[Operation]]) -> Re
             raise BadRequestError(message) from None
         port_fields.check_versions(list(values), body, call.minor)
         changed = msgspec.structs.replace(port, **port_fields.changes(body, port))
+        if changed.address != port.address:
+            _check_identifies(context, changed.address)
         if "node_uuid" in values or "node_ident" in values:
             node = _node_of(context, call, tx, body)
             access.require(context.policy, "baremetal:port:update", call.identity, access.target_of(node))
@@ -249,6 +252,14 @@ def delete_port(context: ApiContext, call: Call[NoQuery, None]) -> Reply:
     """Delete a port."""
     context.store.write(lambda tx: tx.ports.remove([_find(tx, call).uuid]))
     return Reply(204)
+
+
+def _check_identifies(context: ApiContext, address: str) -> None:
+    if address in context.settings.inspector.ignored:
+        raise BadRequestError(
+            f"{address} cannot be a port: it matches [inspector] ignored_macs, because several machines have it. "
+            "Create a port for another NIC."
+        )
 
 
 def _take_from_inbox(context: ApiContext, tx: Transaction, port: Port) -> None:

@@ -6,26 +6,29 @@ ironic-python-agent uses them.
 
 from __future__ import annotations
 
+import math
 from typing import Annotated, Any, Final
 from urllib.parse import urlsplit
 
 import msgspec
 
 from ferroscope.api.baremetal import agent, callback_body, callbacks, refusals
+from ferroscope.api.baremetal.machine_lookup import look_up
 from ferroscope.api.http import decoding
 from ferroscope.api.http.errors import LOOKUP_FAILED, ApiError, BadRequestError, MissingError, TooManyError
 from ferroscope.api.http.route import ApiContext, Call, NoQuery, Reply
 from ferroscope.api.http.schemas import Mac, Uuid
 from ferroscope.contracts.errors import NotFoundError
 from ferroscope.contracts.store import Transaction
-from ferroscope.core import lookup, values
+from ferroscope.core import lookup
 from ferroscope.core.model import Node
 from ferroscope.core.reasons import Reason
 from ferroscope.core.states import RAMDISK
 
 CALLBACK_SINCE: Final = 84
-# Machines have fewer NICs. Callers are anonymous, and each address may be a guess.
-MAX_GUESSES: Final = 64
+# Callers are anonymous, and each address may be a guess: so many of them count as one failed call. Most machines have
+# fewer, also with virtual functions.
+GUESSES: Final = 128
 _COMPATIBLE: Final = 1
 _TOKEN_SINCE: Final = 62
 # Fields of a heartbeat -> microversion in which they appeared.
@@ -120,11 +123,16 @@ def _accept(
     A callback that matches a waiting node is never refused because of failures of others with the same source address.
     """
     try:
-        parsed = callback_body.parse(call.raw, node_uuid, max_depth=context.settings.api.max_json_depth)
+        parsed = callback_body.parse(
+            call.raw,
+            node_uuid,
+            max_depth=context.settings.api.max_json_depth,
+            ignored=context.settings.inspector.ignored,
+        )
     except ApiError as exc:
         refusals.unusable(context, call.raw, node_uuid, call.source, exc)
         raise
-    if len(parsed.evidence.macs) > MAX_GUESSES:  # more than machines have: probably guesses
+    if len(parsed.evidence.macs) > GUESSES:  # more than most machines have: perhaps guesses
         refuse_guessing(context, call)
     # Callers that want a token, or name the node, are no ramdisks of ironic-inspector.
     elsewhere = (
@@ -140,7 +148,7 @@ def _accept(
             context, parsed, with_token=with_token, secret=secret, source=call.source, elsewhere=elsewhere
         )
     except MissingError:
-        count_failure(context, call)
+        count_failure(context, call, len(parsed.evidence.macs))
         raise
 
 
@@ -165,9 +173,12 @@ def refuse_flood(context: ApiContext, call: Call[Any, None]) -> None:
         raise _too_many(seconds)
 
 
-def count_failure(context: ApiContext, call: Call[Any, None]) -> None:
-    """Count a failure of this source; raise ``TooManyError`` if it has had too many."""
-    if seconds := context.callers.failed(call.source, context.clock.monotonic()):
+def count_failure(context: ApiContext, call: Call[Any, None], addresses: int = 1) -> None:
+    """Count a failure of this source, several for many addresses; raise ``TooManyError`` if it has had too many."""
+    seconds = 0
+    for _ in range(max(1, math.ceil(addresses / GUESSES))):
+        seconds = context.callers.failed(call.source, context.clock.monotonic())
+    if seconds:
         raise _too_many(seconds)
 
 
@@ -179,17 +190,18 @@ def _too_many(seconds: int) -> TooManyError:
 
 def get_lookup(context: ApiContext, call: Call[LookupQuery, None]) -> Reply:
     """Return the node that a ramdisk runs on; the first response has the agent's token, unless the boot delivers it."""
-    found = dict.fromkeys(filter(None, map(values.identifying_mac, call.query.addresses or [])))
+    ignored = context.settings.inspector.ignored
+    found = dict.fromkeys(filter(None, map(ignored.identifying, call.query.addresses or [])))
     uuid = decoding.uuid("node_uuid", call.query.node_uuid) if call.query.node_uuid is not None else None
-    if len(found) > MAX_GUESSES:
-        raise BadRequestError(f"Too many addresses: {len(found)}; at most {MAX_GUESSES} are allowed.")
+    if len(found) > lookup.MAX_MACS:
+        raise BadRequestError(f"Too many addresses: {len(found)}; at most {lookup.MAX_MACS} are allowed.")
     evidence = lookup.Evidence(uuid=uuid, macs=tuple(found))
     if not evidence:
         raise BadRequestError("No lookup information provided: set node_uuid, or a valid MAC address in addresses.")
     refuse_flood(context, call)
 
     def work(tx: Transaction) -> tuple[Node, str | None] | lookup.Refused:
-        verdict = callbacks.look_up(tx, evidence)
+        verdict = look_up(tx, evidence, expected=RAMDISK)
         if isinstance(verdict, lookup.Found) and verdict.node.state not in RAMDISK:
             message = f"unexpected lookup: the inspection is {verdict.node.state}"
             verdict = lookup.Refused(Reason.LOOKUP_NOT_WAITING, message, (verdict.node.uuid,))
@@ -205,7 +217,7 @@ def get_lookup(context: ApiContext, call: Call[LookupQuery, None]) -> Reply:
     outcome = context.store.write(work)
     if isinstance(outcome, lookup.Refused):
         error = refusals.refused(context, outcome, evidence, call.source)
-        count_failure(context, call)
+        count_failure(context, call, len(found))
         raise error
     node, token = outcome
     return Reply(200, agent.answer(context, node, token, call.url))

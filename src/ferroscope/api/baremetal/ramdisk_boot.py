@@ -13,7 +13,8 @@ from typing import Final
 import msgspec
 
 from ferroscope import transition
-from ferroscope.api.baremetal import callbacks, ramdisk
+from ferroscope.api.baremetal import ramdisk
+from ferroscope.api.baremetal.machine_lookup import look_up
 from ferroscope.api.http import decoding
 from ferroscope.api.http.errors import LOOKUP_FAILED, BadRequestError, MissingError
 from ferroscope.api.http.route import ApiContext, Call, NoQuery, Reply
@@ -88,10 +89,12 @@ def get_script(context: ApiContext, call: Call[ScriptQuery, None]) -> Reply:
     mac = values.identifying_mac(call.query.mac)
     if mac is None:
         raise BadRequestError("The query parameter mac must be the MAC address of the NIC that boots.")
+    if mac in context.settings.inspector.ignored:
+        return Reply(200, ipxe.machine_script(None).encode())
     ramdisk.refuse_flood(context, call)
 
     def work(tx: Transaction) -> str | None:
-        verdict = callbacks.look_up(tx, lookup.Evidence(macs=(mac,)))
+        verdict = look_up(tx, lookup.Evidence(macs=(mac,)))
         if isinstance(verdict, lookup.Refused) or verdict.node.state not in AWAITED:
             return None
         secret = callback_secret.live(verdict.inspection)

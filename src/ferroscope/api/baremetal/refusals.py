@@ -136,7 +136,7 @@ def unusable(context: ApiContext, raw: bytes, node_uuid: str | None, source: str
         )
     if context.callers.failed(source, now):
         return  # after too many failures, do not search for the node again
-    evidence = callback_body.traces(raw, node_uuid)
+    evidence = callback_body.traces(raw, node_uuid, context.settings.inspector.ignored)
     refusal = lookup.Refused(Reason.CALLBACK_INVALID, f"HTTP {why.status}: {why.message[:_MAX_MESSAGE]}")
 
     def work(tx: Transaction) -> None:

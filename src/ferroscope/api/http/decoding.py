@@ -20,6 +20,7 @@ from ferroscope.api.http.route import Call
 from ferroscope.core import labels as core_labels
 from ferroscope.core import values
 from ferroscope.core.json_safety import MAX_CONTAINERS, containers_exceed, depth_exceeds
+from ferroscope.core.lookup import MAX_MACS
 
 MAX_DOCUMENT_SIZE: Final = 1024 * 1024
 
@@ -178,6 +179,8 @@ Q = TypeVar("Q", bound=msgspec.Struct)
 Kind = Literal["bool", "int", "list", "str"]
 
 _MAX_LENGTH: Final = 4096
+# A list may be all MACs of a machine, which takes 18 characters for each.
+_MAX_LIST: Final = max(_MAX_LENGTH, 20 * MAX_MACS)
 
 
 def decode_query(params: Mapping[str, Any], wanted: type[Q]) -> Q:
@@ -212,7 +215,7 @@ def _kind(hint: Any) -> Kind:
 def _convert(name: str, value: Any, kind: Kind) -> Any:
     values = value if isinstance(value, list) else [value]
     for item in values:
-        if len(item) > _MAX_LENGTH or not item.isprintable():
+        if len(item) > (_MAX_LIST if kind == "list" else _MAX_LENGTH) or not item.isprintable():
             raise BadRequestError(f"The query parameter {name} is too long or contains non-printable characters.")
     if kind == "list":
         return list(dict.fromkeys(part for item in values for part in (raw.strip() for raw in item.split(",")) if part))

@@ -1,0 +1,345 @@
+"""Which machine is it: MACs that several machines have, claims of other projects, replaced NICs, on every database."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import pytest
+
+from ferroscope.api.auth.identity import local
+from ferroscope.config.options import BootSettings, DiscoverySettings, InspectorSettings
+from ferroscope.contracts.store import Query
+from ferroscope.core.lookup import MAX_MACS
+from ferroscope.core.states import Event
+from tests.api import working
+from tests.api.callers import As, service_for
+from tests.api.service import Service, callback_body, caller
+from tests.api.test_callback_secret import ATTACKER, MACHINE, Site
+from tests.support import databases, examples
+
+USB = "be:3a:f2:b6:05:9f"  # the USB NIC of Supermicro's BMCs
+UNKNOWN_USB = "52:54:00:5b:00:01"
+
+pytestmark = pytest.mark.usefixtures("callback_version")
+Make = Callable[..., Service]
+
+
+@pytest.fixture
+def make(database_url: str) -> Iterator[Make]:
+    """Give a function that starts an api process; options are of ``[inspector]``."""
+    made: list[Service] = []
+
+    def start(*, discovers: bool = False, **options: Any) -> Service:
+        sections: dict[str, Any] = {"inspector": InspectorSettings(**options)}
+        if discovers:
+            sections["auto_discovery"] = DiscoverySettings(enabled=True, driver="fake-hardware")
+        made.append(Service(database_url, sections=sections))
+        return made[-1]
+
+    yield start
+    for service in made:
+        service.close()
+
+
+def entries(service: Service, node: str, step: str) -> list[dict[str, Any]]:
+    found = service.bare_metal.get(f"/v1/nodes/{node}/timeline").json
+    all_of_them = found["entries"] + [entry for one in found["inspections"] for entry in one["entries"]]
+    return [entry for entry in all_of_them if entry["step"] == step]
+
+
+def addresses(service: Service) -> set[str]:
+    return {port["address"] for port in service.bare_metal.get("/v1/ports").json["ports"]}
+
+
+def test_a_nic_that_all_machines_have_neither_identifies_nor_becomes_a_port(make: Make) -> None:
+    service = make(add_ports="all")
+    worker = working.worker(service)
+    for number in range(3):
+        node = service.enrol()
+        mac = service.wait(node)
+        answer = service.call_back(callback_body(mac, USB, serial=f"SN-{number}"))
+        assert caller(answer) == node
+        working.work(service, node, worker)
+        assert service.node(node).provision_state == "manageable"
+        stored = service.bare_metal.get(f"/v1/nodes/{node}/inventory").json["inventory"]
+        assert [nic["mac_address"] for nic in stored["interfaces"]] == [mac, USB]
+    assert USB not in addresses(service)
+    refused = service.bare_metal.post("/v1/ports", {"node_uuid": node, "address": USB.upper()})
+    assert refused.status_code == 400
+    assert "ignored_macs" in refused.text
+    (port, *_) = service.bare_metal.get("/v1/ports").json["ports"]
+    change = {"op": "replace", "path": "/address", "value": USB}
+    assert service.bare_metal.patch(f"/v1/ports/{port['uuid']}", change).status_code == 400
+    assert service.bare_metal.get(f"/v1/lookup?addresses={USB}").status_code == 400
+    assert "set secret" not in service.bare_metal.get(f"/v1/boot.ipxe?mac={USB}").text
+
+
+def test_where_a_shared_mac_is_not_known_the_nic_that_booted_decides(make: Make) -> None:
+    service = make()
+    first, second = service.enrol(), service.enrol()
+    service.wait(first)
+    mac = service.wait(second)
+    assert service.bare_metal.post("/v1/ports", {"node_uuid": first, "address": UNKNOWN_USB}).status_code == 201
+    unclear = callback_body(mac, UNKNOWN_USB) | {"boot_interface": None}
+    unknown = service.call_back(callback_body(examples.mac()))
+    assert service.call_back(unclear).content == unknown.content
+    for node in (first, second):
+        (refused,) = entries(service, node, "callback-refused")
+        assert refused["reason"] == "lookup-ambiguous"
+        assert f"node {first} has {UNKNOWN_USB}" in refused["message"]
+        assert f"node {second} has {mac}" in refused["message"]
+        assert "ignored_macs" in str(service.node(node).last_error)
+    assert caller(service.call_back(callback_body(mac, UNKNOWN_USB))) == second
+    for node in (first, second):
+        (told,) = entries(service, node, "mac-elsewhere")
+        assert UNKNOWN_USB in told["message"]
+
+
+def test_a_mac_that_several_machines_reported_is_proposed(make: Make) -> None:
+    service = make()
+    worker = working.worker(service)
+
+    def problems(of: Service) -> list[dict[str, Any]]:
+        return [one for one in of.bare_metal.get("/v1/status").json["problems"] if one["code"] == "macs-shared"]
+
+    nodes = {}
+    for number in range(2):
+        node = service.enrol()
+        nodes[node] = service.wait(node)
+        assert problems(service) == []
+        service.call_back(callback_body(nodes[node], UNKNOWN_USB, USB, serial=f"SN-{number}"))
+        working.work(service, node, worker)
+    (problem,) = problems(service)
+    assert f"ignored_macs = known,{UNKNOWN_USB};" in problem["advice"]
+    assert all(node in problem["summary"] for node in nodes)
+    query = quote(problem["search"])
+    found = service.bare_metal.get(f"/v1/search?q={query}").json["nodes"]
+    assert {one["uuid"] for one in found} == set(nodes)
+    assert problems(make(ignored_macs=("known", UNKNOWN_USB))) == []
+    # If the NIC was moved, the next inspection of its former machine ends it.
+    node, mac = next(iter(nodes.items()))
+    service.wait(node, mac=mac)
+    service.call_back(callback_body(mac, serial="SN-0"))
+    working.work(service, node, worker)
+    assert problems(service) == []
+
+
+def test_the_uuid_with_an_own_mac_decides(make: Make) -> None:
+    service = make()
+    first, second = service.enrol(), service.enrol()
+    service.wait(first)
+    mac = service.wait(second)
+    service.bare_metal.post("/v1/ports", {"node_uuid": first, "address": UNKNOWN_USB})
+    unclear = callback_body(mac, UNKNOWN_USB) | {"boot_interface": None}
+    lookup = f"/v1/lookup?addresses={mac},{UNKNOWN_USB}"
+    assert service.bare_metal.get(lookup).status_code == 404
+    assert service.bare_metal.get(f"{lookup}&node_uuid={second}").json["node"]["uuid"] == second
+    answer = service.call_back(unclear, version="1.84", query=f"?node_uuid={second}")
+    assert answer.json["node"]["uuid"] == second
+
+
+def test_each_unknown_machine_becomes_a_node_though_all_share_a_mac(make: Make) -> None:
+    service = make(discovers=True)
+    worker = working.worker(service)
+    known: dict[str, str] = {}
+    for number in range(3):
+        mac, bmc = examples.mac(), f"192.0.2.{number + 1}"
+        body = callback_body(mac, UNKNOWN_USB, serial=f"SN-{number}", bmc_address=bmc)
+        node = caller(service.call_back(body))
+        assert node not in known
+        assert caller(service.call_back(body)) == node
+        if number:  # the first one's data has not been processed when the second one calls
+            working.work(service, node, worker)
+        known[node] = mac
+    assert len(service.store.read(lambda tx: tx.nodes.list(Query()))) == 3
+    first, *others = known
+    macs = {node: service.store.read(lambda tx, node=node: tx.discoveries.macs(node)) for node in known}  # type: ignore[misc]
+    assert macs == {first: sorted([known[first], UNKNOWN_USB])} | {node: [known[node]] for node in others}
+    for node in known:
+        assert UNKNOWN_USB in entries(service, node, "mac-elsewhere")[0]["message"]
+
+
+def test_machines_without_serial_numbers_are_told_apart_by_their_bmcs(make: Make) -> None:
+    service = make(discovers=True)
+    found = {
+        caller(
+            service.call_back(callback_body(examples.mac(), UNKNOWN_USB, serial="", bmc_address=f"192.0.2.{number}"))
+        )
+        for number in (1, 2)
+    }
+    assert len(found) == 2
+
+
+def test_an_unknown_machine_that_shares_a_mac_with_an_enrolled_one_is_discovered(make: Make) -> None:
+    service = make(discovers=True)
+    worker = working.worker(service)
+    node = service.enrol()
+    mac = service.wait(node)
+    service.bare_metal.post("/v1/ports", {"node_uuid": node, "address": UNKNOWN_USB})
+    assert caller(service.call_back(callback_body(mac, UNKNOWN_USB, serial="SN-1"))) == node
+    working.work(service, node, worker)
+    other = callback_body(examples.mac(), UNKNOWN_USB, serial="SN-2")
+    assert caller(service.call_back(other)) != node
+    # The known machine itself is none that is unknown, from whichever NIC it boots.
+    assert service.call_back(callback_body(examples.mac(), mac, serial="SN-1")).status_code == 404
+
+
+@pytest.mark.parametrize("way", ["virtual media", "boot script"])
+@pytest.mark.parametrize("bmc", ["10.99.0.7", None])
+def test_a_machine_with_new_nics_is_known_by_its_secret(tmp_path: Path, way: str, bmc: str | None) -> None:
+    site = Site(tmp_path, way)
+    site.power_on()
+    body = callback_body(examples.mac(), **({"bmc_address": bmc} if bmc else {}))
+    stranger = site.call(None, source=ATTACKER, body=callback_body(examples.mac()))
+    for wrong in (None, "x" * 43, "sha256:" + "0" * 64):
+        refused = site.call(wrong, source=ATTACKER, body=body)
+        assert (refused.status_code, refused.content) == (404, stranger.content)
+    secret = site.secret
+    answers = [site.call(secret, source=MACHINE, body=body) for _ in range(2)]
+    assert {caller(answer) for answer in answers} == {site.node}
+    site.service.finish(site.node)
+    assert caller(site.call(secret, source=MACHINE, body=body)) == site.node  # a repetition that arrives late
+    kept = str(site.inspection.secret)
+    assert site.call(kept, source=ATTACKER, body=body).status_code == 404
+    site.service.close()
+
+
+@pytest.mark.parametrize("serial", ["SN-1", "SN-2"])
+def test_data_of_a_machine_whose_nics_were_replaced_is_not_held(tmp_path: Path, serial: str) -> None:
+    site = Site(tmp_path, "boot script")
+    worker = working.worker(site.service)
+    site.power_on()
+    assert caller(site.call(site.secret, source=MACHINE, body=callback_body(site.mac, serial="SN-1"))) == site.node
+    working.work(site.service, site.node, worker)
+    site.start()
+    site.power_on()
+    body = callback_body(examples.mac(), serial=serial)
+    assert caller(site.call(site.secret, source=MACHINE, body=body)) == site.node
+    assert site.service.node(site.node).inbox is (serial != "SN-1")
+    site.service.close()
+
+
+def test_a_secret_does_not_outweigh_the_uuid_of_another_node(tmp_path: Path) -> None:
+    site = Site(tmp_path, "boot script")
+    site.power_on()
+    other = site.service.enrol()
+    path = f"/v1/continue_inspection?node_uuid={other}&secret={site.secret}"
+    assert site.service.client("1.84").post(path, callback_body(site.mac)).status_code == 404
+    assert not [request for request in site.service.pending(other) if request.event is Event.CONTINUE]
+    site.service.close()
+
+
+IDENTITIES = {
+    "root": local("root", "token", ["admin"]),
+    "a": local("a", "token", ["admin"], project="p_a"),
+    "b": local("b", "token", ["admin"], project="p_b"),
+}
+
+
+class Projects:
+    """A machine with two NICs of project b, and a node of project a that has the second one."""
+
+    def __init__(self, directory: Path, *, scripted: bool) -> None:
+        boot = BootSettings(machine_script_url="http://192.0.2.1:6385/v1/boot.ipxe" if scripted else "")
+        inspector = InspectorSettings(callback_endpoint_override="http://192.0.2.1:6385")
+        sections = {"boot": boot, "inspector": inspector}
+        self.service = service_for(databases.sqlite(directory), IDENTITIES, sections=sections)
+        self.mac, self.second = examples.mac(), examples.mac()
+        self.nodes = {name: self.enroll(name) for name in "ab"}
+        self.port("b", self.mac)
+        self.port("a", self.second)
+        for name in "ab":
+            answer = self(name)("PUT", f"/v1/nodes/{self.nodes[name]}/states/provision", {"target": "inspect"})
+            assert answer.status_code == 202, answer.text
+            self.service.consume()
+            self.service.step(self.nodes[name], Event.WAIT)
+
+    def __call__(self, name: str) -> As:
+        return As(self.service.bare_metal, name)
+
+    def enroll(self, name: str) -> str:
+        driver = "sim" if self.service.settings.boot.machine_script_url else "fake-hardware"
+        made = self("root")("POST", "/v1/nodes", {"driver": driver, "owner": f"p_{name}"})
+        assert made.status_code == 201, made.text
+        return str(made.json["uuid"])
+
+    def port(self, name: str, mac: str) -> None:
+        answer = self(name)("POST", "/v1/ports", {"node_uuid": self.nodes[name], "address": mac})
+        assert answer.status_code == 201, answer.text
+
+    def secret(self, mac: str) -> str:
+        script = self.service.bare_metal.get(f"/v1/boot.ipxe?mac={mac}")
+        return (re.findall(r"^set secret (\S+)$", script.text, re.MULTILINE) or [""])[0]
+
+    def told(self, name: str, step: str) -> list[str]:
+        timeline = self(name)("GET", f"/v1/nodes/{self.nodes[name]}/timeline").json
+        found = [entry for one in timeline["inspections"] for entry in one["entries"]] + timeline["entries"]
+        return [entry["message"] for entry in found if entry["step"] == step]
+
+
+@pytest.fixture(params=[False, True], ids=["without-secret", "boot-script"])
+def projects(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Projects]:
+    made = Projects(tmp_path, scripted=request.param)
+    yield made
+    made.service.close()
+
+
+def test_a_port_of_another_project_stops_neither_script_nor_callback_nor_lookup(projects: Projects) -> None:
+    secret = projects.secret(projects.mac)
+    body = callback_body(projects.mac, projects.second)
+    query = f"?secret={secret}" if secret else ""
+    answer = projects.service.call_back(body, query=query)
+    assert caller(answer) == projects.nodes["b"]
+    lookup = f"/v1/lookup?addresses={projects.mac},{projects.second}&node_uuid={projects.nodes['b']}"
+    assert projects.service.bare_metal.get(lookup).json["node"]["uuid"] == projects.nodes["b"]
+    for name in "ab":
+        (message,) = projects.told(name, "mac-elsewhere")
+        assert projects.second in message
+
+
+def test_a_lookup_without_a_uuid_passes_over_the_claim_of_a_project_that_inspects_nothing(projects: Projects) -> None:
+    lookup = f"/v1/lookup?addresses={projects.mac},{projects.second}"
+    assert projects.service.bare_metal.get(lookup).status_code == 404
+    projects.service.fail(projects.nodes["a"])
+    assert projects.service.bare_metal.get(lookup).json["node"]["uuid"] == projects.nodes["b"]
+
+
+def test_a_project_that_claims_the_nic_of_a_known_machine_does_not_get_its_data(projects: Projects) -> None:
+    worker, body = working.worker(projects.service), callback_body(projects.mac, projects.second, serial="SN-B")
+    secret = projects.secret(projects.mac)
+    assert caller(projects.service.call_back(body, query=f"?secret={secret}" if secret else "")) == projects.nodes["b"]
+    working.work(projects.service, projects.nodes["b"], worker)
+    # Now it boots from the NIC that project a claims.
+    stolen = callback_body(projects.second, projects.mac, serial="SN-B")
+    secret = projects.secret(projects.second)
+    refused = projects.service.call_back(stolen, query=f"?secret={secret}" if secret else "")
+    assert refused.status_code == 404
+    assert refused.content == projects.service.call_back(callback_body(examples.mac())).content
+    for name in "ab":
+        assert any(projects.nodes["b"] in message for message in projects.told(name, "callback-refused"))
+    assert projects("a")("GET", f"/v1/nodes/{projects.nodes['a']}/inventory").status_code == 404
+
+
+def test_a_machine_with_many_virtual_functions_works_everywhere(make: Make) -> None:
+    service = make(add_ports="all")
+    worker = working.worker(service)
+    node = service.enrol()
+    mac = service.wait(node)
+    macs = [mac, *(f"f2:00:00:00:{number >> 8:02x}:{number & 255:02x}" for number in range(MAX_MACS - 1))]
+    assert caller(service.call_back(callback_body(*macs, serial="SN-1"))) == node
+    working.work(service, node, worker)
+    assert addresses(service) == set(macs)
+    assert service.bare_metal.get(f"/v1/nodes/{node}/inventory").status_code == 200
+    service.wait(node, mac=mac)
+    lookup = f"/v1/lookup?addresses={','.join(macs)}"
+    assert service.bare_metal.get(lookup).json["node"]["uuid"] == node
+    # Virtual functions have other addresses after each boot: the NIC tells that it is the same machine.
+    others = [mac, *(f"f2:00:01:00:{number >> 8:02x}:{number & 255:02x}" for number in range(MAX_MACS - 1))]
+    assert caller(service.call_back(callback_body(*others, serial="SN-1"))) == node
+    assert not service.node(node).inbox
+    found = {"driver": "fake-hardware", "driver_info": {}, "macs": others[1:]}
+    assert service.bare_metal.post("/v1/inbox", found).status_code == 201
