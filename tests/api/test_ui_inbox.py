@@ -179,3 +179,14 @@ def test_what_a_machine_says_is_only_text(service: Service, root: Browser) -> No
     page = root.get("/ui/inbox")
     assert "<script>alert" not in page.text
     assert "\u202e" not in page.text
+
+
+def test_macs_that_several_machines_have_are_shown_to_operators(service: Service, root: Browser) -> None:
+    assert "several machines" not in text_of(root.get("/ui/inbox"))
+    mac = "52:54:00:00:00:01"
+    for _ in range(2):
+        ident = discover(service, examples.uuid())
+        service.learn(ident, {"interfaces": [{"name": "usb0", "mac_address": mac}]})
+    shown = text_of(root.get("/ui/inbox"))
+    assert f"ignored_macs = known,{mac}" in shown
+    assert "several machines" not in text_of(Browser(service).log_in("a-admin").get("/ui/inbox"))

@@ -182,6 +182,31 @@ def test_nodes_are_found_by_the_serial_numbers_of_their_machines(adapter: Adapte
     assert {serial: set(nodes) for serial, nodes in found.items()} == {"s-1": set(list(stored)[:2])}
 
 
+def test_macs_that_several_machines_have_are_found(adapter: Adapter) -> None:
+    def nics(*macs: str | None) -> list[IndexRow]:
+        return [IndexRow("nic", number, **{KINDS["nic"]["mac"].column: mac}) for number, mac in enumerate(macs)]
+
+    usb, moved = "52:54:00:00:00:01", "52:54:00:00:00:02"
+    own = [f"52:54:00:00:01:0{number}" for number in range(3)]
+    bond, placeholder = own[0], "00:00:00:00:00:00"
+    disk = IndexRow("disk", 0, **{KINDS["nic"]["mac"].column: own[0]})
+    stored = list(
+        store(
+            adapter,
+            [
+                nics(own[0], usb, bond, placeholder, None),
+                nics(own[1], usb, moved, placeholder, None),
+                [*nics(own[2], usb, moved), disk],
+            ],
+        )
+    )
+    found = adapter.read(lambda tx: tx.search_index.shared_macs(10))
+    assert [(one.address, one.nics) for one in found] == [(usb, 3), (moved, 2)]
+    assert set(found[1].nodes) == set(stored[1:])
+    assert found[0].nodes == (min(stored), max(stored))
+    assert [one.address for one in adapter.read(lambda tx: tx.search_index.shared_macs(1))] == [usb]
+
+
 def test_every_field_has_a_column_of_its_own() -> None:
     for kind, known in KINDS.items():
         columns = [field.column for field in known.values() if field.factor == 1.0]

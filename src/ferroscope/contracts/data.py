@@ -183,6 +183,14 @@ class Match(msgspec.Struct, frozen=True):
     hardware: dict[str, Any]
 
 
+class SharedMac(msgspec.Struct, frozen=True):
+    """A MAC that several machines reported in their last inspections: of how many NICs, and two of their nodes."""
+
+    address: str
+    nics: int
+    nodes: tuple[str, str]
+
+
 class SearchIndex(Protocol):
     """The index that searches use: rows for each node, written with the results that they are derived from."""
 
@@ -203,6 +211,9 @@ class SearchIndex(Protocol):
 
     def with_serials(self, serials: Sequence[str]) -> dict[str, list[str]]:
         """Return the nodes by the serial number of their machines, for those of these that any has; lower case."""
+
+    def shared_macs(self, limit: int) -> Sequence[SharedMac]:
+        """Return MACs that several nodes' machines reported, those of most NICs first."""
 
     def some(self, nodes: Sequence[str], kinds: Sequence[str]) -> dict[str, list[IndexRow]]:
         """Return the rows of these kinds, for each of these nodes that has any."""

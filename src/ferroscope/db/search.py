@@ -19,6 +19,7 @@ from sqlalchemy import (
     exists,
     func,
     literal,
+    literal_column,
     not_,
     or_,
     select,
@@ -28,10 +29,11 @@ from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.sql.compiler import SQLCompiler
 from sqlalchemy.sql.functions import FunctionElement
 
-from ferroscope.contracts.data import Match
+from ferroscope.contracts.data import Match, SharedMac
 from ferroscope.contracts.store import Backlog, Condition, Ended, Failures, Population
 from ferroscope.core.model import Inspection
 from ferroscope.core.states import Event, Provision, State
+from ferroscope.core.values import PLACEHOLDER_MACS
 from ferroscope.db import mapping, schema
 from ferroscope.db.inspections import INSPECTION
 from ferroscope.db.session import SqlSession
@@ -293,6 +295,20 @@ def _words(rows: Sequence[IndexRow]) -> list[tuple[Any, ...]]:
     return [(_WORDS, at // width, *filled[at : at + width], *empty) for at in range(0, len(filled), width)]
 
 
+_mac = _f[KINDS["nic"]["mac"].column]
+# The kind is a literal, because the index of MACs has the rows of NICs only.
+_SHARED_MACS = (
+    select(_mac, func.count(), func.min(_f.node), func.max(_f.node))
+    .where(
+        _f.kind == literal_column("'nic'"),
+        _mac.is_not(None),
+        *(_mac != literal_column(f"'{mac}'") for mac in sorted(PLACEHOLDER_MACS)),
+    )
+    .group_by(_mac)
+    .having(func.min(_f.node) < func.max(_f.node))
+    .order_by(func.count().desc(), _mac)
+    .limit(bindparam("limit"))
+)
 _DELETE = delete(schema.search_index).where(_f.node == bindparam("_node"))
 _SELECT = (
     select(*(_f[name] for name in _NAMES))
@@ -361,6 +377,10 @@ class SqlSearchIndex:
         for known, node in self._tx.connection.execute(statement):
             found.setdefault(known, []).append(node)
         return found
+
+    def shared_macs(self, limit: int) -> Sequence[SharedMac]:
+        rows = self._tx.run(_SHARED_MACS, {"limit": limit})
+        return [SharedMac(mac, nics, (one, other)) for mac, nics, one, other in rows]
 
     def some(self, nodes: Sequence[str], kinds: Sequence[str]) -> dict[str, list[IndexRow]]:
         statement = (

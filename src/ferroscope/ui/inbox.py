@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
 from ferroscope.api.auth import access
 from ferroscope.api.http.errors import BadRequestError, ForbiddenError
+from ferroscope.api.service import shared_macs
+from ferroscope.contracts.data import SharedMac
 from ferroscope.contracts.store import Query, Transaction
 from ferroscope.core.model import Node
 from ferroscope.core.values import MASK, is_uuid
@@ -23,6 +25,7 @@ LIST: Final = "baremetal:node:list"
 _APPROVE: Final = "baremetal:node:create"
 _REJECT: Final = "baremetal:node:delete"
 _REJECTED: Final = "ferroscope:inbox:get"
+_STATUS: Final = "ferroscope:status:get"
 _SIZE: Final = 50
 # Machines of one action; nodes that one machine may be; rejected machines that are shown.
 _MOST: Final = 200
@@ -48,6 +51,7 @@ def show(visit: Visit) -> Page:
     visit.context.store.read(lambda tx: _add_what_is_stored(visit, tx, known))
     sources = {row["source"] for row in rows if row["source"] and row["may_reject"]}
     rejected = visit.call_if_possible("GET /v1/rejections")
+    shared = _shared_macs(visit)
     data = {
         "rows": rows,
         "sources": sorted(source for source in sources if sum(row["source"] == source for row in rows) > 1),
@@ -58,8 +62,17 @@ def show(visit: Visit) -> Page:
         "rejected": None if rejected is None else rejected["rejections"][:_SHOWN],
         "more_rejected": 0 if rejected is None else max(0, len(rejected["rejections"]) - _SHOWN),
         "may_readmit": visit.may(_APPROVE),
+        "shared": shared[:_SHOWN],
+        "shared_line": shared_macs.line(visit.context.settings.inspector, shared) if shared else "",
     }
     return Page(template="inbox.html", title="Inbox", data=data)
+
+
+def _shared_macs(visit: Visit) -> Sequence[SharedMac]:
+    """Return the MAC addresses that several machines have, for those who may see all machines."""
+    if not visit.may(_STATUS):
+        return ()
+    return visit.context.store.read(lambda tx: shared_macs.find(visit.context, tx))
 
 
 def _row(visit: Visit, view: dict[str, Any]) -> dict[str, Any]:

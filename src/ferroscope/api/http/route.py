@@ -6,7 +6,7 @@ The Falcon app, the OpenAPI document and the policy names are all derived from t
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from enum import StrEnum
 from typing import Any, Final, Generic, TypeVar, get_args, get_origin, get_type_hints
 
@@ -20,10 +20,12 @@ from ferroscope.api.http.errors import ApiError, MissingError, NotAllowedError
 from ferroscope.api.http.large_lists import Room, Turns
 from ferroscope.api.http.middleware import Hosts
 from ferroscope.api.http.rate_limit import Admission, Callers, PerMinute, QuietLog, RefusalCache
+from ferroscope.api.http.remembered import Remembered
 from ferroscope.api.http.versions import Version
 from ferroscope.api.http.writable import CanWrite, Writes
 from ferroscope.config.options import Settings
 from ferroscope.contracts.bmc import Bmc
+from ferroscope.contracts.data import SharedMac
 from ferroscope.contracts.queue import Clock, StopFlag
 from ferroscope.contracts.remote import Forwarder, Registry
 from ferroscope.contracts.store import Store, Transaction
@@ -111,6 +113,7 @@ class ApiContext(msgspec.Struct, frozen=True, kw_only=True):
     ``refusals`` limits the logging of refused callbacks, ``limits`` that of a flood of unknown machines, ``outages``
     that of a database outage. ``refusal_cache`` limits the queries that a flood causes.
     ``sources`` counts the machines that each source has had discovered.
+    ``shared_macs`` are the MACs that several machines reported, remembered where reading them is slow.
     ``callers`` determines where calls come from, and limits failures by source; ``hosts`` for which names.
     ``admission`` limits the calls of one caller, ``turns`` the large lists that are made at once.
     ``can_write`` returns whether this process has recently written its heartbeat, None if it has none; ``writes`` what
@@ -149,6 +152,7 @@ class ApiContext(msgspec.Struct, frozen=True, kw_only=True):
     refusal_cache: RefusalCache = msgspec.field(default_factory=RefusalCache)
     can_write: CanWrite | None = None
     writes: Writes = msgspec.field(default_factory=Writes)
+    shared_macs: Remembered[Sequence[SharedMac]] = msgspec.field(default_factory=Remembered)
     turns: Turns = msgspec.field(default_factory=Turns)
     audit: Audit | None = None
     registry: Registry | None = None

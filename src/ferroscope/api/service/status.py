@@ -15,6 +15,7 @@ import msgspec
 from ferroscope import __version__
 from ferroscope.api.http.route import ApiContext, Call, NoQuery, Reply
 from ferroscope.api.http.schemas import iso_exact
+from ferroscope.api.service import shared_macs
 from ferroscope.api.service.leases import LeaseView, is_own, view
 from ferroscope.contracts.bmc import Simulated
 from ferroscope.contracts.store import Backlog, Condition, Failures, Population, Query, Transaction
@@ -124,6 +125,7 @@ class Seen(msgspec.Struct, frozen=True):
     orphans: bool = False
     failed: Sequence[Failures] = ()
     condition: Condition = Condition()
+    shared_macs: Finding | None = None
 
 
 def get_status(context: ApiContext, _call: Call[NoQuery, None]) -> Reply:
@@ -144,6 +146,7 @@ def get_status(context: ApiContext, _call: Call[NoQuery, None]) -> Reply:
             unreached=context.settings.hidden_from_ramdisks and _has_machines(context, tx),
             unmanaged=context.settings.boots_unmanaged_by_silence and _has_machines(context, tx),
             clock_steps=tx.clock_steps.list(),
+            shared_macs=_shared_macs(context, tx),
             orphans=_has_registry(context) and bool(tx.nodes.list(_ORPHANS)),
         )
 
@@ -203,6 +206,8 @@ def problems(seen: Seen, process: str) -> list[Finding]:
     found += _unwell(seen.condition)
     if seen.orphans:
         found.append(Finding("orphans", "note", "some nodes no longer exist in the registry", search="has orphaned"))
+    if seen.shared_macs is not None:
+        found.append(seen.shared_macs)
     if seen.unreached:
         found.append(finding.API_ON_LOOPBACK)
     if seen.unmanaged and not any(lease.name.startswith(LEASE_PREFIX) for lease in seen.leases):
@@ -234,6 +239,11 @@ def _unwell(condition: Condition) -> list[Finding]:
 
 def _has_registry(context: ApiContext) -> bool:
     return context.settings.registry.backend != "embedded" or bool(context.settings.registry.url)
+
+
+def _shared_macs(context: ApiContext, tx: Transaction) -> Finding | None:
+    found = shared_macs.find(context, tx)
+    return shared_macs.finding(context.settings.inspector, found) if found else None
 
 
 def _leases(tx: Transaction) -> list[Lease]:
