@@ -82,6 +82,12 @@ class Site:
         with contextlib.closing(sqlite3.connect(self.directory / "ferroscope.db", timeout=PATIENCE)) as database:
             return database.execute("SELECT holder, attempt FROM requests ORDER BY id").fetchall()
 
+    def refuse(self) -> None:
+        """Let the BMCs take no more connections, and close those that they have."""
+        self._silent.shutdown(socket.SHUT_RDWR)
+        for one in self._taken:
+            one.close()
+
     def close(self) -> None:
         for process in self._started:
             process.kill()
@@ -127,7 +133,7 @@ def test_calls_and_requests_have_one_deadline_and_nothing_is_begun_meanwhile(sit
     assert site.requests() == [(None, 0)] * _BMCS
 
 
-@pytest.mark.parametrize("site", [{"grace": 30.0, "command": 15.0}], indirect=True)
+@pytest.mark.parametrize("site", [{"grace": HOURS, "command": HOURS}], indirect=True)
 def test_what_a_stopping_worker_works_at_is_not_taken_from_it(site: Site) -> None:
     site.run("api")
     first = site.run("worker")
@@ -138,4 +144,5 @@ def test_what_a_stopping_worker_works_at_is_not_taken_from_it(site: Site) -> Non
     # For longer than a silent member counts as alive.
     assert not until(lambda: {holder for holder, _ in site.requests()} != holders, seconds=4)
     assert {attempt for _, attempt in site.requests()} == {1}
+    site.refuse()
     assert first.wait(PATIENCE) == 0
