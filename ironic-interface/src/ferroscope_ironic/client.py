@@ -6,6 +6,7 @@ contains credentials.
 
 import threading
 import time
+import uuid
 
 from ironic.common import exception, keystone
 from keystoneauth1 import exceptions as keystone_exceptions
@@ -92,9 +93,10 @@ class Client:
                     400,
                 )
             url = f"{base.rstrip('/').removesuffix('/v1')}/v1{path}"
-            answer = adapter.session.request(
-                url, method, auth=adapter.auth, raise_exc=False, headers={"Accept": "application/json"}
-            )
+            headers = {"Accept": "application/json"}
+            if method != "GET":  # the session may repeat it
+                headers["Idempotency-Key"] = str(uuid.uuid4())
+            answer = adapter.session.request(url, method, auth=adapter.auth, raise_exc=False, headers=headers)
         except (keystone_exceptions.Unauthorized, exception.KeystoneUnauthorized):
             raise RefusedError(f"Keystone rejected the credentials of [{GROUP}]", 401) from None
         except (keystone_exceptions.MissingRequiredOptions, keystone_exceptions.EndpointNotFound) as exc:

@@ -151,14 +151,20 @@ class Api:
             marker = items[-1]["uuid"]
 
     def call(self, method: str, target: str, body: Json = None) -> Json:
-        """Return the decoded response, None if it has no body; raise ``Failure``."""
+        """Return the decoded response, None if it has no body; raise ``Failure``.
+
+        A change has a key, so that it takes effect once although it is repeated.
+        """
+        import uuid
+
         import msgspec
 
         content = None if body is None else msgspec.json.encode(body)
+        key = "" if method == "GET" else str(uuid.uuid4())
         deadline = time.monotonic() + self._patience
         while True:
-            answer = self._send(method, target, content)
-            if answer.status != 503 or time.monotonic() >= deadline:
+            answer = self._send(method, target, content, key)
+            if answer.status not in (503, 504) or time.monotonic() >= deadline:
                 break
             time.sleep(_pause(answer.headers.get("Retry-After")))
         if answer.status >= 300:
@@ -194,13 +200,13 @@ class Api:
             advice="they are wrong, expired or revoked, or meant for another service",
         )
 
-    def _send(self, method: str, target: str, content: bytes | None) -> Any:
-        answer = self._exchange(method, target, content)
+    def _send(self, method: str, target: str, content: bytes | None, key: str = "") -> Any:
+        answer = self._exchange(method, target, content, key)
         if answer.status == 401 and self._credentials.renew():
-            return self._exchange(method, target, content)
+            return self._exchange(method, target, content, key)
         return answer
 
-    def _exchange(self, method: str, target: str, content: bytes | None) -> Any:
+    def _exchange(self, method: str, target: str, content: bytes | None, key: str) -> Any:
         import urllib3
 
         if self._pool is None:
@@ -211,6 +217,8 @@ class Api:
         headers = {**_HEADERS, **self._credentials.headers()}
         if method != "GET" and (lease := os.environ.get("FERROSCOPE_IF_LEASE")):  # set by ferroscope lease run
             headers["If-Lease"] = lease
+        if key:
+            headers["Idempotency-Key"] = key
         tries = 2 if method == "GET" else 1
         while True:
             tries -= 1

@@ -13,6 +13,10 @@ class StoreUnavailableError(Exception):
     """The store is unreachable, locked or read-only; nothing was changed. Retry later."""
 
 
+class OutcomeUnknownError(StoreUnavailableError):
+    """The change may have been stored: the answer to COMMIT was lost, and what became of it could not be found out."""
+
+
 class ConflictError(Exception):
     """The write would violate a unique constraint on ``field`` (``name``, ``uuid``, ``address``)."""
 

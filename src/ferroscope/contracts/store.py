@@ -14,6 +14,7 @@ import msgspec
 from ferroscope.contracts.coordination import ClockSteps, Leases, Members
 from ferroscope.contracts.data import Discoveries, InspectionData, Later, Objects, Rejections, SearchIndex
 from ferroscope.contracts.events import AuditLog, Outbox
+from ferroscope.contracts.receipts import Receipts
 from ferroscope.contracts.telemetry import Moved
 from ferroscope.core.boot_macs import KnownMac, MacChange
 from ferroscope.core.credentials import AccessToken, WebSession
@@ -511,6 +512,9 @@ class Transaction(Protocol):
     def secret_keys(self) -> SecretKeys: ...
     @property
     def audit(self) -> AuditLog: ...
+
+    @property
+    def receipts(self) -> Receipts: ...
     @property
     def outbox(self) -> Outbox: ...
     @property
@@ -543,6 +547,9 @@ class StepLeadership(Protocol):
 
 class Store(Protocol):
     """Runs units of work. Both calls raise ``StoreUnavailableError`` if the store is unavailable.
+
+    Nothing was changed then, except if it is an ``OutcomeUnknownError``. That is raised where the answer to COMMIT was
+    lost; under a ``receipts.RECEIPT`` only if it could not be found out what became of it.
 
     Writes may be sent to the store only with the next read, or at the end of the unit of work. So their errors are
     raised then, not by the call that writes; they always abort the unit of work.

@@ -82,6 +82,7 @@ class Batch:
         self._now = 0.0
         self.begun = False  # whether anything has been sent
         self.unanswered = False  # sent without an answer, and without COMMIT: nothing can have been committed
+        self.committing = False  # COMMIT was sent, and not answered
 
     @property
     def now(self) -> float:
@@ -89,6 +90,11 @@ class Batch:
         if not self.begun:
             self.flush()
         return self._now
+
+    @property
+    def is_used(self) -> bool:
+        """Whether there is anything to commit."""
+        return self.begun or bool(self._waiting)
 
     def ask(
         self, statement: Compiled, given: Parameters, *, check: Check | None = None, failed: Failed | None = None
@@ -132,12 +138,13 @@ class Batch:
         # The text of a NOTIFY contains its message, so it differs each time and is not worth preparing.
         commands += [Command(text, None if text.startswith("NOTIFY") else {}, False) for text in closing]
         self.unanswered = not self.begun and not closing
+        self.committing = bool(closing)
         first, self.begun = not self.begun, True
         try:
             results = self._send(self._connection, commands)
         except SendError as exc:
             raise self._translated(exc, commands, waiting, before) from exc.cause
-        self.unanswered = False
+        self.unanswered = self.committing = False
         if first:
             self._now = float(results[before - 1][0][0][0]) if self._clock is None else self._clock()
         for pending, (rows, count) in zip(waiting, results[before:], strict=False):

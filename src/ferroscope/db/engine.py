@@ -71,7 +71,8 @@ _MYSQL_BUSY: Final = {1205, 1213, 1020}
 _MYSQL_DENIED: Final = {1044, 1045, 1049}  # while a password is being changed or the database restored
 _MYSQL_GONE: Final = {1021, 1040, 1053, 1114, 1290, 1792, 1836, 1927, 1969, 2002, 2003, 2006, 2013, 2055, 3024}
 # Of a Galera node: it is not part of the primary component (1047), or left it during COMMIT, whose outcome is unknown.
-_GALERA_GONE: Final = {1047, 1180}
+_GALERA_LEFT: Final = 1180
+_GALERA_GONE: Final = {1047, _GALERA_LEFT}
 _MYSQL_UNAVAILABLE: Final = _MYSQL_GONE | _MYSQL_DENIED | _GALERA_GONE
 # The server accepts no writes, but another one at the same address may: behind a load balancer, or in a list of hosts.
 _ELSEWHERE: Final = {"25006", 1290, 1792, 1836} | _GALERA_GONE
@@ -286,6 +287,13 @@ def classify(error: DBAPIError) -> ErrorClass:
         wrong = getattr(original, "sqlite_errorcode", None) == sqlite3.SQLITE_ERROR  # invalid SQL
         return "other" if wrong and "no such table" not in str(original) else "unavailable"
     return "other"
+
+
+def leaves_open(error: DBAPIError) -> bool:
+    """Whether a COMMIT that ended with this error may have taken effect: it was not answered, or not conclusively."""
+    original: Any = error.orig
+    code = original.args[0] if original is not None and original.args else None
+    return error.connection_invalidated or code == _GALERA_LEFT or getattr(original, "unreplicated", False)
 
 
 def is_elsewhere(error: DBAPIError) -> bool:

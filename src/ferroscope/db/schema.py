@@ -446,6 +446,19 @@ audit = Table(
     **_SEQUENCE,
 )
 
+# What changing calls leave with their changes: see ``contracts.receipts``.
+receipts = Table(
+    "receipts",
+    metadata,
+    Column("id", String(64), primary_key=True),
+    Column("call", String(64), nullable=False),
+    Column("void", Boolean, nullable=False),
+    Column("status", Integer, nullable=False),
+    Column("reply", _LONG_TEXT),
+    Column("expires_at", Double, nullable=False, index=True),
+    **_OPTIONS,
+)
+
 # One row for each event and target: see ``contracts.events``.
 outbox = Table(
     "outbox",
@@ -528,6 +541,7 @@ __all__ = [
     "outbox",
     "portgroups",
     "ports",
+    "receipts",
     "rejections",
     "remediations",
     "requests",

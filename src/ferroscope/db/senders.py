@@ -164,7 +164,9 @@ def pipelined(connection: Connection, commands: Sequence[Command]) -> list[Resul
         if connection.info.pop(UNREPLICATED, None):
             # Somebody has cancelled the wait for the synchronous standby. The server has committed, and says so, but a
             # fail-over would discard it: it must not be acknowledged.
-            raise psycopg.OperationalError("the synchronous standby has not confirmed the commit")
+            unconfirmed: Any = psycopg.OperationalError("the synchronous standby has not confirmed the commit")
+            unconfirmed.unreplicated = True
+            raise unconfirmed
     except psycopg.Error as exc:
         for name in prepared_now:  # skipped by the server after the error
             name.ready = False

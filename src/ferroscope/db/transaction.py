@@ -9,20 +9,22 @@ from __future__ import annotations
 import random
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence, Set
 from contextlib import closing, contextmanager, nullcontext
+from contextvars import copy_context
 from functools import cached_property
 from queue import Empty
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 
 from sqlalchemy import Connection, Engine
 from sqlalchemy.exc import DBAPIError
 
 from ferroscope.config.options import DatabaseSettings
 from ferroscope.contracts.coordination import PRECONDITION
-from ferroscope.contracts.errors import LeaseLostError, StaleLeaseError, StoreUnavailableError
+from ferroscope.contracts.errors import LeaseLostError, OutcomeUnknownError, StaleLeaseError, StoreUnavailableError
 from ferroscope.contracts.events import PENDING, Audited
 from ferroscope.contracts.queue import Clock, Publisher, StopFlag
+from ferroscope.contracts.receipts import RECEIPT, Receipt, RepeatedCallError
 from ferroscope.contracts.telemetry import SILENT, Meter
 from ferroscope.core.model import Lease
 from ferroscope.core.notification import Subscription
@@ -31,12 +33,13 @@ from ferroscope.db.batch import Batch
 from ferroscope.db.coordination import SqlClockSteps, SqlLeases, SqlMembers
 from ferroscope.db.credentials import SqlAccessTokens, SqlWebSessions
 from ferroscope.db.data import SqlInspectionData, SqlObjects
-from ferroscope.db.engine import Connections, cannot_answer, classify, is_elsewhere
+from ferroscope.db.engine import Connections, cannot_answer, classify, is_elsewhere, leaves_open
 from ferroscope.db.events import SqlAudit, SqlOutbox, record
 from ferroscope.db.executor import Statements
 from ferroscope.db.inspections import SqlInspections, SqlJournal
 from ferroscope.db.macs import SqlDiscoveries, SqlMacs, SqlRejections
 from ferroscope.db.nodes import SqlAddresses, SqlNodes, SqlPorts
+from ferroscope.db.receipts import SqlReceipts
 from ferroscope.db.records import SqlChassis, SqlPortgroups, SqlRemediations
 from ferroscope.db.replication import POSITION, Memory, timeline_of
 from ferroscope.db.requests import SqlRequests
@@ -83,13 +86,17 @@ class SqlTransaction(SqlSession):
     access_tokens = cached_property(SqlAccessTokens)
     audit = cached_property(SqlAudit)
     outbox = cached_property(SqlOutbox)
+    receipts = cached_property(SqlReceipts)
     remediations = cached_property(SqlRemediations)
     web_sessions = cached_property(SqlWebSessions)
+
+    used: Set[str] = frozenset()  # the repositories that were used, once it is closed
 
     def close(self) -> None:
         """Drop the repositories: they refer back to this object, and the cycle would wait for the garbage collector."""
         present = vars(self)
-        for name in _REPOSITORIES & present.keys():
+        self.used = _REPOSITORIES & present.keys()
+        for name in self.used:
             del present[name]
 
     def write_rest(self) -> None:
@@ -109,6 +116,20 @@ class SqlTransaction(SqlSession):
     def write_audit(self, audited: Audited) -> None:
         """Buffer the statement for the event of the API call that makes this change."""
         record(self, self.audit, audited, self.nodes.changed if "nodes" in vars(self) else set())
+
+
+class _UnansweredError(Exception):
+    """COMMIT was sent, and not answered: what the transaction would have returned, and the ID of its receipt, or ""."""
+
+    def __init__(
+        self, error: DBAPIError, result: Any, transaction: SqlTransaction, ident: str, receipt: Receipt | None
+    ) -> None:
+        super().__init__(str(error))
+        self.error = error
+        self.result = result
+        self.transaction = transaction
+        self.ident = ident
+        self.receipt = receipt
 
 
 _REPOSITORIES: Final = {name for name, value in vars(SqlTransaction).items() if isinstance(value, cached_property)}
@@ -157,7 +178,11 @@ class SqlStore:
         self._connections = Connections(engine, size=settings.pool_size, timeout=settings.busy_timeout)
 
     def write(self, work: Callable[[SqlTransaction], T], *, durable: bool = True) -> T:
-        result, transaction = self._until_done(lambda: self._attempt(work, write=True, durable=durable))
+        try:
+            result, transaction = self._until_done(lambda: self._attempt(work, write=True, durable=durable))
+        except _UnansweredError as exc:
+            self._find_out(exc)
+            result, transaction = exc.result, exc.transaction
         self.claims.difference_update(transaction.ended)
         for message in sorted(transaction.woken):
             self._bus.publish(message)
@@ -201,9 +226,16 @@ class SqlStore:
                     audited = PENDING.get() if write else None
                     if audited is not None and not audited.recorded:
                         transaction.write_audit(audited)
+                    receipt, ident = RECEIPT.get() if write else None, ""
+                    if receipt is not None and batch.is_used:
+                        ident = transaction.receipts.add(receipt)
                     if write or snapshot:
                         self._commit(batch, connection, transaction, durable=durable)
             except DBAPIError as exc:
+                if write and batch.committing and leaves_open(exc):
+                    connection.invalidate()
+                    self._connections.suspect_all()
+                    raise _UnansweredError(exc, result, transaction, ident, receipt) from exc
                 elsewhere = is_elsewhere(exc)
                 if classify(exc) != "unavailable" or not (elsewhere or (batch.unanswered and again)):
                     executor.rollback(connection)
@@ -218,13 +250,63 @@ class SqlStore:
                 raise
             else:
                 connection.info[_USED_AT] = self._clock.monotonic()
-                if audited is not None:
-                    audited.recorded = True
-                for moved in transaction.transitions:
-                    self._meter.moved(moved)
-                self._meter.hardware_changed(transaction.hardware_changes)
+                if write:
+                    self._committed(transaction)
                 return result, transaction
         return self._attempt(work, write=write, durable=durable, snapshot=snapshot, again=False)
+
+    def _committed(self, transaction: SqlTransaction) -> None:
+        """Let others know what was committed."""
+        if (audited := PENDING.get()) is not None:
+            audited.recorded = True
+        if (receipt := RECEIPT.get()) is not None and "receipts" in transaction.used:
+            receipt.written = True
+        for moved in transaction.transitions:
+            self._meter.moved(moved)
+        self._meter.hardware_changed(transaction.hardware_changes)
+
+    def _find_out(self, lost: _UnansweredError) -> None:
+        """Find out what became of a transaction whose COMMIT was not answered; return if it is committed.
+
+        A void receipt with its ID is written over a new connection. It waits for the transaction if that is still under
+        way, it conflicts with its receipt if it was committed, and keeps it from being committed later otherwise.
+        """
+        self._meter.db_error("unavailable")
+        reason = cannot_answer(self.engine.url, lost.error)
+        deadline = self._clock.monotonic() + self._settings.busy_timeout
+        if not lost.ident or lost.receipt is None or getattr(lost.error.orig, "unreplicated", False):
+            raise OutcomeUnknownError(f"{reason}; the change may have been stored") from lost.error
+        while True:
+            committed = self._is_committed(lost.ident, lost.receipt)
+            if committed is False:
+                raise StoreUnavailableError(reason) from lost.error
+            if committed:
+                self.memory.keep(lost.transaction.epochs)
+                self._committed(lost.transaction)
+                return
+            if self._clock.monotonic() > deadline or self._stop.wait(self._settings.retry_interval):
+                raise OutcomeUnknownError(f"{reason}; the change may have been stored") from lost.error
+
+    def _is_committed(self, ident: str, receipt: Receipt) -> bool | None:
+        """Return whether the transaction with this receipt was committed; None if that cannot be said now."""
+
+        def void(tx: SqlTransaction) -> None:
+            tx.receipts.void(ident, receipt.call, receipt.kept)
+
+        def alone(attempt: Callable[[], T]) -> T:
+            for variable in (PENDING, RECEIPT, PRECONDITION):
+                variable.set(None)
+            return attempt()
+
+        try:
+            try:
+                copy_context().run(alone, lambda: self._attempt(void, write=True, durable=True))
+            except RepeatedCallError:
+                found, _ = self._attempt(lambda tx: tx.receipts.get(ident), write=False, durable=False)
+                return found is not None and not found.void
+        except (DBAPIError, Empty, StoreUnavailableError, _UnansweredError):
+            return None
+        return False
 
     def _was_idle(self, connection: Connection) -> bool:
         """Whether the connection has been idle for a while: then BEGIN is sent separately.

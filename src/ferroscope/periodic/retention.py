@@ -74,6 +74,7 @@ class Retention:
         self._all(
             leadership, lambda tx: tx.outbox.remove_old(tx.now - delivered - ahead, tx.now - dead - ahead, _BATCH)
         )
+        self._all(leadership, lambda tx: tx.receipts.remove_old(_BATCH))
         more = "; the next run continues" if self._is_over() else ""
         return f"removed {removed} old inspections and {changes} old MAC changes{more}"
 

@@ -24,6 +24,7 @@ from ferroscope.config.options import AuditSettings
 from ferroscope.contracts.errors import StoreUnavailableError
 from ferroscope.contracts.events import PENDING, Audited
 from ferroscope.contracts.queue import Clock
+from ferroscope.contracts.receipts import RECEIPT, Receipt
 from ferroscope.contracts.store import Store, Transaction
 from ferroscope.core.audit import REFUSED, UNKNOWN, AuditEvent, cadf, claimed
 
@@ -150,9 +151,12 @@ class CallAudit:
         self._changes = not ramdisk and call not in _FREQUENT and call.partition(" ")[0] not in _SAFE
         self._audited: Audited | None = None
         self._token: Token[Audited | None] | None = None
+        self._receipt: Token[Receipt | None] | None = None
 
-    def begin(self, event: Callable[[], AuditEvent]) -> None:
-        """Have the event written with the change, if such a call may change something."""
+    def begin(self, event: Callable[[], AuditEvent], receipt: Receipt | None = None) -> None:
+        """Have the event and the receipt written with the change, if such a call may change something."""
+        if self._changes:
+            self._receipt = RECEIPT.set(receipt or Receipt())
         if self._audit is not None and self._changes:
             self._audited = Audited(event())
             self._token = PENDING.set(self._audited)
@@ -162,6 +166,9 @@ class CallAudit:
         token, self._token = self._token, None
         if token is not None:
             PENDING.reset(token)
+        receipt, self._receipt = self._receipt, None
+        if receipt is not None:
+            RECEIPT.reset(receipt)
 
     def answered(self, status: int, event: Callable[[], AuditEvent]) -> None:
         """Write the event, unless it was written with the change."""

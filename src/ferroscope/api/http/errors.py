@@ -11,7 +11,14 @@ from typing import Final
 
 import msgspec
 
-from ferroscope.contracts.errors import ConflictError, NotFoundError, SecretKeyError, StaleError, StoreUnavailableError
+from ferroscope.contracts.errors import (
+    ConflictError,
+    NotFoundError,
+    OutcomeUnknownError,
+    SecretKeyError,
+    StaleError,
+    StoreUnavailableError,
+)
 from ferroscope.contracts.remote import ObjectMissingError, ObjectStoreError
 from ferroscope.core.delivery import IllegalEventError, Refused
 from ferroscope.core.states import RESTING, Event
@@ -65,6 +72,12 @@ class NotAcceptableError(ApiError):
     """The request needs another microversion."""
 
     status = 406
+
+
+class UnknownOutcomeError(ApiError):
+    """The change may have been stored or not. Not 503, after which clients repeat the request by themselves."""
+
+    status = 504
 
 
 class StateConflictError(ApiError):
@@ -129,6 +142,13 @@ class IntrospectionFailure(msgspec.Struct, frozen=True):
     error: Message
 
 
+# For ramdisks, whose calls have effect once however often they are made.
+REPEAT_IT: Final = "The database has not confirmed this request; repeat it in a second: it has effect once."
+_UNKNOWN: Final = (
+    "The outcome is unknown: the database has not confirmed the change, and could not be asked whether it was stored. "
+    "Read the object, for a node its state and its timeline, before repeating the request; a request with an "
+    "Idempotency-Key may be repeated at any time."
+)
 _IN_USE: Final = {
     "name": 'The name "{value}" is already in use; choose another name.',
     "uuid": "UUID {value} is already in use; omit it to have one generated.",
@@ -196,6 +216,8 @@ def translate(exc: Exception) -> ApiError | None:
             return UnavailableError(message, {"Retry-After": "5"})
         case SecretKeyError():
             return UnavailableError(_capitalized(str(exc)))
+        case OutcomeUnknownError():
+            return UnknownOutcomeError(_UNKNOWN)
         case StoreUnavailableError():
             return UnavailableError(
                 "The database is unavailable; nothing was changed. Try again in a second.", {"Retry-After": "1"}

@@ -19,7 +19,7 @@ import structlog
 from ferroscope.api.auth import access
 from ferroscope.api.auth.identity import ANYBODY, Identity
 from ferroscope.api.auth.policy import NoPolicy
-from ferroscope.api.http import decoding, errors, if_lease, middleware, versions
+from ferroscope.api.http import decoding, errors, if_lease, middleware, receipts, versions
 from ferroscope.api.http.audit import IDENTITY, CallAudit, event_of
 from ferroscope.api.http.errors import ForbiddenError
 from ferroscope.api.http.middleware import API, HEAD_ONLY
@@ -28,7 +28,8 @@ from ferroscope.api.http.rate_limit import group
 from ferroscope.api.http.route import ApiContext, Body, Call, NoQuery, Reply, Route, Surface
 from ferroscope.api.http.versions import BARE_METAL, INTROSPECTION, Dialect, Version
 from ferroscope.contracts import telemetry
-from ferroscope.contracts.errors import NotFoundError, StoreUnavailableError
+from ferroscope.contracts.errors import NotFoundError, OutcomeUnknownError, StoreUnavailableError
+from ferroscope.contracts.receipts import Receipt, RepeatedCallError
 from ferroscope.contracts.store import Query, Transaction
 from ferroscope.contracts.telemetry import CALL, Span
 from ferroscope.core import values
@@ -116,6 +117,7 @@ def responder(context: ApiContext, route: Route) -> Responder:
         began = perf_counter()
         version: Version | None = None
         audit = CallAudit(context.audit, endpoint, ramdisk=route.ramdisk)
+        receipt: Receipt | None = None
         try:
             version = versions.requested(req.env, dialect)
             path = _with_suffix(context, req, path)
@@ -127,12 +129,18 @@ def responder(context: ApiContext, route: Route) -> Responder:
             with context.admission.admit(_caller(context, route, req, identity)):
                 call = _call(context, route, req, path, version, introspection, identity)
                 req.env.setdefault(IDENTITY, identity)
+                receipt = receipts.receipt_of(context, route, req.env, identity, call.raw)
                 with if_lease.required(context, req.env), traced(context, route, req.env, identity):
-                    audit.begin(lambda: event(req, path))
+                    audit.begin(lambda: event(req, path), receipt)
                     reply = route.handler(context, call)
         except falcon.HTTPError:
             raise  # Falcon's own errors, such as invalid headers, are handled by the application
+        except RepeatedCallError as exc:
+            audit.end()
+            reply = replayed(context, route, req, str(exc), dialect)
         except Exception as exc:  # noqa: BLE001  # the boundary: an internal error becomes a generic response
+            if isinstance(exc, OutcomeUnknownError) and route.ramdisk:
+                exc = errors.UnavailableError(errors.REPEAT_IT, {"Retry-After": "1"})
             if isinstance(exc, errors.TooLargeError) and route.refused is not None:
                 route.refused(context, _beginning(req), context.callers.source(req.env), exc)
             reply = failure(context, req, exc, dialect)
@@ -141,6 +149,7 @@ def responder(context: ApiContext, route: Route) -> Responder:
         if reply.status < 300 and route.method not in _SAFE:
             context.writes.succeeded()
         audit.answered(reply.status, lambda: event(req, path))
+        receipts.keep(context, route, receipt, reply)
         _send(resp, reply, route.media if reply.status < 300 else falcon.MEDIA_JSON)
         resp.set_headers(versions.headers(dialect, version))
         record(context, req, resp, req.method, route.path, perf_counter() - began, path=route.logged(req.path))
@@ -179,6 +188,14 @@ def by_introspection_listener(context: ApiContext, req: falcon.Request) -> bool:
         return bool(api == "introspection")
     port = context.settings.api.introspection_port
     return port != 0 and req.env.get("SERVER_PORT") == str(port)
+
+
+def replayed(context: ApiContext, route: Route, req: falcon.Request, ident: str, dialect: Dialect) -> Reply:
+    """Return the response to a call that was made before."""
+    try:
+        return receipts.replay(context, route, ident)
+    except Exception as exc:  # noqa: BLE001  # the boundary, as in ``responder``
+        return failure(context, req, exc, dialect)
 
 
 def failure(context: ApiContext, req: falcon.Request, exc: Exception, dialect: Dialect) -> Reply:

@@ -1,8 +1,6 @@
-"""What tells an outage from a death, and which changes of callers have been committed."""
+"""What tells an outage from a death."""
 
 from __future__ import annotations
-
-from typing import Any
 
 import sqlalchemy as sa
 from alembic import op
@@ -12,8 +10,6 @@ revision = "0022"
 down_revision = "0021"
 branch_labels = None
 depends_on = None
-
-OPTIONS: dict[str, Any] = {"mysql_charset": "utf8mb4", "mysql_collate": "utf8mb4_bin", "mysql_engine": "InnoDB"}
 
 
 def upgrade() -> None:

@@ -1,0 +1,78 @@
+"""Receipts: what a changing call leaves in the transaction of its change, so that its outcome can be looked up.
+
+An answer to COMMIT may be lost. The store then looks for the call's receipt over a new connection, before it says what
+became of the change. A caller that gives its call a key (the header ``Idempotency-Key``) and repeats it finds its own
+effect instead of having it a second time.
+"""
+
+from __future__ import annotations
+
+import uuid
+from contextvars import ContextVar
+from typing import Final, Protocol
+
+import msgspec
+
+# Seconds for which a receipt is kept: of a call with a key, and of another one.
+KEPT: Final = 86_400.0
+_KEPT_BRIEFLY: Final = 600.0
+
+
+class StoredReceipt(msgspec.Struct, frozen=True, kw_only=True):
+    """A receipt as it is stored. ``call`` is a digest of the request.
+
+    ``void``: the change was not committed and cannot be any more. ``reply`` is the body of the response, once known.
+    """
+
+    id: str
+    call: str
+    void: bool
+    status: int
+    reply: str | None
+    expires_at: float
+
+
+class Receipt:
+    """The receipt of a call that is being carried out; ``written`` once its first change is committed.
+
+    ``given``: the caller has given a key. ``instead``: a void receipt of the same key is there and is replaced.
+    """
+
+    def __init__(self, ident: str = "", call: str = "", *, given: bool = False, instead: bool = False) -> None:
+        self.id = ident or uuid.uuid4().hex
+        self.call = call
+        self.given = given
+        self.instead = instead
+        self.written = False
+
+    @property
+    def kept(self) -> float:
+        """Seconds for which it is kept."""
+        return KEPT if self.given else _KEPT_BRIEFLY
+
+    def next(self) -> str:
+        """Return the ID for the next change: a call may make several."""
+        return uuid.uuid4().hex if self.written else self.id
+
+
+class RepeatedCallError(Exception):
+    """The call with this ID has been committed before."""
+
+
+RECEIPT: Final[ContextVar[Receipt | None]] = ContextVar("RECEIPT", default=None)
+
+
+class Receipts(Protocol):
+    """The receipts of a transaction."""
+
+    def get(self, ident: str) -> StoredReceipt | None:
+        """Return the receipt with this ID."""
+
+    def add(self, receipt: Receipt) -> str:
+        """Write the receipt with the other changes, return its ID; ``RepeatedCallError`` at the latest on commit."""
+
+    def answered(self, ident: str, status: int, reply: str | None) -> None:
+        """Add the response to a receipt."""
+
+    def remove_old(self, limit: int) -> int:
+        """Delete up to ``limit`` receipts that are over; return their number."""

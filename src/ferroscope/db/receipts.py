@@ -1,0 +1,74 @@
+"""Receipts in SQL; see ``contracts.receipts``."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Final
+
+from sqlalchemy import Double, bindparam, delete, insert, select, update
+
+from ferroscope.contracts.receipts import Receipt, RepeatedCallError, StoredReceipt
+from ferroscope.db import schema
+from ferroscope.db.batch import Answer
+from ferroscope.db.engine import db_now
+from ferroscope.db.mapping import Mapper
+from ferroscope.db.session import SqlSession
+
+_RECEIPT: Final = Mapper(StoredReceipt, schema.receipts)
+_t = schema.receipts.c
+_GET = select(*_RECEIPT.columns).where(_t.id == bindparam("_id"))
+_OVER = db_now() + bindparam("_kept", type_=Double())
+_ADD = insert(schema.receipts).values(
+    id=bindparam("_id"), call=bindparam("_call"), void=bindparam("_void"), status=0, expires_at=_OVER
+)
+_REPLACE_VOID = (
+    update(schema.receipts).where(_t.id == bindparam("_id"), _t.void.is_(True)).values(void=False, expires_at=_OVER)
+)
+_ANSWERED = (
+    update(schema.receipts)
+    .where(_t.id == bindparam("_id"))
+    .values(status=bindparam("_status"), reply=bindparam("_reply"))
+)
+_OLD = select(_t.id).where(_t.expires_at < db_now()).order_by(_t.expires_at).limit(bindparam("_limit"))
+
+
+def _replaced(ident: str, answer: Answer) -> None:
+    if answer.rowcount == 0:
+        raise RepeatedCallError(ident)
+
+
+class SqlReceipts:
+    """See ``contracts.receipts.Receipts``."""
+
+    def __init__(self, tx: SqlSession) -> None:
+        self._tx = tx
+
+    def get(self, ident: str) -> StoredReceipt | None:
+        row = self._tx.run(_GET, {"_id": ident}).first()
+        return None if row is None else _RECEIPT.from_row(row)
+
+    def add(self, receipt: Receipt) -> str:
+        ident = receipt.next()
+        if receipt.instead and not receipt.written:
+            self._tx.ask(_REPLACE_VOID, {"_id": ident, "_kept": receipt.kept}, check=partial(_replaced, ident))
+        else:
+            self._insert(ident, receipt.call, receipt.kept, void=False)
+        return ident
+
+    def void(self, ident: str, call: str, kept: float) -> None:
+        """Keep whoever else still tries from committing under this ID; ``RepeatedCallError`` if one is there."""
+        self._insert(ident, call, kept, void=True)
+
+    def answered(self, ident: str, status: int, reply: str | None) -> None:
+        self._tx.ask(_ANSWERED, {"_id": ident, "_status": status, "_reply": reply})
+
+    def remove_old(self, limit: int) -> int:
+        ids = self._tx.run(_OLD, {"_limit": limit}).scalars()
+        if ids:
+            self._tx.connection.execute(delete(schema.receipts).where(_t.id.in_(ids)))
+        return len(ids)
+
+    def _insert(self, ident: str, call: str, kept: float, *, void: bool) -> None:
+        self._tx.ask(
+            _ADD, {"_id": ident, "_call": call, "_void": void, "_kept": kept}, failed=lambda _: RepeatedCallError(ident)
+        )

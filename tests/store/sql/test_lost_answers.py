@@ -1,0 +1,158 @@
+"""The answer to COMMIT is lost: the store finds out what became of the change before it answers."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Final
+
+import pytest
+
+from ferroscope.contracts.errors import OutcomeUnknownError, StoreUnavailableError
+from ferroscope.contracts.receipts import RECEIPT, Receipt, RepeatedCallError
+from ferroscope.contracts.store import Query, Transaction
+from ferroscope.db import schema
+from ferroscope.db.senders import Command, Result, SendError
+from tests.store.conftest import Adapter, Open
+from tests.support import examples
+
+# What each driver raises when its connection breaks.
+_BROKEN: Final[dict[str, Callable[[], Exception]]] = {
+    "sqlite": lambda: sqlite3.ProgrammingError("Cannot operate on a closed database."),
+    "postgresql": lambda: __import__("psycopg").OperationalError("the connection is lost"),
+    "mysql": lambda: __import__("pymysql").err.OperationalError(2013, "Lost connection to MySQL server during query"),
+}
+
+
+@pytest.fixture
+def receipt() -> Iterator[Receipt]:
+    """Give the receipt of a call that is being carried out."""
+    token = RECEIPT.set(Receipt("k" * 64, "call", given=True))
+    yield RECEIPT.get()  # type: ignore[misc]
+    RECEIPT.reset(token)
+
+
+class Lossy:
+    """Breaks connections at a COMMIT: before the server gets it, or before its answer arrives.
+
+    ``only_changes``: not where only something is read, or a receipt is looked for.
+    """
+
+    def __init__(self, adapter: Adapter) -> None:
+        self.store: Any = adapter.store
+        self.times = 0
+        self.arrives = True
+        self.only_changes = False
+        self._send = self.store._send
+        self.store._send = self
+
+    def __call__(self, connection: Any, commands: Sequence[Command]) -> list[Result]:
+        if not self.times or commands[-1].text != "COMMIT":
+            return self._send(connection, commands)  # type: ignore[no-any-return]
+        if self.only_changes and not any("receipts" in command.text for command in commands):
+            return self._send(connection, commands)  # type: ignore[no-any-return]
+        self.times -= 1
+        if self.arrives:
+            self._send(connection, commands)
+        family = connection.dialect.name.replace("mariadb", "mysql")
+        if family != "sqlite":  # which has no connection that could break
+            connection.connection.dbapi_connection.close()
+        raise SendError(len(commands) - 1, _BROKEN[family]())
+
+
+def added(tx: Transaction) -> str:
+    node = examples.node()
+    tx.nodes.add(node)
+    return node.uuid
+
+
+def test_a_change_of_which_the_answer_was_lost_is_answered_as_done(adapter: Adapter, receipt: Receipt) -> None:
+    lossy = Lossy(adapter)
+    lossy.times = 1
+    uuid = adapter.write(added)
+    assert adapter.get(uuid).uuid == uuid
+    assert receipt.written
+
+
+def test_a_change_that_did_not_arrive_has_changed_nothing_and_cannot_arrive_later(
+    open_adapter: Open, receipt: Receipt
+) -> None:
+    adapter, other = open_adapter(), open_adapter()
+    lossy = Lossy(adapter)
+    lossy.times, lossy.arrives = 1, False
+    with pytest.raises(StoreUnavailableError) as failed:
+        adapter.write(added)
+    assert not isinstance(failed.value, OutcomeUnknownError)
+    stored = adapter.read(lambda tx: tx.receipts.get(receipt.id))
+    assert stored is not None
+    assert stored.void
+    with pytest.raises(RepeatedCallError):  # as if the network had delivered it late
+        other.write(added)
+
+
+def test_a_repeated_call_replaces_the_void_receipt(adapter: Adapter, receipt: Receipt) -> None:
+    lossy = Lossy(adapter)
+    lossy.times, lossy.arrives = 1, False
+    with pytest.raises(StoreUnavailableError):
+        adapter.write(added)
+    token = RECEIPT.set(Receipt(receipt.id, receipt.call, given=True, instead=True))
+    try:
+        adapter.write(added)
+    finally:
+        RECEIPT.reset(token)
+    stored = adapter.read(lambda tx: tx.receipts.get(receipt.id))
+    assert stored is not None
+    assert not stored.void
+
+
+def test_the_answer_to_the_question_itself_may_be_lost(adapter: Adapter, receipt: Receipt) -> None:
+    lossy = Lossy(adapter)
+    lossy.times = 3
+    uuid = adapter.write(added)
+    assert adapter.get(uuid).uuid == uuid
+
+
+def test_the_outcome_is_unknown_while_nobody_can_be_asked(open_adapter: Open, receipt: Receipt) -> None:
+    adapter = open_adapter(busy_timeout=0.1)
+    lossy = Lossy(adapter)
+    lossy.times = 1_000_000
+    with pytest.raises(OutcomeUnknownError):
+        adapter.write(added)
+    lossy.times = 0
+    assert adapter.read(lambda tx: tx.nodes.list(Query()))
+
+
+def test_without_a_receipt_the_outcome_is_unknown(adapter: Adapter) -> None:
+    lossy = Lossy(adapter)
+    lossy.times = 1
+    with pytest.raises(OutcomeUnknownError):
+        adapter.write(added)
+
+
+def test_the_same_key_has_effect_once(adapter: Adapter, receipt: Receipt) -> None:
+    adapter.write(added)
+    token = RECEIPT.set(Receipt(receipt.id, receipt.call, given=True))
+    try:
+        with pytest.raises(RepeatedCallError):
+            adapter.write(added)
+    finally:
+        RECEIPT.reset(token)
+
+
+def test_the_changes_of_one_call_have_a_receipt_each(adapter: Adapter, receipt: Receipt) -> None:
+    adapter.write(added)
+    lossy = Lossy(adapter)
+    lossy.times = 1
+    uuid = adapter.write(added)
+    assert adapter.get(uuid).uuid == uuid
+
+
+def test_old_receipts_are_removed(adapter: Adapter, receipt: Receipt) -> None:
+    adapter.write(added)
+    RECEIPT.set(None)
+    assert adapter.write(lambda tx: tx.receipts.remove_old(10)) == 0
+    adapter.write(lambda tx: tx.receipts.add(Receipt("old", "call")))
+    past = schema.receipts.update().where(schema.receipts.c.id == "old").values(expires_at=0.0)
+    adapter.write(lambda tx: tx.connection.execute(past))  # type: ignore[attr-defined]
+    assert adapter.write(lambda tx: tx.receipts.remove_old(10)) == 1
+    assert adapter.read(lambda tx: tx.receipts.get(receipt.id)) is not None
