@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import resource
 import subprocess
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -22,12 +23,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 class Podman:
     """Runs containers of one image as strictly as a cluster would: no capabilities, no new privileges, no writing."""
 
-    def __init__(self, directory: Path, archive: Path) -> None:
+    def __init__(self, store: Path, run: Path, archive: Path) -> None:
         self._options = [
-            "podman", "--root", str(directory / "store"), "--runroot", str(directory / "run"),
+            "podman", "--root", str(store), "--runroot", str(run),
             "--storage-driver", "vfs", "--cgroup-manager", "cgroupfs", "--runtime", "runc",
         ]  # fmt: skip
-        self.call("load", "--quiet", "--input", str(archive))
+        loaded = self.call("load", "--quiet", "--input", str(archive))
+        assert loaded.returncode == 0, loaded.stderr
         self.name = f"{image.NAME}:{contents.VERSION}"
 
     def call(self, *words: str) -> subprocess.CompletedProcess[str]:
@@ -69,6 +71,8 @@ def archive(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="session")
 def podman(archive: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Podman]:
     """Give the loaded image."""
-    podman = Podman(tmp_path_factory.mktemp("podman"), archive)
-    yield podman
-    podman.remove()
+    # podman takes no longer path than 50 characters for what it runs.
+    with tempfile.TemporaryDirectory(prefix="podman-", ignore_cleanup_errors=True) as run:
+        podman = Podman(tmp_path_factory.mktemp("podman"), Path(run), archive)
+        yield podman
+        podman.remove()
