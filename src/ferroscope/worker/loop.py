@@ -206,7 +206,7 @@ class Worker:
             present = locked.node.state
             saved = Transition(source=present, event=claim.request.event, target=present, strict=True)
             return locked, Run(saved, rerun=claim.request.attempt > 1)
-        if claim.request.lost and claim.request.attempt > self.settings.worker.max_attempts:
+        if claim.request.lost:
             request = reviewed(claim.request, tx.members.list(left=True), tx.now)
             locked = msgspec.structs.replace(locked, claim=msgspec.structs.replace(claim, request=request))
         overdue = is_still_overdue(tx, locked, self.settings.inspector.timeout)
