@@ -154,7 +154,7 @@ def test_a_patch_to_an_invalid_rule_changes_nothing(bare_metal: Client, operatio
         ({"priority": -1}, "priority"),
         ({"description": "x" * 256}, "$.description"),
         ({"colour": "red"}, "`colour`"),
-        ({"uuid": "x"}, "uuid 'x'"),
+        ({"uuid": "x"}, "uuid: 'x'"),
     ],
 )
 def test_an_invalid_rule_is_refused_by_the_name_of_the_field(bare_metal: Client, fields: Any, problem: str) -> None:
@@ -236,7 +236,7 @@ def test_each_api_deletes_its_own_and_the_newer_one_sees_all(introspection: Clie
         ({"conditions": [{"op": "in-net", "field": "a", "value": "x"}]}, "conditions[0]: value: "),
         ({"conditions": [{"op": "eq", "field": "a", "value": 1, "multiple": "last"}]}, "multiple"),
         ({"scope": "x" * 256}, "$.scope"),
-        ({"uuid": "x"}, "uuid 'x'"),
+        ({"uuid": "x"}, "uuid: 'x'"),
     ],
 )
 def test_an_invalid_introspection_rule_is_refused(introspection: Client, fields: Any, problem: str) -> None:
