@@ -43,7 +43,7 @@ def command(dcim: Synced, *options: str, url: str = "") -> tuple[str, ...]:
 
 
 @pytest.fixture(autouse=True)
-def _token(dcim: Synced, monkeypatch: pytest.MonkeyPatch) -> None:
+def has_token(dcim: Synced, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(f"{dcim.real.name.upper()}_TOKEN", dcim.real.token)
 
 
