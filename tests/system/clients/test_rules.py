@@ -103,7 +103,7 @@ def test_the_inspector_client_imports_lists_shows_deletes_and_purges(site: Site)
     assert [one["uuid"] for one in site.call("inspector.list_rules")] == [again["uuid"]]
     site.call("inspector.delete_all_rules")
     assert site.call("inspector.list_rules") == []
-    with pytest.raises(ClientError, match="could not be found"):
+    with pytest.raises(ClientError, match="was not found"):
         site.call("inspector.get_rule", uuid=rule["uuid"])
 
 
