@@ -324,6 +324,7 @@ def perform(
                 lost.append(f"only {len(fleet.places('db'))} of {nodes} pods run at the end")
         chaos.release()
         forced, unproven, booting, ages = witness.forced(), witness.unproven(), witness.booting(), witness.ages()
+        while_ready, commands = witness.while_ready(), sum(len(one.commands) for one in fleet.machines.values())
         ends = Counter(f"{one.phase}: {one.reason}" for one in fleet.records())
     times, age = spread([one.seconds for one in witness.replaced]), spread(ages)
     limit = float(QUICK["proof_age"])
@@ -336,6 +337,7 @@ def perform(
         f"{len(unproven)} forced without proof; {len(booting)} after a boot by the operator, before its kubelet ran",
         f'the BMC\'s "off" was {age.p50:.0f} / {age.p99:.0f} / {age.max:.0f} ms old (p50 / p99 / longest) when the API '
         f"server received what it proves; {sum(one > limit for one in ages)} times older than proof_age = {limit:g} s",
+        f"{commands} power commands; {len(while_ready)} times a machine was commanded off while its node was ready",
         f"{len(witness.twice)} times a pod of a StatefulSet was seen running twice",
         f"{len(chaos.late)} not replaced or not back within {_PATIENCE:.0f} s, {len(lost)} lost at the end",
         f"{len(chaos.ended)} controllers ended by themselves",
@@ -343,6 +345,7 @@ def perform(
         f"an operator was asked {chaos.powered_on} times to power one on",
         f"not ready to running elsewhere: {len(witness.replaced)} pods, "
         f"{times.p50 / 1000:.1f} / {times.p99 / 1000:.1f} s (p50 / p99), beside all other faults",
+        *(f"  while ready: {one}" for one in while_ready[:20]),
         *(f"  unproven: {one}" for one in unproven[:20]),
         *(f"  twice: {one}" for one in witness.twice[:20]),
         *(f"  late: {one}" for one in chaos.late[:20]),
@@ -350,7 +353,7 @@ def perform(
         *(f"  ended: {one}" for one in chaos.ended[:20]),
         *(f"  lost: {one}" for one in lost),
     ]
-    return lines, not (unproven or witness.twice or lost or chaos.late or chaos.left_off or chaos.ended)
+    return lines, not (while_ready or unproven or witness.twice or lost or chaos.late or chaos.left_off or chaos.ended)
 
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})

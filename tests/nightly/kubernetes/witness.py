@@ -23,6 +23,8 @@ from tests.nightly.kubernetes.rack import Machine
 from tests.support.processes import PATIENCE
 
 _EVERY: Final = 0.2  # seconds between two looks
+# Seconds for which a node must have been ready: times of its cluster are whole seconds, and a command takes a moment.
+_SETTLED: Final = 3.0
 _ANSWER: Final = 1.0  # seconds for a kubelet to answer: one that does not may still run all it ran
 
 
@@ -57,6 +59,7 @@ class Witness:
         self._last: dict[str, set[str]] = {}
         self._homes: dict[str, tuple[str, str]] = {}  # of a pod that ran: its UID and node
         self._not_ready: dict[str, float] = {}
+        self._readiness: dict[str, dict[float, bool]] = {}  # of a node: since when it was ready, or not, by its cluster
         self.deleted_since: dict[str, float] = {}
         self.twice: list[tuple[float, str, tuple[str, ...]]] = []
         self.replaced: list[Replaced] = []
@@ -122,6 +125,8 @@ class Witness:
         nodes = self._fleet.cluster.call("GET", "/api/v1/nodes")["items"]
         for node in nodes:
             name = node["metadata"]["name"]
+            if (since := _changed(node)) is not None:
+                self._readiness.setdefault(name, {})[since] = _ready(node)
             if _ready(node):
                 self._not_ready.pop(name, None)
             else:
@@ -152,6 +157,22 @@ class Witness:
         until its kubelet runs.
         """
         return [one for one in self.forced() if not self._proven(one, self._fleet.machines)]
+
+    def while_ready(self) -> list[str]:
+        """Return the machines that were commanded off while their nodes had been ready for a while, and when."""
+        return [
+            f"{name} at {at:.1f}"
+            for name, machine in self._fleet.machines.items()
+            for at, on in machine.commands
+            if not on and self._was_ready(name, at)
+        ]
+
+    def _was_ready(self, name: str, at: float) -> bool:
+        before = [one for one in self._readiness.get(name, {}).items() if one[0] <= at]
+        if not before:
+            return False
+        since, ready = max(before)
+        return ready and at - since > _SETTLED
 
     def booting(self) -> list[Forced]:
         """Return what was forced while the machine was on, but its kubelet did not run yet."""
@@ -205,6 +226,12 @@ def _done(audit: Path) -> Iterator[dict[str, Any]]:
         event = msgspec.json.decode(line)
         if event["responseStatus"]["code"] < 300:
             yield event
+
+
+def _changed(node: dict[str, Any]) -> float | None:
+    """Return since when the node is ready, or is not, as the cluster has it."""
+    conditions = [one for one in node["status"].get("conditions", ()) if one["type"] == "Ready"]
+    return datetime.fromisoformat(conditions[0]["lastTransitionTime"]).timestamp() if conditions else None
 
 
 def _ready(node: dict[str, Any]) -> bool:
