@@ -146,7 +146,7 @@ class Chaos:
 
     def _end(self, machine: Machine, kind: str, chance: random.Random) -> None:
         """The node is gone for good, until its pods run elsewhere."""
-        here = self._pods_of(machine)
+        here, began = self._pods_of(machine), time.time()
         kept = self._mistake(machine, kind, chance)
         if kind.startswith("hang"):
             machine.hang()
@@ -163,7 +163,8 @@ class Chaos:
             if not until(lambda: machine.on and self._fleet.cluster.is_ready(machine.name), seconds=_PATIENCE):
                 self.late.append(f"{machine.name} stays off for {kept}: {self._fleet.reason(machine.name)!r}")
             self._keep(kept, kept=False)
-        if not until(lambda: self._gone(here, machine), seconds=_PATIENCE):
+        # A power-on that was under way may have undone the fault: then its pods run there.
+        if not until(lambda: self._gone(here, machine) or self._booted(machine, began), seconds=_PATIENCE):
             self.late.append(f"{machine.name} after {kind}: {self._fleet.reason(machine.name)!r}, {sorted(here)}")
 
     # What people do: they name the wrong machine, cordon a node that then fails, or have finalizers on their pods.
@@ -225,6 +226,13 @@ class Chaos:
         time.sleep(0.3)
         try:
             return not uids & {str(one["metadata"]["uid"]) for one in self._fleet.cluster.pods()}
+        except requests.RequestException:
+            return False
+
+    def _booted(self, machine: Machine, since: float) -> bool:
+        """Whether the machine was powered on since then, and its node is ready."""
+        try:
+            return machine.on and machine.power[-1][0] > since and self._fleet.cluster.is_ready(machine.name)
         except requests.RequestException:
             return False
 
