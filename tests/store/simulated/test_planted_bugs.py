@@ -18,7 +18,7 @@ from tests.simulation.scenario import from_seed
 _FOUND_BY = {
     "any-loss-counts": 25,
     "broken-twice": 3,
-    "claim-select": 8,
+    "claim-select": 27,
     "claims-doubted-not": 2,
     "deleted-node-forgotten": 9,
     "filter-always-seconds": 13,
@@ -44,6 +44,7 @@ _FOUND_BY = {
     "renew-by-name": 4,
     "renewal-error-ignored": 2,
     "retry-unchecked": 3,
+    "same-token": 39,
     "takes-on": 3,
     "throttle-outlived": 6,
     "throttle-released-early": 3,
