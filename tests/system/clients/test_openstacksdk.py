@@ -200,12 +200,12 @@ def test_a_deleted_node_is_gone(site: Site) -> None:
 
 
 def test_a_list_of_large_nodes_is_read_page_by_page_by_each_client(site: Site) -> None:
-    body = {"driver": "fake-hardware", "resource_class": "large", "extra": {"x": "x" * 1_000_000}}
+    body = {"driver": "fake-hardware", "resource_class": "a-megabyte", "extra": {"x": "x" * 1_000_000}}
     nodes = [site.request("POST", "/v1/nodes", body)["uuid"] for _ in range(10)]
-    first = site.get("/v1/nodes/detail?resource_class=large")
+    first = site.get("/v1/nodes/detail?resource_class=a-megabyte")
     assert 5 < len(first["nodes"]) < 10  # 8 MiB of them
-    assert [node["id"] for node in site.call("sdk.list_nodes", details=True, resource_class="large")] == nodes
-    listed = site.baremetal("node", "list", "--resource-class", "large", "--limit", "0", "--long", "-f", "value")
+    assert [node["id"] for node in site.call("sdk.list_nodes", details=True, resource_class="a-megabyte")] == nodes
+    listed = site.baremetal("node", "list", "--resource-class", "a-megabyte", "--limit", "0", "--long", "-f", "value")
     assert sum(node in listed.out for node in nodes) == 10
     for node in nodes:
         site.request("DELETE", f"/v1/nodes/{node}")
