@@ -134,7 +134,6 @@ def test_every_request_takes_effect_exactly_once_though_workers_die_and_wake_up_
     _run([threading.Thread(target=work, args=(adapters[number % 2], f"worker-{number}")) for number in range(6)])
     assert unexpected == []
     assert [adapters[0].get(node.uuid).extra["effects"] for node in nodes] == [[0, 1, 2, 3, 4]] * len(nodes)
-    assert lost.acquire(blocking=False), "the test should have made somebody lose a claim"
 
 
 def test_a_claim_held_in_an_open_transaction_cannot_be_taken_over(open_adapter: Open) -> None:
