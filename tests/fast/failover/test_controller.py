@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 
@@ -10,8 +9,7 @@ import msgspec
 import pytest
 
 from ferroscope.config.options import Settings
-from ferroscope.contracts.bmc import Power
-from ferroscope.contracts.errors import BmcError, LeaseLostError
+from ferroscope.contracts.errors import LeaseLostError
 from ferroscope.contracts.store import Query, Transaction
 from ferroscope.core.delivery import Refused
 from ferroscope.core.remediation import Phase, Proof
@@ -22,25 +20,6 @@ from tests.fast.failover.site import Site
 from tests.fast.failover.test_client import node_document, pod_document
 from tests.support import examples
 from tests.support.faulty_kubernetes import answering
-
-
-class _Power:
-    """A BMC. Commands take effect at once."""
-
-    def __init__(self) -> None:
-        self.off = False
-        self.silent = False
-        self.commands: list[bool] = []
-
-    def state(self, machine: str) -> Power:
-        if self.silent:
-            raise BmcError("timed out", transient=True)
-        return Power.OFF if self.off else Power.ON
-
-    def set(self, machine: str, *, on: bool, left: Callable[[], float]) -> None:
-        assert left() > 0
-        self.commands.append(on)
-        self.off = not on
 
 
 def test_a_dead_nodes_pods_and_volumes_are_freed_with_proof_and_everything_is_told(site: Site) -> None:
