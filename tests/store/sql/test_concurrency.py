@@ -131,9 +131,23 @@ def test_every_request_takes_effect_exactly_once_though_workers_die_and_wake_up_
         except BaseException as exc:  # noqa: BLE001  # shown by the assertion below
             unexpected.append(exc)
 
-    _run([threading.Thread(target=work, args=(adapters[number % 2], f"worker-{number}")) for number in range(6)])
+    # Claims are freed only if the heartbeats of somebody who asks for one have had no gap.
+    ended, witness = threading.Event(), open_adapter()
+
+    def beat() -> None:
+        while not ended.wait(0.02):
+            witness.join("witness", ttl=0.3)
+
+    beating = threading.Thread(target=beat)
+    beating.start()
+    try:
+        _run([threading.Thread(target=work, args=(adapters[number % 2], f"worker-{number}")) for number in range(6)])
+    finally:
+        ended.set()
+        beating.join()
     assert unexpected == []
     assert [adapters[0].get(node.uuid).extra["effects"] for node in nodes] == [[0, 1, 2, 3, 4]] * len(nodes)
+    assert lost.acquire(blocking=False), "the test should have made somebody lose a claim"
 
 
 def test_a_claim_held_in_an_open_transaction_cannot_be_taken_over(open_adapter: Open) -> None:
