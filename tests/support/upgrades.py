@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import itertools
 import os
+import shutil
 import signal
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from pathlib import Path
+from typing import Any, Final
+from unittest import mock
 
 from sqlalchemy import Boolean, Double, Engine, Integer, MetaData, event, insert, select
 
@@ -17,9 +20,60 @@ from ferroscope.db.engine import build_engine
 from ferroscope.runtime.backend import ensure_schema
 from tests.store.sql.test_schema import described
 
-# A schema of the past, with the tables that have most rows.
-OLDER = "0004"
+# The schema of this release, before tests add migrations.
+THIS: Final = migrate.HEAD
+_NUMBERS: Final = [f"{int(THIS) + number:04}" for number in (1, 2)]
 _WRITES = ("CREATE", "ALTER", "INSERT", "UPDATE", "COMMIT")
+# Migrations of a next release: all that a migration may do, in tables that have many rows.
+_BEGINNING: Final = """
+import sqlalchemy as sa
+from alembic import op
+
+revision = {own!r}
+down_revision = {before!r}
+branch_labels = None
+depends_on = None
+
+"""
+_RACKS: Final = """
+def upgrade():
+    op.add_column("nodes", sa.Column("rack", sa.String(64)))
+    op.add_column("nodes", sa.Column("unit", sa.Integer(), nullable=False, server_default="0"))
+    op.create_index("ix_nodes_rack", "nodes", ["rack"])
+    op.add_column("requests", sa.Column("cause", sa.String(64), nullable=False, server_default="unknown"))
+    racks = op.create_table(
+        "racks",
+        sa.Column("name", sa.String(64), nullable=False),
+        sa.Column("height", sa.Integer(), nullable=False),
+        sa.PrimaryKeyConstraint("name", name="pk_racks"),
+    )
+    op.bulk_insert(racks, [{"name": "first", "height": 42}, {"name": "second", "height": 47}])
+"""
+_ROOMS: Final = """
+def upgrade():
+    op.create_table(
+        "rooms",
+        sa.Column("name", sa.String(64), nullable=False),
+        sa.Column("building", sa.String(64), nullable=False),
+        sa.PrimaryKeyConstraint("name", name="pk_rooms"),
+    )
+    op.create_index("ix_rooms_building", "rooms", ["building"])
+    op.add_column("racks", sa.Column("room", sa.String(64)))
+    op.add_column("ports", sa.Column("cable", sa.String(64)))
+    op.add_column("inspections", sa.Column("score", sa.Double(), nullable=False, server_default="1"))
+"""
+
+
+@contextmanager
+def next_release(directory: Path) -> Iterator[None]:
+    """Be the next release meanwhile: one with two more migrations, whose scripts are in this directory."""
+    source, scripts = Path(migrate.__file__).parent / "migrations", directory / "migrations"
+    shutil.copytree(source, scripts, ignore=shutil.ignore_patterns("__pycache__"))
+    for own, before, text in zip(_NUMBERS, [THIS, *_NUMBERS], (_RACKS, _ROOMS), strict=False):
+        beginning = _BEGINNING.format(own=own, before=before)
+        (scripts / "versions" / f"{own}_next.py").write_text(beginning + text)
+    with mock.patch.multiple(migrate, SCRIPTS=str(scripts), HEAD=_NUMBERS[-1]):
+        yield
 
 
 @contextmanager
@@ -82,9 +136,9 @@ def upgrade(url: str) -> None:
 
 
 def fill(url: str) -> dict[str, list[Any]]:
-    """Bring the database to an older schema, and put rows into each table; return all of them."""
+    """Bring the database to the schema of this release, and put rows into each table; return all of them."""
     with opened(url) as engine:
-        migrate.upgrade(engine, OLDER)
+        migrate.upgrade(engine, THIS)
         with engine.connect() as connection:
             for table in _tables(engine):
                 # Whatever a migration has put there is kept.

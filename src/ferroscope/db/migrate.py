@@ -22,8 +22,10 @@ from ferroscope.db import replication
 from ferroscope.db.engine import cannot_answer, described, waiting
 
 _VERSIONS: Final = Path(__file__).parent / "migrations" / "versions"
+# Where Alembic finds the migrations; tests let it find those of a next release, too.
+SCRIPTS = "ferroscope.db:migrations"
 # The newest migration; the file names begin with the numbers.
-HEAD: Final = max(found.name for found in _VERSIONS.glob("[0-9]*.py")).partition("_")[0]
+HEAD = max(found.name for found in _VERSIONS.glob("[0-9]*.py")).partition("_")[0]
 # Seconds that an upgrade waits for SQLite's write lock: the other processes keep writing meanwhile.
 _LOCK_TIMEOUT: Final = 30.0
 # The lock of an upgrade. PostgreSQL's is valid within a database and ends with the transaction; MariaDB's is valid on
@@ -57,7 +59,7 @@ def upgrade(engine: Engine, revision: str = "head") -> None:
     from alembic.config import Config
 
     config = Config()
-    config.set_main_option("script_location", "ferroscope.db:migrations")
+    config.set_main_option("script_location", SCRIPTS)
     options = {} if engine.dialect.name == "sqlite" else {"isolation_level": "READ COMMITTED"}
     try:
         with engine.connect().execution_options(**options) as connection, _alone(connection):

@@ -1,6 +1,7 @@
 """The release before and this one at work at once on one database, as while processes are upgraded one after another.
 
-The release before is a real one: a commit of this repository's history, unpacked and run with the same Python.
+The release before is a real one: a commit of this repository's history, unpacked and run with the same Python. Before
+the first release it is the one that changed the first migration last (ADR 034): no earlier one knows this schema.
 """
 
 from __future__ import annotations
@@ -24,8 +25,7 @@ from tests.support import examples
 from tests.support.installation import Played
 from tests.support.processes import PATIENCE, free_port, until
 
-# A commit of main with the first schema; see ADR 034 for when it moves on.
-BEFORE = "bebbd5926d24cc50b06b14f6b1b3e22395f04645"
+FIRST = "src/ferroscope/db/migrations/versions/0001_first.py"
 NODES = 30
 _SETTINGS = """
 [database]
@@ -44,21 +44,21 @@ threads = 2
 @pytest.fixture(scope="module")
 def before(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return the directory with the packages of the release before."""
-    ancestor = subprocess.run(["git", "merge-base", "--is-ancestor", BEFORE, "HEAD"], cwd=ROOT, check=False)
-    packed = subprocess.run(
-        ["git", "archive", BEFORE, "src", "pyproject.toml"], cwd=ROOT, capture_output=True, check=False
-    )
-    if packed.returncode:
+    if _git("rev-parse", "--is-shallow-repository").strip() == b"true":
         pytest.fail(
-            f"the commit {BEFORE[:7]}, which stands for the release before, is not in this clone "
-            f"({packed.stderr.decode().strip()}); a shallow one gets it with: git fetch --unshallow",
+            "the release before is not in this clone, which is shallow; get it with: git fetch --unshallow",
             pytrace=False,
         )
-    assert ancestor.returncode == 0, f"{BEFORE[:7]} is no ancestor of this commit: nobody has run it before this one"
+    commit = _git("log", "--max-count=1", "--format=%H", "--", FIRST).decode().strip()
     directory = tmp_path_factory.mktemp("before")
-    subprocess.run(["tar", "-x"], input=packed.stdout, cwd=directory, check=True)
+    packed = _git("archive", commit, "src", "pyproject.toml")
+    subprocess.run(["tar", "-x"], input=packed, cwd=directory, check=True)
     _declare(directory)
     return directory / "src"
+
+
+def _git(*arguments: str) -> bytes:
+    return subprocess.run(["git", *arguments], cwd=ROOT, capture_output=True, check=True).stdout
 
 
 def _declare(directory: Path) -> None:

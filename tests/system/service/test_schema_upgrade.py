@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import sqlite3
 import threading
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from sqlalchemy import Engine, inspect
@@ -12,11 +14,15 @@ from ferroscope.config.options import DatabaseSettings
 from ferroscope.contracts.errors import StoreUnavailableError
 from ferroscope.db import migrate
 from ferroscope.db.engine import build_engine
-from tests.support import databases
+from tests.support import databases, upgrades
 from tests.support.processes import PATIENCE
 from tests.support.servers import Server
 
-_BEFORE_TWO_MORE = "0008"
+
+@pytest.fixture(autouse=True)
+def next_release(tmp_path: Path) -> Iterator[None]:
+    with upgrades.next_release(tmp_path):
+        yield
 
 
 def _tables(engine: Engine) -> dict[str, int]:
@@ -27,7 +33,7 @@ def _tables(engine: Engine) -> dict[str, int]:
 def test_an_upgrade_waits_for_processes_that_write(tmp_path) -> None:  # type: ignore[no-untyped-def]
     file = tmp_path / "f.db"
     engine = build_engine(DatabaseSettings(connection=f"sqlite:///{file}"))
-    migrate.upgrade(engine, _BEFORE_TWO_MORE)
+    migrate.upgrade(engine, upgrades.THIS)
     writer = sqlite3.connect(file, isolation_level=None, check_same_thread=False)
     writer.execute("BEGIN IMMEDIATE")
     timer = threading.Timer(0.5, lambda: writer.execute("COMMIT"))
@@ -79,15 +85,15 @@ def engine(request, tmp_path):  # type: ignore[no-untyped-def]
 
 
 def test_an_upgrade_that_fails_changes_nothing_and_can_be_repeated(engine: Engine) -> None:
-    migrate.upgrade(engine, "0005")
+    migrate.upgrade(engine, upgrades.THIS)
     with engine.connect() as connection:
-        connection.exec_driver_sql("CREATE TABLE outbox (id INTEGER)")
+        connection.exec_driver_sql("CREATE TABLE rooms (id INTEGER)")
     before = _tables(engine)
-    with pytest.raises(StoreUnavailableError, match="outbox"):
+    with pytest.raises(StoreUnavailableError, match="rooms"):
         migrate.upgrade(engine)
-    assert migrate.current(engine) == "0005"
+    assert migrate.current(engine) == upgrades.THIS
     assert _tables(engine) == before
     with engine.connect() as connection:
-        connection.exec_driver_sql("DROP TABLE outbox")
+        connection.exec_driver_sql("DROP TABLE rooms")
     migrate.upgrade(engine)
     assert migrate.current(engine) == migrate.HEAD

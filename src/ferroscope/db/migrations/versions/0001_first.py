@@ -1,4 +1,4 @@
-"""The first schema; later migrations add to it until it is that of ``db.schema``."""
+"""The first schema, that of ``db.schema``; later migrations add to it."""
 
 from __future__ import annotations
 
@@ -17,10 +17,48 @@ UUID = sa.String(36)
 LONG_TEXT = sa.Text().with_variant(mysql.LONGTEXT(), "mysql", "mariadb")
 LONG_BLOB = sa.LargeBinary().with_variant(mysql.LONGBLOB(), "mysql", "mariadb")
 SERIAL = sa.BigInteger().with_variant(sa.Integer(), "sqlite")
+NICS = sa.text("kind = 'nic'")
 OPTIONS: dict[str, Any] = {"mysql_charset": "utf8mb4", "mysql_collate": "utf8mb4_bin", "mysql_engine": "InnoDB"}
 
 
 def upgrade() -> None:
+    op.create_table(
+        "access_tokens",
+        sa.Column("id", sa.String(16), nullable=False),
+        sa.Column("name", sa.String(64), nullable=False),
+        sa.Column("digest", sa.String(64), nullable=False),
+        sa.Column("roles", LONG_TEXT, nullable=False),
+        sa.Column("project", sa.String(255)),
+        sa.Column("created_at", sa.Double(), nullable=False),
+        sa.Column("created_by", sa.String(255), nullable=False),
+        sa.Column("expires_at", sa.Double()),
+        sa.Column("revoked_at", sa.Double()),
+        sa.Column("last_used_at", sa.Double()),
+        sa.PrimaryKeyConstraint("id", name="pk_access_tokens"),
+        **OPTIONS,
+    )
+
+    op.create_table(
+        "audit",
+        sa.Column("id", SERIAL, autoincrement=True, nullable=False),
+        sa.Column("request_id", sa.String(64), nullable=False),
+        sa.Column("user", sa.String(255), nullable=False),
+        sa.Column("method", sa.String(16), nullable=False),
+        sa.Column("project", sa.String(255)),
+        sa.Column("source", sa.String(64), nullable=False),
+        sa.Column("policy", sa.String(128), nullable=False),
+        sa.Column("call", sa.String(128), nullable=False),
+        sa.Column("target", sa.String(255), nullable=False),
+        sa.Column("node", UUID),
+        sa.Column("status", sa.Integer(), nullable=False),
+        sa.Column("at", sa.Double(), nullable=False),
+        sa.PrimaryKeyConstraint("id", name="pk_audit"),
+        **OPTIONS,
+        sqlite_autoincrement=True,
+    )
+    op.create_index("ix_audit_at", "audit", ["at"])
+    op.create_index("ix_audit_node", "audit", ["node", "id"])
+
     op.create_table(
         "bmc_addresses",
         sa.Column("address", sa.String(255), nullable=False),
@@ -41,6 +79,17 @@ def upgrade() -> None:
     op.create_index("ix_callers_node", "callers", ["node"])
 
     op.create_table(
+        "chassis",
+        sa.Column("uuid", UUID, nullable=False),
+        sa.Column("description", sa.String(255)),
+        sa.Column("extra", LONG_TEXT, nullable=False),
+        sa.Column("created_at", sa.Double(), nullable=False),
+        sa.Column("updated_at", sa.Double()),
+        sa.PrimaryKeyConstraint("uuid", name="pk_chassis"),
+        **OPTIONS,
+    )
+
+    op.create_table(
         "clock_steps",
         sa.Column("id", sa.Integer(), autoincrement=False, nullable=False),
         sa.Column("at", sa.Double(), nullable=False),
@@ -51,13 +100,11 @@ def upgrade() -> None:
     )
 
     op.create_table(
-        "search_index",
-        sa.Column("node", UUID, nullable=False),
-        sa.Column("kind", sa.String(8), nullable=False),
+        "expectations",
+        sa.Column("name", sa.String(255), nullable=False),
         sa.Column("position", sa.Integer(), nullable=False),
-        *(sa.Column(f"t{number}", sa.String(255)) for number in range(1, 8)),
-        *(sa.Column(f"n{number}", sa.Double()) for number in range(1, 4)),
-        sa.PrimaryKeyConstraint("node", "kind", "position", name="pk_search_index"),
+        sa.Column("document", LONG_TEXT, nullable=False),
+        sa.PrimaryKeyConstraint("name", name="pk_expectations"),
         **OPTIONS,
     )
 
@@ -90,11 +137,16 @@ def upgrade() -> None:
         sa.Column("clock_since", sa.Double()),
         sa.Column("queued", sa.Double(), nullable=False, server_default="0"),
         sa.Column("processing_since", sa.Double()),
+        sa.Column("secret", sa.String(80)),
+        sa.Column("secret_delivery", sa.String(16)),
+        sa.Column("changes", sa.Integer(), nullable=False, server_default="0"),
+        sa.Column("traceparent", sa.String(55)),
         sa.PrimaryKeyConstraint("uuid", name="pk_inspections"),
         **OPTIONS,
     )
     op.create_index("ix_inspections_clock_since", "inspections", ["clock_since"])
     op.create_index("ix_inspections_node", "inspections", ["node", "started_at"])
+    op.create_index("ix_inspections_secret", "inspections", ["secret"])
 
     op.create_table(
         "journal",
@@ -114,6 +166,16 @@ def upgrade() -> None:
         sqlite_autoincrement=True,
     )
     op.create_index("ix_journal_node", "journal", ["node", "id"])
+
+    op.create_table(
+        "lease_candidates",
+        sa.Column("name", sa.String(255), nullable=False),
+        sa.Column("holder", sa.String(255), nullable=False),
+        sa.Column("asked_at", sa.Double(), nullable=False),
+        sa.Column("expires_at", sa.Double(), nullable=False),
+        sa.PrimaryKeyConstraint("name", "holder", name="pk_lease_candidates"),
+        **OPTIONS,
+    )
 
     op.create_table(
         "lease_epochs",
@@ -137,6 +199,7 @@ def upgrade() -> None:
         sa.Column("touched", SERIAL, nullable=False),
         sa.Column("data", LONG_TEXT, nullable=False),
         sa.Column("source", sa.String(64)),
+        sa.Column("token_digest", sa.String(64)),
         sa.PrimaryKeyConstraint("name", name="pk_leases"),
         **OPTIONS,
     )
@@ -174,6 +237,10 @@ def upgrade() -> None:
         sa.Column("status", sa.String(255), nullable=False),
         sa.Column("detail", LONG_TEXT),
         sa.Column("ttl", sa.Double(), nullable=False, server_default="600"),
+        sa.Column("left_at", sa.Double()),
+        sa.Column("boot", UUID),
+        sa.Column("steady_since", sa.Double()),
+        sa.Column("died_at", sa.Double()),
         sa.PrimaryKeyConstraint("id", name="pk_members"),
         **OPTIONS,
     )
@@ -212,6 +279,9 @@ def upgrade() -> None:
         sa.Column("inbox", sa.Boolean(), nullable=False, server_default=sa.false()),
         sa.Column("hardware", LONG_TEXT),
         sa.Column("orphaned_at", sa.Double()),
+        sa.Column("chassis_uuid", UUID),
+        sa.Column("labels", LONG_TEXT),
+        sa.Column("sources", LONG_TEXT),
         sa.PrimaryKeyConstraint("uuid", name="pk_nodes"),
         sa.UniqueConstraint("name", name="uq_nodes_name"),
         sa.UniqueConstraint("instance_uuid", name="uq_nodes_instance_uuid"),
@@ -241,6 +311,48 @@ def upgrade() -> None:
     op.create_index("ix_objects_state", "objects", ["state", "at"])
 
     op.create_table(
+        "outbox",
+        sa.Column("id", SERIAL, autoincrement=True, nullable=False),
+        sa.Column("target", sa.String(64), nullable=False),
+        sa.Column("event", UUID, nullable=False),
+        sa.Column("type", sa.String(64), nullable=False),
+        sa.Column("node", UUID, nullable=False),
+        sa.Column("data", LONG_TEXT, nullable=False),
+        sa.Column("at", sa.Double(), nullable=False),
+        sa.Column("state", sa.String(16), nullable=False),
+        sa.Column("attempts", sa.Integer(), nullable=False),
+        sa.Column("error", sa.String(255)),
+        sa.Column("settled_at", sa.Double()),
+        sa.PrimaryKeyConstraint("id", name="pk_outbox"),
+        **OPTIONS,
+        sqlite_autoincrement=True,
+    )
+    op.create_index("ix_outbox_event", "outbox", ["event"])
+    op.create_index("ix_outbox_target", "outbox", ["target", "state", "id"])
+
+    op.create_table(
+        "portgroups",
+        sa.Column("uuid", UUID, nullable=False),
+        sa.Column("node", UUID, nullable=False),
+        sa.Column("address", sa.String(18)),
+        sa.Column("name", sa.String(255)),
+        sa.Column("mode", sa.String(255), nullable=False),
+        sa.Column("properties", LONG_TEXT, nullable=False),
+        sa.Column("standalone_ports_supported", sa.Boolean(), nullable=False),
+        sa.Column("physical_network", sa.String(64)),
+        sa.Column("category", sa.String(80)),
+        sa.Column("extra", LONG_TEXT, nullable=False),
+        sa.Column("internal", LONG_TEXT, nullable=False),
+        sa.Column("created_at", sa.Double(), nullable=False),
+        sa.Column("updated_at", sa.Double()),
+        sa.PrimaryKeyConstraint("uuid", name="pk_portgroups"),
+        sa.UniqueConstraint("address", name="uq_portgroups_address"),
+        sa.UniqueConstraint("name", name="uq_portgroups_name"),
+        **OPTIONS,
+    )
+    op.create_index("ix_portgroups_node", "portgroups", ["node"])
+
+    op.create_table(
         "ports",
         sa.Column("uuid", UUID, nullable=False),
         sa.Column("node", UUID, nullable=False),
@@ -254,6 +366,7 @@ def upgrade() -> None:
         sa.Column("attributes", LONG_TEXT, nullable=False),
         sa.Column("created_at", sa.Double(), nullable=False),
         sa.Column("updated_at", sa.Double()),
+        sa.Column("portgroup", UUID),
         sa.PrimaryKeyConstraint("uuid", name="pk_ports"),
         sa.UniqueConstraint("address", name="uq_ports_address"),
         sa.UniqueConstraint("name", name="uq_ports_name"),
@@ -261,6 +374,20 @@ def upgrade() -> None:
     )
     op.create_index("ix_ports_created_at", "ports", ["created_at", "uuid"])
     op.create_index("ix_ports_node", "ports", ["node"])
+    op.create_index("ix_ports_portgroup", "ports", ["portgroup"])
+
+    op.create_table(
+        "receipts",
+        sa.Column("id", sa.String(64), nullable=False),
+        sa.Column("call", sa.String(64), nullable=False),
+        sa.Column("void", sa.Boolean(), nullable=False),
+        sa.Column("status", sa.Integer(), nullable=False),
+        sa.Column("reply", LONG_TEXT),
+        sa.Column("expires_at", sa.Double(), nullable=False),
+        sa.PrimaryKeyConstraint("id", name="pk_receipts"),
+        **OPTIONS,
+    )
+    op.create_index("ix_receipts_expires_at", "receipts", ["expires_at"])
 
     op.create_table(
         "rejections",
@@ -271,6 +398,23 @@ def upgrade() -> None:
         sa.PrimaryKeyConstraint("address", name="pk_rejections"),
         **OPTIONS,
     )
+
+    op.create_table(
+        "remediations",
+        sa.Column("uuid", UUID, nullable=False),
+        sa.Column("cluster", sa.String(63), nullable=False),
+        sa.Column("node", sa.String(253), nullable=False),
+        sa.Column("machine", UUID),
+        sa.Column("phase", sa.String(16), nullable=False),
+        sa.Column("started_at", sa.Double(), nullable=False),
+        sa.Column("ended_at", sa.Double()),
+        sa.Column("active", sa.String(320)),
+        sa.Column("record", LONG_TEXT, nullable=False),
+        sa.PrimaryKeyConstraint("uuid", name="pk_remediations"),
+        sa.UniqueConstraint("active", name="uq_remediations_active"),
+        **OPTIONS,
+    )
+    op.create_index("ix_remediations_cluster", "remediations", ["cluster", "started_at"])
 
     op.create_table(
         "requests",
@@ -293,6 +437,7 @@ def upgrade() -> None:
         sa.Column("priority", sa.Integer(), nullable=False, server_default="1"),
         sa.Column("bmc", sa.String(255)),
         sa.Column("network", sa.String(64)),
+        sa.Column("lost", LONG_TEXT),
         sa.PrimaryKeyConstraint("id", name="pk_requests"),
         sa.UniqueConstraint("claimed_node", name="uq_requests_claimed_node"),
         **OPTIONS,
@@ -329,6 +474,28 @@ def upgrade() -> None:
     op.create_index("ix_rules_created_at", "rules", ["created_at", "uuid"])
 
     op.create_table(
+        "search_index",
+        sa.Column("node", UUID, nullable=False),
+        sa.Column("kind", sa.String(8), nullable=False),
+        sa.Column("position", sa.Integer(), nullable=False),
+        *(sa.Column(f"t{number}", sa.String(255)) for number in range(1, 8)),
+        *(sa.Column(f"n{number}", sa.Double()) for number in range(1, 4)),
+        sa.PrimaryKeyConstraint("node", "kind", "position", name="pk_search_index"),
+        **OPTIONS,
+    )
+    op.create_index(
+        "ix_search_index_macs", "search_index", ["kind", "t2", "node"], postgresql_where=NICS, sqlite_where=NICS
+    )
+
+    op.create_table(
+        "secret_keys",
+        sa.Column("id", sa.String(64), nullable=False),
+        sa.Column("at", sa.Double(), nullable=False),
+        sa.PrimaryKeyConstraint("id", name="pk_secret_keys"),
+        **OPTIONS,
+    )
+
+    op.create_table(
         "tallies",
         sa.Column("name", sa.String(64), nullable=False),
         sa.Column("period", sa.BigInteger(), nullable=False),
@@ -336,3 +503,15 @@ def upgrade() -> None:
         sa.PrimaryKeyConstraint("name", name="pk_tallies"),
         **OPTIONS,
     )
+
+    op.create_table(
+        "web_sessions",
+        sa.Column("id", sa.String(64), nullable=False),
+        sa.Column("sealed", LONG_TEXT, nullable=False),
+        sa.Column("user", sa.String(255), nullable=False),
+        sa.Column("created_at", sa.Double(), nullable=False),
+        sa.Column("expires_at", sa.Double(), nullable=False),
+        sa.PrimaryKeyConstraint("id", name="pk_web_sessions"),
+        **OPTIONS,
+    )
+    op.create_index("ix_web_sessions_expires_at", "web_sessions", ["expires_at"])
