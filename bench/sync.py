@@ -15,7 +15,7 @@ import msgspec
 
 from bench.cycle import scratch
 from bench.report import Report
-from ferroscope.dcim.writer import Report as Changes
+from ferroscope.contrib.dcim.writer import Report as Changes
 from tests.support.dcim import DcimServer, Synced, machine, running
 from tests.support.faulty_proxy import FaultyProxy
 from tests.support.nautobot import Nautobot

@@ -17,11 +17,11 @@ from typing import Any, ClassVar, Final, TypeVar
 
 import urllib3
 
-from ferroscope.dcim.dialects import Dialect
-from ferroscope.dcim.machines import Interface, Item, Machine
-from ferroscope.dcim.rest import RestClient
-from ferroscope.dcim.sync import Place, Sync
-from ferroscope.dcim.writer import Report
+from ferroscope.contrib.dcim.dialects import Dialect
+from ferroscope.contrib.dcim.machines import Interface, Item, Machine
+from ferroscope.contrib.dcim.rest import RestClient
+from ferroscope.contrib.dcim.sync import Place, Sync
+from ferroscope.contrib.dcim.writer import Report
 from tests import ROOT
 from tests.support import databases, examples
 from tests.support.daemons import MissingServerError, Postgresql

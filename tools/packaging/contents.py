@@ -45,11 +45,11 @@ _RECORDS: Final = ("*.dist-info/RECORD", "*.dist-info/sboms")
 # Prints the files of the modules that all commands and roles of Ferroscope import, with SQLite and PostgreSQL.
 _IMPORTS: Final = """\
 import importlib, pkgutil, sys
-from ferroscope.cli.main import COMMANDS
+from ferroscope.cli.main import commands
 
-for where, _ in COMMANDS.values():
-    importlib.import_module(where.split(":")[0])
-for name in "runtime db api ui worker periodic pxe_filter bmc.redfish bmc.ipmi hooks doctor".split():
+for one in commands().values():
+    importlib.import_module(one.target.split(":")[0])
+for name in "runtime db api contrib ui worker periodic pxe_filter bmc.redfish bmc.ipmi hooks doctor".split():
     package = importlib.import_module("ferroscope." + name)
     for module in pkgutil.walk_packages(package.__path__, package.__name__ + "."):
         if not any(word in module.name for word in ("migrations", "ironic", "rabbit", "swift", "inspector_")):

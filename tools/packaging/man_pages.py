@@ -13,7 +13,7 @@ from typing import Final
 import click
 
 from ferroscope.cli.exits import MEANINGS
-from ferroscope.cli.main import COMMANDS, main
+from ferroscope.cli.main import commands, main
 from tools.packaging.contents import VERSION
 
 # Where each shell looks for completions, below share.
@@ -37,8 +37,8 @@ def write(share: Path, epoch: int) -> None:
     pages = share / "man/man1"
     pages.mkdir(parents=True, exist_ok=True)
     (pages / "ferroscope.1").write_text(_overview(day))
-    for name, (_, purpose) in COMMANDS.items():
-        (pages / f"ferroscope-{name}.1").write_text(_page(name, purpose, day))
+    for name, one in commands().items():
+        (pages / f"ferroscope-{name}.1").write_text(_page(name, one.help, day))
     for shell, place in _COMPLETIONS.items():
         path = share / place
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -60,8 +60,8 @@ def _overview(day: str) -> str:
     lines = [*_head("ferroscope", "highly available inspection of bare-metal machines", day)]
     lines += [".SH SYNOPSIS", ".B ferroscope", "[\\fIOPTIONS\\fR] \\fICOMMAND\\fR [\\fIARGS\\fR]..."]
     lines += [".SH DESCRIPTION", _plain(_ABOUT), ".SH COMMANDS"]
-    for name, (_, purpose) in COMMANDS.items():
-        lines += [".TP", f".BR {_plain(f'ferroscope-{name}')} (1)", _plain(purpose)]
+    for name, one in commands().items():
+        lines += [".TP", f".BR {_plain(f'ferroscope-{name}')} (1)", _plain(one.help)]
     lines += [".SH OPTIONS", *_options(main, context), ".SH EXIT STATUS"]
     for code, meaning in MEANINGS.items():
         lines += [".TP", f".B {code.value}", _plain(meaning)]

@@ -44,10 +44,12 @@ from ferroscope.api.baremetal import (
     vmedia,
 )
 from ferroscope.api.http import errors, openapi
+from ferroscope.api.http.added_routes import joined
 from ferroscope.api.http.middleware import JsonSuffix, RequestIds
 from ferroscope.api.http.responder import Responder, responder, send_failure
 from ferroscope.api.http.route import BINARY, PLAIN, TEXT, ApiContext, Route, Surface, make
 from ferroscope.api.service import audit, expectations, leases, root, status
+from ferroscope.config.added import added
 from ferroscope.contracts.bmc import Medium
 from ferroscope.rules.explain import Explanation
 
@@ -75,7 +77,7 @@ _OldRule, _OldRuleList = rule_schema.IntrospectionRule, rule_schema.Introspectio
 _Data, _Accepted = introspection.IntrospectionData, introspection.Accepted
 
 # fmt: off
-ROUTES: Final[tuple[Route, ...]] = (
+_OWN: Final[tuple[Route, ...]] = (
     _shared("GET /", root.get_root, "public_api", 200, _Root),
     _shared("GET /v1", root.get_v1, "public_api", 200, _V1),
     _service("GET /healthcheck", root.get_healthcheck, "public_api", 200, root.Health),
@@ -104,8 +106,6 @@ ROUTES: Final[tuple[Route, ...]] = (
                 "ferroscope:expectation:set", 200, expectations.Checked),
 
     _bare_metal("GET /v1/search", search.search, "ferroscope:search", 200, search.SearchResult),
-    _bare_metal("GET /v1/prometheus/targets", search.list_targets, "ferroscope:search", 200,
-                list[search.TargetGroup]),
 
     _bare_metal("POST /v1/nodes", nodes.create_node, "baremetal:node:create", 201, _Node,
                 instead=("baremetal:node:create:self_owned_node",)),
@@ -306,6 +306,9 @@ ROUTES: Final[tuple[Route, ...]] = (
     _introspection("DELETE /v1/rules/{rule}", introspection.delete_rule, "introspection:rule:delete", 204),
 )
 # fmt: on
+
+ROUTES: Final[tuple[Route, ...]] = joined(_OWN, added("ferroscope.routes"))
+"""All routes, with those of other packages."""
 
 
 def create_app(context: ApiContext) -> falcon.App[falcon.Request, falcon.Response]:

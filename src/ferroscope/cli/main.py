@@ -9,6 +9,7 @@ import importlib
 import io
 import os
 import sys
+from functools import cache
 from typing import Any, Final
 
 import click
@@ -16,6 +17,9 @@ import click
 from ferroscope import __version__
 from ferroscope.cli.exits import Exit, Failure
 from ferroscope.cli.text import utc_option
+from ferroscope.config.added import added, placed
+from ferroscope.config.plugins import PluginError
+from ferroscope.contracts.commands import Command
 
 # The handler for unexpected errors of commands: a full disk, text that is not UTF-8, and bugs. Errors that a command
 # expects are its own ``Failure``.
@@ -51,60 +55,82 @@ def _close_standard_output() -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-# name -> (module:attribute, what it does)
-COMMANDS: Final[dict[str, tuple[str, str]]] = {
-    "setup": ("ferroscope.cli.setup:setup", "Ask five questions and write the configuration."),
-    "all": ("ferroscope.cli.service:run_all", "Run api, worker and periodic tasks in one process."),
-    "api": ("ferroscope.cli.service:run_api", "Run the api role."),
-    "worker": ("ferroscope.cli.service:run_worker", "Run the worker role."),
-    "pxe-filter": ("ferroscope.cli.service:run_pxe_filter", "Run the PXE filter of this host."),
-    "failover": ("ferroscope.cli.failover:failover", "Fail over the pods of dead Kubernetes nodes; show its plan."),
-    "pxe": ("ferroscope.cli.pxe:pxe", "Generate the boot configuration, and manage this host's PXE filter."),
-    "db": ("ferroscope.cli.service:db", "Upgrade the schema, encrypt secrets, move inspection data."),
-    "import": ("ferroscope.cli.imports:imports", "Import the data of other services."),
-    "secret": ("ferroscope.cli.token:secret", "Manage the keys that encrypt BMC passwords in the database."),
-    "token": ("ferroscope.cli.token:token", "Create, list and revoke access tokens for the API."),
-    "user": ("ferroscope.cli.user:user", "Add, list and remove users of HTTP basic authentication."),
-    "sim": ("ferroscope.cli.sim:sim", "Run a simulated fleet."),
-    "demo": ("ferroscope.cli.demo:demo", "Demonstrate the service on a simulated fleet."),
-    "node": ("ferroscope.cli.node:node", "Enroll, list, show, change and delete nodes."),
-    "bmc": ("ferroscope.cli.bmc:bmc", "Find BMCs in networks, and report what a BMC answers."),
-    "driver": ("ferroscope.cli.status:driver", "List BMC drivers and their properties."),
-    "rule": ("ferroscope.cli.rule:rule", "Create, show, test and change inspection rules."),
-    "inspect": ("ferroscope.cli.inspect:inspect", "Inspect nodes and watch the progress."),
-    "inventory": ("ferroscope.cli.inventory:inventory", "Show, save and compare hardware inventories."),
-    "search": ("ferroscope.cli.inventory:search", "Find nodes by their hardware."),
-    "expect": ("ferroscope.cli.expect:expect", "Say what hardware is expected, and show what deviates."),
-    "firmware": ("ferroscope.cli.inventory:firmware", "Report the firmware of machines."),
-    "export": (
-        "ferroscope.cli.export:export",
-        "Write the fleet as CSV, JSON or Parquet, or for Ansible or Prometheus.",
+# What the service has by itself; packages add more (see ``contracts.commands``).
+_OWN: Final[dict[str, Command]] = {
+    "setup": Command("ferroscope.cli.setup:setup", "Ask five questions and write the configuration."),
+    "all": Command(
+        "ferroscope.cli.service:run_all",
+        "Run api, worker and periodic tasks in one process.",
+        is_service=True,
     ),
-    "sync": ("ferroscope.cli.sync:sync", "Keep the devices of NetBox or Nautobot in step with the machines."),
-    "lease": ("ferroscope.cli.lease:lease", "List leases, and run a command while holding one."),
-    "explain": ("ferroscope.cli.lookup:explain", "Explain a reason code, and say what to do."),
-    "status": ("ferroscope.cli.status:status", "Show the status of the service."),
-    "top": ("ferroscope.cli.top:top", "Show the service live on one screen: members, queue, progress, failures."),
-    "policy": ("ferroscope.cli.user:policy", "Show who may do what, and check the policy file."),
-    "audit": ("ferroscope.cli.events:audit", "Show who called the API, and what it changed."),
-    "events": ("ferroscope.cli.events:events", "List notifications, deliver them again, and test targets."),
-    "doctor": ("ferroscope.cli.service:doctor", "Check configuration, database and this host for problems."),
+    "api": Command("ferroscope.cli.service:run_api", "Run the api role.", is_service=True),
+    "worker": Command("ferroscope.cli.service:run_worker", "Run the worker role.", is_service=True),
+    "pxe-filter": Command("ferroscope.cli.service:run_pxe_filter", "Run the PXE filter of this host.", is_service=True),
+    "failover": Command(
+        "ferroscope.cli.failover:failover",
+        "Fail over the pods of dead Kubernetes nodes; show its plan.",
+        is_service=True,
+    ),
+    "pxe": Command("ferroscope.cli.pxe:pxe", "Generate the boot configuration, and manage this host's PXE filter."),
+    "db": Command("ferroscope.cli.service:db", "Upgrade the schema, encrypt secrets, move inspection data."),
+    "import": Command("ferroscope.cli.imports:imports", "Import the data of other services."),
+    "secret": Command("ferroscope.cli.token:secret", "Manage the keys that encrypt BMC passwords in the database."),
+    "token": Command("ferroscope.cli.token:token", "Create, list and revoke access tokens for the API."),
+    "user": Command("ferroscope.cli.user:user", "Add, list and remove users of HTTP basic authentication."),
+    "sim": Command("ferroscope.cli.sim:sim", "Run a simulated fleet."),
+    "demo": Command("ferroscope.cli.demo:demo", "Demonstrate the service on a simulated fleet."),
+    "node": Command("ferroscope.cli.node:node", "Enroll, list, show, change and delete nodes."),
+    "bmc": Command("ferroscope.cli.bmc:bmc", "Find BMCs in networks, and report what a BMC answers."),
+    "driver": Command("ferroscope.cli.status:driver", "List BMC drivers and their properties."),
+    "rule": Command("ferroscope.cli.rule:rule", "Create, show, test and change inspection rules."),
+    "inspect": Command("ferroscope.cli.inspect:inspect", "Inspect nodes and watch the progress."),
+    "inventory": Command("ferroscope.cli.inventory:inventory", "Show, save and compare hardware inventories."),
+    "search": Command("ferroscope.cli.inventory:search", "Find nodes by their hardware."),
+    "expect": Command("ferroscope.cli.expect:expect", "Say what hardware is expected, and show what deviates."),
+    "firmware": Command("ferroscope.cli.inventory:firmware", "Report the firmware of machines."),
+    "lease": Command("ferroscope.cli.lease:lease", "List leases, and run a command while holding one."),
+    "explain": Command("ferroscope.cli.lookup:explain", "Explain a reason code, and say what to do."),
+    "status": Command("ferroscope.cli.status:status", "Show the status of the service."),
+    "top": Command(
+        "ferroscope.cli.top:top",
+        "Show the service live on one screen: members, queue, progress, failures.",
+    ),
+    "policy": Command("ferroscope.cli.user:policy", "Show who may do what, and check the policy file."),
+    "audit": Command("ferroscope.cli.events:audit", "Show who called the API, and what it changed."),
+    "events": Command("ferroscope.cli.events:events", "List notifications, deliver them again, and test targets."),
+    "doctor": Command("ferroscope.cli.service:doctor", "Check configuration, database and this host for problems."),
 }
 
-# Their standard error is a log, where a traceback belongs.
-_SERVICES: Final = frozenset({"all", "api", "worker", "pxe-filter", "failover"})
+
+@cache
+def commands() -> dict[str, Command]:
+    """Return all commands by name, in the order of the help; ``PluginError``."""
+    return placed(_OWN, added("ferroscope.commands"))
+
+
+def _commands() -> dict[str, Command]:
+    try:
+        return commands()
+    except PluginError as exc:
+        raise Failure(str(exc), advice=exc.advice) from exc
+
+
+def _is_service(name: str | None) -> bool:
+    found = _OWN.get(name or "") or _commands().get(name or "")
+    return found is not None and found.is_service
 
 
 class LazyGroup(click.Group):
     """A group whose commands are imported when they are needed."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        return list(COMMANDS)
+        return list(_commands())
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        if cmd_name not in COMMANDS:
+        found = _OWN.get(cmd_name) or _commands().get(cmd_name)
+        if found is None:
             return None
-        module, attribute = COMMANDS[cmd_name][0].split(":")
+        module, attribute = found.target.split(":")
         gc.disable()  # what an import makes stays: collections in the middle of it take a tenth of its time
         try:
             command = getattr(importlib.import_module(module), attribute)
@@ -122,21 +148,21 @@ class LazyGroup(click.Group):
         except (click.ClickException, click.Abort, click.exceptions.Exit):
             raise
         except Exception as exc:  # the boundary: users get one line instead of a traceback
-            if ctx.params["debug"] or ctx.invoked_subcommand in _SERVICES:
+            if ctx.params["debug"] or _is_service(ctx.invoked_subcommand):
                 raise
             raise unexpected(exc) from None
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):
-            formatter.write_dl([(name, text) for name, (_, text) in COMMANDS.items()])
+            formatter.write_dl([(name, one.help) for name, one in _commands().items()])
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         if args[:1] == ["help"]:
             return "help", _help(self, args[1:]), []
-        if args and args[0] not in COMMANDS and not args[0].startswith("-"):
-            near = difflib.get_close_matches(args[0], COMMANDS, n=2)
+        if args and args[0] not in _OWN and not args[0].startswith("-") and args[0] not in _commands():
+            near = difflib.get_close_matches(args[0], _commands(), n=2)
             meant = f" Did you mean {' or '.join(near)}?" if near else ""
             raise click.UsageError(f"No such command {args[0]!r}.{meant}", ctx)
         return super().resolve_command(ctx, args)

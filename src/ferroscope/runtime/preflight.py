@@ -9,10 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator
 from functools import partial
+from importlib import import_module
 from threading import Event
 from typing import Final
 
 from ferroscope.config.options import Settings
+from ferroscope.config.plugins import PluginError
 from ferroscope.runtime import backend, tls
 from ferroscope.runtime.system import RefusedError, SetupError, StartError, SystemClock
 
@@ -81,9 +83,18 @@ def _api(settings: Settings) -> Iterator[Check]:
     from ferroscope.runtime.authentication import build_authentication, build_policy
     from ferroscope.runtime.wiring import build_forwarder
 
+    yield _routes
     yield partial(build_authentication, settings, SystemClock())
     yield partial(build_policy, settings, SystemClock(), needed=False)
     yield partial(build_forwarder, settings)
+
+
+def _routes() -> None:
+    """Reject routes of other packages that cannot be used; ``SetupError``."""
+    try:
+        import_module("ferroscope.api.routes")
+    except PluginError as exc:
+        raise SetupError(str(exc), exc.advice) from exc
 
 
 def _separate_roles(settings: Settings, roles: frozenset[str]) -> Iterator[Check]:

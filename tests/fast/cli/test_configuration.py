@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner
 
 from ferroscope.cli.exits import Exit
-from ferroscope.cli.main import COMMANDS, main
+from ferroscope.cli.main import commands, main
 
 # What a command needs besides.
 _ARGUMENTS = {
@@ -39,7 +39,7 @@ def _reading(command: click.Command, words: tuple[str, ...]) -> Iterator[tuple[s
 
 def _all() -> list[str]:
     context = click.Context(main)
-    found = [(name, main.get_command(context, name)) for name in COMMANDS]
+    found = [(name, main.get_command(context, name)) for name in commands()]
     return sorted(" ".join(one) for name, command in found if command for one in _reading(command, (name,)))
 
 

@@ -11,7 +11,7 @@ import pytest
 from ferroscope.cli.client import Api
 from ferroscope.cli.credentials import Credentials, check_may_be_sent, from_environment
 from ferroscope.cli.exits import Exit, Failure
-from ferroscope.cli.main import COMMANDS, main
+from ferroscope.cli.main import commands, main
 
 URL = "http://127.0.0.1:6385"
 TOKEN = "fst_0123456789ab_" + "t" * 43
@@ -146,7 +146,7 @@ def test_no_option_takes_a_secret() -> None:
     import click
 
     context = click.Context(main)
-    every = options(main).union(*(options(main.get_command(context, name)) for name in COMMANDS))
+    every = options(main).union(*(options(main.get_command(context, name)) for name in commands()))
     assert "--os-cloud" in every
     assert not {name for name in every if name.startswith(("--pass", "--token", "--secret"))}
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from ferroscope.cli.main import COMMANDS
+from ferroscope.cli.main import commands
 from tests.fast.cli.running import run
 from tests.support import misses
 
 
 def test_every_command_in_the_table_exists_and_explains_itself() -> None:
-    helps = {name: run(name, "--help") for name in COMMANDS}
+    helps = {name: run(name, "--help") for name in commands()}
     misses.none(name for name, done in helps.items() if done.exit_code != 0 or "Usage: " not in done.stdout)
 
 

@@ -39,6 +39,9 @@ _NOT_OURS: Final = {
     "hardware.differences",
     "ferroscope.hooks",
     "ferroscope.bmc",
+    "ferroscope.commands",
+    "ferroscope.exporters",
+    "ferroscope.routes",
     "machines.csv",
 }
 

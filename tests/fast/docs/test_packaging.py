@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from ferroscope.cli.main import COMMANDS
+from ferroscope.cli.main import commands
 from ferroscope.config.load import OPTIONS, load, unknown_options
 from tools.docs.declarations import sample
 from tools.packaging import contents, man_pages
@@ -25,7 +25,7 @@ def share(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_every_command_has_a_man_page_with_its_options(share: Path) -> None:
     names = {page.stem for page in (share / "man/man1").iterdir()}
-    assert names == {"ferroscope", *(f"ferroscope-{name}" for name in COMMANDS)}
+    assert names == {"ferroscope", *(f"ferroscope-{name}" for name in commands())}
     node = (share / "man/man1/ferroscope-node.1").read_text()
     assert '.SS "ferroscope node create' in node
     assert "\\-\\-dry\\-run" in node

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from click.testing import CliRunner, Result
 
-from ferroscope.cli.main import COMMANDS
+from ferroscope.cli.main import commands
 from ferroscope.config.load import OPTIONS
 from tests import ROOT
 from tests.support import misses
@@ -60,7 +60,7 @@ def test_the_configuration_page_tells_types_limits_and_choices() -> None:
 
 def test_the_page_of_the_command_line_has_every_command() -> None:
     page = render("cli")
-    for name in COMMANDS:
+    for name in commands():
         assert f"## ferroscope {name}" in page
     assert "    ferroscope node list [OPTIONS]" in page
     assert "| `--url` `TEXT` | URL of the Bare Metal API. [default: the cloud's endpoint" in page

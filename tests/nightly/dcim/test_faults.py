@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from ferroscope.cli.exits import Exit
-from ferroscope.dcim.rest import DcimError
-from ferroscope.dcim.writer import Report
+from ferroscope.contrib.dcim.rest import DcimError
+from ferroscope.contrib.dcim.writer import Report
 from tests.api.service import Service, callback_body
 from tests.support import examples
 from tests.support.dcim import ROLE, Synced, machine

@@ -7,9 +7,9 @@ from collections import Counter
 import msgspec
 import pytest
 
-from ferroscope.dcim import rest
-from ferroscope.dcim.machines import Interface, Item
-from ferroscope.dcim.writer import Report
+from ferroscope.contrib.dcim import rest
+from ferroscope.contrib.dcim.machines import Interface, Item
+from ferroscope.contrib.dcim.writer import Report
 from tests.support.dcim import Synced, machine
 from tests.support.faulty_proxy import FaultyProxy
 

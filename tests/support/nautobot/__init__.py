@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, ClassVar, Final
 
-from ferroscope.dcim.dialects import NAUTOBOT, Dialect
+from ferroscope.contrib.dcim.dialects import NAUTOBOT, Dialect
 from tests.support.dcim import DcimServer
 
 _TOKEN: Final = "c2f1a9d07b3e48569d80fe5b1a2c4d6e8f907132"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, ClassVar, Final
 
-from ferroscope.dcim.dialects import NETBOX, Dialect
+from ferroscope.contrib.dcim.dialects import NETBOX, Dialect
 from tests.support.dcim import DcimServer
 
 # The parts of a token of the second version.

@@ -9,8 +9,8 @@ import msgspec
 import pytest
 
 from ferroscope.cli.exits import Exit
-from ferroscope.dcim.dialects import DIALECTS, NETBOX, Dialect
-from ferroscope.dcim.rest import DcimError, RestClient
+from ferroscope.contrib.dcim.dialects import DIALECTS, NETBOX, Dialect
+from ferroscope.contrib.dcim.rest import DcimError, RestClient
 from tests.support.processes import free_port
 from tests.system.cli.console import Shell
 from tests.system.cli.scripted import HANG_UP, Answer, ScriptedServer

@@ -117,7 +117,7 @@ def test_a_route_of_the_api_is_two_files(make_site: MakeSite, tmp_path: Path) ->
     table = copy / "api" / "routes.py"
     rows = table.read_text().replace("api.service import audit", "api.service import greeting, audit")
     table.write_text(
-        rows.replace("ROUTES: Final[tuple[Route, ...]] = (\n", f"ROUTES: Final[tuple[Route, ...]] = (\n{_ROW}")
+        rows.replace("_OWN: Final[tuple[Route, ...]] = (\n", f"_OWN: Final[tuple[Route, ...]] = (\n{_ROW}")
     )
     site = make_site(place, "[drivers]\nenabled = fake-hardware\n")
     site.wait_ready()

@@ -15,7 +15,7 @@ import pyarrow.parquet
 import pytest
 
 from ferroscope.contracts.exporters import Exporter, ExportError, ExportOptions
-from ferroscope.exporters import loader
+from ferroscope.contrib.dcim.exporters import loader
 
 NODE = {
     "uuid": "5b1a0d5c-3f26-4a3e-9f0e-5a1d1b7f9a01",

@@ -11,8 +11,8 @@ import msgspec
 import urllib3
 
 from ferroscope.contracts.queue import StopFlag
+from ferroscope.contrib.dcim.dialects import DIALECTS, Dialect
 from ferroscope.core import values
-from ferroscope.dcim.dialects import DIALECTS, Dialect
 from ferroscope.remote.bounded_http import bound
 from ferroscope.remote.deadline import Deadline, DeadlineError
 from ferroscope.remote.retry import backoff

@@ -7,9 +7,9 @@ from typing import Any, Final
 
 import msgspec
 
+from ferroscope.contrib.dcim.dialects import Found
+from ferroscope.contrib.dcim.rest import Answers, DcimError, RestClient
 from ferroscope.core import values
-from ferroscope.dcim.dialects import Found
-from ferroscope.dcim.rest import Answers, DcimError, RestClient
 
 
 class Change(msgspec.Struct, frozen=True):

@@ -11,8 +11,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, BinaryIO, Final
 
 from ferroscope.contracts.exporters import ExportOptions
+from ferroscope.contrib.dcim.exporters.tables import write_json_list
 from ferroscope.core import bmc_access
-from ferroscope.exporters.tables import write_json_list
 
 _META: Final = "__meta_ferroscope_"
 _TEXTS: Final = ("uuid", "name", "provision_state", "power_state", "driver", "owner", "resource_class")

@@ -16,13 +16,13 @@ from ferroscope.cli.output import Group, Output, with_api
 from ferroscope.cli.screen import progress
 from ferroscope.cli.selection import selector_option
 from ferroscope.cli.text import many
+from ferroscope.contrib.dcim import machines
+from ferroscope.contrib.dcim.dialects import NAUTOBOT, NETBOX, Dialect
+from ferroscope.contrib.dcim.machines import Machine
+from ferroscope.contrib.dcim.rest import DcimError, RestClient
+from ferroscope.contrib.dcim.sync import Place, Sync
+from ferroscope.contrib.dcim.writer import REFUSED, Report
 from ferroscope.core import values
-from ferroscope.dcim import machines
-from ferroscope.dcim.dialects import NAUTOBOT, NETBOX, Dialect
-from ferroscope.dcim.machines import Machine
-from ferroscope.dcim.rest import DcimError, RestClient
-from ferroscope.dcim.sync import Place, Sync
-from ferroscope.dcim.writer import REFUSED, Report
 
 _Decorated = Callable[[Callable[..., None]], Callable[..., None]]
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from ferroscope.dcim.dialects import Dialect, Found
-from ferroscope.dcim.machines import Interface
-from ferroscope.dcim.rest import RestClient
-from ferroscope.dcim.writer import LeftAloneError, Writer
+from ferroscope.contrib.dcim.dialects import Dialect, Found
+from ferroscope.contrib.dcim.machines import Interface
+from ferroscope.contrib.dcim.rest import RestClient
+from ferroscope.contrib.dcim.writer import LeftAloneError, Writer
 
 _CABLE = "cable"
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from ferroscope.dcim.machines import Interface, Item, machine
+from ferroscope.contrib.dcim.machines import Interface, Item, machine
 
 NODE = {"name": "rack1-u07"}
 INVENTORY = {

@@ -7,8 +7,8 @@ import json
 from typing import Any
 
 from ferroscope.contracts.exporters import ExportOptions
-from ferroscope.exporters import loader
-from tests.fast.exporters.test_tables import NODE
+from ferroscope.contrib.dcim.exporters import loader
+from tests.fast.contrib.dcim.exporters.test_tables import NODE
 
 
 def inventory(*nodes: dict[str, Any]) -> dict[str, Any]:

@@ -13,11 +13,11 @@ from typing import Any, Final
 
 import msgspec
 
-from ferroscope.dcim.cables import Cabling
-from ferroscope.dcim.dialects import Dialect, Found
-from ferroscope.dcim.machines import Interface, Machine
-from ferroscope.dcim.rest import DcimError, RestClient
-from ferroscope.dcim.writer import LeftAloneError, Report, Writer
+from ferroscope.contrib.dcim.cables import Cabling
+from ferroscope.contrib.dcim.dialects import Dialect, Found
+from ferroscope.contrib.dcim.machines import Interface, Machine
+from ferroscope.contrib.dcim.rest import DcimError, RestClient
+from ferroscope.contrib.dcim.writer import LeftAloneError, Report, Writer
 
 _AT_ONCE: Final = 40  # machines: their identifiers are in one URL, their parts in one body
 _DEVICES: Final = "dcim/devices"

@@ -19,7 +19,7 @@ from ferroscope.cli.output import cloud_option, insecure_option, url_option
 from ferroscope.cli.screen import progress
 from ferroscope.cli.selection import StateType, selector_option
 from ferroscope.contracts.exporters import Exporter, ExportError, ExportOptions
-from ferroscope.exporters import loader
+from ferroscope.contrib.dcim.exporters import loader
 
 
 def _complete_formats(_context: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from ferroscope.contracts.exporters import ExportOptions
-from ferroscope.exporters import loader
-from tests.fast.exporters.test_tables import NODE
+from ferroscope.contrib.dcim.exporters import loader
+from tests.fast.contrib.dcim.exporters.test_tables import NODE
 
 
 def targets(*nodes: dict[str, Any], **parameters: str) -> list[dict[str, Any]]:

@@ -1,0 +1,62 @@
+"""What installed packages add to the service, by entry point: the optional parts in ``contrib``, and those of others.
+
+The groups are ``ferroscope.commands`` (see ``contracts.commands``) and ``ferroscope.routes`` (``api.http.route``). What
+an option names, such as a BMC driver, is found by ``plugins`` instead: it is loaded only if it is named.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from functools import cache
+from typing import Any, Protocol, TypeVar
+
+from ferroscope.config.plugins import EntryPoint, PluginError
+
+
+class Placed(Protocol):
+    """What is listed after a certain one of the service's own, to which it belongs; "" if it belongs to none."""
+
+    @property
+    def after(self) -> str: ...
+
+
+T = TypeVar("T", bound=Placed)
+
+
+@cache
+def added(group: str) -> Mapping[str, Any]:
+    """Return what installed packages add to this group, by name; ``PluginError``."""
+    from importlib.metadata import entry_points  # most commands do without it, and it takes a while to import
+
+    return load_all(group, entry_points(group=group))
+
+
+def load_all(group: str, points: Iterable[EntryPoint]) -> dict[str, Any]:
+    """Return what these entry points of a group name, by the points' names, in their order; ``PluginError``."""
+    kind = group.rpartition(".")[2]
+    values: dict[str, EntryPoint] = {}
+    for point in sorted(points, key=lambda one: one.name):
+        other = values.setdefault(point.name, point)
+        if other.value != point.value:
+            message = f"several installed packages add {point.name!r} to the {kind}: {other.value} and {point.value}"
+            raise PluginError(message, "uninstall all but one")
+    return {name: _loaded(kind, point) for name, point in values.items()}
+
+
+def _loaded(kind: str, point: EntryPoint) -> Any:
+    try:
+        return point.load()
+    except Exception as exc:  # code of others
+        message = f"{point.value}, which adds {point.name!r} to the {kind}, cannot be loaded: {exc!r}"
+        raise PluginError(message, "fix or remove its package") from exc
+
+
+def placed(own: Mapping[str, T], more: Mapping[str, T]) -> dict[str, T]:
+    """Return ``own`` with ``more``, each after the one that it belongs to; a name of ``own`` cannot be taken."""
+    found = dict[str, T]()
+    left = {name: one for name, one in more.items() if name not in own}
+    for name, one in own.items():
+        found[name] = one
+        for other in [other for other, added_one in left.items() if added_one.after == name]:
+            found[other] = left.pop(other)
+    return found | left

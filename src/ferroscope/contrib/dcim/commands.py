@@ -1,0 +1,18 @@
+"""The commands of this part."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from ferroscope.contracts.commands import Command
+
+EXPORT: Final = Command(
+    "ferroscope.contrib.dcim.export_command:export",
+    "Write the fleet as CSV, JSON or Parquet, or for Ansible or Prometheus.",
+    after="firmware",
+)
+SYNC: Final = Command(
+    "ferroscope.contrib.dcim.sync_command:sync",
+    "Keep the devices of NetBox or Nautobot in step with the machines.",
+    after="firmware",
+)

@@ -1,0 +1,95 @@
+"""GET /v1/prometheus/targets: the machines that a search finds, for the HTTP-based service discovery of Prometheus."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterator, Sequence
+from typing import Annotated, Any, Final
+
+import msgspec
+
+from ferroscope.api.baremetal import nodes
+from ferroscope.api.baremetal.search import matches, parsed
+from ferroscope.api.http import paging
+from ferroscope.api.http.added_routes import AddedRoutes
+from ferroscope.api.http.errors import BadRequestError
+from ferroscope.api.http.large_lists import Room
+from ferroscope.api.http.route import ApiContext, Call, Reply, Surface, make
+from ferroscope.api.http.schemas import one_of
+from ferroscope.api.http.versions import BARE_METAL
+from ferroscope.contracts.exporters import ExportOptions
+from ferroscope.contracts.store import Transaction
+from ferroscope.contrib.dcim.exporters.prometheus import TARGETS, PrometheusExporter
+from ferroscope.core.labels import Selector
+from ferroscope.hardware import expressions
+
+_ALL: Final = "has uuid"
+_PAGE: Final = 500
+
+
+class TargetsQuery(msgspec.Struct, frozen=True):
+    """Query of GET /v1/prometheus/targets."""
+
+    target: Annotated[str, one_of(*TARGETS)] = "name"
+    port: str = ""
+    q: Annotated[str, msgspec.Meta(description="Only nodes that match this search")] = _ALL
+    labels: Annotated[str, msgspec.Meta(description="Only nodes with these labels, such as rack=r1,!spare")] = ""
+
+
+class TargetGroup(msgspec.Struct, frozen=True):
+    """A machine; ``labels`` are its fields, as meta labels of Prometheus."""
+
+    targets: list[str]
+    labels: dict[str, str]
+
+
+def list_targets(context: ApiContext, call: Call[TargetsQuery, None]) -> Reply:
+    """List machines as targets for the service discovery of Prometheus."""
+    asked = call.query
+    try:
+        exporter = PrometheusExporter(ExportOptions(parameters={"target": asked.target, "port": asked.port}))
+    except ValueError as exc:
+        raise BadRequestError(f"{str(exc).capitalize()}.") from None
+    query = parsed(asked.q)
+    selector = nodes.selector(asked.labels) if asked.labels else Selector(())
+
+    def work(tx: Transaction, room: Room) -> bytes:
+        output = io.BytesIO()
+        exporter.write(_nodes(context, call, tx, room, query, selector, exporter.fields), output)
+        return output.getvalue()
+
+    return Reply(200, context.read_list(work))
+
+
+def _nodes(
+    context: ApiContext,
+    call: Call[TargetsQuery, None],
+    tx: Transaction,
+    room: Room,
+    query: expressions.Query,
+    selector: Selector,
+    fields: Sequence[str],
+) -> Iterator[dict[str, Any]]:
+    """Yield the nodes as the newest API shows them to the caller: Prometheus asks for no microversion."""
+    newest = msgspec.structs.replace(call, version=BARE_METAL.maximum)
+    after = ""
+    while found := matches(context, call.identity, tx, room, query, _PAGE, after):
+        after = found[-1].uuid
+        listed = paging.of_uuids(room, tx.nodes, (one.uuid for one in found))
+        wanted = (node for node in listed if not node.inbox and selector.fits(node.labels))
+        yield from nodes.views(context, newest, wanted, ("name", *fields))
+
+
+ROUTES: Final = AddedRoutes(
+    rows=(
+        make(
+            Surface.BARE_METAL,
+            "GET /v1/prometheus/targets",
+            list_targets,
+            "ferroscope:search",
+            200,
+            list[TargetGroup],
+        ),
+    ),
+    after="GET /v1/search",
+)
