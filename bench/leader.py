@@ -16,8 +16,8 @@ import structlog
 from ferroscope.config.load import load
 from ferroscope.config.options import Settings
 from ferroscope.contracts.queue import Channel
-from ferroscope.contracts.store import StepLeadership, Store
-from ferroscope.leadership import Election, LeaseRenewer
+from ferroscope.db.store import Store
+from ferroscope.leadership import Election, LeaseRenewer, StepLeadership
 from ferroscope.periodic.singleton import Singleton
 from ferroscope.runtime import system
 from ferroscope.runtime.backend import open_backend

@@ -21,11 +21,12 @@ from bench.databases import database
 from bench.quantiles import middle
 from ferroscope.api.baremetal.machine_lookup import look_up
 from ferroscope.config.options import DatabaseSettings, Settings
-from ferroscope.contracts.store import Store, Transaction
 from ferroscope.core.lookup import Evidence, Found
 from ferroscope.core.model import Node, Port
 from ferroscope.core.states import Provision, State
 from ferroscope.db.engine import build_engine
+from ferroscope.db.store import Store
+from ferroscope.db.transaction import Transaction
 from ferroscope.runtime.backend import open_backend
 from ferroscope.runtime.system import SystemClock
 from tests.support.databases import upgrade

@@ -26,10 +26,12 @@ from bench.search import fill
 from bench.service import service
 from bench.usage import cpu_seconds
 from ferroscope.config.options import DatabaseSettings, Settings
-from ferroscope.contracts.store import Query, Store, Transaction
+from ferroscope.contracts.store import Query
 from ferroscope.core.model import Entry, Inspection, Rule
 from ferroscope.core.reasons import Reason
 from ferroscope.core.states import OF_STATE, State
+from ferroscope.db.store import Store
+from ferroscope.db.transaction import Transaction
 from ferroscope.hardware import expectations
 from ferroscope.runtime.backend import open_backend
 from ferroscope.runtime.system import SystemClock

@@ -27,9 +27,9 @@ from bench.report import Report
 from bench.service import service
 from bench.usage import memory
 from ferroscope.config.options import DatabaseSettings, Settings
-from ferroscope.contracts.store import Store
 from ferroscope.core.boot_macs import SetChange
 from ferroscope.core.model import Port
+from ferroscope.db.store import Store
 from ferroscope.pxe_filter.backends.base import FilterRules
 from ferroscope.pxe_filter.backends.nftables import NftablesFilter
 from ferroscope.pxe_filter.sync import MacSync

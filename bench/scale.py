@@ -20,9 +20,9 @@ from bench.databases import database
 from bench.quantiles import middle
 from bench.service import Service, service
 from ferroscope.config.load import load as read_settings
-from ferroscope.contracts.store import Transaction
 from ferroscope.core.model import Inspection, Node, Port
 from ferroscope.core.states import Provision, State
+from ferroscope.db.transaction import Transaction
 from ferroscope.runtime.backend import open_backend
 from ferroscope.runtime.system import SystemClock
 from ferroscope_sim.inventory import bmc_address, generate, pxe_mac

@@ -19,8 +19,9 @@ from bench.cycle import scratch
 from bench.databases import database
 from bench.quantiles import middle
 from ferroscope.config.options import DatabaseSettings, Settings
-from ferroscope.contracts.store import Store, Transaction
 from ferroscope.core.model import Node
+from ferroscope.db.store import Store
+from ferroscope.db.transaction import Transaction
 from ferroscope.hardware import search_index
 from ferroscope.hardware.query import parse
 from ferroscope.hardware.search_index import IndexRow, Learned

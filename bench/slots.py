@@ -19,9 +19,9 @@ from ferroscope import transition
 from ferroscope.bmc.drivers import DriverOptions
 from ferroscope.bmc.sim.driver import SimBmc
 from ferroscope.config.options import DatabaseSettings, Settings, WorkerSettings
-from ferroscope.contracts.store import Store
 from ferroscope.core.model import Member, Node
 from ferroscope.core.states import Provision
+from ferroscope.db.store import Store
 from ferroscope.hooks.pipeline import from_settings
 from ferroscope.runtime.backend import ensure_schema, open_backend
 from ferroscope.runtime.system import SystemClock

@@ -1,8 +1,9 @@
 """``python -m tools.sizes [--packages] [REVISION ...]``: how large the package is, and whether imports run in circles.
 
 Without a revision it measures the files as they are here, and each package in it. Of each revision it prints one line:
-files, lines, the median file and the largest one, and the circles of imports, counted over all imports, those inside
-functions too. ``--packages`` prints the packages of each revision, too, so that growth can be told from new packages.
+files, lines, the median file and the largest one, the circles of imports, counted over all imports, those inside
+functions too, and the Protocols with at most one implementation (``tools.protocols``). ``--packages`` prints the
+packages of each revision, too, so that growth can be told from new packages.
 """
 
 from __future__ import annotations
@@ -18,6 +19,8 @@ from typing import Final, NamedTuple
 
 import click
 
+from tools.protocols import classes, implementations
+
 _ROOT: Final = Path(__file__).resolve().parent.parent
 _PACKAGES: Final = ("ferroscope", "ferroscope_sim")
 
@@ -30,6 +33,8 @@ class Size(NamedTuple):
     median: float
     largest: tuple[str, int]
     circles: list[list[str]]
+    protocols: list[str]
+    """Those with at most one implementation."""
     parts: dict[str, tuple[int, int]]
     """Files and lines of each package and module directly below."""
 
@@ -37,7 +42,8 @@ class Size(NamedTuple):
         name, lines = self.largest
         return (
             f"{self.files:4} files {self.lines:6} lines, median {self.median:5.1f}, "
-            f"largest {name} ({lines}), {len(self.circles)} circles of imports"
+            f"largest {name} ({lines}), {len(self.circles)} circles of imports, "
+            f"{len(self.protocols)} Protocols with at most one implementation"
         )
 
 
@@ -54,7 +60,8 @@ def measure(source: Path, package: str) -> Size:
         files, total = parts.get(name, (0, 0))
         parts[name] = files + 1, total + count
     median = statistics.median(lines.values())
-    return Size(len(lines), sum(lines.values()), median, largest, _circles(_graph(modules)), parts)
+    few = [one.name for one, by in implementations(classes(source / package)).items() if len(by) <= 1]
+    return Size(len(lines), sum(lines.values()), median, largest, _circles(_graph(modules)), few, parts)
 
 
 def _module(path: Path, source: Path) -> str:
@@ -119,7 +126,7 @@ def _print(title: str, source: Path, *, packages: bool) -> None:
 @click.option("--packages", is_flag=True, help="Print the packages of each revision, too.")
 @click.argument("revisions", nargs=-1, metavar="[REVISION]...")
 def main(revisions: tuple[str, ...], *, packages: bool) -> None:
-    """Print files, lines, median and largest file, and circles of imports; of the files as they are by default."""
+    """Print files, lines, median and largest file, circles of imports and Protocols; of the files here by default."""
     if not revisions:
         _print("here", _ROOT / "src", packages=True)
     for revision in revisions:

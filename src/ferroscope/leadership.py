@@ -18,9 +18,10 @@ import structlog
 
 from ferroscope.contracts.errors import LeaseHeldError, LeaseLostError, StoreUnavailableError
 from ferroscope.contracts.queue import Bus, Channel, Clock, StopFlag
-from ferroscope.contracts.store import Store, Transaction
 from ferroscope.contracts.telemetry import SILENT, Meter
 from ferroscope.core.model import Lease, LeaseProfile, trusted_until
+from ferroscope.db.store import Store
+from ferroscope.db.transaction import Transaction
 
 _log = structlog.get_logger(__name__)
 
@@ -131,6 +132,35 @@ class Leadership:
             self._store.write(lambda tx: tx.leases.release(self.lease))
         except (LeaseLostError, StoreUnavailableError) as exc:
             _log.warning("lease not released; it will expire", lease=self.lease.name, why=str(exc))
+
+
+class StoppingError(Exception):
+    """The process is stopping; ends a long step."""
+
+
+class StepLeadership:
+    """The leadership under which a step of a periodic task runs; for the step it also ends when the process stops.
+
+    A step must call ``fence`` or ``keep_alive`` at least once per time to live of the lease, and must end at once if
+    that raises.
+    """
+
+    def __init__(self, leadership: Leadership, stop: StopFlag) -> None:
+        self._leadership = leadership
+        self._stop = stop
+        self.fence = leadership.fence
+        self.left = leadership.left
+        self.lease = leadership.lease
+        self.epoch = leadership.lease.epoch
+
+    def keep_alive(self) -> None:
+        """Report progress; call it for each page, batch and remote call. ``LeaseLostError``, ``StoppingError``."""
+        if self._stop.is_set():
+            raise StoppingError
+        if not self._leadership.is_valid():
+            lease = self._leadership.lease
+            raise LeaseLostError(f"epoch {lease.epoch} of {lease.name} was not renewed in time")
+        self._leadership.keep_alive()
 
 
 # A holder that is thought to be dead must also have missed a renewal, or it is not: this many renewal intervals.

@@ -11,7 +11,6 @@ from typing import Any
 import msgspec
 
 from ferroscope.contracts import telemetry
-from ferroscope.contracts.store import Transaction
 from ferroscope.contracts.telemetry import Moved
 from ferroscope.core import callback_secret, registry
 from ferroscope.core.delivery import Fail, IllegalEventError, Refused, advance, check_inspectable, take
@@ -35,6 +34,7 @@ from ferroscope.core.states import (
     Transition,
 )
 from ferroscope.core.values import storable
+from ferroscope.db.transaction import Transaction
 from ferroscope.hardware import machine_identity
 
 # A second request for one of these is merged with the pending one: its result is the same.

@@ -17,12 +17,12 @@ from ferroscope.api.auth.authentication import Authentication
 from ferroscope.bmc.fake import FakeBmc
 from ferroscope.config.options import ApiSettings, DatabaseSettings, Settings
 from ferroscope.contracts.queue import Clock
-from ferroscope.contracts.store import Transaction
 from ferroscope.contracts.telemetry import SILENT, Meter
 from ferroscope.core.delivery import Fail, advance
 from ferroscope.core.model import Node, Request
 from ferroscope.core.reasons import Reason
 from ferroscope.core.states import Event, State
+from ferroscope.db.transaction import Transaction
 from ferroscope.hardware import search_index
 from ferroscope.runtime import wiring
 from ferroscope.runtime.backend import open_backend

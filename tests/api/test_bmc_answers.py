@@ -11,12 +11,12 @@ import pytest
 
 from ferroscope import transition
 from ferroscope.api.auth.identity import local
-from ferroscope.contracts.store import Transaction
 from ferroscope.core.bmc_texts import OF_ANSWERS, error_without_answer
 from ferroscope.core.delivery import Fail
 from ferroscope.core.model import Inspection, Node
 from ferroscope.core.reasons import Reason
 from ferroscope.core.states import Provision, State
+from ferroscope.db.transaction import Transaction
 from tests.api.callers import As, service_for
 from tests.api.service import Service
 from tests.support import databases

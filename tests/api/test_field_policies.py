@@ -11,10 +11,10 @@ import pytest
 from ferroscope import transition
 from ferroscope.api.auth.policy import Policy
 from ferroscope.api.baremetal import node_fields, node_policies, nodes
-from ferroscope.contracts.store import Transaction
 from ferroscope.core.model import Chassis, Inspection, Node, Port, Portgroup
 from ferroscope.core.node import SETTABLE, Form
 from ferroscope.core.states import Provision, State
+from ferroscope.db.transaction import Transaction
 from ferroscope.runtime.system import SystemClock
 from tests.api.callers import As, service_for
 from tests.api.service import Service, callback_body

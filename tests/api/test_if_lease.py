@@ -10,7 +10,7 @@ import pytest
 
 from ferroscope.contracts.coordination import PRECONDITION
 from ferroscope.contracts.errors import StaleLeaseError
-from ferroscope.contracts.store import Transaction
+from ferroscope.db.transaction import Transaction
 from tests.api.service import Client, Service, fault, message
 
 NAME = "site/controller"

@@ -12,9 +12,10 @@ import pytest
 
 from ferroscope.api.http import large_lists
 from ferroscope.api.http.errors import UnavailableError
-from ferroscope.contracts.store import Query, Transaction
+from ferroscope.contracts.store import Query
 from ferroscope.core.model import Chassis, Entry, Inspection, Node, Port, Portgroup, Rule, RuleDialect
 from ferroscope.core.states import State
+from ferroscope.db.transaction import Transaction
 from tests.api.service import Client, Service
 from tests.support import examples
 

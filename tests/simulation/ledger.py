@@ -6,9 +6,10 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from ferroscope.contracts.store import StepLeadership, Store, Transaction
 from ferroscope.core.model import Entry
-from ferroscope.leadership import Election
+from ferroscope.db.store import Store
+from ferroscope.db.transaction import Transaction
+from ferroscope.leadership import Election, StepLeadership
 from ferroscope.periodic.singleton import Singleton
 
 

@@ -21,7 +21,7 @@ import structlog
 import ferroscope.bus.local
 import ferroscope.contracts.errors
 import ferroscope.db.engine
-import ferroscope.db.transaction
+import ferroscope.db.store
 import ferroscope.failover.bmc_calls
 import ferroscope.failover.client
 import ferroscope.failover.controller
@@ -109,17 +109,17 @@ def installed(world: World) -> Iterator[None]:
         ):
             put(module, "threading", threading)
         for module in (
-            db.transaction,
+            db.store,
             _product.leadership,
             _product.pxe_filter.backends.base,
             _product.worker.slots,
         ):
             put(module, "random", kernel.rng("product"))
-        for module in (db.transaction, _product.remote.kubernetes, _product.failover.client):
+        for module in (db.store, _product.remote.kubernetes, _product.failover.client):
             put(module, "time", Time(kernel))
-        put(db.transaction, "Statements", _compiled_once)
+        put(db.store, "Statements", _compiled_once)
         put(db.engine, "LifoQueue", Unlimited)
-        put(db.transaction, "sender_for", lambda _driver: driver.send)
+        put(db.store, "sender_for", lambda _driver: driver.send)
         put(_product.telemetry.members, "fingerprints", _fingerprints_once())
         for module in (runtime.process, runtime.pxe_filter, runtime.failover):
             put(module, "signal", NoMasks())

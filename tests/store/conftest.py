@@ -11,9 +11,11 @@ import msgspec
 import pytest
 
 from ferroscope.config.options import DatabaseSettings, NotificationSettings, Settings
-from ferroscope.contracts.queue import Bus, Queue
-from ferroscope.contracts.store import Store, Transaction
+from ferroscope.contracts.queue import Bus
 from ferroscope.core.model import Claim, Member, Node, Request
+from ferroscope.db.queue import Queue
+from ferroscope.db.store import Store
+from ferroscope.db.transaction import Transaction
 from ferroscope.runtime.backend import open_backend
 from ferroscope.runtime.system import SystemClock
 from tests.support import examples

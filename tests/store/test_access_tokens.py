@@ -1,4 +1,4 @@
-"""``contracts.store.AccessTokens`` on every adapter."""
+"""``db.credentials.AccessTokens`` on every adapter."""
 
 from __future__ import annotations
 

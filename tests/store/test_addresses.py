@@ -1,14 +1,14 @@
-"""``contracts.store.Addresses`` on every adapter."""
+"""``db.nodes.Addresses`` on every adapter."""
 
 from __future__ import annotations
 
 import msgspec
 import pytest
 
-from ferroscope.contracts.store import Transaction
 from ferroscope.core.callback_secret import ended
 from ferroscope.core.lookup import Candidates, Evidence
 from ferroscope.core.states import State
+from ferroscope.db.transaction import Transaction
 from tests.store.conftest import Adapter
 from tests.support import examples
 

@@ -1,13 +1,14 @@
-"""``contracts.store.Discoveries`` and ``Rejections`` on every adapter."""
+"""``db.macs.Discoveries`` and ``Rejections`` on every adapter."""
 
 from __future__ import annotations
 
 import pytest
 
 from ferroscope.contracts.errors import ConflictError
-from ferroscope.contracts.store import Query, Transaction
+from ferroscope.contracts.store import Query
 from ferroscope.core.lookup import Evidence
 from ferroscope.core.states import Provision
+from ferroscope.db.transaction import Transaction
 from tests.store.conftest import Adapter
 from tests.support import examples
 

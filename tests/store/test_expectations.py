@@ -1,4 +1,4 @@
-"""``contracts.store.Expectations`` on every adapter."""
+"""``db.rules.Expectations`` on every adapter."""
 
 from __future__ import annotations
 

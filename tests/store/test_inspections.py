@@ -1,4 +1,4 @@
-"""``contracts.store.Inspections`` and ``InspectionData`` on every adapter."""
+"""``db.inspections.Inspections`` and ``InspectionData`` on every adapter."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``contracts.store.Journal`` on every adapter."""
+"""``db.inspections.Journal`` on every adapter."""
 
 from __future__ import annotations
 

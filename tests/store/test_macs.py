@@ -1,4 +1,4 @@
-"""``contracts.store.Macs`` on every adapter: which MACs may boot, and what was changed about that."""
+"""``db.macs.Macs`` on every adapter: which MACs may boot, and what was changed about that."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ import uuid
 import msgspec
 
 from ferroscope import transition
-from ferroscope.contracts.store import Transaction
 from ferroscope.core.boot_macs import ChangeWindow, KnownMac
 from ferroscope.core.model import Node, Port
 from ferroscope.core.states import Event, State, Transition
+from ferroscope.db.transaction import Transaction
 from tests.store.conftest import Adapter, Open
 from tests.support import examples
 from tests.support.processes import PATIENCE

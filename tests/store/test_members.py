@@ -1,4 +1,4 @@
-"""``contracts.store.Members`` on every adapter."""
+"""``db.coordination.Members`` on every adapter."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``contracts.store.Nodes`` on every adapter."""
+"""``db.nodes.Nodes`` on every adapter."""
 
 from __future__ import annotations
 
@@ -6,9 +6,10 @@ import msgspec
 import pytest
 
 from ferroscope.contracts.errors import ConflictError, LostUpdateError, NotFoundError, StaleError
-from ferroscope.contracts.store import Query, Transaction
+from ferroscope.contracts.store import Query
 from ferroscope.core.model import Node
 from ferroscope.core.states import Provision, State
+from ferroscope.db.transaction import Transaction
 from tests.store.conftest import Adapter
 from tests.support import examples
 

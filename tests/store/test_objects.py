@@ -1,4 +1,4 @@
-"""``contracts.store.Objects`` and what ``InspectionData`` says of the parts that it holds, on every adapter."""
+"""``db.data.Objects`` and what ``InspectionData`` says of the parts that it holds, on every adapter."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ import pytest
 
 from ferroscope.contracts.data import Held, StoredObject
 from ferroscope.contracts.errors import ConflictError
-from ferroscope.contracts.store import Transaction
 from ferroscope.core.model import Node
 from ferroscope.core.states import State
+from ferroscope.db.transaction import Transaction
 from tests.store.conftest import Adapter
 from tests.support import examples
 

@@ -1,4 +1,4 @@
-"""``contracts.events.Outbox`` on every adapter."""
+"""``db.events.Outbox`` on every adapter."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ import pytest
 
 from ferroscope import transition
 from ferroscope.config.options import NotificationSettings
-from ferroscope.contracts.store import Transaction
 from ferroscope.core.model import Node
 from ferroscope.core.notification import ChangeView, Kind, OutboxEvent
+from ferroscope.db.transaction import Transaction
 from tests.store.conftest import Adapter, Open
 from tests.support import examples
 

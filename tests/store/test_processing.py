@@ -13,11 +13,12 @@ from ferroscope import transition
 from ferroscope.bmc.fake import FakeBmc
 from ferroscope.config.options import InspectorSettings, Settings, WorkerSettings
 from ferroscope.contracts.data import Part
-from ferroscope.contracts.store import Query, Transaction
+from ferroscope.contracts.store import Query
 from ferroscope.core.delivery import Next
 from ferroscope.core.model import Document, Inspection, Node, Port
 from ferroscope.core.reasons import Reason
 from ferroscope.core.states import Event, Provision, State
+from ferroscope.db.transaction import Transaction
 from ferroscope.hooks import helpers
 from ferroscope.hooks.base import HookError, HookTask, InspectionHook
 from ferroscope.hooks.loader import LoadedHook, load

@@ -1,4 +1,4 @@
-"""``contracts.store.Records`` on every adapter: chassis and port groups."""
+"""``db.records.Records`` on every adapter: chassis and port groups."""
 
 from __future__ import annotations
 
@@ -8,8 +8,10 @@ import msgspec
 import pytest
 
 from ferroscope.contracts.errors import ConflictError, LostUpdateError, NotFoundError
-from ferroscope.contracts.store import Query, Records, Transaction
+from ferroscope.contracts.store import Query
 from ferroscope.core.model import Chassis, Portgroup
+from ferroscope.db.records import Records
+from ferroscope.db.transaction import Transaction
 from tests.store.conftest import Adapter
 from tests.support import examples
 

@@ -1,4 +1,4 @@
-"""``contracts.store.Remediations`` on every adapter."""
+"""``db.records.Remediations`` on every adapter."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``contracts.store.Requests`` on every adapter: what a worker does with its claim, and what it cannot do without."""
+"""``db.requests.Requests`` on every adapter: what a worker does with its claim, and what it cannot do without."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ import msgspec
 import pytest
 
 from ferroscope.contracts.errors import ClaimLostError
-from ferroscope.contracts.store import Transaction
 from ferroscope.core.model import REQUEST_VERSION, Claim, Request
 from ferroscope.core.states import Event
+from ferroscope.db.transaction import Transaction
 from tests.store.conftest import Adapter
 from tests.support import examples
 

@@ -1,4 +1,4 @@
-"""``contracts.store.Rules`` on every adapter."""
+"""``db.rules.Rules`` on every adapter."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ import msgspec
 import pytest
 
 from ferroscope.contracts.errors import ConflictError, LostUpdateError, NotFoundError
-from ferroscope.contracts.store import Query, Transaction
+from ferroscope.contracts.store import Query
 from ferroscope.core.model import Rule, RuleDialect
+from ferroscope.db.transaction import Transaction
 from tests.store.conftest import Adapter
 from tests.support import examples
 

@@ -7,7 +7,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from ferroscope.contracts.data import Match
-from ferroscope.contracts.store import Query, Transaction
+from ferroscope.contracts.store import Query
+from ferroscope.db.transaction import Transaction
 from ferroscope.hardware import expressions, search_index
 from ferroscope.hardware.query import parse
 from ferroscope.hardware.search_index import KINDS, WITH_WORDS, IndexRow

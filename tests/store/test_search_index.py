@@ -1,4 +1,4 @@
-"""``contracts.data.SearchIndex`` on every adapter."""
+"""``db.search.SearchIndex`` on every adapter."""
 
 from __future__ import annotations
 

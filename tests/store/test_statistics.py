@@ -1,4 +1,4 @@
-"""``contracts.store.Figures`` on every adapter."""
+"""``db.search.Statistics`` on every adapter."""
 
 from __future__ import annotations
 

@@ -25,8 +25,8 @@ from ferroscope.contracts.telemetry import SILENT, Meter
 from ferroscope.core.notification import Subscription
 from ferroscope.db.engine import NOW, build_engine
 from ferroscope.db.executor import Statements
-from ferroscope.db.queue import SqlQueue
-from ferroscope.db.transaction import SqlStore
+from ferroscope.db.queue import Queue
+from ferroscope.db.store import Store
 from ferroscope.runtime.system import SystemClock
 from tests.support import databases
 from tests.support.servers import memory_directory
@@ -50,7 +50,7 @@ def open_store(
     bus: Bus | None = None,
     meter: Meter = SILENT,
     subscriptions: Sequence[Subscription] = (),
-) -> SqlStore:
+) -> Store:
     """Return an empty store; its file is gone with it."""
     clock = clock or SystemClock()
     directory = Path(tempfile.mkdtemp(dir=memory_directory()))
@@ -58,7 +58,7 @@ def open_store(
     engine = build_engine(settings)
     event.listen(engine, "do_connect", _on_the_tests_clock)
     event.listen(engine, "connect", lambda connection, _: connection.create_function("tests_clock", 0, clock.time))
-    store = SqlStore(
+    store = Store(
         engine,
         settings=settings,
         bus=bus or LocalBus(),
@@ -71,9 +71,9 @@ def open_store(
     return store
 
 
-def open_queue(store: SqlStore, *, clock: Clock, bus: Bus, poll_interval: float = 0.0) -> SqlQueue:
+def open_queue(store: Store, *, clock: Clock, bus: Bus, poll_interval: float = 0.0) -> Queue:
     """Return the queue of this store."""
-    return SqlQueue(store, store.engine, bus=bus, clock=clock, poll_interval=poll_interval)
+    return Queue(store, store.engine, bus=bus, clock=clock, poll_interval=poll_interval)
 
 
 class _Cursor(sqlite3.Cursor):

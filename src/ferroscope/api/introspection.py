@@ -28,12 +28,13 @@ from ferroscope.api.http.route import ApiContext, Call, NoQuery, Reply
 from ferroscope.api.http.schemas import IntrospectionState, LimitOrZero, Link, Uuid, iso_micro, own
 from ferroscope.contracts.data import Part
 from ferroscope.contracts.errors import NotFoundError
-from ferroscope.contracts.store import Query, Transaction
+from ferroscope.contracts.store import Query
 from ferroscope.core import introspection_data
 from ferroscope.core.delivery import Fail
 from ferroscope.core.model import Node, Rule, RuleDialect
 from ferroscope.core.reasons import CANCELED, Reason
 from ferroscope.core.states import INSPECTED, State
+from ferroscope.db.transaction import Transaction
 from ferroscope.rules.data import MAX_RULES
 
 _INTROSPECTED: Final = tuple(map(str, INSPECTED))

@@ -21,7 +21,7 @@ import msgspec
 from ferroscope.boot_config.dnsmasq import HOST, base_url, literal, own
 from ferroscope.config.options import BootSettings, InspectorSettings, Settings
 from ferroscope.contracts.bmc import Bmc, OutOfBand, RamdiskBoot
-from ferroscope.contracts.store import Query, Transaction
+from ferroscope.contracts.store import Query
 from ferroscope.core import callback_secret
 from ferroscope.core.boot import (
     AGENT_TOKEN_PARAMETER,
@@ -35,6 +35,7 @@ from ferroscope.core.boot import (
 )
 from ferroscope.core.callback_secret import Delivery
 from ferroscope.core.model import Node
+from ferroscope.db.transaction import Transaction
 
 _ARGUMENTS: Final = "initrd=ramdisk BOOTIF=01-${netX/mac:hexhyp}"
 _SERVER: Final = "${next-server}"

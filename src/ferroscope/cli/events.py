@@ -17,7 +17,8 @@ from ferroscope.cli.text import clean, moment, utc_option
 
 if TYPE_CHECKING:
     from ferroscope.config.options import Settings
-    from ferroscope.contracts.store import Store, Transaction
+    from ferroscope.db.store import Store
+    from ferroscope.db.transaction import Transaction
 
 
 _STATES: Final = ("pending", "delivered", "dead")

@@ -1,27 +1,14 @@
-"""The request queue for workers, the message bus that wakes them up, and the clock and stop flag.
-
-``store.Requests`` has the operations on the queue that are part of a transaction.
-
-Delivery is at least once. A claim also locks the request's node, so at most one request of a node is claimed at a time.
-Requests of a node are delivered in FIFO order, except that a request waiting for its retry is skipped, and an
-operator's abort or deletion overtakes a start.
-"""
+"""What a worker says of the requests that it takes from the queue, the message bus, and the clock and stop flag."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from enum import StrEnum
-from typing import TYPE_CHECKING, Final, Protocol, TypeVar
+from typing import Final, Protocol
 
 import msgspec
 
 from ferroscope.core.lanes import Lane
-from ferroscope.core.model import Claim
-
-if TYPE_CHECKING:
-    from ferroscope.contracts.store import Transaction
-
-T = TypeVar("T")
 
 # The message bus: hints that something is ready. A lost message delays its receiver by a poll interval.
 
@@ -119,27 +106,3 @@ class Take(msgspec.Struct, frozen=True):
 
 
 EVERYTHING: Final = Take()
-
-
-class Queue(Protocol):
-    """``get`` here; ``put``, ``consume`` and ``retry`` belong to a transaction of the store."""
-
-    def get(self, holder: str, timeout: float, stop: StopFlag, take: Take = EVERYTHING) -> Claim | None:
-        """Claim a request that is due and whose node is free, for the member ``holder``.
-
-        It is the oldest of those with the lowest ``lanes.priority_of``. Requests of a newer release (an unknown event
-        or a higher version) are skipped, and so are later requests of their node. Waits for at most ``timeout``
-        seconds; None if no request became due in time or ``stop`` is set. Claims of a member whose heartbeat has
-        expired are released. A new request wakes up waiting workers; one that becomes free or due is found by the next
-        poll. Raises ``StoreUnavailableError``.
-        """
-
-    def get_with(
-        self, holder: str, timeout: float, stop: StopFlag, take: Take, work: Callable[[Transaction, Claim], T]
-    ) -> tuple[Claim, T | None] | None:
-        """Claim as ``get`` does, and run ``work`` in the claim's transaction; return the claim and ``work``'s result.
-
-        Either the claim and the writes of ``work`` are committed, or neither. ``work`` may be run again, even for
-        another request, as in ``Store.write``. If it raises, the request is claimed without it, so that the attempt
-        counts.
-        """

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import uuid
 from contextvars import ContextVar
-from typing import Final, Protocol
+from typing import Final
 
 import msgspec
 
@@ -60,19 +60,3 @@ class RepeatedCallError(Exception):
 
 
 RECEIPT: Final[ContextVar[Receipt | None]] = ContextVar("RECEIPT", default=None)
-
-
-class Receipts(Protocol):
-    """The receipts of a transaction."""
-
-    def get(self, ident: str) -> StoredReceipt | None:
-        """Return the receipt with this ID."""
-
-    def add(self, receipt: Receipt) -> str:
-        """Write the receipt with the other changes, return its ID; ``RepeatedCallError`` at the latest on commit."""
-
-    def answered(self, ident: str, status: int, reply: str | None) -> None:
-        """Add the response to a receipt."""
-
-    def remove_old(self, limit: int) -> int:
-        """Delete up to ``limit`` receipts that are over; return their number."""

@@ -23,7 +23,7 @@ from ferroscope.core.states import ACTIVE
 from ferroscope.db import schema
 from ferroscope.db.engine import db_now, upsert
 from ferroscope.db.mapping import Mapper
-from ferroscope.db.session import SqlSession
+from ferroscope.db.session import Session
 
 _l_leases = schema.leases.c
 _NO_TOKEN: Final = ""
@@ -130,13 +130,19 @@ _DROP_CANDIDATES = delete(schema.lease_candidates).where(_w.name == bindparam("_
 _TOUCH = update(schema.leases).where(*_MINE, _l_leases.holder.is_not(None)).values(touched=_l_leases.touched + 1)
 
 
-class SqlLeases:
-    """See ``contracts.store.Leases``."""
+class Leases:
+    """Named leases, each with at most one holder at a time."""
 
-    def __init__(self, tx: SqlSession) -> None:
+    def __init__(self, tx: Session) -> None:
         self._tx = tx
 
     def acquire(self, name: str, holder: str, duration: float, *, data: str = "", source: str = "") -> Lease:
+        """Acquire the lease if it is free or expired, with a new epoch and a new token.
+
+        The first epoch of a name exceeds those of all forgotten names, so the epochs of a name never decrease.
+
+        ``LeaseHeldError`` if it is held, even by the same holder.
+        """
         token = str(uuid.uuid4())
         values = _taken(name, holder, duration, token) | {"_data": data, "_source": source or None}
         if self._tx.run(_TAKE, values).rowcount == 0:
@@ -148,6 +154,12 @@ class SqlLeases:
         return self._acquired(name, token)
 
     def take_over(self, lost: Lease, holder: str, duration: float, *, silent: float) -> Lease:
+        """Acquire a lease that has not expired, from a holder that is thought to be dead; a new epoch and token.
+
+        Only if ``lost`` is still its epoch, and its holder has not renewed it for ``silent`` seconds. From then on the
+        fence rejects that holder's writes. It may still act outside the database, so only leaders that never do so may
+        be replaced like this. ``LeaseHeldError`` if the condition does not hold; ``LeaseLostError`` as ``acquire``.
+        """
         token = str(uuid.uuid4())
         values = _taken(lost.name, holder, duration, token) | {"_lost": lost.epoch, "_silent": silent}
         if self._tx.run(_TAKE_OVER, values).rowcount == 0:
@@ -165,6 +177,10 @@ class SqlLeases:
         return lease
 
     def renew(self, lease: Lease, duration: float, *, data: str | None = None) -> Lease:
+        """Extend the lease from now on, even after it has expired, if it was not acquired again.
+
+        ``LeaseLostError`` unless epoch and token are those of ``lease``.
+        """
         statement = _RENEW if data is None else _RENEW_DATA
         values = {"_duration": duration} if data is None else {"_duration": duration, "_data": data}
         self._mine(statement, lease, values)
@@ -174,21 +190,32 @@ class SqlLeases:
         return msgspec.structs.replace(renewed, token=lease.token)
 
     def release(self, lease: Lease) -> None:
+        """Release the lease, so that a successor need not wait for it to expire; ``LeaseLostError``."""
         self._mine(_RELEASE, lease, {})
         self._tx.wake(Channel.LEASES)
 
     def hold(self, lease: Lease) -> None:
+        """Fence: no newer epoch can be issued before the end of this transaction.
+
+        It *writes* the lease's row, and must be the first call in a leader's transaction. ``LeaseLostError``.
+        """
         self._mine(_TOUCH, lease, {})
 
     def list(self, prefix: str = "", *, brief: bool = False) -> Sequence[Lease]:
+        """Return the leases whose name begins with ``prefix``, free ones too, by name; ``brief``: without data."""
         statement = _LISTED_BRIEFLY if brief else _LISTED
         return [_lease(row) for row in self._tx.run(statement, {"pattern": _ESCAPED.sub(r"/\g<0>", prefix) + "%"})]
 
     def unused(self, seconds: float, limit: int) -> Sequence[Lease]:
+        """Return leases that expired or were released ``seconds`` ago or earlier, without data, oldest first."""
         given = {"_before": self._tx.now - seconds, "page_limit": limit}
         return [_lease(row) for row in self._tx.run(_UNUSED, given)]
 
     def forget(self, lease: Lease, *, held: bool = False) -> bool:
+        """Delete this lease if it is free or expired and still has this epoch; return whether it was deleted.
+
+        ``held``: also if it is held. Its holder finds out when it renews or is fenced.
+        """
         self._floor()
         self._tx.run(_RAISE_FLOOR, {"_id": _FLOOR_ID, "_epoch": lease.epoch})
         statement = _REVOKE if held else _FORGET
@@ -198,9 +225,11 @@ class SqlLeases:
         return forgotten
 
     def candidates(self, name: str) -> Sequence[Candidate]:
+        """Return who asked for the lease and was refused, and still counts as waiting for it, by name."""
         return [Candidate(*row) for row in self._tx.run(_CANDIDATES, {"_name": name})]
 
     def add_candidate(self, name: str, holder: str, seconds: float) -> None:
+        """Record that ``holder`` has asked; it counts for ``seconds``, and not more than 32 do for one name."""
         self._tx.run(_DROP_OLD_CANDIDATES, {"_name": name})
         known = [one.holder for one in self.candidates(name)]
         if holder in known or len(known) < _MOST_CANDIDATES:
@@ -307,16 +336,22 @@ _MOVE: Final = (
 )
 
 
-class SqlClockSteps:
-    """See ``contracts.coordination.ClockSteps``."""
+class ClockSteps:
+    """The last hundred steps of the database's clock that members detected."""
 
-    def __init__(self, tx: SqlSession) -> None:
+    def __init__(self, tx: Session) -> None:
         self._tx = tx
 
     def list(self) -> Sequence[ClockStep]:
+        """Return the steps in order; their numbers are consecutive."""
         return [_STEP.from_row(row) for row in self._tx.run(_LIST)]
 
     def record(self, step: ClockStep, recent: float) -> None:
+        """Record that the clock was set, and adjust the stored times; then do the same as ``shorten``.
+
+        The times of unfinished inspections are shifted by the step, except those written less than ``recent`` seconds
+        ago, which are already correct. ``ConflictError`` if a step with this number has been recorded.
+        """
         row = _STEP.to_row(step) | {"at": self._tx.now}
         self._tx.ask(_ADD, row, failed=lambda _: ConflictError("id", str(step.id)))
         self._tx.ask(_TRIM, {"_oldest": step.id - _KEPT})
@@ -325,6 +360,7 @@ class SqlClockSteps:
         self.shorten()
 
     def shorten(self) -> None:
+        """Limit the remaining time of leases, heartbeats, retries and rejections to their configured durations."""
         for statement in _SHORTEN:
             self._tx.ask(statement)
 
@@ -368,13 +404,14 @@ _LIST_MEMBERS = _LIST_ALL.where(_m_members.left_at.is_(None))
 _FORGET_MEMBERS = delete(schema.members).where(_m_members.expires_at < bindparam("_before", type_=Double()))
 
 
-class SqlMembers:
-    """See ``contracts.coordination.Members``."""
+class Members:
+    """The members: all running processes of the service."""
 
-    def __init__(self, tx: SqlSession) -> None:
+    def __init__(self, tx: Session) -> None:
         self._tx = tx
 
     def beat(self, member: Member, ttl: float) -> None:
+        """Add the member, or renew it: it is alive for another ``ttl`` seconds."""
         row = {f"_{name}": value for name, value in _MEMBER.to_row(member).items()}
         values = {"_status": member.status[:255], "_detail": row["_detail"], "_ttl": ttl}
         if self._tx.run(_HEARTBEAT, values | {"_id": member.id}).rowcount == 0:
@@ -383,13 +420,19 @@ class SqlMembers:
             self._tx.run(_JOIN, row | values | {"_started_at": self._tx.now})
 
     def leave(self, ident: str, *, died: bool = False) -> None:
+        """End the membership, and release the member's leases and claims at once.
+
+        ``died``: because of what it did, so that the requests it held count this as an attempt (``core.losses``).
+        """
         self._tx.run(_DIE if died else _LEAVE, {"_id": ident})
         self._tx.run(_FREE_LEASES, {"_holder": ident})
         self._tx.wake(Channel.REQUESTS)
         self._tx.wake(Channel.LEASES)
 
     def list(self, *, left: bool = False) -> Sequence[Member]:
+        """Return all members, including dead ones that have not been forgotten yet; ``left``: and those that left."""
         return [_MEMBER.from_row(row) for row in self._tx.run(_LIST_ALL if left else _LIST_MEMBERS)]
 
     def forget(self, before: float) -> None:
+        """Delete members that died or left before this time."""
         self._tx.ask(_FORGET_MEMBERS, {"_before": before})

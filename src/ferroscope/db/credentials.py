@@ -12,7 +12,7 @@ from ferroscope.contracts.errors import ConflictError
 from ferroscope.core.credentials import AccessToken, WebSession
 from ferroscope.db import schema
 from ferroscope.db.mapping import Mapper, one_of, padded, several
-from ferroscope.db.session import SqlSession
+from ferroscope.db.session import Session
 
 _TOKEN = Mapper(AccessToken, schema.access_tokens)
 
@@ -45,31 +45,37 @@ def _delete(tokens: int) -> Delete:
     return delete(schema.access_tokens).where(one_of(_t.id, "id", tokens))
 
 
-class SqlAccessTokens:
-    """See ``contracts.store.AccessTokens``."""
+class AccessTokens:
+    """The access tokens that this service issues."""
 
-    def __init__(self, tx: SqlSession) -> None:
+    def __init__(self, tx: Session) -> None:
         self._tx = tx
 
     def add(self, token: AccessToken) -> None:
+        """Store a new token; ``ConflictError`` if an active one has its name (field ``name``) or any one its ID."""
         if self._tx.run(_ACTIVE_NAMED, {"name": token.name, "now": self._tx.now}).first() is not None:
             raise ConflictError("name", token.name)
         # id is the only constraint
         self._tx.ask(_ADD, _TOKEN.to_row(token), failed=lambda _: ConflictError("id", token.id))
 
     def active(self) -> Sequence[AccessToken]:
+        """Return the tokens that are neither revoked nor expired."""
         return self._all(self._tx.run(_ACTIVE, {"now": self._tx.now}))
 
     def list(self) -> Sequence[AccessToken]:
+        """Return all tokens, oldest first."""
         return self._all(self._tx.run(_LIST))
 
     def revoke(self, ident: str) -> bool:
+        """Revoke the token with this ID; return False if it does not exist or is revoked already."""
         return self._tx.run(_REVOKE, {"_id": ident, "_now": self._tx.now}).rowcount > 0
 
     def used(self, ident: str, before: float) -> None:
+        """Set ``last_used_at`` to now, unless it is ``before`` or later."""
         self._tx.ask(_USED, {"_id": ident, "_before": before, "_now": self._tx.now})
 
     def remove_ended(self, before: float, limit: int) -> int:
+        """Delete up to ``limit`` tokens that expired or were revoked before this time; return their number."""
         found = self._tx.run(_ENDED, {"before": before, "limit": limit}).scalars()
         if found:
             idents = padded(found)
@@ -103,26 +109,31 @@ def _delete_session(sessions: int) -> Delete:
     return delete(schema.web_sessions).where(one_of(_s.id, "id", sessions))
 
 
-class SqlWebSessions:
-    """See ``contracts.store.WebSessions``."""
+class WebSessions:
+    """The sessions of browsers that have logged in to the web page."""
 
-    def __init__(self, tx: SqlSession) -> None:
+    def __init__(self, tx: Session) -> None:
         self._tx = tx
 
     def add(self, session: WebSession) -> None:
+        """Store a new session; its ID is random."""
         self._tx.ask(_ADD_SESSION, _SESSION.to_row(session))
 
     def get(self, ident: str) -> WebSession | None:
+        """Return the session with this ID, None if there is none or it has expired."""
         row = self._tx.run(_GET, {"id": ident, "now": self._tx.now}).first()
         return None if row is None else _SESSION.from_row(row)
 
     def remove(self, ident: str) -> None:
+        """Delete the session, if it exists."""
         self._tx.ask(_delete_session(1), several("id", (ident,)))
 
     def remove_oldest(self, user: str, kept: int) -> int:
+        """Delete the sessions of this user except the newest ``kept``; return their number."""
         return self._removed(self._tx.run(_OLDEST, {"user": user, "kept": kept}).scalars())
 
     def remove_ended(self, before: float, limit: int) -> int:
+        """Delete up to ``limit`` sessions that expired before this time; return their number."""
         return self._removed(self._tx.run(_ENDED_SESSION, {"before": before, "limit": limit}).scalars())
 
     def _removed(self, found: Sequence[str]) -> int:

@@ -14,7 +14,7 @@ from ferroscope.core.states import TERMINAL
 from ferroscope.db import schema
 from ferroscope.db.engine import largest_value, upsert
 from ferroscope.db.mapping import Mapper, one_of, several
-from ferroscope.db.session import SqlSession
+from ferroscope.db.session import Session
 
 _CODEC: Final = "zlib"
 # Level 1 compresses an inventory to a tenth of its size in a third of a millisecond; higher levels gain little.
@@ -63,13 +63,18 @@ def _load(parts: int) -> Select[Any]:
     )
 
 
-class SqlInspectionData:
-    """See ``contracts.data.InspectionData``."""
+class InspectionData:
+    """The parts of an inspection's data, as JSON bytes; each inspection has at most one of each.
 
-    def __init__(self, tx: SqlSession) -> None:
+    ``inventory`` is never changed; ``unprocessed`` is the rest of the ramdisk's callback; ``plugin_data`` is that after
+    the hooks; ``out_of_band`` is the BMC's inventory. ``logs`` is the ramdisk's log archive as received: tar, not JSON.
+    """
+
+    def __init__(self, tx: Session) -> None:
         self._tx = tx
 
     def save(self, inspection: str, node: str, parts: dict[Part, bytes]) -> None:
+        """Store or replace these parts."""
         if not parts:
             return
         # A value that exceeds the database's packet size is written in pieces: the first replaces the stored content,
@@ -91,20 +96,28 @@ class SqlInspectionData:
             self._tx.ask(_APPEND_PART, rest)
 
     def load(self, inspection: str, parts: Sequence[Part]) -> dict[Part, bytes]:
+        """Return the parts that are stored in the database; for other parts see ``Objects``."""
         return self.load_later(inspection, parts).get()
 
     def load_later(self, inspection: str, parts: Sequence[Part]) -> Later[dict[Part, bytes]]:
+        """Like ``load``, but read later; see ``Later``."""
         pending = self._tx.ask(_load(len(parts)), {"inspection": inspection} | several("part", tuple(parts)))
         return Later(lambda: {part: zlib.decompress(content) for part, _codec, content in pending.answer()})
 
     def held(self, limit: int, *, after: tuple[str, str] = ("", "")) -> Sequence[Held]:
+        """Return parts of ended inspections after ``after``, ordered by (inspection, part)."""
         given = {"inspection": after[0], "part": after[1], "page_limit": limit}
         return [_held(row) for row in self._tx.run(_HELD_OF_ENDED, given)]
 
     def of_node(self, node: str) -> Sequence[Held]:
+        """Return all parts of the node that are stored in the database, without content."""
         return [_held(row) for row in self._tx.run(_HELD_OF_NODE, {"node": node})]
 
     def remove_logs(self, before: float, limit: int) -> int:
+        """Delete the ``logs`` of up to ``limit`` inspections that were stored before this time; return the number.
+
+        Objects with logs of that age are discarded. It scans all data, so do not call it every second.
+        """
         execute = self._tx.connection.execute
         execute(_DISCARD_LOGS, {"before": before, "_now": self._tx.now})
         uuids = list(execute(_OLD_LOGS, {"before": before, "limit": limit}).scalars())
@@ -113,6 +126,7 @@ class SqlInspectionData:
         return len(uuids)
 
     def drop(self, held: Held) -> bool:
+        """Delete this part if it has not been replaced since it was read; return whether it was deleted."""
         given = {"inspection": held.inspection, "part": held.part, "at": held.at}
         return self._tx.run(_DROP, given).rowcount == 1
 
@@ -161,39 +175,51 @@ def _find(parts: int) -> Select[Any]:
     )
 
 
-class SqlObjects:
-    """See ``contracts.data.Objects``."""
+class Objects:
+    """The objects that are, or may be, in the object stores. They are recorded before the upload, so none is orphaned.
 
-    def __init__(self, tx: SqlSession) -> None:
+    ``uploading`` becomes ``stored`` or ``discarded``, ``stored`` becomes ``discarded``; a discarded object is first
+    deleted from the object store, then forgotten here.
+    """
+
+    def __init__(self, tx: Session) -> None:
         self._tx = tx
 
     def add(self, objects: Iterable[StoredObject]) -> None:
+        """Record objects that are about to be uploaded."""
         for one in objects:
             self._tx.ask(_INSERT, _OBJECT.to_row(one) | {"state": "uploading", "at": self._tx.now})
 
     def keep(self, one: StoredObject) -> bool:
+        """Mark an uploading object as stored, with its sizes and digest; False if it was discarded meanwhile."""
         given = {f"_{name}": getattr(one, name) for name in _KEPT}
         return self._tx.run(_KEEP, given | {"_key": one.key, "_to": "stored", "_now": self._tx.now}).rowcount == 1
 
     def find(self, inspection: str, parts: Sequence[Part]) -> Sequence[StoredObject]:
+        """Return the stored objects of these parts."""
         return self._read(_find(len(parts)), {"inspection": inspection} | several("part", tuple(parts)))
 
     def of_node(self, node: str) -> Sequence[StoredObject]:
+        """Return the stored objects of all the node's inspections."""
         return self._read(_OF_NODE, {"node": node})
 
     def discard(self, inspection: str, parts: Sequence[Part]) -> None:
+        """Discard the stored objects of these parts, which are replaced or no longer needed."""
         for part in parts:
             given = {"_inspection": inspection, "_part": part, "_to": "discarded", "_now": self._tx.now}
             self._tx.ask(_DISCARD, given)
 
     def discard_keys(self, keys: Iterable[str]) -> None:
+        """Discard these objects, whatever their state."""
         for key in keys:
             self._tx.ask(_DISCARD_KEY, {"_key": key, "_to": "discarded", "_now": self._tx.now})
 
     def give_up(self, before: float) -> int:
+        """Discard objects that have been uploading since before this time; return their number."""
         return self._tx.run(_GIVE_UP, {"_before": before, "_to": "discarded", "_now": self._tx.now}).rowcount
 
     def forget(self, keys: Iterable[str]) -> None:
+        """Forget discarded objects that have been deleted."""
         for key in keys:
             self._tx.ask(_FORGET, {"key": key})
 
@@ -201,6 +227,7 @@ class SqlObjects:
         return [_OBJECT.from_row(row) for row in self._tx.run(statement, given)]
 
     def list(self, state: ObjectState, limit: int, *, backend: str = "", after: str = "") -> Sequence[StoredObject]:
+        """Return objects in this state after the key ``after``, by key; of one ``backend``, or of all if empty."""
         given = {"state": state, "page_limit": limit, "after": after}
         if backend:
             return self._read(_PAGE_OF_BACKEND, given | {"backend": backend})

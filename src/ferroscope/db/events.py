@@ -27,7 +27,7 @@ from ferroscope.core.notification import (
 )
 from ferroscope.db import schema
 from ferroscope.db.mapping import Mapper, add
-from ferroscope.db.session import SqlSession
+from ferroscope.db.session import Session
 
 _EVENT: Final = Mapper(OutboxEvent, schema.outbox)
 _NEW: Final = ("target", "event", "type", "node", "data", "at", "state", "attempts")
@@ -35,13 +35,19 @@ _o = schema.outbox.c
 _MAX_ERROR: Final = 255
 
 
-class SqlOutbox:
-    """See ``contracts.events.Outbox``; ``subscriptions`` are those of the session's store."""
+class Outbox:
+    """The events of all targets; part of ``db.transaction.Transaction``.
 
-    def __init__(self, tx: SqlSession) -> None:
+    ``id`` orders the events of one node, because each is added under the node's lock.
+
+    ``subscriptions`` are those of the session's store.
+    """
+
+    def __init__(self, tx: Session) -> None:
         self._tx = tx
 
     def wants(self, kind: Kind) -> bool:
+        """Whether any target gets events of this type: otherwise nothing needs to be computed for them."""
         return any(one.wants(kind) for one in self._tx.subscriptions)
 
     def add(
@@ -51,6 +57,7 @@ class SqlOutbox:
         inspection: Inspection | None = None,
         changes: Sequence[ChangeView] | None = None,
     ) -> None:
+        """Add the event for each target that wants it, with the transaction's time; the node must be locked."""
         if not self._tx.subscriptions:
             return
         view = view_of(node)
@@ -63,17 +70,20 @@ class SqlOutbox:
         add(self._tx, schema.outbox, _NEW, rows)
 
     def due(self, target: str, limit: int, without: Collection[str]) -> Sequence[OutboxEvent]:
+        """Return the oldest pending events of the target, by ``id``, except those of the nodes ``without``."""
         query = select(*_EVENT.columns).where(_o.target == target, _o.state == "pending")
         if without:
             query = query.where(_o.node.not_in(sorted(without)))
         return self._read(query.order_by(_o.id).limit(limit))
 
     def delivered(self, ids: Collection[int]) -> None:
+        """Record that the target has confirmed these events."""
         if ids:
             change = {"state": "delivered", "settled_at": self._tx.now, "error": None}
             self._execute(update(schema.outbox).where(_o.id.in_(sorted(ids)), _o.state == "pending").values(change))
 
     def failed(self, ident: int, error: str, *, dead: bool) -> None:
+        """Record a failed attempt; ``dead``: give the event up."""
         change: dict[str, Any] = {"attempts": _o.attempts + 1, "error": error[:_MAX_ERROR]}
         if dead:
             change |= {"state": "dead", "settled_at": self._tx.now}
@@ -88,6 +98,7 @@ class SqlOutbox:
         node: str | None = None,
         ids: Collection[str] = (),
     ) -> Sequence[OutboxEvent]:
+        """Return the newest events with these properties, newest first; ``ids``: of events."""
         query = select(*_EVENT.columns).order_by(_o.id.desc()).limit(limit)
         for column, value in ((_o.target, target), (_o.state, state), (_o.node, node)):
             if value is not None:
@@ -97,6 +108,7 @@ class SqlOutbox:
         return self._read(query)
 
     def redeliver(self, events: Collection[int]) -> int:
+        """Set these events to pending again, as if new; return how many were not. Pass ``OutboxEvent.id``."""
         if not events:
             return 0
         change = {"state": "pending", "settled_at": None, "error": None, "attempts": 0}
@@ -104,6 +116,7 @@ class SqlOutbox:
         return int(self._execute(update(schema.outbox).where(*wanted).values(change)).rowcount)
 
     def tallies(self) -> Sequence[Tally]:
+        """Return the number of events by target and state, without empty ones."""
         query = select(_o.target, _o.state, func.count(), func.min(_o.at)).group_by(_o.target, _o.state)
         return [
             Tally(target=target, state=state, events=number, oldest=oldest)
@@ -111,6 +124,7 @@ class SqlOutbox:
         ]
 
     def give_up_oldest(self, target: str, number: int, error: str) -> int:
+        """Give up to ``number`` of the target's oldest pending events up; return their number."""
         oldest = select(_o.id).where(_o.target == target, _o.state == "pending").order_by(_o.id).limit(number)
         ids = list(self._execute(oldest).scalars())
         if ids:
@@ -119,6 +133,10 @@ class SqlOutbox:
         return len(ids)
 
     def remove_old(self, delivered: float, dead: float, limit: int) -> int:
+        """Delete up to ``limit`` old events; return their number.
+
+        Those delivered before ``delivered``, those given up before ``dead``, and those pending since before ``dead``.
+        """
         old = or_(
             and_(_o.state == "delivered", _o.settled_at < delivered),
             and_(_o.state == "dead", _o.settled_at < dead),
@@ -153,13 +171,14 @@ _OLD = select(_a.id).where(_a.at < bindparam("before")).order_by(_a.at).limit(bi
 _DELETE_OLD = delete(schema.audit).where(_a.id.in_(bindparam("ids", expanding=True)))
 
 
-class SqlAudit:
-    """See ``contracts.events.AuditLog``."""
+class AuditLog:
+    """Audit events; append-only."""
 
-    def __init__(self, tx: SqlSession) -> None:
+    def __init__(self, tx: Session) -> None:
         self._tx = tx
 
     def append(self, event: AuditEvent) -> None:
+        """Append the event with the transaction's time."""
         row = _AUDIT_EVENT.to_row(event)
         row["at"] = event.at or self._tx.now
         self._tx.ask(_INSERT, {name: _cut(row[name], name) for name in _AUDIT_FIELDS})
@@ -173,6 +192,7 @@ class SqlAudit:
         node: str | None = None,
         user: str | None = None,
     ) -> Sequence[AuditEvent]:
+        """Return the newest events with these properties, newest first; ``before``: an ID."""
         query = select(*_AUDIT_EVENT.columns).where(_a.at >= since).order_by(_a.id.desc()).limit(limit)
         for column, value in ((_a.node, node), (_a.user, user)):
             if value is not None:
@@ -182,6 +202,7 @@ class SqlAudit:
         return [_AUDIT_EVENT.from_row(row) for row in self._tx.connection.execute(query)]
 
     def remove_old(self, before: float, limit: int) -> int:
+        """Delete up to ``limit`` events from before this time; return their number."""
         execute = self._tx.connection.execute
         ids = [*execute(_OLD, {"before": before, "limit": limit}).scalars()]
         if ids:
@@ -189,7 +210,7 @@ class SqlAudit:
         return len(ids)
 
 
-def record(tx: SqlSession, audit: SqlAudit, pending: Audited, changed: set[str]) -> None:
+def record(tx: Session, audit: AuditLog, pending: Audited, changed: set[str]) -> None:
     """Append the event of the call that makes this transaction; ``changed`` are the nodes that it has locked."""
     pending.event = msgspec.structs.replace(
         pending.event, node=next(iter(changed)) if len(changed) == 1 else None, at=tx.now

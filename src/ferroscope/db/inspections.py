@@ -17,7 +17,7 @@ from ferroscope.core.states import State
 from ferroscope.core.values import storable
 from ferroscope.db import mapping, schema
 from ferroscope.db.mapping import Mapper, page, sizes
-from ferroscope.db.session import SqlSession
+from ferroscope.db.session import Session
 
 INSPECTION = Mapper(Inspection, schema.inspections)
 
@@ -78,31 +78,46 @@ _DISCARD_OBJECTS = (
 )
 
 
-class SqlInspections:
-    """See ``contracts.store.Inspections``."""
+class Inspections:
+    """Every inspection of every node."""
 
-    def __init__(self, tx: SqlSession) -> None:
+    def __init__(self, tx: Session) -> None:
         self._tx = tx
 
     def add(self, inspection: Inspection) -> None:
         self._tx.ask(_INSERT_INSPECTION, INSPECTION.to_row(inspection))
 
     def get(self, uuid: str) -> Inspection:
+        """Return the inspection; ``NotFoundError``."""
         row = self._tx.run(_SELECT_INSPECTION, {"ident": uuid}).first()
         if row is None:
             raise NotFoundError("inspection", uuid)
         return INSPECTION.from_row(row)
 
     def update(self, uuid: str, **changes: Any) -> None:
+        """Set these fields of the inspection, if it exists."""
         self._tx.ask(_UPDATE_INSPECTION, changes | {"_uuid": uuid})
 
     def remove(self, uuids: Iterable[str]) -> None:
+        """Delete these inspections with their data and journal; those that do not exist are ignored.
+
+        None of them may be the current one of its node, unless the same transaction changes that.
+        """
         self._remove(list(self._tx.connection.execute(_NAMED, {"uuids": list(uuids)})))
 
     def remove_ended(self, before: float, limit: int) -> int:
+        """Delete up to ``limit`` inspections that ended before this time, oldest first.
+
+        Their data and journal are deleted too, and their objects discarded. A node's newest inspection and its newest
+        finished one are kept. Returns the number of deleted inspections.
+        """
         return self._remove(list(self._tx.connection.execute(_ENDED, {"before": before, "limit": limit})))
 
     def remove_surplus(self, number: int, limit: int) -> int:
+        """Delete up to ``limit`` ended inspections of nodes that have more than ``number`` newer ones.
+
+        What is deleted with them, and which are always kept, is the same as for ``remove_ended``.
+        """
         return self._remove(list(self._tx.connection.execute(_SURPLUS, {"number": number, "limit": limit})))
 
     def _remove(self, found: Sequence[Any]) -> int:
@@ -122,6 +137,7 @@ class SqlInspections:
         return page(self._tx, INSPECTION, _by_start(query))
 
     def sizes(self, query: Query) -> Sequence[int]:
+        """Return, without reading them, the bytes of the documents and long texts of each item of the page."""
         return sizes(self._tx, INSPECTION, _by_start(query))
 
 
@@ -143,14 +159,15 @@ _OLD = (
 _DELETE_OLD = delete(schema.journal).where(_j.id.in_(bindparam("ids", expanding=True)))
 
 
-class SqlJournal:
-    """See ``contracts.store.Journal``."""
+class Journal:
+    """The event journal: append-only; entries are deleted with their node or inspection, or by age."""
 
-    def __init__(self, tx: SqlSession) -> None:
+    def __init__(self, tx: Session) -> None:
         self._tx = tx
         self._unwritten: list[Entry] = []
 
     def append(self, entries: Iterable[Entry]) -> None:
+        """Append these entries in order, with the transaction's time."""
         self._unwritten += entries
 
     def write(self) -> None:
@@ -168,15 +185,21 @@ class SqlJournal:
         self._unwritten = []
 
     def list(self, query: Query) -> Sequence[Entry]:
+        """Return one page, filtered by ``node``, ``inspection``, ``uuid`` or ``severity``, by ``id``."""
         self.write()
         query = msgspec.structs.replace(query, sort_key="id")
         return page(self._tx, _ENTRY, query, key="id")
 
     def sizes(self, query: Query) -> Sequence[int]:
+        """Return, without reading them, the bytes of the documents and long texts of each item of the page."""
         self.write()
         return sizes(self._tx, _ENTRY, msgspec.structs.replace(query, sort_key="id"), key="id")
 
     def remove_old(self, before: float, limit: int) -> int:
+        """Delete up to ``limit`` entries without inspection from before this time; return their number.
+
+        It scans the whole journal, so do not call it every second.
+        """
         self.write()
         execute = self._tx.connection.execute
         ids = list(execute(_OLD, {"before": before, "limit": limit}).scalars())

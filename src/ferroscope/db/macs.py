@@ -18,7 +18,7 @@ from ferroscope.core.states import MAY_BOOT, Provision
 from ferroscope.db import mapping, schema
 from ferroscope.db.engine import upsert
 from ferroscope.db.mapping import Mapper, one_of, padded, several
-from ferroscope.db.session import SqlSession
+from ferroscope.db.session import Session
 
 _BATCH: Final = 5000
 # If a transaction changes more MACs than this, its messages do not list them.
@@ -48,13 +48,18 @@ _OLD = select(_c.seq).where(_c.at < bindparam("before")).order_by(_c.seq).limit(
 _DELETE = delete(schema.mac_changes).where(_c.seq <= bindparam("seq"), _c.at < bindparam("before"))
 
 
-class SqlMacs:
-    """See ``contracts.store.Macs``."""
+class Macs:
+    """Which MACs may boot, and the changes to that, for the PXE filters.
 
-    def __init__(self, tx: SqlSession) -> None:
+    Adding, moving or removing a port and removing a node record the changed MACs automatically; a change of a node's
+    state calls ``changed``. Both publish on the channels ``allow`` and ``deny``.
+    """
+
+    def __init__(self, tx: Session) -> None:
         self._tx = tx
 
     def changed(self, node: str, *, booting: bool) -> None:
+        """Record that the node's MACs may boot, or no longer may, from this transaction on."""
         ports = [(uuid, mac) for uuid, mac in self._tx.run(_PORTS_OF, {"node": node})]
         self._note(ports)
         self._publish(Channel.ALLOW, "add" if booting else "remove", ports)
@@ -94,9 +99,11 @@ class SqlMacs:
                 self._tx.wake(f"{channel} {action} {uuid} {mac}")
 
     def since(self, seq: int, limit: int) -> Sequence[MacChange]:
+        """Return the changes with greater numbers than ``seq``, in order; see ``core.boot_macs.ChangeWindow``."""
         return [MacChange(*row) for row in self._tx.run(_SINCE, {"seq": seq, "limit": limit})]
 
     def newest(self, *, node: str | None = None, before: float | None = None) -> int:
+        """Return the greatest number: of all changes, of this node's MACs, or from before ``before``; 0 if none."""
         if node is not None:
             row = self._tx.run(_NEWEST_OF, {"node": node}).first()
         elif before is not None:
@@ -106,6 +113,7 @@ class SqlMacs:
         return int(row[0]) if row and row[0] is not None else 0
 
     def known(self, *, after: str = "", limit: int = 0, macs: Sequence[str] = ()) -> Sequence[KnownMac]:
+        """Return MACs of known nodes, by MAC: those of ``macs``, or the first ``limit`` ones after ``after``."""
         if not macs:
             rows = self._tx.run(_KNOWN_AFTER, {"after": after, "limit": limit}).rows
         else:
@@ -114,6 +122,7 @@ class SqlMacs:
         return [KnownMac(mac, state in _STATES) for mac, state in rows]
 
     def forget(self, before: float) -> int:
+        """Delete changes from before this time, some thousands per call; return their number."""
         old = self._tx.run(_OLD, {"before": before}).scalars()
         if old:
             self._tx.run(_DELETE, {"seq": old[-1], "before": before})
@@ -156,13 +165,18 @@ def _find(addresses: int) -> Select[Any]:
     return _REJECTED.where(one_of(_r.address, "address", addresses))
 
 
-class SqlDiscoveries:
-    """See ``contracts.data.Discoveries``."""
+class Discoveries:
+    """Machines that were enrolled as nodes when they called. Call ``created_in`` before creating such a node."""
 
-    def __init__(self, tx: SqlSession) -> None:
+    def __init__(self, tx: Session) -> None:
         self._tx = tx
 
     def created_in(self, period: int) -> int:
+        """Return how many nodes were created in this period, or in the next one if that has already begun.
+
+        It locks the counter, so no other transaction can create one before the end of this one. ``ConflictError`` if
+        another one has just created the counter: retry in a new transaction.
+        """
         if self._tx.run(_START_PERIOD, {"_name": _DISCOVERY, "_period": period, "_next": period + 1}).rowcount == 0:
             self._tx.ask(
                 _START,
@@ -172,6 +186,10 @@ class SqlDiscoveries:
         return int(self._tx.run(_CREATED, {"_name": _DISCOVERY}).scalars()[0])
 
     def add(self, node: str, addresses: Iterable[str], source: str = "") -> None:
+        """Count the node, and identify it by these MACs if no port has them; ``source`` is the caller's address.
+
+        ``ConflictError`` (field ``address``) if one of them already identifies a discovered node.
+        """
         self._tx.ask(_COUNT, {"_name": _DISCOVERY})
         for address in sorted(set(addresses)):
             self._tx.ask(
@@ -181,31 +199,36 @@ class SqlDiscoveries:
             )
 
     def unclaimed(self, source: str | None = None) -> int:
+        """Return how many discovered nodes (of this source) are still in ``enroll``, approved or not."""
         given = {"_yes": True, "_state": Provision.ENROLL.value}
         if source is None:
             return int(self._tx.run(_UNCLAIMED, given).scalars()[0])
         return int(self._tx.run(_UNCLAIMED_OF, given | {"_source": source}).scalars()[0])
 
     def of_source(self, source: str) -> Sequence[str]:
+        """Return the nodes that were discovered by calls from this source."""
         return self._tx.run(_OF_SOURCE, {"_source": source}).scalars()
 
     def macs(self, node: str) -> Sequence[str]:
+        """Return the MACs with which the node was discovered."""
         return self._tx.run(_MACS_OF, {"_node": node}).scalars()
 
 
-class SqlRejections:
-    """See ``contracts.data.Rejections``."""
+class Rejections:
+    """The MACs of machines that must not be discovered again."""
 
-    def __init__(self, tx: SqlSession) -> None:
+    def __init__(self, tx: Session) -> None:
         self._tx = tx
 
     def add(self, node: str, addresses: Iterable[str], source: str = "") -> None:
+        """Record these MACs as rejected now; ``source`` is the address from which the machine called."""
         same = {"node": node, "rejected_at": self._tx.now, "source": source or None}
         rows = [{"address": address} | same for address in sorted(set(addresses))]
         for row in rows:
             self._tx.ask(upsert(self._tx.dialect.name, schema.rejections), row)
 
     def find(self, addresses: Sequence[str]) -> Sequence[Rejection]:
+        """Return the rejections of these MACs, newest first."""
         if not addresses:
             return []
         given = padded(addresses)
@@ -213,12 +236,15 @@ class SqlRejections:
         return [_REJECTION.from_row(row) for row in rows]
 
     def list(self) -> Sequence[Rejection]:
+        """Return all rejections, newest first."""
         return [_REJECTION.from_row(row) for row in self._tx.run(_REJECTED)]
 
     def remove(self, address: str) -> bool:
+        """Remove the rejection of this MAC; return whether there was one."""
         return self._tx.run(_REMOVE, {"_address": address}).rowcount > 0
 
     def forget(self, before: float) -> None:
+        """Remove the rejections from before this time."""
         self._tx.ask(_FORGET, {"_before": before})
 
 

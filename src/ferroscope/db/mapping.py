@@ -38,7 +38,7 @@ from ferroscope.contracts.data import Later
 from ferroscope.contracts.errors import NotFoundError
 from ferroscope.contracts.store import Query
 from ferroscope.db import schema
-from ferroscope.db.session import SqlSession
+from ferroscope.db.session import Session
 
 # Multi-row INSERT, because the drivers' ``executemany`` sends a statement for each row. The number of rows in a
 # statement is a power of two, so that few different statements are compiled and prepared.
@@ -53,7 +53,7 @@ def _insert(table: Table, columns: tuple[str, ...], rows: int) -> tuple[Insert, 
     return insert(table).values(values), tuple(f"{column}_{row}" for row in range(rows) for column in columns)
 
 
-def add(tx: SqlSession, table: Table, columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
+def add(tx: Session, table: Table, columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
     """Insert ``rows``; each has the values of ``columns``, in their order."""
     start, size, names = 0, _MOST, tuple(columns)
     while start < len(rows):
@@ -137,7 +137,7 @@ class _Shape(msgspec.Struct, frozen=True):
     limited: bool
 
 
-def page(tx: SqlSession, mapper: Mapper[S], query: Query, *, key: str = "uuid") -> Sequence[S]:
+def page(tx: Session, mapper: Mapper[S], query: Query, *, key: str = "uuid") -> Sequence[S]:
     """Return the items of ``query``; ``key`` is the unique column that breaks ties.
 
     Raises ``NotFoundError`` for an unknown marker. NULLs sort first, on every database.
@@ -145,20 +145,20 @@ def page(tx: SqlSession, mapper: Mapper[S], query: Query, *, key: str = "uuid") 
     return page_later(tx, mapper, query, key=key).get()
 
 
-def page_later(tx: SqlSession, mapper: Mapper[S], query: Query, *, key: str = "uuid") -> Later[Sequence[S]]:
+def page_later(tx: Session, mapper: Mapper[S], query: Query, *, key: str = "uuid") -> Later[Sequence[S]]:
     """Buffer the statement for the items of ``query``; see ``page``."""
     shape, parameters = _shape(tx, mapper, query, key)
     pending = tx.ask(_select(mapper, shape, key), parameters)
     return Later(lambda: [mapper.from_row(row) for row in pending.answer()])
 
 
-def sizes(tx: SqlSession, mapper: Mapper[Any], query: Query, *, key: str = "uuid") -> Sequence[int]:
+def sizes(tx: Session, mapper: Mapper[Any], query: Query, *, key: str = "uuid") -> Sequence[int]:
     """Return the bytes of the documents and long texts of each item of ``query``, which are not read; see ``page``."""
     shape, parameters = _shape(tx, mapper, query, key)
     return [int(row[0]) for row in tx.run(_select(mapper, shape, key, sizes=True), parameters)]
 
 
-def _shape(tx: SqlSession, mapper: Mapper[Any], query: Query, key: str) -> tuple[_Shape, dict[str, Any]]:
+def _shape(tx: Session, mapper: Mapper[Any], query: Query, key: str) -> tuple[_Shape, dict[str, Any]]:
     """Return what the SQL of the query depends on, and its parameters."""
     parameters: dict[str, Any] = {}
     filters = tuple(_enter(parameters, name, value) for name, value in query.filters.items())

@@ -22,9 +22,9 @@ from ferroscope.db import secrets as node_secrets
 from ferroscope.db.batch import Answer, PendingAnswer
 from ferroscope.db.engine import conflict, upsert
 from ferroscope.db.inspections import INSPECTION
-from ferroscope.db.macs import SqlMacs
+from ferroscope.db.macs import Macs
 from ferroscope.db.mapping import Mapper, one_of, padded, page, page_later, several, size_of, sizes
-from ferroscope.db.session import SqlSession
+from ferroscope.db.session import Session
 
 NODE = Mapper(Node, schema.nodes)
 
@@ -70,10 +70,10 @@ def _is_uuid(ident: str) -> bool:
     return len(ident) == 36 and ident.count("-") == 4
 
 
-class SqlNodes:
-    """See ``contracts.store.Nodes``."""
+class Nodes:
+    """The registry of nodes."""
 
-    def __init__(self, tx: SqlSession) -> None:
+    def __init__(self, tx: Session) -> None:
         self._tx = tx
         self._stored: dict[str, dict[str, Any]] = {}  # by UUID: rows as last seen in this transaction
         self._locked: dict[str, int] = {}  # by UUID: versions of rows locked until its end
@@ -81,6 +81,7 @@ class SqlNodes:
         self.changed: set[str] = set()  # UUIDs of nodes that are locked, to be changed, or added
 
     def add(self, node: Node) -> None:
+        """Store a new node; ``ConflictError`` if its UUID or name is in use."""
         row = NODE.to_row(msgspec.structs.replace(node, **node_secrets.encrypted(self._tx, node, ())))
         row["created_at"] = node.created_at or self._tx.now
         self.changed.add(node.uuid)
@@ -89,6 +90,10 @@ class SqlNodes:
         self._tx.ask(_INSERT_NODE, row, failed=lambda exc: conflict(exc, row, schema.nodes))
 
     def get(self, ident: str, *, lock: bool = False) -> Node:
+        """Return the node with this UUID or name; ``NotFoundError``.
+
+        ``lock`` prevents other transactions from changing it before this one has ended.
+        """
         for statement in _SELECT_NODE[lock][_is_uuid(ident)]:
             row = self._tx.run(statement, {"ident": ident}).first()
             if row is not None:
@@ -96,9 +101,11 @@ class SqlNodes:
         raise NotFoundError("node", ident)
 
     def locked(self, uuid: str) -> tuple[Node, Inspection | None]:
+        """Lock the node with this UUID; return it with its current inspection. ``NotFoundError``."""
         return self.locked_later(uuid).get()
 
     def locked_later(self, uuid: str) -> Later[tuple[Node, Inspection | None]]:
+        """Lock as ``locked`` does; what is requested after this sees all that was committed before the lock was got."""
         node = self._tx.ask(_SELECT_NODE[True][True][0], {"ident": uuid})
         # A separate statement, because it must see what was committed while the first one waited for the lock.
         inspection = self._tx.ask(_PRESENT_INSPECTION, {"ident": uuid})
@@ -121,6 +128,11 @@ class SqlNodes:
         return node
 
     def update(self, node: Node) -> Node:
+        """Save all fields and return the node with its new ``version`` and ``updated_at``.
+
+        ``StaleError`` if the stored version is not ``node.version``, ``ConflictError`` if the name is in use;
+        ``LostUpdateError`` if this transaction has written the node since it was read.
+        """
         self._tx.written.check("node", node.uuid, node.version)
         changed = msgspec.structs.replace(node, version=node.version + 1, updated_at=self._tx.now)
         if changed.last_error is not None:
@@ -164,20 +176,27 @@ class SqlNodes:
             self._tx.ask(_WRITE_LOCKED, {"_uuid": uuid})
 
     def remove(self, uuid: str) -> None:
+        """Delete the node and all its data, including BMC addresses; discard its objects."""
         self._written.add(uuid)
         self._tx.written.removed("node", uuid)
-        SqlMacs(self._tx).removed_with(uuid)
+        Macs(self._tx).removed_with(uuid)
         for statement in (_DELETE_NODE, *_DELETE_CHILDREN):
             self._tx.ask(statement, {"uuid": uuid})
         self._tx.ask(_DISCARD_OBJECTS, {"_node": uuid, "_now": self._tx.now})
 
     def list(self, query: Query) -> Sequence[Node]:
+        """Return one page of nodes."""
         return page(self._tx, NODE, query)
 
     def sizes(self, query: Query) -> Sequence[int]:
+        """Return, without reading them, the bytes of the documents and long texts of each item of the page."""
         return sizes(self._tx, NODE, query)
 
     def usage(self, owner: str) -> Usage:
+        """Return what the nodes of this owner take, including what this transaction has written.
+
+        Until its end, other transactions that ask for the same wait, unless the owner has had no node before.
+        """
         first = self._tx.run(_FIRST_OF, {"owner": owner}).first()
         if first is not None and first[0] not in self._locked:
             locked = self._tx.run(_LOCK, {"ident": first[0]}).first()
@@ -188,6 +207,7 @@ class SqlNodes:
         return Usage(nodes=numbers[0], ports=numbers[1] + numbers[2], bytes=sum(sizes))
 
     def orphans(self) -> Mapping[str, float | None]:
+        """Return ``orphaned_at`` of every node by UUID."""
         return dict(tuple(row) for row in self._tx.run(_ORPHANS))
 
 
@@ -267,13 +287,17 @@ def _by_bmc(addresses: int) -> Select[Any]:
     return select(*NODE.columns).where(schema.nodes.c.uuid.in_(owners), awaited)
 
 
-class SqlAddresses:
-    """See ``contracts.store.Addresses``."""
+class Addresses:
+    """The indexes that identify a machine that calls back."""
 
-    def __init__(self, tx: SqlSession) -> None:
+    def __init__(self, tx: Session) -> None:
         self._tx = tx
 
     def candidates(self, evidence: Evidence, secret: str | None = None) -> Candidates:
+        """Return the nodes that match, in a constant number of indexed queries.
+
+        ``secret``: the one that the machine presented. ``same`` and ``different`` of the result are left to the caller.
+        """
         macs, addresses = padded(evidence.macs), padded(evidence.bmc_addresses)
         given = several("address", macs)
         uuid_query = self._tx.ask(_NODE_BY_UUID, {"uuid": evidence.uuid}) if evidence.uuid else None
@@ -304,21 +328,25 @@ class SqlAddresses:
         return _nodes(self._tx.ask(statement, given))
 
     def set_bmc(self, node: str, addresses: Iterable[str]) -> None:
+        """Replace the BMC addresses of the node."""
         wanted = set(addresses)
         if set(self._tx.run(_BMC_OF, {"node": node}).scalars()) != wanted:
             self._tx.ask(_DELETE_BMC, {"_node": node})
             mapping.add(self._tx, schema.bmc_addresses, ("address", "node"), [(one, node) for one in sorted(wanted)])
 
     def bmc_of(self, node: str) -> Sequence[str]:
+        """Return the BMC addresses of the node."""
         return sorted(self._tx.run(_BMC_OF, {"node": node}).scalars())
 
     def owners(self, bmc_addresses: Sequence[str]) -> Sequence[Node]:
+        """Return the nodes with one of these BMC addresses, whatever their state."""
         if not bmc_addresses:
             return []
         addresses = padded(bmc_addresses)
         return self._find(_owners(len(addresses)), several("address", addresses))
 
     def sharing(self, nodes: Sequence[str]) -> Mapping[str, Sequence[str]]:
+        """Return, for each of these nodes that has any, the other nodes with one of its BMC addresses."""
         own, other = schema.bmc_addresses.alias("own"), schema.bmc_addresses.alias("other")
         statement = (
             select(own.c.node, other.c.node)
@@ -332,12 +360,14 @@ class SqlAddresses:
         return {node: list(others) for node, others in found.items()}
 
     def called(self, node: str, source: str) -> None:
+        """Record that the node's machine has just called from this address."""
         now = self._tx.now
         if source:
             self._tx.ask(_HEARD_LAST, {"_node": node, "_before": now - _CALLED_DAYS})
             self._tx.ask(upsert(self._tx.dialect.name, schema.callers), {"source": source, "node": node, "at": now})
 
     def callers(self, source: str) -> Sequence[Node]:
+        """Return the nodes that wait for a callback and whose machines have called from this address before."""
         return self._find(_callers(), {"source": source}) if source else []
 
 
@@ -365,13 +395,14 @@ _UPDATE_PORT = (
 )
 
 
-class SqlPorts:
-    """See ``contracts.store.Ports``."""
+class Ports:
+    """The NICs of all nodes."""
 
-    def __init__(self, tx: SqlSession) -> None:
+    def __init__(self, tx: Session) -> None:
         self._tx = tx
 
     def add(self, ports: Iterable[Port]) -> None:
+        """Store new ports; on ``ConflictError`` (field ``address`` or ``uuid``) none is stored."""
         added = []
         for port in ports:
             row = _PORT.to_row(port)
@@ -379,15 +410,17 @@ class SqlPorts:
             self._tx.ask(_INSERT_PORT, row, failed=partial(conflict, row=row, table=schema.ports))
             self._tx.written.note("port", port.uuid, port.updated_at)
             added.append(port)
-        SqlMacs(self._tx).added(added)
+        Macs(self._tx).added(added)
 
     def get(self, ident: str) -> Port:
+        """Return the port with this UUID or MAC; ``NotFoundError``."""
         row = self._tx.run(_SELECT_PORT, {"ident": ident}).first()
         if row is None:
             raise NotFoundError("port", ident)
         return _PORT.from_row(row)
 
     def update(self, port: Port) -> Port:
+        """Save all fields and return the port with its new ``updated_at``; ``ConflictError``."""
         self._tx.written.check("port", port.uuid, port.updated_at)
         before = self.get(port.uuid)
         changed = msgspec.structs.replace(port, updated_at=self._tx.now)
@@ -404,22 +437,26 @@ class SqlPorts:
             failed=partial(conflict, row=row, table=schema.ports),
         )
         if (before.address, before.node) != (port.address, port.node):
-            SqlMacs(self._tx).removed([(port.uuid, before.address)])
-            SqlMacs(self._tx).added([port])
+            Macs(self._tx).removed([(port.uuid, before.address)])
+            Macs(self._tx).added([port])
         self._tx.written.note("port", port.uuid, changed.updated_at)
         return changed
 
     def remove(self, uuids: Iterable[str]) -> None:
+        """Delete these ports; those that do not exist are ignored."""
         wanted = list(uuids)
         found = self._tx.connection.execute(select(_p_ports.uuid, _p_ports.address).where(_p_ports.uuid.in_(wanted)))
-        SqlMacs(self._tx).removed([(uuid, mac) for uuid, mac in found])
+        Macs(self._tx).removed([(uuid, mac) for uuid, mac in found])
         self._tx.connection.execute(delete(schema.ports).where(_p_ports.uuid.in_(wanted)))
 
     def list(self, query: Query) -> Sequence[Port]:
+        """Return one page of ports."""
         return page(self._tx, _PORT, query)
 
     def sizes(self, query: Query) -> Sequence[int]:
+        """Return, without reading them, the bytes of the documents and long texts of each item of the page."""
         return sizes(self._tx, _PORT, query)
 
     def list_later(self, query: Query) -> Later[Sequence[Port]]:
+        """Like ``list``, but read later; see ``Later``."""
         return page_later(self._tx, _PORT, query)

@@ -38,10 +38,11 @@ from ferroscope.core.states import Event
 from ferroscope.db import schema
 from ferroscope.db.engine import db_now
 from ferroscope.db.requests import REQUEST
-from ferroscope.db.transaction import SqlStore, SqlTransaction
+from ferroscope.db.store import Store
+from ferroscope.db.transaction import Transaction
 
 T = TypeVar("T")
-Work = Callable[[SqlTransaction, Claim], T]
+Work = Callable[[Transaction, Claim], T]
 
 _log = structlog.get_logger(__name__)
 
@@ -124,10 +125,17 @@ def _taken(_violation: IntegrityError) -> Exception:
     return _TakenError("another request of the node is claimed")
 
 
-class SqlQueue:
-    """See ``contracts.queue.Queue``. One instance serves all threads of a process."""
+class Queue:
+    """Claims requests; ``Requests`` has the operations that are part of a transaction.
 
-    def __init__(self, store: SqlStore, engine: Engine, *, bus: Bus, clock: Clock, poll_interval: float) -> None:
+    Delivery is at least once. A claim also locks the request's node, so at most one request of a node is claimed at a
+    time. Requests of a node are delivered in FIFO order, except that a request waiting for its retry is skipped, and an
+    operator's abort or deletion overtakes a start.
+
+    One instance serves all threads of a process.
+    """
+
+    def __init__(self, store: Store, engine: Engine, *, bus: Bus, clock: Clock, poll_interval: float) -> None:
         self._store = store
         self._returning = engine.dialect.update_returning
         self._bus = bus
@@ -138,12 +146,26 @@ class SqlQueue:
         self._doubtful: set[str] = set()
 
     def get(self, holder: str, timeout: float, stop: StopFlag, take: Take = EVERYTHING) -> Claim | None:
+        """Claim a request that is due and whose node is free, for the member ``holder``.
+
+        It is the oldest of those with the lowest ``lanes.priority_of``. Requests of a newer release (an unknown event
+        or a higher version) are skipped, and so are later requests of their node. Waits for at most ``timeout``
+        seconds; None if no request became due in time or ``stop`` is set. Claims of a member whose heartbeat has
+        expired are released. A new request wakes up waiting workers; one that becomes free or due is found by the next
+        poll. Raises ``StoreUnavailableError``.
+        """
         found = self._get(holder, timeout, stop, take, None)
         return None if found is None else found[0]
 
     def get_with(
         self, holder: str, timeout: float, stop: StopFlag, take: Take, work: Work[T]
     ) -> tuple[Claim, T | None] | None:
+        """Claim as ``get`` does, and run ``work`` in the claim's transaction; return the claim and ``work``'s result.
+
+        Either the claim and the writes of ``work`` are committed, or neither. ``work`` may be run again, even for
+        another request, as in ``Store.write``. If it raises, the request is claimed without it, so that the attempt
+        counts.
+        """
         return self._get(holder, timeout, stop, take, work)
 
     def _get(
@@ -183,7 +205,7 @@ class SqlQueue:
         return found
 
     def _take(
-        self, tx: SqlTransaction, holder: str, token: str, take: Take, work: Work[T] | None
+        self, tx: Transaction, holder: str, token: str, take: Take, work: Work[T] | None
     ) -> tuple[Claim, T | None] | None:
         found: dict[str, Any] = {}
         if take.lane is not None:
@@ -226,7 +248,7 @@ class SqlQueue:
         for lane in due:
             self._bus.publish(requests_of(lane))
 
-    def _seen(self, tx: SqlTransaction, holder: str) -> tuple[list[_Orphan], list[Lane]]:
+    def _seen(self, tx: Transaction, holder: str) -> tuple[list[_Orphan], list[Lane]]:
         """Return the claims to release, and the lanes with a request to claim."""
         due = [lane for lane, found in _DUE.items() if tx.run(found).first() is not None]
         rows = list(tx.run(_ORPHANS, {"_me": holder}))
@@ -238,7 +260,7 @@ class SqlQueue:
         if not orphans:
             return False
 
-        def work(tx: SqlTransaction) -> None:
+        def work(tx: Transaction) -> None:
             for one in orphans:
                 tx.ask(_FREE_LOST if one.mine else _FREE_DEAD, {"_token": one.token, "_lost": one.lost})
 

@@ -12,7 +12,7 @@ from ferroscope.db import schema
 from ferroscope.db.batch import Answer
 from ferroscope.db.engine import db_now
 from ferroscope.db.mapping import Mapper
-from ferroscope.db.session import SqlSession
+from ferroscope.db.session import Session
 
 _RECEIPT: Final = Mapper(StoredReceipt, schema.receipts)
 _t = schema.receipts.c
@@ -37,17 +37,19 @@ def _replaced(ident: str, answer: Answer) -> None:
         raise RepeatedCallError(ident)
 
 
-class SqlReceipts:
-    """See ``contracts.receipts.Receipts``."""
+class Receipts:
+    """The receipts of a transaction."""
 
-    def __init__(self, tx: SqlSession) -> None:
+    def __init__(self, tx: Session) -> None:
         self._tx = tx
 
     def get(self, ident: str) -> StoredReceipt | None:
+        """Return the receipt with this ID."""
         row = self._tx.run(_GET, {"_id": ident}).first()
         return None if row is None else _RECEIPT.from_row(row)
 
     def add(self, receipt: Receipt) -> str:
+        """Write the receipt with the other changes, return its ID; ``RepeatedCallError`` at the latest on commit."""
         ident = receipt.next()
         if receipt.instead and not receipt.written:
             self._tx.ask(_REPLACE_VOID, {"_id": ident, "_kept": receipt.kept}, check=partial(_replaced, ident))
@@ -60,9 +62,11 @@ class SqlReceipts:
         self._insert(ident, call, kept, void=True)
 
     def answered(self, ident: str, status: int, reply: str | None) -> None:
+        """Add the response to a receipt."""
         self._tx.ask(_ANSWERED, {"_id": ident, "_status": status, "_reply": reply})
 
     def remove_old(self, limit: int) -> int:
+        """Delete up to ``limit`` receipts that are over; return their number."""
         ids = self._tx.run(_OLD, {"_limit": limit}).scalars()
         if ids:
             self._tx.connection.execute(delete(schema.receipts).where(_t.id.in_(ids)))

@@ -16,7 +16,7 @@ from ferroscope.core.remediation import Remediation
 from ferroscope.db import schema
 from ferroscope.db.engine import conflict
 from ferroscope.db.mapping import Mapper, page, sizes
-from ferroscope.db.session import SqlSession
+from ferroscope.db.session import Session
 
 R = TypeVar("R", Chassis, Portgroup)
 
@@ -42,15 +42,16 @@ class _Statements(Generic[R]):
         self.delete = delete(table).where(columns.uuid == ident)
 
 
-class _Records(Generic[R]):
-    """See ``contracts.store.Records``."""
+class Records(Generic[R]):
+    """The chassis, or the port groups of all nodes: resources that nothing here interprets."""
 
     _of: _Statements[R]
 
-    def __init__(self, tx: SqlSession) -> None:
+    def __init__(self, tx: Session) -> None:
         self._tx = tx
 
     def add(self, record: R) -> None:
+        """Store a new record; ``ConflictError`` if its UUID, name or address is in use."""
         row = self._of.mapper.to_row(record)
         row["created_at"] = record.created_at or self._tx.now
         self._tx.written.note(self._kind, record.uuid, record.updated_at)
@@ -61,12 +62,17 @@ class _Records(Generic[R]):
         return self._of.mapper.struct.__name__.lower()
 
     def get(self, ident: str, *, lock: bool = False) -> R:
+        """Return the record with this UUID or name; ``NotFoundError``.
+
+        ``lock`` prevents other transactions from changing it before this one has ended.
+        """
         row = self._tx.run(self._of.locked if lock else self._of.get, {"ident": ident}).first()
         if row is None:
             raise NotFoundError(self._kind, ident)
         return self._of.mapper.from_row(row)
 
     def update(self, record: R) -> R:
+        """Save all fields and return the record with its new ``updated_at``; ``NotFoundError``, ``ConflictError``."""
         self._tx.written.check(self._kind, record.uuid, record.updated_at)
         changed = msgspec.structs.replace(record, updated_at=self._tx.now)
         row = self._of.mapper.to_row(changed) | {"_uuid": record.uuid}
@@ -78,22 +84,25 @@ class _Records(Generic[R]):
         return changed
 
     def remove(self, uuid: str) -> None:
+        """Delete the record, if it exists."""
         self._tx.ask(self._of.delete, {"ident": uuid})
 
     def list(self, query: Query) -> Sequence[R]:
+        """Return one page of records."""
         return page(self._tx, self._of.mapper, query)
 
     def sizes(self, query: Query) -> Sequence[int]:
+        """Return, without reading them, the bytes of the documents and long texts of each item of the page."""
         return sizes(self._tx, self._of.mapper, query)
 
 
-class SqlChassis(_Records[Chassis]):
+class ChassisRecords(Records[Chassis]):
     """All chassis."""
 
     _of = _Statements(Chassis, schema.chassis)
 
 
-class SqlPortgroups(_Records[Portgroup]):
+class Portgroups(Records[Portgroup]):
     """The port groups of all nodes."""
 
     _of = _Statements(Portgroup, schema.portgroups)
@@ -112,13 +121,14 @@ _ADD = insert(schema.remediations)
 _ENDED = delete(schema.remediations).where(_r.ended_at < bindparam("before"))
 
 
-class SqlRemediations:
-    """See ``contracts.store.Remediations``."""
+class Remediations:
+    """What the failed-node controller does and has done, by cluster."""
 
-    def __init__(self, tx: SqlSession) -> None:
+    def __init__(self, tx: Session) -> None:
         self._tx = tx
 
     def save(self, remediation: Remediation) -> None:
+        """Add or update it; ``ConflictError`` if another one of the same node is in progress."""
         row: dict[str, Any] = {
             "machine": remediation.machine or None,
             "phase": str(remediation.phase),
@@ -138,15 +148,19 @@ class SqlRemediations:
         self._tx.run(_ADD, row, failed=lambda _: ConflictError("node", remediation.node))
 
     def active(self, cluster: str) -> Sequence[Remediation]:
+        """Return those in progress, oldest first."""
         return self._all(self._tx.run(_ACTIVE, {"cluster": cluster}))
 
     def elsewhere(self, cluster: str) -> Sequence[Remediation]:
+        """Return those in progress in all other clusters, oldest first."""
         return self._all(self._tx.run(_ELSEWHERE, {"cluster": cluster}))
 
     def newest(self, cluster: str, limit: int) -> Sequence[Remediation]:
+        """Return the newest ones, newest first."""
         return self._all(self._tx.run(_NEWEST, {"cluster": cluster, "limit": limit}))
 
     def remove_ended(self, before: float) -> int:
+        """Delete those that ended before this time; return their number."""
         return int(self._tx.run(_ENDED, {"before": before}).rowcount)
 
     @staticmethod

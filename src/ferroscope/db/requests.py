@@ -21,7 +21,7 @@ from ferroscope.core.model import Claim, Request
 from ferroscope.db import schema
 from ferroscope.db.batch import Answer
 from ferroscope.db.mapping import Mapper
-from ferroscope.db.session import SqlSession
+from ferroscope.db.session import Session
 
 REQUEST = Mapper(Request, schema.requests)
 
@@ -72,14 +72,19 @@ _REPLACE = (
 _PENDING = select(*REQUEST.columns).where(_r.node == bindparam("node")).order_by(_r.id)
 
 
-class SqlRequests:
-    """See ``contracts.store.Requests``."""
+class Requests:
+    """The operations on the queue within a transaction; ``db.queue`` claims requests."""
 
-    def __init__(self, tx: SqlSession) -> None:
+    def __init__(self, tx: Session) -> None:
         self._tx = tx
         self._held: set[str] = set()  # tokens of claims whose rows this transaction has locked
 
     def put(self, request: Request, *, instead_of: Claim | None = None) -> Claim | None:
+        """Put a request on the queue, if and when the transaction commits.
+
+        With ``instead_of`` it replaces the claimed request and stays claimed, as a first attempt: the returned claim
+        replaces the old one. ``ClaimLostError`` as in ``hold``.
+        """
         if instead_of is not None:
             return self._replace(instead_of, request)
         row = REQUEST.to_row(request)
@@ -97,23 +102,36 @@ class SqlRequests:
         self._held.add(claim.token)
 
     def hold(self, claim: Claim, *, begun: bool = False, progress: dict[str, Any] | None = None) -> None:
+        """Fence: check the claim, and prevent any other claim before the end of this transaction.
+
+        It *writes* the request's row; with a mere read, a new claim could be committed in between. ``begun`` and
+        ``progress`` are saved on the request. ``ClaimLostError`` if this attempt's claim is no longer held: then write
+        nothing.
+        """
         if claim.token in self._held and not begun and progress is None:
             return
         noted = {} if progress is None else {"_progress": msgspec.json.encode(progress).decode()}
         self._fenced(_HOLD[begun, bool(noted)], claim, **noted)
 
     def consume(self, claim: Claim) -> None:
+        """Remove the request from the queue and unlock its node; ``ClaimLostError`` as in ``hold``."""
         self._fenced(_CONSUME, claim)
         self._tx.ended.add(claim.token)
 
     def retry(self, claim: Claim, after: float, *, counted: bool = True) -> None:
+        """Release the claim, so that the request is delivered again in ``after`` seconds; ``ClaimLostError``.
+
+        An attempt that is not ``counted`` (the process is stopping) does not use up one of the request's attempts.
+        """
         self._fenced(_RETRY, claim, _due=self._tx.now + after if after else 0.0, _uncounted=int(not counted))
         self._tx.ended.add(claim.token)
 
     def pending(self, node: str) -> Sequence[Request]:
+        """Return the requests of the node, oldest first, claimed or not."""
         return self.pending_later(node).get()
 
     def pending_later(self, node: str) -> Later[Sequence[Request]]:
+        """Like ``pending``, but read later; see ``Later``."""
         pending = self._tx.ask(_PENDING, {"node": node})
         return Later(lambda: [REQUEST.from_row(row) for row in pending.answer()])
 

@@ -16,7 +16,7 @@ from ferroscope.contracts.store import Query
 from ferroscope.core.model import Rule, RuleDialect
 from ferroscope.db import schema
 from ferroscope.db.mapping import Mapper, add, page, sizes
-from ferroscope.db.session import SqlSession
+from ferroscope.db.session import Session
 from ferroscope.hardware.expectations import Expectation
 
 _RULE = Mapper(Rule, schema.rules)
@@ -38,13 +38,14 @@ _DELETE_DIALECT = delete(schema.rules).where(_r.dialect == bindparam("dialect"))
 _DELETE_ALL = delete(schema.rules)
 
 
-class SqlRules:
-    """See ``contracts.store.Rules``."""
+class Rules:
+    """The rules that were created through an API; those of the configuration are not stored."""
 
-    def __init__(self, tx: SqlSession) -> None:
+    def __init__(self, tx: Session) -> None:
         self._tx = tx
 
     def add(self, rule: Rule) -> None:
+        """Store a new rule; ``ConflictError`` if its UUID is in use."""
         self.changed()
         row = _RULE.to_row(rule)
         row["created_at"] = rule.created_at or self._tx.now
@@ -52,12 +53,14 @@ class SqlRules:
         self._tx.ask(_INSERT, row, failed=lambda _: ConflictError("uuid", rule.uuid))
 
     def get(self, uuid: str) -> Rule:
+        """Return the rule; ``NotFoundError``."""
         row = self._tx.run(_SELECT, {"ident": uuid}).first()
         if row is None:
             raise NotFoundError("rule", uuid)
         return _RULE.from_row(row)
 
     def update(self, rule: Rule) -> Rule:
+        """Save all fields and return the rule with its new ``updated_at``; ``NotFoundError``."""
         self._tx.written.check("rule", rule.uuid, rule.updated_at)
         self.changed()
         changed = msgspec.structs.replace(rule, updated_at=self._tx.now)
@@ -69,23 +72,28 @@ class SqlRules:
         return changed
 
     def remove(self, uuid: str) -> None:
+        """Delete the rule; ``NotFoundError``."""
         self.changed()
         if self._tx.run(_DELETE, {"ident": uuid}).rowcount == 0:
             raise NotFoundError("rule", uuid)
 
     def remove_all(self, dialect: RuleDialect | None = None) -> int:
+        """Delete all rules, or those of one dialect; return their number."""
         self.changed()
         if dialect is None:
             return int(self._tx.run(_DELETE_ALL).rowcount)
         return int(self._tx.run(_DELETE_DIALECT, {"dialect": dialect.value}).rowcount)
 
     def list(self, query: Query) -> Sequence[Rule]:
+        """Return one page of rules."""
         return page(self._tx, _RULE, query)
 
     def sizes(self, query: Query) -> Sequence[int]:
+        """Return, without reading them, the bytes of the documents and long texts of each item of the page."""
         return sizes(self._tx, _RULE, query)
 
     def revision(self) -> int:
+        """Return the revision, which every change of any rule increases."""
         row = self._tx.run(_REVISION, {"ident": 1}).first()
         return 0 if row is None else int(row[0])
 
@@ -100,17 +108,19 @@ _EXPECTED = select(_e.document).order_by(_e.position)
 _FORGET = delete(schema.expectations)
 
 
-class SqlExpectations:
-    """See ``contracts.store.Expectations``."""
+class Expectations:
+    """What hardware is expected of which nodes; changes increase the revision of the rules."""
 
-    def __init__(self, tx: SqlSession) -> None:
+    def __init__(self, tx: Session) -> None:
         self._tx = tx
 
     def list(self) -> Sequence[Expectation]:
+        """Return all, in their order."""
         return [msgspec.json.decode(row[0], type=Expectation) for row in self._tx.run(_EXPECTED)]
 
     def replace(self, expectations: Sequence[Expectation]) -> None:
-        SqlRules(self._tx).changed()
+        """Store these instead of all others; their names are different."""
+        Rules(self._tx).changed()
         self._tx.run(_FORGET)
         rows = [(one.name, at, msgspec.json.encode(one).decode()) for at, one in enumerate(expectations)]
         add(self._tx, schema.expectations, ("name", "position", "document"), rows)

@@ -36,7 +36,7 @@ from ferroscope.core.states import Event, Provision, State
 from ferroscope.core.values import PLACEHOLDER_MACS
 from ferroscope.db import mapping, schema
 from ferroscope.db.inspections import INSPECTION
-from ferroscope.db.session import SqlSession
+from ferroscope.db.session import Session
 from ferroscope.hardware import expressions
 from ferroscope.hardware.expressions import COMPARE
 from ferroscope.hardware.search_index import KINDS, LABEL, MAX_TEXT, WITH_WORDS, IndexRow
@@ -98,23 +98,26 @@ def _known(kind: type[E], value: str) -> E:
     return kind(value) if value in kind.__members__.values() else cast("E", value)
 
 
-class SqlStatistics:
-    """See ``contracts.store.Statistics``."""
+class Statistics:
+    """Counts for display and monitoring only; each is one query."""
 
-    def __init__(self, tx: SqlSession) -> None:
+    def __init__(self, tx: Session) -> None:
         self._tx = tx
 
     def nodes(self) -> Sequence[Population]:
+        """Return the number of nodes in each state, without empty ones."""
         rows = self._tx.connection.execute(_NODES)
         return [Population(state=_known(State, a), provision_state=_known(Provision, b), nodes=n) for a, b, n in rows]
 
     def shards(self) -> Mapping[str | None, int]:
+        """Return the number of nodes in each shard; None: in no shard."""
         rows = self._tx.connection.execute(_SHARDED).scalars()
         found: Counter[str | None] = Counter(msgspec.json.decode(row, type=_Shard).shard for row in rows)
         others = self._tx.connection.execute(_ALL_NODES).scalar_one() - found.total()
         return found + Counter({None: others})
 
     def labels(self, project: str | None = None) -> Mapping[tuple[str, str], int]:
+        """Return the number of nodes with each label, by key and value; ``project`` as in ``Query``."""
         statement = select(_nodes.labels, func.count()).where(_nodes.labels != "{}").group_by(_nodes.labels)
         parameters = {}
         if project is not None:
@@ -126,17 +129,24 @@ class SqlStatistics:
         return found
 
     def condition(self) -> Condition:
+        """Return how many nodes are in which condition, according to their BMCs and their expectations."""
         counts = self._tx.connection.execute(_CONDITION).one()
         return Condition(**dict(zip(Condition.__struct_fields__, counts, strict=True)))
 
     def marked(self) -> tuple[int, int]:
+        """Return the number of nodes in maintenance, and of those in the inbox."""
         maintenance, inbox = self._tx.connection.execute(_MARKED).one()
         return maintenance, inbox
 
     def failures(self) -> Sequence[Failures]:
+        """Return the reasons of the failed last inspections of all nodes, the most frequent first."""
         return [Failures(reason=reason, nodes=n) for reason, n in self._tx.connection.execute(_FAILURES)]
 
     def ended(self, edges: Sequence[float]) -> Sequence[Ended]:
+        """Return the inspections that ended within each interval between two of these times, which are ascending.
+
+        It reads all inspections. Those that only processed stored data again are not counted.
+        """
         counts = []
         for first, last in pairwise(edges):
             within = and_(_i.finished_at >= first, _i.finished_at < last)
@@ -150,10 +160,12 @@ class SqlStatistics:
         return [Ended(ended - failed, failed) for ended, failed in zip(row[::2], row[1::2], strict=True)]
 
     def changed(self, since: float, limit: int) -> tuple[int, Sequence[Inspection]]:
+        """Return how many inspections that ended since then found changes of the hardware, and the newest of them."""
         found = self._tx.connection.execute(_CHANGED, {"since": since, "limit": limit}).all()
         return (found[0][-1] if found else 0), [INSPECTION.from_row(row[:-1]) for row in found]
 
     def backlog(self) -> Sequence[Backlog]:
+        """Return the requests on the queue by event."""
         rows = self._tx.connection.execute(_BACKLOG)
         return [
             Backlog(event=_known(Event, event), waiting=total - claimed, claimed=claimed, oldest=oldest)
@@ -325,13 +337,14 @@ _INSERT_JSON = text(
 )
 
 
-class SqlSearchIndex:
-    """See ``contracts.data.SearchIndex``."""
+class SearchIndex:
+    """The index that searches use: rows for each node, written with the results that they are derived from."""
 
-    def __init__(self, tx: SqlSession) -> None:
+    def __init__(self, tx: Session) -> None:
         self._tx = tx
 
     def replace(self, node: str, rows: Sequence[IndexRow], *, had: bool) -> None:
+        """Replace the node's rows; ``had``: whether it may already have any."""
         if had:
             self._tx.ask(_DELETE, {"_node": node})
         dialect = self._tx.dialect
@@ -342,11 +355,17 @@ class SqlSearchIndex:
         mapping.add(self._tx, schema.search_index, ("node", *_NAMES), [(node, *row) for row in stored])
 
     def of(self, node: str) -> Sequence[IndexRow]:
+        """Return the node's rows, by kind and position."""
         return [IndexRow(*row) for row in self._tx.run(_SELECT, {"node": node})]
 
     def search(
         self, query: expressions.Query, limit: int, *, after: str = "", project: str | None = None
     ) -> Sequence[Match]:
+        """Return the nodes after ``after`` that match the query, by UUID; ``project`` as in ``contracts.store.Query``.
+
+        ``hardware.expressions.matches`` defines the meaning of a query for every adapter. If a query is
+        ``about_hardware``, nodes without rows do not match.
+        """
         statement = (
             select(_n.uuid, _n.name, _n.provision_state, _n.maintenance, _n.hardware)
             .where(_n.uuid > after, condition(query))
@@ -366,6 +385,7 @@ class SqlSearchIndex:
 
     def with_serials(self, serials: Sequence[str]) -> dict[str, list[str]]:
         # By way of the nodes, as only the key of the index finds the one row of each that is wanted.
+        """Return the nodes by the serial number of their machines, for those of these that any has; lower case."""
         serial = _f[KINDS["node"]["serial"].column]
         statement = (
             select(serial, _f.node)
@@ -379,10 +399,12 @@ class SqlSearchIndex:
         return found
 
     def shared_macs(self, limit: int) -> Sequence[SharedMac]:
+        """Return MACs that several nodes' machines reported, those of most NICs first."""
         rows = self._tx.run(_SHARED_MACS, {"limit": limit})
         return [SharedMac(mac, nics, (one, other)) for mac, nics, one, other in rows]
 
     def some(self, nodes: Sequence[str], kinds: Sequence[str]) -> dict[str, list[IndexRow]]:
+        """Return the rows of these kinds, for each of these nodes that has any."""
         statement = (
             select(_f.node, *(_f[name] for name in _NAMES))
             .where(_f.node.in_(list(nodes)), _f.kind.in_(list(kinds)))

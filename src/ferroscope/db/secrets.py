@@ -15,7 +15,7 @@ from ferroscope.core.node import STORED
 from ferroscope.core.secrets import ENCRYPTED, Document, Path, is_plain, replaced
 from ferroscope.db import schema
 from ferroscope.db.engine import upsert
-from ferroscope.db.session import SqlSession
+from ferroscope.db.session import Session
 
 FIELDS: Final = tuple(field.name for field in STORED if field.encrypted)
 _k = schema.secret_keys.c
@@ -23,21 +23,22 @@ _USED = select(_k.id).order_by(_k.id)
 _FORGET = delete(schema.secret_keys).where(_k.id == bindparam("_id"))
 
 
-class SqlSecretKeys:
-    """See ``contracts.store.SecretKeys``."""
+class SecretKeys:
+    """The IDs of the keys that have encrypted secrets of nodes, recorded by the first write with each key."""
 
-    def __init__(self, tx: SqlSession) -> None:
+    def __init__(self, tx: Session) -> None:
         self._tx = tx
 
     def used(self) -> Sequence[str]:
         return list(self._tx.run(_USED).scalars())
 
     def forget(self, idents: Iterable[str]) -> None:
+        """Remove keys with which nothing is encrypted any more."""
         for ident in idents:
             self._tx.ask(_FORGET, {"_id": ident})
 
 
-def encrypted(tx: SqlSession, node: Node, unchanged: Iterable[str]) -> dict[str, Document]:
+def encrypted(tx: Session, node: Node, unchanged: Iterable[str]) -> dict[str, Document]:
     """Return the documents of ``node`` with secrets in plain text, with these encrypted.
 
     Those that are ``unchanged`` may be in plain text from before there was a key; without one, they are left alone.
@@ -49,7 +50,7 @@ def encrypted(tx: SqlSession, node: Node, unchanged: Iterable[str]) -> dict[str,
         if document and (field not in unchanged or tx.keys.active is not None):
             found |= _changed(tx, node.uuid, field, document)
     if found:
-        keys, used = tx.keys, set(SqlSecretKeys(tx).used())
+        keys, used = tx.keys, set(SecretKeys(tx).used())
         keys.check(used)
         if keys.active is None:
             return {}
@@ -58,7 +59,7 @@ def encrypted(tx: SqlSession, node: Node, unchanged: Iterable[str]) -> dict[str,
     return found
 
 
-def _changed(tx: SqlSession, uuid: str, field: str, document: Document) -> dict[str, Document]:
+def _changed(tx: Session, uuid: str, field: str, document: Document) -> dict[str, Document]:
     active, plain = tx.keys.active, False
 
     def encrypt(path: Path, value: Any) -> Any:

@@ -1,6 +1,6 @@
 """An open transaction as its repositories use it: it executes statements and collects what to publish on commit.
 
-``transaction.SqlTransaction`` adds the repositories.
+``transaction.Transaction`` adds the repositories.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ NOTHING: Final[Parameters] = {}
 NO_KEYS: Final = KeyRing()
 
 
-class SqlSession:
+class Session:
     """``keys`` encrypt secrets of nodes; ``subscriptions`` say which targets get which events.
 
     ``claims`` are the tokens of the process's claims; on commit, ``begun`` are added to them and ``ended`` removed.
@@ -90,11 +90,11 @@ class SqlSession:
         return self.ask(statement, given, failed=failed).answer()
 
     def moved(self, moved: Moved) -> None:
-        """See ``contracts.store.Transaction``."""
+        """Report this transition of a node if and when the transaction commits."""
         self.transitions.append(moved)
 
     def hardware_changed(self, changes: Sequence[ChangeView]) -> None:
-        """See ``contracts.store.Transaction``."""
+        """Report these differences from the previous inspection if and when the transaction commits."""
         self.hardware_changes.extend(changes)
 
     def wake(self, channel: str) -> None:

@@ -1,94 +1,61 @@
-"""The store on SQLAlchemy Core: opens transactions, runs units of work in them, and classifies errors.
-
-A unit of work is retried after a conflict (deadlock, serialization failure, lock timeout); if the database is
-unreachable, full or read-only, ``StoreUnavailableError`` is raised.
-"""
+"""One unit of work: the repositories through which a caller reads and writes, each in a file of its own."""
 
 from __future__ import annotations
 
-import random
-import threading
-import time
-from collections.abc import Callable, Iterator, Sequence, Set
-from contextlib import closing, contextmanager, nullcontext
-from contextvars import copy_context
+from collections.abc import Callable, Set
 from functools import cached_property
-from queue import Empty
-from typing import Any, Final, TypeVar
+from typing import Final
 
-from sqlalchemy import Connection, Engine
-from sqlalchemy.exc import DBAPIError
-
-from ferroscope.config.options import DatabaseSettings
-from ferroscope.contracts.coordination import PRECONDITION
-from ferroscope.contracts.errors import LeaseLostError, OutcomeUnknownError, StaleLeaseError, StoreUnavailableError
-from ferroscope.contracts.events import PENDING, Audited
-from ferroscope.contracts.queue import Clock, Publisher, StopFlag
-from ferroscope.contracts.receipts import RECEIPT, Receipt, RepeatedCallError
-from ferroscope.contracts.telemetry import SILENT, Meter
+from ferroscope.contracts.errors import LeaseLostError, StaleLeaseError
+from ferroscope.contracts.events import Audited
 from ferroscope.core.model import Lease
-from ferroscope.core.notification import Subscription
-from ferroscope.db import executor, replication
-from ferroscope.db.batch import Batch
-from ferroscope.db.coordination import SqlClockSteps, SqlLeases, SqlMembers
-from ferroscope.db.credentials import SqlAccessTokens, SqlWebSessions
-from ferroscope.db.data import SqlInspectionData, SqlObjects
-from ferroscope.db.engine import Connections, cannot_answer, classify, is_elsewhere, leaves_open
-from ferroscope.db.events import SqlAudit, SqlOutbox, record
-from ferroscope.db.executor import Statements
-from ferroscope.db.inspections import SqlInspections, SqlJournal
-from ferroscope.db.macs import SqlDiscoveries, SqlMacs, SqlRejections
-from ferroscope.db.nodes import SqlAddresses, SqlNodes, SqlPorts
-from ferroscope.db.receipts import SqlReceipts
-from ferroscope.db.records import SqlChassis, SqlPortgroups, SqlRemediations
-from ferroscope.db.replication import POSITION, Memory, timeline_of
-from ferroscope.db.requests import SqlRequests
-from ferroscope.db.rules import SqlExpectations, SqlRules
-from ferroscope.db.search import SqlSearchIndex, SqlStatistics
-from ferroscope.db.secrets import SqlSecretKeys
-from ferroscope.db.senders import Sender, sender_for
-from ferroscope.db.session import NO_KEYS, SqlSession
-from ferroscope.db.sqlite_lock import SqliteWriteLock
-from ferroscope.secrets.keys import KeyRing
-
-T = TypeVar("T")
-
-# A pooled connection's time of last use, by the monotonic clock.
-_USED_AT: Final = "used at"
-# Seconds after which an idle connection may have broken unnoticed.
-_IDLE: Final = 0.5
+from ferroscope.db import replication
+from ferroscope.db.coordination import ClockSteps, Leases, Members
+from ferroscope.db.credentials import AccessTokens, WebSessions
+from ferroscope.db.data import InspectionData, Objects
+from ferroscope.db.events import AuditLog, Outbox, record
+from ferroscope.db.inspections import Inspections, Journal
+from ferroscope.db.macs import Discoveries, Macs, Rejections
+from ferroscope.db.nodes import Addresses, Nodes, Ports
+from ferroscope.db.receipts import Receipts
+from ferroscope.db.records import ChassisRecords, Portgroups, Remediations
+from ferroscope.db.requests import Requests
+from ferroscope.db.rules import Expectations, Rules
+from ferroscope.db.search import SearchIndex, Statistics
+from ferroscope.db.secrets import SecretKeys
+from ferroscope.db.session import Session
 
 
-class SqlTransaction(SqlSession):
-    """See ``contracts.store.Transaction``."""
+class Transaction(Session):
+    """One unit of work; ``now`` is the database's clock, in seconds since the epoch."""
 
-    nodes = cached_property(SqlNodes)
-    ports = cached_property(SqlPorts)
-    chassis = cached_property(SqlChassis)
-    portgroups = cached_property(SqlPortgroups)
-    inspections = cached_property(SqlInspections)
-    requests = cached_property(SqlRequests)
-    data = cached_property(SqlInspectionData)
-    objects = cached_property(SqlObjects)
-    search_index = cached_property(SqlSearchIndex)
-    journal = cached_property(SqlJournal)
-    addresses = cached_property(SqlAddresses)
-    leases = cached_property(SqlLeases)
-    members = cached_property(SqlMembers)
-    clock_steps = cached_property(SqlClockSteps)
-    macs = cached_property(SqlMacs)
-    discoveries = cached_property(SqlDiscoveries)
-    rejections = cached_property(SqlRejections)
-    statistics = cached_property(SqlStatistics)
-    rules = cached_property(SqlRules)
-    expectations = cached_property(SqlExpectations)
-    secret_keys = cached_property(SqlSecretKeys)
-    access_tokens = cached_property(SqlAccessTokens)
-    audit = cached_property(SqlAudit)
-    outbox = cached_property(SqlOutbox)
-    receipts = cached_property(SqlReceipts)
-    remediations = cached_property(SqlRemediations)
-    web_sessions = cached_property(SqlWebSessions)
+    nodes = cached_property(Nodes)
+    ports = cached_property(Ports)
+    chassis = cached_property(ChassisRecords)
+    portgroups = cached_property(Portgroups)
+    inspections = cached_property(Inspections)
+    requests = cached_property(Requests)
+    data = cached_property(InspectionData)
+    objects = cached_property(Objects)
+    search_index = cached_property(SearchIndex)
+    journal = cached_property(Journal)
+    addresses = cached_property(Addresses)
+    leases = cached_property(Leases)
+    members = cached_property(Members)
+    clock_steps = cached_property(ClockSteps)
+    macs = cached_property(Macs)
+    discoveries = cached_property(Discoveries)
+    rejections = cached_property(Rejections)
+    statistics = cached_property(Statistics)
+    rules = cached_property(Rules)
+    expectations = cached_property(Expectations)
+    secret_keys = cached_property(SecretKeys)
+    access_tokens = cached_property(AccessTokens)
+    audit = cached_property(AuditLog)
+    outbox = cached_property(Outbox)
+    receipts = cached_property(Receipts)
+    remediations = cached_property(Remediations)
+    web_sessions = cached_property(WebSessions)
 
     used: Set[str] = frozenset()  # the repositories that were used, once it is closed
 
@@ -118,255 +85,8 @@ class SqlTransaction(SqlSession):
         record(self, self.audit, audited, self.nodes.changed if "nodes" in vars(self) else set())
 
 
-class _UnansweredError(Exception):
-    """COMMIT was sent, and not answered: what the transaction would have returned, and the ID of its receipt, or ""."""
-
-    def __init__(
-        self, error: DBAPIError, result: Any, transaction: SqlTransaction, ident: str, receipt: Receipt | None
-    ) -> None:
-        super().__init__(str(error))
-        self.error = error
-        self.result = result
-        self.transaction = transaction
-        self.ident = ident
-        self.receipt = receipt
+_REPOSITORIES: Final = {name for name, value in vars(Transaction).items() if isinstance(value, cached_property)}
 
 
-_REPOSITORIES: Final = {name for name, value in vars(SqlTransaction).items() if isinstance(value, cached_property)}
-
-
-class SqlStore:
-    """See ``contracts.store.Store``. ``stop`` shortens the waits between retries.
-
-    ``keys`` encrypt secrets of nodes; ``subscriptions`` say which targets get which events.
-
-    ``memory`` is shared by the stores of a process. ``claims`` are the tokens of the claims that this process holds, as
-    far as it knows; the queue adds them.
-    """
-
-    def __init__(
-        self,
-        engine: Engine,
-        *,
-        settings: DatabaseSettings,
-        bus: Publisher,
-        clock: Clock,
-        stop: StopFlag,
-        meter: Meter = SILENT,
-        keys: KeyRing = NO_KEYS,
-        subscriptions: Sequence[Subscription] = (),
-        memory: Memory | None = None,
-    ) -> None:
-        self.engine = engine
-        self.memory = memory or Memory(clock)
-        self._keys = keys
-        self._subscriptions = subscriptions
-        self._statements = Statements(engine)
-        self._send: Sender = sender_for(engine.dialect.driver)
-        # SQLite's clock is this host's; servers return theirs with BEGIN.
-        self._own_clock = clock.time if engine.dialect.name == "sqlite" else None
-        self._settings = settings
-        self._bus = bus
-        self._clock = clock
-        self._stop = stop
-        self._meter = meter
-        self.claims: set[str] = set()
-        # SQLite allows one writer: threads of this process wait here instead of polling for the file lock.
-        self._writer = threading.Lock() if engine.dialect.name == "sqlite" else None
-        # A thread that waits for the file lock blocks the others, so most of ``busy_timeout`` is for SQLite's own lock.
-        self._write_lock = _write_lock(engine, min(1.0, settings.busy_timeout / 4))
-        self._connections = Connections(engine, size=settings.pool_size, timeout=settings.busy_timeout)
-
-    def write(self, work: Callable[[SqlTransaction], T], *, durable: bool = True) -> T:
-        try:
-            result, transaction = self._until_done(lambda: self._attempt(work, write=True, durable=durable))
-        except _UnansweredError as exc:
-            self._find_out(exc)
-            result, transaction = exc.result, exc.transaction
-        self.claims.difference_update(transaction.ended)
-        for message in sorted(transaction.woken):
-            self._bus.publish(message)
-        return result
-
-    def read(self, work: Callable[[SqlTransaction], T], *, snapshot: bool = True) -> T:
-        result, _ = self._until_done(lambda: self._attempt(work, write=False, durable=False, snapshot=snapshot))
-        return result
-
-    def _attempt(
-        self,
-        work: Callable[[SqlTransaction], T],
-        *,
-        write: bool,
-        durable: bool,
-        snapshot: bool = True,
-        again: bool = True,
-    ) -> tuple[T, SqlTransaction]:
-        """Run ``work`` once; again if the pooled connection was broken and nothing can have been committed."""
-        with self._write_turn(write), self._connections.lent() as connection:
-            opening = executor.opening(connection, write=write, durable=durable, snapshot=snapshot)
-            batch = Batch(connection, self._send, opening, self._own_clock)
-            try:
-                if write and self._own_clock is None and self._was_idle(connection):
-                    batch.flush()
-                with closing(
-                    SqlTransaction(
-                        connection,
-                        batch,
-                        self._statements,
-                        self.claims,
-                        self._keys,
-                        self._subscriptions,
-                        memory=self.memory,
-                    )
-                ) as transaction:
-                    if write and (required := PRECONDITION.get()) is not None:
-                        transaction.require(required)
-                    result = work(transaction)
-                    transaction.write_rest()
-                    audited = PENDING.get() if write else None
-                    if audited is not None and not audited.recorded:
-                        transaction.write_audit(audited)
-                    receipt, ident = RECEIPT.get() if write else None, ""
-                    if receipt is not None and batch.is_used:
-                        ident = transaction.receipts.add(receipt)
-                    if write or snapshot:
-                        self._commit(batch, connection, transaction, durable=durable)
-            except DBAPIError as exc:
-                if write and batch.committing and leaves_open(exc):
-                    connection.invalidate()
-                    self._connections.suspect_all()
-                    raise _UnansweredError(exc, result, transaction, ident, receipt) from exc
-                elsewhere = is_elsewhere(exc)
-                if classify(exc) != "unavailable" or not (elsewhere or (batch.unanswered and again)):
-                    executor.rollback(connection)
-                    raise
-                connection.invalidate()
-                self._connections.suspect_all()
-                if not (batch.unanswered and again):
-                    raise
-            except BaseException:
-                if batch.begun:
-                    executor.rollback(connection)
-                raise
-            else:
-                connection.info[_USED_AT] = self._clock.monotonic()
-                if write:
-                    self._committed(transaction)
-                return result, transaction
-        return self._attempt(work, write=write, durable=durable, snapshot=snapshot, again=False)
-
-    def _committed(self, transaction: SqlTransaction) -> None:
-        """Let others know what was committed."""
-        if (audited := PENDING.get()) is not None:
-            audited.recorded = True
-        if (receipt := RECEIPT.get()) is not None and "receipts" in transaction.used:
-            receipt.written = True
-        for moved in transaction.transitions:
-            self._meter.moved(moved)
-        self._meter.hardware_changed(transaction.hardware_changes)
-
-    def _find_out(self, lost: _UnansweredError) -> None:
-        """Find out what became of a transaction whose COMMIT was not answered; return if it is committed.
-
-        A void receipt with its ID is written over a new connection. It waits for the transaction if that is still under
-        way, it conflicts with its receipt if it was committed, and keeps it from being committed later otherwise.
-        """
-        self._meter.db_error("unavailable")
-        reason = cannot_answer(self.engine.url, lost.error)
-        deadline = self._clock.monotonic() + self._settings.busy_timeout
-        if not lost.ident or lost.receipt is None or getattr(lost.error.orig, "unreplicated", False):
-            raise OutcomeUnknownError(f"{reason}; the change may have been stored") from lost.error
-        while True:
-            committed = self._is_committed(lost.ident, lost.receipt)
-            if committed is False:
-                raise StoreUnavailableError(reason) from lost.error
-            if committed:
-                self.memory.keep(lost.transaction.epochs)
-                self._committed(lost.transaction)
-                return
-            if self._clock.monotonic() > deadline or self._stop.wait(self._settings.retry_interval):
-                raise OutcomeUnknownError(f"{reason}; the change may have been stored") from lost.error
-
-    def _is_committed(self, ident: str, receipt: Receipt) -> bool | None:
-        """Return whether the transaction with this receipt was committed; None if that cannot be said now."""
-
-        def void(tx: SqlTransaction) -> None:
-            tx.receipts.void(ident, receipt.call, receipt.kept)
-
-        def alone(attempt: Callable[[], T]) -> T:
-            for variable in (PENDING, RECEIPT, PRECONDITION):
-                variable.set(None)
-            return attempt()
-
-        try:
-            try:
-                copy_context().run(alone, lambda: self._attempt(void, write=True, durable=True))
-            except RepeatedCallError:
-                found, _ = self._attempt(lambda tx: tx.receipts.get(ident), write=False, durable=False)
-                return found is not None and not found.void
-        except (DBAPIError, Empty, StoreUnavailableError, _UnansweredError):
-            return None
-        return False
-
-    def _was_idle(self, connection: Connection) -> bool:
-        """Whether the connection has been idle for a while: then BEGIN is sent separately.
-
-        If the first exchange on a broken connection contained COMMIT, it would be unknown whether the server received
-        it, and the work could not be retried.
-        """
-        used_at: float = connection.info.get(_USED_AT, float("-inf"))
-        return self._clock.monotonic() - used_at > _IDLE
-
-    def _commit(self, batch: Batch, connection: Connection, transaction: SqlTransaction, *, durable: bool) -> None:
-        # Before COMMIT: as soon as it takes effect, the queue would release a claim that is not among ``claims``.
-        self.claims.update(transaction.begun)
-        try:
-            timeline = timeline_of(connection.info) if durable else 0
-            position = batch.end(executor.closing(connection, transaction.woken), POSITION if timeline else "")
-        except BaseException:
-            self.claims.difference_update(transaction.begun)
-            raise
-        if position is not None:
-            self.memory.committed(timeline, position)
-        self.memory.keep(transaction.epochs)
-
-    def _until_done(self, attempt: Callable[[], T]) -> T:
-        deadline = self._clock.monotonic() + self._settings.busy_timeout
-        delay = self._settings.retry_interval / 64
-        while True:
-            try:
-                return attempt()
-            except Empty as exc:
-                self._meter.db_error("unavailable")
-                raise StoreUnavailableError("all database connections are in use") from exc
-            except DBAPIError as exc:
-                kind = classify(exc)
-                if kind == "other":
-                    raise
-                self._meter.db_error(kind)
-                if kind == "unavailable" or self._clock.monotonic() > deadline:
-                    raise StoreUnavailableError(cannot_answer(self.engine.url, exc)) from exc
-            pause = delay * random.uniform(0.5, 1.5)  # noqa: S311  # jitter, no secret
-            if self._stop.wait(pause):  # a stopping process still retries its last writes, without a busy loop
-                time.sleep(pause)
-            delay = min(delay * 2, self._settings.retry_interval)
-
-    @contextmanager
-    def _write_turn(self, write: bool) -> Iterator[None]:
-        if self._writer is None or not write:
-            yield
-            return
-        if not self._writer.acquire(timeout=self._settings.busy_timeout):
-            raise StoreUnavailableError("another thread has held the database's write lock for too long")
-        try:
-            with self._write_lock.held() if self._write_lock else nullcontext():
-                yield
-        finally:
-            self._writer.release()
-
-
-def _write_lock(engine: Engine, timeout: float) -> SqliteWriteLock | None:
-    file = engine.url.database
-    if engine.dialect.name != "sqlite" or not file or file == ":memory:":
-        return None
-    return SqliteWriteLock(f"{file}-writelock", timeout)
+# The first call in a transaction under a lease; ``LeaseLostError`` if the lease was lost.
+Fence = Callable[[Transaction], None]

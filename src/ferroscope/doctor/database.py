@@ -19,10 +19,10 @@ from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 
 from ferroscope.config.options import Settings
 from ferroscope.contracts.errors import LeaseHeldError, LeaseLostError, StoreUnavailableError
-from ferroscope.contracts.store import Transaction
 from ferroscope.core.model import Member
 from ferroscope.db import migrate, replication
 from ferroscope.db.engine import cannot_answer
+from ferroscope.db.transaction import Transaction
 from ferroscope.doctor import host
 from ferroscope.doctor.boot_host import examine_boot, examine_pxe_filter
 from ferroscope.runtime import database_file

@@ -11,17 +11,18 @@ from __future__ import annotations
 import math
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 import msgspec
 import structlog
 
 from ferroscope.contracts.queue import Clock, StopFlag
-from ferroscope.contracts.store import Store, Transaction
 from ferroscope.contracts.telemetry import SILENT, Meter
 from ferroscope.core.delivery import IllegalEventError, Refused
 from ferroscope.core.model import Entry, Severity
 from ferroscope.core.remediation import Proof, Remediation
+from ferroscope.db.store import Store
+from ferroscope.db.transaction import Transaction
 from ferroscope.failover.bmc_calls import BmcCalls, MachinePower
 from ferroscope.failover.client import Kubernetes, KubernetesError
 from ferroscope.failover.reading import ClusterReader, Looked
@@ -39,6 +40,7 @@ from ferroscope.failover.terms import (
     is_aged,
     is_forced,
 )
+from ferroscope.leadership import StepLeadership
 from ferroscope.telemetry.finding import Finding
 
 _log = structlog.get_logger(__name__)
@@ -61,19 +63,6 @@ _WARNINGS: Final = frozenset(
         "gave-up",
     }
 )
-
-
-class Leading(Protocol):
-    """See ``contracts.store.StepLeadership``; ``left`` is the time in seconds for which the lease can be trusted."""
-
-    def fence(self, tx: Transaction) -> None: ...
-
-    def keep_alive(self) -> None: ...
-
-    def left(self) -> float: ...
-
-    @property
-    def epoch(self) -> int: ...
 
 
 class Failover:
@@ -136,7 +125,7 @@ class Failover:
         """Return every node that has failed, or has a record, with what would be done now; change nothing."""
         return list(self._reader.look())
 
-    def step(self, leading: Leading) -> str:
+    def step(self, leading: StepLeadership) -> str:
         """Pass once, if it is time to; return a status."""
         now = self._clock.monotonic()
         if now < self._next_at and not self._wake.is_set() and not self._calls.answered():
@@ -166,7 +155,7 @@ class Failover:
         self._status = "; ".join(f"{name}: {text}" for name, text in sorted(said.items())) or calm
         return self._status
 
-    def _carry_out(self, leading: Leading, looked: Looked) -> None:
+    def _carry_out(self, leading: StepLeadership, looked: Looked) -> None:
         """Store the record, then do what it announces, then tell of it."""
         decision, record = looked.decision, looked.decision.record
         if record is None:
@@ -215,7 +204,7 @@ class Failover:
     def _save(
         self,
         tx: Transaction,
-        leading: Leading,
+        leading: StepLeadership,
         record: Remediation,
         new: Sequence[Mapping[str, Any]],
         *,

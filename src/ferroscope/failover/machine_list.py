@@ -12,10 +12,11 @@ from typing import Final
 from urllib.parse import urlsplit
 
 from ferroscope.contracts.queue import Clock
-from ferroscope.contracts.store import Query, Store
+from ferroscope.contracts.store import Query
 from ferroscope.core import bmc_access
 from ferroscope.core.model import Document, Node
 from ferroscope.core.states import ACTIVE
+from ferroscope.db.store import Store
 from ferroscope.failover.machines import Machine, described
 from ferroscope.hardware import machine_identity
 from ferroscope.hardware.machine_identity import stored

@@ -18,8 +18,8 @@ import structlog
 
 from ferroscope.contracts.bmc import Power
 from ferroscope.contracts.queue import Clock
-from ferroscope.contracts.store import Store
 from ferroscope.core.remediation import Phase, Remediation
+from ferroscope.db.store import Store
 from ferroscope.failover.bmc_calls import Answer, BmcCalls, Load
 from ferroscope.failover.client import Kubernetes
 from ferroscope.failover.cluster import KubeNode

@@ -13,8 +13,11 @@ from typing import Final
 from ferroscope.contracts.data import Held, StoredObject
 from ferroscope.contracts.queue import Clock
 from ferroscope.contracts.remote import ObjectStoreError
-from ferroscope.contracts.store import Fence, Query, StepLeadership, Store, Transaction
+from ferroscope.contracts.store import Query
 from ferroscope.core.states import State
+from ferroscope.db.store import Store
+from ferroscope.db.transaction import Fence, Transaction
+from ferroscope.leadership import StepLeadership
 from ferroscope.storage.mover import UPLOAD_TIMEOUT, Mover, MoveResult
 
 _THREADS: Final = 4

@@ -20,9 +20,11 @@ import structlog
 from ferroscope.config.options import NotificationSettings
 from ferroscope.contracts.events import Sender, SendError, Senders
 from ferroscope.contracts.queue import Clock
-from ferroscope.contracts.store import Fence, StepLeadership, Store, Transaction
 from ferroscope.contracts.telemetry import Meter
 from ferroscope.core.notification import OutboxEvent, Tally
+from ferroscope.db.store import Store
+from ferroscope.db.transaction import Fence, Transaction
+from ferroscope.leadership import StepLeadership
 from ferroscope.telemetry.finding import Finding
 
 _STEP: Final = 1.0  # seconds, the maximum of one step

@@ -20,11 +20,14 @@ from ferroscope import mirror, transition
 from ferroscope.config.options import RegistrySettings
 from ferroscope.contracts.errors import ConflictError, NotFoundError
 from ferroscope.contracts.remote import NodeSource, Registry, RegistryUnavailableError
-from ferroscope.contracts.store import Query, StepLeadership, Store, Transaction
+from ferroscope.contracts.store import Query
 from ferroscope.core import registry
 from ferroscope.core.model import Document, Entry, Node, Port, Severity
 from ferroscope.core.reasons import Reason
 from ferroscope.core.states import ACTIVE, Event
+from ferroscope.db.store import Store
+from ferroscope.db.transaction import Transaction
+from ferroscope.leadership import StepLeadership
 from ferroscope.telemetry.finding import Finding
 
 T = TypeVar("T")

@@ -16,12 +16,15 @@ from typing import Final
 
 from ferroscope import transition
 from ferroscope.contracts.errors import NotFoundError
-from ferroscope.contracts.store import Fence, Query, StepLeadership, Store, Transaction
+from ferroscope.contracts.store import Query
 from ferroscope.core import labels
 from ferroscope.core.delivery import IllegalEventError, Refused
 from ferroscope.core.interfaces import own_names
 from ferroscope.core.model import Node
 from ferroscope.core.states import ACTIVE, Provision, State
+from ferroscope.db.store import Store
+from ferroscope.db.transaction import Fence, Transaction
+from ferroscope.leadership import StepLeadership
 
 _SPREAD: Final = 0.1
 _PAGE: Final = 500

@@ -14,7 +14,9 @@ from collections.abc import Callable
 from typing import Final
 
 from ferroscope.contracts.queue import Clock
-from ferroscope.contracts.store import StepLeadership, Store, Transaction
+from ferroscope.db.store import Store
+from ferroscope.db.transaction import Transaction
+from ferroscope.leadership import StepLeadership
 
 _BATCH: Final = 200
 _RUN: Final = 10.0  # seconds, the maximum of one run

@@ -18,9 +18,8 @@ import structlog
 
 from ferroscope.contracts.errors import LeaseLostError, StoreUnavailableError
 from ferroscope.contracts.queue import Bus, Channel, Clock, StopFlag
-from ferroscope.contracts.store import StepLeadership
 from ferroscope.core.model import LeaseProfile
-from ferroscope.leadership import Election, Leadership
+from ferroscope.leadership import Election, Leadership, StepLeadership, StoppingError
 from ferroscope.telemetry.finding import Finding
 
 _log = structlog.get_logger(__name__)
@@ -49,30 +48,6 @@ class KeepsThreads(Protocol):
 
     def close(self) -> None:
         """Start nothing new; the process is stopping, and waits for running work."""
-
-
-class _StoppingError(Exception):
-    """The process is stopping; ends a long step."""
-
-
-class _Step:
-    """A step's view of its leadership, which also ends when the process stops."""
-
-    def __init__(self, leadership: Leadership, stop: StopFlag) -> None:
-        self._leadership = leadership
-        self._stop = stop
-        self.fence = leadership.fence
-        self.left = leadership.left
-        self.lease = leadership.lease
-        self.epoch = leadership.lease.epoch
-
-    def keep_alive(self) -> None:
-        if self._stop.is_set():
-            raise _StoppingError
-        if not self._leadership.is_valid():
-            lease = self._leadership.lease
-            raise LeaseLostError(f"epoch {lease.epoch} of {lease.name} was not renewed in time")
-        self._leadership.keep_alive()
 
 
 class Singleton:
@@ -189,12 +164,12 @@ class Singleton:
             except LeaseLostError as exc:
                 self._set_status(number, f"lost its lease: {exc}")
                 return
-            except _StoppingError:
+            except StoppingError:
                 return
             self._wait_for_next_run(leadership, reset)
 
     def _step(self, task: PeriodicTask, leadership: Leadership) -> str:
-        return self._not_now() or task.step(_Step(leadership, self._stop))
+        return self._not_now() or task.step(StepLeadership(leadership, self._stop))
 
     def _set_status(self, number: int, status: str) -> None:
         if number == self._hung:

@@ -12,9 +12,12 @@ import structlog
 
 from ferroscope import transition
 from ferroscope.contracts.errors import NotFoundError
-from ferroscope.contracts.store import Fence, Query, StepLeadership, Store, Transaction
+from ferroscope.contracts.store import Query
 from ferroscope.core.delivery import IllegalEventError, is_overdue
 from ferroscope.core.states import Event, State
+from ferroscope.db.store import Store
+from ferroscope.db.transaction import Fence, Transaction
+from ferroscope.leadership import StepLeadership
 
 _log = structlog.get_logger(__name__)
 

@@ -13,8 +13,9 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from typing import Final
 
-from ferroscope.contracts.store import Store, Transaction
 from ferroscope.core.boot_macs import HORIZON, ChangeWindow, KnownMac, MacChange, MacSets, SetChange, SortedMacs, number
+from ferroscope.db.store import Store
+from ferroscope.db.transaction import Transaction
 
 _PAGE: Final = 2000
 _NAMES: Final = 500

@@ -14,8 +14,9 @@ import msgspec
 import structlog
 import yaml
 
-from ferroscope.contracts.store import Query, Transaction
+from ferroscope.contracts.store import Query
 from ferroscope.core.model import PHASES, Rule
+from ferroscope.db.transaction import Transaction
 from ferroscope.hardware import expectations
 from ferroscope.hardware.expectations import Compiled, Expectation, ExpectationError
 from ferroscope.rules.actions import url as wrong_with

@@ -19,10 +19,11 @@ from ferroscope.config.options import Settings
 from ferroscope.config.security_options import problem
 from ferroscope.contracts.errors import NotFoundError
 from ferroscope.contracts.queue import Clock
-from ferroscope.contracts.store import Store, Transaction
 from ferroscope.core import credentials
 from ferroscope.core.audit import AuditEvent, claimed
 from ferroscope.core.credentials import AccessToken
+from ferroscope.db.store import Store
+from ferroscope.db.transaction import Transaction
 from ferroscope.runtime.backend import opened
 from ferroscope.runtime.system import SetupError
 

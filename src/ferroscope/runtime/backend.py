@@ -17,14 +17,13 @@ from ferroscope.bus.postgresql import start_watcher
 from ferroscope.config.followed import FileError
 from ferroscope.config.messaging_options import Broker
 from ferroscope.config.options import DatabaseSettings, Settings
-from ferroscope.contracts.queue import Bus, Clock, Publisher, Queue, StopFlag
-from ferroscope.contracts.store import Store
+from ferroscope.contracts.queue import Bus, Clock, Publisher, StopFlag
 from ferroscope.contracts.telemetry import SILENT, Meter
 from ferroscope.db import migrate
 from ferroscope.db.engine import build_engine
-from ferroscope.db.queue import SqlQueue
+from ferroscope.db.queue import Queue
 from ferroscope.db.replication import Memory
-from ferroscope.db.transaction import SqlStore
+from ferroscope.db.store import Store
 from ferroscope.db.url import DatabaseUrlError, checked
 from ferroscope.runtime import database_file
 from ferroscope.runtime.system import SetupError, SystemClock
@@ -81,7 +80,7 @@ def open_backend(settings: Settings, *, clock: Clock, stop: StopFlag, listen: bo
     memory.watch(engine)
     rabbitmq = _rabbitmq(settings, bus, stop)
     published: Publisher = bus if rabbitmq is None else rabbitmq.publisher
-    store = SqlStore(
+    store = Store(
         engine,
         settings=database,
         bus=published,
@@ -92,14 +91,14 @@ def open_backend(settings: Settings, *, clock: Clock, stop: StopFlag, listen: bo
         subscriptions=settings.notifications.subscriptions(),
         memory=memory,
     )
-    queue = SqlQueue(store, engine, bus=bus, clock=clock, poll_interval=database.poll_interval)
+    queue = Queue(store, engine, bus=bus, clock=clock, poll_interval=database.poll_interval)
     if listen:
         start_watcher(database, bus=bus, stop=stop)
         if rabbitmq is not None:
             rabbitmq.listen()
     lease_engine = build_engine(leases)
     memory.watch(lease_engine)
-    lease_store = SqlStore(
+    lease_store = Store(
         lease_engine, settings=leases, bus=published, clock=clock, stop=stop, meter=meter, memory=memory
     )
     return Backend(

@@ -17,13 +17,13 @@ from ferroscope.boot_config import ipxe
 from ferroscope.config.options import FailoverSettings, Settings
 from ferroscope.contracts.bmc import Bmc, ForcesOff, Power
 from ferroscope.contracts.errors import BmcError, NotFoundError, StoreUnavailableError
-from ferroscope.contracts.store import Transaction
 from ferroscope.contracts.telemetry import SILENT, Meter
 from ferroscope.core import bmc_access
 from ferroscope.core.callback_secret import Delivery
 from ferroscope.core.model import Node
 from ferroscope.core.reasons import Reason
 from ferroscope.core.remediation import Remediation
+from ferroscope.db.transaction import Transaction
 from ferroscope.failover.terms import Rules
 from ferroscope.remote.command_fence import fenced
 from ferroscope.remote.kubernetes import Right

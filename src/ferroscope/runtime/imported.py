@@ -9,8 +9,10 @@ from typing import Any, Final, Literal, TypeVar
 import msgspec
 
 from ferroscope.contracts.errors import ConflictError, NotFoundError
-from ferroscope.contracts.store import Query, Store, Transaction
+from ferroscope.contracts.store import Query
 from ferroscope.core.model import Chassis, Rule
+from ferroscope.db.store import Store
+from ferroscope.db.transaction import Transaction
 from ferroscope.rules.data import InvalidRuleError
 from ferroscope.rules.engine import compile_rule
 

@@ -21,11 +21,13 @@ from ferroscope.config.options import Settings
 from ferroscope.contracts.data import Part
 from ferroscope.contracts.errors import NotFoundError
 from ferroscope.contracts.remote import Introspected
-from ferroscope.contracts.store import Query, Store, Transaction
+from ferroscope.contracts.store import Query
 from ferroscope.core.delivery import Fail
 from ferroscope.core.model import Document, Entry, Inspection, Node, Port, Rule
 from ferroscope.core.reasons import CANCELED, Reason
 from ferroscope.core.states import RESTING, TERMINAL, Provision, State
+from ferroscope.db.store import Store
+from ferroscope.db.transaction import Transaction
 from ferroscope.hardware import search_index
 from ferroscope.runtime.backend import opened
 from ferroscope.runtime.imported import Item, Result, Track, add_rule, remove_rule, write

@@ -20,10 +20,12 @@ from ferroscope.api.http.errors import ApiError
 from ferroscope.config.options import Settings
 from ferroscope.contracts.data import Part
 from ferroscope.contracts.errors import ConflictError, NotFoundError
-from ferroscope.contracts.store import Query, Store, Transaction
+from ferroscope.contracts.store import Query
 from ferroscope.core import bmc_access, labels, registry, values
 from ferroscope.core.model import Document, Entry, Inspection, Node, Port, Portgroup
 from ferroscope.core.states import Provision, State
+from ferroscope.db.store import Store
+from ferroscope.db.transaction import Transaction
 from ferroscope.hardware import search_index
 from ferroscope.remote.ironic_documents import FIELDS, IronicDocuments
 from ferroscope.runtime.backend import opened

@@ -19,10 +19,12 @@ from ferroscope.contracts.data import Held, Part, StoredObject
 from ferroscope.contracts.errors import NotFoundError, SecretKeyError, StaleError
 from ferroscope.contracts.queue import Clock
 from ferroscope.contracts.remote import ObjectMissingError, ObjectStoreError
-from ferroscope.contracts.store import Query, Store, Transaction
+from ferroscope.contracts.store import Query
 from ferroscope.core.model import Node
 from ferroscope.core.node import STORED
 from ferroscope.core.secrets import ENCRYPTED, Document, Path, count_plain, encrypted, is_encrypted, replaced
+from ferroscope.db.store import Store
+from ferroscope.db.transaction import Transaction
 from ferroscope.hardware import search_index
 from ferroscope.runtime.backend import ensure_schema, open_backend, opened
 from ferroscope.runtime.externals import build_archive

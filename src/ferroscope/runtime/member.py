@@ -20,8 +20,9 @@ import structlog
 from ferroscope.config.options import Settings, WorkerSettings
 from ferroscope.contracts.errors import ConflictError, StoreUnavailableError
 from ferroscope.contracts.queue import Clock, StopFlag
-from ferroscope.contracts.store import Store, Transaction
 from ferroscope.core.model import ClockStep, Document, Member
+from ferroscope.db.store import Store
+from ferroscope.db.transaction import Transaction
 from ferroscope.runtime import database_file, system
 from ferroscope.runtime.backend import Backend
 from ferroscope.runtime.system import DatabaseClock

@@ -17,7 +17,7 @@ from ferroscope.api.http.middleware import HEADER, Hosts, known_names, new_reque
 from ferroscope.config.options import ApiSettings, MetricsSettings, Settings, TracingSettings
 from ferroscope.contracts.errors import StoreUnavailableError
 from ferroscope.contracts.queue import Clock
-from ferroscope.contracts.store import Store
+from ferroscope.db.store import Store
 from ferroscope.runtime import tls
 from ferroscope.runtime.authentication import metrics_check
 from ferroscope.runtime.http_server import BACKLOG, HttpServer, bind, check_anonymous

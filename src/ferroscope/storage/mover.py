@@ -17,8 +17,9 @@ import msgspec
 from ferroscope.contracts.data import Held, StoredObject
 from ferroscope.contracts.errors import NotFoundError, StoreUnavailableError
 from ferroscope.contracts.remote import ObjectMissingError, ObjectStoreError
-from ferroscope.contracts.store import Fence, Store, Transaction
 from ferroscope.core.model import Entry, Severity
+from ferroscope.db.store import Store
+from ferroscope.db.transaction import Fence, Transaction
 from ferroscope.storage.reader import Archive, pack
 
 UPLOAD_TIMEOUT: Final = 3600.0

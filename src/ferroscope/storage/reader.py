@@ -19,10 +19,12 @@ import structlog
 from ferroscope.contracts.data import Part, StoredObject
 from ferroscope.contracts.errors import NotFoundError, StoreUnavailableError
 from ferroscope.contracts.remote import ObjectDamagedError, ObjectStore, ObjectStoreError
-from ferroscope.contracts.store import Query, Store, Transaction
+from ferroscope.contracts.store import Query
 from ferroscope.core.model import GIVEN, Entry, Inspection, Node, Severity
 from ferroscope.core.reasons import Reason
 from ferroscope.core.states import State
+from ferroscope.db.store import Store
+from ferroscope.db.transaction import Transaction
 
 _PAGE = 20
 _GZIP: Final = 31  # zlib's wbits for gzip

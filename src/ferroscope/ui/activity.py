@@ -5,7 +5,8 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Any, Final
 
-from ferroscope.contracts.store import Ended, Transaction
+from ferroscope.contracts.store import Ended
+from ferroscope.db.transaction import Transaction
 
 # Seconds of a bar, and bars of the chart.
 WIDTH: Final = 6 * 3600

@@ -15,10 +15,11 @@ import msgspec
 from ferroscope.api.auth import access
 from ferroscope.api.baremetal import nodes
 from ferroscope.api.http.errors import ApiError, BadRequestError
-from ferroscope.contracts.store import Query, Transaction
+from ferroscope.contracts.store import Query
 from ferroscope.core.model import Port
 from ferroscope.core.node import SETTABLE
 from ferroscope.core.values import is_uuid
+from ferroscope.db.transaction import Transaction
 from ferroscope.enrollment import importing, node_file
 from ferroscope.enrollment.importing import Fleet, Result, RowError
 from ferroscope.enrollment.node_file import FileError, Row

@@ -12,9 +12,10 @@ from ferroscope.api.baremetal.history import hint_of
 from ferroscope.api.http import paging
 from ferroscope.api.http.large_lists import Room
 from ferroscope.api.http.schemas import iso_exact
-from ferroscope.contracts.store import Failures, Query, Transaction
+from ferroscope.contracts.store import Failures, Query
 from ferroscope.core.model import HARDWARE_CHANGED, Node
 from ferroscope.core.states import ACTIVE, UNDER_WAY, Provision, State
+from ferroscope.db.transaction import Transaction
 from ferroscope.ui import activity, progress, render
 from ferroscope.ui.page import STATE_KINDS, Page, Visit
 

@@ -10,9 +10,10 @@ from ferroscope.api.auth import access
 from ferroscope.api.http.errors import BadRequestError, ForbiddenError
 from ferroscope.api.service import shared_macs
 from ferroscope.contracts.data import SharedMac
-from ferroscope.contracts.store import Query, Transaction
+from ferroscope.contracts.store import Query
 from ferroscope.core.model import Node
 from ferroscope.core.values import MASK, is_uuid
+from ferroscope.db.transaction import Transaction
 from ferroscope.enrollment.importing import bmc_prefix, pointer, set_value
 from ferroscope.hardware import machine_identity, names
 from ferroscope.hardware.parts import mapping

@@ -17,12 +17,13 @@ from ferroscope.api.http.errors import BadRequestError
 from ferroscope.api.http.large_lists import Room
 from ferroscope.api.http.route import Call, NoQuery
 from ferroscope.api.http.versions import BARE_METAL
-from ferroscope.contracts.store import Query, Transaction
+from ferroscope.contracts.store import Query
 from ferroscope.core import labels, values
 from ferroscope.core.explanations import HINTS
 from ferroscope.core.model import Node
 from ferroscope.core.states import PUBLISHED_STATES, Provision, State
 from ferroscope.core.values import is_uuid
+from ferroscope.db.transaction import Transaction
 from ferroscope.hardware import expectations, names
 from ferroscope.hardware.search_index import KINDS, OWN, text
 from ferroscope.ui.fleet import reasons_of

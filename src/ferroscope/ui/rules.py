@@ -10,8 +10,9 @@ import msgspec
 
 from ferroscope.api.auth import access
 from ferroscope.api.http.errors import ApiError, BadRequestError, MissingError, TooLargeError
-from ferroscope.contracts.store import Query, Transaction
+from ferroscope.contracts.store import Query
 from ferroscope.core.model import PHASES, Node
+from ferroscope.db.transaction import Transaction
 from ferroscope.enrollment.node_file import decoded
 from ferroscope.ui import form
 from ferroscope.ui.page import Page, Redirect, Visit

@@ -25,8 +25,8 @@ from ferroscope.api.auth.certificate import NAMES
 from ferroscope.api.auth.identity import Identity
 from ferroscope.api.http.errors import ApiError, BadRequestError, ForbiddenError, UnauthorizedError
 from ferroscope.api.http.route import ApiContext
-from ferroscope.contracts.store import Transaction
 from ferroscope.core.credentials import WebSession
+from ferroscope.db.transaction import Transaction
 from ferroscope.ui import audit
 from ferroscope.ui.audit import LoginAudit
 

@@ -24,11 +24,12 @@ from ferroscope.contracts.bmc import Power
 from ferroscope.contracts.errors import BmcError
 from ferroscope.contracts.queue import Clock, StopFlag
 from ferroscope.contracts.remote import Registry
-from ferroscope.contracts.store import Fence, Store, Transaction
 from ferroscope.contracts.telemetry import Tracer
 from ferroscope.core.lanes import ENDING
 from ferroscope.core.model import Claim, Document, Inspection, Request
 from ferroscope.core.states import Event
+from ferroscope.db.store import Store
+from ferroscope.db.transaction import Fence, Transaction
 from ferroscope.remote import command_fence
 from ferroscope.secrets.references import SecretReader
 from ferroscope.storage.reader import Archive

@@ -12,12 +12,12 @@ from typing import Final
 import msgspec
 
 from ferroscope import transition
-from ferroscope.contracts.store import Transaction
 from ferroscope.core.delivery import Decision, Done, Drop, Fail, Next, Run, advance
 from ferroscope.core.model import HARDWARE_CHANGED, Inspection, Node, Severity
 from ferroscope.core.node import three_way
 from ferroscope.core.notification import Kind
 from ferroscope.core.states import COMMANDS, Event, Provision, State, Transition
+from ferroscope.db.transaction import Transaction
 from ferroscope.hardware import expectations
 from ferroscope.worker.context import TaskContext
 

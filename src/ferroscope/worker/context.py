@@ -18,12 +18,13 @@ from ferroscope.contracts.data import Part
 from ferroscope.contracts.errors import BmcError
 from ferroscope.contracts.queue import Clock
 from ferroscope.contracts.remote import ObjectStoreError
-from ferroscope.contracts.store import Fence, Query, Transaction
+from ferroscope.contracts.store import Query
 from ferroscope.core import bmc_access, json_repair
 from ferroscope.core.model import Document, Entry, Inspection, Node, Port, Request, Severity
 from ferroscope.core.notification import ChangeView
 from ferroscope.core.reasons import Reason
 from ferroscope.core.states import COMMANDS
+from ferroscope.db.transaction import Fence, Transaction
 from ferroscope.hardware import diff, expectations, search_index
 from ferroscope.hardware.expectations import Compiled
 from ferroscope.hooks.base import PortChanges

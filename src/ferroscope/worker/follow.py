@@ -12,10 +12,10 @@ from typing import Final, Protocol
 import msgspec
 
 from ferroscope import transition
-from ferroscope.contracts.store import Transaction
 from ferroscope.core.delivery import Decision, Fail, Next, Outcome, is_overdue
 from ferroscope.core.model import Claim, Inspection, Node, Request
 from ferroscope.core.states import MACHINE, WORKED_ON, Event
+from ferroscope.db.transaction import Transaction
 from ferroscope.worker.context import TaskContext
 
 # While one of these is carried out, the clock of the inspection's phase is running.

@@ -35,9 +35,8 @@ from ferroscope.contracts.errors import (
     SecretKeyError,
     StoreUnavailableError,
 )
-from ferroscope.contracts.queue import EVERYTHING, Clock, Queue, StopFlag
+from ferroscope.contracts.queue import EVERYTHING, Clock, StopFlag
 from ferroscope.contracts.remote import Registry
-from ferroscope.contracts.store import Store, Transaction
 from ferroscope.contracts.telemetry import SILENT, Meter
 from ferroscope.core.delivery import Decision, Done, Drop, Fail, Next, Outcome, Retry, Run, decide, is_stale
 from ferroscope.core.lanes import Lane, lane_of
@@ -45,6 +44,9 @@ from ferroscope.core.losses import counted, deaths, reviewed
 from ferroscope.core.model import Claim, Node, Request, Severity
 from ferroscope.core.reasons import Reason
 from ferroscope.core.states import MACHINE, Event, State, Transition
+from ferroscope.db.queue import Queue
+from ferroscope.db.store import Store
+from ferroscope.db.transaction import Transaction
 from ferroscope.secrets.references import SecretReader
 from ferroscope.storage.reader import Archive
 from ferroscope.worker import undo

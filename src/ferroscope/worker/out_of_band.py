@@ -15,12 +15,12 @@ import msgspec
 from ferroscope.contracts.bmc import ListsNics, OutOfBand, OutOfBandNic, ReportsHealth
 from ferroscope.contracts.data import Part
 from ferroscope.contracts.errors import BmcError, ConflictError
-from ferroscope.contracts.store import Transaction
 from ferroscope.core.delivery import Fail, Next, Outcome
 from ferroscope.core.model import Document, Port, Severity
 from ferroscope.core.notification import iso
 from ferroscope.core.reasons import Reason
 from ferroscope.core.states import Event
+from ferroscope.db.transaction import Transaction
 from ferroscope.hardware.parts import mapping, mappings, text
 from ferroscope.hardware.sources import combine
 from ferroscope.worker.context import TaskContext

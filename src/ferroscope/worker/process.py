@@ -16,13 +16,14 @@ import structlog
 
 from ferroscope.contracts.data import Part
 from ferroscope.contracts.remote import Web, WebError
-from ferroscope.contracts.store import Query, Transaction
+from ferroscope.contracts.store import Query
 from ferroscope.core import bmc_access, json_safety
 from ferroscope.core.delivery import Fail, Next, Outcome
 from ferroscope.core.model import Document, Port, Severity
 from ferroscope.core.node import Source, sourced, sourced_values
 from ferroscope.core.reasons import Reason
 from ferroscope.core.states import Event
+from ferroscope.db.transaction import Transaction
 from ferroscope.hardware import machine_identity
 from ferroscope.hooks.base import HookError
 from ferroscope.hooks.pipeline import Pipeline, encode

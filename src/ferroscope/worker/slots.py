@@ -14,10 +14,10 @@ import structlog
 
 from ferroscope.contracts.errors import ClaimLostError, NotFoundError, StoreUnavailableError
 from ferroscope.contracts.queue import Clock, StopFlag
-from ferroscope.contracts.store import Transaction
 from ferroscope.core.model import Claim, Request, Severity
 from ferroscope.core.reasons import Reason
 from ferroscope.core.states import Event
+from ferroscope.db.transaction import Transaction
 from ferroscope.telemetry.finding import Finding
 from ferroscope.transition import request_for, step
 from ferroscope.worker.admission import Admission, BmcRequest, Breakers, Refusal

@@ -18,13 +18,14 @@ import msgspec
 from ferroscope.contracts.bmc import Power
 from ferroscope.contracts.errors import LeaseLostError
 from ferroscope.contracts.queue import Clock
-from ferroscope.contracts.store import Fence, Store, Transaction
 from ferroscope.core.boot import FROM_NETWORK, Boot
 from ferroscope.core.boot_macs import LEASE_PREFIX, decode_record
 from ferroscope.core.delivery import Next, Outcome, Retry
 from ferroscope.core.model import Lease, LeaseProfile, Severity
 from ferroscope.core.reasons import Reason
 from ferroscope.core.states import Event
+from ferroscope.db.store import Store
+from ferroscope.db.transaction import Fence, Transaction
 from ferroscope.leadership import Election, Leadership
 from ferroscope.worker import attached, boot, out_of_band
 from ferroscope.worker.bmc import resolve_addresses

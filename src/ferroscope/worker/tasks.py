@@ -14,11 +14,12 @@ from typing import Final
 
 from ferroscope.contracts.bmc import BootDevice, Power
 from ferroscope.contracts.errors import BmcError
-from ferroscope.contracts.store import Query, Transaction
+from ferroscope.contracts.store import Query
 from ferroscope.core.delivery import Done, Fail, Outcome, failure_of
 from ferroscope.core.model import Entry, Node, Severity
 from ferroscope.core.reasons import CANCELED, Reason
 from ferroscope.core.states import MACHINE, Event, State
+from ferroscope.db.transaction import Transaction
 from ferroscope.hooks.pipeline import Pipeline
 from ferroscope.worker import attached, virtual_media
 from ferroscope.worker.bmc import resolve_addresses

@@ -10,9 +10,10 @@ from typing import Any, Final
 
 import msgspec
 
-from ferroscope.contracts.store import Query, Transaction
+from ferroscope.contracts.store import Query
 from ferroscope.core.model import Document, Node, Port
 from ferroscope.core.node import STORED, merged_fields, three_way
+from ferroscope.db.transaction import Transaction
 from ferroscope.worker.context import TaskContext
 
 _KEY: Final = "undo"

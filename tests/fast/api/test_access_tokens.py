@@ -13,9 +13,9 @@ from ferroscope.api.auth.identity import Identity
 from ferroscope.api.auth.tokens import TRUSTED_FOR, TokenAuth
 from ferroscope.api.http.errors import UnauthorizedError
 from ferroscope.contracts.errors import StoreUnavailableError
-from ferroscope.contracts.store import Transaction
 from ferroscope.core import credentials
 from ferroscope.core.credentials import AccessToken
+from ferroscope.db.transaction import Transaction
 from tests.fast.worker.conftest import ManualClock
 from tests.support import examples
 from tests.support.processes import PATIENCE

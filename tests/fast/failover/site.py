@@ -7,8 +7,8 @@ from typing import Any
 
 from ferroscope.contracts.bmc import Power
 from ferroscope.contracts.errors import BmcError, LeaseLostError
-from ferroscope.contracts.store import Transaction
 from ferroscope.core.model import Lease
+from ferroscope.db.transaction import Transaction
 from ferroscope.failover.client import Kubernetes
 from ferroscope.failover.controller import Failover
 from ferroscope.failover.terms import Rules

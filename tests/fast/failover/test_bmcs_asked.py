@@ -7,8 +7,8 @@ from collections.abc import Callable
 from typing import Any
 
 from ferroscope.contracts.bmc import Power
-from ferroscope.contracts.store import Transaction
 from ferroscope.core.remediation import Phase, Proof
+from ferroscope.db.transaction import Transaction
 from ferroscope.failover.terms import Rules
 from tests.fast.failover.site import Site
 from tests.fast.failover.test_client import node_document, pod_document

@@ -10,10 +10,11 @@ import pytest
 
 from ferroscope.config.options import Settings
 from ferroscope.contracts.errors import LeaseLostError
-from ferroscope.contracts.store import Query, Transaction
+from ferroscope.contracts.store import Query
 from ferroscope.core.delivery import Refused
 from ferroscope.core.remediation import Phase, Proof
 from ferroscope.core.states import State
+from ferroscope.db.transaction import Transaction
 from ferroscope.failover.terms import Rules
 from ferroscope.runtime import failover
 from tests.fast.failover.site import Site

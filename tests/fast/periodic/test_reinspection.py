@@ -9,9 +9,10 @@ import msgspec
 import pytest
 
 from ferroscope.contracts.errors import LeaseLostError
-from ferroscope.contracts.store import Query, Transaction
+from ferroscope.contracts.store import Query
 from ferroscope.core.model import Node
 from ferroscope.core.states import Provision, State
+from ferroscope.db.transaction import Transaction
 from ferroscope.periodic.reinspection import Reinspection
 from tests.fast.worker.conftest import ManualClock
 from tests.support import examples

@@ -15,10 +15,10 @@ from ferroscope.config.options import RegistrySettings
 from ferroscope.contracts.errors import LeaseLostError
 from ferroscope.contracts.queue import StopFlag
 from ferroscope.contracts.remote import RegistryUnavailableError
-from ferroscope.contracts.store import Query, StepLeadership
+from ferroscope.contracts.store import Query
 from ferroscope.core.model import DEFAULT, ClockStep, Entry, Inspection, Node, Port
 from ferroscope.core.states import Event, State
-from ferroscope.leadership import Election, Leadership, LeaseRenewer
+from ferroscope.leadership import Election, Leadership, LeaseRenewer, StepLeadership
 from ferroscope.periodic.registry_mirror import RegistrySync
 from ferroscope.periodic.retention import Retention
 from ferroscope.periodic.singleton import Singleton

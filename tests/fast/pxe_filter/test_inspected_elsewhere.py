@@ -6,11 +6,11 @@ from collections.abc import Callable
 
 import pytest
 
-from ferroscope.contracts.store import Transaction
 from ferroscope.core.boot_macs import SetChange, SortedMacs, number, spelled
 from ferroscope.core.model import Node
 from ferroscope.core.states import State
-from ferroscope.db.transaction import SqlStore
+from ferroscope.db.store import Store
+from ferroscope.db.transaction import Transaction
 from ferroscope.pxe_filter.sync import MacSync
 from tests.support import examples
 from tests.support.stores import open_store
@@ -23,7 +23,7 @@ class Site:
 
     def __init__(self) -> None:
         self.elsewhere: frozenset[str] = frozenset()
-        self.store: SqlStore = open_store()
+        self.store: Store = open_store()
         self.idle = examples.node()
         booting = examples.node(state=State.WAITING)
         for node, mac in ((self.idle, KNOWN), (booting, BOOTING)):

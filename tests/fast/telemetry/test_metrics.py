@@ -7,9 +7,9 @@ from pathlib import Path
 
 from prometheus_client import CollectorRegistry
 
-from ferroscope.contracts.store import Store
 from ferroscope.contracts.telemetry import Moved
 from ferroscope.core.states import TRANSITIONS, Event, State
+from ferroscope.db.store import Store
 from ferroscope.runtime.system import SystemClock
 from ferroscope.telemetry.metrics import Metrics, render
 from ferroscope.telemetry.overview import LABELS, OVERVIEW, Overview

@@ -10,11 +10,11 @@ import pytest
 from ferroscope import transition
 from ferroscope.contracts.bmc import Power
 from ferroscope.contracts.errors import BmcError
-from ferroscope.contracts.store import Transaction
 from ferroscope.core.callback_secret import Proof, judge, live
 from ferroscope.core.delivery import IllegalEventError, Run
 from ferroscope.core.model import Entry
 from ferroscope.core.states import Event, Provision, State
+from ferroscope.db.transaction import Transaction
 from tests.fast.worker.conftest import NODE, Service, settings
 from tests.support import examples
 

@@ -13,9 +13,9 @@ import pytest
 
 from ferroscope.contracts.bmc import Power
 from ferroscope.contracts.errors import BmcError, StoreUnavailableError
-from ferroscope.contracts.store import Store, Transaction
 from ferroscope.core.states import Event, State
-from ferroscope.db.transaction import SqlTransaction
+from ferroscope.db.store import Store
+from ferroscope.db.transaction import Transaction
 from tests.fast.worker.conftest import Service
 from tests.fast.worker.test_delivery import KilledError
 
@@ -70,7 +70,7 @@ def _lose_the_answer_to_the_claim(service: Service) -> None:
     """Commit the next claim, with the state that it saves, and answer that the database is away."""
     write = service.store.write
 
-    def lost(work: Callable[[SqlTransaction], T], *, durable: bool = True) -> T:
+    def lost(work: Callable[[Transaction], T], *, durable: bool = True) -> T:
         write(work, durable=durable)
         raise StoreUnavailableError("the answer got lost")
 

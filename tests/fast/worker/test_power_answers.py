@@ -12,10 +12,10 @@ from ferroscope import transition
 from ferroscope.config.options import DriverSettings, InspectorSettings, Settings, WorkerSettings
 from ferroscope.contracts.bmc import Power
 from ferroscope.contracts.errors import BmcError
-from ferroscope.contracts.store import Transaction
 from ferroscope.core.model import Node
 from ferroscope.core.reasons import Reason
 from ferroscope.core.states import Event, Provision, State
+from ferroscope.db.transaction import Transaction
 from tests.fast.worker.conftest import NODE, Machine, Service
 from tests.fast.worker.test_power import SoftMachine, command, with_machine
 from tests.fast.worker.test_staying_on import kept_on

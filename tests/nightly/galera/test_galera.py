@@ -15,11 +15,11 @@ from sqlalchemy import bindparam, select, update
 
 from ferroscope.config.options import DatabaseSettings, Settings
 from ferroscope.contracts.errors import NotFoundError, StoreUnavailableError
-from ferroscope.contracts.store import Transaction
 from ferroscope.core.model import Node
 from ferroscope.db import schema
 from ferroscope.db.replication import judged
-from ferroscope.db.transaction import SqlStore, SqlTransaction
+from ferroscope.db.store import Store
+from ferroscope.db.transaction import Transaction
 from ferroscope.doctor.database import cluster as examined
 from ferroscope.runtime.backend import open_backend
 from ferroscope.runtime.system import SystemClock
@@ -53,7 +53,7 @@ def nodes() -> Iterator[Galera]:
 
 
 @pytest.fixture
-def stores(nodes: Galera) -> Iterator[tuple[SqlStore, SqlStore]]:
+def stores(nodes: Galera) -> Iterator[tuple[Store, Store]]:
     # On a busy machine, the same side may win again and again.
     first, second = (store(nodes.url_of(node), busy_timeout=PATIENCE) for node in nodes.nodes)
     yield first, second
@@ -75,7 +75,7 @@ def again(act: Callable[[], object]) -> None:
 
 
 def test_an_epoch_that_one_node_has_issued_is_seen_on_a_node_that_lags_behind(
-    nodes: Galera, stores: tuple[SqlStore, SqlStore]
+    nodes: Galera, stores: tuple[Store, Store]
 ) -> None:
     here, there = stores
     lagging = nodes.nodes[1]
@@ -97,7 +97,7 @@ def test_an_old_leader_on_one_node_cannot_write_after_a_takeover_on_the_other(no
 
 
 def test_a_transaction_that_the_other_node_aborts_is_committed_as_a_whole_or_not_at_all(
-    stores: tuple[SqlStore, SqlStore],
+    stores: tuple[Store, Store],
 ) -> None:
     here, there = stores
     contested, *own = here.write(lambda tx: [tx.leases.acquire(f"whole/{name}", "me", 600.0) for name in range(3)])
@@ -107,7 +107,7 @@ def test_a_transaction_that_the_other_node_aborts_is_committed_as_a_whole_or_not
         while not stop.wait(0.002):
             there.write(lambda tx: tx.leases.hold(contested))
 
-    def work(tx: SqlTransaction) -> None:
+    def work(tx: Transaction) -> None:
         tx.leases.hold(contested)
         for lease in own:
             tx.ask(_COUNT, {"_name": lease.name})  # sent with COMMIT
@@ -128,7 +128,7 @@ def test_a_transaction_that_the_other_node_aborts_is_committed_as_a_whole_or_not
 
 
 def test_a_node_that_one_side_locks_and_the_other_removes_leaves_nothing_behind(
-    stores: tuple[SqlStore, SqlStore],
+    stores: tuple[Store, Store],
 ) -> None:
     here, there = stores
     node = examples.node(name="contested")

@@ -8,8 +8,8 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from ferroscope.contracts.store import Transaction
 from ferroscope.core.remediation import Phase
+from ferroscope.db.transaction import Transaction
 from tests.nightly.kubernetes.fleet import Fleet
 from tests.nightly.kubernetes.rack import Says
 from tests.nightly.kubernetes.witness import forced

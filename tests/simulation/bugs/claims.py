@@ -9,7 +9,7 @@ from unittest import mock
 from sqlalchemy import bindparam, select, update
 
 from ferroscope.core import delivery
-from ferroscope.db import queue, requests, transaction
+from ferroscope.db import queue, requests, store
 from ferroscope.worker import loop
 from tests.simulation.bugs.registry import bug
 
@@ -18,7 +18,7 @@ _r = requests._r
 
 @bug("acknowledge-first", "a request is taken off the queue before its task has run", rule="I1", seeds=3)
 def _() -> Iterator[Any]:
-    prepare, consume = loop.Worker.prepare, requests.SqlRequests.consume
+    prepare, consume = loop.Worker.prepare, requests.Requests.consume
 
     def prepared(self: Any, tx: Any, claim: Any, **options: Any) -> Any:
         result = prepare(self, tx, claim, **options)
@@ -27,13 +27,13 @@ def _() -> Iterator[Any]:
 
     yield loop.Worker, "prepare", prepared
     yield loop.Worker, "prepare_claimed", lambda _self, _tx, _claim: None
-    yield requests.SqlRequests, "consume", lambda _self, _claim: None
-    yield requests.SqlRequests, "hold", lambda _self, _claim, **_noted: None
+    yield requests.Requests, "consume", lambda _self, _claim: None
+    yield requests.Requests, "hold", lambda _self, _claim, **_noted: None
 
 
 @bug("orphans-kept", "what dead members hold is never freed", rule="I1", seeds=20)
 def _() -> Iterator[Any]:
-    yield queue.SqlQueue, "_free_orphans", lambda _self, _orphans: False
+    yield queue.Queue, "_free_orphans", lambda _self, _orphans: False
 
 
 # Nobody dies, and the database is away for seconds, again and again, while BMCs are slow.
@@ -136,7 +136,7 @@ def _() -> Iterator[Any]:
 
 @bug("put-outside", "the request is put on the queue after the transaction that changes the state", rule="I1", seeds=3)
 def _() -> Iterator[Any]:
-    put, write = requests.SqlRequests.put, transaction.SqlStore.write
+    put, write = requests.Requests.put, store.Store.write
 
     def later(self: Any, request: Any, *, instead_of: Any = None) -> Any:
         if instead_of is not None:
@@ -158,8 +158,8 @@ def _() -> Iterator[Any]:
             write(self, lambda tx, request=request: put(tx.requests, request), durable=durable)
         return result
 
-    yield requests.SqlRequests, "put", later
-    yield transaction.SqlStore, "write", written
+    yield requests.Requests, "put", later
+    yield store.Store, "write", written
 
 
 @bug(
@@ -171,7 +171,7 @@ def _() -> Iterator[Any]:
     mean_between_faults=3.0,
 )
 def _() -> Iterator[Any]:
-    yield queue.SqlQueue, "_free_doubtful", lambda self: self._doubtful.clear()
+    yield queue.Queue, "_free_doubtful", lambda self: self._doubtful.clear()
     yield from _own_claims_not_looked_at()
 
 
@@ -208,7 +208,7 @@ def _own_claims_not_looked_at() -> Iterator[Any]:
     worker={"member_ttl": 60.0},
 )
 def _() -> Iterator[Any]:
-    replace = requests.SqlRequests._replace
+    replace = requests.Requests._replace
 
     def replaced(self: Any, claim: Any, request: Any) -> Any:
         with mock.patch.object(requests.uuid, "uuid4", lambda: claim.token):
@@ -216,4 +216,4 @@ def _() -> Iterator[Any]:
         self._tx.ended.discard(claim.token)
         return result
 
-    yield requests.SqlRequests, "_replace", replaced
+    yield requests.Requests, "_replace", replaced

@@ -7,14 +7,14 @@ from typing import Any
 
 from ferroscope.api.http import errors
 from ferroscope.contracts.errors import StoreUnavailableError
-from ferroscope.db import executor, transaction
+from ferroscope.db import executor, store
 from tests.simulation.bugs.registry import bug
 
 
 @bug("not-durable", "what is answered 2xx is not flushed", rule="I6", seeds=40)
 def _() -> Iterator[Any]:
-    write = transaction.SqlStore.write
-    yield transaction.SqlStore, "write", lambda self, work, *, durable=True: write(self, work, durable=False)
+    write = store.Store.write
+    yield store.Store, "write", lambda self, work, *, durable=True: write(self, work, durable=False)
 
 
 @bug(

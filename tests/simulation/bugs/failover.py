@@ -7,9 +7,9 @@ from typing import Any
 
 import msgspec
 
+from ferroscope import leadership
 from ferroscope.contracts.bmc import Power
 from ferroscope.failover import case, controller, machines, pods, proof, reading, returning
-from ferroscope.periodic import singleton
 from ferroscope.remote import command_fence
 from ferroscope.runtime import failover
 from tests.simulation.bugs.registry import bug
@@ -179,7 +179,7 @@ bug(
     site={**_PLAIN, "workers": 9, "mishaps": ("partition", "kubelet hangs", "bmc slow"), "mean": 15.0},
 )
 def _() -> Iterator[Any]:
-    yield singleton._Step, "keep_alive", lambda self: self._leadership.keep_alive()
+    yield leadership.StepLeadership, "keep_alive", lambda self: self._leadership.keep_alive()
     yield command_fence, "check", lambda: float("inf")
     yield failover, "fenced", _unfenced
     yield controller.Failover, "_save", _unfenced_save

@@ -46,7 +46,7 @@ def _() -> Iterator[Any]:
 
     blind_begun = blind.values(begun=True)
     blind_progress = blind.values(progress=bindparam("_progress"))
-    yield requests.SqlRequests, "hold", hold
+    yield requests.Requests, "hold", hold
     yield loop.Worker, "prepare_claimed", lambda _self, _tx, _claim: None  # then it is prepared in a later transaction
 
 

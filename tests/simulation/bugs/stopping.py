@@ -23,7 +23,7 @@ from tests.simulation.bugs.registry import bug
     rounds=3,
 )
 def _() -> Iterator[Any]:
-    get, run = queue.SqlQueue._get, pool.Dispatcher.run
+    get, run = queue.Queue._get, pool.Dispatcher.run
 
     def go_on(self: Any) -> None:
         run(self)
@@ -32,7 +32,7 @@ def _() -> Iterator[Any]:
                 self.step()
 
     yield (
-        queue.SqlQueue,
+        queue.Queue,
         "_get",
         lambda self, holder, timeout, stop, *what: get(self, holder, timeout, type(stop)(stop._kernel), *what),
     )

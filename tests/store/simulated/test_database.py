@@ -16,10 +16,9 @@ from sqlalchemy import text
 
 from ferroscope.bus.local import LocalBus
 from ferroscope.config.options import DatabaseSettings, Settings
-from ferroscope.contracts.store import Store
 from ferroscope.db import schema
-from ferroscope.db.queue import SqlQueue
-from ferroscope.db.transaction import SqlStore
+from ferroscope.db.queue import Queue
+from ferroscope.db.store import Store
 from ferroscope.runtime.backend import open_backend
 from ferroscope.runtime.system import SystemClock
 from tests.simulation.database import dialects, driver
@@ -63,8 +62,8 @@ def open_adapter(family: Family) -> conformance.Open:
     def open_simulated(**options: Any) -> conformance.Adapter:
         settings = msgspec.structs.replace(DatabaseSettings(poll_interval=0.05), **options)
         engine, bus, stop = dialects.engine(family, connect), LocalBus(), threading.Event()
-        store = SqlStore(engine, settings=settings, bus=bus, clock=clock, stop=stop)
-        queue = SqlQueue(store, engine, bus=bus, clock=clock, poll_interval=settings.poll_interval)
+        store = Store(engine, settings=settings, bus=bus, clock=clock, stop=stop)
+        queue = Queue(store, engine, bus=bus, clock=clock, poll_interval=settings.poll_interval)
         return conformance.Adapter(store, queue, bus, stop)
 
     return open_simulated

@@ -1,4 +1,4 @@
-"""``contracts.queue.Queue.get_with``: a claim and the first work under it are one transaction."""
+"""``db.queue.Queue.get_with``: a claim and the first work under it are one transaction."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from sqlalchemy.exc import IntegrityError
 
 from ferroscope.contracts.errors import NotFoundError
 from ferroscope.contracts.queue import EVERYTHING
-from ferroscope.contracts.store import Transaction
 from ferroscope.core.model import Claim, Node
+from ferroscope.db.transaction import Transaction
 from tests.store.conftest import Adapter, Open
 from tests.support import examples
 from tests.support.processes import PATIENCE

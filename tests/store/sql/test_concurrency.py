@@ -11,8 +11,8 @@ import msgspec
 import pytest
 
 from ferroscope.contracts.errors import ClaimLostError
-from ferroscope.contracts.store import Transaction
 from ferroscope.core.model import Claim
+from ferroscope.db.transaction import Transaction
 from tests.store.conftest import Adapter, Open
 from tests.support import examples
 from tests.support.processes import PATIENCE

@@ -12,9 +12,9 @@ import pytest
 from sqlalchemy import select, update
 
 from ferroscope.contracts.errors import LeaseHeldError, LeaseLostError
-from ferroscope.contracts.store import Store
 from ferroscope.core.model import Lease, Member
 from ferroscope.db import schema
+from ferroscope.db.store import Store
 from tests.store.conftest import Adapter, Open
 
 LONG = 1000.0

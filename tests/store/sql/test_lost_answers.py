@@ -10,9 +10,10 @@ import pytest
 
 from ferroscope.contracts.errors import OutcomeUnknownError, StoreUnavailableError
 from ferroscope.contracts.receipts import RECEIPT, Receipt, RepeatedCallError
-from ferroscope.contracts.store import Query, Transaction
+from ferroscope.contracts.store import Query
 from ferroscope.db import schema
 from ferroscope.db.senders import Command, Result, SendError
+from ferroscope.db.transaction import Transaction
 from tests.store.conftest import Adapter, Open
 from tests.support import examples
 

@@ -1,4 +1,4 @@
-"""``contracts.store.Store`` on every adapter: all or nothing, and never anybody's change lost."""
+"""``db.store.Store`` on every adapter: all or nothing, and never anybody's change lost."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ import msgspec
 import pytest
 
 from ferroscope.contracts.errors import ConflictError, NotFoundError, StaleError
-from ferroscope.contracts.store import Query, Transaction
+from ferroscope.contracts.store import Query
 from ferroscope.core.model import Node
+from ferroscope.db.transaction import Transaction
 from tests.store.conftest import Adapter, Open
 from tests.support import examples
 from tests.support.processes import PATIENCE

@@ -7,7 +7,8 @@ import os
 import pytest
 
 from ferroscope.contracts.data import Part
-from ferroscope.contracts.store import Query, Transaction
+from ferroscope.contracts.store import Query
+from ferroscope.db.transaction import Transaction
 from tests.store.conftest import Adapter
 from tests.support import examples
 

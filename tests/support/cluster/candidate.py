@@ -13,7 +13,7 @@ from typing import Any
 import sqlalchemy
 
 from ferroscope.config.load import load
-from ferroscope.contracts.store import StepLeadership
+from ferroscope.leadership import StepLeadership
 from ferroscope.periodic import timeouts
 from ferroscope.runtime.process import Process
 from ferroscope.telemetry import log

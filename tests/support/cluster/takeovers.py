@@ -21,7 +21,7 @@ from ferroscope.config.options import DatabaseSettings
 from ferroscope.contracts.errors import LeaseHeldError, LeaseLostError, StoreUnavailableError
 from ferroscope.core.model import Lease
 from ferroscope.db.engine import build_engine
-from ferroscope.db.transaction import SqlStore
+from ferroscope.db.store import Store
 from ferroscope.runtime.system import SystemClock
 from tests.support import examples
 from tests.support.cluster.chaos import private
@@ -45,14 +45,14 @@ class Race(msgspec.Struct):
     lost: int = 0
 
 
-def store(url: str, **options: Any) -> SqlStore:
+def store(url: str, **options: Any) -> Store:
     """Return a store with connections of its own."""
     settings = DatabaseSettings(connection=url, **options)
     engine = build_engine(settings)
-    return SqlStore(engine, settings=settings, bus=LocalBus(), clock=SystemClock(), stop=threading.Event())
+    return Store(engine, settings=settings, bus=LocalBus(), clock=SystemClock(), stop=threading.Event())
 
 
-def take(successor: SqlStore, seconds: float = 60.0) -> Lease:
+def take(successor: Store, seconds: float = 60.0) -> Lease:
     """Win the lease as soon as it is free."""
     deadline = time.monotonic() + PATIENCE
     while time.monotonic() < deadline:
@@ -77,7 +77,7 @@ def race(url: str, rounds: int, successors: str = "") -> Race:
     return found
 
 
-def _round(old: SqlStore, new: SqlStore, found: Race) -> None:
+def _round(old: Store, new: Store, found: Race) -> None:
     lease = old.write(lambda tx: tx.leases.acquire("backup", "old", -0.001))
     start = threading.Barrier(2)
     refused: list[bool] = []
@@ -108,7 +108,7 @@ def _round(old: SqlStore, new: SqlStore, found: Race) -> None:
         found.lost += 1
 
 
-def _name(new: SqlStore) -> Any:
+def _name(new: Store) -> Any:
     return new.read(lambda tx: tx.connection.execute(_LOOK).scalar())  # type: ignore[attr-defined]
 
 

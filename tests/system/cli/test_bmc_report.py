@@ -15,8 +15,8 @@ from ferroscope.bmc.redfish.driver import RedfishBmc
 from ferroscope.cli.exits import Exit
 from ferroscope.cli.service import settings_of
 from ferroscope.config.options import DriverSettings, Settings
-from ferroscope.contracts.store import Transaction
 from ferroscope.core import bmc_access
+from ferroscope.db.transaction import Transaction
 from ferroscope.runtime.backend import opened
 from ferroscope.runtime.externals import build_drivers
 from tests.api.service import Service as Api

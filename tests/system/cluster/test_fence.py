@@ -26,7 +26,7 @@ from ferroscope.db.batch import Batch
 from ferroscope.db.coordination import _digest
 from ferroscope.db.engine import build_engine, classify
 from ferroscope.db.senders import sender_for
-from ferroscope.db.transaction import SqlStore
+from ferroscope.db.store import Store
 from ferroscope.runtime.system import SystemClock
 from tests.support import examples
 from tests.support.cluster.takeovers import race
@@ -89,9 +89,9 @@ class OldLeader:
         self.connection.close()
 
 
-def _store(url: str, engine: Engine) -> SqlStore:
+def _store(url: str, engine: Engine) -> Store:
     settings = DatabaseSettings(connection=url)
-    return SqlStore(engine, settings=settings, bus=LocalBus(), clock=SystemClock(), stop=threading.Event())
+    return Store(engine, settings=settings, bus=LocalBus(), clock=SystemClock(), stop=threading.Event())
 
 
 @pytest.fixture
@@ -102,18 +102,18 @@ def engine(database_url: str) -> Iterator[Engine]:
 
 
 @pytest.fixture
-def store(database_url: str, engine: Engine) -> SqlStore:
+def store(database_url: str, engine: Engine) -> Store:
     store = _store(database_url, engine)
     node = examples.node(name="untouched")
     store.write(lambda tx: tx.nodes.add(node))
     return store
 
 
-def _lead(store: SqlStore, holder: str, seconds: float = TTL) -> Lease:
+def _lead(store: Store, holder: str, seconds: float = TTL) -> Lease:
     return store.write(lambda tx: tx.leases.acquire("backup", holder, seconds))
 
 
-def _take_over(store: SqlStore) -> Lease:
+def _take_over(store: Store) -> Lease:
     """Win the lease as soon as the old lease has expired."""
     taken: list[Lease] = []
 
@@ -126,7 +126,7 @@ def _take_over(store: SqlStore) -> Lease:
     return taken[0]
 
 
-def _name(store: SqlStore) -> str | None:
+def _name(store: Store) -> str | None:
     (name,) = store.read(lambda tx: tx.connection.execute(text("SELECT name FROM nodes")).scalars().all())  # type: ignore[attr-defined]
     return str(name)
 
@@ -154,7 +154,7 @@ def test_a_look_at_the_lease_is_no_fence(request: pytest.FixtureRequest, databas
         engine.dispose()
 
 
-def test_the_fence_keeps_the_takeover_waiting_until_the_old_write_is_in(store: SqlStore, engine: Engine) -> None:
+def test_the_fence_keeps_the_takeover_waiting_until_the_old_write_is_in(store: Store, engine: Engine) -> None:
     old = OldLeader(engine, _lead(store, "old"))
     assert by_update(old.connection, old.lease)
     assert old.write() == 1
@@ -172,7 +172,7 @@ def test_the_fence_keeps_the_takeover_waiting_until_the_old_write_is_in(store: S
     assert _name(store) == "written by the old leader"  # in its own epoch, before the next was issued
 
 
-def test_an_old_leader_that_fences_too_late_writes_nothing(store: SqlStore, engine: Engine) -> None:
+def test_an_old_leader_that_fences_too_late_writes_nothing(store: Store, engine: Engine) -> None:
     lease = _lead(store, "old", -0.001)
     old_connection_is_idle = OldLeader(engine, lease) if engine.dialect.name != "sqlite" else None
     _take_over(store)
@@ -185,7 +185,7 @@ def test_an_old_leader_that_fences_too_late_writes_nothing(store: SqlStore, engi
 def test_sqlite_is_serial_so_even_a_look_would_do(sqlite_url: str) -> None:
     engine = build_engine(DatabaseSettings(connection=sqlite_url, busy_timeout=0.3))
     store = _store(sqlite_url, engine)
-    quick = SqlStore(
+    quick = Store(
         engine,
         settings=DatabaseSettings(connection=sqlite_url, busy_timeout=0.3),
         bus=LocalBus(),

@@ -16,10 +16,12 @@ import pytest
 from ferroscope.bus.local import LocalBus
 from ferroscope.config.options import DatabaseSettings, Settings
 from ferroscope.contracts.errors import LeaseLostError
-from ferroscope.contracts.store import Query, StepLeadership, Store, Transaction
+from ferroscope.contracts.store import Query
 from ferroscope.core.model import DEFAULT, Entry, LeaseProfile
 from ferroscope.core.states import State
-from ferroscope.leadership import Election, LeaseRenewer
+from ferroscope.db.store import Store
+from ferroscope.db.transaction import Transaction
+from ferroscope.leadership import Election, LeaseRenewer, StepLeadership
 from ferroscope.periodic.singleton import Singleton
 from ferroscope.runtime.backend import Backend, open_backend
 from ferroscope.runtime.system import SystemClock

@@ -11,7 +11,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from ferroscope.contracts.store import Transaction
+from ferroscope.db.transaction import Transaction
 from tests.support import examples
 from tests.support.processes import PATIENCE, until
 from tests.support.pxe.filtered import FAST, READY, FilteredLab, is_open

@@ -11,9 +11,10 @@ from typing import Any
 import pytest
 
 from ferroscope.config.options import InspectorSettings, Settings
-from ferroscope.contracts.store import Query, Transaction
+from ferroscope.contracts.store import Query
 from ferroscope.core.model import ACCEPTED_AS, FORWARDED, Entry, Node
 from ferroscope.core.states import Provision, State
+from ferroscope.db.transaction import Transaction
 from ferroscope.periodic.inspected_elsewhere import InspectedElsewhere
 from ferroscope.remote.inspector_data import InspectorData
 from ferroscope.runtime.inspector_import import fetched

@@ -11,10 +11,10 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from ferroscope.config.options import DiscoverySettings, NotificationSettings
-from ferroscope.contracts.store import Transaction
 from ferroscope.contracts.telemetry import SILENT
 from ferroscope.core.notification import Kind, OutboxEvent, OutboxState
 from ferroscope.core.reasons import Reason
+from ferroscope.db.transaction import Transaction
 from ferroscope.hooks.pipeline import from_settings
 from ferroscope.periodic.notifications import Notifications
 from ferroscope.periodic.retention import Retention

@@ -20,9 +20,10 @@ from ferroscope.api.auth.identity import Identity, local
 from ferroscope.api.http.errors import UnauthorizedError
 from ferroscope.contracts.errors import StoreUnavailableError
 from ferroscope.contracts.queue import Clock
-from ferroscope.contracts.store import Store, Transaction
 from ferroscope.core import credentials
 from ferroscope.core.credentials import AccessToken
+from ferroscope.db.store import Store
+from ferroscope.db.transaction import Transaction
 
 TRUSTED_FOR: Final = 10.0
 """Seconds after which a revoked token is refused at the latest."""

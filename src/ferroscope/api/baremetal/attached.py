@@ -13,11 +13,11 @@ from ferroscope.api.http.errors import BadRequestError, UnavailableError, belong
 from ferroscope.api.http.route import ApiContext, Call, NoQuery, Reply
 from ferroscope.contracts.errors import ConflictError, NotFoundError
 from ferroscope.contracts.remote import RegistryLockedError, RegistryRefusedError, RegistryUnavailableError
-from ferroscope.contracts.store import Transaction
 from ferroscope.core.delivery import is_inspectable
 from ferroscope.core.lookup import Evidence
 from ferroscope.core.model import Node
 from ferroscope.core.states import ACTIVE, RESTING_VERBS
+from ferroscope.db.transaction import Transaction
 
 _AGAIN: Final = {"Retry-After": "5"}
 # Machines are not authenticated, so only so many of their calls may make us ask Ironic at the same time, and about so

@@ -22,12 +22,12 @@ from ferroscope.api.http.route import ApiContext
 from ferroscope.boot_config import ipxe
 from ferroscope.contracts import telemetry
 from ferroscope.contracts.errors import ConflictError, NotFoundError
-from ferroscope.contracts.store import Transaction
 from ferroscope.core import callback_secret, lookup
 from ferroscope.core.callback_secret import Proof, Verdict
 from ferroscope.core.model import Inspection, Node, Request, Severity
 from ferroscope.core.reasons import Reason
 from ferroscope.core.states import MAY_CALL, TAKES_CALLBACK, Event, State
+from ferroscope.db.transaction import Transaction
 
 T = TypeVar("T")
 

@@ -20,8 +20,9 @@ from ferroscope.api.http import paging
 from ferroscope.api.http.route import ApiContext, Call, Reply
 from ferroscope.contracts.errors import NotFoundError
 from ferroscope.contracts.queue import Clock
-from ferroscope.contracts.store import Store, Transaction
 from ferroscope.core.model import Member, Node
+from ferroscope.db.store import Store
+from ferroscope.db.transaction import Transaction
 
 SINCE: Final = 49
 # Seconds for which the living hosts are remembered, for the representation of nodes.

@@ -19,11 +19,12 @@ from ferroscope.api.http import rate_limit
 from ferroscope.api.http.route import ApiContext
 from ferroscope.contracts.bmc import Discovers
 from ferroscope.contracts.data import Part
-from ferroscope.contracts.store import Query, Transaction
+from ferroscope.contracts.store import Query
 from ferroscope.core import bmc_access, lookup
 from ferroscope.core.model import Document, Node
 from ferroscope.core.reasons import Reason
 from ferroscope.core.states import ACTIVE, Provision, State
+from ferroscope.db.transaction import Transaction
 from ferroscope.hardware import machine_identity
 from ferroscope.hardware.machine_identity import MachineIdentity
 

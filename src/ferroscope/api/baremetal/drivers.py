@@ -17,12 +17,12 @@ from ferroscope.api.http.schemas import DriverType, Link, pair
 from ferroscope.boot_config import ipxe
 from ferroscope.config.options import Settings
 from ferroscope.contracts.bmc import Bmc, NamesInterfaces, OutOfBand, RamdiskBoot, StoresInterfaces
-from ferroscope.contracts.store import Transaction
 from ferroscope.core import interfaces
 from ferroscope.core.boot import BootError
 from ferroscope.core.interfaces import AGENT, KINDS, NO_INSPECT, VIRTUAL_MEDIA
 from ferroscope.core.model import Document, Node
 from ferroscope.core.secrets import stand_ins
+from ferroscope.db.transaction import Transaction
 
 FIELDS: Final = {f"{kind}_interface": kind for kind in KINDS}
 # They need nothing that is not there.

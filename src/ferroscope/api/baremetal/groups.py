@@ -21,9 +21,10 @@ from ferroscope.api.http.json_patch import Operation
 from ferroscope.api.http.large_lists import Room
 from ferroscope.api.http.route import ApiContext, Call, NoQuery, Reply
 from ferroscope.api.http.schemas import Link, Uuid
-from ferroscope.contracts.store import Query, Transaction
+from ferroscope.contracts.store import Query
 from ferroscope.core.json_safety import ready
 from ferroscope.core.model import Chassis, Document
+from ferroscope.db.transaction import Transaction
 
 
 class Shard(msgspec.Struct, frozen=True):

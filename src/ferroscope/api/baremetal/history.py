@@ -20,11 +20,12 @@ from ferroscope.api.http.large_lists import Room
 from ferroscope.api.http.paging import Page
 from ferroscope.api.http.route import ApiContext, Call, NoQuery, Reply
 from ferroscope.api.http.schemas import Limit, Link, SortDir, Uuid, iso, iso_exact, one_of, own
-from ferroscope.contracts.store import Query, Transaction
+from ferroscope.contracts.store import Query
 from ferroscope.core.bmc_texts import OF_ANSWERS, without_answer
 from ferroscope.core.explanations import HINTS
 from ferroscope.core.model import Entry, Inspection, Node
 from ferroscope.core.reasons import Reason
+from ferroscope.db.transaction import Transaction
 
 _SHORT: Final = 255
 _PROJECT_SINCE: Final = 113

@@ -23,11 +23,12 @@ from ferroscope.api.http.errors import BadRequestError, MissingError, StateConfl
 from ferroscope.api.http.route import ApiContext, Call, NoQuery, Reply
 from ferroscope.api.http.schemas import Mac, iso
 from ferroscope.contracts.errors import NotFoundError
-from ferroscope.contracts.store import Query, Transaction
+from ferroscope.contracts.store import Query
 from ferroscope.core import bmc_access, lookup, values
 from ferroscope.core.model import Document, Node, Port, Severity
 from ferroscope.core.reasons import Reason
 from ferroscope.core.states import Event, Provision
+from ferroscope.db.transaction import Transaction
 from ferroscope.hardware import machine_identity
 from ferroscope.hardware.machine_identity import Difference, MachineIdentity
 from ferroscope.hardware.search_index import learn

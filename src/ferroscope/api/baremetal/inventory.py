@@ -20,9 +20,10 @@ from ferroscope.api.http.errors import BadRequestError, MissingError
 from ferroscope.api.http.route import ApiContext, Call, NoQuery, Reply
 from ferroscope.api.http.schemas import iso, one_of
 from ferroscope.contracts.data import Part
-from ferroscope.contracts.store import Query, Transaction
+from ferroscope.contracts.store import Query
 from ferroscope.core import json_safety
 from ferroscope.core.model import Inspection, Node
+from ferroscope.db.transaction import Transaction
 from ferroscope.hardware import diff, parts
 from ferroscope.storage.reader import Found, locate
 

@@ -11,12 +11,12 @@ from ferroscope.api.baremetal import discovery, refusals
 from ferroscope.api.http.route import ApiContext
 from ferroscope.boot_config import ipxe
 from ferroscope.contracts.errors import NotFoundError
-from ferroscope.contracts.store import Transaction
 from ferroscope.core import bmc_access, lookup
 from ferroscope.core.lookup import Candidates, Evidence
 from ferroscope.core.model import Node
 from ferroscope.core.reasons import Reason
 from ferroscope.core.states import State
+from ferroscope.db.transaction import Transaction
 from ferroscope.hardware import machine_identity
 from ferroscope.hardware.machine_identity import MachineIdentity
 

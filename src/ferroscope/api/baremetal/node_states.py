@@ -30,13 +30,13 @@ from ferroscope.contracts.bmc import (
     Power,
     SoftPower,
 )
-from ferroscope.contracts.store import Transaction
 from ferroscope.core import registry
 from ferroscope.core.callback_secret import Delivery
 from ferroscope.core.delivery import is_inspectable
 from ferroscope.core.interfaces import NO_INSPECT
 from ferroscope.core.model import Node
 from ferroscope.core.states import ACTIVE, RESTING_VERBS, Event, Provision, State
+from ferroscope.db.transaction import Transaction
 
 _RAID_SINCE = 12
 _BOOT_MODE_SINCE = 75

@@ -36,13 +36,14 @@ from ferroscope.api.http.paging import Page
 from ferroscope.api.http.route import ApiContext, Call, NoQuery, Reply
 from ferroscope.api.http.schemas import Limit, ProvisionState, SortDir, Uuid
 from ferroscope.contracts.errors import NotFoundError
-from ferroscope.contracts.store import Query, Transaction
+from ferroscope.contracts.store import Query
 from ferroscope.core import bmc_access, labels
 from ferroscope.core.labels import LabelError, Selector
 from ferroscope.core.model import Node
 from ferroscope.core.node import NODE_FIELDS, Form, NodeField, Source, sourced, sourced_values
 from ferroscope.core.secrets import references
 from ferroscope.core.states import ACTIVE, FAULTS, PUBLISHED_STATES, Provision
+from ferroscope.db.transaction import Transaction
 
 # Filters of a list of nodes, applied by the store's indexes or here.
 #

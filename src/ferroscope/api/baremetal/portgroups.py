@@ -22,9 +22,10 @@ from ferroscope.api.http.large_lists import Room
 from ferroscope.api.http.route import ApiContext, Call, NoQuery, Reply
 from ferroscope.api.http.schemas import Mac, Uuid
 from ferroscope.contracts.errors import NotFoundError
-from ferroscope.contracts.store import Query, Transaction
+from ferroscope.contracts.store import Query
 from ferroscope.core.json_safety import ready
 from ferroscope.core.model import Document, Node, Portgroup
+from ferroscope.db.transaction import Transaction
 
 SINCE: Final = 23
 _SHARD_SINCE: Final = 106

@@ -36,9 +36,10 @@ from ferroscope.api.http.paging import Page
 from ferroscope.api.http.route import ApiContext, Call, NoQuery, Reply
 from ferroscope.api.http.schemas import Limit, Mac, SortDir, Uuid
 from ferroscope.contracts.errors import NotFoundError
-from ferroscope.contracts.store import Query, Transaction
+from ferroscope.contracts.store import Query
 from ferroscope.core.model import Node, Port, Portgroup, Severity
 from ferroscope.core.values import is_uuid, normalize
+from ferroscope.db.transaction import Transaction
 
 _NAMES_SINCE: Final = 88
 _GROUP_NETWORK_SINCE: Final = 102

@@ -14,7 +14,7 @@ from ferroscope.api.auth.identity import Identity
 from ferroscope.api.auth.policy import Policy
 from ferroscope.api.http.errors import ForbiddenError
 from ferroscope.api.http.route import ApiContext, Call
-from ferroscope.contracts.store import Transaction
+from ferroscope.db.transaction import Transaction
 
 
 def applies(policy: Policy, identity: Identity) -> bool:

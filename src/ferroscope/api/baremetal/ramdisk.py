@@ -19,11 +19,11 @@ from ferroscope.api.http.errors import LOOKUP_FAILED, ApiError, BadRequestError,
 from ferroscope.api.http.route import ApiContext, Call, NoQuery, Reply
 from ferroscope.api.http.schemas import Mac, Uuid
 from ferroscope.contracts.errors import NotFoundError
-from ferroscope.contracts.store import Transaction
 from ferroscope.core import lookup
 from ferroscope.core.model import Node
 from ferroscope.core.reasons import Reason
 from ferroscope.core.states import RAMDISK
+from ferroscope.db.transaction import Transaction
 
 CALLBACK_SINCE: Final = 84
 # Callers are anonymous, and each address may be a guess: so many of them count as one failed call. Most machines have

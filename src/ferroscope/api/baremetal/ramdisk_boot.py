@@ -21,11 +21,12 @@ from ferroscope.api.http.route import ApiContext, Call, NoQuery, Reply
 from ferroscope.api.http.schemas import Mac
 from ferroscope.boot_config import floppy, ipxe
 from ferroscope.contracts.errors import NotFoundError
-from ferroscope.contracts.store import Query, Transaction
+from ferroscope.contracts.store import Query
 from ferroscope.core import callback_secret, lookup, values
 from ferroscope.core.boot import Boot, BootError, callback_url, kernel_params
 from ferroscope.core.model import Inspection, Node, Severity
 from ferroscope.core.states import AWAITED
+from ferroscope.db.transaction import Transaction
 
 _STEP: Final = "boot-script"
 # Entries in the timeline of one inspection.

@@ -22,13 +22,14 @@ from ferroscope.api.http.errors import LOOKUP_FAILED, ApiError, MissingError, Un
 from ferroscope.api.http.route import ApiContext, Call
 from ferroscope.contracts.errors import NotFoundError, StoreUnavailableError
 from ferroscope.contracts.remote import ForwardBusyError, ForwardError
-from ferroscope.contracts.store import Query, Transaction
+from ferroscope.contracts.store import Query
 from ferroscope.core import lookup
 from ferroscope.core.callback_secret import Proof
 from ferroscope.core.delivery import Fail
 from ferroscope.core.model import ACCEPTED_AS, FORWARDED, Document, Entry, Node, Severity
 from ferroscope.core.reasons import Reason
 from ferroscope.core.states import ACTIVE, AWAITED, MACHINE
+from ferroscope.db.transaction import Transaction
 
 STEP: Final = "callback-refused"
 RAMDISK_STEP: Final = "ramdisk-refused"

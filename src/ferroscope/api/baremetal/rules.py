@@ -17,10 +17,11 @@ from ferroscope.api.http.json_patch import Operation
 from ferroscope.api.http.large_lists import Room
 from ferroscope.api.http.route import ApiContext, Call, NoQuery, Reply
 from ferroscope.api.http.schemas import Limit, SortDir, Uuid
-from ferroscope.contracts.store import Query, Transaction
+from ferroscope.contracts.store import Query
 from ferroscope.core import json_safety, values
 from ferroscope.core.model import Document, Node, Port, Rule, RuleDialect
 from ferroscope.core.values import is_uuid
+from ferroscope.db.transaction import Transaction
 from ferroscope.hooks.base import HookError, HookSetupError
 from ferroscope.rules import explain
 from ferroscope.rules.data import MAX_RULES

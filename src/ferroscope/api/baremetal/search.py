@@ -16,7 +16,8 @@ from ferroscope.api.http.large_lists import Room
 from ferroscope.api.http.route import ApiContext, Call, Reply
 from ferroscope.api.http.schemas import Limit, Uuid
 from ferroscope.contracts.data import Match
-from ferroscope.contracts.store import Query, Transaction
+from ferroscope.contracts.store import Query
+from ferroscope.db.transaction import Transaction
 from ferroscope.hardware import expressions
 from ferroscope.hardware.query import QueryError, parse
 from ferroscope.hardware.search_index import IndexRow, number, text

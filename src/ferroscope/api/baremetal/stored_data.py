@@ -14,10 +14,10 @@ from ferroscope.api.http.errors import MissingError
 from ferroscope.api.http.route import ApiContext, Call
 from ferroscope.contracts.data import Part
 from ferroscope.contracts.errors import StaleError
-from ferroscope.contracts.store import Transaction
 from ferroscope.core.delivery import take
 from ferroscope.core.model import GIVEN, Inspection, Node
 from ferroscope.core.states import Event, State
+from ferroscope.db.transaction import Transaction
 from ferroscope.storage.reader import Found, newest
 
 PROCESSED: Final[tuple[Part, ...]] = ("inventory", "plugin_data")

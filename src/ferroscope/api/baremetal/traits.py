@@ -14,9 +14,9 @@ import msgspec
 from ferroscope.api.http.decoding import node_ident, shown
 from ferroscope.api.http.errors import BadRequestError, MissingError
 from ferroscope.api.http.route import ApiContext, Call, NoQuery, Reply
-from ferroscope.contracts.store import Transaction
 from ferroscope.core.node import Node, Source, sourced, sourced_values
 from ferroscope.core.values import MAX_TRAITS, TRAIT, is_trait
+from ferroscope.db.transaction import Transaction
 
 
 class Traits(msgspec.Struct, frozen=True):

@@ -17,10 +17,10 @@ from ferroscope.api.http.decoding import node_ident, shown
 from ferroscope.api.http.errors import BadRequestError
 from ferroscope.api.http.route import ApiContext, Call, NoQuery, Reply
 from ferroscope.contracts.bmc import AttachesMedia, MediaDevice, Medium
-from ferroscope.contracts.store import Transaction
 from ferroscope.core.model import Document, Node
 from ferroscope.core.states import Event
 from ferroscope.core.virtual_media import SEEN
+from ferroscope.db.transaction import Transaction
 
 SINCE: Final = 89
 LIST_SINCE: Final = 93

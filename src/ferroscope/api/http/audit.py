@@ -25,8 +25,9 @@ from ferroscope.contracts.errors import StoreUnavailableError
 from ferroscope.contracts.events import PENDING, Audited
 from ferroscope.contracts.queue import Clock
 from ferroscope.contracts.receipts import RECEIPT, Receipt
-from ferroscope.contracts.store import Store, Transaction
 from ferroscope.core.audit import REFUSED, UNKNOWN, AuditEvent, cadf, claimed
+from ferroscope.db.store import Store
+from ferroscope.db.transaction import Transaction
 
 # The key in the WSGI environment under which the caller's identity is stored as soon as it is known.
 IDENTITY: Final = "ferroscope.identity"

@@ -16,8 +16,8 @@ from ferroscope.api.http.errors import BadRequestError, PreconditionError
 from ferroscope.api.http.route import ApiContext
 from ferroscope.contracts.coordination import PRECONDITION
 from ferroscope.contracts.errors import StaleLeaseError
-from ferroscope.contracts.store import Transaction
 from ferroscope.core.model import Lease
+from ferroscope.db.transaction import Transaction
 
 HEADER: Final = "If-Lease"
 PATTERN: Final = r"^[A-Za-z0-9._~/-]{1,200}/[1-9][0-9]{0,17}/[!-.0-~]{1,64}$"

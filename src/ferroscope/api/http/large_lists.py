@@ -11,7 +11,8 @@ from collections.abc import Callable
 from typing import Final, TypeVar
 
 from ferroscope.api.http.errors import UnavailableError
-from ferroscope.contracts.store import Store, Transaction
+from ferroscope.db.store import Store
+from ferroscope.db.transaction import Transaction
 
 R = TypeVar("R")
 

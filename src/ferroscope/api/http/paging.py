@@ -32,7 +32,7 @@ T_co = TypeVar("T_co", bound=Identified, covariant=True)
 
 
 class Listed(Protocol[T_co]):
-    """What the store lists; see ``contracts.store.Nodes``."""
+    """What the store lists; see ``db.nodes.Nodes``."""
 
     def list(self, query: Query) -> Sequence[T_co]: ...
 

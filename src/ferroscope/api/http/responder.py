@@ -30,11 +30,12 @@ from ferroscope.api.http.versions import BARE_METAL, INTROSPECTION, Dialect, Ver
 from ferroscope.contracts import telemetry
 from ferroscope.contracts.errors import NotFoundError, OutcomeUnknownError, StoreUnavailableError
 from ferroscope.contracts.receipts import Receipt, RepeatedCallError
-from ferroscope.contracts.store import Query, Transaction
+from ferroscope.contracts.store import Query
 from ferroscope.contracts.telemetry import CALL, Span
 from ferroscope.core import values
 from ferroscope.core.audit import LOGIN, AuditEvent
 from ferroscope.core.model import Node
+from ferroscope.db.transaction import Transaction
 
 
 @contextmanager

@@ -28,10 +28,11 @@ from ferroscope.contracts.bmc import Bmc
 from ferroscope.contracts.data import SharedMac
 from ferroscope.contracts.queue import Clock, StopFlag
 from ferroscope.contracts.remote import Forwarder, Registry
-from ferroscope.contracts.store import Store, Transaction
 from ferroscope.contracts.telemetry import SILENT, Meter
 from ferroscope.core.json_safety import ready
 from ferroscope.core.model import Node
+from ferroscope.db.store import Store
+from ferroscope.db.transaction import Transaction
 from ferroscope.hooks.pipeline import Pipeline
 from ferroscope.rules.builtin import RuleCache
 from ferroscope.storage.reader import Archive

@@ -11,9 +11,9 @@ from ferroscope.api.http import decoding, paging
 from ferroscope.api.http.route import ApiContext, Call, Reply
 from ferroscope.api.http.schemas import Limit, iso_exact
 from ferroscope.contracts.errors import NotFoundError
-from ferroscope.contracts.store import Transaction
 from ferroscope.core.audit import AuditEvent
 from ferroscope.core.values import is_uuid
+from ferroscope.db.transaction import Transaction
 
 
 class AuditQuery(msgspec.Struct, frozen=True):

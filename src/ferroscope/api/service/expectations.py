@@ -15,8 +15,9 @@ from ferroscope.api.http import paging
 from ferroscope.api.http.errors import BadRequestError
 from ferroscope.api.http.route import ApiContext, Call, NoQuery, Reply
 from ferroscope.api.http.schemas import Uuid
-from ferroscope.contracts.store import Query, Transaction
+from ferroscope.contracts.store import Query
 from ferroscope.core.model import Node
+from ferroscope.db.transaction import Transaction
 from ferroscope.hardware import expectations
 from ferroscope.hardware.expectations import Expectation, ExpectationError
 from ferroscope.hardware.search_index import KINDS

@@ -23,8 +23,8 @@ from ferroscope.api.http.route import ApiContext, Call, NoQuery, Reply
 from ferroscope.api.http.schemas import iso_exact
 from ferroscope.config.options import ApiSettings
 from ferroscope.contracts.errors import LeaseHeldError, LeaseLostError
-from ferroscope.contracts.store import Transaction
 from ferroscope.core.model import Lease
+from ferroscope.db.transaction import Transaction
 
 # Limits on names and durations, and the leases of the service itself.
 #

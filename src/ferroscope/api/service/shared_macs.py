@@ -12,7 +12,7 @@ from typing import Final
 from ferroscope.api.http.route import ApiContext
 from ferroscope.config.options import InspectorSettings
 from ferroscope.contracts.data import SharedMac
-from ferroscope.contracts.store import Transaction
+from ferroscope.db.transaction import Transaction
 from ferroscope.telemetry.finding import Finding
 
 _READ: Final = 64

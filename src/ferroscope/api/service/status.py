@@ -18,9 +18,10 @@ from ferroscope.api.http.schemas import iso_exact
 from ferroscope.api.service import shared_macs
 from ferroscope.api.service.leases import LeaseView, is_own, view
 from ferroscope.contracts.bmc import Simulated
-from ferroscope.contracts.store import Backlog, Condition, Failures, Population, Query, Transaction
+from ferroscope.contracts.store import Backlog, Condition, Failures, Population, Query
 from ferroscope.core.boot_macs import LEASE_PREFIX, decode_record
 from ferroscope.core.model import ClockStep, Lease, Member
+from ferroscope.db.transaction import Transaction
 from ferroscope.telemetry import finding
 from ferroscope.telemetry.finding import Finding
 from ferroscope.telemetry.members import lanes_of, loops_of, name_of

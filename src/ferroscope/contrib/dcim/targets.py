@@ -18,9 +18,9 @@ from ferroscope.api.http.route import ApiContext, Call, Reply, Surface, make
 from ferroscope.api.http.schemas import one_of
 from ferroscope.api.http.versions import BARE_METAL
 from ferroscope.contracts.exporters import ExportOptions
-from ferroscope.contracts.store import Transaction
 from ferroscope.contrib.dcim.exporters.prometheus import TARGETS, PrometheusExporter
 from ferroscope.core.labels import Selector
+from ferroscope.db.transaction import Transaction
 from ferroscope.hardware import expressions
 
 _ALL: Final = "has uuid"

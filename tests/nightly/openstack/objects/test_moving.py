@@ -19,9 +19,10 @@ from ferroscope.cli.service import db
 from ferroscope.config.options import DatabaseSettings, S3Settings, Settings, StorageSettings, SwiftSettings
 from ferroscope.contracts.data import StoredObject
 from ferroscope.contracts.remote import ObjectDamagedError, ObjectMissingError, ObjectStore
-from ferroscope.contracts.store import Query, Transaction
+from ferroscope.contracts.store import Query
 from ferroscope.core.model import Inspection, Node
 from ferroscope.core.states import State
+from ferroscope.db.transaction import Transaction
 from ferroscope.periodic.archiving import Archiving, newest_inventory
 from ferroscope.runtime import maintenance
 from ferroscope.runtime.backend import Backend, open_backend
