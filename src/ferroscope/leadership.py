@@ -19,7 +19,7 @@ import structlog
 from ferroscope.contracts.errors import LeaseHeldError, LeaseLostError, StoreUnavailableError
 from ferroscope.contracts.queue import Bus, Channel, Clock, StopFlag
 from ferroscope.contracts.telemetry import SILENT, Meter
-from ferroscope.core.model import Lease, LeaseProfile, trusted_until
+from ferroscope.core.model import Lease, LeaseClaim, LeaseProfile, trusted_until
 from ferroscope.db.store import Store
 from ferroscope.db.transaction import Transaction
 
@@ -31,7 +31,7 @@ class Leadership:
 
     def __init__(
         self,
-        lease: Lease,
+        claim: LeaseClaim,
         *,
         asked_at: float,
         profile: LeaseProfile,
@@ -39,7 +39,7 @@ class Leadership:
         store: Store,
         alone_from: float = -math.inf,
     ) -> None:
-        self.lease = lease
+        self.claim = claim
         # The monotonic time from which no earlier holder can still trust its lease.
         self.alone_from = alone_from
         self._profile = profile
@@ -84,7 +84,7 @@ class Leadership:
         It also reports progress, so a step that writes need not call ``keep_alive``.
         """
         try:
-            tx.leases.hold(self.lease)
+            tx.leases.hold(self.claim)
         except LeaseLostError:
             self._over = True
             raise
@@ -102,13 +102,13 @@ class Leadership:
         if self._over or asked_at - self._progressed_at > self._profile.ttl:
             return False  # the work hangs: let the lease expire
         try:
-            self.lease = self._store.write(lambda tx: tx.leases.renew(self.lease, self._profile.ttl, data=data))
+            self.claim = self._store.write(lambda tx: tx.leases.renew(self.claim, self._profile.ttl, data=data))
         except LeaseLostError as exc:
             self._over = True
-            _log.warning("leadership lost", lease=self.lease.name, epoch=self.lease.epoch, why=str(exc))
+            _log.warning("leadership lost", lease=self.claim.name, epoch=self.claim.epoch, why=str(exc))
             return False
         except StoreUnavailableError as exc:
-            _log.warning("renewal failed", lease=self.lease.name, why=str(exc))
+            _log.warning("renewal failed", lease=self.claim.name, why=str(exc))
             return False
         self._trusted_until = trusted_until(asked_at, self._profile)
         return True
@@ -129,9 +129,9 @@ class Leadership:
             return
         self._over = True
         try:
-            self._store.write(lambda tx: tx.leases.release(self.lease))
+            self._store.write(lambda tx: tx.leases.release(self.claim))
         except (LeaseLostError, StoreUnavailableError) as exc:
-            _log.warning("lease not released; it will expire", lease=self.lease.name, why=str(exc))
+            _log.warning("lease not released; it will expire", lease=self.claim.name, why=str(exc))
 
 
 class StoppingError(Exception):
@@ -150,16 +150,15 @@ class StepLeadership:
         self._stop = stop
         self.fence = leadership.fence
         self.left = leadership.left
-        self.lease = leadership.lease
-        self.epoch = leadership.lease.epoch
+        self.epoch = leadership.claim.epoch
 
     def keep_alive(self) -> None:
         """Report progress; call it for each page, batch and remote call. ``LeaseLostError``, ``StoppingError``."""
         if self._stop.is_set():
             raise StoppingError
         if not self._leadership.is_valid():
-            lease = self._leadership.lease
-            raise LeaseLostError(f"epoch {lease.epoch} of {lease.name} was not renewed in time")
+            claim = self._leadership.claim
+            raise LeaseLostError(f"epoch {claim.epoch} of {claim.name} was not renewed in time")
         self._leadership.keep_alive()
 
 
@@ -205,7 +204,7 @@ class Election:
         asked_at = self._clock.monotonic()
         lost: Lease | None = None
         try:
-            lease = self._store.write(lambda tx: tx.leases.acquire(self.name, self._holder, self._profile.ttl))
+            claim = self._store.write(lambda tx: tx.leases.acquire(self.name, self._holder, self._profile.ttl))
         except LeaseHeldError as exc:
             self._follow(exc, asked_at)
             lost = exc.lease
@@ -213,19 +212,19 @@ class Election:
             successor = self._take_over(lost)
             if successor is None:
                 return None
-            lease = successor
+            claim = successor
         except LeaseLostError:
             self._outrun()
             return None
-        self.status = f"leads {self.name} in epoch {lease.epoch}"
-        _log.info("leadership acquired", lease=self.name, epoch=lease.epoch)
+        self.status = f"leads {self.name} in epoch {claim.epoch}"
+        _log.info("leadership acquired", lease=self.name, epoch=claim.epoch)
         return Leadership(
-            lease,
+            claim,
             asked_at=asked_at,
             profile=self._profile,
             clock=self._clock,
             store=self._store,
-            alone_from=self._alone_from(lease) if lost is None else self._clock.monotonic() + lost.remaining,
+            alone_from=self._alone_from(claim.lease) if lost is None else self._clock.monotonic() + lost.remaining,
         )
 
     def _follow(self, held: LeaseHeldError, asked_at: float) -> None:
@@ -244,12 +243,12 @@ class Election:
     def _has_lost(self, lease: Lease) -> bool:
         return lease.holder is not None and self._is_lost(lease.holder)
 
-    def _take_over(self, lost: Lease) -> Lease | None:
-        """Return the lease if its holder is thought to be dead and has missed a renewal; otherwise None."""
+    def _take_over(self, lost: Lease) -> LeaseClaim | None:
+        """Return a claim of the lease if its holder is thought to be dead and has missed a renewal; otherwise None."""
         if not self._has_lost(lost) or lost.duration - lost.remaining < self._silent:
             return None
         try:
-            lease = self._store.write(
+            claim = self._store.write(
                 lambda tx: tx.leases.take_over(lost, self._holder, self._profile.ttl, silent=self._silent)
             )
         except (LeaseHeldError, LeaseLostError):
@@ -257,7 +256,7 @@ class Election:
             return None
         early = f"{lost.remaining:.1f} s before it would have expired"
         _log.info("lease taken over from a lost member", lease=self.name, holder=lost.holder, early=early)
-        return lease
+        return claim
 
     def _alone_from(self, lease: Lease) -> float:
         """Return the monotonic time from which no other holder can trust this lease.
@@ -347,7 +346,7 @@ class LeaseRenewer:
         # Two threads: a renewal that hangs on a dead connection must not keep the watch from ending the leadership in
         # time.
         for duty, target in (("lease", self.run), ("watch", self.watch)):
-            name = f"{duty} {leadership.lease.name}"
+            name = f"{duty} {leadership.claim.name}"
             threading.Thread(target=target, args=(leadership, reset, leave), name=name, daemon=True).start()
 
     def run(self, leadership: Leadership, reset: StopFlag, leave: Callable[[], None] | None = None) -> None:
@@ -358,7 +357,7 @@ class LeaseRenewer:
             pause.wait(max(0.0, min(self._profile.renew, left)))
             leadership.confirms_by(pause := self._new_flag())  # now: this renewal may be older than the next reason
             if not leadership.renew() and not leadership.resigned:
-                self._meter.renewal_failed(leadership.lease.name)
+                self._meter.renewal_failed(leadership.claim.name)
         self._end(leadership, reset, leave or self._leave)
 
     def watch(self, leadership: Leadership, reset: StopFlag, leave: Callable[[], None] | None = None) -> None:
@@ -379,6 +378,6 @@ class LeaseRenewer:
         if not leadership.resigned:
             try:
                 if not logged:  # the other thread does
-                    _log.error("leadership lost, but the work has not stopped", lease=leadership.lease.name)
+                    _log.error("leadership lost, but the work has not stopped", lease=leadership.claim.name)
             finally:
                 leave()

@@ -131,7 +131,7 @@ def test_the_services_own_leases_are_read_but_not_taken(service: Service) -> Non
     seen = client.get("/v1/leases/periodic/timeouts").json
     assert (seen["holder"], seen["own"]) == ("member", True)
     assert "token" not in seen
-    mine = {"epoch": leadership.lease.epoch, "token": leadership.lease.token}
+    mine = {"epoch": leadership.claim.epoch, "token": leadership.claim.token}
     taking = {"holder": "me", "duration": 5}
     for own in ("periodic/timeouts", "periodic/new", "pxe/net", "reboot-throttle", "failover/x"):
         answer = client.post(f"/v1/leases/{own}", taking)

@@ -23,7 +23,7 @@ def test_nothing_lasts_for_a_day_because_the_clock_was_a_day_ahead(adapter: Adap
     adapter.write(lambda tx: tx.clock_steps.shorten())
     now = adapter.read(lambda tx: tx.now)
     (held,) = adapter.read(lambda tx: tx.leases.list())
-    assert (held.epoch, held.holder) == (lease.epoch, lease.holder)
+    assert (held.epoch, held.holder) == (lease.epoch, lease.lease.holder)
     assert 0 < held.remaining <= 6.0
     assert now - 6.0 < adapter.members()["dead"].expires_at <= now + 6.0
     (rejection,) = adapter.read(lambda tx: tx.rejections.list())

@@ -8,10 +8,10 @@ from __future__ import annotations
 from contextvars import ContextVar
 from typing import Final, Protocol
 
-from ferroscope.core.model import Lease
+from ferroscope.core.model import LeaseProof
 
 # The lease on which all that this thread writes depends: the store holds it first in each transaction.
-PRECONDITION: Final[ContextVar[Lease | None]] = ContextVar("PRECONDITION", default=None)
+PRECONDITION: Final[ContextVar[LeaseProof | None]] = ContextVar("PRECONDITION", default=None)
 
 
 # Coordination services: etcd, ZooKeeper, Redis, Kubernetes; hints on who is alive, sooner than a lease expires.

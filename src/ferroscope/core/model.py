@@ -218,8 +218,7 @@ class Member(msgspec.Struct, kw_only=True, frozen=True):
 
 
 class Lease(msgspec.Struct, kw_only=True, frozen=True):
-    """``epoch`` increases by one with every new holder; ``token`` is random for every acquisition, and known to the
-    holder only: "" in a lease that was read from the store.
+    """A lease as everybody may read it; ``epoch`` increases by one with every new holder.
 
     ``holder`` is None, and ``remaining`` 0, if the lease is free. ``remaining`` is in seconds, by the database's clock
     when it was read. ``data`` is published by the holder; ``source`` is the address of an API caller that acquired it.
@@ -235,12 +234,25 @@ class Lease(msgspec.Struct, kw_only=True, frozen=True):
     remaining: float = 0.0
     data: str = ""
     source: str | None = None
-    token: str = ""
 
     @property
     def held(self) -> bool:
         """Whether it had a holder when it was read."""
         return self.holder is not None and self.remaining > 0
+
+
+class LeaseProof(msgspec.Struct, kw_only=True, frozen=True):
+    """What shows that somebody holds a lease; ``token`` is random for every acquisition; only the holder knows it."""
+
+    name: str
+    epoch: int
+    token: str
+
+
+class LeaseClaim(LeaseProof, kw_only=True, frozen=True):
+    """What the holder gets: the proof, and the lease as it was stored with that."""
+
+    lease: Lease
 
 
 class Candidate(msgspec.Struct, frozen=True):

@@ -18,7 +18,7 @@ from sqlalchemy import Double, and_, bindparam, case, delete, insert, literal, o
 from ferroscope.contracts.errors import ConflictError, LeaseHeldError, LeaseLostError
 from ferroscope.contracts.queue import Channel
 from ferroscope.core.losses import GAP
-from ferroscope.core.model import Candidate, ClockStep, Lease, Member
+from ferroscope.core.model import Candidate, ClockStep, Lease, LeaseClaim, LeaseProof, Member
 from ferroscope.core.states import ACTIVE
 from ferroscope.db import schema
 from ferroscope.db.engine import db_now, upsert
@@ -37,7 +37,7 @@ _MINE = (
     ),
 )
 _LATER = db_now() + bindparam("_duration", type_=Double())
-_STORED = [_l_leases[name] for name in Lease.__struct_fields__ if name not in ("token", "remaining")]
+_STORED = [_l_leases[name] for name in Lease.__struct_fields__ if name != "remaining"]
 _REMAINING = case((_l_leases.holder.is_(None), 0.0), else_=_l_leases.expires_at - db_now()).label("remaining")
 
 _SELECT = select(*_STORED, _REMAINING)
@@ -136,7 +136,7 @@ class Leases:
     def __init__(self, tx: Session) -> None:
         self._tx = tx
 
-    def acquire(self, name: str, holder: str, duration: float, *, data: str = "", source: str = "") -> Lease:
+    def acquire(self, name: str, holder: str, duration: float, *, data: str = "", source: str = "") -> LeaseClaim:
         """Acquire the lease if it is free or expired, with a new epoch and a new token.
 
         The first epoch of a name exceeds those of all forgotten names, so the epochs of a name never decrease.
@@ -146,14 +146,14 @@ class Leases:
         token = str(uuid.uuid4())
         values = _taken(name, holder, duration, token) | {"_data": data, "_source": source or None}
         if self._tx.run(_TAKE, values).rowcount == 0:
-            present = self._get(name)
+            present = self.get(name)
             if present is not None:
                 self._tx.memory.saw(name, present.epoch)
                 raise LeaseHeldError(present)
             self._create(values)
         return self._acquired(name, token)
 
-    def take_over(self, lost: Lease, holder: str, duration: float, *, silent: float) -> Lease:
+    def take_over(self, lost: Lease, holder: str, duration: float, *, silent: float) -> LeaseClaim:
         """Acquire a lease that has not expired, from a holder that is thought to be dead; a new epoch and token.
 
         Only if ``lost`` is still its epoch, and its holder has not renewed it for ``silent`` seconds. From then on the
@@ -163,43 +163,47 @@ class Leases:
         token = str(uuid.uuid4())
         values = _taken(lost.name, holder, duration, token) | {"_lost": lost.epoch, "_silent": silent}
         if self._tx.run(_TAKE_OVER, values).rowcount == 0:
-            raise LeaseHeldError(self._get(lost.name) or lost)
+            raise LeaseHeldError(self.get(lost.name) or lost)
         return self._acquired(lost.name, token)
 
-    def _above_known(self, lease: Lease) -> Lease:
-        """Return the acquired lease; with a new epoch if this one was issued before, and a fail-over has lost that."""
-        known = self._tx.memory.epoch_of(lease.name)
-        if lease.epoch <= known:
-            self._tx.memory.regressed(lease.name, lease.epoch - 1, known)
-            self._mine(_SKIP, lease, {"_above": known + 1})
-            lease = msgspec.structs.replace(lease, epoch=known + 1)
-        self._tx.epochs[lease.name] = lease.epoch
-        return lease
+    def _above_known(self, claim: LeaseClaim) -> LeaseClaim:
+        """Return the claim; with a new epoch if this one was issued before, and a fail-over has lost that."""
+        known = self._tx.memory.epoch_of(claim.name)
+        if claim.epoch <= known:
+            self._tx.memory.regressed(claim.name, claim.epoch - 1, known)
+            self._mine(_SKIP, claim, {"_above": known + 1})
+            claim = _claim(msgspec.structs.replace(claim.lease, epoch=known + 1), claim.token)
+        self._tx.epochs[claim.name] = claim.epoch
+        return claim
 
-    def renew(self, lease: Lease, duration: float, *, data: str | None = None) -> Lease:
+    def renew(self, proof: LeaseProof, duration: float, *, data: str | None = None) -> LeaseClaim:
         """Extend the lease from now on, even after it has expired, if it was not acquired again.
 
-        ``LeaseLostError`` unless epoch and token are those of ``lease``.
+        ``LeaseLostError`` unless epoch and token are those of the last acquisition.
         """
         statement = _RENEW if data is None else _RENEW_DATA
         values = {"_duration": duration} if data is None else {"_duration": duration, "_data": data}
-        self._mine(statement, lease, values)
-        renewed = self._get(lease.name)
+        self._mine(statement, proof, values)
+        renewed = self.get(proof.name)
         if renewed is None:
-            raise LeaseLostError(f"{lease.name} no longer exists")
-        return msgspec.structs.replace(renewed, token=lease.token)
+            raise LeaseLostError(f"{proof.name} no longer exists")
+        return _claim(renewed, proof.token)
 
-    def release(self, lease: Lease) -> None:
+    def release(self, proof: LeaseProof) -> None:
         """Release the lease, so that a successor need not wait for it to expire; ``LeaseLostError``."""
-        self._mine(_RELEASE, lease, {})
+        self._mine(_RELEASE, proof, {})
         self._tx.wake(Channel.LEASES)
 
-    def hold(self, lease: Lease) -> None:
+    def hold(self, proof: LeaseProof) -> None:
         """Fence: no newer epoch can be issued before the end of this transaction.
 
         It *writes* the lease's row, and must be the first call in a leader's transaction. ``LeaseLostError``.
         """
-        self._mine(_TOUCH, lease, {})
+        self._mine(_TOUCH, proof, {})
+
+    def get(self, name: str) -> Lease | None:
+        """Return the lease with this name, which may be free; None if there never was one, or it was forgotten."""
+        return self._one(_ONE, {"_name": name})
 
     def list(self, prefix: str = "", *, brief: bool = False) -> Sequence[Lease]:
         """Return the leases whose name begins with ``prefix``, free ones too, by name; ``brief``: without data."""
@@ -237,12 +241,12 @@ class Leases:
             row = {"name": name, "holder": holder, "asked_at": now, "expires_at": now + seconds}
             self._tx.ask(upsert(self._tx.dialect.name, schema.lease_candidates), row)
 
-    def _acquired(self, name: str, token: str) -> Lease:
-        lease = self._get(name, _digest(token))
+    def _acquired(self, name: str, token: str) -> LeaseClaim:
+        lease = self._one(_TAKEN_BY, {"_name": name, "_digest": _digest(token)})
         if lease is None:
             raise LeaseLostError(f"{name} has just been acquired by another holder")
         self._tx.ask(_DROP_CANDIDATE, {"_name": name, "_holder": lease.holder})
-        return self._above_known(msgspec.structs.replace(lease, token=token))
+        return self._above_known(_claim(lease, token))
 
     def _floor(self) -> int:
         """Return the epoch that a new name must exceed, with its row locked until the end of the transaction."""
@@ -256,20 +260,23 @@ class Leases:
         failed = lambda _: LeaseHeldError(_unknown(values["_name"]))  # noqa: E731
         self._tx.run(_CREATE, values | {"_first": self._floor() + 1}, failed=failed)
 
-    def _get(self, name: str, digest: str | None = None) -> Lease | None:
-        given = {"_name": name} if digest is None else {"_name": name, "_digest": digest}
-        row = self._tx.run(_ONE if digest is None else _TAKEN_BY, given).first()
+    def _one(self, statement: Any, given: dict[str, str]) -> Lease | None:
+        row = self._tx.run(statement, given).first()
         return None if row is None else _lease(row)
 
-    def _mine(self, statement: Any, lease: Lease, values: dict[str, Any]) -> None:
-        mine = {"_name": lease.name, "_epoch": lease.epoch, "_token": lease.token, "_digest": _digest(lease.token)}
+    def _mine(self, statement: Any, proof: LeaseProof, values: dict[str, Any]) -> None:
+        mine = {"_name": proof.name, "_epoch": proof.epoch, "_token": proof.token, "_digest": _digest(proof.token)}
         if self._tx.run(statement, mine | values).rowcount == 0:
-            raise LeaseLostError(f"epoch {lease.epoch} of {lease.name} has ended")
+            raise LeaseLostError(f"epoch {proof.epoch} of {proof.name} has ended")
 
 
 def _lease(row: Any) -> Lease:
     values = dict(zip([column.name for column in _STORED], row, strict=False))
     return Lease(**values, remaining=max(0.0, float(row[-1])))
+
+
+def _claim(lease: Lease, token: str) -> LeaseClaim:
+    return LeaseClaim(name=lease.name, epoch=lease.epoch, token=token, lease=lease)
 
 
 def _taken(name: str, holder: str, duration: float, token: str) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from typing import Final
 
 from ferroscope.contracts.errors import LeaseLostError, StaleLeaseError
 from ferroscope.contracts.events import Audited
-from ferroscope.core.model import Lease
+from ferroscope.core.model import LeaseProof
 from ferroscope.db import replication
 from ferroscope.db.coordination import ClockSteps, Leases, Members
 from ferroscope.db.credentials import AccessTokens, WebSessions
@@ -73,12 +73,12 @@ class Transaction(Session):
         if "nodes" in vars(self) and replication.is_galera(self._connection):
             self.nodes.write_locked()
 
-    def require(self, lease: Lease) -> None:
+    def require(self, proof: LeaseProof) -> None:
         """Hold a lease that the caller requires; ``StaleLeaseError``."""
         try:
-            self.leases.hold(lease)
+            self.leases.hold(proof)
         except LeaseLostError as exc:
-            raise StaleLeaseError(lease.name, lease.epoch) from exc
+            raise StaleLeaseError(proof.name, proof.epoch) from exc
 
     def write_audit(self, audited: Audited) -> None:
         """Buffer the statement for the event of the API call that makes this change."""

@@ -247,7 +247,7 @@ class PxeFilter:
             if self._stop.is_set():
                 return
             filter_lease.start()
-            _log.info("filter open", network=self._settings.network, epoch=leadership.lease.epoch)
+            _log.info("filter open", network=self._settings.network, epoch=leadership.claim.epoch)
             self._follow(leadership, filter_lease, reset)
         finally:
             self.left_open = not filter_lease.end()

@@ -110,8 +110,8 @@ class RebootThrottle:
             raise ThrottledError(self._quantum)
 
     def _remaining(self, store: Store) -> float:
-        leases = store.read(lambda tx: tx.leases.list(LEASE))
-        return min(self._quantum, max((lease.remaining for lease in leases), default=0.0)) or self._quantum
+        lease = store.read(lambda tx: tx.leases.get(LEASE))
+        return min(self._quantum, 0.0 if lease is None else lease.remaining) or self._quantum
 
 
 # Before a machine is powered on, the open PXE filter must let it boot. The filter is notified when the inspection is

@@ -7,7 +7,7 @@ from typing import Any
 
 from ferroscope.contracts.bmc import Power
 from ferroscope.contracts.errors import BmcError, LeaseLostError
-from ferroscope.core.model import Lease
+from ferroscope.core.model import LeaseClaim
 from ferroscope.db.transaction import Transaction
 from ferroscope.failover.client import Kubernetes
 from ferroscope.failover.controller import Failover
@@ -34,7 +34,7 @@ class Clock:
 class Leading:
     """A leadership; ``lost`` after that many calls of ``keep_alive``."""
 
-    def __init__(self, lease: Lease, lost: int = 1_000_000) -> None:
+    def __init__(self, lease: LeaseClaim, lost: int = 1_000_000) -> None:
         self._lease = lease
         self.calls_left = lost
 

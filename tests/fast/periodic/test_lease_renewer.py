@@ -7,7 +7,7 @@ import threading
 import pytest
 
 from ferroscope.contracts.errors import StoreUnavailableError
-from ferroscope.core.model import Lease, LeaseProfile
+from ferroscope.core.model import Lease, LeaseClaim, LeaseProfile
 from ferroscope.leadership import Leadership, LeaseRenewer
 from tests.fast.worker.conftest import ManualClock, ManualStop
 from tests.support.processes import PATIENCE
@@ -34,7 +34,8 @@ def test_the_process_is_left_in_time_although_the_renewal_hangs(stops: bool) -> 
     clock, store = ManualClock(), Hanging()
     asked_at, told, left = clock.now, [], []
     lease = Lease(name="backup", holder="me", epoch=1, duration=1, acquired_at=0, renewed_at=0, expires_at=0)
-    leadership = Leadership(lease, asked_at=asked_at, profile=PROFILE, clock=clock, store=store)  # type: ignore[arg-type]
+    claim = LeaseClaim(name="backup", epoch=1, token="t", lease=lease)
+    leadership = Leadership(claim, asked_at=asked_at, profile=PROFILE, clock=clock, store=store)  # type: ignore[arg-type]
 
     class Reset(threading.Event):
         def set(self) -> None:

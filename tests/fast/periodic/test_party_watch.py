@@ -142,7 +142,7 @@ def test_a_lost_holder_is_replaced_when_it_has_missed_a_renewal_and_its_writes_a
     site.clock.now += DEFAULT.renew
     won = site.candidate.campaign()
     assert won is not None
-    assert won.lease.epoch == site.holder.lease.epoch + 1
+    assert won.claim.epoch == site.holder.claim.epoch + 1
     with pytest.raises(LeaseLostError):
         site.store.write(site.holder.fence)
 

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from ferroscope.core.boot_macs import FilterRecord
-from ferroscope.core.model import Lease, Port, Severity
+from ferroscope.core.model import LeaseClaim, Port, Severity
 from ferroscope.core.reasons import Reason
 from ferroscope.core.states import Event, State
 from tests.fast.worker.conftest import NODE, Service
@@ -22,7 +22,7 @@ def filtered(service: Service) -> Service:
     return service
 
 
-def open_pxe_filter(service: Service, *, applied: int = 10_000, network: str = "pxe/net") -> Lease:
+def open_pxe_filter(service: Service, *, applied: int = 10_000, network: str = "pxe/net") -> LeaseClaim:
     record = msgspec.json.encode(FilterRecord(host="boot1", open=True, applied=applied)).decode()
     return service.store.write(lambda tx: tx.leases.acquire(network, "filter", 1000.0, data=record))
 
@@ -113,7 +113,7 @@ def test_a_network_whose_pxe_filters_were_stopped_or_gave_no_sign_for_long_is_no
     lease = open_pxe_filter(filtered, applied=0)
     filtered.store.write(lambda tx: tx.leases.release(lease))
     other = open_pxe_filter(filtered, applied=0, network="pxe/other")
-    filtered.clock.now = other.expires_at + 301
+    filtered.clock.now = other.lease.expires_at + 301
     filtered.start()
     filtered.beat("m1")
     filtered.worker.step()

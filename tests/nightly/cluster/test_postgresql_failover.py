@@ -14,7 +14,7 @@ import pytest
 
 from ferroscope.config.options import DatabaseSettings, LeaseSettings, Settings
 from ferroscope.contracts.errors import StoreUnavailableError
-from ferroscope.core.model import Lease
+from ferroscope.core.model import LeaseClaim
 from ferroscope.db.url import checked, hosts
 from ferroscope.doctor.database import cluster
 from ferroscope.runtime.backend import Backend, open_backend
@@ -49,7 +49,7 @@ def opened(servers: Pair, *, only: int = 0) -> Backend:
     return open_backend(settings, clock=SystemClock(), stop=threading.Event(), listen=False)
 
 
-def acquired(backend: Backend, name: str, seconds: float = 60.0) -> Lease:
+def acquired(backend: Backend, name: str, seconds: float = 60.0) -> LeaseClaim:
     return backend.store.write(lambda tx: tx.leases.acquire(name, "me", seconds))
 
 

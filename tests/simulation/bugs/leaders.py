@@ -21,7 +21,7 @@ def _() -> Iterator[Any]:
     def renew(self: Any) -> bool:
         asked_at = self._clock.monotonic()
         with contextlib.suppress(LeaseLostError, StoreUnavailableError):
-            self.lease = self._store.write(lambda tx: tx.leases.renew(self.lease, self._profile.ttl))
+            self.claim = self._store.write(lambda tx: tx.leases.renew(self.claim, self._profile.ttl))
         self._trusted_until = leadership.trusted_until(asked_at, self._profile)
         return True
 

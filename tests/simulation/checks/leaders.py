@@ -88,7 +88,7 @@ class Leaders:
 
     def takes_leadership(self, leadership: Leadership) -> None:
         """Somebody believes to have won an election."""
-        self._leaderships.setdefault(leadership.lease.name, []).append((leadership, self._kernel.me().owner))
+        self._leaderships.setdefault(leadership.claim.name, []).append((leadership, self._kernel.me().owner))
 
     def _nobody_trusts(self, row: dict[str, Any]) -> None:
         """A new epoch is issued: whoever had an older one must know by their own clock that it is over."""
@@ -106,10 +106,10 @@ class Leaders:
         if self._kernel.now - max(self._losses.tail_at, self.clock_stepped_at) < longest:
             return
         for leadership, owner in alive:
-            if leadership.is_valid() and _digest(leadership.lease.token) != row["token_digest"]:
+            if leadership.is_valid() and _digest(leadership.claim.token) != row["token_digest"]:
                 self._fail(
                     "trust",
-                    f"{owner.name} still trusts epoch {leadership.lease.epoch} of {name} when {row['epoch']} is issued",
+                    f"{owner.name} still trusts epoch {leadership.claim.epoch} of {name} when {row['epoch']} is issued",
                 )
 
     def stepped(self, said: str) -> str:

@@ -12,7 +12,7 @@ import pytest
 from sqlalchemy import select, update
 
 from ferroscope.contracts.errors import LeaseHeldError, LeaseLostError
-from ferroscope.core.model import Lease, Member
+from ferroscope.core.model import LeaseClaim, Member
 from ferroscope.db import schema
 from ferroscope.db.store import Store
 from tests.store.conftest import Adapter, Open
@@ -27,14 +27,24 @@ def store(adapter: Adapter) -> Store:
     return adapter.store
 
 
-def acquire(store: Store, holder: str = "a", duration: float = LONG, name: str = "backup") -> Lease:
+def acquire(store: Store, holder: str = "a", duration: float = LONG, name: str = "backup") -> LeaseClaim:
     return store.write(lambda tx: tx.leases.acquire(name, holder, duration))
 
 
 def test_a_free_lease_is_taken_in_epoch_one(store: Store) -> None:
-    lease = acquire(store)
+    claim = acquire(store)
+    lease = claim.lease
     assert (lease.name, lease.holder, lease.epoch) == ("backup", "a", 1)
     assert 0 < lease.remaining <= LONG
+    assert (claim.name, claim.epoch) == ("backup", 1)
+
+
+def test_a_lease_is_got_by_its_whole_name(store: Store) -> None:
+    claims = [acquire(store, name=name) for name in ("backup", "backup/nightly", "Backup")]
+    assert [store.read(lambda tx, name=one.name: tx.leases.get(name)) for one in claims] == [  # type: ignore[misc]
+        msgspec.structs.replace(one.lease, remaining=pytest.approx(one.lease.remaining, abs=LONG / 2)) for one in claims
+    ]
+    assert store.read(lambda tx: tx.leases.get("back")) is None
 
 
 @pytest.mark.parametrize("holder", ["b", "a"])
@@ -64,23 +74,23 @@ def test_a_released_lease_is_free_at_once_and_the_epoch_still_grows(store: Store
 def test_the_holder_renews_and_may_do_so_late_while_nobody_took_it(store: Store) -> None:
     lease = acquire(store, duration=NO_TIME)
     renewed = store.write(lambda tx: tx.leases.renew(lease, LONG, data="news"))
-    assert (renewed.epoch, renewed.token, renewed.data) == (lease.epoch, lease.token, "news")
-    assert renewed.remaining > 0
+    assert (renewed.epoch, renewed.token, renewed.lease.data) == (lease.epoch, lease.token, "news")
+    assert renewed.lease.remaining > 0
     with pytest.raises(LeaseHeldError):
         acquire(store, "b")
 
 
 def test_a_silent_holder_is_replaced_before_its_lease_expires_and_the_fence_rejects_it(store: Store) -> None:
     old = acquire(store)
-    new = store.write(lambda tx: tx.leases.take_over(old, "b", LONG, silent=0.0))
-    assert (new.holder, new.epoch) == ("b", old.epoch + 1)
+    new = store.write(lambda tx: tx.leases.take_over(old.lease, "b", LONG, silent=0.0))
+    assert (new.lease.holder, new.epoch) == ("b", old.epoch + 1)
     assert new.token not in ("", old.token)
-    assert new.remaining > 0
+    assert new.lease.remaining > 0
     store.write(lambda tx: tx.leases.hold(new))
     for late in (
         lambda tx: tx.leases.hold(old),
         lambda tx: tx.leases.renew(old, LONG),
-        lambda tx: tx.leases.take_over(new, "c", LONG, silent=LONG),
+        lambda tx: tx.leases.take_over(new.lease, "c", LONG, silent=LONG),
     ):
         with pytest.raises((LeaseLostError, LeaseHeldError)):
             store.write(late)
@@ -96,7 +106,7 @@ def test_a_holder_that_is_not_silent_is_not_replaced(store: Store, sign_of_life:
     else:
         acquire(store, "b")
     with pytest.raises(LeaseHeldError) as refused:
-        store.write(lambda tx: tx.leases.take_over(old, "c", LONG, silent=LONG))
+        store.write(lambda tx: tx.leases.take_over(old.lease, "c", LONG, silent=LONG))
     assert refused.value.lease.holder == ("a" if sign_of_life == "renewal" else "b")
 
 
@@ -134,10 +144,9 @@ def test_a_write_under_a_lost_lease_is_rolled_back(store: Store) -> None:
 def test_a_token_is_stored_as_its_digest_which_is_not_a_token_itself(store: Store) -> None:
     lease = acquire(store)
     assert len(lease.token) == 36
-    (stored,) = store.read(lambda tx: tx.leases.list())
     rows = store.read(lambda tx: list(tx.run(select(schema.leases))))  # type: ignore[attr-defined]  # SQL
     assert lease.token not in str(rows)
-    for wrong in (stored.token, hashlib.sha256(lease.token.encode()).hexdigest(), "x"):
+    for wrong in ("", hashlib.sha256(lease.token.encode()).hexdigest(), "x"):
         with pytest.raises(LeaseLostError):
             store.write(lambda tx, wrong=wrong: tx.leases.hold(msgspec.structs.replace(lease, token=wrong)))  # type: ignore[misc]
     assert store.write(lambda tx: tx.leases.renew(lease, LONG)).token == lease.token
@@ -178,11 +187,11 @@ def test_what_a_member_held_is_free_when_it_leaves(store: Store) -> None:
 def test_a_name_is_forgotten_only_while_nobody_holds_it_and_its_epochs_never_come_back(store: Store) -> None:
     for _ in range(3):
         lease = acquire(store)
-        assert not store.write(lambda tx, lease=lease: tx.leases.forget(lease))  # type: ignore[misc]
+        assert not store.write(lambda tx, lease=lease: tx.leases.forget(lease.lease))  # type: ignore[misc]
         store.write(lambda tx, lease=lease: tx.leases.release(lease))  # type: ignore[misc]
-    old = msgspec.structs.replace(lease, epoch=2)
+    old = msgspec.structs.replace(lease.lease, epoch=2)
     assert not store.write(lambda tx: tx.leases.forget(old)), "that was another epoch"
-    assert store.write(lambda tx: tx.leases.forget(lease))
+    assert store.write(lambda tx: tx.leases.forget(lease.lease))
     assert store.read(lambda tx: tx.leases.list()) == []
     with pytest.raises(LeaseLostError):
         store.write(lambda tx: tx.leases.renew(lease, LONG))
@@ -194,7 +203,7 @@ def test_a_name_is_forgotten_only_while_nobody_holds_it_and_its_epochs_never_com
 
 def test_an_expired_name_is_forgotten_and_its_holder_finds_out(store: Store) -> None:
     lease = acquire(store, duration=NO_TIME)
-    assert store.write(lambda tx: tx.leases.forget(lease))
+    assert store.write(lambda tx: tx.leases.forget(lease.lease))
     with pytest.raises(LeaseLostError):
         store.write(lambda tx: tx.leases.renew(lease, LONG))
 
@@ -227,7 +236,7 @@ def test_a_name_that_is_made_while_it_is_forgotten_begins_above_it(open_adapter:
                 with lock:  # while it is held nobody else can have one
                     seen.append(lease.epoch)
                 adapter.write(lambda tx, lease=lease: tx.leases.release(lease))  # type: ignore[misc]
-                adapter.write(lambda tx, lease=lease: tx.leases.forget(lease))  # type: ignore[misc]
+                adapter.write(lambda tx, lease=lease: tx.leases.forget(lease.lease))  # type: ignore[misc]
 
     with ThreadPoolExecutor(3) as pool:
         list(pool.map(work, adapters))
@@ -258,5 +267,5 @@ def test_a_deleted_name_has_no_candidates(store: Store) -> None:
     held = acquire(store)
     store.write(lambda tx: tx.leases.add_candidate("backup", "b", LONG))
     store.write(lambda tx: tx.leases.release(held))
-    assert store.write(lambda tx: tx.leases.forget(held))
+    assert store.write(lambda tx: tx.leases.forget(held.lease))
     assert store.read(lambda tx: tx.leases.candidates("backup")) == []

@@ -34,7 +34,7 @@ class Trail(timeouts.Timeouts):
         super().__init__(store, timeout=60, period=PERIOD, process=process)
 
     def step(self, leadership: StepLeadership) -> str:
-        lease = leadership.fence.__self__.lease  # type: ignore[attr-defined]  # that of the Leadership
+        lease = leadership.fence.__self__.claim  # type: ignore[attr-defined]  # that of the Leadership
 
         def work(tx: Any) -> None:
             if "unfenced" not in sys.argv:

@@ -19,7 +19,7 @@ from sqlalchemy import text
 from ferroscope.bus.local import LocalBus
 from ferroscope.config.options import DatabaseSettings
 from ferroscope.contracts.errors import LeaseHeldError, LeaseLostError, StoreUnavailableError
-from ferroscope.core.model import Lease
+from ferroscope.core.model import LeaseClaim
 from ferroscope.db.engine import build_engine
 from ferroscope.db.store import Store
 from ferroscope.runtime.system import SystemClock
@@ -52,7 +52,7 @@ def store(url: str, **options: Any) -> Store:
     return Store(engine, settings=settings, bus=LocalBus(), clock=SystemClock(), stop=threading.Event())
 
 
-def take(successor: Store, seconds: float = 60.0) -> Lease:
+def take(successor: Store, seconds: float = 60.0) -> LeaseClaim:
     """Win the lease as soon as it is free."""
     deadline = time.monotonic() + PATIENCE
     while time.monotonic() < deadline:

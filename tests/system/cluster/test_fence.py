@@ -20,7 +20,7 @@ from sqlalchemy import Connection, Engine, text
 from ferroscope.bus.local import LocalBus
 from ferroscope.config.options import DatabaseSettings
 from ferroscope.contracts.errors import LeaseHeldError, StoreUnavailableError
-from ferroscope.core.model import Lease
+from ferroscope.core.model import LeaseClaim
 from ferroscope.db import coordination, executor
 from ferroscope.db.batch import Batch
 from ferroscope.db.coordination import _digest
@@ -34,31 +34,31 @@ from tests.support.processes import HOURS, PATIENCE, until
 
 TTL = 1.0
 
-Fence = Callable[[Connection, Lease], bool]
+Fence = Callable[[Connection, LeaseClaim], bool]
 
 _ROW = "name = :name AND epoch = :epoch AND token_digest = :digest"
 
 
-def by_select(connection: Connection, lease: Lease) -> bool:
+def by_select(connection: Connection, lease: LeaseClaim) -> bool:
     """The fence that many use: look whether the lease is still mine."""
     found = connection.execute(text(f"SELECT epoch FROM leases WHERE {_ROW}"), _mine(lease))
     return found.first() is not None
 
 
-def by_update(connection: Connection, lease: Lease) -> bool:
+def by_update(connection: Connection, lease: LeaseClaim) -> bool:
     """The fence that we use: the very statement of the store's."""
     mine = {f"_{name}": value for name, value in _mine(lease).items()}
     return connection.execute(coordination._TOUCH, mine).rowcount == 1
 
 
-def _mine(lease: Lease) -> dict[str, Any]:
+def _mine(lease: LeaseClaim) -> dict[str, Any]:
     return {"name": lease.name, "epoch": lease.epoch, "token": lease.token, "digest": _digest(lease.token)}
 
 
 class OldLeader:
     """A leader's transaction, step by step, on a connection of its own."""
 
-    def __init__(self, engine: Engine, lease: Lease) -> None:
+    def __init__(self, engine: Engine, lease: LeaseClaim) -> None:
         self.connection = engine.connect()
         self.lease = lease
         clock = time.time if engine.dialect.name == "sqlite" else None
@@ -109,13 +109,13 @@ def store(database_url: str, engine: Engine) -> Store:
     return store
 
 
-def _lead(store: Store, holder: str, seconds: float = TTL) -> Lease:
+def _lead(store: Store, holder: str, seconds: float = TTL) -> LeaseClaim:
     return store.write(lambda tx: tx.leases.acquire("backup", holder, seconds))
 
 
-def _take_over(store: Store) -> Lease:
+def _take_over(store: Store) -> LeaseClaim:
     """Win the lease as soon as the old lease has expired."""
-    taken: list[Lease] = []
+    taken: list[LeaseClaim] = []
 
     def took_over() -> bool:
         with contextlib.suppress(LeaseHeldError, StoreUnavailableError):
@@ -167,7 +167,7 @@ def test_the_fence_keeps_the_takeover_waiting_until_the_old_write_is_in(store: S
     successor.join(PATIENCE)
     first, taken = events
     assert first == "commits"
-    assert isinstance(taken, Lease)
+    assert isinstance(taken, LeaseClaim)
     assert taken.epoch == old.lease.epoch + 1
     assert _name(store) == "written by the old leader"  # in its own epoch, before the next was issued
 

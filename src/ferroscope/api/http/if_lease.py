@@ -16,8 +16,7 @@ from ferroscope.api.http.errors import BadRequestError, PreconditionError
 from ferroscope.api.http.route import ApiContext
 from ferroscope.contracts.coordination import PRECONDITION
 from ferroscope.contracts.errors import StaleLeaseError
-from ferroscope.core.model import Lease
-from ferroscope.db.transaction import Transaction
+from ferroscope.core.model import LeaseProof
 
 HEADER: Final = "If-Lease"
 PATTERN: Final = r"^[A-Za-z0-9._~/-]{1,200}/[1-9][0-9]{0,17}/[!-.0-~]{1,64}$"
@@ -38,7 +37,7 @@ def required(context: ApiContext, environ: Mapping[str, Any]) -> Iterator[None]:
         return
     if environ.get("REQUEST_METHOD") in _SAFE:
         raise BadRequestError(f"{HEADER} applies to requests that change something only; omit it here.")
-    asked = PRECONDITION.set(_lease(given))
+    asked = PRECONDITION.set(_proof(given))
     try:
         # A call without any change, and one whose changes are elsewhere, is refused, too.
         context.store.write(lambda _tx: None)
@@ -49,30 +48,19 @@ def required(context: ApiContext, environ: Mapping[str, Any]) -> Iterator[None]:
         PRECONDITION.reset(asked)
 
 
-def _lease(given: str) -> Lease:
+def _proof(given: str) -> LeaseProof:
     found = _FORM.fullmatch(given)
     if found is None or _VALID.match(given) is None:
         raise BadRequestError(
             f"Invalid header {HEADER}: expected NAME/EPOCH/TOKEN, such as backup/nightly/7/6c6a1e0c-..."
         )
     name, epoch, token = found.groups()
-    return Lease(
-        name=name,
-        holder="",
-        epoch=int(epoch),
-        token=token,
-        duration=0.0,
-        acquired_at=0.0,
-        renewed_at=0.0,
-        expires_at=0.0,
-    )
+    return LeaseProof(name=name, epoch=int(epoch), token=token)
 
 
 def _why(context: ApiContext, stale: StaleLeaseError) -> str:
-    def read(tx: Transaction) -> Lease | None:
-        return next((one for one in tx.leases.list(stale.name, brief=True) if one.name == stale.name), None)
-
-    now, wrong = context.store.read(read), f"{HEADER}: epoch {stale.epoch} of lease {stale.name} has ended"
+    now = context.store.read(lambda tx: tx.leases.get(stale.name))
+    wrong = f"{HEADER}: epoch {stale.epoch} of lease {stale.name} has ended"
     if now is None:
         return f"{HEADER}: lease {stale.name} could not be found; nothing was changed."
     if now.epoch == stale.epoch and now.held:

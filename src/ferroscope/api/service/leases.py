@@ -23,7 +23,7 @@ from ferroscope.api.http.route import ApiContext, Call, NoQuery, Reply
 from ferroscope.api.http.schemas import iso_exact
 from ferroscope.config.options import ApiSettings
 from ferroscope.contracts.errors import LeaseHeldError, LeaseLostError
-from ferroscope.core.model import Lease
+from ferroscope.core.model import Lease, LeaseClaim, LeaseProof
 from ferroscope.db.transaction import Transaction
 
 # Limits on names and durations, and the leases of the service itself.
@@ -201,21 +201,21 @@ def acquire_lease(context: ApiContext, call: Call[NoQuery, Acquisition]) -> Repl
 
     source = _principal(call)
 
-    def work(tx: Transaction) -> Lease:
-        new = not any(lease.name == name for lease in tx.leases.list(name, brief=True))
-        lease = tx.leases.acquire(name, asked.holder, asked.duration, data=asked.data, source=source)
+    def work(tx: Transaction) -> LeaseClaim:
+        new = tx.leases.get(name) is None
+        claim = tx.leases.acquire(name, asked.holder, asked.duration, data=asked.data, source=source)
         if new:
             _check_limits(tx, source, _quota(context.settings.api, name, call.identity.user))
-        return lease
+        return claim
 
     try:
-        lease = context.store.write(work)
+        claim = context.store.write(work)
     except LeaseHeldError as exc:
         _add_candidate(context, name, asked, exc.lease.remaining)
         return _refused(context, name, f"lease {name} is not free")
     except LeaseLostError:
         return _refused(context, name, f"lease {name} is not free")
-    return Reply(201, view(lease, with_token=True))
+    return Reply(201, view(claim.lease, token=claim.token))
 
 
 def _add_candidate(context: ApiContext, name: str, asked: Acquisition, remaining: float) -> None:
@@ -239,16 +239,16 @@ def renew_lease(context: ApiContext, call: Call[NoQuery, Renewal]) -> Reply:
     """Renew a lease; 409 unless epoch and token are those of the current holder."""
     name, asked = foreign(name_of(call.path)), call.body
 
-    def work(tx: Transaction) -> Lease:
-        mine = msgspec.structs.replace(_stored(tx, name), epoch=asked.epoch, token=asked.token)
-        duration = mine.duration if asked.duration is None else asked.duration
-        return tx.leases.renew(mine, duration, data=asked.data)
+    def work(tx: Transaction) -> LeaseClaim:
+        stored = _stored(tx, name)
+        duration = stored.duration if asked.duration is None else asked.duration
+        return tx.leases.renew(LeaseProof(name=name, epoch=asked.epoch, token=asked.token), duration, data=asked.data)
 
     try:
-        lease = context.store.write(work)
+        claim = context.store.write(work)
     except LeaseLostError:
         return _refused(context, name, f"epoch {asked.epoch} of lease {name} has ended, or the token is wrong")
-    return Reply(200, view(lease, with_token=True))
+    return Reply(200, view(claim.lease, token=claim.token))
 
 
 def release_lease(context: ApiContext, call: Call[ReleaseQuery, Release | None]) -> Reply:
@@ -257,10 +257,9 @@ def release_lease(context: ApiContext, call: Call[ReleaseQuery, Release | None])
     asked = released(call.query, call.body)
 
     def work(tx: Transaction) -> None:
-        stored = _stored(tx, name)
-        if stored.holder is None:
+        if _stored(tx, name).holder is None:
             raise LeaseLostError(f"{name} is free")
-        tx.leases.release(msgspec.structs.replace(stored, epoch=asked.epoch, token=asked.token))
+        tx.leases.release(LeaseProof(name=name, epoch=asked.epoch, token=asked.token))
 
     try:
         context.store.write(work)
@@ -287,7 +286,7 @@ def forget_lease(context: ApiContext, call: Call[ForgetQuery, None]) -> Reply:
     return Reply(204)
 
 
-def view(lease: Lease, *, with_token: bool = False) -> LeaseView:
+def view(lease: Lease, *, token: str | UnsetType = UNSET) -> LeaseView:
     """Return the representation of a lease."""
     return LeaseView(
         name=lease.name,
@@ -300,15 +299,15 @@ def view(lease: Lease, *, with_token: bool = False) -> LeaseView:
         expires_at=iso_exact(lease.expires_at),
         data=lease.data,
         own=is_own(lease.name),
-        token=lease.token if with_token else UNSET,
+        token=token,
     )
 
 
 def _stored(tx: Transaction, name: str) -> Lease:
-    for lease in tx.leases.list(name):
-        if lease.name == name:
-            return lease
-    raise errors.MissingError(f"Lease {name} could not be found; POST acquires it.")
+    found = tx.leases.get(name)
+    if found is None:
+        raise errors.MissingError(f"Lease {name} could not be found; POST acquires it.")
+    return found
 
 
 class Quota(NamedTuple):
@@ -357,11 +356,7 @@ def _make_room(tx: Transaction, seconds: float, names: int) -> int:
 
 def _refused(context: ApiContext, name: str, why: str) -> Reply:
     """Return the 409 response: the current holder, and when to try again."""
-
-    def read(tx: Transaction) -> Lease | None:
-        return next((lease for lease in tx.leases.list(name) if lease.name == name), None)
-
-    lease = context.store.read(read)
+    lease = context.store.read(lambda tx: tx.leases.get(name))
     present = None if lease is None else view(lease)
     message = errors.bare_metal_message(409, f"{why[:1].upper()}{why[1:]}: {_holder(present)}.")
     headers: dict[str, Any] = {}
