@@ -14,6 +14,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
+from ferroscope.boot_config import proxy_dhcp
 from ferroscope.config.options import BootSettings, PxeFilterSettings
 
 # Address ranges, and each boot host's share of them. Shares are disjoint, so that no address is assigned twice after a
@@ -141,7 +142,7 @@ def own(settings: BootSettings, host: str) -> Mapping[int, Address]:
     _check_url(settings.http_url)
     found = _parse_all(settings.addresses, settings.hosts)
     ranges = parse_all(settings.ranges, hosts=len(settings.hosts))
-    for version, why in _needed(settings, {one.version for one in ranges}):
+    for version, why in _needed(settings, _versions(settings, ranges)):
         lacking = [name for name in settings.hosts if version not in found.get(name, {})]
         if lacking:
             example = ", ".join(f"{name} {_EXAMPLES[version]}{n}" for n, name in enumerate(settings.hosts, start=1))
@@ -158,6 +159,18 @@ def own(settings: BootSettings, host: str) -> Mapping[int, Address]:
                     "assigned to a machine; exclude it from [boot] ranges"
                 )
     return found.get(host, {})
+
+
+def _versions(settings: BootSettings, ranges: Collection[Range]) -> frozenset[int]:
+    """Return the families of the addresses that machines get; ``PoolError``, ``ProxyError``."""
+    proxied = {4} if proxy_dhcp.networks(settings) else set()
+    assigned = {one.version for one in ranges}
+    if proxied & assigned:
+        raise PoolError(
+            "[boot] ranges has IPv4 addresses, and proxied_networks is set: either dnsmasq assigns IPv4 addresses, or "
+            "another DHCP server does; remove one of them"
+        )
+    return frozenset(proxied | assigned)
 
 
 def literal(address: Address) -> str:
@@ -196,6 +209,8 @@ def _parse_all(texts: Sequence[str], hosts: Collection[str]) -> dict[str, dict[i
 def _needed(settings: BootSettings, versions: Collection[int]) -> Iterator[tuple[int, str]]:
     if 6 in versions:
         yield 6, "[boot] ranges has IPv6 addresses, and over IPv6 machines load from a URL with the host's address"
+    if settings.proxied_networks:
+        yield 4, "[boot] proxied_networks is set: machines learn this address beside that of the other DHCP server"
     if HOST in settings.http_url:
         for version in sorted(versions):
             yield version, f"[boot] http_url contains {HOST}, which is replaced by the host's address"
@@ -287,11 +302,12 @@ def _lines(settings: BootSettings, pxe_filter: PxeFilterSettings, host: str) -> 
     yield from ("except-interface=lo", "bind-dynamic", "")
     yield from _pxe_filter(pxe_filter)
     yield from _addresses(settings, mine)
+    yield from proxy_dhcp.lines(settings, dict(_loaders(settings)))
     if any(one.version == 6 for one in mine):
         yield from ("# Router advertisements: machines use DHCPv6, and learn the link's prefix.", "enable-ra")
         yield "# They are not filtered. A lifetime of 0 seconds: this host is not a default router."
         yield from (f"ra-param={interface},60,0" for interface in pxe_filter.interfaces)
-    yield from _boot(settings, {one.version for one in mine}, own(settings, host))
+    yield from _boot(settings, _versions(settings, mine), own(settings, host))
     yield from ("", "# Boot files. TFTP transfers use separate ports, so a running transfer continues")
     yield from ("# after the filter closes.", "enable-tftp", f"tftp-root={settings.tftp_root}")
     if settings.dnsmasq_options:
@@ -309,6 +325,8 @@ def _pxe_filter(pxe_filter: PxeFilterSettings) -> Iterator[str]:
 
 
 def _addresses(settings: BootSettings, mine: tuple[Range, ...]) -> Iterator[str]:
+    if not mine:
+        return
     yield "# This host's share of every range; no other boot host assigns these addresses."
     if settings.address_order == "sequential":
         yield "dhcp-sequential-ip"
@@ -345,7 +363,12 @@ def _boot(settings: BootSettings, versions: Collection[int], mine: Mapping[int, 
 
 def _boot4(settings: BootSettings, host: str) -> Iterator[str]:
     base = base_url(settings, host)
-    yield f"dhcp-boot=tag:ipxe,{base}/{settings.script}" if base else f"dhcp-boot=tag:ipxe,{settings.script}"
+    script = f"{base}/{settings.script}" if base else settings.script
+    if settings.proxied_networks:  # UEFI gets its loader by ``proxy_dhcp.lines``
+        yield f"dhcp-boot=tag:ipxe,{script},,{host}"
+        yield f"dhcp-boot=tag:bios,tag:!ipxe,{settings.loader_bios},,{host}"
+        return
+    yield f"dhcp-boot=tag:ipxe,{script}"
     for tag, file in _loaders(settings):
         yield f"dhcp-boot=tag:{tag},tag:!ipxe,{file}"
     if base:

@@ -39,7 +39,8 @@ from ferroscope.db.transaction import Transaction
 
 _ARGUMENTS: Final = "initrd=ramdisk BOOTIF=01-${netX/mac:hexhyp}"
 _SERVER: Final = "${next-server}"
-_BASE_IS: Final = f"isset {_SERVER} && set base"
+# With proxy DHCP, the server that assigns the address may name itself, as Windows' does, which serves no boot files.
+_PROXY: Final = "${proxydhcp/next-server}"
 
 
 def script(settings: BootSettings, inspector: InspectorSettings, host: str) -> str:
@@ -61,7 +62,8 @@ def _lines(settings: BootSettings, inspector: InspectorSettings, mine: Mapping[i
     yield "isset ${tries} || set tries:int32 0"
     here = mine.get(6) or mine.get(4)
     otherwise = f"set base {_base(settings, here)}" if here else "clear base"
-    base = [f"{_BASE_IS} {_base(settings, _SERVER)} || {otherwise}"] if _follows(settings) else []
+    server = _PROXY if settings.proxied_networks else _SERVER
+    base = [f"{_base_from(settings, server)} || {otherwise}"] if _follows(settings) else []
     if settings.machine_script_url:
         yield from base  # the machine's own script may load files from there
     yield from _ask_for_secret(settings)
@@ -133,7 +135,8 @@ def boot_script(settings: Settings, node: Node, secret: str | None) -> str | Non
         [
             "#!ipxe",
             f"# Boots node {node.uuid} for its inspection.",
-            f"{_BASE_IS} {_base(settings.boot, _SERVER)} ||",
+            f"{_base_from(settings.boot, _SERVER)} ||",
+            f"{_base_from(settings.boot, _PROXY)} ||",
             f"kernel --name kernel {found.kernel} {_ARGUMENTS} {parameters} || exit 1",
             f"initrd --name ramdisk {found.ramdisk} || exit 1",
             "boot || exit 1",
@@ -169,6 +172,11 @@ def _known(settings: BootSettings, file: str) -> str:
 def _follows(settings: BootSettings) -> bool:
     """Whether machines load from the active boot host; otherwise all load from one web server."""
     return not settings.http_url or HOST in settings.http_url
+
+
+def _base_from(settings: BootSettings, server: str) -> str:
+    """Return the command that loads from the boot host that iPXE got its address or its boot file from."""
+    return f"isset {server} && set base {_base(settings, server)}"
 
 
 def _base(settings: BootSettings, host: str) -> str:

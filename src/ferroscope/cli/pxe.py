@@ -42,9 +42,10 @@ def config(files: tuple[str, ...], host: str | None, directory: Path | None, ins
     boot = settings.boot
     if not boot.hosts:
         raise click.ClickException("no boot hosts are configured: set [boot] hosts and [boot] ranges")
-    if not boot.ranges:
+    if not boot.ranges and not boot.proxied_networks:
         raise click.ClickException(
-            "no DHCP address ranges are configured: set [boot] ranges, for example to 10.0.0.50-10.0.0.229"
+            "no DHCP address ranges are configured: set [boot] ranges, for example to 10.0.0.50-10.0.0.229, or "
+            "proxied_networks, for example to 10.0.0.0/24, if another DHCP server assigns the addresses"
         )
     if not settings.pxe_filter.interfaces:
         raise click.ClickException("no boot interfaces are configured: set [pxe_filter] interfaces")

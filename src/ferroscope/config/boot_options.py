@@ -89,6 +89,13 @@ class BootSettings(msgspec.Struct, frozen=True, kw_only=True):
             "FIRST-LAST/BITS@ROUTER for a network behind a DHCP relay."
         ),
     ] = ()
+    proxied_networks: Annotated[
+        tuple[str, ...],
+        Opt(
+            "IPv4 networks in which another DHCP server assigns the addresses and stays, such as 10.0.0.0/24: dnsmasq "
+            "only says from where to boot (proxy DHCP). Not together with IPv4 ranges."
+        ),
+    ] = ()
     address_order: Annotated[
         Literal["spread", "sequential"],
         Opt(

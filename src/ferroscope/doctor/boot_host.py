@@ -19,6 +19,7 @@ from typing import Final
 
 from ferroscope.boot_config import dnsmasq
 from ferroscope.boot_config.dnsmasq import HOST, Address, AddressError, PoolError, Range, overlap, own, own_name, parse
+from ferroscope.boot_config.proxy_dhcp import ProxyError
 from ferroscope.config.options import BootSettings, PxeFilterSettings, Settings
 from ferroscope.contracts.pxe_filter import PxeFilterError
 from ferroscope.core.boot import CALLBACK_PATH
@@ -50,14 +51,15 @@ def examine_boot(settings: BootSettings, pxe_filter: PxeFilterSettings, host: st
     except PoolError as exc:
         yield Finding("boot-ranges", "wrong", str(exc), "correct [boot] ranges")
         return
-    if not settings.ranges:
-        yield Finding("boot-ranges", "wrong", "no DHCP address ranges are configured", "set [boot] ranges")
+    if not settings.ranges and not settings.proxied_networks:
+        advice = "set [boot] ranges, or proxied_networks if another DHCP server assigns the addresses"
+        yield Finding("boot-ranges", "wrong", "no DHCP address ranges are configured", advice)
         return
     name = host or own_name(settings.hosts)
     try:
         mine = own(settings, name)
-    except AddressError as exc:
-        yield Finding("boot-addresses", "wrong", str(exc), "correct [boot] addresses on all boot hosts")
+    except (AddressError, PoolError, ProxyError) as exc:
+        yield Finding("boot-addresses", "wrong", str(exc), "correct [boot] on all boot hosts")
         return
     parts = "; ".join(f"{one}: {', '.join(map(str, ranges))}" for one, ranges in others.items())
     yield Finding("boot-ranges", "ok", f"each boot host has separate address ranges ({parts})")
