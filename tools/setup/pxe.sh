@@ -1,5 +1,6 @@
 # shellcheck shell=bash
-# nftables, dnsmasq, DHCP clients, QEMU, libfaketime and a kernel, for boot hosts in network namespaces.
+# nftables, dnsmasq, nginx, iPXE, DHCP clients and another server, QEMU, libfaketime and a kernel, for boot hosts in network
+# namespaces.
 
 # Takes out of Debian's kernel package for virtual machines what a machine needs to boot from the network: a kernel and
 # the drivers of a virtio NIC. The package is not installed, for that would make this host boot from it.
@@ -30,6 +31,7 @@ fetch_kernel() {
 }
 
 programs nft:nftables dnsmasq:dnsmasq-base busybox:busybox-static dhclient:isc-dhcp-client iptables:iptables \
-    ipset:ipset ip:iproute2 nsenter:util-linux qemu-system-x86_64:qemu-system-x86 cpio:cpio \
+    ipset:ipset ip:iproute2 nsenter:util-linux nginx:nginx-light dhcpd:isc-dhcp-server /usr/lib/ipxe/undionly.kpxe:ipxe \
+    qemu-system-x86_64:qemu-system-x86 cpio:cpio \
     /usr/lib/ipxe/qemu/efi-virtio.rom:ipxe-qemu '/usr/lib/*/faketime/libfaketimeMT.so.1:faketime'
 [ -e .boot-kernel/complete ] || fetch_kernel # apt-get only downloads it

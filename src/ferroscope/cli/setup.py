@@ -1,15 +1,12 @@
 """``ferroscope setup``: ask five questions, and write a configuration that ``ferroscope doctor`` checks.
 
 Every question is also an option, so that a script can answer. Without a terminal, and for what is not asked because it
-was given, the defaults hold.
+was given, the defaults hold. With an interface, it makes this host a boot host, too (``boot_host``).
 """
 
 from __future__ import annotations
 
-import grp
-import os
 import sys
-import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
@@ -17,20 +14,19 @@ from urllib.parse import urlsplit
 
 import click
 
+from ferroscope.cli import boot_host
 from ferroscope.cli.exits import Exit, Failure
 from ferroscope.cli.output import Output
 from ferroscope.cli.service import show_checks
+from ferroscope.cli.setup_file import Draft, Sections, let_service_read, old_text
 from ferroscope.cli.user import ask_password, check_name, put_user
-from ferroscope.config.load import CONFIG_FILES, ConfigurationError, load
+from ferroscope.config.load import CONFIG_FILES
+from ferroscope.config.options import Settings
 
-_SERVICE_GROUP: Final = "ferroscope"
 _LOGINS: Final = ("noauth", "http_basic", "keystone")
 # Addresses to listen on that tell nobody where the service is.
 _UNREACHABLE: Final = ("localhost", "127.0.0.1", "::1", "::", "0.0.0.0")  # noqa: S104  # they are compared
 _BOOTS: Final = ("virtual-media", "network", "none")
-_HEADER: Final = "# Written by 'ferroscope setup'. All options: ferroscope's docs/reference/configuration.md\n"
-
-Sections = dict[str, dict[str, str]]
 
 
 @click.command(epilog="Exit code 1: doctor has found problems. 4: the file contains settings already.")
@@ -49,24 +45,73 @@ Sections = dict[str, dict[str, str]]
 @click.option("--user", help="With http_basic: the first administrator; the password is read from standard input.")
 @click.option("--boot", type=click.Choice(_BOOTS), help="How machines boot the ramdisk.")
 @click.option("--machine-url", help="Base URL of the Bare Metal API as machines reach it.")
-@click.option("--replace", is_flag=True, help="Replace existing settings; the old file is kept as FILE.old.")
-def setup(path: Path, *, replace: bool, **given: str | None) -> None:
+@click.option("--interface", help="With --boot network: make this host a boot host; machines boot on this interface.")
+@click.option("--range", help="Boot host: addresses that it assigns to machines, FIRST-LAST.")
+@click.option(
+    "--dhcp",
+    type=click.Choice(boot_host.WAYS),
+    help="Boot host: assign addresses, or be a proxy beside another server.",
+)
+@click.option("--install-packages", "install", is_flag=True, help="Boot host: install missing Debian packages.")
+@click.option("--dry-run", is_flag=True, help="Show what would be written, and write nothing.")
+@click.option("--replace", is_flag=True, help="Replace existing settings and files of others; the old ones are kept.")
+def setup(path: Path, *, install: bool, dry_run: bool, replace: bool, **given: str | None) -> None:
     """Ask five questions about this installation, and write its configuration.
 
     It also creates the tables on a database server, and the first user. Then it runs the checks of ferroscope doctor.
+
+    With --boot network and an interface, it makes this host a boot host: it looks for other DHCP servers, configures
+    and starts dnsmasq, nginx and the PXE filter, and checks them as a machine on the network. If the configuration
+    exists, it asks only for that, and adds what is missing.
     """
-    old = _old_text(path, replace=replace)
     questions = _Questions(given)
+    old, existing = old_text(path, add=questions.adds_boot_host(), replace=replace)
     sections: Sections = {}
-    sections["database"] = _database(questions)
-    sections["api"], sections["keystone_authtoken"] = _api(questions, path.parent / "htpasswd")
-    sections["inspector"], sections["boot"] = _boot(questions, sections["api"]["host"])
-    _write(path, old, sections, replace=replace)
-    click.echo(f"\nwrote {path}\n")
-    found = show_checks((str(path),), None, Output())
-    _show_next_steps(path, sections, mend=bool(found))
-    if found:
+    chosen = None
+    if existing is None:
+        sections["database"] = {} if dry_run else _database(questions)
+        sections["api"], sections["keystone_authtoken"] = _api(questions, path.parent / "htpasswd", dry_run=dry_run)
+    boot = "network" if existing is not None else _boots(questions)
+    interface = boot_host.ask_interface(questions) if boot == "network" else ""
+    if interface:
+        chosen = boot_host.ask(questions, interface, existing, install=install, dry_run=dry_run)
+    listen = list(existing.api.host) if existing is not None else sections["api"]["host"].split(",")
+    if existing is None or not existing.boot.callback_url:
+        address = str(chosen.host.address.ip) if chosen is not None else ""
+        sections["inspector"], sections["boot"] = _boot(questions, boot, [*listen, address])
+    if chosen is not None:
+        _add(sections, chosen, existing)
+    with Draft(path, old, sections, replace=replace) as draft:
+        installation = boot_host.Installation(draft.settings, chosen, replace=replace) if chosen is not None else None
+        if dry_run:
+            click.echo(f"\n{path}:\n{draft.text}" if draft.text != old else f"unchanged: {path}")
+            if installation is not None:
+                installation.show()
+            return
+        draft.install()
+    click.echo(f"\nwrote {path}\n" if draft.text != old else f"\nunchanged: {path}")
+    if installation is not None:
+        installation.show()
+        installation.carry_out(path, configured=draft.text != old)
+        installation.build_ramdisk(questions, path)
+        click.echo()
+    wrong = show_checks((str(path),), None, Output())
+    if installation is not None:
+        wrong += sum(one.verdict == "wrong" for one in installation.check())
+    _show_next_steps(path, draft.settings, installation, mend=bool(wrong))
+    if wrong:
         raise click.exceptions.Exit(Exit.FAILURE)
+
+
+def _add(sections: Sections, chosen: boot_host.Chosen, existing: Settings | None) -> None:
+    from ferroscope.boot_config.boot_host import plan
+
+    try:
+        added = plan.sections(chosen.host, existing)
+    except plan.PlanError as exc:
+        raise Failure(str(exc), exit_code=Exit.CONFLICT, advice=exc.advice) from exc
+    for section, options in added.items():
+        sections[section] = sections.get(section, {}) | options
 
 
 class _Questions:
@@ -75,6 +120,11 @@ class _Questions:
     def __init__(self, given: Mapping[str, str | None]) -> None:
         self._given = given
         self.interactive = sys.stdin.isatty()
+
+    def adds_boot_host(self) -> bool:
+        """Whether existing settings shall be kept, and this host become a boot host with them."""
+        boot = self._given.get("boot")
+        return boot in (None, "network") and (self.is_given("interface") or (boot is not None and self.interactive))
 
     def is_given(self, name: str) -> bool:
         return self._given.get(name) is not None
@@ -122,7 +172,7 @@ def _database(questions: _Questions) -> dict[str, str]:
         failure.show()
 
 
-def _api(questions: _Questions, users: Path) -> tuple[dict[str, str], dict[str, str]]:
+def _api(questions: _Questions, users: Path, *, dry_run: bool) -> tuple[dict[str, str], dict[str, str]]:
     """Return ``[api]`` and ``[keystone_authtoken]``."""
     host = questions.ask(
         "listen",
@@ -152,7 +202,8 @@ def _api(questions: _Questions, users: Path) -> tuple[dict[str, str], dict[str, 
     api = {"host": host, "auth_strategy": login}
     if login == "http_basic":
         api["http_basic_auth_user_file"] = str(users)
-        _first_user(questions, users)
+        if not dry_run:
+            _first_user(questions, users)
     return api, _keystone(questions) if login == "keystone" else {}
 
 
@@ -163,7 +214,7 @@ def _first_user(questions: _Questions, users: Path) -> None:
     name = questions.ask("user", "Name of the first administrator", "admin")
     check_name(name)
     put_user(users, name, ("admin",), ask_password())
-    _let_service_read(users)
+    let_service_read(users)
     click.echo(f"user {name} added to {users}")
 
 
@@ -180,9 +231,8 @@ def _keystone(questions: _Questions) -> dict[str, str]:
     return {"auth_url": url, "www_authenticate_uri": url, "username": name, "password": password}
 
 
-def _boot(questions: _Questions, host: str) -> tuple[dict[str, str], dict[str, str]]:
-    """Return ``[inspector]`` and ``[boot]``."""
-    boot = questions.ask(
+def _boots(questions: _Questions) -> str:
+    return questions.ask(
         "boot",
         "Boot",
         "network",
@@ -190,9 +240,13 @@ def _boot(questions: _Questions, host: str) -> tuple[dict[str, str], dict[str, s
         "4. How machines boot the ramdisk: by virtual-media of their BMCs, from the network (DHCP and iPXE), or none,\n"
         "   if BMCs are only asked for their hardware.",
     )
+
+
+def _boot(questions: _Questions, boot: str, hosts: list[str]) -> tuple[dict[str, str], dict[str, str]]:
+    """Return ``[inspector]`` and ``[boot]``. ``hosts``: addresses that this host listens on, or has."""
     if boot == "none":
         return {"require_managed_boot": "True"}, {}
-    address = next((one for one in map(str.strip, host.split(",")) if one not in _UNREACHABLE), "")
+    address = next((one for one in map(str.strip, hosts) if one and one not in _UNREACHABLE), "")
     url = questions.ask(
         "machine_url",
         "URL (empty: not known yet)",
@@ -211,80 +265,20 @@ def _boot(questions: _Questions, host: str) -> tuple[dict[str, str], dict[str, s
     return {}, {"callback_url": f"{url}/v1/continue_inspection", "machine_script_url": f"{url}/v1/boot.ipxe"}
 
 
-# The file
-
-
-def _old_text(path: Path, *, replace: bool) -> str:
-    """Return the text of the file, which must not contain settings unless they are replaced."""
-    if not path.parent.is_dir():
-        raise Failure(
-            f"the directory {path.parent} does not exist",
-            exit_code=Exit.USAGE,
-            advice="create it, or choose another file with -c",
-        )
-    if not os.access(path.parent, os.W_OK):
-        raise Failure(
-            f"{path.parent} is not writable", exit_code=Exit.USAGE, advice="use sudo, or choose another file with -c"
-        )
-    if not path.exists():
-        return ""
-    text = path.read_text(encoding="utf-8")
-    set_lines = [line for line in text.splitlines() if line.strip() and line.lstrip()[0] not in "#;["]
-    if set_lines and not replace:
-        raise Failure(
-            f"{path} contains settings already",
-            exit_code=Exit.CONFLICT,
-            advice="edit it, choose another file with -c, or replace it with --replace (it is kept as FILE.old)",
-        )
-    return text
-
-
-def _write(path: Path, old: str, sections: Sections, *, replace: bool) -> None:
-    """Write the file as a whole, after it was found to be valid; ``Failure``."""
-    kept = "" if replace or not old else f"{old.rstrip()}\n\n"  # only comments
-    parts = [
-        f"[{section}]\n" + "".join(f"{name} = {value.replace('$', '$$')}\n" for name, value in options.items())
-        for section, options in sections.items()
-        if options
-    ]
-    descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    try:
-        with os.fdopen(descriptor, "w", encoding="utf-8") as stream:
-            stream.write(kept + _HEADER + "\n" + "\n".join(parts))
-            stream.flush()
-            os.fsync(descriptor)
-        load([temporary])
-        _let_service_read(Path(temporary))
-        if replace and path.exists():
-            path.replace(path.with_name(f"{path.name}.old"))
-        Path(temporary).replace(path)
-    except ConfigurationError as exc:
-        raise Failure(f"nothing was written: {exc}", exit_code=Exit.USAGE) from exc
-    finally:
-        Path(temporary).unlink(missing_ok=True)
-
-
-def _let_service_read(path: Path) -> None:
-    """Let the group of the installed service read a file of root's; it contains secrets, so nobody else can."""
-    try:
-        group = grp.getgrnam(_SERVICE_GROUP).gr_gid
-    except KeyError:
-        return
-    if os.geteuid() == 0:
-        os.chown(path, 0, group)
-        path.chmod(0o640)
-
-
-def _show_next_steps(path: Path, sections: Sections, *, mend: bool) -> None:
-    several = bool(sections["database"])
+def _show_next_steps(
+    path: Path, settings: Settings, installation: boot_host.Installation | None, *, mend: bool
+) -> None:
+    several = not settings.database.connection.startswith("sqlite")
     own = "" if str(path) == CONFIG_FILES[0] else f" -c {path}"
     steps = [f"mend what is wrong above, and check again: ferroscope doctor{own}"] if mend else []
+    if installation is not None and installation.lacks_ramdisk():
+        steps.append(f"build kernel and ramdisk: ferroscope ramdisk build{own}")
     steps += [f"start the service: ferroscope {role}{own}" for role in (("api", "worker") if several else ("all",))]
-    if sections["api"]["auth_strategy"] != "noauth" and sections["api"]["host"] != "localhost":
+    if settings.api.auth_strategy != "noauth" and not settings.api.loopback_only:
         steps.append("serve HTTPS, because passwords are sent with each call: docs/how-to/serve-https.md")
-    if sections["boot"]:
+    if settings.boot.callback_url and installation is None:
         steps.append("set up a boot host: docs/how-to/set-up-a-boot-host.md")
-    if "callback_endpoint_override" in sections["inspector"]:
+    if settings.inspector.callback_endpoint_override and not settings.inspector.ramdisk_iso:
         steps.append("set [inspector] ramdisk_iso: docs/how-to/inspect-a-redfish-machine.md")
     steps.append("enroll machines: ferroscope node import machines.csv, or ferroscope bmc scan NETWORK")
     click.echo("\nNext:")

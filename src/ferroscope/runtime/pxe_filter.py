@@ -25,7 +25,7 @@ from ferroscope.contracts.errors import StoreUnavailableError
 from ferroscope.contracts.pxe_filter import FilterBackend, PxeFilterError
 from ferroscope.contracts.queue import MAC_CHANNELS, Channel
 from ferroscope.contracts.telemetry import SILENT, Meter
-from ferroscope.core.boot_macs import LEASE_PREFIX
+from ferroscope.core.boot_macs import LEASE_PREFIX, decode_record
 from ferroscope.leadership import EXIT_LOST_LEADERSHIP, Election, LeaseRenewer
 from ferroscope.pxe_filter.backends.base import PREFIX as TABLE_PREFIX
 from ferroscope.pxe_filter.backends.build import BACKENDS, build_pxe_filter, rules_of
@@ -186,6 +186,29 @@ def closed_ruleset(settings: Settings) -> str:
             "nothing would ever open the filter of this ruleset, so do not load it on this host"
         )
     return ruleset(rules_of(settings.pxe_filter))
+
+
+def table_of(settings: Settings) -> str:
+    """Return the name of the filter's table in nftables."""
+    return rules_of(settings.pxe_filter).table
+
+
+def open_host(settings: Settings) -> str:
+    """Return the host whose filter is open on this network; "" if none is, or the database cannot be asked."""
+    if settings.database.connection.startswith("sqlite"):  # it serves one host
+        return ""
+    try:
+        backend = open_backend(settings, clock=SystemClock(), stop=threading.Event(), listen=False)
+    except (SetupError, StoreUnavailableError):
+        return ""
+    try:
+        leases = backend.store.read(lambda tx: tx.leases.list(LEASE_PREFIX + settings.pxe_filter.network))
+        records = [decode_record(one.data) for one in leases if one.holder and one.remaining > 0]
+        return next((one.host for one in records if one.open), "")
+    except StoreUnavailableError:
+        return ""
+    finally:
+        backend.close()
 
 
 def check(settings: Settings) -> None:

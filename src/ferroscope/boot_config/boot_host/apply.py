@@ -1,0 +1,213 @@
+"""Writes the files of a boot host, and starts its services. What is replaced is kept in ``plan.BACKUPS``.
+
+Repeatable: a file that has the wanted content is left alone, and so is a service that runs with it.
+"""
+
+from __future__ import annotations
+
+import os
+import pwd
+import shutil
+import stat
+import subprocess
+import sys
+import sysconfig
+import tempfile
+from collections.abc import Iterable, Sequence
+from enum import StrEnum
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from ferroscope.boot_config.boot_host import facts, plan
+from ferroscope.boot_config.boot_host.plan import Target
+from ferroscope.config.options import BootSettings, Settings
+
+_INSTALLED: Final = "/opt/ferroscope/bin/ferroscope"
+_SECONDS: Final = 600.0
+_USER: Final = "ferroscope"
+_ALL: Final = "ferroscope-all.service"
+_UNIT_DIRECTORY: Final = Path("/etc/systemd/system")
+
+
+class Change(StrEnum):
+    SAME = "unchanged"
+    NEW = "new"
+    REPLACED = "replaced"
+
+
+class Written(msgspec.Struct, frozen=True):
+    """What became of a file; ``kept``: where its former content is."""
+
+    path: Path
+    change: Change
+    kept: Path | None = None
+
+    def __str__(self) -> str:
+        return f"{self.change.value}: {self.path}" + (f" (before: {self.kept})" if self.kept else "")
+
+
+class ApplyError(Exception):
+    """Something could not be written or started; ``advice`` says what to do."""
+
+    def __init__(self, message: str, advice: str = "") -> None:
+        super().__init__(message)
+        self.advice = advice
+
+
+def compare(targets: Iterable[Target], *, replace: bool) -> list[Written]:
+    """Return what writing would change; ``ApplyError`` for a file of somebody else, unless it is to be replaced."""
+    found = []
+    for target in targets:
+        try:
+            before = target.path.read_bytes()
+        except FileNotFoundError:
+            found.append(Written(target.path, Change.NEW))
+            continue
+        except OSError as exc:
+            raise ApplyError(f"cannot read {target.path}: {exc.strerror}") from exc
+        if before == target.content:
+            found.append(Written(target.path, Change.SAME))
+        elif replace or plan.is_ours(before):
+            found.append(Written(target.path, Change.REPLACED, plan.BACKUPS / target.path.relative_to("/")))
+        else:
+            raise ApplyError(
+                f"{target.path} exists, and was not written by Ferroscope",
+                f"move it away, or replace it with --replace (it is then kept in {plan.BACKUPS})",
+            )
+    return found
+
+
+def write(targets: Sequence[Target], changes: Sequence[Written]) -> None:
+    """Write what differs; ``ApplyError``."""
+    for target, change in zip(targets, changes, strict=True):
+        try:
+            if change.kept is not None:
+                change.kept.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+                shutil.copy2(target.path, change.kept)
+            if change.change is not Change.SAME:
+                target.path.parent.mkdir(parents=True, exist_ok=True)
+                _write_atomically(target)
+        except OSError as exc:
+            raise ApplyError(f"cannot write {target.path}: {exc.strerror or exc}") from exc
+
+
+def _write_atomically(target: Target) -> None:
+    # Hidden, and so ignored by dnsmasq, nginx and systemd.
+    descriptor, temporary = tempfile.mkstemp(dir=target.path.parent, prefix=f".{target.path.name}.")
+    try:
+        with os.fdopen(descriptor, "wb") as stream:
+            stream.write(target.content)
+            stream.flush()
+            os.fsync(stream.fileno())
+            os.fchmod(stream.fileno(), target.mode)
+        Path(temporary).replace(target.path)
+    finally:
+        Path(temporary).unlink(missing_ok=True)
+
+
+def loaders(settings: BootSettings) -> tuple[list[Target], list[str]]:
+    """Return the boot loaders to install, and remarks about those that cannot be, or are not touched."""
+    found, remarks = [], []
+    for name in (settings.loader_bios, settings.loader_x64, settings.loader_arm64):
+        source, path = facts.LOADERS / name, Path(settings.tftp_root) / name
+        if path.exists():
+            if source.exists() and source.read_bytes() != path.read_bytes():
+                remarks.append(f"{path} is another one than {source}, and is kept")
+        elif source.exists():
+            found.append(Target(path, source.read_bytes()))
+        else:
+            remarks.append(f"{name} is not in {facts.LOADERS}: {_consequence(settings, name)}")
+    return found, remarks
+
+
+def _consequence(settings: BootSettings, name: str) -> str:
+    if name == settings.loader_arm64:
+        return (
+            "arm64 machines without iPXE firmware cannot boot; Debian 12 does not have it, so copy it from a newer "
+            f"Debian, or build it (make bin-arm64-efi/ipxe.efi), as {Path(settings.tftp_root) / name}"
+        )
+    return "install the package ipxe, or set another name in [boot]"
+
+
+def units() -> list[Target]:
+    """Return the units that no package has installed; ``ApplyError`` if they cannot be found."""
+    lacking = [name for name in plan.UNITS if facts.unit(name) in (None, _UNIT_DIRECTORY / name)]
+    if not lacking:
+        return []
+    places = [Path(sysconfig.get_path("data"), "share/ferroscope/deploy"), Path(__file__).parents[4] / "deploy"]
+    source = next((place / "systemd" for place in places if (place / "systemd" / lacking[0]).exists()), None)
+    if source is None:
+        raise ApplyError("the systemd units are not installed", "install them from deploy/systemd of the source")
+    program = str(Path(sys.argv[0]).resolve())
+    return [
+        Target(_UNIT_DIRECTORY / name, (source / name).read_text().replace(_INSTALLED, program).encode())
+        for name in lacking
+    ]
+
+
+def unreadable(root: Path) -> Path | None:
+    """Return the directory that keeps dnsmasq and the web server, which are other users, from the boot files."""
+    for one in (root, *root.absolute().parents):
+        if one.is_dir() and not stat.S_IMODE(one.stat().st_mode) & stat.S_IXOTH:
+            return one
+    return None
+
+
+class Service(msgspec.Struct, frozen=True):
+    """A unit to start; ``changed``: it runs with an outdated configuration."""
+
+    unit: str
+    changed: bool
+
+    def commands(self) -> list[list[str]]:
+        return [["systemctl", "enable", self.unit], ["systemctl", "restart" if self.changed else "start", self.unit]]
+
+
+def services(changes: Iterable[Written], settings: Settings, *, configured: bool) -> list[Service]:
+    """Return the services in their order. ``configured``: whether the service's own configuration was changed.
+
+    With SQLite, all of the service is on this host, and the PXE filter needs its tables.
+    """
+    changed = {one.path for one in changes if one.change is not Change.SAME}
+    closed, pxe_filter = plan.UNITS
+    alone = settings.database.connection.startswith("sqlite") and facts.unit(_ALL) is not None
+    return [
+        *([Service(_ALL, configured)] if alone else []),
+        Service(closed, plan.RULESET in changed),
+        Service(pxe_filter, configured),
+        Service("dnsmasq.service", Path(settings.boot.dnsmasq_config) in changed),
+        Service("nginx.service", plan.WEB_SITE in changed),
+    ]
+
+
+def add_user() -> None:
+    """Create the user of the units, as Debian's package does; ``ApplyError``."""
+    try:
+        pwd.getpwnam(_USER)
+    except KeyError:
+        run(["adduser", "--system", "--group", "--quiet", "--home", "/var/lib/ferroscope", "--no-create-home", _USER])
+
+
+def start(wanted: Sequence[Service], *, reload: bool) -> None:
+    """Start them with systemd; ``ApplyError``. ``reload``: units have changed."""
+    commands = [["systemctl", "daemon-reload"]] if reload else []
+    for service in wanted:
+        commands += service.commands()
+    for command in commands:
+        run(command, advice=f"see: journalctl -u {command[-1]}")
+
+
+def run(command: Sequence[str], *, advice: str = "") -> None:
+    """Run a command; ``ApplyError`` with its last line if it fails."""
+    environment = os.environ | {"DEBIAN_FRONTEND": "noninteractive"}
+    try:
+        done = subprocess.run(  # noqa: S603  # only commands of this module and of its caller
+            command, capture_output=True, text=True, timeout=_SECONDS, check=False, env=environment
+        )
+    except (OSError, subprocess.TimeoutExpired) as exc:
+        raise ApplyError(f"{' '.join(command)}: {exc}", advice) from exc
+    if done.returncode:
+        lines = (done.stderr.strip() or done.stdout.strip()).splitlines() or [f"exit code {done.returncode}"]
+        raise ApplyError(f"{' '.join(command)}: {lines[-1]}", advice)

@@ -1,0 +1,115 @@
+"""Finds other DHCP servers on a network: asks as a machine that boots, and listens to who answers.
+
+It takes no address: an offer that nobody requests expires by itself. A server that answers only machines it knows is
+not found, and neither is one behind a switch that guards DHCP. Needs CAP_NET_RAW.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import socket
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from typing import Final
+
+import msgspec
+
+from ferroscope.boot_config.boot_host import dhcp_message
+from ferroscope.boot_config.boot_host.dhcp_message import OFFER, REQUEST, Reply
+
+_IPV4: Final = 0x0800
+_PROXY: Final = 4011
+# Some servers ping an address for up to three seconds before they offer it.
+SECONDS: Final = 5.0
+_REPEAT: Final = 1.5
+# UEFI on x86-64: servers may answer it otherwise than an ordinary client.
+_FIRMWARE: Final = 7
+
+
+class Server(msgspec.Struct, frozen=True):
+    """A DHCP server that has answered. ``offers``: an address; a proxy offers none, only from where to boot."""
+
+    address: str
+    offers: str = ""
+    netmask: str = ""
+    boot_file: str = ""
+
+    def __str__(self) -> str:
+        parts = [f"offers {self.offers}" if self.offers else "assigns no addresses (a proxy)"]
+        if self.boot_file:
+            parts.append(f"boots {self.boot_file}")
+        return f"{self.address} ({', '.join(parts)})"
+
+
+def random_mac() -> str:
+    """Return a MAC address that no machine has: it is administered locally."""
+    return (b"\x02" + os.urandom(5)).hex(":")
+
+
+def servers(interface: str, *, seconds: float = SECONDS) -> list[Server]:
+    """Return who answers on this interface, by address; ``OSError`` if it cannot be asked."""
+    mac = random_mac()
+    questions = {_number(): dhcp_message.message(mac, 0, architecture=kind) for kind in (None, _FIRMWARE)}
+    return merged(list(answers(interface, mac, questions, seconds=seconds)))
+
+
+def answers(interface: str, mac: str, questions: Mapping[int, bytes], *, seconds: float) -> Iterator[Reply]:
+    """Send messages by their transaction's number, again and again; yield the offers as they arrive."""
+    frames = [dhcp_message.frame(dhcp_message.numbered(one, xid), mac) for xid, one in questions.items()]
+    with socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(_IPV4)) as link:
+        link.bind((interface, _IPV4))
+        end, again = time.monotonic() + seconds, 0.0
+        while (now := time.monotonic()) < end:
+            if now >= again:
+                again = now + _REPEAT
+                for one in frames:
+                    link.send(one)
+            ready, _, _ = select.select([link], [], [], max(0.0, min(again, end) - now))
+            answer = dhcp_message.in_frame(link.recv(4096)) if ready else None
+            if answer is not None and answer.xid in questions and answer.mac == mac and answer.kind == OFFER:
+                yield answer
+
+
+def _number() -> int:
+    return int.from_bytes(os.urandom(4), "big")
+
+
+def ask(interface: str, mac: str, question: bytes, *, seconds: float, of: str = "") -> Reply | None:
+    """Return the first offer; ``of``: only of the server with this address."""
+    for answer in answers(interface, mac, {_number(): question}, seconds=seconds):
+        if not of or answer.server == of:
+            return answer
+    return None
+
+
+def ask_proxy(server: str, mac: str, own: str, *, architecture: int, seconds: float) -> Reply | None:
+    """Ask a proxy on port 4011 for the boot file, as UEFI does once it has the address ``own``."""
+    xid = _number()
+    question = dhcp_message.message(mac, xid, kind=REQUEST, architecture=architecture, own=own)
+    end = time.monotonic() + seconds
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as client:
+        client.bind((own, _PROXY))
+        while (left := end - time.monotonic()) > 0:
+            client.sendto(question, (server, _PROXY))
+            client.settimeout(min(left, _REPEAT))
+            with suppress(OSError):  # nothing yet, or an ICMP error: ask again
+                answer = dhcp_message.reply(client.recv(4096))
+                if answer is not None and answer.xid == xid:
+                    return answer
+    return None
+
+
+def merged(found: list[Reply]) -> list[Server]:
+    """Return the servers of these answers: a server may tell firmware more than an ordinary client."""
+    known: dict[str, Server] = {}
+    for answer in found:
+        before = known.get(answer.server, Server(answer.server))
+        known[answer.server] = Server(
+            answer.server,
+            offers=before.offers or answer.address,
+            netmask=before.netmask or answer.netmask,
+            boot_file=before.boot_file or answer.boot_file,
+        )
+    return sorted(known.values(), key=lambda one: one.address)

@@ -1,0 +1,282 @@
+"""Checks a boot host as its machines see it: one that is allowed boots, one that is not gets no answer at all.
+
+The two are a visitor (``visitor``) with MAC addresses that no machine has, which are allowed and denied in the filter's
+sets for the duration of the check. A host whose filter is closed, because another one is open, answers neither.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import json
+import shutil
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from ferroscope.boot_config import dnsmasq
+from ferroscope.boot_config.boot_host import dhcp_message, dhcp_probe, downloads, facts
+from ferroscope.boot_config.boot_host.dhcp_message import Reply
+from ferroscope.boot_config.boot_host.visitor import NIC, Visitor, VisitorError
+from ferroscope.config.options import BootSettings
+
+_PATIENCE: Final = 4.0
+_SILENCE: Final = 2.0
+_OPENS: Final = 15.0
+_FIREWALL: Final = (
+    "if the service runs, a firewall of this host drops it: nft list ruleset; accept UDP 67, 69 and 4011, and the port "
+    "of the web server"
+)
+
+
+class Check(msgspec.Struct, frozen=True):
+    """``verdict``: ok, wrong, or note; ``advice``: what to do."""
+
+    code: str
+    verdict: str
+    summary: str
+    advice: str = ""
+
+
+class Subject(msgspec.Struct, frozen=True, kw_only=True):
+    """What is checked. ``table``: of the filter; ``machine``: an address for the visitor, with prefix length.
+
+    ``patience``: seconds that a server may take to answer; ``opens``: that the filter may take to open; ``silence``:
+    for how long a machine that must not be answered waits in vain.
+    """
+
+    interface: str
+    bridge: bool
+    server: str
+    table: str
+    machine: str
+    boot: BootSettings
+    patience: float = _PATIENCE
+    opens: float = _OPENS
+    silence: float = _SILENCE
+
+    @property
+    def files(self) -> list[str]:
+        return [one for one in (self.boot.kernel, self.boot.ramdisk) if "://" not in one]
+
+    @property
+    def web(self) -> str:
+        return dnsmasq.base_url(self.boot, self.server)
+
+
+def look(subject: Subject) -> Iterator[Check]:
+    """Yield what a visitor finds."""
+    allowed, denied = dhcp_probe.random_mac(), dhcp_probe.random_mac()
+    silent = list(_services(subject))
+    yield from silent
+    opened, why = _wait_open(subject)
+    if not opened:
+        yield Check("filter", "wrong", why, "see: ferroscope status; systemctl status ferroscope-pxe-filter")
+        return
+    try:
+        with _admitted(subject.table, allowed, denied), _visitor(subject, allowed, denied) as visitor:
+            yield from _denied(subject, visitor, denied)
+            yield from _allowed(subject, visitor, allowed, {one.code for one in silent})
+    except VisitorError as exc:
+        advice = "boot one machine to see it work; its timeline and the console say where it stops"
+        yield Check("outside", "note", f"this host cannot be checked from the outside: {exc}", advice)
+
+
+def _services(subject: Subject) -> Iterator[Check]:
+    """Yield what does not run, so that nothing is expected of it."""
+    if not facts.listens(67, udp=True):
+        advice = "see: systemctl status dnsmasq; journalctl -u dnsmasq"
+        yield Check("dhcp", "wrong", "dnsmasq does not run: no program listens on UDP port 67", advice)
+    for port in _web_ports(subject):
+        if not facts.listens(port, udp=False):
+            summary = f"the web server does not run: no program listens on TCP port {port}"
+            yield Check("http", "wrong", summary, "see: systemctl status nginx; nginx -t")
+
+
+def _web_ports(subject: Subject) -> list[int]:
+    if dnsmasq.HOST not in subject.boot.http_url:
+        return []
+    return [int(subject.web.rpartition(":")[2]) if subject.web.count(":") > 1 else 80]
+
+
+def _wait_open(subject: Subject) -> tuple[bool, str]:
+    """Wait until the filter is open; return whether it is, and why not."""
+    end = time.monotonic() + subject.opens
+    while True:
+        listed = _nft("-j", "list", "set", "inet", subject.table, "open")
+        if listed is None:
+            return False, f"the PXE filter is not installed: nftables has no table inet {subject.table}"
+        found = json.loads(listed).get("nftables", ())
+        if any(one.get("set", {}).get("elem") for one in found):
+            return True, ""
+        if time.monotonic() > end:
+            return False, "the PXE filter of this host is closed: it answers no machine"
+        time.sleep(0.2)
+
+
+@contextmanager
+def _visitor(subject: Subject, *macs: str) -> Iterator[Visitor]:
+    with Visitor(subject.interface, bridge=subject.bridge, macs=macs) as visitor:
+        yield visitor
+
+
+@contextmanager
+def _admitted(table: str, allowed: str, denied: str) -> Iterator[None]:
+    """Let the filter know both machines; its own next full reconciliation would forget them."""
+    elements = [(name, f"{{ 0x{mac.replace(':', '')} }}") for name, mac in (("allow", allowed), ("deny", denied))]
+    for name, element in elements:
+        if _nft("add", "element", "inet", table, name, element) is None:
+            raise VisitorError(f"nft cannot change the set {name} of the table {table}")
+    try:
+        yield
+    finally:
+        for name, element in elements:
+            _nft("delete", "element", "inet", table, name, element)
+
+
+def _denied(subject: Subject, visitor: Visitor, mac: str) -> Iterator[Check]:
+    visitor.become(mac)
+    with visitor.inside():
+        question = dhcp_message.message(mac, 0, architecture=7)
+        answer = dhcp_probe.ask(NIC, mac, question, seconds=subject.silence, of=subject.server)
+    visitor.become(mac, subject.machine)
+    with visitor.inside():
+        got = [] if answer is None else ["DHCP"]
+        if not downloads.tftp(subject.server, subject.boot.loader_x64, seconds=subject.silence).error.startswith(
+            "no answer"
+        ):
+            got.append("TFTP")
+        if _web_ports(subject) and downloads.web(f"{subject.web}/", seconds=subject.silence).error != "no answer":
+            got.append("HTTP")
+    if got:
+        summary = f"a machine that must not boot is answered over {', '.join(got)}"
+        yield Check("denied", "wrong", summary, "the filter does not guard it: ferroscope doctor")
+    else:
+        yield Check("denied", "ok", "a machine that must not boot gets no answer: DHCP, TFTP, HTTP")
+
+
+def _allowed(subject: Subject, visitor: Visitor, mac: str, broken: set[str]) -> Iterator[Check]:
+    if "dhcp" not in broken:
+        visitor.become(mac)
+        yield from _addresses(subject, visitor, mac)
+    visitor.become(mac, subject.machine)
+    with visitor.inside():
+        if "dhcp" not in broken:
+            yield from _loaders(subject)
+        yield from _boot_files(subject, over_http="http" not in broken)
+
+
+def _addresses(subject: Subject, visitor: Visitor, mac: str) -> Iterator[Check]:
+    """Ask as each kind of machine, and compare what it is told to boot."""
+    boot = subject.boot
+    script = f"{subject.web}/{boot.script}" if subject.web else boot.script
+    expected = [
+        ("BIOS", 0, False, boot.loader_bios),
+        ("UEFI x86-64", 7, False, boot.loader_x64),
+        ("UEFI arm64", 11, False, boot.loader_arm64),
+        ("iPXE", 7, True, script),
+    ]
+    wrong, offered = [], ""
+    for name, architecture, is_ipxe, file in expected:
+        question = dhcp_message.message(mac, 0, architecture=architecture, ipxe=is_ipxe)
+        with visitor.inside():
+            answer = dhcp_probe.ask(NIC, mac, question, seconds=subject.patience, of=subject.server)
+        if answer is None:
+            yield Check("dhcp", "wrong", f"an allowed machine ({name}) gets no answer over DHCP", _FIREWALL)
+            return
+        if boot.proxied_networks and not is_ipxe and architecture:
+            answer = _from_proxy(subject, visitor, mac, architecture)
+        offered = offered or (answer.address if answer is not None else "")
+        if answer is None or answer.boot_file != file:
+            told = answer.boot_file if answer is not None else "no answer on port 4011"
+            wrong.append(f"{name} is told to boot {told!r} instead of {file!r}")
+    if wrong:
+        yield Check(
+            "dhcp", "wrong", "; ".join(wrong), "does dnsmasq run with these settings? systemctl restart dnsmasq"
+        )
+    elif boot.proxied_networks:
+        yield Check("dhcp", "ok", "an allowed machine is told from where to boot, and gets no address from this host")
+    else:
+        yield Check("dhcp", "ok", f"an allowed machine gets an address ({offered}) and is told from where to boot")
+
+
+def _from_proxy(subject: Subject, visitor: Visitor, mac: str, architecture: int) -> Reply | None:
+    own = str(ipaddress.IPv4Interface(subject.machine).ip)
+    visitor.become(mac, subject.machine)
+    try:
+        with visitor.inside():
+            return dhcp_probe.ask_proxy(
+                subject.server, mac, own, architecture=architecture, seconds=subject.patience
+            )  # fmt: skip
+    finally:
+        visitor.become(mac)
+
+
+def _loaders(subject: Subject) -> Iterator[Check]:
+    boot = subject.boot
+    names = [
+        one for one in (boot.loader_bios, boot.loader_x64, boot.loader_arm64) if Path(boot.tftp_root, one).exists()
+    ]
+    if not names:
+        summary = f"{boot.tftp_root} has no iPXE: firmware cannot boot"
+        yield Check("tftp", "wrong", summary, "install the package ipxe, then run: ferroscope setup --boot network")
+    found = {name: downloads.tftp(subject.server, name, seconds=subject.patience) for name in names}
+    yield from _verdict(subject, "tftp", found)
+
+
+def _boot_files(subject: Subject, *, over_http: bool) -> Iterator[Check]:
+    names = [subject.boot.script, *subject.files]
+    if subject.web and not _web_ports(subject):
+        yield Check("http", "note", f"{subject.web} is on another host, and was not checked")
+    elif not subject.web:
+        yield from _verdict(
+            subject, "tftp", {one: downloads.tftp(subject.server, one, seconds=subject.patience) for one in names}
+        )
+    elif over_http:
+        yield from _verdict(
+            subject, "http", {one: downloads.web(f"{subject.web}/{one}", seconds=subject.patience) for one in names}
+        )
+
+
+def _verdict(subject: Subject, code: str, found: dict[str, downloads.Download]) -> Iterator[Check]:
+    root = Path(subject.boot.tftp_root)
+    for name, got in found.items():
+        path = root / name
+        if not got.error and path.is_file() and got.size not in (None, path.stat().st_size):
+            summary = f"{name} has {got.size} bytes over {code.upper()}, but {path.stat().st_size} on this host"
+            yield Check(code, "wrong", summary, f"does the server serve another directory than {root}?")
+        if got.error:
+            yield Check(
+                code, "wrong", f"{name} cannot be loaded over {code.upper()}: {got.error}", _cure(subject, path, got)
+            )
+    if found and not any(got.error for got in found.values()):
+        yield Check(code, "ok", f"an allowed machine loads over {code.upper()}: {', '.join(found)}")
+
+
+def _cure(subject: Subject, path: Path, got: downloads.Download) -> str:
+    if got.error == "no answer":
+        return _FIREWALL
+    if path.exists():
+        return f"let all users read it: chmod o+r {path}, and o+x its directories"
+    if path.name in subject.files:
+        return "build kernel and ramdisk: ferroscope ramdisk build"
+    return "run: ferroscope setup --boot network"
+
+
+def _nft(*words: str) -> str | None:
+    """Return what nft says; None if it fails."""
+    try:
+        done = subprocess.run(  # noqa: S603  # nft(8)
+            [shutil.which("nft", path=facts.PATH) or "nft", *words],
+            capture_output=True,
+            text=True,
+            timeout=10,
+            check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return done.stdout if done.returncode == 0 else None

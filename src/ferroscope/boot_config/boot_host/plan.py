@@ -1,0 +1,160 @@
+"""What a boot host gets: proposals for the questions, the settings, and the files. Pure."""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Iterable, Sequence
+from itertools import pairwise
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from ferroscope.boot_config import dnsmasq, ipxe
+from ferroscope.boot_config.boot_host.facts import Interface
+from ferroscope.config.options import Settings
+
+HTTP_PORT: Final = 8080
+# More addresses are rarely needed at the same time, and fewer are easier to tell from others.
+_MOST: Final = 1000
+_FEWEST: Final = 4
+WEB_SITE: Final = Path("/etc/nginx/conf.d/ferroscope.conf")
+RULESET: Final = Path("/etc/ferroscope/pxe-closed.nft")
+UNITS: Final = ("ferroscope-pxe-closed.service", "ferroscope-pxe-filter.service")
+# Where a file that is about to be replaced is kept; not beside it, because dnsmasq reads all files of its directory.
+BACKUPS: Final = Path("/var/backups/ferroscope")
+
+Sections = dict[str, dict[str, str]]
+
+
+class PlanError(ValueError):
+    """An answer that cannot work; the message says why, ``advice`` what to do."""
+
+    def __init__(self, message: str, advice: str = "") -> None:
+        super().__init__(message)
+        self.advice = advice
+
+
+class BootHost(msgspec.Struct, frozen=True):
+    """The answers. ``ranges`` is empty beside another DHCP server, which assigns the addresses."""
+
+    name: str
+    interface: str
+    address: ipaddress.IPv4Interface
+    ranges: tuple[str, ...] = ()
+
+    @property
+    def proxy(self) -> bool:
+        return not self.ranges
+
+
+class Target(msgspec.Struct, frozen=True):
+    """A file to write."""
+
+    path: Path
+    content: bytes
+    mode: int = 0o644
+
+
+def propose_interface(interfaces: Sequence[Interface]) -> str:
+    """Return the interface on which machines most likely boot: one with an address, and without the default route."""
+    with_address = [one for one in interfaces if one.addresses]
+    ranked = sorted(with_address, key=lambda one: (one.routes, not one.up, one.name))
+    return ranked[0].name if ranked else ""
+
+
+def chosen(interfaces: Sequence[Interface], name: str) -> tuple[Interface, ipaddress.IPv4Interface]:
+    """Return the interface of this name and its address; ``PlanError``."""
+    known = ", ".join(map(str, interfaces)) or "none"
+    found = next((one for one in interfaces if one.name == name), None)
+    if found is None:
+        raise PlanError(f"there is no interface {name!r}", f"interfaces of this host: {known}")
+    usable = [one for one in found.addresses if not one.ip.is_link_local and one.network.prefixlen < 31]
+    if not usable:
+        advice = f"give it a fixed address of the boot network first, such as: ip address add 10.0.0.11/24 dev {name}"
+        raise PlanError(f"the interface {name} has no IPv4 address, which a boot host needs there", advice)
+    return found, usable[0]
+
+
+def propose_range(address: ipaddress.IPv4Interface, taken: Iterable[ipaddress.IPv4Address]) -> str:
+    """Return a range in the largest gap between addresses that are in use; "" if there is no room.
+
+    It is the second half of the gap: fixed addresses are usually the first ones.
+    """
+    network = address.network
+    used = {int(one) for one in (*taken, address.ip) if one in network}
+    marks = sorted({int(network.network_address), int(network.broadcast_address), *used})
+    gap, first, last = max((high - low - 1, low + 1, high - 1) for low, high in pairwise(marks))
+    if gap < _FEWEST:
+        return ""
+    begin = max(first + gap // 2, last - _MOST + 1)
+    return f"{ipaddress.IPv4Address(begin)}-{ipaddress.IPv4Address(last)}"
+
+
+def check_ranges(ranges: Sequence[str], address: ipaddress.IPv4Interface) -> None:
+    """Raise ``PlanError`` for ranges that are not on the interface's network, or contain the host's address."""
+    try:
+        parsed = dnsmasq.parse_all(ranges, hosts=1)
+    except dnsmasq.PoolError as exc:
+        raise PlanError(str(exc)) from exc
+    for one in parsed:
+        if one.version != 4 or one.router:
+            continue
+        if one.first not in address.network or one.last not in address.network:
+            advice = f"for example: {propose_range(address, ()) or 'choose addresses of that network'}"
+            raise PlanError(f"the range {one} is not in {address.network}, the network of the interface", advice)
+        if address.ip in one:
+            raise PlanError(f"the range {one} contains {address.ip}, the address of this host itself")
+
+
+def sections(host: BootHost, existing: Settings | None) -> Sections:
+    """Return the settings that make this host a boot host; ``PlanError`` if others have been set up without it."""
+    boot = {
+        "hosts": host.name,
+        "addresses": f"{host.name} {host.address.ip}",
+        "http_url": f"http://{dnsmasq.HOST}:{HTTP_PORT}/",
+    }
+    if existing is not None and existing.boot.hosts:
+        if host.name not in existing.boot.hosts:
+            raise PlanError(
+                f"[boot] hosts has {', '.join(existing.boot.hosts)}, but not this host, {host.name}",
+                "add it to [boot] hosts and addresses on all boot hosts, then run this on each of them",
+            )
+        boot = {name: value for name, value in boot.items() if not getattr(existing.boot, name)}
+    boot |= {"proxied_networks": str(host.address.network)} if host.proxy else {"ranges": ", ".join(host.ranges)}
+    return {"boot": boot, "pxe_filter": {"interfaces": host.interface, "http_ports": str(HTTP_PORT)}}
+
+
+def targets(settings: Settings, name: str, ruleset: str) -> list[Target]:
+    """Return the files of the boot host, except for units; ``ValueError``. ``ruleset``: the closed filter."""
+    boot = settings.boot
+    root = Path(boot.tftp_root)
+    files = {
+        RULESET: ruleset,
+        Path(boot.dnsmasq_config): dnsmasq.configuration(boot, settings.pxe_filter, name),
+        root / boot.script: ipxe.script(boot, settings.inspector, name),
+    }
+    if boot.http_url and settings.pxe_filter.http_ports:
+        files[WEB_SITE] = web_site(root, settings.pxe_filter.http_ports[0])
+    return [Target(path, text.encode()) for path, text in files.items()]
+
+
+def web_site(root: Path, port: int) -> str:
+    """Return the site of nginx that serves the boot files."""
+    return f"""\
+# Boot files for machines. Generated by: ferroscope setup. The PXE filter decides who reaches this port.
+server {{
+    listen {port};
+    listen [::]:{port};
+    root {root};
+    default_type application/octet-stream;
+    server_tokens off;
+    sendfile on;
+    tcp_nopush on;
+}}
+"""
+
+
+def is_ours(content: bytes) -> bool:
+    """Whether a file was generated by this service, so that a newer one may replace it."""
+    return b"erroscope" in content[:600]

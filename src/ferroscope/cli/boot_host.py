@@ -1,0 +1,275 @@
+"""The part of ``ferroscope setup`` that makes this host a boot host: its questions, its files and services, a check."""
+
+from __future__ import annotations
+
+import ipaddress
+import os
+import shlex
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, Protocol
+
+import click
+import msgspec
+
+from ferroscope.cli.exits import Exit, Failure
+
+if TYPE_CHECKING:
+    from ferroscope.boot_config.boot_host.apply import Written
+    from ferroscope.boot_config.boot_host.dhcp_probe import Server
+    from ferroscope.boot_config.boot_host.facts import Interface
+    from ferroscope.boot_config.boot_host.outside_check import Check
+    from ferroscope.boot_config.boot_host.plan import BootHost, Target
+    from ferroscope.config.options import Settings
+
+WAYS: Final = ("own", "proxy")
+_MARKS: Final = {"ok": "ok", "wrong": "WRONG", "note": "note"}
+
+
+class Questions(Protocol):
+    """Asks on a terminal, or takes the options."""
+
+    interactive: bool
+
+    def is_given(self, name: str) -> bool: ...
+
+    def ask(self, name: str, text: str, default: str, choices: tuple[str, ...] = (), explanation: str = "") -> str: ...
+
+
+class Chosen(msgspec.Struct, frozen=True):
+    """The answers, and what was found on the network."""
+
+    host: BootHost
+    bridge: bool
+    others: tuple[Server, ...]
+
+
+def ask_interface(questions: Questions) -> str:
+    """Return the interface on which machines boot; "" if this host shall be no boot host."""
+    from ferroscope.boot_config.boot_host import facts, plan
+
+    if not questions.interactive or os.geteuid() != 0:
+        return questions.ask("interface", "", "")
+    try:
+        known = facts.interfaces()
+    except facts.FactsError:
+        known = []
+    return questions.ask(
+        "interface",
+        "Interface (none: this host is no boot host)",
+        plan.propose_interface(known) or "none",
+        explanation="   Set up this host as a boot host: the interface on which machines boot.\n"
+        + "".join(f"     {one}\n" for one in known).rstrip("\n"),
+    ).removeprefix("none")
+
+
+def ask(questions: Questions, interface: str, existing: Settings | None, *, install: bool, dry_run: bool) -> Chosen:
+    """Ask for what a boot host needs; install missing packages if that is wanted."""
+    from ferroscope.boot_config import dnsmasq
+    from ferroscope.boot_config.boot_host import facts, plan
+
+    if os.geteuid() != 0:
+        raise Failure("a boot host can be set up by root only", exit_code=Exit.USAGE, advice="use sudo")
+    _packages(questions, install=install, dry_run=dry_run)
+    try:
+        found, address = plan.chosen(facts.interfaces(), interface)
+        used = facts.neighbours(interface)
+    except facts.FactsError as exc:
+        raise Failure(str(exc)) from exc
+    except plan.PlanError as exc:
+        raise _refused(exc, "--interface") from exc
+    boot = existing.boot if existing is not None else None
+    ours = {word for text in (boot.addresses if boot else ()) for word in text.split()[1:]}
+    others = tuple(one for one in _others(found) if one.address not in ours)
+    name = dnsmasq.own_name(boot.hosts if boot else ())
+    way = _way(questions, others, existing)
+    if way == "proxy":
+        return Chosen(plan.BootHost(name, interface, address), found.bridge, others)
+    taken = [*used, *(ipaddress.IPv4Address(one.address) for one in others)]
+    proposed = ", ".join(boot.ranges) if boot and boot.ranges else plan.propose_range(address, taken)
+    text = questions.ask(
+        "range",
+        "Addresses for machines",
+        proposed,
+        explanation=f"   Addresses that this host assigns to machines, unused ones of {address.network}: FIRST-LAST.",
+    )
+    ranges = tuple(one.strip() for one in text.split(",") if one.strip())
+    if not ranges:
+        raise Failure(f"{address.network} has no room", exit_code=Exit.USAGE, advice="choose addresses with --range")
+    try:
+        plan.check_ranges(ranges, address)
+    except plan.PlanError as exc:
+        raise _refused(exc, "--range") from exc
+    return Chosen(plan.BootHost(name, interface, address, ranges), found.bridge, others)
+
+
+def _packages(questions: Questions, *, install: bool, dry_run: bool) -> None:
+    from ferroscope.boot_config.boot_host import apply, facts
+
+    lacking = facts.missing_packages()
+    if not lacking:
+        return
+    command = ["apt-get", "install", "-y", *lacking]
+    if dry_run:
+        click.echo(f"would run: {shlex.join(command)}")
+        return
+    if not install and questions.interactive:
+        install = click.confirm(f"\n   A boot host needs {', '.join(lacking)}. Install now?", default=True)
+    if not install:
+        raise Failure(
+            f"packages are missing: {', '.join(lacking)}",
+            advice=f"run: {shlex.join(command)}; or use --install-packages",
+        )
+    click.echo(f"installing {', '.join(lacking)}")
+    try:
+        apply.run(["apt-get", "update"])
+        apply.run(command)
+    except apply.ApplyError as exc:
+        raise Failure(str(exc), advice=exc.advice) from exc
+
+
+def _others(interface: Interface) -> list[Server]:
+    from ferroscope.boot_config.boot_host import dhcp_probe
+
+    click.echo(f"looking for other DHCP servers on {interface.name} ({dhcp_probe.SECONDS:.0f} s)")
+    try:
+        found = dhcp_probe.servers(interface.name)
+    except OSError as exc:
+        raise Failure(
+            f"cannot look for DHCP servers on {interface.name}: {exc.strerror or exc}",
+            advice=f"is it up? ip link set {interface.name} up",
+        ) from exc
+    for one in found:
+        click.echo(f"  DHCP server {one}")
+    if not found:
+        click.echo("  no DHCP server answers")
+    return found
+
+
+def _way(questions: Questions, others: Sequence[Server], existing: Settings | None) -> str:
+    """Return who assigns the addresses: this host, or the other server, beside which it is a proxy."""
+    assigning = [one for one in others if one.offers]
+    default = "proxy" if assigning else "own"
+    if existing is not None and (existing.boot.ranges or existing.boot.proxied_networks):
+        default = "proxy" if existing.boot.proxied_networks else "own"
+    explanation = (
+        "   own: this host assigns the addresses; no other DHCP server may do so on this network.\n"
+        "   proxy: the other DHCP server stays and assigns them; this host only says from where to boot."
+    )
+    way = (
+        questions.ask("dhcp", "DHCP", default, WAYS, explanation)
+        if assigning or questions.is_given("dhcp")
+        else default
+    )
+    if way == "own" and assigning:
+        click.echo(
+            f"Warning: {assigning[0].address} assigns addresses on this network, too: stop it there, or a machine may "
+            "take its address and not boot",
+            err=True,
+        )
+    if way == "proxy" and not assigning:
+        click.echo("Warning: no DHCP server assigns addresses on this network; machines need one to boot", err=True)
+    return way
+
+
+class Installation:
+    """What will be written. Finding out whether it can be written changes nothing; ``Failure`` if not."""
+
+    def __init__(self, settings: Settings, chosen: Chosen, *, replace: bool) -> None:
+        from ferroscope.boot_config.boot_host import apply, facts, plan
+        from ferroscope.runtime.pxe_filter import closed_ruleset
+        from ferroscope.runtime.system import StartError
+
+        self._settings = settings
+        self._chosen = chosen
+        try:
+            targets = plan.targets(settings, chosen.host.name, closed_ruleset(settings))
+            loaders, self.remarks = apply.loaders(settings.boot)
+            units = apply.units() if facts.SYSTEMD.is_dir() else []
+            self._targets: list[Target] = [*targets, *loaders, *units]
+            self.changes: list[Written] = apply.compare(self._targets, replace=replace)
+            self._new_units = any(
+                one.change is not apply.Change.SAME for one in self.changes if one.path.suffix == ".service"
+            )
+        except (StartError, ValueError) as exc:
+            raise Failure(str(exc), exit_code=Exit.CONFIGURATION) from exc
+        except apply.ApplyError as exc:
+            raise Failure(str(exc), exit_code=Exit.CONFLICT, advice=exc.advice) from exc
+        self.remarks.append(
+            "machines with 32-bit UEFI (ia32) get an address and no boot file: the ramdisk and its kernel are 64-bit"
+        )
+
+    def show(self) -> None:
+        for one in self.changes:
+            click.echo(one)
+        for remark in self.remarks:
+            click.echo(f"note: {remark}")
+
+    def carry_out(self, path: Path, *, configured: bool) -> None:
+        """Write the files and start the services. ``path``: of the configuration; ``configured``: it was changed."""
+        from ferroscope.boot_config.boot_host import apply, facts, plan
+
+        try:
+            apply.write(self._targets, self.changes)
+            if facts.SYSTEMD.is_dir():
+                apply.add_user()
+                wanted = apply.services(self.changes, self._settings, configured=configured)
+                apply.start(wanted, reload=self._new_units)
+        except apply.ApplyError as exc:
+            raise Failure(str(exc), advice=exc.advice) from exc
+        root = Path(self._settings.boot.tftp_root)
+        if (closed := apply.unreadable(root)) is not None:
+            click.echo(f"Warning: dnsmasq and nginx cannot read {root}: run chmod o+x {closed}", err=True)
+        if not facts.SYSTEMD.is_dir():
+            click.echo("systemd does not run here. Start, in this order:")
+            for command in (f"nft -f {plan.RULESET}", f"ferroscope pxe-filter -c {path}", "dnsmasq -k", "nginx"):
+                click.echo(f"  {command}")
+
+    def lacks_ramdisk(self) -> bool:
+        boot = self._settings.boot
+        names = [name for name in (boot.kernel, boot.ramdisk) if "://" not in name]
+        return not all(Path(boot.tftp_root, name).is_file() for name in names)
+
+    def build_ramdisk(self, questions: Questions, path: Path) -> None:
+        """Offer to build kernel and ramdisk, if they are missing."""
+        if not self.lacks_ramdisk() or not questions.interactive:
+            return
+        if click.confirm("\nKernel and ramdisk are missing. Build them now (some minutes)?", default=True):
+            program = [sys.argv[0], "ramdisk", "build", "-c", str(path)]
+            subprocess.run(program, check=False)  # noqa: S603  # this program
+
+    def check(self) -> list[Check]:
+        """Check the host from the outside, and show what was found."""
+        from ferroscope.boot_config import dnsmasq
+        from ferroscope.boot_config.boot_host import outside_check
+        from ferroscope.runtime.pxe_filter import open_host, table_of
+
+        host, settings = self._chosen.host, self._settings
+        leader = open_host(settings)
+        if leader and leader.partition(".")[0] != host.name.partition(".")[0]:
+            click.echo(f"note: the PXE filter of {leader} is open, so this host stands by and answers nobody")
+            return []
+        pools = dnsmasq.pools(settings.boot, host.name)
+        offered = next((one.offers for one in self._chosen.others if one.offers), "")
+        machine = offered if host.proxy else next((str(one.last) for one in pools if one.version == 4), "")
+        subject = outside_check.Subject(
+            interface=host.interface,
+            bridge=self._chosen.bridge,
+            server=str(host.address.ip),
+            table=table_of(settings),
+            machine=f"{machine or host.address.network[-2]}/{host.address.network.prefixlen}",
+            boot=settings.boot,
+        )
+        click.echo("\nfrom the outside, as a machine on the boot network:")
+        found = []
+        for one in outside_check.look(subject):
+            found.append(one)
+            advice = f"; {one.advice}" if one.advice else ""
+            click.echo(f"  {_MARKS[one.verdict]:5}  {one.summary}{advice}")
+        return found
+
+
+def _refused(exc: Exception, option: str) -> Failure:
+    return Failure(f"{option}: {exc}", exit_code=Exit.USAGE, advice=getattr(exc, "advice", ""))

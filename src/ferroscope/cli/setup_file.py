@@ -1,0 +1,102 @@
+"""The file that ``ferroscope setup`` writes: never over settings that are not meant, and as a whole or not at all."""
+
+from __future__ import annotations
+
+import grp
+import os
+import shutil
+import tempfile
+from pathlib import Path
+from typing import Final, Self
+
+from ferroscope.cli.exits import Exit, Failure
+from ferroscope.config.load import ConfigurationError, load
+from ferroscope.config.merge import MergeError, merged
+from ferroscope.config.options import Settings
+
+Sections = dict[str, dict[str, str]]
+
+_SERVICE_GROUP: Final = "ferroscope"
+_HEADER: Final = "# Written by 'ferroscope setup'. All options: ferroscope's docs/reference/configuration.md\n"
+
+
+def old_text(path: Path, *, add: bool, replace: bool) -> tuple[str, Settings | None]:
+    """Return the text of the file, and its settings if options shall be added to them (``add``)."""
+    if not path.parent.is_dir():
+        raise Failure(
+            f"the directory {path.parent} does not exist",
+            exit_code=Exit.USAGE,
+            advice="create it, or choose another file with -c",
+        )
+    if not os.access(path.parent, os.W_OK):
+        raise Failure(
+            f"{path.parent} is not writable", exit_code=Exit.USAGE, advice="use sudo, or choose another file with -c"
+        )
+    if not path.exists():
+        return "", None
+    text = path.read_text(encoding="utf-8")
+    set_lines = [line for line in text.splitlines() if line.strip() and line.lstrip()[0] not in "#;["]
+    if not set_lines or replace:
+        return text, None
+    if add:
+        try:
+            return text, load([str(path)])
+        except ConfigurationError as exc:
+            raise Failure(f"{path}: {exc}", exit_code=Exit.CONFIGURATION) from exc
+    raise Failure(
+        f"{path} contains settings already",
+        exit_code=Exit.CONFLICT,
+        advice="edit it, choose another file with -c, or replace it with --replace (it is kept as FILE.old); to make "
+        "this host a boot host with these settings: --boot network --interface NAME",
+    )
+
+
+class Draft:
+    """The new file beside the old one, found to be valid: ``text`` and ``settings``; gone unless it is installed."""
+
+    def __init__(self, path: Path, old: str, sections: Sections, *, replace: bool) -> None:
+        self._path, self._replaces = path, replace or bool(old)
+        kept = old if old and not replace else ""
+        try:
+            self.text = merged(kept or _HEADER, {name: options for name, options in sections.items() if options})
+        except MergeError as exc:
+            listed = "".join(f"\n  {one}" for one in exc.conflicts)
+            advice = f"correct {path} first, or give the same answers"
+            raise Failure(f"{path} says otherwise:{listed}", exit_code=Exit.CONFLICT, advice=advice) from exc
+
+    def __enter__(self) -> Self:
+        descriptor, name = tempfile.mkstemp(dir=self._path.parent, prefix=f".{self._path.name}.")
+        self._temporary = Path(name)
+        try:
+            with os.fdopen(descriptor, "w", encoding="utf-8") as stream:
+                stream.write(self.text)
+                stream.flush()
+                os.fsync(descriptor)
+            self.settings = load([name])
+        except ConfigurationError as exc:
+            self._temporary.unlink()
+            raise Failure(f"nothing was written: {exc}", exit_code=Exit.USAGE) from exc
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self._temporary.unlink(missing_ok=True)
+
+    def install(self) -> None:
+        """Replace the file as a whole."""
+        if self._path.exists() and self._path.read_text(encoding="utf-8") == self.text:
+            return
+        let_service_read(self._temporary)
+        if self._path.exists() and self._replaces:
+            shutil.copy2(self._path, self._path.with_name(f"{self._path.name}.old"))
+        self._temporary.replace(self._path)
+
+
+def let_service_read(path: Path) -> None:
+    """Let the group of the installed service read a file of root's; it contains secrets, so nobody else can."""
+    try:
+        group = grp.getgrnam(_SERVICE_GROUP).gr_gid
+    except KeyError:
+        return
+    if os.geteuid() == 0:
+        os.chown(path, 0, group)
+        path.chmod(0o640)

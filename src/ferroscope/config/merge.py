@@ -1,0 +1,76 @@
+"""Adds options to the text of a configuration file, and leaves everything else in it as it is."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from itertools import pairwise
+from typing import Final
+
+_SECTION: Final = re.compile(r"\s*\[([^\]]+)\]\s*")
+_OPTION: Final = re.compile(r"([A-Za-z0-9_]+)\s*[=:]\s*(.*)")
+
+
+class MergeError(ValueError):
+    """The file has other values; ``conflicts`` has each as a sentence."""
+
+    def __init__(self, conflicts: list[str]) -> None:
+        super().__init__("; ".join(conflicts))
+        self.conflicts = conflicts
+
+
+def merged(text: str, sections: Mapping[str, Mapping[str, str]]) -> str:
+    """Return the text with these options; ``MergeError`` if it has one of them with another value.
+
+    An option that it has with this value stays where it is; a new one is added at the end of its section.
+    """
+    lines = text.splitlines()
+    conflicts: list[str] = []
+    for section, options in sections.items():
+        wanted = dict(options)
+        end = None
+        for start, stop in _blocks(lines, section):
+            end = stop
+            for name, value in _options(lines[start:stop]):
+                if name in wanted and value != _plain(wanted.pop(name)):
+                    conflicts.append(f"[{section}] {name} is {value!r}, not {options[name]!r}")
+        added = [f"{name} = {value.replace('$', '$$')}" for name, value in wanted.items()]
+        if not added:
+            continue
+        if end is None:
+            lines += ["", f"[{section}]", *added] if lines else [f"[{section}]", *added]
+        else:
+            while not lines[end - 1].strip():  # before the empty lines that end the section
+                end -= 1
+            lines[end:end] = added
+    if conflicts:
+        raise MergeError(conflicts)
+    return "\n".join(lines) + "\n" if lines else ""
+
+
+def _blocks(lines: list[str], section: str) -> Iterator[tuple[int, int]]:
+    """Yield the lines of the section, first and last one, which may be in several places."""
+    heads = [(number, found[1]) for number, line in enumerate(lines) if (found := _SECTION.fullmatch(line))]
+    for (number, name), (following, _) in pairwise([*heads, (len(lines), "")]):
+        if name == section:
+            yield number + 1, following
+
+
+def _options(lines: list[str]) -> Iterator[tuple[str, str]]:
+    """Yield names and values; lines that begin with a space continue the value."""
+    name = ""
+    parts: list[str] = []
+    for line in [*lines, "end ="]:
+        found = _OPTION.match(line)
+        if name and (found or not line.strip() or line[0] in "#;"):
+            yield name, _plain(" ".join(parts))
+            name = ""
+        if found:
+            name, parts = found[1], [found[2]]
+        elif name and line[:1].isspace():
+            parts.append(line)
+
+
+def _plain(value: str) -> str:
+    """Return the value without differences that have no meaning."""
+    return " ".join(value.replace("$$", "$").replace(",", " , ").split())

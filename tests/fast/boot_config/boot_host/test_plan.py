@@ -1,0 +1,77 @@
+"""Proposals for a boot host, and what is refused."""
+
+from __future__ import annotations
+
+import ipaddress
+
+import pytest
+
+from ferroscope.boot_config.boot_host import plan
+from ferroscope.boot_config.boot_host.facts import Interface
+from ferroscope.boot_config.boot_host.plan import BootHost, PlanError
+from ferroscope.config.options import BootSettings, Settings
+
+_ADDRESS = ipaddress.IPv4Interface("10.0.0.11/24")
+_OFFICE = Interface("eth0", (ipaddress.IPv4Interface("192.0.2.5/24"),), up=True, routes=True)
+_RACK = Interface("eth1", (_ADDRESS,), up=True)
+
+
+def test_the_interface_of_the_default_route_is_proposed_last() -> None:
+    assert plan.propose_interface([_OFFICE, _RACK, Interface("eth2", up=True)]) == "eth1"
+    assert plan.propose_interface([_OFFICE]) == "eth0"
+    assert plan.propose_interface([]) == ""
+
+
+@pytest.mark.parametrize(
+    ("address", "taken", "expected"),
+    [
+        ("10.0.0.11/24", [], "10.0.0.133-10.0.0.254"),
+        ("10.0.0.11/24", ["10.0.0.1", "10.0.0.200"], "10.0.0.106-10.0.0.199"),
+        ("10.0.0.1/29", [], "10.0.0.4-10.0.0.6"),
+        ("10.0.0.1/30", [], ""),
+        ("10.0.0.1/16", [], "10.0.252.23-10.0.255.254"),
+    ],
+)
+def test_the_proposed_range_avoids_addresses_in_use(address: str, taken: list[str], expected: str) -> None:
+    host = ipaddress.IPv4Interface(address)
+    found = plan.propose_range(host, [ipaddress.IPv4Address(one) for one in taken])
+    assert found == expected
+    if found:
+        plan.check_ranges([found], host)
+
+
+@pytest.mark.parametrize("ranges", ["10.0.1.1-10.0.1.9", "10.0.0.5-10.0.0.20", "10.0.0.9-10.0.0.5", "all"])
+def test_ranges_that_cannot_work_are_refused(ranges: str) -> None:
+    with pytest.raises(PlanError):
+        plan.check_ranges([ranges], _ADDRESS)
+
+
+def test_an_interface_needs_an_address_and_must_exist() -> None:
+    assert plan.chosen([_OFFICE, _RACK], "eth1") == (_RACK, _ADDRESS)
+    for name in ("eth2", "eth9", ""):
+        with pytest.raises(PlanError):
+            plan.chosen([_RACK, Interface("eth2", up=True)], name)
+
+
+def test_the_settings_of_a_proxy_have_the_network_and_no_range() -> None:
+    own = plan.sections(BootHost("boot1", "eth1", _ADDRESS, ("10.0.0.50-10.0.0.99",)), None)
+    proxy = plan.sections(BootHost("boot1", "eth1", _ADDRESS), None)
+    assert own["boot"]["ranges"] == "10.0.0.50-10.0.0.99"
+    assert "ranges" not in proxy["boot"]
+    assert proxy["boot"]["proxied_networks"] == "10.0.0.0/24"
+    assert own["pxe_filter"] == {"interfaces": "eth1", "http_ports": "8080"}
+
+
+def test_other_boot_hosts_are_kept_and_must_know_this_one() -> None:
+    known = Settings(boot=BootSettings(hosts=("boot1", "boot2"), addresses=("boot1 10.0.0.11", "boot2 10.0.0.12")))
+    host = BootHost("boot2", "eth1", _ADDRESS, ("10.0.0.50-10.0.0.99",))
+    assert "hosts" not in plan.sections(host, known)["boot"]
+    with pytest.raises(PlanError):
+        plan.sections(BootHost("boot3", "eth1", _ADDRESS), known)
+
+
+def test_our_own_files_are_told_from_those_of_others() -> None:
+    from pathlib import Path
+
+    assert plan.is_ours(plan.web_site(Path("/srv"), 8080).encode())
+    assert not plan.is_ours(b"server { listen 8080; }\n")

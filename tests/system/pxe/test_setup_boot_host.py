@@ -1,0 +1,117 @@
+"""``ferroscope setup`` makes a bare host a boot host: own addresses, and beside a DHCP server that stays."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from bench.service import executable
+from ferroscope.boot_config.boot_host import plan
+from ferroscope.cli.exits import Exit
+from tests.support.pxe import foreign
+from tests.support.pxe.bare_host import ADDRESS, CONFIGURATION, BareHost
+from tests.support.pxe.lab import Lab
+
+_TFTP = "/var/lib/ferroscope/tftp"
+_DNSMASQ = "/etc/dnsmasq.d/ferroscope.conf"
+_ANSWERS = ("--interface", "boot", "--database", "", "--listen", ADDRESS, "--login", "http_basic", "--user", "admin")
+_PASSWORD = "of-the-admin-1\n"
+
+
+@pytest.fixture
+def lab(tmp_path: Path) -> Iterator[Lab]:
+    """Return a network with nothing on it."""
+    with Lab(tmp_path, hosts=0) as built:
+        yield built
+
+
+@pytest.fixture
+def host(lab: Lab) -> BareHost:
+    """Return a host on that network."""
+    return BareHost(lab)
+
+
+def _start(host: BareHost) -> None:
+    """Start what setup has said, in its order, and the service."""
+    host.play("all", executable(), "all").wait_ready()
+    assert host.run("nft", "-f", str(plan.RULESET)).returncode == 0
+    host.play("pxe-filter", executable(), "pxe-filter").wait_ready()
+    host.play("dnsmasq", "dnsmasq", "-k", "--log-facility=-", f"--conf-file={_DNSMASQ}").wait_ready("started")
+    host.play("nginx", "nginx", "-g", "daemon off;")
+
+
+def test_a_bare_host_becomes_a_boot_host_and_the_check_from_outside_says_so(host: BareHost) -> None:
+    dry = host.setup(*_ANSWERS, "--dry-run")
+    assert dry.returncode == Exit.OK, dry.stderr
+    assert "interfaces = boot" in dry.stdout
+    assert host.read(CONFIGURATION) == host.read(_DNSMASQ) == ""
+    first = host.setup(*_ANSWERS, "--range", "10.77.0.50-10.77.0.99", stdin=_PASSWORD)
+    assert first.returncode == Exit.FAILURE, first.stderr  # nothing runs yet
+    assert "dnsmasq does not run" in first.stdout
+    assert "ferroscope ramdisk build" in first.stdout.partition("Next:")[2]
+    assert "dhcp-range=set:range1,10.77.0.50,10.77.0.99,600s" in host.read(_DNSMASQ)
+    for name in ("ipa.kernel", "ipa.initramfs"):
+        host.write(f"{_TFTP}/{name}", name * 1000)
+    before = [host.read(path) for path in (CONFIGURATION, _DNSMASQ, plan.RULESET, plan.WEB_SITE)]
+    assert all(before)
+    _start(host)
+    second = host.setup("--interface", "boot")
+    assert second.returncode == Exit.OK, second.stdout + second.stderr
+    assert "WRONG" not in second.stdout
+    assert second.stdout.count("unchanged: ") == 5, second.stdout  # the four, and the script
+    assert "an allowed machine gets an address (10.77.0." in second.stdout
+    assert "ipa.initramfs" in second.stdout.partition("from the outside")[2]
+    assert before == [host.read(path) for path in (CONFIGURATION, _DNSMASQ, plan.RULESET, plan.WEB_SITE)]
+    assert not host.run("ls", str(plan.BACKUPS)).stdout
+
+
+def test_beside_a_server_that_stays_it_becomes_a_proxy(lab: Lab, host: BareHost) -> None:
+    foreign.serve(lab)
+    done = host.setup(*_ANSWERS, stdin=_PASSWORD)
+    assert f"DHCP server {foreign.ADDRESS} (offers 10.77.0." in done.stdout, done.stderr
+    text = host.read(_DNSMASQ)
+    assert [line for line in text.splitlines() if "dhcp-range" in line] == ["dhcp-range=10.77.0.0,proxy,255.255.255.0"]
+    for name in ("ipa.kernel", "ipa.initramfs"):
+        host.write(f"{_TFTP}/{name}", name * 1000)
+    _start(host)
+    again = host.setup("--interface", "boot")
+    assert again.returncode == Exit.OK, again.stdout + again.stderr
+    assert "gets no address from this host" in again.stdout
+
+
+def test_an_own_range_beside_another_server_needs_to_be_asked_for_and_warns(lab: Lab, host: BareHost) -> None:
+    foreign.serve(lab)
+    done = host.setup(*_ANSWERS, "--dhcp", "own", stdin=_PASSWORD)
+    assert f"{foreign.ADDRESS} assigns addresses on this network, too" in done.stderr
+    assert "proxy" not in "".join(line for line in host.read(_DNSMASQ).splitlines() if "dhcp-range" in line)
+
+
+def test_what_others_have_written_is_refused_or_kept(host: BareHost) -> None:
+    host.write(plan.WEB_SITE, "server { listen 8080; }\n")
+    refused = host.setup(*_ANSWERS, stdin=_PASSWORD)
+    assert refused.returncode == Exit.CONFLICT
+    assert str(plan.WEB_SITE) in refused.stderr
+    assert host.read(_DNSMASQ) == host.read(CONFIGURATION) == ""
+    host.setup(*_ANSWERS, "--replace", stdin=_PASSWORD)
+    assert host.read(plan.BACKUPS / plan.WEB_SITE.relative_to("/")) == "server { listen 8080; }\n"
+    assert "root /var/lib/ferroscope/tftp" in host.read(plan.WEB_SITE)
+    other = host.setup("--interface", "boot", "--range", "10.77.0.60-10.77.0.70")
+    assert other.returncode == Exit.CONFLICT
+    assert "[boot] ranges" in other.stderr
+
+
+def test_a_host_that_cannot_be_one_hears_why(host: BareHost) -> None:
+    for words, expected in (
+        (("--interface", "eth7"), "boot (10.77.0.11/24"),
+        (("--interface", "boot", "--range", "10.78.0.1-10.78.0.9"), "10.77.0.0/24"),
+        (("--interface", "boot", "--range", "10.77.0.1-10.77.0.99"), "10.77.0.11"),
+    ):
+        done = host.setup(*_ANSWERS, *words, stdin=_PASSWORD)
+        assert done.returncode == Exit.USAGE, done.stdout
+        assert expected in done.stderr
+    host.space.ip("address", "flush", "dev", "boot")
+    done = host.setup(*_ANSWERS, stdin=_PASSWORD)
+    assert "ip address add" in done.stderr
+    assert host.read(CONFIGURATION) == ""
