@@ -243,6 +243,30 @@ class RamdiskBoot(Protocol):
         """Eject ``image`` if it is inserted, and no other medium; return whether it was."""
 
 
+@runtime_checkable
+class ChangesPassword(Protocol):
+    """Optional: the driver can change the password of the account with which it logs in.
+
+    The password is the one property of the driver that ends in ``_password``. ``validate`` rejects one that is too long
+    for the protocol. Both calls within ``inventory_timeout``. Neither sends a wrong password more often than it says:
+    BMCs lock accounts.
+    """
+
+    def log_in(self, node: Node) -> None:
+        """Prove the node's password by a new login, never by a session that is open already.
+
+        ``BMC_CREDENTIALS`` if the BMC has rejected it: it was sent once.
+        """
+
+    def set_password(self, node: Node, password: str) -> None:
+        """Change the password of the node's account, and return only after a new login with ``password``.
+
+        If no login with it succeeds, restore the old one as far as possible. ``BMC_CREDENTIALS``: the BMC has rejected
+        the node's present password. Otherwise, the caller finds out by ``log_in`` which one is valid. Not tried again
+        within a call. Messages must contain neither password.
+        """
+
+
 class MediaDevice(StrEnum):
     """The virtual devices that an image can be attached to, as the Bare Metal API spells them."""
 

@@ -118,6 +118,11 @@ EXPLANATIONS: Final[dict[Reason, Explanation]] = {
         "The BMC rejected the credentials; correct driver_info before it locks the account.",
         (_VALIDATE, "ferroscope node set NODE -d PROPERTY=VALUE", _INSPECT),
     ),
+    Reason.BMC_PASSWORD_UNCLEAR: Explanation(
+        "The BMC accepted neither the stored password nor the new one, after it was told to change it.",
+        "Both passwords are kept; wait until the BMC unlocks the account, then resume the change.",
+        ("ferroscope bmc set-password NODE --resume --wait", _TIMELINE),
+    ),
     Reason.BMC_PRIVILEGES: Explanation(
         "The BMC knows the account, but the account may not do this.",
         "Give the account the role of an operator or administrator on the BMC; for IPMI, see also ipmi_priv_level.",

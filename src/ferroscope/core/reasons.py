@@ -46,6 +46,7 @@ class Reason(StrEnum):
     THROTTLED = "throttled"
     BMC_SILENT = "bmc-silent"
     BMC_BUSY = "bmc-busy"
+    BMC_PASSWORD_UNCLEAR = "bmc-password-unclear"  # noqa: S105  # a code
     PXE_FILTER_CLOSED = "pxe-filter-closed"
     ILLEGAL_EVENT = "illegal-event"
     STALE_REQUEST = "stale-request"

@@ -6,6 +6,7 @@ from typing import Final
 
 from tests.support.vendors.personality import (
     CD,
+    Accounts,
     Boot,
     Etags,
     Media,
@@ -34,6 +35,7 @@ IDRAC9: Final = Personality(
         "last for one boot",
         "quadsproject/quads#311: the allowed resets have no GracefulRestart",
         "stmcginnis/gofish#75, bb-Ricardo/check_redfish#89: 503 with RAC0218 when all sessions are taken",
+        "dell/iDRAC-Redfish-Scripting#385: accounts are below the manager; #126: a new password is rejected at first",
         "iDRAC9 Redfish API Guide: collections are delivered in pages (here of 2 members, there of 50)",
     ),
     system=_SYSTEM,
@@ -52,6 +54,7 @@ IDRAC9: Final = Personality(
     ),
     sessions=Sessions(limit=8, message=_FULL),
     etags=Etags(style="weak"),
+    accounts=Accounts(slots=16, below="Managers", lockout=3, late=1),
     parts=Parts(page=2, absent=True),
 )
 

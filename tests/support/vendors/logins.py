@@ -1,4 +1,4 @@
-"""Accounts and sessions of a simulated service: ``USER`` may do everything, ``VIEWER`` only read; one password."""
+"""Accounts and sessions of a simulated service: ``USER`` may do everything, ``VIEWER`` only read."""
 
 from __future__ import annotations
 
@@ -18,11 +18,18 @@ SESSIONS: Final = f"{ROOT}/SessionService/Sessions"
 
 
 class Logins:
-    """``sessions`` are those that are open, by token; ``rejected`` counts logins that were wrong."""
+    """``sessions`` are those that are open, by token; ``rejected`` counts logins that were wrong.
+
+    ``passwords`` are those of the accounts; ``changes`` counts how often one was written.
+    """
 
     def __init__(self, personality: Personality) -> None:
-        self._rules = personality.sessions
-        self.rejected = 0
+        self._rules, self._accounts = personality.sessions, personality.accounts
+        self.rejected = self.changes = 0
+        self.passwords = {USER: PASSWORD, VIEWER: PASSWORD}
+        self.demanded = {USER} if personality.accounts.demanded else set[str]()
+        self._wrong: dict[str, int] = {}
+        self._late = 0
         self.sessions: dict[str, str] = {}
 
     def occupy(self) -> None:
@@ -63,10 +70,33 @@ class Logins:
         return Answer(204)
 
     def _checked(self, user: Any, password: Any) -> str:
-        if user in (USER, VIEWER) and password == PASSWORD:
+        limit = self._accounts.lockout
+        locked = limit and self._wrong.get(user, 0) >= limit
+        right = user in self.passwords and self._cut(password) == self.passwords[user]
+        late = right and self._late > 0
+        self._late -= late
+        if right and not locked and not late:
+            self._wrong.pop(user, None)
             return str(user)
+        self._wrong[user] = self._wrong.get(user, 0) + 1
         self.rejected += 1
         return ""
+
+    def _cut(self, password: str) -> str:
+        return password[: self._accounts.kept or None]
+
+    def change(self, user: str, password: Any) -> None:
+        """Give the account a new password; ``RefusedError``."""
+        rules = self._accounts
+        if not isinstance(password, str) or not rules.least <= len(password) <= rules.most:
+            shown = str(password) if rules.echoes else "******"
+            raise RefusedError(400, "{base}.PropertyValueFormatError", shown, "Password")
+        self.changes += 1
+        if rules.ignored:
+            return
+        self._late = rules.late if self.changes == 1 else 0
+        self.passwords[user] = self._cut(password)
+        self.demanded.discard(user)
 
 
 def _name(token: str) -> str:

@@ -86,6 +86,24 @@ class Etags(msgspec.Struct, frozen=True, kw_only=True):
     stale: int = 0  # as many writes are refused although the ETag was right when it was read
 
 
+class Accounts(msgspec.Struct, frozen=True, kw_only=True):
+    """Accounts and changes of their passwords. ``slots``: as many are listed, most without a name; 0: by name."""
+
+    slots: int = 0
+    below: Literal["AccountService", "Managers"] = "AccountService"
+    least: int = 8
+    most: int = 20
+    told: bool = True  # these limits are in the account service
+    lockout: int = 0  # as many wrong passwords in a row lock an account, 0: it is never locked
+    status: int = 200  # of a change
+    action: bool = False  # it is changed by an action only
+    echoes: bool = False  # a refusal repeats the password
+    late: int = 0  # as many logins are rejected until a change is known
+    kept: int = 0  # the characters of a password that count, 0: all
+    ignored: bool = False  # a change is accepted, and nothing changes
+    demanded: bool = False  # nothing else is possible until the first change
+
+
 class Parts(msgspec.Struct, frozen=True, kw_only=True):
     """What is unusual about the inventory."""
 
@@ -121,6 +139,7 @@ class Personality(msgspec.Struct, frozen=True, kw_only=True):
     power: Power = Power()
     sessions: Sessions = Sessions()
     etags: Etags = Etags()
+    accounts: Accounts = Accounts()
     parts: Parts = Parts()
 
     def message(self, text: str) -> str:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from ferroscope.core.model import Node
 from tests.support.redfish import PASSWORD, USER
+from tests.support.vendors.accounts import add_accounts, path_of
 from tests.support.vendors.documents import documents
 from tests.support.vendors.hardware import ROOT, Documents
 from tests.support.vendors.hosting import Answer, hosted
@@ -40,6 +41,9 @@ class Service:
         self.machine = Machine(personality)
         self.logins = Logins(personality)
         self.asked: list[Asked] = []
+        # Called with method and path before a request is carried out, and before it is answered.
+        self.arrives: Callable[[str, str], None] = lambda _method, _path: None
+        self.leaves: Callable[[str, str], None] = lambda _method, _path: None
         self._stale = personality.etags.stale
         self._lock = threading.RLock()
 
@@ -52,13 +56,16 @@ class Service:
         """Answer one request."""
         at, _, query = path.partition("?")
         at = (at.rstrip("/") or "/") + (f"?{query}" if query else "")
+        self.arrives(method, at)
         with self._lock:
             try:
                 account = self.logins.account(headers)
                 self.asked.append(Asked(method, at, account, body))
-                return self._answer(method, at, account, headers, body)
+                found = self._answer(method, at, account, headers, body)
             except RefusedError as exc:
-                return self._refusal(exc)
+                found = self._refusal(exc)
+        self.leaves(method, at)
+        return found
 
     def _answer(self, method: str, path: str, account: str, headers: Any, body: Any) -> Answer:
         if path == SESSIONS and method == "POST":
@@ -67,6 +74,9 @@ class Service:
             raise RefusedError(401, "{base}.NoValidSession")
         if path.startswith(f"{SESSIONS}/") and method == "DELETE":
             return self.logins.log_out(path.rpartition("/")[2])
+        own = path_of(self.personality, account) if account else ""
+        if path not in _OPEN and account in self.logins.demanded and path != own:
+            raise RefusedError(403, "{base}.PasswordChangeRequired", own)
         if method != "GET" and account != USER:
             raise RefusedError(403, "{base}.InsufficientPrivilege")
         settling = self.machine.settle() if method == "GET" and path == self.system else None
@@ -92,7 +102,8 @@ class Service:
 
     def _documents(self, path: str) -> Documents:
         asked = path == self.system
-        return documents(self.machine, self.machine.look() if asked else self.machine.power)
+        found = documents(self.machine, self.machine.look() if asked else self.machine.power)
+        return add_accounts(found, self.personality, self.logins)
 
     def _read(self, path: str) -> Answer:
         document = self._documents(path).get(path)
@@ -108,6 +119,8 @@ class Service:
     def _patched(self, path: str) -> bool:
         drive = self._drive(path)
         settings = f"{self.system}/{self.personality.boot.settings}".rstrip("/")
+        if path == path_of(self.personality, USER):
+            return True
         return path == settings or (drive is not None and self.machine.drives[drive].slot.insert == "patch")
 
     def _drive(self, path: str) -> str | None:
@@ -145,6 +158,11 @@ class Service:
         target, _, action = path.partition("/Actions/")
         if headers.get("If-Match"):  # an action is no change of a resource
             raise RefusedError(412, "{base}.PreconditionFailed")
+        if action == "ManagerAccount.ChangePassword" and target == path_of(self.personality, USER):
+            if body.get("SessionAccountPassword") != self.logins.passwords[USER]:
+                raise RefusedError(400, "{base}.ActionParameterValueError", "SessionAccountPassword")
+            self.logins.change(USER, body.get("NewPassword"))
+            return Answer(204)
         if action == "ComputerSystem.Reset" and target == self.system:
             self.machine.reset(str(body.get("ResetType")))
             return Answer(204)
@@ -161,6 +179,12 @@ class Service:
 
     def _patch(self, path: str, headers: Any, body: dict[str, Any]) -> Answer:
         drive, settings = self._drive(path), self.personality.boot.settings
+        if path == path_of(self.personality, USER) and set(body) == {"Password"}:
+            if self.personality.accounts.action:
+                raise RefusedError(400, "{base}.PropertyNotWritable", "Password")
+            self._check_etag(path, headers)
+            self.logins.change(USER, body["Password"])
+            return Answer(self.personality.accounts.status, None if self.personality.accounts.status == 204 else {})
         if drive is not None:
             self._check_etag(path, headers)
             self.machine.insert(drive, body, by="patch")

@@ -14,7 +14,7 @@ from typing import Final
 import msgspec
 
 from ferroscope.bmc.drivers import DriverOptions, check_place, not_allowed, problem
-from ferroscope.bmc.ipmi import info
+from ferroscope.bmc.ipmi import accounts, info
 from ferroscope.bmc.ipmi.info import Access
 from ferroscope.bmc.ipmi.ipmitool import PROGRAM, CipherError, Command, SilentError, StateError, run
 from ferroscope.contracts.bmc import BootDevice, Power, Switch, unsettled
@@ -156,6 +156,20 @@ class IpmiBmc:
         device = next((device for words, device in _SELECTORS if words in output), None)
         return device, None if device is None else "Options apply to all future boots" in output
 
+    def log_in(self, node: Node) -> None:
+        """Open a session with the node's password: each command does."""
+        self._ask(_unbridged(node), Command("login", ("chassis", "power", "status")), self._slow())
+
+    def set_password(self, node: Node, password: str) -> None:
+        """Set the password of the user, and open a session with it; see ``accounts``."""
+        accounts.change(partial(self._ask_of_account, self._slow()), _unbridged(node), password, self._options.stop)
+
+    def _ask_of_account(self, left: Callable[[], float], node: Node, command: Command) -> str:
+        return self._ask(node, command, left)
+
+    def _slow(self) -> Callable[[], float]:
+        return self._time_left(self._options.inventory_timeout)
+
     def _read(self, given: Document) -> Access:
         access = info.read(given)
         check_place(access.host.partition("%")[0], self._options.limits)
@@ -172,9 +186,9 @@ class IpmiBmc:
         except UnresolvedError as exc:
             raise BmcError(str(exc), transient=True, reason=Reason.BMC_UNREACHABLE) from None
 
-    def _time_left(self) -> Callable[[], float]:
+    def _time_left(self, seconds: float | None = None) -> Callable[[], float]:
         """Return the time that is left for a call that begins now, however many commands it needs."""
-        end = time.monotonic() + self._options.command_timeout
+        end = time.monotonic() + (seconds or self._options.command_timeout)
         return lambda: max(0.01, end - time.monotonic())
 
     def _ask(self, node: Node, command: Command, left: Callable[[], float]) -> str:
@@ -226,3 +240,8 @@ class IpmiBmc:
             self._ciphers.pop(key, None)
         elif len(self._ciphers) < _REMEMBERED:
             self._ciphers[key] = cipher
+
+
+def _unbridged(node: Node) -> Node:
+    """Return the node of the BMC that asks for the password: with bridging, that is the one in front."""
+    return msgspec.structs.replace(node, driver_info=node.driver_info | {"ipmi_bridging": "no"})

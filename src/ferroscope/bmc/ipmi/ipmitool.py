@@ -109,13 +109,19 @@ class Command(msgspec.Struct, frozen=True):
     """The ``words`` of a command of ipmitool; ``what`` it does, for messages.
 
     ``done`` is what ipmitool prints after success: it ends with status 0 although the BMC has refused a boot device.
-    ``once``: it must not be carried out twice.
+    ``once``: it must not be carried out twice. ``typed``: lines that it asks for; ``script``: the command as a line of
+    a file, instead of ``words``. Both are secret, and in a pipe, like the password.
     """
 
     what: str
-    words: tuple[str, ...]
+    words: tuple[str, ...] = ()
     done: str = ""
     once: bool = False
+    typed: tuple[str, ...] = ()
+    script: str = ""
+
+    def __repr__(self) -> str:
+        return f"Command({self.what})"
 
 
 def run(access: Access, cipher: int, command: Command, seconds: float) -> str:
@@ -131,31 +137,41 @@ def _run(access: Access, host: str, port: int, cipher: int, asked: Command, seco
     if access.interface == "lanplus":
         command += ["-C", str(cipher), *(["-Y"] if access.key else [])]
     command += access.bridge
-    reading, writing = os.pipe()
-    try:
-        os.write(writing, access.password.encode() + b"\n")  # at most 21 bytes: never blocks
-        os.close(writing)
-        done = subprocess.run(  # noqa: S603  # an argument list, each word checked by ``info``
-            [*command, "-f", f"/dev/fd/{reading}", *(_ONE_PACKET if asked.once else _PATIENCE), *asked.words],
-            input=access.key + b"\n" if access.key else b"",
-            start_new_session=True,  # otherwise it would prompt for the key on a terminal
-            capture_output=True,
-            timeout=seconds,
-            pass_fds=[reading],
-            env=_ENVIRONMENT,
-            check=False,
-        )
-    except subprocess.TimeoutExpired:
-        raise _silent(access, cipher, asked.what, f"timed out after {seconds:.1f} s") from None
-    except FileNotFoundError:
-        message = f"{PROGRAM} is not installed, but the ipmi driver needs it; on Debian: apt-get install ipmitool"
-        raise BmcError(message, transient=False, reason=Reason.DRIVER_INCOMPLETE) from None
-    finally:
-        os.close(reading)
+    typed = b"".join(line.encode() + b"\n" for line in asked.typed)
+    with _pipe(access.password) as reading, _pipe(asked.script) as script:
+        words = ("exec", f"/dev/fd/{script}") if asked.script else asked.words
+        try:
+            done = subprocess.run(  # noqa: S603  # an argument list, each word checked by ``info``
+                [*command, "-f", f"/dev/fd/{reading}", *(_ONE_PACKET if asked.once else _PATIENCE), *words],
+                input=(access.key + b"\n" if access.key else b"") + typed,
+                start_new_session=True,  # otherwise it would prompt for the key on a terminal
+                capture_output=True,
+                timeout=seconds,
+                pass_fds=[reading, script],
+                env=_ENVIRONMENT,
+                check=False,
+            )
+        except subprocess.TimeoutExpired:
+            raise _silent(access, cipher, asked.what, f"timed out after {seconds:.1f} s") from None
+        except FileNotFoundError:
+            message = f"{PROGRAM} is not installed, but the ipmi driver needs it; on Debian: apt-get install ipmitool"
+            raise BmcError(message, transient=False, reason=Reason.DRIVER_INCOMPLETE) from None
     output = done.stdout.decode(errors="replace")
     if done.returncode != 0 or asked.done not in output:
         raise classify(access, cipher, asked.what, done.stderr.decode(errors="replace"))
     return output
+
+
+@contextlib.contextmanager
+def _pipe(text: str) -> Iterator[int]:
+    """Yield the descriptor of a pipe from which one line can be read."""
+    reading, writing = os.pipe()
+    try:
+        os.write(writing, text.encode() + b"\n")  # far below what a pipe holds: never blocks
+        os.close(writing)
+        yield reading
+    finally:
+        os.close(reading)
 
 
 def classify(access: Access, cipher: int, what: str, stderr: str) -> BmcError:

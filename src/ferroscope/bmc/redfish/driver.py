@@ -14,6 +14,8 @@ from itertools import count
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 from urllib.parse import urlsplit
 
+import msgspec
+
 from ferroscope.bmc.drivers import DriverOptions, not_allowed, problem
 from ferroscope.bmc.redfish import info
 from ferroscope.contracts.bmc import BootDevice, Image, MediaDevice, Medium, OutOfBandNic, Power, Switch
@@ -175,6 +177,43 @@ class RedfishBmc:
             lambda commands, system: commands.attached_media.listed(system),
         )
         return found
+
+    def log_in(self, node: Node) -> None:
+        """Open a session with the node's password, which is sent once, and close it."""
+        self._about_account(node, "login", None)
+
+    def set_password(self, node: Node, password: str) -> None:
+        """Write the account's password, prove it by a new login, and write the old one again if that fails."""
+        self._about_account(node, "change of the password", password)
+
+    def _about_account(self, node: Node, what: str, password: str | None) -> None:
+        """Prove the node's password, or change it to ``password``; nothing is tried twice."""
+        with self._opening:
+            _ = self._clients  # they silence sushy's log, and say what is not installed
+        from ferroscope.bmc.redfish import account
+        from ferroscope.bmc.redfish.failures import scrub, translate
+
+        access = info.read(node.driver_info, self._options.limits)
+        new = access if password is None else msgspec.structs.replace(access, password=password)
+        with Deadline(self._options.inventory_timeout) as deadline:
+            try:
+                session = account.Login(access, self._options.limits.networks)
+                if password is None:
+                    account.prove(session)
+                else:
+                    account.change(session, new, self._options.stop)
+            except TooLateError:
+                raise
+            except BmcError as exc:
+                exc.args = (scrub(str(exc), new),)
+                raise
+            except ForbiddenAddressError:
+                raise not_allowed(urlsplit(access.url).hostname or "") from None
+            except Exception as exc:  # noqa: BLE001  # the boundary: sushy raises what its parsers stumble over
+                late = DeadlineError() if deadline.expired else exc
+                error = translate(late, access, what, deadline.seconds)
+                error.args = (scrub(str(error), new),)
+                raise error from None
 
     def nics(self, node: Node) -> Sequence[OutOfBandNic]:
         """Return the NICs listed in the system's Ethernet interfaces."""

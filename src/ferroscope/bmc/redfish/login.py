@@ -12,7 +12,13 @@ from sushy import auth as sushy_auth
 from sushy import exceptions as sushy
 
 from ferroscope.bmc.redfish.connector import local
-from ferroscope.bmc.redfish.failures import InvalidAnswerError, is_temporary, sessions_are_exhausted
+from ferroscope.bmc.redfish.failures import (
+    InvalidAnswerError,
+    is_rejected_login,
+    is_temporary,
+    sessions_are_exhausted,
+)
+from ferroscope.bmc.redfish.info import Access
 from ferroscope.core import json_safety
 from ferroscope.hardware.parts import mapping
 from ferroscope.remote.deadline import current
@@ -71,6 +77,37 @@ class SessionAuth(sushy_auth.AuthBase):  # type: ignore[misc]
         session, self._session = self._session, ""
         if session:
             self._connector.delete(session)
+
+
+class OneLogin(SessionAuth):
+    """A login that sends the password once if it is wrong: where sessions are refused for it, nothing else is tried.
+
+    ``proven``: the service has opened a session. Otherwise the password is sent with each request, as yet unproven.
+    """
+
+    def __init__(self, access: Access) -> None:
+        super().__init__(access.username, access.password)
+        self._kind = access.auth_type
+        self.proven = False
+
+    def _do_authenticate(self) -> None:
+        try:
+            if self._kind != "basic":
+                super()._do_authenticate()
+                self.proven = True
+                return
+        except (sushy.ConnectionError, InvalidAnswerError):
+            raise
+        except sushy.SushyError as exc:
+            # 403 is no wrong password: an account that has to change its own may be refused a session.
+            if (
+                self._kind == "session"
+                or is_rejected_login(exc)
+                or (is_temporary(exc) and not sessions_are_exhausted(exc))
+            ):
+                raise
+        current().left()
+        self._connector.set_http_basic_auth(self._username, self._password)
 
 
 def session_of(answer: Any) -> str:

@@ -108,7 +108,7 @@ class Reader:
 
     def links(self, link: Any) -> list[Any]:
         """Return the links of a collection, or the members themselves if the service puts them there; all pages."""
-        return [one for page in self.pages(self.get(link)) for one in _listed(page)]
+        return [one for page in self.pages(self.get(link)) for one in listed(page)]
 
     def pages(self, page: Document, most: int = MAX_PAGES) -> Iterator[Document]:
         """Yield a collection's page and those that follow, at most ``most``, each once."""
@@ -122,7 +122,8 @@ class Reader:
             seen.add(following)
 
 
-def _listed(page: Document) -> list[Any]:
+def listed(page: Document) -> list[Any]:
+    """Return the members on a page of a collection."""
     members = page.get("Members")
     # DMTF/libredfish#27: a single member without its list.
     return members if isinstance(members, list) else [members] if isinstance(members, dict) else []

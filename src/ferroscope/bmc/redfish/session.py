@@ -28,12 +28,15 @@ from ferroscope.remote.deadline import Deadline
 class Client:
     """One service. ``root`` is opened with the first use; ``fresh``: no call has succeeded with it yet.
 
+    ``auth``: how to log in, instead of what ``access`` says.
+
     ``known``: the systems that were read from it, also in earlier sessions.
     """
 
-    def __init__(self, access: Access, allowed: Networks) -> None:
+    def __init__(self, access: Access, allowed: Networks, auth: Any = None) -> None:
         self._access = access
         self._allowed = allowed
+        self._given = auth
         self._lock = threading.Lock()
         self._root: Any = None
         self._refused: list[Exception] = []
@@ -68,6 +71,8 @@ class Client:
 
     def _auth(self) -> Any:
         access = self._access
+        if self._given is not None:
+            return self._given
         if access.username is None:
             return NoAuth()
         if access.auth_type == "basic":
@@ -75,6 +80,10 @@ class Client:
         if access.auth_type == "session":
             return SessionAuth(access.username, access.password)
         return SessionElseBasicAuth(self._refused, access.username, access.password)
+
+    def part(self) -> None:
+        """Log out in a thread of its own: that must not take time from the call that does not need it any more."""
+        threading.Thread(target=self.close, name="redfish log-out", daemon=True).start()
 
     def close(self) -> None:
         """Log out, within at most two seconds, and forget the session."""

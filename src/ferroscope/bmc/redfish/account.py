@@ -1,0 +1,215 @@
+"""The account with which the driver logs in: finding it, and changing its password so that the old one can come back.
+
+The session with the old password stays open until a new login has proven the new one. Where it does not, that session
+writes the old password again. A BMC may take a moment until it knows what it has accepted
+(dell/iDRAC-Redfish-Scripting#126), but it also locks accounts, so the new password is sent twice at most.
+
+Source: DSP0266, ManagerAccount of DSP8010; DMTF/Redfishtool#107 (PasswordChangeRequired), ansible/ansible#56050
+(428 without If-Match), ansible-collections/community.general#6434 (weak ETags).
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from typing import Any, Final
+
+import msgspec
+from sushy import exceptions as sushy
+
+from ferroscope.bmc.redfish.failures import is_rejected_login
+from ferroscope.bmc.redfish.info import Access
+from ferroscope.bmc.redfish.login import OneLogin
+from ferroscope.bmc.redfish.reader import Reader, listed, path_of
+from ferroscope.bmc.redfish.session import Client
+from ferroscope.contracts.errors import BmcError
+from ferroscope.contracts.queue import StopFlag
+from ferroscope.core import json_safety
+from ferroscope.core.model import Document
+from ferroscope.core.reasons import Reason
+from ferroscope.hardware.parts import mapping
+from ferroscope.remote.addresses import Networks
+from ferroscope.remote.deadline import current
+
+# Seconds before each login with the new password.
+_PAUSES: Final = (0.0, 5.0)
+# iDRACs have 16 accounts, and OpenBMC 15.
+_MOST: Final = 64
+_CHANGE_REQUIRED: Final = "PasswordChangeRequired"
+_ACTION: Final = "#ManagerAccount.ChangePassword"
+
+
+class Login(msgspec.Struct, frozen=True):
+    """How to log in with a new connection; ``allowed``: the networks in which the BMC may be."""
+
+    access: Access
+    allowed: Networks
+
+    def with_password(self, access: Access) -> Login:
+        return msgspec.structs.replace(self, access=access)
+
+
+class Account(msgspec.Struct, frozen=True):
+    """The account at ``path``. ``service``: the AccountService, empty if it cannot be read with this account."""
+
+    path: str
+    document: Document
+    service: Document
+
+
+@contextlib.contextmanager
+def _opened(login: Login) -> Iterator[tuple[Any, OneLogin]]:
+    auth = OneLogin(login.access)
+    client = Client(login.access, login.allowed, auth)
+    client.reserve()
+    try:
+        with client.use() as root:
+            yield root, auth
+    finally:
+        client.part()
+
+
+def prove(login: Login) -> None:
+    """Log in. Where the service has no sessions, read the account: that cannot be done without its password."""
+    with _opened(login) as (root, auth):
+        if not auth.proven:
+            find(root, login.access)
+
+
+def change(login: Login, new: Access, stop: StopFlag) -> None:
+    """Give the account the password of ``new``, and log in with it; otherwise write the old one again."""
+    with _opened(login) as (root, _):
+        account = find(root, login.access)
+        _check_length(account.service, new)
+        _write(root._conn, account, login.access, new.password)
+        if _is_proven(login.with_password(new), account.service, stop):
+            return
+        with contextlib.suppress(sushy.SushyError):
+            _write(root._conn, account, new, login.access.password)
+    try:
+        prove(login)
+    except sushy.AccessError as exc:
+        if not is_rejected_login(exc):
+            raise
+        message = f"the BMC at {new.url} has accepted the new password, and now rejects it and the old one"
+        raise BmcError(message, transient=False, reason=Reason.BMC_PASSWORD_UNCLEAR) from None
+    message = f"the BMC at {new.url} has accepted the new password, but no login with it; it has the old one again"
+    raise BmcError(message, transient=False, reason=Reason.BMC_REFUSED)
+
+
+def _is_proven(login: Login, service: Document, stop: StopFlag) -> bool:
+    """Whether the BMC accepts the password, after a moment at the latest."""
+    threshold = service.get("AccountLockoutThreshold")
+    tries = 1 if isinstance(threshold, int) and 0 < threshold <= len(_PAUSES) else len(_PAUSES)
+    for pause in _PAUSES[:tries]:
+        if pause and (current().remaining() <= pause or stop.wait(pause)):
+            break
+        try:
+            prove(login)
+        except sushy.AccessError as exc:
+            if not is_rejected_login(exc):
+                raise
+        else:
+            return True
+    return False
+
+
+def find(root: Any, access: Access) -> Account:
+    """Return the account of the user; ``BmcError`` if there is none, sushy's exceptions."""
+    connector = root._conn
+    try:
+        service = _read(connector, path_of(mapping(root.json).get("AccountService")) or f"{root.path}AccountService")
+        collection = _read(connector, path_of(service.get("Accounts")))
+    except sushy.AccessError as exc:
+        # All that such an account may do is to read and change itself, and the error says where it is.
+        if not (path := _demanded(exc)):
+            raise
+        return Account(path, {}, {})
+    found = [one for one in _accounts(connector, collection, access) if one.get("UserName") == access.username]
+    for one in found:
+        if path := path_of(one):
+            return Account(path, one, service)
+    message = f"the BMC at {access.url} lists no account with the user name of redfish_username"
+    raise BmcError(message, transient=False, reason=Reason.BMC_REFUSED)
+
+
+def _accounts(connector: Any, collection: Document, access: Access) -> Iterator[Document]:
+    """Yield the accounts, up to that of the user; first the one that is named like the user, as on OpenBMC."""
+    reader = Reader(connector, patient=True)
+    links = [one for page in reader.pages(collection) for one in listed(page)][:_MOST]
+    links.sort(key=lambda link: path_of(link).rpartition("/")[2] != access.username)
+    for one in reader.each(links, _MOST):
+        yield one
+        if one.get("UserName") == access.username:
+            return
+
+
+def _read(connector: Any, path: str) -> Document:
+    return mapping(json_safety.decode(connector.get(path=path).content))
+
+
+def _demanded(error: sushy.AccessError) -> str:
+    """Return the path of the account whose password has to be changed first, "" if the error does not say that."""
+    for one in getattr(error, "extended_info", None) or ():
+        message = mapping(one)
+        if _CHANGE_REQUIRED in str(message.get("MessageId")):
+            arguments = message.get("MessageArgs")
+            return path_of(arguments[0]) if isinstance(arguments, list) and arguments else ""
+    return ""
+
+
+def _check_length(service: Document, new: Access) -> None:
+    least, most, length = service.get("MinPasswordLength"), service.get("MaxPasswordLength"), len(new.password)
+    short = isinstance(least, int) and length < least
+    long = isinstance(most, int) and 0 < most < length
+    if short or long:
+        message = f"the BMC at {new.url} takes passwords of {least} to {most} characters only; the new one has {length}"
+        raise BmcError(message, transient=False, reason=Reason.BMC_REFUSED)
+
+
+def _write(connector: Any, account: Account, present: Access, password: str) -> None:
+    """Write the password; sushy's exceptions."""
+    action = mapping(mapping(account.document.get("Actions")).get(_ACTION))
+    if account.service.get("RequireChangePasswordAction") is True and (target := path_of(action.get("target"))):
+        body = {"SessionAccountPassword": present.password, "NewPassword": password}
+        connector._op("POST", target, data=body)
+        return
+    refused: sushy.HTTPError | None = None
+    for tag in _tags(connector, account.path):
+        try:
+            headers = {} if tag is None else {"If-Match": tag}
+            connector._op("PATCH", account.path, data={"Password": password}, headers=headers)
+        except sushy.HTTPError as exc:
+            if exc.status_code not in (412, 428):
+                raise
+            refused = exc  # it was not carried out
+        else:
+            return
+    if refused is not None:
+        raise refused
+
+
+def _tags(connector: Any, path: str) -> Iterator[str | None]:
+    """Yield what to send as If-Match, one after the other as long as the BMC says that it does not match.
+
+    That is: its own ETag, a newer one, the same as a strong one, none, and any.
+    """
+    tag = _tag(connector, path)
+    if tag is not None:
+        yield tag
+        newer = _tag(connector, path)
+        if newer not in (None, tag):
+            yield newer
+        if newer is not None and newer.startswith("W/"):
+            yield newer.removeprefix("W/")
+    yield None
+    yield "*"
+
+
+def _tag(connector: Any, path: str) -> str | None:
+    try:
+        answer = connector.get(path=path)
+        found = answer.headers.get("ETag") or mapping(json_safety.decode(answer.content)).get("@odata.etag")
+    except (sushy.HTTPError, ValueError):
+        return None
+    return found if isinstance(found, str) and found and found.isprintable() else None
