@@ -1,4 +1,4 @@
-"""``ferroscope bmc``: find BMCs in networks, and put their machines into the inbox; report what a BMC answers."""
+"""``ferroscope bmc``: find BMCs in networks, and put their machines into the inbox; the group of its commands."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import click
 import msgspec
 
 from ferroscope.cli import lookup
+from ferroscope.cli.bmc_password import set_password
 from ferroscope.cli.bmc_report import report
 from ferroscope.cli.client import Api, ApiError, Json, connect
 from ferroscope.cli.exits import Exit, Failure
@@ -30,10 +31,11 @@ if TYPE_CHECKING:
 
 @click.group()
 def bmc() -> None:
-    """Find BMCs in networks, and report what a BMC answers."""
+    """Find BMCs in networks, change their passwords, and report what a BMC answers."""
 
 
 bmc.add_command(report)
+bmc.add_command(set_password)
 
 
 class Result(msgspec.Struct):

@@ -46,6 +46,8 @@ _CODES: Final = {
 _AS_COMMANDS: Final = (
     (re.compile(r"POST /v1/nodes/([^/\s]+)/approve"), r"ferroscope node approve \1"),
     (re.compile(r'PUT /v1/nodes/([^/\s]+)/states/provision with \{"target": "(\w+)"\}'), r"ferroscope node \2 \1"),
+    (re.compile(r"PUT /v1/nodes/([^/\s]+)/bmc/password with \{\}"), r"ferroscope bmc set-password \1 --resume"),
+    (re.compile(r"GET /v1/nodes/([^/\s]+)/bmc/password"), r"ferroscope node timeline \1"),
     (re.compile(r"GET /v1/drivers/(\S+)/properties"), r"'ferroscope driver properties'"),
     (re.compile(r"GET /v1/drivers"), "'ferroscope driver list'"),
 )

@@ -90,6 +90,7 @@ class Event(StrEnum):
     SET_BOOT_DEVICE = "set-boot-device"
     ATTACH_VMEDIA = "attach-vmedia"
     DETACH_VMEDIA = "detach-vmedia"
+    SET_PASSWORD = "set-password"  # noqa: S105  # the name of an event
 
 
 class StateFlags(msgspec.Struct, frozen=True, kw_only=True):
@@ -229,6 +230,9 @@ error      | attach-vmedia   | error
 none       | detach-vmedia   | none
 finished   | detach-vmedia   | finished
 error      | detach-vmedia   | error
+none       | set-password    | none
+finished   | set-password    | finished
+error      | set-password    | error
 """
 
 

@@ -16,6 +16,7 @@ import structlog
 from ferroscope.contracts.bmc import (
     AttachesMedia,
     Bmc,
+    ChangesPassword,
     ForcesOff,
     ListsNics,
     OutOfBand,
@@ -88,6 +89,7 @@ class Trail:
 
 _ABILITIES: Final = (
     Bmc, RamdiskBoot, AttachesMedia, ResetTime, OutOfBand, ListsNics, ReportsHealth, ForcesOff, SoftPower, SoftReboot,
+    ChangesPassword,
 )  # fmt: skip
 # Every method that talks to a BMC; a driver has those of ``Bmc``, and any of the optional ones.
 _CALLS: Final = tuple(

@@ -110,6 +110,10 @@ def _commit_failure(
     node = msgspec.structs.replace(node, power_state=context.node.power_state)
     node = with_deviations(context, node)
     context.note("failed", outcome.message, severity=Severity.ERROR, reason=outcome.reason)
+    if context.request.event is Event.SET_PASSWORD:
+        # What the task has proven: which password the BMC accepts.
+        proven = three_way(context.before, context.node, node)
+        node = msgspec.structs.replace(node, driver_info=proven.driver_info, internal=proven.internal)
     if context.request.event in COMMANDS:
         return transition.fail_command(tx, node, outcome)
     if isinstance(decision, Run) and decision.transition.target is State.ERROR:

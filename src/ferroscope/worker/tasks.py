@@ -25,6 +25,7 @@ from ferroscope.worker import attached, virtual_media
 from ferroscope.worker.bmc import resolve_addresses
 from ferroscope.worker.boot import keeps_boot_order, power_off_quietly
 from ferroscope.worker.context import TaskContext
+from ferroscope.worker.password import set_password
 from ferroscope.worker.power import set_power
 from ferroscope.worker.process import ProcessTask, RuleStep
 from ferroscope.worker.run import Task
@@ -50,6 +51,7 @@ def build(
         Event.SET_BOOT_DEVICE: set_boot_device,
         Event.ATTACH_VMEDIA: virtual_media.attach,
         Event.DETACH_VMEDIA: virtual_media.detach,
+        Event.SET_PASSWORD: set_password,
     }
 
 

@@ -75,7 +75,7 @@ TARGETS: dict[str, dict[str, str]] = {
     "delete": dict.fromkeys(State, "none"),
     **{
         command: {"none": "none", "finished": "finished", "error": "error"}
-        for command in ("verify", "set-power", "set-boot-device", "attach-vmedia", "detach-vmedia")
+        for command in ("verify", "set-power", "set-boot-device", "attach-vmedia", "detach-vmedia", "set-password")
     },
     # An operator may power on the machine that is awaited.
     "set-power": {"none": "none", "waiting": "waiting", "finished": "finished", "error": "error"},
@@ -135,7 +135,7 @@ def test_every_set_of_states_follows_from_the_tables() -> None:
     assert begins == BEGINS
     assert {Event.CONTINUE: State.PROCESSING, Event.REAPPLY: State.REAPPLYING} == BEGUN_IN
     commands = {Event.VERIFY, Event.SET_POWER, Event.SET_BOOT_DEVICE, Event.ATTACH_VMEDIA, Event.DETACH_VMEDIA}
-    assert commands == COMMANDS
+    assert commands | {Event.SET_PASSWORD} == COMMANDS
     assert RESTING | {State.WAITING} == SHOWS_FAILED_COMMAND
 
 

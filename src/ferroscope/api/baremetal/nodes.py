@@ -9,7 +9,7 @@ import msgspec
 
 from ferroscope import transition
 from ferroscope.api.auth import access
-from ferroscope.api.baremetal import drivers, node_input, node_policies, quotas
+from ferroscope.api.baremetal import bmc_password, drivers, node_input, node_policies, quotas
 from ferroscope.api.baremetal.node_fields import (
     BY_NAME,
     CONDUCTOR_SINCE,
@@ -364,6 +364,7 @@ def update_node(context: ApiContext, call: Call[NodePatchQuery, list[Operation]]
         check_references(context, call, node, changed)
         _check_parent(context, call, tx, changed)
         _check_chassis(tx, node, changed)
+        bmc_password.check_change(tx, node, changed)
         if bmc_access.moved(node.driver_info, changed.driver_info):  # a worker resolves host names
             tx.addresses.set_bmc(node.uuid, bmc_access.literal(changed.driver_info))
         changed.sources = sourced(sourced_values(node), changed, Source.OPERATOR)
@@ -389,6 +390,7 @@ def _patched(context: ApiContext, call: Call[NodePatchQuery, list[Operation]], n
     changed = msgspec.structs.replace(node, **node_input.changes(body, node, context.drivers))
     if node.chassis_uuid and not changed.chassis_uuid and call.minor < _CHASSIS_REMOVED_SINCE:
         raise NotAcceptableError(f"Removing chassis_uuid requires API version 1.{_CHASSIS_REMOVED_SINCE}.")
+    bmc_password.keep_pending(node, changed, call.body)
     node_input.check_secrets(node, changed, call.body)
     return changed
 
@@ -452,6 +454,7 @@ def delete_node(context: ApiContext, call: Call[NoQuery, None]) -> Reply:
         node = tx.nodes.get(ident, lock=True)
         _check_delete(context, call, node)
         check_unprotected(node)
+        bmc_password.check_unlocked(tx, node)
         if node.state in ACTIVE:
             raise StateConflictError(
                 f"Node {node.uuid} is being inspected ({node.state}); abort the inspection first: "

@@ -165,6 +165,7 @@ _COMMANDS: Final = {
     Event.SET_BOOT_DEVICE: "Setting the boot device",
     Event.ATTACH_VMEDIA: "Attaching virtual media",
     Event.DETACH_VMEDIA: "Detaching virtual media",
+    Event.SET_PASSWORD: "Changing the BMC's password",
     Event.VERIFY: "Verifying the BMC's credentials",
 }
 

@@ -1,0 +1,212 @@
+"""The password of a node's BMC: a new one is stored beside the present one, and a worker changes it on the BMC.
+
+The answer never has a password. All nodes that log in to the same BMC as the same user get the new one together, or
+none does. While a change is queued, nothing that decides to whom passwords are sent can be changed.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from ferroscope import transition
+from ferroscope.api.auth import access
+from ferroscope.api.baremetal import drivers
+from ferroscope.api.baremetal.node_fields import shown_to
+from ferroscope.api.http.decoding import node_ident
+from ferroscope.api.http.errors import BadRequestError, StateConflictError
+from ferroscope.api.http.json_patch import Operation
+from ferroscope.api.http.route import ApiContext, Call, NoQuery, Reply
+from ferroscope.api.http.schemas import iso
+from ferroscope.contracts.bmc import Bmc, ChangesPassword
+from ferroscope.contracts.store import Query
+from ferroscope.core import bmc_access, bmc_password
+from ferroscope.core.bmc_password import Change
+from ferroscope.core.model import Node
+from ferroscope.core.secrets import is_reference
+from ferroscope.core.states import Event
+from ferroscope.db.transaction import Transaction
+
+POLICY = "baremetal:node:update:driver_info"
+_REFERENCE = "ferroscope:secret:reference"
+
+
+class NewPassword(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """``password``: the new one, or a reference to it; without it, a change that is unclear is resumed."""
+
+    password: str | None = None
+
+    def __repr__(self) -> str:
+        return "NewPassword()"
+
+
+class PasswordAccepted(msgspec.Struct, frozen=True):
+    """``nodes``: the UUIDs of all nodes whose password changes, because they log in to the same BMC."""
+
+    nodes: list[str]
+
+
+class PasswordChange(msgspec.Struct, frozen=True):
+    """How far the change is; ``changed_at``: when the last one ended; ``error``: why the password is not changed."""
+
+    state: Change
+    changed_at: str | None = None
+    error: str | None = None
+
+
+def get_password_change(context: ApiContext, call: Call[NoQuery, None]) -> Reply:
+    """Show how far the change of the BMC's password is."""
+    ident = node_ident(call)
+
+    def work(tx: Transaction) -> tuple[Node, bool]:
+        node = tx.nodes.get(ident)
+        return node, is_queued(tx, node)
+
+    node, queued = context.store.read(work)
+    state, record = bmc_password.change_of(node, queued=queued), bmc_password.record_of(node.internal)
+    error = None
+    if state in (Change.UNCHANGED, Change.UNCLEAR):
+        error = shown_to(context.policy, call.identity, node, {"last_error": node.last_error})["last_error"]
+    return Reply(200, PasswordChange(state, None if record is None else iso(record.at), error))
+
+
+def set_password(context: ApiContext, call: Call[NoQuery, NewPassword]) -> Reply:
+    """Change the password of the BMC, and of all nodes that log in to it as the same user."""
+    ident, password = node_ident(call), call.body.password
+    if password is not None and not is_reference(password) and (why := bmc_password.problem(password)):
+        raise BadRequestError(f"Invalid password: {why}.")
+
+    def work(tx: Transaction) -> list[str]:
+        found = tx.nodes.get(ident)
+        field = _field(context, found)
+        # In one order, whichever of them was named: others may lock the same nodes.
+        shared = sorted([found.uuid, *(one.uuid for one in _sharing(context, tx, found, field))])
+        nodes = [tx.nodes.get(uuid, lock=True) for uuid in shared]
+        for node in nodes:
+            _check(context, call, tx, node, field, password)
+        for number, node in enumerate(nodes):
+            _submit(context, tx, node, field, password, probe=number > 0)
+        return shared
+
+    return Reply(202, PasswordAccepted(context.store.write(work)))
+
+
+def _field(context: ApiContext, node: Node) -> str:
+    """Return the field with the password; ``BadRequestError`` if the driver cannot change it."""
+    field = _changeable(context, node)
+    if field is None:
+        raise BadRequestError(drivers.not_supported(node, "a change of the BMC's password"))
+    if not node.driver_info.get(bmc_password.user_field(field)):
+        raise BadRequestError(f"Node {node.uuid} has no {bmc_password.user_field(field)}: there is no account.")
+    return field
+
+
+def _changeable(context: ApiContext, node: Node) -> str | None:
+    driver = context.drivers.get(node.driver)
+    return bmc_password.field_of(driver.properties) if isinstance(driver, ChangesPassword) else None
+
+
+def _sharing(context: ApiContext, tx: Transaction, node: Node, field: str) -> list[Node]:
+    """Return the other nodes that log in to this node's BMC as the same user."""
+    known = sorted({*tx.addresses.bmc_of(node.uuid), *bmc_access.literal(node.driver_info)})
+    # Addresses of this host are in no index: they are tunnels, which lead to different BMCs.
+    others = tx.addresses.owners(known) if known else tx.nodes.list(Query(filters={"driver": node.driver}))
+    near = [
+        one
+        for one in others
+        if one.uuid != node.uuid and _changeable(context, one) == field and bmc_password.same_account(node, one, field)
+    ]
+    if known:
+        return near
+    return [one for one in near if not bmc_access.moved(_place(node), _place(one))]
+
+
+def _place(node: Node) -> dict[str, Any]:
+    return {name: value for name, value in node.driver_info.items() if name.endswith(("_address", "_port", "_node"))}
+
+
+def _check(
+    context: ApiContext, call: Call[Any, Any], tx: Transaction, node: Node, field: str, password: str | None
+) -> None:
+    """Raise an error if this node's password cannot be changed now."""
+    policy, target = context.policy, access.target_of(node)
+    if not access.may(policy, POLICY, call.identity, target):
+        raise StateConflictError(
+            "Nodes of other projects use the same account of this BMC; its password can be changed by a member of the "
+            "whole service only."
+        )
+    if is_queued(tx, node):
+        raise _busy(node)
+    pending = node.driver_info.get(bmc_password.pending_field(field))
+    if password is None:
+        if pending is None:
+            raise StateConflictError(f"There is no change of the BMC's password to resume on node {node.uuid}.")
+        return
+    if pending is not None:
+        raise StateConflictError(
+            f"An earlier change of the BMC's password of node {node.uuid} is unclear; resume it first: "
+            f"PUT /v1/nodes/{node.uuid}/bmc/password with {{}}."
+        )
+    if is_reference(password):
+        access.require(policy, _REFERENCE, call.identity, target)
+    elif is_reference(node.driver_info.get(field)):
+        raise StateConflictError(
+            f"{field} of node {node.uuid} is a reference to a secret that is stored elsewhere; store the new password "
+            "there, and set a reference to that."
+        )
+    _check_valid(context.drivers[node.driver], node, field, password)
+
+
+def _check_valid(driver: Bmc, node: Node, field: str, password: str) -> None:
+    info = node.driver_info | ({} if is_reference(password) else {field: password})
+    problem = driver.validate(drivers.for_validation(msgspec.structs.replace(node, driver_info=info)))
+    if problem is not None:
+        raise BadRequestError(f"Node {node.uuid} cannot get this password: {problem}.")
+
+
+def _submit(context: ApiContext, tx: Transaction, node: Node, field: str, password: str | None, *, probe: bool) -> None:
+    """Store the new password, and queue the change; ``probe``: the BMC may have it by then."""
+    if password is not None:
+        info = node.driver_info | {bmc_password.pending_field(field): password}
+        node = tx.nodes.update(msgspec.structs.replace(node, driver_info=info))
+    payload = {"probe": True} if probe or password is None else {}
+    transition.submit(tx, node, Event.SET_PASSWORD, process=context.process, payload=payload)
+
+
+def is_queued(tx: Transaction, node: Node) -> bool:
+    """Whether a change of the node's password is waiting or under way."""
+    if not bmc_password.pending_fields(node.driver_info):
+        return False
+    return any(request.event is Event.SET_PASSWORD for request in tx.requests.pending(node.uuid))
+
+
+def _busy(node: Node) -> StateConflictError:
+    return StateConflictError(
+        f"The password of the BMC of node {node.uuid} is being changed; wait until that has ended: "
+        f"GET /v1/nodes/{node.uuid}/bmc/password."
+    )
+
+
+def check_unlocked(tx: Transaction, node: Node) -> None:
+    """Raise ``StateConflictError`` while the BMC's password is being changed: the new one is stored with the node."""
+    if is_queued(tx, node):
+        raise _busy(node)
+
+
+def keep_pending(before: Node, after: Node, operations: list[Operation]) -> None:
+    """Keep a new password that is not proven yet, unless the caller removes it by its name; it cannot be set here."""
+    for name in bmc_password.pending_fields(before.driver_info):
+        if name not in after.driver_info and not any(one.path == f"/driver_info/{name}" for one in operations):
+            after.driver_info = after.driver_info | {name: before.driver_info[name]}
+    for name in bmc_password.pending_fields(after.driver_info):
+        if after.driver_info[name] != before.driver_info.get(name):
+            raise BadRequestError(f"driver_info/{name} is set by a change of the BMC's password only.")
+
+
+def check_change(tx: Transaction, before: Node, after: Node) -> None:
+    """Raise ``StateConflictError`` for a change of what a queued change of the password relies on."""
+    if not bmc_password.pending_fields(before.driver_info):
+        return
+    if before.driver_info != after.driver_info or before.driver != after.driver:
+        check_unlocked(tx, before)

@@ -1,0 +1,365 @@
+"""``ferroscope bmc set-password``: change the passwords of many BMCs, on the BMCs and in the service, in stages.
+
+Each change is the service's own, and survives this command. What is here decides only how many are begun, and when no
+more are. A password is never an argument: all users of a host can read command lines.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+import sys
+import time
+from collections import Counter, deque
+from collections.abc import Callable
+from pathlib import Path
+from typing import IO, Any, Final
+
+import click
+import msgspec
+
+from ferroscope.cli.client import Api, Json, node_path
+from ferroscope.cli.exits import Exit, Failure, worst
+from ferroscope.cli.lookup import label
+from ferroscope.cli.node.actions import wait_option
+from ferroscope.cli.output import Output, table, with_api
+from ferroscope.cli.screen import progress
+from ferroscope.cli.selection import Selection, Wanted, confirm, resolve, selectors
+from ferroscope.cli.text import many, parse
+from ferroscope.core import bmc_password
+from ferroscope.core.bmc_password import GENERATED, SHORTEST, Change
+from ferroscope.core.secrets import is_reference
+from ferroscope.core.states import UNDER_WAY, Provision
+
+_POLL: Final = 0.5
+_POSSIBLE: Final = frozenset(Provision) - set(UNDER_WAY)
+REQUESTED, SKIPPED, FAILED, NOT_STARTED, STILL_CHANGING = (
+    "requested", "skipped", "failed", "not started", "still changing",
+)  # fmt: skip
+
+
+class Result(msgspec.Struct):
+    """A machine, and what became of its change; ``code`` is its exit code, ``changed_at`` the service's time."""
+
+    node: str
+    uuid: str | None
+    result: str
+    error: str | None = None
+    changed_at: str | None = None
+    code: Exit = Exit.OK
+
+
+class Passwords:
+    """The new password of each machine: one for all, or a random one for each, noted in ``saved`` before it is sent."""
+
+    def __init__(self, password: str | None, length: int | None, saved: IO[str] | None) -> None:
+        self._password, self._length, self._saved = password, length, saved
+
+    def of(self, node: Json) -> str | None:
+        """Return the password of this machine; None to resume an earlier change."""
+        if self._length is None:
+            return self._password
+        password = bmc_password.generate(self._length)
+        if self._saved is not None:
+            self._saved.write(f"{label(node)},{node['uuid']},{password}\n")
+            self._saved.flush()
+            os.fsync(self._saved.fileno())
+        return password
+
+
+class Stage(click.ParamType):  # type: ignore[type-arg]  # generic since 8.2 only
+    """A number of machines, or a percentage of all."""
+
+    name = "stage"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Callable[[int], int]:
+        if callable(value):
+            return value  # type: ignore[no-any-return]
+        text = str(value)
+        number = text.removesuffix("%")
+        if not number.isascii() or not number.isdigit() or (text != number and int(number) > 100):
+            self.fail(f"{text!r} is neither a number of machines nor a percentage such as 5%", param, ctx)
+        if text == number:
+            return lambda total: min(int(number), total)
+        return lambda total: -(-total * int(number) // 100)
+
+
+class Campaign:
+    """The changes of one command. It stops to begin more after ``most`` failures; those begun go on in the service."""
+
+    def __init__(self, api: Api, passwords: Passwords, *, most: int, timeout: float) -> None:
+        self._api, self._passwords, self._most = api, passwords, most
+        self._deadline = time.monotonic() + timeout
+        self._given: set[str] = set()  # UUIDs of machines whose change the service has accepted
+        self.active: dict[str, Json] = {}
+        self.results: dict[str, Result] = {}
+
+    @property
+    def failed(self) -> int:
+        return sum(bool(one.code) for one in self.results.values())
+
+    @property
+    def stopped(self) -> bool:
+        return self.failed >= self._most
+
+    def run(self, nodes: list[Json], limit: int, advance: Callable[[int], None]) -> None:
+        """Change the passwords of these machines, at most ``limit`` at the same time."""
+        waiting = deque(nodes)
+        while waiting or self.active:
+            while waiting and len(self.active) < limit and not self.stopped and not self._late:
+                self.begin(waiting.popleft())
+            before = len(self.active)
+            for node in list(self.active.values()):
+                self._look(node)
+            advance(before - len(self.active))
+            if (self.stopped or self._late) and waiting:
+                self._put(waiting.popleft(), NOT_STARTED)
+                advance(1)
+                continue
+            if self.active:
+                if self._late:
+                    for node in self.active.values():
+                        self._put(node, STILL_CHANGING, code=Exit.TIMED_OUT)
+                    self.active.clear()
+                elif before == len(self.active):
+                    time.sleep(_POLL)
+
+    @property
+    def _late(self) -> bool:
+        return time.monotonic() >= self._deadline
+
+    def begin(self, node: Json) -> None:
+        """Request the change of a machine."""
+        uuid = node["uuid"]
+        if uuid not in self._given:
+            try:
+                self._given.update(self._request(uuid, self._passwords.of(node)))
+            except Failure as exc:
+                self._put(node, FAILED, exc.message, code=Exit(exc.exit_code))
+                return
+        self.active[uuid] = node
+
+    def _request(self, uuid: str, password: str | None) -> list[str]:
+        try:
+            found: list[str] = self._api.put(_path(uuid), {} if password is None else {"password": password})["nodes"]
+        except Failure as exc:
+            # The answer may be what was lost.
+            if exc.exit_code != Exit.UNREACHABLE or self._api.get(_path(uuid))["state"] != Change.CHANGING:
+                raise
+            return [uuid]
+        return found
+
+    def _look(self, node: Json) -> None:
+        try:
+            now = self._api.get(_path(node["uuid"]))
+        except Failure as exc:
+            if exc.exit_code == Exit.UNREACHABLE:  # the service is restarting; the change goes on
+                return
+            self.active.pop(node["uuid"])
+            self._put(node, FAILED, exc.message, code=Exit(exc.exit_code))
+            return
+        if now["state"] == Change.CHANGING:
+            return
+        self.active.pop(node["uuid"])
+        code = Exit.OK if now["state"] == Change.CHANGED else Exit.FAILURE
+        self._put(node, now["state"], now["error"], changed_at=now["changed_at"], code=code)
+
+    def _put(
+        self, node: Json, result: str, error: str | None = None, *, changed_at: str | None = None, code: Exit = Exit.OK
+    ) -> None:
+        self.results[node["uuid"]] = Result(label(node), node["uuid"], result, error, changed_at, code)
+
+
+@click.command(
+    "set-password",
+    epilog="Several machines are changed in stages, and waited for: first --stage of them; if all of these succeed, "
+    "the others. Exit code 0: all were changed (one machine without --wait: was accepted). 1: some were not; both "
+    "passwords of those that are 'unclear' are kept. 3: no such node. 4: not possible now. 6: --timeout expired.",
+)
+@selectors
+@click.option(
+    "--from-file",
+    "file",
+    type=click.File("r", encoding="utf-8", lazy=True),
+    help="Read the new password from the first line of this file; - is standard input. Without it, it is asked for.",
+)
+@click.option("--generate", is_flag=True, help="A random password for each machine.")
+@click.option(
+    "--length",
+    type=click.IntRange(SHORTEST, 20),
+    default=GENERATED,
+    show_default=True,
+    help="Its length; IPMI 1.5 and many BMCs keep 16 characters at most, IPMI 2.0 20.",
+)
+@click.option(
+    "--save",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Write the generated passwords to this new file, before they are sent: node,uuid,password.",
+)
+@click.option("--reference", metavar="secret://...", help="Reference to the new password, of a secret source.")
+@click.option("--resume", is_flag=True, help="Resume changes that are unclear, with the passwords that they have.")
+@click.option(
+    "--unless-changed-since", "since", metavar="TIME", help="Skip machines whose password was changed since then."
+)
+@click.option("--stage", type=Stage(), default="1", show_default=True, help="Machines, or 5%, to change first.")
+@click.option("--limit", type=click.IntRange(min=1), default=10, show_default=True, help="Machines at the same time.")
+@click.option(
+    "--max-failures", "most", type=click.IntRange(min=1), default=1, show_default=True, help="Begin no more after."
+)
+@wait_option
+@click.option(
+    "--timeout",
+    type=click.FloatRange(min=0, min_open=True),
+    default=3600.0,
+    show_default=True,
+    help="Maximum seconds to wait, in total; then no more are begun.",
+)
+@with_api
+def set_password(
+    api: Api,
+    out: Output,
+    *,
+    wanted: Wanted,
+    file: IO[str] | None,
+    generate: bool,
+    length: int,
+    save: Path | None,
+    reference: str | None,
+    resume: bool,
+    since: str | None,
+    stage: Callable[[int], int],
+    limit: int,
+    most: int,
+    wait: bool,
+    timeout: float,
+) -> None:
+    """Change the password of the BMCs of nodes, on the BMCs and in the service.
+
+    A worker tells each BMC, and proves the new password by a login before the old one is forgotten. If that fails, the
+    old one is kept. Machines behind the same BMC are changed together.
+    """
+    if sum((file is not None, generate, reference is not None, resume)) > 1:
+        raise click.UsageError("--from-file, --generate, --reference and --resume exclude each other")
+    if save is not None and not generate:
+        raise click.UsageError("--save requires --generate")
+    begun = None if since is None else parse(since)
+    if since is not None and begun is None:
+        raise click.UsageError(f"--unless-changed-since {since!r} is not a time such as 2026-12-31T12:00:00Z")
+    chosen = resolve(api, wanted, states=_POSSIBLE)
+    confirm(out, wanted, chosen, does="change the password of", asks=True)
+    password = None if generate or resume else _read(file, reference)
+    saved = None if save is None else _created(save)
+    campaign = Campaign(api, Passwords(password, length if generate else None, saved), most=most, timeout=timeout)
+    nodes = _left_over(api, campaign, chosen, begun)
+    try:
+        _run(campaign, nodes, stage, limit, wait=wait or resume or len(nodes) > 1)
+    except KeyboardInterrupt:
+        click.echo(f"interrupted: {many(len(campaign.active), 'change continues', 'changes continue')}", err=True)
+        raise
+    finally:
+        if saved is not None:
+            saved.close()
+    _report(out, wanted, chosen, campaign)
+
+
+def _run(campaign: Campaign, nodes: list[Json], stage: Callable[[int], int], limit: int, *, wait: bool) -> None:
+    if not wait:
+        for node in nodes:
+            campaign.begin(node)
+        for uuid, node in campaign.active.items():
+            campaign.results[uuid] = Result(label(node), uuid, REQUESTED)
+        return
+    first = stage(len(nodes))
+    with progress("Changing", len(nodes), shown=len(nodes) > 1) as advance:
+        campaign.run(nodes[:first], limit, advance)
+        # A stage is there to find out: one that did not succeed is enough.
+        if any(one.result != Change.CHANGED for one in campaign.results.values() if one.result != SKIPPED):
+            for node in nodes[first:]:
+                campaign.results[node["uuid"]] = Result(label(node), node["uuid"], NOT_STARTED)
+            return
+        campaign.run(nodes[first:], limit, advance)
+
+
+def _left_over(api: Api, campaign: Campaign, chosen: Selection, begun: Any) -> list[Json]:
+    """Return the machines that remain to be changed; the others are skipped."""
+    if begun is None:
+        return chosen.nodes
+    left = []
+    for node in chosen.nodes:
+        now = api.get(_path(node["uuid"]))
+        at = parse(now["changed_at"])
+        if now["state"] == Change.CHANGED and at is not None and at >= begun:
+            campaign.results[node["uuid"]] = Result(label(node), node["uuid"], SKIPPED, changed_at=now["changed_at"])
+        else:
+            left.append(node)
+    return left
+
+
+def _read(file: IO[str] | None, reference: str | None) -> str:
+    """Return the new password, or the reference to it."""
+    if reference is not None:
+        if not is_reference(reference):
+            raise click.UsageError("--reference takes a reference such as secret://file/bmc/new, not a password")
+        return reference
+    if file is not None:
+        password = file.readline().rstrip("\r\n")
+    elif sys.stdin.isatty():
+        password = click.prompt("New password of the BMCs", hide_input=True, confirmation_prompt=True, err=True)
+    else:
+        raise click.UsageError("no new password: use --from-file FILE, --from-file - or --generate")
+    if is_reference(password):
+        raise click.UsageError("the new password is a reference; use --reference")
+    if why := bmc_password.problem(password):
+        raise click.UsageError(f"the new password cannot be used: {why}")
+    return password
+
+
+def _created(path: Path) -> IO[str]:
+    try:
+        saved = os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8")
+    except OSError as exc:
+        advice = "name a new file with --save"
+        raise Failure(f"cannot create {path}: {exc.strerror}", exit_code=Exit.USAGE, advice=advice) from None
+    saved.write("node,uuid,password\n")
+    return saved
+
+
+def _path(uuid: str) -> str:
+    return node_path(uuid, "bmc", "password")
+
+
+def _report(out: Output, wanted: Wanted, chosen: Selection, campaign: Campaign) -> None:
+    results = [
+        Result(ident, None, FAILED, found.message, code=Exit(found.exit_code))
+        if isinstance(found, Failure)
+        else campaign.results[found["uuid"]]
+        for ident, found in chosen.found.items()
+    ]
+    shown: list[Json] = [
+        {"node": one.node, "uuid": one.uuid, "result": one.result, "error": one.error, "changed_at": one.changed_at}
+        for one in results
+    ]
+    rows = [(one.node, one.result, one.error or "") for one in results if one.result != Change.CHANGED]
+
+    def draw(screen: Any) -> None:
+        if rows:
+            screen.print(table(("NODE", "RESULT", "ERROR"), rows))
+        counts = Counter(one.result for one in results)
+        screen.print(", ".join(f"{count} {what}" for what, count in sorted(counts.items())) or "nothing to do")
+
+    out.show(shown, draw)
+    if not out.for_programs:
+        _say_what_is_next(out, wanted, results)
+    codes = [Failure("", exit_code=one.code) for one in results if one.code]
+    if codes:
+        raise click.exceptions.Exit(worst(codes))
+
+
+def _say_what_is_next(out: Output, wanted: Wanted, results: list[Result]) -> None:
+    command = ["ferroscope", "bmc", "set-password"]
+    if unclear := [one.node for one in results if one.result == Change.UNCLEAR]:
+        out.say(f"both passwords are kept; resume: {shlex.join([*command, *unclear, '--resume'])}")
+    if any(one.result in (NOT_STARTED, FAILED) for one in results):
+        times = [one.changed_at for one in results if one.result == Change.CHANGED and one.changed_at]
+        since = ["--unless-changed-since", min(times)] if times else []
+        out.say(f"to continue, with a new password as before: {shlex.join([*command, *wanted.words, *since])}")

@@ -1,0 +1,138 @@
+"""The change of a BMC's password: where the new one is kept until it is proven, and which texts can be one. Pure.
+
+The new password is stored in ``driver_info`` beside the present one before the BMC is told of it, so it is encrypted,
+masked and re-encrypted as that is. It replaces the present one after a login with it, and is removed after a login with
+the present one. Until either, both are kept.
+"""
+
+from __future__ import annotations
+
+import itertools
+import secrets
+import string
+from collections.abc import Iterable, Mapping
+from enum import StrEnum
+from typing import Final
+
+import msgspec
+
+from ferroscope.core.lanes import bmc_of
+from ferroscope.core.model import Document, Node
+from ferroscope.core.values import MASK
+
+_SUFFIX: Final = "_password"
+_PENDING: Final = "_pending_password"
+SHORTEST: Final = 8
+LONGEST: Final = 128
+# Each of these ports is the same as none.
+_USUAL_PORTS: Final = (":443", ":623")
+
+RECORD: Final = "bmc_account"
+"""The key of a node's internal data with the result of its last change, as ``Record``."""
+
+
+class Change(StrEnum):
+    """How far a change is. ``UNCLEAR``: the BMC may have either password, and both are kept."""
+
+    NONE = "none"
+    CHANGING = "changing"
+    CHANGED = "changed"
+    UNCHANGED = "unchanged"
+    UNCLEAR = "unclear"
+
+
+class Record(msgspec.Struct, frozen=True):
+    """The result of the last change that ended: ``CHANGED`` or ``UNCHANGED``; ``at`` by the database's clock."""
+
+    result: Change
+    at: float
+
+
+def field_of(properties: Iterable[str]) -> str | None:
+    """Return the driver's property that is its password; None if it has none, or several."""
+    found = [name for name in properties if name.endswith(_SUFFIX)]
+    return found[0] if len(found) == 1 else None
+
+
+def pending_field(field: str) -> str:
+    """Return where the new password is kept, for the field of the present one."""
+    return field.removesuffix(_SUFFIX) + _PENDING
+
+
+def pending_fields(info: Document) -> list[str]:
+    """Return the fields with a new password that is not proven yet."""
+    return [name for name in info if name.endswith(_PENDING)]
+
+
+def user_field(field: str) -> str:
+    """Return the field of the user name, for that of the password."""
+    return field.removesuffix(_SUFFIX) + "_username"
+
+
+def problem(password: str) -> str | None:
+    """Return why no BMC should get this password, None if it may; what a BMC itself demands, it says itself."""
+    if not SHORTEST <= len(password) <= LONGEST:
+        return f"it must have {SHORTEST} to {LONGEST} characters"
+    if not all("!" <= sign <= "~" for sign in password):
+        return "it may have ASCII letters, digits and punctuation only, because BMCs differ in what else they accept"
+    return "it is the mask of a password" if set(password) == set(MASK) else None
+
+
+_LETTERS: Final = "".join(sign for sign in string.ascii_letters if sign not in "IOl")
+# What most BMCs accept and count as special characters; nothing that shells, URLs, JSON or XML give a meaning.
+_CLASSES: Final = (
+    "".join(sign for sign in _LETTERS if sign.islower()),
+    "".join(sign for sign in _LETTERS if sign.isupper()),
+    "23456789",
+    "-_.",
+)
+GENERATED: Final = 16
+"""The default length: the longest that IPMI 1.5 and BMCs with only 16 bytes keep."""
+
+
+def generate(length: int = GENERATED) -> str:
+    """Return a random password with signs of each class, that begins with a letter and repeats none in a row."""
+    signs = "".join(_CLASSES)
+    while True:
+        found = "".join(secrets.choice(signs) for _ in range(length))
+        in_a_row = any(first == second for first, second in itertools.pairwise(found))
+        if found[0].isalpha() and not in_a_row and all(set(found) & set(one) for one in _CLASSES):
+            return found
+
+
+def same_account(one: Node, other: Node, field: str) -> bool:
+    """Whether both nodes log in to their BMC as the same user, on the same port of what the caller found to be one BMC.
+
+    Nodes of several systems behind one BMC are such.
+    """
+    user = user_field(field)
+    if one.driver_info.get(user) != other.driver_info.get(user) or field not in other.driver_info:
+        return False
+    return _port(one) == _port(other)
+
+
+def _port(node: Node) -> str:
+    address = bmc_of(node.driver, node.driver_info)
+    if address is None:
+        return ""
+    place = address.bmc.rpartition("]")[2] if "]" in address.bmc else address.bmc
+    port = place[place.find(":") :] if place.count(":") == 1 else ""
+    return "" if port in _USUAL_PORTS else port
+
+
+def record_of(internal: Mapping[str, object]) -> Record | None:
+    """Return the result of the last change, None without one that can be read."""
+    try:
+        return msgspec.convert(internal.get(RECORD), Record)
+    except msgspec.ValidationError:
+        return None
+
+
+def change_of(node: Node, *, queued: bool) -> Change:
+    """Return how far the change of the node's password is; ``queued``: a request for it is on the queue."""
+    if queued:
+        return Change.CHANGING
+    if pending_fields(node.driver_info):
+        return Change.UNCLEAR
+    record = record_of(node.internal)
+    return Change.NONE if record is None else record.result
