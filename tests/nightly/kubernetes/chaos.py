@@ -60,6 +60,7 @@ class Chaos:
         self.late: list[str] = []
         self.left_off: list[str] = []
         self.powered_on = 0  # by the operator, because a remediation asked for it
+        self.started_over = 0
         self.ended: list[str] = []
         self._off_since: dict[str, float] = {}
         self._fleet = fleet
@@ -163,9 +164,27 @@ class Chaos:
             if not until(lambda: machine.on and self._fleet.cluster.is_ready(machine.name), seconds=_PATIENCE):
                 self.late.append(f"{machine.name} stays off for {kept}: {self._fleet.reason(machine.name)!r}")
             self._keep(kept, kept=False)
-        # A power-on that was under way may have undone the fault: then its pods run there.
-        if not until(lambda: self._gone(here, machine) or self._booted(machine, began), seconds=_PATIENCE):
+
+        def settled() -> bool:
+            self._start_over(machine)
+            # A power-on that was under way may have undone the fault: then its pods run there.
+            return self._gone(here, machine) or self._booted(machine, began)
+
+        if not until(settled, seconds=_PATIENCE):
             self.late.append(f"{machine.name} after {kind}: {self._fleet.reason(machine.name)!r}, {sorted(here)}")
+
+    def _start_over(self, machine: Machine) -> None:
+        """Do what a remediation asks for that has stopped because another node was said to have its machine."""
+        if not self._stopped(machine):
+            return
+        self._insist(lambda: self._fleet.annotate(machine.name, failover_paused="true"))
+        until(lambda: not self._stopped(machine), seconds=_PATIENCE)
+        self._insist(lambda: self._fleet.annotate(machine.name))
+        self.started_over += 1
+
+    def _stopped(self, machine: Machine) -> bool:
+        found = [one for one in self._fleet.active() if one.node == machine.name]
+        return any(one.stopped == one.reason == "machine-contradicts" for one in found)
 
     # What people do: they name the wrong machine, cordon a node that then fails, or have finalizers on their pods.
 
@@ -350,7 +369,8 @@ def perform(
         f"{len(chaos.late)} not replaced or not back within {_PATIENCE:.0f} s, {len(lost)} lost at the end",
         f"{len(chaos.ended)} controllers ended by themselves",
         f"{len(chaos.left_off)} machines left without power by a remediation that had ended; "
-        f"an operator was asked {chaos.powered_on} times to power one on",
+        f"an operator was asked {chaos.powered_on} times to power one on, and {chaos.started_over} times to "
+        "let one start over whose machine was taken for another",
         f"not ready to running elsewhere: {len(witness.replaced)} pods, "
         f"{times.p50 / 1000:.1f} / {times.p99 / 1000:.1f} s (p50 / p99), beside all other faults",
         *(f"  while ready: {one}" for one in while_ready[:20]),

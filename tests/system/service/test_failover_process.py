@@ -99,8 +99,7 @@ def test_after_a_step_that_hung_the_next_one_still_asks_bmcs(tmp_path: Path) -> 
             assert until(lambda: "the work has not stopped" in process.said())
             # The thread of the step that hung ends when its call times out, and closes what it has used.
             assert until(lambda: "cannot read the cluster" in process.said())
-            before = process.said().count("leadership acquired")
-            assert before == 2
+            assert until(lambda: process.said().count("leadership acquired") == 2)
 
             def asked() -> bool:
                 found = backend.store.read(lambda tx: tx.remediations.active("default"))
