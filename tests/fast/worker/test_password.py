@@ -9,12 +9,13 @@ from typing import Any
 import pytest
 
 from ferroscope import transition
-from ferroscope.contracts.errors import BmcError
+from ferroscope.contracts.errors import BmcError, StoreUnavailableError
 from ferroscope.core import bmc_password
 from ferroscope.core.bmc_password import Change
 from ferroscope.core.model import Node
 from ferroscope.core.reasons import Reason
 from ferroscope.core.states import Event, State
+from ferroscope.db.store import Store
 from ferroscope.db.transaction import Transaction
 from ferroscope.worker import loop
 from ferroscope.worker.context import TaskContext
@@ -282,3 +283,46 @@ def test_a_worker_killed_at_any_point_leaves_no_password_that_nobody_knows(
     else:
         assert (service.node.driver_info["machine_password"], state(service)) == (NEW, Change.CHANGED)
     assert bmc.rejected <= 2, "BMCs lock accounts"
+
+
+class FailingStore:
+    """A store whose write number ``number`` from now on fails: before it is committed, or instead of its answer."""
+
+    def __init__(self, store: Store, number: int, *, committed: bool) -> None:
+        self._store, self._left, self._committed = store, number, committed
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._store, name)
+
+    def write(self, work: Callable[[Transaction], Any], *, durable: bool = True) -> Any:
+        self._left -= 1
+        if self._left == 0 and not self._committed:
+            raise StoreUnavailableError("the database has failed over")
+        result = self._store.write(work, durable=durable)
+        if self._left == 0:
+            raise StoreUnavailableError("the answer got lost")
+        return result
+
+
+@pytest.mark.parametrize("number", [1, 2], ids=["the intent", "the result"])
+@pytest.mark.parametrize("committed", [False, True], ids=["not committed", "answer lost"])
+@pytest.mark.parametrize("ignored", [False, True], ids=["taken", "not taken"])
+def test_a_database_that_fails_over_at_any_write_loses_no_password(
+    service: Service, number: int, committed: bool, ignored: bool
+) -> None:
+    if ignored:
+        bmc_of(service).keeps = lambda _password: OLD
+    request(service)
+    store: Any = service.store
+    failing: Any = FailingStore(store, number + 1, committed=committed)  # the first one is a heartbeat
+    service.store = failing
+    service.worker = service.new_worker("m2")
+    while service.pending:
+        service.clock.now += 1.0
+        service.worker.step()
+        assert known(service)
+    assert failing._left <= 0
+    service.store = store
+    expected = (OLD, Change.UNCHANGED) if ignored else (NEW, Change.CHANGED)
+    assert (service.node.driver_info["machine_password"], state(service)) == expected
+    assert bmc_of(service).rejected <= 1
