@@ -98,6 +98,7 @@ def test_nothing_but_what_must_be_open_is_open() -> None:
         "POST /v1/heartbeat",
         "POST /v1/heartbeat/{node}",
         "GET /v1/boot.ipxe",
+        "GET /v1/media/{name}",
         "GET /v1/ramdisk_parameters/{node}/disk.img",
         "GET /v1/ramdisk_parameters/{node}/{key}/disk.img",
     }

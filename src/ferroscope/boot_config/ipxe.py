@@ -14,6 +14,7 @@ boots the machine itself, with the node's own kernel and ramdisk. Source: ipxe.o
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from pathlib import PurePosixPath
 from typing import Final
 
 import msgspec
@@ -207,7 +208,13 @@ def way(settings: Settings, node: Node, driver: Bmc | None, *, manage_boot: bool
 def iso(settings: Settings, node: Node) -> str:
     """Return the URL of the ramdisk's image, "" for none."""
     own = node.driver_info.get("deploy_iso")
-    return own if isinstance(own, str) and own else settings.inspector.ramdisk_iso
+    if isinstance(own, str) and own:
+        return own
+    configured = settings.inspector.ramdisk_iso
+    if not configured.startswith("/"):
+        return configured
+    # A file of the api's hosts, which serve it themselves. Short, because some BMCs cut off long URLs.
+    return f"{settings.callback_base.rstrip('/')}/v1/media/{PurePosixPath(configured).name}"
 
 
 def delivery(settings: Settings, node: Node, driver: Bmc | None) -> Delivery | None:

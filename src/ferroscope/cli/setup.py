@@ -26,6 +26,8 @@ from ferroscope.config.options import Settings
 _LOGINS: Final = ("noauth", "http_basic", "keystone")
 # Addresses to listen on that tell nobody where the service is.
 _UNREACHABLE: Final = ("localhost", "127.0.0.1", "::1", "::", "0.0.0.0")  # noqa: S104  # they are compared
+# Where 'ferroscope ramdisk build' puts it.
+_IMAGE: Final = "/var/lib/ferroscope/tftp/ipa.iso"
 _BOOTS: Final = ("virtual-media", "network", "none")
 
 
@@ -45,6 +47,7 @@ _BOOTS: Final = ("virtual-media", "network", "none")
 @click.option("--user", help="With http_basic: the first administrator; the password is read from standard input.")
 @click.option("--boot", type=click.Choice(_BOOTS), help="How machines boot the ramdisk.")
 @click.option("--machine-url", help="Base URL of the Bare Metal API as machines reach it.")
+@click.option("--iso", help="With --boot virtual-media: the ramdisk's ISO image, a file or a URL.")
 @click.option("--interface", help="With --boot network: make this host a boot host; machines boot on this interface.")
 @click.option("--range", help="Boot host: addresses that it assigns to machines, FIRST-LAST.")
 @click.option(
@@ -101,6 +104,22 @@ def setup(path: Path, *, install: bool, dry_run: bool, replace: bool, **given: s
     _show_next_steps(path, draft.settings, installation, mend=bool(wrong))
     if wrong:
         raise click.exceptions.Exit(Exit.FAILURE)
+
+
+def _image(questions: _Questions) -> str:
+    """Return the ISO image for BMCs: a file, which the api serves, or a URL."""
+    image = questions.ask(
+        "iso",
+        "ISO image",
+        _IMAGE,
+        explanation="6. The ramdisk's ISO image, which BMCs read: a file on the api's hosts, which serve it, or\n"
+        "   the URL of another web server.",
+    )
+    if image.startswith(("/", "http://", "https://")):
+        return image
+    raise Failure(
+        f"{image!r} is neither a URL nor an absolute path", exit_code=Exit.USAGE, advice=f"for example: {_IMAGE}"
+    )
 
 
 def _add(sections: Sections, chosen: boot_host.Chosen, existing: Settings | None) -> None:
@@ -261,7 +280,7 @@ def _boot(questions: _Questions, boot: str, hosts: list[str]) -> tuple[dict[str,
             f"{url!r} is not the URL of an API", exit_code=Exit.USAGE, advice="for example: http://192.0.2.1:6385"
         )
     if boot == "virtual-media":
-        return {"callback_endpoint_override": url}, {}
+        return {"callback_endpoint_override": url, "ramdisk_iso": _image(questions)}, {}
     return {}, {"callback_url": f"{url}/v1/continue_inspection", "machine_script_url": f"{url}/v1/boot.ipxe"}
 
 
@@ -278,8 +297,9 @@ def _show_next_steps(
         steps.append("serve HTTPS, because passwords are sent with each call: docs/how-to/serve-https.md")
     if settings.boot.callback_url and installation is None:
         steps.append("set up a boot host: docs/how-to/set-up-a-boot-host.md")
-    if settings.inspector.callback_endpoint_override and not settings.inspector.ramdisk_iso:
-        steps.append("set [inspector] ramdisk_iso: docs/how-to/inspect-a-redfish-machine.md")
+    image = settings.inspector.ramdisk_iso
+    if image.startswith("/") and not Path(image).exists():
+        steps.append(f"put the ramdisk's ISO image at {image}: ferroscope ramdisk build{own}")
     steps.append("enroll machines: ferroscope node import machines.csv, or ferroscope bmc scan NETWORK")
     click.echo("\nNext:")
     for step in steps:

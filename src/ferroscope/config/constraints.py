@@ -53,6 +53,11 @@ def problems(settings: Settings) -> Iterator[str]:
         )
     yield from _tls_problems(api)
     yield from _forwarding_problems(settings)
+    if settings.inspector.ramdisk_iso.startswith("/") and not settings.callback_base:
+        yield (
+            f"[inspector] ramdisk_iso is the file {settings.inspector.ramdisk_iso}, so [inspector] "
+            "callback_endpoint_override (or [api] public_url) must say at which URL BMCs reach the API"
+        )
     networks = {
         "[api] trusted_proxies": api.trusted_proxies,
         "[drivers] bmc_networks": settings.drivers.bmc_networks,

@@ -125,7 +125,10 @@ class InspectorSettings(msgspec.Struct, frozen=True, kw_only=True):
     ] = None
     ramdisk_iso: Annotated[
         str,
-        Opt("URL of the ramdisk's ISO image for virtual media, as BMCs reach it; a node's deploy_iso overrides it."),
+        Opt(
+            "The ramdisk's ISO image for virtual media: a URL, as BMCs reach it; or the path of a file on the api's "
+            "hosts, which then serve it as /v1/media/NAME. A node's deploy_iso overrides it."
+        ),
     ] = ""
     pre_create_ports: Annotated[bool, Opt("Create ports for the NICs that the BMC reports, before the first boot.")] = (
         True

@@ -22,6 +22,7 @@ import structlog
 from ferroscope.api.http.errors import retries_after
 from ferroscope.api.http.middleware import HEAD_ONLY, new_request_id
 from ferroscope.api.http.rate_limit import QuietLog
+from ferroscope.api.http.served_files import FilePart
 from ferroscope.runtime.http_limits import Connections
 from ferroscope.runtime.wsgi import Application, Request, environ_of, refusal, run
 
@@ -101,6 +102,8 @@ class Connection(asyncio.Protocol):
         self.phase = Phase.HEAD
         self.address = self.source = ""
         self.held = 0
+        self._file: FilePart | None = None
+        self._reading = False
         self.deadline = 0.0
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -115,7 +118,13 @@ class Connection(asyncio.Protocol):
         self._enter(Phase.HEAD, self._connections.limits.header_timeout)
         self._connections.join(self)
 
+    def _close_file(self) -> None:
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+
     def connection_lost(self, exc: Exception | None) -> None:
+        self._close_file()
         self._complete.clear()
         self._request.body.clear()
         self._connections.leave(self)
@@ -371,17 +380,22 @@ class Connection(asyncio.Protocol):
         size = environ["wsgi.input"].getbuffer().nbytes
         try:
             if HEAD_ONLY in environ:
-                self._loop.call_soon_threadsafe(self._decided, head, body)
+                self._loop.call_soon_threadsafe(self._decided, head, b"" if isinstance(body, FilePart) else body)
                 return
             self._loop.call_soon_threadsafe(self._answered, head, body, keep, size)
         except RuntimeError:  # the loop is closed: the response came after the stop timeout
             return
 
-    def _answered(self, head: bytes, body: bytes, keep: bool, size: int) -> None:
+    def _answered(self, head: bytes, body: bytes | FilePart, keep: bool, size: int) -> None:
         self._connections.answered(size, self._loop.time())
         if self._transport.is_closing():  # the client left, or was evicted, while the application ran
+            if isinstance(body, FilePart):
+                body.close()
             return
         self._keep = self._keep and keep
+        if isinstance(body, FilePart):
+            self._send_file(head, body)
+            return
         if len(body) < _LEAST_RATE:
             self._transport.write(head + body)
         else:
@@ -398,8 +412,54 @@ class Connection(asyncio.Protocol):
         else:
             self._sent()
 
+    def _send_file(self, head: bytes, file: FilePart) -> None:
+        """Send a part of a file: a thread reads the next bytes when the client has taken the previous ones.
+
+        However slow the client is, it holds no thread and little memory; all of it has one deadline.
+        """
+        self._connections.client_active(self)
+        self._enter(Phase.SENDING, self._connections.limits.body_timeout + file.length / _LEAST_RATE)
+        self._file = file
+        self._transport.write(head)
+        if not self._transport.get_write_buffer_size():
+            self._sent()
+
+    def _read_file(self) -> None:
+        file = self._file
+
+        def read() -> None:
+            data = b""
+            try:
+                data = file.next_bytes() if file is not None else b""
+            except (OSError, ValueError):  # an error of the disk, or it was closed: the client sees too little
+                data = b""
+            with suppress(RuntimeError):  # the loop is closed
+                self._loop.call_soon_threadsafe(self._file_read, data)
+
+        self._reading = True
+        self._host.submit(read)
+
+    def _file_read(self, data: bytes) -> None:
+        self._reading = False
+        if self._file is None or self._transport.is_closing():
+            return
+        self._connections.client_active(self)
+        if not data:  # less than was announced
+            self._transport.abort()
+            return
+        self._transport.write(data)
+        if not self._transport.get_write_buffer_size():
+            self._sent()
+
     def _sent(self) -> None:
-        """Continue with input received meanwhile, or wait for the next request."""
+        """Continue with the rest of a file, with input received meanwhile, or wait for the next request."""
+        if self._file is not None:
+            if self._reading:
+                return
+            if self._file.left:
+                self._read_file()
+                return
+            self._close_file()
         self._connections.hold(self, 0)
         if not self._keep:
             self._transport.close()

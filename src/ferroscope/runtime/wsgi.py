@@ -13,6 +13,7 @@ from urllib.parse import unquote_to_bytes
 import httptools
 
 from ferroscope.api.http.middleware import HEADER
+from ferroscope.api.http.served_files import FilePart
 
 Application = Callable[..., Iterable[bytes]]
 
@@ -139,8 +140,8 @@ def refusal(status: int, message: str = "", *, https: bool, request_id: str, ret
     return "\r\n".join([*lines, *_security_lines(https=https), "", f"{text}\n"]).encode("latin-1")
 
 
-def run(app: Application, environ: dict[str, Any], *, keep: bool, version: str) -> tuple[bytes, bytes]:
-    """Return head and body of the application's response."""
+def run(app: Application, environ: dict[str, Any], *, keep: bool, version: str) -> tuple[bytes, bytes | FilePart]:
+    """Return head and body of the application's response; a part of a file is left to the connection to read."""
     status, headers = "", [("Content-Length", "0")]
 
     def start_response(line: str, fields: list[tuple[str, str]], _exc_info: Any = None) -> None:
@@ -148,19 +149,24 @@ def run(app: Application, environ: dict[str, Any], *, keep: bool, version: str) 
         status, headers = line, fields
 
     parts = app(environ, start_response)
-    try:
-        body = b"".join(parts)
-    finally:
-        close = getattr(parts, "close", None)
-        if close is not None:
-            close()
+    body: bytes | FilePart
+    if isinstance(parts, FilePart):
+        body, length = parts, parts.length
+    else:
+        try:
+            body = b"".join(parts)
+        finally:
+            close = getattr(parts, "close", None)
+            if close is not None:
+                close()
+        length = len(body)
     lines = [f"HTTP/1.1 {status}", *(f"{name}: {value}" for name, value in headers)]
     if "\r" in (all_lines := "\x00".join(lines)) or "\n" in all_lines:
         raise ValueError("a response header contains a line break")
     names = {name.lower() for name, _ in headers}
     lines += _security_lines(https=environ["wsgi.url_scheme"] == "https", given=names)
     if "content-length" not in names and status[:3] not in ("204", "304"):
-        lines.append(f"Content-Length: {len(body)}")
+        lines.append(f"Content-Length: {length}")
     if "date" not in names:
         lines.append(f"Date: {formatdate(usegmt=True)}")
     if not keep:

@@ -24,6 +24,7 @@ _MEANINGS: Final = {
     200: "Success.",
     201: "Created.",
     202: "Accepted; a worker carries it out.",
+    206: "The range that was asked for.",
     204: "Success; no content.",
     400: "Invalid request; the message says what is wrong.",
     401: "The call has no credentials, or wrong ones.",

@@ -26,6 +26,7 @@ from ferroscope.api.http.middleware import API, HEAD_ONLY
 from ferroscope.api.http.middleware import of as request_id
 from ferroscope.api.http.rate_limit import group
 from ferroscope.api.http.route import ApiContext, Body, Call, NoQuery, Reply, Route, Surface
+from ferroscope.api.http.served_files import FilePart, ServedFile, reply_with
 from ferroscope.api.http.versions import BARE_METAL, INTROSPECTION, Dialect, Version
 from ferroscope.contracts import telemetry
 from ferroscope.contracts.errors import NotFoundError, OutcomeUnknownError, StoreUnavailableError
@@ -134,6 +135,8 @@ def responder(context: ApiContext, route: Route) -> Responder:
                 with if_lease.required(context, req.env), traced(context, route, req.env, identity):
                     audit.begin(lambda: event(req, path), receipt)
                     reply = route.handler(context, call)
+                    if isinstance(reply.body, ServedFile):
+                        reply = reply_with(reply.body, req.env, context.files)
         except falcon.HTTPError:
             raise  # Falcon's own errors, such as invalid headers, are handled by the application
         except RepeatedCallError as exc:
@@ -413,6 +416,8 @@ def _send(resp: falcon.Response, reply: Reply, media: str = falcon.MEDIA_JSON) -
     resp.status = reply.status
     if reply.headers:
         resp.set_headers(reply.headers)
-    if reply.body is not None:
+    if isinstance(reply.body, FilePart):
+        resp.stream, resp.content_length, resp.content_type = reply.body, reply.body.length, media
+    elif reply.body is not None:
         resp.data = reply.body if isinstance(reply.body, bytes) else _encode(reply.body)
         resp.content_type = media

@@ -8,6 +8,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from enum import StrEnum
+from threading import BoundedSemaphore
 from typing import Any, Final, Generic, TypeVar, get_args, get_origin, get_type_hints
 
 import msgspec
@@ -41,6 +42,8 @@ from ferroscope.storage.reader import Archive
 #
 # A call has already been validated against the route's types; handlers check semantics. A reply's body is a struct, a
 # dict, or JSON bytes that are sent unchanged.
+
+_MOST_FILES: Final = 128
 
 Q = TypeVar("Q")
 B = TypeVar("B")
@@ -115,6 +118,7 @@ class ApiContext(msgspec.Struct, frozen=True, kw_only=True):
     that of a database outage. ``refusal_cache`` limits the queries that a flood causes.
     ``sources`` counts the machines that each source has had discovered.
     ``shared_macs`` are the MACs that several machines reported, remembered where reading them is slow.
+    ``files`` limits the files that are being sent at once; each holds a descriptor.
     ``callers`` determines where calls come from, and limits failures by source; ``hosts`` for which names.
     ``admission`` limits the calls of one caller, ``turns`` the large lists that are made at once.
     ``can_write`` returns whether this process has recently written its heartbeat, None if it has none; ``writes`` what
@@ -148,6 +152,7 @@ class ApiContext(msgspec.Struct, frozen=True, kw_only=True):
     refusals: QuietLog = msgspec.field(default_factory=QuietLog)
     limits: QuietLog = msgspec.field(default_factory=lambda: QuietLog(burst=1))
     outages: QuietLog = msgspec.field(default_factory=lambda: QuietLog(burst=1))
+    files: BoundedSemaphore = msgspec.field(default_factory=lambda: BoundedSemaphore(_MOST_FILES))
     callers: Callers = msgspec.field(default_factory=Callers)
     sources: PerMinute = msgspec.field(default_factory=PerMinute)
     refusal_cache: RefusalCache = msgspec.field(default_factory=RefusalCache)

@@ -1,0 +1,101 @@
+"""Serves a file from disk, whole or a part of it: for BMCs, which read an ISO image in many small parts.
+
+Of a request for several ranges the whole file is served, and so is one with a range that cannot be parsed. A HEAD
+request is answered as GET would be: virtual media clients probe with it (aws/eks-anywhere#10484). Nothing of the file
+is in memory but the part that is being sent, which the server reads when the client has taken the previous one.
+Source: RFC 9110, sections 13 and 14.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+import weakref
+from collections.abc import Iterator, Mapping
+from email.utils import formatdate
+from pathlib import Path
+from threading import BoundedSemaphore
+from typing import Any, BinaryIO, Final
+
+import msgspec
+
+from ferroscope.api.http.errors import MissingError, UnavailableError
+from ferroscope.api.http.route import Reply
+
+CHUNK: Final = 128 * 1024
+_RANGE: Final = re.compile(r"\s*bytes\s*=\s*(\d{0,18})\s*-\s*(\d{0,18})\s*", re.IGNORECASE)
+
+
+class ServedFile(msgspec.Struct, frozen=True):
+    """A reply's body: the file at this path, of which the request may want a part."""
+
+    path: Path
+
+
+class FilePart:
+    """Bytes of an open file, as a WSGI application returns them; closed by ``close``, or with the object."""
+
+    def __init__(self, file: BinaryIO, start: int, length: int, turns: BoundedSemaphore) -> None:
+        self._file = file
+        self._at = start
+        self.left = self.length = length
+        self.close = weakref.finalize(self, _close, file, turns)
+
+    def next_bytes(self) -> bytes:
+        """Return the next bytes; b"" at the end, or if the file has become shorter."""
+        data = os.pread(self._file.fileno(), min(CHUNK, self.left), self._at) if self.left else b""
+        self._at += len(data)
+        self.left -= len(data)
+        return data
+
+    def __iter__(self) -> Iterator[bytes]:
+        while data := self.next_bytes():
+            yield data
+
+
+def _close(file: BinaryIO, turns: BoundedSemaphore) -> None:
+    file.close()
+    turns.release()
+
+
+def reply_with(served: ServedFile, env: Mapping[str, Any], turns: BoundedSemaphore) -> Reply:
+    """Return the reply to this request; ``MissingError``, ``UnavailableError`` if too many files are being sent."""
+    if not turns.acquire(blocking=False):
+        raise UnavailableError("Too many files are being sent; try again.", {"Retry-After": "1"})
+    try:
+        file = served.path.open("rb", buffering=0)
+    except OSError as exc:
+        turns.release()
+        raise MissingError(f"{served.path.name} cannot be read here: {exc.strerror}.") from exc
+    found = os.fstat(file.fileno())
+    if not stat.S_ISREG(found.st_mode):
+        _close(file, turns)
+        raise MissingError(f"{served.path.name} is no file.")
+    tag, modified = f'"{found.st_mtime_ns:x}-{found.st_size:x}"', formatdate(int(found.st_mtime), usegmt=True)
+    headers = {"Accept-Ranges": "bytes", "ETag": tag, "Last-Modified": modified}
+    start, length = 0, found.st_size
+    status = 200
+    if env.get("HTTP_IF_RANGE", tag).strip() in (tag, modified):
+        part = wanted(env.get("HTTP_RANGE", ""), found.st_size)
+        if part is not None and not part[1]:
+            _close(file, turns)
+            return Reply(416, None, headers | {"Content-Range": f"bytes */{found.st_size}"})
+        if part is not None:
+            status, (start, length) = 206, part
+            headers["Content-Range"] = f"bytes {start}-{start + length - 1}/{found.st_size}"
+    return Reply(status, FilePart(file, start, length, turns), headers)
+
+
+def wanted(header: str, size: int) -> tuple[int, int] | None:
+    """Return start and length of the part; length 0: there is no such part; None: the whole file is wanted."""
+    found = _RANGE.fullmatch(header)
+    if found is None or not (found[1] or found[2]):
+        return None
+    if not found[1]:
+        length = min(int(found[2]), size)
+        return size - length, length
+    start, last = int(found[1]), int(found[2]) if found[2] else size - 1
+    if found[2] and last < start:
+        return None  # invalid, and so ignored
+    return start, max(0, min(last, size - 1) - start + 1)
