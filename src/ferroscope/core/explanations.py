@@ -213,6 +213,21 @@ EXPLANATIONS: Final[dict[Reason, Explanation]] = {
         "No PXE filter lets the machine boot yet; run ferroscope status and check pxe-filter.",
         (_STATUS, _PORTS),
     ),
+    Reason.ISO_UNREACHABLE: Explanation(
+        "The worker could not reach the ISO image that the BMC is told to boot; the BMC may be able to.",
+        "Check [inspector] ramdisk_iso (or deploy_iso) and its web server, also from the BMC's network.",
+        (_TIMELINE, _DOCTOR),
+    ),
+    Reason.ISO_INVALID: Explanation(
+        "The URL that the BMC is told to boot has no bootable ISO image, or its server does not serve parts of it.",
+        "Correct [inspector] ramdisk_iso, or deploy_iso in driver_info; its server must support range requests.",
+        (_TIMELINE, "ferroscope node set NODE -d deploy_iso=URL", _INSPECT),
+    ),
+    Reason.ISO_CERTIFICATE: Explanation(
+        "The ISO image is served over https with a certificate that the worker does not trust.",
+        "The BMC may refuse the certificate too; serve the image over http, or give the BMC the CA.",
+        (_TIMELINE,),
+    ),
     Reason.ILLEGAL_EVENT: Explanation(
         "The operation is not possible in the present state of the node.",
         "The node's state does not allow this; the message lists what it allows.",

@@ -48,6 +48,9 @@ class Reason(StrEnum):
     BMC_BUSY = "bmc-busy"
     BMC_PASSWORD_UNCLEAR = "bmc-password-unclear"  # noqa: S105  # a code
     PXE_FILTER_CLOSED = "pxe-filter-closed"
+    ISO_UNREACHABLE = "iso-unreachable"
+    ISO_INVALID = "iso-invalid"
+    ISO_CERTIFICATE = "iso-certificate"
     ILLEGAL_EVENT = "illegal-event"
     STALE_REQUEST = "stale-request"
     CONFLICTING_CALLBACK = "conflicting-callback"

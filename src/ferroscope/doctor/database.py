@@ -25,6 +25,7 @@ from ferroscope.db.engine import cannot_answer
 from ferroscope.db.transaction import Transaction
 from ferroscope.doctor import host
 from ferroscope.doctor.boot_host import examine_boot, examine_pxe_filter
+from ferroscope.doctor.media import examine_image
 from ferroscope.runtime import database_file
 from ferroscope.runtime.backend import Backend, open_backend, schema_problem
 from ferroscope.runtime.maintenance import findings as secret_findings
@@ -105,6 +106,7 @@ def examine(settings: Settings) -> Iterator[Finding]:
         yield found
     yield from examine_boot(settings.boot, settings.pxe_filter)
     yield from examine_pxe_filter(settings)
+    yield from examine_image(settings, SystemClock())
     backend = None
     if old := database_file.left_behind(settings.database):
         summary = f"{old} is the database of an earlier release and is not used"

@@ -224,6 +224,7 @@ def build_pool(
 ) -> WorkerPool:
     """Return the worker role's pool, ``claim_valid_for`` as in ``Services``; ``SetupError`` if hooks do not fit."""
     from ferroscope.remote.bounded_http import WebClient
+    from ferroscope.remote.image_check import ImageCheck
     from ferroscope.rules.builtin import RuleCache
     from ferroscope.worker.loop import Worker
     from ferroscope.worker.pool import WorkerPool
@@ -260,6 +261,7 @@ def build_pool(
         secrets=SecretReader(backend.keys, build_resolver(settings, stop)),
         claim_valid_for=claim_valid_for,
         registry=registry,
+        images=ImageCheck(clock),
     )
     return WorkerPool(worker)
 

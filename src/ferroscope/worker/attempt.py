@@ -22,6 +22,7 @@ import structlog
 from ferroscope.config.options import Settings
 from ferroscope.contracts.bmc import Power
 from ferroscope.contracts.errors import BmcError
+from ferroscope.contracts.images import Images, Unchecked
 from ferroscope.contracts.queue import Clock, StopFlag
 from ferroscope.contracts.remote import Registry
 from ferroscope.contracts.telemetry import Tracer
@@ -86,7 +87,7 @@ class Services(msgspec.Struct, frozen=True):
     ``process`` names the process in timelines. ``claim_valid_for`` returns for how many seconds a claim is certainly
     still this member's that was confirmed at that time of the monotonic clock. ``secrets`` decrypts those of a node.
     ``registry``: the attached Ironic; None if the nodes are our own. ``tracer``: None if inspections are not
-    traced. ``power_times``: of its power changes.
+    traced. ``power_times``: of its power changes. ``images`` checks what BMCs are told to boot.
     """
 
     store: Store
@@ -100,6 +101,7 @@ class Services(msgspec.Struct, frozen=True):
     registry: Registry | None = None
     tracer: Tracer | None = None
     power_times: PowerTimes = msgspec.field(default_factory=PowerTimes)
+    images: Images = msgspec.field(default_factory=Unchecked)
 
 
 class Attempt:

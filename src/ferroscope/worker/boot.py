@@ -84,6 +84,16 @@ def insert(context: TaskContext) -> None:
     _delivered(context, Delivery.VIRTUAL_MEDIA if carries else Delivery.NONE)
 
 
+def check_image(context: TaskContext) -> None:
+    """Say before anything is done what is wrong with the image; a permanent ``BmcError`` if no BMC could boot it."""
+    flaw = context.services.images.flaw(_image(context).iso)
+    if flaw is None:
+        return
+    if flaw.certain:
+        raise BmcError(flaw.message, transient=False, reason=flaw.reason)
+    context.note("virtual media", flaw.message, severity=Severity.WARNING, reason=flaw.reason)
+
+
 def insert_nothing(context: TaskContext) -> None:
     """The machine boots from the network, even if virtual media was planned."""
     inspection = context.inspection

@@ -35,6 +35,7 @@ from ferroscope.contracts.errors import (
     SecretKeyError,
     StoreUnavailableError,
 )
+from ferroscope.contracts.images import Images, Unchecked
 from ferroscope.contracts.queue import EVERYTHING, Clock, StopFlag
 from ferroscope.contracts.remote import Registry
 from ferroscope.contracts.telemetry import SILENT, Meter
@@ -114,6 +115,7 @@ class Worker:
         claim_valid_for: Callable[[float], float] = lambda _confirmed_at: math.inf,
         secrets: SecretReader | None = None,
         registry: Registry | None = None,
+        images: Images | None = None,
     ) -> None:
         self.services = Services(
             store=store,
@@ -126,6 +128,7 @@ class Worker:
             secrets=secrets or SecretReader(),
             registry=registry,
             tracer=meter.tracer,
+            images=images or Unchecked(),
         )
         self.store, self.settings, self.clock, self.stop = store, settings, clock, stop
         self.queue = queue

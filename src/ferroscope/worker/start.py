@@ -258,6 +258,8 @@ class StartTask:
 
     def _prepare(self, context: TaskContext, way: Boot) -> None:
         """Do what the machine needs before the power-on; idempotent."""
+        if way is Boot.VIRTUAL_MEDIA:
+            boot.check_image(context)
         boot.power_off_first(context)
         if way is Boot.VIRTUAL_MEDIA:
             boot.insert(context)

@@ -15,6 +15,7 @@ from ferroscope.bus.local import LocalBus
 from ferroscope.config.options import DriverSettings, InspectorSettings, Settings, WorkerSettings
 from ferroscope.contracts.bmc import BootDevice, Power
 from ferroscope.contracts.errors import BmcError
+from ferroscope.contracts.images import Images, Unchecked
 from ferroscope.contracts.store import Query
 from ferroscope.core.model import GIVEN, Entry, Inspection, Member, Node, Request
 from ferroscope.core.states import Event, Provision, State
@@ -111,6 +112,7 @@ class Service:
         self.store = open_store(bus=self.bus, clock=self.clock)
         self.queue = open_queue(self.store, bus=self.bus, clock=self.clock, poll_interval=0.0)
         self.machine = Machine()
+        self.images: Images = Unchecked()
         self.claim_valid_for: Callable[[float], float] = lambda _confirmed_at: math.inf
         self._inspections = 0
         self.worker = self.new_worker("m1")
@@ -138,6 +140,7 @@ class Service:
             member=member,
             process=f"worker {member}",
             claim_valid_for=self.claim_valid_for,
+            images=self.images,
         )
 
     def beat(self, member: str, ttl: float = 1e6) -> None:

@@ -13,6 +13,7 @@ import pytest
 
 from ferroscope.bmc.drivers import DriverOptions, Limits
 from ferroscope.bmc.redfish.driver import RedfishBmc
+from tests.support import images
 from tests.support.faulty_proxy import FaultyProxy, proxy_to
 from tests.support.processes import PATIENCE
 from tests.support.redfish import Emulator, emulator
@@ -30,7 +31,7 @@ class Images(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         self.send_response(200)
         self.end_headers()
-        self.wfile.write(b"an ISO image")
+        self.wfile.write(images.iso())
 
     def log_message(self, format: str, *args: Any) -> None:  # noqa: A002  # the name of the overridden method
         pass

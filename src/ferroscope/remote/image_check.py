@@ -1,0 +1,102 @@
+"""Looks at the ISO image that a BMC is about to get: whether it can be read, in parts, and is one that boots.
+
+What is seen from here need not be what the BMC sees, which may be in another network and trust other certificates. So
+what cannot be reached is a warning, and only what is certainly no image is an error. Each URL is looked at once in some
+minutes. Source of the signatures: ECMA-119, and the El Torito specification, 1.0.
+"""
+
+from __future__ import annotations
+
+import ssl
+import threading
+from typing import Final
+
+import urllib3
+
+from ferroscope.contracts.images import Flaw
+from ferroscope.contracts.queue import Clock
+from ferroscope.core.reasons import Reason
+from ferroscope.core.values import without_secrets
+from ferroscope.remote.bounded_http import bound
+from ferroscope.remote.deadline import Deadline, DeadlineError
+
+_SECONDS: Final = 3.0
+_GOOD_FOR: Final = 300.0
+_BAD_FOR: Final = 30.0
+_REMEMBERED: Final = 1000
+# The primary volume descriptor and the boot record after it, sectors 16 and 17.
+_FIRST: Final = 16 * 2048
+_LENGTH: Final = 2 * 2048
+_VOLUME: Final = b"\x01CD001"
+_BOOT_RECORD: Final = b"\x00CD001\x01EL TORITO SPECIFICATION"
+
+
+class ImageCheck:
+    """``contracts.images.Images``, over HTTP; thread-safe."""
+
+    def __init__(self, clock: Clock, *, seconds: float = _SECONDS) -> None:
+        self._clock = clock
+        self._seconds = seconds
+        self._known: dict[str, tuple[float, Flaw | None]] = {}
+        self._lock = threading.Lock()
+
+    def flaw(self, url: str) -> Flaw | None:
+        now = self._clock.monotonic()
+        with self._lock:
+            until, found = self._known.get(url, (0.0, None))
+            if now < until:
+                return found
+        found = self._look(url)
+        with self._lock:
+            if len(self._known) >= _REMEMBERED:
+                self._known.clear()
+            self._known[url] = (self._clock.monotonic() + (_BAD_FOR if found else _GOOD_FOR), found)
+        return found
+
+    def _look(self, url: str) -> Flaw | None:
+        if not url.startswith(("http://", "https://")):
+            return None  # nfs:// and cifs://, which some BMCs read
+        shown = without_secrets(url)
+        manager = urllib3.PoolManager(retries=False)
+        bound(manager)
+        ends = f"{_FIRST}-{_FIRST + _LENGTH - 1}"
+        with Deadline(self._seconds):
+            try:
+                answer = manager.request(
+                    "GET", url, headers={"Range": f"bytes={ends}", "Accept-Encoding": "identity"},
+                    redirect=False, preload_content=False, timeout=self._seconds,
+                )  # fmt: skip
+                data = _read(answer, _FIRST + _LENGTH)[_FIRST:] if answer.status == 200 else _read(answer, _LENGTH)
+                answer.close()
+            except (urllib3.exceptions.HTTPError, OSError, ValueError, DeadlineError) as exc:
+                return _unreachable(shown, exc)
+            finally:
+                manager.clear()
+        if answer.status in (301, 302, 303, 307, 308):
+            return Flaw(Reason.ISO_INVALID, f"{shown} is a redirect, which many BMCs do not follow", certain=False)
+        if answer.status not in (200, 206):
+            return Flaw(Reason.ISO_INVALID, f"{shown} cannot be read: HTTP {answer.status}", certain=True)
+        if not data.startswith(_VOLUME):
+            return Flaw(Reason.ISO_INVALID, f"{shown} is not an ISO 9660 image", certain=True)
+        if not data[2048:].startswith(_BOOT_RECORD):
+            return Flaw(Reason.ISO_INVALID, f"{shown} is an ISO image that does not boot (no El Torito)", certain=True)
+        if answer.status == 200:
+            message = f"the server of {shown} ignores Range, so a BMC cannot read parts of the image"
+            return Flaw(Reason.ISO_INVALID, message, certain=False)
+        return None
+
+
+def _read(answer: urllib3.BaseHTTPResponse, most: int) -> bytes:
+    data = b""
+    while len(data) < most and (more := answer.read(most - len(data))):
+        data += more
+    return data
+
+
+def _unreachable(shown: str, exc: Exception) -> Flaw:
+    causes = [exc, getattr(exc, "reason", None), exc.__cause__, exc.__context__]
+    if any(isinstance(one, ssl.SSLCertVerificationError | urllib3.exceptions.SSLError) for one in causes):
+        message = f"the certificate of {shown} is not trusted on this host, and perhaps not by the BMC"
+        return Flaw(Reason.ISO_CERTIFICATE, message, certain=False)
+    message = f"{shown} cannot be reached from this host: {type(exc).__name__}"
+    return Flaw(Reason.ISO_UNREACHABLE, message, certain=False)

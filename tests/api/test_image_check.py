@@ -1,0 +1,156 @@
+"""The check of an image that a BMC is about to get, against real web servers."""
+
+from __future__ import annotations
+
+import ssl
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ferroscope.core.reasons import Reason
+from ferroscope.remote.image_check import ImageCheck
+from tests.support import images
+from tests.support.certificates import Authority
+from tests.support.processes import PATIENCE, free_port
+
+
+class ManualClock:
+    """A clock that stands still."""
+
+    def __init__(self) -> None:
+        self.now = 1000.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+    def time(self) -> float:
+        return self.now
+
+
+Answer = Callable[[BaseHTTPRequestHandler], None]
+
+
+class Handler(BaseHTTPRequestHandler):
+    """Answers as the server is told to, and counts."""
+
+    server: Any
+
+    def do_GET(self) -> None:
+        self.server.asked += 1
+        self.server.answer(self)
+
+    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002  # the name of the overridden method
+        pass
+
+
+@contextmanager
+def serving(answer: Answer, *, context: ssl.SSLContext | None = None) -> Iterator[tuple[str, Any]]:
+    """Give the URL of an image, and the server."""
+    server: Any = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    server.answer, server.asked = answer, 0
+    if context is not None:
+        server.socket = context.wrap_socket(server.socket, server_side=True)
+    thread = threading.Thread(target=partial(server.serve_forever, 0.02), daemon=True)
+    thread.start()
+    try:
+        scheme = "http" if context is None else "https"
+        yield f"{scheme}://127.0.0.1:{server.server_address[1]}/ipa.iso", server
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join(PATIENCE)
+
+
+def _send(content: bytes, *, ranges: bool = True, status: int = 200) -> Answer:
+    def answer(handler: BaseHTTPRequestHandler) -> None:
+        wanted = handler.headers.get("Range", "")
+        if ranges and status == 200:
+            first, last = map(int, wanted.removeprefix("bytes=").split("-"))
+            body = content[first : last + 1]
+            handler.send_response(206 if body else 416)
+        else:
+            body = content
+            handler.send_response(status)
+        handler.send_header("Content-Length", str(len(body)))
+        if status == 302:
+            handler.send_header("Location", "/elsewhere.iso")
+        handler.end_headers()
+        handler.wfile.write(body)
+
+    return answer
+
+
+@pytest.mark.parametrize(
+    ("answer", "reason", "certain"),
+    [
+        (_send(images.iso()), None, None),
+        (_send(images.iso(), ranges=False), Reason.ISO_INVALID, False),
+        (_send(images.iso(boots=False)), Reason.ISO_INVALID, True),
+        (_send(b"<html>Log in</html>" * 3000), Reason.ISO_INVALID, True),
+        (_send(b"<html>Log in</html>", ranges=False), Reason.ISO_INVALID, True),
+        (_send(b"short"), Reason.ISO_INVALID, True),
+        (_send(b"", status=404), Reason.ISO_INVALID, True),
+        (_send(b"", status=403), Reason.ISO_INVALID, True),
+        (_send(b"", status=302), Reason.ISO_INVALID, False),
+    ],
+    ids=["good", "no-ranges", "no-boot", "page", "page-200", "short", "404", "403", "redirect"],
+)
+def test_each_answer_of_a_server(answer: Answer, reason: Reason | None, certain: bool | None) -> None:
+    with serving(answer) as (url, _):
+        found = ImageCheck(ManualClock()).flaw(url)
+    assert (found.reason, found.certain) == (reason, certain) if found is not None else reason is None
+
+
+def test_a_server_that_is_not_there_or_silent_is_unreachable_and_perhaps_only_from_here() -> None:
+    check = ImageCheck(ManualClock(), seconds=0.5)
+    silent = threading.Event()
+    with serving(lambda _handler: silent.wait(PATIENCE) and None) as (url, _):
+        for one in (f"http://127.0.0.1:{free_port()}/ipa.iso", "http://name.invalid/ipa.iso", url):
+            found = check.flaw(one)
+            assert found is not None
+            assert (found.reason, found.certain) == (Reason.ISO_UNREACHABLE, False)
+        silent.set()
+
+
+def test_a_certificate_that_nobody_knows_is_named(tmp_path: Path) -> None:
+    pair = Authority(tmp_path).issue("server")
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(pair.certificate, pair.key)
+    with serving(_send(images.iso()), context=context) as (url, _):
+        found = ImageCheck(ManualClock()).flaw(url)
+    assert found is not None
+    assert (found.reason, found.certain) == (Reason.ISO_CERTIFICATE, False)
+
+
+def test_a_good_image_is_looked_at_once_in_minutes_and_a_bad_one_soon_again() -> None:
+    clock = ManualClock()
+    check = ImageCheck(clock)
+    with serving(_send(b"", status=404)) as (url, server):
+        for _ in range(5):
+            assert check.flaw(url) is not None
+        assert server.asked == 1
+        server.answer = _send(images.iso())
+        clock.now += 60
+        for _ in range(5):
+            assert check.flaw(url) is None
+        assert server.asked == 2
+        clock.now += 600
+        assert check.flaw(url) is None
+        assert server.asked == 3
+
+
+def test_secrets_of_the_url_are_not_in_the_message() -> None:
+    with serving(_send(b"", status=404)) as (url, _):
+        found = ImageCheck(ManualClock()).flaw(f"{url}?token=hush".replace("//", "//user:hush@"))
+    assert found is not None
+    assert "hush" not in found.message
+
+
+def test_what_is_not_http_is_not_looked_at() -> None:
+    assert ImageCheck(ManualClock()).flaw("nfs://192.0.2.1/ipa.iso") is None
