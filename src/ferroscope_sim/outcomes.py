@@ -248,7 +248,7 @@ TABLE: Final = (
     Outcome(
         name="bmc-refused",
         description="Nothing listens on the BMC's port: connections are refused.",
-        ends="error: bmc-unreachable",
+        ends="error: bmc-connection-refused",
         bmc="refused",
     ),
     Outcome(

@@ -70,7 +70,7 @@ _STATES: Final[dict[Kind, tuple[State, Provision, float]]] = {
     Kind.ABORTED: (State.ERROR, Provision.INSPECT_FAILED, 60.0),
 }
 _ERRORS: Final = {
-    Kind.FAILED: ("timeout", "timed out after 1800 s: no callback from the ramdisk"),
+    Kind.FAILED: ("timeout", "no callback from the ramdisk within 1800 s"),
     Kind.ABORTED: ("aborted", "the inspection was aborted"),
 }
 _CHANGES: Final = [

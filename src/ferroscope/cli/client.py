@@ -55,6 +55,9 @@ _AS_COMMANDS: Final = (
 Json = Any
 
 
+_START: Final = "start it with 'ferroscope all', or set --url or FERROSCOPE_URL"
+
+
 class ApiError(Failure):
     """The service refused the call, with HTTP ``status``."""
 
@@ -66,11 +69,9 @@ class ApiError(Failure):
 class UnreachableError(Failure):
     """The service did not respond."""
 
-    def __init__(self, url: str, why: str) -> None:
+    def __init__(self, url: str, why: str, advice: str = _START) -> None:
         super().__init__(
-            f"cannot connect to the Bare Metal API at {url}: {why}",
-            exit_code=Exit.UNREACHABLE,
-            advice="start it with 'ferroscope all', or set --url or FERROSCOPE_URL",
+            f"cannot connect to the Bare Metal API at {url}: {why}", exit_code=Exit.UNREACHABLE, advice=advice
         )
 
 
@@ -228,9 +229,9 @@ class Api:
                 return self._pool.request(method, self.url + target, body=content, headers=headers, redirect=False)
             except urllib3.exceptions.ProtocolError as exc:
                 if not tries:
-                    raise UnreachableError(self.url, _reason(exc)) from None
+                    raise UnreachableError(self.url, *_why(exc, self.url)) from None
             except urllib3.exceptions.HTTPError as exc:
-                raise UnreachableError(self.url, _reason(exc)) from None
+                raise UnreachableError(self.url, *_why(exc, self.url)) from None
 
 
 def connect(
@@ -335,17 +336,32 @@ def _pause(retry_after: str | None) -> float:
     return min(float(retry_after), _LONGEST_PAUSE) if retry_after and retry_after.isdigit() else 1.0
 
 
-def _reason(exc: Exception) -> str:
-    """Return why a connection failed, in a few words."""
+def _why(exc: Exception, url: str) -> tuple[str, str]:
+    """Return why a connection failed, in a few words, and what to do about that."""
+    import socket
+    import ssl
+
+    from ferroscope.remote.tls_errors import is_plain
+
     cause: BaseException | None = exc
     while cause is not None:
+        if isinstance(cause, ssl.SSLCertVerificationError):
+            why = f"its certificate is not trusted: {cause.verify_message}"
+            return why, "set FERROSCOPE_CACERT, or cacert in clouds.yaml, to the certificate of its CA"
+        if isinstance(cause, ssl.SSLError) and is_plain(cause):
+            plain = f"http://{urlsplit(url).netloc}"
+            return "the port speaks plain HTTP, not HTTPS", f"use its HTTPS port, or --url {plain}"
         if isinstance(cause, TimeoutError):
-            return "timed out"
+            return "timed out", "check host and port of --url or FERROSCOPE_URL, and the network to them"
+        if isinstance(cause, socket.gaierror):
+            return str(cause.strerror).lower(), "check the host name in --url or FERROSCOPE_URL"
+        if isinstance(cause, ConnectionResetError) and url.startswith("http://"):
+            return str(cause.strerror).lower(), "if the port speaks HTTPS, use https:// in --url or FERROSCOPE_URL"
         if isinstance(cause, OSError) and cause.strerror:
-            return cause.strerror.lower()
+            return cause.strerror.lower(), _START
         cause = cause.__cause__ or cause.__context__
     text = str(exc.args[-1]) if exc.args else type(exc).__name__
-    return text.rpartition(": ")[2][:200] if "Failed to" in text else text[:200]
+    return (text.rpartition(": ")[2][:200] if "Failed to" in text else text[:200]), _START
 
 
 def _message(answer: Any) -> str:

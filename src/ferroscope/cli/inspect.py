@@ -6,12 +6,11 @@ import shlex
 from typing import IO, TYPE_CHECKING, Final
 
 import click
-from click.core import ParameterSource
 
 from ferroscope.cli.client import Api, node_path
 from ferroscope.cli.exits import Exit, Failure
 from ferroscope.cli.lookup import find, label, node_argument
-from ferroscope.cli.output import CommandOrBelow, Output, table, with_api
+from ferroscope.cli.output import CommandOrBelow, Output, table, typed, with_api
 from ferroscope.cli.selection import Selection, Wanted, confirm, resolve, selectors
 from ferroscope.cli.text import many
 from ferroscope.core.states import INSPECTABLE, UNDER_WAY, Provision
@@ -146,15 +145,7 @@ def _again(wanted: Wanted, watch: Watch) -> str:
         # These nodes are in another state now.
         names = [watch.label(uuid) for uuid in watch.active]
         nodes = names if len(names) <= _NAMED else ["--all"]
-    return shlex.join(["ferroscope", "inspect", *nodes, "--join", "--watch", *_typed("--url"), *_typed("--os-cloud")])
-
-
-def _typed(option: str) -> list[str]:
-    """Return an option and its value, if it is from the command line and not from the environment."""
-    context = click.get_current_context()
-    name = {"--url": "url", "--os-cloud": "cloud"}[option]
-    typed = context.get_parameter_source(name) == ParameterSource.COMMANDLINE or context.find_root().params.get(name)
-    return [option, context.params[name]] if typed else []
+    return shlex.join(["ferroscope", "inspect", *nodes, "--join", "--watch", *typed("--url"), *typed("--os-cloud")])
 
 
 def _report(watch: Watch, out: Output, *, failures_shown: bool) -> None:

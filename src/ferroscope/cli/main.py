@@ -89,7 +89,7 @@ _OWN: Final[dict[str, Command]] = {
     "expect": Command("ferroscope.cli.expect:expect", "Say what hardware is expected, and show what deviates."),
     "firmware": Command("ferroscope.cli.inventory:firmware", "Report the firmware of machines."),
     "lease": Command("ferroscope.cli.lease:lease", "List leases, and run a command while holding one."),
-    "explain": Command("ferroscope.cli.lookup:explain", "Explain a reason code, and say what to do."),
+    "explain": Command("ferroscope.cli.explain:explain", "Say what is wrong with a node, or what a reason code means."),
     "status": Command("ferroscope.cli.status:status", "Show the status of the service."),
     "top": Command(
         "ferroscope.cli.top:top",

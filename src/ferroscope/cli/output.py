@@ -98,6 +98,14 @@ class OutputFormat(click.Choice):  # type: ignore[type-arg]  # generic since 8.2
         return f"[{'|'.join((*self.choices, *self.others))}]"
 
 
+def typed(option: str) -> list[str]:
+    """Return ``--url`` or ``--os-cloud`` with its value, if it is from the command line, not from the environment."""
+    context = click.get_current_context()
+    name = {"--url": "url", "--os-cloud": "cloud"}[option]
+    given = context.get_parameter_source(name) == ParameterSource.COMMANDLINE or context.find_root().params.get(name)
+    return [option, context.params[name]] if given else []
+
+
 watch_option = click.option(
     "-w", "--watch", is_flag=True, help="Refresh continuously, until Ctrl-C; without a terminal, print what changes."
 )

@@ -7,8 +7,8 @@ docs/how-to/write-a-bmc-driver.md.
 For all calls that access a BMC:
 
 * Errors: only ``BmcError``. It is ``transient`` if a later retry may succeed; otherwise it is permanent, as always for
-  rejected credentials. Operators see ``reason``. ``BMC_UNREACHABLE`` means no answer at all: only then do workers treat
-  the BMC as silent, and stop calling it for a while. Messages and logs must not contain secrets.
+  rejected credentials. Operators see ``reason``. Those in ``core.reasons.UNAVAILABLE`` mean that the BMC can do nothing
+  at present: only then do workers stop calling it for a while. Messages and logs must not contain secrets.
 * Time: a call returns within ``DriverOptions.command_timeout``, including its own retries; calls of ``RamdiskBoot``,
   ``OutOfBand`` and ``ReportsHealth`` within ``inventory_timeout``. It is not interrupted. A driver pauses by waiting
   for ``DriverOptions.stop``.

@@ -17,6 +17,9 @@ OF_ANSWERS: Final = frozenset(
     {
         Reason.POWER_FAILED,
         Reason.BMC_UNREACHABLE,
+        Reason.BMC_NAME_UNKNOWN,
+        Reason.BMC_CONNECTION_REFUSED,
+        Reason.BMC_NOT_READY,
         Reason.BMC_REFUSED,
         Reason.BMC_CREDENTIALS,
         Reason.BMC_PRIVILEGES,

@@ -65,8 +65,8 @@ EXPLANATIONS: Final[dict[Reason, Explanation]] = {
     ),
     Reason.TIMEOUT: Explanation(
         "The machine was powered on, but its ramdisk did not call back within [inspector] timeout.",
-        "The ramdisk did not call back in time; check PXE boot, DHCP and the callback URL on the console.",
-        (_TIMELINE, _VALIDATE, _STATUS, _INSPECT),
+        "Check PXE boot, DHCP and the callback URL on the console; machines with unknown MACs are in the inbox.",
+        (_TIMELINE, _INBOX, _VALIDATE, _STATUS, _INSPECT),
     ),
     Reason.START_TIMEOUT: Explanation(
         "The machine could not be powered on within [inspector] timeout, because its BMC was too slow.",
@@ -104,9 +104,24 @@ EXPLANATIONS: Final[dict[Reason, Explanation]] = {
         ("ferroscope node power NODE reboot", "ferroscope node set NODE --enable-power-off"),
     ),
     Reason.BMC_UNREACHABLE: Explanation(
-        "No connection to the BMC could be established, or it closed the connection or timed out.",
-        "The BMC did not answer; check its network and its address and credentials in driver_info.",
-        (_SHOW, _VALIDATE, _STATUS, _INSPECT),
+        "The BMC did not answer in time, or closed the connection without an answer.",
+        "Check that the BMC has power and a cable, that its address is right, and the network and firewalls to it.",
+        (_SHOW, _STATUS, _INSPECT),
+    ),
+    Reason.BMC_NAME_UNKNOWN: Explanation(
+        "The host name of the BMC does not resolve to an address on the worker.",
+        "Correct the host name in driver_info, or the name servers of the workers; an IP address needs neither.",
+        ("ferroscope node set NODE -d PROPERTY=VALUE", _DOCTOR, _INSPECT),
+    ),
+    Reason.BMC_CONNECTION_REFUSED: Explanation(
+        "A host has the address of the BMC, but nothing listens on the port, or a firewall rejects the connection.",
+        "Check the port of the BMC's address, and that its Redfish service is enabled; a BMC that restarts comes back.",
+        (_SHOW, "ferroscope node set NODE -d PROPERTY=VALUE", _INSPECT),
+    ),
+    Reason.BMC_NOT_READY: Explanation(
+        "The BMC answered that it is busy, restarting or temporarily unavailable, and stayed so.",
+        "Wait until the BMC is ready, and try again; if it stays busy, restart the BMC.",
+        (_TIMELINE, _STATUS, _INSPECT),
     ),
     Reason.BMC_REFUSED: Explanation(
         "The BMC answered with an error, and has not done what was asked.",
@@ -285,8 +300,8 @@ EXPLANATIONS: Final[dict[Reason, Explanation]] = {
     ),
     Reason.CALLBACK_REFUSED: Explanation(
         "A machine called back, but its callback was not accepted, and the inspection then timed out.",
-        "The callback was refused; the message says why, the timeline shows where it came from.",
-        (_TIMELINE, _INBOX),
+        "Correct what the message names: the ramdisk, the node's MACs, or the inbox; then inspect the machine again.",
+        (_TIMELINE, "ferroscope node ports NODE", _INBOX, _INSPECT),
     ),
     Reason.DATA_CONTRADICTS: Explanation(
         "The callback has another serial number, system UUID or other MAC addresses than the last inspection.",

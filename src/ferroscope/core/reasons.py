@@ -27,6 +27,9 @@ class Reason(StrEnum):
     POWER_FAILED = "power-failed"
     POWER_OFF_DISABLED = "power-off-disabled"
     BMC_UNREACHABLE = "bmc-unreachable"
+    BMC_NAME_UNKNOWN = "bmc-name-unknown"
+    BMC_CONNECTION_REFUSED = "bmc-connection-refused"
+    BMC_NOT_READY = "bmc-not-ready"
     BMC_REFUSED = "bmc-refused"
     BMC_CREDENTIALS = "bmc-credentials"
     BMC_PRIVILEGES = "bmc-privileges"
@@ -78,6 +81,11 @@ class Reason(StrEnum):
     STORE_UNAVAILABLE = "store-unavailable"
     INTERNAL = "internal"
 
+
+# The BMC can do nothing for us at present: workers stop calling it for a while.
+UNAVAILABLE: Final = frozenset(
+    {Reason.BMC_UNREACHABLE, Reason.BMC_NAME_UNKNOWN, Reason.BMC_CONNECTION_REFUSED, Reason.BMC_NOT_READY}
+)
 
 # The message of an abort; clients of ironic-inspector compare it.
 CANCELED: Final = "Canceled by operator"

@@ -32,7 +32,7 @@ from ferroscope.contracts.queue import Clock
 from ferroscope.contracts.telemetry import Span, Tracer, span_of, trace_of
 from ferroscope.core.bmc_access import hosts, is_address, normalize
 from ferroscope.core.model import Inspection, Node, Request
-from ferroscope.core.reasons import Reason
+from ferroscope.core.reasons import UNAVAILABLE
 from ferroscope.core.states import Event
 from ferroscope.remote import resolver
 from ferroscope.remote.resolver import UnresolvedError
@@ -170,7 +170,7 @@ def _call(
         # Drivers come from elsewhere, too: whatever one says that is none of the answers is unknown.
         return Power.of(found) if call.__name__ == "get_power" else found
     except BmcError as exc:
-        answered, error = exc.reason is not Reason.BMC_UNREACHABLE, str(exc.reason)
+        answered, error = exc.reason not in UNAVAILABLE, str(exc.reason)
         raise
     finally:
         observer.call_ended(answered=answered)

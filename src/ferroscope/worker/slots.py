@@ -307,7 +307,7 @@ class Supervisor:
         tx.journal.append([step(node, "given up", message, process=process, severity=Severity.WARNING)])
         if ended or node.inspection != request.inspection:
             return
-        late = f"timed out after {self._timeout:g} s: processing hangs" + (f" in {doing}" if doing else "")
+        late = "processing hangs" + (f" in {doing}" if doing else "") + f", ended after {self._timeout:g} s"
         tx.requests.put(request_for(node, Event.FAIL, {"reason": str(Reason.PROCESSING_TIMEOUT), "message": late}))
 
 

@@ -87,8 +87,14 @@ def time_out(context: TaskContext) -> Outcome:
     power_off_quietly(context)
     failure = _timeout(context)
     if failure.reason is Reason.TIMEOUT:
-        return context.services.store.read(lambda tx: _refused_callback(tx, context.node, failure)) or failure
+        return context.services.store.read(lambda tx: _better(tx, context, failure))
     return failure
+
+
+def _better(tx: Transaction, context: TaskContext, failure: Fail) -> Fail:
+    """Return the failure with what is known of machines that called meanwhile."""
+    since = context.inspection.waiting_since if context.inspection is not None else None
+    return _refused_callback(tx, context.node, _within(context)) or _unknown_callers(tx, failure, since)
 
 
 def _power_off(context: TaskContext) -> None:
@@ -98,14 +104,18 @@ def _power_off(context: TaskContext) -> None:
 
 def _timeout(context: TaskContext) -> Fail:
     """Return the failure of an inspection whose present phase has taken too long."""
-    seconds = f"{context.settings.inspector.timeout:g} s"
+    within = _within(context)
     if context.before.state is State.STARTING:
-        return Fail(Reason.START_TIMEOUT, f"timed out after {seconds}: the BMC did not start the machine")
+        return Fail(Reason.START_TIMEOUT, f"the BMC did not start the machine {within}")
     if context.before.state is State.WAITING:
         since = context.inspection.waiting_since if context.inspection is not None else None
         when = "" if since is None else f", powered on at {_time(since)}"
-        return Fail(Reason.TIMEOUT, f"timed out after {seconds}: no callback from the ramdisk{when}")
-    return Fail(Reason.PROCESSING_TIMEOUT, f"timed out after {seconds}: processing did not finish")
+        return Fail(Reason.TIMEOUT, f"no callback from the ramdisk {within}{when}")
+    return Fail(Reason.PROCESSING_TIMEOUT, f"processing did not finish {within}")
+
+
+def _within(context: TaskContext) -> str:
+    return f"within {context.settings.inspector.timeout:g} s"
 
 
 # "No callback" would be wrong if the machine did call back and was refused: the operator would search the boot network.
@@ -115,22 +125,36 @@ _REFUSED_STEP: Final = "callback-refused"
 # Timeline entries to search, newest first; at most one refusal a minute is noted, so this covers an hour and more.
 _SEARCHED: Final = 200
 _LONGEST_QUOTE: Final = 400
+# Nodes in the inbox to look at, the newest first.
+_COUNTED: Final = 20
 
 
-def _refused_callback(tx: Transaction, node: Node, failure: Fail) -> Fail | None:
-    """Return the failure with the last callback that was refused; None if none was."""
+def _refused_callback(tx: Transaction, node: Node, within: str) -> Fail | None:
+    """Return the failure by the last callback that was refused; None if none was."""
     filters = {"node": node.uuid, "inspection": node.inspection}
     query = Query(filters=filters, sort_key="id", descending=True, limit=_SEARCHED)
     refused: Entry | None = next((entry for entry in tx.journal.list(query) if entry.step == _REFUSED_STEP), None)
     if refused is not None:
-        message = f"its last callback was refused at {_time(refused.at)}: {refused.message[:_LONGEST_QUOTE]}"
-        return Fail(Reason.CALLBACK_REFUSED, f"{failure.message}; {message}")
+        when = f"at {_time(refused.at)}; no valid one {within}"
+        return Fail(Reason.CALLBACK_REFUSED, f"callback refused: {refused.message[:_LONGEST_QUOTE]}, {when}")
     known = tx.addresses.bmc_of(node.uuid)
     for other in tx.addresses.owners(known):
         if other.inbox and other.uuid != node.uuid:
             message = f"a machine with the same BMC address is in the inbox as node {other.uuid}"
-            return Fail(Reason.CALLBACK_REFUSED, f"{failure.message}; {message}")
+            return Fail(Reason.CALLBACK_REFUSED, f"{message}; no callback with this node's MACs {within}")
     return None
+
+
+def _unknown_callers(tx: Transaction, failure: Fail, since: float | None) -> Fail:
+    """Return the failure with the number of unknown machines that called since then: one may be this node's."""
+    query = Query(filters={"inbox": True}, descending=True, limit=_COUNTED)
+    called = [one for one in tx.nodes.list(query) if since is not None and one.created_at >= since]
+    if not called:
+        return failure
+    number = f"{len(called)} unknown machines" if len(called) > 1 else "an unknown machine"
+    most = "at least " if len(called) == _COUNTED else ""
+    message = f"{failure.message}; meanwhile {most}{number} called: ferroscope node inbox"
+    return Fail(failure.reason, message)
 
 
 def _time(seconds: float) -> str:

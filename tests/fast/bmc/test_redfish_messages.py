@@ -31,10 +31,10 @@ def hang(*_args: object) -> None:
     raise TimeoutError("timed out")
 
 
-def unanswered() -> Exception:
+def unanswered(host: str = "192.0.2.1") -> Exception:
     """Return the error of a connection that is not made, as requests has it."""
-    pool = bounded_http._HttpsPool("192.0.2.1", 443)
-    connection = pool.ConnectionCls("192.0.2.1", 443)
+    pool = bounded_http._HttpsPool(host, 443)
+    connection = pool.ConnectionCls(host, 443)
     try:
         with Deadline(5.0):
             connection.connect()
@@ -44,17 +44,40 @@ def unanswered() -> Exception:
 
 
 @pytest.mark.parametrize(
-    ("how", "said"),
-    [(refuse, "(Connection refused)"), (hang, "(connecting timed out)")],
+    ("how", "said", "reason"),
+    [
+        (refuse, "(Connection refused)", Reason.BMC_CONNECTION_REFUSED),
+        (hang, "(connecting timed out)", Reason.BMC_UNREACHABLE),
+    ],
 )
+@pytest.mark.parametrize("password", ["a long password", "p"])
 def test_a_bmc_that_is_not_there_is_told_without_our_own_names(
-    monkeypatch: pytest.MonkeyPatch, how: object, said: str
+    monkeypatch: pytest.MonkeyPatch, how: object, said: str, reason: Reason, password: str
 ) -> None:
     monkeypatch.setattr(socket, "create_connection", how)
-    text = str(translate(unanswered(), Access(URL, None, "u", "a long password"), "power on", 5.0))
+    error = translate(unanswered(), Access(URL, None, "u", password), "power on", 5.0)
+    text = str(error)
     assert text.startswith(f"power on at {URL}: ")
     assert said in text
     assert "_Https" not in text
+    assert error.reason is reason
+
+
+@pytest.mark.parametrize("password", ["a long password", "p"])
+def test_a_name_without_an_address_is_told_as_such(monkeypatch: pytest.MonkeyPatch, password: str) -> None:
+    def unknown(*_: object, **__: object) -> None:
+        raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
+
+    monkeypatch.setattr(socket, "getaddrinfo", unknown)
+    access = Access("https://bmc-7", None, "u", password)
+    error = translate(unanswered("bmc-7"), access, "power on", 5.0)
+    assert (error.transient, error.reason) == (True, Reason.BMC_NAME_UNKNOWN)
+    assert str(error) == "power on at https://bmc-7: cannot resolve bmc-7: Name or service not known"
+
+
+def test_a_busy_bmc_is_not_one_that_does_not_answer() -> None:
+    error = translate(Refusal(503, "later"), Access(URL, None, "u", "a long password"), "power on", 5.0)
+    assert (error.transient, error.reason) == (True, Reason.BMC_NOT_READY)
 
 
 class Refusal(sushy.exceptions.HTTPError):
@@ -75,6 +98,7 @@ def test_what_a_bmc_says_is_withheld_where_a_mask_would_tell_the_password() -> N
     error = translate(Refusal(400, "bad p"), Access(URL, None, "u", "p"), "power on", 5.0)
     assert WITHHELD in str(error)
     assert "bad" not in str(error)
+    assert "The BMC answered with an error" in str(error)
     assert error.reason is Reason.BMC_REFUSED
 
 

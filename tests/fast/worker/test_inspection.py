@@ -512,6 +512,7 @@ def test_a_time_out_says_that_the_machine_called_and_why_it_was_refused(service:
     service.work()
     assert service.inspection.reason == "callback-refused"
     said = str(service.node.last_error)
+    assert said.startswith("callback refused: HTTP 400: no interfaces")
     assert all(word in said for word in ("HTTP 400: no interfaces", "192.0.2.7", "UTC"))
 
 
@@ -539,6 +540,25 @@ def test_a_time_out_names_the_machine_in_the_inbox_that_has_the_same_bmc(service
     service.work()
     assert service.inspection.reason == "callback-refused"
     assert twin.uuid in str(service.node.last_error)
+
+
+@pytest.mark.parametrize("callers", [0, 1, 2])
+def test_a_time_out_begins_with_its_cause_and_names_the_unknown_machines_that_called(
+    service: Service, callers: int
+) -> None:
+    service.store.write(lambda tx: tx.nodes.add(examples.node(auto_discovered=True, inbox=True)))  # long before
+    service.start()
+    service.work()
+    for _ in range(callers):
+        late = examples.node(auto_discovered=True, inbox=True, created_at=service.clock.time())
+        service.store.write(lambda tx, late=late: tx.nodes.add(late))  # type: ignore[misc]
+    service.submit(Event.TIMEOUT)
+    service.work()
+    said = str(service.node.last_error)
+    assert service.inspection.reason == "timeout"
+    assert said.startswith("no callback from the ramdisk within ")
+    assert ("called: ferroscope node inbox" in said) == bool(callers)
+    assert ("2 unknown machines" in said) == (callers == 2)
 
 
 def test_data_of_too_many_parts_fails_its_inspection_and_is_not_decoded(service: Service) -> None:

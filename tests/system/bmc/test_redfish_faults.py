@@ -49,19 +49,24 @@ def test_a_fault_that_passes_is_not_even_noticed(proxy: FaultyProxy, make_bmc: M
 
 
 @pytest.mark.parametrize(
-    "lasting",
-    [fault.status(503), fault.reset, fault.silence, fault.trickle],
+    ("lasting", "reason"),
+    [
+        (fault.status(503), Reason.BMC_NOT_READY),
+        (fault.reset, Reason.BMC_UNREACHABLE),
+        (fault.silence, Reason.BMC_UNREACHABLE),
+        (fault.trickle, Reason.BMC_UNREACHABLE),
+    ],
     ids=["503", "reset", "silence", "trickle"],
 )
 def test_a_fault_that_lasts_is_transient_and_ends_in_time(
-    proxy: FaultyProxy, make_bmc: MakeBmc, lasting: fault.Fault
+    proxy: FaultyProxy, make_bmc: MakeBmc, lasting: fault.Fault, reason: Reason
 ) -> None:
     bmc, node = make_bmc(timeout=TIMEOUT), node_at(proxy.url)
     bmc.get_power(node)
     proxy.will(lasting, times=1000)
     error = fails(lambda: bmc.get_power(node))
     assert error.transient
-    assert error.reason is Reason.BMC_UNREACHABLE
+    assert error.reason is reason
     assert proxy.url in str(error)
 
 
@@ -215,12 +220,13 @@ def test_a_name_server_that_never_answers(make_bmc: MakeBmc, monkeypatch: pytest
     finally:
         answered.set()
     assert error.transient
-    assert error.reason is Reason.BMC_UNREACHABLE
+    assert error.reason is Reason.BMC_NAME_UNKNOWN
 
 
 def test_a_name_that_does_not_exist(make_bmc: MakeBmc) -> None:
     error = fails(lambda: make_bmc(timeout=5.0).get_power(node_at("https://bmc.invalid")))
     assert "bmc.invalid" in str(error)
+    assert (error.transient, error.reason) == (True, Reason.BMC_NAME_UNKNOWN)
 
 
 def test_certificates_are_verified_unless_that_is_switched_off(tmp_path: Path, make_bmc: MakeBmc) -> None:
@@ -292,7 +298,7 @@ def test_a_refusal_without_a_word_is_judged_by_its_status(
     image = Image(iso=f"{rack.url}/redfish/v1/")
     proxy.will(fault.status(503), method="POST", path="InsertMedia", times=100)
     error = fails(lambda: make_bmc(inventory_timeout=8.0).insert_ramdisk(node_at(proxy.url, 40), image))
-    assert (error.transient, error.reason) == (True, Reason.BMC_UNREACHABLE)
+    assert (error.transient, error.reason) == (True, Reason.BMC_NOT_READY)
 
 
 def test_a_refused_ejection_is_noticed_and_tried_again(rack: Emulator, proxy: FaultyProxy, make_bmc: MakeBmc) -> None:

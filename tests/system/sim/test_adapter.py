@@ -165,7 +165,7 @@ def test_a_simulator_that_is_not_there_is_transient(make_bmc: MakeBmc) -> None:
         address = f"127.0.0.1:{listener.getsockname()[1]}"
     error = fails(lambda: make_bmc().get_power(node_at(address)))
     assert error.transient
-    assert error.reason is Reason.BMC_UNREACHABLE
+    assert error.reason is Reason.BMC_CONNECTION_REFUSED
 
 
 def test_a_server_that_does_not_accept_ends_at_the_deadline(make_bmc: MakeBmc) -> None:
@@ -356,9 +356,12 @@ def test_bmcs_answer_at_addresses_of_their_own(make_bmc: MakeBmc) -> None:
         assert all(bmc.get_power(node_at(address, name)) is Power.OFF for name, address in running.bmcs.items())
 
 
-@pytest.mark.parametrize("name", ["sim-bmc-refused-1", "sim-bmc-black-hole-1"])
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [("sim-bmc-refused-1", Reason.BMC_CONNECTION_REFUSED), ("sim-bmc-black-hole-1", Reason.BMC_UNREACHABLE)],
+)
 def test_a_bmc_that_cannot_be_reached_works_until_faults_are_on_and_again_after_them(
-    make_bmc: MakeBmc, name: str
+    make_bmc: MakeBmc, name: str, reason: Reason
 ) -> None:
     with (
         FleetThread(FleetSettings(nodes=1, special=(name,), bmc_faults=False)) as running,
@@ -371,7 +374,7 @@ def test_a_bmc_that_cannot_be_reached_works_until_faults_are_on_and_again_after_
             client.faults(on=True)
             error = fails(lambda: bmc.get_power(node))
             assert error.transient
-            assert error.reason is Reason.BMC_UNREACHABLE
+            assert error.reason is reason
             assert bmc.get_power(healthy) is Power.OFF
             client.faults(on=False)
 

@@ -17,7 +17,7 @@ from ferroscope.api.http.schemas import DriverType, Link, pair
 from ferroscope.boot_config import ipxe
 from ferroscope.config.options import Settings
 from ferroscope.contracts.bmc import Bmc, NamesInterfaces, OutOfBand, RamdiskBoot, StoresInterfaces
-from ferroscope.core import interfaces
+from ferroscope.core import driver_fields, interfaces
 from ferroscope.core.boot import BootError
 from ferroscope.core.interfaces import AGENT, KINDS, NO_INSPECT, VIRTUAL_MEDIA
 from ferroscope.core.model import Document, Node
@@ -82,7 +82,7 @@ def with_interfaces(
 
 
 class InterfaceCheck(msgspec.Struct, frozen=True, omit_defaults=True):
-    """``result`` false: the interface is invalid or not supported; ``reason`` says why."""
+    """``result`` false: the interface is invalid or not supported; ``reason`` says why, or what to look at."""
 
     result: bool | None
     reason: str | None = None
@@ -122,8 +122,13 @@ def interface_checks(settings: Settings, node: Node, drivers: Mapping[str, Bmc])
         if name == NO_INSPECT or (kind not in problems and not valid):
             problem = not_supported(node, kind)
         if kind != "vendor":
-            checks[kind] = InterfaceCheck(result=problem is None, reason=problem)
+            note = _note(node, driver) if kind == "management" else None
+            checks[kind] = InterfaceCheck(result=problem is None, reason=problem or note)
     return checks
+
+
+def _note(node: Node, driver: Bmc | None) -> str | None:
+    return None if driver is None else driver_fields.unknown(node.driver_info, driver.properties)
 
 
 def not_supported(node: Node, kind: str) -> str:

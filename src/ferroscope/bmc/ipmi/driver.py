@@ -22,7 +22,7 @@ from ferroscope.contracts.errors import BmcError
 from ferroscope.core.boot import wanted_boot_mode
 from ferroscope.core.interfaces import NOOP
 from ferroscope.core.model import Document, Node
-from ferroscope.core.reasons import Reason
+from ferroscope.core.reasons import UNAVAILABLE, Reason
 from ferroscope.remote import command_fence
 from ferroscope.remote.resolver import ForbiddenAddressError, UnresolvedError, resolve
 from ferroscope.remote.retry import Once, retry_bmc_call
@@ -184,7 +184,7 @@ class IpmiBmc:
         except ForbiddenAddressError:
             raise not_allowed(access.host) from None
         except UnresolvedError as exc:
-            raise BmcError(str(exc), transient=True, reason=Reason.BMC_UNREACHABLE) from None
+            raise BmcError(str(exc), transient=True, reason=Reason.BMC_NAME_UNKNOWN) from None
 
     def _time_left(self, seconds: float | None = None) -> Callable[[], float]:
         """Return the time that is left for a call that begins now, however many commands it needs."""
@@ -229,7 +229,7 @@ class IpmiBmc:
         except (CipherError, SilentError):
             raise
         except BmcError as exc:
-            if exc.reason is not Reason.BMC_UNREACHABLE:
+            if exc.reason not in UNAVAILABLE:
                 self._remember(key, cipher)
             raise
         self._remember(key, cipher)

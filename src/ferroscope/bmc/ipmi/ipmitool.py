@@ -20,7 +20,7 @@ import msgspec
 
 from ferroscope.bmc.ipmi.info import Access
 from ferroscope.contracts.errors import BmcError
-from ferroscope.core.reasons import Reason
+from ferroscope.core.reasons import UNAVAILABLE, Reason
 from ferroscope.core.values import MASK, WITHHELD, is_too_short
 from ferroscope.remote.command_fence import Left, TooLateError, limit
 
@@ -188,7 +188,7 @@ def classify(access: Access, cipher: int, what: str, stderr: str) -> BmcError:
     if has(*_GARBLED):
         return _silent(access, cipher, what, last)
     if has(*_TEMPORARY):
-        return _failure(access, what, last, Reason.BMC_UNREACHABLE)
+        return _failure(access, what, last, Reason.BMC_NOT_READY)
     if has(*_REJECTED):
         return _failure(access, what, "the credentials were rejected", Reason.BMC_CREDENTIALS)
     if has(_OTHER_KEY):
@@ -217,7 +217,7 @@ def _failure(access: Access, what: str, message: str, reason: Reason, kind: type
         text = f"{what} at {access.host}: {reason} ({WITHHELD})"
     elif access.password:
         text = text.replace(access.password, MASK)
-    return kind(text[:_MAX_MESSAGE], transient=reason is Reason.BMC_UNREACHABLE, reason=reason)
+    return kind(text[:_MAX_MESSAGE], transient=reason in UNAVAILABLE, reason=reason)
 
 
 _LOOPBACK: Final = "127.0.0.1"

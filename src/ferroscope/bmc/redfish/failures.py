@@ -20,11 +20,14 @@ from sushy import exceptions as sushy
 from ferroscope.bmc.redfish.info import Access
 from ferroscope.contracts.errors import BmcError
 from ferroscope.core.callback_secret import without_disk_key
+from ferroscope.core.explanations import EXPLANATIONS
 from ferroscope.core.reasons import Reason
 from ferroscope.core.values import MASK, WITHHELD, is_too_short, without_secrets
 from ferroscope.remote.deadline import DeadlineError
+from ferroscope.remote.resolver import UnresolvedError
 from ferroscope.remote.retry import retry_after
 from ferroscope.remote.session import TooLargeError
+from ferroscope.remote.tls_errors import is_disagreement, is_plain
 
 _MAX_MESSAGE: Final = 300
 _MAX_READ: Final = 4096
@@ -49,6 +52,12 @@ _WANTS_TLS: Final = re.compile(r"HTTP request[^.]{0,40} to (?:an )?HTTPS|\x15\x0
 _RETRY_ARGUMENT: Final = "ServiceTemporarilyUnavailable"
 
 
+# Messages for these reasons are of the system's and of our words only.
+_OWN_WORDS: Final = frozenset(
+    {Reason.BMC_UNREACHABLE, Reason.BMC_NAME_UNKNOWN, Reason.BMC_CONNECTION_REFUSED, Reason.BMC_CERTIFICATE}
+)
+
+
 class InvalidAnswerError(Exception):
     """An answer that is no Redfish resource; ``what`` says what it is instead."""
 
@@ -66,18 +75,26 @@ class Verdict(NamedTuple):
     pause: float | None = None
     again: bool | None = None
 
+    @property
+    def quotes(self) -> bool:
+        """Whether the message may contain what the BMC has sent, and so the password."""
+        return self.reason not in _OWN_WORDS
+
 
 def translate(error: Exception, access: Access, what: str, seconds: float, *, known: bool = False) -> BmcError:
     """Return the ``BmcError`` for ``error``, which was raised by ``what`` on the BMC of ``access``.
 
     ``known``: what failed has been read from this BMC before, so that it only needs time.
     """
-    message, transient, reason, pause, again = _classify(error, seconds, known=known)
-    if is_too_short(access.password):
-        text = f"{what} at {access.url}: {reason} ({WITHHELD})"
+    verdict = _classify(error, seconds, known=known)
+    said = f"{what} at {access.url}: {verdict.message}"
+    if not is_too_short(access.password):
+        text = scrub(said, access)
+    elif verdict.quotes:
+        text = f"{what} at {access.url}: {EXPLANATIONS[verdict.reason].meaning.rstrip('.')} ({WITHHELD})"
     else:
-        text = scrub(f"{what} at {access.url}: {message}", access)
-    return BmcError(text, transient=transient, reason=reason, pause=pause, again=again)
+        text = _shortened(without_secrets(said))
+    return BmcError(text, transient=verdict.transient, reason=verdict.reason, pause=verdict.pause, again=verdict.again)
 
 
 def scrub(text: str, access: Access) -> str:
@@ -87,6 +104,10 @@ def scrub(text: str, access: Access) -> str:
         for secret in (pair, access.password):
             text = text.replace(secret, MASK)
     text = without_disk_key(without_secrets(text))
+    return _shortened(text)
+
+
+def _shortened(text: str) -> str:
     return text if len(text) <= _MAX_MESSAGE else f"{text[:_MAX_MESSAGE]}…"
 
 
@@ -122,6 +143,9 @@ def seconds_to_wait(error: Exception) -> float:
 
 
 def _classify(error: Exception, seconds: float, *, known: bool) -> Verdict:
+    unresolved = next((cause for cause in causes(error) if isinstance(cause, UnresolvedError)), None)
+    if unresolved is not None:
+        return Verdict(str(unresolved), True, Reason.BMC_NAME_UNKNOWN)
     if isinstance(error, DeadlineError):
         return Verdict(f"timed out after {seconds:g} s", True, Reason.BMC_UNREACHABLE)
     if isinstance(error, InvalidAnswerError):
@@ -159,17 +183,17 @@ def _answered(error: sushy.HTTPError, *, known: bool) -> Verdict:
         return Verdict(f"the account lacks the privilege for this ({status})", False, Reason.BMC_PRIVILEGES)
     if is_temporary(error):
         message = f"the BMC is temporarily unavailable ({status})"
-        return Verdict(message, True, Reason.BMC_UNREACHABLE, seconds_to_wait(error))
+        return Verdict(message, True, Reason.BMC_NOT_READY, seconds_to_wait(error))
     if code == 404 and known:
         message = f"the BMC does not have what it had before; it may be restarting ({status})"
-        return Verdict(message, True, Reason.BMC_UNREACHABLE, seconds_to_wait(error))
+        return Verdict(message, True, Reason.BMC_NOT_READY, seconds_to_wait(error))
     # Not there, or not there yet.
     return Verdict(f"the BMC refused ({status})", False, Reason.BMC_REFUSED, again=code == 404)
 
 
 def _not_redfish(what: str, *, known: bool) -> Verdict:
     if known:
-        return Verdict(f"the BMC answers with {what}; it may be restarting", True, Reason.BMC_UNREACHABLE, 0.0)
+        return Verdict(f"the BMC answers with {what}; it may be restarting", True, Reason.BMC_NOT_READY, 0.0)
     message = f"the response is {what}; is this a Redfish service? Check the host and port of redfish_address"
     return Verdict(message, False, Reason.BMC_NOT_REDFISH, again=True)
 
@@ -187,13 +211,13 @@ def _unanswered(error: Exception, *, known: bool) -> Verdict:
         if isinstance(cause, TooLargeError):
             return Verdict(str(cause), False, Reason.BMC_REFUSED)
         if isinstance(cause, ssl.SSLError):
-            if _is_plain(cause):
+            if is_plain(cause):
                 message = f"the port does not speak TLS, and redfish_address says https; {_SCHEME}"
                 return Verdict(message, False, Reason.BMC_NOT_REDFISH)
-            if _is_disagreement(cause):
+            if is_disagreement(cause):
                 options = "redfish_tls_minimum_version and redfish_tls_ciphers"
                 message = f"TLS handshake failed: no common version or cipher ({cause.reason}); see {options}"
-                return Verdict(message, True, Reason.BMC_UNREACHABLE)
+                return Verdict(message, True, Reason.BMC_REFUSED)
         if isinstance(cause, DeadlineError):
             return Verdict("timed out", True, Reason.BMC_UNREACHABLE)
     if any(isinstance(cause, requests.exceptions.JSONDecodeError) for cause in chain):
@@ -203,7 +227,8 @@ def _unanswered(error: Exception, *, known: bool) -> Verdict:
     # A BMC that restarts refuses connections; one that never answered may have another address.
     refused = any(isinstance(cause, OSError) and cause.errno == errno.ECONNREFUSED for cause in chain)
     pause = 0.0 if refused and known else None
-    return Verdict(f"cannot connect ({_innermost(chain)})", True, Reason.BMC_UNREACHABLE, pause)
+    reason = Reason.BMC_CONNECTION_REFUSED if refused else Reason.BMC_UNREACHABLE
+    return Verdict(f"cannot connect ({_innermost(chain)})", True, reason, pause)
 
 
 def _said(error: sushy.HTTPError) -> str:
@@ -211,16 +236,6 @@ def _said(error: sushy.HTTPError) -> str:
     response = getattr(error, "response", None)
     body = response.content[:_MAX_READ].decode(errors="replace") if response is not None else ""
     return f"{body} {error.detail or ''}"
-
-
-def _is_plain(error: ssl.SSLError) -> bool:
-    """Whether the other side answered the handshake without TLS; the names are those of OpenSSL's releases."""
-    return any(word in str(error.reason) for word in ("WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE", "HTTP_REQUEST"))
-
-
-def _is_disagreement(error: ssl.SSLError) -> bool:
-    """Whether version or cipher negotiation failed, as opposed to a handshake that was cut off."""
-    return any(word in str(error.reason) for word in ("PROTOCOL_VERSION", "UNSUPPORTED", "HANDSHAKE_FAILURE"))
 
 
 def causes(error: BaseException) -> list[BaseException]:
@@ -239,7 +254,4 @@ def causes(error: BaseException) -> list[BaseException]:
 
 def _innermost(chain: list[BaseException]) -> str:
     plain = [cause for cause in chain if isinstance(cause, OSError) and cause.strerror]
-    named = [str(cause).rpartition(": ")[2] for cause in chain if type(cause).__name__ == "NameResolutionError"]
-    if plain:
-        return str(plain[-1].strerror)
-    return named[0] if named else str(chain[-1])[:120]
+    return str(plain[-1].strerror) if plain else str(chain[-1])[:120]

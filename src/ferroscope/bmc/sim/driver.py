@@ -21,6 +21,7 @@ from ferroscope.bmc.drivers import DriverOptions, check_place, problem, wrong
 from ferroscope.contracts.bmc import BootDevice, Power, Switch
 from ferroscope.contracts.errors import BmcError
 from ferroscope.core.model import Document, Node
+from ferroscope.core.reasons import Reason
 from ferroscope.remote import command_fence
 
 ADDRESS_KEY: Final = "sim_address"
@@ -349,7 +350,10 @@ class SimBmc:
         try:
             answer = self._pool.exchange(endpoint, line, self._decoder.decode, timeout=self._options.command_timeout)
         except (SilentError, BrokenError) as error:
-            raise BmcError(f"{_DOES[op]} {name} failed (simulator {endpoint.text}): {error}", transient=True) from error
+            refused = isinstance(error.__cause__, ConnectionRefusedError)
+            reason = Reason.BMC_CONNECTION_REFUSED if refused else Reason.BMC_UNREACHABLE
+            message = f"{_DOES[op]} {name} failed (simulator {endpoint.text}): {error}"
+            raise BmcError(message, transient=True, reason=reason) from error
         except (GarbledError, msgspec.DecodeError, UnicodeDecodeError) as error:
             message = f"{_DOES[op]} {name} failed: {endpoint.text} does not speak the simulator's protocol: {error}"
             raise BmcError(message, transient=False) from error

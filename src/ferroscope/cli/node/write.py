@@ -172,7 +172,17 @@ def _say_what_is_next(api: Api, out: Output, node: Json) -> None:
         out.say(f"incomplete: {missing['reason']}")
         out.say(f"next: ferroscope node set {label(node)} -d KEY=VALUE (ferroscope driver properties {node['driver']})")
         return
+    if missing.get("reason"):
+        out.say(f"note: {missing['reason']}")
     out.say(f"next: ferroscope node manage {label(node)} --wait, then: ferroscope inspect {label(node)} --watch")
+
+
+def _say_what_is_odd(api: Api, out: Output, nodes: list[Json], fields: dict[str, Any]) -> None:
+    """Point out fields of driver_info that the driver of the first changed node does not read: misspelt, probably."""
+    if nodes and fields["driver_info"]:
+        checked = api.get(node_path(nodes[0]["uuid"], "validate"))["management"]
+        if checked["result"] and checked.get("reason"):
+            out.say(f"note: {checked['reason']}")
 
 
 def _add_ports(api: Api, node: Json, ports: Iterable[str]) -> list[Json]:
@@ -260,7 +270,7 @@ def set_node(
             api.put(node_path(node["uuid"], "maintenance"), {"reason": reason})
 
     if chosen.bulk or len(chosen.found) != 1:
-        each(out, chosen, act, done="changed")
+        _say_what_is_odd(api, out, each(out, chosen, act, done="changed"), fields)
         return
     for failure in chosen.failures.values():
         raise failure
@@ -268,6 +278,7 @@ def set_node(
     act(one)
     node = find(api, one["uuid"], fields=None)
     out.show(node, lambda screen: screen.print(f"{label(node)}: {done} {'change' if done == 1 else 'changes'} made"))
+    _say_what_is_odd(api, out, [node], fields)
 
 
 def _change_node(

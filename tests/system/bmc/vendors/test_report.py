@@ -117,7 +117,7 @@ def test_what_cannot_be_reached_or_is_no_redfish_service_is_no_internal_error(bm
         node = node_of(service)
     with pytest.raises(BmcError) as caught:
         bmc.report(node, identities=False)
-    assert (caught.value.transient, caught.value.reason) == (True, Reason.BMC_UNREACHABLE)
+    assert (caught.value.transient, caught.value.reason) == (True, Reason.BMC_CONNECTION_REFUSED)
 
 
 class Silent:

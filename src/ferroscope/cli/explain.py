@@ -1,0 +1,193 @@
+"""``ferroscope explain``: what a reason code means, or what is wrong with a node, and the commands that help.
+
+The codes need no service. For a node, the commands are complete: they can be pasted.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+import shlex
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from ferroscope.cli.client import Api, Json
+from ferroscope.cli.exits import Exit, Failure
+from ferroscope.cli.lookup import complete_names, find, label
+from ferroscope.cli.output import Output, key_values, table, typed, with_api
+from ferroscope.cli.text import age, many
+from ferroscope.core.explanations import EXPLANATIONS
+from ferroscope.core.reasons import Reason
+from ferroscope.core.states import UNDER_WAY, Provision
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+_FIELDS: Final = (
+    "uuid", "name", "driver", "driver_info", "provision_state", "provision_updated_at", "last_error", "maintenance",
+    "maintenance_reason", "inbox", "inspection_finished_at",
+)  # fmt: skip
+_CODE: Final = re.compile(r"\(([a-z]+(?:-[a-z]+)+|timeout|aborted|restarted|imported|interrupted|throttled|internal)\)")
+# What is left to fill in: such a command cannot be pasted.
+_BLANK: Final = re.compile(r"\b(?:PROPERTY=VALUE|FILE|URL|PATH|RULE|MAC|NAME|DRIVER)\b")
+_ADDRESS: Final = "_address"
+
+
+@click.command()
+@click.argument("name", metavar="[NODE|REASON]", required=False, shell_complete=complete_names)
+@with_api
+def explain(api: Api, out: Output, *, name: str | None) -> None:
+    """Explain what is wrong with a node, or what a reason code such as bmc-unreachable means, and what to do.
+
+    Without an argument, all reason codes are listed; they need no running service.
+    """
+    if name is None:
+        found = [as_data(reason) for reason in sorted(Reason)]
+        rows = [(one["reason"], one["meaning"]) for one in found]
+        out.show(found, lambda screen: screen.print(table(("REASON", "MEANING"), rows, wraps=("MEANING",))))
+        return
+    reason = _reason(name)
+    if reason is not None:
+        shown = as_data(reason)
+        out.show(shown, lambda screen: _draw_reason(screen, shown))
+        return
+    told = told_of(api, _node(api, name))
+    out.show(told, lambda screen: _draw_node(screen, told))
+
+
+def as_data(reason: Reason) -> dict[str, Any]:
+    """Return the explanation for JSON and YAML."""
+    one = EXPLANATIONS[reason]
+    return {"reason": str(reason), "meaning": one.meaning, "hint": one.hint, "commands": list(one.commands)}
+
+
+def _written(name: str) -> str:
+    return name.strip("()").lower().replace("_", "-").replace(" ", "-")
+
+
+def _reason(name: str) -> Reason | None:
+    """Return the reason of this name, however it is written; None if it is none."""
+    try:
+        return Reason(_written(name))
+    except ValueError:
+        return None
+
+
+def _node(api: Api, name: str) -> Json:
+    """Return the node; ``Failure``, with the reasons that may have been meant."""
+    near = difflib.get_close_matches(_written(name), list(Reason), n=3)
+    try:
+        return find(api, name, fields=_FIELDS)
+    except Failure as exc:
+        if exc.exit_code == Exit.NOT_FOUND or near:
+            meant = f"did you mean the reason {' or '.join(near)}?" if near else "list the nodes: ferroscope node list"
+            message = f"{name!r} is neither a node nor a reason code"
+            raise Failure(message, exit_code=Exit.NOT_FOUND, advice=f"{meant}; all codes: ferroscope explain") from None
+        raise
+
+
+def told_of(api: Api, node: Json) -> dict[str, Any]:
+    """Return what is wrong with a node, and what to do, for JSON and YAML."""
+    codes = [code for code in _CODE.findall(node["last_error"] or "") if _reason(code)]
+    reason = _reason(codes[-1]) if codes else None
+    callers = _unknown_callers(api, node) if node["provision_state"] == Provision.INSPECT_WAIT else 0
+    commands = [*_of_state(node, callers), *(_of_reason(node, reason) if reason else ())]
+    suffix = " ".join(map(shlex.quote, [*typed("--url"), *typed("--os-cloud")]))
+    return {
+        "node": label(node),
+        "uuid": node["uuid"],
+        "state": node["provision_state"],
+        "since": node["provision_updated_at"],
+        "reason": None if reason is None else str(reason),
+        "error": node["last_error"],
+        "unknown_callers": callers,
+        "hint": EXPLANATIONS[reason].hint if reason else _hint(node, callers),
+        "commands": [f"{one} {suffix}".rstrip() for one in dict.fromkeys(commands)],
+    }
+
+
+def _unknown_callers(api: Api, node: Json) -> int:
+    """Return how many machines have come into the inbox since the node began to wait: one may be its own."""
+    since = node["provision_updated_at"] or ""
+    found = api.pages("/v1/nodes", "nodes", inbox=True, fields=("uuid", "created_at"))
+    return sum((one["created_at"] or "") >= since for one in found)
+
+
+def _hint(node: Json, callers: int) -> str:
+    if callers:
+        called = many(callers, "unknown machine")
+        return f"Meanwhile {called} called: one may be this node's machine, with other MAC addresses."
+    state = node["provision_state"]
+    if node["inbox"]:
+        return "It was discovered, and waits in the inbox until somebody approves or rejects it."
+    if state == Provision.INSPECT_WAIT:
+        return "It waits for the callback of its ramdisk; nothing has gone wrong yet."
+    if state in UNDER_WAY or state == Provision.VERIFYING:
+        return "It is in progress; nothing has gone wrong yet."
+    if state == Provision.ENROLL:
+        return "It was enrolled; its BMC has not been tried yet."
+    return "Nothing is wrong with it."
+
+
+def _of_state(node: Json, callers: int) -> Iterator[str]:
+    name, state = shlex.quote(label(node)), node["provision_state"]
+    if node["inbox"]:
+        yield from ("ferroscope node inbox", f"ferroscope node approve {name}", f"ferroscope node reject {name}")
+    elif state in UNDER_WAY:
+        yield f"ferroscope node timeline {name} --watch"
+        if callers:
+            yield "ferroscope node inbox"
+        yield f"ferroscope node abort {name}"
+    elif state == Provision.ENROLL:
+        yield f"ferroscope node manage {name} --wait"
+    elif not node["last_error"]:
+        yield f"ferroscope inspect {name} --watch"
+
+
+def _of_reason(node: Json, reason: Reason) -> Iterator[str]:
+    """Yield the commands for the reason, filled in; without those for which only the operator knows what to fill in."""
+    for template in EXPLANATIONS[reason].commands:
+        command = template.replace("driver properties DRIVER", f"driver properties {shlex.quote(node['driver'])}")
+        if (field := _property(node, reason)) is not None:
+            command = re.sub(r"-d \S+", f"-d {field}".replace("\\", r"\\"), command)
+        elif _BLANK.search(command):
+            continue
+        yield re.sub(r"\bNODE\b", lambda _: shlex.quote(label(node)), command)
+
+
+def _property(node: Json, reason: Reason) -> str | None:
+    """Return the field to correct: the password, read from standard input, or the address with its present value."""
+    if reason in (Reason.BMC_CREDENTIALS, Reason.DECRYPTION_FAILED):
+        names = [name for name in node["driver_info"] or {} if name.endswith("_password")]
+        return f"{names[0] if names else node['driver'] + '_password'}=@-"
+    if reason in (Reason.BMC_NAME_UNKNOWN, Reason.BMC_CONNECTION_REFUSED, Reason.BMC_NOT_REDFISH):
+        for name, value in (node["driver_info"] or {}).items():
+            if name.endswith(_ADDRESS):
+                return shlex.quote(f"{name}={value}")
+    return None
+
+
+def _draw_reason(screen: Console, shown: dict[str, Any]) -> None:
+    screen.print(shown["reason"], style="bold")
+    screen.print(shown["meaning"])
+    screen.print(shown["hint"])
+    screen.print()
+    for command in shown["commands"]:
+        screen.print(f"  {command}")
+
+
+def _draw_node(screen: Console, told: dict[str, Any]) -> None:
+    since = age(told["since"])
+    state = f"{told['state']}, for {since}" if since else told["state"]
+    screen.print(key_values({"Node": told["node"], "State": state, "Error": told["error"]}))
+    if told["reason"] is None or told["hint"] not in (told["error"] or ""):
+        screen.print(told["hint"])
+    if told["unknown_callers"] and told["reason"] is not None:
+        called = many(told["unknown_callers"], "unknown machine")
+        screen.print(f"Meanwhile {called} called; see the inbox.")
+    if told["commands"]:
+        screen.print()
+    for command in told["commands"]:
+        screen.print(f"  {command}", soft_wrap=True)

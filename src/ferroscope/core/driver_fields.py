@@ -1,0 +1,28 @@
+"""Fields of ``driver_info`` that a driver does not read: probably misspelt. Pure.
+
+They are stored, as the Bare Metal service does, because others may read them; but whoever misspells a password should
+hear of it before the BMC does.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Collection, Iterable
+from typing import Final
+
+_ALIKE: Final = 0.8
+_MOST: Final = 5
+
+
+def unknown(names: Iterable[str], known: Collection[str]) -> str | None:
+    """Return a note on the names that are not ``known`` although they look as if they should be; None if none is."""
+    prefixes = {name.partition("_")[0] for name in known if "_" in name}
+    notes = []
+    for name in sorted(set(names) - set(known)):
+        close = difflib.get_close_matches(name[:64], sorted(known), n=1, cutoff=_ALIKE)
+        if close:
+            notes.append(f"{name[:64]} (did you mean {close[0]}?)")
+        elif name.partition("_")[0] in prefixes:
+            notes.append(name[:64])
+    more = f" and {len(notes) - _MOST} more" if len(notes) > _MOST else ""
+    return f"the driver does not read {', '.join(notes[:_MOST])}{more}" if notes else None

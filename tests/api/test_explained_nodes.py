@@ -1,0 +1,95 @@
+"""``ferroscope explain NODE``: what is wrong with a node, and commands that can be pasted."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from typing import Any
+
+import pytest
+
+from ferroscope.cli.exits import Exit
+from ferroscope.core.delivery import Fail
+from ferroscope.core.reasons import Reason
+from ferroscope.core.states import Event
+from tests.api.commands import Commands
+from tests.api.service import Service
+from tests.fast.docs.test_commands import known, parse
+from tests.support import examples
+
+
+@pytest.fixture
+def ferroscope(service: Service, monkeypatch: pytest.MonkeyPatch) -> Commands:
+    return Commands(service, monkeypatch)
+
+
+def failed(service: Service, reason: Reason, **fields: Any) -> str:
+    ident = service.enrol(**fields)
+    service.wait(ident)
+    service.step(ident, Event.FAIL, Fail(reason, "the cause"))
+    return ident
+
+
+@pytest.mark.parametrize("reason", [one for one in Reason if one.startswith(("bmc-", "call"))])
+def test_a_failed_node_is_explained_with_commands_that_can_be_pasted(
+    service: Service, ferroscope: Commands, reason: Reason
+) -> None:
+    info = {"redfish_address": "https://192.0.2.7", "redfish_password": "secret-1"}
+    failed(service, reason, name="rack1-u07", driver_info=info)
+    told = json.loads(ferroscope("explain", "rack1-u07", "-o", "json").stdout)
+    assert (told["node"], told["state"], told["reason"]) == ("rack1-u07", "inspect failed", reason)
+    assert told["error"].startswith("the cause")
+    assert told["commands"]
+    for command in told["commands"]:
+        program, *words = shlex.split(command)
+        assert program == "ferroscope"
+        assert known(words) is None
+        parse([word.replace("@-", "x") for word in words])  # standard input is not there
+        assert not {"NODE", "MAC", "FILE", "URL", "PROPERTY=VALUE"} & set(words), command
+    shown = ferroscope("explain", "rack1-u07").stdout
+    assert all(f"  {command}\n" in shown for command in told["commands"])
+
+
+def test_a_wrong_password_is_asked_for_on_standard_input(service: Service, ferroscope: Commands) -> None:
+    info = {"redfish_address": "https://192.0.2.7", "redfish_password": "secret-1"}
+    failed(service, Reason.BMC_CREDENTIALS, name="n1", driver_info=info)
+    shown = ferroscope("explain", "n1").stdout
+    assert "  ferroscope node set n1 -d redfish_password=@-\n" in shown
+    assert "secret-1" not in shown
+
+
+def test_a_node_that_waits_while_unknown_machines_call_leads_to_the_inbox(
+    service: Service, ferroscope: Commands
+) -> None:
+    service.wait(service.enrol(name="n1"))
+    assert "inbox" not in ferroscope("explain", "n1").stdout
+    caller = examples.node(auto_discovered=True, inbox=True)
+    service.store.write(lambda tx: tx.nodes.add(caller))
+    service.alter(caller.uuid, created_at=service.node("n1").provision_updated_at + 1.0)
+    told = json.loads(ferroscope("explain", "n1", "-o", "json").stdout)
+    assert told["unknown_callers"] == 1
+    assert "ferroscope node inbox" in told["commands"]
+
+
+def test_what_is_neither_a_node_nor_a_reason_is_said_to_be_so(service: Service, ferroscope: Commands) -> None:
+    done = ferroscope("explain", "bmc-credential")
+    assert done.exit_code == Exit.NOT_FOUND
+    assert "bmc-credentials" in done.stderr
+    assert "neither a node nor a reason" in done.stderr
+
+
+@pytest.mark.parametrize("command", ["create", "set"])
+def test_a_field_that_the_driver_does_not_read_is_pointed_out(
+    service: Service, ferroscope: Commands, command: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from ferroscope.bmc.fake import FakeBmc
+
+    monkeypatch.setattr(FakeBmc, "properties", {"redfish_address": "", "redfish_password": ""})
+    words = ["create", "n1", "--driver", "fake-hardware"]
+    if command == "set":
+        assert ferroscope("node", *words).exit_code == 0
+        words = ["set", "n1"]
+    done = ferroscope("node", *words, "-d", "redfish_pasword=x", "-d", "deploy_kernel=file:///k")
+    assert done.exit_code == 0
+    assert "redfish_pasword (did you mean redfish_password?)" in done.output
+    assert "deploy_kernel" not in done.output.partition("note:")[2]
