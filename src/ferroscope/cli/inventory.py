@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Annotated, Any, Final
+from urllib.parse import urlencode
 
 import click
 import msgspec
@@ -160,8 +161,9 @@ _SEARCH_SPARE: Final = ("MAINT", "DISKS", "CPUS", "STATE", "MEMORY", "SERIAL", "
 @click.argument("query", nargs=-1)
 @click.option("--limit", type=click.IntRange(min=1), help="Maximum number of nodes.")
 @click.option("--fields", "explain", is_flag=True, help="List the fields that queries can use.")
+@click.option("-v", "--verbose", is_flag=True, help="Also show the URLs of this search: of the web page and the API.")
 @with_api_and_lists
-def search(api: Api, out: Output, *, query: tuple[str, ...], limit: int | None, explain: bool) -> None:
+def search(api: Api, out: Output, *, query: tuple[str, ...], limit: int | None, explain: bool, verbose: bool) -> None:
     """Find nodes that match QUERY, by their last inventory and other fields.
 
     A condition is a FIELD, an operator (==, !=, <, <=, >, >=, ~ with * and ?, in) and a value with a unit;
@@ -178,6 +180,9 @@ def search(api: Api, out: Output, *, query: tuple[str, ...], limit: int | None, 
         if exc.status != 400:
             raise
         raise Failure(exc.message, exit_code=Exit.USAGE, advice="list the fields: ferroscope search --fields") from None
+    if verbose:
+        asked = urlencode({"q": " ".join(query)})
+        click.echo(f"web page: {api.url}/ui/machines?{asked}\nAPI: {api.url}/v1/search?{asked}", err=True)
     found.sort(key=lambda node: natural(label(node)))
     shown: list[Json] = found[:limit]
     columns.show(out, shown, _SEARCH_COLUMNS, _SEARCH_SPARE, below=None)

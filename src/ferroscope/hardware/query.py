@@ -29,7 +29,7 @@ from ferroscope.hardware.expressions import (
     Word,
 )
 from ferroscope.hardware.parts import Kind
-from ferroscope.hardware.search_index import KINDS, LABEL, OWN, Field, fold, label
+from ferroscope.hardware.search_index import KINDS, LABEL, OWN, SPELLED, Field, fold, label
 from ferroscope.hardware.sources import spellings
 
 # The values in queries: numbers with units, booleans, times, and the spellings of texts.
@@ -66,12 +66,32 @@ def number(text: str, written: str, field: Field, at: int) -> float:
     return float(match["digits"]) * base ** _UNITS[match["unit"].lower()] * field.factor
 
 
-def texts(field: Field, value: str) -> tuple[str, ...]:
-    """Return the stored texts that mean this value."""
+def texts(field: Field, value: str, written: str, at: int) -> tuple[str, ...]:
+    """Return the stored texts that mean this value; ``QueryError``."""
+    if field.among:
+        return (_listed(field, value, written, at),)
     if field.own:
         return (value.lower(),)
     folded = fold(value, vendor=field.vendor)
     return spellings(folded) if field.vendor else (folded,)
+
+
+def _listed(field: Field, value: str, written: str, at: int) -> str:
+    """Return the one of the field's values that is meant: inspect-failed is 'inspect failed', on is 'power on'."""
+    words = {_spelled(one): one for one in field.among}
+    words |= {one.removeprefix("power "): one for one in field.among if one.startswith("power ")}
+    wanted = _spelled(value)
+    if wanted in words:
+        return words[wanted]
+    near = difflib.get_close_matches(wanted[:40], words, n=3, cutoff=0.6)
+    meant = [f"'{words[one]}'" if " " in words[one] else words[one] for one in near]
+    all_ = f"one of {', '.join(field.among)}" if len(field.among) <= _FEW else "see ferroscope search --fields"
+    hint = f"did you mean {' or '.join(meant)}?" if meant else f"expected {all_}"
+    raise QueryError(f"unknown value {value[:40]!r} for {written}; {hint}", at)
+
+
+def _spelled(text: str) -> str:
+    return " ".join(re.split(r"[-_\s]+", text.strip().lower()))
 
 
 def _moment(text: str, written: str, at: int) -> float:
@@ -82,6 +102,7 @@ def _moment(text: str, written: str, at: int) -> float:
         raise QueryError(f"invalid value {text[:20]} for {written}: expected a time such as 2026-01-31", at) from None
 
 
+_FEW: Final = 12
 MAX_LENGTH: Final = 2000
 MAX_CONDITIONS: Final = 50
 MAX_DEPTH: Final = 20
@@ -245,8 +266,8 @@ class _Parser:
         if token.kind != "word" or word in _RESERVED:
             self._fail(f"expected a field, found {token.text or 'the end'}")
         self._next += 1
-        if kind is None and word in OWN:
-            return None, OWN[word], word
+        if kind is None and (own := SPELLED.get(word, word)) in OWN:
+            return None, OWN[own], word
         if kind is None and word.startswith(f"{LABEL}.") and is_key(word.removeprefix(f"{LABEL}.")):
             return None, label(word.removeprefix(f"{LABEL}.")), word
         named, _, name = word.rpartition(".") if kind is None else ("", "", word)
@@ -263,14 +284,27 @@ class _Parser:
             if op == "~":
                 self._fail(f"{written} is a number; ~ can be used only with text")
             return Number(field.column, op, self._number(written, field))  # type: ignore[arg-type]
+        at = self._token.at
         if op in ("==", "!="):
-            return Text(field.column, texts(field, self._value()), negated=op == "!=")
+            return self._equals(field, texts(field, self._value(), written, at), negated=op == "!=")
         if op != "~":
             self._fail(f"{written} is text; expected ==, !=, ~ or in")
         pattern = fold(self._value())
+        if field.coded:
+            pattern = f"*({pattern})*"
+        elif field.among:
+            pattern = _spelled(pattern)
         if pattern.count("*") > MAX_STARS:
             self._fail(f"the pattern has more than {MAX_STARS} asterisks")
         return Glob(field.column, pattern)
+
+    @staticmethod
+    def _equals(field: Field, values: tuple[str, ...], *, negated: bool = False) -> Query:
+        if not field.coded:
+            return Text(field.column, values, negated=negated)
+        codes = tuple(Glob(field.column, f"*({value})*") for value in values)
+        found: Query = codes[0] if len(codes) == 1 else Any(codes)
+        return All((Known(field.column), Not(found))) if negated else found
 
     def _one_of(self, field: Field, written: str) -> Query:
         if not self._take("("):
@@ -278,7 +312,8 @@ class _Parser:
         values: list[str | float] = []
         count = 0
         while True:
-            values += texts(field, self._value()) if field.is_text else (self._number(written, field),)
+            at = self._token.at
+            values += texts(field, self._value(), written, at) if field.is_text else (self._number(written, field),)
             count += 1
             if not self._take(","):
                 break
@@ -287,7 +322,7 @@ class _Parser:
         if self._conditions > MAX_CONDITIONS:
             self._fail(f"the query has more than {MAX_CONDITIONS} conditions; each value counts as one")
         if field.is_text:
-            return Text(field.column, tuple(str(value) for value in values))
+            return self._equals(field, tuple(str(value) for value in values))
         return Any(tuple(Number(field.column, "==", float(value)) for value in values))
 
     def _operator(self) -> str:
@@ -347,12 +382,19 @@ def _fields() -> list[str]:
 def _known(word: str) -> bool:
     """Whether the word is a field, a kind of part, or looks like a field of one."""
     kind, dot, _ = word.partition(".")
-    return word in KINDS or word in OWN or word in KINDS["node"] or bool(dot and (kind in KINDS or kind == LABEL))
+    return (
+        word in KINDS
+        or word in OWN
+        or word in SPELLED
+        or word in KINDS["node"]
+        or bool(dot and (kind in KINDS or kind == LABEL))
+    )
 
 
 def _hint(word: str, kind: Kind | None) -> str:
     if kind is not None:
         return f" in {kind}; available: {', '.join(KINDS[kind])}"
-    known = _fields()
-    near = difflib.get_close_matches(word[:40], known, n=3, cutoff=0.5)
-    return f"; did you mean {', '.join(near)}?" if near else "; see the query language reference"
+    near = difflib.get_close_matches(word[:40], _fields(), n=3, cutoff=0.5)
+    if near:
+        return f"; did you mean {', '.join(near)}?"
+    return f"; known are {', '.join(OWN)}, {LABEL}.KEY, and fields of {', '.join(KINDS)} such as nic.speed"

@@ -13,6 +13,8 @@ from typing import Any, Final, Literal
 
 import msgspec
 
+from ferroscope.core.reasons import Reason
+from ferroscope.core.states import PUBLISHED_STATES
 from ferroscope.hardware import parts as hardware
 from ferroscope.hardware.parts import Kind
 from ferroscope.hardware.sources import VENDORS
@@ -49,7 +51,8 @@ class Field(msgspec.Struct, frozen=True):
     """A field of a part: its column and description; ``factor``: converts a query's number to ``unit``.
 
     ``own``: a field of the node itself; the column is a field of ``core.model.Node``, or, if it is boolean, one of its
-    ``attributes``, which a node has or has not.
+    ``attributes``, which a node has or has not. ``among``: all values that there are. ``coded``: the field is a code in
+    parentheses within the text of the column.
     """
 
     column: str
@@ -60,6 +63,8 @@ class Field(msgspec.Struct, frozen=True):
     vendor: bool = False
     moment: bool = False
     own: bool = False
+    among: tuple[str, ...] = ()
+    coded: bool = False
 
     @property
     def is_text(self) -> bool:
@@ -76,7 +81,7 @@ KINDS: Final[Mapping[Kind, Mapping[str, Field]]] = {
         "product": Field("t2", "Its model"),
         "serial": Field("t3", "Serial number"),
         "firmware": Field("t4", "Firmware (BIOS) version"),
-        "boot_mode": Field("t5", "Boot mode: bios or uefi"),
+        "boot_mode": Field("t5", "Boot mode: bios or uefi", among=("bios", "uefi")),
         "hostname": Field("t6", "Host name of the ramdisk"),
         "bmc": Field("t7", "BMC address"),
         "memory": Field("n1", "All memory", "bytes"),
@@ -108,7 +113,7 @@ KINDS: Final[Mapping[Kind, Mapping[str, Field]]] = {
         "model": Field("t3", "Model"),
         "serial": Field("t4", "Serial number"),
         "wwn": Field("t5", "World wide name, with extension if any"),
-        "type": Field("t6", "hdd, ssd or nvme"),
+        "type": Field("t6", "hdd, ssd or nvme", among=("hdd", "ssd", "nvme")),
         "size": Field("n1", "Size", "bytes"),
     },
     "dimm": {
@@ -136,7 +141,11 @@ KINDS: Final[Mapping[Kind, Mapping[str, Field]]] = {
     "health": {
         "component": Field("t1", "drive, storage, memory, processor, fan or power supply; machine: all together"),
         "name": Field("t2", "Name of the component"),
-        "state": Field("t3", "warning or critical, as the BMC reports it; of the machine also ok"),
+        "state": Field(
+            "t3",
+            "warning or critical, as the BMC reports it; of the machine also ok",
+            among=("ok", "warning", "critical"),
+        ),
         "problem": Field("t4", "What is wrong, such as 'failure predicted'"),
         "serial": Field("t5", "Serial number of the component"),
         "complete": Field("n1", "Of the machine: whether the BMC answered everything in time", boolean=True),
@@ -146,12 +155,21 @@ KINDS: Final[Mapping[Kind, Mapping[str, Field]]] = {
 OWN: Final[Mapping[str, Field]] = {
     "name": Field("name", "Node name", own=True),
     "uuid": Field("uuid", "Node UUID", own=True),
-    "state": Field("provision_state", "Provision state, such as available or 'inspect failed'", own=True),
-    "power": Field("power_state", "Power state: 'power on', 'power off', or none if unknown", own=True),
+    "state": Field(
+        "provision_state", "Provision state, such as available or inspect-failed", own=True, among=PUBLISHED_STATES
+    ),
+    "power": Field("power_state", "Power state: on or off; none if unknown", own=True, among=("power on", "power off")),
     "driver": Field("driver", "BMC driver", own=True),
     "owner": Field("owner", "Owner", own=True),
     "resource_class": Field("resource_class", "Resource class", own=True),
     "error": Field("last_error", "Last error", own=True),
+    "reason": Field(
+        "last_error",
+        "Reason code of the last error, such as timeout",
+        own=True,
+        coded=True,
+        among=tuple(map(str, Reason)),
+    ),
     "maintenance": Field("maintenance", "Whether the node is in maintenance", own=True, boolean=True),
     "discovered": Field("auto_discovered", "Whether the node was discovered", own=True, boolean=True),
     "inbox": Field("inbox", "Whether the node awaits approval in the inbox", own=True, boolean=True),
@@ -161,6 +179,9 @@ OWN: Final[Mapping[str, Field]] = {
     "inspected": Field("inspection_finished_at", "End of the last inspection", own=True, moment=True),
 }
 """The fields of the node itself, whether it was inspected or not."""
+
+SPELLED: Final = {field.column: name for name, field in OWN.items() if field.column != name and not field.coded}
+"""The fields of nodes in the API that have another name in queries; both are understood."""
 
 LABEL: Final = "label"
 

@@ -59,6 +59,20 @@ GIB = float(2**30)
         ),
         ("has gpu or has nic and has disk", Any((Some("gpu"), All((Some("nic"), Some("disk")))))),
         ("state == Available", Own(Text("provision_state", ("available",)))),
+        ("state == inspect-failed", Own(Text("provision_state", ("inspect failed",)))),
+        ("provision_state == inspect_failed", Own(Text("provision_state", ("inspect failed",)))),
+        ("state ~ inspect-*", Own(Glob("provision_state", "inspect *"))),
+        ("power == on", Own(Text("power_state", ("power on",)))),
+        ("power_state == 'power off'", Own(Text("power_state", ("power off",)))),
+        ("reason == timeout", Own(Glob("last_error", "*(timeout)*"))),
+        ("reason == BMC_credentials", Own(Glob("last_error", "*(bmc-credentials)*"))),
+        ("reason != timeout", Own(All((Known("last_error"), Not(Glob("last_error", "*(timeout)*")))))),
+        (
+            "reason in (timeout, aborted)",
+            Own(Any((Glob("last_error", "*(timeout)*"), Glob("last_error", "*(aborted)*")))),
+        ),
+        ("reason ~ bmc-*", Own(Glob("last_error", "*(bmc-*)*"))),
+        ("last_error ~ *HTTP*", Own(Glob("last_error", "*http*"))),
         ("state in (available, 'inspect failed')", Own(Text("provision_state", ("available", "inspect failed")))),
         ("maintenance == yes", Own(Number("maintenance", "==", 1.0))),
         ("not has owner", Not(Own(Known("owner")))),
@@ -87,6 +101,12 @@ def test_understood(text: str, meaning: object) -> None:
         ("''", "empty quotation marks"),
         ("product == poweredge r740", "expected 'and', 'or' or the end"),
         ("memry > 3", "memry; did you mean memory"),
+        ("zzzz > 3", "zzzz; known are name, uuid, state"),
+        ("state == inspect-faild", "unknown value 'inspect-faild' for state; did you mean 'inspect failed'"),
+        ("power == maybe", "expected one of power on, power off"),
+        ("reason == time-out", "for reason; did you mean timeout"),
+        ("reason in (timeout, nonsense)", "'nonsense' for reason"),
+        ("disk.type == nvm", "for disk.type; did you mean nvme"),
         ("nic.foo = 1", "field nic.foo"),
         ("nic[foo = 1]", "in nic; .*: name, mac"),
         ("memory_gb >=", "expected a value"),
@@ -122,6 +142,16 @@ FIELDS = tuple(f"{kind}.{name}" for kind in KINDS for name in KINDS[kind])
 KEYWORDS = ("and", "or", "not", "has", "count", "in", "(", ")", "[", "]", ",", "==", "~", ">=")
 VALUES = ("25G", "x", "'a b'", "1e9", "-1", "\0", "ä", "*")
 words = st.sampled_from((*FIELDS, *KINDS, *KINDS["node"], *KEYWORDS, *VALUES))
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [("reason == timeout", True), ("reason == aborted", False), ("reason != aborted", True), ("reason ~ time*", True)],
+)
+def test_a_reason_is_that_of_the_last_error(text: str, found: bool) -> None:
+    node = examples.node(last_error="no callback (timeout). Check PXE boot.")
+    assert matches(parse(text), [], node) is found
+    assert not matches(parse(text), [], examples.node())
 
 
 @settings(max_examples=500, deadline=None)

@@ -93,8 +93,13 @@ def _finds_nothing(query: str, machines: list[list[IndexRow]]) -> str | None:
         return str(exc)
     shown: dict[str, Any] = {"name": "rack3-u12", "labels": {"rack": "r1"}, "inbox": True}
     shown |= {"attributes": {"deviations": [{"condition": "has gpu"}]}}
-    node = examples.node(provision_state="available", inspection_finished_at=1.0, **shown)
-    return None if any(expressions.matches(asked, known, node) for known in machines) else "it finds nothing"
+    errors = (None, "no callback (timeout). Check PXE boot.", "HTTP 401 (bmc-credentials). Correct driver_info.")
+    nodes = [
+        examples.node(provision_state="available", inspection_finished_at=1.0, last_error=error, **shown)
+        for error in errors
+    ]
+    found = any(expressions.matches(asked, known, node) for node in nodes for known in machines)
+    return None if found else "it finds nothing"
 
 
 def test_the_pages_have_queries() -> None:
