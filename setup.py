@@ -1,4 +1,4 @@
-"""Adds to the wheel what is not Python: examples of a deployment, and man pages and completions if they were made.
+"""Adds to the wheel what is not Python: examples, documentation, and man pages and completions if they were made.
 
 Everything else is in pyproject.toml, which cannot name whole directories of such files.
 """
@@ -12,12 +12,16 @@ from setuptools import setup
 
 # Directory of the source -> where pip installs it, below the environment. ``make dist`` makes share.
 _PLACES = {"deploy": "share/ferroscope/deploy", "share": "share"}
+# ``ferroscope docs`` shows them.
+for _kind in ("tutorial", "how-to", "explanation", "reference"):
+    _PLACES[f"docs/{_kind}"] = f"share/doc/ferroscope/{_kind}"
 
 
 def _files() -> Iterator[tuple[str, list[str]]]:
     for source, target in _PLACES.items():
         for directory in sorted({one.parent for one in Path(source).rglob("*") if one.is_file()}):
-            files = sorted(str(one) for one in directory.iterdir() if one.is_file())
+            wanted = ("*.md",) if source.startswith("docs") else ("*",)
+            files = sorted(str(one) for pattern in wanted for one in directory.glob(pattern) if one.is_file())
             yield str(Path(target) / directory.relative_to(source)), files
 
 

@@ -134,14 +134,14 @@ def test_a_draft_is_tried_on_stored_machines_and_nothing_is_stored(service: Serv
     answer = root.post("/ui/rules/new", action="try", **RULE)
     shown = text_of(answer)
     assert answer.status_code == 200
-    assert "Tried on 3 machines 1 applied, 1 does not apply, 1 without data" in shown
+    assert "Tried on 3 machines 1 would apply, 1 not applicable, 1 without data" in shown
     assert 'node /extra/vendor: →becomes "acme"' in shown
     assert ours in answer.text
     assert other not in answer.text
     assert [service.node(ours), service.node(other)] == before
     assert stored(service) == []
     narrowed = text_of(root.post("/ui/rules/new", action="try", q="serial == other", **RULE))
-    assert "Tried on 1 machine 1 does not apply" in narrowed
+    assert "Tried on 1 machine 1 not applicable" in narrowed
     assert root.post("/ui/rules/new", action="try", q="serial ==", **RULE).status_code == 400
     failing = RULE | {"actions": '[{"op": "fail", "args": {"msg": "not ours"}}]'}
     assert "not ours" in text_of(root.post("/ui/rules/new", action="try", **failing))
@@ -182,7 +182,7 @@ def test_a_sensitive_rule_stays_hidden_and_can_be_changed(service: Service, root
     (changed,) = stored(service)
     assert (changed.description, changed.conditions, changed.sensitive) == ("secret", rule.conditions, True)
     inspected(service, "ours", "ACME")
-    assert "1 applied" in text_of(root.post(f"/ui/rules/{rule.uuid}", action="try", **given))
+    assert "1 would apply" in text_of(root.post(f"/ui/rules/{rule.uuid}", action="try", **given))
 
 
 def test_a_rule_of_the_other_api_keeps_its_language(service: Service, root: Browser) -> None:

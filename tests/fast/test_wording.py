@@ -236,7 +236,7 @@ CLI: Final[tuple[tuple[str, Callable[[], str], str], ...]] = (
     (
         "unknown command",
         lambda: _stderr("nodes", "list")().splitlines()[-1],
-        "Error: No such command 'nodes'. Did you mean node?",
+        "Error: No such command 'nodes'. Did you mean 'ferroscope node list' or 'ferroscope node'?",
     ),
     (
         "invalid MAC address of a port",

@@ -89,6 +89,10 @@ def _files(root: Path, epoch: int) -> None:
     documents = root / "usr/share/doc/ferroscope"
     documents.mkdir(parents=True)
     shutil.copytree(ROOT / "deploy", documents / "examples")
+    for kind in ("tutorial", "how-to", "explanation", "reference"):  # for ferroscope docs
+        (documents / kind).mkdir()
+        for page in sorted((ROOT / "docs" / kind).glob("*.md")):
+            shutil.copyfile(page, documents / kind / page.name)
     (documents / "copyright").write_text(_COPYRIGHT)
     (documents / "changelog.gz").write_bytes(gzip.compress((ROOT / "CHANGELOG.md").read_bytes(), mtime=0))
     configuration = root / "etc/ferroscope/ferroscope.conf"

@@ -17,6 +17,7 @@ from ferroscope.cli.exits import Exit, Failure
 from ferroscope.cli.output import Group, Output, cloud_option, insecure_option, output_option, table, url_option
 from ferroscope.cli.screen import track
 from ferroscope.cli.service import config_option, database_option, settings_of
+from ferroscope.config.extras import extra
 from ferroscope.core.states import INSPECTABLE, Provision
 
 if TYPE_CHECKING:
@@ -262,7 +263,7 @@ def _source(settings: Settings, endpoint: str | None, cloud: str | None) -> Iron
     elif cloud:
         wanted = IronicSettings(cloud=cloud)
     if wrong := problem(wanted):
-        raise SetupError(wrong, "see docs/how-to/attach-an-ironic.md; or use --endpoint or --from-cloud")
+        raise SetupError(wrong, "see: ferroscope docs attach-an-ironic; or use --endpoint or --from-cloud")
     try:
         if wanted.auth_type == "none":
             found = IronicDocuments(wanted, NoLogin(wanted), threading.Event())
@@ -272,7 +273,7 @@ def _source(settings: Settings, endpoint: str | None, cloud: str | None) -> Iron
             found = IronicDocuments(wanted, KeystoneLogin(wanted), threading.Event())
         found.check()
     except ImportError as exc:
-        raise SetupError(f"the Python package {exc.name} is missing", "pip install 'ferroscope[ironic]'") from exc
+        raise SetupError(f"the Python package {exc.name} is missing", extra("ironic")) from exc
     except LoginSetupError as exc:
         raise SetupError(str(exc)) from exc
     return found

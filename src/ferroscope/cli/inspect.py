@@ -109,7 +109,14 @@ def _refused(chosen: Selection) -> list[Ended]:
     from ferroscope.cli.watch import REFUSED, Ended
 
     return [
-        Ended(node=ident, uuid="", result=REFUSED, error=failure.message, code=Exit(failure.exit_code))
+        Ended(
+            node=ident,
+            uuid="",
+            result=REFUSED,
+            error=failure.message,
+            hint=failure.advice or None,
+            code=Exit(failure.exit_code),
+        )
         for ident, failure in chosen.failures.items()
     ]
 
@@ -123,10 +130,10 @@ def _mention_maintenance(out: Output, chosen: Selection) -> None:
 
 
 def _wait(watch: Watch, out: Output, wanted: Wanted, timeout: float | None, *, quiet: bool) -> None:
-    from ferroscope.cli.watch import Display, display, follow
+    from ferroscope.cli.watch import display, follow
 
     try:
-        with Display() if quiet else display(error=out.for_programs) as shown:
+        with display(error=out.for_programs, quiet=quiet) as shown:
             shown.update(watch, watch.ended)
             follow(watch, shown, timeout=timeout)
     except KeyboardInterrupt:

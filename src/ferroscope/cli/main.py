@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import errno
 import gc
 import importlib
@@ -17,6 +16,7 @@ import click
 from ferroscope import __version__
 from ferroscope.cli.exits import Exit, Failure
 from ferroscope.cli.text import utc_option
+from ferroscope.cli.wrong_words import no_such_command, suggestions
 from ferroscope.config.added import added, placed
 from ferroscope.config.plugins import PluginError
 from ferroscope.contracts.commands import Command
@@ -68,15 +68,15 @@ _OWN: Final[dict[str, Command]] = {
     "pxe-filter": Command("ferroscope.cli.service:run_pxe_filter", "Run the PXE filter of this host.", is_service=True),
     "failover": Command(
         "ferroscope.cli.failover:failover",
-        "Fail over the pods of dead Kubernetes nodes; show its plan.",
+        "Fail over the pods of dead Kubernetes nodes; show the plan.",
         is_service=True,
     ),
-    "pxe": Command("ferroscope.cli.pxe:pxe", "Generate the boot configuration, and manage this host's PXE filter."),
+    "pxe": Command("ferroscope.cli.pxe:pxe", "Generate the boot configuration; manage the PXE filter."),
     "db": Command("ferroscope.cli.service:db", "Upgrade the schema, encrypt secrets, move inspection data."),
     "import": Command("ferroscope.cli.imports:imports", "Import the data of other services."),
-    "secret": Command("ferroscope.cli.token:secret", "Manage the keys that encrypt BMC passwords in the database."),
+    "secret": Command("ferroscope.cli.token:secret", "Manage the keys that encrypt BMC passwords."),
     "token": Command("ferroscope.cli.token:token", "Create, list and revoke access tokens for the API."),
-    "user": Command("ferroscope.cli.user:user", "Add, list and remove users of HTTP basic authentication."),
+    "user": Command("ferroscope.cli.user:user", "Add, list and remove users who log in with a password."),
     "sim": Command("ferroscope.cli.sim:sim", "Run a simulated fleet."),
     "demo": Command("ferroscope.cli.demo:demo", "Demonstrate the service on a simulated fleet."),
     "node": Command("ferroscope.cli.node:node", "Enroll, list, show, change and delete nodes."),
@@ -85,21 +85,46 @@ _OWN: Final[dict[str, Command]] = {
     "rule": Command("ferroscope.cli.rule:rule", "Create, show, test and change inspection rules."),
     "inspect": Command("ferroscope.cli.inspect:inspect", "Inspect nodes and watch the progress."),
     "inventory": Command("ferroscope.cli.inventory:inventory", "Show, save and compare hardware inventories."),
-    "search": Command("ferroscope.cli.inventory:search", "Find nodes by their hardware."),
-    "expect": Command("ferroscope.cli.expect:expect", "Say what hardware is expected, and show what deviates."),
+    "search": Command("ferroscope.cli.inventory:search", "Find nodes by hardware, state, labels or reason."),
+    "expect": Command("ferroscope.cli.expect:expect", "Define the expected hardware, and show deviations."),
     "firmware": Command("ferroscope.cli.inventory:firmware", "Report the firmware of machines."),
     "lease": Command("ferroscope.cli.lease:lease", "List leases, and run a command while holding one."),
-    "explain": Command("ferroscope.cli.explain:explain", "Say what is wrong with a node, or what a reason code means."),
+    "explain": Command("ferroscope.cli.explain:explain", "Say what is wrong with a node, and what to do."),
     "status": Command("ferroscope.cli.status:status", "Show the status of the service."),
     "top": Command(
         "ferroscope.cli.top:top",
-        "Show the service live on one screen: members, queue, progress, failures.",
+        "Show members, queue, progress and failures live.",
     ),
     "policy": Command("ferroscope.cli.user:policy", "Show who may do what, and check the policy file."),
     "audit": Command("ferroscope.cli.events:audit", "Show who called the API, and what it changed."),
-    "events": Command("ferroscope.cli.events:events", "List notifications, deliver them again, and test targets."),
-    "doctor": Command("ferroscope.cli.service:doctor", "Check configuration, database and this host for problems."),
+    "events": Command("ferroscope.cli.events:events", "List notifications, deliver them again, test targets."),
+    "docs": Command("ferroscope.cli.docs:docs", "Show the pages of the documentation."),
+    "doctor": Command("ferroscope.cli.service:doctor", "Check configuration, database and this host."),
 }
+
+
+# The help by task; what a package adds is in the group of the command after which it is listed.
+GROUPS: Final[dict[str, tuple[str, ...]]] = {
+    "Enroll and inspect machines": ("node", "inspect", "rule", "bmc", "driver"),
+    "Look at their hardware": ("inventory", "search", "expect", "firmware"),
+    "See what is going on": ("status", "top", "explain", "events", "audit", "doctor", "docs"),
+    "Set up and run the service": (
+        "setup", "all", "api", "worker", "pxe-filter", "pxe", "db", "import", "user", "token", "secret", "policy",
+    ),
+    "Coordinate, try out": ("lease", "failover", "sim", "demo"),
+}  # fmt: skip
+_OTHERS: Final = "Coordinate, try out"
+
+
+def grouped() -> dict[str, list[str]]:
+    """Return the names of all commands by group, in the order of the help."""
+    group_of = {name: group for group, names in GROUPS.items() for name in names}
+    found: dict[str, list[str]] = {group: list(names) for group, names in GROUPS.items()}
+    for name, one in _commands().items():
+        if name not in group_of:
+            among = found[group_of.get(one.after, _OTHERS)]
+            among.insert(among.index(one.after) + 1 if one.after in among else len(among), name)
+    return {group: [name for name in names if name in _commands()] for group, names in found.items()}
 
 
 @cache
@@ -153,8 +178,25 @@ class LazyGroup(click.Group):
             raise unexpected(exc) from None
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        with formatter.section("Commands"):
-            formatter.write_dl([(name, one.help) for name, one in _commands().items()])
+        known = _commands()
+        width = max(map(len, known)) + 2
+        for group, names in grouped().items():
+            formatter.write(f"{group}:\n")
+            for name in names:
+                formatter.write(f"  {name:<{width}}{known[name].help}\n")
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the commands, and the options as one sentence: everything fits on one screen."""
+        formatter.write_paragraph()
+        self.format_commands(ctx, formatter)
+        names = ", ".join(max(one.opts, key=len) for one in self.get_params(ctx) if isinstance(one, click.Option))
+        formatter.write_paragraph()
+        formatter.write_text(f"Options of all commands: {names}. For details: ferroscope COMMAND --help")
+
+    def _below(self, ctx: click.Context) -> dict[str, list[str]]:
+        """Return the commands of each group; it imports all, which only an error needs."""
+        found = {name: self.get_command(ctx, name) for name in _commands()}
+        return {name: one.list_commands(ctx) for name, one in found.items() if isinstance(one, click.Group)}
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
@@ -162,9 +204,7 @@ class LazyGroup(click.Group):
         if args[:1] == ["help"]:
             return "help", _help(self, args[1:]), []
         if args and args[0] not in _OWN and not args[0].startswith("-") and args[0] not in _commands():
-            near = difflib.get_close_matches(args[0], _commands(), n=2)
-            meant = f" Did you mean {' or '.join(near)}?" if near else ""
-            raise click.UsageError(f"No such command {args[0]!r}.{meant}", ctx)
+            raise no_such_command(args[0], suggestions(args[0], _commands(), self._below(ctx)), ctx, "ferroscope ")
         return super().resolve_command(ctx, args)
 
 

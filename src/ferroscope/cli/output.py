@@ -198,6 +198,22 @@ class Group(click.Group):
         with formatter.section("Commands"):
             formatter.write_dl(rows)
 
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        if args and not args[0].startswith("-") and self.get_command(ctx, args[0]) is None:
+            from ferroscope.cli.wrong_words import no_such_command, suggestions
+
+            found = suggestions(args[0], self.list_commands(ctx))
+            raise no_such_command(args[0], found, ctx, f"ferroscope {_path(ctx)} ")
+        return super().resolve_command(ctx, args)
+
+
+def _path(context: click.Context) -> str:
+    """Return the words of the command, without the program's name."""
+    above = f"{_path(context.parent)} " if context.parent is not None and context.parent.parent is not None else ""
+    return f"{above}{context.info_name}"
+
 
 def with_api(function: Callable[..., None]) -> Callable[..., None]:
     """Give a command ``-o`` and the options of a connection; it receives them as ``out`` and ``api``."""

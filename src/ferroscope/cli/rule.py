@@ -46,7 +46,7 @@ def rules(path: str) -> list[dict[str, Any]]:
         raise Failure(
             f"{path} contains no rule",
             exit_code=Exit.USAGE,
-            advice="a rule has actions, and usually conditions: see docs/how-to/write-a-rule.md",
+            advice="a rule has actions, and usually conditions: see: ferroscope docs write-a-rule",
         )
     return found
 

@@ -90,6 +90,8 @@ class Screen:
 
 
 T = TypeVar("T")
+# Seconds between the lines of a wait without a terminal.
+_SAID_EVERY: Final = 15.0
 
 
 @contextmanager
@@ -105,6 +107,46 @@ def progress(title: str, total: int | None = None, *, shown: bool = True) -> Ite
     with Progress(*columns, console=screen, transient=True, disable=not (shown and screen.is_terminal)) as bar:
         task = bar.add_task(title, total=total)
         yield lambda count: bar.advance(task, count)
+
+
+class Waiting:
+    """What a wait shows: on a terminal a bar with what is waited for, elsewhere a line now and then, on standard error.
+
+    ``advance`` with the number of items that are done since; ``say`` what is waited for, and how many seconds are left.
+    """
+
+    def __init__(self, total: int, *, every: float = _SAID_EVERY) -> None:
+        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+        self._screen = console(error=True)
+        self._live = self._screen.is_terminal
+        self._every = every
+        self._said_at = time.monotonic()
+        columns = (BarColumn(bar_width=20), MofNCompleteColumn(), TimeElapsedColumn(), TextColumn("{task.description}"))
+        self._bar = Progress(*columns, console=self._screen, transient=True, disable=not self._live)
+        self._task = self._bar.add_task("", total=total)
+
+    def __enter__(self) -> Self:
+        self._bar.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._bar.stop()
+
+    def advance(self, count: int = 1) -> None:
+        self._bar.advance(self._task, count)
+
+    def say(self, text: str, left: float) -> None:
+        line = f"{text}; {max(0.0, left):.0f} s left"
+        if self._live:
+            from rich.markup import escape
+
+            self._bar.update(self._task, description=escape(line))
+        elif time.monotonic() - self._said_at >= self._every:
+            self._said_at = time.monotonic()
+            self._screen.print(line)
 
 
 def track(items: Iterable[T], title: str, total: int | None = None) -> Iterator[T]:

@@ -120,7 +120,7 @@ def run_all(files: tuple[str, ...], database: str | None, *, simulator: bool) ->
         return msgspec.structs.replace(settings, drivers=drivers)
 
     adjust = simulated if simulator else None
-    _run(files, database, ("api", "worker", "periodic"), adjust=adjust, upgrade=True)
+    _run(files, database, ("api", "worker", "periodic"), adjust=adjust, upgrade=True, told=sys.stderr.isatty())
 
 
 @click.command("api")
@@ -160,12 +160,17 @@ def _run(
     roles: tuple[Any, ...],
     *,
     adjust: Callable[[Settings], Settings] | None = None,
+    told: bool = False,
     **options: Any,
 ) -> None:
+    """Run the roles; ``told``: say where everything is once they are ready."""
+    from ferroscope.runtime import welcome
     from ferroscope.runtime.process import run
 
     adjusted = adjust or (lambda settings: settings)
     settings = adjusted(settings_of(files, database))
+    if told:
+        options["ready"] = lambda: _report("\n" + "\n".join(welcome.lines(settings)) + "\n")
     _exit_with(run, settings, roles, reread=lambda: adjusted(read(files, database)), **options)
 
 

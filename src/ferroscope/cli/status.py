@@ -84,8 +84,10 @@ def sections(data: dict[str, Any]) -> Iterator[tuple[str, RenderableType]]:
     nodes, database = data["nodes"], data["database"]
     described = f"{database['kind']}, schema {database['schema']}, clock skew {abs(database['clock_skew']):.2f} s"
     yield "", key_values({"Service": service, "Database": described, "Nodes": sum(nodes.values())})
-    if data["problems"]:
-        yield "PROBLEM", table(("PROBLEM", "WHAT TO DO"), [(one["summary"], _advice(one)) for one in data["problems"]])
+    for title, verdicts in (("PROBLEM", ("wrong",)), ("NOTE", ("note", "ok"))):
+        found = [(one["summary"], _advice(one)) for one in data["problems"] if one["verdict"] in verdicts]
+        if found:
+            yield title, table((title, "WHAT TO DO"), found)
     if nodes:
         yield (
             "STATE",

@@ -114,8 +114,11 @@ def _summary(status: Json) -> list[str]:
     oldest = max((row["oldest"] for row in queue), default=0.0)
     lanes = [lane for member in status["members"] if member["alive"] for lane in member["lanes"].values()]
     busy, slots = (sum(lane.get(name, 0) for lane in lanes) for name in ("busy", "slots"))
-    problems = [one for one in status["problems"] if one["verdict"] == "wrong"]
-    shown = f"{many(len(problems), 'problem')}: {problems[0]['summary']}" if problems else "none"
+    problems = sorted(status["problems"], key=lambda one: one["verdict"] != "wrong")  # in their order
+    wrong = sum(one["verdict"] == "wrong" for one in problems)
+    counts = [many(wrong, "problem") if wrong else "none"]
+    counts += [many(len(problems) - wrong, "note")] if len(problems) > wrong else []
+    shown = ", ".join(counts) + (f": {problems[0]['summary']}" if problems else "")
     return [
         f"Problems  {shown}",
         f"Nodes     {sum(nodes.values()):,}{_GAP}{states}",
@@ -162,9 +165,9 @@ def phase(node: Json) -> str:
 
 
 def _failed(failed: dict[str, int]) -> list[tuple[str, ...]]:
-    rows: list[tuple[str, ...]] = [("FAILED BY REASON", "NODES", "EXPLANATION")]
+    rows: list[tuple[str, ...]] = [("FAILED BY REASON", "NODES", "WHICH")]
     for reason, nodes in sorted(failed.items(), key=lambda one: (-one[1], one[0])):
-        rows.append((reason, f"{nodes:,}", f"ferroscope explain {reason}"))
+        rows.append((reason, f"{nodes:,}", f"ferroscope search 'reason == {reason}'"))
     return rows
 
 

@@ -79,6 +79,7 @@ class Watch:
         self.total = len(self.waiting)
         self.active: dict[str, str] = {}
         self.ended: list[Ended] = []
+        self.seconds_left: float | None = None
 
     @property
     def over(self) -> bool:
@@ -285,8 +286,10 @@ def follow(
         except Failure as exc:
             if exc.exit_code != Exit.UNREACHABLE or time.monotonic() - seen > _PATIENCE:
                 raise
-        if timeout is not None and time.monotonic() - began > timeout and not watch.over:
-            watch.give_up()
+        if timeout is not None:
+            watch.seconds_left = max(0.0, began + timeout - time.monotonic())
+            if not watch.seconds_left and not watch.over:
+                watch.give_up()
         shown.update(watch, ended)
         also()
         if watch.over:
@@ -295,16 +298,18 @@ def follow(
             time.sleep(_POLL_SECONDS)
 
 
-def display(*, error: bool = False) -> Display:
-    """Return the display for a terminal or for other output."""
-    screen = console(error=error)
-    return LiveDisplay(screen) if screen.is_terminal else LineDisplay(screen)
+def display(*, error: bool = False, quiet: bool = False) -> Display:
+    """Return the display for a terminal or for other output; ``quiet``: only a bar, and only on a terminal."""
+    screen = console(error=error or quiet)
+    if screen.is_terminal:
+        return LiveDisplay(screen, quiet=quiet)
+    return Display() if quiet else LineDisplay(screen)
 
 
 class LiveDisplay(Display):
-    """For terminals."""
+    """For terminals; ``quiet``: failures are not shown, and the bar disappears at the end."""
 
-    def __init__(self, screen: Console) -> None:
+    def __init__(self, screen: Console, *, quiet: bool = False) -> None:
         from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
         self._progress = Progress(
@@ -314,7 +319,9 @@ class LiveDisplay(Display):
             TextColumn("{task.fields[phases]}", markup=True),
             console=screen,
             refresh_per_second=8,
+            transient=quiet,
         )
+        self._quiet = quiet
         self._task = self._progress.add_task("", total=None, phases="")
 
     def __enter__(self) -> Self:
@@ -328,9 +335,11 @@ class LiveDisplay(Display):
 
     def update(self, watch: Watch, ended: Iterable[Ended]) -> None:
         for end in ended:
-            if end.result != FINISHED:
+            if end.result != FINISHED and not self._quiet:
                 self.say(failure(end), style="red")
         shown = "  ".join(f"[{_STYLES.get(name, 'none')}]{count} {name}[/]" for name, count in phases(watch.counts()))
+        if watch.seconds_left is not None and not watch.over:
+            shown += f"  {watch.seconds_left:.0f} s left"
         self._progress.update(self._task, total=watch.total, completed=len(watch.ended), phases=shown)
 
     def say(self, text: Any, style: str = "") -> None:
@@ -356,6 +365,8 @@ class LineDisplay(Display):
             return
         self._shown, self._shown_at = counts, now
         shown = "  ".join(f"{count} {name}" for name, count in counts)
+        if watch.seconds_left is not None and not watch.over:
+            shown += f"  {watch.seconds_left:.0f} s left"
         self.say(f"{now - self._began:5.1f} s  {len(watch.ended):>{len(str(watch.total))}}/{watch.total}  {shown}")
 
     def say(self, text: Any, style: str = "") -> None:

@@ -16,7 +16,7 @@ from ferroscope.config.options import SECTIONS
 
 NAMES: Final = {section: struct.__struct_fields__ for section, struct in SECTIONS.items()}
 
-_REFERENCE: Final = "see docs/reference/configuration.md"
+_REFERENCE: Final = "see: ferroscope docs configuration"
 _VARIABLE: Final = re.compile(r"OS_\w+?__\w+", re.IGNORECASE)
 _VARIABLES: Final = {f"OS_{section}__{option}".upper() for section, names in NAMES.items() for option in names}
 # Anything else may be a piece of a password, on a line of its own by mistake.

@@ -34,6 +34,13 @@ from ferroscope.core.states import (
 _BY_PAIR: Final = {(row.source, row.event): row for row in TRANSITIONS}
 
 
+_WHERE: Final = {
+    State.NONE: "the node has not been inspected",
+    State.ERROR: "the inspection has failed",
+    State.FINISHED: "the inspection has finished",
+}
+
+
 class IllegalEventError(Exception):
     """The state has no transition for the event.
 
@@ -46,7 +53,7 @@ class IllegalEventError(Exception):
         self.event = event
         self.allowed = allowed(state, verifying=verifying)
         options = ", ".join(self.allowed) or "nothing"
-        self.where = "the node is being verified" if verifying else f"the inspection is {state}"
+        self.where = "the node is being verified" if verifying else _WHERE.get(state, f"the inspection is {state}")
         super().__init__(f"cannot {event} while {self.where}; allowed: {options}")
 
 
@@ -255,7 +262,7 @@ def decide(node: Node, request: Request, policy: DeliveryPolicy, *, overdue: boo
     if request.event is Event.CONTINUE and node.state is State.PROCESSING and not request.begun:
         return Fail(
             Reason.CONFLICTING_CALLBACK,
-            "received a second, different callback while the first was being processed; there is no defined transition",
+            "received a second, different callback while the first was being processed",
         )
     if request.begun and node.state is not BEGUN_IN.get(request.event):
         return Drop(Reason.STALE_REQUEST, f"{request.event} was interrupted; the inspection is now {node.state}")

@@ -59,20 +59,36 @@ class FileError(ValueError):
         super().__init__("\n".join([*self.errors[:_MOST_ERRORS], *([f"and {more} more"] if more > 0 else [])]))
 
 
-def read(text: str, fmt: str, *, aliases: bool = True) -> tuple[list[Row], list[str]]:
+_UTF16: Final = {b"\xff\xfe": "utf-16-le", b"\xfe\xff": "utf-16-be"}
+
+
+def text_of(content: bytes) -> str:
+    """Return the text of a file in UTF-8, or in UTF-16, as spreadsheets write it; ``UnicodeDecodeError``."""
+    encoding = _UTF16.get(content[:2])
+    if encoding is None and b"\0" in content[:2]:  # without a byte order mark: the first character is ASCII
+        encoding = "utf-16-be" if content[:1] == b"\0" else "utf-16-le"
+    return content.decode(encoding).lstrip("\ufeff") if encoding else content.decode("utf-8-sig")
+
+
+def read(text: str, fmt: str, *, aliases: bool = True, unknown_as_labels: bool = False) -> tuple[list[Row], list[str]]:
     """Return the rows of a file, and what is wrong with them, each error after its row's ``where`` and a colon.
 
-    ``FileError`` if the rows cannot be separated. ``aliases`` as in ``decoded``.
+    ``FileError`` if the rows cannot be separated. ``aliases`` as in ``decoded``. ``unknown_as_labels``: a column of CSV
+    that is no field becomes a label of this name.
     """
     errors: list[str] = []
-    rows = _from_csv(text, errors) if fmt == "csv" else _from_nodes(decoded(text, fmt, aliases=aliases), errors)
+    rows = (
+        _from_csv(text, errors, unknown_as_labels)
+        if fmt == "csv"
+        else _from_nodes(decoded(text, fmt, aliases=aliases), errors)
+    )
     for row in rows:
         _check(row, errors)
     _check_duplicates(rows, errors)
     return rows, errors
 
 
-def _from_csv(text: str, errors: list[str]) -> list[Row]:
+def _from_csv(text: str, errors: list[str], unknown_as_labels: bool) -> list[Row]:
     delimiter = _delimiter(text)
     lines = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True)
     try:
@@ -80,6 +96,8 @@ def _from_csv(text: str, errors: list[str]) -> list[Row]:
         if header is None:
             raise FileError(["the file is empty: the first line must name the columns, such as name,driver,macs"])
         columns = [title.strip().lstrip("\ufeff") for title in header]
+        if unknown_as_labels:
+            columns = [name if _is_column(name) else _as_label(name) for name in columns]
         errors += [_unknown("column", name) for name in columns if not _is_column(name)]
         errors += [f"column {name} occurs twice" for name in sorted({n for n in columns if columns.count(n) > 1})]
         if errors:
@@ -136,6 +154,12 @@ def _labels(where: str, cell: str, errors: list[str]) -> dict[str, str]:
         return {}
 
 
+def _as_label(name: str) -> str:
+    """Return the column of the label that has this name; the name itself if no label can have it."""
+    key = "-".join(name.lower().split())
+    return f"{_LABELS}/{key}" if labels.is_key(key) else name
+
+
 def _is_column(name: str) -> bool:
     field, _, key = name.partition("/")
     return name in (*_MACS, *BMC, _LABELS) or (
@@ -148,7 +172,10 @@ def _unknown(what: str, name: str) -> str:
         return f"{what} {name} needs a key, such as {name}/KEY"
     known = [*_FIELDS, *_MACS, *BMC, *(f"{one}/" for one in DOCUMENTS)]
     close = difflib.get_close_matches(name, known, n=1)
-    return f"unknown {what} {name!r}" + (f"; did you mean {close[0]}?" if close else "")
+    hint = f"did you mean {close[0]}?" if close else f"use {_as_label(name)} or extra/{name}" if name else ""
+    if what != "column" and not close:
+        hint = ""
+    return f"unknown {what} {name!r}" + (f"; {hint}" if hint else "")
 
 
 def decoded(text: str, fmt: str, *, aliases: bool = True) -> Json:

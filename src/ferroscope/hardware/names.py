@@ -27,6 +27,6 @@ def cpu(name: str) -> str:
 
 
 def suggestion(serial: Any) -> str | None:
-    """Return a name for a node, from the serial number of its machine; None if it is unknown."""
+    """Return a name for a node, from the serial number of its machine; None if it is unknown, or only zeros."""
     name = _NO_LETTERS.sub("-", str(serial or "")[:_LONGEST]).strip("-.").lower()[:_LONGEST_NAME]
-    return name if name and is_name(name) else None
+    return name if len(set(name)) > 1 and is_name(name) else None

@@ -151,7 +151,7 @@ def _usable(file: str, advice: str) -> Iterator[None]:
 
 def _keystone_auth(settings: Settings, clock: Clock) -> Method:
     if wrong := problem(settings.keystone_authtoken):
-        raise SetupError(f"[api] auth_strategy is keystone, but {wrong}", "see docs/how-to/secure-the-service.md")
+        raise SetupError(f"[api] auth_strategy is keystone, but {wrong}", "see: ferroscope docs secure-the-service")
     try:
         from ferroscope.api.auth.keystone import KeystoneAuth
 

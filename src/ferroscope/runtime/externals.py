@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from ferroscope.remote.ironic import Login
 
 
-_ATTACH: Final = "see docs/how-to/attach-an-ironic.md"
+_ATTACH: Final = "see: ferroscope docs attach-an-ironic"
 
 _log = structlog.get_logger(__name__)
 
@@ -214,7 +214,7 @@ def build_source(settings: Settings, stop: StopFlag, registry: Registry | None =
 def check(settings: Settings) -> None:
     """Reject a section that is incomplete or wrong; ``SetupError``."""
     if wrong := problem(settings.coordination):
-        raise SetupError(wrong, "see docs/how-to/use-a-coordination-service.md")
+        raise SetupError(wrong, "see: ferroscope docs use-a-coordination-service")
 
 
 def build_coordination_service(settings: Settings, member: str, stop: StopFlag) -> CoordinationService | None:

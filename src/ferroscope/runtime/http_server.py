@@ -20,6 +20,7 @@ import structlog
 
 from ferroscope.api.http.rate_limit import QuietLog, TrustedProxies
 from ferroscope.config.options import ApiSettings, Settings, is_loopback
+from ferroscope.runtime import welcome
 from ferroscope.runtime.http_connection import Connection, Host
 from ferroscope.runtime.http_limits import Connections, limits
 from ferroscope.runtime.system import SetupError
@@ -301,6 +302,8 @@ def announce(settings: ApiSettings, log: Any) -> None:
     hosts = [f"[{host}]" if ":" in host else host for host in addresses(settings.host)]
     places = {name: ",".join(f"{host}:{port}" for host in hosts) for _, name, port in _enabled(settings)}
     log.info("listens", **places)
+    if page := welcome.page_url(settings):
+        log.info("web page", url=page)
     if places and not settings.loopback_only and settings.auth_strategy == "noauth":
         log.warning(
             "authentication is disabled: any client that can reach these ports has full control; "

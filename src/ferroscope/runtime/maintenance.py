@@ -339,7 +339,7 @@ def findings(store: Store, keys: KeyRing) -> Iterable[Finding]:
     if not keys.keys:
         if found.plain:
             summary = f"{found.plain} secrets of nodes, such as BMC passwords, are stored in plain text"
-            advice = "to encrypt them, see docs/how-to/encrypt-bmc-passwords.md"
+            advice = "to encrypt them, see: ferroscope docs encrypt-bmc-passwords"
             yield Finding("secrets-plain", "note", summary, advice)
     elif keys.active is None:
         summary = "the first line of [secrets] key_file is 'identity': new secrets are stored in plain text"

@@ -14,6 +14,7 @@ from prometheus_client import CollectorRegistry, GCCollector, PlatformCollector,
 
 from ferroscope.api.http.errors import ApiError, translate
 from ferroscope.api.http.middleware import HEADER, Hosts, known_names, new_request_id
+from ferroscope.config.extras import extra
 from ferroscope.config.options import ApiSettings, MetricsSettings, Settings, TracingSettings
 from ferroscope.contracts.errors import StoreUnavailableError
 from ferroscope.contracts.queue import Clock
@@ -62,7 +63,7 @@ def build_tracer(settings: TracingSettings, process: str) -> OpenTelemetry:
         return OpenTelemetry(settings.endpoint, process)
     except ImportError as exc:
         missing = f"[tracing] endpoint needs the Python package {exc.name}"
-        raise SetupError(missing, "pip install 'ferroscope[otel]'") from exc
+        raise SetupError(missing, extra("otel")) from exc
 
 
 Check = Callable[[dict[str, Any]], None]

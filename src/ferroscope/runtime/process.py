@@ -66,6 +66,7 @@ class Process:
         member: str = "",
         sockets: Sequence[socket.socket] | None = None,
         reload: Callable[[], object] = lambda: None,
+        ready: Callable[[], object] = lambda: None,
     ) -> None:
         self._settings = settings
         self._roles = roles
@@ -78,6 +79,7 @@ class Process:
         self._role = _name(roles)
         self.name = process_name(self._role)
         self._reload = reload
+        self._ready = ready
         self._upgrade = upgrade
         self._member = member
         self._sockets = sockets
@@ -98,6 +100,7 @@ class Process:
             gc.freeze()
             notify("READY=1")
             _log.info("ready", roles=list(self._roles))
+            self._ready()
             return self._wait()
         finally:
             notify("STOPPING=1")
@@ -306,14 +309,15 @@ def run(
     upgrade: bool = False,
     processes: int = 0,
     reread: Reread | None = None,
+    ready: Callable[[], object] = lambda: None,
 ) -> int:
     """Run ``roles`` in this process, or in ``processes`` children under a supervisor; return the exit code.
 
-    ``reread`` as in ``Reload``. ``StartError`` if it cannot start.
+    ``reread`` as in ``Reload``; ``ready`` is called once the only process is. ``StartError`` if it cannot start.
     """
     preflight.check(settings, roles)
     if not processes:
-        return _play(settings, roles, reread, upgrade=upgrade)
+        return _play(settings, roles, reread, upgrade=upgrade, ready=ready)
     from ferroscope.runtime.supervisor import Supervisor
 
     reload = Reload(settings, process_name(f"{roles[0]} supervisor"), reread)

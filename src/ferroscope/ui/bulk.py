@@ -13,7 +13,7 @@ from ferroscope.ui.page import Page, Visit
 
 
 class Action(msgspec.Struct, frozen=True, kw_only=True):
-    """``effect`` begins the question, ``done`` ends the report."""
+    """``effect`` says what will happen to ``{}``, the machines; ``done`` ends the report."""
 
     title: str
     policy: str

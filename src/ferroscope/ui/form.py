@@ -13,6 +13,7 @@ from falcon.media.multipart import MultipartFormHandler
 from ferroscope.api.http.errors import BadRequestError, TooLargeError
 from ferroscope.api.http.route import ApiContext
 from ferroscope.core.json_safety import depth_exceeds
+from ferroscope.enrollment import node_file
 from ferroscope.ui import session
 from ferroscope.ui.session import Visitor
 
@@ -74,9 +75,11 @@ def _parts(raw: bytes, kind: str) -> dict[str, list[str]]:
         for part in handler.deserialize(io.BytesIO(raw), kind, len(raw)):
             content = part.get_data()
             try:
-                text = content.decode("utf-8-sig")
+                text = node_file.text_of(content) if part.filename else content.decode("utf-8-sig")
             except UnicodeDecodeError as exc:
-                raise BadRequestError(f"The file is not in UTF-8: {exc.reason} at byte {exc.start + 1}.") from None
+                raise BadRequestError(
+                    f"The file is not in UTF-8 or UTF-16: {exc.reason} at byte {exc.start + 1}."
+                ) from None
             found.setdefault(part.name or "", []).append(text)
             if part.filename:
                 found[f"{part.name}.name"] = [part.filename[:255]]

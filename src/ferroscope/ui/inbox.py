@@ -163,9 +163,16 @@ _FORM: Final = Form(template="inbox_act.html", url="/ui/inbox", back="/ui/inbox"
 
 
 DECISIONS: Final = {
-    "approve": Action(title="Accept", policy=_APPROVE, effect="This accepts", done="accepted"),
-    "reject": Action(title="Reject", policy=_REJECT, effect="This deletes, and no longer discovers,", done="rejected"),
-    "delete": Action(title="Delete", policy=_REJECT, effect="This deletes, until it calls again,", done="deleted"),
+    "approve": Action(title="Accept", policy=_APPROVE, effect="This accepts {}", done="accepted"),
+    "reject": Action(
+        title="Reject", policy=_REJECT, effect="This deletes {} and does not discover them again", done="rejected"
+    ),
+    "delete": Action(
+        title="Delete",
+        policy=_REJECT,
+        effect="This deletes {}; a machine that calls again is discovered again",
+        done="deleted",
+    ),
 }
 
 

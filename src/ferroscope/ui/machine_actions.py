@@ -23,25 +23,25 @@ _LABEL: Final = "baremetal:node:update"
 
 ACTIONS: Final = {
     "inspect": Action(
-        title="Inspect", policy=INSPECT, verb="inspect", effect="This power-cycles", done="inspections requested"
+        title="Inspect", policy=INSPECT, verb="inspect", effect="This power-cycles {}", done="inspections requested"
     ),
     "abort": Action(
-        title="Abort", policy=INSPECT, verb="abort", effect="This aborts the inspections of", done="aborts requested"
+        title="Abort", policy=INSPECT, verb="abort", effect="This aborts the inspections of {}", done="aborts requested"
     ),
     "manage": Action(
-        title="Manage", policy=INSPECT, verb="manage", effect="This makes manageable", done="machines managed"
+        title="Manage", policy=INSPECT, verb="manage", effect="This makes {} manageable", done="machines managed"
     ),
     "maintenance": Action(
         title="Set maintenance",
         policy=MAINTENANCE,
-        effect="This puts into maintenance",
+        effect="This puts {} into maintenance",
         done="machines in maintenance",
     ),
     "clear": Action(
-        title="End maintenance", policy=_CLEAR, effect="This takes out of maintenance",
+        title="End maintenance", policy=_CLEAR, effect="This takes {} out of maintenance",
         done="machines out of maintenance",
     ),
-    "label": Action(title="Label", policy=_LABEL, effect="This labels", done="machines labelled"),
+    "label": Action(title="Label", policy=_LABEL, effect="This labels {}", done="machines labelled"),
 }  # fmt: skip
 
 

@@ -64,8 +64,24 @@ def test_what_needs_attention_comes_first() -> None:
     assert members[0].split()[:2] == ["api@a:1", "DEAD"]
     leases = [line for line in shown if line.startswith("periodic/")]
     assert leases[0].split()[:2] == ["periodic/x", "NOBODY"]
-    failed = [line.split()[0] for line in shown if "ferroscope explain" in line]
+    failed = [line.split()[0] for line in shown if "ferroscope search 'reason ==" in line]
     assert failed == [Reason.BMC_UNREACHABLE, Reason.TIMEOUT]
+
+
+NOTE = {"code": "inbox", "verdict": "note", "summary": "2 machines wait in the inbox"}
+WRONG = {"code": "member-dead", "verdict": "wrong", "summary": "api@a:1 missed its heartbeats"}
+
+
+@pytest.mark.parametrize(
+    ("problems", "line"),
+    [
+        ([], "Problems  none"),
+        ([NOTE], "Problems  none, 1 note: 2 machines wait in the inbox"),
+        ([NOTE, WRONG], "Problems  1 problem, 1 note: api@a:1 missed its heartbeats"),
+    ],
+)
+def test_it_counts_what_status_lists(problems: list[dict[str, Any]], line: str) -> None:
+    assert lines(seen(problems=problems), 120, 24, URL, now=NOW)[1] == line
 
 
 @pytest.mark.parametrize("height", [1, 3, 10, 24, 60, 200])

@@ -72,7 +72,7 @@ def test_what_is_no_mac_is_a_usage_error_that_names_it() -> None:
         ("node", "set", "a", "--reason", "why"),
         ("node", "delete", "--all"),
         ("inspect", "--state", "deploying"),
-        ("docs", "novel"),
+        ("docs", "novel", "second"),
     ],
     ids=" ".join,
 )

@@ -30,3 +30,19 @@ def test_a_cell_too_many_says_what_to_quote() -> None:
 def test_one_column_is_a_file_too() -> None:
     rows, _ = node_file.read("name\nn1\n", "csv")
     assert [row.fields["name"] for row in rows] == ["n1"]
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16", "utf-16-le", "utf-16-be"])
+def test_a_file_may_be_in_utf8_or_utf16(encoding: str) -> None:
+    assert node_file.text_of("name;owner\nn1;Jürgen\n".encode(encoding)) == "name;owner\nn1;Jürgen\n"
+
+
+def test_an_unknown_column_is_refused_with_where_its_values_could_go() -> None:
+    with pytest.raises(node_file.FileError, match="unknown column 'rack'; use labels/rack or extra/rack"):
+        node_file.read("name,rack\nn1,r1\n", "csv")
+
+
+def test_unknown_columns_become_labels_on_request() -> None:
+    rows, errors = node_file.read("name,Rack Row,extra/x\nn1,r1,y\n", "csv", unknown_as_labels=True)
+    assert errors == []
+    assert rows[0].fields == {"name": "n1", "labels": {"rack-row": "r1"}, "extra": {"x": "y"}}

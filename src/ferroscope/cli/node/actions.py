@@ -6,9 +6,10 @@ The service accepts them immediately and carries them out asynchronously; ``--wa
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Callable, Container
 from functools import partial
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import click
 import msgspec
@@ -17,9 +18,12 @@ from ferroscope.cli.client import Api, Json, node_path
 from ferroscope.cli.exits import Exit, Failure, worst
 from ferroscope.cli.lookup import label
 from ferroscope.cli.output import Output, table, with_api
-from ferroscope.cli.screen import progress
+from ferroscope.cli.screen import Waiting, progress
 from ferroscope.cli.selection import Selection, Wanted, confirm, resolve, selectors
 from ferroscope.core.states import RESTING_VERBS, UNDER_WAY, Provision
+
+if TYPE_CHECKING:
+    from rich.console import Console
 
 # An action on many nodes: it is applied to all of them, and all failures are reported at the end.
 
@@ -30,12 +34,13 @@ def each(
     act: Callable[[Json], object],
     *,
     done: str,
-    wait: Callable[[Json], object] | None = None,
+    wait: Callable[[Json, Waiting], object] | None = None,
 ) -> list[Json]:
     """Apply ``act`` to every node, show the results, and return the nodes for which it succeeded.
 
-    ``wait`` waits for completion, if ``act`` only requests; it starts after all requests. If any node failed, exit with
-    the code of the failures if all are the same, else 1.
+    ``wait`` waits for completion, if ``act`` only requests; it starts after all requests, and says what it waits for.
+    Of many nodes, only those that failed are shown, and the number of the others. If any node failed, exit with the
+    code of the failures if all are the same, else 1.
     """
     nodes: dict[str, Json] = {}
     failures = chosen.failures
@@ -56,14 +61,23 @@ def each(
                 attempt(ident, partial(ask, ident, found))
             advance(1)
     if wait is not None:
-        with progress("Waiting", len(nodes), shown=len(nodes) > 1) as advance:
+        with Waiting(len(nodes)) as shown:
             for ident, node in nodes.items():
-                attempt(ident, partial(wait, node))
-                advance(1)
+                attempt(ident, partial(wait, node, shown))
+                shown.advance()
     results = [_result(ident, nodes.get(ident), failures.get(ident), done) for ident in chosen.found]
-    rows = [(row["node"], row["result"], row["error"] or "") for row in results]
-    if rows or out.for_programs:
-        out.show(results, lambda screen: screen.print(table(("NODE", "RESULT", "ERROR"), rows)))
+    quiet = len(results) > _SHOWN
+    rows = [(row["node"], row["result"], row["error"] or "") for row in results if row["error"] or not quiet]
+
+    def draw(screen: Console) -> None:
+        if rows:
+            screen.print(table(("NODE", "RESULT", "ERROR"), rows))
+        if quiet:
+            counted = Counter(row["result"] for row in results)
+            screen.print(", ".join(f"{count:,} {result}" for result, count in counted.items()))
+
+    if results or out.for_programs:
+        out.show(results, draw)
     else:
         out.say("nothing to do")
     if failures:
@@ -78,7 +92,11 @@ def _result(ident: str, node: Json | None, failure: Failure | None, done: str) -
     return {"node": label(node), "uuid": node["uuid"], "result": done, "error": None}
 
 
+# Nodes up to which each has a row, whether it failed or not.
+_SHOWN: Final = 20
 _POLL: Final = 0.25
+# Seconds after which a wait looks for what the node is doing, and then again.
+_LOOK_EVERY: Final = 5.0
 _TARGETS: Final = {"on": "power on", "off": "power off", "reboot": "rebooting"}
 _STATES: Final = ("uuid", "name", "provision_state", "power_state", "target_power_state", "last_error")
 
@@ -106,8 +124,8 @@ def manage(api: Api, out: Output, *, wanted: Wanted, wait: bool, timeout: float)
     """Verify the BMC credentials of nodes; nodes become 'manageable'."""
     patience = Patience(api, timeout)
 
-    def managed(node: Json) -> None:
-        now = patience.until(node, lambda now: now["provision_state"] != Provision.VERIFYING)
+    def managed(node: Json, shown: Waiting) -> None:
+        now = patience.until(node, lambda now: now["provision_state"] != Provision.VERIFYING, waiting=shown)
         if now["provision_state"] != Provision.MANAGEABLE:
             raise Failure(now["last_error"] or f"{label(node)} is {now['provision_state']}")
 
@@ -133,8 +151,8 @@ def abort(api: Api, out: Output, *, wanted: Wanted, wait: bool, timeout: float) 
     """Abort inspections that are in progress."""
     patience = Patience(api, timeout)
 
-    def ended(node: Json) -> None:
-        patience.until(node, lambda now: now["provision_state"] not in UNDER_WAY)
+    def ended(node: Json, shown: Waiting) -> None:
+        patience.until(node, lambda now: now["provision_state"] not in UNDER_WAY, waiting=shown)
 
     chosen = resolve(api, wanted, states=UNDER_WAY, inbox=True)
     confirm(out, wanted, chosen, does="abort the inspection of", asks=True)
@@ -159,8 +177,8 @@ def power(api: Api, out: Output, *, wanted: Wanted, wait: bool, timeout: float) 
     def act(node: Json) -> None:
         api.put(node_path(node["uuid"], "states", "power"), {"target": _TARGETS[target]})
 
-    def powered(node: Json) -> None:
-        now = patience.until(node, lambda now: now["target_power_state"] is None, shown="power_state")
+    def powered(node: Json, shown: Waiting) -> None:
+        now = patience.until(node, lambda now: now["target_power_state"] is None, shown="power_state", waiting=shown)
         reached = "power off" if target == "off" else "power on"
         if now["power_state"] != reached:
             state = now["power_state"] or "in an unknown power state"
@@ -203,7 +221,7 @@ def _ask(
     verb: str,
     *,
     done: str,
-    wait: Callable[[Json], None] | None,
+    wait: Callable[[Json, Waiting], None] | None,
 ) -> None:
     """Request a provision state of all nodes; then, with ``wait``, wait for all of them."""
     each(out, chosen, lambda node: provision(api, node, verb), done=done if wait else "accepted", wait=wait)
@@ -217,17 +235,33 @@ class Patience:
         self._seconds = seconds
         self._deadline: float | None = None
 
-    def until(self, node: Json, reached: Callable[[Json], bool], *, shown: str = "provision_state") -> Json:
+    def until(
+        self, node: Json, reached: Callable[[Json], bool], *, waiting: Waiting, shown: str = "provision_state"
+    ) -> Json:
         """Return the node's states as soon as ``reached`` is true for them; ``Failure`` on timeout."""
         if self._deadline is None:
             self._deadline = time.monotonic() + self._seconds
+        doing, look_at = "", time.monotonic() + _LOOK_EVERY
         while not reached(now := self._api.get(node_path(node["uuid"]), fields=_STATES)):
-            if time.monotonic() >= self._deadline:
+            left = self._deadline - time.monotonic()
+            if time.monotonic() >= look_at or left <= 0:
+                doing, look_at = self._doing(node), time.monotonic() + _LOOK_EVERY
+            state = f"{label(node)} is still {now[shown] or 'in an unknown state'}{doing}"
+            if left <= 0:
                 raise Failure(
-                    f"timed out after {self._seconds:g} s: "
-                    f"{label(node)} is still {now[shown] or 'in an unknown state'}",
+                    f"{state}, after {self._seconds:g} s",
                     exit_code=Exit.TIMED_OUT,
                     advice=f"see its timeline: ferroscope node timeline {label(node)}",
                 )
+            waiting.say(state, left)
             time.sleep(_POLL)
         return now
+
+    def _doing(self, node: Json) -> str:
+        """Return the last step of the node's timeline: it says that a BMC is left alone for a while, for example."""
+        found = self._api.get(node_path(node["uuid"], "timeline"), limit=1)
+        steps = [*found["entries"], *(step for one in found["inspections"] for step in one["entries"])]
+        if not steps:
+            return ""
+        last = max(steps, key=lambda step: str(step["at"]))
+        return f" ({last['message'] or last['step']})"

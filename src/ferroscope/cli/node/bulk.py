@@ -69,11 +69,12 @@ def _fleet(api: Api) -> Fleet:
 
 @click.command(
     "import",
-    epilog="Exit code 0: every row is as the file says. 1: some failed. 2: the file is invalid; nothing was changed.",
+    epilog="Exit code 0: all nodes match the file. 1: some rows failed. 2: the file is invalid; nothing was changed.",
 )
 @click.argument("file", type=click.File("rb", lazy=True))
 @click.option("--format", "kind", type=click.Choice(node_file.FORMATS), help="Format. [default: by the name's suffix]")
 @click.option("--driver", help="BMC driver of the rows without one.")
+@click.option("--unknown-as-labels", is_flag=True, help="CSV: a column that is no field becomes a label.")
 @click.option("--dry-run", is_flag=True, help="Only show what would be done.")
 @click.option(
     "--update-passwords",
@@ -90,6 +91,7 @@ def import_nodes(
     *,
     kind: str | None,
     driver: str | None,
+    unknown_as_labels: bool,
     dry_run: bool,
     passwords: bool,
     url: str | None,
@@ -99,22 +101,23 @@ def import_nodes(
 ) -> None:
     """Enroll or change nodes as FILE says; "-" is standard input.
 
-    FILE is CSV with a header, YAML or JSON. CSV columns: name, uuid, driver, macs (separated by spaces), bmc_address,
-    bmc_username, bmc_password, labels (rack=r1,spare), further fields such as owner, and FIELD/KEY such as
-    driver_info/redfish_verify_ca or extra/rack. YAML and JSON are as for 'baremetal create'. A password may be a
-    reference (secret://...). Nodes are found by UUID, name or MAC address; what FILE does not mention stays as it is.
+    FILE is CSV (commas, semicolons or tabs) with a header, YAML or JSON. CSV columns: name, uuid, driver, macs
+    (separated by spaces), bmc_address, bmc_username, bmc_password, labels (rack=r1,spare), further fields such as
+    owner, and FIELD/KEY such as driver_info/redfish_verify_ca or extra/rack. YAML and JSON are as for 'baremetal
+    create'. A password may be a reference (secret://...). Nodes are found by UUID, name or MAC address; what FILE
+    does not mention stays as it is.
     """
 
     def client() -> Api:
         return connect(url, cloud=cloud, insecure_http=insecure_http)
 
-    rows, errors = _rows(file, kind, driver)
+    rows, errors = _rows(file, kind, driver, unknown_as_labels=unknown_as_labels)
     api, out = client(), Output(fmt)
     errors += importing.use_drivers(Calls(api), rows)
     fleet = _fleet(api)
     if errors:
         every = FileError(importing.all_errors(errors, Calls(api), fleet, rows))
-        raise click.UsageError(f"{file.name} is invalid; nothing was changed:\n{every}")
+        raise _invalid(file, every)
     own = threading.local()
 
     def carry_out(row: Row) -> Result:
@@ -129,7 +132,16 @@ def import_nodes(
         raise click.exceptions.Exit(Exit.FAILURE)
 
 
-def _rows(file: Any, kind: str | None, driver: str | None) -> tuple[list[Row], list[str]]:
+def _invalid(file: Any, error: FileError) -> Failure:
+    message = f"{file.name} is invalid; nothing was changed:\n{error}"
+    foreign = any(one.startswith("unknown column") for one in error.errors)
+    advice = "to make labels of all unknown columns: --unknown-as-labels" if foreign else ""
+    return Failure(message, exit_code=Exit.USAGE, advice=advice)
+
+
+def _rows(
+    file: Any, kind: str | None, driver: str | None, *, unknown_as_labels: bool = False
+) -> tuple[list[Row], list[str]]:
     """Return the rows of the file, and what is wrong with them."""
     suffix = str(file.name).rpartition(".")[2].lower()
     kind = kind or {"yml": "yaml"}.get(suffix, suffix)
@@ -139,11 +151,11 @@ def _rows(file: Any, kind: str | None, driver: str | None) -> tuple[list[Row], l
     if len(content) > node_file.LARGEST:
         raise click.UsageError(f"{file.name} is larger than {node_file.LARGEST // 2**20} MiB")
     try:
-        rows, errors = node_file.read(content.decode("utf-8-sig"), kind)
+        rows, errors = node_file.read(node_file.text_of(content), kind, unknown_as_labels=unknown_as_labels)
     except UnicodeDecodeError as exc:
-        raise click.UsageError(f"{file.name} is not in UTF-8: {exc.reason} at byte {exc.start}") from None
+        raise click.UsageError(f"{file.name} is not in UTF-8 or UTF-16: {exc.reason} at byte {exc.start}") from None
     except FileError as exc:
-        raise click.UsageError(f"{file.name} is invalid; nothing was changed:\n{exc}") from None
+        raise _invalid(file, exc) from None
     for row in rows:
         if driver is not None:
             row.fields.setdefault("driver", driver)

@@ -8,11 +8,11 @@ from ferroscope.contracts.commands import Command
 
 EXPORT: Final = Command(
     "ferroscope.contrib.dcim.export_command:export",
-    "Write the fleet as CSV, JSON or Parquet, or for Ansible or Prometheus.",
+    "Write the fleet as a table, or for Ansible or Prometheus.",
     after="firmware",
 )
 SYNC: Final = Command(
     "ferroscope.contrib.dcim.sync_command:sync",
-    "Keep the devices of NetBox or Nautobot in step with the machines.",
+    "Keep the devices of NetBox or Nautobot up to date.",
     after="firmware",
 )

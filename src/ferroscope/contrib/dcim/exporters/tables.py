@@ -14,6 +14,7 @@ from typing import Any, BinaryIO, Final, Literal
 
 import msgspec
 
+from ferroscope.config.extras import extra
 from ferroscope.contracts.exporters import ExportError, ExportOptions
 from ferroscope.core import labels, values
 
@@ -117,7 +118,7 @@ class ParquetExporter(_Table):
             import pyarrow.parquet
         except ModuleNotFoundError as exc:
             missing = f"the format parquet needs the Python package {exc.name}"
-            raise ExportError(missing, "pip install 'ferroscope[parquet]'") from exc
+            raise ExportError(missing, extra("parquet")) from exc
         kinds = {
             "text": pyarrow.string(),
             "integer": pyarrow.int64(),

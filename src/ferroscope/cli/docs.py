@@ -1,0 +1,66 @@
+"""``ferroscope docs``: the pages of the documentation, which every package brings along."""
+
+from __future__ import annotations
+
+import difflib
+import sys
+from pathlib import Path
+from typing import Final
+
+import click
+
+import ferroscope
+from ferroscope.cli.exits import Exit, Failure
+from ferroscope.cli.output import Output, output_option, table
+
+_KINDS: Final = ("tutorial", "how-to", "explanation", "reference")
+_MOST: Final = 3
+
+
+def directory() -> Path | None:
+    """Return the directory of the pages: that of the environment, of the distribution, or of the checkout."""
+    candidates = (
+        Path(sys.prefix) / "share/doc/ferroscope",
+        Path("/usr/share/doc/ferroscope"),
+        Path(ferroscope.__file__).parents[2] / "docs",
+    )
+    return next((one for one in candidates if (one / _KINDS[1]).is_dir()), None)
+
+
+def pages(place: Path) -> dict[str, Path]:
+    """Return the pages by name."""
+    return {file.stem: file for kind in _KINDS for file in sorted((place / kind).glob("*.md"))}
+
+
+@click.command(epilog="Without NAME, all pages are listed. On a terminal, a page is shown in PAGER.")
+@click.argument("name", required=False)
+@output_option
+def docs(name: str | None, fmt: str) -> None:
+    """Show a page of the documentation, such as serve-https; without NAME list all pages."""
+    place = directory()
+    if place is None:
+        raise Failure("this installation has no pages", advice="they are in the directory docs of the source")
+    found = pages(place)
+    if name is None:
+        rows = [(one, file.parent.name, _title(file)) for one, file in found.items()]
+        listed = [{"name": one, "kind": kind, "title": title} for one, kind, title in rows]
+        Output(fmt).show(listed, lambda screen: screen.print(table(("NAME", "KIND", "TITLE"), rows)))
+        return
+    stem = name.removesuffix(".md").rpartition("/")[2]
+    if stem not in found:
+        raise Failure(f"there is no page {name!r}", exit_code=Exit.NOT_FOUND, advice=_advice(stem, found))
+    text = found[stem].read_text(encoding="utf-8")
+    if sys.stdout.isatty():
+        click.echo_via_pager(text)
+    else:
+        click.echo(text, nl=False)
+
+
+def _advice(stem: str, found: dict[str, Path]) -> str:
+    near = [one for one in found if stem and stem in one] or difflib.get_close_matches(stem, found, n=_MOST)
+    return f"did you mean {' or '.join(near[:_MOST])}?" if near else "list all: ferroscope docs"
+
+
+def _title(file: Path) -> str:
+    with file.open(encoding="utf-8") as lines:
+        return next((line.removeprefix("# ").strip() for line in lines if line.startswith("# ")), file.stem)

@@ -1,0 +1,45 @@
+"""What ``ferroscope all`` says on a terminal once it is ready: where the page is, what to try first, where the data is.
+
+Pure: from the settings to a few lines. The log says the same, for services.
+"""
+
+from __future__ import annotations
+
+from urllib.parse import urlsplit
+
+from ferroscope.config.options import SIMULATED, ApiSettings, Settings
+from ferroscope.runtime import database_file
+
+_DEFAULT_PORT = 6385
+# They are listened on, and no client can connect to them.
+_ANY = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104  # they are replaced
+_EXAMPLE = "ferroscope node import machines.csv, or ferroscope bmc scan NETWORK"
+
+
+def api_url(settings: ApiSettings) -> str:
+    """Return the URL of the Bare Metal API as clients reach it, "" if there is none; best from this host."""
+    if not settings.bare_metal_port:
+        return ""
+    if settings.public_url:
+        return settings.public_url.rstrip("/")
+    host = "127.0.0.1" if "localhost" in settings.host or not settings.host else settings.host[0]
+    host = _ANY.get(host, host)
+    scheme = "https" if settings.tls_certificate_file else "http"
+    return f"{scheme}://{f'[{host}]' if ':' in host else host}:{settings.bare_metal_port}"
+
+
+def page_url(settings: ApiSettings) -> str:
+    """Return the URL of the web page, "" if there is none."""
+    url = api_url(settings)
+    return f"{url}/ui" if url and settings.enable_ui else ""
+
+
+def lines(settings: Settings) -> list[str]:
+    """Return what a person wants to know who has just started the service."""
+    url, simulated = api_url(settings.api), set(SIMULATED) & set(settings.drivers.enabled)
+    other = "" if urlsplit(url).port == _DEFAULT_PORT and "127.0.0.1" in url else f" (export FERROSCOPE_URL={url})"
+    told = [("web page", page_url(settings.api))]
+    if url:
+        told.append(("try", ("ferroscope sim --nodes 50 --enroll" if simulated else _EXAMPLE) + other))
+    told.append(("data", database_file.place(settings.database)))
+    return [f"{name:<8}  {text}" for name, text in told if text]

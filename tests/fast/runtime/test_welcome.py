@@ -1,0 +1,43 @@
+"""What ``ferroscope all`` tells who has just started it: page, first command, place of the data."""
+
+from __future__ import annotations
+
+import pytest
+
+from ferroscope.config.options import ApiSettings, DatabaseSettings, DriverSettings, Settings
+from ferroscope.runtime.welcome import lines, page_url
+
+DATA = DatabaseSettings(connection="sqlite:////var/lib/f.db")
+
+
+def test_the_page_the_first_command_and_the_data_are_named() -> None:
+    settings = Settings(database=DATA, drivers=DriverSettings(enabled=("redfish",)))
+    assert lines(settings) == [
+        "web page  http://127.0.0.1:6385/ui",
+        "try       ferroscope node import machines.csv, or ferroscope bmc scan NETWORK",
+        "data      sqlite /var/lib/f.db",
+    ]
+
+
+def test_with_simulated_drivers_a_simulated_fleet_is_the_first_thing_to_try() -> None:
+    settings = Settings(
+        database=DATA, api=ApiSettings(bare_metal_port=7000), drivers=DriverSettings(enabled=("redfish", "sim"))
+    )
+    told = "\n".join(lines(settings))
+    assert "ferroscope sim --nodes 50 --enroll (export FERROSCOPE_URL=http://127.0.0.1:7000)" in told
+
+
+@pytest.mark.parametrize(
+    ("api", "url"),
+    [
+        (ApiSettings(), "http://127.0.0.1:6385/ui"),
+        (ApiSettings(host=("0.0.0.0",)), "http://127.0.0.1:6385/ui"),
+        (ApiSettings(host=("2001:db8::1",)), "http://[2001:db8::1]:6385/ui"),
+        (ApiSettings(tls_certificate_file="/etc/c.pem"), "https://127.0.0.1:6385/ui"),
+        (ApiSettings(public_url="https://bm.example.org/"), "https://bm.example.org/ui"),
+        (ApiSettings(enable_ui=False), ""),
+        (ApiSettings(bare_metal_port=0), ""),
+    ],
+)
+def test_the_page_is_where_a_browser_reaches_it(api: ApiSettings, url: str) -> None:
+    assert page_url(api) == url
