@@ -1,1 +1,1 @@
-"""What every adapter of a port must do: one suite per port, over all adapters, on real servers."""
+"""What the store and the queue do: one suite for each class, on all databases, with real servers."""

@@ -1,4 +1,4 @@
-"""``db.credentials.AccessTokens`` on every adapter."""
+"""``db.credentials.AccessTokens`` on every database."""
 
 from __future__ import annotations
 

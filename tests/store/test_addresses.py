@@ -1,4 +1,4 @@
-"""``db.nodes.Addresses`` on every adapter."""
+"""``db.addresses.Addresses`` on every database."""
 
 from __future__ import annotations
 

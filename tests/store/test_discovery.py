@@ -1,4 +1,4 @@
-"""``db.macs.Discoveries`` and ``Rejections`` on every adapter."""
+"""``db.macs.Discoveries`` and ``Rejections`` on every database."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``db.rules.Expectations`` on every adapter."""
+"""``db.rules.Expectations`` on every database."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``db.inspections.Inspections`` and ``InspectionData`` on every adapter."""
+"""``db.inspections.Inspections`` and ``InspectionData`` on every database."""
 
 from __future__ import annotations
 

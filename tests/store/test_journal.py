@@ -1,4 +1,4 @@
-"""``db.inspections.Journal`` on every adapter."""
+"""``db.inspections.Journal`` on every database."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``db.coordination.Members`` on every adapter."""
+"""``db.members.Members`` on every database."""
 
 from __future__ import annotations
 

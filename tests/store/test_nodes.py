@@ -1,4 +1,4 @@
-"""``db.nodes.Nodes`` on every adapter."""
+"""``db.nodes.Nodes`` on every database."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``db.nodes.Ports`` on every adapter."""
+"""``db.ports.Ports`` on every database."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``db.records.Records`` on every adapter: chassis and port groups."""
+"""``db.records.Records`` on every database: chassis and port groups."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``db.records.Remediations`` on every adapter."""
+"""``db.records.Remediations`` on every database."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``db.requests.Requests`` on every adapter: what a worker does with its claim, and what it cannot do without."""
+"""``db.requests.Requests`` on every database: what a worker does with its claim, and what it cannot do without."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``Inspections.remove_surplus`` on every adapter."""
+"""``Inspections.remove_surplus`` on every database."""
 
 from __future__ import annotations
 

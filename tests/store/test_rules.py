@@ -1,4 +1,4 @@
-"""``db.rules.Rules`` on every adapter."""
+"""``db.rules.Rules`` on every database."""
 
 from __future__ import annotations
 

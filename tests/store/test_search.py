@@ -1,4 +1,4 @@
-"""``Facts.search`` on every adapter is what ``hardware.expressions.matches`` says, whatever is stored and asked."""
+"""``Facts.search`` on every database is what ``hardware.expressions.matches`` says, whatever is stored and asked."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``db.search.SearchIndex`` on every adapter."""
+"""``db.search.SearchIndex`` on every database."""
 
 from __future__ import annotations
 

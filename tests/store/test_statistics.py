@@ -1,4 +1,4 @@
-"""``db.search.Statistics`` on every adapter."""
+"""``db.statistics.Statistics`` on every database."""
 
 from __future__ import annotations
 

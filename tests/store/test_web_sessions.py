@@ -1,4 +1,4 @@
-"""``db.credentials.WebSessions`` on every adapter: how many a user may have."""
+"""``db.credentials.WebSessions`` on every database: how many a user may have."""
 
 from __future__ import annotations
 

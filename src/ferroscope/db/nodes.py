@@ -1,29 +1,25 @@
-"""Nodes, their ports, and the indexes that identify calling machines, in SQL."""
+"""The nodes."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from functools import lru_cache, partial
-from typing import Any, Final
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import msgspec
-from sqlalchemy import Select, bindparam, delete, func, insert, or_, select, update
+from sqlalchemy import bindparam, delete, func, insert, select, update
 
 from ferroscope.contracts.data import Later
 from ferroscope.contracts.errors import NotFoundError, StaleError
 from ferroscope.contracts.store import Query, Usage
-from ferroscope.core.callback_secret import Delivery, ended
-from ferroscope.core.lookup import Candidates, Evidence
-from ferroscope.core.model import Inspection, Node, Port
-from ferroscope.core.states import AWAITED
+from ferroscope.core.model import Inspection, Node
 from ferroscope.core.values import storable
-from ferroscope.db import mapping, schema
+from ferroscope.db import schema
 from ferroscope.db import secrets as node_secrets
-from ferroscope.db.batch import Answer, PendingAnswer
-from ferroscope.db.engine import conflict, upsert
+from ferroscope.db.batch import Answer
+from ferroscope.db.engine import conflict
 from ferroscope.db.inspections import INSPECTION
 from ferroscope.db.macs import Macs
-from ferroscope.db.mapping import Mapper, one_of, padded, page, page_later, several, size_of, sizes
+from ferroscope.db.mapping import Mapper, page, size_of, sizes
 from ferroscope.db.session import Session
 
 NODE = Mapper(Node, schema.nodes)
@@ -223,240 +219,3 @@ _USAGE = (
         for table in (schema.ports, schema.portgroups, schema.inspection_data)
     ),
 )
-
-
-# The indexes that identify a machine that calls back, in SQL.
-
-_p, _b, _m = schema.ports.c, schema.bmc_addresses.c, schema.machine_macs.c
-_NODE_BY_UUID = select(*NODE.columns).where(schema.nodes.c.uuid == bindparam("uuid"))
-_DELETE_BMC = delete(schema.bmc_addresses).where(_b.node == bindparam("_node"))
-_CALLED_DAYS: Final = 30 * 86400.0
-
-_c = schema.callers.c
-_HEARD_LAST = delete(schema.callers).where(_c.node == bindparam("_node"), _c.at < bindparam("_before"))
-_BMC_OF = select(_b.address).where(_b.node == bindparam("node"))
-
-
-@lru_cache(maxsize=16)
-def _by_mac(addresses: int) -> Select[Any]:
-    owners = select(_p.node).where(one_of(_p.address, "address", addresses))
-    return select(*NODE.columns).where(schema.nodes.c.uuid.in_(owners))
-
-
-@lru_cache(maxsize=16)
-def _by_machine(addresses: int) -> Select[Any]:
-    owners = select(_m.node).where(one_of(_m.address, "address", addresses))
-    return select(*NODE.columns).where(schema.nodes.c.uuid.in_(owners))
-
-
-@lru_cache(maxsize=16)
-def _port_macs(addresses: int) -> Select[Any]:
-    return select(_p.address, _p.node).where(one_of(_p.address, "address", addresses))
-
-
-@lru_cache(maxsize=16)
-def _machine_macs(addresses: int) -> Select[Any]:
-    return select(_m.address, _m.node).where(one_of(_m.address, "address", addresses))
-
-
-# Only the current inspection of a node counts; of one that has ended, the digest of the secret is stored.
-_BY_SECRET = (
-    select(*NODE.columns, _i.secret_delivery)
-    .select_from(schema.inspections.join(schema.nodes, schema.nodes.c.inspection == _i.uuid))
-    .where(one_of(_i.secret, "secret", 2))
-)
-
-
-@lru_cache(maxsize=16)
-def _owners(addresses: int) -> Select[Any]:
-    owners = select(_b.node).where(one_of(_b.address, "address", addresses))
-    return select(*NODE.columns).where(schema.nodes.c.uuid.in_(owners))
-
-
-@lru_cache(maxsize=1)
-def _callers() -> Select[Any]:
-    callers = select(_c.node).where(_c.source == bindparam("source"))
-    awaited = or_(*(schema.nodes.c.state == state for state in sorted(AWAITED)))
-    return select(*NODE.columns).where(schema.nodes.c.uuid.in_(callers), awaited)
-
-
-@lru_cache(maxsize=16)
-def _by_bmc(addresses: int) -> Select[Any]:
-    owners = select(_b.node).where(one_of(_b.address, "address", addresses))
-    awaited = or_(*(schema.nodes.c.state == state for state in sorted(AWAITED)))
-    return select(*NODE.columns).where(schema.nodes.c.uuid.in_(owners), awaited)
-
-
-class Addresses:
-    """The indexes that identify a machine that calls back."""
-
-    def __init__(self, tx: Session) -> None:
-        self._tx = tx
-
-    def candidates(self, evidence: Evidence, secret: str | None = None) -> Candidates:
-        """Return the nodes that match, in a constant number of indexed queries.
-
-        ``secret``: the one that the machine presented. ``same`` and ``different`` of the result are left to the caller.
-        """
-        macs, addresses = padded(evidence.macs), padded(evidence.bmc_addresses)
-        given = several("address", macs)
-        uuid_query = self._tx.ask(_NODE_BY_UUID, {"uuid": evidence.uuid}) if evidence.uuid else None
-        mac_query = self._tx.ask(_by_mac(len(macs)), given) if macs else None
-        port_query = self._tx.ask(_port_macs(len(macs)), given) if macs else None
-        machine_query = self._tx.ask(_machine_macs(len(macs)), given) if macs else None
-        bmc_query = self._tx.ask(_by_bmc(len(addresses)), several("address", addresses)) if addresses else None
-        secrets = several("secret", (secret, ended(secret))) if secret else {}
-        secret_query = self._tx.ask(_BY_SECRET, secrets) if secrets else None
-        by_uuid, by_mac, by_bmc = _nodes(uuid_query), _nodes(mac_query), _nodes(bmc_query)
-        # A port has precedence over a discovered machine that called with its MAC.
-        matches = _pairs(machine_query) | _pairs(port_query)
-        discovered = set(matches.values()) - {node.uuid for node in by_mac}
-        if discovered:
-            found = self._find(_by_machine(len(macs)), given)
-            by_mac += [node for node in found if node.uuid in discovered]
-        proven = list(secret_query.answer()) if secret_query is not None else []
-        return Candidates(
-            by_uuid=by_uuid[0] if by_uuid else None,
-            by_mac=by_mac,
-            by_bmc=by_bmc,
-            by_secret=NODE.from_row(proven[0][:-1]) if proven else None,
-            over_bmc=bool(proven) and proven[0][-1] == Delivery.VIRTUAL_MEDIA,
-            matches=matches,
-        )
-
-    def _find(self, statement: Select[Any], given: dict[str, Any]) -> list[Node]:
-        return _nodes(self._tx.ask(statement, given))
-
-    def set_bmc(self, node: str, addresses: Iterable[str]) -> None:
-        """Replace the BMC addresses of the node."""
-        wanted = set(addresses)
-        if set(self._tx.run(_BMC_OF, {"node": node}).scalars()) != wanted:
-            self._tx.ask(_DELETE_BMC, {"_node": node})
-            mapping.add(self._tx, schema.bmc_addresses, ("address", "node"), [(one, node) for one in sorted(wanted)])
-
-    def bmc_of(self, node: str) -> Sequence[str]:
-        """Return the BMC addresses of the node."""
-        return sorted(self._tx.run(_BMC_OF, {"node": node}).scalars())
-
-    def owners(self, bmc_addresses: Sequence[str]) -> Sequence[Node]:
-        """Return the nodes with one of these BMC addresses, whatever their state."""
-        if not bmc_addresses:
-            return []
-        addresses = padded(bmc_addresses)
-        return self._find(_owners(len(addresses)), several("address", addresses))
-
-    def sharing(self, nodes: Sequence[str]) -> Mapping[str, Sequence[str]]:
-        """Return, for each of these nodes that has any, the other nodes with one of its BMC addresses."""
-        own, other = schema.bmc_addresses.alias("own"), schema.bmc_addresses.alias("other")
-        statement = (
-            select(own.c.node, other.c.node)
-            .select_from(own.join(other, own.c.address == other.c.address))
-            .where(own.c.node.in_(list(nodes)), other.c.node != own.c.node)
-            .order_by(own.c.node, other.c.node)
-        )
-        found: dict[str, dict[str, None]] = {}  # several addresses may be shared
-        for node, same in self._tx.connection.execute(statement):
-            found.setdefault(node, {})[same] = None
-        return {node: list(others) for node, others in found.items()}
-
-    def called(self, node: str, source: str) -> None:
-        """Record that the node's machine has just called from this address."""
-        now = self._tx.now
-        if source:
-            self._tx.ask(_HEARD_LAST, {"_node": node, "_before": now - _CALLED_DAYS})
-            self._tx.ask(upsert(self._tx.dialect.name, schema.callers), {"source": source, "node": node, "at": now})
-
-    def callers(self, source: str) -> Sequence[Node]:
-        """Return the nodes that wait for a callback and whose machines have called from this address before."""
-        return self._find(_callers(), {"source": source}) if source else []
-
-
-def _pairs(pending: PendingAnswer | None) -> dict[str, str]:
-    return {} if pending is None else dict(pending.answer().rows)
-
-
-def _nodes(pending: PendingAnswer | None) -> list[Node]:
-    return [] if pending is None else [NODE.from_row(row) for row in pending.answer()]
-
-
-# The NICs of all nodes in SQL.
-
-_PORT = Mapper(Port, schema.ports)
-
-_p_ports = schema.ports.c
-_INSERT_PORT = insert(schema.ports)
-_SELECT_PORT = select(*_PORT.columns).where(
-    or_(_p_ports.uuid == bindparam("ident"), _p_ports.address == bindparam("ident"))
-)
-_UPDATE_PORT = (
-    update(schema.ports)
-    .where(_p_ports.uuid == bindparam("_uuid"))
-    .values({name: bindparam(name) for name in Port.__struct_fields__ if name not in ("uuid", "created_at")})
-)
-
-
-class Ports:
-    """The NICs of all nodes."""
-
-    def __init__(self, tx: Session) -> None:
-        self._tx = tx
-
-    def add(self, ports: Iterable[Port]) -> None:
-        """Store new ports; on ``ConflictError`` (field ``address`` or ``uuid``) none is stored."""
-        added = []
-        for port in ports:
-            row = _PORT.to_row(port)
-            row["created_at"] = port.created_at or self._tx.now
-            self._tx.ask(_INSERT_PORT, row, failed=partial(conflict, row=row, table=schema.ports))
-            self._tx.written.note("port", port.uuid, port.updated_at)
-            added.append(port)
-        Macs(self._tx).added(added)
-
-    def get(self, ident: str) -> Port:
-        """Return the port with this UUID or MAC; ``NotFoundError``."""
-        row = self._tx.run(_SELECT_PORT, {"ident": ident}).first()
-        if row is None:
-            raise NotFoundError("port", ident)
-        return _PORT.from_row(row)
-
-    def update(self, port: Port) -> Port:
-        """Save all fields and return the port with its new ``updated_at``; ``ConflictError``."""
-        self._tx.written.check("port", port.uuid, port.updated_at)
-        before = self.get(port.uuid)
-        changed = msgspec.structs.replace(port, updated_at=self._tx.now)
-        row = _PORT.to_row(changed)
-
-        def check(answer: Answer) -> None:
-            if answer.rowcount == 0:
-                raise NotFoundError("port", port.uuid)
-
-        self._tx.ask(
-            _UPDATE_PORT,
-            row | {"_uuid": port.uuid},
-            check=check,
-            failed=partial(conflict, row=row, table=schema.ports),
-        )
-        if (before.address, before.node) != (port.address, port.node):
-            Macs(self._tx).removed([(port.uuid, before.address)])
-            Macs(self._tx).added([port])
-        self._tx.written.note("port", port.uuid, changed.updated_at)
-        return changed
-
-    def remove(self, uuids: Iterable[str]) -> None:
-        """Delete these ports; those that do not exist are ignored."""
-        wanted = list(uuids)
-        found = self._tx.connection.execute(select(_p_ports.uuid, _p_ports.address).where(_p_ports.uuid.in_(wanted)))
-        Macs(self._tx).removed([(uuid, mac) for uuid, mac in found])
-        self._tx.connection.execute(delete(schema.ports).where(_p_ports.uuid.in_(wanted)))
-
-    def list(self, query: Query) -> Sequence[Port]:
-        """Return one page of ports."""
-        return page(self._tx, _PORT, query)
-
-    def sizes(self, query: Query) -> Sequence[int]:
-        """Return, without reading them, the bytes of the documents and long texts of each item of the page."""
-        return sizes(self._tx, _PORT, query)
-
-    def list_later(self, query: Query) -> Later[Sequence[Port]]:
-        """Like ``list``, but read later; see ``Later``."""
-        return page_later(self._tx, _PORT, query)

@@ -10,20 +10,25 @@ from ferroscope.contracts.errors import LeaseLostError, StaleLeaseError
 from ferroscope.contracts.events import Audited
 from ferroscope.core.model import LeaseProof
 from ferroscope.db import replication
-from ferroscope.db.coordination import ClockSteps, Leases, Members
+from ferroscope.db.addresses import Addresses
+from ferroscope.db.clock_steps import ClockSteps
 from ferroscope.db.credentials import AccessTokens, WebSessions
 from ferroscope.db.data import InspectionData, Objects
 from ferroscope.db.events import AuditLog, Outbox, record
 from ferroscope.db.inspections import Inspections, Journal
+from ferroscope.db.leases import Leases
 from ferroscope.db.macs import Discoveries, Macs, Rejections
-from ferroscope.db.nodes import Addresses, Nodes, Ports
+from ferroscope.db.members import Members
+from ferroscope.db.nodes import Nodes
+from ferroscope.db.ports import Ports
 from ferroscope.db.receipts import Receipts
 from ferroscope.db.records import ChassisRecords, Portgroups, Remediations
 from ferroscope.db.requests import Requests
 from ferroscope.db.rules import Expectations, Rules
-from ferroscope.db.search import SearchIndex, Statistics
+from ferroscope.db.search import SearchIndex
 from ferroscope.db.secrets import SecretKeys
 from ferroscope.db.session import Session
+from ferroscope.db.statistics import Statistics
 
 
 class Transaction(Session):

@@ -10,17 +10,17 @@ from sqlalchemy import bindparam, select, update
 
 from ferroscope import leadership
 from ferroscope.contracts.errors import ClaimLostError
-from ferroscope.db import coordination, requests
+from ferroscope.db import leases, requests
 from ferroscope.worker import loop
 from tests.simulation.bugs.registry import DEPOSED, FROZEN, OVERTAKEN, bug, without
 
 _r = requests._r
-_l = coordination._l_leases
+_l = leases._l
 
 
 @bug("lease-select", "the leader's fence is a SELECT of the lease instead of an UPDATE", rule="I3", seeds=40, **DEPOSED)
 def _() -> Iterator[Any]:
-    yield coordination, "_TOUCH", select(_l.name).where(*coordination._MINE, _l.holder.is_not(None))
+    yield leases, "_TOUCH", select(_l.name).where(*leases._MINE, _l.holder.is_not(None))
 
 
 @bug(
@@ -87,4 +87,4 @@ def _() -> Iterator[Any]:
     **FROZEN,
 )
 def _() -> Iterator[Any]:
-    yield coordination, "_RENEW", without(coordination._RENEW, _l.name == bindparam("_name"))
+    yield leases, "_RENEW", without(leases._RENEW, _l.name == bindparam("_name"))

@@ -8,10 +8,10 @@ from typing import Any
 
 from ferroscope import leadership
 from ferroscope.contracts.errors import LeaseLostError, StoreUnavailableError
-from ferroscope.db import coordination
+from ferroscope.db import leases, members
 from tests.simulation.bugs.registry import bug
 
-_l = coordination._l_leases
+_l = leases._l
 
 
 @bug(
@@ -91,4 +91,4 @@ def _() -> Iterator[Any]:
         self._resigned = self._over = True
 
     yield leadership.Leadership, "resign", resign
-    yield coordination, "_FREE_LEASES", coordination._FREE_LEASES.where(_l.epoch < 0)
+    yield members, "_FREE_LEASES", members._FREE_LEASES.where(_l.epoch < 0)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from ferroscope.db.coordination import _digest
+from ferroscope.db.leases import _digest
 from ferroscope.leadership import Leadership
 from tests.simulation.checks.losses import Losses
 from tests.simulation.database.commits import Changed, Commit

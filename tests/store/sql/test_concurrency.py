@@ -1,4 +1,4 @@
-"""The queue under many hands at once, on every adapter, over two processes' worth of connections."""
+"""The queue under many hands at once, on every database, over two processes' worth of connections."""
 
 from __future__ import annotations
 

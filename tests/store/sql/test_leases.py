@@ -1,4 +1,4 @@
-"""Leases, over every adapter of the store: one holder, growing epochs, fenced writes."""
+"""Leases, on every database: one holder, growing epochs, fenced writes."""
 
 from __future__ import annotations
 

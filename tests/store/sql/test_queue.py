@@ -1,4 +1,4 @@
-"""``db.queue.Queue`` on every adapter: what is delivered, to whom, in which order and when."""
+"""``db.queue.Queue`` on every database: what is delivered, to whom, in which order and when."""
 
 from __future__ import annotations
 

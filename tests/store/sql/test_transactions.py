@@ -1,4 +1,4 @@
-"""``db.store.Store`` on every adapter: all or nothing, and never anybody's change lost."""
+"""``db.store.Store`` on every database: all or nothing, and never anybody's change lost."""
 
 from __future__ import annotations
 

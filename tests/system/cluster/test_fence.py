@@ -21,10 +21,10 @@ from ferroscope.bus.local import LocalBus
 from ferroscope.config.options import DatabaseSettings
 from ferroscope.contracts.errors import LeaseHeldError, StoreUnavailableError
 from ferroscope.core.model import LeaseClaim
-from ferroscope.db import coordination, executor
+from ferroscope.db import executor, leases
 from ferroscope.db.batch import Batch
-from ferroscope.db.coordination import _digest
 from ferroscope.db.engine import build_engine, classify
+from ferroscope.db.leases import _digest
 from ferroscope.db.senders import sender_for
 from ferroscope.db.store import Store
 from ferroscope.runtime.system import SystemClock
@@ -48,7 +48,7 @@ def by_select(connection: Connection, lease: LeaseClaim) -> bool:
 def by_update(connection: Connection, lease: LeaseClaim) -> bool:
     """The fence that we use: the very statement of the store's."""
     mine = {f"_{name}": value for name, value in _mine(lease).items()}
-    return connection.execute(coordination._TOUCH, mine).rowcount == 1
+    return connection.execute(leases._TOUCH, mine).rowcount == 1
 
 
 def _mine(lease: LeaseClaim) -> dict[str, Any]:

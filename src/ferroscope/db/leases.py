@@ -15,43 +15,38 @@ from typing import Any, Final
 import msgspec
 from sqlalchemy import Double, and_, bindparam, case, delete, insert, literal, or_, select, update
 
-from ferroscope.contracts.errors import ConflictError, LeaseHeldError, LeaseLostError
+from ferroscope.contracts.errors import LeaseHeldError, LeaseLostError
 from ferroscope.contracts.queue import Channel
-from ferroscope.core.losses import GAP
-from ferroscope.core.model import Candidate, ClockStep, Lease, LeaseClaim, LeaseProof, Member
-from ferroscope.core.states import ACTIVE
+from ferroscope.core.model import Candidate, Lease, LeaseClaim, LeaseProof
 from ferroscope.db import schema
 from ferroscope.db.engine import db_now, upsert
-from ferroscope.db.mapping import Mapper
 from ferroscope.db.session import Session
 
-_l_leases = schema.leases.c
+_l = schema.leases.c
 _NO_TOKEN: Final = ""
 # Only the digest of a token is stored. A process of the previous release stores the token, and no digest of it.
 _MINE = (
-    _l_leases.name == bindparam("_name"),
-    _l_leases.epoch == bindparam("_epoch"),
+    _l.name == bindparam("_name"),
+    _l.epoch == bindparam("_epoch"),
     or_(
-        _l_leases.token_digest == bindparam("_digest"),
-        and_(_l_leases.token == bindparam("_token"), _l_leases.token != _NO_TOKEN),
+        _l.token_digest == bindparam("_digest"),
+        and_(_l.token == bindparam("_token"), _l.token != _NO_TOKEN),
     ),
 )
 _LATER = db_now() + bindparam("_duration", type_=Double())
-_STORED = [_l_leases[name] for name in Lease.__struct_fields__ if name != "remaining"]
-_REMAINING = case((_l_leases.holder.is_(None), 0.0), else_=_l_leases.expires_at - db_now()).label("remaining")
+_STORED = [_l[name] for name in Lease.__struct_fields__ if name != "remaining"]
+_REMAINING = case((_l.holder.is_(None), 0.0), else_=_l.expires_at - db_now()).label("remaining")
 
 _SELECT = select(*_STORED, _REMAINING)
-_ONE = _SELECT.where(_l_leases.name == bindparam("_name"))
-_TAKEN_BY = _ONE.where(_l_leases.token_digest == bindparam("_digest"))
-_LISTED = _SELECT.where(_l_leases.name.like(bindparam("pattern"), escape="/")).order_by(_l_leases.name)
+_ONE = _SELECT.where(_l.name == bindparam("_name"))
+_TAKEN_BY = _ONE.where(_l.token_digest == bindparam("_digest"))
+_LISTED = _SELECT.where(_l.name.like(bindparam("pattern"), escape="/")).order_by(_l.name)
 _BRIEFLY = [literal("").label("data") if column.name == "data" else column for column in _STORED]
-_LISTED_BRIEFLY = (
-    select(*_BRIEFLY, _REMAINING).where(_l_leases.name.like(bindparam("pattern"), escape="/")).order_by(_l_leases.name)
-)
+_LISTED_BRIEFLY = select(*_BRIEFLY, _REMAINING).where(_l.name.like(bindparam("pattern"), escape="/")).order_by(_l.name)
 _UNUSED = (
     select(*_BRIEFLY, _REMAINING)
-    .where(_l_leases.expires_at < bindparam("_before", type_=Double()))
-    .order_by(_l_leases.expires_at)
+    .where(_l.expires_at < bindparam("_before", type_=Double()))
+    .order_by(_l.expires_at)
     .limit(bindparam("page_limit"))
 )
 _ESCAPED: Final = re.compile("[%_/]")
@@ -68,22 +63,22 @@ _TAKEN = {
 }
 _TAKE = (
     update(schema.leases)
-    .where(_l_leases.name == bindparam("_name"), or_(_l_leases.holder.is_(None), _l_leases.expires_at <= db_now()))
-    .values(_TAKEN | {"epoch": _l_leases.epoch + 1})
+    .where(_l.name == bindparam("_name"), or_(_l.holder.is_(None), _l.expires_at <= db_now()))
+    .values(_TAKEN | {"epoch": _l.epoch + 1})
 )
 # The only statement that ends a lease before it expires.
 _TAKE_OVER = (
     update(schema.leases)
     .where(
-        _l_leases.name == bindparam("_name"),
-        _l_leases.epoch == bindparam("_lost"),
+        _l.name == bindparam("_name"),
+        _l.epoch == bindparam("_lost"),
         or_(
-            _l_leases.holder.is_(None),
-            _l_leases.expires_at <= db_now(),
-            _l_leases.renewed_at <= db_now() - bindparam("_silent", type_=Double()),
+            _l.holder.is_(None),
+            _l.expires_at <= db_now(),
+            _l.renewed_at <= db_now() - bindparam("_silent", type_=Double()),
         ),
     )
-    .values(_TAKEN | {"epoch": _l_leases.epoch + 1})
+    .values(_TAKEN | {"epoch": _l.epoch + 1})
 )
 _CREATE = insert(schema.leases).values(
     _TAKEN | {"name": bindparam("_name"), "epoch": bindparam("_first"), "touched": 0}
@@ -101,14 +96,14 @@ _RAISE_FLOOR = (
 )
 _MAKE_FLOOR = insert(schema.lease_epochs)
 _FORGET = delete(schema.leases).where(
-    _l_leases.name == bindparam("_name"),
-    _l_leases.epoch == bindparam("_epoch"),
-    or_(_l_leases.holder.is_(None), _l_leases.expires_at <= db_now()),
+    _l.name == bindparam("_name"),
+    _l.epoch == bindparam("_epoch"),
+    or_(_l.holder.is_(None), _l.expires_at <= db_now()),
 )
-_REVOKE = delete(schema.leases).where(_l_leases.name == bindparam("_name"), _l_leases.epoch == bindparam("_epoch"))
+_REVOKE = delete(schema.leases).where(_l.name == bindparam("_name"), _l.epoch == bindparam("_epoch"))
 _RENEW = (
     update(schema.leases)
-    .where(*_MINE, _l_leases.holder.is_not(None))
+    .where(*_MINE, _l.holder.is_not(None))
     .values(duration=bindparam("_duration", type_=Double()), renewed_at=db_now(), expires_at=_LATER)
 )
 _RENEW_DATA = _RENEW.values(data=bindparam("_data"))
@@ -127,7 +122,7 @@ _DROP_CANDIDATE = delete(schema.lease_candidates).where(
     _w.name == bindparam("_name"), _w.holder == bindparam("_holder")
 )
 _DROP_CANDIDATES = delete(schema.lease_candidates).where(_w.name == bindparam("_name"))
-_TOUCH = update(schema.leases).where(*_MINE, _l_leases.holder.is_not(None)).values(touched=_l_leases.touched + 1)
+_TOUCH = update(schema.leases).where(*_MINE, _l.holder.is_not(None)).values(touched=_l.touched + 1)
 
 
 class Leases:
@@ -296,150 +291,3 @@ def _digest(token: str) -> str:
 
 def _unknown(name: str) -> Lease:
     return Lease(name=name, holder="unknown", epoch=1, duration=0.0, acquired_at=0.0, renewed_at=0.0, expires_at=0.0)
-
-
-# Steps of the database's clock: their record, and the stored times that are adjusted to them.
-#
-# A lease must not last for a day because the clock was a day ahead when it was written, and an inspection must not
-# become overdue because the clock was set forward.
-
-_STEP = Mapper(ClockStep, schema.clock_steps)
-_KEPT: Final = 100
-_LONGEST_RETRY: Final = 600.0  # seconds; longer than any retry delay
-
-_c, _l, _m, _r = schema.clock_steps.c, schema.leases.c, schema.members.c, schema.requests.c
-_LIST = select(*_STEP.columns).order_by(_c.id)
-_ADD = insert(schema.clock_steps)
-_TRIM = delete(schema.clock_steps).where(_c.id <= bindparam("_oldest"))
-_SHORTEN: Final = (
-    update(schema.leases).where(_l.expires_at > db_now() + _l.duration).values(expires_at=db_now() + _l.duration),
-    update(schema.members).where(_m.expires_at > db_now() + _m.ttl).values(expires_at=db_now() + _m.ttl),
-    update(schema.requests).where(_r.due_at > db_now() + _LONGEST_RETRY).values(due_at=db_now()),
-    update(schema.rejections).where(schema.rejections.c.rejected_at > db_now()).values(rejected_at=db_now()),
-)
-
-
-def _moved(table: Any, column: Any, *where: Any) -> Any:
-    """Return the UPDATE that shifts the times in ``column``, except recent ones: they were read from the new clock."""
-    step: Any = bindparam("_seconds", type_=Double())
-    recent: Any = bindparam("_recent", type_=Double())
-    return (
-        update(table)
-        .where(*where, column.is_not(None), or_(column > db_now(), column <= db_now() - recent))
-        .values({column.name: column + step})
-    )
-
-
-_MOVE: Final = (
-    _moved(
-        schema.nodes,
-        schema.nodes.c.provision_updated_at,
-        schema.nodes.c.state.in_([literal(str(state)) for state in sorted(ACTIVE)]),
-    ),
-    *(
-        _moved(schema.inspections, schema.inspections.c[name], schema.inspections.c.finished_at.is_(None))
-        for name in ("waiting_since", "clock_since")
-    ),
-)
-
-
-class ClockSteps:
-    """The last hundred steps of the database's clock that members detected."""
-
-    def __init__(self, tx: Session) -> None:
-        self._tx = tx
-
-    def list(self) -> Sequence[ClockStep]:
-        """Return the steps in order; their numbers are consecutive."""
-        return [_STEP.from_row(row) for row in self._tx.run(_LIST)]
-
-    def record(self, step: ClockStep, recent: float) -> None:
-        """Record that the clock was set, and adjust the stored times; then do the same as ``shorten``.
-
-        The times of unfinished inspections are shifted by the step, except those written less than ``recent`` seconds
-        ago, which are already correct. ``ConflictError`` if a step with this number has been recorded.
-        """
-        row = _STEP.to_row(step) | {"at": self._tx.now}
-        self._tx.ask(_ADD, row, failed=lambda _: ConflictError("id", str(step.id)))
-        self._tx.ask(_TRIM, {"_oldest": step.id - _KEPT})
-        for statement in _MOVE:
-            self._tx.ask(statement, {"_seconds": step.seconds, "_recent": recent})
-        self.shorten()
-
-    def shorten(self) -> None:
-        """Limit the remaining time of leases, heartbeats, retries and rejections to their configured durations."""
-        for statement in _SHORTEN:
-            self._tx.ask(statement)
-
-
-# The members in SQL: the processes of the service, with their heartbeats.
-
-_MEMBER = Mapper(Member, schema.members)
-
-_m_members = schema.members.c
-_FREE_LEASES = (
-    update(schema.leases).where(schema.leases.c.holder == bindparam("_holder")).values(holder=None, expires_at=db_now())
-)
-# Compared by the database's clock. MariaDB assigns in the order of the statement, so this comes before what it reads.
-_STEADY_SINCE = case(
-    (_m_members.expires_at < db_now() + _m_members.ttl * (1.0 - GAP), db_now()), else_=_m_members.steady_since
-)
-_BEAT = {
-    "left_at": None,
-    "died_at": None,
-    "expires_at": db_now() + bindparam("_ttl", type_=Double()),
-    "status": bindparam("_status"),
-    "detail": bindparam("_detail"),
-    "ttl": bindparam("_ttl", type_=Double()),
-}
-_HEARTBEAT = (
-    update(schema.members)
-    .where(_m_members.id == bindparam("_id"))
-    .ordered_values(("steady_since", _STEADY_SINCE), *_BEAT.items())
-)
-_JOIN = insert(schema.members).values(
-    {one.name: bindparam(f"_{one.name}") for one in schema.members.c} | _BEAT | {"steady_since": db_now()}
-)
-_LEAVE = (
-    update(schema.members)
-    .where(_m_members.id == bindparam("_id"))
-    .values(left_at=db_now(), expires_at=db_now(), ttl=0.0)
-)
-_DIE = _LEAVE.values(died_at=db_now())
-_LIST_ALL = select(*_MEMBER.columns).order_by(_m_members.started_at, _m_members.id)
-_LIST_MEMBERS = _LIST_ALL.where(_m_members.left_at.is_(None))
-_FORGET_MEMBERS = delete(schema.members).where(_m_members.expires_at < bindparam("_before", type_=Double()))
-
-
-class Members:
-    """The members: all running processes of the service."""
-
-    def __init__(self, tx: Session) -> None:
-        self._tx = tx
-
-    def beat(self, member: Member, ttl: float) -> None:
-        """Add the member, or renew it: it is alive for another ``ttl`` seconds."""
-        row = {f"_{name}": value for name, value in _MEMBER.to_row(member).items()}
-        values = {"_status": member.status[:255], "_detail": row["_detail"], "_ttl": ttl}
-        if self._tx.run(_HEARTBEAT, values | {"_id": member.id}).rowcount == 0:
-            for name in ("_expires_at", "_steady_since", "_left_at", "_died_at"):
-                del row[name]
-            self._tx.run(_JOIN, row | values | {"_started_at": self._tx.now})
-
-    def leave(self, ident: str, *, died: bool = False) -> None:
-        """End the membership, and release the member's leases and claims at once.
-
-        ``died``: because of what it did, so that the requests it held count this as an attempt (``core.losses``).
-        """
-        self._tx.run(_DIE if died else _LEAVE, {"_id": ident})
-        self._tx.run(_FREE_LEASES, {"_holder": ident})
-        self._tx.wake(Channel.REQUESTS)
-        self._tx.wake(Channel.LEASES)
-
-    def list(self, *, left: bool = False) -> Sequence[Member]:
-        """Return all members, including dead ones that have not been forgotten yet; ``left``: and those that left."""
-        return [_MEMBER.from_row(row) for row in self._tx.run(_LIST_ALL if left else _LIST_MEMBERS)]
-
-    def forget(self, before: float) -> None:
-        """Delete members that died or left before this time."""
-        self._tx.ask(_FORGET_MEMBERS, {"_before": before})

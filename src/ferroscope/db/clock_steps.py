@@ -1,0 +1,88 @@
+"""Steps of the database's clock: their record, and the stored times that are adjusted to them.
+
+A lease must not last for a day because the clock was a day ahead when it was written, and an inspection must not become
+overdue because the clock was set forward.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+from sqlalchemy import Double, bindparam, delete, insert, literal, or_, select, update
+
+from ferroscope.contracts.errors import ConflictError
+from ferroscope.core.model import ClockStep
+from ferroscope.core.states import ACTIVE
+from ferroscope.db import schema
+from ferroscope.db.engine import db_now
+from ferroscope.db.mapping import Mapper
+from ferroscope.db.session import Session
+
+_STEP = Mapper(ClockStep, schema.clock_steps)
+_KEPT: Final = 100
+_LONGEST_RETRY: Final = 600.0  # seconds; longer than any retry delay
+
+_c, _l, _m, _r = schema.clock_steps.c, schema.leases.c, schema.members.c, schema.requests.c
+_LIST = select(*_STEP.columns).order_by(_c.id)
+_ADD = insert(schema.clock_steps)
+_TRIM = delete(schema.clock_steps).where(_c.id <= bindparam("_oldest"))
+_SHORTEN: Final = (
+    update(schema.leases).where(_l.expires_at > db_now() + _l.duration).values(expires_at=db_now() + _l.duration),
+    update(schema.members).where(_m.expires_at > db_now() + _m.ttl).values(expires_at=db_now() + _m.ttl),
+    update(schema.requests).where(_r.due_at > db_now() + _LONGEST_RETRY).values(due_at=db_now()),
+    update(schema.rejections).where(schema.rejections.c.rejected_at > db_now()).values(rejected_at=db_now()),
+)
+
+
+def _moved(table: Any, column: Any, *where: Any) -> Any:
+    """Return the UPDATE that shifts the times in ``column``, except recent ones: they were read from the new clock."""
+    step: Any = bindparam("_seconds", type_=Double())
+    recent: Any = bindparam("_recent", type_=Double())
+    return (
+        update(table)
+        .where(*where, column.is_not(None), or_(column > db_now(), column <= db_now() - recent))
+        .values({column.name: column + step})
+    )
+
+
+_MOVE: Final = (
+    _moved(
+        schema.nodes,
+        schema.nodes.c.provision_updated_at,
+        schema.nodes.c.state.in_([literal(str(state)) for state in sorted(ACTIVE)]),
+    ),
+    *(
+        _moved(schema.inspections, schema.inspections.c[name], schema.inspections.c.finished_at.is_(None))
+        for name in ("waiting_since", "clock_since")
+    ),
+)
+
+
+class ClockSteps:
+    """The last hundred steps of the database's clock that members detected."""
+
+    def __init__(self, tx: Session) -> None:
+        self._tx = tx
+
+    def list(self) -> Sequence[ClockStep]:
+        """Return the steps in order; their numbers are consecutive."""
+        return [_STEP.from_row(row) for row in self._tx.run(_LIST)]
+
+    def record(self, step: ClockStep, recent: float) -> None:
+        """Record that the clock was set, and adjust the stored times; then do the same as ``shorten``.
+
+        The times of unfinished inspections are shifted by the step, except those written less than ``recent`` seconds
+        ago, which are already correct. ``ConflictError`` if a step with this number has been recorded.
+        """
+        row = _STEP.to_row(step) | {"at": self._tx.now}
+        self._tx.ask(_ADD, row, failed=lambda _: ConflictError("id", str(step.id)))
+        self._tx.ask(_TRIM, {"_oldest": step.id - _KEPT})
+        for statement in _MOVE:
+            self._tx.ask(statement, {"_seconds": step.seconds, "_recent": recent})
+        self.shorten()
+
+    def shorten(self) -> None:
+        """Limit the remaining time of leases, heartbeats, retries and rejections to their configured durations."""
+        for statement in _SHORTEN:
+            self._tx.ask(statement)

@@ -1,0 +1,153 @@
+"""Statistics: one query each."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
+from typing import TypeVar, cast
+
+import msgspec
+from sqlalchemy import (
+    and_,
+    bindparam,
+    case,
+    func,
+    select,
+)
+
+from ferroscope.contracts.store import Backlog, Condition, Ended, Failures, Population
+from ferroscope.core.model import Inspection
+from ferroscope.core.states import Event, Provision, State
+from ferroscope.db import mapping, schema
+from ferroscope.db.inspections import INSPECTION
+from ferroscope.db.session import Session
+
+_nodes, _r = schema.nodes.c, schema.requests.c
+_NODES = (
+    select(_nodes.state, _nodes.provision_state, func.count())
+    .group_by(_nodes.state, _nodes.provision_state)
+    .order_by(_nodes.state, _nodes.provision_state)
+)
+_BACKLOG = (
+    select(_r.event, func.count(), func.count(_r.claimed_node), func.min(_r.created_at))
+    .group_by(_r.event)
+    .order_by(_r.event)
+)
+_ALL_NODES = select(func.count()).select_from(schema.nodes)
+_MARKED = select(func.count(case((_nodes.maintenance, 1))), func.count(case((_nodes.inbox, 1)))).select_from(
+    schema.nodes
+)
+_i = schema.inspections.c
+_FAILED = func.count().label("failed")
+_FAILURES = (
+    select(_i.reason, _FAILED)
+    .select_from(schema.nodes.join(schema.inspections, _nodes.inspection == _i.uuid))
+    .where(_nodes.state == State.ERROR.value, _i.reason.is_not(None))
+    .group_by(_i.reason)
+    .order_by(_FAILED.desc(), _i.reason)
+)
+_CHANGED = (
+    select(*INSPECTION.columns, func.count().over())
+    .where(_i.finished_at >= bindparam("since"), _i.changes > 0)
+    .order_by(_i.finished_at.desc(), _i.uuid)
+    .limit(bindparam("limit"))
+)
+_SHARDED = select(_nodes.attributes).where(mapping.has_attribute("shard"))
+
+# The summary of the hardware is a document in one column, which begins with the health: to look for it anywhere in
+# the text takes seven times as long.
+_STATES = [
+    func.substr(_nodes.hardware, 1, 40).like(f'{{"health":"{state}"%') for state in ("ok", "warning", "critical")
+]
+_DRIVES = func.substr(_nodes.hardware, 1, 40).like('{"health":"%","failing_drives":%')
+_CONDITION = select(
+    *(func.count(case((holds, 1))) for holds in (*_STATES, _DRIVES, mapping.has_attribute("deviations")))
+).select_from(schema.nodes)
+
+
+class _Shard(msgspec.Struct):
+    shard: str | None = None
+
+
+E = TypeVar("E", State, Provision, Event)
+
+
+def _known(kind: type[E], value: str) -> E:
+    """Return the enum member; a value that only a newer release knows is returned as plain text."""
+    return kind(value) if value in kind.__members__.values() else cast("E", value)
+
+
+class Statistics:
+    """Counts for display and monitoring only; each is one query."""
+
+    def __init__(self, tx: Session) -> None:
+        self._tx = tx
+
+    def nodes(self) -> Sequence[Population]:
+        """Return the number of nodes in each state, without empty ones."""
+        rows = self._tx.connection.execute(_NODES)
+        return [Population(state=_known(State, a), provision_state=_known(Provision, b), nodes=n) for a, b, n in rows]
+
+    def shards(self) -> Mapping[str | None, int]:
+        """Return the number of nodes in each shard; None: in no shard."""
+        rows = self._tx.connection.execute(_SHARDED).scalars()
+        found: Counter[str | None] = Counter(msgspec.json.decode(row, type=_Shard).shard for row in rows)
+        others = self._tx.connection.execute(_ALL_NODES).scalar_one() - found.total()
+        return found + Counter({None: others})
+
+    def labels(self, project: str | None = None) -> Mapping[tuple[str, str], int]:
+        """Return the number of nodes with each label, by key and value; ``project`` as in ``Query``."""
+        statement = select(_nodes.labels, func.count()).where(_nodes.labels != "{}").group_by(_nodes.labels)
+        parameters = {}
+        if project is not None:
+            statement, parameters = statement.where(mapping.in_project(schema.nodes)), mapping.of_project(project)
+        found: Counter[tuple[str, str]] = Counter()
+        for written, number in self._tx.connection.execute(statement, parameters):
+            for label in msgspec.json.decode(written, type=dict[str, str]).items():
+                found[label] += number
+        return found
+
+    def condition(self) -> Condition:
+        """Return how many nodes are in which condition, according to their BMCs and their expectations."""
+        counts = self._tx.connection.execute(_CONDITION).one()
+        return Condition(**dict(zip(Condition.__struct_fields__, counts, strict=True)))
+
+    def marked(self) -> tuple[int, int]:
+        """Return the number of nodes in maintenance, and of those in the inbox."""
+        maintenance, inbox = self._tx.connection.execute(_MARKED).one()
+        return maintenance, inbox
+
+    def failures(self) -> Sequence[Failures]:
+        """Return the reasons of the failed last inspections of all nodes, the most frequent first."""
+        return [Failures(reason=reason, nodes=n) for reason, n in self._tx.connection.execute(_FAILURES)]
+
+    def ended(self, edges: Sequence[float]) -> Sequence[Ended]:
+        """Return the inspections that ended within each interval between two of these times, which are ascending.
+
+        It reads all inspections. Those that only processed stored data again are not counted.
+        """
+        counts = []
+        for first, last in pairwise(edges):
+            within = and_(_i.finished_at >= first, _i.finished_at < last)
+            counts += [
+                func.count(case((clause, 1))) for clause in (within, and_(within, _i.state == State.ERROR.value))
+            ]
+        if not counts:
+            return []
+        known = and_(_i.finished_at >= edges[0], _i.finished_at < edges[-1], _i.reapplies.is_(None))
+        row = self._tx.connection.execute(select(*counts).where(known)).one()
+        return [Ended(ended - failed, failed) for ended, failed in zip(row[::2], row[1::2], strict=True)]
+
+    def changed(self, since: float, limit: int) -> tuple[int, Sequence[Inspection]]:
+        """Return how many inspections that ended since then found changes of the hardware, and the newest of them."""
+        found = self._tx.connection.execute(_CHANGED, {"since": since, "limit": limit}).all()
+        return (found[0][-1] if found else 0), [INSPECTION.from_row(row[:-1]) for row in found]
+
+    def backlog(self) -> Sequence[Backlog]:
+        """Return the requests on the queue by event."""
+        rows = self._tx.connection.execute(_BACKLOG)
+        return [
+            Backlog(event=_known(Event, event), waiting=total - claimed, claimed=claimed, oldest=oldest)
+            for event, total, claimed, oldest in rows
+        ]
