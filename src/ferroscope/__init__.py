@@ -1,14 +1,15 @@
 """Ferroscope: highly available bare-metal inspection.
 
-``core`` decides: states, delivery, lookup, without I/O. ``contracts`` say what is needed from outside; ``db``, ``bus``,
-``bmc``, ``remote`` and ``storage`` provide it. ``transition`` is the only module that changes the state of a node, and
+Start with ``docs/explanation/start-here.md``. To learn how an inspection runs, it leads through ``core/states.py``,
+``core/delivery.py``, ``core/lookup.py``, ``transition.py``, ``leadership.py``, ``db/queue.py``, ``worker/loop.py``,
+``worker/start.py``, ``worker/process.py``, ``api/baremetal/node_states.py``, ``api/baremetal/callbacks.py`` and
+``pxe_filter/leader.py``, in this order.
+
+``core`` decides: states, delivery, lookup, without I/O. ``db`` is the store. ``contracts`` say what others implement;
+``bus``, ``bmc``, ``remote`` and ``storage`` do. ``transition`` is the only module that changes the state of a node, and
 ``leadership`` the one that holds a lease. ``api``, ``worker``, ``periodic``, ``pxe_filter`` and ``failover`` are the
 roles; ``runtime`` composes them into processes, and ``cli`` starts these.
 ``docs/explanation/architecture.md`` says what belongs where.
-
-To learn how an inspection runs, read ``core/states.py``, ``core/delivery.py``, ``core/lookup.py``, ``transition.py``,
-``leadership.py``, ``db/queue.py``, ``worker/loop.py``, ``worker/start.py``, ``worker/process.py``,
-``api/baremetal/node_states.py``, ``api/baremetal/callbacks.py`` and ``pxe_filter/leader.py``, in this order.
 """
 
 from __future__ import annotations

@@ -1,4 +1,1 @@
-"""The ports of Ferroscope as Protocols; their docstrings are the contract.
-
-Every adapter of a port passes the same conformance suite (tests/store).
-"""
+"""What others implement, as Protocols whose docstrings are the contract, and the types that both sides exchange."""
