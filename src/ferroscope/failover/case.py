@@ -21,39 +21,37 @@ _NO_HURRY: Final = frozenset(
 
 
 class Case:
-    """``ByLabel`` and ``Proving`` decide; here is what both do alike."""
+    """What is known of the node, and what all phases do alike; the phases are functions, see ``decision.PHASES``."""
 
     def __init__(self, view: View, seen: Seen, rules: Rules) -> None:
-        self._view = view
-        self._seen = seen
-        self._rules = rules
+        self.view = view
+        self.seen = seen
+        self.rules = rules
         pods = [one for one in seen.pods if not one.bound_to_node and (one.terminating or _runs(one))]
-        self._movable = [one for one in pods if not one.awaits_finalizers]
-        self._finalizing = [one for one in pods if one.awaits_finalizers]
+        self.movable = [one for one in pods if not one.awaits_finalizers]
+        self.finalizing = [one for one in pods if one.awaits_finalizers]
 
     def end(self, record: Remediation, phase: Phase, reason: str, message: str, *effects: Effect) -> Decision:
-        record = self._log(msgspec.structs.replace(record, phase=phase, ended_at=self._view.now), reason, message)
-        return self._act(record, reason, message, *effects)
+        record = self.log(msgspec.structs.replace(record, phase=phase, ended_at=self.view.now), reason, message)
+        return self.act(record, reason, message, *effects)
 
     def remembered(self, decision: Decision) -> Decision:
         """Add what a reboot proves, and remember which pods are being deleted."""
         record = decision.record
         if record is None or record.ended:
             return decision
-        present = {one.uid: one for one in self._seen.pods}
+        present = {one.uid: one for one in self.seen.pods}
         dead = tuple(uid for uid in record.dead if uid in present and present[uid].terminating)
         deleted = {one.pod.uid for one in decision.effects if isinstance(one, DeletePod)}
-        node = self._seen.node
-        allowed = not self._view.problem and node is not None and not node.paused
+        node = self.seen.node
+        allowed = not self.view.problem and node is not None and not node.paused
         effects = tuple(
             DeletePod(present[uid])
             for uid in dead
             if uid not in deleted and allowed and not present[uid].awaits_finalizers
         )
         if node is not None and node.boot_id == record.boot_id:
-            times = {
-                uid: record.terminating.get(uid, self._view.now) for uid, one in present.items() if one.terminating
-            }
+            times = {uid: record.terminating.get(uid, self.view.now) for uid, one in present.items() if one.terminating}
             record = msgspec.structs.replace(record, terminating=times)
         record = msgspec.structs.replace(record, dead=dead)
         return Decision(record, decision.effects + effects, decision.reason, decision.message)
@@ -63,70 +61,70 @@ class Case:
         record = decision.record
         if record is None or record.ended or record.reason == record.escalated:
             return decision
-        if record.reason in _NO_HURRY or self._view.now - record.since < ESCALATE:
+        if record.reason in _NO_HURRY or self.view.now - record.since < ESCALATE:
             return decision
         minutes = f"{ESCALATE / 60:.0f} minutes"
         text = f"gave up, because nothing has changed for {minutes}: {record.message}; it is still looked at"
-        record = self._log(msgspec.structs.replace(record, escalated=record.reason), "gave-up", text)
-        if record.commanded and self._seen.power_off:
+        record = self.log(msgspec.structs.replace(record, escalated=record.reason), "gave-up", text)
+        if record.commanded and self.seen.power_off:
             record = msgspec.structs.replace(record, left_off=f"its machine was powered off, and {record.message}")
         return msgspec.structs.replace(decision, record=record)
 
-    def _log(self, record: Remediation, what: str, text: str) -> Remediation:
-        return logged(record, self._view.now, what, text)
+    def log(self, record: Remediation, what: str, text: str) -> Remediation:
+        return logged(record, self.view.now, what, text)
 
-    def _wait(self, record: Remediation, reason: str, message: str) -> Decision:
-        return self._act(record, reason, message)
+    def wait(self, record: Remediation, reason: str, message: str) -> Decision:
+        return self.act(record, reason, message)
 
-    def _act(self, record: Remediation, reason: str, message: str, *effects: Effect) -> Decision:
-        since = record.since if record.since and record.reason == reason else self._view.now
+    def act(self, record: Remediation, reason: str, message: str, *effects: Effect) -> Decision:
+        since = record.since if record.since and record.reason == reason else self.view.now
         record = msgspec.structs.replace(record, reason=reason, message=message, since=since)
         return Decision(record, effects, reason, message)
 
-    def _machine(self, record: Remediation) -> Machine | None:
+    def machine(self, record: Remediation) -> Machine | None:
         """Return the node's machine: the settled one, and before that the one that matches now."""
-        return self._seen.settled if record.settled else self._seen.match.machine
+        return self.seen.settled if record.settled else self.seen.match.machine
 
-    def _guard(self, record: Remediation, node: KubeNode) -> tuple[str, str]:
+    def guard(self, record: Remediation, node: KubeNode) -> tuple[str, str]:
         """Return why nothing may be done to this node's pods now, "" if it may."""
-        if self._view.problem:
-            return "view-bad", f"our own view cannot be trusted: {self._view.problem}"
+        if self.view.problem:
+            return "view-bad", f"our own view cannot be trusted: {self.view.problem}"
         if node.paused:
             return "paused", "the node has the annotation ferroscope.io/failover-paused"
-        if (machine := self._machine(record)) is not None and machine.maintenance:
+        if (machine := self.machine(record)) is not None and machine.maintenance:
             return "maintenance", f"machine {machine.title} is in maintenance"
         return "", ""
 
-    def _held(self, record: Remediation, node: KubeNode) -> Decision | None:
+    def held(self, record: Remediation, node: KubeNode) -> Decision | None:
         """Return why nothing is begun about this node now; None if it may be."""
-        if (why := self._guard(record, node))[0]:
-            return self._wait(record, *why)
-        if storm := is_storm(self._view, self._rules):
-            until = self._view.now + self._rules.storm_cooldown
-            return self._wait(msgspec.structs.replace(record, not_before=until), "storm", storm)
+        if (why := self.guard(record, node))[0]:
+            return self.wait(record, *why)
+        if storm := is_storm(self.view, self.rules):
+            until = self.view.now + self.rules.storm_cooldown
+            return self.wait(msgspec.structs.replace(record, not_before=until), "storm", storm)
         return None
 
-    def _early(self, record: Remediation) -> bool:
-        return self._view.now < record.not_before
+    def early(self, record: Remediation) -> bool:
+        return self.view.now < record.not_before
 
-    def _places(self) -> tuple[list[Pod], list[Pod]]:
+    def places(self) -> tuple[list[Pod], list[Pod]]:
         """Return the pods that could run on another node, and those that could not."""
-        others = [one for one in self._view.nodes if one.name != self._seen.name]
-        fits = [one for one in self._movable if any(self._fits(one, node) for node in others)]
-        return fits, [one for one in self._movable if one not in fits]
+        others = [one for one in self.view.nodes if one.name != self.seen.name]
+        fits = [one for one in self.movable if any(self.fits(one, node) for node in others)]
+        return fits, [one for one in self.movable if one not in fits]
 
-    def _fits(self, pod: Pod, node: KubeNode) -> bool:
-        volumes = self._seen.volumes_of(pod)
-        return pod.uid not in self._seen.refused and pod.fits(node) and all(one.reaches(node) for one in volumes)
+    def fits(self, pod: Pod, node: KubeNode) -> bool:
+        volumes = self.seen.volumes_of(pod)
+        return pod.uid not in self.seen.refused and pod.fits(node) and all(one.reaches(node) for one in volumes)
 
-    def _detachable(self, stuck: Sequence[Pod]) -> list[Attachment]:
+    def detachable(self, stuck: Sequence[Pod]) -> list[Attachment]:
         """Return the attachments but those of pods that stay: these would only be attached again."""
-        stay = [*stuck, *(one for one in self._seen.pods if one.bound_to_node and _runs(one))]
-        kept = {volume.name for one in stay for volume in self._seen.volumes_of(one)}
+        stay = [*stuck, *(one for one in self.seen.pods if one.bound_to_node and _runs(one))]
+        kept = {volume.name for one in stay for volume in self.seen.volumes_of(one)}
         if stuck:
             kept.add("")  # whose it is is not known
-        found = [one for one in self._seen.attachments if one.volume not in kept]
-        return [one for one in found if one.metadata.uid not in self._seen.refused]
+        found = [one for one in self.seen.attachments if one.volume not in kept]
+        return [one for one in found if one.metadata.uid not in self.seen.refused]
 
 
 def _runs(pod: Pod) -> bool:

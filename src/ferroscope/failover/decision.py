@@ -15,15 +15,15 @@ event having been seen. What it holds to:
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Final
 
 import msgspec
 
 from ferroscope.core.remediation import Phase, Proof, Remediation, logged
+from ferroscope.failover import evacuation, label, proof, returning
+from ferroscope.failover.case import Case
 from ferroscope.failover.cluster import KubeNode
-from ferroscope.failover.pods import Attachment, Pod
-from ferroscope.failover.proof import Proving
-from ferroscope.failover.returning import Returning
-from ferroscope.failover.terms import Decision, DeleteAttachment, DeletePod, Rules, Seen, SetCondition, View, is_suspect
+from ferroscope.failover.terms import Decision, Rules, Seen, SetCondition, View, is_suspect
 
 
 def decide(view: View, seen: Seen, record: Remediation | None, rules: Rules, new_uuid: Callable[[], str]) -> Decision:
@@ -39,11 +39,36 @@ def decide(view: View, seen: Seen, record: Remediation | None, rules: Rules, new
     by_label = rules.mode == "label" and not record.settled
     if by_label != (record.proof is Proof.LABEL) and record.phase is not Phase.DWELL and not record.settled:
         record = msgspec.structs.replace(record, phase=Phase.DWELL, proof=Proof.NONE, not_before=view.now + rules.dwell)
-    case = ByLabel(view, seen, rules) if by_label else Proving(view, seen, rules)
+    case = Case(view, seen, rules)
     node = seen.node
     if node is None or node.metadata.uid != record.node_uid:
-        return case.deleted(record)
-    return _with_condition(node, case.escalated(case.remembered(case.decided(record, node))))
+        return returning.deleted(case, record)
+    decided = label.by_label(case, record, node) if by_label else _by_proof(case, record, node)
+    return _with_condition(node, case.escalated(case.remembered(decided)))
+
+
+# What to do in each phase of a remediation by proof.
+PHASES: Final[dict[Phase, Callable[[Case, Remediation, KubeNode], Decision]]] = {
+    Phase.DWELL: proof.dwell,
+    Phase.POWERING_OFF: proof.powering_off,
+    Phase.EVACUATING: evacuation.evacuating,
+    Phase.EVACUATED: evacuation.evacuated,
+    Phase.RETURNING: returning.returning,
+}
+
+
+def _by_proof(case: Case, record: Remediation, node: KubeNode) -> Decision:
+    """Do what the phase says, unless what was read says that the node is back, or that another machine was meant."""
+    if node.paused:
+        record = msgspec.structs.replace(record, commands=0)
+    record = proof.dwelling(case, record, node)
+    if record.tainted and node.ready:
+        return returning.back(case, record, node)
+    if record.phase in (Phase.DWELL, Phase.POWERING_OFF) and node.boot_id != record.boot_id:
+        return returning.rebooted(case, record, node)
+    if (mismatch := proof.mismatch(case, record, node)) is not None:
+        return mismatch
+    return PHASES[record.phase](case, record, node)
 
 
 def _with_condition(node: KubeNode | None, decision: Decision) -> Decision:
@@ -71,45 +96,3 @@ def _opened(view: View, seen: Seen, node: KubeNode, uuid: str) -> Remediation:
         not_before=since,
     )
     return logged(record, view.now, "failed", f"the node {what}")
-
-
-class ByLabel(Returning):
-    """Mode ``label``: the pods that may run twice are evicted as soon as the node is not ready."""
-
-    def decided(self, record: Remediation, node: KubeNode) -> Decision:
-        if not node.failed:
-            return self.end(record, Phase.DONE, "ready-again", "the node is ready again")
-        if (held := self._held(record, node)) is not None:
-            return held
-        if self._early(record):
-            return self._wait(record, "storm", "many nodes were not ready a moment ago")
-        chosen = [one for one in self._eligible() if self._rules.without_proof(one)]
-        if not chosen and (volumes := self._released(record)):
-            message = f"detaching {len(volumes)} volumes of pods that were deleted without proof"
-            return self._act(record, "", message, *map(DeleteAttachment, volumes))
-        if not chosen:
-            return self._wait(record, "nothing-to-free", "it has no pods that are selected and could run elsewhere")
-        if record.phase is Phase.DWELL:
-            record = msgspec.structs.replace(record, phase=Phase.EVACUATING, proof=Proof.LABEL)
-            record = self._log(record, "without-proof", f"deleting {len(chosen)} selected pods, without proof")
-        force = self._rules.label_force
-        if force:
-            names = {volume.name for one in chosen for volume in self._seen.volumes_of(one)}
-            record = msgspec.structs.replace(record, detach=tuple(sorted({*record.detach, *names})))
-        effects = tuple(DeletePod(one, ask_budget=not (one.terminating or force)) for one in chosen)
-        message = f"deleting {len(chosen)} pods without proof, as mode = label says"
-        return self._act(record, "", message, *effects)
-
-    def _eligible(self) -> list[Pod]:
-        """Return the pods that could run elsewhere; by force also those that run here and could not."""
-        fits, stuck = self._places()
-        if not self._rules.label_force:
-            return fits
-        # What was never started here was made for this node again, and would be each time.
-        return fits + [one for one in stuck if one.status.phase != "Pending" and one.uid not in self._seen.refused]
-
-    def _released(self, record: Remediation) -> list[Attachment]:
-        """Return the attachments of volumes whose pods we have deleted, and which no pod of the node has any more."""
-        used = {volume.name for one in self._seen.pods for volume in self._seen.volumes_of(one)}
-        found = [one for one in self._detachable(()) if not one.terminating]
-        return [one for one in found if one.volume in record.detach and one.volume not in used]

@@ -7,13 +7,18 @@ from typing import Any
 import msgspec
 import pytest
 
-from ferroscope.core.remediation import Phase, Proof
+from ferroscope.core.remediation import ENDED, Phase, Proof
+from ferroscope.failover import decision
 from ferroscope.failover.cluster import CONFIRMED_OFF, OUT_OF_SERVICE
 from ferroscope.failover.machines import Match
 from ferroscope.failover.terms import DeleteAttachment, DeletePod, Inspect, PowerOff, PowerOn, Rules, SetTaint, is_aged
 from tests.fast.failover.build import MACHINE, Case, attachment, node, pod
 
 _TAINT = {"key": OUT_OF_SERVICE, "value": "nodeshutdown", "effect": "NoExecute"}
+
+
+def test_each_phase_of_a_remediation_that_goes_on_has_its_function() -> None:
+    assert decision.PHASES.keys() == set(Phase) - ENDED
 
 
 @pytest.mark.parametrize("condition", [("False", "KubeletNotReady"), ("Unknown", "NodeStatusUnknown"), ("", "")])

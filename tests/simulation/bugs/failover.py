@@ -102,7 +102,7 @@ def _() -> Iterator[Any]:
     yield case, "is_storm", marked_only
     yield proof, "is_storm", marked_only
     yield reading, "is_storm", marked_only
-    yield proof.Proving, "_dwelling", lambda _self, record, _node: record  # nor is it awaited whether others follow
+    yield proof, "dwelling", lambda _case, record, _node: record  # nor is it awaited whether others follow
 
 
 @bug(
@@ -134,7 +134,7 @@ def _() -> Iterator[Any]:
     site={**_PLAIN, "control_planes": 3, "workers": 6, "mishaps": ("control plane dies",), "mean": 90.0},
 )
 def _() -> Iterator[Any]:
-    yield proof.Proving, "_other_control_plane", lambda _self, _node: ""
+    yield proof, "_other_control_plane", lambda _case, _node: ""
 
 
 _UNKNOWN: dict[str, Any] = {
@@ -213,7 +213,7 @@ class _unfenced:  # noqa: N801  # used like a function
     site={**_PLAIN, "workers": 9, "mishaps": ("machine crashes",), "mean": 25.0},
 )
 def _() -> Iterator[Any]:
-    yield returning.Returning, "_late_power_off", lambda _self, _record, _node: None
+    yield returning, "_late_power_off", lambda _case, _record, _node: None
 
 
 @bug(
@@ -226,7 +226,7 @@ def _() -> Iterator[Any]:
     site={**_PLAIN, "mishaps": ("kubelet hangs", "node deleted", "node deleted"), "mean": 25.0},
 )
 def _() -> Iterator[Any]:
-    def deleted(self: Any, record: Any) -> Any:
-        return self.end(record, returning.Phase.DONE, "node-deleted", "the node was deleted from the cluster")
+    def deleted(case: Any, record: Any) -> Any:
+        return case.end(record, returning.Phase.DONE, "node-deleted", "the node was deleted from the cluster")
 
-    yield returning.Returning, "deleted", deleted
+    yield returning, "deleted", deleted
