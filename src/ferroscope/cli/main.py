@@ -72,7 +72,7 @@ _OWN: Final[dict[str, Command]] = {
         is_service=True,
     ),
     "pxe": Command("ferroscope.cli.pxe:pxe", "Generate the boot configuration; manage the PXE filter."),
-    "db": Command("ferroscope.cli.service:db", "Upgrade the schema, encrypt secrets, move inspection data."),
+    "db": Command("ferroscope.cli.database:db", "Upgrade the schema, copy to another database, encrypt secrets."),
     "import": Command("ferroscope.cli.imports:imports", "Import the data of other services."),
     "secret": Command("ferroscope.cli.token:secret", "Manage the keys that encrypt BMC passwords."),
     "token": Command("ferroscope.cli.token:token", "Create, list and revoke access tokens for the API."),

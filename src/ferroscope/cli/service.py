@@ -1,4 +1,4 @@
-"""Commands that read the service's configuration: run its roles, ``db``, and ``doctor``."""
+"""Commands that read the service's configuration: run its roles, and ``doctor``."""
 
 from __future__ import annotations
 
@@ -10,8 +10,7 @@ import click
 import msgspec
 
 from ferroscope.cli.exits import Exit, Failure
-from ferroscope.cli.output import Group, Output, output_option, table
-from ferroscope.cli.screen import progress
+from ferroscope.cli.output import Output, output_option, table
 from ferroscope.config.load import ConfigurationError, load, unknown_options
 from ferroscope.config.options import SIMULATED, Settings
 
@@ -170,7 +169,7 @@ def _run(
     adjusted = adjust or (lambda settings: settings)
     settings = adjusted(settings_of(files, database))
     if told:
-        options["ready"] = lambda: _report("\n" + "\n".join(welcome.lines(settings)) + "\n")
+        options["ready"] = lambda: click.echo("\n" + "\n".join(welcome.lines(settings)) + "\n", err=True)
     _exit_with(run, settings, roles, reread=lambda: adjusted(read(files, database)), **options)
 
 
@@ -189,131 +188,6 @@ def not_started(exc: StartError) -> click.ClickException:
     from ferroscope.runtime.system import RefusedError
 
     return refused(exc.problems) if isinstance(exc, RefusedError) else click.ClickException(str(exc))
-
-
-# ``ferroscope db``: the schema, and inspection data as a whole
-
-
-@click.group(cls=Group)
-def db() -> None:
-    """Upgrade the schema, encrypt secrets, move inspection data."""
-
-
-@db.command()
-@config_option
-@database_option
-def upgrade(files: tuple[str, ...], database: str | None) -> None:
-    """Upgrade the schema, if it is not up to date."""
-    from ferroscope.contracts.errors import StoreUnavailableError
-    from ferroscope.runtime.backend import SchemaError, ensure_schema
-    from ferroscope.runtime.database_file import left_behind, place
-    from ferroscope.runtime.system import SetupError
-
-    settings = settings_of(files, database)
-    try:
-        version = ensure_schema(settings, upgrade=True)
-    except (SchemaError, StoreUnavailableError, OSError) as exc:
-        raise click.ClickException(str(exc)) from exc
-    except SetupError as exc:
-        raise refused([str(exc)]) from exc
-    click.echo(f"schema of {place(settings.database)}: {version}")
-    if old := left_behind(settings.database):
-        click.echo(f"{old} is not used; to upgrade it: --database sqlite:///{old}", err=True)
-
-
-@db.command()
-@config_option
-@database_option
-def current(files: tuple[str, ...], database: str | None) -> None:
-    """Show the schema's version; exit code 1 if it is not up to date."""
-    from ferroscope.contracts.errors import StoreUnavailableError
-    from ferroscope.runtime.backend import SchemaError, ensure_schema
-    from ferroscope.runtime.system import SetupError
-
-    try:
-        click.echo(ensure_schema(settings_of(files, database), upgrade=False))
-    except (SchemaError, StoreUnavailableError) as exc:
-        raise click.ClickException(str(exc)) from exc
-    except SetupError as exc:
-        raise refused([str(exc)]) from exc
-
-
-_PLACES = ("database", "s3", "swift")
-
-
-@db.command("move-data", epilog="Exit code 0: everything was moved. 1: it ended early; run it again to continue.")
-@click.option("--from", "source", type=click.Choice(_PLACES), required=True, help="The current storage backend.")
-@click.option("--to", "target", type=click.Choice(_PLACES), required=True, help="The new storage backend.")
-@config_option
-@database_option
-def move_data(source: str, target: str, files: tuple[str, ...], database: str | None) -> None:
-    """Move the data of all ended inspections to another storage backend, while the service is running.
-
-    Set [storage] backend first: otherwise the service moves the data back.
-    """
-    from ferroscope.contracts.errors import StoreUnavailableError
-    from ferroscope.runtime.maintenance import move
-    from ferroscope.runtime.system import SetupError
-
-    if source == target:
-        raise click.UsageError("--from and --to must differ")
-    try:
-        with progress("Moving") as advance:
-            done = move(settings_of(files, database), source, target, advance)
-    except (SetupError, StoreUnavailableError) as exc:
-        raise click.ClickException(str(exc)) from exc
-    skipped = f", {done.skipped} skipped because they were changed or deleted concurrently" if done.skipped else ""
-    click.echo(f"{done.moved} parts moved from {source} to {target}{skipped}")
-    if done.error:
-        raise click.ClickException(f"ended early: {done.error}; run it again to continue")
-
-
-@db.command("rebuild-search-index")
-@config_option
-@database_option
-def rebuild_search_index(files: tuple[str, ...], database: str | None) -> None:
-    """Rebuild the search index from the newest inventory of each node, for data of earlier releases."""
-    from ferroscope.contracts.errors import StoreUnavailableError
-    from ferroscope.runtime.maintenance import rebuild
-    from ferroscope.runtime.system import SetupError
-
-    try:
-        with progress("Rebuilding") as advance:
-            done = rebuild(settings_of(files, database), _report, advance)
-    except (SetupError, StoreUnavailableError) as exc:
-        raise click.ClickException(str(exc)) from exc
-    click.echo(f"search index rebuilt: {done.changed} of {done.nodes} nodes changed")
-    if done.errors:
-        raise click.ClickException(f"cannot read the data of {done.errors} nodes; run it again")
-
-
-@db.command("rekey", epilog="Exit code 0: all secrets are encrypted with the first key. 1: some cannot be decrypted.")
-@click.option("--lost", multiple=True, metavar="KEYID", help="A key that is lost for good; may be repeated.")
-@config_option
-@database_option
-def rekey(lost: tuple[str, ...], files: tuple[str, ...], database: str | None) -> None:
-    """Encrypt the secrets of all nodes with the first key of [secrets] key_file, while the service is running.
-
-    Also secrets that are still in plain text. If the first line of the file is 'identity', all secrets are decrypted.
-    It can be interrupted and run again. Without one of the keys in use it changes nothing, because the key file may be
-    the wrong one; --lost allows it, and lists the nodes whose secrets have to be set again.
-    """
-    from ferroscope.contracts.errors import SecretKeyError, StoreUnavailableError
-    from ferroscope.runtime.maintenance import rekey as run
-    from ferroscope.runtime.system import SetupError
-
-    try:
-        with progress("Encrypting") as advance:
-            done = run(settings_of(files, database), _report, advance, lost)
-    except (SetupError, SecretKeyError, StoreUnavailableError) as exc:
-        raise click.ClickException(str(exc)) from exc
-    click.echo(f"{done.nodes} nodes checked, {done.changed} changed")
-    if done.failed:
-        raise click.ClickException(f"the secrets of {done.failed} nodes cannot be decrypted and were not changed")
-
-
-def _report(text: str) -> None:
-    click.echo(text, err=True)
 
 
 # ``ferroscope doctor``

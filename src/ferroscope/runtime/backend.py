@@ -74,7 +74,7 @@ class Backend(msgspec.Struct, frozen=True):
 def open_backend(settings: Settings, *, clock: Clock, stop: StopFlag, listen: bool, meter: Meter = SILENT) -> Backend:
     """Build the backend; ``listen``: receive notifications from other processes. ``SetupError``."""
     database, leases = _limited(settings)
-    with _explained():
+    with explained():
         engine = build_engine(database)
     bus, keys, memory = LocalBus(), key_ring(settings), Memory(clock)
     memory.watch(engine)
@@ -171,7 +171,7 @@ def check_bus(settings: Settings) -> None:
 
 def check_url(settings: Settings) -> None:
     """Check ``[database] connection``, and the package that it needs, without connecting; ``SetupError``."""
-    with _explained():
+    with explained():
         build_engine(settings.database).dispose()
 
 
@@ -224,7 +224,7 @@ def ensure_schema(settings: Settings, *, upgrade: bool) -> str:
         database = msgspec.structs.replace(database, statement_timeout=_MIGRATION)
     elif file := database_file.missing(database):
         raise SchemaError(f"the database file {file} does not exist", "run: ferroscope db upgrade")
-    with _explained():
+    with explained():
         engine = build_engine(database)
     try:
         found = migrate.current(engine)
@@ -243,7 +243,7 @@ def prepared(connection: str, ask_password: Callable[[], str]) -> str:
 
     SQLite's file is left to the service, whose user must own it. Raises what ``ensure_schema`` raises.
     """
-    with _explained():
+    with explained():
         url = checked(connection)
     if url.get_backend_name() == "sqlite":
         return connection
@@ -261,6 +261,11 @@ def is_foreign(found: str | None) -> bool:
 
 def schema_problem(found: str | None) -> tuple[str, str]:
     """Return what is wrong with a schema of another release, and what to do."""
+    if found is not None and found.startswith(migrate.COPYING):
+        return (
+            "the database holds an incomplete copy of another one",
+            "repeat 'ferroscope db copy', which starts over; it may still be running",
+        )
     if is_foreign(found):
         return (
             f"the database has schema {found}, which belongs to a newer release; this release needs {migrate.HEAD}",
@@ -271,7 +276,7 @@ def schema_problem(found: str | None) -> tuple[str, str]:
 
 
 @contextmanager
-def _explained() -> Iterator[None]:
+def explained() -> Iterator[None]:
     try:
         yield
     except DatabaseUrlError as exc:

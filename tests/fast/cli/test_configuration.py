@@ -16,6 +16,7 @@ from ferroscope.cli.main import commands, main
 _ARGUMENTS = {
     "bmc report": ("x",),
     "bmc scan": ("192.0.2.1",),
+    "db copy": ("sqlite:////nowhere/x.db", "sqlite:////nowhere/y.db"),
     "db move-data": ("--from", "database", "--to", "s3"),
     "events redeliver": ("--dead",),
     "events test": ("x",),

@@ -15,7 +15,7 @@ import msgspec
 import pytest
 from click.testing import CliRunner
 
-from ferroscope.cli.service import db
+from ferroscope.cli.database import db
 from ferroscope.config.options import DatabaseSettings, S3Settings, Settings, StorageSettings, SwiftSettings
 from ferroscope.contracts.data import StoredObject
 from ferroscope.contracts.remote import ObjectDamagedError, ObjectMissingError, ObjectStore

@@ -1,0 +1,382 @@
+"""``ferroscope db copy``: all that is stored moves to another database, while no process of the service runs.
+
+The source is only read, in one snapshot, and never changed. The destination is marked as incomplete until everything in
+it was read back and is equal (``db.copying.destination``), so a copy that failed or was killed is no loss: it starts
+over. Memory does not depend on the number of machines.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from typing import Final
+
+import msgspec
+from sqlalchemy import Connection, Engine, Table
+from sqlalchemy.exc import DBAPIError, IntegrityError
+
+from ferroscope.config.options import DatabaseSettings, Settings
+from ferroscope.db import executor, migrate
+from ferroscope.db.copying import tables
+from ferroscope.db.copying.destination import Destination, OtherCopyError
+from ferroscope.db.copying.reading import batches
+from ferroscope.db.copying.values import Checksum, Converter, Limits, OddValueError, Row
+from ferroscope.db.engine import build_engine, described, violated_constraint, waiting
+from ferroscope.db.url import DatabaseUrlError, checked
+from ferroscope.runtime import database_file
+from ferroscope.runtime.backend import SchemaError, explained, key_ring, schema_problem
+from ferroscope.telemetry.finding import MAX_SKEW
+
+# Time limit of a statement, and of a pause between two, in seconds: the source is idle while the destination writes.
+_STATEMENT: Final = 600.0
+_LOCK_TIMEOUT: Final = 30.0
+
+Advance = Callable[[int], None]
+# Begins a stage with this title and number of rows, and gives what to call with the rows that are done since.
+Stage = Callable[[str, int], AbstractContextManager[Advance]]
+
+
+class CopyError(Exception):
+    """The copy is refused, or failed: ``advice`` says what to do."""
+
+    def __init__(self, summary: str, advice: str = "") -> None:
+        super().__init__(summary)
+        self.advice = advice
+
+
+class CopiedTable(msgspec.Struct, frozen=True):
+    """``checksum``: the same for the same rows on every database."""
+
+    name: str
+    rows: int
+    checksum: str
+
+
+class LeftTable(msgspec.Struct, frozen=True):
+    """Rows that are not copied, and why."""
+
+    name: str
+    rows: int
+    why: str
+
+
+class Copied(msgspec.Struct, frozen=True, kw_only=True):
+    """What was copied, or with a dry run what would be; ``notes`` are worth knowing."""
+
+    source: str
+    destination: str
+    tables: list[CopiedTable]
+    left: list[LeftTable]
+    notes: list[str]
+
+
+# Asks for the password of what it is called with.
+Ask = Callable[[str], str]
+
+
+def copy(
+    settings: Settings,
+    source: str,
+    destination: str,
+    stage: Stage,
+    *,
+    dry_run: bool = False,
+    ask_password: Ask | None = None,
+) -> Copied:
+    """Copy the database at the URL ``source`` to the one at ``destination``; the key file is that of ``settings``.
+
+    A dry run checks everything, reads all rows, and changes nothing. ``CopyError``; ``SchemaError``: a schema is not
+    that of this release; ``SetupError``: a package, or the key file, is missing; ``StoreUnavailableError``.
+    """
+    with ExitStack() as stack:
+        one = _Side(settings, source, "source", ask_password)
+        other = _Side(settings, destination, "destination", ask_password)
+        _check_different(one, other)
+        stack.enter_context(one.opened())
+        notes = _check_source(one, settings, dry_run=dry_run)
+        stack.enter_context(other.opened(create=not dry_run))
+        found = _check_destination(other, dry_run=dry_run)
+        notes += _clocks(one, other)
+        since = [0.0 if dry_run else side.now() for side in (one, other)]
+        with one.snapshot():
+            copying = _Copying(one, other, stage)
+            copying.read(None if dry_run else Destination(other.connection, found))
+            left = copying.left()
+        if not dry_run:
+            copying.verify()
+            for side, began, what in zip((one, other), since, ("source", "destination"), strict=True):
+                _refuse_processes(side, f"a process was started on the {what} during the copy", began)
+            copying.complete()
+        return Copied(
+            source=one.place, destination=other.place, tables=copying.done, left=left, notes=notes + copying.notes()
+        )
+
+
+class _Side:
+    """One of the two databases; ``name`` says which."""
+
+    def __init__(self, settings: Settings, url: str, name: str, ask_password: Ask | None) -> None:
+        try:
+            known = checked(url)
+        except DatabaseUrlError as exc:
+            raise CopyError(f"the URL of the {name} is invalid: {exc.summary}", exc.advice) from exc
+        if ask_password is not None and known.username and known.password is None:
+            url = known.set(password=ask_password(name) or None).render_as_string(hide_password=False)
+        self.settings: DatabaseSettings = msgspec.structs.replace(
+            settings.database, connection=url, statement_timeout=_STATEMENT
+        )
+        with explained():
+            self.place = database_file.place(self.settings)
+            self.engine: Engine = build_engine(self.settings)
+        self.file = database_file.file_of(self.settings)
+        self._connection: Connection | None = None
+
+    @property
+    def exists(self) -> bool:
+        return self._connection is not None
+
+    @property
+    def connection(self) -> Connection:
+        assert self._connection is not None  # noqa: S101  # ``opened`` comes first
+        return self._connection
+
+    @contextmanager
+    def opened(self, *, create: bool = False) -> Iterator[None]:
+        """Connect; a file of SQLite that does not exist is not created without ``create``."""
+        if not create and database_file.missing(self.settings):
+            yield
+            return
+        try:
+            with self.errors("open"):
+                database_file.make_directory(self.settings)
+                self._connection = self.engine.connect()
+            with waiting(self._connection, _LOCK_TIMEOUT):
+                yield
+        finally:
+            if self._connection is not None:
+                self._connection.invalidate()
+                self._connection.close()
+            self.engine.dispose()
+
+    @contextmanager
+    def errors(self, doing: str, advice: str = "") -> Iterator[None]:
+        """Explain errors of this database; ``CopyError``."""
+        try:
+            yield
+        except IntegrityError as exc:
+            constraint = violated_constraint(exc) or "a constraint"
+            raise CopyError(
+                f"cannot {doing} {self.place}: two rows of the source are the same to it ({constraint})",
+                "it may ignore spaces at the end, or a character was replaced; rename one of the two in the source",
+            ) from exc
+        except DBAPIError as exc:
+            # SQLite's message would quote the value.
+            reason = described(exc).partition(" with text ")[0]
+            raise CopyError(f"cannot {doing} {self.place}: {reason}", advice) from exc
+
+    def now(self) -> float:
+        with self.errors("read"):
+            return tables.now(self.connection)
+
+    @contextmanager
+    def snapshot(self) -> Iterator[None]:
+        """Read what is committed now, until the end of the block."""
+        with self.errors("read"):
+            for statement in executor.opening(self.connection, write=False, durable=False, snapshot=True):
+                self.connection.exec_driver_sql(statement)
+        try:
+            yield
+        finally:
+            executor.rollback(self.connection)
+
+
+def _check_different(one: _Side, other: _Side) -> None:
+    same_file = one.file and other.file and other.file.exists() and one.file.exists() and one.file.samefile(other.file)
+    if same_file or one.place == other.place:
+        raise CopyError("source and destination are the same database")
+
+
+def _check_source(side: _Side, settings: Settings, *, dry_run: bool) -> list[str]:
+    """Check that the source can be copied; return notes."""
+    if not side.exists:
+        raise CopyError(f"the database file {side.file} does not exist", "correct the URL of the source")
+    with side.errors("read"):
+        found = migrate.current(side.engine)
+        if found != migrate.HEAD:
+            raise SchemaError(*_problem(side, found))
+        if missing := key_ring(settings).missing(tables.keys_in_use(side.connection)):
+            raise CopyError(
+                f"[secrets] key_file lacks the key {', '.join(missing)}, with which secrets of nodes are encrypted",
+                "they are copied as they are: give the service on the destination the same key file, and this "
+                "command, too (-c, or OS_SECRETS__KEY_FILE)",
+            )
+    if dry_run:
+        with side.errors("read"):
+            running = len(tables.processes(side.connection))
+        return [f"{running} processes are running on the source; stop all before the copy"] if running else []
+    _refuse_processes(side, "the service is running on the source")
+    return []
+
+
+def _check_destination(side: _Side, *, dry_run: bool) -> str:
+    """Check that the destination is empty, or holds an incomplete copy; return what is in place of its version."""
+    with side.errors("read"):
+        found = migrate.current(side.engine) if side.exists else None
+    if found is None:
+        if not dry_run:
+            migrate.upgrade(side.engine)
+        return migrate.HEAD
+    if found.startswith(migrate.COPYING):
+        return found
+    if found != migrate.HEAD:
+        raise SchemaError(*_problem(side, found))
+    _refuse_processes(side, "the service is running on the destination")
+    with side.errors("read"):
+        filled = tables.filled(side.connection)
+    if filled:
+        shown = ", ".join(filled[:5]) + (f" and {len(filled) - 5} more tables" if len(filled) > 5 else "")
+        raise CopyError(
+            f"the destination {side.place} is not empty: it has rows in {shown}",
+            "give a new database; nothing is overwritten or merged",
+        )
+    return found
+
+
+def _problem(side: _Side, found: str | None) -> tuple[str, str]:
+    summary, advice = schema_problem(found)
+    return f"{side.place}: {summary}", advice
+
+
+def _refuse_processes(side: _Side, what: str, since: float | None = None) -> None:
+    with side.errors("read"):
+        running = tables.processes(side.connection, since)
+    if running:
+        shown = ", ".join(f"{one.role} on {one.host} (PID {one.pid})" for one in running[:5])
+        more = f" and {len(running) - 5} more" if len(running) > 5 else ""
+        wait = max(0.0, *(one.left for one in running))
+        raise CopyError(
+            f"{what}: {shown}{more}",
+            f"stop all of its processes on all hosts; one that was killed counts as running for another {wait:.0f} s",
+        )
+
+
+def _clocks(one: _Side, other: _Side) -> list[str]:
+    """Return a note if the clocks of the databases differ: times are stored as they are."""
+    if not other.exists:
+        return []
+    before, now, after = one.now(), other.now(), one.now()
+    skew = now - min(max(now, before), after)
+    if abs(skew) <= MAX_SKEW:
+        return []
+    side = "ahead of" if skew > 0 else "behind"
+    return [f"the clock of the destination is {abs(skew):.0f} s {side} that of the source: synchronize them"]
+
+
+_AGAIN: Final = (
+    "the destination is marked as incomplete, and no service starts on it; repeat the command: it starts over"
+)
+
+
+class _Copying:
+    """Reads, writes and compares; ``done`` lists the tables that were read."""
+
+    def __init__(self, one: _Side, other: _Side, stage: Stage) -> None:
+        self._one, self._other, self._stage = one, other, stage
+        self._target: Destination | None = None
+        self._epoch = 0
+        self._numbers: dict[str, int] = {}
+        self._replaced = 0
+        self.done: list[CopiedTable] = []
+
+    def read(self, target: Destination | None) -> None:
+        """Read all tables, and write them if there is a ``target``."""
+        self._target = target
+        with self._one.errors("read"):
+            source = self._one.connection
+            total = sum(tables.count(source, table) for table in tables.COPIED)
+            self._epoch = tables.highest_epoch(source)
+            numbered = [table for table in tables.COPIED if tables.serial(table) is not None]
+            self._numbers = {table.name: tables.last_number(source, table) for table in numbered}
+        limits = self._limits()
+        if target is not None:
+            with self._writing():
+                target.clear()
+        with self._stage("Copying" if target else "Reading", total) as advance:
+            for table in tables.COPIED:
+                self._read(table, limits, advance)
+
+    def _limits(self) -> Limits:
+        if not self._other.exists:
+            return Limits()
+        with self._other.errors("read"):
+            largest = tables.largest_packet(self._other.connection)
+        return Limits(largest=largest, nul=self._other.engine.dialect.name != "postgresql")
+
+    def _read(self, table: Table, limits: Limits, advance: Advance) -> None:
+        checksum, convert = Checksum(), Converter(table, limits)
+        for rows in self._rows(table, convert):
+            checksum.add(rows)
+            if self._target is not None:
+                with self._writing():
+                    self._target.write(table, rows)
+            advance(len(rows))
+        self._replaced += convert.replaced
+        self.done.append(CopiedTable(str(table.name), checksum.rows, checksum.text))
+
+    def _rows(self, table: Table, convert: Converter) -> Iterator[list[Row]]:
+        found = batches(self._one.connection, table, convert)
+        while True:
+            try:
+                with self._one.errors("read"):
+                    rows = next(found, None)
+            except OddValueError as exc:
+                raise CopyError(
+                    f"the destination cannot store a value of the source: {exc}", "correct it in the source"
+                ) from exc
+            if rows is None:
+                return
+            yield rows
+
+    def left(self) -> list[LeftTable]:
+        """Return what is left behind."""
+        with self._one.errors("read"):
+            found = [(table, tables.count(self._one.connection, table), why) for table, why in tables.LEFT.items()]
+        return [LeftTable(str(table.name), rows, why) for table, rows, why in found if rows]
+
+    def verify(self) -> None:
+        """Read everything back, and compare it; ``CopyError``."""
+        total = sum(one.rows for one in self.done)
+        with self._other.snapshot(), self._stage("Verifying", total) as advance:
+            for table, copied in zip(tables.COPIED, self.done, strict=True):
+                checksum = Checksum()
+                with self._other.errors("read"):
+                    for rows in batches(self._other.connection, table, Converter(table, Limits())):
+                        checksum.add(rows)
+                        advance(len(rows))
+                if (checksum.rows, checksum.text) != (copied.rows, copied.checksum):
+                    raise CopyError(
+                        f"table {table.name} of the destination differs: {copied.rows} rows were copied, "
+                        f"{checksum.rows} were read back, and the checksums are {copied.checksum[:12]} and "
+                        f"{checksum.text[:12]}",
+                        _AGAIN,
+                    )
+
+    def complete(self) -> None:
+        """Let the service start on the destination."""
+        assert self._target is not None  # noqa: S101  # it was written
+        with self._writing():
+            self._target.complete(self._epoch, self._numbers)
+
+    def notes(self) -> list[str]:
+        """Return what is different in the copy."""
+        if not self._replaced:
+            return []
+        return [f"{self._replaced} texts contain NUL, which PostgreSQL cannot store: it becomes U+FFFD"]
+
+    @contextmanager
+    def _writing(self) -> Iterator[None]:
+        try:
+            with self._other.errors("write to", _AGAIN):
+                yield
+        except OtherCopyError as exc:
+            raise CopyError(f"{exc}: {self._other.place}", "wait for its end; one copy at a time") from exc
