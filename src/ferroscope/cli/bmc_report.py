@@ -35,7 +35,7 @@ _FILE: Final = "bmc-report.json"
 @config_option
 @database_option
 def report(ident: str, *, file: Path, identities: bool, files: tuple[str, ...], database: str | None) -> None:
-    """Write what the BMC of NODE, a name or UUID, answers: for a report of a BMC that is not understood.
+    """Save what the BMC of NODE (a name or UUID) answers, to report a BMC that is not supported well.
 
     It is made on a host of the service, whose configuration has the database, the secrets and the networks of BMCs. The
     BMC is only read: its system, managers, virtual media, NICs, drives and processors. The file has no passwords and no

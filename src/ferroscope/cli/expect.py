@@ -30,7 +30,7 @@ _LARGEST: Final = 4 * 1024 * 1024
 @click.option("--dry-run", is_flag=True, help="Only check the file, and show what would change.")
 @with_api
 def expect(api: Api, out: Output, *, file: Any, dry_run: bool) -> None:
-    """Expect the hardware that FILE describes, instead of what was expected before; "-" is standard input.
+    """Replace the expected hardware with what FILE describes; "-" is standard input.
 
     FILE is YAML: a list of expectations, each with a name, the nodes that it is about (a selector of labels, and names,
     a pattern), severity (warning or failure) and expect, a list of queries as for 'search' that have to hold. All

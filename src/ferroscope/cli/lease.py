@@ -35,7 +35,7 @@ def lease() -> None:
 @click.option("--prefix", default="", help="Only names that begin with this.")
 @with_api_and_lists
 def list_leases(api: Any, out: Output, prefix: str) -> None:
-    """List the leases with their holders, those of Ferroscope itself too."""
+    """List the leases with their holders, including those of Ferroscope itself."""
     found = api.get("/v1/leases", prefix=prefix)
     cells = [[row[key] for key in _KEYS] for row in found["leases"]]
     titles = tuple(key.upper() for key in _KEYS)

@@ -245,7 +245,7 @@ def _keystone(questions: _Questions) -> dict[str, str]:
         raise Failure(
             "keystone needs a URL and a password",
             exit_code=Exit.USAGE,
-            advice="run it on a terminal, or write [keystone_authtoken] yourself: docs/how-to/secure-the-service.md",
+            advice="run it on a terminal, or write [keystone_authtoken] yourself: ferroscope docs secure-the-service",
         )
     return {"auth_url": url, "www_authenticate_uri": url, "username": name, "password": password}
 
@@ -287,19 +287,23 @@ def _boot(questions: _Questions, boot: str, hosts: list[str]) -> tuple[dict[str,
 def _show_next_steps(
     path: Path, settings: Settings, installation: boot_host.Installation | None, *, mend: bool
 ) -> None:
+    from ferroscope.runtime import welcome
+
     several = not settings.database.connection.startswith("sqlite")
     own = "" if str(path) == CONFIG_FILES[0] else f" -c {path}"
-    steps = [f"mend what is wrong above, and check again: ferroscope doctor{own}"] if mend else []
+    steps = [f"fix what is wrong above, and check again: ferroscope doctor{own}"] if mend else []
     if installation is not None and installation.lacks_ramdisk():
         steps.append(f"build kernel and ramdisk: ferroscope ramdisk build{own}")
     steps += [f"start the service: ferroscope {role}{own}" for role in (("api", "worker") if several else ("all",))]
     if settings.api.auth_strategy != "noauth" and not settings.api.loopback_only:
-        steps.append("serve HTTPS, because passwords are sent with each call: docs/how-to/serve-https.md")
+        steps.append("serve HTTPS, because passwords are sent with each call: ferroscope docs serve-https")
     if settings.boot.callback_url and installation is None:
-        steps.append("set up a boot host: docs/how-to/set-up-a-boot-host.md")
+        steps.append("set up a boot host: ferroscope docs set-up-a-boot-host")
     image = settings.inspector.ramdisk_iso
     if image.startswith("/") and not Path(image).exists():
         steps.append(f"put the ramdisk's ISO image at {image}: ferroscope ramdisk build{own}")
+    if page := welcome.page_url(settings.api):
+        steps.append(f"open the web page: {page}")
     steps.append("enroll machines: ferroscope node import machines.csv, or ferroscope bmc scan NETWORK")
     click.echo("\nNext:")
     for step in steps:

@@ -17,7 +17,7 @@ from ferroscope.config.options import Settings
 Sections = dict[str, dict[str, str]]
 
 _SERVICE_GROUP: Final = "ferroscope"
-_HEADER: Final = "# Written by 'ferroscope setup'. All options: ferroscope's docs/reference/configuration.md\n"
+_HEADER: Final = "# Written by 'ferroscope setup'. All options: ferroscope docs configuration\n"
 
 
 def old_text(path: Path, *, add: bool, replace: bool) -> tuple[str, Settings | None]:

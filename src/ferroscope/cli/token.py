@@ -59,7 +59,7 @@ def _name(_ctx: click.Context, _param: click.Parameter, value: str) -> str:
 
 @click.group(cls=Group)
 def token() -> None:
-    """Create, list and revoke access tokens of this service, on its database."""
+    """Create, list and revoke access tokens of this service, in its database."""
 
 
 @token.command(epilog="Exit code 4: an active token has this name.")

@@ -53,7 +53,7 @@ def user() -> None:
 @file_option
 @config_option
 def add(name: str, roles: tuple[str, ...], file: Path | None, files: tuple[str, ...], *, replace: bool) -> None:
-    """Add a user. The password is asked for, or read from standard input if that is not a terminal."""
+    """Add a user. On a terminal it asks for the password, elsewhere it reads it from standard input."""
     check_name(name)
     path = _path(file, files)
     with _edited(path) as lines:

@@ -137,12 +137,17 @@ def has_a_bar(service: Service, shell: Shell, title: str, words: list[str]) -> N
     assert title not in run(words, shell.url, terminal=False)[1]
 
 
-def test_waiting_for_many_has_a_bar_and_for_one_has_none(service: Service, shell: Shell) -> None:
-    words = ["node", "power", "on", "--all", "--wait", "--timeout", "0.2", "--yes"]  # nobody carries it out here
-    service.enrol(name="a1")
-    assert "Waiting" not in run(words, shell.url, terminal=True, check=Exit.TIMED_OUT)[1]
-    service.enrol(name="a2")
-    assert "Waiting" in run(words, shell.url, terminal=True, check=Exit.TIMED_OUT)[1]
+@pytest.mark.parametrize("names", [("a1",), ("a1", "a2")])
+def test_a_wait_says_on_a_terminal_what_for_and_how_long_yet(
+    service: Service, shell: Shell, names: tuple[str, ...]
+) -> None:
+    words = ["node", "power", "on", "--all", "--wait", "--timeout", "1", "--yes"]  # nobody carries it out here
+    for name in names:
+        service.enrol(name=name)
+    shown = run(words, shell.url, terminal=True, check=Exit.TIMED_OUT)[1]
+    assert "a1 is still" in shown
+    assert f"0/{len(names)}" in shown
+    assert "still" not in run(words, shell.url, terminal=False, check=Exit.TIMED_OUT)[1]
 
 
 @pytest.mark.parametrize("terminal", [True, False], ids=["terminal", "pipe"])

@@ -73,7 +73,7 @@ def test_a_failed_inspection_ends_with_its_reason_and_hint(api: Api, service: Se
         Exit.FAILURE,
     )
     assert ended.hint is not None
-    assert "check PXE boot" in ended.hint
+    assert "Check PXE boot" in ended.hint
 
 
 def test_a_node_that_moves_between_two_looks_is_not_lost(api: Api, service: Service) -> None:

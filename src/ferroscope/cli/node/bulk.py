@@ -99,7 +99,7 @@ def import_nodes(
     insecure_http: bool,
     fmt: str,
 ) -> None:
-    """Enroll or change nodes as FILE says; "-" is standard input.
+    """Enroll or change the nodes that FILE describes; "-" is standard input.
 
     FILE is CSV (commas, semicolons or tabs) with a header, YAML or JSON. CSV columns: name, uuid, driver, macs
     (separated by spaces), bmc_address, bmc_username, bmc_password, labels (rack=r1,spare), further fields such as

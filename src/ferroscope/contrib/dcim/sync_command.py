@@ -29,7 +29,7 @@ _Decorated = Callable[[Callable[..., None]], Callable[..., None]]
 
 @click.group(cls=Group)
 def sync() -> None:
-    """Keep other systems in step with machines."""
+    """Keep the devices of NetBox or Nautobot up to date."""
 
 
 def _options(dialect: Dialect) -> _Decorated:
@@ -75,7 +75,7 @@ def _epilog(dialect: Dialect) -> str:
 @selector_option
 @with_api
 def nautobot(api: Api, out: Output, **given: Any) -> None:
-    """Create and change the devices of a Nautobot as the last inspections found the machines.
+    """Create and update the devices in Nautobot to match the last inspections.
 
     It writes manufacturers, device types, devices, interfaces with MAC addresses, inventory items for disks and DIMMs,
     and cables that LLDP shows, if both ends exist and are free. It changes only the name, serial number and type of a
@@ -90,7 +90,7 @@ def nautobot(api: Api, out: Output, **given: Any) -> None:
 @selector_option
 @with_api
 def netbox(api: Api, out: Output, **given: Any) -> None:
-    """Create and change the devices of a NetBox as the last inspections found the machines.
+    """Create and update the devices in NetBox to match the last inspections.
 
     It writes manufacturers, device types, devices, interfaces with primary MAC addresses, inventory items for disks and
     DIMMs, and cables that LLDP shows, if both ends exist and are free. It changes only the name, serial number and type
