@@ -68,6 +68,11 @@ EXPLANATIONS: Final[dict[Reason, Explanation]] = {
         "Check PXE boot, DHCP and the callback URL on the console; machines with unknown MACs are in the inbox.",
         (_TIMELINE, _INBOX, _VALIDATE, _STATUS, _INSPECT),
     ),
+    Reason.RAMDISK_SILENT: Explanation(
+        "The machine loaded its boot script, but its ramdisk did not call back within [inspector] timeout.",
+        "DHCP and the boot host work; check the memory, and the way to the callback URL, on the console.",
+        (_TIMELINE, _STATUS, _INSPECT),
+    ),
     Reason.START_TIMEOUT: Explanation(
         "The machine could not be powered on within [inspector] timeout, because its BMC was too slow.",
         "The BMC took too long to start the machine; check the BMC and its network.",

@@ -19,6 +19,7 @@ class Reason(StrEnum):
     REFUSED_BY_RULE = "refused-by-rule"
     NAME_TAKEN = "name-taken"
     TIMEOUT = "timeout"
+    RAMDISK_SILENT = "ramdisk-silent"
     START_TIMEOUT = "start-timeout"
     PROCESSING_TIMEOUT = "processing-timeout"
     ABORTED = "aborted"

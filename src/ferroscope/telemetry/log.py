@@ -162,7 +162,12 @@ def _plain(_logger: object, _method: str, event: structlog.typing.EventDict) -> 
 _log = structlog.get_logger(__name__)
 
 _BEGUN: Final = {state: flags.log for state, flags in STATES.items() if flags.log is not None}
-_ENDED_BY: Final[dict[str, str]] = {Reason.ABORTED: "inspection aborted", Reason.TIMEOUT: "inspection timed out"}
+_TIMED_OUT: Final = "inspection timed out"
+_ENDED_BY: Final[dict[str, str]] = {
+    Reason.ABORTED: "inspection aborted",
+    Reason.TIMEOUT: _TIMED_OUT,
+    Reason.RAMDISK_SILENT: _TIMED_OUT,
+}
 
 
 def log_transition(moved: Moved) -> None:

@@ -92,9 +92,10 @@ def time_out(context: TaskContext) -> Outcome:
 
 
 def _better(tx: Transaction, context: TaskContext, failure: Fail) -> Fail:
-    """Return the failure with what is known of machines that called meanwhile."""
+    """Return the failure with what is known of this machine, and of others that called meanwhile."""
     since = context.inspection.waiting_since if context.inspection is not None else None
-    return _refused_callback(tx, context.node, _within(context)) or _unknown_callers(tx, failure, since)
+    refused = _refused_callback(tx, context.node, _within(context))
+    return refused or _unknown_callers(tx, _silent_ramdisk(tx, context.node, failure), since)
 
 
 def _power_off(context: TaskContext) -> None:
@@ -118,10 +119,12 @@ def _within(context: TaskContext) -> str:
     return f"within {context.settings.inspector.timeout:g} s"
 
 
-# "No callback" would be wrong if the machine did call back and was refused: the operator would search the boot network.
-# The api notes refused callbacks on the timeline of the node that they concern.
+# "No callback" alone sends the operator to the boot network, which is wrong if the machine did call back and was
+# refused, or if it has loaded its boot script: then its firmware, DHCP and the boot host have worked. The api notes
+# both on the timeline of the node.
 
 _REFUSED_STEP: Final = "callback-refused"
+_SCRIPT_STEP: Final = "boot-script"
 # Timeline entries to search, newest first; at most one refusal a minute is noted, so this covers an hour and more.
 _SEARCHED: Final = 200
 _LONGEST_QUOTE: Final = 400
@@ -131,9 +134,7 @@ _COUNTED: Final = 20
 
 def _refused_callback(tx: Transaction, node: Node, within: str) -> Fail | None:
     """Return the failure by the last callback that was refused; None if none was."""
-    filters = {"node": node.uuid, "inspection": node.inspection}
-    query = Query(filters=filters, sort_key="id", descending=True, limit=_SEARCHED)
-    refused: Entry | None = next((entry for entry in tx.journal.list(query) if entry.step == _REFUSED_STEP), None)
+    refused = _newest(tx, node, _REFUSED_STEP)
     if refused is not None:
         when = f"at {_time(refused.at)}; no valid one {within}"
         return Fail(Reason.CALLBACK_REFUSED, f"callback refused: {refused.message[:_LONGEST_QUOTE]}, {when}")
@@ -143,6 +144,22 @@ def _refused_callback(tx: Transaction, node: Node, within: str) -> Fail | None:
             message = f"a machine with the same BMC address is in the inbox as node {other.uuid}"
             return Fail(Reason.CALLBACK_REFUSED, f"{message}; no callback with this node's MACs {within}")
     return None
+
+
+def _silent_ramdisk(tx: Transaction, node: Node, failure: Fail) -> Fail:
+    """Return the failure of a machine that has loaded its boot script as what it is; any other as it was."""
+    script = _newest(tx, node, _SCRIPT_STEP)
+    if script is None:
+        return failure
+    message = f"{failure.message}; the machine loaded its boot script at {_time(script.at)}, and was silent since then"
+    return Fail(Reason.RAMDISK_SILENT, message)
+
+
+def _newest(tx: Transaction, node: Node, step: str) -> Entry | None:
+    """Return the newest of the steps with this name in the node's inspection."""
+    filters = {"node": node.uuid, "inspection": node.inspection}
+    query = Query(filters=filters, sort_key="id", descending=True, limit=_SEARCHED)
+    return next((entry for entry in tx.journal.list(query) if entry.step == step), None)
 
 
 def _unknown_callers(tx: Transaction, failure: Fail, since: float | None) -> Fail:

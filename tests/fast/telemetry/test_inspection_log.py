@@ -43,6 +43,7 @@ def test_one_that_has_finished_says_how_its_time_was_spent() -> None:
     [
         ("bmc-unreachable", "inspection failed", "warning"),
         ("timeout", "inspection timed out", "warning"),
+        ("ramdisk-silent", "inspection timed out", "warning"),
         ("aborted", "inspection aborted", "info"),
     ],
 )

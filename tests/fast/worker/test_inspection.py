@@ -497,9 +497,11 @@ def test_a_machine_that_called_unasked_keeps_its_power_and_its_provision_state(
 
 
 def _refused(service: Service, message: str, **more: Any) -> None:
-    entry = Entry(
-        node=NODE, inspection=service.node.inspection, step="callback-refused", message=message, process="api", **more
-    )
+    _noted(service, "callback-refused", message, **more)
+
+
+def _noted(service: Service, step: str, message: str, **more: Any) -> None:
+    entry = Entry(node=NODE, inspection=service.node.inspection, step=step, message=message, process="api", **more)
     service.store.write(lambda tx: tx.journal.append([entry]))
 
 
@@ -514,6 +516,29 @@ def test_a_time_out_says_that_the_machine_called_and_why_it_was_refused(service:
     said = str(service.node.last_error)
     assert said.startswith("callback refused: HTTP 400: no interfaces")
     assert all(word in said for word in ("HTTP 400: no interfaces", "192.0.2.7", "UTC"))
+
+
+def test_a_time_out_says_that_the_machine_has_loaded_its_boot_script_so_that_nobody_searches_the_boot_network(
+    service: Service,
+) -> None:
+    service.start()
+    service.work()
+    _noted(service, "boot-script", "the boot script of the inspection was loaded from 192.0.2.7")
+    service.submit(Event.TIMEOUT)
+    service.work()
+    assert service.inspection.reason == "ramdisk-silent"
+    assert all(word in str(service.node.last_error) for word in ("no callback", "boot script", "UTC"))
+
+
+def test_a_call_that_was_refused_counts_for_more_than_the_boot_script_before_or_after_it(service: Service) -> None:
+    service.start()
+    service.work()
+    _noted(service, "boot-script", "the boot script of the inspection was loaded from 192.0.2.7")
+    _refused(service, "HTTP 400: first")
+    _noted(service, "boot-script", "the boot script of the inspection was loaded from 192.0.2.8")
+    service.submit(Event.TIMEOUT)
+    service.work()
+    assert service.inspection.reason == "callback-refused"
 
 
 def test_a_call_that_was_refused_in_an_inspection_before_says_nothing_of_this_one(service: Service) -> None:

@@ -84,7 +84,7 @@ class Ending:
         reason, uuid = row["reason"], row["uuid"]
         settings, name = self._world.scenario.settings, self._world.name_of(row["node"])
         intruded = reason == "callback-refused" and INTRUDER in row["error"]  # a time-out that names the last refusal
-        if reason in ("timeout", "start-timeout", "processing-timeout") or intruded:
+        if reason in ("timeout", "ramdisk-silent", "start-timeout", "processing-timeout") or intruded:
             if settings.inspector.timeout < TIMEOUT:
                 return
             if self._answers.accepted[uuid]:
