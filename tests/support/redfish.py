@@ -24,8 +24,8 @@ ENVIRONMENT: Final = ROOT / ".emulators-venv"
 USER: Final = "operator"
 PASSWORD: Final = "pa55-of-the-BMC"
 # bcrypt of PASSWORD, with the least work that it knows: a hash that protects nothing.
-_HTPASSWD: Final = "operator:$2b$04$Jmkka0JBn/scNi0/j4GlXeLFxUdWPke/43J..vxFQ20owuN5t0Xzm\n"
-_AUTHORIZATION: Final = "Basic " + base64.b64encode(f"{USER}:{PASSWORD}".encode()).decode()
+HTPASSWD: Final = "operator:$2b$04$Jmkka0JBn/scNi0/j4GlXeLFxUdWPke/43J..vxFQ20owuN5t0Xzm\n"
+AUTHORIZATION: Final = "Basic " + base64.b64encode(f"{USER}:{PASSWORD}".encode()).decode()
 
 
 def system_uuid(number: int) -> str:
@@ -84,7 +84,7 @@ class Emulator:
             self.url + path,
             method=method,
             data=None if body is None else json.dumps(body).encode(),
-            headers={"Authorization": _AUTHORIZATION, "Content-Type": "application/json"},
+            headers={"Authorization": AUTHORIZATION, "Content-Type": "application/json"},
         )
         with urllib.request.urlopen(request, timeout=PATIENCE) as answer:
             return json.loads(answer.read() or b"null")
@@ -132,7 +132,7 @@ def emulator(
         raise RuntimeError(f"there is no {program}; run: tools/setup.sh emulators")
     directory.mkdir(parents=True, exist_ok=True)
     passwords = directory / "htpasswd"
-    passwords.write_text(_HTPASSWD)
+    passwords.write_text(HTPASSWD)
     rack = {
         "state": str(directory / "state"),
         "auth": str(passwords),

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import itertools
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
@@ -40,6 +41,7 @@ class Lab(Installation):
         self._count = hosts
         self._clients = 0
         self._number = next(_numbers)
+        self._forwards = itertools.count(1)
 
     def reach(self, *, url: str | None = None, api: str | None = None, broker: int = 0) -> str:
         """Join the networks to servers on 127.0.0.1; return the database's URL as the boot hosts see it.
@@ -58,8 +60,13 @@ class Lab(Installation):
         if broker:
             pairs += [f"{self.mgmt.name}@{MANAGEMENT}:{broker}", f"127.0.0.1:{broker}"]
         if pairs:
-            self._forward(pairs)
+            self.forward(pairs)
         return seen.render_as_string(hide_password=False) if seen is not None else ""
+
+    def forward(self, pairs: Sequence[str]) -> None:
+        """Forward connections between the networks, as ``tests.support.cluster.forward`` is told."""
+        name = f"forward-{next(self._forwards)}"
+        self.play(name, [sys.executable, "-m", "tests.support.cluster.forward", *pairs], cwd=ROOT).wait_ready()
 
     def client(self, mac: str) -> Client:
         """Return a new client on the boot network with this MAC."""
@@ -128,6 +135,3 @@ class Lab(Installation):
         made = Netns(f"{self._number}-{tag}")
         self.after(made.close)
         return made
-
-    def _forward(self, pairs: list[str]) -> None:
-        self.play("forward", [sys.executable, "-m", "tests.support.cluster.forward", *pairs], cwd=ROOT).wait_ready()

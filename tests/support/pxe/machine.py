@@ -76,10 +76,15 @@ class VirtualMachine:
 
 def attach(lab: Lab, name: str, mac: str) -> VirtualMachine:
     """Return a new machine on the boot network, switched off."""
-    if not _TUN.exists():  # as in many containers
-        _TUN.parent.mkdir(exist_ok=True)
-        os.mknod(_TUN, stat.S_IFCHR | 0o600, os.makedev(10, 200))
+    need_tun()
     lab.wire.ip("tuntap", "add", name, "mode", "tap")
     lab.wire.ip("link", "set", name, "up")
     lab.plug(name)
     return VirtualMachine(name, mac, lab.wire, name, lab.directory)
+
+
+def need_tun() -> None:
+    """Make the device that virtual links are made of, where it is missing, as in many containers."""
+    if not _TUN.exists():
+        _TUN.parent.mkdir(exist_ok=True)
+        os.mknod(_TUN, stat.S_IFCHR | 0o600, os.makedev(10, 200))

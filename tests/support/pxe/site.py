@@ -36,7 +36,7 @@ connection = {connection}
 [worker]
 threads = 4
 [drivers]
-enabled = sim,fake-hardware
+{drivers}
 [pxe_filter]
 network = {network}
 interfaces = boot
@@ -47,11 +47,12 @@ interfaces = boot
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
     """``options``: more of the configuration, of all processes. ``program`` of a host is run as its ``ferroscope``.
 
-    ``boot``: changes to the section ``[boot]`` of the boot hosts.
+    ``boot``: changes to the section ``[boot]`` of the boot hosts. ``drivers``: the section ``[drivers]``.
     """
 
     hosts: int = 3
     options: str = ""
+    drivers: str = "enabled = sim,fake-hardware"
     boot: dict[str, Any] = {}
     program: Callable[[BootHost], Sequence[str]] = lambda _: [executable()]
 
@@ -76,7 +77,13 @@ class Site(Installation):
         """Write a configuration file for one process and return it."""
         path = self.directory / f"{name}.conf"
         path.write_text(
-            _SERVICE.format(port=self.port, connection=connection, network=NETWORK, options=self.plan.options)
+            _SERVICE.format(
+                port=self.port,
+                connection=connection,
+                network=NETWORK,
+                drivers=self.plan.drivers,
+                options=self.plan.options,
+            )
         )
         return path
 
