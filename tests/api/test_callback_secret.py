@@ -367,7 +367,7 @@ def test_a_node_with_the_boot_interface_ipxe_boots_by_the_script_and_proves_itse
     served = site("ipxe")
     served.power_on()
     script = served.service.bare_metal.get(f"/v1/boot.ipxe?mac={served.mac}", remote_addr=MACHINE).text
-    assert f"kernel --name kernel {API}/ipa.kernel " in script
+    assert f"kernel --timeout 60000 --name kernel {API}/ipa.kernel " in script
     (secret,) = re.findall(rf"={API}/v1/continue_inspection\?secret=(\S+)", script)
     assert served.call("wrong", source=MACHINE).status_code == 404
     assert served.call(secret, source=MACHINE).status_code == 202

@@ -9,6 +9,8 @@ the same as with virtual media.
 With ``[boot] machine_script_url``, the script first runs the one that the api serves for this machine: it sets the
 variables ``secret`` and ``token`` if an inspection waits for the machine. If the node's boot interface is ``ipxe``, it
 boots the machine itself, with the node's own kernel and ramdisk. Source: ipxe.org/cmd.
+
+Each download has a time-out: if a server dies after it has accepted a request over HTTP, iPXE waits for ever.
 """
 
 from __future__ import annotations
@@ -39,6 +41,8 @@ from ferroscope.core.model import Node
 from ferroscope.db.transaction import Transaction
 
 _ARGUMENTS: Final = "initrd=ramdisk BOOTIF=01-${netX/mac:hexhyp}"
+# Milliseconds without a byte after which a server is given up.
+_PATIENCE: Final = "--timeout 60000"
 _SERVER: Final = "${next-server}"
 # With proxy DHCP, the server that assigns the address may name itself, as Windows' does, which serves no boot files.
 _PROXY: Final = "${proxydhcp/next-server}"
@@ -69,16 +73,16 @@ def _lines(settings: BootSettings, inspector: InspectorSettings, mine: Mapping[i
         yield from base  # the machine's own script may load files from there
     yield from _ask_for_secret(settings)
     yield from ("", ":again", *base)
-    token = " ${agent}" if settings.machine_script_url else ""
-    yield f"kernel --name kernel {_place(settings, settings.kernel)} {_ARGUMENTS} {parameters}{token} || goto failed"
-    yield f"initrd --name ramdisk {_place(settings, settings.ramdisk)} || goto failed"
+    given = f"{_ARGUMENTS} {parameters}" + (" ${agent}" if settings.machine_script_url else "")
+    yield f"kernel {_PATIENCE} --name kernel {_place(settings, settings.kernel)} {given} || goto failed"
+    yield f"initrd {_PATIENCE} --name ramdisk {_place(settings, settings.ramdisk)} || goto failed"
     yield "boot || goto failed"
     yield from ("", ":failed", "imgfree", "inc tries")
     yield "iseq ${tries} 10 && goto give_up ||"
     yield "echo Cannot load kernel or ramdisk; asking for another boot host"
     yield from ("sleep 3", "ifclose", "dhcp ||")
     if _follows(settings) and 6 in mine:
-        yield "isset ${next-server} || chain --replace ${filename} ||"
+        yield f"isset {_SERVER} || chain {_PATIENCE} --replace ${{filename}} ||"
     yield "goto again"
     yield from ("", ":give_up", "echo Giving up: trying the next boot device", "clear tries", "exit 1")
 
@@ -93,7 +97,8 @@ def _ask_for_secret(settings: BootSettings) -> Iterator[str]:
         return
     separator = "&" if "?" in settings.machine_script_url else "?"
     yield from ("", ":ask", "clear secret ||", "clear query ||", "clear token ||", "clear agent ||")
-    yield f"chain --autofree {settings.machine_script_url}{separator}mac=${{netX/mac:hexhyp}} && goto answered ||"
+    asked = f"{settings.machine_script_url}{separator}mac=${{netX/mac:hexhyp}}"
+    yield f"chain {_PATIENCE} --autofree {asked} && goto answered ||"
     yield "inc tries"
     yield "iseq ${tries} 10 && goto give_up ||"
     yield "echo No answer from Ferroscope; asking again"
@@ -138,8 +143,8 @@ def boot_script(settings: Settings, node: Node, secret: str | None) -> str | Non
             f"# Boots node {node.uuid} for its inspection.",
             f"{_base_from(settings.boot, _SERVER)} ||",
             f"{_base_from(settings.boot, _PROXY)} ||",
-            f"kernel --name kernel {found.kernel} {_ARGUMENTS} {parameters} || exit 1",
-            f"initrd --name ramdisk {found.ramdisk} || exit 1",
+            f"kernel {_PATIENCE} --name kernel {found.kernel} {_ARGUMENTS} {parameters} || exit 1",
+            f"initrd {_PATIENCE} --name ramdisk {found.ramdisk} || exit 1",
             "boot || exit 1",
             "",
         ]

@@ -39,11 +39,11 @@ def test_it_loads_kernel_and_ramdisk_with_the_secret_in_the_callback_url() -> No
     lines = script.splitlines()
     assert lines[0] == "#!ipxe"
     (kernel,) = (line for line in lines if line.startswith("kernel "))
-    assert kernel.split()[3] == f"{API}/k"
+    assert kernel.split()[1:6] == ["--timeout", "60000", "--name", "kernel", f"{API}/k"]
     assert f"ipa-inspection-callback-url={API}/v1/continue_inspection?secret=5ec" in kernel
     assert "console=ttyS0" in kernel
     assert "BOOTIF=01-${netX/mac:hexhyp}" in kernel
-    assert f"initrd --name ramdisk {API}/r || exit 1" in lines
+    assert f"initrd --timeout 60000 --name ramdisk {API}/r || exit 1" in lines
 
 
 def test_without_a_secret_the_callback_url_has_none() -> None:

@@ -79,7 +79,9 @@ def test_a_web_server_serves_script_kernel_and_ramdisk_where_there_is_one() -> N
     assert "dhcp-boot=tag:http,tag:!ipxe,http://10.0.0.2/boot/ipxe.efi" in dnsmasq.configuration(
         settings, PXE_FILTER, "boot1"
     )
-    assert "kernel --name kernel http://10.0.0.2/boot/ipa.kernel " in ipxe.script(settings, INSPECTOR, "boot1")
+    assert "kernel --timeout 60000 --name kernel http://10.0.0.2/boot/ipa.kernel " in ipxe.script(
+        settings, INSPECTOR, "boot1"
+    )
 
 
 def test_a_web_server_on_every_boot_host_is_the_one_of_the_host_that_answered() -> None:
@@ -93,12 +95,14 @@ def test_a_web_server_on_every_boot_host_is_the_one_of_the_host_that_answered() 
     assert (
         "isset ${next-server} && set base http://${next-server}:8080/ || set base http://[fd00::3]:8080/"
     ) in script.splitlines()
-    assert "kernel --name kernel ${base}ipa.kernel " in script
+    assert "kernel --timeout 60000 --name kernel ${base}ipa.kernel " in script
 
 
 def test_a_kernel_that_has_a_url_is_loaded_from_there() -> None:
     settings = msgspec.structs.replace(SETTINGS, kernel="http://images.example.org/ipa.kernel")
-    assert "kernel --name kernel http://images.example.org/ipa.kernel " in ipxe.script(settings, INSPECTOR, "boot1")
+    assert "kernel --timeout 60000 --name kernel http://images.example.org/ipa.kernel " in ipxe.script(
+        settings, INSPECTOR, "boot1"
+    )
 
 
 def test_a_host_that_is_not_one_is_refused_with_those_that_are() -> None:
@@ -122,7 +126,7 @@ def test_the_script_tells_the_ramdisk_what_virtual_media_tells_it() -> None:
         f" {told} ipa-collect-lldp=1 || goto failed"
     )
     assert _kernel_line(ipxe.script(settings, inspector, "boot1")) == (
-        "kernel --name kernel ${base}ipa.kernel initrd=ramdisk BOOTIF=01-${netX/mac:hexhyp} "
+        "kernel --timeout 60000 --name kernel ${base}ipa.kernel initrd=ramdisk BOOTIF=01-${netX/mac:hexhyp} "
         f"console=ttyS0 ipa-debug=1 quiet ipa-collect-lldp=0 {told} || goto failed"
     )
     silent = InspectorSettings(collect_lldp=False)
@@ -141,7 +145,7 @@ def test_the_script_asks_for_another_boot_host_where_files_do_not_come() -> None
 def test_over_ipv6_the_script_loads_from_its_host_and_goes_on_with_the_script_of_the_next_one() -> None:
     lines = ipxe.script(SETTINGS, INSPECTOR, "boot2").splitlines()
     assert "isset ${next-server} && set base tftp://${next-server}/ || set base tftp://[fd00::2]/" in lines
-    assert lines[lines.index("dhcp ||") + 1] == "isset ${next-server} || chain --replace ${filename} ||"
+    assert lines[lines.index("dhcp ||") + 1] == "isset ${next-server} || chain --timeout 60000 --replace ${filename} ||"
     # The next script does not begin to count anew.
     assert lines[2] == "isset ${tries} || set tries:int32 0"
 
@@ -175,7 +179,7 @@ def test_with_scripts_of_machines_the_secret_joins_the_callback_url() -> None:
     cleared = [f"clear {name} ||" for name in ("secret", "query", "token", "agent")]  # left by an earlier round
     assert lines[ask + 1 : ask + 5] == cleared
     asked = "http://10.0.0.1:6385/v1/boot.ipxe?mac=${netX/mac:hexhyp}"
-    assert lines[ask + 5] == f"chain --autofree {asked} && goto answered ||"
+    assert lines[ask + 5] == f"chain --timeout 60000 --autofree {asked} && goto answered ||"
     assert "isset ${secret:hex} && set query ?secret=${secret} ||" in lines
     assert "isset ${token:hex} && set agent ipa-agent-token=${token} ||" in lines
     (kernel,) = [line for line in lines if line.startswith("kernel ")]
