@@ -32,7 +32,8 @@ pauses are shorter than on hardware.
 |---|---|---|---|
 {rows}
 In addition, sushy-tools' emulator, and OpenIPMI's simulator for the driver `ipmi`, are run as they are, with
-[faults on purpose](../explanation/bmc-failures.md).
+[faults on purpose](../explanation/bmc-failures.md). sushy-tools' emulator also switches virtual machines with UEFI and
+BIOS firmware, which boot through the boot hosts by PXE and UEFI HTTP boot (`tests/nightly/boot`).
 
 ## Report a quirk
 

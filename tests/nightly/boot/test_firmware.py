@@ -75,9 +75,11 @@ def test_a_machine_without_the_memory_for_its_ramdisk_is_reported_as_silent_afte
     tmp_path: Path, postgresql_url: str, small: Path
 ) -> None:
     _grow(small / "ipa.initramfs")
-    with BootSite(tmp_path, postgresql_url, small, plan(inspector="timeout = 120\ntimeout_period = 5")) as site:
+    with BootSite(tmp_path, postgresql_url, small, plan()) as site:
         machine = site.add("vm1", firmware="bios", memory=128)
         site.inspect(machine)
+        site.until_step(machine, "boot-script")
+        site.let_time_pass(machine)
         state = site.until_done(machine)
         node = site.node(machine.name)
         assert state == "inspect failed", site.told(machine)

@@ -11,6 +11,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 
+from sqlalchemy import NullPool, create_engine, text
+
 from ferroscope.cli.client import Json
 from tests.support.boot import acceleration, switch
 from tests.support.boot.bmc import Bmc
@@ -47,6 +49,8 @@ table netdev lossy-{tap} {{
 _OPTIONS: Final = """\
 http_ports = 8080
 [inspector]
+timeout = 14400
+timeout_period = 5
 hooks = $default_hooks,memory,cpus,boot-mode,root-device,parse-lldp,local-link-connection
 callback_endpoint_override = {api}
 extra_kernel_params = console=ttyS0 {kernel}
@@ -150,6 +154,14 @@ class BootSite(Site):
     def steps(self, machine: Machine) -> dict[str, Json]:
         """Return the newest step of each kind in the timeline of its inspection."""
         return {entry["step"]: entry for entry in self.timeline(machine.name)}
+
+    def let_time_pass(self, machine: Machine) -> None:
+        """Make its inspection a day older, so that it times out."""
+        node = self.node(machine.name)["uuid"]
+        with create_engine(self._url, poolclass=NullPool).begin() as connection:
+            connection.execute(
+                text("UPDATE inspections SET clock_since = clock_since - 86400 WHERE node = :node"), {"node": node}
+            )
 
     def slow_down(self, machine: Machine, *, megabits: int, lost: int = 0) -> None:
         """Give its first NIC a slow link, with queues of a third of a second; of every ``lost`` frames, one is lost."""
