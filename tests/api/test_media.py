@@ -72,7 +72,7 @@ def server(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Server]:
     inspector = InspectorSettings(ramdisk_iso=str(path), callback_endpoint_override="http://192.0.2.1:6385")
     service = Service(databases.sqlite(tmp_path), sections={"inspector": inspector})
     listener = bind("127.0.0.1", 0)
-    settings, authority, certificates = ApiSettings(threads=2), None, None
+    settings, authority, certificates = ApiSettings(threads=2, body_timeout=1), None, None
     if request.param == "https":
         authority = Authority(tmp_path)
         pair = authority.issue("server")
@@ -188,19 +188,28 @@ def test_slow_readers_hold_no_thread(server: Server) -> None:
             one.close()
 
 
-def test_a_client_that_leaves_closes_the_file(server: Server) -> None:
-    def open_files() -> int:
-        return sum(one.resolve() == server.path for one in Path("/proc/self/fd").iterdir())
+def _open_files(server: Server) -> int:
+    return sum(one.resolve() == server.path for one in Path("/proc/self/fd").iterdir())
 
+
+def test_a_client_that_leaves_closes_the_file(server: Server) -> None:
     clients = [server.connect(buffer=4096) for _ in range(5)]
     for one in clients:
         one.sendall(f"GET {_URL} HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n".encode())
-    assert until(lambda: open_files() == 5)
+    assert until(lambda: _open_files(server) == 5)
     for one in clients:
         one.close()
-    assert until(lambda: open_files() == 0)
+    assert until(lambda: _open_files(server) == 0)
     assert server.get(method="HEAD")[0] == 200
-    assert until(lambda: open_files() == 0)
+    assert until(lambda: _open_files(server) == 0)
+
+
+def test_a_client_that_stops_reading_is_cut_off_and_one_that_reads_is_not(server: Server) -> None:
+    assert server.get()[2] == server.content
+    with server.connect(buffer=4096) as client:
+        client.sendall(f"GET {_URL} HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n".encode())
+        assert until(lambda: _open_files(server) == 1)
+        assert until(lambda: _open_files(server) == 0)
 
 
 @pytest.mark.parametrize(

@@ -103,6 +103,7 @@ class Connection(asyncio.Protocol):
         self.address = self.source = ""
         self.held = 0
         self._file: FilePart | None = None
+        self._file_ends = 0.0
         self._reading = False
         self.deadline = 0.0
 
@@ -415,11 +416,13 @@ class Connection(asyncio.Protocol):
     def _send_file(self, head: bytes, file: FilePart) -> None:
         """Send a part of a file: a thread reads the next bytes when the client has taken the previous ones.
 
-        However slow the client is, it holds no thread and little memory; all of it has one deadline.
+        However slow the client is, it holds no thread and little memory. It has as much time as for any response, and
+        must not stop reading for longer than the time-out, so that it does not hold the file either.
         """
         self._connections.client_active(self)
-        self._enter(Phase.SENDING, self._connections.limits.body_timeout + file.length / _LEAST_RATE)
-        self._file = file
+        timeout = self._connections.limits.body_timeout
+        self._enter(Phase.SENDING, timeout)
+        self._file, self._file_ends = file, self._loop.time() + timeout + file.length / _LEAST_RATE
         self._transport.write(head)
         if not self._transport.get_write_buffer_size():
             self._sent()
@@ -444,6 +447,8 @@ class Connection(asyncio.Protocol):
         if self._file is None or self._transport.is_closing():
             return
         self._connections.client_active(self)
+        stalls = self._loop.time() + self._connections.limits.body_timeout + len(data) / _LEAST_RATE
+        self.deadline = min(self._file_ends, stalls)
         if not data:  # less than was announced
             self._transport.abort()
             return
