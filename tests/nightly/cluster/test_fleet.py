@@ -15,6 +15,7 @@ from collections.abc import Collection
 from pathlib import Path
 
 from tests.support import faulty_proxy as fault
+from tests.support import images
 from tests.support.faulty_proxy import FaultyProxy, proxy_to
 from tests.support.processes import free_port, until
 from tests.support.real_service import Api, service
@@ -44,6 +45,13 @@ class Unreliable(FaultyProxy):
             return self._random.choice(_FAULTS)
 
 
+def _image(directory: Path) -> Path:
+    """Return a file that the service serves to the BMCs."""
+    path = directory / "ramdisk.iso"
+    path.write_bytes(images.iso())
+    return path
+
+
 def test_a_fleet_behind_an_unreliable_network_is_inspected(tmp_path: Path) -> None:
     port = free_port()
     more = f"""
@@ -57,7 +65,7 @@ enabled = redfish
 command_timeout = 10
 [inspector]
 timeout = 60
-ramdisk_iso = http://127.0.0.1:{port}/healthcheck
+ramdisk_iso = {_image(tmp_path)}
 callback_endpoint_override = http://127.0.0.1:{port}
 """
     with (
@@ -100,7 +108,7 @@ enabled = redfish
 command_timeout = 8
 [inspector]
 timeout = 60
-ramdisk_iso = http://127.0.0.1:{port}/healthcheck
+ramdisk_iso = {_image(tmp_path)}
 callback_endpoint_override = http://127.0.0.1:{port}
 """
     silent, slow = range(3), range(3, 6)
