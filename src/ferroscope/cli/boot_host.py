@@ -224,7 +224,8 @@ class Installation:
             click.echo(f"Warning: dnsmasq and nginx cannot read {root}: run chmod o+x {closed}", err=True)
         if not facts.SYSTEMD.is_dir():
             click.echo("systemd does not run here. Start, in this order:")
-            for command in (f"nft -f {plan.RULESET}", f"ferroscope pxe-filter -c {path}", "dnsmasq -k", "nginx"):
+            dnsmasq = f"dnsmasq -k --conf-file={self._settings.boot.dnsmasq_config}"
+            for command in (f"nft -f {plan.RULESET}", f"ferroscope pxe-filter -c {path}", dnsmasq, "nginx"):
                 click.echo(f"  {command}")
 
     def lacks_ramdisk(self) -> bool:

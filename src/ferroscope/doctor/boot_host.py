@@ -62,7 +62,11 @@ def examine_boot(settings: BootSettings, pxe_filter: PxeFilterSettings, host: st
         yield Finding("boot-addresses", "wrong", str(exc), "correct [boot] on all boot hosts")
         return
     parts = "; ".join(f"{one}: {', '.join(map(str, ranges))}" for one, ranges in others.items())
-    yield Finding("boot-ranges", "ok", f"each boot host has separate address ranges ({parts})")
+    if settings.ranges:
+        yield Finding("boot-ranges", "ok", f"each boot host has separate address ranges ({parts})")
+    if settings.proxied_networks:
+        summary = f"another DHCP server assigns the addresses of {', '.join(settings.proxied_networks)}"
+        yield Finding("boot-ranges", "ok", summary)
     if name not in settings.hosts:
         summary = f"this host ({name}) is not a boot host; boot hosts: {', '.join(settings.hosts)}"
         yield Finding("boot-host", "note", summary, "to make it one, add it to [boot] hosts on all hosts")

@@ -55,9 +55,9 @@ class BareHost:
         """Run a command to its end."""
         return subprocess.run([*self._enter, *command], input=stdin, capture_output=True, text=True, check=False)
 
-    def setup(self, *words: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
-        """Run ``ferroscope setup --boot network`` there."""
-        return self.run(executable(), "setup", "--boot", "network", *words, stdin=stdin)
+    def setup(self, *words: str, stdin: str = "", before: Sequence[str] = ()) -> subprocess.CompletedProcess[str]:
+        """Run ``ferroscope setup --boot network`` there; ``before``: what it runs under."""
+        return self.run(*before, executable(), "setup", "--boot", "network", *words, stdin=stdin)
 
     def play(self, name: str, *command: str) -> Played:
         return self._lab.play(name, [*self._enter, *command])

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import socket
+
+import msgspec
 import pytest
 
 from ferroscope.boot_config.boot_host import dhcp_message, dhcp_probe
 from ferroscope.boot_config.boot_host.dhcp_message import OFFER, Reply
+from ferroscope.config.options import DatabaseSettings, PxeFilterSettings, Settings
+from ferroscope.runtime.pxe_filter import open_host
 from tests.support.processes import until
 from tests.support.pxe import foreign
 from tests.support.pxe.clients import Client
@@ -80,6 +85,15 @@ def test_uefi_asks_once_more_on_port_4011_and_only_a_machine_that_may_boot_is_to
         files = {kind: one.boot_file if one is not None else None for kind, one in loaders.items()}
         expected = {_X64: "ipxe.efi", _ARM64: "ipxe-arm64.efi", _IA32: ""}
         assert files == (expected if told else dict.fromkeys(expected)), mac
+
+
+def test_which_host_is_open_is_known_from_the_database(filtered: FilteredLab, postgresql_url: str) -> None:
+    settings = Settings(database=DatabaseSettings(connection=postgresql_url))
+    filtered.wait_open()
+    assert until(lambda: open_host(settings) == socket.gethostname())
+    other = msgspec.structs.replace(settings, pxe_filter=PxeFilterSettings(network="other"))
+    assert open_host(other) == ""
+    assert open_host(Settings(database=DatabaseSettings(connection="postgresql://nobody@127.0.0.1:1/x"))) == ""
 
 
 def test_the_foreign_server_is_found_and_our_own_answers_are_told_from_it(filtered: FilteredLab) -> None:

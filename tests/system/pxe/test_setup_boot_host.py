@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -115,3 +116,60 @@ def test_a_host_that_cannot_be_one_hears_why(host: BareHost) -> None:
     done = host.setup(*_ANSWERS, stdin=_PASSWORD)
     assert "ip address add" in done.stderr
     assert host.read(CONFIGURATION) == ""
+
+
+def test_with_systemd_it_installs_the_units_and_starts_them_in_their_order(host: BareHost) -> None:
+    """systemd cannot run here, so its place is taken by a program that writes down what it is told."""
+    for name in ("systemctl", "adduser"):
+        host.run("mkdir", "-p", "/run/systemd/system", "/run/bin")
+        host.write(f"/run/bin/{name}", f'#!/bin/sh\necho {name} "$@" >> /run/told\n', "755")
+    host.write("/etc/systemd/system/dnsmasq.service", "[Service]\n")
+    before = host.read("/etc/systemd/system/dnsmasq.service")
+    path = f"PATH=/run/bin:{os.environ['PATH']}"
+    done = host.setup(*_ANSWERS, stdin=_PASSWORD, before=("env", path))
+    assert "systemd does not run" not in done.stdout, done.stderr
+    told = host.read("/run/told").splitlines()
+    units = ["ferroscope-pxe-closed", "ferroscope-pxe-filter", "dnsmasq", "nginx"]
+    assert [line for line in told if line.startswith("systemctl")] == [
+        "systemctl daemon-reload",
+        *(f"systemctl {verb} {unit}.service" for unit in units for verb in ("enable", "restart")),
+    ]
+    text = host.read("/etc/systemd/system/ferroscope-pxe-filter.service")
+    assert f"ExecStart={Path(executable()).resolve()} pxe-filter" in text
+    assert host.read("/etc/systemd/system/dnsmasq.service") == before
+    # Nothing has changed since, so nothing is restarted.
+    host.run("rm", "/run/told")
+    again = host.setup("--interface", "boot", before=("env", path))
+    assert "replaced" not in again.stdout
+    told = host.read("/run/told").splitlines()
+    assert {line.split()[1] for line in told if line.startswith("systemctl")} == {"enable", "start"}
+
+
+def test_on_a_terminal_it_proposes_and_asks(host: BareHost) -> None:
+    command = f"{executable()} setup --boot network --database '' --listen localhost --login noauth"
+    # Interface and range as proposed, the URL, and no ramdisk now.
+    done = host.run("script", "-qec", command, "/dev/null", stdin="\n\n\nn\n")
+    assert "Interface (none: this host is no boot host) [boot]" in done.stdout, done.stdout
+    assert "Addresses for machines [10.77.0.133-10.77.0.254]" in done.stdout
+    assert f"[http://{ADDRESS}:6385]" in done.stdout
+    assert "ranges = 10.77.0.133-10.77.0.254" in host.read(CONFIGURATION)
+    assert f"callback_url = http://{ADDRESS}:6385/v1/continue_inspection" in host.read(CONFIGURATION)
+
+
+def test_missing_packages_are_one_line_to_type_or_are_installed(host: BareHost) -> None:
+    host.run("mount", "-t", "tmpfs", "tmpfs", "/usr/lib/ipxe")
+    done = host.setup(*_ANSWERS, stdin=_PASSWORD)
+    assert done.returncode == Exit.FAILURE
+    assert "apt-get install -y ipxe" in done.stderr
+    host.run("mkdir", "-p", "/run/bin")
+    host.write("/run/bin/apt-get", '#!/bin/sh\necho "no mirror answers" >&2\nexit 100\n', "755")
+    path = f"PATH=/run/bin:{os.environ['PATH']}"
+    failed = host.setup(*_ANSWERS, "--install-packages", stdin=_PASSWORD, before=("env", path))
+    assert failed.returncode == Exit.FAILURE
+    assert "apt-get update: no mirror answers" in failed.stderr
+    assert host.read(CONFIGURATION) == ""
+
+
+def test_without_root_it_says_so(host: BareHost) -> None:
+    done = host.setup(*_ANSWERS, before=("setpriv", "--reuid=65534", "--clear-groups"), stdin=_PASSWORD)
+    assert done.returncode == Exit.USAGE, done.stdout + done.stderr
