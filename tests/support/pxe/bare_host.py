@@ -27,7 +27,7 @@ for one in etc var; do
 done
 mount -t tmpfs tmpfs /run
 mkdir -p /etc/ferroscope /etc/dnsmasq.d /etc/nginx/conf.d /var/lib/ferroscope /var/lib/misc /var/log/nginx
-rm -f /etc/ferroscope/ferroscope.conf /etc/nginx/conf.d/* /etc/dnsmasq.d/*
+rm -rf /etc/ferroscope/* /etc/nginx/conf.d/* /etc/dnsmasq.d/* /var/lib/ferroscope/*
 echo ready
 exec sleep infinity
 """
