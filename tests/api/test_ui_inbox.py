@@ -117,7 +117,7 @@ def test_one_that_is_refused_does_not_stop_the_others(service: Service, root: Br
 def test_rejected_machines_stay_away_and_deleted_ones_return(service: Service, root: Browser) -> None:
     macs = [examples.mac(), examples.mac()]
     rejected, deleted = (discover(service, f"S-{number}", mac=mac) for number, mac in enumerate(macs))
-    assert "no longer discovers" in root.post("/ui/inbox", action="reject", node=rejected).text
+    assert "discovery ignores further calls" in root.post("/ui/inbox", action="reject", node=rejected).text
     assert "1 of 1 rejected" in root.post("/ui/inbox", action="reject", node=rejected, confirm="yes").text
     assert "1 of 1 deleted" in root.post("/ui/inbox", action="delete", node=deleted, confirm="yes").text
     calls = [service.client(None).post("/v1/continue_inspection", callback_body(mac)).status_code for mac in macs]

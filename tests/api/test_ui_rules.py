@@ -153,7 +153,7 @@ def test_a_dry_run_ends_in_time(service: Service, root: Browser, monkeypatch: py
     monkeypatch.setattr(rules, "_SECONDS", 0.0)
     shown = text_of(root.post("/ui/rules/new", action="try", **RULE))
     assert "Tried on 1 machine" in shown
-    assert "2 more were not tried" in shown
+    assert "2 machines were not tried" in shown
 
 
 def test_the_last_matches_are_those_of_the_newest_inspections(service: Service, root: Browser) -> None:

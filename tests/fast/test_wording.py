@@ -390,6 +390,12 @@ ERRORS: Final[tuple[tuple[str, Callable[[], str], str], ...]] = (
         "cannot inspect while the inspection is processing; allowed: continue, timeout, abort, fail, delete",
     ),
     (
+        "illegal event after a failure",
+        _raised(lambda: advance(State.ERROR, Event.FINISH)),
+        "cannot finish after the inspection has failed; allowed: inspect, reapply, enroll, delete, verify, set-power, "
+        "set-boot-device, attach-vmedia, detach-vmedia, set-password",
+    ),
+    (
         "unknown driver",
         _raised(lambda: load_drivers(["nope"], DriverOptions(), [])),
         "[drivers] enabled has the unknown driver 'nope'",

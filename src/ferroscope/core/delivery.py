@@ -34,18 +34,11 @@ from ferroscope.core.states import (
 _BY_PAIR: Final = {(row.source, row.event): row for row in TRANSITIONS}
 
 
-_WHERE: Final = {
-    State.NONE: "the node has not been inspected",
-    State.ERROR: "the inspection has failed",
-    State.FINISHED: "the inspection has finished",
-}
-
-
 class IllegalEventError(Exception):
     """The state has no transition for the event.
 
-    ``state``, ``event``, ``allowed`` (the events that the state accepts) and ``where`` (in words, what forbids the
-    event) are attributes.
+    ``state``, ``event``, ``allowed`` (the events that the state accepts) and ``where`` (in words, when the event is
+    forbidden) are attributes.
     """
 
     def __init__(self, state: State, event: Event, *, verifying: bool = False) -> None:
@@ -53,8 +46,16 @@ class IllegalEventError(Exception):
         self.event = event
         self.allowed = allowed(state, verifying=verifying)
         options = ", ".join(self.allowed) or "nothing"
-        self.where = "the node is being verified" if verifying else _WHERE.get(state, f"the inspection is {state}")
-        super().__init__(f"cannot {event} while {self.where}; allowed: {options}")
+        self.where = "while the node is being verified" if verifying else _when(state)
+        super().__init__(f"cannot {event} {self.where}; allowed: {options}")
+
+
+def _when(state: State) -> str:
+    if state is State.NONE:
+        return "before the node was inspected"
+    if state is State.ERROR:
+        return "after the inspection has failed"
+    return "after the inspection has finished" if state is State.FINISHED else f"while the inspection is {state}"
 
 
 class Refused(Exception):  # noqa: N818  # an answer, not a fault

@@ -165,12 +165,12 @@ _FORM: Final = Form(template="inbox_act.html", url="/ui/inbox", back="/ui/inbox"
 DECISIONS: Final = {
     "approve": Action(title="Accept", policy=_APPROVE, effect="This accepts {}", done="accepted"),
     "reject": Action(
-        title="Reject", policy=_REJECT, effect="This deletes {} and does not discover them again", done="rejected"
+        title="Reject", policy=_REJECT, effect="This deletes {}, and discovery ignores further calls", done="rejected"
     ),
     "delete": Action(
         title="Delete",
         policy=_REJECT,
-        effect="This deletes {}; a machine that calls again is discovered again",
+        effect="This deletes {}; whoever calls again is discovered again",
         done="deleted",
     ),
 }

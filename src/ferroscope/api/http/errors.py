@@ -233,7 +233,7 @@ def _illegal(exc: IllegalEventError) -> str:
     options = [event for event in exc.allowed if event in requestable]
     what = _COMMANDS.get(exc.event, str(exc.event).capitalize())
     possible = ", ".join(options) or "nothing until it ends"
-    return f"{what} is not possible while {exc.where}; allowed now: {possible}."
+    return f"{what} is not possible {exc.where}; allowed now: {possible}."
 
 
 def _capitalized(text: str) -> str:

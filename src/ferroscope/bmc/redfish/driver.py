@@ -25,7 +25,7 @@ from ferroscope.core.interfaces import NOOP, UEFI_HTTP
 from ferroscope.core.model import Document, Node
 from ferroscope.core.reasons import Reason
 from ferroscope.remote.command_fence import TooLateError
-from ferroscope.remote.deadline import Deadline, DeadlineError
+from ferroscope.remote.deadline import Deadline
 from ferroscope.remote.resolver import ForbiddenAddressError
 from ferroscope.remote.retry import Once, retry_bmc_call
 
@@ -191,7 +191,7 @@ class RedfishBmc:
         with self._opening:
             _ = self._clients  # they silence sushy's log, and say what is not installed
         from ferroscope.bmc.redfish import account
-        from ferroscope.bmc.redfish.failures import scrub, translate
+        from ferroscope.bmc.redfish.failures import scrub, timed, translate
 
         access = info.read(node.driver_info, self._options.limits)
         new = access if password is None else msgspec.structs.replace(access, password=password)
@@ -210,8 +210,7 @@ class RedfishBmc:
             except ForbiddenAddressError:
                 raise not_allowed(urlsplit(access.url).hostname or "") from None
             except Exception as exc:  # noqa: BLE001  # the boundary: sushy raises what its parsers stumble over
-                late = DeadlineError() if deadline.expired else exc
-                error = translate(late, access, what, deadline.seconds)
+                error = translate(timed(exc, deadline), access, what, deadline.seconds)
                 error.args = (scrub(str(error), new),)
                 raise error from None
 
@@ -302,7 +301,7 @@ class RedfishBmc:
     ) -> T:
         """Try once; a session that the BMC no longer knows is replaced, and the call tried once more."""
         from ferroscope.bmc.redfish import commands
-        from ferroscope.bmc.redfish.failures import is_rejected_login, translate
+        from ferroscope.bmc.redfish.failures import is_rejected_login, timed, translate
 
         while True:
             client = clients.get(access)
@@ -323,8 +322,7 @@ class RedfishBmc:
                     clients.drop(access, client)
                     if used and not deadline.expired:
                         continue
-                late = DeadlineError() if deadline.expired else exc
-                raise translate(late, access, what, deadline.seconds, known=known) from None
+                raise translate(timed(exc, deadline), access, what, deadline.seconds, known=known) from None
 
 
 class IdracBmc(RedfishBmc):

@@ -23,7 +23,7 @@ from ferroscope.core.callback_secret import without_disk_key
 from ferroscope.core.explanations import EXPLANATIONS
 from ferroscope.core.reasons import Reason
 from ferroscope.core.values import MASK, WITHHELD, is_too_short, without_secrets
-from ferroscope.remote.deadline import DeadlineError
+from ferroscope.remote.deadline import Deadline, DeadlineError
 from ferroscope.remote.resolver import UnresolvedError
 from ferroscope.remote.retry import retry_after
 from ferroscope.remote.session import TooLargeError
@@ -95,6 +95,13 @@ def translate(error: Exception, access: Access, what: str, seconds: float, *, kn
     else:
         text = _shortened(without_secrets(said))
     return BmcError(text, transient=verdict.transient, reason=verdict.reason, pause=verdict.pause, again=verdict.again)
+
+
+def timed(error: Exception, deadline: Deadline) -> Exception:
+    """Return the error that counts: after the deadline its end, unless it was the name server that took so long."""
+    if not deadline.expired or any(isinstance(cause, UnresolvedError) for cause in causes(error)):
+        return error
+    return DeadlineError()
 
 
 def scrub(text: str, access: Access) -> str:

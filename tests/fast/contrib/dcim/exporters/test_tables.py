@@ -125,7 +125,7 @@ def test_without_pyarrow_the_error_names_the_extra(monkeypatch: pytest.MonkeyPat
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     with pytest.raises(ExportError) as caught:
         written("parquet", [NODE])
-    assert "ferroscope[parquet]" in caught.value.advice
+    assert "[parquet]" in caught.value.advice
 
 
 class Point:
