@@ -143,6 +143,7 @@ def test_units_and_documents_are_where_debian_looks_for_them(package: Path) -> N
         "usr/share/man/man1/ferroscope.1.gz",
         "usr/share/man/man1/ferroscope-node.1.gz",
         "usr/share/doc/ferroscope/copyright",
+        "usr/share/doc/ferroscope/how-to/serve-https.md",
         "usr/share/doc/ferroscope/examples/kubernetes/base/api.yaml",
         "usr/share/doc/ferroscope/examples/helm/ferroscope/values.yaml",
     ):

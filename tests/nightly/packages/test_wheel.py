@@ -22,6 +22,8 @@ EXTRAS = (
     "psycopg", "pymysql", "keystoneauth1", "keystonemiddleware", "openstack", "amqp", "kombu", "lightkube", "pyarrow",
     "jinja2", "opentelemetry.sdk", "tooz", "redis",
 )  # fmt: skip
+# The pages that ferroscope docs shows.
+KINDS = ("tutorial", "how-to", "explanation", "reference")
 SHARED = f"ferroscope-{ferroscope.__version__}.data/data/share"
 
 
@@ -40,6 +42,8 @@ def test_the_wheel_has_every_file_of_the_package_and_of_deploy(built: tuple[Path
     names = set(zipfile.ZipFile(built[1]).namelist())
     assert {name.removeprefix("src/") for name in _tracked("src")} <= names
     assert {f"{SHARED}/ferroscope/{name}" for name in _tracked("deploy")} <= names
+    pages = {name for name in _tracked(*(f"docs/{kind}" for kind in KINDS)) if name.endswith(".md")}
+    assert {f"{SHARED}/doc/ferroscope/{name.removeprefix('docs/')}" for name in pages} <= names
     for page in ("man/man1/ferroscope.1", "man/man1/ferroscope-node.1", "bash-completion/completions/ferroscope"):
         assert f"{SHARED}/{page}" in names
     assert {name.split("/")[0] for name in names} == {
