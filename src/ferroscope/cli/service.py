@@ -211,17 +211,22 @@ def doctor(files: tuple[str, ...], database: str | None, fmt: str) -> None:
 
 def show_checks(files: tuple[str, ...], database: str | None, out: Output) -> int:
     """Run the checks and show them; return how many failed."""
-    checks = _checks(files, database)
+    return show_findings(_checks(files, database), out)
+
+
+def show_findings(findings: Sequence[Finding], out: Output) -> int:
+    """Show the results of checks; return how many failed."""
+    import msgspec
+
+    checks = [msgspec.structs.asdict(one) for one in findings]
     out.show({"checks": checks}, lambda screen: screen.print(table(("", "CHECK", "RESULT"), map(_finding_row, checks))))
-    wrong = sum(check["verdict"] == "wrong" for check in checks)
+    wrong = sum(one.verdict == "wrong" for one in findings)
     if wrong:
-        out.say(f"{wrong} of {len(checks)} checks failed")
+        out.say(f"{wrong} of {len(findings)} checks failed")
     return wrong
 
 
-def _checks(files: tuple[str, ...], database: str | None) -> list[dict[str, str]]:
-    import msgspec
-
+def _checks(files: tuple[str, ...], database: str | None) -> list[Finding]:
     from ferroscope.doctor.database import examine
     from ferroscope.doctor.host import readable_files
     from ferroscope.telemetry.finding import Finding
@@ -235,7 +240,7 @@ def _checks(files: tuple[str, ...], database: str | None) -> list[dict[str, str]
         found = _unknown_options(files) or [Finding("configuration", "ok", f"the configuration is valid ({source})")]
         found += readable_files(list(files) or None)
         found += examine(settings)
-    return [msgspec.structs.asdict(check) for check in found]
+    return found
 
 
 def _unknown_options(files: tuple[str, ...]) -> list[Finding]:

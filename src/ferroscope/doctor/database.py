@@ -26,6 +26,7 @@ from ferroscope.db.transaction import Transaction
 from ferroscope.doctor import host
 from ferroscope.doctor.boot_host import examine_boot, examine_pxe_filter
 from ferroscope.doctor.media import examine_image
+from ferroscope.doctor.ramdisk import examine_ramdisks
 from ferroscope.runtime import database_file
 from ferroscope.runtime.backend import Backend, open_backend, schema_problem
 from ferroscope.runtime.maintenance import findings as secret_findings
@@ -107,6 +108,7 @@ def examine(settings: Settings) -> Iterator[Finding]:
     yield from examine_boot(settings.boot, settings.pxe_filter)
     yield from examine_pxe_filter(settings)
     yield from examine_image(settings, SystemClock())
+    yield from examine_ramdisks(settings)
     backend = None
     if old := database_file.left_behind(settings.database):
         summary = f"{old} is the database of an earlier release and is not used"

@@ -1,0 +1,45 @@
+"""ironic-python-agent: pip's command that fetches it for the ramdisk's Python, and what it has installed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from email.parser import HeaderParser
+from pathlib import Path
+from typing import Final
+
+from ferroscope.boot_config.ramdisk.plan import AGENT, Arch
+
+_PINS: Final = Path(__file__).parent / "agent-constraints.txt"
+# Debian 12 has Python 3.11 and glibc 2.36.
+_PYTHON: Final = "3.11"
+_GLIBC: Final = 36
+_MACHINES: Final[dict[Arch, str]] = {"amd64": "x86_64", "arm64": "aarch64"}
+
+
+def pip_arguments(version: str, arch: Arch, target: Path) -> list[str]:
+    """Return pip's arguments. Only the default release has pins, with hashes; wheels need no compiler."""
+    machine = _MACHINES[arch]
+    names = [*(f"manylinux_2_{minor}_{machine}" for minor in range(_GLIBC, 4, -1)), f"manylinux2014_{machine}"]
+    wanted = ["--require-hashes", "-r", str(_PINS)]
+    if version != AGENT:
+        wanted = [f"ironic-python-agent=={version}", "hardware"]
+    return [
+        *("install", "-q", "--disable-pip-version-check", "--no-compile", "--only-binary=:all:"),
+        *(f"--python-version={_PYTHON}", "--implementation=cp"),
+        *(f"--platform={name}" for name in names),
+        *("--target", str(target), *wanted),
+    ]
+
+
+def installed(metadata: Iterable[str]) -> dict[str, str]:
+    """Return name and version from the texts of METADATA files."""
+    found = {}
+    for text in metadata:
+        headers = HeaderParser().parsestr(text, headersonly=True)
+        found[str(headers["Name"]).lower()] = str(headers["Version"])
+    return dict(sorted(found.items()))
+
+
+def metadata(target: Path) -> list[str]:
+    """Return the texts of the METADATA files below ``target``."""
+    return [path.read_text(encoding="utf-8") for path in sorted(target.glob("*.dist-info/METADATA"))]

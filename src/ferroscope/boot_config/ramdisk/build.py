@@ -1,0 +1,195 @@
+"""Builds a ramdisk: runs mmdebstrap, pip, mksquashfs and xorriso in a directory beside the result.
+
+The finished files are renamed into place, the manifest last. Whatever ends a build earlier, nothing of it stays.
+"""
+
+from __future__ import annotations
+
+import datetime
+import os
+import shutil
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+
+from ferroscope import __version__
+from ferroscope.boot_config.ramdisk import agent, archive, boot_files, content, host, signature, sources, system
+from ferroscope.boot_config.ramdisk.archive import File
+from ferroscope.boot_config.ramdisk.commands import Runner, ends_orderly
+from ferroscope.boot_config.ramdisk.manifest import Digest, Manifest, Options, digest, write
+from ferroscope.boot_config.ramdisk.manifest import packages as parse_packages
+from ferroscope.boot_config.ramdisk.plan import AGENT, Names, Plan, RamdiskError
+from ferroscope.boot_config.ramdisk.workspace import put_into_place, work_directory
+
+Say = Callable[[str], None]
+
+
+class Job(msgspec.Struct, frozen=True, kw_only=True):
+    """One build. ``work``: its directory; ``epoch``: the time of all files, in seconds."""
+
+    plan: Plan
+    names: Names
+    work: Path
+    runner: Runner
+    epoch: int
+    say: Say
+
+    @property
+    def out(self) -> Path:
+        """The finished files, before they are put into place."""
+        return self.work / "out"
+
+
+def build(plan: Plan, names: Names, directory: Path, *, sign_key: Path | None, loud: bool, say: Say) -> Manifest:
+    """Build the ramdisk into ``directory``; ``RamdiskError`` says what failed. The plan was checked."""
+    host.check(plan, directory, signs=sign_key is not None)
+    if sign_key is not None:
+        signature.check_key(sign_key)
+    with ends_orderly(), work_directory(directory) as work:
+        environment = {"PATH": host.search_path(), "TMPDIR": str(work), "LC_ALL": "C.UTF-8"}
+        runner = Runner(work / "log", environment, loud)
+        published = sources.ask(plan, runner, work)
+        say(f"Debian's sources are of {published:%Y-%m-%d %H:%M} UTC")
+        epoch = int(published.timestamp())
+        runner = msgspec.structs.replace(runner, environment={**environment, "SOURCE_DATE_EPOCH": str(epoch)})
+        job = Job(plan=plan, names=names, work=work, runner=runner, epoch=epoch, say=say)
+        job.out.mkdir()
+        manifest = _make(job, published)
+        if sign_key is not None:
+            signature.sign(job.out / names.manifest, sign_key)
+        put_into_place(job.out, names, directory)
+    return manifest
+
+
+def _make(job: Job, published: datetime.datetime) -> Manifest:
+    started = time.monotonic()
+
+    def say(text: str) -> None:
+        job.say(f"[{time.monotonic() - started:4.0f} s] {text}")
+
+    say(f"fetching ironic-python-agent {job.plan.agent}")
+    agent_packages = _agent(job)
+    say(f"installing Debian's packages for {job.plan.arch}")
+    _root(job)
+    store = _store(job)
+    say("compressing the system")
+    _squashfs(job)
+    say("writing kernel, initramfs and ISO")
+    _network_files(job, store)
+    _iso(job, store)
+    manifest = Manifest(
+        ferroscope=__version__,
+        agent=agent_packages["ironic-python-agent"],
+        kernel=store["version"].decode().strip(),
+        sources_time=published,
+        options=_options(job.plan),
+        files={name: _digest(job, name) for name in job.names.files},
+        packages=parse_packages(store["packages"].decode()),
+        agent_packages=agent_packages,
+    )
+    (job.out / job.names.manifest).write_bytes(write(manifest))
+    say("done")
+    return manifest
+
+
+def _agent(job: Job) -> dict[str, str]:
+    """Fetch the agent, and write the archive of what is added to Debian's files."""
+    target = job.work / "agent"
+    arguments = agent.pip_arguments(job.plan.agent, job.plan.arch, target)
+    advice = "" if job.plan.agent == AGENT else "check that this release exists, and runs on Python 3.11"
+    job.runner.run([*host.pip(), *arguments], f"fetching ironic-python-agent {job.plan.agent}", advice=advice)
+    files = content.own_files() | content.agent_files(target) | content.operators_files(job.plan)
+    (job.work / "overlay.tar").write_bytes(archive.tar(files, job.epoch))
+    found = agent.installed(agent.metadata(target))
+    shutil.rmtree(target)
+    return found
+
+
+def _root(job: Job) -> None:
+    settings = job.work / "apt.conf"
+    settings.write_text(sources.apt_settings(), encoding="utf-8")
+    job.runner.run(system.mmdebstrap(job.plan, job.work, settings), "installing Debian's packages")
+
+
+def _store(job: Job) -> dict[str, bytes]:
+    """Return what the steps have put aside: kernel, early modules, boot loaders, the list of packages."""
+    with (job.work / "store.tar").open("rb") as stream:
+        return {name.removeprefix(f"{content.STORE}/"): data for name, data in archive.members(stream)}
+
+
+def _squashfs(job: Job) -> None:
+    with (job.work / "root.tar").open("rb") as root:
+        command = system.mksquashfs(job.epoch, job.work / "root.squashfs")
+        job.runner.run(command, "compressing the system", stdin=root)
+    (job.work / "root.tar").unlink()
+
+
+def _network_files(job: Job, store: dict[str, bytes]) -> None:
+    names, plan = job.names, job.plan
+    (job.out / names.kernel).write_bytes(store["vmlinuz"])
+    files = {"init": File(content.early_init(), 0o755), "bin/busybox": File(store["busybox"], 0o755)}
+    files |= {name: File(data) for name, data in store.items() if name.startswith("modules/")}
+    squashfs = job.work / "root.squashfs"
+    with (job.out / names.initramfs).open("wb") as out, squashfs.open("rb") as system:
+        archive.cpio(out, files, ("root.squashfs", system, squashfs.stat().st_size), job.epoch)
+    squashfs.unlink()
+    (job.out / names.script).write_text(boot_files.ipxe_script(names, plan.callback_url, plan.kernel_params))
+    (job.out / names.shim).write_bytes(_loader(store, "shim"))
+    (job.out / names.grub).write_bytes(_loader(store, "grubnet"))
+    (job.out / names.grub_config).parent.mkdir()
+    menu = boot_files.network_grub_menu(names, plan.callback_url, plan.kernel_params)
+    (job.out / names.grub_config).write_text(menu)
+
+
+def _loader(store: dict[str, bytes], kind: str) -> bytes:
+    found = [name for name in store if name.startswith(f"loaders/{kind}") and "installer" not in name]
+    if not found:
+        raise RamdiskError(f"Debian's packages have no {kind}*.efi.signed", "choose another --mirror")
+    return store[min(found, key=len)]
+
+
+def _iso(job: Job, store: dict[str, bytes]) -> None:
+    plan, tree = job.plan, job.work / "iso"
+    texts = boot_files.iso_tree(plan.arch, plan.callback_url, plan.kernel_params)
+    files = {name: text.encode() for name, text in texts.items()}
+    if plan.arch == "amd64":
+        files |= {f"isolinux/{name}": store[f"loaders/{name}"] for name in ("isolinux.bin", "ldlinux.c32")}
+    for name, data in files.items():
+        path = tree / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(data)
+    for name, source in (("vmlinuz", job.names.kernel), ("initramfs", job.names.initramfs)):
+        os.link(job.out / source, tree / "boot" / name)
+    loaders = []
+    for kind, name in zip(("shim", "gcd"), boot_files.EFI_NAMES[plan.arch], strict=True):
+        path = job.work / name
+        path.write_bytes(_loader(store, kind))
+        os.utime(path, (job.epoch, job.epoch))
+        loaders.append((str(path), name))
+    for command in boot_files.efi_image_commands(str(tree / boot_files.EFI_IMAGE), loaders):
+        job.runner.run(command, "making the drive for UEFI")
+    for path in [tree, *tree.rglob("*")]:
+        os.utime(path, (job.epoch, job.epoch))
+    job.runner.run(boot_files.iso_command(plan.arch, str(tree), str(job.out / job.names.iso)), "making the ISO")
+
+
+def _digest(job: Job, name: str) -> Digest:
+    return digest(job.out / name)
+
+
+def _options(plan: Plan) -> Options:
+    return Options(
+        kernel=plan.kernel,
+        arch=plan.arch,
+        firmware=plan.firmware,
+        agent=plan.agent,
+        mirror=plan.mirror.partition("@")[2] or plan.mirror,
+        extra_packages=sorted(plan.extra_packages),
+        ssh_keys={one.name: content.digest(one.content) for one in plan.ssh_keys},
+        certificates={one.name: one.content.decode() for one in plan.certificates},
+        hooks={one.name: content.digest(one.content) for one in plan.hooks},
+        callback_url=plan.callback_url,
+        kernel_params=plan.kernel_params,
+    )

@@ -1,0 +1,129 @@
+"""What a host needs to build a ramdisk: programs, rights, space and, for another architecture, an emulator.
+
+All of it is checked before the work begins; each failure names the command that mends it.
+"""
+
+from __future__ import annotations
+
+import getpass
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Final
+
+from ferroscope.boot_config.ramdisk.plan import Arch, Kernel, Plan, RamdiskError
+
+# program -> Debian package
+_PROGRAMS: Final = {
+    "mmdebstrap": "mmdebstrap",
+    "apt-get": "apt",
+    "mksquashfs": "squashfs-tools",
+    "mformat": "mtools",
+    "xorriso": "xorriso",
+}
+_PATH: Final = "/usr/sbin:/sbin:/usr/local/sbin"
+_GIB: Final = 1 << 30
+# Of a build, with everything that it deletes in the end.
+_SPACE: Final[dict[Kernel, int]] = {"cloud": 2 * _GIB, "generic": 4 * _GIB}
+_BINFMT: Final = Path("/proc/sys/fs/binfmt_misc")
+_EMULATORS: Final = {"arm64": "qemu-aarch64", "amd64": "qemu-x86_64"}
+_SECONDS: Final = 20.0
+
+
+def search_path() -> str:
+    """Return ``PATH`` with the directories of administrators."""
+    return f"{os.environ.get('PATH', os.defpath)}:{_PATH}"
+
+
+def check(plan: Plan, directory: Path, *, signs: bool) -> None:
+    """Refuse a build that this host cannot do; ``RamdiskError``."""
+    missing(_PROGRAMS | ({"ssh-keygen": "openssh-client"} if signs else {}))
+    pip()
+    check_rights()
+    check_architecture(plan.arch)
+    check_space(directory, plan.kernel)
+
+
+def missing(programs: dict[str, str]) -> None:
+    """Refuse to go on without one of the programs."""
+    absent = {name: package for name, package in programs.items() if shutil.which(name, path=search_path()) is None}
+    if absent:
+        packages = " ".join(dict.fromkeys(absent.values()))
+        raise RamdiskError(f"not installed: {', '.join(absent)}", f"on Debian: apt-get install {packages}")
+
+
+def pip() -> list[str]:
+    """Return how to call pip: that of this environment, or Debian's."""
+    for python in (sys.executable, "/usr/bin/python3"):
+        command = [python, "-m", "pip"]
+        try:
+            done = subprocess.run(  # noqa: S603
+                [*command, "--version"], capture_output=True, timeout=_SECONDS, check=False
+            )
+        except (OSError, subprocess.TimeoutExpired):
+            continue
+        if done.returncode == 0:
+            return command
+    raise RamdiskError("not installed: pip, which fetches the agent", "on Debian: apt-get install python3-pip")
+
+
+def check_rights(euid: int | None = None) -> None:
+    """Refuse to go on if this user is neither root nor can be it in a user namespace."""
+    if (os.geteuid() if euid is None else euid) == 0:
+        return
+    user = getpass.getuser()
+    if not _has_subordinate_ids(Path("/etc/subuid"), user) or not _has_subordinate_ids(Path("/etc/subgid"), user):
+        raise RamdiskError(
+            f"{user} is not root, and has no subordinate users for a user namespace (/etc/subuid, /etc/subgid)",
+            f"run it with sudo, or: sudo usermod --add-subuids 100000-165535 --add-subgids 100000-165535 {user}",
+        )
+    if shutil.which("newuidmap") is None:
+        raise RamdiskError("not installed: newuidmap", "on Debian: apt-get install uidmap; or run this with sudo")
+    done = subprocess.run(["unshare", "--user", "true"], capture_output=True, check=False)  # noqa: S607
+    if done.returncode:
+        raise RamdiskError(
+            f"{user} is not root, and this host allows it no user namespaces",
+            "run it with sudo, or allow them: sysctl kernel.unprivileged_userns_clone=1 user.max_user_namespaces=10000",
+        )
+
+
+def _has_subordinate_ids(path: Path, user: str) -> bool:
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except OSError:
+        return False
+    return any(line.split(":")[0] in (user, str(os.getuid())) for line in lines)
+
+
+def architecture() -> str:
+    """Return this host's architecture, in Debian's words."""
+    return {"x86_64": "amd64", "aarch64": "arm64"}.get(os.uname().machine, os.uname().machine)
+
+
+def check_architecture(arch: Arch, own: str | None = None, emulators: Iterable[Path] | None = None) -> None:
+    """Refuse to go on if this host cannot run the programs of that architecture."""
+    own = own or architecture()
+    if arch == own:
+        return
+    paths = list(emulators) if emulators is not None else [_BINFMT / _EMULATORS[arch]]
+    if not any(path.is_file() and path.read_text(encoding="utf-8").startswith("enabled") for path in paths):
+        raise RamdiskError(
+            f"this host ({own}) cannot run programs of {arch}: no emulator is registered with the kernel",
+            f"on Debian: apt-get install qemu-user-static binfmt-support; or build it on a host with {arch}",
+        )
+
+
+def check_space(directory: Path, kernel: Kernel) -> None:
+    """Refuse to go on with too little space in the directory or, if it does not exist, where it will be."""
+    place = next(one for one in (directory, *directory.absolute().parents) if one.exists())
+    if not place.is_dir() or not os.access(place, os.W_OK | os.X_OK):
+        raise RamdiskError(f"cannot write to {place}", "choose another --directory, or run this with sudo")
+    free, needed = shutil.disk_usage(place).free, _SPACE[kernel]
+    if free < needed:
+        raise RamdiskError(
+            f"{place} has {free / _GIB:.1f} GiB free, but a build needs {needed / _GIB:.0f} GiB for a while",
+            "make room, or choose another --directory",
+        )

@@ -1,0 +1,62 @@
+"""What the operator adds to a ramdisk: keys for SSH, certificates, scripts. Each file is checked when it is read."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Final
+
+from cryptography import x509
+from cryptography.hazmat.primitives.serialization import Encoding
+
+from ferroscope.boot_config.ramdisk.plan import Extra, RamdiskError
+
+_PUBLIC_KEY: Final = re.compile(rb"^((ssh|ecdsa|sk-ssh|sk-ecdsa)-[a-z0-9@.-]+) [A-Za-z0-9+/=]+( .*)?$")
+_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
+
+
+def ssh_key(path: Path) -> Extra:
+    """Return a public key; ``RamdiskError``."""
+    content = _read(path, "--ssh-key")
+    if b"PRIVATE KEY" in content:
+        raise RamdiskError(f"--ssh-key {path} is a private key", f"give the public one: {path}.pub")
+    lines = [line for line in content.splitlines() if line.strip() and not line.startswith(b"#")]
+    if not lines or not all(_PUBLIC_KEY.match(line) for line in lines):
+        raise RamdiskError(f"--ssh-key {path} is not a public key of OpenSSH", "such as ~/.ssh/id_ed25519.pub")
+    return Extra(path.name, content)
+
+
+def certificates(path: Path) -> list[Extra]:
+    """Return the certificates in a PEM file, each as one of its own; ``RamdiskError``."""
+    content = _read(path, "--ca")
+    try:
+        found = x509.load_pem_x509_certificates(content)
+    except ValueError as exc:
+        raise RamdiskError(f"--ca {path} is not a certificate in PEM: {exc}", "give the certificate of the CA") from exc
+    stem = re.sub(r"[^A-Za-z0-9_.-]", "-", path.stem)
+    names = [f"{stem}.crt"] if len(found) == 1 else [f"{stem}-{number}.crt" for number in range(1, len(found) + 1)]
+    return [Extra(name, one.public_bytes(Encoding.PEM)) for name, one in zip(names, found, strict=True)]
+
+
+def hooks(directory: Path) -> list[Extra]:
+    """Return the scripts of a directory, in the order of their names; ``RamdiskError``."""
+    if not directory.is_dir():
+        raise RamdiskError(f"--hook {directory} is not a directory", "give one with executable scripts")
+    found = []
+    for path in sorted(one for one in directory.iterdir() if one.is_file() and _NAME.fullmatch(one.name)):
+        content = _read(path, "--hook")
+        if not content.startswith((b"#!", b"\x7fELF")):
+            raise RamdiskError(f"--hook: {path} is not a script", "begin it with a line such as #!/bin/sh")
+        found.append(Extra(path.name, content))
+    if not found:
+        raise RamdiskError(f"--hook {directory} has no scripts", "put scripts there, such as 10-settings")
+    return found
+
+
+def _read(path: Path, option: str) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as exc:
+        raise RamdiskError(
+            f"{option}: cannot read {path}: {exc.strerror}", "check the path and its permissions"
+        ) from exc

@@ -1,0 +1,71 @@
+"""The ramdisks in a directory: which there are, and whether their files are those of their manifests."""
+
+from __future__ import annotations
+
+import datetime
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from ferroscope.boot_config.ramdisk.manifest import Manifest, digest, read
+from ferroscope.boot_config.ramdisk.plan import OLDEST_AGENT, RamdiskError
+
+MANIFESTS: Final = "*.manifest.json"
+# Debian publishes a point release, with the security updates so far, every two months.
+OLD_DAYS: Final = 90
+
+
+class Installed(msgspec.Struct, frozen=True):
+    """A ramdisk in a directory."""
+
+    path: Path
+    manifest: Manifest
+
+    @property
+    def name(self) -> str:
+        """The name that its files have in common."""
+        return self.path.name.removesuffix(MANIFESTS[1:])
+
+    @property
+    def size(self) -> int:
+        """What a machine loads from the network: the two largest files that are not the ISO."""
+        sizes = sorted(one.size for name, one in self.manifest.files.items() if not name.endswith(".iso"))
+        return sum(sizes[-2:])
+
+    def age(self, now: datetime.datetime) -> int:
+        """Return how many days ago its sources were published."""
+        return (now - self.manifest.sources_time).days
+
+    def changed(self) -> list[str]:
+        """Return what is wrong with its files: those that are missing, or not those of the manifest."""
+        found = []
+        for name, wanted in self.manifest.files.items():
+            path = self.path.parent / name
+            try:
+                if path.stat().st_size != wanted.size or digest(path) != wanted:
+                    found.append(f"{name} is not the file of the manifest")
+            except FileNotFoundError:
+                found.append(f"{name} is missing")
+            except OSError as exc:
+                found.append(f"{name} cannot be read ({exc.strerror})")
+        return found
+
+
+def find(directory: Path) -> list[Installed]:
+    """Return the ramdisks in a directory; ``RamdiskError`` if a manifest cannot be read."""
+    return [Installed(path, read(path)) for path in sorted(directory.glob(MANIFESTS))]
+
+
+def some(directory: Path) -> list[Installed]:
+    """Return the ramdisks in a directory; ``RamdiskError`` if there are none."""
+    if found := find(directory):
+        return found
+    advice = f"build one: ferroscope ramdisk build --directory {directory}"
+    raise RamdiskError(f"{directory} has no ramdisk of Ferroscope", advice)
+
+
+def agent_is_old(version: str) -> bool:
+    """Whether a release of the agent is older than those that are supported."""
+    numbers = version.split(".")[: len(OLDEST_AGENT)]
+    return tuple(int(one) if one.isdigit() else 0 for one in numbers) < OLDEST_AGENT

@@ -1,0 +1,128 @@
+"""What to build: the options of a build, and the names of the files that it makes."""
+
+from __future__ import annotations
+
+import re
+from pathlib import PurePosixPath
+from typing import Final, Literal
+
+import msgspec
+
+Kernel = Literal["generic", "cloud"]
+Arch = Literal["amd64", "arm64"]
+
+SUITE: Final = "bookworm"
+MIRROR: Final = "http://deb.debian.org/debian"
+SECURITY_MIRROR: Final = "http://deb.debian.org/debian-security"
+
+# The agent whose packages ``agent-constraints.txt`` pins, and the oldest one that the service works with: the first
+# whose inventory and callback have the present form, and that runs on the ramdisk's Python.
+AGENT: Final = "13.0.0"
+OLDEST_AGENT: Final = (9, 0)
+
+
+class RamdiskError(Exception):
+    """A build or a check that cannot go on; ``advice`` says what to do."""
+
+    def __init__(self, summary: str, advice: str = "") -> None:
+        super().__init__(summary)
+        self.summary = summary
+        self.advice = advice
+
+
+class Extra(msgspec.Struct, frozen=True):
+    """The content of a file that the operator adds; ``name``: without a directory."""
+
+    name: str
+    content: bytes
+
+
+class Plan(msgspec.Struct, frozen=True, kw_only=True):
+    """Everything that decides what a ramdisk contains, apart from what the mirrors have."""
+
+    kernel: Kernel = "generic"
+    arch: Arch = "amd64"
+    firmware: bool = True
+    agent: str = AGENT
+    mirror: str = MIRROR
+    security_mirror: str = SECURITY_MIRROR
+    extra_packages: tuple[str, ...] = ()
+    ssh_keys: tuple[Extra, ...] = ()
+    certificates: tuple[Extra, ...] = ()
+    hooks: tuple[Extra, ...] = ()
+    callback_url: str = ""
+    kernel_params: str = ""
+
+
+class Names(msgspec.Struct, frozen=True):
+    """Names of the files of a ramdisk, in the order in which they are put into place: the manifest is the last."""
+
+    kernel: str
+    initramfs: str
+    iso: str
+    script: str
+    shim: str
+    grub: str
+    grub_config: str
+    manifest: str
+
+    @property
+    def signature(self) -> str:
+        return f"{self.manifest}.sig"
+
+    @property
+    def files(self) -> tuple[str, ...]:
+        """What the manifest lists."""
+        return (self.kernel, self.initramfs, self.iso, self.script, self.shim, self.grub, self.grub_config)
+
+
+_EFI: Final = {"amd64": "x64", "arm64": "aa64"}
+
+
+def names(kernel: str, ramdisk: str, arch: Arch) -> Names:
+    """Return the names: those of ``[boot] kernel`` and ``ramdisk``, and others like them.
+
+    The default names of another architecture than the default have that in them, so that both fit in one directory.
+    """
+    kernel, ramdisk = (PurePosixPath(one).name for one in (kernel, ramdisk))
+    stem = PurePosixPath(ramdisk).stem
+    if arch != "amd64":
+        kernel, ramdisk, stem = (_of(arch, one) for one in (kernel, ramdisk, stem))
+    efi = _EFI[arch]
+    return Names(
+        kernel=kernel,
+        initramfs=ramdisk,
+        iso=f"{stem}.iso",
+        script=f"{stem}.ipxe",
+        shim=f"shim{efi}.efi",
+        grub=f"grub{efi}.efi",
+        grub_config="grub/grub.cfg",
+        manifest=f"{stem}.manifest.json",
+    )
+
+
+def _of(arch: str, name: str) -> str:
+    stem, dot, rest = name.partition(".")
+    return name if arch in name else f"{stem}-{arch}{dot}{rest}"
+
+
+_VERSION: Final = re.compile(r"[0-9]+(\.[0-9]+)+")
+_PACKAGE: Final = re.compile(r"[a-z0-9][a-z0-9+.-]+(=[A-Za-z0-9.+:~-]+)?")
+
+
+def check(plan: Plan) -> None:
+    """Refuse a plan that cannot be built; ``RamdiskError``."""
+    if not _VERSION.fullmatch(plan.agent):
+        raise RamdiskError(f"{plan.agent!r} is not a release of ironic-python-agent", f"for example: --agent {AGENT}")
+    if tuple(map(int, plan.agent.split("."))) < OLDEST_AGENT:
+        oldest = ".".join(map(str, OLDEST_AGENT))
+        raise RamdiskError(
+            f"ironic-python-agent {plan.agent} is older than {oldest}, the oldest supported release",
+            f"choose a newer one, or none for the default: --agent {AGENT}",
+        )
+    for name in plan.extra_packages:
+        if not _PACKAGE.fullmatch(name):
+            raise RamdiskError(f"--extra-package {name!r}: not the name of a Debian package", "name one, such as: fio")
+    for url in (plan.mirror, plan.security_mirror):
+        if not re.fullmatch(r"(https?|file|copy)://[^\s\[\]\"']+|file:/[^\s\[\]\"']+", url):
+            raise RamdiskError(f"--mirror {url!r}: not the URL of a mirror", f"for example: --mirror {MIRROR}")

@@ -1,0 +1,86 @@
+"""Debian's mirrors: whether they answer, when their lists were published, and how this host's apt reaches them."""
+
+from __future__ import annotations
+
+import datetime
+import re
+import subprocess
+from email.utils import parsedate_to_datetime
+from pathlib import Path
+from typing import Final
+
+from ferroscope.boot_config.ramdisk.commands import Runner
+from ferroscope.boot_config.ramdisk.host import search_path
+from ferroscope.boot_config.ramdisk.plan import SUITE, Plan, RamdiskError
+
+_HELPER: Final = "/usr/lib/apt/apt-helper"
+_SECONDS: Final = 30
+# Settings of this host's apt that say how mirrors are reached, not what is installed.
+_PASSED_ON: Final = re.compile(
+    r"^Acquire::((https?|ftp)::.+|Retries|Check-Valid-Until|Check-Date|ForceIPv[46]|Max-FutureTime) \"",
+    re.IGNORECASE,
+)
+
+
+def release_files(plan: Plan) -> list[str]:
+    """Return the URLs of the signed lists of all sources."""
+    places = [
+        (plan.mirror, SUITE),
+        (plan.mirror, f"{SUITE}-updates"),
+        (plan.security_mirror, f"{SUITE}-security"),
+    ]
+    return [f"{mirror.rstrip('/')}/dists/{suite}/InRelease" for mirror, suite in places]
+
+
+def published(text: str) -> datetime.datetime:
+    """Return the time in a release file; ``ValueError``."""
+    found = re.search(r"^Date: (.+)$", text, re.MULTILINE)
+    if found is None:
+        raise ValueError("no date")
+    return parsedate_to_datetime(found[1].replace("UTC", "+0000")).astimezone(datetime.UTC)
+
+
+def lacks(text: str, arch: str, component: str) -> str:
+    """Return what a release file does not offer, "" if it has both."""
+    for field, wanted in (("Architectures", arch), ("Components", component)):
+        found = re.search(rf"^{field}: (.+)$", text, re.MULTILINE)
+        offered = found[1].split() if found else []
+        if wanted not in {one.rpartition("/")[2] for one in offered}:
+            return wanted
+    return ""
+
+
+def ask(plan: Plan, runner: Runner, work: Path) -> datetime.datetime:
+    """Return when the newest of the sources was published; ``RamdiskError`` if a mirror does not have it.
+
+    apt's own helper asks, so proxy and certificates are those of this host's apt.
+    """
+    times = []
+    for url in release_files(plan):
+        path = work / "InRelease"
+        settings = [f"-oAcquire::http::Timeout={_SECONDS}", f"-oAcquire::https::Timeout={_SECONDS}"]
+        settings += ["-oAcquire::Retries=1", "-oAPT::Sandbox::User=root"]
+        advice = "check the URL, and the proxy of this host's apt (apt-config dump | grep Proxy); choose a --mirror"
+        runner.run([_HELPER, *settings, "download-file", url, str(path)], f"asking the mirror for {url}", advice=advice)
+        text = path.read_text(encoding="utf-8", errors="replace")
+        try:
+            times.append(published(text))
+        except ValueError:
+            raise RamdiskError(f"{url} is not a release file of Debian", advice) from None
+        wanted = "non-free-firmware" if plan.firmware else "main"
+        if what := lacks(text, plan.arch, wanted):
+            raise RamdiskError(f"{url}: the mirror has no {what}", "choose another --mirror, or other options")
+        path.unlink()
+    return max(times)
+
+
+def apt_settings() -> str:
+    """Return the settings of this host's apt that say how to reach mirrors, as a file of its configuration."""
+    try:
+        dump = subprocess.run(
+            ["apt-config", "dump"],  # noqa: S607
+            capture_output=True, text=True, env={"PATH": search_path(), "LC_ALL": "C.UTF-8"}, check=True,
+        ).stdout  # fmt: skip
+    except (OSError, subprocess.CalledProcessError):
+        return ""
+    return "".join(f"{line}\n" for line in dump.splitlines() if _PASSED_ON.match(line))

@@ -1,0 +1,59 @@
+"""The directory of a build: beside the result, one at a time, and gone at the end, whatever that is.
+
+What even SIGKILL leaves behind is removed by the next build.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+from ferroscope.boot_config.ramdisk.plan import Names, RamdiskError
+
+_PREFIX: Final = ".ramdisk-build-"
+
+
+@contextmanager
+def work_directory(directory: Path) -> Iterator[Path]:
+    """Create a directory beside the result, and remove it at the end; one build at a time."""
+    created = [one for one in (directory, *directory.parents) if not one.exists()]
+    directory.mkdir(parents=True, exist_ok=True)
+    lock = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise RamdiskError(f"another build into {directory} is running", "wait for its end") from None
+        for left in directory.glob(f"{_PREFIX}*"):
+            shutil.rmtree(left)
+        work = Path(tempfile.mkdtemp(prefix=_PREFIX, dir=directory))
+        work.chmod(0o755)  # the user of a namespace is another one
+        try:
+            yield work
+        finally:
+            shutil.rmtree(work)
+    finally:
+        os.close(lock)
+        for one in created:
+            if not any(one.iterdir()):
+                one.rmdir()
+
+
+def put_into_place(out: Path, names: Names, directory: Path) -> None:
+    """Rename the files, the manifest last: until then, ``check`` says that they do not match the old one."""
+    signed = names.signature if (out / names.signature).exists() else None
+    if signed is None:
+        (directory / names.signature).unlink(missing_ok=True)
+    for name in [*names.files, *([signed] if signed else []), names.manifest]:
+        target = directory / name
+        target.parent.mkdir(exist_ok=True)
+        path = out / name
+        path.chmod(0o644)
+        os.utime(path)  # web servers and their caches tell files apart by their time
+        path.replace(target)

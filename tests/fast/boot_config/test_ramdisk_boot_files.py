@@ -1,0 +1,84 @@
+"""What firmware reads of a ramdisk, and the command that installs Debian's packages."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+
+from ferroscope.boot_config.ramdisk import agent, boot_files, system
+from ferroscope.boot_config.ramdisk.plan import AGENT, Extra, Plan, names
+from ferroscope.core.boot import CALLBACK_PARAMETER
+
+_NAMES = names("ipa.kernel", "ipa.initramfs", "amd64")
+_URL = "http://10.0.0.1:6385/v1/continue_inspection"
+
+
+def test_an_iso_tells_the_agent_to_read_the_parameter_disk() -> None:
+    for text in boot_files.iso_tree("amd64", _URL, "quiet").values():
+        if "linux" in text or "APPEND" in text:
+            assert "boot_method=vmedia" in text
+            assert f"{CALLBACK_PARAMETER}={_URL}" in text
+            assert "quiet" in text
+
+
+def test_what_boots_from_the_network_reads_no_parameter_disk() -> None:
+    for text in (
+        boot_files.network_grub_menu(_NAMES, _URL, ""),
+        boot_files.ipxe_script(_NAMES, _URL, ""),
+    ):
+        assert "vmedia" not in text
+        assert "BOOTIF=01-" in text
+
+
+def test_without_a_callback_url_none_is_built_in() -> None:
+    assert CALLBACK_PARAMETER not in boot_files.network_grub_menu(_NAMES, "", "")
+    assert "set callback" not in "".join(
+        line for line in boot_files.ipxe_script(_NAMES, "", "").splitlines() if not line.startswith("#")
+    )
+
+
+def test_only_machines_with_a_bios_have_isolinux() -> None:
+    assert "isolinux/isolinux.cfg" in boot_files.iso_tree("amd64", "", "")
+    assert "isolinux/isolinux.cfg" not in boot_files.iso_tree("arm64", "", "")
+    assert "isolinux/isolinux.bin" in boot_files.iso_command("amd64", "tree", "x.iso")
+    assert "isolinux/isolinux.bin" not in boot_files.iso_command("arm64", "tree", "x.iso")
+
+
+def test_only_the_default_agent_is_installed_with_hashes() -> None:
+    assert "--require-hashes" in agent.pip_arguments(AGENT, "amd64", Path("t"))
+    other = agent.pip_arguments("12.0.0", "arm64", Path("t"))
+    assert "--require-hashes" not in other
+    assert "ironic-python-agent==12.0.0" in other
+    assert any("aarch64" in word for word in other)
+    assert not any("x86_64" in word for word in other)
+
+
+def test_every_package_of_the_agent_is_pinned_with_a_hash() -> None:
+    text = agent._PINS.read_text(encoding="utf-8")
+    pinned = [line for line in text.splitlines() if "==" in line]
+    assert f"ironic-python-agent=={AGENT} \\" in pinned
+    assert all(line.endswith(" \\") for line in pinned)  # the hashes follow
+    assert "--hash=sha256:" in text
+
+
+def test_hooks_run_after_our_steps_and_before_the_end() -> None:
+    plan = Plan(hooks=(Extra("10-first", b"#!/bin/sh\n"), Extra("20-second", b"#!/bin/sh\n")))
+    command = system.mmdebstrap(plan, Path("/w o r k"), Path("/apt.conf"))
+    hooks = [word for word in command if word.startswith("--customize-hook=")]
+    marks = ("overlay.tar", ' fetch "$1"', ' prepare "$1"', "10-first", "20-second", ' finish "$1"', "store.tar")
+    order = [next(number for number, hook in enumerate(hooks) if mark in hook) for mark in marks]
+    assert order == sorted(order)
+
+
+def test_paths_with_spaces_stay_one_argument_of_a_hook() -> None:
+    command = system.mmdebstrap(Plan(), Path("/w o r k"), Path("/apt.conf"))
+    added = next(word for word in command if "tar-in" in word).removeprefix("--customize-hook=")
+    assert shlex.split(added) == ["tar-in", "/w o r k/overlay.tar", "/"]
+
+
+def test_steps_are_given_the_root_first() -> None:
+    command = system.mmdebstrap(Plan(kernel="cloud"), Path("/work"), Path("/apt.conf"))
+    fetch = next(word for word in command if "linux-image-cloud-amd64" in word)
+    words = shlex.split(fetch.removeprefix("--customize-hook="))
+    assert words[:2] == ["sh", "-euc"]
+    assert words[3:6] == ["fetch", "$1", "linux-image-cloud-amd64"]

@@ -1,0 +1,83 @@
+"""What a ramdisk is to contain, and what its files are called."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from ferroscope.boot_config.ramdisk import packages
+from ferroscope.boot_config.ramdisk.plan import AGENT, OLDEST_AGENT, Extra, Plan, RamdiskError, check, names
+from ferroscope.config.options import BootSettings
+
+
+def test_the_files_are_those_that_boot_hosts_serve() -> None:
+    settings = BootSettings()
+    named = names(settings.kernel, settings.ramdisk, "amd64")
+    assert (named.kernel, named.initramfs) == (settings.kernel, settings.ramdisk)
+    assert named.iso == "ipa.iso"
+
+
+def test_files_of_two_architectures_fit_in_one_directory() -> None:
+    one, other = names("ipa.kernel", "ipa.initramfs", "amd64"), names("ipa.kernel", "ipa.initramfs", "arm64")
+    shared = {*one.files, one.manifest, one.signature} & {*other.files, other.manifest, other.signature}
+    assert shared == {"grub/grub.cfg"}
+
+
+def test_urls_and_directories_of_the_options_are_left_out_of_names() -> None:
+    named = names("http://10.0.0.1/x/vmlinuz", "images/ramdisk.img", "amd64")
+    assert (named.kernel, named.initramfs, named.manifest) == ("vmlinuz", "ramdisk.img", "ramdisk.manifest.json")
+
+
+def test_the_manifest_is_put_into_place_after_all_that_it_lists() -> None:
+    named = names("ipa.kernel", "ipa.initramfs", "amd64")
+    assert named.manifest not in named.files
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"agent": "latest"},
+        {"agent": ".".join(map(str, (OLDEST_AGENT[0] - 1, 9)))},
+        {"extra_packages": ("fio; reboot",)},
+        {"extra_packages": ("--purge",)},
+        {"mirror": "deb.debian.org"},
+        {"security_mirror": "http://deb.debian.org/debian-security main\ndeb http://x/"},
+    ],
+)
+def test_what_cannot_be_built_is_refused_with_what_to_do(wrong: dict[str, Any]) -> None:
+    with pytest.raises(RamdiskError) as caught:
+        check(msgspec.structs.replace(Plan(), **wrong))
+    assert caught.value.advice
+    assert "\n" not in caught.value.summary.replace("\\n", "")
+
+
+def test_the_default_can_be_built() -> None:
+    check(Plan())
+    assert Plan().agent == AGENT
+
+
+def test_firmware_and_ssh_are_there_only_if_they_are_wanted() -> None:
+    small = packages.installed(Plan(kernel="cloud", firmware=False))
+    large = packages.installed(Plan(ssh_keys=(Extra("key.pub", b""),)))
+    assert not any(name.startswith("firmware-") for name in small)
+    assert "openssh-server" not in small
+    assert "openssh-server" in large
+    assert any(name.startswith("firmware-") for name in large)
+
+
+def test_non_free_sources_are_used_for_firmware_only() -> None:
+    assert all("non-free-firmware" in line for line in packages.sources(Plan(), "bookworm"))
+    assert not any("non-free" in line for line in packages.sources(Plan(firmware=False), "bookworm"))
+
+
+def test_every_program_that_the_collectors_call_has_a_package() -> None:
+    needed = {"lshw", "dmidecode", "ipmitool", "nvme-cli", "mdadm", "smartmontools", "ethtool", "pciutils", "hdparm"}
+    assert needed <= set(packages.installed(Plan(kernel="cloud", firmware=False)))
+
+
+def test_an_extra_package_that_is_there_already_is_named_once() -> None:
+    found = packages.installed(Plan(extra_packages=("lshw", "fio")))
+    assert found.count("lshw") == 1
+    assert "fio" in found

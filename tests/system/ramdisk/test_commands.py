@@ -1,0 +1,92 @@
+"""``ferroscope ramdisk`` with a real ramdisk: the checks, the signature, and builds that cannot end."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.support import ramdisk
+from tests.support.bad_server import a_server_that
+from tests.support.processes import until
+
+_RUN = [sys.executable, "-m", "ferroscope", "ramdisk"]
+
+
+@pytest.fixture
+def installed(tmp_path: Path) -> Path:
+    """A copy of a ramdisk, to be changed."""
+    return Path(shutil.copytree(ramdisk.cached(), tmp_path / "installed"))
+
+
+def _check(directory: Path, *options: str) -> tuple[int, dict[str, str]]:
+    done = subprocess.run([*_RUN, "check", str(directory), "-o", "json", *options], capture_output=True, text=True)
+    return done.returncode, {one["code"]: one["verdict"] for one in json.loads(done.stdout)["checks"]}
+
+
+def test_a_ramdisk_as_it_was_built_is_fine(installed: Path) -> None:
+    code, verdicts = _check(installed)
+    assert (code, verdicts["ramdisk-files"]) == (0, "ok")
+
+
+def test_a_changed_file_is_found(installed: Path) -> None:
+    with (installed / "ipa.kernel").open("r+b") as file:
+        file.write(b"other")
+    code, verdicts = _check(installed)
+    assert (code, verdicts["ramdisk-files"]) == (1, "wrong")
+
+
+def test_the_list_says_what_is_installed(installed: Path) -> None:
+    done = subprocess.run([*_RUN, "list", str(installed), "-o", "json"], capture_output=True, text=True, check=True)
+    (found,) = json.loads(done.stdout)["ramdisks"]
+    assert (found["name"], found["arch"]) == ("ipa", "amd64")
+
+
+def _key(directory: Path, name: str) -> Path:
+    path = directory / name
+    subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(path)], check=True)
+    return path
+
+
+def test_a_signature_is_of_one_key_and_of_one_content(installed: Path, tmp_path: Path) -> None:
+    from ferroscope.boot_config.ramdisk import signature
+
+    own, other = _key(tmp_path, "own"), _key(tmp_path, "other")
+    path = installed / "ipa.manifest.json"
+    signature.check_key(own)
+    signature.sign(path, own)
+    assert _check(installed, "--public-key", f"{own}.pub")[0] == 0
+    assert _check(installed, "--public-key", f"{other}.pub")[1]["ramdisk-signature"] == "wrong"
+    path.write_bytes(path.read_bytes().replace(b'"cloud"', b'"generic"'))
+    assert _check(installed, "--public-key", f"{own}.pub")[1]["ramdisk-signature"] == "wrong"
+
+
+def test_a_mirror_that_is_not_there_ends_the_build_in_two_lines(tmp_path: Path) -> None:
+    done = ramdisk.build(tmp_path / "out", "--kernel", "cloud", "--mirror", "http://127.0.0.1:9/debian")
+    assert done.returncode == 1
+    assert len(done.stderr.splitlines()) == 2
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupted_build_leaves_nothing(tmp_path: Path, number: int) -> None:
+    out = tmp_path / "out"
+    with a_server_that([]) as port:  # takes requests, and never answers
+        mirror = f"http://127.0.0.1:{port}/debian"
+        command = [*_RUN, "build", "--kernel", "cloud", "--directory", str(out), "--mirror", mirror]
+        with subprocess.Popen(command, stderr=subprocess.PIPE) as process:
+            assert until(lambda: port.calls > 0)
+            process.send_signal(number)
+            assert process.wait() != 0
+    assert not out.exists()
+
+
+def test_a_failed_build_leaves_the_previous_ramdisk(installed: Path) -> None:
+    before = {path: path.stat().st_ino for path in installed.rglob("*")}
+    assert ramdisk.build(installed, "--kernel", "cloud", "--mirror", "http://127.0.0.1:9/debian").returncode == 1
+    assert {path: path.stat().st_ino for path in installed.rglob("*")} == before
