@@ -17,6 +17,7 @@ from tests.support import images
 from tests.support.faulty_proxy import FaultyProxy, proxy_to
 from tests.support.processes import PATIENCE
 from tests.support.redfish import Emulator, emulator
+from tests.support.speed import slowness
 
 MACHINES = 48
 
@@ -76,7 +77,8 @@ def make_bmc() -> Iterator[MakeBmc]:
     with ExitStack() as stack:
 
         def make(*, timeout: float = 5.0, inventory_timeout: float = 10.0, limits: Limits = LAX) -> RedfishBmc:
-            bmc = RedfishBmc(DriverOptions(command_timeout=timeout, inventory_timeout=inventory_timeout, limits=limits))
+            longest = {"command_timeout": timeout * slowness(), "inventory_timeout": inventory_timeout * slowness()}
+            bmc = RedfishBmc(DriverOptions(**longest, limits=limits))
             return stack.enter_context(closing(bmc))
 
         yield make
