@@ -13,10 +13,11 @@ import bcrypt
 import pytest
 
 from ferroscope.config.options import ApiSettings, MetricsSettings, PolicySettings, Settings
+from ferroscope.config.setup_error import SetupError
 from ferroscope.core import credentials
+from ferroscope.http_server.server import HttpServer, bind, check_anonymous
 from ferroscope.runtime.authentication import build_authentication
-from ferroscope.runtime.http_server import HttpServer, bind, check_anonymous
-from ferroscope.runtime.system import SetupError, SystemClock
+from ferroscope.runtime.system import SystemClock
 from tests.api.service import Service
 from tests.support import examples
 from tests.support.processes import PATIENCE

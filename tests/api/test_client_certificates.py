@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from ferroscope.api.auth.certificate import NAMES
 from ferroscope.config.load import ConfigurationError, load
-from ferroscope.runtime.system import SetupError
+from ferroscope.config.setup_error import SetupError
+from ferroscope.http_server.agreed import NAMES
 from tests.api.service import Service
 
 _HASH = "$2b$04$abcdefghijklmnopqrstuuPSo6pBRhs3tNSrQhxwgxNvXUhQoPq1e"

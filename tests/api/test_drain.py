@@ -6,8 +6,8 @@ import http.client
 import threading
 
 from ferroscope.config.options import ApiSettings
+from ferroscope.http_server.server import HttpServer, bind
 from ferroscope.runtime import wiring
-from ferroscope.runtime.http_server import HttpServer, bind
 from tests.api.service import DRIVERS, Service
 from tests.support.processes import PATIENCE
 

@@ -13,9 +13,9 @@ import pytest
 from ferroscope.api.http import audit as http_audit
 from ferroscope.api.http.audit import Audit
 from ferroscope.config.options import AuditSettings
+from ferroscope.contrib.ui import session
 from ferroscope.core.audit import AuditEvent, cadf, claimed
 from ferroscope.runtime import authentication
-from ferroscope.ui import session
 from tests.api.browsing import Browser
 from tests.api.service import Service
 from tests.fast.worker.conftest import ManualClock

@@ -12,8 +12,8 @@ import msgspec
 import pytest
 
 from ferroscope.config.options import ApiSettings, InspectorSettings
-from ferroscope.runtime.http_server import HttpServer, bind
-from ferroscope.runtime.tls import Certificates
+from ferroscope.http_server.server import HttpServer, bind
+from ferroscope.http_server.tls import Certificates
 from tests.api.service import Service
 from tests.support import databases
 from tests.support.certificates import Authority

@@ -10,11 +10,11 @@ import bcrypt
 import msgspec
 import pytest
 
+from ferroscope.contrib.ui import session
+from ferroscope.contrib.ui.render import Rendered
 from ferroscope.core.model import Node
 from ferroscope.core.reasons import Reason
 from ferroscope.core.states import Provision
-from ferroscope.ui import session
-from ferroscope.ui.render import Rendered
 from tests.api.browsing import IDENTITIES, Browser, Elements, add, failed
 from tests.api.callers import service_for
 from tests.api.service import Service

@@ -16,10 +16,10 @@ import msgspec
 import pytest
 
 from ferroscope.config.options import RegistrySettings
+from ferroscope.contrib.ui import fleet
 from ferroscope.core.reasons import Reason
 from ferroscope.core.states import Event, Provision, State
 from ferroscope.telemetry.finding import Finding
-from ferroscope.ui import fleet
 from tests.api.browsing import IDENTITIES, Browser, Elements, add, failed
 from tests.api.callers import service_for
 from tests.api.service import Service, callback_body

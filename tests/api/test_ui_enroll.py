@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
+from ferroscope.contrib.ui import bmc_trials, enroll
+from ferroscope.contrib.ui.session import Seal
 from ferroscope.core.states import Event, Provision
-from ferroscope.ui import bmc_trials, enroll
-from ferroscope.ui.session import Seal
 from tests.api.browsing import IDENTITIES, Browser, Elements, text_of
 from tests.api.callers import service_for
 from tests.api.service import Service

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from ferroscope.contracts.store import Query
+from ferroscope.contrib.ui import rules
 from ferroscope.core.model import RuleDialect
 from ferroscope.core.states import Event, Provision
-from ferroscope.ui import rules
 from tests.api.browsing import IDENTITIES, Browser, Elements, text_of
 from tests.api.callers import service_for
 from tests.api.service import Service, callback_body

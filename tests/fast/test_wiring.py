@@ -15,8 +15,8 @@ from ferroscope.config.options import (
     RegistrySettings,
     Settings,
 )
+from ferroscope.config.setup_error import SetupError
 from ferroscope.runtime.externals import build_drivers, build_registry
-from ferroscope.runtime.system import SetupError
 from ferroscope.runtime.wiring import built_in_rules
 from tests.support.bad_server import a_server_that
 

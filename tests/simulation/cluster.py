@@ -62,7 +62,7 @@ class Answer(msgspec.Struct, frozen=True):
 
 
 class HttpServer:
-    """Stands in for ``runtime.http_server.HttpServer``: no sockets, a task for each call."""
+    """Stands in for ``http_server.server.HttpServer``: no sockets, a task for each call."""
 
     def __init__(self, world: World, process: SimulatedProcess, app: Callable[..., Any]) -> None:
         self._world = world

@@ -13,7 +13,7 @@ from ferroscope.core.model import HARDWARE_CHANGED, Entry
 from ferroscope.core.notification import iso
 from ferroscope.core.reasons import Reason
 from ferroscope.core.states import Event, Provision
-from ferroscope.runtime.http_server import HttpServer, bind
+from ferroscope.http_server.server import HttpServer, bind
 from ferroscope_sim.inventory import out_of_band
 from ferroscope_sim.inventory.body import document
 from tests.api.service import Service

@@ -37,7 +37,7 @@ _IMPORTED: Final = (
     "ferroscope.hooks.loader",
     "ferroscope.rules.engine",
     "ferroscope.runtime.process",
-    "ferroscope.ui.app",
+    "ferroscope.contrib.ui.app",
     "ferroscope.worker.tasks",
     "psycopg",
     "pymysql",

@@ -8,9 +8,12 @@ from ferroscope.api.auth import failures
 from ferroscope.api.baremetal import ramdisk
 from ferroscope.api.http import decoding, large_lists, rate_limit
 from ferroscope.config.options import ApiSettings
+from ferroscope.contrib.ui import session
 from ferroscope.core import lookup
-from ferroscope.runtime import http_connection, http_limits, http_server
-from ferroscope.ui import session
+from ferroscope.http_server import connection as http_connection
+from ferroscope.http_server import limits as http_limits
+from ferroscope.http_server import server as http_server
+from ferroscope.http_server import sources
 
 _MIB: Final = 1024 * 1024
 # Measured: what a body of the default maximum size takes at most while it is decoded, and an idle connection.
@@ -84,7 +87,7 @@ Each process counts separately: with `--processes N`, the limits of a host are N
 |---|---|---|---|
 {table}
 A *source* is the address of a connection, or, behind a proxy in `[api] trusted_proxies`, the address that the proxy
-reports; an IPv6 /{rate_limit._IPV6_PREFIX} counts as one. Connections of a trusted proxy have no limit of their own,
+reports; an IPv6 /{sources.IPV6_PREFIX} counts as one. Connections of a trusted proxy have no limit of their own,
 since many clients share them. Health checks, version documents and the calls of ramdisks do not count against
 `max_concurrent_requests` and `request_rate`.
 

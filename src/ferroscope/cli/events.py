@@ -97,9 +97,9 @@ def test(target: str, files: tuple[str, ...], database: str | None) -> None:
     import time
     import uuid
 
+    from ferroscope.config.setup_error import SetupError
     from ferroscope.contracts.events import SendError
     from ferroscope.core.notification import Kind, OutboxEvent
-    from ferroscope.runtime.system import SetupError
     from ferroscope.runtime.wiring import build_senders
 
     try:
@@ -138,9 +138,9 @@ def _row(event: Any) -> tuple[Any, ...]:
 
 @contextmanager
 def _store(settings: Settings) -> Iterator[Store]:
+    from ferroscope.config.setup_error import SetupError
     from ferroscope.contracts.errors import StoreUnavailableError
     from ferroscope.runtime.backend import opened
-    from ferroscope.runtime.system import SetupError
 
     try:
         with opened(settings) as backend:

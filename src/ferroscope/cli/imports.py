@@ -78,9 +78,9 @@ def inspector(
     SOURCE is its configuration file, such as /etc/ironic-inspector/inspector.conf, or the SQLAlchemy URL of its
     database. It is only read. Nodes are identified by UUID. An import may be repeated: it adds what is new.
     """
+    from ferroscope.config.setup_error import SetupError
     from ferroscope.contracts.errors import StoreUnavailableError
     from ferroscope.runtime import imported, inspector_import
-    from ferroscope.runtime.system import SetupError
 
     if rollback and (create or start):
         raise click.UsageError("--rollback does not go with --create or --start")
@@ -189,10 +189,10 @@ def ironic(
     The section ironic of the configuration file says where it is, and how to log in. It is only read. Nodes keep their
     UUIDs; nodes that exist here are not changed, so an import may be repeated.
     """
+    from ferroscope.config.setup_error import SetupError
     from ferroscope.contracts.errors import StoreUnavailableError
     from ferroscope.contracts.remote import RegistryLockedError, RegistryRefusedError, RegistryUnavailableError
     from ferroscope.runtime import imported, ironic_import
-    from ferroscope.runtime.system import SetupError
 
     if endpoint and from_cloud:
         raise click.UsageError("--endpoint and --from-cloud are mutually exclusive")
@@ -248,9 +248,9 @@ def _driver_info(path: Path) -> dict[str, Document]:
 def _source(settings: Settings, endpoint: str | None, cloud: str | None) -> IronicDocuments:
     """Return the Ironic; ``ClickException`` or ``SetupError`` if it cannot be used."""
     from ferroscope.config.integration_options import IronicSettings, problem
+    from ferroscope.config.setup_error import SetupError
     from ferroscope.remote.ironic import LoginSetupError, NoLogin
     from ferroscope.remote.ironic_documents import IronicDocuments
-    from ferroscope.runtime.system import SetupError
 
     if settings.registry.backend != "embedded":
         raise SetupError(

@@ -168,9 +168,9 @@ class _Questions:
 
 
 def _database(questions: _Questions) -> dict[str, str]:
+    from ferroscope.config.setup_error import SetupError
     from ferroscope.contracts.errors import StoreUnavailableError
     from ferroscope.runtime.backend import prepared
-    from ferroscope.runtime.system import SetupError
 
     explanation = (
         "1. The database. SQLite needs nothing and serves one host. For several hosts: postgresql://USER@HOST/NAME\n"

@@ -154,8 +154,8 @@ def revoke(ident: str, files: tuple[str, ...], database: str | None) -> None:
 
 @contextmanager
 def _explained() -> Iterator[None]:
+    from ferroscope.config.setup_error import SetupError
     from ferroscope.contracts.errors import StoreUnavailableError
-    from ferroscope.runtime.system import SetupError
 
     try:
         yield

@@ -1,7 +1,8 @@
 """What installed packages add to the service, by entry point: the optional parts in ``contrib``, and those of others.
 
-The groups are ``ferroscope.commands`` (see ``contracts.commands``) and ``ferroscope.routes`` (``api.http.route``). What
-an option names, such as a BMC driver, is found by ``plugins`` instead: it is loaded only if it is named.
+The groups are ``ferroscope.commands`` (see ``contracts.commands``), ``ferroscope.routes`` (``api.http.added_routes``)
+and ``ferroscope.pages`` (``api.http.added_pages``). What an option names, such as a BMC driver, is found by ``plugins``
+instead: it is loaded only if it is named.
 """
 
 from __future__ import annotations

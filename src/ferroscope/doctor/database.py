@@ -18,6 +18,7 @@ from sqlalchemy import Connection
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 
 from ferroscope.config.options import Settings
+from ferroscope.config.setup_error import SetupError
 from ferroscope.contracts.errors import LeaseHeldError, LeaseLostError, StoreUnavailableError
 from ferroscope.core.model import Member
 from ferroscope.db import migrate, replication
@@ -30,7 +31,7 @@ from ferroscope.doctor.ramdisk import examine_ramdisks
 from ferroscope.runtime import database_file
 from ferroscope.runtime.backend import Backend, open_backend, schema_problem
 from ferroscope.runtime.maintenance import findings as secret_findings
-from ferroscope.runtime.system import SetupError, SystemClock
+from ferroscope.runtime.system import SystemClock
 from ferroscope.telemetry import finding
 from ferroscope.telemetry.finding import Finding
 from ferroscope.telemetry.members import about

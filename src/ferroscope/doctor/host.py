@@ -21,15 +21,16 @@ from urllib.parse import urlsplit
 from ferroscope.config.coordination_options import place
 from ferroscope.config.load import files_with_secrets
 from ferroscope.config.options import Settings
+from ferroscope.config.setup_error import SetupError
 from ferroscope.contracts.bmc import Requirements
 from ferroscope.contracts.coordination import CoordinationUnavailableError
+from ferroscope.http_server.server import addresses, bind, check_anonymous
+from ferroscope.http_server.tls import certificates
 from ferroscope.runtime import wiring
 from ferroscope.runtime.authentication import build_authentication, build_policy
 from ferroscope.runtime.backend import check_bus_setup
 from ferroscope.runtime.externals import build_coordination_service, build_drivers, build_object_stores
-from ferroscope.runtime.http_server import addresses, bind, check_anonymous
-from ferroscope.runtime.system import SetupError, SystemClock
-from ferroscope.runtime.tls import certificates
+from ferroscope.runtime.system import SystemClock
 from ferroscope.telemetry.finding import API_ON_LOOPBACK, UNMANAGED_BOOT, Finding
 
 SERVED: Final = "port-served"

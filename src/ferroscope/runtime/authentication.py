@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from ferroscope.config.followed import FileError
 from ferroscope.config.options import Settings
 from ferroscope.config.security_options import problem
+from ferroscope.config.setup_error import SetupError
 from ferroscope.contracts.errors import NotFoundError
 from ferroscope.contracts.queue import Clock
 from ferroscope.core import credentials
@@ -25,7 +26,6 @@ from ferroscope.core.credentials import AccessToken
 from ferroscope.db.store import Store
 from ferroscope.db.transaction import Transaction
 from ferroscope.runtime.backend import opened
-from ferroscope.runtime.system import SetupError
 
 if TYPE_CHECKING:
     from ferroscope.api.auth.authentication import Authentication, Method

@@ -17,6 +17,7 @@ from ferroscope.bus.postgresql import start_watcher
 from ferroscope.config.followed import FileError
 from ferroscope.config.messaging_options import Broker
 from ferroscope.config.options import DatabaseSettings, Settings
+from ferroscope.config.setup_error import SetupError
 from ferroscope.contracts.queue import Bus, Clock, Publisher, StopFlag
 from ferroscope.contracts.telemetry import SILENT, Meter
 from ferroscope.db import migrate
@@ -26,7 +27,7 @@ from ferroscope.db.replication import Memory
 from ferroscope.db.store import Store
 from ferroscope.db.url import DatabaseUrlError, checked
 from ferroscope.runtime import database_file
-from ferroscope.runtime.system import SetupError, SystemClock
+from ferroscope.runtime.system import SystemClock
 from ferroscope.secrets.keys import KeyRing, place
 
 if TYPE_CHECKING:

@@ -18,6 +18,7 @@ from ferroscope.bmc.drivers import DriverOptions, Limits, load_drivers
 from ferroscope.config.coordination_options import problem
 from ferroscope.config.options import Settings
 from ferroscope.config.plugins import PluginError
+from ferroscope.config.setup_error import SetupError
 from ferroscope.contracts.bmc import Bmc, KeepsConnections
 from ferroscope.contracts.coordination import (
     CoordinationRefusedError,
@@ -36,7 +37,6 @@ from ferroscope.contracts.remote import (
 from ferroscope.liveness.watch import PartyWatch
 from ferroscope.remote.addresses import Networks
 from ferroscope.runtime.backend import Backend
-from ferroscope.runtime.system import SetupError
 from ferroscope.storage.reader import Archive
 
 if TYPE_CHECKING:

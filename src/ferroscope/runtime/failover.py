@@ -15,6 +15,7 @@ import structlog
 from ferroscope import transition
 from ferroscope.boot_config import ipxe
 from ferroscope.config.options import FailoverSettings, Settings
+from ferroscope.config.setup_error import SetupError
 from ferroscope.contracts.bmc import Bmc, ForcesOff, Power
 from ferroscope.contracts.errors import BmcError, NotFoundError, StoreUnavailableError
 from ferroscope.contracts.telemetry import SILENT, Meter
@@ -31,15 +32,7 @@ from ferroscope.runtime import failover_process, preflight, system, wiring
 from ferroscope.runtime.backend import Backend, check_bus, ensure_schema, open_backend, opened
 from ferroscope.runtime.externals import build_drivers, build_registry, close_drivers
 from ferroscope.runtime.failover_process import ROLE
-from ferroscope.runtime.system import (
-    Reload,
-    Reread,
-    SetupError,
-    StartError,
-    SystemClock,
-    new_token,
-    process_name,
-)
+from ferroscope.runtime.system import Reload, Reread, StartError, SystemClock, new_token, process_name
 from ferroscope.secrets.references import SecretReader
 
 if TYPE_CHECKING:

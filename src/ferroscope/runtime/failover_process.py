@@ -13,6 +13,7 @@ from typing import Any, Final
 import structlog
 
 from ferroscope.config.options import Settings
+from ferroscope.config.setup_error import SetupError
 from ferroscope.contracts.queue import Channel
 from ferroscope.contracts.telemetry import SILENT
 from ferroscope.remote.kubernetes import KubernetesClient, KubernetesError, Right
@@ -20,7 +21,7 @@ from ferroscope.runtime import system
 from ferroscope.runtime.backend import Backend
 from ferroscope.runtime.member import membership_of
 from ferroscope.runtime.metrics import build_metrics, serve_alone
-from ferroscope.runtime.system import EXIT_CUT_OFF, EXIT_FAULT, SetupError, SystemClock, notify
+from ferroscope.runtime.system import EXIT_CUT_OFF, EXIT_FAULT, SystemClock, notify
 from ferroscope.telemetry.metrics import Metrics
 
 ROLE: Final = "failover"

@@ -18,19 +18,20 @@ from typing import Any, Final
 import structlog
 
 from ferroscope.api.http.errors import bare_metal_body
-from ferroscope.api.http.rate_limit import QuietLog
 from ferroscope.config.load import ConfigurationError, load, unknown_options
 from ferroscope.config.options import LogSettings, Settings
+from ferroscope.config.setup_error import SetupError
 from ferroscope.contracts.bmc import Bmc
+from ferroscope.http_server.wsgi import Application as WsgiApplication
+from ferroscope.http_server.wsgi import security_headers
 from ferroscope.runtime import preflight, wiring
 from ferroscope.runtime.backend import Backend
 from ferroscope.runtime.member import Membership
 from ferroscope.runtime.process import Process
-from ferroscope.runtime.system import SetupError, StartError, SystemClock, process_name
-from ferroscope.runtime.wsgi import Application as WsgiApplication
-from ferroscope.runtime.wsgi import security_headers
+from ferroscope.runtime.system import StartError, SystemClock, process_name
 from ferroscope.telemetry import log
 from ferroscope.telemetry.metrics import Metrics
+from ferroscope.telemetry.quiet_log import QuietLog
 
 VARIABLE: Final = "FERROSCOPE_CONFIG"
 # Seconds between two attempts to open it.

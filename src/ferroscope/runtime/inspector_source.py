@@ -24,6 +24,7 @@ from sqlalchemy.pool import NullPool
 
 from ferroscope.config.integration_options import PLUGIN_OPTIONS, IronicSettings
 from ferroscope.config.options import SwiftSettings
+from ferroscope.config.setup_error import SetupError
 from ferroscope.contracts.remote import (
     ObjectMissingError,
     ObjectStoreError,
@@ -33,7 +34,6 @@ from ferroscope.contracts.remote import (
 from ferroscope.core.model import Document, Rule, RuleDialect
 from ferroscope.db.engine import described
 from ferroscope.db.url import checked
-from ferroscope.runtime.system import SetupError
 
 _SECTION: Final = "swift"
 _CONTAINER: Final = "ironic-inspector"

@@ -15,6 +15,7 @@ import msgspec
 import structlog
 
 from ferroscope.config.options import Settings
+from ferroscope.config.setup_error import SetupError
 from ferroscope.contracts.data import Held, Part, StoredObject
 from ferroscope.contracts.errors import NotFoundError, SecretKeyError, StaleError
 from ferroscope.contracts.queue import Clock
@@ -28,7 +29,7 @@ from ferroscope.db.transaction import Transaction
 from ferroscope.hardware import search_index
 from ferroscope.runtime.backend import ensure_schema, open_backend, opened
 from ferroscope.runtime.externals import build_archive
-from ferroscope.runtime.system import SetupError, SystemClock
+from ferroscope.runtime.system import SystemClock
 from ferroscope.secrets.keys import DecryptionError, KeyRing, key_id
 from ferroscope.storage.mover import Mover, MoveResult
 from ferroscope.storage.reader import Archive, newest

@@ -13,17 +13,18 @@ import structlog
 from prometheus_client import CollectorRegistry, GCCollector, PlatformCollector, ProcessCollector, make_wsgi_app
 
 from ferroscope.api.http.errors import ApiError, translate
-from ferroscope.api.http.middleware import HEADER, Hosts, known_names, new_request_id
+from ferroscope.api.http.middleware import Hosts, known_names
 from ferroscope.config.extras import extra
 from ferroscope.config.options import ApiSettings, MetricsSettings, Settings, TracingSettings
+from ferroscope.config.setup_error import SetupError
 from ferroscope.contracts.errors import StoreUnavailableError
 from ferroscope.contracts.queue import Clock
 from ferroscope.db.store import Store
-from ferroscope.runtime import tls
+from ferroscope.http_server import tls
+from ferroscope.http_server.agreed import HEADER, new_request_id
+from ferroscope.http_server.server import BACKLOG, HttpServer, bind, check_anonymous
+from ferroscope.http_server.wsgi import Application
 from ferroscope.runtime.authentication import metrics_check
-from ferroscope.runtime.http_server import BACKLOG, HttpServer, bind, check_anonymous
-from ferroscope.runtime.system import SetupError
-from ferroscope.runtime.wsgi import Application
 from ferroscope.telemetry.metrics import Metrics
 from ferroscope.telemetry.tracing import OpenTelemetry
 

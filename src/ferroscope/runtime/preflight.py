@@ -13,10 +13,13 @@ from importlib import import_module
 from threading import Event
 from typing import Final
 
+from ferroscope.config.added import added
 from ferroscope.config.options import Settings
 from ferroscope.config.plugins import PluginError
-from ferroscope.runtime import backend, tls
-from ferroscope.runtime.system import RefusedError, SetupError, StartError, SystemClock
+from ferroscope.config.setup_error import SetupError
+from ferroscope.http_server import tls
+from ferroscope.runtime import backend
+from ferroscope.runtime.system import RefusedError, StartError, SystemClock
 
 Check = Callable[[], object]
 
@@ -67,8 +70,8 @@ def _inspections(settings: Settings, roles: frozenset[str]) -> Iterator[Check]:
 
 
 def _ports(settings: Settings, roles: frozenset[str]) -> Iterator[Check]:
+    from ferroscope.http_server.server import check_anonymous
     from ferroscope.runtime.authentication import metrics_check
-    from ferroscope.runtime.http_server import check_anonymous
     from ferroscope.runtime.metrics import check_tracing
 
     yield partial(check_anonymous, settings, api="api" in roles)
@@ -90,9 +93,10 @@ def _api(settings: Settings) -> Iterator[Check]:
 
 
 def _routes() -> None:
-    """Reject routes of other packages that cannot be used; ``SetupError``."""
+    """Reject routes and pages of other packages that cannot be used; ``SetupError``."""
     try:
         import_module("ferroscope.api.routes")
+        added("ferroscope.pages")
     except PluginError as exc:
         raise SetupError(str(exc), exc.advice) from exc
 

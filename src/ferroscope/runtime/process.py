@@ -16,16 +16,20 @@ from typing import TYPE_CHECKING, Any, Literal
 import structlog
 
 from ferroscope.config.options import Settings
+from ferroscope.config.setup_error import SetupError
 from ferroscope.contracts.bmc import Bmc
 from ferroscope.contracts.errors import StoreUnavailableError
 from ferroscope.contracts.queue import Channel, Clock
 from ferroscope.contracts.remote import Registry
 from ferroscope.contracts.telemetry import Meter
-from ferroscope.runtime import database_file, preflight, system, tls, wiring
+from ferroscope.http_server import tls
+from ferroscope.http_server.server import BACKLOG, HttpServer, announce, check_anonymous, listeners
+from ferroscope.http_server.tls import Certificates
+from ferroscope.http_server.wsgi import Application
+from ferroscope.runtime import database_file, preflight, system, wiring
 from ferroscope.runtime.backend import Backend, check_bus, ensure_schema, open_backend
 from ferroscope.runtime.externals import build_drivers, build_party_watch, build_registry, close_drivers
 from ferroscope.runtime.externals import check as check_coordination
-from ferroscope.runtime.http_server import BACKLOG, HttpServer, announce, check_anonymous, listeners
 from ferroscope.runtime.maintenance import KeyCheck
 from ferroscope.runtime.member import Membership, membership_of
 from ferroscope.runtime.metrics import build_metrics, build_tracer
@@ -35,14 +39,11 @@ from ferroscope.runtime.system import (
     EXIT_FAULT,
     Reload,
     Reread,
-    SetupError,
     StartError,
     SystemClock,
     notify,
     process_name,
 )
-from ferroscope.runtime.tls import Certificates
-from ferroscope.runtime.wsgi import Application
 from ferroscope.telemetry.finding import Finding
 from ferroscope.telemetry.metrics import Metrics
 
@@ -240,10 +241,6 @@ class Process:
     ) -> None:
         settings = self._settings
         app = self._build_app(backend, drivers, membership, meter)
-        if settings.api.enable_ui:
-            from ferroscope.ui import render
-
-            render.prepare()
         server = HttpServer(
             app,
             settings.api,

@@ -21,6 +21,7 @@ import msgspec
 import structlog
 
 from ferroscope.config.options import PxeFilterSettings, Settings
+from ferroscope.config.setup_error import SetupError
 from ferroscope.contracts.errors import StoreUnavailableError
 from ferroscope.contracts.pxe_filter import FilterBackend, PxeFilterError
 from ferroscope.contracts.queue import MAC_CHANNELS, Channel
@@ -43,7 +44,6 @@ from ferroscope.runtime.system import (
     RefusedError,
     Reload,
     Reread,
-    SetupError,
     StartError,
     SystemClock,
     notify,

@@ -114,15 +114,6 @@ class RefusedError(StartError):
         self.problems = problems
 
 
-class SetupError(Exception):
-    """An invalid configuration: ``summary`` says what is wrong, ``advice`` what to do; the message has both."""
-
-    def __init__(self, summary: str, advice: str = "") -> None:
-        super().__init__(f"{summary}; {advice}" if advice else summary)
-        self.summary = summary
-        self.advice = advice
-
-
 def boot_id() -> str | None:
     """Return what identifies this boot of the host; None if it cannot be read."""
     try:

@@ -15,9 +15,11 @@ from typing import TYPE_CHECKING, Final
 
 import structlog
 
+from ferroscope.config.added import added
 from ferroscope.config.messaging_options import RabbitmqTarget
 from ferroscope.config.options import Settings
 from ferroscope.config.plugins import PluginError
+from ferroscope.config.setup_error import SetupError
 from ferroscope.contracts.bmc import Bmc
 from ferroscope.contracts.events import Sender, Senders
 from ferroscope.contracts.queue import Clock, StopFlag
@@ -37,7 +39,7 @@ from ferroscope.runtime.externals import (
     build_object_stores,
     build_source,
 )
-from ferroscope.runtime.system import SetupError, SystemClock, new_token
+from ferroscope.runtime.system import SystemClock, new_token
 from ferroscope.secrets.references import Resolver, SecretReader, load_sources
 
 _log = structlog.get_logger(__name__)
@@ -45,6 +47,7 @@ _log = structlog.get_logger(__name__)
 if TYPE_CHECKING:
     from ferroscope.api.auth.authentication import Authentication
     from ferroscope.api.auth.policy import Policy
+    from ferroscope.api.http.added_pages import AddPages
     from ferroscope.api.http.route import ApiContext
     from ferroscope.api.http.writable import CanWrite
     from ferroscope.hooks.pipeline import Pipeline
@@ -128,10 +131,9 @@ def build_app(
         registry=registry,
     )
     app = create_app(context)
-    if settings.api.enable_ui:
-        from ferroscope.ui.app import add_pages
-
-        add_pages(app, context)
+    more: Mapping[str, AddPages] = added("ferroscope.pages")
+    for add in more.values():
+        add(app, context)
     return app
 
 

@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from ferroscope.api.auth.certificate import NAMES, CertificateAuth, parse
+from ferroscope.api.auth.certificate import CertificateAuth, parse
 from ferroscope.config.followed import FileError
+from ferroscope.http_server.agreed import NAMES
 
 _FILE = """\
 # operators

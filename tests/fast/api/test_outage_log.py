@@ -7,11 +7,11 @@ from typing import Any, cast
 import falcon
 import falcon.testing
 
-from ferroscope.api.http.rate_limit import QuietLog
 from ferroscope.api.http.responder import failure
 from ferroscope.api.http.route import ApiContext
 from ferroscope.api.http.versions import BARE_METAL
 from ferroscope.contracts.errors import StoreUnavailableError
+from ferroscope.telemetry.quiet_log import QuietLog
 
 
 class Context:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from ferroscope.api.http.rate_limit import Callers, QuietLog, RefusalCache, group
+from ferroscope.api.http.rate_limit import Callers, RefusalCache
 from ferroscope.config.options import ApiSettings
 from ferroscope.core.lookup import Refused
 from ferroscope.core.reasons import Reason
+from ferroscope.http_server.sources import group
+from ferroscope.telemetry.quiet_log import QuietLog
 
 
 @pytest.mark.parametrize(

@@ -9,8 +9,8 @@ import pytest
 from ferroscope.config.coordination_options import CoordinationSettings, client_options, place, problem
 from ferroscope.config.load import files_with_secrets, load
 from ferroscope.config.options import Settings
+from ferroscope.config.setup_error import SetupError
 from ferroscope.runtime.externals import check
-from ferroscope.runtime.system import SetupError
 
 PASSWORD = "hunter2"
 

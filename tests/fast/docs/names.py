@@ -42,6 +42,7 @@ _NOT_OURS: Final = {
     "ferroscope.commands",
     "ferroscope.exporters",
     "ferroscope.routes",
+    "ferroscope.pages",
     "machines.csv",
 }
 

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from ferroscope.config.integration_options import FailoverSettings
+from ferroscope.config.setup_error import SetupError
 from ferroscope.failover.client import Kubernetes, KubernetesError
 from ferroscope.failover.node_watch import NodeWatch
 from ferroscope.runtime import failover
-from ferroscope.runtime.system import SetupError
 from tests.fast.failover.build import node
 from tests.support.faulty_kubernetes import FaultyKubernetes, answering, half, hanging, nonsense
 from tests.support.processes import PATIENCE, until

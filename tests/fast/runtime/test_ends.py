@@ -10,8 +10,8 @@ import pytest
 from ferroscope.config.options import ApiSettings, Settings, WorkerSettings
 from ferroscope.core.lanes import Lane
 from ferroscope.core.model import DEFAULT
+from ferroscope.http_server.server import HttpServer, bind
 from ferroscope.periodic.singleton import Singleton
-from ferroscope.runtime.http_server import HttpServer, bind
 from ferroscope.runtime.member import Membership
 from ferroscope.runtime.system import SystemClock
 from ferroscope.worker.loop import Worker

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from ferroscope.config.options import ApiSettings
-from ferroscope.runtime import http_server
-from ferroscope.runtime.http_server import HttpServer, bind
+from ferroscope.http_server import server as http_server
+from ferroscope.http_server.server import HttpServer, bind
 from ferroscope.runtime.system import Watchdog
 from tests.support.processes import PATIENCE, until
 

@@ -12,8 +12,8 @@ import bcrypt
 import pytest
 
 from ferroscope.config.options import KeystoneSettings
+from ferroscope.contrib.ui import enroll
 from ferroscope.core.states import Provision
-from ferroscope.ui import enroll
 from tests.support.browser import Chromium
 from tests.support.fleet_stage import fill, stage
 from tests.support.processes import free_port, until

@@ -15,10 +15,10 @@ import redis
 
 from ferroscope.config.coordination_options import CoordinationSettings
 from ferroscope.config.options import Settings
+from ferroscope.config.setup_error import SetupError
 from ferroscope.contracts.coordination import CoordinationService, CoordinationUnavailableError
 from ferroscope.doctor import host
 from ferroscope.runtime.externals import build_coordination_service, build_party_watch
-from ferroscope.runtime.system import SetupError
 from tests import ROOT
 from tests.support.certificates import Authority
 from tests.support.daemons import tls_port

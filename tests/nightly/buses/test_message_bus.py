@@ -18,12 +18,13 @@ from ferroscope.bus import rabbitmq as bus_module
 from ferroscope.bus.local import RABBITMQ, LocalBus
 from ferroscope.config.messaging_options import parse_url
 from ferroscope.config.options import BusSettings, DatabaseSettings, Settings
+from ferroscope.config.setup_error import SetupError
 from ferroscope.core.model import Request
 from ferroscope.core.states import Event
 from ferroscope.doctor import host
 from ferroscope.remote.rabbitmq import BrokerError, Connection, check, check_files
 from ferroscope.runtime.backend import Backend, check_bus, open_backend
-from ferroscope.runtime.system import SetupError, SystemClock
+from ferroscope.runtime.system import SystemClock
 from tests.support import examples, rabbitmq
 from tests.support.certificates import Authority
 from tests.support.processes import PATIENCE, finished, free_port, until

@@ -11,11 +11,11 @@ import pytest
 
 from bench.service import executable
 from ferroscope.config.integration_options import FailoverSettings
+from ferroscope.config.setup_error import SetupError
 from ferroscope.failover.client import FORCING_RIGHTS, RIGHTS
 from ferroscope.failover.reading import TAINT_SINCE
 from ferroscope.remote.kubernetes import Right
 from ferroscope.runtime import failover
-from ferroscope.runtime.system import SetupError
 from tests.support import databases
 from tests.support.certificates import Authority
 from tests.support.kubernetes import Cluster, release

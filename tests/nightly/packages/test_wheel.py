@@ -93,7 +93,7 @@ def test_the_wheel_works_in_an_empty_environment(built: tuple[Path, Path], tmp_p
 
     assert run("--version").split()[-1] == ferroscope.__version__
     assert "All 2 finished" in run("demo", "--nodes", "2")
-    installed = tmp_path / f"venv/lib/python{contents.PYTHON}/site-packages/ferroscope/ui"
+    installed = tmp_path / f"venv/lib/python{contents.PYTHON}/site-packages/ferroscope/contrib/ui"
     assert {one.suffix for one in (installed / "static").iterdir()} >= {".css", ".js"}
     assert list((installed / "templates").glob("*.html"))
     assert (tmp_path / "venv/share/man/man1/ferroscope.1").exists()

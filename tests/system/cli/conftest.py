@@ -14,7 +14,7 @@ import pytest
 from ferroscope.cli.client import Api
 from ferroscope.cli.exits import Failure
 from ferroscope.config.options import ApiSettings
-from ferroscope.runtime.http_server import HttpServer, bind
+from ferroscope.http_server.server import HttpServer, bind
 from ferroscope_sim.model import FleetSettings
 from ferroscope_sim.run import FleetThread
 from tests.api.service import Service

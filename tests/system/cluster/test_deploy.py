@@ -17,7 +17,7 @@ import urllib3
 
 from bench.service import executable
 from ferroscope.config.options import ApiSettings, Settings
-from ferroscope.runtime.http_server import HttpServer, bind
+from ferroscope.http_server.server import HttpServer, bind
 from tests import ROOT
 from tests.support.cluster.balancer import SHIPPED, Balancer, program
 from tests.support.processes import PATIENCE, free_port, spawn, until

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from ferroscope.config.options import ApiSettings
-from ferroscope.runtime.http_server import HttpServer, bind
+from ferroscope.http_server.server import HttpServer, bind
 from ferroscope_lease import Leases
 from tests.api.service import Service
 from tests.support.processes import PATIENCE, signal_tree, tree, until

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from ferroscope.config.options import ApiSettings
-from ferroscope.runtime.http_server import HttpServer, bind
+from ferroscope.http_server.server import HttpServer, bind
 from tests import ROOT
 from tests.api.service import Service
 from tests.support.processes import PATIENCE, until

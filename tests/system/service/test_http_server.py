@@ -18,7 +18,7 @@ import msgspec
 import pytest
 
 from ferroscope.config.options import ApiSettings
-from ferroscope.runtime.http_server import HttpServer, bind
+from ferroscope.http_server.server import HttpServer, bind
 from tests.api.service import Service
 from tests.support.processes import PATIENCE, until
 
@@ -397,7 +397,7 @@ def test_many_connections_that_do_nothing_leave_it_answering(start: Start) -> No
 _ALONE = """
 import signal
 from ferroscope.config.options import ApiSettings
-from ferroscope.runtime.http_server import HttpServer, bind
+from ferroscope.http_server.server import HttpServer, bind
 
 def app(environ, start_response):
     start_response("200 OK", [("Content-Length", "0")])

@@ -12,6 +12,7 @@ from prometheus_client import CollectorRegistry
 
 from ferroscope.config.options import DiscoverySettings, NotificationSettings
 from ferroscope.contracts.telemetry import SILENT
+from ferroscope.contrib.ui import fleet
 from ferroscope.core.notification import Kind, OutboxEvent, OutboxState
 from ferroscope.core.reasons import Reason
 from ferroscope.db.transaction import Transaction
@@ -21,7 +22,6 @@ from ferroscope.periodic.retention import Retention
 from ferroscope.remote.webhook import Webhook
 from ferroscope.runtime.system import SystemClock
 from ferroscope.telemetry.metrics import Metrics
-from ferroscope.ui import fleet
 from ferroscope.worker.loop import Worker
 from ferroscope.worker.start import PxeFilterWait, RebootThrottle
 from ferroscope.worker.tasks import build

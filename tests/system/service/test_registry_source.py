@@ -14,9 +14,9 @@ import pytest
 from ferroscope.config.options import ApiSettings
 from ferroscope.contracts.remote import RegistryUnavailableError
 from ferroscope.core.model import Node
+from ferroscope.http_server.server import HttpServer, bind
 from ferroscope.remote import bare_metal_http
 from ferroscope.remote.bare_metal_http import IronicSource
-from ferroscope.runtime.http_server import HttpServer, bind
 from tests.api.service import Service
 from tests.support.bad_server import a_server_that, one_by_one
 from tests.support.processes import PATIENCE, finished, free_port

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from ferroscope.contrib.ui.machine import sourced_parts
 from ferroscope.hardware.sources import combine
-from ferroscope.ui.machine import sourced_parts
 from tests.api.browsing import Browser, Elements
 from tests.api.service import callback_body
 from tests.system.service.test_notifications import Site

@@ -15,8 +15,8 @@ import msgspec
 import pytest
 
 from ferroscope.config.options import ApiSettings
-from ferroscope.runtime.http_server import HttpServer, bind
-from ferroscope.runtime.tls import Certificates
+from ferroscope.http_server.server import HttpServer, bind
+from ferroscope.http_server.tls import Certificates
 from tests.support.certificates import DAY, Authority, Pair
 from tests.support.processes import PATIENCE, until
 

@@ -6,11 +6,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Final, Protocol, runtime_checkable
 
-from ferroscope.api.auth.certificate import NAMES
 from ferroscope.api.auth.failures import FailedLogins
 from ferroscope.api.auth.identity import ANYBODY, Identity, PasswordLogin
 from ferroscope.api.http.errors import TooManyError, UnauthorizedError
 from ferroscope.contracts.queue import Clock
+from ferroscope.http_server.agreed import NAMES
 
 _HEADERS: Final = {
     "authorization": "HTTP_AUTHORIZATION",
@@ -24,7 +24,7 @@ class Method(Protocol):
     """A way to authenticate. One instance serves all threads.
 
     ``headers`` are those of the request that may have credentials, with lower-case names: ``authorization``,
-    ``x-auth-token`` and ``x-service-token``; and ``certificate.NAMES``, which is none of them.
+    ``x-auth-token`` and ``x-service-token``; and ``agreed.NAMES``, which is none of them.
     """
 
     def claimed(self, headers: Mapping[str, str]) -> str | None:

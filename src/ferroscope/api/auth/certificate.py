@@ -12,14 +12,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Final
 
 from ferroscope.api.auth.identity import ROLES, Identity, local
 from ferroscope.config.followed import FileError, Followed, read_text
 from ferroscope.contracts.queue import Clock
-
-NAMES: Final = "ferroscope.client_certificate"
-"""The key of the environ that has the names of the client's certificate, one in each line. No header has this name."""
+from ferroscope.http_server.agreed import NAMES
 
 
 def parse(text: str) -> Mapping[str, Identity]:

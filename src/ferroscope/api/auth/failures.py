@@ -13,8 +13,9 @@ from collections import OrderedDict
 from collections.abc import Mapping
 from typing import Any, Final
 
-from ferroscope.api.http.rate_limit import Buckets, TrustedProxies, group, parse
+from ferroscope.api.http.rate_limit import Buckets
 from ferroscope.config.options import ApiSettings
+from ferroscope.http_server.sources import TrustedProxies, group, parse
 
 # A password is worth more attempts to an attacker than a MAC address.
 BURST: Final = 20

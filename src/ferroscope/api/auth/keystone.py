@@ -21,9 +21,9 @@ import structlog
 from ferroscope.api.auth.failures import Remembered
 from ferroscope.api.auth.identity import Identity, PasswordLogin
 from ferroscope.api.http.errors import UnauthorizedError, UnavailableError
-from ferroscope.api.http.rate_limit import QuietLog
 from ferroscope.config.security_options import KeystoneSettings
 from ferroscope.contracts.queue import Clock
+from ferroscope.telemetry.quiet_log import QuietLog
 
 _log = structlog.get_logger(__name__)
 

@@ -15,7 +15,6 @@ import msgspec
 from ferroscope import transition
 from ferroscope.api.baremetal import refusals
 from ferroscope.api.baremetal.callback_body import Parsed
-from ferroscope.api.http import rate_limit
 from ferroscope.api.http.route import ApiContext
 from ferroscope.contracts.bmc import Discovers
 from ferroscope.contracts.data import Part
@@ -27,6 +26,7 @@ from ferroscope.core.states import ACTIVE, Provision, State
 from ferroscope.db.transaction import Transaction
 from ferroscope.hardware import machine_identity
 from ferroscope.hardware.machine_identity import MachineIdentity
+from ferroscope.http_server import sources
 
 # Seconds for which a full inbox is not counted again.
 _FULL_SECONDS: Final = 1.0
@@ -80,7 +80,7 @@ def make(
     if node.driver_info:
         bmc_access.confirm(node, by_operator=False)
     transition.add_node(tx, node)
-    tx.discoveries.add(node.uuid, macs, rate_limit.group(source))
+    tx.discoveries.add(node.uuid, macs, sources.group(source))
     tx.addresses.set_bmc(node.uuid, evidence.bmc_addresses)
     tx.addresses.called(node.uuid, source)
     what = "callback of an unknown machine" + ("; the node waits in the inbox" if node.inbox else "")
@@ -203,7 +203,7 @@ def _limit(context: ApiContext, tx: Transaction, source: str, *, count_waiting: 
         left = (minute + 1) * lookup.PERIOD - tx.now if made >= limits.per_minute else _FULL_SECONDS
         context.refusal_cache.put(refusal, now + left)
         return refusal
-    return _limit_of(context, tx, rate_limit.group(source), minute, count_waiting=count_waiting)
+    return _limit_of(context, tx, sources.group(source), minute, count_waiting=count_waiting)
 
 
 def _limit_of(

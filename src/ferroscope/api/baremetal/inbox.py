@@ -17,7 +17,7 @@ from ferroscope.api.baremetal import bmc_password, discovery, node_input, node_p
 from ferroscope.api.baremetal.callback_body import Parsed
 from ferroscope.api.baremetal.node_input import NodeCreate
 from ferroscope.api.baremetal.nodes import check_references, check_unprotected
-from ferroscope.api.http import decoding, rate_limit
+from ferroscope.api.http import decoding
 from ferroscope.api.http.decoding import node_ident
 from ferroscope.api.http.errors import BadRequestError, MissingError, StateConflictError
 from ferroscope.api.http.route import ApiContext, Call, NoQuery, Reply
@@ -32,6 +32,7 @@ from ferroscope.db.transaction import Transaction
 from ferroscope.hardware import machine_identity
 from ferroscope.hardware.machine_identity import Difference, MachineIdentity
 from ferroscope.hardware.search_index import learn
+from ferroscope.http_server import sources
 
 _HELD: Final = "held"
 _APPROVED: Final = "approved"
@@ -253,7 +254,7 @@ def reject(context: ApiContext, call: Call[NoQuery, None]) -> Reply:
 
 def reject_source(context: ApiContext, call: Call[NoQuery, RejectSource]) -> Reply:
     """Reject all nodes in the inbox that were discovered from one source address."""
-    source = rate_limit.group(call.body.source)
+    source = sources.group(call.body.source)
     rejected: list[str] = []
     for ident in context.store.read(lambda tx: tx.discoveries.of_source(source)):
 

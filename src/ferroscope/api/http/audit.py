@@ -19,7 +19,7 @@ import msgspec
 import structlog
 
 from ferroscope.api.auth.identity import Identity
-from ferroscope.api.http.rate_limit import Buckets, group
+from ferroscope.api.http.rate_limit import Buckets
 from ferroscope.config.options import AuditSettings
 from ferroscope.contracts.errors import StoreUnavailableError
 from ferroscope.contracts.events import PENDING, Audited
@@ -28,6 +28,7 @@ from ferroscope.contracts.receipts import RECEIPT, Receipt
 from ferroscope.core.audit import REFUSED, UNKNOWN, AuditEvent, cadf, claimed
 from ferroscope.db.store import Store
 from ferroscope.db.transaction import Transaction
+from ferroscope.http_server.sources import group
 
 # The key in the WSGI environment under which the caller's identity is stored as soon as it is known.
 IDENTITY: Final = "ferroscope.identity"

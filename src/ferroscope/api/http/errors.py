@@ -170,14 +170,6 @@ _COMMANDS: Final = {
 }
 
 
-def retries_after(user_agent: str) -> bool:
-    """Whether a client understands Retry-After.
-
-    python-ironicclient (at least 6.3.0) crashes on it; without it, it retries on its own.
-    """
-    return not user_agent.startswith("python-ironicclient")
-
-
 def bare_metal_body(status: int, message: str) -> bytes:
     """Return the body in the form that ironicclient and openstacksdk read: JSON inside a JSON string."""
     return msgspec.json.encode(BareMetalFailure(error_message=bare_metal_message(status, message)))

@@ -18,7 +18,6 @@ from __future__ import annotations
 
 import re
 import socket
-import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
@@ -29,25 +28,17 @@ import structlog
 
 from ferroscope.api.http import versions
 from ferroscope.api.http.errors import ApiError, BadRequestError
-from ferroscope.api.http.rate_limit import parse
 from ferroscope.api.http.versions import BARE_METAL
 from ferroscope.config.options import Settings
+from ferroscope.http_server.agreed import HEADER
+from ferroscope.http_server.sources import parse
 
-HEADER: Final = "Openstack-Request-Id"
 _STANDARD_HEADER: Final = "X-Openstack-Request-Id"
 _GIVEN: Final = "HTTP_X_OPENSTACK_REQUEST_ID"
 _KEY: Final = "ferroscope.request_id"
-# The other key of an environ that server and application agree on. Present if the body has not been read: it is only
-# decided whether to read it. A response with status 100 means yes; any other response is final.
-HEAD_ONLY: Final = "ferroscope.head_only"
 # Which API a web server serves here, bare-metal or introspection, if its port does not tell; no header has this name.
 API: Final = "FERROSCOPE_API"
 _FORM: Final = re.compile(r"req-[0-9A-Fa-f]{8}(?:-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}")
-
-
-def new_request_id() -> str:
-    """Return an ID for a request that does not reach the application."""
-    return f"req-{uuid.uuid4()}"
 
 
 def of(env: Mapping[str, Any]) -> str:

@@ -1,4 +1,4 @@
-"""Limits on anonymous callers: where a call comes from, how often one source may fail, and how much may be logged.
+"""Limits on anonymous callers: how often one source may fail, and how many calls may wait.
 
 Ramdisks call without credentials, so guessing is limited by source address: behind a trusted proxy that is
 the address that the proxy reports, otherwise the connection's. One instance of each class serves all threads of a
@@ -7,88 +7,21 @@ process; times are those of the host's monotonic clock.
 
 from __future__ import annotations
 
-import ipaddress
 import math
 import threading
 from collections import OrderedDict
-from collections.abc import Hashable, Iterable, Iterator, Mapping
+from collections.abc import Hashable, Iterator, Mapping
 from contextlib import contextmanager
-from functools import lru_cache
 from typing import Any, Final
 
 from ferroscope.api.http.errors import TooManyError
 from ferroscope.config.options import ApiSettings
 from ferroscope.contracts.queue import Clock
 from ferroscope.core.lookup import Refused
-
-Address = ipaddress.IPv4Address | ipaddress.IPv6Address
-Network = ipaddress.IPv4Network | ipaddress.IPv6Network
+from ferroscope.http_server.sources import TrustedProxies, group
 
 # Keys that are remembered; the one that was used longest ago is dropped first.
 _REMEMBERED: Final = 20_000
-# One subscriber usually has a whole IPv6 /64.
-_IPV6_PREFIX: Final = 64
-_LONGEST: Final = 64
-
-
-@lru_cache(maxsize=1024)
-def parse(text: str) -> Address | None:
-    """Return the IP address in ``text``, as IPv4 if it is an IPv4-mapped one; None if it is not an address."""
-    if len(text) > _LONGEST:
-        return None
-    try:
-        address = ipaddress.ip_address(text.strip().partition("%")[0])
-    except ValueError:
-        return None
-    return getattr(address, "ipv4_mapped", None) or address
-
-
-def networks(texts: Iterable[str]) -> tuple[Network, ...]:
-    """Return the networks; ``ValueError`` names the first invalid one."""
-    return tuple(ipaddress.ip_network(text) for text in texts)
-
-
-def group(source: str) -> str:
-    """Return the key under which limits count a source: the address, or the /64 of an IPv6 address."""
-    address = parse(source)
-    if not isinstance(address, ipaddress.IPv6Address):
-        return source if address is None else str(address)
-    return str(ipaddress.ip_network((address, _IPV6_PREFIX), strict=False))
-
-
-class TrustedProxies:
-    """The proxies whose X-Forwarded-For is trusted; none by default."""
-
-    def __init__(self, texts: Iterable[str] = ()) -> None:
-        self._networks = networks(texts)
-
-    def __contains__(self, source: str) -> bool:
-        if not self._networks:
-            return False
-        address = parse(source)
-        return address is not None and any(address in network for network in self._networks)
-
-    def source(self, env: Mapping[str, Any]) -> str:
-        """Return the caller's address: the last one in X-Forwarded-For that is not a trusted proxy; "" if unknown."""
-        peer = str(env.get("REMOTE_ADDR", ""))
-        if peer not in self:
-            address = parse(peer)
-            return "" if address is None else str(address)
-        source = peer
-        for text in reversed(str(env.get("HTTP_X_FORWARDED_FOR", "")).split(",")):
-            address = parse(text)
-            if address is None:
-                break
-            source = str(address)
-            if source not in self:
-                break
-        return source
-
-    def host(self, env: Mapping[str, Any]) -> str:
-        """Return the host name under which a trusted proxy was called, "" if there is none or it does not say."""
-        if str(env.get("REMOTE_ADDR", "")) not in self:
-            return ""
-        return str(env.get("HTTP_X_FORWARDED_HOST", "")).rpartition(",")[2].strip()
 
 
 FLOOD: Final = 10
@@ -161,30 +94,6 @@ class Callers:
     def wait_for_any(self, source: str, now: float) -> int:
         """Return the seconds that this source has to wait even if it asks for a machine that is waited for; 0: none."""
         return self._floods.wait(group(source), now) if source else 0
-
-
-class QuietLog:
-    """Allows ``burst`` log lines in ``period`` seconds; the next line after that says how many were suppressed."""
-
-    def __init__(self, burst: int = 100, period: float = 10.0) -> None:
-        self._burst = burst
-        self._period = period
-        self._lock = threading.Lock()
-        self._began = float("-inf")
-        self._lines = 0
-        self._left_out = 0
-
-    def admit(self, now: float) -> int | None:
-        """Return how many lines were suppressed before this one; None if this one must be suppressed too."""
-        with self._lock:
-            if now - self._began >= self._period:
-                self._began, self._lines = now, 0
-            if self._lines >= self._burst:
-                self._left_out += 1
-                return None
-            self._lines += 1
-            left_out, self._left_out = self._left_out, 0
-            return left_out
 
 
 class RefusalCache:

@@ -22,9 +22,8 @@ from ferroscope.api.auth.policy import NoPolicy
 from ferroscope.api.http import decoding, errors, if_lease, middleware, receipts, versions
 from ferroscope.api.http.audit import IDENTITY, CallAudit, event_of
 from ferroscope.api.http.errors import ForbiddenError
-from ferroscope.api.http.middleware import API, HEAD_ONLY
+from ferroscope.api.http.middleware import API
 from ferroscope.api.http.middleware import of as request_id
-from ferroscope.api.http.rate_limit import group
 from ferroscope.api.http.route import ApiContext, Body, Call, NoQuery, Reply, Route, Surface
 from ferroscope.api.http.served_files import FilePart, ServedFile, reply_with
 from ferroscope.api.http.versions import BARE_METAL, INTROSPECTION, Dialect, Version
@@ -37,6 +36,8 @@ from ferroscope.core import values
 from ferroscope.core.audit import LOGIN, AuditEvent
 from ferroscope.core.model import Node
 from ferroscope.db.transaction import Transaction
+from ferroscope.http_server.agreed import HEAD_ONLY, retries_after
+from ferroscope.http_server.sources import group
 
 
 @contextmanager
@@ -224,7 +225,7 @@ def _log_outage(context: ApiContext, req: falcon.Request, exc: StoreUnavailableE
 
 def _compatible(req: falcon.Request, headers: dict[str, str]) -> dict[str, str]:
     """Return the headers of an error without those that this client is known to break on."""
-    if errors.retries_after(req.user_agent or ""):
+    if retries_after(req.user_agent or ""):
         return headers
     return {name: value for name, value in headers.items() if name != "Retry-After"}
 

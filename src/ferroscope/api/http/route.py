@@ -20,7 +20,7 @@ from ferroscope.api.http.audit import Audit
 from ferroscope.api.http.errors import ApiError, MissingError, NotAllowedError
 from ferroscope.api.http.large_lists import Room, Turns
 from ferroscope.api.http.middleware import Hosts
-from ferroscope.api.http.rate_limit import Admission, Callers, PerMinute, QuietLog, RefusalCache
+from ferroscope.api.http.rate_limit import Admission, Callers, PerMinute, RefusalCache
 from ferroscope.api.http.remembered import Remembered
 from ferroscope.api.http.versions import Version
 from ferroscope.api.http.writable import CanWrite, Writes
@@ -37,6 +37,7 @@ from ferroscope.db.transaction import Transaction
 from ferroscope.hooks.pipeline import Pipeline
 from ferroscope.rules.builtin import RuleCache
 from ferroscope.storage.reader import Archive
+from ferroscope.telemetry.quiet_log import QuietLog
 
 # A call as a handler receives it, and the reply that it returns.
 #

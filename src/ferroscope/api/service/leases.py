@@ -16,7 +16,7 @@ from msgspec import UNSET, UnsetType
 
 from ferroscope.api.auth import access
 from ferroscope.api.auth.policy import Target
-from ferroscope.api.http import errors, rate_limit
+from ferroscope.api.http import errors
 from ferroscope.api.http.decoding import shown
 from ferroscope.api.http.errors import BadRequestError, ForbiddenError
 from ferroscope.api.http.route import ApiContext, Call, NoQuery, Reply
@@ -25,6 +25,7 @@ from ferroscope.config.options import ApiSettings
 from ferroscope.contracts.errors import LeaseHeldError, LeaseLostError
 from ferroscope.core.model import Lease, LeaseClaim, LeaseProof
 from ferroscope.db.transaction import Transaction
+from ferroscope.http_server import sources
 
 # Limits on names and durations, and the leases of the service itself.
 #
@@ -232,7 +233,7 @@ def _add_candidate(context: ApiContext, name: str, asked: Acquisition, remaining
 
 def _principal(call: Call[Any, Any]) -> str:
     """Return for whom names are counted: the caller, or the source address of an unknown one."""
-    return call.identity.principal[:64] or rate_limit.group(call.source)
+    return call.identity.principal[:64] or sources.group(call.source)
 
 
 def renew_lease(context: ApiContext, call: Call[NoQuery, Renewal]) -> Reply:

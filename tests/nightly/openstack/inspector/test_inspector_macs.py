@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from ferroscope.config.setup_error import SetupError
 from ferroscope.runtime.inspector_macs import InspectorMacs
-from ferroscope.runtime.system import SetupError
 from tests.support.inspector import WAITING, filled_sqlite
 from tests.support.processes import until
 

@@ -13,11 +13,11 @@ from ferroscope.api.http import paging
 from ferroscope.api.http.large_lists import Room
 from ferroscope.api.http.schemas import iso_exact
 from ferroscope.contracts.store import Failures, Query
+from ferroscope.contrib.ui import activity, progress, render
+from ferroscope.contrib.ui.page import STATE_KINDS, Page, Visit
 from ferroscope.core.model import HARDWARE_CHANGED, Node
 from ferroscope.core.states import ACTIVE, UNDER_WAY, Provision, State
 from ferroscope.db.transaction import Transaction
-from ferroscope.ui import activity, progress, render
-from ferroscope.ui.page import STATE_KINDS, Page, Visit
 
 STATUS: Final = "ferroscope:status:get"
 INBOX: Final = "/ui/inbox"

@@ -9,7 +9,7 @@ import zlib
 
 import pytest
 
-from ferroscope.ui.ramdisk_log import shown
+from ferroscope.contrib.ui.ramdisk_log import shown
 
 
 def archive(*files: tuple[str, bytes], mode: str = "w:gz", form: int = tarfile.PAX_FORMAT) -> bytes:

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, Final
 from urllib.parse import urlencode
 
-from ferroscope.ui.page import STATE_KINDS
+from ferroscope.contrib.ui.page import STATE_KINDS
 
 FOLDER: Final = Path(__file__).parent
 _LONGEST: Final = 300

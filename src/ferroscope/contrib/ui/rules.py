@@ -11,11 +11,11 @@ import msgspec
 from ferroscope.api.auth import access
 from ferroscope.api.http.errors import ApiError, BadRequestError, MissingError, TooLargeError
 from ferroscope.contracts.store import Query
+from ferroscope.contrib.ui import form
+from ferroscope.contrib.ui.page import Page, Redirect, Visit
 from ferroscope.core.model import PHASES, Node
 from ferroscope.db.transaction import Transaction
 from ferroscope.enrollment.node_file import decoded
-from ferroscope.ui import form
-from ferroscope.ui.page import Page, Redirect, Visit
 
 SEE: Final = "baremetal:inspection_rule:get"
 EXPLAIN: Final = "baremetal:inspection_rule:explain"

@@ -13,8 +13,8 @@ from typing import Any, Final, Protocol
 
 import msgspec
 
-from ferroscope.api.http.rate_limit import TrustedProxies, group
 from ferroscope.config.options import ApiSettings
+from ferroscope.http_server.sources import TrustedProxies, group
 
 # File descriptors needed for everything but client connections: the database, BMCs, logs.
 _OTHER_FILES: Final = 256

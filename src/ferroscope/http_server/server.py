@@ -1,6 +1,6 @@
 """The HTTP server: an asyncio loop in a separate thread, and the application's threads.
 
-Connections are in ``http_connection``, their limits in ``http_limits``. One application serves several listeners. On
+Connections are in ``connection``, their limits in ``limits``. One application serves several listeners. On
 ``stop`` it stops accepting connections, waits for running requests, and then ends.
 """
 
@@ -18,14 +18,15 @@ from typing import Any, Final
 
 import structlog
 
-from ferroscope.api.http.rate_limit import QuietLog, TrustedProxies
 from ferroscope.config.options import ApiSettings, Settings, is_loopback
+from ferroscope.config.setup_error import SetupError
+from ferroscope.http_server.connection import Connection, Host
+from ferroscope.http_server.limits import Connections, limits
+from ferroscope.http_server.sources import TrustedProxies
+from ferroscope.http_server.tls import Certificates, TlsConnection
+from ferroscope.http_server.wsgi import Application, base_environ
 from ferroscope.runtime import welcome
-from ferroscope.runtime.http_connection import Connection, Host
-from ferroscope.runtime.http_limits import Connections, limits
-from ferroscope.runtime.system import SetupError
-from ferroscope.runtime.tls import Certificates, TlsConnection
-from ferroscope.runtime.wsgi import Application, base_environ
+from ferroscope.telemetry.quiet_log import QuietLog
 
 BACKLOG: Final = 1024
 # How often deadlines are checked.

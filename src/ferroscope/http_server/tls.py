@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import ssl
+import time
 from collections.abc import Mapping
 from contextlib import suppress
 from datetime import UTC, datetime
@@ -20,13 +21,13 @@ from typing import Any, Final, NamedTuple, cast
 
 import structlog
 
-from ferroscope.api.auth.certificate import NAMES
-from ferroscope.api.http.rate_limit import QuietLog
 from ferroscope.config.followed import Followed
 from ferroscope.config.options import ApiSettings
-from ferroscope.runtime.http_connection import Connection
-from ferroscope.runtime.system import SetupError, SystemClock
+from ferroscope.config.setup_error import SetupError
+from ferroscope.http_server.agreed import NAMES
+from ferroscope.http_server.connection import Connection
 from ferroscope.telemetry.finding import Finding
+from ferroscope.telemetry.quiet_log import QuietLog
 
 EXPIRES_SOON: Final = 14 * 86400.0
 _VERSIONS: Final = {"1.2": ssl.TLSVersion.TLSv1_2, "1.3": ssl.TLSVersion.TLSv1_3}
@@ -48,7 +49,6 @@ class Certificates:
     def __init__(self, settings: ApiSettings) -> None:
         names = (settings.tls_certificate_file, settings.tls_key_file, settings.tls_client_ca_file)
         self._file = Path(settings.tls_certificate_file)
-        self._clock = SystemClock()
         self._quiet = QuietLog(burst=3, period=60.0)
         files = [Path(name) for name in names if name]
         self._loaded = Followed("certificates", files, lambda: _load(settings, datetime.now(UTC)))
@@ -71,7 +71,7 @@ class Certificates:
 
     def handshake_failed(self, source: str, reason: str) -> None:
         """Log it, but not all of them: anyone can cause it."""
-        if (left_out := self._quiet.admit(self._clock.monotonic())) is not None:
+        if (left_out := self._quiet.admit(time.monotonic())) is not None:
             _log.info("TLS handshake failed", source=source, reason=reason, left_out=left_out)
 
 

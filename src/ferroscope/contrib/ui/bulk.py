@@ -8,8 +8,8 @@ from typing import Any
 import msgspec
 
 from ferroscope.api.http.errors import ApiError, ForbiddenError, MissingError
+from ferroscope.contrib.ui.page import Page, Visit
 from ferroscope.core.model import Node
-from ferroscope.ui.page import Page, Visit
 
 
 class Action(msgspec.Struct, frozen=True, kw_only=True):

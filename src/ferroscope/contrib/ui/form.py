@@ -12,10 +12,10 @@ from falcon.media.multipart import MultipartFormHandler
 
 from ferroscope.api.http.errors import BadRequestError, TooLargeError
 from ferroscope.api.http.route import ApiContext
+from ferroscope.contrib.ui import session
+from ferroscope.contrib.ui.session import Visitor
 from ferroscope.core.json_safety import depth_exceeds
 from ferroscope.enrollment import node_file
-from ferroscope.ui import session
-from ferroscope.ui.session import Visitor
 
 # Bytes of a form: the UUIDs of a thousand machines. With a file: MOST_OF_A_FILE once as it is, or sealed in base64.
 MOST: Final = 128 * 1024

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from ferroscope.ui.fleet import STATUS, machines_of
-from ferroscope.ui.page import Page, Visit
+from ferroscope.contrib.ui.fleet import STATUS, machines_of
+from ferroscope.contrib.ui.page import Page, Visit
 
 # Seconds for which viewers see the same: less than between two looks of a page that keeps itself up to date.
 _REMEMBERED: Final = 1.0

@@ -15,12 +15,12 @@ import msgspec
 from ferroscope.api.baremetal import nodes
 from ferroscope.api.http.errors import ApiError
 from ferroscope.contracts.store import Query
+from ferroscope.contrib.ui.machines import call_of
+from ferroscope.contrib.ui.page import Visit
 from ferroscope.core.states import Provision
 from ferroscope.enrollment import importing
 from ferroscope.enrollment.importing import Result
 from ferroscope.enrollment.node_file import Row
-from ferroscope.ui.machines import call_of
-from ferroscope.ui.page import Visit
 
 # Trials at a time: a silent BMC keeps a slot of a worker busy for a while.
 MOST: Final = 50

@@ -6,14 +6,14 @@ from typing import Final
 
 from ferroscope.api.baremetal import node_states
 from ferroscope.api.http.errors import BadRequestError
+from ferroscope.contrib.ui import bulk
+from ferroscope.contrib.ui.bulk import Action, Form
+from ferroscope.contrib.ui.machines import INSPECT, MAINTENANCE, Wanted, find, menu, seen
+from ferroscope.contrib.ui.page import Page, Visit
 from ferroscope.core import labels
 from ferroscope.core.model import Node
 from ferroscope.core.states import ACTIVE, Provision
 from ferroscope.core.values import is_uuid
-from ferroscope.ui import bulk
-from ferroscope.ui.bulk import Action, Form
-from ferroscope.ui.machines import INSPECT, MAINTENANCE, Wanted, find, menu, seen
-from ferroscope.ui.page import Page, Visit
 
 # Machines of one action.
 _MOST: Final = 500

@@ -11,6 +11,9 @@ from ferroscope.api.http.errors import BadRequestError, ForbiddenError
 from ferroscope.api.service import shared_macs
 from ferroscope.contracts.data import SharedMac
 from ferroscope.contracts.store import Query
+from ferroscope.contrib.ui import bulk
+from ferroscope.contrib.ui.bulk import Action, Form
+from ferroscope.contrib.ui.page import Page, Redirect, Visit
 from ferroscope.core.model import Node
 from ferroscope.core.values import MASK, is_uuid
 from ferroscope.db.transaction import Transaction
@@ -18,9 +21,6 @@ from ferroscope.enrollment.importing import bmc_prefix, pointer, set_value
 from ferroscope.hardware import machine_identity, names
 from ferroscope.hardware.parts import mapping
 from ferroscope.hardware.search_index import fold
-from ferroscope.ui import bulk
-from ferroscope.ui.bulk import Action, Form
-from ferroscope.ui.page import Page, Redirect, Visit
 
 LIST: Final = "baremetal:node:list"
 _APPROVE: Final = "baremetal:node:create"

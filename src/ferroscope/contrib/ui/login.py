@@ -9,8 +9,8 @@ from typing import Any, Final
 from ferroscope.api.auth.identity import PasswordLogin
 from ferroscope.api.http.errors import ApiError, BadRequestError
 from ferroscope.api.http.route import ApiContext
+from ferroscope.contrib.ui.page import Page
 from ferroscope.core import credentials
-from ferroscope.ui.page import Page
 
 _LONGEST: Final = 16 * 1024
 _NAME: Final = 255

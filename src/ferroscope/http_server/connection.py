@@ -19,12 +19,11 @@ from typing import Any, Final, cast
 import httptools
 import structlog
 
-from ferroscope.api.http.errors import retries_after
-from ferroscope.api.http.middleware import HEAD_ONLY, new_request_id
-from ferroscope.api.http.rate_limit import QuietLog
 from ferroscope.api.http.served_files import FilePart
-from ferroscope.runtime.http_limits import Connections
-from ferroscope.runtime.wsgi import Application, Request, environ_of, refusal, run
+from ferroscope.http_server.agreed import HEAD_ONLY, new_request_id, retries_after
+from ferroscope.http_server.limits import Connections
+from ferroscope.http_server.wsgi import Application, Request, environ_of, refusal, run
+from ferroscope.telemetry.quiet_log import QuietLog
 
 Submit = Callable[[Callable[[], None]], object]
 

@@ -17,8 +17,8 @@ from cryptography.hazmat.primitives.serialization import (
 
 from ferroscope.config.load import ConfigurationError, load
 from ferroscope.config.options import ApiSettings
-from ferroscope.runtime.system import SetupError
-from ferroscope.runtime.tls import certificates, expiry
+from ferroscope.config.setup_error import SetupError
+from ferroscope.http_server.tls import certificates, expiry
 from tests.support.certificates import DAY, Authority, Pair
 
 

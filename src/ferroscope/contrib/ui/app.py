@@ -19,14 +19,11 @@ from ferroscope import __version__
 from ferroscope.api.http import errors
 from ferroscope.api.http.errors import ApiError, BadRequestError, MissingError, UnauthorizedError
 from ferroscope.api.http.in_process import Caller
-from ferroscope.api.http.middleware import HEAD_ONLY
 from ferroscope.api.http.middleware import of as request_id
-from ferroscope.api.http.rate_limit import group
 from ferroscope.api.http.responder import record
 from ferroscope.api.http.route import ApiContext
 from ferroscope.contracts.errors import StoreUnavailableError
-from ferroscope.core.audit import LOGIN, LOGOUT
-from ferroscope.ui import (
+from ferroscope.contrib.ui import (
     enroll,
     fleet,
     form,
@@ -41,9 +38,12 @@ from ferroscope.ui import (
     session,
     wiring,
 )
-from ferroscope.ui.audit import LoginAudit
-from ferroscope.ui.page import Download, Page, Redirect, Visit
-from ferroscope.ui.session import Seal, Visitor
+from ferroscope.contrib.ui.audit import LoginAudit
+from ferroscope.contrib.ui.page import Download, Page, Redirect, Visit
+from ferroscope.contrib.ui.session import Seal, Visitor
+from ferroscope.core.audit import LOGIN, LOGOUT
+from ferroscope.http_server.agreed import HEAD_ONLY
+from ferroscope.http_server.sources import group
 
 Outcome = Page | Redirect | Download
 Handler = Callable[[Visit], Outcome]

@@ -15,8 +15,8 @@ from ferroscope.api.http.errors import ForbiddenError, MissingError
 from ferroscope.api.http.in_process import Caller, perform
 from ferroscope.api.http.route import ApiContext, Route
 from ferroscope.api.routes import ROUTES
+from ferroscope.contrib.ui.session import Seal
 from ferroscope.core.model import Node
-from ferroscope.ui.session import Seal
 
 T = TypeVar("T")
 

@@ -16,6 +16,10 @@ from ferroscope.api.auth import access
 from ferroscope.api.baremetal import nodes
 from ferroscope.api.http.errors import ApiError, BadRequestError
 from ferroscope.contracts.store import Query
+from ferroscope.contrib.ui import bmc_trials, form
+from ferroscope.contrib.ui.bmc_trials import Trial
+from ferroscope.contrib.ui.machines import call_of
+from ferroscope.contrib.ui.page import Page, Visit
 from ferroscope.core.model import Port
 from ferroscope.core.node import SETTABLE
 from ferroscope.core.values import is_uuid
@@ -23,10 +27,6 @@ from ferroscope.db.transaction import Transaction
 from ferroscope.enrollment import importing, node_file
 from ferroscope.enrollment.importing import Fleet, Result, RowError
 from ferroscope.enrollment.node_file import FileError, Row
-from ferroscope.ui import bmc_trials, form
-from ferroscope.ui.bmc_trials import Trial
-from ferroscope.ui.machines import call_of
-from ferroscope.ui.page import Page, Visit
 
 POLICIES: Final = ("baremetal:node:create", "baremetal:node:create:self_owned_node")
 # Rows of a file; errors that are shown of it; seconds of one request.

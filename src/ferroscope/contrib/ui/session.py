@@ -21,14 +21,14 @@ from urllib.parse import urlsplit
 import falcon
 import msgspec
 
-from ferroscope.api.auth.certificate import NAMES
 from ferroscope.api.auth.identity import Identity
 from ferroscope.api.http.errors import ApiError, BadRequestError, ForbiddenError, UnauthorizedError
 from ferroscope.api.http.route import ApiContext
+from ferroscope.contrib.ui import audit
+from ferroscope.contrib.ui.audit import LoginAudit
 from ferroscope.core.credentials import WebSession
 from ferroscope.db.transaction import Transaction
-from ferroscope.ui import audit
-from ferroscope.ui.audit import LoginAudit
+from ferroscope.http_server.agreed import NAMES
 
 # A __Host- cookie cannot be set by another host of the domain, nor over plain HTTP. Source: RFC 6265bis.
 _PLAIN: Final = "ferroscope"

@@ -18,6 +18,8 @@ from ferroscope.api.http.large_lists import Room
 from ferroscope.api.http.route import Call, NoQuery
 from ferroscope.api.http.versions import BARE_METAL
 from ferroscope.contracts.store import Query
+from ferroscope.contrib.ui.fleet import reasons_of
+from ferroscope.contrib.ui.page import Download, Page, Visit
 from ferroscope.core import labels, values
 from ferroscope.core.explanations import HINTS
 from ferroscope.core.model import Node
@@ -26,8 +28,6 @@ from ferroscope.core.values import is_uuid
 from ferroscope.db.transaction import Transaction
 from ferroscope.hardware import expectations, names
 from ferroscope.hardware.search_index import KINDS, OWN, text
-from ferroscope.ui.fleet import reasons_of
-from ferroscope.ui.page import Download, Page, Visit
 
 SIZE: Final = 100
 # Machines of an export.

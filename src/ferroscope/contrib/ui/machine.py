@@ -12,6 +12,10 @@ import msgspec
 from ferroscope.api.baremetal import node_states
 from ferroscope.api.http.errors import ApiError, StateConflictError
 from ferroscope.contracts.store import Query
+from ferroscope.contrib.ui import ramdisk_log, rules
+from ferroscope.contrib.ui.machine_actions import ACTIONS
+from ferroscope.contrib.ui.machines import deviations_of, labels_of
+from ferroscope.contrib.ui.page import Download, Page, Visit
 from ferroscope.core import json_safety
 from ferroscope.core.model import Node
 from ferroscope.core.node import Source
@@ -20,10 +24,6 @@ from ferroscope.core.values import natural
 from ferroscope.hardware import diff, health, parts
 from ferroscope.hardware.search_index import KINDS
 from ferroscope.hardware.sources import IN_BAND, VENDORS
-from ferroscope.ui import ramdisk_log, rules
-from ferroscope.ui.machine_actions import ACTIONS
-from ferroscope.ui.machines import deviations_of, labels_of
-from ferroscope.ui.page import Download, Page, Visit
 
 TABS: Final = {
     "hardware": "Hardware", "health": "Health", "timeline": "Timeline", "history": "History", "rules": "Rules",

@@ -9,12 +9,12 @@ import csv
 import io
 from typing import Any, Final
 
+from ferroscope.contrib.ui.machines import deviations_of
+from ferroscope.contrib.ui.page import Download, Page, Visit
 from ferroscope.core import values
 from ferroscope.core.values import natural
 from ferroscope.hardware import expectations
 from ferroscope.hardware.search_index import IndexRow, text
-from ferroscope.ui.machines import deviations_of
-from ferroscope.ui.page import Download, Page, Visit
 
 _PAGE: Final = 500
 _MACHINES: Final = 10_000

@@ -1,0 +1,26 @@
+"""What the server and an application agree on: keys of an environ, and the header with a request's ID."""
+
+from __future__ import annotations
+
+import uuid
+from typing import Final
+
+HEADER: Final = "Openstack-Request-Id"
+# Present if the body has not been read: it is only decided whether to read it. A response with status 100 means yes;
+# any other response is final.
+HEAD_ONLY: Final = "ferroscope.head_only"
+NAMES: Final = "ferroscope.client_certificate"
+"""The key of the environ that has the names of the client's certificate, one in each line. No header has this name."""
+
+
+def new_request_id() -> str:
+    """Return an ID for a request that does not reach the application."""
+    return f"req-{uuid.uuid4()}"
+
+
+def retries_after(user_agent: str) -> bool:
+    """Whether a client understands Retry-After.
+
+    python-ironicclient (at least 6.3.0) crashes on it; without it, it retries on its own.
+    """
+    return not user_agent.startswith("python-ironicclient")
