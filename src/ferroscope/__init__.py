@@ -7,8 +7,8 @@ Start with ``docs/explanation/start-here.md``. To learn how an inspection runs, 
 
 ``core`` decides: states, delivery, lookup, without I/O. ``db`` is the store. ``contracts`` say what others implement;
 ``bus``, ``bmc``, ``remote`` and ``storage`` do. ``transition`` is the only module that changes the state of a node, and
-``leadership`` the one that holds a lease. ``api``, ``worker``, ``periodic``, ``pxe_filter`` and ``failover`` are the
-roles; ``runtime`` composes them into processes, and ``cli`` starts these.
+``leadership`` the one that holds a lease. ``api``, ``worker``, ``periodic`` and ``pxe_filter`` are the roles;
+``runtime`` composes them into processes, and ``cli`` starts these. ``contrib`` has optional parts.
 ``docs/explanation/architecture.md`` says what belongs where.
 """
 

@@ -11,7 +11,7 @@ import yaml
 
 import ferroscope
 from ferroscope.config.load import load, unknown_options
-from ferroscope.failover.client import FORCING_RIGHTS, RIGHTS
+from ferroscope.contrib.kubernetes.failover.client import FORCING_RIGHTS, RIGHTS
 from tests import ROOT
 
 DEPLOY = ROOT / "deploy/kubernetes"

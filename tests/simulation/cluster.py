@@ -14,7 +14,8 @@ from falcon import testing
 
 from ferroscope.config.options import ApiSettings, DatabaseSettings
 from ferroscope.contracts.errors import StoreUnavailableError
-from ferroscope.runtime import failover
+from ferroscope.contrib.kubernetes.cluster import ROLE
+from ferroscope.runtime import roles
 from ferroscope.runtime.process import Process
 from ferroscope.runtime.pxe_filter import ROLE as PXE_FILTER
 from ferroscope.runtime.pxe_filter import PxeFilterProcess
@@ -169,8 +170,8 @@ class SimulatedProcess:
         try:
             if PXE_FILTER in self.roles:
                 code = PxeFilterProcess(settings).run()
-            elif failover.ROLE in self.roles:
-                code = failover.run(settings)
+            elif ROLE in self.roles:
+                code = roles.run(ROLE, settings)
             else:
                 code = Process(settings, self.roles, member=self.member, sockets=[]).run()
         except StartError as exc:

@@ -20,12 +20,16 @@ import structlog
 
 import ferroscope.bus.local
 import ferroscope.contracts.errors
+import ferroscope.contrib.kubernetes.api
+import ferroscope.contrib.kubernetes.cluster
+import ferroscope.contrib.kubernetes.failover.bmc_calls
+import ferroscope.contrib.kubernetes.failover.client
+import ferroscope.contrib.kubernetes.failover.controller
+import ferroscope.contrib.kubernetes.failover.node_watch
+import ferroscope.contrib.kubernetes.role
 import ferroscope.db.engine
 import ferroscope.db.store
-import ferroscope.failover.bmc_calls
-import ferroscope.failover.client
-import ferroscope.failover.controller
-import ferroscope.failover.node_watch
+import ferroscope.db.transaction
 import ferroscope.hooks.pipeline
 import ferroscope.leadership
 import ferroscope.periodic.singleton
@@ -33,13 +37,11 @@ import ferroscope.periodic.timeouts
 import ferroscope.pxe_filter.backends.base
 import ferroscope.pxe_filter.backends.nftables
 import ferroscope.pxe_filter.leader
-import ferroscope.remote.kubernetes
 import ferroscope.runtime.backend
-import ferroscope.runtime.failover
-import ferroscope.runtime.failover_process
 import ferroscope.runtime.member
 import ferroscope.runtime.process
 import ferroscope.runtime.pxe_filter
+import ferroscope.runtime.roles
 import ferroscope.runtime.supervisor
 import ferroscope.runtime.system
 import ferroscope.runtime.wiring
@@ -83,7 +85,7 @@ def _pipeline(settings: InspectorSettings) -> Any:
 def installed(world: World) -> Iterator[None]:
     """Let the product run in ``world``."""
     kernel, threading = world.kernel, Threading(world.kernel)
-    runtime, db = _product.runtime, _product.db
+    runtime, db, kubernetes = _product.runtime, _product.db, _product.contrib.kubernetes
     with ExitStack() as stack:
 
         def put(where: Any, name: str, what: Any) -> None:
@@ -103,9 +105,10 @@ def installed(world: World) -> Iterator[None]:
             runtime.supervisor,
             runtime.pxe_filter,
             _product.pxe_filter.leader,
-            runtime.failover,
-            _product.failover.controller,
-            _product.failover.node_watch,
+            runtime.roles,
+            kubernetes.role,
+            kubernetes.failover.controller,
+            kubernetes.failover.node_watch,
         ):
             put(module, "threading", threading)
         for module in (
@@ -115,23 +118,23 @@ def installed(world: World) -> Iterator[None]:
             _product.worker.slots,
         ):
             put(module, "random", kernel.rng("product"))
-        for module in (db.store, _product.remote.kubernetes, _product.failover.client):
+        for module in (db.store, kubernetes.api, kubernetes.failover.client):
             put(module, "time", Time(kernel))
         put(db.store, "Statements", _compiled_once)
         put(db.engine, "LifoQueue", Unlimited)
         put(db.store, "sender_for", lambda _driver: driver.send)
         put(_product.telemetry.members, "fingerprints", _fingerprints_once())
-        for module in (runtime.process, runtime.pxe_filter, runtime.failover):
+        for module in (runtime.process, runtime.pxe_filter, runtime.roles):
             put(module, "signal", NoMasks())
             put(module, "ensure_schema", lambda _settings, *, upgrade: migrate.HEAD)
         put(runtime.system, "wait", world.signals.wait)
-        for module in (runtime.pxe_filter, runtime.failover_process):
+        for module in (runtime.pxe_filter, runtime.roles):
             put(module, "membership_of", _member(world, runtime.member.membership_of))
         nft = lambda _program, *, package, timeout: SimulatedNft(world, _here(world), timeout)  # noqa: E731
         put(_product.pxe_filter.backends.nftables, "Command", nft)
-        for module in (runtime.process, runtime.pxe_filter, runtime.system, runtime.failover, runtime.failover_process):
+        for module in (runtime.process, runtime.pxe_filter, runtime.system, runtime.roles, kubernetes.role):
             put(module, "SystemClock", lambda: kernel.me().owner.host.clock)
-        for module in (runtime.process, runtime.failover):
+        for module in (runtime.process, runtime.roles, kubernetes.role):
             put(module, "process_name", lambda _role: kernel.me().owner.name)
         put(runtime.system, "boot_id", lambda: kernel.me().owner.host.boot)
         put(runtime.process, "listeners", lambda _settings: [])
@@ -139,14 +142,14 @@ def installed(world: World) -> Iterator[None]:
         drivers = lambda _settings, _stop=None, _registry=None: {"sim": SimulatedBmc(world, _here(world))}  # noqa: E731
         put(runtime.process, "build_drivers", drivers)
         if (cluster := world.cluster) is not None:
-            put(runtime.failover, "Reload", lambda *_: None)
-            put(runtime.failover, "check_bus", lambda _settings: None)
+            put(runtime.roles, "Reload", lambda *_: None)
+            put(runtime.roles, "check_bus", lambda _settings: None)
             drivers = lambda *_: {"sim": ClusterBmc(cluster, _here(world).host)}  # noqa: E731
-            put(runtime.failover, "build_drivers", drivers)
+            put(kubernetes.role, "build_drivers", drivers)
             http = lambda *_, **__: cluster.client(_here(world).host)  # noqa: E731
-            put(runtime.failover_process, "http_client", http)
-            put(_product.failover.bmc_calls, "ThreadPoolExecutor", lambda **_: Executor(kernel, "bmc"))
-            put(_product.failover.bmc_calls, "wait", waiting(kernel))
+            put(kubernetes.cluster, "http_client", http)
+            put(kubernetes.failover.bmc_calls, "ThreadPoolExecutor", lambda **_: Executor(kernel, "bmc"))
+            put(kubernetes.failover.bmc_calls, "wait", waiting(kernel))
         put(runtime.wiring, "build_senders", lambda _settings, _stop: {})
         put(runtime.backend, "build_engine", lambda settings: _engine(world, settings))
         put(runtime.backend, "start_watcher", lambda _settings, *, bus, stop: world.listen(bus))

@@ -20,6 +20,7 @@ from ferroscope.config.options import (
     Settings,
     WorkerSettings,
 )
+from ferroscope.contrib.kubernetes.options import FailoverSettings
 from tests.simulation.database.statements import Family
 from tests.simulation.kernel import Rule
 from tests.simulation.kubernetes import site
@@ -216,8 +217,10 @@ def failover(seed: int, **changes: Any) -> Scenario:
         "worker": {"heartbeat_interval": 15.0, "member_ttl": 45.0, "reboot_throttle": 0.0},
     }
     where = site.from_seed(seed, **changes.pop("site", {}))
-    chosen["failover"] = {"cluster": "c", "api_servers": ("https://api-1", "https://api-2") * where.api_servers}
-    return from_seed(seed, **{**chosen, "site": where, "intruders": False, **changes})
+    servers = ("https://api-1", "https://api-2") * where.api_servers
+    found = from_seed(seed, **{**chosen, "site": where, "intruders": False, **changes})
+    parts = {"failover": FailoverSettings(cluster="c", api_servers=servers)}
+    return msgspec.structs.replace(found, settings=msgspec.structs.replace(found.settings, parts=parts))
 
 
 def _settings(rng: random.Random, slots: int) -> Settings:

@@ -13,7 +13,7 @@ from ferroscope_sim.enroll import enroll
 from ferroscope_sim.model import FleetSettings, roster
 from ferroscope_sim.outcomes import Counters
 from ferroscope_sim.run import FleetThread
-from tests.fast.failover.test_client import kubeconfig, node_document
+from tests.fast.contrib.kubernetes.failover.test_client import kubeconfig, node_document
 from tests.support import databases
 from tests.support.faulty_kubernetes import FaultyKubernetes
 from tests.support.installation import Played

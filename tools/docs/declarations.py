@@ -44,13 +44,13 @@ def configuration() -> str:
 
 def sample() -> str:
     """Return a configuration file in which every option is a comment, with its meaning and its default."""
-    from ferroscope.config.load import OPTIONS
-    from ferroscope.config.options import SECTIONS
+    from ferroscope.config.sections import options as declared_options
+    from ferroscope.config.sections import sections
 
     lines = ["# All options of Ferroscope, with their defaults. Remove the '#' before an option to change it."]
-    for section, struct in SECTIONS.items():
+    for section, struct in sections().items():
         lines += ["", "", f"[{section}]", *_comment(_purpose(struct))]
-        for option in OPTIONS[section]:
+        for option in declared_options()[section]:
             default = _default(option).strip("`")
             lines += [
                 "",
@@ -65,15 +65,15 @@ def _comment(text: str) -> list[str]:
 
 
 def _options() -> Iterator[str]:
-    from ferroscope.config.load import OPTIONS
-    from ferroscope.config.options import SECTIONS
+    from ferroscope.config.sections import options as declared_options
+    from ferroscope.config.sections import sections
 
-    for section, struct in SECTIONS.items():
+    for section, struct in sections().items():
         yield f"\n## [{section}]\n"
         yield _purpose(struct)
         yield "\n| option | type | default | meaning |"
         yield "|---|---|---|---|"
-        for option in OPTIONS[section]:
+        for option in declared_options()[section]:
             yield f"| `{option.name}` | {_kind(option)} | {_default(option)} | {_escaped(option.help or '')} |"
 
 

@@ -66,11 +66,6 @@ _OWN: Final[dict[str, Command]] = {
     "api": Command("ferroscope.cli.service:run_api", "Run the api role.", is_service=True),
     "worker": Command("ferroscope.cli.service:run_worker", "Run the worker role.", is_service=True),
     "pxe-filter": Command("ferroscope.cli.service:run_pxe_filter", "Run the PXE filter of this host.", is_service=True),
-    "failover": Command(
-        "ferroscope.cli.failover:failover",
-        "Fail over the pods of dead Kubernetes nodes; show the plan.",
-        is_service=True,
-    ),
     "ramdisk": Command("ferroscope.cli.ramdisk:ramdisk", "Build the ramdisk that machines boot, and check it."),
     "pxe": Command("ferroscope.cli.pxe:pxe", "Generate the boot configuration; manage the PXE filter."),
     "db": Command("ferroscope.cli.database:db", "Upgrade the schema, copy to another database, encrypt secrets."),
@@ -113,7 +108,7 @@ GROUPS: Final[dict[str, tuple[str, ...]]] = {
         "setup", "all", "api", "worker", "pxe-filter", "pxe", "ramdisk", "db", "import", "user", "token", "secret",
         "policy",
     ),
-    "Coordinate, try out": ("lease", "failover", "sim", "demo"),
+    "Coordinate, try out": ("lease", "sim", "demo"),
 }  # fmt: skip
 _OTHERS: Final = "Coordinate, try out"
 

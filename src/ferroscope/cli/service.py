@@ -150,7 +150,7 @@ def run_pxe_filter(files: tuple[str, ...], database: str | None) -> None:
     """
     from ferroscope.runtime.pxe_filter import run
 
-    _exit_with(run, settings_of(files, database), reread=lambda: read(files, database))
+    exit_with(run, settings_of(files, database), reread=lambda: read(files, database))
 
 
 def _run(
@@ -170,10 +170,10 @@ def _run(
     settings = adjusted(settings_of(files, database))
     if told:
         options["ready"] = lambda: click.echo("\n" + "\n".join(welcome.lines(settings)) + "\n", err=True)
-    _exit_with(run, settings, roles, reread=lambda: adjusted(read(files, database)), **options)
+    exit_with(run, settings, roles, reread=lambda: adjusted(read(files, database)), **options)
 
 
-def _exit_with(run: Callable[..., int], *args: Any, **options: Any) -> NoReturn:
+def exit_with(run: Callable[..., int], *args: Any, **options: Any) -> NoReturn:
     """Run it and exit with its exit code; if it cannot start, with an error message."""
     from ferroscope.runtime.system import StartError
 

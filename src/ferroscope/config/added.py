@@ -58,6 +58,6 @@ def placed(own: Mapping[str, T], more: Mapping[str, T]) -> dict[str, T]:
     left = {name: one for name, one in more.items() if name not in own}
     for name, one in own.items():
         found[name] = one
-        for other in [other for other, added_one in left.items() if added_one.after == name]:
+        for other in [other for other, added_one in left.items() if getattr(added_one, "after", "") == name]:
             found[other] = left.pop(other)
     return found | left

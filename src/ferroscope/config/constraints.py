@@ -78,8 +78,9 @@ def problems(settings: Settings) -> Iterator[str]:
         _ = settings.inspector.ignored
     except ValueError as exc:
         yield f"[inspector] ignored_macs: {exc}"
-    if wrong := settings.failover.problem():
-        yield wrong
+    for added in settings.parts.values():
+        if wrong := getattr(added, "problem", str)():
+            yield wrong
     for check in (settings.notifications.targets, settings.bus.broker):
         try:
             check()

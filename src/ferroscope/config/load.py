@@ -15,8 +15,10 @@ import msgspec
 from oslo_config import cfg
 
 from ferroscope.config.constraints import problems
-from ferroscope.config.declaration import oslo_options
 from ferroscope.config.options import SECTIONS, Settings
+from ferroscope.config.plugins import PluginError
+from ferroscope.config.sections import options as declared_options
+from ferroscope.config.sections import sections as declared_sections
 from ferroscope.config.unknown import UnknownOption, written
 from ferroscope.config.unknown import unknown_options as _unknown_options
 
@@ -24,9 +26,6 @@ CONFIG_FILES: Final = ("/etc/ferroscope/ferroscope.conf",)
 # The state directory of the system service, and the SQLite file's name there and in a user's state directory.
 STATE_DIRECTORY: Final = Path("/var/lib/ferroscope")
 DATABASE_NAME: Final = "ferroscope.db"
-
-# The options of each section for oslo.config.
-OPTIONS: Final = {section: oslo_options(struct) for section, struct in SECTIONS.items()}
 
 # Python's messages about an invalid number.
 _NO_NUMBER: Final = re.compile(r"(?:invalid literal for int\(\) with base \d+|could not convert string to float): (.*)")
@@ -58,11 +57,16 @@ def load(
     what is unknown unless ``lenient``: a file may be that of a newer release.
     """
     wanted = _files(files)
+    try:
+        declared = declared_sections()
+    except PluginError as exc:
+        raise ConfigurationError(f"{exc}; {exc.advice}") from exc
     conf = _parsed_by_oslo(wanted, overrides or {})
     unknown = [] if lenient else [str(one) for one in _unknown_options(wanted)]
     wrong: list[str] = []
-    sections = {section: _section(conf[section], section, wanted, wrong) for section in SECTIONS}
-    settings = None if wrong else Settings(**sections)
+    sections = {section: _section(conf[section], section, wanted, wrong) for section in declared}
+    parts = {section: sections.pop(section) for section in declared if section not in SECTIONS}
+    settings = None if wrong else Settings(**sections, parts=parts)
     if settings is not None:
         wrong += problems(settings)
     if settings is None or wrong or unknown:
@@ -72,7 +76,7 @@ def load(
 
 def _parsed_by_oslo(files: Sequence[str], overrides: dict[str, Any]) -> cfg.ConfigOpts:
     conf = cfg.ConfigOpts()
-    for section, options in OPTIONS.items():
+    for section, options in declared_options().items():
         conf.register_opts(options, group=section)
     try:
         conf(args=[], project="ferroscope", default_config_files=list(files), default_config_dirs=[])
@@ -125,10 +129,10 @@ def _parsed(file: str) -> dict[str, dict[str, Any]]:
 
 def _section(group: Any, section: str, files: Sequence[str], wrong: list[str]) -> Any:
     """Return the section's settings; None if a value is invalid, which is added to ``wrong``."""
-    struct = SECTIONS[section]
+    struct = declared_sections()[section]
     values: dict[str, Any] = {}
     before = len(wrong)
-    for option in OPTIONS[section]:
+    for option in declared_options()[section]:
         try:
             values[option.dest] = getattr(group, option.dest)
         except (cfg.Error, ValueError) as exc:
@@ -178,7 +182,9 @@ def _resolved(settings: Settings) -> Settings:
 
 
 def _has_secret(sections: dict[str, dict[str, Any]]) -> bool:
-    secret = {(section, option.dest) for section, options in OPTIONS.items() for option in options if option.secret}
+    secret = {
+        (section, option.dest) for section, options in declared_options().items() for option in options if option.secret
+    }
     for section, options in sections.items():
         for option, values in options.items():
             text = " ".join(map(str, values))

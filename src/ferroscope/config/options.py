@@ -7,7 +7,8 @@ nothing reads a global. The names are those in the configuration file; an enviro
 
 from __future__ import annotations
 
-from typing import Final, Literal
+from collections.abc import Mapping
+from typing import Final, Literal, TypeVar
 from urllib.parse import urlsplit
 
 import msgspec
@@ -23,7 +24,7 @@ from ferroscope.config.inspection_options import (
     StorageSettings,
     SwiftSettings,
 )
-from ferroscope.config.integration_options import FailoverSettings, IronicSettings
+from ferroscope.config.integration_options import IronicSettings
 from ferroscope.config.messaging_options import BusSettings, NotificationSettings
 from ferroscope.config.security_options import AuditSettings, KeystoneSettings, PolicySettings, SecretSettings
 from ferroscope.config.service_options import (
@@ -50,7 +51,6 @@ __all__ = [
     "DatabaseSettings",
     "DiscoverySettings",
     "DriverSettings",
-    "FailoverSettings",
     "InspectionRuleSettings",
     "InspectorSettings",
     "IronicSettings",
@@ -71,6 +71,9 @@ __all__ = [
     "WorkerSettings",
     "is_loopback",
 ]
+
+
+T = TypeVar("T", bound=msgspec.Struct)
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
@@ -96,12 +99,27 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     notifications: NotificationSettings = NotificationSettings()
     pxe_filter: PxeFilterSettings = PxeFilterSettings()
     boot: BootSettings = BootSettings()
-    failover: FailoverSettings = FailoverSettings()
     log: LogSettings = LogSettings()
     metrics: MetricsSettings = MetricsSettings()
     tracing: TracingSettings = TracingSettings()
     oslo_policy: PolicySettings = PolicySettings()
     keystone_authtoken: KeystoneSettings = KeystoneSettings()
+    parts: Mapping[str, msgspec.Struct] = {}
+    """The sections that other packages declare (see ``config.sections``)."""
+
+    def part(self, declared: type[T]) -> T:
+        """Return the section with this declaration; its defaults if nothing was read."""
+        return next((one for one in self.parts.values() if isinstance(one, declared)), None) or declared()
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of all sections that were read."""
+        return (*SECTIONS, *self.parts)
+
+    def section(self, name: str) -> msgspec.Struct:
+        """Return the section of this name."""
+        found: msgspec.Struct = self.parts[name] if name in self.parts else getattr(self, name)
+        return found
 
     @property
     def callback_base(self) -> str:
@@ -134,7 +152,7 @@ def _host(url: str) -> str:
         return ""
 
 
-# Each section's name, and its struct.
+# The service's own sections: name and struct of each.
 SECTIONS: Final[dict[str, type[msgspec.Struct]]] = {
-    field.name: field.type for field in msgspec.structs.fields(Settings)
+    field.name: field.type for field in msgspec.structs.fields(Settings) if field.name != "parts"
 }

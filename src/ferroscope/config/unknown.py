@@ -9,18 +9,26 @@ import difflib
 import os
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from ferroscope.config.options import SECTIONS
-
-NAMES: Final = {section: struct.__struct_fields__ for section, struct in SECTIONS.items()}
+from ferroscope.config.sections import sections
 
 _REFERENCE: Final = "see: ferroscope docs configuration"
 _VARIABLE: Final = re.compile(r"OS_\w+?__\w+", re.IGNORECASE)
-_VARIABLES: Final = {f"OS_{section}__{option}".upper() for section, names in NAMES.items() for option in names}
 # Anything else may be a piece of a password, on a line of its own by mistake.
 _NAME: Final = re.compile(r"[\w.-]{1,64}", re.ASCII)
+
+
+@cache
+def _names() -> dict[str, tuple[str, ...]]:
+    return {section: struct.__struct_fields__ for section, struct in sections().items()}
+
+
+@cache
+def _variables() -> frozenset[str]:
+    return frozenset(f"OS_{section}__{option}".upper() for section, names in _names().items() for option in names)
 
 
 class UnknownOption(NamedTuple):
@@ -71,20 +79,20 @@ def _in_files(files: Iterable[str]) -> Iterator[UnknownOption]:
     for file in files:
         for line, section, option in written(file):
             where = f"{file}:{line}"
-            if section not in NAMES:
+            if section not in _names():
                 if not option:  # its options are unknown because of it
                     yield UnknownOption(
                         f"{where}: unknown section{_quoted(f'[{section}]', section)}", _closest_section(section)
                     )
-            elif option and option not in NAMES[section]:
+            elif option and option not in _names()[section]:
                 summary = f"{where}: unknown option{_quoted(option, option)} in [{section}]"
                 yield UnknownOption(summary, _closest_option(section, option))
 
 
 def _in_environment() -> Iterator[UnknownOption]:
     for name in sorted(os.environ):
-        if _VARIABLE.fullmatch(name) and name not in _VARIABLES:
-            yield UnknownOption(f"unknown environment variable {name}", _closest(name.upper(), _VARIABLES))
+        if _VARIABLE.fullmatch(name) and name not in _variables():
+            yield UnknownOption(f"unknown environment variable {name}", _closest(name.upper(), _variables()))
 
 
 def _quoted(text: str, name: str) -> str:
@@ -92,15 +100,15 @@ def _quoted(text: str, name: str) -> str:
 
 
 def _closest_section(section: str) -> str:
-    found = _closest(section, NAMES)
+    found = _closest(section, _names())
     return f"[{found}]" if found else ""
 
 
 def _closest_option(section: str, option: str) -> str:
     """Return the option of the section with a similar name, otherwise the one of another section with this name."""
-    if found := _closest(option, NAMES[section]):
+    if found := _closest(option, _names()[section]):
         return found
-    elsewhere = [other for other, names in NAMES.items() if option in names]
+    elsewhere = [other for other, names in _names().items() if option in names]
     return f"{option} in [{elsewhere[0]}]" if len(elsewhere) == 1 else ""
 
 

@@ -14,7 +14,7 @@ from ferroscope.core.model import LeaseProof
 PRECONDITION: Final[ContextVar[LeaseProof | None]] = ContextVar("PRECONDITION", default=None)
 
 
-# Coordination services: etcd, ZooKeeper, Redis, Kubernetes; hints on who is alive, sooner than a lease expires.
+# Coordination services, such as etcd, ZooKeeper or Redis; hints on who is alive, sooner than a lease expires.
 
 
 class CoordinationUnavailableError(Exception):

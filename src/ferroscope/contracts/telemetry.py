@@ -163,7 +163,7 @@ class Meter(Protocol):
         """Record a callback that was forwarded to ironic-inspector; ``busy``: it was not, there were too many."""
 
     def failover(self, what: str) -> None:
-        """Record a step of the remediation of a Kubernetes node, such as ``power-off`` or ``proven``."""
+        """Record a step of the remediation of a cluster's node, such as ``power-off`` or ``proven``."""
 
     def notified(self, target: str, outcome: Literal["delivered", "failed", "dead"]) -> None:
         """Record an attempt to deliver an event; ``dead``: it was given up."""

@@ -1,4 +1,4 @@
-"""The record of what was done about one failure of a Kubernetes node, from which a successor goes on.
+"""The record of what was done about one failure of a cluster's node, from which a successor goes on.
 
 It is stored before each effect that it announces, under the lease of the leader. Times are seconds since the Unix epoch
 by the database's clock.
@@ -42,7 +42,7 @@ class Proof(StrEnum):
 class Sighting(msgspec.Struct, frozen=True):
     """The BMC reported that the machine is off.
 
-    ``renewal`` identifies the kubelet's last renewal of its lease at that time. ``clock`` is the monotonic time of the
+    ``renewal`` identifies the node's last renewal of its lease at that time. ``clock`` is the monotonic time of the
     leader of this ``epoch``, which alone can compare it.
     """
 

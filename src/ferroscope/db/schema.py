@@ -478,7 +478,7 @@ outbox = Table(
     **_SEQUENCE,
 )
 
-# What was done about failures of Kubernetes nodes; ``active`` is unique while it is in progress, see
+# What was done about failures of nodes of a cluster; ``active`` is unique while it is in progress, see
 # ``db.remediations``. The record itself is a document, because only the controller reads it.
 remediations = Table(
     "remediations",

@@ -226,21 +226,19 @@ def build_coordination_service(settings: Settings, member: str, stop: StopFlag) 
     if settings.coordination.backend == "sql":
         return None
     backend = settings.coordination.backend
+    from importlib.metadata import entry_points
+
     try:
-        if backend == "kubernetes":
-            from ferroscope.liveness.kubernetes import KubernetesService
-
-            return KubernetesService(settings.coordination, member, stop)
-        from ferroscope.liveness.tooz import ToozService
-
-        return ToozService(settings.coordination, member, stop)
+        (found,) = {one.value: one for one in entry_points(group="ferroscope.coordination", name=backend)}.values()
+        service: CoordinationService = found.load()(settings.coordination, member, stop)
     except CoordinationRefusedError as exc:
-        raise SetupError(f"[coordination] backend kubernetes: {exc}") from exc
+        raise SetupError(f"[coordination] backend {backend}: {exc}") from exc
     except ImportError as exc:
         raise SetupError(
             f"[coordination] backend {backend} needs the Python package {exc.name}, which is not installed",
             f"install Ferroscope with [{backend}], for example: pip install '.[{backend}]'",
         ) from exc
+    return service
 
 
 def build_party_watch(
@@ -256,8 +254,8 @@ def build_party_watch(
     try:
         service.join()
     except CoordinationRefusedError as exc:
-        if settings.coordination.backend == "kubernetes":
-            raise SetupError(f"[coordination] backend kubernetes: {exc}") from exc
+        if settings.coordination.backend != "tooz":
+            raise SetupError(f"[coordination] backend {settings.coordination.backend}: {exc}") from exc
         raise SetupError(f"[coordination] backend_url: the service rejects our credentials: {exc}") from exc
     except CoordinationUnavailableError as exc:
         _log.warning("the coordination service is unavailable; the database alone decides", why=str(exc))

@@ -7,11 +7,11 @@ that cannot start.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from functools import partial
 from importlib import import_module
 from threading import Event
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from ferroscope.config.added import added
 from ferroscope.config.options import Settings
@@ -21,16 +21,24 @@ from ferroscope.http_server import tls
 from ferroscope.runtime import backend
 from ferroscope.runtime.system import RefusedError, StartError, SystemClock
 
+if TYPE_CHECKING:
+    from ferroscope.runtime.roles import Role
+
 Check = Callable[[], object]
 
 # Those that talk to BMCs, or to the attached registry.
-_DRIVE: Final = frozenset({"api", "worker", "failover"})
+_DRIVE: Final = frozenset({"api", "worker"})
+_OWN: Final = frozenset({"api", "worker", "periodic", "pxe-filter"})
 
 
 def check(settings: Settings, roles: Collection[str]) -> None:
     """Raise ``RefusedError`` with all that is wrong with the settings of a process with these roles."""
     wrong: dict[str, None] = {}  # several roles may say the same
-    for one in _checks(settings, frozenset(roles)):
+    try:
+        others = _others(frozenset(roles))
+    except SetupError as exc:
+        raise RefusedError(str(exc)) from exc
+    for one in _checks(settings, frozenset(roles), others):
         try:
             one()
         except (SetupError, StartError, OSError) as exc:
@@ -39,24 +47,28 @@ def check(settings: Settings, roles: Collection[str]) -> None:
         raise RefusedError(*wrong)
 
 
-def _checks(settings: Settings, roles: frozenset[str]) -> Iterator[Check]:
+def _checks(settings: Settings, roles: frozenset[str], others: Sequence[Role]) -> Iterator[Check]:
     yield partial(backend.check_url, settings)
     yield partial(backend.key_ring, settings)
     if broker := settings.bus.broker():
         yield partial(backend.check_bus_setup, broker)
     yield from _ports(settings, roles)
-    if roles & _DRIVE:
-        yield from _inspections(settings, roles)
+    drives = any(one.drives_bmcs for one in others)
+    if roles & _DRIVE or drives:
+        yield from _inspections(settings, roles, drives=drives)
     if "api" in roles:
         yield from _api(settings)
-    yield from _separate_roles(settings, roles)
+    if "pxe-filter" in roles:
+        yield from _pxe_filter(settings)
+    for other in others:
+        yield partial(other.check, settings)
 
 
-def _inspections(settings: Settings, roles: frozenset[str]) -> Iterator[Check]:
+def _inspections(settings: Settings, roles: frozenset[str], *, drives: bool) -> Iterator[Check]:
     from ferroscope.runtime import externals, wiring
 
     yield partial(externals.check_drivers, settings)
-    if roles & {"worker", "failover"}:
+    if "worker" in roles or drives:
         yield partial(wiring.build_resolver, settings, Event())
     if roles & {"api", "worker"}:
         yield partial(wiring.built_in_rules, settings)
@@ -101,19 +113,17 @@ def _routes() -> None:
         raise SetupError(str(exc), exc.advice) from exc
 
 
-def _separate_roles(settings: Settings, roles: frozenset[str]) -> Iterator[Check]:
-    if "pxe-filter" in roles:
-        from ferroscope.runtime import pxe_filter
+def _pxe_filter(settings: Settings) -> Iterator[Check]:
+    from ferroscope.runtime import pxe_filter
 
-        yield partial(pxe_filter.check, settings)
-        yield partial(pxe_filter.check_inspector, settings.pxe_filter)
-    if "failover" in roles:
-        from ferroscope.runtime.failover_process import http_client
-
-        yield partial(_close_after, http_client, settings.failover.kubeconfig, settings.failover.context)
+    yield partial(pxe_filter.check, settings)
+    yield partial(pxe_filter.check_inspector, settings.pxe_filter)
 
 
-def _close_after(build: Callable[..., object], *args: object, **options: object) -> None:
-    close = getattr(build(*args, **options), "close", None)
-    if close is not None:
-        close()
+def _others(roles: frozenset[str]) -> list[Role]:
+    """Return the roles that packages add; ``SetupError``."""
+    if roles <= _OWN:
+        return []
+    from ferroscope.runtime.roles import role_of
+
+    return [role_of(name) for name in sorted(roles - _OWN)]

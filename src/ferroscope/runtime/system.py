@@ -22,7 +22,7 @@ import structlog
 
 from ferroscope.config import followed
 from ferroscope.config.load import ConfigurationError
-from ferroscope.config.options import SECTIONS, Settings
+from ferroscope.config.options import Settings
 from ferroscope.contracts.queue import StopFlag
 from ferroscope.telemetry import log
 
@@ -201,7 +201,7 @@ class Reload:
         else:
             old, self.settings = self.settings, msgspec.structs.replace(self.settings, log=new.log)
             log.configure(new.log, process=self._process)
-            changed = [name for name in SECTIONS if name != "log" and getattr(new, name) != getattr(old, name)]
+            changed = [name for name in new.names if name != "log" and new.section(name) != old.section(name)]
             if changed:
                 _log.warning("changes of the configuration need a restart", sections=changed)
         followed.reload()

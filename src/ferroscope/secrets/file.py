@@ -22,7 +22,7 @@ class FileSource:
 
     def resolve(self, path: str) -> str:
         """Return the content of the file."""
-        # Links are followed, because Kubernetes mounts secrets as links, but they must not lead out of the directory.
+        # Links are followed, because containers get secrets as links, but they must not lead out of the directory.
         # The answer is the same for what lies outside and for what does not exist: callers must not find out.
         root = os.path.realpath(self._directory)
         real = os.path.realpath(Path(root, path)) if path and "\0" not in path else root

@@ -36,10 +36,10 @@ _LOCAL_SECTIONS: Final = frozenset({"log", "metrics"})
 def fingerprints(settings: Settings) -> dict[str, str]:
     """Return a short digest of each section of the settings that should be the same in all processes."""
     found = {}
-    for section in settings.__struct_fields__:
+    for section in settings.names:
         if section in _LOCAL_SECTIONS:
             continue
-        values = msgspec.structs.asdict(getattr(settings, section))
+        values = msgspec.structs.asdict(settings.section(section))
         local = _LOCAL.get(section, frozenset())
         if section == "pxe_filter" and values["unknown_hosts"] == settings.unknown_hosts_by_discovery:
             values["unknown_hosts"] = "discovery"  # derived from another section, which is compared too

@@ -10,8 +10,9 @@ import pytest
 from oslo_config import cfg, types
 
 from ferroscope.config.declaration import Opt, oslo_options
-from ferroscope.config.load import OPTIONS, load
+from ferroscope.config.load import load
 from ferroscope.config.options import Settings
+from ferroscope.config.sections import options as declared_options
 
 
 class Section(msgspec.Struct, frozen=True, kw_only=True):
@@ -86,7 +87,7 @@ def test_a_field_that_declares_no_option_is_a_mistake() -> None:
 
 
 def test_no_configuration_at_all_gives_the_defaults_of_the_structs(monkeypatch: pytest.MonkeyPatch) -> None:
-    for section, options in OPTIONS.items():
+    for section, options in declared_options().items():
         for option in options:
             monkeypatch.delenv(f"OS_{section}__{option.name}".upper(), raising=False)
     defaults, settings = Settings(), load([])
@@ -97,6 +98,9 @@ def test_no_configuration_at_all_gives_the_defaults_of_the_structs(monkeypatch: 
 
 def test_every_option_has_a_help() -> None:
     bare = [
-        f"[{section}] {option.name}" for section, options in OPTIONS.items() for option in options if not option.help
+        f"[{section}] {option.name}"
+        for section, options in declared_options().items()
+        for option in options
+        if not option.help
     ]
     assert not bare

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from ferroscope.config.load import OPTIONS, ConfigurationError, load, unknown_options
+from ferroscope.config.load import ConfigurationError, load, unknown_options
+from ferroscope.config.sections import options as declared_options
 
 
 def written(place: Path, text: str) -> list[str]:
@@ -72,7 +73,7 @@ def test_an_unknown_variable_is_refused(tmp_path: Path, monkeypatch: pytest.Monk
 
 
 def test_every_variable_of_an_option_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
-    for section, options in OPTIONS.items():
+    for section, options in declared_options().items():
         for option in options:
             monkeypatch.setenv(f"OS_{section}__{option.dest}".upper(), "")
     assert unknown_options([]) == []
@@ -90,7 +91,7 @@ _SHIPPED = sorted(
     path.relative_to(_REPOSITORY)
     for place in ("deploy", "examples", "docs")
     for path in (_REPOSITORY / place).rglob("*.conf")
-    if any(f"[{section}]" in path.read_text().splitlines() for section in OPTIONS)
+    if any(f"[{section}]" in path.read_text().splitlines() for section in declared_options())
 )
 
 

@@ -7,7 +7,8 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from ferroscope.config.load import OPTIONS, ConfigurationError, load
+from ferroscope.config.load import ConfigurationError, load
+from ferroscope.config.sections import options as declared_options
 from tests.fast.docs.pages import Page, pages
 from tests.support import misses
 
@@ -20,7 +21,7 @@ _OF_IRONIC = {
     ("conductor", "inspect_wait_timeout"), ("ferroscope", "outage_timeout"), ("ferroscope", "status_check_period"),
 }  # fmt: skip
 
-NAMES = {(section, option.dest) for section, options in OPTIONS.items() for option in options}
+NAMES = {(section, option.dest) for section, options in declared_options().items() for option in options}
 
 
 def _parser() -> configparser.ConfigParser:
@@ -41,7 +42,7 @@ def _examples() -> Iterator[tuple[Page, str]]:
     """Yield page and text of each example of our own configuration file."""
     for source in pages():
         for block in source.blocks:
-            if block.language == "ini" and _sections(block.text) & OPTIONS.keys():
+            if block.language == "ini" and _sections(block.text) & declared_options().keys():
                 yield source, block.text
 
 

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from ferroscope.cli.main import commands
-from ferroscope.config.load import OPTIONS, load, unknown_options
+from ferroscope.config.load import load, unknown_options
+from ferroscope.config.sections import options as declared_options
 from tools.docs.declarations import sample
 from tools.packaging import contents, man_pages
 
@@ -42,7 +43,7 @@ def test_the_commented_configuration_changes_nothing_and_names_every_option(tmp_
     file = tmp_path / "ferroscope.conf"
     file.write_text(sample())
     assert load([str(file)]) == load([])
-    for section, options in OPTIONS.items():
+    for section, options in declared_options().items():
         body = sample().partition(f"\n[{section}]\n")[2].partition("\n[")[0]
         assert [option.name for option in options if f"\n#{option.name} =" not in body] == []
 

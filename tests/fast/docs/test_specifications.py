@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from functools import cache
 from typing import Final
 
-from ferroscope.config.load import OPTIONS
+from ferroscope.config.sections import options as declared_options
 from tests import ROOT
 from tests.support import misses
 from tools.docs import specifications
@@ -63,7 +63,7 @@ def test_every_document_is_on_the_page() -> None:
 
 
 def test_every_option_exists_and_its_row_gives_the_reason() -> None:
-    known = {(section, option.name) for section, declared in OPTIONS.items() for option in declared}
+    known = {(section, option.name) for section, declared in declared_options().items() for option in declared}
     reasons = {row.name: row.reason for row in rows()}
     misses.none(
         f"[{one.section}] {one.name}: {wrong}"
@@ -77,5 +77,5 @@ def test_every_option_exists_and_its_row_gives_the_reason() -> None:
 
 
 def test_options_of_the_documents_have_their_limits_and_defaults() -> None:
-    declared = {(section, option.name): option for section, known in OPTIONS.items() for option in known}
+    declared = {(section, option.name): option for section, known in declared_options().items() for option in known}
     assert {place: described(declared[place]) for place in AS_DOCUMENTED} == AS_DOCUMENTED

@@ -12,8 +12,8 @@ import pytest
 import yaml
 
 from ferroscope.config.coordination_options import CoordinationSettings
-from ferroscope.failover.client import FORCING_RIGHTS, RIGHTS, Right
-from ferroscope.liveness.kubernetes import RULE, KubernetesService
+from ferroscope.contrib.kubernetes.failover.client import FORCING_RIGHTS, RIGHTS, Right
+from ferroscope.contrib.kubernetes.liveness import RULE, KubernetesService
 from tests.support.kubernetes import Cluster
 from tests.support.manifests import as_served, kustomized, pods
 from tests.support.processes import until

@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from ferroscope.contrib.kubernetes.failover.reading import TAINT_SINCE
 from ferroscope.core.remediation import Phase, Proof
-from ferroscope.failover.reading import TAINT_SINCE
 from tests.nightly.kubernetes.fleet import Fleet, prefers, workload
 from tests.nightly.kubernetes.witness import evicted, forced
 from tests.support.installation import Played

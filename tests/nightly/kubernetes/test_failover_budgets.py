@@ -8,9 +8,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from ferroscope.config.integration_options import FailoverSettings
-from ferroscope.failover.client import Kubernetes, KubernetesError
-from ferroscope.runtime import failover
+from ferroscope.contrib.kubernetes import role
+from ferroscope.contrib.kubernetes.failover.client import Kubernetes, KubernetesError
+from ferroscope.contrib.kubernetes.options import FailoverSettings
 from tests.support.kubernetes import Cluster, release
 
 _MERGE = "application/merge-patch+json"
@@ -40,7 +40,7 @@ def namespace(api_server: Cluster) -> Iterator[str]:
 
 @pytest.fixture
 def kube(api_server: Cluster) -> Iterator[Kubernetes]:
-    found = failover.connect(FailoverSettings(kubeconfig=str(api_server.kubeconfig)))
+    found = role.connect(FailoverSettings(kubeconfig=str(api_server.kubeconfig)))
     found.version()
     yield found
     found.close()

@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 
 from bench.service import executable
-from ferroscope.config.integration_options import FailoverSettings
 from ferroscope.config.setup_error import SetupError
-from ferroscope.failover.client import FORCING_RIGHTS, RIGHTS
-from ferroscope.failover.reading import TAINT_SINCE
-from ferroscope.remote.kubernetes import Right
-from ferroscope.runtime import failover
+from ferroscope.contrib.kubernetes import role
+from ferroscope.contrib.kubernetes.api import Right
+from ferroscope.contrib.kubernetes.failover.client import FORCING_RIGHTS, RIGHTS
+from ferroscope.contrib.kubernetes.failover.reading import TAINT_SINCE
+from ferroscope.contrib.kubernetes.options import FailoverSettings
 from tests.support import databases
 from tests.support.certificates import Authority
 from tests.support.kubernetes import Cluster, release
@@ -33,10 +33,10 @@ def test_a_missing_right_is_named_with_the_rule_that_grants_it(api_server: Clust
     token = api_server.account(name, rules, everywhere=True)
     file = api_server.write_kubeconfig(f"{name}.kubeconfig", token)
     wanted = FailoverSettings(kubeconfig=str(file), mode="label")
-    kube = failover.connect(wanted)
+    kube = role.connect(wanted)
     try:
         with pytest.raises(SetupError) as said:
-            failover.check_cluster(kube, wanted)
+            role.check_cluster(kube, wanted)
     finally:
         kube.close()
     assert f"{missing.verb} {missing.resource}" in said.value.summary
@@ -80,10 +80,10 @@ def test_an_old_server_and_a_clock_that_is_off_are_told(
     api_server: Cluster, monkeypatch: pytest.MonkeyPatch, off: float
 ) -> None:
     wanted = FailoverSettings(kubeconfig=str(api_server.kubeconfig))
-    kube, true = failover.connect(wanted), time.time
-    monkeypatch.setattr("ferroscope.remote.kubernetes.time.time", lambda: true() - off)
+    kube, true = role.connect(wanted), time.time
+    monkeypatch.setattr("ferroscope.contrib.kubernetes.api.time.time", lambda: true() - off)
     try:
-        said = failover.check_cluster(kube, wanted)
+        said = role.check_cluster(kube, wanted)
     finally:
         kube.close()
     assert kube.skew() == pytest.approx(off, abs=10)

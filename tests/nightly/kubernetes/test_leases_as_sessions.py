@@ -13,8 +13,8 @@ from ferroscope.config.coordination_options import CoordinationSettings, problem
 from ferroscope.config.options import Settings
 from ferroscope.config.setup_error import SetupError
 from ferroscope.contracts.coordination import CoordinationRefusedError, CoordinationUnavailableError
+from ferroscope.contrib.kubernetes.liveness import KubernetesService
 from ferroscope.doctor import host
-from ferroscope.liveness.kubernetes import KubernetesService
 from ferroscope.runtime.externals import build_coordination_service, build_party_watch
 from tests.support.kubernetes import Cluster
 from tests.support.processes import until

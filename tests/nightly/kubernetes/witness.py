@@ -17,7 +17,7 @@ from typing import Any, Final, Self
 import msgspec
 import requests
 
-from ferroscope.failover.cluster import OUT_OF_SERVICE
+from ferroscope.contrib.kubernetes.failover.cluster import OUT_OF_SERVICE
 from tests.nightly.kubernetes.fleet import Fleet, runs
 from tests.nightly.kubernetes.rack import Machine
 from tests.support.processes import PATIENCE

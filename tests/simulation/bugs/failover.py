@@ -9,9 +9,9 @@ import msgspec
 
 from ferroscope import leadership
 from ferroscope.contracts.bmc import Power
-from ferroscope.failover import case, controller, machines, pods, proof, reading, returning
+from ferroscope.contrib.kubernetes import role
+from ferroscope.contrib.kubernetes.failover import case, controller, machines, pods, proof, reading, returning
 from ferroscope.remote import command_fence
-from ferroscope.runtime import failover
 from tests.simulation.bugs.registry import bug
 
 # A StatefulSet that can move, on workers of which all are known, and nothing else that could hide what is looked for.
@@ -145,13 +145,13 @@ _UNKNOWN: dict[str, Any] = {
 
 
 def _unknown_is_off() -> Iterator[Any]:
-    ask = failover.BmcPower.state
+    ask = role.BmcPower.state
 
     def state(self: Any, machine: str) -> Power:
         said = ask(self, machine)
         return Power.OFF if said is Power.UNKNOWN else said
 
-    yield failover.BmcPower, "state", state
+    yield role.BmcPower, "state", state
 
 
 bug("unknown-is-off", "a BMC that does not say on is taken to say off", rule="proof", seeds=30, **_UNKNOWN)(
@@ -181,7 +181,7 @@ bug(
 def _() -> Iterator[Any]:
     yield leadership.StepLeadership, "keep_alive", lambda self: self._leadership.keep_alive()
     yield command_fence, "check", lambda: float("inf")
-    yield failover, "fenced", _unfenced
+    yield role, "fenced", _unfenced
     yield controller.Failover, "_save", _unfenced_save
 
 

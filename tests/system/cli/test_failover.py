@@ -22,8 +22,8 @@ from ferroscope.core.remediation import Phase, Proof, Remediation, logged
 from ferroscope.hardware import machine_identity
 from ferroscope.runtime.backend import Backend, open_backend
 from ferroscope.runtime.system import SystemClock
-from tests.fast.failover.build import SYSTEM_UUID
-from tests.fast.failover.test_client import kubeconfig, node_document, pod_document
+from tests.fast.contrib.kubernetes.failover.build import SYSTEM_UUID
+from tests.fast.contrib.kubernetes.failover.test_client import kubeconfig, node_document, pod_document
 from tests.support import examples
 from tests.support.faulty_kubernetes import FaultyKubernetes, answering
 from tests.support.processes import PATIENCE, free_port

@@ -17,8 +17,8 @@ from ferroscope.hardware import machine_identity
 from ferroscope.runtime.backend import open_backend
 from ferroscope.runtime.system import SystemClock
 from ferroscope_sim.protocol import read, write
-from tests.fast.failover.build import SYSTEM_UUID
-from tests.fast.failover.test_client import kubeconfig, node_document, pod_document
+from tests.fast.contrib.kubernetes.failover.build import SYSTEM_UUID
+from tests.fast.contrib.kubernetes.failover.test_client import kubeconfig, node_document, pod_document
 from tests.support import databases, examples
 from tests.support.faulty_kubernetes import FaultyKubernetes, hanging
 from tests.support.installation import Played

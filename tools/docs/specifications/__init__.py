@@ -148,10 +148,10 @@ def _page() -> Iterator[str]:
 
 
 def _options() -> Iterator[str]:
-    from ferroscope.config.load import OPTIONS
+    from ferroscope.config.sections import options as declared_options
     from tools.docs.declarations import described
 
-    declared = {(section, option.name): option for section, known in OPTIONS.items() for option in known}
+    declared = {(section, option.name): option for section, known in declared_options().items() for option in known}
     for one in options():
         kind, default = described(declared[one.section, one.name])
         here = f"{kind}, default {default}" if default else f"{kind}; not set by default"

@@ -1,0 +1,14 @@
+"""The commands of this part."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from ferroscope.contracts.commands import Command
+
+FAILOVER: Final = Command(
+    "ferroscope.contrib.kubernetes.failover_command:failover",
+    "Fail over the pods of dead Kubernetes nodes; show the plan.",
+    after="lease",
+    is_service=True,
+)

@@ -1,0 +1,176 @@
+"""The calls to BMCs that are under way: one for each node, so that a slow BMC delays only what is done about its own.
+
+A question outlives the pass that asks it, and is answered in the pass that takes it. A command does, too; until it has
+ended, nothing else is sent to that BMC. What was read of the node before the question stays with it, because its age is
+part of the proof: what a kubelet that comes back changes after that is protected by its resource version.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Container, Mapping, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from typing import Any, Final, Protocol
+
+import msgspec
+import structlog
+
+from ferroscope.contracts.bmc import Power
+from ferroscope.contracts.errors import BmcError
+from ferroscope.contracts.queue import Clock
+from ferroscope.contrib.kubernetes.failover.pods import Attachment, Pod, Volume
+from ferroscope.remote.command_fence import TooLateError
+
+_log = structlog.get_logger(__name__)
+
+# Threads; more calls than that wait for one to end. A silent BMC occupies one until its timeout.
+_MOST: Final = 64
+
+
+class MachinePower(Protocol):
+    """The power of machines, by their UUID. ``BmcError``, ``TooLateError``."""
+
+    def state(self, machine: str) -> Power:
+        """Return what the BMC says."""
+
+    def set(self, machine: str, *, on: bool, left: Callable[[], float]) -> None:
+        """Request it, as long as ``left`` returns more than 0 seconds."""
+
+
+class Answer(msgspec.Struct, frozen=True):
+    """``error``: why the BMC does not say on or off. ``asked_at``: by our clock, just before."""
+
+    power: Power
+    asked_at: float
+    error: str = ""
+
+
+_DOUBTS: Final = {
+    Power.CHANGING: "it says that the machine is being powered on or off",
+    Power.UNKNOWN: "its answer has no power state that is on or off",
+}
+
+
+class Load(msgspec.Struct, frozen=True):
+    """What is on a node; ``volumes`` by the namespace and the name of their claims."""
+
+    pods: Sequence[Pod]
+    attachments: Sequence[Attachment]
+    volumes: Mapping[tuple[str, str], Volume] = {}
+
+    @property
+    def uids(self) -> set[str]:
+        """The UIDs of the pods and attachments."""
+        return {one.uid for one in self.pods} | {one.metadata.uid for one in self.attachments}
+
+
+class Question(msgspec.Struct, frozen=True):
+    """One node whose BMC is asked, and what was on it before; ``machine`` is "" if there is none to ask."""
+
+    node: str
+    machine: str
+    opened_at: float
+    answer: Future[Answer]
+    load: Load
+
+
+class _Command(msgspec.Struct, frozen=True):
+    opened_at: float
+    running: Future[str]
+
+
+class BmcCalls:
+    """For one thread; the calls run in threads of their own."""
+
+    def __init__(self, power: MachinePower, clock: Clock) -> None:
+        self._power = power
+        self._clock = clock
+        self._pool = ThreadPoolExecutor(max_workers=_MOST, thread_name_prefix="bmc")
+        self._questions: dict[str, Question] = {}
+        self._commands: dict[str, _Command] = {}
+        self._failures: dict[str, str] = {}
+
+    def close(self) -> None:
+        """Start nothing new."""
+        self._pool.shutdown(wait=False, cancel_futures=True)
+
+    def ask(self, node: str, machine: str, load: Load) -> None:
+        """Ask for the machine's power; "": there is no machine to ask, and the answer is there at once."""
+        now = self._clock.monotonic()
+        answer: Future[Answer] = Future()
+        if machine:
+            answer = self._pool.submit(self._look, machine)
+        else:
+            answer.set_result(Answer(Power.UNKNOWN, now, "it was not asked"))
+        self._questions[node] = Question(node, machine, now, answer, load)
+
+    def command(self, node: str, machine: str, *, on: bool, left: Callable[[], float]) -> None:
+        """Send a power command; if that fails, it is logged, and see ``failure``. Ask with ``busy`` before."""
+        self._failures.pop(node, None)
+        running = self._pool.submit(self._set, node, machine, on=on, left=left)
+        self._commands[node] = _Command(self._clock.monotonic(), running)
+
+    def busy(self, node: str) -> bool:
+        """Whether the node has a question that was not taken, or a command that has not ended."""
+        command = self._commands.get(node)
+        if command is not None and command.running.done():
+            del self._commands[node]
+            self._failures[node] = command.running.result()
+        return node in self._questions or node in self._commands
+
+    def failure(self, node: str) -> str:
+        """Return why the node's last command failed, "" if it was accepted or there was none."""
+        return self._failures.get(node, "")
+
+    def open_for(self, node: str) -> float:
+        """Return for how many seconds that has been so."""
+        opened = self._questions.get(node) or self._commands.get(node)
+        return 0.0 if opened is None else self._clock.monotonic() - opened.opened_at
+
+    def answered(self) -> bool:
+        """Whether there are answers that were not taken."""
+        return any(one.answer.done() for one in self._questions.values())
+
+    def take(self) -> list[Question]:
+        """Return the questions that are answered, once."""
+        found = [one for one in self._questions.values() if one.answer.done()]
+        for one in found:
+            del self._questions[one.node]
+        return found
+
+    def wait(self, nodes: Container[str], patience: float, timeout: float) -> bool:
+        """Wait until a call about one of these nodes ends; False if none is under way that is younger than this."""
+        calls: dict[Future[Any], float] = {}
+        for name, one in self._questions.items():
+            if name in nodes:
+                calls[one.answer] = one.opened_at
+        for name, command in self._commands.items():
+            if name in nodes and not command.running.done():
+                calls[command.running] = command.opened_at
+        now = self._clock.monotonic()
+        young = {call: patience - (now - opened_at) for call, opened_at in calls.items() if now - opened_at < patience}
+        if young:
+            wait(young, timeout=min(timeout, *young.values()), return_when=FIRST_COMPLETED)
+        return bool(young)
+
+    def _look(self, machine: str) -> Answer:
+        asked_at = self._clock.monotonic()
+        try:
+            power = self._power.state(machine)
+        except BmcError as exc:
+            return Answer(Power.UNKNOWN, asked_at, str(exc))
+        except Exception as exc:  # noqa: BLE001  # a driver of somebody else must not keep the other nodes waiting
+            _log.exception("failover: the driver of a machine has failed", machine=machine)
+            return Answer(Power.UNKNOWN, asked_at, f"its driver has failed ({type(exc).__name__}); see the log")
+        return Answer(power, asked_at, _DOUBTS.get(power, ""))
+
+    def _set(self, node: str, machine: str, *, on: bool, left: Callable[[], float]) -> str:
+        try:
+            self._power.set(machine, on=on, left=left)
+        except (BmcError, TooLateError) as exc:
+            why = str(exc) or "the lease was about to expire"
+            _log.warning("failover: a power command failed; it is repeated", node=node, on=on, error=why)
+            return why
+        except Exception as exc:  # noqa: BLE001  # as above
+            _log.exception("failover: the driver of a machine has failed", node=node, on=on)
+            return f"its driver has failed ({type(exc).__name__}); see the log"
+        return ""

@@ -1,0 +1,131 @@
+"""One node in one pass: how what is decided is stored and explained, and what keeps everything away from its pods."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+import msgspec
+
+from ferroscope.contrib.kubernetes.failover.cluster import KubeNode
+from ferroscope.contrib.kubernetes.failover.machines import Machine
+from ferroscope.contrib.kubernetes.failover.pods import Attachment, Pod
+from ferroscope.contrib.kubernetes.failover.terms import Decision, DeletePod, Effect, Rules, Seen, View, is_storm
+from ferroscope.core.remediation import Phase, Remediation, logged
+
+ESCALATE: Final = 600.0  # seconds without a change, after which people are called
+# Reasons that somebody wants so, or that have called already.
+_NO_HURRY: Final = frozenset(
+    {"paused", "maintenance", "cordoned", "nothing-to-free", "dwell", "inspecting", "gave-up", "left-off"}
+)
+
+
+class Case:
+    """What is known of the node, and what all phases do alike; the phases are functions, see ``decision.PHASES``."""
+
+    def __init__(self, view: View, seen: Seen, rules: Rules) -> None:
+        self.view = view
+        self.seen = seen
+        self.rules = rules
+        pods = [one for one in seen.pods if not one.bound_to_node and (one.terminating or _runs(one))]
+        self.movable = [one for one in pods if not one.awaits_finalizers]
+        self.finalizing = [one for one in pods if one.awaits_finalizers]
+
+    def end(self, record: Remediation, phase: Phase, reason: str, message: str, *effects: Effect) -> Decision:
+        record = self.log(msgspec.structs.replace(record, phase=phase, ended_at=self.view.now), reason, message)
+        return self.act(record, reason, message, *effects)
+
+    def remembered(self, decision: Decision) -> Decision:
+        """Add what a reboot proves, and remember which pods are being deleted."""
+        record = decision.record
+        if record is None or record.ended:
+            return decision
+        present = {one.uid: one for one in self.seen.pods}
+        dead = tuple(uid for uid in record.dead if uid in present and present[uid].terminating)
+        deleted = {one.pod.uid for one in decision.effects if isinstance(one, DeletePod)}
+        node = self.seen.node
+        allowed = not self.view.problem and node is not None and not node.paused
+        effects = tuple(
+            DeletePod(present[uid])
+            for uid in dead
+            if uid not in deleted and allowed and not present[uid].awaits_finalizers
+        )
+        if node is not None and node.boot_id == record.boot_id:
+            times = {uid: record.terminating.get(uid, self.view.now) for uid, one in present.items() if one.terminating}
+            record = msgspec.structs.replace(record, terminating=times)
+        record = msgspec.structs.replace(record, dead=dead)
+        return Decision(record, decision.effects + effects, decision.reason, decision.message)
+
+    def escalated(self, decision: Decision) -> Decision:
+        """Call for people, once, if nothing has happened for long, for a reason that they did not ask for."""
+        record = decision.record
+        if record is None or record.ended or record.reason == record.escalated:
+            return decision
+        if record.reason in _NO_HURRY or self.view.now - record.since < ESCALATE:
+            return decision
+        minutes = f"{ESCALATE / 60:.0f} minutes"
+        text = f"gave up, because nothing has changed for {minutes}: {record.message}; it is still looked at"
+        record = self.log(msgspec.structs.replace(record, escalated=record.reason), "gave-up", text)
+        if record.commanded and self.seen.power_off:
+            record = msgspec.structs.replace(record, left_off=f"its machine was powered off, and {record.message}")
+        return msgspec.structs.replace(decision, record=record)
+
+    def log(self, record: Remediation, what: str, text: str) -> Remediation:
+        return logged(record, self.view.now, what, text)
+
+    def wait(self, record: Remediation, reason: str, message: str) -> Decision:
+        return self.act(record, reason, message)
+
+    def act(self, record: Remediation, reason: str, message: str, *effects: Effect) -> Decision:
+        since = record.since if record.since and record.reason == reason else self.view.now
+        record = msgspec.structs.replace(record, reason=reason, message=message, since=since)
+        return Decision(record, effects, reason, message)
+
+    def machine(self, record: Remediation) -> Machine | None:
+        """Return the node's machine: the settled one, and before that the one that matches now."""
+        return self.seen.settled if record.settled else self.seen.match.machine
+
+    def guard(self, record: Remediation, node: KubeNode) -> tuple[str, str]:
+        """Return why nothing may be done to this node's pods now, "" if it may."""
+        if self.view.problem:
+            return "view-bad", f"our own view cannot be trusted: {self.view.problem}"
+        if node.paused:
+            return "paused", "the node has the annotation ferroscope.io/failover-paused"
+        if (machine := self.machine(record)) is not None and machine.maintenance:
+            return "maintenance", f"machine {machine.title} is in maintenance"
+        return "", ""
+
+    def held(self, record: Remediation, node: KubeNode) -> Decision | None:
+        """Return why nothing is begun about this node now; None if it may be."""
+        if (why := self.guard(record, node))[0]:
+            return self.wait(record, *why)
+        if storm := is_storm(self.view, self.rules):
+            until = self.view.now + self.rules.storm_cooldown
+            return self.wait(msgspec.structs.replace(record, not_before=until), "storm", storm)
+        return None
+
+    def early(self, record: Remediation) -> bool:
+        return self.view.now < record.not_before
+
+    def places(self) -> tuple[list[Pod], list[Pod]]:
+        """Return the pods that could run on another node, and those that could not."""
+        others = [one for one in self.view.nodes if one.name != self.seen.name]
+        fits = [one for one in self.movable if any(self.fits(one, node) for node in others)]
+        return fits, [one for one in self.movable if one not in fits]
+
+    def fits(self, pod: Pod, node: KubeNode) -> bool:
+        volumes = self.seen.volumes_of(pod)
+        return pod.uid not in self.seen.refused and pod.fits(node) and all(one.reaches(node) for one in volumes)
+
+    def detachable(self, stuck: Sequence[Pod]) -> list[Attachment]:
+        """Return the attachments but those of pods that stay: these would only be attached again."""
+        stay = [*stuck, *(one for one in self.seen.pods if one.bound_to_node and _runs(one))]
+        kept = {volume.name for one in stay for volume in self.seen.volumes_of(one)}
+        if stuck:
+            kept.add("")  # whose it is is not known
+        found = [one for one in self.seen.attachments if one.volume not in kept]
+        return [one for one in found if one.metadata.uid not in self.seen.refused]
+
+
+def _runs(pod: Pod) -> bool:
+    return pod.status.phase not in ("Succeeded", "Failed")

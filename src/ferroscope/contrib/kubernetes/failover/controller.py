@@ -1,0 +1,288 @@
+"""The controller: has failed nodes looked at, stores each decision, then carries out its effects. All effects are here.
+
+It is level-triggered: each pass reads everything that it decides on. A watch only ends the pause between two passes.
+A record is stored under the fence of the lease before the effects that it announces, so a leader that has lost its
+lease begins nothing; and what it has begun carries the resource version that it read, so a late call changes nothing.
+Immediately before each effect that cannot be undone, the age of what it rests on is checked.
+"""
+
+from __future__ import annotations
+
+import math
+import threading
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Final
+
+import msgspec
+import structlog
+
+from ferroscope.contracts.queue import Clock, StopFlag
+from ferroscope.contracts.telemetry import SILENT, Meter
+from ferroscope.contrib.kubernetes.failover.bmc_calls import BmcCalls, MachinePower
+from ferroscope.contrib.kubernetes.failover.client import Kubernetes, KubernetesError
+from ferroscope.contrib.kubernetes.failover.reading import ClusterReader, Looked
+from ferroscope.contrib.kubernetes.failover.refusals import Refusals
+from ferroscope.contrib.kubernetes.failover.terms import (
+    DeleteAttachment,
+    DeletePod,
+    Effect,
+    Inspect,
+    PowerOff,
+    PowerOn,
+    Rules,
+    SetCondition,
+    SetTaint,
+    is_aged,
+    is_forced,
+)
+from ferroscope.core.delivery import IllegalEventError, Refused
+from ferroscope.core.model import Entry, Severity
+from ferroscope.core.remediation import Proof, Remediation
+from ferroscope.db.store import Store
+from ferroscope.db.transaction import Transaction
+from ferroscope.leadership import StepLeadership
+from ferroscope.telemetry.finding import Finding
+
+_log = structlog.get_logger(__name__)
+
+LEASE: Final = "failover/"
+_PERIOD: Final = 0.2  # seconds between two looks whether a pass is due
+_BUSY: Final = 1.0  # seconds between two passes while a remediation is in progress
+_PATIENCE: Final = 1.5  # seconds for which a pass waits for a BMC; most answer within one
+_WARNINGS: Final = frozenset(
+    {
+        "failed",
+        "power-off",
+        "proven",
+        "forcing",
+        "tainted",
+        "without-proof",
+        "was-alive",
+        "left-off",
+        "machine-contradicts",
+        "gave-up",
+    }
+)
+
+
+class Failover:
+    """A periodic task (see ``periodic.singleton``): passes when ``wake`` is set, and every ``resync`` seconds.
+
+    While a remediation is in progress it passes every second, and as soon as a late answer of a BMC is there.
+    """
+
+    def __init__(
+        self,
+        kube: Kubernetes,
+        power: MachinePower,
+        store: Store,
+        rules: Rules,
+        *,
+        cluster: str,
+        clock: Clock,
+        api_servers: Sequence[str] = (),
+        resync: float = 10.0,
+        dry_run: bool = False,
+        process: str = "",
+        meter: Meter = SILENT,
+        wake: StopFlag | None = None,
+        inspect: Callable[[Transaction, str], None] | None = None,
+    ) -> None:
+        self.name = LEASE + cluster
+        self.period = _PERIOD
+        self._kube = kube
+        self._store = store
+        self._rules = rules
+        self._calls = BmcCalls(power, clock)
+        self._refusals = Refusals(clock)
+        self._reader = ClusterReader(
+            kube,
+            self._calls,
+            store,
+            rules,
+            cluster=cluster,
+            clock=clock,
+            api_servers=api_servers,
+            refused=self._refusals.given_up,
+        )
+        self.problem: Finding | None = None
+        self._cluster = cluster
+        self._clock = clock
+        self._resync = resync
+        self._dry_run = dry_run
+        self._process = process
+        self._meter = meter
+        self._inspect = inspect
+        self._wake = wake or threading.Event()
+        self._next_at = -math.inf
+        self._status = "has not looked at the cluster yet"
+
+    def close(self) -> None:
+        """Start nothing new."""
+        self._calls.close()
+
+    def plan(self) -> list[Looked]:
+        """Return every node that has failed, or has a record, with what would be done now; change nothing."""
+        return list(self._reader.look())
+
+    def step(self, leading: StepLeadership) -> str:
+        """Pass once, if it is time to; return a status."""
+        now = self._clock.monotonic()
+        if now < self._next_at and not self._wake.is_set() and not self._calls.answered():
+            return self._status
+        self._wake.clear()  # type: ignore[attr-defined]
+        said: dict[str, str] = {}
+        try:
+            for one in self._reader.look(leading.keep_alive, epoch=leading.epoch, patience=_PATIENCE):
+                self._carry_out(leading, one)
+                if one.decision.record is not None:
+                    said[one.seen.name] = one.decision.message or one.decision.reason
+        except KubernetesError as exc:
+            self._next_at = now + max(_BUSY, exc.retry_after)
+            self._status = f"cannot read the cluster: {exc}"
+            _log.warning("cannot read the cluster", cluster=self._cluster, error=str(exc), status=exc.status)
+            return self._status
+        for name, record in self._reader.open.items():  # also of those that this pass has left out
+            said.setdefault(name, record.message or "its BMC is asked")
+        if not self._reader.open:
+            self._refusals.clear()
+        self.problem = _finding(self._cluster, self._reader.open.values())
+        busy = bool(self._reader.open) or self._reader.waits
+        self._next_at = now + (_BUSY if busy else self._resync)
+        self._next_at = min(self._next_at, self._clock.monotonic() + self._reader.again_in)
+        idle = len(self._reader.idle)
+        calm = f"no node has failed; {idle} are not ready, and never were" if idle else "all nodes are ready"
+        self._status = "; ".join(f"{name}: {text}" for name, text in sorted(said.items())) or calm
+        return self._status
+
+    def _carry_out(self, leading: StepLeadership, looked: Looked) -> None:
+        """Store the record, then do what it announces, then tell of it."""
+        decision, record = looked.decision, looked.decision.record
+        if record is None:
+            for effect in () if self._dry_run else decision.effects:
+                leading.keep_alive()
+                self._apply(looked.seen.name, effect)
+            return
+        before = looked.record.log if looked.record is not None else ()
+        new = [one for one in record.log if one not in before]
+        for line in new:
+            _log.info("failover", cluster=self._cluster, node=record.node, what=line["what"], text=line["text"],
+                      dry_run=self._dry_run)  # fmt: skip
+        if self._dry_run:
+            return
+        if _content(record) != _content(looked.record):
+            inspects = any(isinstance(effect, Inspect) for effect in decision.effects)
+            self._store.write(lambda tx: self._save(tx, leading, record, new, inspects=inspects))
+        alive = self._alive(looked)
+        for effect in decision.effects:
+            leading.keep_alive()
+            if isinstance(effect, (PowerOff, PowerOn)):
+                on = isinstance(effect, PowerOn)
+                self._calls.command(record.node, record.machine, on=on, left=leading.left)
+            elif is_forced(effect) and alive:
+                _log.warning("failover: nothing is forced", node=record.node, step=type(effect).__name__, why=alive)
+            elif is_aged(effect, record, looked.seen, self._clock.monotonic(), self._rules):
+                _log.info("failover: what was seen has aged", node=record.node, step=type(effect).__name__)
+            else:
+                self._apply(record.node, effect)
+        for line in new:
+            self._meter.failover(line["what"])
+            self._event(record.node, line["what"], line["text"])
+
+    def _alive(self, looked: Looked) -> str:
+        """Return why nothing may be forced by proof any more, "" if it may: storing the record has taken some time."""
+        record, seen = looked.decision.record, looked.seen
+        by_proof = record is not None and record.proof in (Proof.POWER_OFF, Proof.CONFIRMED)
+        if not by_proof or not any(is_forced(effect) for effect in looked.decision.effects):
+            return ""
+        try:
+            renewed = self._kube.renewal(seen.name) != seen.renewal
+        except KubernetesError as exc:
+            return f"the kubelet's lease cannot be read: {exc}"
+        return "the kubelet has renewed its lease" if renewed else ""
+
+    def _save(
+        self,
+        tx: Transaction,
+        leading: StepLeadership,
+        record: Remediation,
+        new: Sequence[Mapping[str, Any]],
+        *,
+        inspects: bool,
+    ) -> None:
+        leading.fence(tx)
+        if inspects and self._inspect is not None:
+            try:
+                self._inspect(tx, record.machine)
+            except (IllegalEventError, Refused) as exc:
+                _log.warning("the machine cannot be inspected", node=record.node, error=str(exc))
+        tx.remediations.save(record)
+        if record.machine:
+            tx.journal.append(
+                Entry(
+                    node=record.machine,
+                    step="failover",
+                    message=f"Kubernetes node {record.node}: {line['text']}",
+                    severity=Severity.WARNING if line["what"] in _WARNINGS else Severity.INFO,
+                    process=self._process,
+                    detail={"cluster": self._cluster, "kubernetes_node": record.node, "what": line["what"]},
+                )
+                for line in new
+            )
+
+    def _apply(self, node: str, effect: Effect) -> None:
+        key = _subject(effect)
+        if not self._refusals.due(key):
+            return
+        try:
+            if isinstance(effect, SetTaint):
+                self._kube.set_out_of_service(effect.node, present=effect.present)
+            elif isinstance(effect, SetCondition):
+                self._kube.set_left_off(effect.node, effect.message)
+            elif isinstance(effect, DeletePod):
+                if not effect.ask_budget:
+                    self._kube.delete_pod(effect.pod)
+                elif not self._kube.evict(effect.pod):
+                    self._refusals.budget(key)
+                    _log.info("failover: a disruption budget keeps a pod", node=node, pod=effect.pod.metadata.name)
+                    return
+            elif isinstance(effect, DeleteAttachment):
+                self._kube.delete_attachment(effect.attachment)
+            self._refusals.done(key)
+        except KubernetesError as exc:
+            self._refusals.refused(key, exc.status, str(exc))
+            step = type(effect).__name__
+            _log.warning("failover: a step failed; it is repeated", node=node, step=step, error=str(exc))
+
+    def _event(self, node: str, what: str, text: str) -> None:
+        """Add an Event on the Node, also if that was deleted; a failure is only logged: the record has it, too."""
+        reason = "Failover" + "".join(word.capitalize() for word in what.split("-"))
+        try:
+            self._kube.record_event(node, reason, text, warning=what in _WARNINGS)
+        except KubernetesError as exc:
+            _log.warning("cannot record an Event", node=node, error=str(exc))
+
+
+def _subject(effect: Effect) -> str:
+    """Return what the API server may refuse to change."""
+    if isinstance(effect, DeletePod):
+        return effect.pod.uid
+    if isinstance(effect, DeleteAttachment):
+        return effect.attachment.metadata.uid
+    return f"{type(effect).__name__} {effect.node.name}" if isinstance(effect, (SetTaint, SetCondition)) else ""
+
+
+def _finding(cluster: str, records: Iterable[Remediation]) -> Finding | None:
+    """Return what operators must know about: no progress for long, and machines that stay off."""
+    for code, text in (("left-off", "left_off"), ("no-progress", "escalated")):
+        if found := [one for one in records if getattr(one, text)]:
+            first = found[0]
+            more = f" (and {len(found) - 1} more)" if len(found) > 1 else ""
+            summary = f"Kubernetes node {first.node} of cluster {cluster}: {first.left_off or first.message}{more}"
+            return Finding(f"failover-{code}", "wrong", summary, "see ferroscope failover status")
+    return None
+
+
+def _content(record: Remediation | None) -> Remediation | None:
+    """Return the record without what changes in each pass."""
+    return None if record is None else msgspec.structs.replace(record, updated_at=0.0, epoch=0)

@@ -1,0 +1,98 @@
+"""What to do about a node now, and why not more: pure, without I/O and clocks.
+
+``decide`` gets what was read about one node in this pass, and the record of its remediation. It returns the record to
+store *before* the effects are carried out, and a message for people. It is called again and again, and depends on no
+event having been seen. What it holds to:
+
+* Nothing is forced without proof: the power cut by command, and then seen off twice, some seconds apart, with no
+  renewal of the kubelet's lease in between (without the command only where it is forbidden to power off); or the
+  operator's word; or, for pods that were already being deleted, a reboot. Mode ``label`` is apart.
+* The proof is looked at again in each pass. A sign of life ends it: a renewed lease, a new boot ID, power on.
+* An answer that is older than ``proof_age`` forces nothing (``is_aged``): the machine may have been powered on since.
+* A pass that could not read something forces nothing that depends on it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+import msgspec
+
+from ferroscope.contrib.kubernetes.failover import evacuation, label, proof, returning
+from ferroscope.contrib.kubernetes.failover.case import Case
+from ferroscope.contrib.kubernetes.failover.cluster import KubeNode
+from ferroscope.contrib.kubernetes.failover.terms import Decision, Rules, Seen, SetCondition, View, is_suspect
+from ferroscope.core.remediation import Phase, Proof, Remediation, logged
+
+
+def decide(view: View, seen: Seen, record: Remediation | None, rules: Rules, new_uuid: Callable[[], str]) -> Decision:
+    """Return what to do about the node now. ``record``: of its remediation in progress, None if there is none."""
+    if record is None:
+        if seen.node is None or not is_suspect(seen.node, seen.silent, rules):
+            return _with_condition(seen.node, Decision(None))
+        record = _opened(view, seen, seen.node, new_uuid())
+    record = msgspec.structs.replace(record, updated_at=view.now, epoch=view.epoch)
+    if record.settled and seen.power_off is False:
+        record = msgspec.structs.replace(record, left_off="")
+    # What was begun with a machine's power is brought to its end by proof, and no mode uses what the other has begun.
+    by_label = rules.mode == "label" and not record.settled
+    if by_label != (record.proof is Proof.LABEL) and record.phase is not Phase.DWELL and not record.settled:
+        record = msgspec.structs.replace(record, phase=Phase.DWELL, proof=Proof.NONE, not_before=view.now + rules.dwell)
+    case = Case(view, seen, rules)
+    node = seen.node
+    if node is None or node.metadata.uid != record.node_uid:
+        return returning.deleted(case, record)
+    decided = label.by_label(case, record, node) if by_label else _by_proof(case, record, node)
+    return _with_condition(node, case.escalated(case.remembered(decided)))
+
+
+# What to do in each phase of a remediation by proof.
+PHASES: Final[dict[Phase, Callable[[Case, Remediation, KubeNode], Decision]]] = {
+    Phase.DWELL: proof.dwell,
+    Phase.POWERING_OFF: proof.powering_off,
+    Phase.EVACUATING: evacuation.evacuating,
+    Phase.EVACUATED: evacuation.evacuated,
+    Phase.RETURNING: returning.returning,
+}
+
+
+def _by_proof(case: Case, record: Remediation, node: KubeNode) -> Decision:
+    """Do what the phase says, unless what was read says that the node is back, or that another machine was meant."""
+    if node.paused:
+        record = msgspec.structs.replace(record, commands=0)
+    record = proof.dwelling(case, record, node)
+    if record.tainted and node.ready:
+        return returning.back(case, record, node)
+    if record.phase in (Phase.DWELL, Phase.POWERING_OFF) and node.boot_id != record.boot_id:
+        return returning.rebooted(case, record, node)
+    if (mismatch := proof.mismatch(case, record, node)) is not None:
+        return mismatch
+    return PHASES[record.phase](case, record, node)
+
+
+def _with_condition(node: KubeNode | None, decision: Decision) -> Decision:
+    """Have the Node say what the record says about a machine that stays off."""
+    record = decision.record
+    wanted = "" if record is None or record.ended else record.left_off
+    if node is None or node.left_off == wanted:
+        return decision
+    return msgspec.structs.replace(decision, effects=(*decision.effects, SetCondition(node, wanted)))
+
+
+def _opened(view: View, seen: Seen, node: KubeNode, uuid: str) -> Remediation:
+    what = (
+        "is not ready" if node.failed else f"is silent: its kubelet has not renewed its lease for {seen.silent:.0f} s"
+    )
+    since = view.now - view.age  # a BMC that takes its time to answer must not make the dwell time longer
+    record = Remediation(
+        uuid=uuid,
+        cluster=view.cluster,
+        node=seen.name,
+        node_uid=node.metadata.uid,
+        boot_id=node.boot_id,
+        renewal=seen.renewal,
+        started_at=since,
+        not_before=since,
+    )
+    return logged(record, view.now, "failed", f"the node {what}")

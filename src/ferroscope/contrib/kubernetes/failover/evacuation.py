@@ -1,0 +1,141 @@
+"""After the proof: the node's pods and volumes are freed as long as it holds."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+import msgspec
+
+from ferroscope.contracts.bmc import Power
+from ferroscope.contrib.kubernetes.failover.case import Case
+from ferroscope.contrib.kubernetes.failover.cluster import CONFIRMED_OFF, KubeNode
+from ferroscope.contrib.kubernetes.failover.pods import Pod
+from ferroscope.contrib.kubernetes.failover.returning import bring_back, guarded, returning, unanswered
+from ferroscope.contrib.kubernetes.failover.terms import (
+    Decision,
+    DeleteAttachment,
+    DeletePod,
+    Effect,
+    SetTaint,
+    is_aged,
+)
+from ferroscope.core.remediation import Phase, Proof, Remediation
+
+TAINT_WORKS: Final = 60.0  # seconds after which pods that the taint has not removed are deleted one by one
+
+
+def _sign_of_life(case: Case, record: Remediation, node: KubeNode) -> str:
+    """Return what says that the node is alive, "" if nothing does."""
+    if node.boot_id != record.boot_id:
+        return "it has a new boot ID"
+    if case.seen.renewal != record.renewal:
+        return "its kubelet has renewed its lease"
+    if node.ready:
+        return "it is ready"
+    if case.seen.power_off is False:
+        return "its machine is on"
+    if case.seen.power is Power.CHANGING:
+        return "its machine is being powered on or off"
+    if record.proof is Proof.CONFIRMED and not is_confirmed(node):
+        return f"its annotation {CONFIRMED_OFF} was removed"
+    return ""
+
+
+def evacuating(case: Case, record: Remediation, node: KubeNode) -> Decision:
+    """Free what can be freed, one kind after the other; wait while the proof cannot be confirmed."""
+    if life := _sign_of_life(case, record, node):
+        return proof_ended(case, record, node, life)
+    if (why := case.guard(record, node))[0]:
+        return guarded(case, record, why)
+    if record.proof is Proof.POWER_OFF and case.seen.power_off is None:
+        return unanswered(case, record)
+    fits, stuck = case.places()
+    waited = case.view.now - record.proven_at
+    if fits and case.view.taints and not stuck and waited < TAINT_WORKS:
+        return _tainting(case, record, node, len(fits))
+    if fits:
+        effects: tuple[Effect, ...] = tuple(DeletePod(one) for one in fits)
+        return _forcing(case, record, effects, f"deleting {len(fits)} pods")
+    volumes = [one for one in case.detachable(stuck) if not one.terminating]
+    if volumes:
+        return _forcing(case, record, tuple(map(DeleteAttachment, volumes)), f"detaching {len(volumes)} volumes")
+    message = "its pods and volumes are free"
+    refused = [one for one in stuck if one.uid in case.seen.refused]
+    if left := [one for one in stuck if one not in refused]:
+        message += f", apart from {_named(left)}, which no other node could take"
+    if case.seen.refused:
+        kept = _named(refused) if refused else "volumes"
+        words = next(iter(case.seen.refused.values()))
+        message += f"; gave up {kept}, because the API server refuses to delete them: {words}"
+        record = case.log(record, "gave-up", message)
+    if case.finalizing:
+        message += f"; only finalizers keep the dead {_named(case.finalizing)}"
+    record = msgspec.structs.replace(record, phase=Phase.EVACUATED)
+    return case.wait(case.log(record, "evacuated", message), "evacuated", message)
+
+
+def proof_ended(case: Case, record: Remediation, node: KubeNode, life: str) -> Decision:
+    """Force nothing more. What is left of the node's pods may be started by a new boot, so the taint goes, too.
+
+    If the machine that we have powered off is still off, that comes first: perhaps it is another node's.
+    """
+    message = f"the proof has ended: {life}"
+    remove = taint_off(case, record, node)
+    record = msgspec.structs.replace(record, proof=Proof.NONE, off_seen=None, commands=0)
+    record = case.log(record, "proof-ended", message)
+    if record.commanded and case.seen.power_off is not False and case.rules.power_on:
+        return case.act(bring_back(record, "proof-ended"), "proof-ended", message, *remove)
+    until = case.view.now + case.rules.dwell_reporting  # a machine takes minutes to boot
+    record = msgspec.structs.replace(record, phase=Phase.DWELL, not_before=until)
+    return case.act(record, "proof-ended", message, *remove)
+
+
+def taint_off(case: Case, record: Remediation, node: KubeNode) -> tuple[Effect, ...]:
+    """Return the removal of our taint, if it is there and pods would feel it."""
+    return (SetTaint(node, present=False),) if record.tainted and node.out_of_service and case.movable else ()
+
+
+def _tainting(case: Case, record: Remediation, node: KubeNode, pods: int) -> Decision:
+    if node.out_of_service:
+        return case.wait(record, "tainted", f"waiting for the cluster to remove {pods} pods")
+    decision = _forcing(
+        case, record, (SetTaint(node, present=True),), f"tainting the node as out of service, to remove {pods} pods"
+    )
+    if not decision.effects or decision.record is None:
+        return decision
+    return msgspec.structs.replace(decision, record=msgspec.structs.replace(decision.record, tainted=True))
+
+
+def _forcing(case: Case, record: Remediation, effects: tuple[Effect, ...], message: str) -> Decision:
+    if any(is_aged(one, record, case.seen, case.view.clock, case.rules) for one in effects):
+        limit = f"proof_age = {case.rules.proof_age:g} s"
+        return case.wait(record, "answer-aged", f"the BMC's answer is older than {limit}; it is asked again")
+    what = "tainted" if isinstance(effects[0], SetTaint) else "forcing"
+    if record.reason != "forcing" or record.message != message:
+        record = case.log(record, what, message)
+    return case.act(record, "forcing", message, *effects)
+
+
+def evacuated(case: Case, record: Remediation, node: KubeNode) -> Decision:
+    """Everything is free: power the machine on again."""
+    return returning(case, bring_back(record), node)
+
+
+def is_confirmed(node: KubeNode) -> bool:
+    """Whether an operator has confirmed, for this boot, that the machine is off."""
+    return bool(node.boot_id) and node.annotations.get(CONFIRMED_OFF) == node.boot_id
+
+
+def kubelet_lives(case: Case) -> bool:
+    """Whether the kubelet has renewed its lease a moment ago."""
+    return case.seen.silent < case.rules.silence
+
+
+def _named(pods: Sequence[Pod]) -> str:
+    """Return names of the pods for people, with their finalizers."""
+    names = [
+        one.title + (f" ({', '.join(one.metadata.finalizers or ())})" if one.awaits_finalizers else "") for one in pods
+    ]
+    more = f" and {len(names) - 3} more" if len(names) > 3 else ""
+    return f"{'pod' if len(names) == 1 else 'pods'} {', '.join(names[:3])}{more}"

@@ -1,0 +1,104 @@
+"""The machines of the registry, as the controller needs them.
+
+All of them are read in each pass that looks for a node's machine, because each may contradict. Where there are so many
+that this takes long, all are read less often, and those that matter in each pass.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Iterator
+from typing import Final
+from urllib.parse import urlsplit
+
+from ferroscope.contracts.queue import Clock
+from ferroscope.contracts.store import Query
+from ferroscope.contrib.kubernetes.failover.machines import Machine, described
+from ferroscope.core import bmc_access
+from ferroscope.core.model import Document, Node
+from ferroscope.core.states import ACTIVE
+from ferroscope.db.store import Store
+from ferroscope.hardware import machine_identity
+from ferroscope.hardware.machine_identity import stored
+
+_PAGE: Final = 500
+_SHARE: Final = 5.0  # reading all may take a fifth of the time
+
+
+class MachineList:
+    """For one thread."""
+
+    def __init__(self, store: Store, clock: Clock) -> None:
+        self._store = store
+        self._clock = clock
+        self._known: dict[str, Machine] = {}
+        self._due_at = -math.inf
+
+    def all(self, keep_alive: Callable[[], object]) -> tuple[list[Machine], bool]:
+        """Return all machines, and whether they were read just now."""
+        if self._clock.monotonic() < self._due_at:
+            return list(self._known.values()), False
+        began = self._clock.monotonic()
+        found: dict[str, Machine] = {}
+        marker: str | None = None
+        while True:
+            query = Query(limit=_PAGE, marker=marker)
+            page = self._store.read(lambda tx, query=query: tx.nodes.list(query))  # type: ignore[misc]
+            found |= {one.uuid: machine_of(one) for one in page}
+            keep_alive()
+            if len(page) < _PAGE:
+                break
+            marker = page[-1].uuid
+        now = self._clock.monotonic()
+        self._known, self._due_at = found, now + (now - began) * _SHARE
+        return list(found.values()), True
+
+    def some(self, uuids: Iterable[str]) -> list[Machine]:
+        """Return those of these machines that exist, as they are now."""
+        wanted = tuple(set(uuids))
+        found = self._store.read(lambda tx: tx.nodes.list(Query(filters={"uuid": wanted}))) if wanted else ()
+        return [machine_of(one) for one in found]
+
+    def again(self, uuids: Iterable[str]) -> list[Machine]:
+        """Return all machines that are known, after these were read again."""
+        wanted = set(uuids)
+        for one in wanted:
+            self._known.pop(one, None)
+        self._known |= {one.uuid: one for one in self.some(wanted)}
+        return list(self._known.values())
+
+    def clear(self) -> None:
+        """Forget all."""
+        self._known, self._due_at = {}, -math.inf
+
+
+def machine_of(node: Node) -> Machine:
+    """Return what the controller has to know about the machine."""
+    return Machine(
+        uuid=node.uuid,
+        name=node.name,
+        instance_uuid=node.instance_uuid,
+        maintenance=node.maintenance,
+        active=node.state in ACTIVE,
+        keeps_power=bool(node.attributes.get("disable_power_off")),
+        bmcs=frozenset() if bmc_access.unconfirmed(node) else frozenset(_bmcs(node.driver_info)),
+        **described(stored(node.internal.get(machine_identity.IDENTITY))),
+    )
+
+
+def _bmcs(info: Document) -> Iterator[tuple[str, str]]:
+    """Yield host and port of the BMC, and which of several systems there is meant."""
+    for key, host in bmc_access.hosts(info):
+        name = key.removesuffix("_address")
+        system = info.get(f"{name}_system_id") or info.get(f"{name}_node") or ""
+        address = bmc_access.normalize(host) or host.lower()
+        port = info.get(f"{name}_port") or _port(info[key])
+        yield f"{address} {port}", str(system).rstrip("/").rpartition("/")[2]
+
+
+def _port(address: str) -> str:
+    """Return the port in an address, "" if that is not said."""
+    try:
+        return str(urlsplit(address if "//" in address else f"//{address}").port or "")
+    except ValueError:
+        return ""

@@ -1,0 +1,223 @@
+"""Which machine a Kubernetes node runs on: by what it and the inventory report, or by an annotation; never by a guess.
+
+All that is known must agree. What a node says of its machine contradicts every machine of which something else is
+stored, even if another statement fits. Several candidates are none, and so is a machine that another node matches, or
+whose BMC another machine has: to power off a wrong one would break a healthy node, and prove nothing about the failed
+one. Pure.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from functools import lru_cache
+from typing import Final
+
+import msgspec
+
+from ferroscope.contrib.kubernetes.failover.cluster import MACHINE, SERIAL, KubeNode
+from ferroscope.hardware.machine_identity import MachineIdentity, identify
+
+# Provider IDs of this scheme have the machine's own UUID; others may have something that is not stored here.
+_OWN: Final = "ferroscope"
+# Spellings of UUIDs, which are the same in each pass.
+_REMEMBERED: Final = 65_536
+
+
+class Machine(msgspec.Struct, frozen=True, kw_only=True):
+    """What the controller knows about a machine; ``active``: an inspection of it is in progress.
+
+    ``bmcs``: where its BMC is, and which of several systems there is meant, "" for the only one.
+    """
+
+    uuid: str
+    name: str | None = None
+    instance_uuid: str | None = None
+    system_uuid: str | None = None
+    serial: str | None = None
+    maintenance: bool = False
+    active: bool = False
+    keeps_power: bool = False
+    bmcs: frozenset[tuple[str, str]] = frozenset()
+
+    @property
+    def title(self) -> str:
+        return self.name or self.uuid
+
+
+class Match(msgspec.Struct, frozen=True):
+    """The machine, or why there is none: a code, and a message."""
+
+    machine: Machine | None = None
+    reason: str = ""
+    message: str = ""
+
+
+class _Claim(msgspec.Struct, frozen=True):
+    """One thing that a node says of its machine; ``names``: it is meant to name a machine of the inventory."""
+
+    source: str
+    kind: str
+    value: str
+    text: str
+    names: bool = False
+
+
+class Inventory:
+    """All machines, and the nodes of the cluster that they may belong to. Made once for a pass.
+
+    ``held``: the node for which a machine was powered off, by the machine's UUID: it belongs to no other one meanwhile.
+    """
+
+    def __init__(
+        self, machines: Iterable[Machine], nodes: Iterable[KubeNode] = (), held: Mapping[str, str] | None = None
+    ) -> None:
+        self._machines = {one.uuid: one for one in machines}
+        self._by_value: dict[tuple[str, str], set[str]] = defaultdict(set)
+        for one in self._machines.values():
+            for kind, values in _stored(one).items():
+                for value in values:
+                    self._by_value[kind, value].add(one.uuid)
+        self._at_bmc: dict[str, list[tuple[str, Machine]]] = defaultdict(list)
+        for one in self._machines.values():
+            for place, system in one.bmcs:
+                self._at_bmc[place].append((system, one))
+        self._nodes_of: dict[str, set[str]] = defaultdict(set)
+        for node in nodes:
+            for ident in self._may_have(node):
+                self._nodes_of[ident].add(node.name)
+        for ident, name in (held or {}).items():
+            self._nodes_of[ident].add(name)
+
+    def get(self, ident: str) -> Machine | None:
+        """Return the machine with this UUID."""
+        return self._machines.get(ident)
+
+    def find(self, node: KubeNode) -> Match:
+        """Return the one machine that everything known about the node says it is, and about no other node."""
+        match = self._alone(node)
+        if match.machine is None:
+            return match
+        if (twin := self._twin(match.machine)) is not None:
+            titles = f"{match.machine.title} and {twin.title}"
+            return Match(None, "bmc-shared", f"machines {titles} have the same BMC; correct the BMC address of one")
+        others = self._nodes_of[match.machine.uuid] - {node.name}
+        if not others:
+            return match
+        shown = ", ".join(sorted(others)[:3])
+        message = f"machine {match.machine.title} may be that of node {shown}, too; correct what they say of it"
+        return Match(None, "machine-shared", message)
+
+    def _twin(self, machine: Machine) -> Machine | None:
+        """Return another machine that is said to have the same BMC: a command might switch that one."""
+        for place, system in sorted(machine.bmcs):
+            for other_system, other in self._at_bmc[place]:
+                if other.uuid != machine.uuid and (system == other_system or not system or not other_system):
+                    return other
+        return None
+
+    def _alone(self, node: KubeNode) -> Match:
+        """Find it by what this node says alone."""
+        claims = list(_claims(node))
+        found = {one: self._by_value.get((one.kind, one.value), set()) for one in claims}
+        for claim, machines in found.items():
+            if claim.names and not machines:
+                return Match(
+                    None, "machine-unknown", f"its {claim.source} names {claim.text!r}, which is not a known machine"
+                )
+        found = {claim: machines for claim, machines in found.items() if machines}
+        if not found:
+            return Match(
+                None,
+                "machine-unknown",
+                "no machine has its system UUID or provider ID; inspect its machine, or set the "
+                f"annotation {MACHINE} to the machine's name or UUID",
+            )
+        sources = " and ".join(sorted(one.source for one in found))
+        common = set.intersection(*found.values())
+        if not common:
+            return Match(None, "machine-contradicts", f"its {sources} belong to different machines")
+        wrong = {ident: why for ident in common if (why := _contradiction(self._machines[ident], claims))}
+        left = sorted(common - set(wrong))
+        if not left:
+            title, why = self._machines[min(wrong)].title, wrong[min(wrong)]
+            return Match(None, "machine-contradicts", f"machine {title} fits its {sources}, but not its {why}")
+        if len(left) > 1:
+            return Match(None, "machine-ambiguous", f"{len(left)} machines have its {sources}; a guess is not made")
+        return Match(self._machines[left[0]])
+
+    def _may_have(self, node: KubeNode) -> set[str]:
+        """Return the machines that may be this node's: its own one, or else each that anything it says fits."""
+        match = self._alone(node)
+        if match.machine is not None:
+            return {match.machine.uuid}
+        return set().union(*(self._by_value.get((one.kind, one.value), set()) for one in _claims(node)))
+
+
+def _claims(node: KubeNode) -> Iterator[_Claim]:
+    """Yield what the node says about its machine; placeholders say nothing."""
+    if named := node.annotations.get(MACHINE, ""):
+        yield _Claim(f"annotation {MACHINE}", "name", _canonical(named), named, names=True)
+    reported = identify({"serial_number": node.annotations.get(SERIAL)}, node.status.node_info.system_uuid or None, ())
+    if reported.uuid is not None:
+        yield _Claim("system UUID", "system UUID", _either_order(reported.uuid), reported.uuid)
+    if reported.serial is not None:
+        yield _Claim("serial number", "serial number", reported.serial, reported.serial)
+    scheme, _, rest = node.spec.provider_id.partition("://")
+    ident = _canonical(rest.rpartition("/")[2])
+    if scheme == _OWN:
+        yield _Claim("provider ID", "UUID", ident, node.spec.provider_id, names=True)
+    elif _is_uuid(ident):
+        yield _Claim("provider ID", "instance UUID", ident, node.spec.provider_id)
+
+
+def _stored(machine: Machine) -> dict[str, set[str]]:
+    """Return the values that are stored of the machine, by kind; a kind of which nothing is known has none."""
+    system = {_either_order(machine.system_uuid)} if machine.system_uuid and _is_uuid(machine.system_uuid) else set()
+    instance = {_canonical(machine.instance_uuid)} if machine.instance_uuid else set()
+    return {
+        "name": {machine.uuid, _canonical(machine.name or machine.uuid)},
+        "system UUID": system,
+        "serial number": {machine.serial} if machine.serial else set(),
+        "UUID": {machine.uuid, _canonical(machine.name or machine.uuid)} | instance,
+        "instance UUID": {machine.uuid} | instance,
+    }
+
+
+def _contradiction(machine: Machine, claims: Iterable[_Claim]) -> str:
+    """Return what its node says that contradicts the machine, "" if nothing does."""
+    stored = _stored(machine)
+    for claim in claims:
+        known = stored[claim.kind]
+        if claim.kind == "instance UUID" and machine.instance_uuid is None:
+            continue  # what another system calls it is not known here
+        if known and claim.value not in known:
+            return f"{claim.source} {claim.text!r}"
+    return ""
+
+
+def _is_uuid(text: str) -> bool:
+    try:
+        uuid.UUID(text)
+    except ValueError:
+        return False
+    return True
+
+
+@lru_cache(maxsize=_REMEMBERED)
+def _canonical(text: str) -> str:
+    """Return a UUID in the usual spelling, and anything else as it is."""
+    return str(uuid.UUID(text)) if _is_uuid(text) else text
+
+
+@lru_cache(maxsize=_REMEMBERED)
+def _either_order(text: str) -> str:
+    """Return the same for a system UUID in both byte orders, because firmware and kernels disagree about it."""
+    parsed = uuid.UUID(text)
+    return min(str(parsed), str(uuid.UUID(bytes=parsed.bytes_le)))
+
+
+def described(identity: MachineIdentity | None) -> dict[str, str | None]:
+    """Return the fields of a ``Machine`` that its last inspection reported."""
+    return {} if identity is None else {"system_uuid": identity.uuid, "serial": identity.serial}

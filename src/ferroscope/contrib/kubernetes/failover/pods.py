@@ -1,0 +1,163 @@
+"""What is on a node: pods, their volumes, and VolumeAttachments, in the shape that ``cluster`` explains. Pure."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+
+from ferroscope.contrib.kubernetes.failover.cluster import KubeNode, Meta
+from ferroscope.contrib.kubernetes.failover.scheduling import NodeSelector, Toleration
+
+_MIRROR: Final = "kubernetes.io/config.mirror"
+_NO_SCHEDULE: Final = ("NoSchedule", "NoExecute")
+
+
+class _NodeAffinity(msgspec.Struct, frozen=True, rename="camel"):
+    required: NodeSelector | None = msgspec.field(default=None, name="requiredDuringSchedulingIgnoredDuringExecution")
+
+
+class _Affinity(msgspec.Struct, frozen=True, rename="camel"):
+    node_affinity: _NodeAffinity | None = None
+
+
+class _ClaimSource(msgspec.Struct, frozen=True, rename="camel"):
+    claim_name: str = ""
+
+
+class _PodVolume(msgspec.Struct, frozen=True, rename="camel"):
+    name: str = ""
+    persistent_volume_claim: _ClaimSource | None = None
+    ephemeral: dict[str, msgspec.Raw] | None = None
+
+
+class _PodSpec(msgspec.Struct, frozen=True, rename="camel"):
+    node_name: str = ""
+    node_selector: dict[str, str] | None = None
+    tolerations: list[Toleration] | None = None
+    affinity: _Affinity | None = None
+    volumes: list[_PodVolume] | None = None
+
+
+class _PodStatus(msgspec.Struct, frozen=True, rename="camel"):
+    phase: str = ""
+
+
+class Pod(msgspec.Struct, frozen=True, rename="camel"):
+    """A Pod."""
+
+    metadata: Meta = Meta()
+    spec: _PodSpec = _PodSpec()
+    status: _PodStatus = _PodStatus()
+
+    @property
+    def uid(self) -> str:
+        return self.metadata.uid
+
+    @property
+    def terminating(self) -> bool:
+        return self.metadata.deletion_timestamp is not None
+
+    @property
+    def awaits_finalizers(self) -> bool:
+        """Whether it was deleted without grace already, and only finalizers keep the object: nobody starts it again."""
+        meta = self.metadata
+        return self.terminating and meta.deletion_grace_period_seconds == 0 and bool(meta.finalizers)
+
+    @property
+    def title(self) -> str:
+        return f"{self.metadata.namespace}/{self.metadata.name}"
+
+    @property
+    def claims(self) -> list[str]:
+        """The names of the claims, in its namespace, of its persistent volumes."""
+        found = []
+        for one in self.spec.volumes or ():
+            if one.persistent_volume_claim is not None:
+                found.append(one.persistent_volume_claim.claim_name)
+            elif one.ephemeral is not None:
+                found.append(f"{self.metadata.name}-{one.name}")
+        return found
+
+    @property
+    def bound_to_node(self) -> bool:
+        """Whether it belongs to its node for good: a mirror of a static pod, or a pod of a DaemonSet."""
+        if _MIRROR in (self.metadata.annotations or {}):
+            return True
+        return any(one.kind in ("DaemonSet", "Node") for one in self.metadata.owner_references or ())
+
+    def fits(self, node: KubeNode) -> bool:
+        """Whether the scheduler's rules about nodes allow the pod there; its free capacity is not known here."""
+        if not node.ready or node.spec.unschedulable or node.metadata.deletion_timestamp is not None:
+            return False
+        tolerations = self.spec.tolerations or ()
+        for taint in node.taints:
+            if taint.effect in _NO_SCHEDULE and not any(one.tolerates(taint) for one in tolerations):
+                return False
+        if any(node.labels.get(key) != value for key, value in (self.spec.node_selector or {}).items()):
+            return False
+        affinity = self.spec.affinity and self.spec.affinity.node_affinity
+        if not affinity or affinity.required is None:
+            return True
+        return affinity.required.matches(node.name, node.labels)
+
+
+class _ClaimSpec(msgspec.Struct, frozen=True, rename="camel"):
+    volume_name: str = ""
+
+
+class Claim(msgspec.Struct, frozen=True, rename="camel"):
+    """A PersistentVolumeClaim."""
+
+    metadata: Meta = Meta()
+    spec: _ClaimSpec = _ClaimSpec()
+
+
+class _VolumeAffinity(msgspec.Struct, frozen=True, rename="camel"):
+    required: NodeSelector | None = None
+
+
+class _VolumeSpec(msgspec.Struct, frozen=True, rename="camel"):
+    node_affinity: _VolumeAffinity | None = None
+
+
+class Volume(msgspec.Struct, frozen=True, rename="camel"):
+    """A PersistentVolume."""
+
+    metadata: Meta = Meta()
+    spec: _VolumeSpec = _VolumeSpec()
+
+    @property
+    def name(self) -> str:
+        return self.metadata.name
+
+    def reaches(self, node: KubeNode) -> bool:
+        """Whether the volume can be used on the node: local ones only on their own."""
+        affinity = self.spec.node_affinity
+        return affinity is None or affinity.required is None or affinity.required.matches(node.name, node.labels)
+
+
+class _AttachmentSource(msgspec.Struct, frozen=True, rename="camel"):
+    persistent_volume_name: str | None = None
+
+
+class _AttachmentSpec(msgspec.Struct, frozen=True, rename="camel"):
+    attacher: str = ""
+    node_name: str = ""
+    source: _AttachmentSource = _AttachmentSource()
+
+
+class Attachment(msgspec.Struct, frozen=True, rename="camel"):
+    """A VolumeAttachment."""
+
+    metadata: Meta = Meta()
+    spec: _AttachmentSpec = _AttachmentSpec()
+
+    @property
+    def volume(self) -> str:
+        """The name of its PersistentVolume, "" if it has another source."""
+        return self.spec.source.persistent_volume_name or ""
+
+    @property
+    def terminating(self) -> bool:
+        return self.metadata.deletion_timestamp is not None

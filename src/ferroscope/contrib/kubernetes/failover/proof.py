@@ -1,0 +1,245 @@
+"""From the failure to the proof: the dwell time, the power-off by the BMC, and two looks at a machine that is off."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+
+from ferroscope.contracts.bmc import Power
+from ferroscope.contrib.kubernetes.failover.case import Case
+from ferroscope.contrib.kubernetes.failover.cluster import KubeNode
+from ferroscope.contrib.kubernetes.failover.evacuation import (
+    evacuating,
+    is_confirmed,
+    kubelet_lives,
+    proof_ended,
+    taint_off,
+)
+from ferroscope.contrib.kubernetes.failover.returning import (
+    MOST_COMMANDS,
+    REPEAT_COMMAND,
+    alive_again,
+    announced_only,
+    bring_back,
+    commanding,
+    gave_up,
+    guarded,
+    title_of,
+    unanswered,
+)
+from ferroscope.contrib.kubernetes.failover.terms import Decision, PowerOff, is_storm, is_suspect
+from ferroscope.core.remediation import Phase, Proof, Remediation, Sighting
+
+_CORDONED: Final = (
+    "the node is cordoned, or being drained, as for maintenance; uncordon it, or confirm that its machine is off"
+)
+APART: Final = 5.0  # seconds between two sightings of a machine that is off
+
+
+def due_in(record: Remediation, now: float, clock: float, epoch: int) -> float:
+    """Return in how many seconds the BMC's answer will count for more than now; not positive if it does already.
+
+    ``now`` is by the database's clock; ``clock`` by ours, of this ``epoch``. Nothing is decided by this.
+    """
+    if record.phase is Phase.DWELL:
+        return record.not_before - now
+    seen = record.off_seen
+    if record.phase is Phase.POWERING_OFF and seen is not None and seen.epoch == epoch:
+        return seen.clock + APART - clock
+    return 0.0
+
+
+def dwelling(case: Case, record: Remediation, node: KubeNode) -> Remediation:
+    """Have the dwell time begin when the cluster considers the node failed: others may follow soon."""
+    if not node.failed:
+        return msgspec.structs.replace(record, failed_at=0.0)
+    if record.failed_at:
+        return record
+    since = case.view.now - case.view.age  # a BMC that takes its time to answer must not make it longer
+    until = max(record.not_before, since + case.rules.dwell)
+    return msgspec.structs.replace(record, failed_at=since, not_before=until)
+
+
+def mismatch(case: Case, record: Remediation, node: KubeNode) -> Decision | None:
+    """Stop if, by what is known now, the machine that was powered off, or was seen off, is not the node's."""
+    found, freed = case.seen.match.machine, record.phase in (Phase.EVACUATED, Phase.RETURNING)
+    if not record.settled or freed or (found is not None and found.uuid == record.machine):
+        return None
+    if record.proof is Proof.CONFIRMED or node.boot_id != record.boot_id:
+        return None  # what follows does not rest on the machine, or forces nothing
+    if not is_suspect(node, case.seen.silent, case.rules):
+        return None
+    why = case.seen.match.message if found is None else f"its machine is {found.title}"
+    if not record.commanded:
+        return proof_ended(case, record, node, f"it is not known any more to run on {title_of(case, record)}: {why}")
+    message = f"stopped: {title_of(case, record)} was powered off for it, but now {why}"
+    remove = taint_off(case, record, node)
+    record = case.log(bring_back(record, "machine-contradicts"), "machine-contradicts", message)
+    record = msgspec.structs.replace(record, proof=Proof.NONE, off_seen=None)
+    return case.act(record, "machine-contradicts", message, *remove)
+
+
+def dwell(case: Case, record: Remediation, node: KubeNode) -> Decision:
+    """Wait for the node to come back, and for everything that speaks against powering its machine off."""
+    view, rules, machine = case.view, case.rules, case.machine(record)
+    record = msgspec.structs.replace(
+        record,
+        machine=record.machine if record.settled else "" if machine is None else machine.uuid,
+        commanded=record.commanded and case.seen.power_off is not False,
+    )
+    if record.commanded and case.seen.power_off and not record.left_off:
+        left = f"{title_of(case, record)} was powered off for it, and is left off meanwhile"
+        record = case.log(msgspec.structs.replace(record, left_off=left), "left-off", left)
+    if not is_suspect(node, case.seen.silent, rules):
+        return alive_again(case, record, node, Phase.CANCELLED, "ready-again", "the node is ready again")
+    if (held := case.held(record, node)) is not None:
+        return held
+    fits, stuck = case.places()
+    movable = bool(fits) or bool(case.detachable(stuck))
+    if stuck and not movable:
+        return case.wait(record, "nowhere-to-go", f"no other node could take its {len(stuck)} pods")
+    if not movable:
+        return case.wait(record, "nothing-to-free", "it has no pods or volumes that could move to another node")
+    confirmed = is_confirmed(node) and case.seen.power not in (Power.ON, Power.CHANGING)
+    if confirmed and node.failed and not case.early(record):
+        return _proven(case, record, node, Proof.CONFIRMED, "an operator has confirmed that it is off")
+    if node.drained:
+        return case.wait(record, "cordoned", _CORDONED)
+    if machine is None:
+        return case.wait(record, case.seen.match.reason, case.seen.match.message)
+    if machine.active:
+        return case.wait(record, "inspecting", f"an inspection of machine {machine.title} is in progress")
+    may_power_off = rules.power_off and not machine.keeps_power
+    if case.seen.power_off and not may_power_off and rules.second_hand:
+        message = (
+            "Ironic says that the machine is off, but not that it has just asked the BMC, and it must not be "
+            "powered off by command; confirm that it is off"
+        )
+        return case.wait(record, "off-second-hand", message)
+    if case.seen.power_off and not may_power_off:
+        return _seen_off(case, msgspec.structs.replace(record, phase=Phase.POWERING_OFF), node)
+    if not node.failed:
+        return case.wait(record, "still-ready", "its kubelet is silent, but the cluster still considers it ready")
+    since = record.failed_at + rules.dwell_reporting
+    until = max(record.not_before, since) if node.kubelet_reports and kubelet_lives(case) else record.not_before
+    if view.now < until:
+        return case.wait(record, "dwell", f"waiting {until - view.now:.0f} s more for the node to come back")
+    if case.seen.power_off is None:
+        return case.wait(record, "bmc-error", f"the BMC does not say whether it is off: {case.seen.power_error}")
+    if not may_power_off:
+        which = "the machine's disable_power_off" if machine.keeps_power else "[failover] power_off = false"
+        return case.wait(record, "power-is-on", f"the machine is on, and {which} forbids to power it off")
+    return _others_first(case, record, node) or _command_off(case, record, machine.title)
+
+
+def _others_first(case: Case, record: Remediation, node: KubeNode) -> Decision | None:
+    """Return why other nodes keep this one's machine on for now; None if they do not."""
+    if (left := case.rules.silence - case.view.watched) > 0:
+        message = f"looking for {left:.0f} s more whether other nodes are silent, too"
+        return case.wait(record, "watching", message)
+    if other := _other_control_plane(case, node):
+        return case.wait(record, "control-plane", other)
+    return None
+
+
+def _other_control_plane(case: Case, node: KubeNode) -> str:
+    """Return why this control-plane node's machine may not be powered off now: a majority of etcd must remain."""
+    for one in case.view.nodes:
+        if not node.control_plane or not one.control_plane or one.name == node.name:
+            continue
+        if one.name in case.view.switched:
+            return f"control-plane node {one.name} is dealt with at this moment; it comes first"
+        if not one.ready or one.name in case.view.silent:
+            return f"control-plane node {one.name} is not ready either, and the control plane may need this one"
+    return ""
+
+
+def _command_off(case: Case, record: Remediation, title: str) -> Decision:
+    """Power it off, also if the BMC says that it is off: a BMC may be wrong about that, and still obey."""
+    off = bool(case.seen.power_off)
+    record = msgspec.structs.replace(
+        commanding(case, record), phase=Phase.POWERING_OFF, off_seen=None, commanded=record.commanded or not off
+    )
+    message = f"powering off machine {title}" + (", although its BMC says that it is off" if off else "")
+    return case.act(case.log(record, "power-off", message), "power-off", message, PowerOff())
+
+
+def powering_off(case: Case, record: Remediation, node: KubeNode) -> Decision:
+    """Wait until the machine was seen off; repeat the command, or give up."""
+    machine = case.machine(record)
+    if (why := case.guard(record, node))[0]:
+        return guarded(case, record, why)
+    if not is_suspect(node, case.seen.silent, case.rules):
+        # If the command is only late, or has just taken effect, the machine must not be forgotten without power.
+        off_now = record.commanded and case.seen.power_off
+        late = REPEAT_COMMAND + (case.rules.silence if off_now else 0.0)
+        if case.view.now - record.command_at < late:
+            message = "the node is ready again, but the power-off command may still take effect"
+            return case.wait(record, "power-off-pending", message)
+        message = "the node is ready again in the same boot"
+        return alive_again(case, record, node, Phase.CANCELLED, "ready-again", message)
+    unsent = record.off_seen is None and announced_only(case, record)
+    if machine is not None and unsent and case.seen.power_off is not None:
+        if (held := case.held(record, node)) is not None:
+            return held
+        return _others_first(case, record, node) or _command_off(case, record, machine.title)
+    refused = case.rules.second_hand and bool(case.seen.command_error)  # then nobody has asked the BMC
+    if case.seen.power_off and not refused:
+        return _seen_off(case, record, node)
+    if case.seen.power_off is None:
+        if case.seen.power is Power.CHANGING:  # whatever was seen before has ended
+            record = msgspec.structs.replace(record, off_seen=None)
+        return unanswered(case, record)
+    record = msgspec.structs.replace(record, off_seen=None)
+    if machine is None or not (record.commanded or refused):  # it was off without us, and is on again
+        return case.wait(msgspec.structs.replace(record, phase=Phase.DWELL), "power-is-on", "the machine is on")
+    if case.view.now - record.command_at < REPEAT_COMMAND:
+        if why_not := case.seen.command_error:
+            if record.reason != "power-off-failed":
+                record = case.log(record, "power-off-failed", f"the power-off command failed: {why_not}")
+            return case.wait(record, "power-off-failed", f"the power-off command failed: {why_not}")
+        return case.wait(record, "power-off-pending", "the machine is still on after the power-off command")
+    if storm := is_storm(case.view, case.rules):
+        return case.wait(record, "storm", storm)
+    if (others := _others_first(case, record, node)) is not None:
+        return others
+    if record.commands >= MOST_COMMANDS:
+        return gave_up(case, record, f"machine {machine.title} is still on after {record.commands} power-off commands")
+    return _command_off(case, record, machine.title)
+
+
+def _seen_off(case: Case, record: Remediation, node: KubeNode) -> Decision:
+    """The BMC says that the machine is off; twice, apart, and without a sign of life is a proof."""
+    view, renewal, before = case.view, case.seen.renewal, record.off_seen
+    sighting = Sighting(at=view.now, clock=view.clock, epoch=view.epoch, renewal=renewal)
+    if before is None or before.renewal != renewal:
+        alive = before is not None
+        record = msgspec.structs.replace(record, off_seen=sighting)
+        message = "the BMC says that the machine is off"
+        if alive:
+            message = "the BMC says that the machine is off, but its kubelet has renewed its lease since"
+        record = case.log(record, "kubelet-alive" if alive else "seen-off", message)
+        return case.wait(record, "kubelet-alive" if alive else "seen-off-once", message)
+    # From the answer to the first question to the second question, however long both took.
+    asked = view.clock - case.seen.asked_at
+    apart = (view.clock - before.clock if before.epoch == view.epoch else view.now - before.at) - asked
+    if apart < APART:
+        return case.wait(record, "seen-off-once", f"seen off once; looking again {APART:g} s after that")
+    # What we have powered off ourselves is past that: its pods would run nowhere until the storm is over.
+    if not record.commanded and (held := case.held(record, node)) is not None:
+        return held
+    if not record.commanded and node.drained:
+        return case.wait(record, "cordoned", _CORDONED)
+    if not record.commanded and case.early(record):
+        return case.wait(record, "dwell", f"it is off; waiting {record.not_before - view.now:.0f} s more")
+    if not node.failed:
+        return case.wait(record, "still-ready", "the machine is off, but the cluster still considers the node ready")
+    return _proven(case, record, node, Proof.POWER_OFF, f"the BMC has said twice, {apart:.1f} s apart, that it is off")
+
+
+def _proven(case: Case, record: Remediation, node: KubeNode, proof: Proof, why: str) -> Decision:
+    record = msgspec.structs.replace(
+        record, phase=Phase.EVACUATING, proof=proof, proven_at=case.view.now, renewal=case.seen.renewal
+    )
+    return evacuating(case, case.log(record, "proven", why), node)

@@ -1,0 +1,330 @@
+"""Reads a cluster, asks the BMCs of its failed nodes, and has ``decision`` decide about each once its BMC has answered.
+
+The order is part of the proof. Pods and volumes are read before the BMC is asked: if the kubelet comes back after that,
+their versions change, and a deletion of what was read is refused. The kubelet's lease and the node are read after the
+answer, and what was decided is carried out before anything else is read: so nothing waits for another node's BMC.
+"""
+
+from __future__ import annotations
+
+import math
+import uuid
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
+from datetime import datetime
+from typing import Final
+
+import msgspec
+import structlog
+
+from ferroscope.contracts.bmc import Power
+from ferroscope.contracts.queue import Clock
+from ferroscope.contrib.kubernetes.failover.bmc_calls import Answer, BmcCalls, Load
+from ferroscope.contrib.kubernetes.failover.client import Kubernetes
+from ferroscope.contrib.kubernetes.failover.cluster import KubeNode
+from ferroscope.contrib.kubernetes.failover.decision import decide
+from ferroscope.contrib.kubernetes.failover.machine_list import MachineList
+from ferroscope.contrib.kubernetes.failover.machines import Inventory, Match
+from ferroscope.contrib.kubernetes.failover.pods import Pod, Volume
+from ferroscope.contrib.kubernetes.failover.proof import due_in
+from ferroscope.contrib.kubernetes.failover.terms import Decision, Rules, Seen, View, is_storm, is_suspect
+from ferroscope.core.remediation import Phase, Remediation
+from ferroscope.db.store import Store
+
+_log = structlog.get_logger(__name__)
+
+# The first server that acts on the out-of-service taint without a feature gate.
+TAINT_SINCE: Final = (1, 28)
+# The phases in which a node's machine is not looked for any more, because its pods are free.
+_PAST: Final = (Phase.EVACUATED, Phase.RETURNING)
+_LATE: Final = 3.0  # seconds after which a BMC that has not answered is one that does not answer
+_MOMENT: Final = 1.0  # seconds for which a BMC is not asked because a later answer counts for more
+_KEEP_ALIVE: Final = 0.5  # seconds between two signs of progress while BMCs are waited for
+
+
+class Looked(msgspec.Struct, frozen=True):
+    """One node in one pass: what was seen, the stored record, and the decision."""
+
+    seen: Seen
+    record: Remediation | None
+    decision: Decision
+
+
+class _Pass(msgspec.Struct, frozen=True):
+    """What is read once in a pass: nodes by name, remediations in progress by node, and all that may be needed."""
+
+    nodes: dict[str, KubeNode]
+    active: dict[str, Remediation]
+    names: list[str]
+    machines: Inventory
+    silent: Set[str]
+    problem: str
+    taints: bool
+    epoch: int
+    began: float
+
+
+class ClusterReader:
+    """For one thread. It changes nothing.
+
+    ``waits``: the last pass has left a call to a BMC that is under way. ``again_in``: in so many seconds a BMC should
+    be asked that it has left out, because its answer would have counted for less. ``open`` are the remediations that
+    are in progress after the last pass, by node; ``idle`` are nodes without one that are not ready, such as new ones.
+    """
+
+    def __init__(
+        self,
+        kube: Kubernetes,
+        calls: BmcCalls,
+        store: Store,
+        rules: Rules,
+        *,
+        cluster: str,
+        clock: Clock,
+        api_servers: Sequence[str] = (),
+        refused: Callable[[], Mapping[str, str]] = dict,
+    ) -> None:
+        self._kube = kube
+        self._calls = calls
+        self._refused = refused
+        self._store = store
+        self._rules = rules
+        self._cluster = cluster
+        self._clock = clock
+        self._api_servers = tuple(api_servers)
+        # What identifies each kubelet's last renewal, and when this process first saw it.
+        self._renewals: dict[str, tuple[str, float]] = {}
+        self._machines = MachineList(store, clock)
+        # When the renewals were last looked at, and since when that has been so often that no silence was missed.
+        self._looked_at = self._watching_since = -math.inf
+        self._volumes: dict[tuple[str, str], Volume] = {}
+        self.waits = False
+        self.again_in = math.inf
+        self.open: Mapping[str, Remediation] = {}
+        self.idle: Sequence[str] = ()
+
+    def look(
+        self, keep_alive: Callable[[], object] = lambda: None, *, epoch: int = 0, patience: float = math.inf
+    ) -> Iterator[Looked]:
+        """Yield every node that has failed, or has a record, with what is to be done.
+
+        Carry that out before the next one is taken. A BMC is waited for ``patience`` seconds from when it was asked;
+        an answer that comes later is used by the next pass. With a patience, a node about which more can be done in a
+        moment (``due_in``) is left out until then: a BMC that is still busy with a question would only delay that.
+        """
+        found = self._read(keep_alive, epoch)
+        self.open = found.active
+        self.idle = [one.name for one in found.nodes.values() if not one.ready and one.name not in found.names]
+        early: list[str] = []
+        for name in found.names:
+            yield from self._answers(found, keep_alive)
+            if 0.0 < self._due_in(found, name) <= _MOMENT and math.isfinite(patience):
+                early.append(name)
+            elif not self._calls.busy(name):
+                self._ask(found, name)
+            keep_alive()
+        yield from self._answers(found, keep_alive)
+        while self._calls.wait(found.names, patience, _KEEP_ALIVE):
+            keep_alive()
+            yield from self._answers(found, keep_alive)
+        self.waits = any(map(self._calls.busy, found.names))
+        self.again_in = min((max(0.0, self._due_in(found, name)) for name in early), default=math.inf)
+        for name in found.names:
+            # An answer that is about to come is better than none, but a failure must be recorded without it.
+            if self._calls.busy(name) and (name not in found.active or self._calls.open_for(name) >= _LATE):
+                silent = Answer(Power.UNKNOWN, -math.inf, "it has not answered")
+                yield self._looked(found, self._see(found, name, "", silent, self._load(name)))
+                keep_alive()
+
+    def _read(self, keep_alive: Callable[[], object], epoch: int) -> _Pass:
+        began = self._clock.monotonic()
+        nodes, _ = self._kube.nodes()
+        keep_alive()
+        silence = self._silence(self._kube.renewals())
+        silent = frozenset(name for name, seconds in silence.items() if seconds >= self._rules.silence)
+        keep_alive()
+        ours, others = self._store.read(
+            lambda tx: (tx.remediations.active(self._cluster), tx.remediations.elsewhere(self._cluster))
+        )
+        active = {one.node: one for one in ours}
+        elsewhere = {one.machine: f"{one.node} of cluster {one.cluster}" for one in others if one.commanded}
+        failed = {one.name for one in nodes if is_suspect(one, silence.get(one.name, 0.0), self._rules)}
+        by_name = {one.name: one for one in nodes}
+        left_off = {one.name for one in nodes if one.left_off}
+        if not (names := sorted(failed | set(active) | left_off)):
+            self._volumes.clear()
+            self._machines.clear()
+            return _Pass(by_name, active, names, Inventory(()), silent, "", taints=False, epoch=epoch, began=began)
+        problem = self._problem()
+        keep_alive()
+        taints = self._kube.version() >= TAINT_SINCE
+        machines = self._inventory(nodes, active, failed, elsewhere, keep_alive)
+        found = _Pass(by_name, active, names, machines, silent, problem, taints, epoch, began)
+        if storm := is_storm(self._view(found), self._rules):
+            _log.warning("too many nodes are not ready", cluster=self._cluster, why=storm)
+        return found
+
+    def _inventory(
+        self,
+        nodes: Sequence[KubeNode],
+        active: Mapping[str, Remediation],
+        failed: Set[str],
+        elsewhere: Mapping[str, str],
+        keep_alive: Callable[[], object],
+    ) -> Inventory:
+        """Return the machines among which those of the failed nodes are looked for.
+
+        ``elsewhere``: the nodes of other clusters for which machines were powered off, by the machine's UUID.
+        """
+        settled = {one.machine for one in active.values() if one.machine}
+        held = {**elsewhere, **{one.machine: one.node for one in active.values() if one.machine and one.commanded}}
+        if failed <= set(active) and all(one.phase in _PAST for one in active.values()):
+            return Inventory(self._machines.some(settled), nodes, held)
+        machines, fresh = self._machines.all(keep_alive)
+        inventory = Inventory(machines, nodes, held)
+        if fresh:
+            return inventory
+        matches = [inventory.find(one).machine for one in nodes if one.name in failed or one.name in active]
+        return Inventory(self._machines.again(settled.union(one.uuid for one in matches if one)), nodes, held)
+
+    def _view(self, found: _Pass) -> View:
+        now, clock = self._store.read(lambda tx: tx.now), self._clock.monotonic()
+        return View(
+            cluster=self._cluster,
+            nodes=list(found.nodes.values()),
+            now=now,
+            clock=clock,
+            epoch=found.epoch,
+            silent=found.silent,
+            switched=frozenset(name for name, one in found.active.items() if one.phase is not Phase.DWELL),
+            old=self._failed_long_ago(found),
+            watched=clock - self._watching_since,
+            problem=found.problem,
+            taints=found.taints,
+            age=clock - found.began,
+        )
+
+    def _failed_long_ago(self, found: _Pass) -> frozenset[str]:
+        """Return the nodes that failed longer ago than ``storm_cooldown``: both times are the cluster's own."""
+        if self._rules.mode != "label":
+            return frozenset()
+        limit = self._kube.time() - self._rules.storm_cooldown
+        return frozenset(one.name for one in found.nodes.values() if one.failed and _at(one.unready_since) < limit)
+
+    def _silence(self, renewals: Mapping[str, str]) -> dict[str, float]:
+        """Return for how many seconds we have seen no renewal of each kubelet, by our own clock."""
+        now = self._clock.monotonic()
+        if now - self._looked_at > self._rules.silence:
+            self._watching_since = now
+        self._looked_at = now
+        known = self._renewals
+        self._renewals = {
+            name: known[name] if name in known and known[name][0] == renewal else (renewal, now)
+            for name, renewal in renewals.items()
+        }
+        return {name: now - since for name, (_, since) in self._renewals.items()}
+
+    def _problem(self) -> str:
+        """Return why our own view cannot be trusted, "" if it can."""
+        if not self._api_servers:
+            return ""
+        ready = sum(1 for one in self._api_servers if self._kube.is_ready(one))
+        needed = min(2, len(self._api_servers))
+        return "" if ready >= needed else f"{ready} of {len(self._api_servers)} API servers answer, {needed} must"
+
+    def _ask(self, found: _Pass, name: str) -> None:
+        """Read what is on the node, and ask its BMC without waiting."""
+        load = self._load(name)
+        self._calls.ask(name, self._subject(found, name, self._match(found, name)), load)
+
+    def _due_in(self, found: _Pass, name: str) -> float:
+        record = found.active.get(name)
+        if record is None or self._rules.mode != "proof":
+            return 0.0
+        return due_in(record, self._store.read(lambda tx: tx.now), self._clock.monotonic(), found.epoch)
+
+    def _load(self, name: str) -> Load:
+        pods = self._kube.pods_on(name)
+        return Load(pods, self._kube.attachments_of(name), self._volumes_of(pods))
+
+    def _volumes_of(self, pods: Sequence[Pod]) -> dict[tuple[str, str], Volume]:
+        """Return the pods' volumes; what is bound once stays so, and is not read again as long as a node has failed."""
+        for pod in pods:
+            for claim in pod.claims:
+                key = (pod.metadata.namespace, claim)
+                if key not in self._volumes and (volume := self._kube.volume_of(*key)) is not None:
+                    self._volumes[key] = volume
+        keys = [(pod.metadata.namespace, claim) for pod in pods for claim in pod.claims]
+        return {key: self._volumes[key] for key in keys if key in self._volumes}
+
+    def _answers(self, found: _Pass, keep_alive: Callable[[], object]) -> Iterator[Looked]:
+        """Yield what is to be done about the nodes whose BMCs have answered."""
+        for question in self._calls.take():
+            if question.node in found.names:
+                seen = self._see(found, question.node, question.machine, question.answer.result(), question.load)
+                yield self._looked(found, seen)
+                keep_alive()
+
+    def _see(self, found: _Pass, name: str, asked: str, answer: Answer, load: Load) -> Seen:
+        """Read what the kubelet may have changed before the answer; ``asked``: whose BMC has given it."""
+        read_at = self._clock.monotonic()
+        renewal = self._kube.renewal(name)
+        if name not in self._renewals or self._renewals[name][0] != renewal:  # not there: the node has no lease
+            self._renewals[name] = (renewal, self._clock.monotonic())
+        node = self._kube.node(name)
+        if node is None:
+            found.nodes.pop(name, None)
+        else:
+            found.nodes[name] = node
+        match, record = self._match(found, name), found.active.get(name)
+        if asked and asked != self._subject(found, name, match):
+            answer = Answer(Power.UNKNOWN, -math.inf, "it was not asked")
+        return Seen(
+            name=name,
+            node=node,
+            renewal=renewal,
+            silent=self._clock.monotonic() - self._renewals[name][1],
+            match=match,
+            settled=found.machines.get(record.machine) if record is not None and record.settled else None,
+            power=answer.power,
+            power_error=answer.error,
+            command_error=self._calls.failure(name),
+            asked_at=answer.asked_at,
+            read_at=read_at,
+            pods=load.pods,
+            attachments=load.attachments,
+            volumes=load.volumes,
+            refused={uid: words for uid, words in self._refused().items() if uid in load.uids},
+        )
+
+    def _looked(self, found: _Pass, seen: Seen) -> Looked:
+        record = found.active.get(seen.name)
+        decision = decide(self._view(found), seen, record, self._rules, _new_uuid)
+        # One pass may look at a node twice: first by an answer that an interrupted pass has left behind.
+        if decision.record is not None and decision.record.ended:
+            found.active.pop(seen.name, None)
+        elif decision.record is not None:
+            found.active[seen.name] = decision.record
+        return Looked(seen, record, decision)
+
+    def _match(self, found: _Pass, name: str) -> Match:
+        node = found.nodes.get(name)
+        return Match() if node is None else found.machines.find(node)
+
+    def _subject(self, found: _Pass, name: str, match: Match) -> str:
+        """Return the machine whose BMC is asked, "" if none is: the settled one, and before that the match."""
+        record = found.active.get(name)
+        if record is not None and record.settled:
+            return record.machine if found.machines.get(record.machine) is not None else ""
+        return "" if match.machine is None or self._rules.mode != "proof" else match.machine.uuid
+
+
+def _at(text: str) -> float:
+    """Return the time in seconds since the epoch; infinity if it is none."""
+    try:
+        return datetime.fromisoformat(text).timestamp()
+    except ValueError:
+        return math.inf
+
+
+def _new_uuid() -> str:
+    return str(uuid.uuid4())

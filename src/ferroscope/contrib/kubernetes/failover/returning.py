@@ -1,0 +1,229 @@
+"""The end of a remediation: what we have powered off is powered on again, or people are told that it stays off."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+
+from ferroscope.contracts.bmc import Power
+from ferroscope.contrib.kubernetes.failover.case import Case
+from ferroscope.contrib.kubernetes.failover.cluster import KubeNode
+from ferroscope.contrib.kubernetes.failover.terms import Decision, Effect, Inspect, PowerOn, SetTaint
+from ferroscope.core.remediation import Phase, Proof, Remediation
+
+# Seconds.
+REPEAT_COMMAND: Final = 30.0  # after which a power command that has not taken effect is sent again
+# A new boot may be running before the API shows it: pods must have been marked as deleted for so long before that.
+BEFORE_REBOOT: Final = 15.0
+# So often a power command is sent that does not take effect.
+MOST_COMMANDS: Final = 10
+
+
+def deleted(case: Case, record: Remediation) -> Decision:
+    """The cluster does not have this node any more."""
+    if record.commanded and case.seen.power_off is not False:
+        message = (
+            f"the node was deleted from the cluster; {title_of(case, record)} was powered off for it, and left off"
+        )
+        record = msgspec.structs.replace(record, left_off=message)
+        return case.end(record, Phase.DONE, "left-off", f"{message}: power it on yourself")
+    if record.phase is Phase.POWERING_OFF and case.view.now - record.command_at < REPEAT_COMMAND:
+        message = "the node was deleted, but the power-off command may still take effect"
+        return case.wait(record, "power-off-pending", message)
+    return case.end(record, Phase.DONE, "node-deleted", "the node was deleted from the cluster")
+
+
+def returning(case: Case, record: Remediation, node: KubeNode) -> Decision:
+    """Power it on again if we have powered it off; remove our taint when its new boot is there."""
+    if node.ready:
+        return back(case, record, node)
+    if node.boot_id != record.boot_id and case.seen.silent >= case.rules.silence:
+        return rebooted(case, record, node)
+    if (off := _still_off(case, record, node)) is not None:
+        return off
+    if record.stopped == "machine-contradicts":
+        if node.paused:
+            return case.end(record, Phase.CANCELLED, "paused", "it had stopped; once it is not paused, it starts over")
+        message = "stopped, because its machine was taken for another one; pause it for a moment to start over"
+        return case.wait(record, record.stopped, message)
+    if record.stopped:  # it begins anew, as after a reboot: a machine takes minutes to boot
+        until = case.view.now + case.rules.dwell_reporting
+        record = msgspec.structs.replace(
+            record, phase=Phase.DWELL, proof=Proof.NONE, commanded=False, stopped="", not_before=until
+        )
+        return case.wait(record, "dwell", "its machine is on again; waiting for the node to come back")
+    return case.wait(record, "waiting-for-return", "waiting for the node to come back")
+
+
+def _still_off(case: Case, record: Remediation, node: KubeNode) -> Decision | None:
+    """Return what is done about a machine that is off; None if it is on, and not only for an inspection."""
+    machine, off, view = case.machine(record), case.seen.power_off, case.view
+    if record.commanded and machine is not None and machine.active:
+        return case.wait(record, "inspecting", f"an inspection of machine {machine.title} is in progress")
+    if off is False or not (off or record.commanded):
+        return None
+    if not record.commanded or machine is None or not case.rules.power_on:
+        return _left_off(
+            case, record, "left-off", f"{title_of(case, record)} is off, and has to be powered on by an operator"
+        )
+    if (why := case.guard(record, node))[0]:
+        return guarded(case, record, why)
+    if case.seen.power is Power.CHANGING:
+        return case.wait(record, "power-on-pending", "its machine is being powered on or off")
+    if off is None:
+        return unanswered(case, record)
+    if case.rules.inspect and not record.inspected and not record.stopped:
+        message = f"inspecting machine {machine.title} before it is powered on"
+        record = case.log(msgspec.structs.replace(record, inspected=True), "inspect", message)
+        return case.act(record, "inspect", message, Inspect())
+    if view.now - record.command_at < REPEAT_COMMAND and not announced_only(case, record):
+        return case.wait(record, "power-on-pending", "its machine is still off after the power-on command")
+    if record.commands >= MOST_COMMANDS:
+        message = f"machine {machine.title} is still off after {record.commands} power-on commands"
+        return gave_up(case, msgspec.structs.replace(record, left_off=message), message)
+    message = f"powering on machine {machine.title}"
+    return case.act(case.log(commanding(case, record), "power-on", message), "power-on", message, PowerOn())
+
+
+def _left_off(case: Case, record: Remediation, reason: str, message: str) -> Decision:
+    if not record.left_off:
+        record = case.log(record, "left-off", message)
+    return case.wait(msgspec.structs.replace(record, left_off=message), reason, message)
+
+
+def guarded(case: Case, record: Remediation, why: tuple[str, str]) -> Decision:
+    """Wait for what a guard says, which may last: the machine may be off by our command meanwhile."""
+    if not record.commanded or case.seen.power_off is False:
+        return case.wait(record, *why)
+    message = f"{why[1]}; {title_of(case, record)} was powered off before, and is left off meanwhile"
+    return _left_off(case, record, why[0], message)
+
+
+def unanswered(case: Case, record: Remediation) -> Decision:
+    """Wait for the BMC."""
+    message = f"the BMC does not say whether the machine is off: {case.seen.power_error}"
+    if record.commanded and record.reason == "bmc-error" and case.view.now - record.since >= REPEAT_COMMAND:
+        return _left_off(case, record, "bmc-error", f"{message}; it was powered off before")
+    return case.wait(record, "bmc-error", message)
+
+
+def gave_up(case: Case, record: Remediation, why: str) -> Decision:
+    """Send no more commands; whatever else happens to the node and its machine counts as before."""
+    message = f"gave up, because {why}; pause it for a moment to try again"
+    if record.reason != "gave-up":
+        record = case.log(record, "gave-up", message)
+    return case.wait(record, "gave-up", message)
+
+
+def commanding(case: Case, record: Remediation) -> Remediation:
+    """Announce a power command."""
+    return msgspec.structs.replace(
+        record, command_at=case.view.now, command_epoch=case.view.epoch, commands=record.commands + 1
+    )
+
+
+def bring_back(record: Remediation, stopped: str = "") -> Remediation:
+    """Go on to power on what was powered off; ``stopped``: without the pods and volumes having been freed."""
+    return msgspec.structs.replace(record, phase=Phase.RETURNING, stopped=stopped, command_at=0.0, commands=0)
+
+
+def back(case: Case, record: Remediation, node: KubeNode) -> Decision:
+    """The node is ready: end, once the old boot's pods and our taint are gone."""
+    remove = (SetTaint(node, present=False),) if record.tainted and node.out_of_service else ()
+    if record.proof is Proof.NONE:
+        return _untainted(case, record, node, remove, "ready-again", "the node is ready again")
+    if node.boot_id == record.boot_id:
+        # It was alive all the time: the BMC, or the operator, was wrong. Our taint would kill its pods.
+        message = "the node is alive in the boot that was proven off; check its BMC"
+        return _untainted(case, record, node, remove, "was-alive", message)
+    left = [one for one in case.movable if one.terminating]
+    if remove and left:
+        return case.wait(record, "old-pods-left", f"{len(left)} pods of the old boot are still being deleted")
+    return _untainted(case, record, node, remove, "returned", "the node is back, with a new boot")
+
+
+def _untainted(
+    case: Case, record: Remediation, node: KubeNode, remove: tuple[Effect, ...], reason: str, message: str
+) -> Decision:
+    """End the remediation once the taint is seen to be gone: the controller-manager may restore it."""
+    if not remove:
+        return alive_again(case, record, node, Phase.DONE, reason, message)
+    return case.act(record, reason, message, *remove)
+
+
+def alive_again(case: Case, record: Remediation, node: KubeNode, phase: Phase, reason: str, message: str) -> Decision:
+    """End, unless a machine that we have powered off is off: it is not the node's, or its BMC is wrong."""
+    found = case.seen.match.machine
+    booted = node.boot_id != record.boot_id and found is not None and found.uuid == record.machine
+    if not record.commanded or booted or case.seen.power_off is False:
+        return case.end(record, phase, reason, message)
+    if record.phase is not Phase.RETURNING or not record.stopped:
+        message = f"{message}, but {title_of(case, record)}, which was powered off for it, was not seen on again"
+        record = case.log(bring_back(record, reason), reason, message)
+    decision = _still_off(case, record, node)
+    return decision or case.end(record, phase, reason, message)
+
+
+def rebooted(case: Case, record: Remediation, node: KubeNode) -> Decision:
+    """Pods that were being deleted before the reboot are dead: no kubelet starts such a pod.
+
+    Its machine is looked for anew: the hardware of a node is replaced, too.
+    """
+    if (late := _late_power_off(case, record, node)) is not None:
+        return late
+    if node.ready:
+        return alive_again(case, record, node, Phase.DONE, "rebooted", "the node has rebooted and is ready again")
+    found = case.seen.match.machine
+    replaced = record.settled and found is not None and found.uuid != record.machine
+    if record.commanded and (case.seen.power_off or (replaced and case.seen.power_off is None)):
+        left = f"{title_of(case, record)}, which was powered off for it, was left off: the node has booted elsewhere"
+        record = case.log(msgspec.structs.replace(record, left_off=left), "left-off", left)
+    limit = case.view.now - BEFORE_REBOOT
+    dead = {uid for uid, since in record.terminating.items() if since <= limit}
+    record = msgspec.structs.replace(
+        record,
+        phase=Phase.DWELL,
+        proof=Proof.NONE,
+        machine="",
+        commanded=False,
+        commands=0,
+        stopped="",
+        boot_id=node.boot_id,
+        renewal=case.seen.renewal,
+        not_before=case.view.now + case.rules.dwell,
+        failed_at=0.0,
+        off_seen=None,
+        dead=tuple(sorted({*record.dead, *dead})),
+        terminating={},
+    )
+    message = "the node has rebooted, but is not ready"
+    return case.wait(case.log(record, "rebooted", message), "rebooted", message)
+
+
+def _late_power_off(case: Case, record: Remediation, node: KubeNode) -> Decision | None:
+    """Return what is done about a node that has rebooted by itself while its power-off command was on its way."""
+    found = case.seen.match.machine
+    same = found is not None and found.uuid == record.machine
+    if record.phase is not Phase.POWERING_OFF or not record.commanded or not same:
+        return None
+    if case.seen.power_off:
+        message = f"{title_of(case, record)} was powered off after the node had rebooted"
+        record = msgspec.structs.replace(record, boot_id=node.boot_id, renewal=case.seen.renewal)
+        record = case.log(bring_back(record, "rebooted"), "rebooted", message)
+        return case.act(record, "rebooted", message)
+    if case.view.now - record.command_at >= REPEAT_COMMAND:
+        return None
+    message = "the node has rebooted, but the power-off command may still take effect"
+    return case.wait(record, "power-off-pending", message)
+
+
+def title_of(case: Case, record: Remediation) -> str:
+    """Return how people know the machine."""
+    machine = case.machine(record)
+    return f"machine {record.machine if machine is None else machine.title}"
+
+
+def announced_only(case: Case, record: Remediation) -> bool:
+    """Whether the leader that announced the last power command may have died before it sent it."""
+    return record.command_at > 0 and record.command_epoch != case.view.epoch

@@ -1,0 +1,213 @@
+"""What a decision about a node rests on, and what it may order: the options, what was seen, and the effects.
+
+What needs nothing else is here, too: when a node is suspect, when failures are a storm, what cannot be undone, and when
+an answer is too old for that.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence, Set
+
+import msgspec
+
+from ferroscope.contracts.bmc import Power
+from ferroscope.contrib.kubernetes.failover.cluster import KubeNode
+from ferroscope.contrib.kubernetes.failover.machines import Machine, Match
+from ferroscope.contrib.kubernetes.failover.pods import Attachment, Pod, Volume
+from ferroscope.core.remediation import Proof, Remediation
+
+
+class Rules(msgspec.Struct, frozen=True, kw_only=True):
+    """The options that decide; seconds. ``labels`` and ``namespaces`` select the pods of mode ``label``.
+
+    ``second_hand``: what is said of the power was seen by somebody else, up to a minute ago or longer, as Ironic does.
+    """
+
+    mode: str = "proof"
+    dwell: float = 20.0
+    dwell_reporting: float = 300.0
+    silence: float = 15.0
+    proof_age: float = 5.0
+    max_unhealthy: str = "30%"
+    storm_cooldown: float = 120.0
+    power_off: bool = True
+    power_on: bool = True
+    inspect: bool = False
+    labels: dict[str, str] = {}
+    namespaces: tuple[str, ...] = ()
+    label_force: bool = False
+    second_hand: bool = False
+
+    def allowed(self, total: int) -> int:
+        """Return how many of so many nodes may have failed for anything to be done."""
+        if self.max_unhealthy.endswith("%"):
+            return max(1, int(total * float(self.max_unhealthy[:-1]) / 100))
+        return int(self.max_unhealthy)
+
+    def without_proof(self, pod: Pod) -> bool:
+        """Whether the operator has declared that this pod may run twice."""
+        present = pod.metadata.labels or {}
+        return (
+            bool(self.labels)
+            and pod.metadata.namespace in self.namespaces
+            and all(present.get(key) == value for key, value in self.labels.items())
+        )
+
+
+class View(msgspec.Struct, frozen=True, kw_only=True):
+    """Our own view: all nodes, and times. ``now`` by the database's clock; ``clock`` by ours, of this ``epoch``.
+
+    ``silent``: the nodes whose kubelets have not renewed their leases for ``silence`` seconds, as far as we have seen;
+    ``switched``: those with a remediation that is past the dwell time; ``old``: those that failed longer ago than
+    ``storm_cooldown``.
+    ``watched``: for so many seconds have we seen each renewal, without a gap. A new leader has not, nor one that could
+    not read them for a while; then nothing is known of silent nodes.
+    ``problem``: why our view cannot be trusted now, such as API servers that do not answer. ``taints``: the server
+    acts on the out-of-service taint. ``age``: so many seconds ago the nodes were listed, and which of them have failed.
+    """
+
+    cluster: str
+    nodes: Sequence[KubeNode]
+    now: float
+    clock: float
+    epoch: int
+    silent: Set[str] = frozenset()
+    switched: Set[str] = frozenset()
+    old: Set[str] = frozenset()
+    watched: float = math.inf
+    problem: str = ""
+    taints: bool = False
+    age: float = 0.0
+
+
+class Seen(msgspec.Struct, frozen=True, kw_only=True):
+    """What was read about one node in this pass; ``node`` is None if the cluster has no such node.
+
+    ``renewal`` identifies the last renewal of the kubelet's lease, and ``silent`` is for how many seconds we have seen
+    no other. ``match`` is the node's machine by what is known now; ``settled`` is that of the record, if one is settled
+    and still exists. The BMC of the settled one is asked, or else that of the match: ``power`` is unknown if it was not
+    asked or did not say, for the reason ``power_error``. ``command_error``: why our last power command failed, "" if it
+    did not.
+    By our clock: ``asked_at`` is from just before the BMC was asked, and ``read_at`` from just before ``renewal`` and
+    ``node`` were read, after its answer. ``volumes`` are those of the pods, by namespace and name of their claims.
+    ``refused``: UIDs of pods and attachments whose deletion the API server has refused for too long, and its words.
+    """
+
+    name: str
+    node: KubeNode | None
+    renewal: str = ""
+    silent: float = 0.0
+    match: Match = Match()
+    settled: Machine | None = None
+    power: Power = Power.UNKNOWN
+    power_error: str = ""
+    command_error: str = ""
+    asked_at: float = -math.inf
+    read_at: float = -math.inf
+    pods: Sequence[Pod] = ()
+    attachments: Sequence[Attachment] = ()
+    volumes: Mapping[tuple[str, str], Volume] = {}
+    refused: Mapping[str, str] = {}
+
+    def volumes_of(self, pod: Pod) -> list[Volume]:
+        """Return the pod's persistent volumes."""
+        keys = [(pod.metadata.namespace, name) for name in pod.claims]
+        return [self.volumes[key] for key in keys if key in self.volumes]
+
+    @property
+    def power_off(self) -> bool | None:
+        """Whether the BMC says that the machine is off, or that it is on; None if it says neither."""
+        return self.power is Power.OFF if self.power.settled else None
+
+
+class PowerOff(msgspec.Struct, frozen=True):
+    """Power off the node's machine."""
+
+
+class PowerOn(msgspec.Struct, frozen=True):
+    """Power on the node's machine."""
+
+
+class Inspect(msgspec.Struct, frozen=True):
+    """Inspect the node's machine; it is requested in the transaction that stores the record."""
+
+
+class SetTaint(msgspec.Struct, frozen=True):
+    """Set the out-of-service taint, or remove it, if the node is still as it was read."""
+
+    node: KubeNode
+    present: bool
+
+
+class SetCondition(msgspec.Struct, frozen=True):
+    """Say on the node that its machine stays off, and why; "": that it does not any more."""
+
+    node: KubeNode
+    message: str
+
+
+class DeletePod(msgspec.Struct, frozen=True):
+    """Delete the pod at once, if it is still as it was read; ``ask_budget``: evict it, if the budgets allow that."""
+
+    pod: Pod
+    ask_budget: bool = False
+
+
+class DeleteAttachment(msgspec.Struct, frozen=True):
+    """Delete the VolumeAttachment, if it is still as it was read."""
+
+    attachment: Attachment
+
+
+Effect = PowerOff | PowerOn | Inspect | SetTaint | SetCondition | DeletePod | DeleteAttachment
+
+
+class Decision(msgspec.Struct, frozen=True):
+    """``record`` is stored first, then the effects are carried out. ``reason`` and ``message`` say why no more is done.
+
+    ``record`` None: there is nothing to do about the node, apart from effects that put its Node object right.
+    """
+
+    record: Remediation | None
+    effects: tuple[Effect, ...] = ()
+    reason: str = ""
+    message: str = ""
+
+
+def is_forced(effect: Effect) -> bool:
+    """Whether the effect lets the node's pods start elsewhere, which cannot be undone."""
+    return isinstance(effect, (DeletePod, DeleteAttachment)) or (isinstance(effect, SetTaint) and effect.present)
+
+
+def is_aged(effect: Effect, record: Remediation, seen: Seen, clock: float, rules: Rules) -> bool:
+    """Whether at ``clock``, by our clock, ``seen`` is too old to force this by the record's proof: look again.
+
+    What a reboot has killed stays dead, so that never ages.
+    """
+    if not is_forced(effect) or (isinstance(effect, DeletePod) and effect.pod.uid in record.dead):
+        return False
+    since = seen.asked_at if record.proof is Proof.POWER_OFF else seen.read_at
+    return clock - since > rules.proof_age
+
+
+def is_suspect(node: KubeNode, silent: float, rules: Rules) -> bool:
+    """Whether the node has failed, or is about to be declared so: its kubelet is silent."""
+    return node.failed or (rules.mode == "proof" and bool(node.boot_id) and silent >= rules.silence)
+
+
+def is_storm(view: View, rules: Rules) -> str:
+    """Return why so many nodes have failed that the cause is hardly the nodes, "" otherwise.
+
+    The cluster marks nodes that fall silent together some seconds apart, so those that are only silent count, too. Mode
+    ``label`` acts on what has just happened, so what failed long ago does not count there.
+    """
+    failed = {one.name for one in view.nodes if one.failed}
+    silent = {one.name for one in view.nodes if one.name in view.silent and one.boot_id} - failed
+    if rules.mode == "label":
+        failed, silent = failed - view.old, set()
+    total, allowed = len(view.nodes), rules.allowed(len(view.nodes))
+    if len(failed | silent) <= allowed:
+        return ""
+    what = f"{len(failed)} of {total} nodes are not ready" + (f" and {len(silent)} are silent" if silent else "")
+    return f"{what}, more than the {allowed} of max_unhealthy = {rules.max_unhealthy}"

@@ -1,0 +1,117 @@
+"""``ferroscope failover [plan | status]``: the controller of failed Kubernetes nodes, its plan and its history."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import click
+import msgspec
+
+from ferroscope.cli.output import Output, output_option, table
+from ferroscope.cli.service import config_option, database_option, exit_with, read, settings_of
+
+if TYPE_CHECKING:
+    from ferroscope.config.options import Settings
+    from ferroscope.core.remediation import Remediation
+
+
+class _Given(NamedTuple):
+    """The options that were given before the sub-command; those after it count more."""
+
+    files: tuple[str, ...]
+    database: str | None
+
+
+def _settings(given: _Given, files: tuple[str, ...], database: str | None) -> Settings:
+    return settings_of(files or given.files, database or given.database)
+
+
+@click.group(invoke_without_command=True)
+@config_option
+@database_option
+@click.option("--dry-run", is_flag=True, help="Only log what would be done; as [failover] dry_run.")
+@click.pass_context
+def failover(context: click.Context, files: tuple[str, ...], database: str | None, *, dry_run: bool) -> None:
+    """Run the role failover: free the pods and volumes of a failed Kubernetes node once its machine is proven off."""
+    if context.invoked_subcommand is not None:
+        context.obj = _Given(files, database)
+        return
+    from ferroscope.contrib.kubernetes.options import FailoverSettings
+    from ferroscope.runtime.roles import run
+
+    def adjusted(settings: Settings) -> Settings:
+        if not dry_run:
+            return settings
+        options = msgspec.structs.replace(settings.part(FailoverSettings), dry_run=True)
+        return msgspec.structs.replace(settings, parts={**settings.parts, "failover": options})
+
+    exit_with(run, "failover", adjusted(settings_of(files, database)), reread=lambda: adjusted(read(files, database)))
+
+
+@failover.command("plan")
+@config_option
+@database_option
+@output_option
+@click.pass_obj
+def plan(given: _Given, files: tuple[str, ...], database: str | None, fmt: str) -> None:
+    """Show what would be done now about each node that is not ready, and why not more. Changes nothing."""
+    from ferroscope.config.options import LogSettings
+    from ferroscope.contrib.kubernetes.role import plan as look
+    from ferroscope.telemetry import log
+
+    log.configure(LogSettings(level="warning"), process="failover")  # to standard error: the output is the plan
+    settings = _settings(given, files, database)
+    data = [
+        {
+            "node": one.seen.name,
+            "machine": None if one.seen.match.machine is None else one.seen.match.machine.title,
+            "phase": None if one.decision.record is None else str(one.decision.record.phase),
+            "steps": [type(effect).__name__ for effect in one.decision.effects],
+            "reason": one.decision.reason,
+            "message": one.decision.message,
+        }
+        for one in _or_fail(look, settings)
+    ]
+    titles = ("NODE", "MACHINE", "PHASE", "STEPS", "WHY NOT MORE")
+    rows = [
+        (one["node"], one["machine"] or "-", one["phase"] or "-", ", ".join(one["steps"]) or "-", one["message"])
+        for one in data
+    ]
+    out = Output(fmt)
+    out.show({"nodes": data}, lambda screen: screen.print(table(titles, rows)) if rows else None)
+    if not rows:
+        out.note("no node has failed")
+
+
+@failover.command("status")
+@config_option
+@database_option
+@click.option("--limit", type=click.IntRange(1, 1000), default=20, show_default=True, help="The most remediations.")
+@output_option
+@click.pass_obj
+def status(given: _Given, files: tuple[str, ...], database: str | None, limit: int, fmt: str) -> None:
+    """Show the newest remediations, with their evidence; newest first."""
+    from ferroscope.contrib.kubernetes.role import history
+
+    found = _or_fail(history, _settings(given, files, database), limit)
+    titles = ("NODE", "PHASE", "PROOF", "MESSAGE")
+    rows = [(one.node, str(one.phase), str(one.proof) or "-", _message(one)) for one in found]
+    out = Output(fmt)
+    data = {"remediations": msgspec.to_builtins(found)}
+    out.show(data, lambda screen: screen.print(table(titles, rows)) if rows else None)
+    if not rows:
+        out.note("no remediations")
+
+
+def _message(record: Remediation) -> str:
+    complete = record.left_off in record.message
+    return record.message if complete else f"{record.message}; {record.left_off}"
+
+
+def _or_fail(work: Any, *arguments: Any) -> Any:
+    from ferroscope.runtime.system import StartError
+
+    try:
+        return work(*arguments)
+    except StartError as exc:
+        raise click.ClickException(str(exc)) from exc

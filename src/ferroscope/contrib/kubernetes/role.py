@@ -1,0 +1,265 @@
+"""The role failover, the controller of failed Kubernetes nodes; and its plan, for the command line."""
+
+from __future__ import annotations
+
+import threading
+import uuid
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+import structlog
+
+from ferroscope import transition
+from ferroscope.boot_config import ipxe
+from ferroscope.config.options import Settings
+from ferroscope.config.setup_error import SetupError
+from ferroscope.contracts.bmc import Bmc, ForcesOff, Power
+from ferroscope.contracts.errors import BmcError, NotFoundError, StoreUnavailableError
+from ferroscope.contracts.telemetry import SILENT, Meter
+from ferroscope.contrib.kubernetes import cluster
+from ferroscope.contrib.kubernetes.api import Right
+from ferroscope.contrib.kubernetes.cluster import ROLE
+from ferroscope.contrib.kubernetes.failover.terms import Rules
+from ferroscope.contrib.kubernetes.options import FailoverSettings
+from ferroscope.core import bmc_access
+from ferroscope.core.callback_secret import Delivery
+from ferroscope.core.model import Node
+from ferroscope.core.reasons import Reason
+from ferroscope.core.remediation import Remediation
+from ferroscope.db.transaction import Transaction
+from ferroscope.remote.command_fence import fenced
+from ferroscope.runtime import wiring
+from ferroscope.runtime.backend import Backend, opened
+from ferroscope.runtime.externals import build_drivers, build_registry, close_drivers
+from ferroscope.runtime.roles import RoleContext, Work
+from ferroscope.runtime.system import StartError, SystemClock, new_token, process_name
+from ferroscope.secrets.references import SecretReader
+
+if TYPE_CHECKING:
+    from ferroscope.contrib.kubernetes.failover.client import Kubernetes
+    from ferroscope.contrib.kubernetes.failover.controller import Failover
+    from ferroscope.contrib.kubernetes.failover.reading import Looked
+
+# The oldest server with the API versions that are used: Leases of kubelets, policy/v1beta1, storage/v1.
+_OLDEST: Final = (1, 17)
+# The newest one whose changes to these APIs were read.
+_NEWEST: Final = (1, 34)
+_SKEW: Final = 30.0  # seconds between two clocks of which one is wrong
+
+_log = structlog.get_logger(__name__)
+
+
+class BmcPower:
+    """See ``kubernetes.failover.bmc_calls.MachinePower``: the drivers, with the nodes and credentials of the store."""
+
+    def __init__(self, settings: Settings, backend: Backend, drivers: Mapping[str, Bmc], secrets: SecretReader) -> None:
+        self._networks = settings.drivers.bmc_networks
+        self._store = backend.store
+        self._drivers = drivers
+        self._secrets = secrets
+
+    def state(self, machine: str) -> Power:
+        node, driver = self._of(machine)
+        return Power.of(driver.get_power(node))
+
+    def set(self, machine: str, *, on: bool, left: Callable[[], float]) -> None:
+        node, driver = self._of(machine)
+        accepted = True
+        with fenced(left):
+            if not on and isinstance(driver, ForcesOff):
+                accepted = driver.force_off(node)
+            else:
+                driver.set_power(node, Power.ON if on else Power.OFF)
+        if accepted:
+            _log.info("power command sent", node=machine, on=on)
+        else:
+            _log.info("power-off refused by the BMC, which says that the machine is off", node=machine)
+
+    def _of(self, machine: str) -> tuple[Node, Bmc]:
+        try:
+            node = self._store.read(lambda tx: tx.nodes.get(machine))
+        except (NotFoundError, StoreUnavailableError) as exc:
+            raise BmcError(str(exc), transient=True) from exc
+        driver = self._drivers.get(node.driver)
+        if driver is None:
+            message = f"driver {node.driver!r} is not enabled: add it to [drivers] enabled"
+            raise BmcError(message, transient=False, reason=Reason.DRIVER_UNKNOWN)
+        if why := bmc_access.withheld(node, networks=self._networks):
+            raise BmcError(why, transient=False, reason=Reason.BMC_NOT_ALLOWED)
+        return self._secrets.revealed(node), driver
+
+
+def start_inspection(settings: Settings, drivers: Mapping[str, Bmc], tx: Transaction, machine: str) -> None:
+    """Request an inspection of the machine, as the API does; ``IllegalEventError`` or ``Refused``."""
+    node = tx.nodes.get(machine, lock=True)
+    delivery = ipxe.delivery(settings, node, drivers.get(node.driver))
+    if delivery is Delivery.BOOT_SCRIPT and not ipxe.has_macs(tx, node):
+        delivery = Delivery.NONE  # the script is found by a MAC address
+    transition.start(
+        tx,
+        node,
+        inspection=str(uuid.uuid4()),
+        process=process_name(ROLE),
+        secret=None if delivery is None else new_token(),
+        secret_delivery=delivery,
+    )
+
+
+def rules_of(settings: FailoverSettings, *, second_hand: bool = False) -> Rules:
+    """Return the options that decide; ``second_hand``: the power states are those of an attached Ironic."""
+    return Rules(
+        mode=settings.mode,
+        dwell=settings.dwell,
+        dwell_reporting=settings.dwell_reporting,
+        silence=settings.silence,
+        proof_age=settings.proof_age,
+        max_unhealthy=settings.max_unhealthy,
+        storm_cooldown=settings.storm_cooldown,
+        power_off=settings.power_off,
+        power_on=settings.power_on,
+        inspect=settings.inspect,
+        labels=settings.label_selector,
+        namespaces=settings.label_namespaces,
+        label_force=settings.label_force,
+        second_hand=second_hand,
+    )
+
+
+def connect(settings: FailoverSettings) -> Kubernetes:
+    """Return the client of the configured cluster; ``SetupError``. It sends nothing."""
+    http = cluster.http_client(settings.kubeconfig, settings.context)
+    from ferroscope.contrib.kubernetes.failover.client import Kubernetes
+
+    return Kubernetes(http, timeout=settings.request_timeout)
+
+
+def check_cluster(kube: Kubernetes, settings: FailoverSettings) -> list[str]:
+    """Check version and rights; return what an operator should know. ``SetupError`` names the missing rules."""
+    from ferroscope.contrib.kubernetes.failover.client import FORCING_RIGHTS, RIGHTS
+
+    needed = list(RIGHTS + (() if settings.dry_run else FORCING_RIGHTS))
+    if settings.mode == "label" and not (settings.dry_run or settings.label_force):
+        needed.append(Right("create", "", "pods/eviction"))
+    version = cluster.check(kube, needed, oldest=_OLDEST)
+    return remarks(version, kube.skew())
+
+
+def remarks(version: tuple[int, int], skew: float) -> list[str]:
+    """Return what an operator should know about a cluster of this version, whose clock is ``skew`` seconds ahead."""
+    from ferroscope.contrib.kubernetes.failover.reading import TAINT_SINCE
+
+    name = f"Kubernetes {version[0]}.{version[1]}"
+    found = []
+    if version == (0, 0):
+        found.append("the API server does not say its version: pods and volumes are deleted one by one, not by a taint")
+    elif version < TAINT_SINCE:
+        found.append(f"{name} does not act on the out-of-service taint: pods and volumes are deleted one by one")
+    elif version > _NEWEST:
+        newest = f"{_NEWEST[0]}.{_NEWEST[1]}"
+        found.append(f"{name} is newer than {newest}, the newest that this release knows; try it with --dry-run first")
+    if abs(skew) > _SKEW:
+        side = "ahead of" if skew > 0 else "behind"
+        found.append(
+            f"the API server's clock is {abs(skew):.0f} s {side} this host's: no decision compares them, but "
+            "certificates, tokens and the times of Events do; correct the clock that is wrong"
+        )
+    return found
+
+
+def plan(settings: Settings) -> list[Looked]:
+    """Return what would be done now about each failed node, and why not more; change nothing. ``StartError``."""
+    try:
+        with opened(settings) as backend, _controller(settings, backend, threading.Event(), dry_run=True) as (build, _):
+            from ferroscope.contrib.kubernetes.failover.client import KubernetesError
+
+            task = build()
+            try:
+                return task.plan()
+            except KubernetesError as exc:
+                raise cluster.unusable(exc) from exc
+            finally:
+                task.close()
+    except (SetupError, StoreUnavailableError, OSError) as exc:
+        raise StartError(str(exc)) from exc
+
+
+def history(settings: Settings, limit: int) -> Sequence[Remediation]:
+    """Return the newest remediations of the cluster; ``StartError``."""
+    try:
+        with opened(settings) as backend:
+            return backend.store.read(lambda tx: tx.remediations.newest(settings.part(FailoverSettings).cluster, limit))
+    except (SetupError, StoreUnavailableError, OSError) as exc:
+        raise StartError(str(exc)) from exc
+
+
+@contextmanager
+def _controller(
+    settings: Settings,
+    backend: Backend,
+    stop: threading.Event,
+    *,
+    dry_run: bool,
+    meter: Meter = SILENT,
+    wake: threading.Event | None = None,
+) -> Iterator[tuple[Callable[[], Failover], Kubernetes]]:
+    """Give what makes the controller, with drivers and a client that are closed at the end."""
+    from ferroscope.contrib.kubernetes.failover.controller import Failover
+
+    wanted, clock = settings.part(FailoverSettings), SystemClock()
+    kube = connect(wanted)
+    try:
+        for remark in check_cluster(kube, wanted):
+            _log.warning(remark, cluster=wanted.cluster)
+        registry = build_registry(settings, stop)
+        drivers = build_drivers(settings, stop, registry)
+        reader = SecretReader(backend.keys, wiring.build_resolver(settings, stop))
+        build = partial(
+            Failover,
+            kube,
+            BmcPower(settings, backend, drivers, reader),
+            backend.store,
+            rules_of(wanted, second_hand=registry is not None),
+            cluster=wanted.cluster,
+            clock=clock,
+            api_servers=wanted.api_servers,
+            resync=wanted.resync,
+            dry_run=dry_run,
+            process=process_name(ROLE),
+            meter=meter,
+            wake=wake,
+            inspect=partial(start_inspection, settings, drivers),
+        )
+        try:
+            yield build, kube
+        finally:
+            close_drivers(drivers)
+    finally:
+        kube.close()
+
+
+class FailoverRole:
+    """See ``runtime.roles.Role``."""
+
+    drives_bmcs: Final = True
+
+    def check(self, settings: Settings) -> None:
+        wanted = settings.part(FailoverSettings)
+        cluster.http_client(wanted.kubeconfig, wanted.context).close()
+
+    @contextmanager
+    def build(self, context: RoleContext) -> Iterator[Work]:
+        from ferroscope.contrib.kubernetes.failover.controller import LEASE
+        from ferroscope.contrib.kubernetes.failover.node_watch import NodeWatch
+
+        settings, wake = context.settings, threading.Event()
+        wanted = settings.part(FailoverSettings)
+        with _controller(
+            settings, context.backend, context.stop, dry_run=wanted.dry_run, meter=context.meter, wake=wake
+        ) as (build, kube):
+            watch = NodeWatch(kube, wake, context.stop)
+            yield Work(name=LEASE + wanted.cluster, make=build, start=watch.start)
+
+
+FAILOVER: Final = FailoverRole()
