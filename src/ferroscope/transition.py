@@ -12,7 +12,7 @@ import msgspec
 
 from ferroscope.contracts import telemetry
 from ferroscope.contracts.telemetry import Moved
-from ferroscope.core import callback_secret, registry
+from ferroscope.core import callback_secret, ironic_nodes
 from ferroscope.core.delivery import Fail, IllegalEventError, Refused, advance, check_inspectable, take
 from ferroscope.core.explanations import hint
 from ferroscope.core.lanes import bmc_of
@@ -218,8 +218,8 @@ def _moved(node: Node, transition: Transition, now: float, failure: Fail | None 
     # An inspection that the machine initiated, or a reapply, does not change the provision state of a node at rest.
     keeps = node.provision_state in AT_REST and transition.event is not Event.INSPECT
     if target in OF_STATE and not keeps:
-        finished = registry.is_attached(node) and target is State.FINISHED  # Ironic's own state has not changed
-        changes["provision_state"] = registry.provision_state(node) if finished else OF_STATE[target]
+        finished = ironic_nodes.is_attached(node) and target is State.FINISHED  # Ironic's own state has not changed
+        changes["provision_state"] = ironic_nodes.provision_state(node) if finished else OF_STATE[target]
         changes["target_provision_state"] = None if target is State.FINISHED else str(Provision.MANAGEABLE)
     if target in TERMINAL:
         changes["inspection_finished_at"] = now

@@ -16,7 +16,7 @@ from ferroscope.config.options import (
     Settings,
 )
 from ferroscope.config.setup_error import SetupError
-from ferroscope.runtime.externals import build_drivers, build_registry
+from ferroscope.runtime.externals import build_attached, build_drivers
 from ferroscope.runtime.wiring import built_in_rules
 from tests.support.bad_server import a_server_that
 
@@ -83,14 +83,14 @@ def test_an_ironic_that_is_not_fully_configured_is_refused_by_the_name_of_the_op
     ironic: IronicSettings, expected: str
 ) -> None:
     with pytest.raises(SetupError, match=expected):
-        build_registry(Settings(registry=ATTACHED, ironic=ironic), threading.Event())
+        build_attached(Settings(registry=ATTACHED, ironic=ironic), threading.Event())
 
 
 def test_an_attached_ironic_excludes_a_second_registry_and_discovery() -> None:
     ironic = IronicSettings(auth_type="none", endpoint_override="http://127.0.0.1:1")
     both = RegistrySettings(backend="ironic", url="http://ironic.example:6385")
     with pytest.raises(SetupError, match="url conflicts"):
-        build_registry(Settings(registry=both, ironic=ironic), threading.Event())
+        build_attached(Settings(registry=both, ironic=ironic), threading.Event())
     discovery = DiscoverySettings(enabled=True, driver="ipmi")
     with pytest.raises(SetupError, match="auto_discovery"):
         build_drivers(Settings(registry=ATTACHED, auto_discovery=discovery))
@@ -100,9 +100,9 @@ def test_an_ironic_that_does_not_answer_is_no_reason_not_to_start() -> None:
     ironic = IronicSettings(
         auth_type="none", endpoint_override="http://127.0.0.1:1", max_retries=0, retry_interval=0.0, timeout=5.0
     )
-    registry = build_registry(Settings(registry=ATTACHED, ironic=ironic), threading.Event())
-    assert registry is not None
-    drivers = build_drivers(Settings(registry=ATTACHED, ironic=ironic), registry=registry)
+    attached = build_attached(Settings(registry=ATTACHED, ironic=ironic), threading.Event())
+    assert attached.second_hand
+    drivers = build_drivers(Settings(registry=ATTACHED, ironic=ironic), attached=attached)
     assert drivers["redfish"] is drivers["ipmi"]
 
 
@@ -111,9 +111,16 @@ def test_what_is_no_ironic_is_refused() -> None:
     with a_server_that([answer]) as port:
         ironic = IronicSettings(auth_type="none", endpoint_override=f"http://127.0.0.1:{port}")
         with pytest.raises(SetupError, match="there is no Ironic at"):
-            build_registry(Settings(registry=ATTACHED, ironic=ironic), threading.Event())
+            build_attached(Settings(registry=ATTACHED, ironic=ironic), threading.Event())
     old = b"HTTP/1.1 200 OK\r\nX-OpenStack-Ironic-API-Maximum-Version: 1.31\r\nContent-Length: 2\r\n"
     with a_server_that([old + b"Connection: close\r\n\r\n{}"]) as port:
         ironic = IronicSettings(auth_type="none", endpoint_override=f"http://127.0.0.1:{port}")
         with pytest.raises(SetupError, match=r"too old.*1\.31"):
-            build_registry(Settings(registry=ATTACHED, ironic=ironic), threading.Event())
+            build_attached(Settings(registry=ATTACHED, ironic=ironic), threading.Event())
+
+
+def test_without_an_attached_ironic_the_nodes_are_ours() -> None:
+    nothing = build_attached(Settings(), threading.Event())
+    nothing.check_change("PATCH /v1/nodes")
+    assert (nothing.second_hand, nothing.reinspects, nothing.source()) == (False, True, None)
+    assert list(nothing.enabled(("ipmi", "redfish"))) == ["ipmi", "redfish"]

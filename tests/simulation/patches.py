@@ -139,7 +139,7 @@ def installed(world: World) -> Iterator[None]:
         put(runtime.system, "boot_id", lambda: kernel.me().owner.host.boot)
         put(runtime.process, "listeners", lambda _settings: [])
         put(runtime.process, "HttpServer", lambda app, _settings, _sockets, **_: HttpServer(world, _here(world), app))
-        drivers = lambda _settings, _stop=None, _registry=None: {"sim": SimulatedBmc(world, _here(world))}  # noqa: E731
+        drivers = lambda _settings, _stop=None, _attached=None: {"sim": SimulatedBmc(world, _here(world))}  # noqa: E731
         put(runtime.process, "build_drivers", drivers)
         if (cluster := world.cluster) is not None:
             put(runtime.roles, "Reload", lambda *_: None)

@@ -14,7 +14,7 @@ import msgspec
 
 from ferroscope import transition
 from ferroscope.api.auth import access
-from ferroscope.api.baremetal import attached, node_states, rule_schema, stored_data
+from ferroscope.api.baremetal import node_states, rule_schema, stored_data
 from ferroscope.api.baremetal.node_fields import shown_to
 from ferroscope.api.baremetal.nodes import page_of
 from ferroscope.api.baremetal.rule_schema import IntrospectionRuleCreate
@@ -82,7 +82,7 @@ class Accepted(msgspec.Struct, frozen=True):
 def start_introspection(context: ApiContext, call: Call[StartQuery, None]) -> Reply:
     """Start an introspection; concurrent starts are one, and a start while the machine is awaited starts it again."""
     ident = introspected_ident(call)
-    attached.refresh(context, ident, manage_boot=call.query.manage_boot)
+    context.attached.prepare(context, ident, manage_boot=call.query.manage_boot)
 
     def work(tx: Transaction) -> None:
         node = tx.nodes.get(ident, lock=True)

@@ -20,7 +20,6 @@ from ferroscope.api.auth.access import METRICS
 from ferroscope.api.baremetal import (
     absent,
     agent,
-    attached,
     bmc_password,
     callback_body,
     conductors,
@@ -122,7 +121,7 @@ _OWN: Final[tuple[Route, ...]] = (
                 instead=("baremetal:node:delete:self_owned_node",)),
     _bare_metal(f"GET {_NODE}/states", node_states.get_states, "baremetal:node:get_states", 200,
                 node_fields.NodeStates),
-    _bare_metal(f"PUT {_NODE}/states/provision", attached.set_provision_state,
+    _bare_metal(f"PUT {_NODE}/states/provision", node_states.set_provision_state,
                 "baremetal:node:set_provision_state", 202),
     _bare_metal(f"PUT {_NODE}/states/power", node_states.set_power_state, "baremetal:node:set_power_state", 202),
     _bare_metal(f"GET {_NODE}/validate", node_states.validate_node,

@@ -16,10 +16,10 @@ from typing import Final
 import msgspec
 
 from ferroscope.config.plugins import EntryPoint, Plugins
+from ferroscope.contracts.attached import Attached
 from ferroscope.contracts.bmc import Bmc
 from ferroscope.contracts.errors import BmcError
 from ferroscope.contracts.queue import StopFlag
-from ferroscope.contracts.remote import Registry
 from ferroscope.core.model import Document
 from ferroscope.core.reasons import Reason
 from ferroscope.remote.addresses import ANYWHERE, Networks, hides_special, literal
@@ -38,7 +38,7 @@ class DriverOptions(msgspec.Struct, frozen=True, kw_only=True):
 
     ``command_timeout``: seconds for a call, retries included; ``inventory_timeout``: the same for slow calls
     (``OutOfBand``, ``RamdiskBoot``); ``command_tries``: the maximum of tries within one call. ``stop`` is set when the
-    process is stopping; every wait must end then. ``registry`` is the attached Ironic, if there is one.
+    process is stopping; every wait must end then. ``attached`` is the attached Ironic, if there is one.
     """
 
     command_timeout: float = 10.0
@@ -46,7 +46,7 @@ class DriverOptions(msgspec.Struct, frozen=True, kw_only=True):
     inventory_timeout: float = 60.0
     limits: Limits = Limits()
     stop: StopFlag = msgspec.field(default_factory=threading.Event)
-    registry: Registry | None = None
+    attached: Attached = msgspec.field(default_factory=Attached)
 
 
 def check_place(host: str, limits: Limits) -> None:

@@ -69,7 +69,6 @@ _OWN: Final[dict[str, Command]] = {
     "ramdisk": Command("ferroscope.cli.ramdisk:ramdisk", "Build the ramdisk that machines boot, and check it."),
     "pxe": Command("ferroscope.cli.pxe:pxe", "Generate the boot configuration; manage the PXE filter."),
     "db": Command("ferroscope.cli.database:db", "Upgrade the schema, copy to another database, encrypt secrets."),
-    "import": Command("ferroscope.cli.imports:imports", "Import the data of other services."),
     "secret": Command("ferroscope.cli.token:secret", "Manage the keys that encrypt BMC passwords."),
     "token": Command("ferroscope.cli.token:token", "Create, list and revoke access tokens for the API."),
     "user": Command("ferroscope.cli.user:user", "Add, list and remove users who log in with a password."),
@@ -105,10 +104,10 @@ GROUPS: Final[dict[str, tuple[str, ...]]] = {
     "Look at their hardware": ("inventory", "search", "expect", "firmware"),
     "See what is going on": ("status", "top", "explain", "events", "audit", "doctor", "docs"),
     "Set up and run the service": (
-        "setup", "all", "api", "worker", "pxe-filter", "pxe", "ramdisk", "db", "import", "user", "token", "secret",
+        "setup", "all", "api", "worker", "pxe-filter", "pxe", "ramdisk", "db", "user", "token", "secret",
         "policy",
     ),
-    "Coordinate, try out": ("lease", "sim", "demo"),
+    "Coordinate, try out": ("lease", "failover", "sim", "demo"),
 }  # fmt: skip
 _OTHERS: Final = "Coordinate, try out"
 

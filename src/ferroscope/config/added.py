@@ -1,8 +1,10 @@
 """What installed packages add to the service, by entry point: the optional parts in ``contrib``, and those of others.
 
-The groups are ``ferroscope.commands`` (see ``contracts.commands``), ``ferroscope.routes`` (``api.http.added_routes``)
-and ``ferroscope.pages`` (``api.http.added_pages``). What an option names, such as a BMC driver, is found by ``plugins``
-instead: it is loaded only if it is named.
+The groups are ``ferroscope.roles`` and ``ferroscope.tasks`` (see ``runtime.roles``), ``ferroscope.options``
+(``config.sections``), ``ferroscope.commands`` (``contracts.commands``), ``ferroscope.routes``
+(``api.http.added_routes``) and ``ferroscope.pages`` (``api.http.added_pages``). What an option names, such as a BMC
+driver, is found by ``plugins`` instead: it is loaded only if it is named. So are the ``backend``s that an option of the
+service selects.
 """
 
 from __future__ import annotations
@@ -30,6 +32,20 @@ def added(group: str) -> Mapping[str, Any]:
     from importlib.metadata import entry_points  # most commands do without it, and it takes a while to import
 
     return load_all(group, entry_points(group=group))
+
+
+def backend(name: str) -> Any:
+    """Return the implementation that an option of the service selects; ``PluginError``, ``ImportError``.
+
+    ``name``: SECTION.VALUE, in the group ``ferroscope.backends``.
+    """
+    from importlib.metadata import entry_points
+
+    found = {point.value: point for point in entry_points(group="ferroscope.backends", name=name)}
+    if len(found) != 1:
+        why = f"several installed packages provide {name!r}" if found else f"no installed package provides {name!r}"
+        raise PluginError(why, "install ferroscope again, and only packages for this release")
+    return next(iter(found.values())).load()
 
 
 def load_all(group: str, points: Iterable[EntryPoint]) -> dict[str, Any]:

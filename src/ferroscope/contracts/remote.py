@@ -44,37 +44,37 @@ class ObjectStore(Protocol):
         """Close the connections."""
 
 
-# The node registry of an attached Bare Metal service.
+# An attached Ironic.
 
 
-class RegistryUnavailableError(Exception):
-    """The registry is unreachable, or its answer cannot be trusted. Change nothing."""
+class IronicUnavailableError(Exception):
+    """Ironic is unreachable, or its answer cannot be trusted. Change nothing."""
 
 
 class NodeSource(Protocol):
-    """The nodes of an external registry; each call returns within its own deadline."""
+    """The nodes of an Ironic; each call returns within its own deadline."""
 
     def tracked(self) -> frozenset[str]:
-        """Return the UUIDs of all nodes in the registry, never only some; ``RegistryUnavailableError``."""
+        """Return the UUIDs of all nodes there, never only some; ``IronicUnavailableError``."""
 
 
-class RegistryRefusedError(Exception):
-    """The registry rejected the request, and would do so again; ``status`` is that of HTTP, ``detail`` its reason."""
+class IronicRefusedError(Exception):
+    """Ironic rejected the request, and would do so again; ``status`` is that of HTTP, ``detail`` its reason."""
 
     def __init__(self, message: str, *, status: int) -> None:
         self.status = status
         super().__init__(message)
 
 
-class RegistryLockedError(Exception):
-    """The registry is working on the node; the request may succeed later."""
+class IronicLockedError(Exception):
+    """Ironic is working on the node; the request may succeed later."""
 
 
-class Registry(Protocol):
+class IronicClient(Protocol):
     """An attached Ironic, whose nodes are inspected; thread-safe.
 
-    Documents are those of the Bare Metal API. All calls raise ``RegistryUnavailableError``; those that change something
-    also ``RegistryLockedError`` and ``RegistryRefusedError``. They return within the configured time and retries, check
+    Documents are those of the Bare Metal API. All calls raise ``IronicUnavailableError``; those that change something
+    also ``IronicLockedError`` and ``IronicRefusedError``. They return within the configured time and retries, check
     ``remote.command_fence`` before they send anything that changes something, and may be repeated: the result is the
     same.
     """
@@ -85,7 +85,7 @@ class Registry(Protocol):
         """As ``NodeSource``."""
 
     def check(self) -> None:
-        """Log in and ask for the version; ``RegistryRefusedError`` if that cannot succeed as configured."""
+        """Log in and ask for the version; ``IronicRefusedError`` if that cannot succeed as configured."""
 
     def nodes(self) -> Iterator[Document]:
         """Yield all nodes, never only some."""
@@ -103,9 +103,9 @@ class Registry(Protocol):
         """Return the port with this MAC; None if there is none."""
 
     def power_problem(self, uuid: str) -> str | None:
-        """Return why the node's power interface is not valid, in the registry's words; None if it is.
+        """Return why the node's power interface is not valid, in Ironic's words; None if it is.
 
-        It is asked once. ``RegistryRefusedError`` if it does not have the node.
+        It is asked once. ``IronicRefusedError`` if it does not have the node.
         """
 
     def update_node(self, uuid: str, patch: Sequence[Document]) -> Document:

@@ -9,7 +9,7 @@ from typing import Final, Literal
 
 import msgspec
 
-from ferroscope.core import registry
+from ferroscope.core import ironic_nodes
 from ferroscope.core.losses import counted, losses_of
 from ferroscope.core.model import Document, Inspection, Node, Request
 from ferroscope.core.reasons import Reason
@@ -73,8 +73,8 @@ def check_inspectable(node: Node) -> Transition:
         return transition
     if node.inbox:
         raise Refused(f"node {node.uuid} is in the inbox; approve it first: ferroscope node approve {node.uuid}")
-    if registry.is_attached(node):
-        if refusal := registry.refusal(node):
+    if ironic_nodes.is_attached(node):
+        if refusal := ironic_nodes.refusal(node):
             raise Refused(refusal)
     elif node.provision_state not in INSPECTABLE:
         options = ", ".join(sorted(INSPECTABLE))
@@ -235,7 +235,7 @@ def exhausted(node: Node, request: Request) -> Run | Fail:
     elif other := request.attempt - 1 - tried:
         why += f"; {other} more deliveries ended in outages or stops"
     row = _BY_PAIR.get((node.state, request.event))
-    if request.event is Event.FINISH and row is not None and not registry.is_attached(node):
+    if request.event is Event.FINISH and row is not None and not ironic_nodes.is_attached(node):
         left = _LEFT_ON if node.state is State.PROCESSING else "the results are kept"
         return Run(row, rerun=True, undone=f"{why}: {left}")
     return failure_of(request) if request.event is Event.FAIL else Fail(Reason.ATTEMPTS_EXHAUSTED, why)

@@ -19,8 +19,8 @@ from typing import Any, Final, cast
 import httptools
 import structlog
 
-from ferroscope.api.http.served_files import FilePart
 from ferroscope.http_server.agreed import HEAD_ONLY, new_request_id, retries_after
+from ferroscope.http_server.file_part import FilePart
 from ferroscope.http_server.limits import Connections
 from ferroscope.http_server.wsgi import Application, Request, environ_of, refusal, run
 from ferroscope.telemetry.quiet_log import QuietLog

@@ -25,7 +25,6 @@ from ferroscope.http_server.limits import Connections, limits
 from ferroscope.http_server.sources import TrustedProxies
 from ferroscope.http_server.tls import Certificates, TlsConnection
 from ferroscope.http_server.wsgi import Application, base_environ
-from ferroscope.runtime import welcome
 from ferroscope.telemetry.quiet_log import QuietLog
 
 BACKLOG: Final = 1024
@@ -260,9 +259,7 @@ def _call(loop: asyncio.AbstractEventLoop, what: Callable[[], object]) -> None:
 
 def listeners(settings: ApiSettings) -> list[socket.socket]:
     """Return a bound socket for each enabled API; ``SetupError`` names the one that failed."""
-    return [
-        _listener(host, option, port) for option, _, port in _enabled(settings) for host in addresses(settings.host)
-    ]
+    return [_listener(host, option, port) for option, _, port in enabled(settings) for host in addresses(settings.host)]
 
 
 def addresses(hosts: Iterable[str]) -> list[str]:
@@ -286,7 +283,7 @@ def check_anonymous(settings: Settings, *, api: bool) -> None:
     """
     if settings.api.auth_strategy != "noauth" or settings.api.allow_anonymous:
         return
-    open_to_all = [f"[api] host = {','.join(settings.api.host)}"] if api and _enabled(settings.api) else []
+    open_to_all = [f"[api] host = {','.join(settings.api.host)}"] if api and enabled(settings.api) else []
     exposed = open_to_all if not settings.api.loopback_only else []
     if settings.metrics.port and not is_loopback(settings.metrics.host):
         exposed.append(f"[metrics] host = {settings.metrics.host}")
@@ -295,21 +292,6 @@ def check_anonymous(settings: Settings, *, api: bool) -> None:
             f"authentication is disabled ([api] auth_strategy = noauth), but other hosts can reach {exposed[0]}",
             "set [api] auth_strategy to http_basic or keystone, or listen on localhost only; if only trusted hosts "
             "can reach it, set [api] allow_anonymous = true",
-        )
-
-
-def announce(settings: ApiSettings, log: Any) -> None:
-    """Log where the APIs listen, and warn if other hosts can reach them without authentication."""
-    hosts = [f"[{host}]" if ":" in host else host for host in addresses(settings.host)]
-    places = {name: ",".join(f"{host}:{port}" for host in hosts) for _, name, port in _enabled(settings)}
-    log.info("listens", **places)
-    if page := welcome.page_url(settings):
-        log.info("web page", url=page)
-    if places and not settings.loopback_only and settings.auth_strategy == "noauth":
-        log.warning(
-            "authentication is disabled: any client that can reach these ports has full control; "
-            "set [api] auth_strategy",
-            host=",".join(settings.host),
         )
 
 
@@ -330,7 +312,7 @@ def bind(host: str, port: int) -> socket.socket:
     return bound
 
 
-def _enabled(settings: ApiSettings) -> list[tuple[str, str, int]]:
+def enabled(settings: ApiSettings) -> list[tuple[str, str, int]]:
     """Return option, name and port of each enabled API."""
     apis = (
         ("bare_metal_port", "bare_metal", settings.bare_metal_port),

@@ -12,8 +12,8 @@ from urllib.parse import unquote_to_bytes
 
 import httptools
 
-from ferroscope.api.http.served_files import FilePart
 from ferroscope.http_server.agreed import HEADER
+from ferroscope.http_server.file_part import FilePart
 
 Application = Callable[..., Iterable[bytes]]
 

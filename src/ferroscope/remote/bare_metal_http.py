@@ -14,7 +14,7 @@ import msgspec
 import urllib3
 
 from ferroscope.contracts.queue import StopFlag
-from ferroscope.contracts.remote import RegistryUnavailableError
+from ferroscope.contracts.remote import IronicUnavailableError
 from ferroscope.remote.bounded_http import bound
 from ferroscope.remote.deadline import Deadline, DeadlineError
 from ferroscope.remote.retry import backoff, call_with_retries
@@ -51,7 +51,7 @@ class Http:
         bound(self._http)
 
     def send(self, method: str, url: str, headers: Mapping[str, str], body: bytes | None = None) -> Answer:
-        """Return the complete response; ``TransientError`` if there was none, ``RegistryUnavailableError``."""
+        """Return the complete response; ``TransientError`` if there was none, ``IronicUnavailableError``."""
         deadline = Deadline(self._timeout)
         try:
             with deadline:
@@ -70,7 +70,7 @@ class Http:
             why = f"no complete answer within {self._timeout:g} s" if deadline.expired else type(exc).__name__
             raise TransientError(f"request failed: {why}") from exc
         if len(content) > _MAX_BODY:
-            raise RegistryUnavailableError(f"a page is longer than {_MAX_BODY} bytes")
+            raise IronicUnavailableError(f"a page is longer than {_MAX_BODY} bytes")
         return Answer(answer.status, answer.headers, content)
 
     def close(self) -> None:
@@ -80,7 +80,7 @@ class Http:
 def pages(read: Callable[[str | None], tuple[list[T], str | None]], ident: Callable[[T], str]) -> Iterator[T]:
     """Yield the items of all pages; ``read`` returns those after a marker, and the link to the next page.
 
-    ``RegistryUnavailableError`` if the list may be incomplete.
+    ``IronicUnavailableError`` if the list may be incomplete.
     """
     seen: set[str] = set()
     marker: str | None = None
@@ -92,9 +92,9 @@ def pages(read: Callable[[str | None], tuple[list[T], str | None]], ident: Calla
         if link is None and len(items) < PAGE:
             return
         if not fresh:
-            raise RegistryUnavailableError("the server repeated a page, so the list may be incomplete")
+            raise IronicUnavailableError("the server repeated a page, so the list may be incomplete")
         if len(seen) > _MAX_NODES:
-            raise RegistryUnavailableError(f"the list has more than {_MAX_NODES} items")
+            raise IronicUnavailableError(f"the list has more than {_MAX_NODES} items")
         marker = _marker(link) or ident(items[-1])
 
 
@@ -133,12 +133,12 @@ class IronicSource:
         self._decoder = msgspec.json.Decoder(_Page)
 
     def tracked(self) -> frozenset[str]:
-        """Return the UUIDs of all nodes there; ``RegistryUnavailableError`` if the list is incomplete."""
+        """Return the UUIDs of all nodes there; ``IronicUnavailableError`` if the list is incomplete."""
         return frozenset(item.uuid for item in pages(self._page, lambda item: item.uuid))
 
     def _page(self, marker: str | None) -> tuple[list[_Item], str | None]:
         if self._stop.is_set():
-            raise RegistryUnavailableError("the process is stopping before the list was read completely")
+            raise IronicUnavailableError("the process is stopping before the list was read completely")
         try:
             page = call_with_retries(
                 lambda: self._once(marker),
@@ -147,7 +147,7 @@ class IronicSource:
                 stop=self._stop,
             )
         except TransientError as exc:
-            raise RegistryUnavailableError(str(exc)) from exc
+            raise IronicUnavailableError(str(exc)) from exc
         return page.nodes, page.next
 
     def _once(self, marker: str | None) -> _Page:
@@ -157,10 +157,10 @@ class IronicSource:
         if answer.status in AGAIN:
             raise TransientError(f"HTTP {answer.status}")
         if answer.status in (401, 403):
-            raise RegistryUnavailableError(f"HTTP {answer.status}: this service is not allowed to list the nodes")
+            raise IronicUnavailableError(f"HTTP {answer.status}: this service is not allowed to list the nodes")
         if answer.status != 200:
-            raise RegistryUnavailableError(f"HTTP {answer.status}")
+            raise IronicUnavailableError(f"HTTP {answer.status}")
         try:
             return self._decoder.decode(answer.body)
         except (msgspec.DecodeError, UnicodeDecodeError) as exc:
-            raise RegistryUnavailableError("the response is not a list of nodes") from exc
+            raise IronicUnavailableError("the response is not a list of nodes") from exc

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from ferroscope.config.added import backend
 from ferroscope.config.followed import FileError
 from ferroscope.config.options import Settings
 from ferroscope.config.security_options import problem
@@ -153,14 +154,13 @@ def _keystone_auth(settings: Settings, clock: Clock) -> Method:
     if wrong := problem(settings.keystone_authtoken):
         raise SetupError(f"[api] auth_strategy is keystone, but {wrong}", "see: ferroscope docs secure-the-service")
     try:
-        from ferroscope.api.auth.keystone import KeystoneAuth
-
-        return KeystoneAuth(settings.keystone_authtoken, clock, threads=settings.api.threads)
+        method: Method = backend("api.keystone")(settings.keystone_authtoken, clock, threads=settings.api.threads)
     except ImportError as exc:
         raise SetupError(
             f"[api] auth_strategy = keystone needs the Python package {exc.name}, which is not installed",
             "install Ferroscope with [keystone], for example: pip install '.[keystone]'",
         ) from exc
+    return method
 
 
 class Issued(NamedTuple):

@@ -1,6 +1,6 @@
-"""What is outside: BMC drivers, an attached registry, the coordination service, and object stores for inspection data.
+"""What is outside: BMC drivers, an attached Ironic, the coordination service, and object stores for inspection data.
 
-Each is built from its options. What is not configured is not imported. With an attached registry, its driver is the
+Each is built from its options. What is not configured is not imported. With an attached Ironic, its driver is the
 only one.
 """
 
@@ -8,17 +8,19 @@ from __future__ import annotations
 
 import posixpath
 import threading
-from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Final
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
-import msgspec
 import structlog
 
 from ferroscope.bmc.drivers import DriverOptions, Limits, load_drivers
+from ferroscope.config.added import backend as selected
 from ferroscope.config.coordination_options import problem
 from ferroscope.config.options import Settings
 from ferroscope.config.plugins import PluginError
 from ferroscope.config.setup_error import SetupError
+from ferroscope.contracts.attached import Attached
+from ferroscope.contracts.attached import Backend as AttachedBackend
 from ferroscope.contracts.bmc import Bmc, KeepsConnections
 from ferroscope.contracts.coordination import (
     CoordinationRefusedError,
@@ -27,12 +29,8 @@ from ferroscope.contracts.coordination import (
 )
 from ferroscope.contracts.queue import Clock, StopFlag
 from ferroscope.contracts.remote import (
-    IntrospectionSource,
     NodeSource,
     ObjectStore,
-    Registry,
-    RegistryRefusedError,
-    RegistryUnavailableError,
 )
 from ferroscope.liveness.watch import PartyWatch
 from ferroscope.remote.addresses import Networks
@@ -41,99 +39,35 @@ from ferroscope.storage.reader import Archive
 
 if TYPE_CHECKING:
     from ferroscope.periodic.singleton import PeriodicTask
-    from ferroscope.remote.ironic import Login
 
-
-_ATTACH: Final = "see: ferroscope docs attach-an-ironic"
 
 _log = structlog.get_logger(__name__)
 
 
-def build_registry(settings: Settings, stop: StopFlag) -> Registry | None:
-    """Return the attached Ironic, whose waits ``stop`` interrupts; None if there is none. ``SetupError``.
-
-    It may be unavailable for now, but what it refuses is refused.
-    """
+def build_attached(settings: Settings, stop: StopFlag) -> Attached:
+    """Return the attached Ironic, whose waits ``stop`` interrupts, or nothing attached. ``SetupError``."""
     if settings.registry.backend == "embedded":
-        return None
-    from ferroscope.remote.ironic import IronicRegistry, LoginSetupError
+        return Attached()
+    return _attached_backend(settings).attach(settings, stop)
 
-    _check_ironic(settings)
-    login = _login(settings)
+
+def _attached_backend(settings: Settings) -> AttachedBackend:
+    found: AttachedBackend = _selected(f"registry.{settings.registry.backend}")
+    return found
+
+
+def _selected(name: str) -> Any:
     try:
-        registry = IronicRegistry(settings.ironic, login, stop)
-        registry.check()
-    except (LoginSetupError, OSError) as exc:
-        raise SetupError(str(exc), _ATTACH) from exc
-    except RegistryRefusedError as exc:
-        raise SetupError(f"cannot use the Ironic of [ironic]: {exc}", _ATTACH) from exc
-    except RegistryUnavailableError as exc:
-        _log.warning("Ironic is unavailable; inspections wait for it", error=str(exc))
-    return registry
-
-
-def build_introspections(settings: Settings) -> IntrospectionSource:
-    """Return what reads introspections from the ironic-inspector of ``[inspector] forward_unknown_to``. ``SetupError``.
-
-    It is asked with the login of ``[ironic]``, if there is one.
-    """
-    from ferroscope.remote.inspector_data import InspectorData
-
-    asked = settings.ironic.cloud or settings.ironic.auth_type not in ("", "none")
-    return InspectorData(settings.inspector, _login(settings) if asked else None)
-
-
-def _login(settings: Settings) -> Login:
-    """Return the login of ``[ironic]``; ``SetupError``."""
-    from ferroscope.remote.ironic import LoginSetupError, NoLogin
-
-    try:
-        if settings.ironic.auth_type == "none":
-            return NoLogin(settings.ironic)
-        from ferroscope.remote.keystone_login import KeystoneLogin
-
-        return KeystoneLogin(settings.ironic)
-    except ImportError as exc:
-        raise SetupError(
-            f"[ironic] needs the Python package {exc.name}, which is not installed",
-            "install Ferroscope with [ironic], for example: pip install '.[ironic]'",
-        ) from exc
-    except (LoginSetupError, OSError) as exc:
-        raise SetupError(str(exc), _ATTACH) from exc
-
-
-def _check_ironic(settings: Settings) -> None:
-    from ferroscope.config.integration_options import problem
-
-    if settings.registry.url:
-        raise SetupError("[registry] url conflicts with backend = ironic", "set [ironic] endpoint_override instead")
-    if wrong := problem(settings.ironic):
-        raise SetupError(f"[registry] backend is ironic, but {wrong}", _ATTACH)
-
-
-class _EveryDriver(Mapping[str, Bmc]):
-    """The one driver that serves the nodes of an attached Ironic, whatever their driver there."""
-
-    def __init__(self, only: Mapping[str, Bmc]) -> None:
-        ((self._name, self._driver),) = only.items()
-
-    def __getitem__(self, _name: str) -> Bmc:
-        return self._driver
-
-    def __iter__(self) -> Iterator[str]:
-        return iter((self._name,))
-
-    def __len__(self) -> int:
-        return 1
+        return selected(name)
+    except PluginError as exc:
+        raise SetupError(str(exc), exc.advice) from exc
 
 
 def build_drivers(
-    settings: Settings, stop: StopFlag | None = None, registry: Registry | None = None
+    settings: Settings, stop: StopFlag | None = None, attached: Attached | None = None
 ) -> Mapping[str, Bmc]:
     """Return the enabled drivers by name, whose waits ``stop`` interrupts; ``SetupError``."""
-    offered = settings.drivers
-    if registry is not None:
-        offered = msgspec.structs.replace(offered, enabled=(settings.registry.backend,))
+    offered, owner = settings.drivers, attached or Attached()
     options = DriverOptions(
         command_timeout=offered.command_timeout,
         command_tries=offered.command_tries,
@@ -144,14 +78,14 @@ def build_drivers(
             ca_directory=posixpath.normpath(offered.ca_directory),
         ),
         stop=stop or threading.Event(),
-        registry=registry,
+        attached=owner,
     )
     try:
-        drivers = load_drivers(offered.enabled, options)
+        drivers = load_drivers(owner.enabled(offered.enabled), options)
     except PluginError as exc:
         raise SetupError(str(exc), exc.advice) from exc
     _check_discovery(settings)
-    return drivers if registry is None else _EveryDriver(drivers)
+    return owner.serving(drivers)
 
 
 def check_drivers(settings: Settings) -> None:
@@ -159,7 +93,7 @@ def check_drivers(settings: Settings) -> None:
     if settings.registry.backend == "embedded":
         close_drivers(build_drivers(settings))
     else:
-        _check_ironic(settings)
+        _attached_backend(settings).check(settings)
         _check_discovery(settings)
 
 
@@ -199,12 +133,10 @@ def close_drivers(drivers: Mapping[str, Bmc]) -> None:
             driver.close()
 
 
-def build_source(settings: Settings, stop: StopFlag, registry: Registry | None = None) -> NodeSource | None:
+def build_source(settings: Settings, stop: StopFlag, attached: Attached) -> NodeSource | None:
     """Return what says which nodes exist, whose waits ``stop`` interrupts; None if nothing does but we."""
-    if registry is not None:
-        return registry
     if not settings.registry.url:
-        return None
+        return attached.source()
     from ferroscope.remote.bare_metal_http import IronicSource
 
     options = settings.registry
@@ -226,11 +158,8 @@ def build_coordination_service(settings: Settings, member: str, stop: StopFlag) 
     if settings.coordination.backend == "sql":
         return None
     backend = settings.coordination.backend
-    from importlib.metadata import entry_points
-
     try:
-        (found,) = {one.value: one for one in entry_points(group="ferroscope.coordination", name=backend)}.values()
-        service: CoordinationService = found.load()(settings.coordination, member, stop)
+        service: CoordinationService = _selected(f"coordination.{backend}")(settings.coordination, member, stop)
     except CoordinationRefusedError as exc:
         raise SetupError(f"[coordination] backend {backend}: {exc}") from exc
     except ImportError as exc:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 Check = Callable[[], object]
 
-# Those that talk to BMCs, or to the attached registry.
+# Those that talk to BMCs, or to the attached Ironic.
 _DRIVE: Final = frozenset({"api", "worker"})
 _OWN: Final = frozenset({"api", "worker", "periodic", "pxe-filter"})
 

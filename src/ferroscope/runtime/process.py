@@ -17,18 +17,18 @@ import structlog
 
 from ferroscope.config.options import Settings
 from ferroscope.config.setup_error import SetupError
+from ferroscope.contracts.attached import Attached
 from ferroscope.contracts.bmc import Bmc
 from ferroscope.contracts.errors import StoreUnavailableError
 from ferroscope.contracts.queue import Channel, Clock
-from ferroscope.contracts.remote import Registry
 from ferroscope.contracts.telemetry import Meter
 from ferroscope.http_server import tls
-from ferroscope.http_server.server import BACKLOG, HttpServer, announce, check_anonymous, listeners
+from ferroscope.http_server.server import BACKLOG, HttpServer, check_anonymous, listeners
 from ferroscope.http_server.tls import Certificates
 from ferroscope.http_server.wsgi import Application
 from ferroscope.runtime import database_file, preflight, system, wiring
 from ferroscope.runtime.backend import Backend, check_bus, ensure_schema, open_backend
-from ferroscope.runtime.externals import build_drivers, build_party_watch, build_registry, close_drivers
+from ferroscope.runtime.externals import build_attached, build_drivers, build_party_watch, close_drivers
 from ferroscope.runtime.externals import check as check_coordination
 from ferroscope.runtime.maintenance import KeyCheck
 from ferroscope.runtime.member import Membership, membership_of
@@ -44,6 +44,7 @@ from ferroscope.runtime.system import (
     notify,
     process_name,
 )
+from ferroscope.runtime.welcome import announce
 from ferroscope.telemetry.finding import Finding
 from ferroscope.telemetry.metrics import Metrics
 
@@ -86,7 +87,7 @@ class Process:
         self._sockets = sockets
         self._membership: Membership | None = None
         self._server: HttpServer | None = None
-        self._registry: Registry | None = None
+        self._attached = Attached()
 
     def run(self) -> int:
         """Start, wait for a signal, stop: no new requests, running ones finish, leave the members.
@@ -146,8 +147,8 @@ class Process:
             meter.certificate(settings.api.tls_certificate_file, lambda: certificates.expires.timestamp())
         backend = open_backend(settings, clock=clock, stop=self._stop, listen="worker" in self._roles, meter=meter)
         self._ending.append(backend.close)
-        self._registry = registry = build_registry(settings, self._stop)
-        drivers = build_drivers(settings, self._stop, registry)
+        self._attached = build_attached(settings, self._stop)
+        drivers = build_drivers(settings, self._stop, self._attached)
         self._ending.append(lambda: close_drivers(drivers))
         if settings.metrics.port:
             metrics = serve_metrics(settings, meter, backend.store, clock, certificates)
@@ -196,7 +197,7 @@ class Process:
             process=self.name,
             claim_valid_for=membership.claim_valid_for,
             meter=meter,
-            registry=self._registry,
+            attached=self._attached,
         )
         pool.start()
         for name, status in pool.loops().items():
@@ -217,7 +218,7 @@ class Process:
             process=self.name,
             meter=meter,
             not_now=membership.in_doubt,
-            registry=self._registry,
+            attached=self._attached,
             party=party,
         )
         if party is not None:
@@ -270,7 +271,7 @@ class Process:
             meter=meter,
             stop=self._answered,
             can_write=membership.can_write,
-            registry=self._registry,
+            attached=self._attached,
         )
 
     def _drain(self, server: HttpServer) -> None:

@@ -15,11 +15,12 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 import msgspec
 import structlog
 
+from ferroscope.config.added import backend as selected
 from ferroscope.config.options import PxeFilterSettings, Settings
 from ferroscope.config.setup_error import SetupError
 from ferroscope.contracts.errors import StoreUnavailableError
@@ -36,7 +37,6 @@ from ferroscope.pxe_filter.leader import PxeFilter
 from ferroscope.pxe_filter.sync import MacSync
 from ferroscope.runtime import preflight, system
 from ferroscope.runtime.backend import Backend, check_bus, ensure_schema, open_backend
-from ferroscope.runtime.inspector_macs import InspectorMacs
 from ferroscope.runtime.member import membership_of
 from ferroscope.runtime.system import (
     EXIT_CUT_OFF,
@@ -51,7 +51,8 @@ from ferroscope.runtime.system import (
 )
 
 if TYPE_CHECKING:
-    from ferroscope.telemetry.metrics import Metrics
+    from ferroscope.telemetry.finding import Finding
+from ferroscope.telemetry.metrics import Metrics
 
 # One pxe-filter per boot network and host: two would close each other's filter.
 #
@@ -251,7 +252,20 @@ def check_backends(wanted: PxeFilterSettings) -> None:
 def check_inspector(wanted: PxeFilterSettings) -> None:
     """Raise ``SetupError`` if the database of ironic-inspector cannot be used, whether or not it answers."""
     if wanted.inspector_connection:
-        InspectorMacs(wanted.inspector_connection, period=_MOST_SECONDS, clock=SystemClock(), stop=threading.Event())
+        build = selected("pxe_filter.inspector_connection")
+        build(wanted.inspector_connection, period=_MOST_SECONDS, clock=SystemClock(), stop=threading.Event())
+
+
+class MacsElsewhere(Protocol):
+    """What knows the MACs of machines that another service inspects; ``start`` returns after the first look."""
+
+    def start(self) -> None: ...
+
+    def active(self) -> frozenset[str]: ...
+
+    def status(self) -> str: ...
+
+    def problem(self) -> Finding | None: ...
 
 
 class PxeFilterProcess:
@@ -320,13 +334,15 @@ class PxeFilterProcess:
         finally:
             backend.close()
 
-    def _inspector_macs(self) -> InspectorMacs | None:
+    def _inspector_macs(self) -> MacsElsewhere | None:
         """Return the reader of the MACs that an ironic-inspector inspects, if one is configured; ``SetupError``."""
         wanted = self._settings.pxe_filter
         if not wanted.inspector_connection:
             return None
         period = min(wanted.sync_period or _MOST_SECONDS, _MOST_SECONDS)
-        return InspectorMacs(wanted.inspector_connection, period=period, clock=self._clock, stop=self._stop)
+        build = selected("pxe_filter.inspector_connection")
+        found: MacsElsewhere = build(wanted.inspector_connection, period=period, clock=self._clock, stop=self._stop)
+        return found
 
     def _build(
         self,
@@ -334,7 +350,7 @@ class PxeFilterProcess:
         backend: Backend,
         member: str,
         meter: Meter,
-        elsewhere: InspectorMacs | None,
+        elsewhere: MacsElsewhere | None,
     ) -> PxeFilter:
         settings, profile = self._settings.pxe_filter, self._settings.lease.numbers()
         name = LEASE_PREFIX + settings.network

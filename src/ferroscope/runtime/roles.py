@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import signal
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager
 from typing import Any, Protocol
 
@@ -20,7 +20,7 @@ from ferroscope.config.options import Settings
 from ferroscope.config.plugins import PluginError
 from ferroscope.config.setup_error import SetupError
 from ferroscope.contracts.errors import StoreUnavailableError
-from ferroscope.contracts.queue import Channel, Clock
+from ferroscope.contracts.queue import Channel, Clock, StopFlag
 from ferroscope.contracts.telemetry import SILENT, Meter
 from ferroscope.runtime import preflight, system
 from ferroscope.runtime.backend import Backend, check_bus, ensure_schema, open_backend
@@ -47,7 +47,8 @@ class RoleContext(msgspec.Struct, frozen=True, kw_only=True):
     settings: Settings
     backend: Backend
     clock: Clock
-    stop: threading.Event
+    stop: StopFlag
+    process: str
     meter: Meter = SILENT
 
 
@@ -75,6 +76,13 @@ class Role(Protocol):
         """Give the work, and close at the end what it needs; ``SetupError``, ``StoreUnavailableError``, ``OSError``."""
 
 
+class AddTasks(Protocol):
+    """What a package adds to the periodic tasks, with an entry point in the group ``ferroscope.tasks``."""
+
+    def __call__(self, context: RoleContext, /) -> Iterable[Callable[[], Any]]:
+        """Yield what makes each task (see ``periodic.singleton``); none if nothing is to be done."""
+
+
 def role_of(name: str) -> Role:
     """Return the role that a package adds; ``SetupError``."""
     try:
@@ -98,9 +106,16 @@ def run(name: str, settings: Settings, *, reread: Reread | None = None) -> int:
         metrics = build_metrics() if settings.metrics.port else None
         backend = open_backend(settings, clock=clock, stop=stop, listen=False, meter=metrics or SILENT)
         try:
-            context = RoleContext(settings=settings, backend=backend, clock=clock, stop=stop, meter=metrics or SILENT)
+            context = RoleContext(
+                settings=settings,
+                backend=backend,
+                clock=clock,
+                stop=stop,
+                process=process_name(name),
+                meter=metrics or SILENT,
+            )
             with role_of(name).build(context) as work:
-                return _serve(name, context, work, schema, reload, metrics)
+                return _serve(name, context, work, schema, reload, metrics, stop)
         finally:
             backend.close()
     except (SetupError, StoreUnavailableError, OSError) as exc:
@@ -108,13 +123,19 @@ def run(name: str, settings: Settings, *, reread: Reread | None = None) -> int:
 
 
 def _serve(
-    role: str, context: RoleContext, work: Work, schema: str, reload: Callable[[], Any], metrics: Metrics | None
+    role: str,
+    context: RoleContext,
+    work: Work,
+    schema: str,
+    reload: Callable[[], Any],
+    metrics: Metrics | None,
+    stop: threading.Event,
 ) -> int:
     """Run the task while leading, until a signal; return the exit code. ``SetupError``, ``OSError``: of the metrics."""
     from ferroscope.leadership import Election, LeaseRenewer
     from ferroscope.periodic.singleton import Singleton
 
-    settings, backend, stop, clock = context.settings, context.backend, context.stop, context.clock
+    settings, backend, clock = context.settings, context.backend, context.clock
     profile = settings.lease.numbers()
     port = None if metrics is None else serve_alone(settings, metrics, backend.store, clock)
     membership = membership_of(settings, backend, schema, role=role, roles=(role,), clock=clock, stop=stop)

@@ -1,13 +1,15 @@
 """What ``ferroscope all`` says on a terminal once it is ready: where the page is, what to try first, where the data is.
 
-Pure: from the settings to a few lines. The log says the same, for services.
+The log says the same, for services (``announce``).
 """
 
 from __future__ import annotations
 
+from typing import Any
 from urllib.parse import urlsplit
 
 from ferroscope.config.options import SIMULATED, ApiSettings, Settings
+from ferroscope.http_server.server import addresses, enabled
 from ferroscope.runtime import database_file
 
 _DEFAULT_PORT = 6385
@@ -43,3 +45,18 @@ def lines(settings: Settings) -> list[str]:
         told.append(("try", ("ferroscope sim --nodes 50 --enroll" if simulated else _EXAMPLE) + other))
     told.append(("data", database_file.place(settings.database)))
     return [f"{name:<8}  {text}" for name, text in told if text]
+
+
+def announce(settings: ApiSettings, log: Any) -> None:
+    """Log where the APIs listen, and warn if other hosts can reach them without authentication."""
+    hosts = [f"[{host}]" if ":" in host else host for host in addresses(settings.host)]
+    places = {name: ",".join(f"{host}:{port}" for host in hosts) for _, name, port in enabled(settings)}
+    log.info("listens", **places)
+    if page := page_url(settings):
+        log.info("web page", url=page)
+    if places and not settings.loopback_only and settings.auth_strategy == "noauth":
+        log.warning(
+            "authentication is disabled: any client that can reach these ports has full control; "
+            "set [api] auth_strategy",
+            host=",".join(settings.host),
+        )

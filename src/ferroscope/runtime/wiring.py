@@ -16,17 +16,16 @@ from typing import TYPE_CHECKING, Final
 import structlog
 
 from ferroscope.config.added import added
+from ferroscope.config.added import backend as _selected
 from ferroscope.config.messaging_options import RabbitmqTarget
 from ferroscope.config.options import Settings
 from ferroscope.config.plugins import PluginError
 from ferroscope.config.setup_error import SetupError
+from ferroscope.contracts.attached import Attached
 from ferroscope.contracts.bmc import Bmc
 from ferroscope.contracts.events import Sender, Senders
 from ferroscope.contracts.queue import Clock, StopFlag
-from ferroscope.contracts.remote import (
-    Forwarder,
-    Registry,
-)
+from ferroscope.contracts.remote import Forwarder
 from ferroscope.contracts.secrets import SecretOptions, SecretSourceError
 from ferroscope.contracts.telemetry import SILENT, Meter
 from ferroscope.remote.addresses import Networks
@@ -35,7 +34,6 @@ from ferroscope.runtime.backend import Backend, require_kombu
 from ferroscope.runtime.externals import (
     build_archive,
     build_archiving,
-    build_introspections,
     build_object_stores,
     build_source,
 )
@@ -108,7 +106,7 @@ def build_app(
     stop: StopFlag | None = None,
     can_write: CanWrite | None = None,
     authentication: Authentication | None = None,
-    registry: Registry | None = None,
+    attached: Attached | None = None,
 ) -> Callable[..., Iterable[bytes]]:
     """Return the WSGI application of the api role; its health check fails once ``draining`` is set.
 
@@ -128,7 +126,7 @@ def build_app(
         meter=meter,
         stop=stop,
         can_write=can_write,
-        registry=registry,
+        attached=attached,
     )
     app = create_app(context)
     more: Mapping[str, AddPages] = added("ferroscope.pages")
@@ -149,7 +147,7 @@ def build_context(
     meter: Metrics | None = None,
     stop: StopFlag | None = None,
     can_write: CanWrite | None = None,
-    registry: Registry | None = None,
+    attached: Attached | None = None,
 ) -> ApiContext:
     """Return what the handlers of the API's routes depend on."""
     from ferroscope.api.baremetal.conductors import LivingConductors
@@ -182,7 +180,7 @@ def build_context(
         authentication=authentication,
         policy=policy,
         can_write=can_write,
-        registry=registry,
+        attached=attached or Attached(),
         forwarder=build_forwarder(settings),
         audit=Audit(settings.audit, backend.store, SystemClock(), process=process) if settings.audit.enabled else None,
         conductor_of=LivingConductors(backend.store, clock, drivers),
@@ -194,12 +192,11 @@ def build_forwarder(settings: Settings) -> Forwarder | None:
     """Return what forwards callbacks that nobody waits for here, if that is configured; ``SetupError``."""
     if not settings.inspector.forward_unknown_to:
         return None
-    from ferroscope.remote.inspector_forward import InspectorForwarder
-
     try:
-        return InspectorForwarder(settings.inspector)
+        found: Forwarder = _selected("inspector.forward_unknown_to")(settings.inspector)
     except OSError as exc:
         raise SetupError(f"[inspector] forward_ca_file cannot be read: {exc.strerror or exc}") from exc
+    return found
 
 
 def _renderer(meter: Metrics, backend: Backend) -> Callable[[], bytes]:
@@ -222,7 +219,7 @@ def build_pool(
     process: str,
     claim_valid_for: Callable[[float], float],
     meter: Meter = SILENT,
-    registry: Registry | None = None,
+    attached: Attached | None = None,
 ) -> WorkerPool:
     """Return the worker role's pool, ``claim_valid_for`` as in ``Services``; ``SetupError`` if hooks do not fit."""
     from ferroscope.remote.bounded_http import WebClient
@@ -262,7 +259,7 @@ def build_pool(
         archive=archive,
         secrets=SecretReader(backend.keys, build_resolver(settings, stop)),
         claim_valid_for=claim_valid_for,
-        registry=registry,
+        attached=attached,
         images=ImageCheck(clock),
     )
     return WorkerPool(worker)
@@ -302,10 +299,8 @@ def build_senders(settings: Settings, stop: StopFlag) -> Senders:
     for one in targets:
         try:
             if isinstance(one, RabbitmqTarget):
-                from ferroscope.remote.versioned_notifications import VersionedNotifications
-
                 require_kombu(f"[notifications] target {one.name}")
-                found[one.name] = VersionedNotifications(one, host=socket.gethostname())
+                found[one.name] = _selected("notifications.rabbitmq")(one, host=socket.gethostname())
                 continue
             from ferroscope.remote.webhook import Webhook
 
@@ -334,7 +329,7 @@ def build_singletons(
     process: str,
     meter: Meter = SILENT,
     not_now: Callable[[], str] = str,
-    registry: Registry | None = None,
+    attached: Attached | None = None,
     party: PartyWatch | None = None,
 ) -> list[Singleton]:
     """Return the periodic singletons, to be run in a thread each; ``not_now`` as in ``Singleton``.
@@ -343,17 +338,19 @@ def build_singletons(
     """
     from ferroscope.leadership import Election, LeaseRenewer
     from ferroscope.periodic.notifications import Notifications
-    from ferroscope.periodic.registry_mirror import RegistrySync
+    from ferroscope.periodic.orphans import Orphans
     from ferroscope.periodic.retention import Retention
     from ferroscope.periodic.singleton import Singleton
     from ferroscope.periodic.timeouts import Timeouts
+    from ferroscope.runtime.roles import AddTasks, RoleContext
 
     profile, inspector = settings.lease.numbers(), settings.inspector
     keep = LeaseRenewer(profile, clock, meter=meter)
-    source = build_source(settings, stop, registry)
+    owner = attached or Attached()
+    source = build_source(settings, stop, owner)
     tasks: list[Callable[[], PeriodicTask]] = [
         lambda: Timeouts(backend.store, timeout=inspector.timeout, period=inspector.timeout_period, process=process),
-        lambda: RegistrySync(backend.store, source, settings=settings.registry, process=process),
+        lambda: Orphans(backend.store, source, settings=settings.registry, process=process),
         lambda: Retention(
             backend.store,
             threshold=inspector.retention,
@@ -366,7 +363,7 @@ def build_singletons(
         ),
     ]
 
-    if inspector.reinspect_after and registry is None:
+    if inspector.reinspect_after and owner.reinspects:
         from ferroscope.periodic.reinspection import Reinspection
 
         tasks.append(
@@ -381,20 +378,11 @@ def build_singletons(
             )
         )
 
-    if registry is not None:
-        from ferroscope.periodic.registry_mirror import RegistryMirror
-
-        tasks.append(lambda: RegistryMirror(backend.store, registry, settings=settings.registry))
-
-    if inspector.forward_unknown_to:
-        from ferroscope.periodic.inspected_elsewhere import InspectedElsewhere
-        from ferroscope.runtime.inspector_import import fetched
-
-        tasks.append(
-            lambda: InspectedElsewhere(
-                backend.store, build_introspections(settings), fetched(settings, backend.store), process=process
-            )
-        )
+    tasks += owner.tasks(backend.store)
+    context = RoleContext(settings=settings, backend=backend, clock=clock, stop=stop, process=process, meter=meter)
+    more: Mapping[str, AddTasks] = added("ferroscope.tasks")
+    for add in more.values():
+        tasks += add(context)
 
     object_stores = build_object_stores(settings, stop)
     if object_stores or settings.storage.backend == "none":

@@ -20,11 +20,11 @@ import msgspec
 import structlog
 
 from ferroscope.config.options import Settings
+from ferroscope.contracts.attached import Attached
 from ferroscope.contracts.bmc import Power
 from ferroscope.contracts.errors import BmcError
 from ferroscope.contracts.images import Images, Unchecked
 from ferroscope.contracts.queue import Clock, StopFlag
-from ferroscope.contracts.remote import Registry
 from ferroscope.contracts.telemetry import Tracer
 from ferroscope.core.lanes import ENDING
 from ferroscope.core.model import Claim, Document, Inspection, Request
@@ -86,7 +86,7 @@ class Services(msgspec.Struct, frozen=True):
 
     ``process`` names the process in timelines. ``claim_valid_for`` returns for how many seconds a claim is certainly
     still this member's that was confirmed at that time of the monotonic clock. ``secrets`` decrypts those of a node.
-    ``registry``: the attached Ironic; None if the nodes are our own. ``tracer``: None if inspections are not
+    ``attached``: the attached Ironic, if there is one. ``tracer``: None if inspections are not
     traced. ``power_times``: of its power changes. ``images`` checks what BMCs are told to boot.
     """
 
@@ -98,7 +98,7 @@ class Services(msgspec.Struct, frozen=True):
     process: str
     claim_valid_for: Callable[[float], float] = lambda _confirmed_at: math.inf
     secrets: SecretReader = msgspec.field(default_factory=SecretReader)
-    registry: Registry | None = None
+    attached: Attached = msgspec.field(default_factory=Attached)
     tracer: Tracer | None = None
     power_times: PowerTimes = msgspec.field(default_factory=PowerTimes)
     images: Images = msgspec.field(default_factory=Unchecked)

@@ -368,11 +368,7 @@ def _follow(context: TaskContext, power: Switch, seconds: float) -> None:
     bmc, node, interval = context.driver(), context.node, context.settings.drivers.power_poll_interval
     began = context.services.clock.monotonic()
     pause, longest = interval, max(interval, _LONGEST_POLL_INTERVAL)
-    if context.services.registry is not None:
-        # A look is a request that Ironic serves, at a moment when it has a power change to carry out.
-        first = context.services.power_times.first_look(power)
-        context.attempt.pause(min(max(first, pause), seconds))
-        pause, longest = max(pause, first / 4), max(longest, first / 2)
+    pause, longest = context.services.attached.pace(context, power, pause, longest, seconds)
     while (actual := bmc.get_power(node)) is not power:
         if context.services.clock.monotonic() > began + seconds:
             node.power_state = actual.published
@@ -381,8 +377,7 @@ def _follow(context: TaskContext, power: Switch, seconds: float) -> None:
         context.attempt.pause(pause)
         pause = min(pause * 1.5, longest)
     context.services.power_times.took(power, context.services.clock.monotonic() - began)
-    if context.services.registry is not None:
-        context.saw_power(power)
+    context.services.attached.reached(context, power)
 
 
 def power_off_quietly(context: TaskContext) -> None:

@@ -27,6 +27,7 @@ import structlog
 
 from ferroscope import transition
 from ferroscope.config.options import Settings
+from ferroscope.contracts.attached import Attached
 from ferroscope.contracts.bmc import Bmc
 from ferroscope.contracts.errors import (
     ClaimLostError,
@@ -37,7 +38,6 @@ from ferroscope.contracts.errors import (
 )
 from ferroscope.contracts.images import Images, Unchecked
 from ferroscope.contracts.queue import EVERYTHING, Clock, StopFlag
-from ferroscope.contracts.remote import Registry
 from ferroscope.contracts.telemetry import SILENT, Meter
 from ferroscope.core.delivery import Decision, Done, Drop, Fail, Next, Outcome, Retry, Run, decide, is_stale
 from ferroscope.core.lanes import Lane, lane_of
@@ -114,7 +114,7 @@ class Worker:
         reserve: Callable[[Event, Request], Place | None] = lambda _event, _request: SameThread(),
         claim_valid_for: Callable[[float], float] = lambda _confirmed_at: math.inf,
         secrets: SecretReader | None = None,
-        registry: Registry | None = None,
+        attached: Attached | None = None,
         images: Images | None = None,
     ) -> None:
         self.services = Services(
@@ -126,7 +126,7 @@ class Worker:
             process=process,
             claim_valid_for=claim_valid_for,
             secrets=secrets or SecretReader(),
-            registry=registry,
+            attached=attached or Attached(),
             tracer=meter.tracer,
             images=images or Unchecked(),
         )

@@ -31,7 +31,7 @@ from ferroscope.rules import engine
 from ferroscope.rules.builtin import RuleCache, allowed
 from ferroscope.rules.data import ApiCall, Logged, RuleContext, RuleFailedError, Unmatched
 from ferroscope.rules.engine import CompiledRule, RuleSet
-from ferroscope.worker import attached, out_of_band, undo
+from ferroscope.worker import out_of_band, undo
 from ferroscope.worker.context import TaskContext
 
 # HTTP calls that rules ask for are made before the commit, once per attempt, so they are repeated if a worker dies in
@@ -205,7 +205,7 @@ class ProcessTask:
         if (identity := context.request.payload.get("identity")) is not None:
             context.node.internal[machine_identity.IDENTITY] = identity
         context.note("processed", f"processed by the hooks {', '.join(self._pipeline.names)}")
-        return Next(Event.FINISH, attached.recorded(context) | undo.recorded(context))
+        return Next(Event.FINISH, context.services.attached.recorded(context) | undo.recorded(context))
 
     def _load(self, tx: Transaction, inspection: str, node: str) -> tuple[dict[Part, bytes], list[Port], RuleSet]:
         """Read what hooks and rules work on, and the rules, in one round trip."""

@@ -27,7 +27,7 @@ from ferroscope.core.states import Event
 from ferroscope.db.store import Store
 from ferroscope.db.transaction import Fence, Transaction
 from ferroscope.leadership import Election, Leadership
-from ferroscope.worker import attached, boot, out_of_band
+from ferroscope.worker import boot, out_of_band
 from ferroscope.worker.bmc import resolve_addresses
 from ferroscope.worker.boot import (
     POWER_ON,
@@ -227,7 +227,7 @@ class StartTask:
 
     def __call__(self, context: TaskContext) -> Outcome:
         """Boot the ramdisk, or only wait if the operator boots it."""
-        if (refused := attached.refresh(context)) is not None:
+        if (refused := context.services.attached.begin(context)) is not None:
             return refused
         context.bmc_addresses = resolve_addresses(context.node, seconds=context.settings.drivers.command_timeout)
         way = boot.how(context)

@@ -21,7 +21,7 @@ from ferroscope.core.reasons import CANCELED, Reason
 from ferroscope.core.states import MACHINE, Event, State
 from ferroscope.db.transaction import Transaction
 from ferroscope.hooks.pipeline import Pipeline
-from ferroscope.worker import attached, virtual_media
+from ferroscope.worker import virtual_media
 from ferroscope.worker.bmc import resolve_addresses
 from ferroscope.worker.boot import keeps_boot_order, power_off_quietly
 from ferroscope.worker.context import TaskContext
@@ -63,7 +63,7 @@ def finish(context: TaskContext) -> Outcome:
 
     Before that, the results are written to an attached Ironic.
     """
-    if (refused := attached.apply(context)) is not None:
+    if (refused := context.services.attached.apply(context)) is not None:
         return refused
     if context.before.state is State.PROCESSING:
         power_off_quietly(context)

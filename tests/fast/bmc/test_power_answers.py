@@ -8,10 +8,11 @@ import pytest
 import sushy
 
 from ferroscope.bmc.drivers import DriverOptions
-from ferroscope.bmc.ironic import IronicBmc
 from ferroscope.bmc.redfish import commands
+from ferroscope.contracts.attached import Attached
 from ferroscope.contracts.bmc import Power
 from ferroscope.contracts.errors import BmcError
+from ferroscope.contrib.openstack.bmc import IronicBmc
 from ferroscope.core.model import Node
 from ferroscope.core.reasons import Reason
 from ferroscope.remote.retry import Once
@@ -127,8 +128,16 @@ def test_ironic_says_on_and_off() -> None:
 
 
 def _ironic(**document: object) -> IronicBmc:
-    class Registry:
+    class Ironic(Attached):
+        def client(self) -> Any:
+            return self
+
         def power(self, _uuid: str) -> dict[str, object]:
             return {"provision_state": "manageable", "last_error": None, **document}
 
-    return IronicBmc(DriverOptions(registry=Registry()))  # type: ignore[arg-type]
+    return IronicBmc(DriverOptions(attached=Ironic()))
+
+
+def test_the_driver_of_ironic_needs_an_attached_ironic() -> None:
+    with pytest.raises(ValueError, match=r"belongs to \[registry\] backend = ironic"):
+        IronicBmc(DriverOptions())

@@ -11,12 +11,13 @@ from ferroscope.bus.local import LocalBus
 from ferroscope.contracts.coordination import CoordinationUnavailableError
 from ferroscope.contracts.errors import LeaseLostError
 from ferroscope.contracts.queue import Channel
+from ferroscope.contrib.openstack.sync import IronicCopies
 from ferroscope.core.model import DEFAULT
 from ferroscope.leadership import Election, LeaseRenewer
 from ferroscope.liveness.watch import PartyWatch
 from ferroscope.periodic.archiving import Archiving
 from ferroscope.periodic.notifications import Notifications
-from ferroscope.periodic.registry_mirror import RegistryMirror, RegistrySync
+from ferroscope.periodic.orphans import Orphans
 from ferroscope.periodic.retention import Retention
 from ferroscope.periodic.timeouts import Timeouts
 from tests.fast.worker.conftest import ManualClock, ManualStop
@@ -197,6 +198,6 @@ def test_a_leader_that_confirms_its_lease_learns_at_once_that_it_was_lost() -> N
 
 
 def test_only_tasks_that_change_nothing_but_the_database_are_replaced_early() -> None:
-    early = {task for task in (Archiving, Notifications, RegistryMirror, RegistrySync, Retention, Timeouts)
+    early = {task for task in (Archiving, Notifications, IronicCopies, Orphans, Retention, Timeouts)
              if getattr(task, "only_fenced", False)}  # fmt: skip
-    assert early == {RegistryMirror, RegistrySync, Retention, Timeouts}
+    assert early == {IronicCopies, Orphans, Retention, Timeouts}

@@ -14,12 +14,12 @@ from ferroscope.bus.local import LocalBus
 from ferroscope.config.options import RegistrySettings
 from ferroscope.contracts.errors import LeaseLostError
 from ferroscope.contracts.queue import StopFlag
-from ferroscope.contracts.remote import RegistryUnavailableError
+from ferroscope.contracts.remote import IronicUnavailableError
 from ferroscope.contracts.store import Query
 from ferroscope.core.model import DEFAULT, ClockStep, Entry, Inspection, Node, Port
 from ferroscope.core.states import Event, State
 from ferroscope.leadership import Election, Leadership, LeaseRenewer, StepLeadership
-from ferroscope.periodic.registry_mirror import RegistrySync
+from ferroscope.periodic.orphans import Orphans
 from ferroscope.periodic.retention import Retention
 from ferroscope.periodic.singleton import Singleton
 from tests.fast.worker.conftest import ManualClock, ManualStop
@@ -277,7 +277,7 @@ def test_a_registry_that_does_not_answer_costs_its_own_lease_nothing_but_time() 
     """The step goes on showing signs of life, and its answer is one to the question of this step."""
     members, source = Members(), Slow()
     enrolled(members, "n1")
-    sync = RegistrySync(members.store, source, settings=RegistrySettings(), process="p")
+    sync = Orphans(members.store, source, settings=RegistrySettings(), process="p")
     signs: list[str] = []
 
     def sign() -> None:
@@ -303,7 +303,7 @@ class Source:
     def tracked(self) -> frozenset[str]:
         answer = self._answers.pop(0)
         if answer is None:
-            raise RegistryUnavailableError("it is away")
+            raise IronicUnavailableError("it is away")
         return frozenset(answer)
 
 
@@ -317,8 +317,8 @@ def deletions(members: Members, uuid: str) -> int:
     return sum(request.event is Event.DELETE for request in requests)
 
 
-def sync_of(members: Members, *answers: Iterable[str] | None, **settings: float) -> RegistrySync:
-    return RegistrySync(members.store, Source(*answers), settings=RegistrySettings(**settings), process="p")
+def sync_of(members: Members, *answers: Iterable[str] | None, **settings: float) -> Orphans:
+    return Orphans(members.store, Source(*answers), settings=RegistrySettings(**settings), process="p")
 
 
 def orphans(members: Members) -> set[str]:
@@ -412,7 +412,7 @@ def test_how_much_may_be_missing_and_for_how_long_is_for_the_operator_to_say() -
 
 
 def test_without_a_registry_the_task_is_disabled() -> None:
-    assert RegistrySync(Members().store, None, settings=RegistrySettings(), process="p").period == 0.0
+    assert Orphans(Members().store, None, settings=RegistrySettings(), process="p").period == 0.0
 
 
 def test_retention_goes_on_until_nothing_old_is_left() -> None:

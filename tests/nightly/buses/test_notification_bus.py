@@ -14,11 +14,11 @@ import pytest
 from ferroscope.config.messaging_options import NotificationSettings, RabbitmqTarget, parse_url
 from ferroscope.contracts.events import SendError
 from ferroscope.contracts.telemetry import SILENT
+from ferroscope.contrib.openstack.notifications import PUBLISHED, VersionedNotifications
 from ferroscope.core.notification import Kind, OutboxEvent
 from ferroscope.db.transaction import Transaction
 from ferroscope.periodic.notifications import Notifications
 from ferroscope.remote.rabbitmq import Connection
-from ferroscope.remote.versioned_notifications import PUBLISHED, VersionedNotifications
 from ferroscope.runtime.system import SystemClock
 from tests.support import examples
 from tests.support.notification_listener import Listener

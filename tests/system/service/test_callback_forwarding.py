@@ -15,8 +15,8 @@ from prometheus_client import CollectorRegistry
 from ferroscope.config.load import ConfigurationError, load
 from ferroscope.config.options import InspectorSettings
 from ferroscope.contracts.store import Query
+from ferroscope.contrib.openstack.forwarding.forwarder import HEADER
 from ferroscope.core.model import FORWARDED
-from ferroscope.remote.inspector_forward import HEADER
 from ferroscope.telemetry.metrics import Metrics
 from tests.api.service import Service
 from tests.support import examples

@@ -12,12 +12,12 @@ import pytest
 
 from ferroscope.config.options import InspectorSettings, Settings
 from ferroscope.contracts.store import Query
+from ferroscope.contrib.openstack.forwarding.data import InspectorData
+from ferroscope.contrib.openstack.forwarding.inspected_elsewhere import InspectedElsewhere
+from ferroscope.contrib.openstack.imports.inspector import fetched
 from ferroscope.core.model import ACCEPTED_AS, FORWARDED, Entry, Node
 from ferroscope.core.states import Provision, State
 from ferroscope.db.transaction import Transaction
-from ferroscope.periodic.inspected_elsewhere import InspectedElsewhere
-from ferroscope.remote.inspector_data import InspectorData
-from ferroscope.runtime.inspector_import import fetched
 from ferroscope_sim.inventory import document
 from tests.fast.worker.conftest import ManualClock
 from tests.support.stores import open_store

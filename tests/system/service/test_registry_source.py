@@ -12,7 +12,7 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 
 from ferroscope.config.options import ApiSettings
-from ferroscope.contracts.remote import RegistryUnavailableError
+from ferroscope.contracts.remote import IronicUnavailableError
 from ferroscope.core.model import Node
 from ferroscope.http_server.server import HttpServer, bind
 from ferroscope.remote import bare_metal_http
@@ -63,18 +63,18 @@ def test_an_empty_registry_is_an_answer(registry: tuple[Service, str]) -> None:
 
 
 def test_a_registry_that_is_not_there_is_no_answer() -> None:
-    with pytest.raises(RegistryUnavailableError):
+    with pytest.raises(IronicUnavailableError):
         source_at(f"http://127.0.0.1:{free_port()}", timeout=1.0).tracked()
 
 
 def test_an_error_of_the_registry_is_no_answer(registry: tuple[Service, str]) -> None:
-    with pytest.raises(RegistryUnavailableError, match="404"):
+    with pytest.raises(IronicUnavailableError, match="404"):
         source_at(registry[1] + "/elsewhere", timeout=PATIENCE).tracked()
 
 
 def test_a_registry_that_sends_a_byte_at_a_time_is_given_up_in_time() -> None:
     with a_server_that(one_by_one(b"HTTP/1.1 200 OK\r\n" + b"X: " + b"y" * 9000), pause=0.01) as port:
-        with pytest.raises(RegistryUnavailableError, match=r"within 0\.3 s"):
+        with pytest.raises(IronicUnavailableError, match=r"within 0\.3 s"):
             source_at(f"http://127.0.0.1:{port}", timeout=0.3, retries=1).tracked()
         assert port.calls == 2, "each try has the same time"
         assert port.heard_out == 0
@@ -84,14 +84,14 @@ def test_the_stop_flag_ends_the_pauses_between_tries() -> None:
     stop = threading.Event()
     threading.Timer(0.3, stop.set).start()
     source = source_at(f"http://127.0.0.1:{free_port()}", timeout=1.0, retries=1000, stop=stop)
-    with pytest.raises(RegistryUnavailableError):
+    with pytest.raises(IronicUnavailableError):
         finished(source.tracked)  # all pauses would be hours
 
 
 def test_a_process_that_stops_reads_no_further_page(registry: tuple[Service, str]) -> None:
     stop = threading.Event()
     stop.set()
-    with pytest.raises(RegistryUnavailableError, match="stopping"):
+    with pytest.raises(IronicUnavailableError, match="stopping"):
         source_at(registry[1], timeout=PATIENCE, stop=stop).tracked()
 
 
@@ -123,7 +123,7 @@ def answering(*bodies: bytes, status: str = "200 OK", length: int | None = None)
     ids=lambda sent: sent[0][:20].decode() + sent[0][-20:].decode(errors="replace"),
 )
 def test_an_answer_that_is_no_whole_list_is_no_answer(sent: list[bytes]) -> None:
-    with a_server_that(sent) as port, pytest.raises(RegistryUnavailableError):
+    with a_server_that(sent) as port, pytest.raises(IronicUnavailableError):
         source_at(f"http://127.0.0.1:{port}", timeout=PATIENCE).tracked()
 
 

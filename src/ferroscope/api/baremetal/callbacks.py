@@ -14,7 +14,7 @@ from typing import Final, TypeVar
 import msgspec
 
 from ferroscope import transition
-from ferroscope.api.baremetal import agent, attached, discovery, inbox, refusals
+from ferroscope.api.baremetal import agent, discovery, inbox, refusals
 from ferroscope.api.baremetal.callback_body import Parsed
 from ferroscope.api.baremetal.machine_lookup import look_up, note_elsewhere
 from ferroscope.api.http.errors import LOOKUP_FAILED, MissingError, UnavailableError
@@ -97,7 +97,7 @@ def handle_callback(
 
     try:
         outcome = _retry_conflicts(context, work)
-        if _is_unknown(outcome) and attached.search(context, parsed.evidence):
+        if _is_unknown(outcome) and context.attached.search(context, parsed.evidence):
             outcome = _retry_conflicts(context, work)
     except NotFoundError:
         raise MissingError(LOOKUP_FAILED) from None

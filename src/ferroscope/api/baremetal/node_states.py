@@ -30,7 +30,7 @@ from ferroscope.contracts.bmc import (
     Power,
     SoftPower,
 )
-from ferroscope.core import registry
+from ferroscope.core import ironic_nodes
 from ferroscope.core.callback_secret import Delivery
 from ferroscope.core.delivery import is_inspectable
 from ferroscope.core.interfaces import NO_INSPECT
@@ -241,6 +241,10 @@ _ABORT_WAIT_SINCE: Final = 41
 def set_provision_state(context: ApiContext, call: Call[NoQuery, ProvisionTarget]) -> Reply:
     """Request a provision state; the node's ``provision_state`` shows the progress."""
     target = call.body.target
+    if target in RESTING_VERBS:
+        context.attached.check_change(f"The target {target}")
+    if target == "inspect":
+        context.attached.prepare(context, node_ident(call))
     verb = _VERBS.get(target)
     if verb is None:
         raise BadRequestError(f"Unsupported target {shown(target)}: it must be one of {', '.join(sorted(_VERBS))}.")
@@ -263,7 +267,7 @@ def allowed_verbs(node: Node) -> list[str]:
     if node.inbox:
         return ["abort"] if node.state in ACTIVE else []
     # Those of a node of an attached Ironic are sent there.
-    resting = {} if registry.is_attached(node) else RESTING_VERBS
+    resting = {} if ironic_nodes.is_attached(node) else RESTING_VERBS
     verbs = [verb for verb, moves in resting.items() if node.provision_state in moves]
     # Only the Introspection API restarts an inspection; Ironic has no such verb in "inspect wait".
     if is_inspectable(node) and node.state is not State.WAITING:
@@ -354,7 +358,7 @@ def _refusal(node: Node, verb: str) -> StateConflictError:
             f"Node {node.uuid} is in the inbox: {verb} is not possible; approve it first: "
             f"POST /v1/nodes/{node.uuid}/approve."
         )
-    if node.state not in ACTIVE and registry.is_attached(node) and (reason := registry.refusal(node)):
+    if node.state not in ACTIVE and ironic_nodes.is_attached(node) and (reason := ironic_nodes.refusal(node)):
         return StateConflictError(f"{reason[:1].upper()}{reason[1:]}.")
     options = ", ".join(allowed_verbs(node)) or "nothing until it ends"
     return StateConflictError(

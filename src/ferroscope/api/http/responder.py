@@ -25,7 +25,7 @@ from ferroscope.api.http.errors import ForbiddenError
 from ferroscope.api.http.middleware import API
 from ferroscope.api.http.middleware import of as request_id
 from ferroscope.api.http.route import ApiContext, Body, Call, NoQuery, Reply, Route, Surface
-from ferroscope.api.http.served_files import FilePart, ServedFile, reply_with
+from ferroscope.api.http.served_files import ServedFile, reply_with
 from ferroscope.api.http.versions import BARE_METAL, INTROSPECTION, Dialect, Version
 from ferroscope.contracts import telemetry
 from ferroscope.contracts.errors import NotFoundError, OutcomeUnknownError, StoreUnavailableError
@@ -37,6 +37,7 @@ from ferroscope.core.audit import LOGIN, AuditEvent
 from ferroscope.core.model import Node
 from ferroscope.db.transaction import Transaction
 from ferroscope.http_server.agreed import HEAD_ONLY, retries_after
+from ferroscope.http_server.file_part import FilePart
 from ferroscope.http_server.sources import group
 
 
@@ -304,8 +305,8 @@ def _admitted(
 
 
 def check_owner(context: ApiContext, route: Route, endpoint: str) -> None:
-    if context.registry is not None and route.changes_nodes:
-        raise errors.belongs_to_ironic(endpoint, context.registry.url)
+    if route.changes_nodes:
+        context.attached.check_change(endpoint)
 
 
 def _identified(context: ApiContext, req: falcon.Request) -> Identity:

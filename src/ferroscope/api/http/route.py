@@ -25,10 +25,11 @@ from ferroscope.api.http.remembered import Remembered
 from ferroscope.api.http.versions import Version
 from ferroscope.api.http.writable import CanWrite, Writes
 from ferroscope.config.options import Settings
+from ferroscope.contracts.attached import Attached
 from ferroscope.contracts.bmc import Bmc
 from ferroscope.contracts.data import SharedMac
 from ferroscope.contracts.queue import Clock, StopFlag
-from ferroscope.contracts.remote import Forwarder, Registry
+from ferroscope.contracts.remote import Forwarder
 from ferroscope.contracts.telemetry import SILENT, Meter
 from ferroscope.core.json_safety import ready
 from ferroscope.core.model import Node
@@ -126,7 +127,7 @@ class ApiContext(msgspec.Struct, frozen=True, kw_only=True):
     its last calls have found.
     ``authentication`` determines who makes a call, ``policy`` decides what an identity may do.
     ``audit`` records calls; None if it is disabled.
-    ``registry`` is the attached Ironic; None if the nodes are our own.
+    ``attached`` is the attached Ironic, if there is one.
     ``forwarder`` forwards callbacks that nobody waits for here; None: they are refused.
     ``draining`` is set when the process is about to stop and a load balancer must send it no new calls.
     """
@@ -162,7 +163,7 @@ class ApiContext(msgspec.Struct, frozen=True, kw_only=True):
     shared_macs: Remembered[Sequence[SharedMac]] = msgspec.field(default_factory=Remembered)
     turns: Turns = msgspec.field(default_factory=Turns)
     audit: Audit | None = None
-    registry: Registry | None = None
+    attached: Attached = msgspec.field(default_factory=Attached)
     forwarder: Forwarder | None = None
     draining: StopFlag = msgspec.field(default_factory=threading.Event)
 

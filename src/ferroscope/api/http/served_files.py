@@ -11,19 +11,18 @@ from __future__ import annotations
 import os
 import re
 import stat
-import weakref
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from email.utils import formatdate
 from pathlib import Path
 from threading import BoundedSemaphore
-from typing import Any, BinaryIO, Final
+from typing import Any, Final
 
 import msgspec
 
 from ferroscope.api.http.errors import MissingError, UnavailableError
 from ferroscope.api.http.route import Reply
+from ferroscope.http_server.file_part import FilePart, close
 
-CHUNK: Final = 128 * 1024
 _RANGE: Final = re.compile(r"\s*bytes\s*=\s*(\d{0,18})\s*-\s*(\d{0,18})\s*", re.IGNORECASE)
 
 
@@ -31,32 +30,6 @@ class ServedFile(msgspec.Struct, frozen=True):
     """A reply's body: the file at this path, of which the request may want a part."""
 
     path: Path
-
-
-class FilePart:
-    """Bytes of an open file, as a WSGI application returns them; closed by ``close``, or with the object."""
-
-    def __init__(self, file: BinaryIO, start: int, length: int, turns: BoundedSemaphore) -> None:
-        self._file = file
-        self._at = start
-        self.left = self.length = length
-        self.close = weakref.finalize(self, _close, file, turns)
-
-    def next_bytes(self) -> bytes:
-        """Return the next bytes; b"" at the end, or if the file has become shorter."""
-        data = os.pread(self._file.fileno(), min(CHUNK, self.left), self._at) if self.left else b""
-        self._at += len(data)
-        self.left -= len(data)
-        return data
-
-    def __iter__(self) -> Iterator[bytes]:
-        while data := self.next_bytes():
-            yield data
-
-
-def _close(file: BinaryIO, turns: BoundedSemaphore) -> None:
-    file.close()
-    turns.release()
 
 
 def reply_with(served: ServedFile, env: Mapping[str, Any], turns: BoundedSemaphore) -> Reply:
@@ -70,7 +43,7 @@ def reply_with(served: ServedFile, env: Mapping[str, Any], turns: BoundedSemapho
         raise MissingError(f"{served.path.name} cannot be read here: {exc.strerror}.") from exc
     found = os.fstat(file.fileno())
     if not stat.S_ISREG(found.st_mode):
-        _close(file, turns)
+        close(file, turns)
         raise MissingError(f"{served.path.name} is no file.")
     tag, modified = f'"{found.st_mtime_ns:x}-{found.st_size:x}"', formatdate(int(found.st_mtime), usegmt=True)
     headers = {"Accept-Ranges": "bytes", "ETag": tag, "Last-Modified": modified}
@@ -79,7 +52,7 @@ def reply_with(served: ServedFile, env: Mapping[str, Any], turns: BoundedSemapho
     if env.get("HTTP_IF_RANGE", tag).strip() in (tag, modified):
         part = wanted(env.get("HTTP_RANGE", ""), found.st_size)
         if part is not None and not part[1]:
-            _close(file, turns)
+            close(file, turns)
             return Reply(416, None, headers | {"Content-Range": f"bytes */{found.st_size}"})
         if part is not None:
             status, (start, length) = 206, part

@@ -148,7 +148,7 @@ def get_status(context: ApiContext, _call: Call[NoQuery, None]) -> Reply:
             unmanaged=context.settings.boots_unmanaged_by_silence and _has_machines(context, tx),
             clock_steps=tx.clock_steps.list(),
             shared_macs=_shared_macs(context, tx),
-            orphans=_has_registry(context) and bool(tx.nodes.list(_ORPHANS)),
+            orphans=_may_have_orphans(context) and bool(tx.nodes.list(_ORPHANS)),
         )
 
     seen = context.store.read(work)
@@ -238,7 +238,7 @@ def _unwell(condition: Condition) -> list[Finding]:
     ]
 
 
-def _has_registry(context: ApiContext) -> bool:
+def _may_have_orphans(context: ApiContext) -> bool:
     return context.settings.registry.backend != "embedded" or bool(context.settings.registry.url)
 
 

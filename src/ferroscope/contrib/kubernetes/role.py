@@ -17,6 +17,7 @@ from ferroscope.config.options import Settings
 from ferroscope.config.setup_error import SetupError
 from ferroscope.contracts.bmc import Bmc, ForcesOff, Power
 from ferroscope.contracts.errors import BmcError, NotFoundError, StoreUnavailableError
+from ferroscope.contracts.queue import StopFlag
 from ferroscope.contracts.telemetry import SILENT, Meter
 from ferroscope.contrib.kubernetes import cluster
 from ferroscope.contrib.kubernetes.api import Right
@@ -32,7 +33,7 @@ from ferroscope.db.transaction import Transaction
 from ferroscope.remote.command_fence import fenced
 from ferroscope.runtime import wiring
 from ferroscope.runtime.backend import Backend, opened
-from ferroscope.runtime.externals import build_drivers, build_registry, close_drivers
+from ferroscope.runtime.externals import build_attached, build_drivers, close_drivers
 from ferroscope.runtime.roles import RoleContext, Work
 from ferroscope.runtime.system import StartError, SystemClock, new_token, process_name
 from ferroscope.secrets.references import SecretReader
@@ -52,7 +53,7 @@ _log = structlog.get_logger(__name__)
 
 
 class BmcPower:
-    """See ``kubernetes.failover.bmc_calls.MachinePower``: the drivers, with the nodes and credentials of the store."""
+    """See ``contrib.kubernetes.failover.bmc_calls.MachinePower``: drivers, nodes and credentials of the store."""
 
     def __init__(self, settings: Settings, backend: Backend, drivers: Mapping[str, Bmc], secrets: SecretReader) -> None:
         self._networks = settings.drivers.bmc_networks
@@ -198,7 +199,7 @@ def history(settings: Settings, limit: int) -> Sequence[Remediation]:
 def _controller(
     settings: Settings,
     backend: Backend,
-    stop: threading.Event,
+    stop: StopFlag,
     *,
     dry_run: bool,
     meter: Meter = SILENT,
@@ -212,15 +213,15 @@ def _controller(
     try:
         for remark in check_cluster(kube, wanted):
             _log.warning(remark, cluster=wanted.cluster)
-        registry = build_registry(settings, stop)
-        drivers = build_drivers(settings, stop, registry)
+        attached = build_attached(settings, stop)
+        drivers = build_drivers(settings, stop, attached)
         reader = SecretReader(backend.keys, wiring.build_resolver(settings, stop))
         build = partial(
             Failover,
             kube,
             BmcPower(settings, backend, drivers, reader),
             backend.store,
-            rules_of(wanted, second_hand=registry is not None),
+            rules_of(wanted, second_hand=attached.second_hand),
             cluster=wanted.cluster,
             clock=clock,
             api_servers=wanted.api_servers,

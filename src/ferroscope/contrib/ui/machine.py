@@ -58,8 +58,7 @@ def show(visit: Visit) -> Page | Download:
     shown = visit.call("GET /v1/nodes/{node}", path, fields=list(_FIELDS))
     path = {"node": shown["uuid"]}
     node = visit.context.store.read(lambda tx: tx.nodes.get(shown["uuid"]), snapshot=False)
-    # An attached Ironic does not say who has set a value.
-    sources = node.sources if visit.context.registry is None else {}
+    sources = visit.context.attached.sources(node)
     tab = visit.asked("tab") if visit.asked("tab") in TABS else "hardware"
     build = {
         "hardware": _hardware, "health": _health, "timeline": _timeline, "history": _history, "rules": _rules,

@@ -9,15 +9,16 @@ from typing import Any
 import msgspec
 import pytest
 
-from ferroscope import mirror
 from ferroscope.bmc.drivers import DriverOptions
-from ferroscope.bmc.ironic import IronicBmc
 from ferroscope.config.options import IronicSettings, Settings
 from ferroscope.contracts.data import Part
+from ferroscope.contrib.openstack import copies
+from ferroscope.contrib.openstack.attached import AttachedIronic
+from ferroscope.contrib.openstack.bmc import IronicBmc
+from ferroscope.contrib.openstack.client import BareMetalClient, NoLogin
 from ferroscope.core.model import Rule
 from ferroscope.core.states import State
 from ferroscope.hooks.pipeline import from_settings
-from ferroscope.remote.ironic import IronicRegistry, NoLogin
 from ferroscope.worker.loop import Worker
 from ferroscope.worker.start import PxeFilterWait, RebootThrottle
 from ferroscope.worker.tasks import build
@@ -42,16 +43,16 @@ class KilledError(BaseException):
 
 
 class Dying:
-    """A registry whose caller dies at call number ``at``, counted from 1: before it is sent, or when it took effect."""
+    """An Ironic whose caller dies at call number ``at``, counted from 1: before it is sent, or when it took effect."""
 
-    def __init__(self, registry: IronicRegistry, at: int = 0, *, after: bool = False) -> None:
-        self._registry = registry
+    def __init__(self, client: BareMetalClient, at: int = 0, *, after: bool = False) -> None:
+        self._client = client
         self._at = at
         self._after = after
         self.calls: list[str] = []
 
     def __getattr__(self, name: str) -> Callable[..., Any]:
-        call = getattr(self._registry, name)
+        call = getattr(self._client, name)
 
         def counted(*arguments: Any, **options: Any) -> Any:
             self.calls.append(name)
@@ -66,11 +67,11 @@ class Dying:
         return counted
 
 
-class Attached(Service):
+class Beside(Service):
     """The service in one process, with the node ``NODE`` of a real Ironic."""
 
-    def __init__(self, options: Settings, registry: Any) -> None:
-        self.registry = registry
+    def __init__(self, options: Settings, client: Any) -> None:
+        self.attached = AttachedIronic(client, options)
         super().__init__(options, real_time=True)
 
     def new_worker(self, member: str) -> Worker:
@@ -82,13 +83,13 @@ class Attached(Service):
             store=self.store,
             queue=self.queue,
             tasks=build(from_settings(self.settings.inspector), throttle, PxeFilterWait(0.0)),
-            drivers={"fake-hardware": IronicBmc(DriverOptions(registry=self.registry))},
+            drivers={"fake-hardware": IronicBmc(DriverOptions(attached=self.attached))},
             settings=self.settings,
             clock=self.clock,
             stop=self.stop,
             member=member,
             process=f"worker {member}",
-            registry=self.registry,
+            attached=self.attached,
         )
 
     def work_and_die(self) -> None:
@@ -121,11 +122,11 @@ def _run(ironic: Ironic, at: int = 0, *, after: bool = False) -> tuple[dict[str,
     """Inspect the node; return how it and its ports end in Ironic, and which calls were made."""
     _enroll(ironic)
     login = NoLogin(IronicSettings(endpoint_override=ironic.url))
-    registry = Dying(IronicRegistry(_settings().ironic, login, threading.Event()), at, after=after)
-    service = Attached(_settings(), registry)
+    client = Dying(BareMetalClient(_settings().ironic, login, threading.Event()), at, after=after)
+    service = Beside(_settings(), client)
     document = ironic.node(NODE)
     service.store.write(lambda tx: tx.nodes.remove(NODE))
-    service.store.write(lambda tx: mirror.save(tx, document, []))
+    service.store.write(lambda tx: copies.save(tx, document, []))
     service.store.write(lambda tx: tx.rules.add(Rule(uuid="33333333-3333-4333-8333-333333333333", actions=ACTIONS)))
     service.start()
     service.work_and_die()
@@ -134,7 +135,7 @@ def _run(ironic: Ironic, at: int = 0, *, after: bool = False) -> tuple[dict[str,
     service.call_back(inventory)
     service.work_and_die()
     assert service.node.state is State.FINISHED, service.node.last_error
-    return _ended(ironic), registry.calls
+    return _ended(ironic), client.calls
 
 
 def _ended(ironic: Ironic) -> dict[str, Any]:
@@ -214,10 +215,10 @@ def test_nor_does_one_that_dies_on_the_other_side_of_it(
 def test_secrets_that_a_rule_sets_are_not_in_the_queue(ironic: Ironic) -> None:
     _enroll(ironic)
     login = NoLogin(IronicSettings(endpoint_override=ironic.url))
-    service = Attached(_settings(), IronicRegistry(_settings().ironic, login, threading.Event()))
+    service = Beside(_settings(), BareMetalClient(_settings().ironic, login, threading.Event()))
     document = ironic.node(NODE)
     service.store.write(lambda tx: tx.nodes.remove(NODE))
-    service.store.write(lambda tx: mirror.save(tx, document, []))
+    service.store.write(lambda tx: copies.save(tx, document, []))
     service.store.write(lambda tx: tx.rules.add(Rule(uuid="33333333-3333-4333-8333-333333333333", actions=ACTIONS)))
     service.start()
     service.work_and_die()

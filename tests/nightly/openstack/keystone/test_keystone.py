@@ -15,10 +15,10 @@ import requests
 import urllib3
 
 from bench.service import executable
-from ferroscope.api.auth.keystone import KeystoneAuth
 from ferroscope.api.http.errors import UnauthorizedError
 from ferroscope.cli.exits import Exit
 from ferroscope.config.options import KeystoneSettings
+from ferroscope.contrib.openstack.keystone import KeystoneAuth
 from ferroscope.runtime.system import SystemClock
 from tests.support import databases
 from tests.support.browser import Chromium

@@ -11,16 +11,16 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, Final, TypeVar
 
-from ferroscope import mirror
-from ferroscope.contracts.bmc import Power
+from ferroscope.contracts.bmc import Power, Switch
 from ferroscope.contracts.errors import BmcError
-from ferroscope.contracts.remote import Registry
-from ferroscope.core import registry
+from ferroscope.contracts.remote import IronicClient
+from ferroscope.contrib.openstack import copies
+from ferroscope.contrib.openstack.client import as_bmc_errors
+from ferroscope.core import ironic_nodes
 from ferroscope.core.delivery import Fail
 from ferroscope.core.model import Document, Severity
 from ferroscope.core.reasons import Reason
 from ferroscope.core.states import State
-from ferroscope.remote.ironic import as_bmc_errors
 from ferroscope.worker.context import TaskContext
 
 T = TypeVar("T")
@@ -29,45 +29,40 @@ _CHANGES: Final = "registry"
 _GONE: Final = Fail(Reason.NOT_TRACKED, "Ironic no longer has this node")
 
 
-def refresh(context: TaskContext) -> Fail | None:
+def begin(ironic: IronicClient, context: TaskContext) -> Fail | None:
     """Go on with the node and the ports as Ironic has them now; return why it must not be inspected, if so."""
-    ironic = context.services.registry
-    if ironic is None:
-        return None
     with as_bmc_errors():
         document = ironic.node(context.node.uuid)
         ports = () if document is None else ironic.ports_of(context.node.uuid)
     if document is None:
         return _GONE
-    context.save_from_registry(lambda tx: mirror.save(tx, document, ports))
-    message = registry.refusal(context.node)
+    context.save_from_registry(lambda tx: copies.save(tx, document, ports))
+    message = ironic_nodes.refusal(context.node)
     _see_power(context, document)
     return None if message is None else Fail(Reason.REGISTRY_REFUSED, message)
 
 
 def recorded(context: TaskContext) -> Document:
     """Return what hooks and rules have changed, as the payload of the request that writes it to Ironic."""
-    if context.services.registry is None:
-        return {}
     edits, present = context.port_changes, {port.uuid: port for port in context.ports}
     updated = {
         uuid: changed
         for uuid, port in edits.updated.items()
-        if uuid in present and (changed := registry.port_changes(present[uuid], port))
+        if uuid in present and (changed := ironic_nodes.port_changes(present[uuid], port))
     }
     changes = {
-        "node": registry.changes(context.before, context.node),
-        "added": [registry.port_document(port) for port in edits.added],
+        "node": ironic_nodes.changes(context.before, context.node),
+        "added": [ironic_nodes.port_document(port) for port in edits.added],
         "updated": updated,
         "removed": sorted(edits.removed),
     }
     return {_CHANGES: changes} if any(changes.values()) else {}
 
 
-def apply(context: TaskContext) -> Fail | None:
+def apply(ironic: IronicClient, context: TaskContext) -> Fail | None:
     """Write to Ironic what was recorded and it does not have yet; return why that is impossible, if so."""
-    ironic, changes = context.services.registry, context.request.payload.get(_CHANGES)
-    if ironic is None or not changes:
+    changes = context.request.payload.get(_CHANGES)
+    if not changes:
         return None
     uuid = context.node.uuid
     with as_bmc_errors():
@@ -75,11 +70,11 @@ def apply(context: TaskContext) -> Fail | None:
     if document is None:
         return _GONE
     state = str(document.get("provision_state"))
-    if context.before.state is State.PROCESSING and registry.is_in_use(state):
+    if context.before.state is State.PROCESSING and ironic_nodes.is_in_use(state):
         return Fail(Reason.REGISTRY_REFUSED, f"the node has become {state} in Ironic; nothing was changed there")
-    wanted = registry.with_secrets(changes["node"], context.services.secrets.revealed(context.node))
-    traits = registry.traits(changes["node"], document.get("traits") or ())
-    if patch := registry.patch(wanted, document):
+    wanted = ironic_nodes.with_secrets(changes["node"], context.services.secrets.revealed(context.node))
+    traits = ironic_nodes.traits(changes["node"], document.get("traits") or ())
+    if patch := ironic_nodes.patch(wanted, document):
         document = _command(context, partial(ironic.update_node, uuid, patch))
     _see_power(context, document)
     if traits is not None:
@@ -93,11 +88,11 @@ def _see_power(context: TaskContext, document: Document) -> None:
     """Note the power that Ironic reports, unless the driver has something to say about it."""
     power = Power.of(document.get("power_state"))
     changes = document.get("target_power_state") is not None
-    if power.settled and not changes and not registry.is_in_use(str(document.get("provision_state"))):
+    if power.settled and not changes and not ironic_nodes.is_in_use(str(document.get("provision_state"))):
         context.saw_power(power)
 
 
-def _apply_to_ports(context: TaskContext, ironic: Registry, changes: dict[str, Any]) -> None:
+def _apply_to_ports(context: TaskContext, ironic: IronicClient, changes: dict[str, Any]) -> None:
     """Create, update and delete ports; a port that Ironic rejects is a warning, as is a MAC of another node."""
     if not (changes["added"] or changes["updated"] or changes["removed"]):
         return
@@ -112,11 +107,11 @@ def _apply_to_ports(context: TaskContext, ironic: Registry, changes: dict[str, A
         if mac not in macs and _try(context, partial(ironic.add_port, port), f"add port {mac}") is False:
             _check_owner(context, ironic, mac)
     for uuid, wanted in changes["updated"].items():
-        if uuid in present and (patch := registry.patch(wanted, present[uuid])):
+        if uuid in present and (patch := ironic_nodes.patch(wanted, present[uuid])):
             _try(context, partial(ironic.update_port, uuid, patch), f"update port {present[uuid]['address']}")
 
 
-def _check_owner(context: TaskContext, ironic: Registry, mac: str) -> None:
+def _check_owner(context: TaskContext, ironic: IronicClient, mac: str) -> None:
     with as_bmc_errors():
         port = ironic.port_with(mac)
     if port is not None and port.get("node_uuid") != context.node.uuid:
@@ -140,3 +135,10 @@ def _command(context: TaskContext, call: Callable[[], T]) -> T:
             return call()
 
     return context.attempt.command(fenced)
+
+
+def pace(context: TaskContext, power: Switch, pause: float, longest: float, seconds: float) -> tuple[float, float]:
+    """Wait until a look at the power may be worth it: it is a request to Ironic, which is busy with the command."""
+    first = context.services.power_times.first_look(power)
+    context.attempt.pause(min(max(first, pause), seconds))
+    return max(pause, first / 4), max(longest, first / 2)

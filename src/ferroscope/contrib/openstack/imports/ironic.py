@@ -21,15 +21,23 @@ from ferroscope.config.options import Settings
 from ferroscope.contracts.data import Part
 from ferroscope.contracts.errors import ConflictError, NotFoundError
 from ferroscope.contracts.store import Query
-from ferroscope.core import bmc_access, labels, registry, values
+from ferroscope.contrib.openstack.imports.documents import FIELDS, IronicDocuments
+from ferroscope.contrib.openstack.imports.imported import (
+    Item,
+    Track,
+    add_chassis,
+    add_rule,
+    remove_chassis,
+    remove_rule,
+    write,
+)
+from ferroscope.core import bmc_access, ironic_nodes, labels, values
 from ferroscope.core.model import Document, Entry, Inspection, Node, Port, Portgroup
 from ferroscope.core.states import Provision, State
 from ferroscope.db.store import Store
 from ferroscope.db.transaction import Transaction
 from ferroscope.hardware import search_index
-from ferroscope.remote.ironic_documents import FIELDS, IronicDocuments
 from ferroscope.runtime.backend import opened
-from ferroscope.runtime.imported import Item, Track, add_chassis, add_rule, remove_chassis, remove_rule, write
 
 # The key of the import in a node's internal data.
 KEY: Final = "ironic_import"
@@ -171,7 +179,7 @@ class _Importer:
     def _made(self, document: Document, driver: str, state: Provision) -> tuple[Node, list[str]]:
         """Return the node, and the fields of ``driver_info`` that Ironic does not show."""
         ident = str(document["uuid"])
-        found = {field.name: registry.fitting(field, document.get(field.name)) for field in FIELDS if field.stored}
+        found = {field.name: ironic_nodes.fitting(field, document.get(field.name)) for field in FIELDS if field.stored}
         given: dict[str, Any] = {}
         for name in (ident, str(document.get("name"))):
             given |= self._options.driver_info.get(name, {})
@@ -182,7 +190,7 @@ class _Importer:
         attributes = {
             field.name: value
             for field in FIELDS
-            if not field.stored and (value := registry.fitting(field, document.get(field.name))) != field.default
+            if not field.stored and (value := ironic_nodes.fitting(field, document.get(field.name))) != field.default
         }
         found["chassis_uuid"] = self._chassis.get(ident)
         found["labels"] = labels.valid(found["extra"].get("labels"))
@@ -195,7 +203,7 @@ class _Importer:
     def _ports(self, ident: str) -> list[Port]:
         found = []
         for document in self._source.ports_of(ident):
-            port = registry.port(document)
+            port = ironic_nodes.port(document)
             if port is not None:
                 found.append(msgspec.structs.replace(port, portgroup=document.get("portgroup_uuid")))
         return found

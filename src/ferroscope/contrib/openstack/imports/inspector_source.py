@@ -26,10 +26,10 @@ from ferroscope.config.integration_options import PLUGIN_OPTIONS, IronicSettings
 from ferroscope.config.options import SwiftSettings
 from ferroscope.config.setup_error import SetupError
 from ferroscope.contracts.remote import (
+    IronicRefusedError,
+    IronicUnavailableError,
     ObjectMissingError,
     ObjectStoreError,
-    RegistryRefusedError,
-    RegistryUnavailableError,
 )
 from ferroscope.core.model import Document, Rule, RuleDialect
 from ferroscope.db.engine import described
@@ -63,7 +63,7 @@ class StoredData:
             try:
                 login.renew()
                 return Access(login.headers()["X-Auth-Token"], login.endpoint())
-            except (RegistryRefusedError, RegistryUnavailableError) as exc:
+            except (IronicRefusedError, IronicUnavailableError) as exc:
                 raise ObjectStoreError(_ours(exc)) from None
 
         given = SwiftSettings(
@@ -117,8 +117,8 @@ def _login(parser: ConfigParser) -> IronicSettings:
 
 def _keystone(settings: IronicSettings) -> Any:
     try:
-        from ferroscope.remote.ironic import LoginSetupError
-        from ferroscope.remote.keystone_login import KeystoneLogin
+        from ferroscope.contrib.openstack.client import LoginSetupError
+        from ferroscope.contrib.openstack.login import KeystoneLogin
 
         return KeystoneLogin(settings)
     except ImportError as exc:

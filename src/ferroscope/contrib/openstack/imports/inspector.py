@@ -22,6 +22,15 @@ from ferroscope.contracts.data import Part
 from ferroscope.contracts.errors import NotFoundError
 from ferroscope.contracts.remote import Introspected
 from ferroscope.contracts.store import Query
+from ferroscope.contrib.openstack.imports.imported import Item, Result, Track, add_rule, remove_rule, write
+from ferroscope.contrib.openstack.imports.inspector_source import (
+    NAMESPACE,
+    Introspection,
+    Source,
+    connected,
+    introspections,
+    rules,
+)
 from ferroscope.core.delivery import Fail
 from ferroscope.core.model import Document, Entry, Inspection, Node, Port, Rule
 from ferroscope.core.reasons import CANCELED, Reason
@@ -30,8 +39,6 @@ from ferroscope.db.store import Store
 from ferroscope.db.transaction import Transaction
 from ferroscope.hardware import search_index
 from ferroscope.runtime.backend import opened
-from ferroscope.runtime.imported import Item, Result, Track, add_rule, remove_rule, write
-from ferroscope.runtime.inspector_source import NAMESPACE, Introspection, Source, connected, introspections, rules
 from ferroscope.storage.reader import newest
 
 T = TypeVar("T")

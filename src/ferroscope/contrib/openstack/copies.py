@@ -13,7 +13,7 @@ import msgspec
 
 from ferroscope.contracts.errors import NotFoundError
 from ferroscope.contracts.store import Query
-from ferroscope.core import bmc_access, registry
+from ferroscope.core import bmc_access, ironic_nodes
 from ferroscope.core.model import Document, Node, Port
 from ferroscope.db.transaction import Transaction
 
@@ -27,7 +27,7 @@ def save(tx: Transaction, document: Document, ports: Sequence[Document]) -> Node
         before: Node | None = tx.nodes.get(str(document["uuid"]), lock=True)
     except NotFoundError:
         before = None
-    node = registry.copied(document, before)
+    node = ironic_nodes.copied(document, before)
     for field in _UNIQUE:
         value = getattr(node, field)
         if value is not None and (before is None or getattr(before, field) != value):
@@ -45,9 +45,9 @@ def save(tx: Transaction, document: Document, ports: Sequence[Document]) -> Node
 def save_ports(tx: Transaction, node: str, documents: Sequence[Document]) -> None:
     """Replace the ports of the node by those that Ironic has."""
     present = {port.uuid: port for port in tx.ports.list(Query(filters={"node": node}))}
-    wanted = {port.uuid: port for port in map(registry.port, documents) if port is not None and port.node == node}
+    wanted = {port.uuid: port for port in map(ironic_nodes.port, documents) if port is not None and port.node == node}
     changed = [
-        port for uuid, port in wanted.items() if uuid not in present or not registry.same_port(present[uuid], port)
+        port for uuid, port in wanted.items() if uuid not in present or not ironic_nodes.same_port(present[uuid], port)
     ]
     obsolete = {port.uuid for port in _with_macs(tx, changed) if port.uuid not in wanted} | present.keys() - wanted
     if obsolete:
@@ -55,7 +55,7 @@ def save_ports(tx: Transaction, node: str, documents: Sequence[Document]) -> Non
     tx.ports.add([port for port in changed if port.uuid not in present])
     for port in changed:
         if port.uuid in present:
-            tx.ports.update(registry.updated_port(present[port.uuid], port))
+            tx.ports.update(ironic_nodes.updated_port(present[port.uuid], port))
 
 
 def _with_macs(tx: Transaction, ports: Sequence[Port]) -> Sequence[Port]:

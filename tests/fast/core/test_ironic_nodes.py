@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from ferroscope.core import bmc_access, registry
+from ferroscope.core import bmc_access, ironic_nodes
 from ferroscope.core.delivery import Refused, check_inspectable
 from ferroscope.core.model import Node
 from ferroscope.core.states import State
@@ -30,7 +30,7 @@ DOCUMENT: dict[str, Any] = {
 
 
 def changed(**changes: Any) -> Node:
-    return registry.copied(DOCUMENT | changes, None)
+    return ironic_nodes.copied(DOCUMENT | changes, None)
 
 
 def after(node: Node, **changes: Any) -> Node:
@@ -43,7 +43,7 @@ def test_a_copy_has_ironics_fields_and_no_secret() -> None:
     assert (node.attributes["traits"], node.attributes["protected"]) == (["CUSTOM_A"], True)
     assert "retired" not in node.attributes
     assert "******" not in str(node.driver_info)
-    assert registry.copied(DOCUMENT, node) == node
+    assert ironic_nodes.copied(DOCUMENT, node) == node
 
 
 def test_a_secret_that_stays_in_ironic_still_belongs_to_the_address_of_its_bmc() -> None:
@@ -76,8 +76,8 @@ def test_a_node_in_maintenance_is_not_inspected() -> None:
 
 def test_a_failed_inspection_is_shown_although_ironic_does_not_know_of_it() -> None:
     failed = after(changed(), state=State.ERROR)
-    assert registry.copied(DOCUMENT, failed).provision_state == "inspect failed"
-    assert registry.copied(DOCUMENT | {"provision_state": "active"}, failed).provision_state == "active"
+    assert ironic_nodes.copied(DOCUMENT, failed).provision_state == "inspect failed"
+    assert ironic_nodes.copied(DOCUMENT | {"provision_state": "active"}, failed).provision_state == "active"
 
 
 def results(node: Node) -> Node:
@@ -107,43 +107,45 @@ def apply(patch: list[dict[str, Any]], document: dict[str, Any]) -> dict[str, An
 
 def test_only_what_differs_is_patched_and_a_second_time_nothing() -> None:
     node = changed()
-    wanted = registry.changes(node, results(node))
+    wanted = ironic_nodes.changes(node, results(node))
     meanwhile = DOCUMENT | {"extra": {"asset": "1", "theirs": "kept"}, "description": "new"}
-    patch = registry.patch(wanted, meanwhile)
+    patch = ironic_nodes.patch(wanted, meanwhile)
     done = apply(patch, meanwhile)
     assert done["properties"] == {"capabilities": "zone:blue,boot_mode:bios,seen:yes", "memory_mb": 4096}
     assert done["extra"] == {"asset": "1", "theirs": "kept", "found": "yes"}
     assert done["resource_class"] == "large"
     assert "/description" not in [one["path"] for one in patch]
-    assert registry.patch(wanted, done) == []
-    assert registry.traits(wanted, ["CUSTOM_A", "CUSTOM_C"]) == ["CUSTOM_B", "CUSTOM_C"]
-    assert registry.traits(wanted, ["CUSTOM_B"]) is None
+    assert ironic_nodes.patch(wanted, done) == []
+    assert ironic_nodes.traits(wanted, ["CUSTOM_A", "CUSTOM_C"]) == ["CUSTOM_B", "CUSTOM_C"]
+    assert ironic_nodes.traits(wanted, ["CUSTOM_B"]) is None
 
 
 def test_capabilities_that_others_changed_meanwhile_are_kept() -> None:
     node = changed()
-    wanted = registry.changes(node, results(node))
+    wanted = ironic_nodes.changes(node, results(node))
     meanwhile = DOCUMENT | {"properties": {"capabilities": "zone:green,boot_mode:uefi,theirs:1"}}
-    found = apply(registry.patch(wanted, meanwhile), meanwhile)["properties"]["capabilities"]
+    found = apply(ironic_nodes.patch(wanted, meanwhile), meanwhile)["properties"]["capabilities"]
     assert sorted(found.split(",")) == ["boot_mode:bios", "seen:yes", "theirs:1", "zone:green"]
 
 
 def test_a_document_with_a_key_that_no_patch_can_name_is_replaced_with_what_others_wrote() -> None:
     node = changed()
-    wanted = registry.changes(node, after(node, extra={"a.b/c": 1}))
-    patch = registry.patch(wanted, DOCUMENT | {"extra": {"asset": "1", "theirs": 2}})
+    wanted = ironic_nodes.changes(node, after(node, extra={"a.b/c": 1}))
+    patch = ironic_nodes.patch(wanted, DOCUMENT | {"extra": {"asset": "1", "theirs": 2}})
     assert patch == [{"op": "replace", "path": "/extra", "value": {"theirs": 2, "a.b/c": 1}}]
 
 
 def test_values_of_encrypted_documents_are_not_recorded() -> None:
     node = changed()
     later = after(node, driver_info=node.driver_info | {"redfish_username": "admin", "redfish_password": "pa55"})
-    wanted = registry.changes(node, later)
+    wanted = ironic_nodes.changes(node, later)
     assert "pa55" not in str(wanted)
-    paths = {one["path"]: one["value"] for one in registry.patch(registry.with_secrets(wanted, later), DOCUMENT)}
+    paths = {
+        one["path"]: one["value"] for one in ironic_nodes.patch(ironic_nodes.with_secrets(wanted, later), DOCUMENT)
+    }
     assert paths == {"/driver_info/redfish_username": "admin", "/driver_info/redfish_password": "pa55"}
 
 
 def test_what_is_observed_is_never_written() -> None:
     node = changed()
-    assert registry.changes(node, after(node, power_state="power off", target_power_state=None)) == []
+    assert ironic_nodes.changes(node, after(node, power_state="power off", target_power_state=None)) == []

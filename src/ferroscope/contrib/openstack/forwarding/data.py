@@ -13,9 +13,9 @@ from urllib.parse import quote
 import msgspec
 
 from ferroscope.config.options import InspectorSettings
-from ferroscope.contracts.remote import ForwardError, Introspected, RegistryRefusedError, RegistryUnavailableError
+from ferroscope.contracts.remote import ForwardError, Introspected, IronicRefusedError, IronicUnavailableError
+from ferroscope.contrib.openstack.client import Login
 from ferroscope.remote.bare_metal_http import Answer, Http, TransientError
-from ferroscope.remote.ironic import Login
 
 # The first version with the unprocessed data.
 _VERSION: Final = {"X-OpenStack-Ironic-Inspector-API-Version": "1.17"}
@@ -62,7 +62,7 @@ class InspectorData:
             answer = self._send(path)
             if answer.status == 401 and self._login is not None and self._login.renew():
                 answer = self._send(path)
-        except (TransientError, RegistryUnavailableError, RegistryRefusedError) as exc:
+        except (TransientError, IronicUnavailableError, IronicRefusedError) as exc:
             raise ForwardError(str(exc)) from exc
         if answer.status not in (200, missing):
             raise ForwardError(f"HTTP {answer.status}")

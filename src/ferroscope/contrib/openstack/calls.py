@@ -1,22 +1,19 @@
-"""The nodes of an attached Ironic: what only Ironic may change is refused, what our copy lacks is read from there."""
+"""Calls of the API about nodes of an attached Ironic: what our copy lacks is read from there."""
 
 from __future__ import annotations
 
 import threading
 from typing import Final
 
-from ferroscope import mirror
-from ferroscope.api.baremetal import node_states
-from ferroscope.api.baremetal.node_states import ProvisionTarget
-from ferroscope.api.http.decoding import node_ident
-from ferroscope.api.http.errors import BadRequestError, UnavailableError, belongs_to_ironic
-from ferroscope.api.http.route import ApiContext, Call, NoQuery, Reply
+from ferroscope.api.http.errors import BadRequestError, UnavailableError
+from ferroscope.api.http.route import ApiContext
 from ferroscope.contracts.errors import ConflictError, NotFoundError
-from ferroscope.contracts.remote import RegistryLockedError, RegistryRefusedError, RegistryUnavailableError
+from ferroscope.contracts.remote import IronicClient, IronicLockedError, IronicRefusedError, IronicUnavailableError
+from ferroscope.contrib.openstack import copies
 from ferroscope.core.delivery import is_inspectable
 from ferroscope.core.lookup import Evidence
 from ferroscope.core.model import Node
-from ferroscope.core.states import ACTIVE, RESTING_VERBS
+from ferroscope.core.states import ACTIVE
 from ferroscope.db.transaction import Transaction
 
 _AGAIN: Final = {"Retry-After": "5"}
@@ -29,24 +26,12 @@ _VALIDATIONS: Final = threading.BoundedSemaphore(4)
 _VALIDATION_PATIENCE: Final = 2.0
 
 
-def set_provision_state(context: ApiContext, call: Call[NoQuery, ProvisionTarget]) -> Reply:
-    """Request a provision state; the node's ``provision_state`` shows the progress."""
-    target = call.body.target
-    if context.registry is not None and target in RESTING_VERBS:
-        raise belongs_to_ironic(f"The target {target}", context.registry.url)
-    if target == "inspect":
-        refresh(context, node_ident(call))
-    return node_states.set_provision_state(context, call)
-
-
-def refresh(context: ApiContext, ident: str, *, manage_boot: bool = True) -> None:
+def prepare(ironic: IronicClient, context: ApiContext, ident: str, *, manage_boot: bool) -> None:
     """Before an inspection is requested: read the node again if our copy is missing, or says that it is impossible.
 
     If this service boots the machine, Ironic validates the node's power interface. ``UnavailableError`` if the node is
     unknown here and Ironic does not answer; ``BadRequestError`` if its power interface is not valid.
     """
-    if context.registry is None:
-        return
     try:
         known: Node | None = context.store.read(lambda tx: tx.nodes.get(ident), snapshot=False)
     except NotFoundError:
@@ -55,25 +40,25 @@ def refresh(context: ApiContext, ident: str, *, manage_boot: bool = True) -> Non
         return
     if known is None or not is_inspectable(known):
         try:
-            _copy(context, ident)
-        except RegistryUnavailableError as exc:
+            _copy(ironic, context, ident)
+        except IronicUnavailableError as exc:
             context.log.warning("cannot read a node from Ironic", node=ident, error=str(exc))
             if known is None:
                 raise UnavailableError(f"Node {ident} is unknown here, and Ironic does not answer.", _AGAIN) from exc
     if manage_boot:
-        _validate_power(context, ident)
+        _validate_power(ironic, context, ident)
 
 
-def _validate_power(context: ApiContext, ident: str) -> None:
+def _validate_power(ironic: IronicClient, context: ApiContext, ident: str) -> None:
     """Raise ``BadRequestError`` if Ironic says that it cannot control the machine's power.
 
     If it does not answer, the inspection is accepted: its worker waits for Ironic, and finds out.
     """
-    if context.registry is None or not _VALIDATIONS.acquire(timeout=_VALIDATION_PATIENCE):
+    if not _VALIDATIONS.acquire(timeout=_VALIDATION_PATIENCE):
         return
     try:
-        problem = context.registry.power_problem(ident)
-    except (RegistryUnavailableError, RegistryLockedError, RegistryRefusedError) as exc:
+        problem = ironic.power_problem(ident)
+    except (IronicUnavailableError, IronicLockedError, IronicRefusedError) as exc:
         context.log.warning("cannot have Ironic validate the power interface", node=ident, error=str(exc))
         return
     finally:
@@ -84,29 +69,29 @@ def _validate_power(context: ApiContext, ident: str) -> None:
         )
 
 
-def search(context: ApiContext, evidence: Evidence) -> bool:
+def search(ironic: IronicClient, context: ApiContext, evidence: Evidence) -> bool:
     """Return whether a node of Ironic has one of these MACs, and our copy has been corrected."""
-    if context.registry is None or not evidence.macs or not _SEARCHES.acquire(blocking=False):
+    if not evidence.macs or not _SEARCHES.acquire(blocking=False):
         return False
     try:
         for mac in evidence.macs[:_MACS]:
-            port = context.registry.port_with(mac)
+            port = ironic.port_with(mac)
             if port is not None:
-                return _copy(context, str(port.get("node_uuid")))
-    except RegistryUnavailableError as exc:
+                return _copy(ironic, context, str(port.get("node_uuid")))
+    except IronicUnavailableError as exc:
         context.log.warning("cannot look up a machine in Ironic", macs=list(evidence.macs[:_MACS]), error=str(exc))
     finally:
         _SEARCHES.release()
     return False
 
 
-def _copy(context: ApiContext, ident: str) -> bool:
-    if context.registry is None or (document := context.registry.node(ident)) is None:
+def _copy(ironic: IronicClient, context: ApiContext, ident: str) -> bool:
+    if (document := ironic.node(ident)) is None:
         return False
-    ports = context.registry.ports_of(str(document["uuid"]))
+    ports = ironic.ports_of(str(document["uuid"]))
 
     def save(tx: Transaction) -> Node:
-        return mirror.save(tx, document, ports)
+        return copies.save(tx, document, ports)
 
     try:
         context.store.write(save)

@@ -10,9 +10,9 @@ from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
 from ferroscope.config.integration_options import PLUGIN_OPTIONS, IronicSettings
-from ferroscope.contracts.remote import RegistryRefusedError, RegistryUnavailableError
+from ferroscope.contracts.remote import IronicRefusedError, IronicUnavailableError
+from ferroscope.contrib.openstack.client import LoginSetupError
 from ferroscope.remote.deadline import Deadline
-from ferroscope.remote.ironic import LoginSetupError
 
 T = TypeVar("T")
 
@@ -48,7 +48,7 @@ class KeystoneLogin:
                 f"{', '.join(settings.valid_interfaces)}{where}; correct [ironic] valid_interfaces or region_name, or "
                 "set endpoint_override"
             )
-            raise RegistryRefusedError(message, status=404)
+            raise IronicRefusedError(message, status=404)
         return str(found)
 
     def headers(self) -> Mapping[str, str]:
@@ -67,18 +67,18 @@ class KeystoneLogin:
                 return act()
             except exceptions.Unauthorized:
                 what = f"cloud {self._settings.cloud}" if self._settings.cloud else "[ironic]"
-                raise RegistryRefusedError(f"Keystone rejected the credentials of {what}", status=401) from None
+                raise IronicRefusedError(f"Keystone rejected the credentials of {what}", status=401) from None
             except exceptions.EndpointNotFound:
                 return None
             except (exceptions.NotFound, exceptions.DiscoveryFailure):
                 message = "there is no Keystone at this URL; correct [ironic] auth_url"
-                raise RegistryRefusedError(message, status=404) from None
+                raise IronicRefusedError(message, status=404) from None
             except (exceptions.HttpError, exceptions.ConnectionError) as exc:
                 why = "timed out" if deadline.expired else type(exc).__name__
-                raise RegistryUnavailableError(f"cannot log in at Keystone: {why}") from None
+                raise IronicUnavailableError(f"cannot log in at Keystone: {why}") from None
             except exceptions.ClientException as exc:
                 message = f"cannot log in with [ironic] auth_type {self._settings.auth_type}: {type(exc).__name__}"
-                raise RegistryRefusedError(message, status=400) from None
+                raise IronicRefusedError(message, status=400) from None
 
 
 def _session(settings: IronicSettings) -> Any:

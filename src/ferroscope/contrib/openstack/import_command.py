@@ -24,9 +24,9 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from ferroscope.config.options import Settings
+    from ferroscope.contrib.openstack.imports.documents import IronicDocuments
+    from ferroscope.contrib.openstack.imports.imported import Item
     from ferroscope.core.model import Document
-    from ferroscope.remote.ironic_documents import IronicDocuments
-    from ferroscope.runtime.imported import Item
 
 # What needs no attention is counted only.
 _QUIET: Final = ("imported", "already imported", "rolled back")
@@ -80,7 +80,8 @@ def inspector(
     """
     from ferroscope.config.setup_error import SetupError
     from ferroscope.contracts.errors import StoreUnavailableError
-    from ferroscope.runtime import imported, inspector_import
+    from ferroscope.contrib.openstack.imports import imported
+    from ferroscope.contrib.openstack.imports import inspector as inspector_import
 
     if rollback and (create or start):
         raise click.UsageError("--rollback does not go with --create or --start")
@@ -191,8 +192,9 @@ def ironic(
     """
     from ferroscope.config.setup_error import SetupError
     from ferroscope.contracts.errors import StoreUnavailableError
-    from ferroscope.contracts.remote import RegistryLockedError, RegistryRefusedError, RegistryUnavailableError
-    from ferroscope.runtime import imported, ironic_import
+    from ferroscope.contracts.remote import IronicLockedError, IronicRefusedError, IronicUnavailableError
+    from ferroscope.contrib.openstack.imports import imported
+    from ferroscope.contrib.openstack.imports import ironic as ironic_import
 
     if endpoint and from_cloud:
         raise click.UsageError("--endpoint and --from-cloud are mutually exclusive")
@@ -213,9 +215,9 @@ def ironic(
                 items = ironic_import.run(settings, source, options, _track)
         finally:
             source.close()
-    except (StoreUnavailableError, RegistryUnavailableError) as exc:
+    except (StoreUnavailableError, IronicUnavailableError) as exc:
         raise Failure(str(exc), exit_code=Exit.UNREACHABLE) from exc
-    except (SetupError, RegistryLockedError, RegistryRefusedError) as exc:
+    except (SetupError, IronicLockedError, IronicRefusedError) as exc:
         raise click.ClickException(str(exc)) from exc
     counts = imported.counts(items)
     data = {"dry_run": dry_run, "counts": counts, "items": [msgspec.to_builtins(item) for item in items]}
@@ -249,8 +251,8 @@ def _source(settings: Settings, endpoint: str | None, cloud: str | None) -> Iron
     """Return the Ironic; ``ClickException`` or ``SetupError`` if it cannot be used."""
     from ferroscope.config.integration_options import IronicSettings, problem
     from ferroscope.config.setup_error import SetupError
-    from ferroscope.remote.ironic import LoginSetupError, NoLogin
-    from ferroscope.remote.ironic_documents import IronicDocuments
+    from ferroscope.contrib.openstack.client import LoginSetupError, NoLogin
+    from ferroscope.contrib.openstack.imports.documents import IronicDocuments
 
     if settings.registry.backend != "embedded":
         raise SetupError(
@@ -268,7 +270,7 @@ def _source(settings: Settings, endpoint: str | None, cloud: str | None) -> Iron
         if wanted.auth_type == "none":
             found = IronicDocuments(wanted, NoLogin(wanted), threading.Event())
         else:
-            from ferroscope.remote.keystone_login import KeystoneLogin
+            from ferroscope.contrib.openstack.login import KeystoneLogin
 
             found = IronicDocuments(wanted, KeystoneLogin(wanted), threading.Event())
         found.check()

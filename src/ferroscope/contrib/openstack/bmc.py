@@ -12,11 +12,10 @@ from typing import Final
 from ferroscope.bmc.drivers import DriverOptions
 from ferroscope.contracts.bmc import BootDevice, Power, Switch
 from ferroscope.contracts.errors import BmcError
-from ferroscope.contracts.remote import Registry
-from ferroscope.core import registry
+from ferroscope.contrib.openstack.client import as_bmc_errors
+from ferroscope.core import ironic_nodes
 from ferroscope.core.model import Node
 from ferroscope.core.reasons import Reason
-from ferroscope.remote.ironic import as_bmc_errors
 
 _DEVICES: Final = frozenset(BootDevice)
 
@@ -27,9 +26,7 @@ class IronicBmc:
     properties: Mapping[str, str] = {}
 
     def __init__(self, options: DriverOptions) -> None:
-        if options.registry is None:
-            raise ValueError("the driver ironic belongs to [registry] backend = ironic")
-        self._registry: Registry = options.registry
+        self._ironic = options.attached.client()
 
     def validate(self, node: Node) -> str | None:
         return None
@@ -40,9 +37,9 @@ class IronicBmc:
         ``BmcError`` if the node is in use meanwhile: an inspection that others have overtaken must not power it off.
         """
         with as_bmc_errors():
-            found = self._registry.power(node.uuid)
+            found = self._ironic.power(node.uuid)
         provision = str(found.get("provision_state"))
-        if registry.is_in_use(provision):
+        if ironic_nodes.is_in_use(provision):
             message = f"the node is {provision} in Ironic, so its power is left alone"
             raise BmcError(message, transient=False, reason=Reason.REGISTRY_REFUSED)
         state = found.get("power_state")
@@ -53,18 +50,18 @@ class IronicBmc:
 
     def set_power(self, node: Node, power: Switch) -> None:
         with as_bmc_errors():
-            self._registry.set_power(node.uuid, str(power))
+            self._ironic.set_power(node.uuid, str(power))
 
     def reboot(self, node: Node) -> None:
         self.get_power(node)  # refuses if the node is in use: not every reboot follows a look
         with as_bmc_errors():
-            self._registry.set_power(node.uuid, "rebooting")
+            self._ironic.set_power(node.uuid, "rebooting")
 
     def set_boot_device(self, node: Node, device: BootDevice, *, persistent: bool) -> None:
         with as_bmc_errors():
-            self._registry.set_boot_device(node.uuid, str(device), persistent=persistent)
+            self._ironic.set_boot_device(node.uuid, str(device), persistent=persistent)
 
     def get_boot_device(self, node: Node) -> tuple[BootDevice | None, bool | None]:
         with as_bmc_errors():
-            device, persistent = self._registry.boot_device(node.uuid)
+            device, persistent = self._ironic.boot_device(node.uuid)
         return (BootDevice(device), persistent) if device in _DEVICES else (None, None)

@@ -15,10 +15,10 @@ from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 
 from ferroscope.config.setup_error import SetupError
 from ferroscope.contracts.queue import Clock, StopFlag
+from ferroscope.contrib.openstack.imports.inspector_source import engine_of
 from ferroscope.core.boot_macs import number, spelled
 from ferroscope.db.engine import described
 from ferroscope.db.url import DatabaseUrlError
-from ferroscope.runtime.inspector_source import engine_of
 from ferroscope.telemetry.finding import Finding
 
 _attributes = sa.table("attributes", sa.column("name", sa.String), sa.column("value", sa.String))

@@ -17,7 +17,7 @@ import msgspec
 from ferroscope.config.options import IronicSettings
 from ferroscope.contracts.errors import BmcError
 from ferroscope.contracts.queue import StopFlag
-from ferroscope.contracts.remote import RegistryLockedError, RegistryRefusedError, RegistryUnavailableError
+from ferroscope.contracts.remote import IronicLockedError, IronicRefusedError, IronicUnavailableError
 from ferroscope.core.model import Document
 from ferroscope.core.reasons import Reason
 from ferroscope.remote.bare_metal_http import AGAIN, PAGE, VERSION, Answer, Http, TransientError, pages
@@ -25,7 +25,7 @@ from ferroscope.remote.retry import call_with_retries
 
 
 class Login(Protocol):
-    """Where Ironic is, and the headers that authenticate; both raise ``RegistryUnavailableError`` or ``...Refused``."""
+    """Where Ironic is, and the headers that authenticate; both raise ``IronicUnavailableError`` or ``...Refused``."""
 
     def endpoint(self) -> str: ...
 
@@ -107,8 +107,8 @@ _NO_CONDUCTOR: Final = b"No conductor service registered"
 _QUIET: Final = 1.0
 
 
-class IronicRegistry:
-    """``contracts.remote.Registry``."""
+class BareMetalClient:
+    """``contracts.remote.IronicClient``."""
 
     def __init__(self, settings: IronicSettings, login: Login, stop: StopFlag) -> None:
         self._settings = settings
@@ -128,7 +128,7 @@ class IronicRegistry:
         self._negotiate(retries=0)
         answer = self._patient("GET", f"{self._base}/v1/nodes?fields=uuid&limit=1", None, retries=0)
         if answer.status in (401, 403):
-            raise RegistryRefusedError(f"it does not allow listing nodes: {_detail(answer)}", status=answer.status)
+            raise IronicRefusedError(f"it does not allow listing nodes: {_detail(answer)}", status=answer.status)
 
     def tracked(self) -> frozenset[str]:
         """Return the UUIDs of all nodes, as ``contracts.remote.NodeSource`` wants them."""
@@ -196,12 +196,12 @@ class IronicRegistry:
     def _list(self, kind: str, fields: Mapping[str, int], **query: str) -> Iterator[Document]:
         def read(marker: str | None) -> tuple[list[Document], str | None]:
             if self._stop.is_set():
-                raise RegistryUnavailableError("the process is stopping before the list was read completely")
+                raise IronicUnavailableError("the process is stopping before the list was read completely")
             where = urlencode({"limit": str(_DOCUMENTS)} | query | ({"marker": marker} if marker else {}))
             page = _document(self._call("GET", f"/v1/{kind}?{self._fields(fields)}&{where}"))
             items = page.get(kind)
             if not isinstance(items, list) or not all(isinstance(one, dict) and "uuid" in one for one in items):
-                raise RegistryUnavailableError(f"the response is not a list of {kind}")
+                raise IronicUnavailableError(f"the response is not a list of {kind}")
             link = page.get("next")
             return items, link if isinstance(link, str) else None
 
@@ -223,12 +223,12 @@ class IronicRegistry:
         highest = answer.headers.get(_MAXIMUM_VERSION, "")
         major, _, minor = highest.partition(".")
         if answer.status in (401, 403):
-            raise RegistryRefusedError(f"Ironic at {base} rejected the credentials", status=answer.status)
+            raise IronicRefusedError(f"Ironic at {base} rejected the credentials", status=answer.status)
         if answer.status != 200 or major != "1" or not minor.isdigit():
-            raise RegistryRefusedError(f"there is no Ironic at {base} (HTTP {answer.status})", status=answer.status)
+            raise IronicRefusedError(f"there is no Ironic at {base} (HTTP {answer.status})", status=answer.status)
         if int(minor) < _NEEDED:
             message = f"Ironic at {base} is too old: its newest API version is {highest}, 1.{_NEEDED} is required"
-            raise RegistryRefusedError(message, status=answer.status)
+            raise IronicRefusedError(message, status=answer.status)
         with self._lock:
             self._base, self._minor, self.url = base, min(int(minor), _NEWEST), base
 
@@ -249,22 +249,22 @@ class IronicRegistry:
         try:
             minor = self._newest()
             answer = self._patient(method, f"{self._base}{path}", body, repeat=repeat, retries=retries)
-        except RegistryRefusedError as exc:  # it was accepted when this process started
-            raise RegistryUnavailableError(str(exc)) from exc
+        except IronicRefusedError as exc:  # it was accepted when this process started
+            raise IronicUnavailableError(str(exc)) from exc
         if answer.status < 300 or (answer.status in missing and not _is_locked(answer)):
             return answer
         detail = _detail(answer)
         if _is_locked(answer):
-            raise RegistryLockedError(f"Ironic has locked the node: {detail}")
+            raise IronicLockedError(f"Ironic has locked the node: {detail}")
         if answer.status == 406:  # another release runs there now
             with self._lock:
                 self._minor = 0 if self._minor == minor else self._minor
-            raise RegistryUnavailableError(f"Ironic no longer has API version 1.{minor}")
+            raise IronicUnavailableError(f"Ironic no longer has API version 1.{minor}")
         if answer.status in (401, 403):
-            raise RegistryUnavailableError(f"Ironic does not allow {method} {_shown(path)}: {detail}")
+            raise IronicUnavailableError(f"Ironic does not allow {method} {_shown(path)}: {detail}")
         if answer.status >= 500 or answer.status in (408, 429) or _NO_CONDUCTOR in answer.body:
-            raise RegistryUnavailableError(f"Ironic cannot serve {method} {_shown(path)}: {detail}")
-        raise RegistryRefusedError(f"Ironic rejected {method} {_shown(path)}: {detail}", status=answer.status)
+            raise IronicUnavailableError(f"Ironic cannot serve {method} {_shown(path)}: {detail}")
+        raise IronicRefusedError(f"Ironic rejected {method} {_shown(path)}: {detail}", status=answer.status)
 
     def _patient(
         self,
@@ -276,9 +276,9 @@ class IronicRegistry:
         negotiating: bool = False,
         retries: int | None = None,
     ) -> Answer:
-        """Return the last answer of several tries; ``RegistryUnavailableError`` if there was none."""
+        """Return the last answer of several tries; ``IronicUnavailableError`` if there was none."""
         if time.monotonic() < self._down_until:
-            raise RegistryUnavailableError(f"Ironic at {self.url} did not answer just now")
+            raise IronicUnavailableError(f"Ironic at {self.url} did not answer just now")
         content = None if body is None else msgspec.json.encode(body)
 
         def attempt() -> Answer:
@@ -301,7 +301,7 @@ class IronicRegistry:
             return exc.answer
         except TransientError as exc:
             self._down_until = time.monotonic() + _QUIET
-            raise RegistryUnavailableError(f"Ironic at {self.url}: {exc}") from exc
+            raise IronicUnavailableError(f"Ironic at {self.url}: {exc}") from exc
 
     def _once(self, method: str, url: str, content: bytes | None, *, negotiating: bool) -> Answer:
         version = {} if negotiating else {VERSION: f"1.{self._minor}"}
@@ -317,11 +317,11 @@ def as_bmc_errors() -> Iterator[None]:
     """Turn the errors of a ``Registry`` into ``BmcError``, as workers expect from everything that acts on a machine."""
     try:
         yield
-    except RegistryUnavailableError as exc:
+    except IronicUnavailableError as exc:
         raise BmcError(str(exc), transient=True, reason=Reason.REGISTRY_UNAVAILABLE, waits=True) from exc
-    except RegistryLockedError as exc:
+    except IronicLockedError as exc:
         raise BmcError(str(exc), transient=True, reason=Reason.NODE_LOCKED, waits=True) from exc
-    except RegistryRefusedError as exc:
+    except IronicRefusedError as exc:
         raise BmcError(str(exc), transient=False, reason=Reason.REGISTRY_REFUSED) from exc
 
 
@@ -341,9 +341,9 @@ def _document(answer: Answer) -> Document:
     try:
         found = msgspec.json.decode(answer.body)
     except (msgspec.DecodeError, UnicodeDecodeError) as exc:
-        raise RegistryUnavailableError("the response is not JSON") from exc
+        raise IronicUnavailableError("the response is not JSON") from exc
     if not isinstance(found, dict):
-        raise RegistryUnavailableError("the response is not an object")
+        raise IronicUnavailableError("the response is not an object")
     return found
 
 

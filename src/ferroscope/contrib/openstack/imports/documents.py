@@ -6,12 +6,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from ferroscope.contracts.remote import RegistryUnavailableError
+from ferroscope.contracts.remote import IronicUnavailableError
+from ferroscope.contrib.openstack.client import _PORT_FIELDS, BareMetalClient, _document
 from ferroscope.core import values
 from ferroscope.core.model import Chassis, Document, Portgroup, Rule
 from ferroscope.core.node import ATTRIBUTES, STORED
 from ferroscope.core.values import is_uuid
-from ferroscope.remote.ironic import _PORT_FIELDS, IronicRegistry, _document
 
 _INVENTORIES_SINCE: Final = 81
 _RULES_SINCE: Final = 96
@@ -43,8 +43,8 @@ _RULE_FIELDS: Final = dict.fromkeys(
 )
 
 
-class IronicDocuments(IronicRegistry):
-    """Each method raises ``RegistryUnavailableError`` or ``RegistryRefusedError``; lists are read page by page."""
+class IronicDocuments(BareMetalClient):
+    """Each method raises ``IronicUnavailableError`` or ``IronicRefusedError``; lists are read page by page."""
 
     def chassis(self) -> Iterator[Chassis]:
         """Yield all chassis."""
@@ -107,4 +107,4 @@ class IronicDocuments(IronicRegistry):
                     actions=list(one.get("actions") or []),
                 )
             except (TypeError, ValueError):
-                raise RegistryUnavailableError("the response is not a list of inspection rules") from None
+                raise IronicUnavailableError("the response is not a list of inspection rules") from None
