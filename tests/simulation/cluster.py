@@ -15,7 +15,7 @@ from falcon import testing
 from ferroscope.config.options import ApiSettings, DatabaseSettings
 from ferroscope.contracts.errors import StoreUnavailableError
 from ferroscope.contrib.kubernetes.cluster import ROLE
-from ferroscope.runtime import roles
+from ferroscope.runtime import role_process
 from ferroscope.runtime.process import Process
 from ferroscope.runtime.pxe_filter import ROLE as PXE_FILTER
 from ferroscope.runtime.pxe_filter import PxeFilterProcess
@@ -171,7 +171,7 @@ class SimulatedProcess:
             if PXE_FILTER in self.roles:
                 code = PxeFilterProcess(settings).run()
             elif ROLE in self.roles:
-                code = roles.run(ROLE, settings)
+                code = role_process.run(ROLE, settings)
             else:
                 code = Process(settings, self.roles, member=self.member, sockets=[]).run()
         except StartError as exc:

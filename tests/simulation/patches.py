@@ -41,7 +41,7 @@ import ferroscope.runtime.backend
 import ferroscope.runtime.member
 import ferroscope.runtime.process
 import ferroscope.runtime.pxe_filter
-import ferroscope.runtime.roles
+import ferroscope.runtime.role_process
 import ferroscope.runtime.supervisor
 import ferroscope.runtime.system
 import ferroscope.runtime.wiring
@@ -105,7 +105,7 @@ def installed(world: World) -> Iterator[None]:
             runtime.supervisor,
             runtime.pxe_filter,
             _product.pxe_filter.leader,
-            runtime.roles,
+            runtime.role_process,
             kubernetes.role,
             kubernetes.failover.controller,
             kubernetes.failover.node_watch,
@@ -124,17 +124,17 @@ def installed(world: World) -> Iterator[None]:
         put(db.engine, "LifoQueue", Unlimited)
         put(db.store, "sender_for", lambda _driver: driver.send)
         put(_product.telemetry.members, "fingerprints", _fingerprints_once())
-        for module in (runtime.process, runtime.pxe_filter, runtime.roles):
+        for module in (runtime.process, runtime.pxe_filter, runtime.role_process):
             put(module, "signal", NoMasks())
             put(module, "ensure_schema", lambda _settings, *, upgrade: migrate.HEAD)
         put(runtime.system, "wait", world.signals.wait)
-        for module in (runtime.pxe_filter, runtime.roles):
+        for module in (runtime.pxe_filter, runtime.role_process):
             put(module, "membership_of", _member(world, runtime.member.membership_of))
         nft = lambda _program, *, package, timeout: SimulatedNft(world, _here(world), timeout)  # noqa: E731
         put(_product.pxe_filter.backends.nftables, "Command", nft)
-        for module in (runtime.process, runtime.pxe_filter, runtime.system, runtime.roles, kubernetes.role):
+        for module in (runtime.process, runtime.pxe_filter, runtime.system, runtime.role_process, kubernetes.role):
             put(module, "SystemClock", lambda: kernel.me().owner.host.clock)
-        for module in (runtime.process, runtime.roles, kubernetes.role):
+        for module in (runtime.process, runtime.role_process, kubernetes.role):
             put(module, "process_name", lambda _role: kernel.me().owner.name)
         put(runtime.system, "boot_id", lambda: kernel.me().owner.host.boot)
         put(runtime.process, "listeners", lambda _settings: [])
@@ -142,8 +142,8 @@ def installed(world: World) -> Iterator[None]:
         drivers = lambda _settings, _stop=None, _attached=None: {"sim": SimulatedBmc(world, _here(world))}  # noqa: E731
         put(runtime.process, "build_drivers", drivers)
         if (cluster := world.cluster) is not None:
-            put(runtime.roles, "Reload", lambda *_: None)
-            put(runtime.roles, "check_bus", lambda _settings: None)
+            put(runtime.role_process, "Reload", lambda *_: None)
+            put(runtime.role_process, "check_bus", lambda _settings: None)
             drivers = lambda *_: {"sim": ClusterBmc(cluster, _here(world).host)}  # noqa: E731
             put(kubernetes.role, "build_drivers", drivers)
             http = lambda *_, **__: cluster.client(_here(world).host)  # noqa: E731

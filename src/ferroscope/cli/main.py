@@ -107,7 +107,7 @@ GROUPS: Final[dict[str, tuple[str, ...]]] = {
         "setup", "all", "api", "worker", "pxe-filter", "pxe", "ramdisk", "db", "user", "token", "secret",
         "policy",
     ),
-    "Coordinate, try out": ("lease", "failover", "sim", "demo"),
+    "Coordinate, try out": ("lease", "sim", "demo"),
 }  # fmt: skip
 _OTHERS: Final = "Coordinate, try out"
 

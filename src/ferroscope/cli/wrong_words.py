@@ -8,7 +8,7 @@ from typing import Final
 
 import click
 
-# The words of kubectl, MAAS, the OpenStack clients and the shell, and what they are here.
+# The words of other tools, of the OpenStack clients and of the shell, and what they are here.
 _ELSEWHERE: Final[Mapping[str, tuple[str, ...]]] = {
     "add": ("node create", "node import"),
     "apply": ("node import",),

@@ -19,7 +19,7 @@ _CHOSEN = {
     "cli/main.py",
     "cli/sim.py",
     "cli/bmc.py",
-    "cli/imports.py",
+    "contrib/openstack/import_command.py",
     "runtime/bmc_scan.py",
 }
 

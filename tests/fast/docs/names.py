@@ -25,7 +25,7 @@ _MEMBER: Final = re.compile(r"[A-Z]\w*[a-z]\w*\.[a-z_]+")
 _MODULE: Final = re.compile(r"python -m ([\w.]+)")
 _CODE_LINK: Final = re.compile(r"\[`([\w.]+)(?:\(\))?`\]\(([^)\s#]+\.py)\)")
 # Files that the pages let readers create.
-_THEIRS: Final = {"rack_hook.py", "relay_bmc.py"}
+_THEIRS: Final = {"rack_hook.py", "relay_bmc.py", "greeter.py", "greeter_command.py"}
 # Names of MariaDB and its driver, of Ironic, of tenacity, and of the driver that a page lets readers write.
 _FOREIGN: Final = {
     "innodb_flush_log_at_trx_commit", "ssl_cert", "ssl_key", "stop_when_event_set", "sleep_using_event",

@@ -14,8 +14,8 @@ from tests.support import misses
 
 _NAMED = re.compile(r"\[([a-z_]+)\] ([a-z_]+)")
 _ENVIRONMENT = re.compile(r"\bOS_([A-Z]+)__([A-Z_]+)\b")
-# What stands for any section and option.
-_PLACEHOLDERS = {("section", "option")}
+# What stands for any section and option, and one of a part that a page writes.
+_PLACEHOLDERS = {("section", "option"), ("greeter", "word")}
 # Options of ironic.conf; those of [ferroscope] are declared in ironic-interface.
 _OF_IRONIC = {
     ("conductor", "inspect_wait_timeout"), ("ferroscope", "outage_timeout"), ("ferroscope", "status_check_period"),

@@ -55,15 +55,19 @@ def install(files: dict[str, str], directory: Path) -> Path:
 class Site:
     """``ferroscope all``, which finds what is installed in ``place``, with more configuration than every test has."""
 
-    def __init__(self, directory: Path, place: Path, configuration: str = "") -> None:
+    def __init__(self, directory: Path, place: Path, configuration: str = "", command: str = "all") -> None:
         self._port = free_port()
         self._place, self._directory = place, directory
         file = directory / "ferroscope.conf"
         file.write_text(_SETTINGS.format(port=self._port, directory=directory) + configuration)
-        self._service = Played("service", directory, self.command("all"))
+        self._service = Played("service", directory, self.command(command))
 
     def command(self, *words: str) -> list[str]:
         return ["env", f"PYTHONPATH={self._place}", sys.executable, "-m", "ferroscope", *words, "-c", "ferroscope.conf"]
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self._port}"
 
     def wait_ready(self) -> None:
         self._service.wait_ready()
@@ -79,7 +83,7 @@ class Site:
     def call(self, method: str, path: str, body: Any = None) -> Any:
         content = None if body is None else msgspec.json.encode(body)
         headers = {"X-OpenStack-Ironic-API-Version": "1.95", "Content-Type": "application/json"}
-        url = f"http://127.0.0.1:{self._port}{path}"
+        url = f"{self.url}{path}"
         request = urllib.request.Request(url, data=content, headers=headers, method=method)
         with urllib.request.urlopen(request, timeout=PATIENCE) as answer:
             return msgspec.json.decode(answer.read() or b"null")

@@ -9,6 +9,6 @@ from ferroscope.contracts.commands import Command
 FAILOVER: Final = Command(
     "ferroscope.contrib.kubernetes.failover_command:failover",
     "Fail over the pods of dead Kubernetes nodes; show the plan.",
-    after="pxe-filter",
+    after="lease",
     is_service=True,
 )

@@ -37,7 +37,7 @@ def failover(context: click.Context, files: tuple[str, ...], database: str | Non
         context.obj = _Given(files, database)
         return
     from ferroscope.contrib.kubernetes.options import FailoverSettings
-    from ferroscope.runtime.roles import run
+    from ferroscope.runtime.role_process import run
 
     def adjusted(settings: Settings) -> Settings:
         if not dry_run:
