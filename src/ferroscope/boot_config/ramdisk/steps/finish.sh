@@ -13,7 +13,7 @@ rm -rf usr/share/man usr/share/info usr/share/locale usr/share/lintian usr/share
     usr/share/zsh usr/share/gdb usr/lib/*/gconv usr/lib/python3.11/test usr/lib/python3.11/lib2to3 usr/lib/udev/hwdb.d \
     usr/lib/*/perl/*/CORE usr/share/perl/*/Unicode/Collate usr/lib/*/perl/*/auto/Unicode usr/lib/*/perl/*/auto/Encode \
     var/cache/* var/log/* var/backups/* var/lib/apt var/lib/dpkg/info var/lib/dpkg/*-old var/lib/systemd/random-seed \
-    etc/ssh/ssh_host_* etc/*- boot vmlinuz* initrd*
+    etc/ssh/ssh_host_* etc/nvme/hostid etc/nvme/hostnqn etc/*- boot vmlinuz* initrd*
 find etc/apt etc/dpkg/dpkg.cfg.d -type f ! -name 00mmdebstrap -delete # mmdebstrap removes that one itself
 : >etc/machine-id
 rm -f var/lib/dbus/machine-id
