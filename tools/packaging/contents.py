@@ -52,7 +52,8 @@ for one in commands().values():
 for name in "runtime db api contrib worker periodic pxe_filter bmc.redfish bmc.ipmi hooks doctor".split():
     package = importlib.import_module("ferroscope." + name)
     for module in pkgutil.walk_packages(package.__path__, package.__name__ + "."):
-        if not any(word in module.name for word in ("migrations", "ironic", "rabbit", "swift", "inspector", "liveness")):
+        left_out = ("migrations", "ironic", "rabbit", "swift", "inspector", "liveness")
+        if not any(word in module.name for word in left_out):
             importlib.import_module(module.name)
 import psycopg, sqlalchemy.dialects.postgresql, sqlalchemy.dialects.sqlite
 
