@@ -1,7 +1,18 @@
-"""A failure shows the logs of all that runs."""
+"""Our ramdisk for machines that really boot, built once. A failure shows the logs of all that runs."""
 
 from __future__ import annotations
 
+from pathlib import Path
+
+import pytest
+
 from tests.support.pxe.fixtures import pytest_runtest_makereport
+from tests.support.ramdisk import cached
 
 __all__ = ["pytest_runtest_makereport"]
+
+
+@pytest.fixture(scope="session")
+def ramdisk() -> Path:
+    """Return the directory of the smallest one, whose kernel knows neither SATA nor USB nor the second NIC."""
+    return cached()
