@@ -96,10 +96,13 @@ def _send(content: bytes, *, ranges: bool = True, status: int = 200) -> Answer:
         (_send(b"<html>Log in</html>", ranges=False), Reason.ISO_INVALID, True),
         (_send(b"short"), Reason.ISO_INVALID, True),
         (_send(b"", status=404), Reason.ISO_INVALID, True),
-        (_send(b"", status=403), Reason.ISO_INVALID, True),
+        (_send(b"", status=410), Reason.ISO_INVALID, True),
+        (_send(b"", status=401), Reason.ISO_INVALID, False),
+        (_send(b"", status=403), Reason.ISO_INVALID, False),
+        (_send(b"", status=503), Reason.ISO_INVALID, False),
         (_send(b"", status=302), Reason.ISO_INVALID, False),
     ],
-    ids=["good", "no-ranges", "no-boot", "page", "page-200", "short", "404", "403", "redirect"],
+    ids=["good", "no-ranges", "no-boot", "page", "page-200", "short", "404", "410", "401", "403", "503", "redirect"],
 )
 def test_each_answer_of_a_server(answer: Answer, reason: Reason | None, certain: bool | None) -> None:
     with serving(answer) as (url, _):

@@ -1,8 +1,9 @@
 """Looks at the ISO image that a BMC is about to get: whether it can be read, in parts, and is one that boots.
 
-What is seen from here need not be what the BMC sees, which may be in another network and trust other certificates. So
-what cannot be reached is a warning, and only what is certainly no image is an error. Each URL is looked at once in some
-minutes. Source of the signatures: ECMA-119, and the El Torito specification, 1.0.
+What is seen from here need not be what the BMC sees, which may be in another network, log in with what the URL has, and
+trust other certificates. So what cannot be reached is a warning, and so is a refusal of the server, which may be busy,
+or serve the BMCs' network only; only what is certainly no image is an error. Each URL is looked at once in minutes.
+Source of the signatures: ECMA-119, and the El Torito specification, 1.0.
 """
 
 from __future__ import annotations
@@ -24,6 +25,8 @@ _SECONDS: Final = 3.0
 _GOOD_FOR: Final = 300.0
 _BAD_FOR: Final = 30.0
 _REMEMBERED: Final = 1000
+# Not found, gone, and not as long as an image.
+_NO_IMAGE: Final = frozenset({404, 410, 416})
 # The primary volume descriptor and the boot record after it, sectors 16 and 17.
 _FIRST: Final = 16 * 2048
 _LENGTH: Final = 2 * 2048
@@ -75,7 +78,8 @@ class ImageCheck:
         if answer.status in (301, 302, 303, 307, 308):
             return Flaw(Reason.ISO_INVALID, f"{shown} is a redirect, which many BMCs do not follow", certain=False)
         if answer.status not in (200, 206):
-            return Flaw(Reason.ISO_INVALID, f"{shown} cannot be read: HTTP {answer.status}", certain=True)
+            certain = answer.status in _NO_IMAGE
+            return Flaw(Reason.ISO_INVALID, f"{shown} cannot be read: HTTP {answer.status}", certain=certain)
         if not data.startswith(_VOLUME):
             return Flaw(Reason.ISO_INVALID, f"{shown} is not an ISO 9660 image", certain=True)
         if not data[2048:].startswith(_BOOT_RECORD):
