@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from ferroscope.core.reasons import Reason
+from ferroscope.remote.addresses import Networks
 from ferroscope.remote.image_check import ImageCheck
 from tests.support import images
 from tests.support.certificates import Authority
@@ -153,6 +154,14 @@ def test_secrets_of_the_url_are_not_in_the_message() -> None:
         found = ImageCheck(ManualClock()).flaw(f"{url}?token=hush".replace("//", "//user:hush@"))
     assert found is not None
     assert "hush" not in found.message
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "[::ffff:127.0.0.1]", "2130706433"])
+def test_nobody_learns_by_an_image_what_a_worker_can_reach(host: str) -> None:
+    check = ImageCheck(ManualClock(), allowed=Networks(guarded=True))
+    with serving(_send(b"", status=404)) as (url, server):
+        assert check.flaw(url.replace("127.0.0.1", host)) is None
+        assert server.asked == 0
 
 
 def test_what_is_not_http_is_not_looked_at() -> None:

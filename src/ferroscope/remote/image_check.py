@@ -18,8 +18,10 @@ from ferroscope.contracts.images import Flaw
 from ferroscope.contracts.queue import Clock
 from ferroscope.core.reasons import Reason
 from ferroscope.core.values import without_secrets
+from ferroscope.remote.addresses import ANYWHERE, Networks
 from ferroscope.remote.bounded_http import bound
 from ferroscope.remote.deadline import Deadline, DeadlineError
+from ferroscope.remote.resolver import ForbiddenAddressError
 
 _SECONDS: Final = 3.0
 _GOOD_FOR: Final = 300.0
@@ -35,10 +37,15 @@ _BOOT_RECORD: Final = b"\x00CD001\x01EL TORITO SPECIFICATION"
 
 
 class ImageCheck:
-    """``contracts.images.Images``, over HTTP; thread-safe."""
+    """``contracts.images.Images``, over HTTP; thread-safe.
 
-    def __init__(self, clock: Clock, *, seconds: float = _SECONDS) -> None:
+    What is not in an ``allowed`` network is not looked at: whoever may set a node's image must not learn by it what
+    this host can reach.
+    """
+
+    def __init__(self, clock: Clock, *, allowed: Networks = ANYWHERE, seconds: float = _SECONDS) -> None:
         self._clock = clock
+        self._allowed = allowed
         self._seconds = seconds
         self._known: dict[str, tuple[float, Flaw | None]] = {}
         self._lock = threading.Lock()
@@ -61,7 +68,7 @@ class ImageCheck:
             return None  # nfs:// and cifs://, which some BMCs read
         shown = without_secrets(url)
         manager = urllib3.PoolManager(retries=False)
-        bound(manager)
+        bound(manager, self._allowed)
         ends = f"{_FIRST}-{_FIRST + _LENGTH - 1}"
         with Deadline(self._seconds):
             try:
@@ -71,6 +78,8 @@ class ImageCheck:
                 )  # fmt: skip
                 data = _read(answer, _FIRST + _LENGTH)[_FIRST:] if answer.status == 200 else _read(answer, _LENGTH)
                 answer.close()
+            except ForbiddenAddressError:
+                return None
             except (urllib3.exceptions.HTTPError, OSError, ValueError, DeadlineError) as exc:
                 return _unreachable(shown, exc)
             finally:

@@ -260,7 +260,7 @@ def build_pool(
         secrets=SecretReader(backend.keys, build_resolver(settings, stop)),
         claim_valid_for=claim_valid_for,
         attached=attached,
-        images=ImageCheck(clock),
+        images=ImageCheck(clock, allowed=Networks(guarded=True)),
     )
     return WorkerPool(worker)
 
