@@ -75,7 +75,8 @@ class _Change:
         plain = dict(context.services.secrets.driver_info(context.node))
         self.password = str(plain.pop(self._pending))
         secrets = (self.password, str(plain.get(field) or ""))
-        self._secrets = [secret for secret in secrets if secret and not is_too_short(secret)]
+        known = [secret for secret in secrets if secret and not is_too_short(secret)]
+        self._secrets = sorted(known, key=len, reverse=True)  # one may begin with the other
         self.before: Node = msgspec.structs.replace(context.node, driver_info=plain)
         self.after: Node = msgspec.structs.replace(context.node, driver_info=plain | {field: self.password})
 

@@ -89,7 +89,7 @@ class Logins:
         """Give the account a new password; ``RefusedError``."""
         rules = self._accounts
         if not isinstance(password, str) or not rules.least <= len(password) <= rules.most:
-            shown = str(password) if rules.echoes else "******"
+            shown = "." * rules.verbose + (str(password) if rules.echoes else "******")
             raise RefusedError(400, "{base}.PropertyValueFormatError", shown, "Password")
         self.changes += 1
         if rules.ignored:

@@ -98,6 +98,7 @@ class Accounts(msgspec.Struct, frozen=True, kw_only=True):
     status: int = 200  # of a change
     action: bool = False  # it is changed by an action only
     echoes: bool = False  # a refusal repeats the password
+    verbose: int = 0  # after as many other characters
     late: int = 0  # as many logins are rejected until a change is known
     kept: int = 0  # the characters of a password that count, 0: all
     ignored: bool = False  # a change is accepted, and nothing changes

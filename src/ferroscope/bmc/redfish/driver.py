@@ -205,14 +205,12 @@ class RedfishBmc:
             except TooLateError:
                 raise
             except BmcError as exc:
-                exc.args = (scrub(str(exc), new),)
+                exc.args = (scrub(str(exc), access, new.password),)
                 raise
             except ForbiddenAddressError:
                 raise not_allowed(urlsplit(access.url).hostname or "") from None
             except Exception as exc:  # noqa: BLE001  # the boundary: sushy raises what its parsers stumble over
-                error = translate(timed(exc, deadline), access, what, deadline.seconds)
-                error.args = (scrub(str(error), new),)
-                raise error from None
+                raise translate(timed(exc, deadline), access, what, deadline.seconds, new=new.password) from None
 
     def nics(self, node: Node) -> Sequence[OutOfBandNic]:
         """Return the NICs listed in the system's Ethernet interfaces."""

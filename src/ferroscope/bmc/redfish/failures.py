@@ -81,15 +81,18 @@ class Verdict(NamedTuple):
         return self.reason not in _OWN_WORDS
 
 
-def translate(error: Exception, access: Access, what: str, seconds: float, *, known: bool = False) -> BmcError:
+def translate(
+    error: Exception, access: Access, what: str, seconds: float, *, known: bool = False, new: str = ""
+) -> BmcError:
     """Return the ``BmcError`` for ``error``, which was raised by ``what`` on the BMC of ``access``.
 
-    ``known``: what failed has been read from this BMC before, so that it only needs time.
+    ``known``: what failed has been read from this BMC before, so that it only needs time. ``new``: a password that the
+    BMC was told, too.
     """
     verdict = _classify(error, seconds, known=known)
     said = f"{what} at {access.url}: {verdict.message}"
     if not is_too_short(access.password):
-        text = scrub(said, access)
+        text = scrub(said, access, new)
     elif verdict.quotes:
         text = f"{what} at {access.url}: {EXPLANATIONS[verdict.reason].meaning.rstrip('.')} ({WITHHELD})"
     else:
@@ -104,11 +107,15 @@ def timed(error: Exception, deadline: Deadline) -> Exception:
     return DeadlineError()
 
 
-def scrub(text: str, access: Access) -> str:
-    """Return ``text`` without the password in any encoding, and what is secret in URLs; not too long."""
-    if access.password:
-        pair = base64.b64encode(f"{access.username}:{access.password}".encode()).decode()
-        for secret in (pair, access.password):
+def scrub(text: str, access: Access, new: str = "") -> str:
+    """Return ``text`` without the passwords in any encoding, and what is secret in URLs; not too long.
+
+    All at once: of a secret that was cut off with the end of the text, the beginning would not be found any more. One
+    may begin with another, so the longest comes first.
+    """
+    for password in sorted(filter(None, (access.password, new)), key=len, reverse=True):
+        pair = base64.b64encode(f"{access.username}:{password}".encode()).decode()
+        for secret in (pair, password):
             text = text.replace(secret, MASK)
     text = without_disk_key(without_secrets(text))
     return _shortened(text)

@@ -120,6 +120,15 @@ def test_a_password_against_the_rules_of_the_bmc_is_refused(bmc: RedfishBmc, acc
         assert (service.logins.passwords[USER], service.logins.changes) == (PASSWORD, 0)
 
 
+@pytest.mark.parametrize("password", [NEW, PASSWORD + "-and-more"])
+def test_no_beginning_or_end_of_a_password_is_left_where_a_message_is_cut(bmc: RedfishBmc, password: str) -> None:
+    for verbose in range(60, 300, 4):
+        accounts = Accounts(most=len(password) - 1, told=False, echoes=True, verbose=verbose)
+        with serving_with(accounts=accounts) as service:
+            error = str(fails(bmc, service, password))
+        assert not any(part in error for part in (password[:5], password[-5:])), (verbose, error)
+
+
 def test_what_is_accepted_and_not_done_is_refused(bmc: RedfishBmc) -> None:
     with serving_with(accounts=Accounts(ignored=True)) as service:
         error = fails(bmc, service)
