@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import grp
 import os
-import shutil
 import tempfile
 from pathlib import Path
 from typing import Final, Self
 
+from ferroscope.boot_config.boot_host import kept
 from ferroscope.cli.exits import Exit, Failure
 from ferroscope.config.load import ConfigurationError, load
 from ferroscope.config.merge import MergeError, merged
@@ -46,7 +46,7 @@ def old_text(path: Path, *, add: bool, replace: bool) -> tuple[str, Settings | N
     raise Failure(
         f"{path} contains settings already",
         exit_code=Exit.CONFLICT,
-        advice="edit it, choose another file with -c, or replace it with --replace (it is kept as FILE.old); to make "
+        advice="edit it, choose another file with -c, or replace it with --replace (it is kept as FILE.old*); to make "
         "this host a boot host with these settings: --boot network --interface NAME",
     )
 
@@ -87,7 +87,7 @@ class Draft:
             return
         let_service_read(self._temporary)
         if self._path.exists() and self._replaces:
-            shutil.copy2(self._path, self._path.with_name(f"{self._path.name}.old"))
+            kept.keep(self._path, kept.place(self._path.with_name(f"{self._path.name}.old"), self._path.read_bytes()))
         self._temporary.replace(self._path)
 
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 import pwd
-import shutil
 import stat
 import subprocess
 import sys
@@ -20,7 +19,7 @@ from typing import Final
 
 import msgspec
 
-from ferroscope.boot_config.boot_host import facts, plan
+from ferroscope.boot_config.boot_host import facts, kept, plan
 from ferroscope.boot_config.boot_host.plan import Target
 from ferroscope.config.options import BootSettings, Settings
 
@@ -70,7 +69,8 @@ def compare(targets: Iterable[Target], *, replace: bool) -> list[Written]:
         if before == target.content:
             found.append(Written(target.path, Change.SAME))
         elif replace or plan.is_ours(before):
-            found.append(Written(target.path, Change.REPLACED, plan.BACKUPS / target.path.relative_to("/")))
+            backup = kept.place(plan.BACKUPS / target.path.relative_to("/"), before)
+            found.append(Written(target.path, Change.REPLACED, backup))
         else:
             raise ApplyError(
                 f"{target.path} exists, and was not written by Ferroscope",
@@ -85,7 +85,7 @@ def write(targets: Sequence[Target], changes: Sequence[Written]) -> None:
         try:
             if change.kept is not None:
                 change.kept.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-                shutil.copy2(target.path, change.kept)
+                kept.keep(target.path, change.kept)
             if change.change is not Change.SAME:
                 target.path.parent.mkdir(parents=True, exist_ok=True)
                 _write_atomically(target)
