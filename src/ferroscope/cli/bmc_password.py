@@ -25,7 +25,7 @@ from ferroscope.cli.node.actions import wait_option
 from ferroscope.cli.output import Output, table, with_api
 from ferroscope.cli.screen import progress
 from ferroscope.cli.selection import Selection, Wanted, confirm, resolve, selectors
-from ferroscope.cli.text import many, parse
+from ferroscope.cli.text import is_terminal, many, parse
 from ferroscope.core import bmc_password
 from ferroscope.core.bmc_password import GENERATED, SHORTEST, Change
 from ferroscope.core.secrets import is_reference
@@ -303,7 +303,7 @@ def _read(file: IO[str] | None, reference: str | None) -> str:
         return reference
     if file is not None:
         password = file.readline().rstrip("\r\n")
-    elif sys.stdin.isatty():
+    elif is_terminal(sys.stdin):
         password = click.prompt("New password of the BMCs", hide_input=True, confirmation_prompt=True, err=True)
     else:
         raise click.UsageError("no new password: use --from-file FILE, --from-file - or --generate")

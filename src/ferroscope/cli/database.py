@@ -12,6 +12,7 @@ from ferroscope.cli.exits import Failure
 from ferroscope.cli.output import Group, Output, output_option, table
 from ferroscope.cli.screen import progress
 from ferroscope.cli.service import config_option, database_option, refused, settings_of
+from ferroscope.cli.text import is_terminal
 
 if TYPE_CHECKING:
     from ferroscope.runtime.database_copy import Copied
@@ -82,7 +83,7 @@ def copy(source: str, destination: str, files: tuple[str, ...], fmt: str, *, dry
 
     stage: Stage = progress
     try:
-        ask = _ask_password if sys.stdin.isatty() else None
+        ask = _ask_password if is_terminal(sys.stdin) else None
         done = run(settings_of(files), source, destination, stage, dry_run=dry_run, ask_password=ask)
     except CopyError as exc:
         raise Failure(str(exc), advice=exc.advice) from exc

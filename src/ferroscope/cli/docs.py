@@ -12,6 +12,7 @@ import click
 import ferroscope
 from ferroscope.cli.exits import Exit, Failure
 from ferroscope.cli.output import Output, output_option, table
+from ferroscope.cli.text import is_terminal
 
 _KINDS: Final = ("tutorial", "how-to", "explanation", "reference")
 _MOST: Final = 3
@@ -50,7 +51,7 @@ def docs(name: str | None, fmt: str) -> None:
     if stem not in found:
         raise Failure(f"there is no page {name!r}", exit_code=Exit.NOT_FOUND, advice=_advice(stem, found))
     text = found[stem].read_text(encoding="utf-8")
-    if sys.stdout.isatty():
+    if is_terminal(sys.stdout):
         click.echo_via_pager(text)
     else:
         click.echo(text, nl=False)

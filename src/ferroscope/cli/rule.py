@@ -13,7 +13,7 @@ from ferroscope.cli.client import Api, Json
 from ferroscope.cli.exits import Exit, Failure
 from ferroscope.cli.lookup import Listing, find
 from ferroscope.cli.output import Group, Output, key_values, output_option, table, with_api
-from ferroscope.cli.text import moment
+from ferroscope.cli.text import is_terminal, moment
 from ferroscope.core import values
 
 # Rule files: YAML or JSON, one rule or a list of rules.
@@ -158,7 +158,7 @@ def delete(api: Api, out: Output, *, uuids: tuple[str, ...], everything: bool, y
     if bool(uuids) == everything:
         raise click.UsageError("specify the rules to delete, or --all")
     paths = [rule_path(uuid) for uuid in uuids]
-    if not yes and sys.stdin.isatty():
+    if not yes and is_terminal(sys.stdin):
         click.confirm(f"Delete {'all rules' if everything else ', '.join(uuids)}?", abort=True, err=True)
     if everything:
         api.delete(PATH)

@@ -20,7 +20,7 @@ from ferroscope.cli.client import Api, Json
 from ferroscope.cli.exits import Exit, Failure
 from ferroscope.cli.lookup import NODE_HELP, complete_names, find, label
 from ferroscope.cli.output import Output, table
-from ferroscope.cli.text import many
+from ferroscope.cli.text import is_terminal, many
 from ferroscope.core import labels
 from ferroscope.core.states import Provision
 from ferroscope.core.values import natural
@@ -214,7 +214,7 @@ def confirm(out: Output, wanted: Wanted, chosen: Selection, *, does: str, asks: 
     if counted:
         out.say(counted)
     nodes = chosen.nodes
-    if chosen.bulk and asks and nodes and not wanted.yes and sys.stdin.isatty():
+    if chosen.bulk and asks and nodes and not wanted.yes and is_terminal(sys.stdin):
         names = ", ".join(label(node) for node in nodes[:_SHOWN]) + (" ..." if len(nodes) > _SHOWN else "")
         click.confirm(f"{does.capitalize()} {many(len(nodes), 'machine')} ({names})?", abort=True, err=True)
 

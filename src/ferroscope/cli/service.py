@@ -11,6 +11,7 @@ import msgspec
 
 from ferroscope.cli.exits import Exit, Failure
 from ferroscope.cli.output import Output, output_option, table
+from ferroscope.cli.text import is_terminal
 from ferroscope.config.load import ConfigurationError, load, unknown_options
 from ferroscope.config.options import SIMULATED, Settings
 
@@ -119,7 +120,7 @@ def run_all(files: tuple[str, ...], database: str | None, *, simulator: bool) ->
         return msgspec.structs.replace(settings, drivers=drivers)
 
     adjust = simulated if simulator else None
-    _run(files, database, ("api", "worker", "periodic"), adjust=adjust, upgrade=True, told=sys.stderr.isatty())
+    _run(files, database, ("api", "worker", "periodic"), adjust=adjust, upgrade=True, told=is_terminal(sys.stderr))
 
 
 @click.command("api")

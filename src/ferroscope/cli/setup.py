@@ -19,6 +19,7 @@ from ferroscope.cli.exits import Exit, Failure
 from ferroscope.cli.output import Output
 from ferroscope.cli.service import show_checks
 from ferroscope.cli.setup_file import Draft, Sections, let_service_read, old_text
+from ferroscope.cli.text import is_terminal
 from ferroscope.cli.user import ask_password, check_name, put_user
 from ferroscope.config.load import CONFIG_FILES
 from ferroscope.config.options import Settings
@@ -138,7 +139,7 @@ class _Questions:
 
     def __init__(self, given: Mapping[str, str | None]) -> None:
         self._given = given
-        self.interactive = sys.stdin.isatty()
+        self.interactive = is_terminal(sys.stdin)
 
     def adds_boot_host(self) -> bool:
         """Whether existing settings shall be kept, and this host become a boot host with them."""

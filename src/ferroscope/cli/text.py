@@ -6,7 +6,7 @@ import functools
 import os
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Final
+from typing import Final, TextIO
 
 import click
 
@@ -21,6 +21,11 @@ _MOST: Final = 60
 def short(text: str, most: int = _MOST) -> str:
     """Return a text truncated to ``most`` characters, with an ellipsis."""
     return text if len(text) <= most else f"{text[: most - 3]}..."
+
+
+def is_terminal(stream: TextIO | None) -> bool:
+    """Return whether somebody sits there; a stream that was closed before the process started is None."""
+    return stream is not None and not stream.closed and stream.isatty()
 
 
 def width_of(text: str) -> int:

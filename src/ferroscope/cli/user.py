@@ -22,7 +22,7 @@ from ferroscope.api.auth.identity import ROLES
 from ferroscope.cli.exits import Exit, Failure
 from ferroscope.cli.output import Group, Output, list_output_option, output_option, table
 from ferroscope.cli.service import config_option, settings_of
-from ferroscope.cli.text import many
+from ferroscope.cli.text import is_terminal, many
 
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@-]{0,63}", re.ASCII)
 _NAME_RULE: Final = "1 to 64 letters, digits, '.', '_', '@' or '-', not starting with a sign"
@@ -151,7 +151,7 @@ def _check_exists(path: Path) -> None:
 
 def ask_password() -> str:
     """Ask for the password twice on a terminal; otherwise read a line from standard input."""
-    if sys.stdin.isatty():
+    if is_terminal(sys.stdin):
         password = str(click.prompt("Password", hide_input=True, confirmation_prompt=True))
     else:
         password = sys.stdin.readline().rstrip("\r\n")

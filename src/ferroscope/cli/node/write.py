@@ -14,7 +14,7 @@ from ferroscope.cli.lookup import find, label
 from ferroscope.cli.node.actions import each
 from ferroscope.cli.output import Output, key_values, with_api
 from ferroscope.cli.selection import Wanted, confirm, resolve, selectors
-from ferroscope.cli.text import many
+from ferroscope.cli.text import is_terminal, many
 from ferroscope.core import labels, values
 from ferroscope.enrollment.importing import pointer, set_value
 
@@ -336,13 +336,13 @@ def delete(api: Api, out: Output, *, wanted: Wanted) -> None:
     chosen = resolve(api, wanted, inbox=True)
     confirm(out, wanted, chosen, does="delete all data of", asks=False)
     names = [label(node) for node in chosen.nodes]
-    if names and chosen.bulk and not wanted.yes and not sys.stdin.isatty():
+    if names and chosen.bulk and not wanted.yes and not is_terminal(sys.stdin):
         raise Failure(
             f"{many(len(names), 'node')} would be deleted with all data",
             exit_code=Exit.USAGE,
             advice="to delete them without a question, add --yes; --dry-run lists them",
         )
-    if names and not wanted.yes and sys.stdin.isatty():
+    if names and not wanted.yes and is_terminal(sys.stdin):
         more = f" ... ({len(names)} nodes)" if len(names) > _SHOWN else ""
         click.confirm(f"Delete {', '.join(names[:_SHOWN])}{more} with all data?", abort=True, err=True)
     each(out, chosen, _deleting(api), done="deleted")
