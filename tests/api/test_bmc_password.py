@@ -246,12 +246,13 @@ def test_a_driver_that_cannot_is_refused(sqlite_url: str) -> None:
 _MEMBER = Identity(user="m", method="keystone", roles=frozenset({"member", "reader"}), project_id="p1")
 _READER = Identity(user="r", method="keystone", roles=frozenset({"reader"}), project_id="p1")
 _OTHER = Identity(user="o", method="keystone", roles=frozenset({"member", "reader"}), project_id="p2")
+_INTRUDER = Identity(user="i", method="keystone", roles=frozenset({"admin", "member", "reader"}), project_id="p2")
 _SYSTEM = Identity(user="s", method="keystone", roles=frozenset({"admin", "member", "reader"}), system_scope=True)
 
 
 @pytest.fixture
 def caller(sqlite_url: str) -> Iterator[Callable[[str], As]]:
-    people = {"member": _MEMBER, "reader": _READER, "other": _OTHER, "system": _SYSTEM}
+    people = {"member": _MEMBER, "reader": _READER, "other": _OTHER, "intruder": _INTRUDER, "system": _SYSTEM}
     served = service_for(sqlite_url, people, drivers=DRIVERS)
     for number, owner in enumerate(("p1", "p1", "p2"), 1):
         address = "https://192.0.2.1" if number == 1 else "https://192.0.2.2"
@@ -296,3 +297,12 @@ def test_only_members_of_the_whole_service_set_references(caller: Callable[[str]
     body = {"password": "secret://file/rack1/new"}
     assert caller("member")("PUT", "/v1/nodes/n1/bmc/password", body).status_code == 403
     assert caller("system")("PUT", "/v1/nodes/n1/bmc/password", body).status_code == 202
+
+
+def test_a_node_that_a_project_claims_to_share_a_bmc_learns_no_password(caller: Callable[[str], As]) -> None:
+    """Its admin may enroll it with the address of any BMC; by another name, which may lead elsewhere tomorrow."""
+    mine = {"redfish_address": "http://192.0.2.1", "redfish_username": "root", "redfish_password": "a-wrong-Guess.1"}
+    enrolled = caller("intruder")("POST", "/v1/nodes", {"driver": "redfish", "driver_info": mine})
+    assert enrolled.status_code == 201, enrolled.text
+    answer = caller("system")("PUT", "/v1/nodes/n1/bmc/password", {"password": NEW})
+    assert enrolled.json["uuid"] not in answer.json["nodes"], answer.text

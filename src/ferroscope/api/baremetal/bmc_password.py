@@ -1,7 +1,8 @@
 """The password of a node's BMC: a new one is stored beside the present one, and a worker changes it on the BMC.
 
 The answer never has a password. All nodes that log in to the same BMC as the same user get the new one together, or
-none does. While a change is queued, nothing that decides to whom passwords are sent can be changed.
+none does; a node of another owner is one of them only if it has the present password already. While a change is queued,
+nothing that decides to whom passwords are sent can be changed.
 """
 
 from __future__ import annotations
@@ -24,9 +25,10 @@ from ferroscope.contracts.store import Query
 from ferroscope.core import bmc_access, bmc_password
 from ferroscope.core.bmc_password import Change
 from ferroscope.core.model import Node
-from ferroscope.core.secrets import is_reference
+from ferroscope.core.secrets import ENCRYPTED, is_encrypted, is_reference
 from ferroscope.core.states import Event
 from ferroscope.db.transaction import Transaction
+from ferroscope.secrets.keys import DecryptionError, SecretKeyError
 
 POLICY = "baremetal:node:update:driver_info"
 _REFERENCE = "ferroscope:secret:reference"
@@ -108,18 +110,35 @@ def _changeable(context: ApiContext, node: Node) -> str | None:
 
 
 def _sharing(context: ApiContext, tx: Transaction, node: Node, field: str) -> list[Node]:
-    """Return the other nodes that log in to this node's BMC as the same user."""
+    """Return the other nodes that log in to this node's BMC as the same user.
+
+    One of another owner is such if it has the same password: whoever enrolls a node may name any BMC and any user.
+    """
     known = sorted({*tx.addresses.bmc_of(node.uuid), *bmc_access.literal(node.driver_info)})
     # Addresses of this host are in no index: they are tunnels, which lead to different BMCs.
     others = tx.addresses.owners(known) if known else tx.nodes.list(Query(filters={"driver": node.driver}))
     near = [
         one
         for one in others
-        if one.uuid != node.uuid and _changeable(context, one) == field and bmc_password.same_account(node, one, field)
+        if one.uuid != node.uuid
+        and _changeable(context, one) == field
+        and bmc_password.same_account(node, one, field)
+        and (one.owner == node.owner or _password(tx, one, field) == _password(tx, node, field))
     ]
     if known:
         return near
     return [one for one in near if not bmc_access.moved(_place(node), _place(one))]
+
+
+def _password(tx: Transaction, node: Node, field: str) -> Any:
+    """Return the stored password or reference; what is encrypted with a key that is missing equals nothing."""
+    value = node.driver_info.get(field)
+    if not is_encrypted(value):
+        return value
+    try:
+        return tx.keys.decrypt(value[ENCRYPTED], node.uuid, ("driver_info", field))
+    except (SecretKeyError, DecryptionError):
+        return object()
 
 
 def _place(node: Node) -> dict[str, Any]:
