@@ -302,10 +302,13 @@ def fetch(api: Api, node: Json, revision: str | None = None) -> Json:
         if exc.status != 404:
             raise
         name = label(node)
-        lacking, advice = "inventory", f"inspect the node: ferroscope inspect {name} --watch"
         if revision is not None:
-            lacking, advice = "such inventory", f"ferroscope inventory list {name}"
-        raise Failure(f"{name} has no {lacking}: {exc.message}", exit_code=Exit.NOT_FOUND, advice=advice) from None
+            lacking, advice = f"such inventory: {exc.message}", f"ferroscope inventory list {name}"
+        else:
+            lacking, advice = "inventory: no inspection has finished", f"inspect it: ferroscope inspect {name} --watch"
+            if node.get("provision_state") == "inspect failed":
+                advice = f"see why the last one failed: ferroscope node timeline {name}"
+        raise Failure(f"{name} has no {lacking}", exit_code=Exit.NOT_FOUND, advice=advice) from None
     return found
 
 

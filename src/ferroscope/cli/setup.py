@@ -88,7 +88,7 @@ def setup(path: Path, *, install: bool, dry_run: bool, replace: bool, **given: s
     with Draft(path, old, sections, replace=replace) as draft:
         installation = boot_host.Installation(draft.settings, chosen, replace=replace) if chosen is not None else None
         if dry_run:
-            click.echo(f"\n{path}:\n{draft.text}" if draft.text != old else f"unchanged: {path}")
+            click.echo(f"\n{path} would get:\n{draft.added}" if draft.text != old else f"unchanged: {path}")
             if installation is not None:
                 installation.show()
             return
@@ -182,7 +182,11 @@ def _database(questions: _Questions) -> dict[str, str]:
         if not text:
             return {}
         try:
-            return {"connection": prepared(text, lambda: questions.ask_secret("Password of its user (empty: none)"))}
+            return {
+                "connection": prepared(
+                    text, lambda: questions.ask_secret("Password of the database user (empty: none)")
+                )
+            }
         except SetupError as exc:
             failure = Failure(f"--database: {exc.summary}", exit_code=Exit.USAGE, advice=exc.advice)
         except StoreUnavailableError as exc:
@@ -233,7 +237,7 @@ def _first_user(questions: _Questions, users: Path) -> None:
         return
     name = questions.ask("user", "Name of the first administrator", "admin")
     check_name(name)
-    put_user(users, name, ("admin",), ask_password())
+    put_user(users, name, ("admin",), ask_password(f"Password of {name}"))
     let_service_read(users)
     click.echo(f"user {name} added to {users}")
 
@@ -288,6 +292,7 @@ def _boot(questions: _Questions, boot: str, hosts: list[str]) -> tuple[dict[str,
 def _show_next_steps(
     path: Path, settings: Settings, installation: boot_host.Installation | None, *, mend: bool
 ) -> None:
+    from ferroscope.boot_config.boot_host import facts
     from ferroscope.runtime import welcome
 
     several = not settings.database.connection.startswith("sqlite")
@@ -295,7 +300,12 @@ def _show_next_steps(
     steps = [f"fix what is wrong above, and check again: ferroscope doctor{own}"] if mend else []
     if installation is not None and installation.lacks_ramdisk():
         steps.append(f"build kernel and ramdisk: ferroscope ramdisk build{own}")
-    steps += [f"start the service: ferroscope {role}{own}" for role in (("api", "worker") if several else ("all",))]
+    roles = ("api", "worker") if several else ("all",)
+    units = [f"ferroscope-{role}.service" for role in roles]
+    if not own and facts.SYSTEMD.is_dir() and all(map(facts.unit, units)):
+        steps.append(f"start the service: systemctl enable --now {' '.join(units)}")
+    else:
+        steps += [f"start the service: ferroscope {role}{own}" for role in roles]
     if settings.api.auth_strategy != "noauth" and not settings.api.loopback_only:
         steps.append("serve HTTPS, because passwords are sent with each call: ferroscope docs serve-https")
     if settings.boot.callback_url and installation is None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import grp
 import os
 import tempfile
 from pathlib import Path
@@ -11,12 +10,12 @@ from typing import Final, Self
 from ferroscope.boot_config.boot_host import kept
 from ferroscope.cli.exits import Exit, Failure
 from ferroscope.config.load import ConfigurationError, load
-from ferroscope.config.merge import MergeError, merged
+from ferroscope.config.merge import MergeError, added, merged
 from ferroscope.config.options import Settings
+from ferroscope.runtime.system import service_group
 
 Sections = dict[str, dict[str, str]]
 
-_SERVICE_GROUP: Final = "ferroscope"
 _HEADER: Final = "# Written by 'ferroscope setup'. All options: ferroscope docs configuration\n"
 
 
@@ -52,7 +51,10 @@ def old_text(path: Path, *, add: bool, replace: bool) -> tuple[str, Settings | N
 
 
 class Draft:
-    """The new file beside the old one, found to be valid: ``text`` and ``settings``; gone unless it is installed."""
+    """The new file beside the old one, found to be valid: ``text`` and ``settings``; gone unless it is installed.
+
+    ``added`` is what is new in it.
+    """
 
     def __init__(self, path: Path, old: str, sections: Sections, *, replace: bool) -> None:
         self._path, self._replaces = path, replace or bool(old)
@@ -63,6 +65,7 @@ class Draft:
             listed = "".join(f"\n  {one}" for one in exc.conflicts)
             advice = f"correct {path} first, or give the same answers"
             raise Failure(f"{path} says otherwise:{listed}", exit_code=Exit.CONFLICT, advice=advice) from exc
+        self.added = added(kept, self.text)
 
     def __enter__(self) -> Self:
         descriptor, name = tempfile.mkstemp(dir=self._path.parent, prefix=f".{self._path.name}.")
@@ -93,10 +96,7 @@ class Draft:
 
 def let_service_read(path: Path) -> None:
     """Let the group of the installed service read a file of root's; it contains secrets, so nobody else can."""
-    try:
-        group = grp.getgrnam(_SERVICE_GROUP).gr_gid
-    except KeyError:
-        return
-    if os.geteuid() == 0:
+    group = service_group()
+    if group is not None and os.geteuid() == 0:
         os.chown(path, 0, group)
         path.chmod(0o640)

@@ -149,10 +149,10 @@ def _check_exists(path: Path) -> None:
 # The password
 
 
-def ask_password() -> str:
+def ask_password(text: str = "Password") -> str:
     """Ask for the password twice on a terminal; otherwise read a line from standard input."""
     if is_terminal(sys.stdin):
-        password = str(click.prompt("Password", hide_input=True, confirmation_prompt=True))
+        password = str(click.prompt(text, hide_input=True, confirmation_prompt=True))
     else:
         password = sys.stdin.readline().rstrip("\r\n")
     if len(password) < _SHORTEST:

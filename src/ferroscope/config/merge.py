@@ -48,6 +48,21 @@ def merged(text: str, sections: Mapping[str, Mapping[str, str]]) -> str:
     return "\n".join(lines) + "\n" if lines else ""
 
 
+def added(old: str, new: str) -> str:
+    """Return the lines that ``merged`` has added to the old text, each below the name of its section."""
+    rest = iter(old.splitlines())
+    expected = next(rest, None)
+    section, shown = "", list[str]()
+    for line in new.splitlines():
+        if _SECTION.fullmatch(line):
+            section = line
+        if line == expected:
+            expected = next(rest, None)
+        elif line.strip() and line != section:
+            shown += [*([section] if section and section not in shown else []), line]
+    return "".join(f"{line}\n" for line in shown)
+
+
 def _blocks(lines: list[str], section: str) -> Iterator[tuple[int, int]]:
     """Yield the lines of the section, first and last one, which may be in several places."""
     heads = [(number, found[1]) for number, line in enumerate(lines) if (found := _SECTION.fullmatch(line))]

@@ -8,6 +8,7 @@ from __future__ import annotations
 import http.client
 import importlib.util
 import ipaddress
+import os
 import shutil
 import socket
 import ssl
@@ -30,7 +31,7 @@ from ferroscope.runtime import wiring
 from ferroscope.runtime.authentication import build_authentication, build_policy
 from ferroscope.runtime.backend import check_bus_setup
 from ferroscope.runtime.externals import build_coordination_service, build_drivers, build_object_stores
-from ferroscope.runtime.system import SystemClock
+from ferroscope.runtime.system import SystemClock, service_group
 from ferroscope.telemetry.finding import API_ON_LOOPBACK, UNMANAGED_BOOT, Finding
 
 SERVED: Final = "port-served"
@@ -59,16 +60,21 @@ def readable_files(files: Sequence[str] | None) -> Iterator[Finding]:
     """Yield a finding for each configuration file with a secret that other users can read."""
     for path in files_with_secrets(files):
         try:
-            mode = path.stat().st_mode
+            status = path.stat()
         except OSError:
             continue
-        if mode & stat.S_IROTH:
+        if status.st_mode & stat.S_IROTH:
             summary = f"{path} contains a password and is readable by all users of this host"
             yield Finding("configuration-file", "wrong", summary, f"chmod o= {path}; then change the password")
-        elif mode & stat.S_IRGRP:
+        elif _foreign_group(status):
             summary = f"{path} contains a password and is readable by its group"
             advice = f"unless the group is that of the service: chmod g= {path}"
             yield Finding("configuration-file", "note", summary, advice)
+
+
+def _foreign_group(status: os.stat_result) -> bool:
+    """Whether a group may read the file that is not known to be the service's."""
+    return bool(status.st_mode & stat.S_IRGRP) and status.st_gid != service_group()
 
 
 def _drivers(settings: Settings) -> Iterator[Finding]:
@@ -277,11 +283,11 @@ def _authentication(settings: Settings) -> Iterator[Finding]:
 
 
 def _user_file(path: Path) -> Iterator[Finding]:
-    mode = path.stat().st_mode
-    if mode & (stat.S_IROTH | stat.S_IWOTH | stat.S_IWGRP):
+    status = path.stat()
+    if status.st_mode & (stat.S_IROTH | stat.S_IWOTH | stat.S_IWGRP):
         summary = f"{path} contains password hashes and can be read or changed by other users of this host"
         yield Finding("user-file", "wrong", summary, f"chmod 0640 {path}; then change the passwords")
-    elif mode & stat.S_IRGRP:
+    elif _foreign_group(status):
         summary = f"{path} contains password hashes and is readable by its group"
         yield Finding("user-file", "note", summary, f"unless the group is that of the service: chmod g= {path}")
 

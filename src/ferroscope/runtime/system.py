@@ -6,6 +6,7 @@ files read again, and the log's options from the configuration.
 
 from __future__ import annotations
 
+import grp
 import math
 import os
 import secrets
@@ -41,6 +42,14 @@ def wait(awaited: Collection[signal.Signals], timeout: float) -> signal.Signals 
     if received is None or received.si_signo not in awaited:
         return None
     return signal.Signals(received.si_signo)
+
+
+def service_group() -> int | None:
+    """Return the group of the installed service, which reads files with secrets; None if no package made it."""
+    try:
+        return grp.getgrnam("ferroscope").gr_gid
+    except KeyError:
+        return None
 
 
 def new_token() -> str:

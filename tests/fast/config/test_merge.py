@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ferroscope.config.merge import MergeError, merged
+from ferroscope.config.merge import MergeError, added, merged
 
 _FILE = """\
 # Of the package.
@@ -28,6 +28,13 @@ def test_a_new_option_goes_to_the_end_of_its_section_and_all_else_stays() -> Non
     assert [line for line in lines if line not in added] == [line for line in _FILE.splitlines() if line]
     assert lines[lines.index("# dnsmasq_options = no") + 1] == "hosts = boot1"
     assert lines[-2:] == ["[pxe_filter]", "interfaces = eth1"]
+
+
+def test_what_was_added_is_shown_below_its_sections_and_nothing_else() -> None:
+    sections = {"boot": {"hosts": "boot1"}, "api": {"host": "10.0.0.1"}, "pxe_filter": {"interfaces": "eth1"}}
+    assert added(_FILE, merged(_FILE, sections)) == "[boot]\nhosts = boot1\n[pxe_filter]\ninterfaces = eth1\n"
+    assert added(_FILE, _FILE) == ""
+    assert added("", "[api]\nhost = ::1\n") == "[api]\nhost = ::1\n"
 
 
 @pytest.mark.parametrize(

@@ -182,8 +182,15 @@ def test_a_port_that_an_api_has_on_another_address_is_not_free(running: Shell, d
     assert found["port-served"]["verdict"] == "ok"
 
 
-@pytest.mark.parametrize(("mode", "verdict"), [(0o644, "wrong"), (0o640, "note"), (0o600, None)])
-def test_a_configuration_file_with_a_password_that_others_may_read(doctor: Doctor, mode: int, verdict: str) -> None:
+@pytest.mark.parametrize(
+    ("mode", "of_service", "verdict"),
+    [(0o644, True, "wrong"), (0o640, False, "note"), (0o640, True, None), (0o600, False, None)],
+)
+def test_a_configuration_file_with_a_password_that_others_may_read(
+    doctor: Doctor, monkeypatch: pytest.MonkeyPatch, mode: int, of_service: bool, verdict: str
+) -> None:
+    group = Path(doctor.file).stat().st_gid
+    monkeypatch.setattr("ferroscope.doctor.host.service_group", lambda: group if of_service else group + 1)
     doctor.settings["swift"] = {"password": "hunter2"}
     file = Path(doctor.file)
     file.chmod(mode)

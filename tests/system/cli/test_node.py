@@ -380,7 +380,8 @@ def test_without_lldp_it_is_said_how_to_get_it(shell: Shell, service: Service) -
 def test_a_node_without_an_inventory_says_how_to_get_one(shell: Shell, service: Service) -> None:
     service.enrol(name="n1")
     result = shell("node", "inventory", "n1", check=Exit.NOT_FOUND)
-    assert "n1 has no inventory" in result.stderr
+    assert result.stderr.count("no inventory") == 1, result.stderr
+    assert "n1 has no inventory: no inspection has finished" in result.stderr
     assert "ferroscope inspect n1 --watch" in result.stderr
 
 

@@ -53,7 +53,7 @@ def test_five_answers_on_a_terminal_make_a_configuration_that_works(path: Path) 
             ("Listen on", "127.0.0.2"),
             ("Login", "http_basic"),
             ("first administrator", "alice"),
-            ("Password", _PASSWORD),
+            ("Password of alice", _PASSWORD),
             ("Repeat for confirmation", _PASSWORD),
             ("Boot", "virtual-media"),
             ("URL", ""),
@@ -155,6 +155,17 @@ def test_settings_are_never_overwritten_unless_replaced(path: Path, run: Run) ->
     assert load([str(path)]).inspector.require_managed_boot
     run("--replace", "--boot", "virtual-media")
     assert before in [one.read_text() for one in path.parent.glob("ferroscope.conf.old*")], "it was replaced twice"
+
+
+def test_a_dry_run_shows_what_would_be_added_and_no_setting_that_is_there(path: Path, run: Run) -> None:
+    path.write_text("# Of the package.\n[api]\n#host = localhost\n\n[swift]\n#password =\n")
+    before = path.read_text()
+    done = run("--listen", "localhost", "--boot", "none", "--dry-run")
+    assert done.returncode == Exit.OK, done.stderr
+    assert "[api]\nhost = localhost\n" in done.stdout
+    assert "[swift]" not in done.stdout
+    assert "Of the package" not in done.stdout
+    assert path.read_text() == before
 
 
 def test_an_existing_file_of_users_is_used(path: Path, run: Run) -> None:
