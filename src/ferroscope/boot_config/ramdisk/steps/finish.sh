@@ -3,7 +3,7 @@ root=$1
 dpkg-query --admindir="$root/var/lib/dpkg" -W -f '${Package}\t${Version}\t${Architecture}\n' >>"$root/.ferroscope/packages"
 sort -u -o "$root/.ferroscope/packages" "$root/.ferroscope/packages"
 find "$root/usr" -name __pycache__ -type d -prune -exec rm -rf {} +
-chroot "$root" env PYTHONHASHSEED=0 python3 -m compileall -q -j 1 --invalidation-mode unchecked-hash \
+chroot "$root" env PYTHONHASHSEED=0 python3 -B -m compileall -q -j 1 --invalidation-mode unchecked-hash \
     /usr/lib/python3 /usr/lib/python3.11 /usr/local/lib/python3.11 >/dev/null || : # some files are for tests of compilers
 cd "$root"
 find usr/share/doc -type f ! -name copyright -delete
