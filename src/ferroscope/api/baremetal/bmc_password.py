@@ -21,6 +21,7 @@ from ferroscope.api.http.json_patch import Operation
 from ferroscope.api.http.route import ApiContext, Call, NoQuery, Reply
 from ferroscope.api.http.schemas import iso
 from ferroscope.contracts.bmc import Bmc, ChangesPassword
+from ferroscope.contracts.errors import SecretKeyError
 from ferroscope.contracts.store import Query
 from ferroscope.core import bmc_access, bmc_password
 from ferroscope.core.bmc_password import Change
@@ -28,7 +29,7 @@ from ferroscope.core.model import Node
 from ferroscope.core.secrets import ENCRYPTED, is_encrypted, is_reference
 from ferroscope.core.states import Event
 from ferroscope.db.transaction import Transaction
-from ferroscope.secrets.keys import DecryptionError, SecretKeyError
+from ferroscope.secrets.keys import DecryptionError
 
 POLICY = "baremetal:node:update:driver_info"
 _REFERENCE = "ferroscope:secret:reference"
@@ -133,7 +134,7 @@ def _sharing(context: ApiContext, tx: Transaction, node: Node, field: str) -> li
 def _password(tx: Transaction, node: Node, field: str) -> Any:
     """Return the stored password or reference; what is encrypted with a key that is missing equals nothing."""
     value = node.driver_info.get(field)
-    if not is_encrypted(value):
+    if value is None or not is_encrypted(value):
         return value
     try:
         return tx.keys.decrypt(value[ENCRYPTED], node.uuid, ("driver_info", field))
