@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from tests import ROOT
+from tests.support.http_body import whole_body
 from tests.support.processes import free_port, spawn, until
 
 SECRET: Final = "a secret of tests"
@@ -107,7 +108,7 @@ class _Handler(BaseHTTPRequestHandler):
         self._answer(200)
 
     def do_POST(self) -> None:
-        body = self.rfile.read(int(self.headers["Content-Length"]))
+        body = whole_body(self)
         mood = random.choice(self.server.moods)
         if mood == "slow":
             time.sleep(0.3)

@@ -14,6 +14,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
+from tests.support.http_body import whole_body
 from tests.support.processes import PATIENCE
 
 Document = dict[str, Any]
@@ -129,8 +130,7 @@ class Handler(BaseHTTPRequestHandler):
     def _serve(self) -> None:
         api, parts = self.api, urlsplit(self.path)
         self.query = {name: values[0] for name, values in parse_qs(parts.query).items()}
-        length = int(self.headers.get("Content-Length", "0"))
-        self.body = json.loads(self.rfile.read(length)) if length else {}
+        self.body = json.loads(whole_body(self) or b"{}")
         api.calls.append((self.command, parts.path))
         for fault in api.faults:
             if parts.path.endswith(fault[0]):

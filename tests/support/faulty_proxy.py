@@ -22,6 +22,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Final, NamedTuple, TypeVar
 from urllib.parse import urlsplit
 
+from tests.support.http_body import whole_body
 from tests.support.processes import PATIENCE
 
 _SESSIONS: Final = "/redfish/v1/SessionService/Sessions"
@@ -217,7 +218,7 @@ class _Handler(BaseHTTPRequestHandler):
         self.close_connection = True
 
     def _handle(self) -> None:
-        self.body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        self.body = whole_body(self)
         token = self.headers.get("X-Auth-Token", "")
         self.proxy.seen.append(self.proxy.noted(self))
         fault = self.proxy.next_fault(self.command, self.path)

@@ -7,6 +7,8 @@ from email.message import Message
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, NamedTuple, Self
 
+from tests.support.http_body import whole_body
+
 
 class Seen(NamedTuple):
     """A request as it arrived; ``body`` is empty for a GET."""
@@ -62,7 +64,7 @@ class _Handler(BaseHTTPRequestHandler):
         self._answer(b"")
 
     def do_POST(self) -> None:
-        self._answer(self.rfile.read(int(self.headers["Content-Length"])))
+        self._answer(whole_body(self))
 
     def _answer(self, body: bytes) -> None:
         self.server.seen.append(Seen(self.path, self.headers, body))

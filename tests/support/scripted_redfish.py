@@ -14,6 +14,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Final
 
 from ferroscope.core.model import Node
+from tests.support.http_body import whole_body
 
 SYSTEM: Final = "/redfish/v1/Systems/1"
 MANAGER: Final = "/redfish/v1/Managers/1"
@@ -153,7 +154,7 @@ class _Handler(BaseHTTPRequestHandler):
     server: _Server
 
     def _handle(self) -> None:
-        raw = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        raw = whole_body(self)
         body = json.loads(raw) if raw else None
         self.server.bmc.seen.append((self.command, self.path, body))
         self.server.bmc.headers.append(dict(self.headers.items()))

@@ -12,6 +12,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
+from tests.support.http_body import whole_body
+
 
 class Answer(NamedTuple):
     """An answer; ``body`` is sent as it is if it is bytes."""
@@ -52,7 +54,7 @@ class _Handler(BaseHTTPRequestHandler):
     server: _Server
 
     def _handle(self) -> None:
-        text = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        text = whole_body(self)
         try:
             body = json.loads(text) if text else None
             answer = self.server.answers.answer(self.command, self.path, self.headers, body)

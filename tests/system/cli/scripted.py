@@ -6,6 +6,8 @@ import ssl
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
+from tests.support.http_body import whole_body
+
 Answer = tuple[int, dict[str, str], bytes]
 
 HANG_UP: Answer = (0, {}, b"")
@@ -27,7 +29,7 @@ class ScriptedServer:
             protocol_version = "HTTP/1.1"
 
             def answer(self) -> None:
-                body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+                body = whole_body(self)
                 outer.ports.append((self.command, self.client_address[1]))
                 outer.asked.append((self.command, self.path, dict(self.headers), body))
                 status, headers, content = outer.answers.pop(0) if len(outer.answers) > 1 else outer.answers[0]

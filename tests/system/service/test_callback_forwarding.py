@@ -21,6 +21,7 @@ from ferroscope.telemetry.metrics import Metrics
 from tests.api.service import Service
 from tests.support import examples
 from tests.support.bad_server import a_server_that, one_by_one
+from tests.support.http_body import whole_body
 from tests.support.processes import PATIENCE, until
 
 THERE = "7b1f7b1f-1111-4111-8111-111111111111"
@@ -39,7 +40,7 @@ class Inspector(ThreadingHTTPServer):
 
         class Handler(BaseHTTPRequestHandler):
             def do_POST(self) -> None:
-                body = self.rfile.read(int(self.headers["Content-Length"]))
+                body = whole_body(self)
                 inspector.got.append((dict(self.headers), self.path, body))
                 inspector.go.wait(PATIENCE)
                 answer = b'{"uuid": "%s"}' % THERE.encode()

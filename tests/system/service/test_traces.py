@@ -19,6 +19,7 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 
 from tests.api.service import callback_body
 from tests.support import examples
+from tests.support.http_body import whole_body
 from tests.support.installation import Installation, Played
 from tests.support.processes import PATIENCE, free_port, until
 
@@ -49,7 +50,7 @@ class Receiver:
 
         class Handler(BaseHTTPRequestHandler):
             def do_POST(self) -> None:
-                body = self.rfile.read(int(self.headers["Content-Length"]))
+                body = whole_body(self)
                 found = ExportTraceServiceRequest.FromString(body)
                 receiver.text += str(found)
                 receiver.spans += [

@@ -12,6 +12,7 @@ from typing import Any
 
 import msgspec
 
+from tests.support.http_body import whole_body
 from tests.support.processes import PATIENCE
 
 
@@ -65,11 +66,7 @@ class Receiver:
             disable_nagle_algorithm = True
 
             def do_POST(self) -> None:
-                length = int(self.headers["Content-Length"])
-                body = self.rfile.read(length)
-                if len(body) < length:
-                    self.close_connection = True
-                    return
+                body = whole_body(self)
                 headers = {name.lower(): value for name, value in self.headers.items()}
                 self.answer(receiver.next(Callback(self.path, headers, body, self.client_address)))
 
