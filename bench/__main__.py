@@ -12,7 +12,7 @@ from typing import Final
 import click
 from rich.console import Console
 
-from bench import attached, callbacks, compare, dead_nodes, ha, hooks, machine, show, watched
+from bench import against, attached, callbacks, compare, dead_nodes, ha, hooks, machine, show, watched
 from bench import auth as logins
 from bench import cycle as cycles
 from bench import idle as idles
@@ -226,6 +226,7 @@ def rules(found: tuple[Report, Path], number: int = 20, size: int = 40_000, runs
     show.rules(report, rule_costs.measure(number, size, runs))
 
 
+main.add_command(against.against)
 main.add_command(attached.run)
 main.add_command(callbacks.callback)
 main.add_command(idles.command)

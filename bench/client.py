@@ -20,12 +20,12 @@ class ApiError(Exception):
     """The API did not answer as it should."""
 
 
-def request(method: str, host: str, path: str, body: object = None) -> bytes:
+def request(method: str, host: str, path: str, body: object = None, version: str = VERSION) -> bytes:
     """Return the bytes of a request to the Bare Metal API."""
     content = b"" if body is None else msgspec.json.encode(body)
     head = (
         f"{method} {path} HTTP/1.1\r\nHost: {host}\r\nAccept: application/json\r\n"
-        f"X-OpenStack-Ironic-API-Version: {VERSION}\r\n"
+        f"X-OpenStack-Ironic-API-Version: {version}\r\n"
     )
     if content:
         head += f"Content-Type: application/json\r\nContent-Length: {len(content)}\r\n"
@@ -40,11 +40,11 @@ class Api:
         self._name, _, self._port = self.host.rpartition(":")
         self._waiting: list[Wire] = []
 
-    async def call(self, method: str, path: str, body: object = None) -> Answer:
+    async def call(self, method: str, path: str, body: object = None, version: str = VERSION) -> Answer:
         """Return the answer, whatever its status."""
         wire = await self._take()
         expected = wire.expect(_TIMEOUT)
-        wire.write(request(method, self.host, path, body))
+        wire.write(request(method, self.host, path, body, version))
         answer = await expected
         if wire.open:
             self._waiting.append(wire)

@@ -26,7 +26,10 @@ _ALL: Final = "all"
 
 
 class Load(msgspec.Struct, frozen=True, kw_only=True):
-    """What is asked of the service: ``size`` bytes of inventory, ``boot`` ± ``jitter`` seconds of booting."""
+    """What is asked of the service: ``size`` bytes of inventory, ``boot`` ± ``jitter`` seconds of booting.
+
+    Machines with ``special`` names that never call back are for bursts; rounds leave them out.
+    """
 
     nodes: int = 200
     concurrency: int = 16
@@ -35,6 +38,7 @@ class Load(msgspec.Struct, frozen=True, kw_only=True):
     boot: float = 0.02
     jitter: float = 0.02
     first: int = 1
+    special: tuple[str, ...] = ()
 
 
 class Round(msgspec.Struct, frozen=True):
@@ -90,12 +94,13 @@ def measure(
     commands: Mapping[str, Sequence[str]] | None = None,
     extra: str = "",
     prepare: Callable[[Service], None] | None = None,
+    program: str = "",
 ) -> Cycle:
-    """Run the load on a database of the kind ``name``; ``commands`` as in ``service``, ``prepare`` comes first."""
+    """Run the load on a database of the kind ``name``; all options as in ``service``, ``prepare`` comes first."""
     with (
         scratch(directory) as place,
         database(name, place) as base,
-        service(place, base.url, commands=commands, extra=extra) as running,
+        service(place, base.url, commands=commands, extra=extra, program=program) as running,
         field(running, load, place) as load_process,
     ):
         if prepare is not None:
@@ -131,7 +136,13 @@ def field(running: Service, load: Load, place: Path) -> Iterator[LoadProcess]:
     """Give the load process, with its fleet running."""
     with LoadProcess("bench.field", place / "field.log") as load_process:
         plan = Plan(
-            url=running.url, nodes=load.nodes, first=load.first, size=load.size, boot=load.boot, jitter=load.jitter
+            url=running.url,
+            nodes=load.nodes,
+            first=load.first,
+            size=load.size,
+            boot=load.boot,
+            jitter=load.jitter,
+            special=load.special,
         )
         load_process.ask(plan, dict[str, Any])
         yield load_process

@@ -14,6 +14,7 @@ from typing import Any, Final
 import msgspec
 import structlog
 
+from bench.burst import burst
 from bench.client import Api
 from bench.crowd import Crowd, CrowdDriver
 from bench.driver import Driver, Flight
@@ -99,8 +100,14 @@ class Field:
         """Inspect every machine once."""
         self._fleet.reset()
         began = asyncio.get_running_loop().time()
-        flights = await Driver(self._api, self._fleet, self._uuids).run(list(self._fleet.machines), concurrency)
+        names = [name for name, machine in self._fleet.machines.items() if machine.member.outcome.calls_back]
+        flights = await Driver(self._api, self._fleet, self._uuids).run(names, concurrency)
         return self._summary(began, flights)
+
+    async def burst(self) -> list[float]:
+        """Let the machines that do not call back by themselves do so at once; return the seconds of each callback."""
+        self._fleet.reset()
+        return await burst(self._plan.url, self._fleet, self._uuids)
 
     async def spoil(self) -> dict[str, Any]:
         """Let the BMCs be what they are from now on: slow, dead, flapping."""

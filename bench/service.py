@@ -104,11 +104,10 @@ def lines(options: Sequence[str]) -> str:
     return "".join(f"[{option.partition('.')[0]}]\n{option.partition('.')[2]}\n" for option in options)
 
 
-def upgrade(config: Path) -> None:
+def upgrade(config: Path, program: str = "") -> None:
     """Bring the schema up to date."""
-    done = subprocess.run(
-        [executable(), "db", "upgrade", "-c", str(config)], capture_output=True, text=True, check=False
-    )
+    program = program or executable()
+    done = subprocess.run([program, "db", "upgrade", "-c", str(config)], capture_output=True, text=True, check=False)
     if done.returncode:
         raise ServiceError(f"ferroscope db upgrade ended with {done.returncode}:\n{done.stdout}{done.stderr}")
 
@@ -122,17 +121,19 @@ def service(
     commands: Mapping[str, Sequence[str]] | None = None,
     extra: str = "",
     api: str = "",
+    program: str = "",
 ) -> Iterator[Service]:
     """Run the roles on a database that is brought up to date first; stop them at the end.
 
     ``commands`` gives another command for a role, a profiler for example; ``extra`` and ``api`` are configuration.
+    ``program`` is the ``ferroscope`` of another environment.
     """
     config, url = configure(directory, database_url, extra=extra, api=api)
-    upgrade(config)
+    upgrade(config, program)
     running: dict[str, Role] = {}
     try:
         for name in roles:
-            command = (commands or {}).get(name, [executable()])
+            command = (commands or {}).get(name, [program or executable()])
             running[name] = Role(name, directory, config, command)
         for role in running.values():
             role.wait_ready()
