@@ -32,8 +32,10 @@ class Server:
         self.path = path
         self.content = path.read_bytes()
 
-    def connect(self, *, buffer: int = 0) -> socket.socket:
+    def connect(self, *, buffer: int = 0, source: str = "") -> socket.socket:
         client = socket.socket()
+        if source:
+            client.bind((source, 0))
         if buffer:
             client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, buffer)
         client.settimeout(PATIENCE)
@@ -58,9 +60,11 @@ class Server:
             body = b"" if head else stream.read() if closes else stream.read(int(headers["content-length"]))
         return status, headers, body
 
-    def get(self, *headers: str, method: str = "GET", url: str = _URL) -> tuple[int, dict[str, str], bytes]:
+    def get(
+        self, *headers: str, method: str = "GET", url: str = _URL, source: str = ""
+    ) -> tuple[int, dict[str, str], bytes]:
         lines = [f"{method} {url} HTTP/1.1", "Host: 127.0.0.1", "Connection: close", *headers]
-        return self.raw("\r\n".join(lines) + "\r\n\r\n")
+        return self.raw("\r\n".join(lines) + "\r\n\r\n", self.connect(source=source))
 
 
 @pytest.fixture(params=["http", "https"])
@@ -225,6 +229,64 @@ def test_a_client_that_stops_reading_is_cut_off_and_one_that_reads_is_not(server
 def test_nothing_but_the_configured_file_is_served(server: Server, url: str) -> None:
     status, _, body = server.get(url=url)
     assert (status, b"secret" in body.replace(b"secret.iso", b"")) == (404, False)
+
+
+def test_one_source_that_reads_nothing_leaves_places_for_the_others(server: Server) -> None:
+    slow = [server.connect(buffer=4096) for _ in range(70)]
+    try:
+        for one in slow:
+            one.sendall(f"GET {_URL} HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n".encode())
+        assert until(lambda: _open_files(server) == 64)
+        assert server.get("Range: bytes=0-9")[0] == 503
+        assert server.get("Range: bytes=0-9", source="127.0.0.2")[0] == 206
+    finally:
+        for one in slow:
+            one.close()
+
+
+def _replace(server: Server) -> bytes:
+    new = server.path.with_name("new.iso")
+    new.write_bytes(server.content[::-1])
+    os.utime(new, (1, 1))
+    new.rename(server.path)
+    return server.content[::-1]
+
+
+def test_who_reads_an_image_in_parts_gets_an_error_when_it_was_replaced_and_others_get_the_new_one(
+    server: Server,
+) -> None:
+    assert server.get("Range: bytes=0-9")[0] == 206
+    new = _replace(server)
+    assert server.get("Range: bytes=10-19")[0] == 503
+    assert server.get("Range: bytes=10-19", source="127.0.0.2")[2] == new[10:20]
+    # Who begins again reads the new one.
+    assert server.get(method="HEAD")[0] == 200
+    assert server.get("Range: bytes=10-19")[2] == new[10:20]
+
+
+def test_an_image_that_is_replaced_while_all_of_it_is_sent_is_sent_to_its_end(server: Server) -> None:
+    with server.connect(buffer=4096) as client:
+        client.sendall(f"GET {_URL} HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n".encode())
+        assert until(lambda: _open_files(server) == 1)
+        _replace(server)
+        with client.makefile("rb") as stream:
+            assert stream.read().endswith(server.content)
+
+
+def test_an_image_that_somebody_writes_to_while_it_is_sent_is_cut_off(server: Server) -> None:
+    with server.connect(buffer=4096) as client:
+        client.sendall(f"GET {_URL} HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n".encode())
+        assert until(lambda: _open_files(server) == 1)
+        with server.path.open("r+b") as file:
+            file.write(b"other")
+        os.utime(server.path, (1, 1))
+        body = b""
+        try:
+            while data := client.recv(65536):
+                body += data
+        except (ConnectionError, ssl.SSLError):
+            pass
+        assert len(body) < _SIZE
 
 
 def test_a_file_that_is_gone_or_no_file_is_not_found(server: Server) -> None:

@@ -4,25 +4,30 @@ from __future__ import annotations
 
 import os
 import weakref
-from collections.abc import Iterator
-from threading import BoundedSemaphore
+from collections.abc import Callable, Iterator
 from typing import BinaryIO, Final
 
 CHUNK: Final = 128 * 1024
 
 
 class FilePart:
-    """Bytes of an open file, as a WSGI application returns them; closed by ``close``, or with the object."""
+    """Bytes of an open file, as a WSGI application returns them; closed by ``close``, or with the object.
 
-    def __init__(self, file: BinaryIO, start: int, length: int, turns: BoundedSemaphore) -> None:
+    ``ended`` is called when it is closed.
+    """
+
+    def __init__(self, file: BinaryIO, start: int, length: int, ended: Callable[[], None]) -> None:
         self._file = file
+        self._written = os.fstat(file.fileno()).st_mtime_ns
         self._at = start
         self.left = self.length = length
-        self.close = weakref.finalize(self, close, file, turns)
+        self.close = weakref.finalize(self, close, file, ended)
 
     def next_bytes(self) -> bytes:
-        """Return the next bytes; b"" at the end, or if the file has become shorter."""
+        """Return the next bytes; b"" at the end, or if somebody has written to the file."""
         data = os.pread(self._file.fileno(), min(CHUNK, self.left), self._at) if self.left else b""
+        if os.fstat(self._file.fileno()).st_mtime_ns != self._written:
+            return b""
         self._at += len(data)
         self.left -= len(data)
         return data
@@ -32,6 +37,6 @@ class FilePart:
             yield data
 
 
-def close(file: BinaryIO, turns: BoundedSemaphore) -> None:
+def close(file: BinaryIO, ended: Callable[[], None]) -> None:
     file.close()
-    turns.release()
+    ended()

@@ -138,7 +138,7 @@ def responder(context: ApiContext, route: Route) -> Responder:
                     audit.begin(lambda: event(req, path), receipt)
                     reply = route.handler(context, call)
                     if isinstance(reply.body, ServedFile):
-                        reply = reply_with(reply.body, req.env, context.files)
+                        reply = reply_with(reply.body, req.env, call.source, context)
         except falcon.HTTPError:
             raise  # Falcon's own errors, such as invalid headers, are handled by the application
         except RepeatedCallError as exc:

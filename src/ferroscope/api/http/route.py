@@ -8,7 +8,6 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from enum import StrEnum
-from threading import BoundedSemaphore
 from typing import Any, Final, Generic, TypeVar, get_args, get_origin, get_type_hints
 
 import msgspec
@@ -22,6 +21,7 @@ from ferroscope.api.http.large_lists import Room, Turns
 from ferroscope.api.http.middleware import Hosts
 from ferroscope.api.http.rate_limit import Admission, Callers, PerMinute, RefusalCache
 from ferroscope.api.http.remembered import Remembered
+from ferroscope.api.http.sending import Places, Readers
 from ferroscope.api.http.versions import Version
 from ferroscope.api.http.writable import CanWrite, Writes
 from ferroscope.config.options import Settings
@@ -44,8 +44,6 @@ from ferroscope.telemetry.quiet_log import QuietLog
 #
 # A call has already been validated against the route's types; handlers check semantics. A reply's body is a struct, a
 # dict, or JSON bytes that are sent unchanged.
-
-_MOST_FILES: Final = 128
 
 Q = TypeVar("Q")
 B = TypeVar("B")
@@ -154,7 +152,8 @@ class ApiContext(msgspec.Struct, frozen=True, kw_only=True):
     refusals: QuietLog = msgspec.field(default_factory=QuietLog)
     limits: QuietLog = msgspec.field(default_factory=lambda: QuietLog(burst=1))
     outages: QuietLog = msgspec.field(default_factory=lambda: QuietLog(burst=1))
-    files: BoundedSemaphore = msgspec.field(default_factory=lambda: BoundedSemaphore(_MOST_FILES))
+    places: Places = msgspec.field(default_factory=Places)
+    readers: Readers = msgspec.field(default_factory=Readers)
     callers: Callers = msgspec.field(default_factory=Callers)
     sources: PerMinute = msgspec.field(default_factory=PerMinute)
     refusal_cache: RefusalCache = msgspec.field(default_factory=RefusalCache)

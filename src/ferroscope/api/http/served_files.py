@@ -13,15 +13,16 @@ import re
 import stat
 from collections.abc import Mapping
 from email.utils import formatdate
+from functools import partial
 from pathlib import Path
-from threading import BoundedSemaphore
 from typing import Any, Final
 
 import msgspec
 
 from ferroscope.api.http.errors import MissingError, UnavailableError
-from ferroscope.api.http.route import Reply
+from ferroscope.api.http.route import ApiContext, Reply
 from ferroscope.http_server.file_part import FilePart, close
+from ferroscope.http_server.sources import group
 
 _RANGE: Final = re.compile(r"\s*bytes\s*=\s*(\d{0,18})\s*-\s*(\d{0,18})\s*", re.IGNORECASE)
 
@@ -32,18 +33,20 @@ class ServedFile(msgspec.Struct, frozen=True):
     path: Path
 
 
-def reply_with(served: ServedFile, env: Mapping[str, Any], turns: BoundedSemaphore) -> Reply:
-    """Return the reply to this request; ``MissingError``, ``UnavailableError`` if too many files are being sent."""
-    if not turns.acquire(blocking=False):
+def reply_with(served: ServedFile, env: Mapping[str, Any], source: str, context: ApiContext) -> Reply:
+    """Return the reply to this request of a source; ``MissingError``, ``UnavailableError`` if it cannot read now."""
+    source = group(source)
+    if not context.places.take(source):
         raise UnavailableError("Too many files are being sent; try again.", {"Retry-After": "1"})
+    ended = partial(context.places.give_back, source)
     try:
         file = served.path.open("rb", buffering=0)
     except OSError as exc:
-        turns.release()
+        ended()
         raise MissingError(f"{served.path.name} cannot be read here: {exc.strerror}.") from exc
     found = os.fstat(file.fileno())
     if not stat.S_ISREG(found.st_mode):
-        close(file, turns)
+        close(file, ended)
         raise MissingError(f"{served.path.name} is no file.")
     tag, modified = f'"{found.st_mtime_ns:x}-{found.st_size:x}"', formatdate(int(found.st_mtime), usegmt=True)
     headers = {"Accept-Ranges": "bytes", "ETag": tag, "Last-Modified": modified}
@@ -52,12 +55,17 @@ def reply_with(served: ServedFile, env: Mapping[str, Any], turns: BoundedSemapho
     if env.get("HTTP_IF_RANGE", tag).strip() in (tag, modified):
         part = wanted(env.get("HTTP_RANGE", ""), found.st_size)
         if part is not None and not part[1]:
-            close(file, turns)
+            close(file, ended)
             return Reply(416, None, headers | {"Content-Range": f"bytes */{found.st_size}"})
         if part is not None:
             status, (start, length) = 206, part
             headers["Content-Range"] = f"bytes {start}-{start + length - 1}/{found.st_size}"
-    return Reply(status, FilePart(file, start, length, turns), headers)
+    # Who asks for all of it, or only for the rest of this version, mixes nothing.
+    begins = status == 200 or "HTTP_IF_RANGE" in env
+    if not context.readers.may_read(source, str(served.path), tag, context.clock.monotonic(), begins=begins):
+        close(file, ended)
+        raise UnavailableError(f"{served.path.name} was replaced while it was read; insert it again.")
+    return Reply(status, FilePart(file, start, length, ended), headers)
 
 
 def wanted(header: str, size: int) -> tuple[int, int] | None:
