@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 
 import click
 
-from ferroscope.cli import boot_host
+from ferroscope.cli import boot_host, setup_next
 from ferroscope.cli.exits import Exit, Failure
 from ferroscope.cli.output import Output
 from ferroscope.cli.service import show_checks
@@ -102,7 +102,7 @@ def setup(path: Path, *, install: bool, dry_run: bool, replace: bool, **given: s
     wrong = show_checks((str(path),), None, Output())
     if installation is not None:
         wrong += sum(one.verdict == "wrong" for one in installation.check())
-    _show_next_steps(path, draft.settings, installation, mend=bool(wrong))
+    setup_next.show(path, draft.settings, installation, changed=draft.text != old, mend=bool(wrong))
     if wrong:
         raise click.exceptions.Exit(Exit.FAILURE)
 
@@ -287,35 +287,3 @@ def _boot(questions: _Questions, boot: str, hosts: list[str]) -> tuple[dict[str,
     if boot == "virtual-media":
         return {"callback_endpoint_override": url, "ramdisk_iso": _image(questions)}, {}
     return {}, {"callback_url": f"{url}/v1/continue_inspection", "machine_script_url": f"{url}/v1/boot.ipxe"}
-
-
-def _show_next_steps(
-    path: Path, settings: Settings, installation: boot_host.Installation | None, *, mend: bool
-) -> None:
-    from ferroscope.boot_config.boot_host import facts
-    from ferroscope.runtime import welcome
-
-    several = not settings.database.connection.startswith("sqlite")
-    own = "" if str(path) == CONFIG_FILES[0] else f" -c {path}"
-    steps = [f"fix what is wrong above, and check again: ferroscope doctor{own}"] if mend else []
-    if installation is not None and installation.lacks_ramdisk():
-        steps.append(f"build kernel and ramdisk: ferroscope ramdisk build{own}")
-    roles = ("api", "worker") if several else ("all",)
-    units = [f"ferroscope-{role}.service" for role in roles]
-    if not own and facts.SYSTEMD.is_dir() and all(map(facts.unit, units)):
-        steps.append(f"start the service: systemctl enable --now {' '.join(units)}")
-    else:
-        steps += [f"start the service: ferroscope {role}{own}" for role in roles]
-    if settings.api.auth_strategy != "noauth" and not settings.api.loopback_only:
-        steps.append("serve HTTPS, because passwords are sent with each call: ferroscope docs serve-https")
-    if settings.boot.callback_url and installation is None:
-        steps.append("set up a boot host: ferroscope docs set-up-a-boot-host")
-    image = settings.inspector.ramdisk_iso
-    if image.startswith("/") and not Path(image).exists():
-        steps.append(f"put the ramdisk's ISO image at {image}: ferroscope ramdisk build{own}")
-    if page := welcome.page_url(settings.api):
-        steps.append(f"open the web page: {page}")
-    steps.append("enroll machines: ferroscope node import machines.csv, or ferroscope bmc scan NETWORK")
-    click.echo("\nNext:")
-    for step in steps:
-        click.echo(f"  * {step}")

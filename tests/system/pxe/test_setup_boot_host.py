@@ -52,6 +52,7 @@ def test_a_bare_host_becomes_a_boot_host_and_the_check_from_outside_says_so(host
     assert first.returncode == Exit.FAILURE, first.stderr  # nothing runs yet
     assert "dnsmasq does not run" in first.stdout
     assert "ferroscope ramdisk build" in first.stdout.partition("Next:")[2]
+    assert "\n  * start the service: ferroscope all\n" in first.stdout
     assert "dhcp-range=set:range1,10.77.0.50,10.77.0.99,600s" in host.read(_DNSMASQ)
     for name in ("ipa.kernel", "ipa.initramfs"):
         host.write(f"{_TFTP}/{name}", name * 1000)
@@ -66,6 +67,22 @@ def test_a_bare_host_becomes_a_boot_host_and_the_check_from_outside_says_so(host
     assert "ipa.initramfs" in second.stdout.partition("from the outside")[2]
     assert before == [host.read(path) for path in (CONFIGURATION, _DNSMASQ, plan.RULESET, plan.WEB_SITE)]
     assert not host.run("ls", str(plan.BACKUPS)).stdout
+    # The service runs, with these settings; then with old ones.
+    assert "start the service" not in second.stdout
+    third = host.setup(*_ANSWERS, "--range", "10.77.0.60-10.77.0.99", "--replace", stdin=_PASSWORD)
+    assert "\n  * restart the service, which runs with its old settings: ferroscope all\n" in third.stdout
+
+
+def test_dnsmasq_and_the_web_server_can_read_the_boot_files_whatever_a_package_or_the_umask_says(
+    host: BareHost,
+) -> None:
+    host.run("install", "-d", "-m", "0750", "/var/lib/ferroscope")
+    done = host.setup(*_ANSWERS, stdin=_PASSWORD, before=("sh", "-c", 'umask 077; exec "$@"', "sh"))
+    assert "cannot read" not in done.stderr
+    other = ("setpriv", "--reuid=65534", "--regid=65534", "--clear-groups")
+    for name in ("boot.ipxe", "undionly.kpxe"):
+        assert host.run(*other, "test", "-s", f"{_TFTP}/{name}").returncode == 0
+    assert host.run(*other, "ls", "/var/lib/ferroscope").returncode != 0  # other users only pass
 
 
 def test_beside_a_server_that_stays_it_becomes_a_proxy(lab: Lab, host: BareHost) -> None:

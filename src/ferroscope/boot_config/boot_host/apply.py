@@ -21,6 +21,7 @@ import msgspec
 
 from ferroscope.boot_config.boot_host import facts, kept, plan
 from ferroscope.boot_config.boot_host.plan import Target
+from ferroscope.config.load import STATE_DIRECTORY
 from ferroscope.config.options import BootSettings, Settings
 
 _INSTALLED: Final = "/opt/ferroscope/bin/ferroscope"
@@ -87,10 +88,18 @@ def write(targets: Sequence[Target], changes: Sequence[Written]) -> None:
                 change.kept.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
                 kept.keep(target.path, change.kept)
             if change.change is not Change.SAME:
-                target.path.parent.mkdir(parents=True, exist_ok=True)
+                _make(target.path.parent)
                 _write_atomically(target)
         except OSError as exc:
             raise ApplyError(f"cannot write {target.path}: {exc.strerror or exc}") from exc
+
+
+def _make(directory: Path) -> None:
+    """Make a directory that everybody may read, whatever the umask: dnsmasq and the web server are other users."""
+    created = [one for one in (directory, *directory.parents) if not one.exists()]
+    for one in reversed(created):
+        one.mkdir(exist_ok=True)
+        one.chmod(0o755)
 
 
 def _write_atomically(target: Target) -> None:
@@ -145,6 +154,19 @@ def units() -> list[Target]:
         Target(_UNIT_DIRECTORY / name, (source / name).read_text().replace(_INSTALLED, program).encode())
         for name in lacking
     ]
+
+
+def let_others_read(root: Path) -> None:
+    """Let dnsmasq and the web server, which are other users, reach the boot files below the service's own directory.
+
+    Each file in it has permissions of its own. Directories of others are left alone.
+    """
+    for one in (root, *root.absolute().parents):
+        if one.is_dir() and one.is_relative_to(STATE_DIRECTORY):
+            mode = stat.S_IMODE(one.stat().st_mode)
+            wanted = mode | (0o055 if one == root else stat.S_IXGRP | stat.S_IXOTH)
+            if wanted != mode:
+                one.chmod(wanted)
 
 
 def unreadable(root: Path) -> Path | None:
