@@ -240,7 +240,7 @@ EXPLANATIONS: Final[dict[Reason, Explanation]] = {
     ),
     Reason.ISO_INVALID: Explanation(
         "The URL that the BMC is told to boot has no bootable ISO image, or its server does not serve parts of it.",
-        "Build it (ferroscope ramdisk build), or correct ramdisk_iso or deploy_iso; its server must serve parts.",
+        "Build it, or correct ramdisk_iso or deploy_iso: worker and BMC must find the same image, served in parts.",
         (_TIMELINE, "ferroscope node set NODE -d deploy_iso=URL", _INSPECT),
     ),
     Reason.ISO_CERTIFICATE: Explanation(
