@@ -12,8 +12,8 @@ from typing import Any
 import bcrypt
 import pytest
 
+from ferroscope.config.errors import SetupError
 from ferroscope.config.options import ApiSettings, MetricsSettings, PolicySettings, Settings
-from ferroscope.config.setup_error import SetupError
 from ferroscope.core import credentials
 from ferroscope.http_server.server import HttpServer, bind, check_anonymous
 from ferroscope.runtime.authentication import build_authentication

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from ferroscope.config.errors import SetupError
 from ferroscope.config.load import ConfigurationError, load
-from ferroscope.config.setup_error import SetupError
 from ferroscope.http_server.agreed import NAMES
 from tests.api.service import Service
 

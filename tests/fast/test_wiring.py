@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from ferroscope.config.errors import SetupError
 from ferroscope.config.options import (
     DiscoverySettings,
     DriverSettings,
@@ -15,7 +16,6 @@ from ferroscope.config.options import (
     RegistrySettings,
     Settings,
 )
-from ferroscope.config.setup_error import SetupError
 from ferroscope.runtime.externals import build_attached, build_drivers
 from ferroscope.runtime.wiring import built_in_rules
 from tests.support.bad_server import a_server_that

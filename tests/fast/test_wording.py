@@ -22,6 +22,7 @@ from ferroscope.boot_config.dnsmasq import PoolError, parse
 from ferroscope.cli.client import UnreachableError
 from ferroscope.cli.exits import Failure
 from ferroscope.cli.main import unexpected
+from ferroscope.config.errors import StartError
 from ferroscope.config.load import ConfigurationError, load
 from ferroscope.config.options import ApiSettings, InspectorSettings, PxeFilterSettings, Settings
 from ferroscope.config.plugins import PluginError
@@ -40,7 +41,6 @@ from ferroscope.remote.addresses import Networks
 from ferroscope.rules.data import InvalidRuleError
 from ferroscope.rules.engine import compile_rule
 from ferroscope.runtime import pxe_filter
-from ferroscope.runtime.system import StartError
 from ferroscope.telemetry import finding
 from ferroscope.telemetry.finding import Finding
 from tests.api.service import Service

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from falcon import testing
 
+from ferroscope.config.errors import StartError
 from ferroscope.config.options import ApiSettings, DatabaseSettings
 from ferroscope.contracts.errors import StoreUnavailableError
 from ferroscope.contrib.kubernetes.cluster import ROLE
@@ -20,7 +21,6 @@ from ferroscope.runtime.process import Process
 from ferroscope.runtime.pxe_filter import ROLE as PXE_FILTER
 from ferroscope.runtime.pxe_filter import PxeFilterProcess
 from ferroscope.runtime.supervisor import Supervisor
-from ferroscope.runtime.system import StartError
 from tests.simulation.database.server import EPOCH
 from tests.simulation.kernel import Owner, Task
 from tests.simulation.network import Link

@@ -28,7 +28,6 @@ from ferroscope.api.baremetal import (
     history,
     inbox,
     inventory,
-    media,
     node_fields,
     node_policies,
     node_states,
@@ -45,7 +44,7 @@ from ferroscope.api.baremetal import (
     vmedia,
 )
 from ferroscope.api.http import errors, openapi
-from ferroscope.api.http.added_routes import joined
+from ferroscope.api.http.added import joined
 from ferroscope.api.http.middleware import JsonSuffix, RequestIds
 from ferroscope.api.http.responder import Responder, responder, send_failure
 from ferroscope.api.http.route import BINARY, PLAIN, TEXT, ApiContext, Route, Surface, make
@@ -278,7 +277,7 @@ _OWN: Final[tuple[Route, ...]] = (
                 "baremetal:driver:ipa_lookup", 200, str, ramdisk=True, media=BINARY),
     _bare_metal("GET /v1/ramdisk_parameters/{node}/{key}/disk.img", ramdisk_boot.get_secret_disk,
                 "baremetal:driver:ipa_lookup", 200, str, ramdisk=True, media=BINARY),
-    _bare_metal("GET /v1/media/{name}", media.get_image,
+    _bare_metal("GET /v1/media/{name}", ramdisk_boot.get_image,
                 "baremetal:driver:ipa_lookup", 200, str, ramdisk=True, media=BINARY, also=206),
     _bare_metal("GET /v1/boot.ipxe", ramdisk_boot.get_script,
                 "baremetal:driver:ipa_lookup", 200, str, ramdisk=True, media=PLAIN),

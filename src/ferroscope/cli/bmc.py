@@ -141,7 +141,7 @@ def scan(
 def _login(
     settings: Settings, username: str | None, password: str | None, verify_ca: str, stop: threading.Event
 ) -> Login | None:
-    from ferroscope.config.setup_error import SetupError
+    from ferroscope.config.errors import SetupError
     from ferroscope.contracts.secrets import SecretSourceError
     from ferroscope.core.secrets import is_reference
     from ferroscope.runtime.bmc_scan import Login

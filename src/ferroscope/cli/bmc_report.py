@@ -41,7 +41,7 @@ def report(ident: str, *, file: Path, identities: bool, files: tuple[str, ...], 
     BMC is only read: its system, managers, virtual media, NICs, drives and processors. The file has no passwords and no
     tokens, and of everything else only what is on a list: read it before you publish it.
     """
-    from ferroscope.config.setup_error import SetupError
+    from ferroscope.config.errors import SetupError
     from ferroscope.contracts.errors import BmcError, NotFoundError, StoreUnavailableError
     from ferroscope.runtime import bmc_report
 

@@ -179,8 +179,8 @@ class Installation:
 
     def __init__(self, settings: Settings, chosen: Chosen, *, replace: bool) -> None:
         from ferroscope.boot_config.boot_host import apply, facts, plan
+        from ferroscope.config.errors import StartError
         from ferroscope.runtime.pxe_filter import closed_ruleset
-        from ferroscope.runtime.system import StartError
 
         self._settings = settings
         self._chosen = chosen

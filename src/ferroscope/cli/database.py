@@ -28,7 +28,7 @@ def db() -> None:
 @database_option
 def upgrade(files: tuple[str, ...], database: str | None) -> None:
     """Upgrade the schema, if it is not up to date."""
-    from ferroscope.config.setup_error import SetupError
+    from ferroscope.config.errors import SetupError
     from ferroscope.contracts.errors import StoreUnavailableError
     from ferroscope.runtime.backend import SchemaError, ensure_schema
     from ferroscope.runtime.database_file import left_behind, place
@@ -50,7 +50,7 @@ def upgrade(files: tuple[str, ...], database: str | None) -> None:
 @database_option
 def current(files: tuple[str, ...], database: str | None) -> None:
     """Show the schema's version; exit code 1 if it is not up to date."""
-    from ferroscope.config.setup_error import SetupError
+    from ferroscope.config.errors import SetupError
     from ferroscope.contracts.errors import StoreUnavailableError
     from ferroscope.runtime.backend import SchemaError, ensure_schema
 
@@ -75,7 +75,7 @@ def copy(source: str, destination: str, files: tuple[str, ...], fmt: str, *, dry
     terminal. All processes of the service must be stopped. The source is not changed. Until everything was read back
     and compared, no service starts on the destination; a copy that was interrupted starts over when it is repeated.
     """
-    from ferroscope.config.setup_error import SetupError
+    from ferroscope.config.errors import SetupError
     from ferroscope.contracts.errors import StoreUnavailableError
     from ferroscope.runtime.backend import SchemaError
     from ferroscope.runtime.database_copy import CopyError, Stage
@@ -128,7 +128,7 @@ def move_data(source: str, target: str, files: tuple[str, ...], database: str | 
 
     Set [storage] backend first: otherwise the service moves the data back.
     """
-    from ferroscope.config.setup_error import SetupError
+    from ferroscope.config.errors import SetupError
     from ferroscope.contracts.errors import StoreUnavailableError
     from ferroscope.runtime.maintenance import move
 
@@ -150,7 +150,7 @@ def move_data(source: str, target: str, files: tuple[str, ...], database: str | 
 @database_option
 def rebuild_search_index(files: tuple[str, ...], database: str | None) -> None:
     """Rebuild the search index from the newest inventory of each node, for data of earlier releases."""
-    from ferroscope.config.setup_error import SetupError
+    from ferroscope.config.errors import SetupError
     from ferroscope.contracts.errors import StoreUnavailableError
     from ferroscope.runtime.maintenance import rebuild
 
@@ -175,7 +175,7 @@ def rekey(lost: tuple[str, ...], files: tuple[str, ...], database: str | None) -
     It can be interrupted and run again. Without one of the keys in use it changes nothing, because the key file may be
     the wrong one; --lost allows it, and lists the nodes whose secrets have to be set again.
     """
-    from ferroscope.config.setup_error import SetupError
+    from ferroscope.config.errors import SetupError
     from ferroscope.contracts.errors import SecretKeyError, StoreUnavailableError
     from ferroscope.runtime.maintenance import rekey as run
 

@@ -97,7 +97,7 @@ def test(target: str, files: tuple[str, ...], database: str | None) -> None:
     import time
     import uuid
 
-    from ferroscope.config.setup_error import SetupError
+    from ferroscope.config.errors import SetupError
     from ferroscope.contracts.events import SendError
     from ferroscope.core.notification import Kind, OutboxEvent
     from ferroscope.runtime.wiring import build_senders
@@ -138,7 +138,7 @@ def _row(event: Any) -> tuple[Any, ...]:
 
 @contextmanager
 def _store(settings: Settings) -> Iterator[Store]:
-    from ferroscope.config.setup_error import SetupError
+    from ferroscope.config.errors import SetupError
     from ferroscope.contracts.errors import StoreUnavailableError
     from ferroscope.runtime.backend import opened
 

@@ -116,8 +116,8 @@ def ruleset(files: tuple[str, ...], path: Path | None) -> None:
 
     The systemd unit ferroscope-pxe-closed.service loads it before the network is up.
     """
+    from ferroscope.config.errors import StartError
     from ferroscope.runtime.pxe_filter import closed_ruleset
-    from ferroscope.runtime.system import StartError
 
     try:
         text = closed_ruleset(settings_of(files))
@@ -161,9 +161,9 @@ def clean(files: tuple[str, ...], everything: bool, fmt: str) -> None:
     import msgspec
     import structlog
 
+    from ferroscope.config.errors import StartError
     from ferroscope.contracts.pxe_filter import PxeFilterError
     from ferroscope.runtime.pxe_filter import remove_pxe_filter
-    from ferroscope.runtime.system import StartError
 
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.ERROR))  # no log of the filter
     try:

@@ -16,7 +16,7 @@ from ferroscope.config.load import ConfigurationError, load, unknown_options
 from ferroscope.config.options import SIMULATED, Settings
 
 if TYPE_CHECKING:
-    from ferroscope.runtime.system import StartError
+    from ferroscope.config.errors import StartError
     from ferroscope.telemetry.finding import Finding
 
 # Options and settings
@@ -176,7 +176,7 @@ def _run(
 
 def exit_with(run: Callable[..., int], *args: Any, **options: Any) -> NoReturn:
     """Run it and exit with its exit code; if it cannot start, with an error message."""
-    from ferroscope.runtime.system import StartError
+    from ferroscope.config.errors import StartError
 
     try:
         sys.exit(run(*args, **options))
@@ -186,7 +186,7 @@ def exit_with(run: Callable[..., int], *args: Any, **options: Any) -> NoReturn:
 
 def not_started(exc: StartError) -> click.ClickException:
     """Return what the command says, and its exit code."""
-    from ferroscope.runtime.system import RefusedError
+    from ferroscope.config.errors import RefusedError
 
     return refused(exc.problems) if isinstance(exc, RefusedError) else click.ClickException(str(exc))
 

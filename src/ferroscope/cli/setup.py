@@ -169,7 +169,7 @@ class _Questions:
 
 
 def _database(questions: _Questions) -> dict[str, str]:
-    from ferroscope.config.setup_error import SetupError
+    from ferroscope.config.errors import SetupError
     from ferroscope.contracts.errors import StoreUnavailableError
     from ferroscope.runtime.backend import prepared
 

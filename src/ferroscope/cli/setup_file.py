@@ -7,7 +7,6 @@ import tempfile
 from pathlib import Path
 from typing import Final, Self
 
-from ferroscope.boot_config.boot_host import kept
 from ferroscope.cli.exits import Exit, Failure
 from ferroscope.config.load import ConfigurationError, load
 from ferroscope.config.merge import MergeError, added, merged
@@ -90,7 +89,9 @@ class Draft:
             return
         let_service_read(self._temporary)
         if self._path.exists() and self._replaces:
-            kept.keep(self._path, kept.place(self._path.with_name(f"{self._path.name}.old"), self._path.read_bytes()))
+            from ferroscope.boot_config.boot_host.apply import keep, kept_at
+
+            keep(self._path, kept_at(self._path.with_name(f"{self._path.name}.old"), self._path.read_bytes()))
         self._temporary.replace(self._path)
 
 

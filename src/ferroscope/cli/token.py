@@ -154,7 +154,7 @@ def revoke(ident: str, files: tuple[str, ...], database: str | None) -> None:
 
 @contextmanager
 def _explained() -> Iterator[None]:
-    from ferroscope.config.setup_error import SetupError
+    from ferroscope.config.errors import SetupError
     from ferroscope.contracts.errors import StoreUnavailableError
 
     try:

@@ -306,7 +306,7 @@ def sample() -> None:
 
 def _policy_file(files: tuple[str, ...]) -> str:
     """Return the configured policy file, after a check that it can be used."""
-    from ferroscope.config.setup_error import SetupError
+    from ferroscope.config.errors import SetupError
     from ferroscope.runtime.authentication import build_policy
     from ferroscope.runtime.system import SystemClock
 

@@ -1,10 +1,9 @@
 """What installed packages add to the service, by entry point: the optional parts in ``contrib``, and those of others.
 
 The groups are ``ferroscope.roles`` and ``ferroscope.tasks`` (see ``runtime.roles``), ``ferroscope.options``
-(``config.sections``), ``ferroscope.commands`` (``contracts.commands``), ``ferroscope.routes``
-(``api.http.added_routes``) and ``ferroscope.pages`` (``api.http.added_pages``). What an option names, such as a BMC
-driver, is found by ``plugins`` instead: it is loaded only if it is named. So are the ``backend``s that an option of the
-service selects.
+(``config.sections``), ``ferroscope.commands`` (``contracts.commands``), ``ferroscope.routes`` and ``ferroscope.pages``
+(``api.http.added``). What an option names, such as a BMC driver, is found by ``plugins`` instead: it is loaded only if
+it is named. So are the ``backend``s that an option of the service selects.
 """
 
 from __future__ import annotations

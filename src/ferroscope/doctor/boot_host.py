@@ -20,6 +20,7 @@ from typing import Final
 from ferroscope.boot_config import dnsmasq
 from ferroscope.boot_config.dnsmasq import HOST, Address, AddressError, PoolError, Range, overlap, own, own_name, parse
 from ferroscope.boot_config.proxy_dhcp import ProxyError
+from ferroscope.config.errors import StartError
 from ferroscope.config.options import BootSettings, PxeFilterSettings, Settings
 from ferroscope.contracts.pxe_filter import PxeFilterError
 from ferroscope.core.boot import CALLBACK_PATH
@@ -28,7 +29,6 @@ from ferroscope.pxe_filter.backends.build import rules_of
 from ferroscope.pxe_filter.backends.iptables import FAMILIES, Chains
 from ferroscope.pxe_filter.backends.nftables import Tables, ruleset
 from ferroscope.runtime.pxe_filter import check, stale_tables
-from ferroscope.runtime.system import StartError
 from ferroscope.telemetry.finding import Finding
 
 _SECONDS: Final = 5.0

@@ -17,8 +17,8 @@ from typing import Final
 from sqlalchemy import Connection
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 
+from ferroscope.config.errors import SetupError
 from ferroscope.config.options import Settings
-from ferroscope.config.setup_error import SetupError
 from ferroscope.contracts.errors import LeaseHeldError, LeaseLostError, StoreUnavailableError
 from ferroscope.core.model import Member
 from ferroscope.db import migrate, replication

@@ -20,9 +20,9 @@ from typing import Final
 from urllib.parse import urlsplit
 
 from ferroscope.config.coordination_options import place
+from ferroscope.config.errors import SetupError
 from ferroscope.config.load import files_with_secrets
 from ferroscope.config.options import Settings
-from ferroscope.config.setup_error import SetupError
 from ferroscope.contracts.bmc import Requirements
 from ferroscope.contracts.coordination import CoordinationUnavailableError
 from ferroscope.http_server.server import addresses, bind, check_anonymous

@@ -18,8 +18,8 @@ from typing import Any, Final
 
 import structlog
 
+from ferroscope.config.errors import SetupError
 from ferroscope.config.options import ApiSettings, Settings, is_loopback
-from ferroscope.config.setup_error import SetupError
 from ferroscope.http_server.connection import Connection, Host
 from ferroscope.http_server.limits import Connections, limits
 from ferroscope.http_server.sources import TrustedProxies

@@ -21,9 +21,9 @@ from typing import Any, Final, NamedTuple, cast
 
 import structlog
 
+from ferroscope.config.errors import SetupError
 from ferroscope.config.followed import Followed
 from ferroscope.config.options import ApiSettings
-from ferroscope.config.setup_error import SetupError
 from ferroscope.http_server.agreed import NAMES
 from ferroscope.http_server.connection import Connection
 from ferroscope.telemetry.finding import Finding

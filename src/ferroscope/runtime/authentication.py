@@ -15,10 +15,10 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ferroscope.config.added import backend
+from ferroscope.config.errors import SetupError
 from ferroscope.config.followed import FileError
 from ferroscope.config.options import Settings
 from ferroscope.config.security_options import problem
-from ferroscope.config.setup_error import SetupError
 from ferroscope.contracts.errors import NotFoundError
 from ferroscope.contracts.queue import Clock
 from ferroscope.core import credentials

@@ -14,10 +14,10 @@ from sqlalchemy import Engine
 
 from ferroscope.bus.local import LocalBus
 from ferroscope.bus.postgresql import start_watcher
+from ferroscope.config.errors import SetupError
 from ferroscope.config.followed import FileError
 from ferroscope.config.messaging_options import Broker
 from ferroscope.config.options import DatabaseSettings, Settings
-from ferroscope.config.setup_error import SetupError
 from ferroscope.contracts.queue import Bus, Clock, Publisher, StopFlag
 from ferroscope.contracts.telemetry import SILENT, Meter
 from ferroscope.db import migrate

@@ -16,9 +16,9 @@ import structlog
 from ferroscope.bmc.drivers import DriverOptions, Limits, load_drivers
 from ferroscope.config.added import backend as selected
 from ferroscope.config.coordination_options import problem
+from ferroscope.config.errors import SetupError
 from ferroscope.config.options import Settings
 from ferroscope.config.plugins import PluginError
-from ferroscope.config.setup_error import SetupError
 from ferroscope.contracts.attached import Attached
 from ferroscope.contracts.attached import Backend as AttachedBackend
 from ferroscope.contracts.bmc import Bmc, KeepsConnections

@@ -18,9 +18,9 @@ from typing import Any, Final
 import structlog
 
 from ferroscope.api.http.errors import bare_metal_body
+from ferroscope.config.errors import SetupError, StartError
 from ferroscope.config.load import ConfigurationError, load, unknown_options
 from ferroscope.config.options import LogSettings, Settings
-from ferroscope.config.setup_error import SetupError
 from ferroscope.contracts.bmc import Bmc
 from ferroscope.http_server.wsgi import Application as WsgiApplication
 from ferroscope.http_server.wsgi import security_headers
@@ -28,7 +28,7 @@ from ferroscope.runtime import preflight, wiring
 from ferroscope.runtime.backend import Backend
 from ferroscope.runtime.member import Membership
 from ferroscope.runtime.process import Process
-from ferroscope.runtime.system import StartError, SystemClock, process_name
+from ferroscope.runtime.system import SystemClock, process_name
 from ferroscope.telemetry import log
 from ferroscope.telemetry.metrics import Metrics
 from ferroscope.telemetry.quiet_log import QuietLog

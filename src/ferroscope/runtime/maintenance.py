@@ -14,8 +14,8 @@ from typing import Final
 import msgspec
 import structlog
 
+from ferroscope.config.errors import SetupError
 from ferroscope.config.options import Settings
-from ferroscope.config.setup_error import SetupError
 from ferroscope.contracts.data import Held, Part, StoredObject
 from ferroscope.contracts.errors import NotFoundError, SecretKeyError, StaleError
 from ferroscope.contracts.queue import Clock

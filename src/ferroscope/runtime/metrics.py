@@ -14,9 +14,8 @@ from prometheus_client import CollectorRegistry, GCCollector, PlatformCollector,
 
 from ferroscope.api.http.errors import ApiError, translate
 from ferroscope.api.http.middleware import Hosts, known_names
-from ferroscope.config.extras import extra
+from ferroscope.config.errors import SetupError, extra
 from ferroscope.config.options import ApiSettings, MetricsSettings, Settings, TracingSettings
-from ferroscope.config.setup_error import SetupError
 from ferroscope.contracts.errors import StoreUnavailableError
 from ferroscope.contracts.queue import Clock
 from ferroscope.db.store import Store

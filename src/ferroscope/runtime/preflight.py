@@ -14,12 +14,12 @@ from threading import Event
 from typing import TYPE_CHECKING, Final
 
 from ferroscope.config.added import added
+from ferroscope.config.errors import RefusedError, SetupError, StartError
 from ferroscope.config.options import Settings
 from ferroscope.config.plugins import PluginError
-from ferroscope.config.setup_error import SetupError
 from ferroscope.http_server import tls
 from ferroscope.runtime import backend
-from ferroscope.runtime.system import RefusedError, StartError, SystemClock
+from ferroscope.runtime.system import SystemClock
 
 if TYPE_CHECKING:
     from ferroscope.runtime.roles import Role

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import structlog
 
+from ferroscope.config.errors import SetupError, StartError
 from ferroscope.config.options import Settings
-from ferroscope.config.setup_error import SetupError
 from ferroscope.contracts.attached import Attached
 from ferroscope.contracts.bmc import Bmc
 from ferroscope.contracts.errors import StoreUnavailableError
@@ -34,16 +34,7 @@ from ferroscope.runtime.maintenance import KeyCheck
 from ferroscope.runtime.member import Membership, membership_of
 from ferroscope.runtime.metrics import build_metrics, build_tracer
 from ferroscope.runtime.metrics import serve as serve_metrics
-from ferroscope.runtime.system import (
-    EXIT_CUT_OFF,
-    EXIT_FAULT,
-    Reload,
-    Reread,
-    StartError,
-    SystemClock,
-    notify,
-    process_name,
-)
+from ferroscope.runtime.system import EXIT_CUT_OFF, EXIT_FAULT, Reload, Reread, SystemClock, notify, process_name
 from ferroscope.runtime.welcome import announce
 from ferroscope.telemetry.finding import Finding
 from ferroscope.telemetry.metrics import Metrics

@@ -21,8 +21,8 @@ import msgspec
 import structlog
 
 from ferroscope.config.added import backend as selected
+from ferroscope.config.errors import RefusedError, SetupError, StartError
 from ferroscope.config.options import PxeFilterSettings, Settings
-from ferroscope.config.setup_error import SetupError
 from ferroscope.contracts.errors import StoreUnavailableError
 from ferroscope.contracts.pxe_filter import FilterBackend, PxeFilterError
 from ferroscope.contracts.queue import MAC_CHANNELS, Channel
@@ -38,17 +38,7 @@ from ferroscope.pxe_filter.sync import MacSync
 from ferroscope.runtime import preflight, system
 from ferroscope.runtime.backend import Backend, check_bus, ensure_schema, open_backend
 from ferroscope.runtime.member import membership_of
-from ferroscope.runtime.system import (
-    EXIT_CUT_OFF,
-    EXIT_FAULT,
-    RefusedError,
-    Reload,
-    Reread,
-    StartError,
-    SystemClock,
-    notify,
-    process_name,
-)
+from ferroscope.runtime.system import EXIT_CUT_OFF, EXIT_FAULT, Reload, Reread, SystemClock, notify, process_name
 
 if TYPE_CHECKING:
     from ferroscope.telemetry.finding import Finding

@@ -13,8 +13,8 @@ from typing import Any
 
 import structlog
 
+from ferroscope.config.errors import SetupError, StartError
 from ferroscope.config.options import Settings
-from ferroscope.config.setup_error import SetupError
 from ferroscope.contracts.errors import StoreUnavailableError
 from ferroscope.contracts.queue import Channel
 from ferroscope.contracts.telemetry import SILENT
@@ -23,16 +23,7 @@ from ferroscope.runtime.backend import check_bus, ensure_schema, open_backend
 from ferroscope.runtime.member import membership_of
 from ferroscope.runtime.metrics import build_metrics, serve_alone
 from ferroscope.runtime.roles import RoleContext, Work, role_of
-from ferroscope.runtime.system import (
-    EXIT_CUT_OFF,
-    EXIT_FAULT,
-    Reload,
-    Reread,
-    StartError,
-    SystemClock,
-    notify,
-    process_name,
-)
+from ferroscope.runtime.system import EXIT_CUT_OFF, EXIT_FAULT, Reload, Reread, SystemClock, notify, process_name
 from ferroscope.telemetry.metrics import Metrics
 
 _log = structlog.get_logger(__name__)

@@ -13,9 +13,9 @@ from typing import Any, Protocol
 import msgspec
 
 from ferroscope.config.added import added
+from ferroscope.config.errors import SetupError
 from ferroscope.config.options import Settings
 from ferroscope.config.plugins import PluginError
-from ferroscope.config.setup_error import SetupError
 from ferroscope.contracts.queue import Clock, StopFlag
 from ferroscope.contracts.telemetry import SILENT, Meter
 from ferroscope.runtime.backend import Backend

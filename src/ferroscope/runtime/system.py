@@ -111,18 +111,6 @@ EXIT_FAULT: Final = 70  # a thread of this process failed; see the log
 _log = structlog.get_logger(__name__)
 
 
-class StartError(Exception):
-    """The process cannot start; the message says why and what to do."""
-
-
-class RefusedError(StartError):
-    """The configuration cannot be used, whatever else runs: nothing was opened; ``problems`` is all that is wrong."""
-
-    def __init__(self, *problems: str) -> None:
-        super().__init__("; ".join(problems))
-        self.problems = problems
-
-
 def boot_id() -> str | None:
     """Return what identifies this boot of the host; None if it cannot be read."""
     try:

@@ -17,10 +17,10 @@ import structlog
 
 from ferroscope.config.added import added
 from ferroscope.config.added import backend as _selected
+from ferroscope.config.errors import SetupError
 from ferroscope.config.messaging_options import RabbitmqTarget
 from ferroscope.config.options import Settings
 from ferroscope.config.plugins import PluginError
-from ferroscope.config.setup_error import SetupError
 from ferroscope.contracts.attached import Attached
 from ferroscope.contracts.bmc import Bmc
 from ferroscope.contracts.events import Sender, Senders
@@ -45,7 +45,7 @@ _log = structlog.get_logger(__name__)
 if TYPE_CHECKING:
     from ferroscope.api.auth.authentication import Authentication
     from ferroscope.api.auth.policy import Policy
-    from ferroscope.api.http.added_pages import AddPages
+    from ferroscope.api.http.added import AddPages
     from ferroscope.api.http.route import ApiContext
     from ferroscope.api.http.writable import CanWrite
     from ferroscope.hooks.pipeline import Pipeline

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from ferroscope.config.coordination_options import CoordinationSettings, client_options, place, problem
+from ferroscope.config.errors import SetupError
 from ferroscope.config.load import files_with_secrets, load
 from ferroscope.config.options import Settings
-from ferroscope.config.setup_error import SetupError
 from ferroscope.runtime.externals import check
 
 PASSWORD = "hunter2"

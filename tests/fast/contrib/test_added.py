@@ -7,7 +7,7 @@ from importlib.metadata import EntryPoint, entry_points
 
 import pytest
 
-from ferroscope.api.http.added_routes import AddedRoutes, joined
+from ferroscope.api.http.added import AddedRoutes, joined
 from ferroscope.api.routes import ROUTES
 from ferroscope.config.added import load_all, placed
 from ferroscope.config.plugins import PluginError

@@ -15,9 +15,9 @@ from cryptography.hazmat.primitives.serialization import (
     load_pem_private_key,
 )
 
+from ferroscope.config.errors import SetupError
 from ferroscope.config.load import ConfigurationError, load
 from ferroscope.config.options import ApiSettings
-from ferroscope.config.setup_error import SetupError
 from ferroscope.http_server.tls import certificates, expiry
 from tests.support.certificates import DAY, Authority, Pair
 

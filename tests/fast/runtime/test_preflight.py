@@ -8,10 +8,11 @@ from pathlib import Path
 import pytest
 import structlog
 
+from ferroscope.config.errors import RefusedError, StartError
 from ferroscope.config.load import load
 from ferroscope.runtime import preflight
 from ferroscope.runtime.hosted import Application
-from ferroscope.runtime.system import RefusedError, Reload, StartError
+from ferroscope.runtime.system import Reload
 
 _ALL = ("api", "worker", "periodic")
 

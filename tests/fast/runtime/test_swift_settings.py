@@ -6,8 +6,8 @@ import threading
 
 import pytest
 
+from ferroscope.config.errors import SetupError
 from ferroscope.config.options import Settings, SwiftSettings
-from ferroscope.config.setup_error import SetupError
 from ferroscope.runtime.externals import build_object_stores
 from ferroscope.storage.object_http import Access, problem
 

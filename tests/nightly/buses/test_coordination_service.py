@@ -14,8 +14,8 @@ import pytest
 import redis
 
 from ferroscope.config.coordination_options import CoordinationSettings
+from ferroscope.config.errors import SetupError
 from ferroscope.config.options import Settings
-from ferroscope.config.setup_error import SetupError
 from ferroscope.contracts.coordination import CoordinationService, CoordinationUnavailableError
 from ferroscope.doctor import host
 from ferroscope.runtime.externals import build_coordination_service, build_party_watch

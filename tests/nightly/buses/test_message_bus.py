@@ -16,9 +16,9 @@ import pytest
 
 from ferroscope.bus import rabbitmq as bus_module
 from ferroscope.bus.local import RABBITMQ, LocalBus
+from ferroscope.config.errors import SetupError
 from ferroscope.config.messaging_options import parse_url
 from ferroscope.config.options import BusSettings, DatabaseSettings, Settings
-from ferroscope.config.setup_error import SetupError
 from ferroscope.core.model import Request
 from ferroscope.core.states import Event
 from ferroscope.doctor import host

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from bench.service import executable
-from ferroscope.config.setup_error import SetupError
+from ferroscope.config.errors import SetupError
 from ferroscope.contrib.kubernetes import role
 from ferroscope.contrib.kubernetes.api import Right
 from ferroscope.contrib.kubernetes.failover.client import FORCING_RIGHTS, RIGHTS

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from ferroscope.config.coordination_options import CoordinationSettings, problem
+from ferroscope.config.errors import SetupError
 from ferroscope.config.options import Settings
-from ferroscope.config.setup_error import SetupError
 from ferroscope.contracts.coordination import CoordinationRefusedError, CoordinationUnavailableError
 from ferroscope.contrib.kubernetes.liveness import KubernetesService
 from ferroscope.doctor import host

@@ -15,9 +15,9 @@ from wsgiref.util import setup_testing_defaults
 import pytest
 from sqlalchemy import create_engine, text
 
+from ferroscope.config.errors import StartError
 from ferroscope.runtime import hosted
 from ferroscope.runtime.hosted import Application
-from ferroscope.runtime.system import StartError
 from tests import ROOT
 from tests.support import databases
 from tests.support.processes import PATIENCE, until

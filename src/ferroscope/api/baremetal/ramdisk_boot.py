@@ -1,13 +1,15 @@
-"""What a machine gets before its ramdisk runs: the parameter disk for virtual media, and its part of the iPXE script.
+"""What a machine gets before its ramdisk runs: image and disk for virtual media, and its part of the iPXE script.
 
-Neither BMCs nor iPXE can authenticate. The disk is protected by a key in its URL, which only the BMC gets. The
+Neither BMCs nor iPXE can authenticate. Everybody who reaches the API can read the image, if it is a file of this host,
+and no other file of it. The disk has the parameters; it is protected by a key in its URL, which only the BMC gets. The
 script is given to whoever asks for the MAC address of a machine that is about to boot, as PXE gives everything; every
-address that asked is on the timeline. Both contain the secret of the inspection, and are made on request, so any api
-process serves them.
+address that asked is on the timeline. Disk and script contain the secret of the inspection, and are made on request, so
+any api process serves them.
 """
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Final
 
 import msgspec
@@ -19,6 +21,7 @@ from ferroscope.api.http import decoding
 from ferroscope.api.http.errors import LOOKUP_FAILED, BadRequestError, MissingError
 from ferroscope.api.http.route import ApiContext, Call, NoQuery, Reply
 from ferroscope.api.http.schemas import Mac
+from ferroscope.api.http.served_files import ServedFile
 from ferroscope.boot_config import floppy, ipxe
 from ferroscope.contracts.errors import NotFoundError
 from ferroscope.contracts.store import Query
@@ -80,6 +83,14 @@ def _disk(context: ApiContext, call: Call[NoQuery, None], key: str | None) -> Re
 def _current(tx: Transaction, uuid: str) -> tuple[Node, Inspection | None]:
     node = tx.nodes.get(uuid)
     return node, tx.inspections.get(node.inspection) if node.inspection is not None else None
+
+
+def get_image(context: ApiContext, call: Call[NoQuery, None]) -> Reply:
+    """Return the image of ``[inspector] ramdisk_iso``, or the range of it that is asked for."""
+    configured = context.settings.inspector.ramdisk_iso
+    if not configured.startswith("/") or call.path["name"] != Path(configured).name:
+        raise MissingError(f"There is no image {call.path['name'][:100]!r} here; see [inspector] ramdisk_iso.")
+    return Reply(200, ServedFile(Path(configured)))
 
 
 def get_script(context: ApiContext, call: Call[ScriptQuery, None]) -> Reply:

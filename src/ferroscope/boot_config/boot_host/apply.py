@@ -5,8 +5,10 @@ Repeatable: a file that has the wanted content is left alone, and so is a servic
 
 from __future__ import annotations
 
+import itertools
 import os
 import pwd
+import shutil
 import stat
 import subprocess
 import sys
@@ -19,7 +21,7 @@ from typing import Final
 
 import msgspec
 
-from ferroscope.boot_config.boot_host import facts, kept, plan
+from ferroscope.boot_config.boot_host import facts, plan
 from ferroscope.boot_config.boot_host.plan import Target
 from ferroscope.config.load import STATE_DIRECTORY
 from ferroscope.config.options import BootSettings, Settings
@@ -70,7 +72,7 @@ def compare(targets: Iterable[Target], *, replace: bool) -> list[Written]:
         if before == target.content:
             found.append(Written(target.path, Change.SAME))
         elif replace or plan.is_ours(before):
-            backup = kept.place(plan.BACKUPS / target.path.relative_to("/"), before)
+            backup = kept_at(plan.BACKUPS / target.path.relative_to("/"), before)
             found.append(Written(target.path, Change.REPLACED, backup))
         else:
             raise ApplyError(
@@ -86,7 +88,7 @@ def write(targets: Sequence[Target], changes: Sequence[Written]) -> None:
         try:
             if change.kept is not None:
                 change.kept.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-                kept.keep(target.path, change.kept)
+                keep(target.path, change.kept)
             if change.change is not Change.SAME:
                 _make(target.path.parent)
                 _write_atomically(target)
@@ -100,6 +102,18 @@ def _make(directory: Path) -> None:
     for one in reversed(created):
         one.mkdir(exist_ok=True)
         one.chmod(0o755)
+
+
+def kept_at(wanted: Path, content: bytes) -> Path:
+    """Return where to keep this content: ``wanted``, or the first numbered name that is free or has it already."""
+    names = (wanted if number == 0 else wanted.with_name(f"{wanted.name}.{number}") for number in itertools.count())
+    return next(one for one in names if not one.exists() or one.read_bytes() == content)
+
+
+def keep(path: Path, where: Path) -> None:
+    """Copy the file; nobody else can read the copy before it has the original's permissions."""
+    where.touch(mode=0o600)
+    shutil.copy2(path, where)
 
 
 def _write_atomically(target: Target) -> None:

@@ -11,7 +11,7 @@ import msgspec
 from ferroscope.api.baremetal import nodes
 from ferroscope.api.baremetal.search import matches, parsed
 from ferroscope.api.http import paging
-from ferroscope.api.http.added_routes import AddedRoutes
+from ferroscope.api.http.added import AddedRoutes
 from ferroscope.api.http.errors import BadRequestError
 from ferroscope.api.http.large_lists import Room
 from ferroscope.api.http.route import ApiContext, Call, Reply, Surface, make

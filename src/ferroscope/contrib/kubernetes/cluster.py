@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import structlog
 
-from ferroscope.config.setup_error import SetupError
+from ferroscope.config.errors import SetupError
 from ferroscope.contrib.kubernetes.api import KubernetesClient, KubernetesError, Right
 
 ROLE: Final = "failover"

@@ -109,7 +109,7 @@ def _message(record: Remediation) -> str:
 
 
 def _or_fail(work: Any, *arguments: Any) -> Any:
-    from ferroscope.runtime.system import StartError
+    from ferroscope.config.errors import StartError
 
     try:
         return work(*arguments)

@@ -13,8 +13,8 @@ import structlog
 
 from ferroscope import transition
 from ferroscope.boot_config import ipxe
+from ferroscope.config.errors import SetupError, StartError
 from ferroscope.config.options import Settings
-from ferroscope.config.setup_error import SetupError
 from ferroscope.contracts.bmc import Bmc, ForcesOff, Power
 from ferroscope.contracts.errors import BmcError, NotFoundError, StoreUnavailableError
 from ferroscope.contracts.queue import StopFlag
@@ -35,7 +35,7 @@ from ferroscope.runtime import wiring
 from ferroscope.runtime.backend import Backend, opened
 from ferroscope.runtime.externals import build_attached, build_drivers, close_drivers
 from ferroscope.runtime.roles import RoleContext, Work
-from ferroscope.runtime.system import StartError, SystemClock, new_token, process_name
+from ferroscope.runtime.system import SystemClock, new_token, process_name
 from ferroscope.secrets.references import SecretReader
 
 if TYPE_CHECKING:

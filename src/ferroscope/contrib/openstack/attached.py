@@ -9,9 +9,9 @@ import structlog
 
 from ferroscope.api.http.errors import belongs_to_ironic
 from ferroscope.api.http.route import ApiContext
+from ferroscope.config.errors import SetupError
 from ferroscope.config.integration_options import problem
 from ferroscope.config.options import Settings
-from ferroscope.config.setup_error import SetupError
 from ferroscope.contracts.attached import Attached
 from ferroscope.contracts.bmc import Bmc, Switch
 from ferroscope.contracts.queue import StopFlag

@@ -17,7 +17,7 @@ from ferroscope.cli.exits import Exit, Failure
 from ferroscope.cli.output import Group, Output, cloud_option, insecure_option, output_option, table, url_option
 from ferroscope.cli.screen import track
 from ferroscope.cli.service import config_option, database_option, settings_of
-from ferroscope.config.extras import extra
+from ferroscope.config.errors import extra
 from ferroscope.core.states import INSPECTABLE, Provision
 
 if TYPE_CHECKING:
@@ -78,7 +78,7 @@ def inspector(
     SOURCE is its configuration file, such as /etc/ironic-inspector/inspector.conf, or the SQLAlchemy URL of its
     database. It is only read. Nodes are identified by UUID. An import may be repeated: it adds what is new.
     """
-    from ferroscope.config.setup_error import SetupError
+    from ferroscope.config.errors import SetupError
     from ferroscope.contracts.errors import StoreUnavailableError
     from ferroscope.contrib.openstack.imports import imported
     from ferroscope.contrib.openstack.imports import inspector as inspector_import
@@ -190,7 +190,7 @@ def ironic(
     The section ironic of the configuration file says where it is, and how to log in. It is only read. Nodes keep their
     UUIDs; nodes that exist here are not changed, so an import may be repeated.
     """
-    from ferroscope.config.setup_error import SetupError
+    from ferroscope.config.errors import SetupError
     from ferroscope.contracts.errors import StoreUnavailableError
     from ferroscope.contracts.remote import IronicLockedError, IronicRefusedError, IronicUnavailableError
     from ferroscope.contrib.openstack.imports import imported
@@ -249,8 +249,8 @@ def _driver_info(path: Path) -> dict[str, Document]:
 
 def _source(settings: Settings, endpoint: str | None, cloud: str | None) -> IronicDocuments:
     """Return the Ironic; ``ClickException`` or ``SetupError`` if it cannot be used."""
+    from ferroscope.config.errors import SetupError
     from ferroscope.config.integration_options import IronicSettings, problem
-    from ferroscope.config.setup_error import SetupError
     from ferroscope.contrib.openstack.client import LoginSetupError, NoLogin
     from ferroscope.contrib.openstack.imports.documents import IronicDocuments
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from ferroscope.config.setup_error import SetupError
+from ferroscope.config.errors import SetupError
 from ferroscope.contrib.openstack.imports.inspector_macs import InspectorMacs
 from tests.support.inspector import WAITING, filled_sqlite
 from tests.support.processes import until

@@ -14,7 +14,7 @@ from typing import Any, BinaryIO, Final, Literal
 
 import msgspec
 
-from ferroscope.config.extras import extra
+from ferroscope.config.errors import extra
 from ferroscope.contracts.exporters import ExportError, ExportOptions
 from ferroscope.core import labels, values
 

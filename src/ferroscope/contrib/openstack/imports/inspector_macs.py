@@ -13,7 +13,7 @@ import sqlalchemy as sa
 import structlog
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 
-from ferroscope.config.setup_error import SetupError
+from ferroscope.config.errors import SetupError
 from ferroscope.contracts.queue import Clock, StopFlag
 from ferroscope.contrib.openstack.imports.inspector_source import engine_of
 from ferroscope.core.boot_macs import number, spelled

@@ -22,9 +22,9 @@ import sqlalchemy as sa
 from sqlalchemy.exc import DBAPIError, NoSuchModuleError
 from sqlalchemy.pool import NullPool
 
+from ferroscope.config.errors import SetupError
 from ferroscope.config.integration_options import PLUGIN_OPTIONS, IronicSettings
 from ferroscope.config.options import SwiftSettings
-from ferroscope.config.setup_error import SetupError
 from ferroscope.contracts.remote import (
     IronicRefusedError,
     IronicUnavailableError,

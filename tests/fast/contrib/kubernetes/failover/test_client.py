@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from ferroscope.config.setup_error import SetupError
+from ferroscope.config.errors import SetupError
 from ferroscope.contrib.kubernetes import role
 from ferroscope.contrib.kubernetes.failover.client import Kubernetes, KubernetesError
 from ferroscope.contrib.kubernetes.failover.node_watch import NodeWatch

@@ -1,17 +1,25 @@
-"""Routes that other packages add to the table, with an entry point in the group ``ferroscope.routes``.
+"""Routes and pages that other packages add, by entry points in ``ferroscope.routes`` and ``ferroscope.pages``.
 
-Its value is an ``AddedRoutes``. They are served, described and restricted as the service's own. They cannot replace one
-of those, nor its policy.
+Routes (``AddedRoutes``) are served, described and restricted as the service's own. They cannot replace one of those,
+nor its policy. Pages (``AddPages``) are no routes of the table: they are not described, and decide themselves who may
+see them. They get all they show by calling routes (``in_process``), whose policies then decide.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from typing import Any, Protocol
 
+import falcon
 import msgspec
 
-from ferroscope.api.http.route import Route
+from ferroscope.api.http.route import ApiContext, Route
 from ferroscope.config.plugins import PluginError
+
+
+class AddPages(Protocol):
+    def __call__(self, app: falcon.App[Any, Any], context: ApiContext, /) -> None:
+        """Add the pages to the application, or none if they are disabled; import what they need only then."""
 
 
 class AddedRoutes(msgspec.Struct, frozen=True, kw_only=True):

@@ -1,0 +1,32 @@
+"""Why a configuration that is valid by itself cannot be used here, or a process cannot start."""
+
+from __future__ import annotations
+
+from ferroscope import __version__
+
+
+class SetupError(Exception):
+    """An invalid configuration: ``summary`` says what is wrong, ``advice`` what to do; the message has both."""
+
+    def __init__(self, summary: str, advice: str = "") -> None:
+        super().__init__(f"{summary}; {advice}" if advice else summary)
+        self.summary = summary
+        self.advice = advice
+
+
+class StartError(Exception):
+    """The process cannot start; the message says why and what to do."""
+
+
+class RefusedError(StartError):
+    """The configuration cannot be used, whatever else runs: nothing was opened; ``problems`` is all that is wrong."""
+
+    def __init__(self, *problems: str) -> None:
+        super().__init__("; ".join(problems))
+        self.problems = problems
+
+
+def extra(name: str) -> str:
+    """Return what to do to have the packages of an extra: of the built wheel or a checkout, whichever is installed."""
+    wheel = f"ferroscope-{__version__}-py3-none-any.whl[{name}]"
+    return f"install Ferroscope with its extra: pipx install --force '{wheel}', or in a checkout '.[{name}]'"
