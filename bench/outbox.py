@@ -20,7 +20,8 @@ from bench.figures import Figure
 from bench.quantiles import Spread, spread
 from bench.report import Report
 from ferroscope.config.options import DatabaseSettings, NotificationSettings, Settings
-from ferroscope.runtime.backend import Backend, ensure_schema, open_backend
+from ferroscope.db.prepare import ensure_schema
+from ferroscope.runtime.backend import Backend, open_backend
 from ferroscope.runtime.system import SystemClock
 from ferroscope.transition import add_node
 from tests.support import examples

@@ -20,12 +20,13 @@ from bench.databases import database
 from bench.quantiles import middle
 from ferroscope.config.options import DatabaseSettings, Settings
 from ferroscope.core.model import Node
+from ferroscope.db.prepare import ensure_schema
 from ferroscope.db.store import Store
 from ferroscope.db.transaction import Transaction
 from ferroscope.hardware import search_index
 from ferroscope.hardware.query import parse
 from ferroscope.hardware.search_index import IndexRow, Learned
-from ferroscope.runtime.backend import ensure_schema, open_backend
+from ferroscope.runtime.backend import open_backend
 from ferroscope.runtime.system import SystemClock
 from ferroscope_sim.inventory.body import document
 

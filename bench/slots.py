@@ -21,9 +21,10 @@ from ferroscope.bmc.sim.driver import SimBmc
 from ferroscope.config.options import DatabaseSettings, Settings, WorkerSettings
 from ferroscope.core.model import Member, Node
 from ferroscope.core.states import Provision
+from ferroscope.db.prepare import ensure_schema
 from ferroscope.db.store import Store
 from ferroscope.hooks.pipeline import from_settings
-from ferroscope.runtime.backend import ensure_schema, open_backend
+from ferroscope.runtime.backend import open_backend
 from ferroscope.runtime.system import SystemClock
 from ferroscope.worker.loop import Worker
 from ferroscope.worker.pool import WorkerPool

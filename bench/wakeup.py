@@ -27,7 +27,8 @@ from ferroscope.contracts.queue import requests_of
 from ferroscope.core.lanes import Lane
 from ferroscope.core.model import Request
 from ferroscope.core.states import Event
-from ferroscope.runtime.backend import Backend, ensure_schema, open_backend
+from ferroscope.db.prepare import ensure_schema
+from ferroscope.runtime.backend import Backend, open_backend
 from ferroscope.runtime.system import SystemClock
 from tests.support.processes import until
 from tests.support.servers import Server

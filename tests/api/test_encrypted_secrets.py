@@ -19,10 +19,13 @@ from ferroscope.contracts.bmc import Power
 from ferroscope.contracts.errors import SecretKeyError
 from ferroscope.core.model import Node
 from ferroscope.core.secrets import count_plain, encrypted
+from ferroscope.db.rekey import Rekeyed, census, rekey
+from ferroscope.doctor.database import secret_findings
 from ferroscope.runtime import wiring
-from ferroscope.runtime.maintenance import Rekeyed, census, findings, missing_keys, rekey
+from ferroscope.runtime.backend import opened
 from ferroscope.runtime.system import SystemClock
 from ferroscope.secrets.keys import new_key
+from ferroscope.telemetry.key_check import missing_keys
 from tests.api.service import Service, fault
 
 SECRET = "Canary-5f1c"
@@ -89,8 +92,9 @@ class Site:
     def patch(self, uuid: str, path: str, value: Any) -> Any:
         return self.service.bare_metal.patch(f"/v1/nodes/{uuid}", {"op": "add", "path": path, "value": value})
 
-    def rekey(self) -> Rekeyed:
-        return rekey(self.settings, lambda _text: None, lambda _count: None)
+    def rekey(self, *lost: str) -> Rekeyed:
+        with opened(self.settings) as backend:
+            return rekey(backend.store, backend.keys, lambda _text: None, lambda _count: None, lost)
 
 
 @pytest.fixture
@@ -201,7 +205,7 @@ def test_rekey_encrypts_what_is_plain_and_what_has_another_key_and_repeats_nothi
     assert SECRET not in "".join(map(site.row, plain))
     assert site.rekey().changed == 0
     site.keys(encrypting)  # the old key is not needed any more
-    assert [one.code for one in findings(site.service.store, site.service.backend.keys)] == ["secrets"]
+    assert [one.code for one in secret_findings(site.service.store, site.service.backend.keys)] == ["secrets"]
     site.verify(uuid)
     assert site.driver.given[-1] == INFO
 
@@ -228,7 +232,7 @@ def test_a_key_that_is_lost_for_good_is_declared_lost(site: Site) -> None:
     site.keys(new_key())
     with pytest.raises(SecretKeyError):
         site.rekey()
-    done = rekey(site.settings, lambda _text: None, lambda _count: None, used)
+    done = site.rekey(*used)
     assert (done.changed, done.failed) == (0, 2)
     assert site.patch(uuid, "/driver_info", INFO).status_code == 200
     site.verify(uuid)

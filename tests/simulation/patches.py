@@ -39,12 +39,12 @@ import ferroscope.pxe_filter.backends.nftables
 import ferroscope.pxe_filter.leader
 import ferroscope.runtime.backend
 import ferroscope.runtime.member
+import ferroscope.runtime.periodic_tasks
 import ferroscope.runtime.process
 import ferroscope.runtime.pxe_filter
 import ferroscope.runtime.role_process
 import ferroscope.runtime.supervisor
 import ferroscope.runtime.system
-import ferroscope.runtime.wiring
 import ferroscope.telemetry.members
 import ferroscope.worker.loop
 import ferroscope.worker.pool
@@ -150,12 +150,12 @@ def installed(world: World) -> Iterator[None]:
             put(kubernetes.cluster, "http_client", http)
             put(kubernetes.failover.bmc_calls, "ThreadPoolExecutor", lambda **_: Executor(kernel, "bmc"))
             put(kubernetes.failover.bmc_calls, "wait", waiting(kernel))
-        put(runtime.wiring, "build_senders", lambda _settings, _stop: {})
+        put(runtime.periodic_tasks, "build_senders", lambda _settings, _stop: {})
         put(runtime.backend, "build_engine", lambda settings: _engine(world, settings))
         put(runtime.backend, "start_watcher", lambda _settings, *, bus, stop: world.listen(bus))
         if world.scenario.ledgers:
-            build, period = runtime.wiring.build_singletons, world.scenario.ledger_period
-            put(runtime.wiring, "build_singletons", ledger.instead(build, world.scenario.ledgers, period))
+            build, period = runtime.periodic_tasks.build_singletons, world.scenario.ledger_period
+            put(runtime.periodic_tasks, "build_singletons", ledger.instead(build, world.scenario.ledgers, period))
         for error in (_product.contracts.errors.ClaimLostError, _product.contracts.errors.LeaseLostError):
             put(error, "__init__", _counted(world, error))
         put(_product.hooks.pipeline, "from_settings", _pipeline)

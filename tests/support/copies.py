@@ -24,9 +24,9 @@ from sqlalchemy import (
 
 from ferroscope.config.options import Settings
 from ferroscope.db import migrate
+from ferroscope.db.copying import copy as database_copy
+from ferroscope.db.copying.copy import Copied, Stage
 from ferroscope.db.copying.tables import COPIED
-from ferroscope.runtime import database_copy
-from ferroscope.runtime.database_copy import Copied, Stage
 from tests.support.upgrades import ended, forked, opened
 
 PAIRS: Final = [("sqlite", "postgresql"), ("postgresql", "mariadb"), ("mariadb", "sqlite")]

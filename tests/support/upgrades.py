@@ -17,7 +17,7 @@ from sqlalchemy import Boolean, Double, Engine, Integer, MetaData, event, insert
 from ferroscope.config.options import DatabaseSettings, Settings
 from ferroscope.db import migrate
 from ferroscope.db.engine import build_engine
-from ferroscope.runtime.backend import ensure_schema
+from ferroscope.db.prepare import ensure_schema
 from tests.store.sql.test_schema import described
 
 # The schema of this release, before tests add migrations.

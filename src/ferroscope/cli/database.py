@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import click
@@ -15,7 +18,10 @@ from ferroscope.cli.service import config_option, database_option, refused, sett
 from ferroscope.cli.text import is_terminal
 
 if TYPE_CHECKING:
-    from ferroscope.runtime.database_copy import Copied
+    from ferroscope.config.options import Settings
+    from ferroscope.db.copying.copy import Copied
+    from ferroscope.db.store import Store
+    from ferroscope.storage.reader import Archive
 
 
 @click.group(cls=Group)
@@ -30,8 +36,8 @@ def upgrade(files: tuple[str, ...], database: str | None) -> None:
     """Upgrade the schema, if it is not up to date."""
     from ferroscope.config.errors import SetupError
     from ferroscope.contracts.errors import StoreUnavailableError
-    from ferroscope.runtime.backend import SchemaError, ensure_schema
-    from ferroscope.runtime.database_file import left_behind, place
+    from ferroscope.db.location import left_behind, place
+    from ferroscope.db.prepare import SchemaError, ensure_schema
 
     settings = settings_of(files, database)
     try:
@@ -52,7 +58,7 @@ def current(files: tuple[str, ...], database: str | None) -> None:
     """Show the schema's version; exit code 1 if it is not up to date."""
     from ferroscope.config.errors import SetupError
     from ferroscope.contracts.errors import StoreUnavailableError
-    from ferroscope.runtime.backend import SchemaError, ensure_schema
+    from ferroscope.db.prepare import SchemaError, ensure_schema
 
     try:
         click.echo(ensure_schema(settings_of(files, database), upgrade=False))
@@ -77,9 +83,9 @@ def copy(source: str, destination: str, files: tuple[str, ...], fmt: str, *, dry
     """
     from ferroscope.config.errors import SetupError
     from ferroscope.contracts.errors import StoreUnavailableError
-    from ferroscope.runtime.backend import SchemaError
-    from ferroscope.runtime.database_copy import CopyError, Stage
-    from ferroscope.runtime.database_copy import copy as run
+    from ferroscope.db.copying.copy import CopyError, Stage
+    from ferroscope.db.copying.copy import copy as run
+    from ferroscope.db.prepare import SchemaError
 
     stage: Stage = progress
     try:
@@ -115,6 +121,15 @@ def _show_copy(done: Copied, out: Output, *, dry_run: bool) -> None:
     out.say("never start it on the source again: two services would control the same machines")
 
 
+@contextmanager
+def _archive(settings: Settings) -> Iterator[tuple[Store, Archive]]:
+    from ferroscope.runtime.backend import opened
+    from ferroscope.storage.stores import build_archive
+
+    with opened(settings) as backend:
+        yield backend.store, build_archive(settings, backend.store, threading.Event())
+
+
 _PLACES = ("database", "s3", "swift")
 
 
@@ -130,13 +145,13 @@ def move_data(source: str, target: str, files: tuple[str, ...], database: str | 
     """
     from ferroscope.config.errors import SetupError
     from ferroscope.contracts.errors import StoreUnavailableError
-    from ferroscope.runtime.maintenance import move
+    from ferroscope.storage.maintenance import move
 
     if source == target:
         raise click.UsageError("--from and --to must differ")
     try:
-        with progress("Moving") as advance:
-            done = move(settings_of(files, database), source, target, advance)
+        with progress("Moving") as advance, _archive(settings_of(files, database)) as (store, archive):
+            done = move(store, archive, source, target, advance)
     except (SetupError, StoreUnavailableError) as exc:
         raise click.ClickException(str(exc)) from exc
     skipped = f", {done.skipped} skipped because they were changed or deleted concurrently" if done.skipped else ""
@@ -152,11 +167,11 @@ def rebuild_search_index(files: tuple[str, ...], database: str | None) -> None:
     """Rebuild the search index from the newest inventory of each node, for data of earlier releases."""
     from ferroscope.config.errors import SetupError
     from ferroscope.contracts.errors import StoreUnavailableError
-    from ferroscope.runtime.maintenance import rebuild
+    from ferroscope.storage.maintenance import rebuild
 
     try:
-        with progress("Rebuilding") as advance:
-            done = rebuild(settings_of(files, database), _report, advance)
+        with progress("Rebuilding") as advance, _archive(settings_of(files, database)) as (store, archive):
+            done = rebuild(store, archive, _report, advance)
     except (SetupError, StoreUnavailableError) as exc:
         raise click.ClickException(str(exc)) from exc
     click.echo(f"search index rebuilt: {done.changed} of {done.nodes} nodes changed")
@@ -177,11 +192,16 @@ def rekey(lost: tuple[str, ...], files: tuple[str, ...], database: str | None) -
     """
     from ferroscope.config.errors import SetupError
     from ferroscope.contracts.errors import SecretKeyError, StoreUnavailableError
-    from ferroscope.runtime.maintenance import rekey as run
+    from ferroscope.db.rekey import rekey as run
+    from ferroscope.runtime.backend import opened
 
+    settings = settings_of(files, database)
+    if not settings.secrets.key_file:
+        wrong = SetupError("[secrets] key_file is not set", "to create one, run: ferroscope secret generate-key FILE")
+        raise click.ClickException(str(wrong))
     try:
-        with progress("Encrypting") as advance:
-            done = run(settings_of(files, database), _report, advance, lost)
+        with progress("Encrypting") as advance, opened(settings) as backend:
+            done = run(backend.store, backend.keys, _report, advance, lost)
     except (SetupError, SecretKeyError, StoreUnavailableError) as exc:
         raise click.ClickException(str(exc)) from exc
     click.echo(f"{done.nodes} nodes checked, {done.changed} changed")

@@ -100,7 +100,7 @@ def test(target: str, files: tuple[str, ...], database: str | None) -> None:
     from ferroscope.config.errors import SetupError
     from ferroscope.contracts.events import SendError
     from ferroscope.core.notification import Kind, OutboxEvent
-    from ferroscope.runtime.wiring import build_senders
+    from ferroscope.runtime.periodic_tasks import build_senders
 
     try:
         senders = build_senders(settings_of(files, database), threading.Event())

@@ -171,7 +171,7 @@ class _Questions:
 def _database(questions: _Questions) -> dict[str, str]:
     from ferroscope.config.errors import SetupError
     from ferroscope.contracts.errors import StoreUnavailableError
-    from ferroscope.runtime.backend import prepared
+    from ferroscope.db.prepare import prepared
 
     explanation = (
         "1. The database. SQLite needs nothing and serves one host. For several hosts: postgresql://USER@HOST/NAME\n"

@@ -20,20 +20,24 @@ from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 from ferroscope.config.errors import SetupError
 from ferroscope.config.options import Settings
 from ferroscope.contracts.errors import LeaseHeldError, LeaseLostError, StoreUnavailableError
+from ferroscope.contracts.queue import MAX_SKEW
 from ferroscope.core.model import Member
-from ferroscope.db import migrate, replication
+from ferroscope.db import location, migrate, replication
 from ferroscope.db.engine import cannot_answer
+from ferroscope.db.prepare import schema_problem
+from ferroscope.db.rekey import census
+from ferroscope.db.store import Store
 from ferroscope.db.transaction import Transaction
 from ferroscope.doctor import host
 from ferroscope.doctor.boot_host import examine_boot, examine_pxe_filter
 from ferroscope.doctor.media import examine_image
 from ferroscope.doctor.ramdisk import examine_ramdisks
-from ferroscope.runtime import database_file
-from ferroscope.runtime.backend import Backend, open_backend, schema_problem
-from ferroscope.runtime.maintenance import findings as secret_findings
+from ferroscope.runtime.backend import Backend, open_backend
 from ferroscope.runtime.system import SystemClock
+from ferroscope.secrets.keys import KeyRing
 from ferroscope.telemetry import finding
 from ferroscope.telemetry.finding import Finding
+from ferroscope.telemetry.key_check import missing_keys
 from ferroscope.telemetry.members import about
 
 # How many standbys of each kind are connected. Without the role pg_monitor their state is hidden; then nothing can be
@@ -111,7 +115,7 @@ def examine(settings: Settings) -> Iterator[Finding]:
     yield from examine_image(settings, SystemClock())
     yield from examine_ramdisks(settings)
     backend = None
-    if old := database_file.left_behind(settings.database):
+    if old := location.left_behind(settings.database):
         summary = f"{old} is the database of an earlier release and is not used"
         advice = f"to keep using it: --database sqlite:///{old}, or stop the service and move the file"
         yield Finding("database-left-behind", "note", summary, advice)
@@ -135,7 +139,7 @@ def examine(settings: Settings) -> Iterator[Finding]:
 
 def _missing_file(settings: Settings, *, served: bool) -> Finding | None:
     """Check for a missing SQLite file: it may not exist yet, and a check must not create it."""
-    file = database_file.missing(settings.database)
+    file = location.missing(settings.database)
     if file is None:
         return None
     directory = file.absolute().parent
@@ -155,7 +159,7 @@ def _missing_file(settings: Settings, *, served: bool) -> Finding | None:
 
 def _readable_file(settings: Settings) -> Iterator[Finding]:
     """Check the mode of a SQLite file: it contains the passwords of BMCs."""
-    path = database_file.file_of(settings.database)
+    path = location.file_of(settings.database)
     if path is None or not path.is_file() or not path.stat().st_mode & 0o077:
         return
     summary = f"the file {path} contains passwords of BMCs and is accessible to users other than its owner"
@@ -163,7 +167,7 @@ def _readable_file(settings: Settings) -> Iterator[Finding]:
 
 
 def _database(settings: Settings, backend: Backend) -> Iterator[Finding]:
-    where = database_file.place(settings.database)
+    where = location.place(settings.database)
     try:
         kind, schema, needed = backend.describe()
     except StoreUnavailableError as exc:
@@ -194,7 +198,7 @@ def _guarded(name: str, check: Callable[[], list[Finding]]) -> list[Finding]:
 def _clock(backend: Backend) -> Finding:
     clock = SystemClock()
     skew = min((backend.store.read(lambda tx: clock.time() - tx.now) for _ in range(3)), key=abs)
-    if abs(skew) > finding.MAX_SKEW:
+    if abs(skew) > MAX_SKEW:
         return finding.skew_of(socket.gethostname(), skew)
     return Finding("clock", "ok", f"this host's clock is within {max(abs(skew), 0.01):.2f} s of the database's")
 
@@ -257,3 +261,24 @@ def _leader(settings: Settings, held: dict[str, bool]) -> Finding:
 def _describe(exc: Exception) -> str:
     """Return an error in one line; for SQLAlchemy's errors only the type, because they may quote secrets."""
     return str(exc) if isinstance(exc, StoreUnavailableError) else type(exc).__name__
+
+
+def secret_findings(store: Store, keys: KeyRing) -> Iterator[Finding]:
+    """Yield how secrets of nodes are stored, and which keys are missing."""
+    if missing := missing_keys(store, keys):
+        yield missing
+    found = census(store)
+    total = found.plain + sum(found.by_key.values())
+    if not keys.keys:
+        if found.plain:
+            summary = f"{found.plain} secrets of nodes, such as BMC passwords, are stored in plain text"
+            advice = "to encrypt them, see: ferroscope docs encrypt-bmc-passwords"
+            yield Finding("secrets-plain", "note", summary, advice)
+    elif keys.active is None:
+        summary = "the first line of [secrets] key_file is 'identity': new secrets are stored in plain text"
+        yield Finding("secrets-plain", "note", summary, "unless that is intended, move a key to the first line")
+    elif rest := total - found.by_key.get(keys.active.id, 0):
+        summary = f"{rest} of {total} secrets of nodes are not encrypted with the first key of [secrets] key_file"
+        yield Finding("secrets-plain", "note", summary, "run: ferroscope db rekey")
+    else:
+        yield Finding("secrets", "ok", f"all {total} secrets of nodes are encrypted with the key {keys.active.id}")

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import urlsplit
 
+from ferroscope.bus.checks import check_bus_setup
 from ferroscope.config.coordination_options import place
 from ferroscope.config.errors import SetupError
 from ferroscope.config.load import files_with_secrets
@@ -27,11 +28,12 @@ from ferroscope.contracts.bmc import Requirements
 from ferroscope.contracts.coordination import CoordinationUnavailableError
 from ferroscope.http_server.server import addresses, bind, check_anonymous
 from ferroscope.http_server.tls import certificates
+from ferroscope.liveness.service import build_coordination_service
 from ferroscope.runtime import wiring
 from ferroscope.runtime.authentication import build_authentication, build_policy
-from ferroscope.runtime.backend import check_bus_setup
-from ferroscope.runtime.externals import build_coordination_service, build_drivers, build_object_stores
+from ferroscope.runtime.externals import build_drivers
 from ferroscope.runtime.system import SystemClock, service_group
+from ferroscope.storage.stores import build_object_stores
 from ferroscope.telemetry.finding import API_ON_LOOPBACK, UNMANAGED_BOOT, Finding
 
 SERVED: Final = "port-served"

@@ -2,45 +2,34 @@
 
 from __future__ import annotations
 
-import ssl
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 import msgspec
 import structlog
 from sqlalchemy import Engine
 
+from ferroscope.bus.checks import require_kombu
 from ferroscope.bus.local import LocalBus
 from ferroscope.bus.postgresql import start_watcher
-from ferroscope.config.errors import SetupError
-from ferroscope.config.followed import FileError
-from ferroscope.config.messaging_options import Broker
 from ferroscope.config.options import DatabaseSettings, Settings
 from ferroscope.contracts.queue import Bus, Clock, Publisher, StopFlag
 from ferroscope.contracts.telemetry import SILENT, Meter
 from ferroscope.db import migrate
 from ferroscope.db.engine import build_engine
+from ferroscope.db.prepare import ensure_schema, explained
 from ferroscope.db.queue import Queue
 from ferroscope.db.replication import Memory
 from ferroscope.db.store import Store
-from ferroscope.db.url import DatabaseUrlError, checked
-from ferroscope.runtime import database_file
 from ferroscope.runtime.system import SystemClock
-from ferroscope.secrets.keys import KeyRing, place
+from ferroscope.secrets.keys import KeyRing, key_ring
 
 if TYPE_CHECKING:
     from ferroscope.bus.rabbitmq import RabbitmqBus
 
 _log = structlog.get_logger(__name__)
-
-# Time limit of one statement of a migration, in seconds.
-_MIGRATION: Final = 6 * 3600.0
-
-
-class SchemaError(SetupError):
-    """The database's schema does not match this release."""
 
 
 class Backend(msgspec.Struct, frozen=True):
@@ -126,65 +115,6 @@ def _rabbitmq(settings: Settings, local: LocalBus, stop: StopFlag) -> RabbitmqBu
     return RabbitmqBus(broker, settings.bus.exchange, local=local, stop=stop)
 
 
-def require_kombu(option: str) -> None:
-    """``SetupError`` naming the option if the extra for RabbitMQ is not installed."""
-    try:
-        import kombu  # noqa: F401
-    except ImportError as exc:
-        raise SetupError(
-            f"{option} needs the Python package {exc.name}, which is not installed",
-            "install Ferroscope with [rabbitmq], for example: pip install '.[rabbitmq]'",
-        ) from exc
-
-
-def check_bus_setup(broker: Broker) -> None:
-    """Check the package and the files that RabbitMQ needs; ``SetupError``."""
-    from ferroscope.remote.rabbitmq import check_files
-
-    require_kombu("[bus] transport_url")
-    try:
-        check_files(broker)
-    except OSError as exc:  # also ssl.SSLError
-        reason = "no valid certificate or key" if isinstance(exc, ssl.SSLError) else exc.strerror
-        raise SetupError(
-            f"[bus] a file for TLS cannot be used: {reason}",
-            "correct tls_ca_file, tls_certificate_file and tls_key_file",
-        ) from exc
-
-
-def check_bus(settings: Settings) -> None:
-    """Check that RabbitMQ, if configured, accepts us; ``SetupError``. It may be down for now."""
-    broker = settings.bus.broker()
-    if broker is None:
-        return
-    from ferroscope.remote.rabbitmq import BrokerError, check
-
-    check_bus_setup(broker)
-    try:
-        unavailable = check(broker)
-    except BrokerError as exc:
-        raise SetupError(
-            f"[bus] transport_url: RabbitMQ refuses the connection: {exc}", "see ferroscope doctor"
-        ) from exc
-    if unavailable is not None:
-        _log.warning("RabbitMQ is unavailable; polling until it is back", error=str(unavailable))
-
-
-def check_url(settings: Settings) -> None:
-    """Check ``[database] connection``, and the package that it needs, without connecting; ``SetupError``."""
-    with explained():
-        build_engine(settings.database).dispose()
-
-
-def key_ring(settings: Settings) -> KeyRing:
-    """Return the keys of ``[secrets] key_file``; ``SetupError``: without its keys, a process must not start."""
-    name = settings.secrets.key_file
-    try:
-        return KeyRing(place(name) if name else None)
-    except FileError as exc:
-        raise SetupError(str(exc), exc.advice) from exc
-
-
 @contextmanager
 def opened(settings: Settings) -> Iterator[Backend]:
     """Open the backend for a command, on a schema that is up to date; errors as of ``ensure_schema``."""
@@ -211,80 +141,3 @@ def _limited(settings: Settings) -> tuple[DatabaseSettings, DatabaseSettings]:
         statement_timeout=renewal,
         connect_timeout=min(database.connect_timeout, max(2, int(renewal))),
     )
-
-
-def ensure_schema(settings: Settings, *, upgrade: bool) -> str:
-    """Check the schema, or upgrade it; return its version.
-
-    ``SetupError``: the URL is invalid. ``SchemaError``: the schema does not match. ``StoreUnavailableError``: the
-    database cannot be reached. ``OSError``: the default directory cannot be created.
-    """
-    database = settings.database
-    if upgrade:  # a migration may take long
-        database_file.make_directory(database)
-        database = msgspec.structs.replace(database, statement_timeout=_MIGRATION)
-    elif file := database_file.missing(database):
-        raise SchemaError(f"the database file {file} does not exist", "run: ferroscope db upgrade")
-    with explained():
-        engine = build_engine(database)
-    try:
-        found = migrate.current(engine)
-        if found == migrate.HEAD:
-            return found
-        if not upgrade or is_foreign(found):
-            raise SchemaError(*schema_problem(found))
-        migrate.upgrade(engine)
-        return migrate.HEAD
-    finally:
-        engine.dispose()
-
-
-def prepared(connection: str, ask_password: Callable[[], str]) -> str:
-    """Return the URL, with a password if it lacks one, after the tables were created on a database server.
-
-    SQLite's file is left to the service, whose user must own it. Raises what ``ensure_schema`` raises.
-    """
-    with explained():
-        url = checked(connection)
-    if url.get_backend_name() == "sqlite":
-        return connection
-    if url.username and url.password is None:
-        url = url.set(password=ask_password() or None)
-    complete = url.render_as_string(hide_password=False)
-    ensure_schema(Settings(database=DatabaseSettings(connection=complete)), upgrade=True)
-    return complete
-
-
-def is_foreign(found: str | None) -> bool:
-    """Whether this release cannot upgrade the schema, because a newer one created it."""
-    return found is not None and not (found.isdigit() and found <= migrate.HEAD)
-
-
-def schema_problem(found: str | None) -> tuple[str, str]:
-    """Return what is wrong with a schema of another release, and what to do."""
-    if found is not None and found.startswith(migrate.COPYING):
-        return (
-            "the database holds an incomplete copy of another one",
-            "repeat 'ferroscope db copy', which starts over; it may still be running",
-        )
-    if is_foreign(found):
-        return (
-            f"the database has schema {found}, which belongs to a newer release; this release needs {migrate.HEAD}",
-            "a downgrade is not supported: install the newer release, or restore the backup from before the upgrade",
-        )
-    where = "is empty" if found is None else f"has schema {found}"
-    return f"the database {where}, this release needs {migrate.HEAD}", "run: ferroscope db upgrade"
-
-
-@contextmanager
-def explained() -> Iterator[None]:
-    try:
-        yield
-    except DatabaseUrlError as exc:
-        raise SetupError(f"invalid [database] connection: {exc.summary}", exc.advice) from exc
-    except ImportError as exc:
-        extra = "mysql" if exc.name == "pymysql" else "postgresql"
-        raise SetupError(
-            f"[database] connection needs the Python package {exc.name}, which is not installed",
-            f"install Ferroscope with [{extra}], for example: pip install '.[{extra}]'",
-        ) from exc

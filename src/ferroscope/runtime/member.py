@@ -21,9 +21,10 @@ from ferroscope.config.options import Settings, WorkerSettings
 from ferroscope.contracts.errors import ConflictError, StoreUnavailableError
 from ferroscope.contracts.queue import Clock, StopFlag
 from ferroscope.core.model import ClockStep, Document, Member
+from ferroscope.db import location
 from ferroscope.db.store import Store
 from ferroscope.db.transaction import Transaction
-from ferroscope.runtime import database_file, system
+from ferroscope.runtime import system
 from ferroscope.runtime.backend import Backend
 from ferroscope.runtime.system import DatabaseClock
 from ferroscope.telemetry import finding, members
@@ -250,7 +251,7 @@ def membership_of(
         ident=ident,
         describe=members.describer(settings, roles, schema),
         retries=settings.database.outage_retries,
-        lost=database_file.watched(settings.database),
+        lost=location.watched(settings.database),
     )
     membership.watch_problem("database", lambda: finding.lost_commits(backend.memory.proofs()))
     if backend.rabbitmq is not None:

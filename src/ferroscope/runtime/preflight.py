@@ -13,13 +13,15 @@ from importlib import import_module
 from threading import Event
 from typing import TYPE_CHECKING, Final
 
+from ferroscope.bus.checks import check_bus_setup
 from ferroscope.config.added import added
 from ferroscope.config.errors import RefusedError, SetupError, StartError
 from ferroscope.config.options import Settings
 from ferroscope.config.plugins import PluginError
+from ferroscope.db.prepare import check_url
 from ferroscope.http_server import tls
-from ferroscope.runtime import backend
 from ferroscope.runtime.system import SystemClock
+from ferroscope.secrets.keys import key_ring
 
 if TYPE_CHECKING:
     from ferroscope.runtime.roles import Role
@@ -48,10 +50,10 @@ def check(settings: Settings, roles: Collection[str]) -> None:
 
 
 def _checks(settings: Settings, roles: frozenset[str], others: Sequence[Role]) -> Iterator[Check]:
-    yield partial(backend.check_url, settings)
-    yield partial(backend.key_ring, settings)
+    yield partial(check_url, settings)
+    yield partial(key_ring, settings)
     if broker := settings.bus.broker():
-        yield partial(backend.check_bus_setup, broker)
+        yield partial(check_bus_setup, broker)
     yield from _ports(settings, roles)
     drives = any(one.drives_bmcs for one in others)
     if roles & _DRIVE or drives:
@@ -65,20 +67,22 @@ def _checks(settings: Settings, roles: frozenset[str], others: Sequence[Role]) -
 
 
 def _inspections(settings: Settings, roles: frozenset[str], *, drives: bool) -> Iterator[Check]:
-    from ferroscope.runtime import externals, wiring
+    from ferroscope.liveness import service
+    from ferroscope.runtime import externals, periodic_tasks, wiring
+    from ferroscope.storage.stores import build_object_stores
 
     yield partial(externals.check_drivers, settings)
     if "worker" in roles or drives:
         yield partial(wiring.build_resolver, settings, Event())
     if roles & {"api", "worker"}:
         yield partial(wiring.built_in_rules, settings)
-        yield partial(externals.build_object_stores, settings, Event())
-        yield partial(externals.check, settings)
+        yield partial(build_object_stores, settings, Event())
+        yield partial(service.check, settings)
     if "worker" in roles:
         yield partial(wiring.build_pipeline, settings)
     if "periodic" in roles:
-        yield partial(externals.build_coordination_service, settings, "", Event())
-        yield partial(wiring.build_senders, settings, Event())
+        yield partial(service.build_coordination_service, settings, "", Event())
+        yield partial(periodic_tasks.build_senders, settings, Event())
 
 
 def _ports(settings: Settings, roles: frozenset[str]) -> Iterator[Check]:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import structlog
 
+from ferroscope.bus.checks import check_bus
 from ferroscope.config.errors import SetupError, StartError
 from ferroscope.config.options import Settings
 from ferroscope.contracts.attached import Attached
@@ -22,21 +23,24 @@ from ferroscope.contracts.bmc import Bmc
 from ferroscope.contracts.errors import StoreUnavailableError
 from ferroscope.contracts.queue import Channel, Clock
 from ferroscope.contracts.telemetry import Meter
+from ferroscope.db import location
+from ferroscope.db.prepare import ensure_schema
 from ferroscope.http_server import tls
 from ferroscope.http_server.server import BACKLOG, HttpServer, check_anonymous, listeners
 from ferroscope.http_server.tls import Certificates
 from ferroscope.http_server.wsgi import Application
-from ferroscope.runtime import database_file, preflight, system, wiring
-from ferroscope.runtime.backend import Backend, check_bus, ensure_schema, open_backend
-from ferroscope.runtime.externals import build_attached, build_drivers, build_party_watch, close_drivers
-from ferroscope.runtime.externals import check as check_coordination
-from ferroscope.runtime.maintenance import KeyCheck
+from ferroscope.liveness.service import build_party_watch
+from ferroscope.liveness.service import check as check_coordination
+from ferroscope.runtime import periodic_tasks, preflight, system, wiring
+from ferroscope.runtime.backend import Backend, open_backend
+from ferroscope.runtime.externals import build_attached, build_drivers, close_drivers
 from ferroscope.runtime.member import Membership, membership_of
 from ferroscope.runtime.metrics import build_metrics, build_tracer
 from ferroscope.runtime.metrics import serve as serve_metrics
 from ferroscope.runtime.system import EXIT_CUT_OFF, EXIT_FAULT, Reload, Reread, SystemClock, notify, process_name
 from ferroscope.runtime.welcome import announce
 from ferroscope.telemetry.finding import Finding
+from ferroscope.telemetry.key_check import KeyCheck
 from ferroscope.telemetry.metrics import Metrics
 
 if TYPE_CHECKING:
@@ -128,7 +132,7 @@ class Process:
         certificates = tls.certificates(settings.api) if sockets or settings.metrics.port else None
         schema = ensure_schema(settings, upgrade=self._upgrade)
         if not self._member:  # otherwise the supervisor has done it
-            database_file.announce(settings.database, _log)
+            location.announce(settings.database, _log)
             check_bus(settings)
         meter = build_metrics()
         if settings.tracing.endpoint:
@@ -199,8 +203,8 @@ class Process:
 
     def _play_periodic(self, backend: Backend, membership: Membership, clock: Clock, meter: Meter) -> None:
         settings, member = self._settings, membership.member.id
-        party = build_party_watch(settings, backend, member=member, clock=clock, stop=self._stop)
-        singletons = wiring.build_singletons(
+        party = build_party_watch(settings, backend.bus, member=member, clock=clock, stop=self._stop)
+        singletons = periodic_tasks.build_singletons(
             settings,
             backend,
             clock=clock,
@@ -313,7 +317,7 @@ def run(
     try:
         sockets = listeners(settings.api) if "api" in roles else []
         ensure_schema(settings, upgrade=upgrade)
-        database_file.announce(settings.database, _log)
+        location.announce(settings.database, _log)
         check_bus(settings)
     except (StoreUnavailableError, SetupError, OSError) as exc:
         raise StartError(str(exc)) from exc

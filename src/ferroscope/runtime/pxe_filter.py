@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 import msgspec
 import structlog
 
+from ferroscope.bus.checks import check_bus
 from ferroscope.config.added import backend as selected
 from ferroscope.config.errors import RefusedError, SetupError, StartError
 from ferroscope.config.options import PxeFilterSettings, Settings
@@ -28,6 +29,7 @@ from ferroscope.contracts.pxe_filter import FilterBackend, PxeFilterError
 from ferroscope.contracts.queue import MAC_CHANNELS, Channel
 from ferroscope.contracts.telemetry import SILENT, Meter
 from ferroscope.core.boot_macs import LEASE_PREFIX, decode_record
+from ferroscope.db.prepare import ensure_schema
 from ferroscope.leadership import EXIT_LOST_LEADERSHIP, Election, LeaseRenewer
 from ferroscope.pxe_filter.backends.base import PREFIX as TABLE_PREFIX
 from ferroscope.pxe_filter.backends.build import BACKENDS, build_pxe_filter, rules_of
@@ -36,7 +38,7 @@ from ferroscope.pxe_filter.backends.watchdog import PREFIX as FILE_PREFIX
 from ferroscope.pxe_filter.leader import PxeFilter
 from ferroscope.pxe_filter.sync import MacSync
 from ferroscope.runtime import preflight, system
-from ferroscope.runtime.backend import Backend, check_bus, ensure_schema, open_backend
+from ferroscope.runtime.backend import Backend, open_backend
 from ferroscope.runtime.member import membership_of
 from ferroscope.runtime.system import EXIT_CUT_OFF, EXIT_FAULT, Reload, Reread, SystemClock, notify, process_name
 

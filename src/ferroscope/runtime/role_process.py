@@ -13,13 +13,15 @@ from typing import Any
 
 import structlog
 
+from ferroscope.bus.checks import check_bus
 from ferroscope.config.errors import SetupError, StartError
 from ferroscope.config.options import Settings
 from ferroscope.contracts.errors import StoreUnavailableError
 from ferroscope.contracts.queue import Channel
 from ferroscope.contracts.telemetry import SILENT
+from ferroscope.db.prepare import ensure_schema
 from ferroscope.runtime import preflight, system
-from ferroscope.runtime.backend import check_bus, ensure_schema, open_backend
+from ferroscope.runtime.backend import open_backend
 from ferroscope.runtime.member import membership_of
 from ferroscope.runtime.metrics import build_metrics, serve_alone
 from ferroscope.runtime.roles import RoleContext, Work, role_of

@@ -9,8 +9,8 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from ferroscope.config.options import SIMULATED, ApiSettings, Settings
+from ferroscope.db import location
 from ferroscope.http_server.server import addresses, enabled
-from ferroscope.runtime import database_file
 
 _DEFAULT_PORT = 6385
 # They are listened on, and no client can connect to them.
@@ -43,7 +43,7 @@ def lines(settings: Settings) -> list[str]:
     told = [("web page", page_url(settings.api))]
     if url:
         told.append(("try", ("ferroscope sim --nodes 50 --enroll" if simulated else _EXAMPLE) + other))
-    told.append(("data", database_file.place(settings.database)))
+    told.append(("data", location.place(settings.database)))
     return [f"{name:<8}  {text}" for name, text in told if text]
 
 

@@ -5,7 +5,6 @@ Implementations are built only here, in ``backend`` (the database) and in ``pxe_
 
 from __future__ import annotations
 
-import socket
 import threading
 import uuid
 from collections.abc import Callable, Iterable, Mapping
@@ -18,27 +17,20 @@ import structlog
 from ferroscope.config.added import added
 from ferroscope.config.added import backend as _selected
 from ferroscope.config.errors import SetupError
-from ferroscope.config.messaging_options import RabbitmqTarget
 from ferroscope.config.options import Settings
 from ferroscope.config.plugins import PluginError
 from ferroscope.contracts.attached import Attached
 from ferroscope.contracts.bmc import Bmc
-from ferroscope.contracts.events import Sender, Senders
 from ferroscope.contracts.queue import Clock, StopFlag
 from ferroscope.contracts.remote import Forwarder
-from ferroscope.contracts.secrets import SecretOptions, SecretSourceError
+from ferroscope.contracts.secrets import SecretOptions
 from ferroscope.contracts.telemetry import SILENT, Meter
 from ferroscope.remote.addresses import Networks
 from ferroscope.runtime.authentication import build_authentication, build_policy
-from ferroscope.runtime.backend import Backend, require_kombu
-from ferroscope.runtime.externals import (
-    build_archive,
-    build_archiving,
-    build_object_stores,
-    build_source,
-)
+from ferroscope.runtime.backend import Backend
 from ferroscope.runtime.system import SystemClock, new_token
 from ferroscope.secrets.references import Resolver, SecretReader, load_sources
+from ferroscope.storage.stores import build_archive
 
 _log = structlog.get_logger(__name__)
 
@@ -49,8 +41,6 @@ if TYPE_CHECKING:
     from ferroscope.api.http.route import ApiContext
     from ferroscope.api.http.writable import CanWrite
     from ferroscope.hooks.pipeline import Pipeline
-    from ferroscope.liveness.watch import PartyWatch
-    from ferroscope.periodic.singleton import PeriodicTask, Singleton
     from ferroscope.rules.engine import CompiledRule
     from ferroscope.telemetry.metrics import Metrics
     from ferroscope.worker.pool import WorkerPool
@@ -161,7 +151,7 @@ def build_context(
     clock = SystemClock()
     return ApiContext(
         store=backend.store,
-        archive=build_archive(settings, backend, stop or threading.Event()),
+        archive=build_archive(settings, backend.store, stop or threading.Event()),
         settings=settings,
         drivers=drivers,
         process=process,
@@ -243,7 +233,7 @@ def build_pool(
     rules = RuleStep(RuleCache(built_in_rules(settings)), WebClient())
     tasks = build(pipeline, throttle, PxeFilterWait(settings.pxe_filter.allow_timeout), rules)
 
-    archive = build_archive(settings, backend, stop)
+    archive = build_archive(settings, backend.store, stop)
 
     worker = Worker(
         store=backend.store,
@@ -286,127 +276,3 @@ def built_in_rules(settings: Settings) -> tuple[CompiledRule, ...]:
         return builtin.load(settings.inspection_rules.built_in_rules)
     except InvalidRuleError as exc:
         raise SetupError(str(exc)) from exc
-
-
-def build_senders(settings: Settings, stop: StopFlag) -> Senders:
-    """Return what delivers events, by target; ``SetupError``."""
-    targets = settings.notifications.targets()
-    if not targets:
-        return {}
-    resolver = build_resolver(settings, stop) or Resolver({})
-    networks = Networks(settings.notifications.networks)
-    found: dict[str, Sender] = {}
-    for one in targets:
-        try:
-            if isinstance(one, RabbitmqTarget):
-                require_kombu(f"[notifications] target {one.name}")
-                found[one.name] = _selected("notifications.rabbitmq")(one, host=socket.gethostname())
-                continue
-            from ferroscope.remote.webhook import Webhook
-
-            source = settings.notifications.source
-            found[one.name] = Webhook(one, source=source, networks=networks, resolve=resolver.resolve)
-        except (OSError, SecretSourceError) as exc:
-            reason = exc.strerror if isinstance(exc, OSError) else exc
-            raise SetupError(
-                f"[notifications] target {one.name} cannot be used: {reason}", "correct its secret or ca_file"
-            ) from exc
-    return found
-
-
-def _nobody(_member: str) -> bool:
-    """No member is lost as far as is known."""
-    return False
-
-
-def build_singletons(
-    settings: Settings,
-    backend: Backend,
-    *,
-    clock: Clock,
-    stop: StopFlag,
-    member: str,
-    process: str,
-    meter: Meter = SILENT,
-    not_now: Callable[[], str] = str,
-    attached: Attached | None = None,
-    party: PartyWatch | None = None,
-) -> list[Singleton]:
-    """Return the periodic singletons, to be run in a thread each; ``not_now`` as in ``Singleton``.
-
-    With ``party``, dead leaders are replaced before their leases expire, where that is safe (``only_fenced``).
-    """
-    from ferroscope.leadership import Election, LeaseRenewer
-    from ferroscope.periodic.notifications import Notifications
-    from ferroscope.periodic.orphans import Orphans
-    from ferroscope.periodic.retention import Retention
-    from ferroscope.periodic.singleton import Singleton
-    from ferroscope.periodic.timeouts import Timeouts
-    from ferroscope.runtime.roles import AddTasks, RoleContext
-
-    profile, inspector = settings.lease.numbers(), settings.inspector
-    keep = LeaseRenewer(profile, clock, meter=meter)
-    owner = attached or Attached()
-    source = build_source(settings, stop, owner)
-    tasks: list[Callable[[], PeriodicTask]] = [
-        lambda: Timeouts(backend.store, timeout=inspector.timeout, period=inspector.timeout_period, process=process),
-        lambda: Orphans(backend.store, source, settings=settings.registry, process=process),
-        lambda: Retention(
-            backend.store,
-            threshold=inspector.retention,
-            number=inspector.retention_number,
-            logs=inspector.logs_retention,
-            audit=settings.audit.retention_days * 86400.0,
-            events=(settings.notifications.keep_delivered * 86400.0, settings.notifications.keep_dead * 86400.0),
-            period=inspector.retention_period,
-            clock=clock,
-        ),
-    ]
-
-    if inspector.reinspect_after and owner.reinspects:
-        from ferroscope.periodic.reinspection import Reinspection
-
-        tasks.append(
-            lambda: Reinspection(
-                backend.store,
-                after=inspector.reinspect_after,
-                selector=inspector.reinspect_nodes,
-                at_once=inspector.reinspect_at_once,
-                drivers=settings.drivers.enabled,
-                period=inspector.reinspect_period,
-                process=process,
-            )
-        )
-
-    tasks += owner.tasks(backend.store)
-    context = RoleContext(settings=settings, backend=backend, clock=clock, stop=stop, process=process, meter=meter)
-    more: Mapping[str, AddTasks] = added("ferroscope.tasks")
-    for add in more.values():
-        tasks += add(context)
-
-    object_stores = build_object_stores(settings, stop)
-    if object_stores or settings.storage.backend == "none":
-        tasks.append(lambda: build_archiving(settings, backend, object_stores, clock=clock, process=process))
-
-    if senders := build_senders(settings, stop):
-        tasks.append(lambda: Notifications(backend.store, senders, settings.notifications, clock=clock, meter=meter))
-
-    def single(build: Callable[[], PeriodicTask]) -> Singleton:
-        task = build()
-        is_lost = party.is_lost if party is not None and getattr(task, "only_fenced", False) else _nobody
-        election = Election(task.name, member, store=backend.lease_store, clock=clock, profile=profile, is_lost=is_lost)
-        one = Singleton(
-            build,
-            election,
-            keep=keep,
-            profile=profile,
-            bus=backend.bus,
-            clock=clock,
-            stop=stop,
-            not_now=not_now,
-        )
-        if party is not None:
-            party.resets.append(one.reset)
-        return one
-
-    return [single(build) for build in tasks]

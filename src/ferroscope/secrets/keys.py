@@ -20,7 +20,9 @@ from typing import Any, Final
 
 import msgspec
 
+from ferroscope.config.errors import SetupError
 from ferroscope.config.followed import FileError, Followed
+from ferroscope.config.options import Settings
 from ferroscope.contracts.errors import SecretKeyError
 from ferroscope.core.secrets import Path as Position
 
@@ -164,3 +166,12 @@ def key_id(text: str) -> str:
 
 def _bound_to(uuid: str, position: Position) -> bytes:
     return msgspec.json.encode([uuid, *position])
+
+
+def key_ring(settings: Settings) -> KeyRing:
+    """Return the keys of ``[secrets] key_file``; ``SetupError``: without its keys, a process must not start."""
+    name = settings.secrets.key_file
+    try:
+        return KeyRing(place(name) if name else None)
+    except FileError as exc:
+        raise SetupError(str(exc), exc.advice) from exc

@@ -13,12 +13,12 @@ from typing import Any, Final, Literal
 
 import msgspec
 
+from ferroscope.contracts.queue import MAX_SKEW
 from ferroscope.core.model import ClockStep, Member
 from ferroscope.telemetry.members import name_of
 
 Verdict = Literal["ok", "note", "wrong"]
 
-MAX_SKEW: Final = 1.0
 _RECENT_SECONDS: Final = 86400.0
 
 

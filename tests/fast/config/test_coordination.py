@@ -10,7 +10,7 @@ from ferroscope.config.coordination_options import CoordinationSettings, client_
 from ferroscope.config.errors import SetupError
 from ferroscope.config.load import files_with_secrets, load
 from ferroscope.config.options import Settings
-from ferroscope.runtime.externals import check
+from ferroscope.liveness.service import check
 
 PASSWORD = "hunter2"
 

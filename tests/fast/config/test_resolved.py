@@ -9,7 +9,7 @@ import pytest
 
 from ferroscope.config import load as loading
 from ferroscope.config.load import load
-from ferroscope.runtime import database_file
+from ferroscope.db import location
 
 
 @pytest.mark.parametrize(
@@ -60,15 +60,15 @@ def test_a_database_of_an_earlier_release_in_this_directory_is_named_and_not_use
     monkeypatch.chdir(tmp_path)
     (tmp_path / "ferroscope.db").touch()
     settings = load([]).database
-    database_file.make_directory(settings)
+    location.make_directory(settings)
     assert (tmp_path / "me@corp/.local/state/ferroscope").stat().st_mode & 0o777 == 0o700
-    assert database_file.left_behind(settings) == tmp_path / "ferroscope.db"
+    assert location.left_behind(settings) == tmp_path / "ferroscope.db"
     found = load([], {"database.connection": f"sqlite:///{tmp_path}/other.db"}).database
-    assert database_file.left_behind(found) is None, "whoever names a database knows what they want"
+    assert location.left_behind(found) is None, "whoever names a database knows what they want"
     state.mkdir()
     monkeypatch.chdir(state)  # as the units' WorkingDirectory: what was the default is the default
     (state / "ferroscope.db").touch()
-    assert database_file.left_behind(load([]).database) is None
+    assert location.left_behind(load([]).database) is None
 
 
 @pytest.mark.parametrize(

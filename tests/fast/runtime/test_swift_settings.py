@@ -8,8 +8,8 @@ import pytest
 
 from ferroscope.config.errors import SetupError
 from ferroscope.config.options import Settings, SwiftSettings
-from ferroscope.runtime.externals import build_object_stores
 from ferroscope.storage.object_http import Access, problem
+from ferroscope.storage.stores import build_object_stores
 
 USER = {"username": "u", "password": "hush"}
 APPLICATION = {"application_credential_id": "i", "application_credential_secret": "hush"}

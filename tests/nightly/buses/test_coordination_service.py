@@ -18,7 +18,7 @@ from ferroscope.config.errors import SetupError
 from ferroscope.config.options import Settings
 from ferroscope.contracts.coordination import CoordinationService, CoordinationUnavailableError
 from ferroscope.doctor import host
-from ferroscope.runtime.externals import build_coordination_service, build_party_watch
+from ferroscope.liveness.service import build_coordination_service, build_party_watch
 from tests import ROOT
 from tests.support.certificates import Authority
 from tests.support.daemons import tls_port

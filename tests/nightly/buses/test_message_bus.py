@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from ferroscope.bus import rabbitmq as bus_module
+from ferroscope.bus.checks import check_bus
 from ferroscope.bus.local import RABBITMQ, LocalBus
 from ferroscope.config.errors import SetupError
 from ferroscope.config.messaging_options import parse_url
@@ -23,7 +24,7 @@ from ferroscope.core.model import Request
 from ferroscope.core.states import Event
 from ferroscope.doctor import host
 from ferroscope.remote.rabbitmq import BrokerError, Connection, check, check_files
-from ferroscope.runtime.backend import Backend, check_bus, open_backend
+from ferroscope.runtime.backend import Backend, open_backend
 from ferroscope.runtime.system import SystemClock
 from tests.support import examples, rabbitmq
 from tests.support.certificates import Authority

@@ -15,7 +15,7 @@ from ferroscope.config.options import Settings
 from ferroscope.contracts.coordination import CoordinationRefusedError, CoordinationUnavailableError
 from ferroscope.contrib.kubernetes.liveness import KubernetesService
 from ferroscope.doctor import host
-from ferroscope.runtime.externals import build_coordination_service, build_party_watch
+from ferroscope.liveness.service import build_coordination_service, build_party_watch
 from tests.support.kubernetes import Cluster
 from tests.support.processes import until
 

@@ -11,7 +11,7 @@ from ferroscope.config.options import DatabaseSettings, Settings
 from ferroscope.contracts.store import Query
 from ferroscope.core.states import Provision, State
 from ferroscope.db import migrate
-from ferroscope.runtime.backend import SchemaError, ensure_schema
+from ferroscope.db.prepare import SchemaError, ensure_schema
 from tests.store.conftest import Adapter, Open
 from tests.support import examples, upgrades
 

@@ -17,7 +17,7 @@ from click.testing import CliRunner
 from ferroscope.cli.exits import Exit
 from ferroscope.cli.main import main
 from ferroscope.config.load import load
-from ferroscope.runtime.backend import ensure_schema
+from ferroscope.db.prepare import ensure_schema
 from ferroscope.secrets.keys import new_key
 from ferroscope.telemetry import members
 from tests.api.service import Service

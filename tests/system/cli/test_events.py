@@ -14,7 +14,8 @@ from ferroscope.cli.exits import Exit
 from ferroscope.cli.main import main
 from ferroscope.config.load import load
 from ferroscope.core.notification import Kind
-from ferroscope.runtime.backend import ensure_schema, opened
+from ferroscope.db.prepare import ensure_schema
+from ferroscope.runtime.backend import opened
 from tests.support import examples
 from tests.support.http_target import HttpTarget
 

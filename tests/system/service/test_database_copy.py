@@ -14,9 +14,9 @@ from ferroscope.config.options import DatabaseSettings, SecretSettings, Settings
 from ferroscope.core.secrets import ENCRYPTED
 from ferroscope.core.states import Event, State
 from ferroscope.db import migrate, schema
+from ferroscope.db.copying.copy import CopyError
 from ferroscope.db.copying.tables import COPIED
-from ferroscope.runtime.backend import SchemaError, ensure_schema
-from ferroscope.runtime.database_copy import CopyError
+from ferroscope.db.prepare import SchemaError, ensure_schema
 from ferroscope.secrets.keys import new_key
 from tests.api.service import Service, callback_body
 from tests.support import databases, examples

@@ -16,7 +16,8 @@ from sqlalchemy import make_url, text
 from ferroscope.config.options import DatabaseSettings, Settings
 from ferroscope.contracts.errors import StoreUnavailableError
 from ferroscope.db.engine import build_engine
-from ferroscope.runtime.backend import Backend, ensure_schema, open_backend
+from ferroscope.db.prepare import ensure_schema
+from ferroscope.runtime.backend import Backend, open_backend
 from ferroscope.runtime.system import SystemClock
 from tests.support import databases, examples
 from tests.support.certificates import Authority, Pair

@@ -18,6 +18,7 @@ from ferroscope.api.http.schemas import iso_exact
 from ferroscope.api.service import shared_macs
 from ferroscope.api.service.leases import LeaseView, is_own, view
 from ferroscope.contracts.bmc import Simulated
+from ferroscope.contracts.queue import MAX_SKEW
 from ferroscope.contracts.store import Backlog, Condition, Failures, Population, Query
 from ferroscope.core.boot_macs import LEASE_PREFIX, decode_record
 from ferroscope.core.model import ClockStep, Lease, Member
@@ -187,7 +188,7 @@ def problems(seen: Seen, process: str) -> list[Finding]:
         summary = f"no worker is alive; waiting requests: {waiting}" if waiting else "no worker is alive"
         found.insert(0, Finding("no-worker", "wrong", summary, "start one: ferroscope worker"))
     found += [_old(row, seen.now) for row in seen.backlog if row.waiting and seen.now - row.oldest > _OLD_REQUEST]
-    if abs(seen.skew) > finding.MAX_SKEW:
+    if abs(seen.skew) > MAX_SKEW:
         found.append(finding.skew_of(process, seen.skew))
     found += [_closed(lease) for lease in seen.leases if _is_closed(lease)]
     found += (

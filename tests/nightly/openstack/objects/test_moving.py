@@ -24,13 +24,14 @@ from ferroscope.core.model import Inspection, Node
 from ferroscope.core.states import State
 from ferroscope.db.transaction import Transaction
 from ferroscope.periodic.archiving import Archiving, newest_inventory
-from ferroscope.runtime import maintenance
-from ferroscope.runtime.backend import Backend, open_backend
+from ferroscope.runtime.backend import Backend, open_backend, opened
 from ferroscope.runtime.system import SystemClock
+from ferroscope.storage import maintenance
 from ferroscope.storage.mover import Mover
 from ferroscope.storage.object_http import RetryPolicy
 from ferroscope.storage.reader import Archive, locate
 from ferroscope.storage.s3 import S3Store
+from ferroscope.storage.stores import build_archive
 from ferroscope.storage.swift import SwiftStore
 from tests.nightly.openstack.objects.conftest import make_bucket, s3_settings, shelf, swift_settings
 from tests.support import examples
@@ -39,6 +40,18 @@ from tests.support.servers import Server
 from tests.system.cli.test_progress import run as progress_of
 
 ALL = ("inventory", "plugin_data", "unprocessed")
+
+
+def _moved(settings: Settings, source: str, target: str, advance: maintenance.Advance) -> maintenance.Moved:
+    with opened(settings) as backend:
+        archive = build_archive(settings, backend.store, threading.Event())
+        return maintenance.move(backend.store, archive, source, target, advance)
+
+
+def _rebuilt(settings: Settings) -> maintenance.Rebuilt:
+    with opened(settings) as backend:
+        archive = build_archive(settings, backend.store, threading.Event())
+        return maintenance.rebuild(backend.store, archive, lambda _text: None, lambda _count: None)
 
 
 class Site:
@@ -365,10 +378,10 @@ def test_data_goes_from_store_to_store_and_back(site: Site, shared_swift: Server
     site.archive.object_stores = _shelves(settings)
     inspections = site.inspected(12)
     for source, target in (("database", "s3"), ("s3", "swift"), ("swift", "database")):
-        done = maintenance.move(settings, source, target, lambda _text: None)
+        done = _moved(settings, source, target, lambda _text: None)
         assert (done.moved, done.skipped, done.error) == (36, 0, "")
         site.check(inspections)
-        assert maintenance.move(settings, source, target, lambda _text: None).moved == 0
+        assert _moved(settings, source, target, lambda _text: None).moved == 0
     assert [site.here(one) for one in inspections] == [sorted(ALL)] * 12
 
 
@@ -378,11 +391,11 @@ def test_a_move_that_ended_early_goes_on(site: Site, swift_server: Server, sqlit
     )
     site.archive.object_stores = _shelves(settings)
     inspections = site.inspected(15)
-    done = maintenance.move(settings, "database", "s3", lambda _text: swift_server.kill() if swift_server.pid else None)
+    done = _moved(settings, "database", "s3", lambda _text: swift_server.kill() if swift_server.pid else None)
     assert done.error
     assert 0 < done.moved < 45
     swift_server.start()
-    rest = maintenance.move(settings, "database", "s3", lambda _text: None)
+    rest = _moved(settings, "database", "s3", lambda _text: None)
     assert done.moved + rest.moved == 45
     site.check(inspections)
 
@@ -429,8 +442,8 @@ def test_facts_are_derived_anew(site: Site, sqlite_url: str) -> None:
 
     site.store.write(point)
     settings = Settings(database=DatabaseSettings(connection=sqlite_url))
-    done = maintenance.rebuild(settings, lambda _text: None, lambda _count: None)
+    done = _rebuilt(settings)
     assert (done.nodes, done.changed) == (1, 1)
     (row,) = site.store.read(lambda tx: tx.search_index.of(one.node))
     assert row.n1 == 64 * 2**20
-    assert maintenance.rebuild(settings, lambda _text: None, lambda _count: None).changed == 0
+    assert _rebuilt(settings).changed == 0

@@ -16,16 +16,16 @@ from sqlalchemy import Connection, Engine, Table
 from sqlalchemy.exc import DBAPIError, IntegrityError
 
 from ferroscope.config.options import DatabaseSettings, Settings
-from ferroscope.db import executor, migrate
+from ferroscope.contracts.queue import MAX_SKEW
+from ferroscope.db import executor, location, migrate
 from ferroscope.db.copying import tables
 from ferroscope.db.copying.destination import Destination, OtherCopyError
 from ferroscope.db.copying.reading import batches
 from ferroscope.db.copying.values import Checksum, Converter, Limits, OddValueError, Row
 from ferroscope.db.engine import build_engine, described, violated_constraint, waiting
+from ferroscope.db.prepare import SchemaError, explained, schema_problem
 from ferroscope.db.url import DatabaseUrlError, checked
-from ferroscope.runtime import database_file
-from ferroscope.runtime.backend import SchemaError, explained, key_ring, schema_problem
-from ferroscope.telemetry.finding import MAX_SKEW
+from ferroscope.secrets.keys import key_ring
 
 # Time limit of a statement, and of a pause between two, in seconds: the source is idle while the destination writes.
 _STATEMENT: Final = 600.0
@@ -126,9 +126,9 @@ class _Side:
             settings.database, connection=url, statement_timeout=_STATEMENT
         )
         with explained():
-            self.place = database_file.place(self.settings)
+            self.place = location.place(self.settings)
             self.engine: Engine = build_engine(self.settings)
-        self.file = database_file.file_of(self.settings)
+        self.file = location.file_of(self.settings)
         self._connection: Connection | None = None
 
     @property
@@ -143,12 +143,12 @@ class _Side:
     @contextmanager
     def opened(self, *, create: bool = False) -> Iterator[None]:
         """Connect; a file of SQLite that does not exist is not created without ``create``."""
-        if not create and database_file.missing(self.settings):
+        if not create and location.missing(self.settings):
             yield
             return
         try:
             with self.errors("open"):
-                database_file.make_directory(self.settings)
+                location.make_directory(self.settings)
                 self._connection = self.engine.connect()
             with waiting(self._connection, _LOCK_TIMEOUT):
                 yield

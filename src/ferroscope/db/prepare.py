@@ -1,0 +1,108 @@
+"""What comes before a database is used: its URL and package, and a schema of this release.
+
+Errors say what to do. Nothing here keeps a connection.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Final
+
+import msgspec
+
+from ferroscope.config.errors import SetupError
+from ferroscope.config.options import DatabaseSettings, Settings
+from ferroscope.db import location, migrate
+from ferroscope.db.engine import build_engine
+from ferroscope.db.url import DatabaseUrlError, checked
+
+# Time limit of one statement of a migration, in seconds.
+_MIGRATION: Final = 6 * 3600.0
+
+
+class SchemaError(SetupError):
+    """The database's schema does not match this release."""
+
+
+def check_url(settings: Settings) -> None:
+    """Check ``[database] connection``, and the package that it needs, without connecting; ``SetupError``."""
+    with explained():
+        build_engine(settings.database).dispose()
+
+
+def ensure_schema(settings: Settings, *, upgrade: bool) -> str:
+    """Check the schema, or upgrade it; return its version.
+
+    ``SetupError``: the URL is invalid. ``SchemaError``: the schema does not match. ``StoreUnavailableError``: the
+    database cannot be reached. ``OSError``: the default directory cannot be created.
+    """
+    database = settings.database
+    if upgrade:  # a migration may take long
+        location.make_directory(database)
+        database = msgspec.structs.replace(database, statement_timeout=_MIGRATION)
+    elif file := location.missing(database):
+        raise SchemaError(f"the database file {file} does not exist", "run: ferroscope db upgrade")
+    with explained():
+        engine = build_engine(database)
+    try:
+        found = migrate.current(engine)
+        if found == migrate.HEAD:
+            return found
+        if not upgrade or is_foreign(found):
+            raise SchemaError(*schema_problem(found))
+        migrate.upgrade(engine)
+        return migrate.HEAD
+    finally:
+        engine.dispose()
+
+
+def prepared(connection: str, ask_password: Callable[[], str]) -> str:
+    """Return the URL, with a password if it lacks one, after the tables were created on a database server.
+
+    SQLite's file is left to the service, whose user must own it. Raises what ``ensure_schema`` raises.
+    """
+    with explained():
+        url = checked(connection)
+    if url.get_backend_name() == "sqlite":
+        return connection
+    if url.username and url.password is None:
+        url = url.set(password=ask_password() or None)
+    complete = url.render_as_string(hide_password=False)
+    ensure_schema(Settings(database=DatabaseSettings(connection=complete)), upgrade=True)
+    return complete
+
+
+def is_foreign(found: str | None) -> bool:
+    """Whether this release cannot upgrade the schema, because a newer one created it."""
+    return found is not None and not (found.isdigit() and found <= migrate.HEAD)
+
+
+def schema_problem(found: str | None) -> tuple[str, str]:
+    """Return what is wrong with a schema of another release, and what to do."""
+    if found is not None and found.startswith(migrate.COPYING):
+        return (
+            "the database holds an incomplete copy of another one",
+            "repeat 'ferroscope db copy', which starts over; it may still be running",
+        )
+    if is_foreign(found):
+        return (
+            f"the database has schema {found}, which belongs to a newer release; this release needs {migrate.HEAD}",
+            "a downgrade is not supported: install the newer release, or restore the backup from before the upgrade",
+        )
+    where = "is empty" if found is None else f"has schema {found}"
+    return f"the database {where}, this release needs {migrate.HEAD}", "run: ferroscope db upgrade"
+
+
+@contextmanager
+def explained() -> Iterator[None]:
+    try:
+        yield
+    except DatabaseUrlError as exc:
+        raise SetupError(f"invalid [database] connection: {exc.summary}", exc.advice) from exc
+    except ImportError as exc:
+        extra = "mysql" if exc.name == "pymysql" else "postgresql"
+        raise SetupError(
+            f"[database] connection needs the Python package {exc.name}, which is not installed",
+            f"install Ferroscope with [{extra}], for example: pip install '.[{extra}]'",
+        ) from exc

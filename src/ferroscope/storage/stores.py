@@ -1,0 +1,49 @@
+"""The object stores for inspection data that are configured, and the reader of this data."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from ferroscope.config.errors import SetupError
+from ferroscope.config.options import Settings
+from ferroscope.contracts.queue import StopFlag
+from ferroscope.contracts.remote import ObjectStore
+from ferroscope.db.store import Store
+from ferroscope.storage.reader import Archive
+
+
+def build_archive(settings: Settings, store: Store, stop: StopFlag) -> Archive:
+    """Return the reader of inspection data; ``stop`` interrupts its waits."""
+    return Archive(store, build_object_stores(settings, stop))
+
+
+def build_object_stores(settings: Settings, stop: StopFlag) -> Mapping[str, ObjectStore]:
+    """Return the configured object stores by name; ``SetupError`` if the selected one is not configured."""
+    object_stores: dict[str, ObjectStore] = {}
+    storage = settings.storage
+    if not (settings.s3.endpoint or settings.swift.auth_url or storage.backend in ("s3", "swift")):
+        return object_stores
+    from ferroscope.storage.object_http import RetryPolicy
+
+    patience = RetryPolicy(timeout=storage.timeout, retries=storage.retries, pause=storage.retry_pause, stop=stop)
+    if settings.s3.endpoint:
+        from ferroscope.storage.s3 import S3Store
+
+        object_stores["s3"] = S3Store(settings.s3, patience)
+    if settings.swift.auth_url:
+        from ferroscope.storage.object_http import problem
+        from ferroscope.storage.swift import SwiftStore
+
+        if wrong := problem(settings.swift):
+            raise SetupError(wrong)
+        try:
+            object_stores["swift"] = SwiftStore(settings.swift, patience)
+        except ImportError as exc:
+            raise SetupError(
+                f"[swift] needs the Python package {exc.name}, which is not installed",
+                "install Ferroscope with [swift], for example: pip install '.[swift]'",
+            ) from exc
+    if storage.backend in ("s3", "swift") and storage.backend not in object_stores:
+        option = "endpoint" if storage.backend == "s3" else "auth_url"
+        raise SetupError(f"[storage] backend is {storage.backend}, but [{storage.backend}] {option} is not set")
+    return object_stores

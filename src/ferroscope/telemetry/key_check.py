@@ -1,0 +1,46 @@
+"""Whether this process has all keys with which secrets of nodes are encrypted."""
+
+from __future__ import annotations
+
+import math
+from typing import Final
+
+import structlog
+
+from ferroscope.contracts.queue import Clock
+from ferroscope.db.store import Store
+from ferroscope.secrets.keys import KeyRing
+from ferroscope.telemetry.finding import Finding
+
+_CHECK_INTERVAL: Final = 15.0
+
+_log = structlog.get_logger(__name__)
+
+
+def missing_keys(store: Store, keys: KeyRing) -> Finding | None:
+    """Return the finding if keys in use are not in this process's key file."""
+    missing = keys.missing(store.read(lambda tx: tx.secret_keys.used()))
+    if not missing:
+        return None
+    summary = f"[secrets] key_file lacks the key {', '.join(missing)}, with which secrets of nodes are encrypted"
+    advice = "add it from the key file of the other hosts, or of a backup; until then, BMC calls of these nodes fail"
+    return Finding("encryption-key-missing", "wrong", summary, advice)
+
+
+class KeyCheck:
+    """Calls ``missing_keys`` every ``_CHECK_INTERVAL`` seconds at most; logs what is found when it changes."""
+
+    def __init__(self, store: Store, keys: KeyRing, clock: Clock) -> None:
+        self._store, self._keys, self._clock = store, keys, clock
+        self._due = -math.inf
+        self._found: Finding | None = None
+
+    def __call__(self) -> Finding | None:
+        now = self._clock.monotonic()
+        if now >= self._due:
+            self._due = now + _CHECK_INTERVAL
+            found = missing_keys(self._store, self._keys)
+            if found is not None and found != self._found:
+                _log.error(found.summary, advice=found.advice)
+            self._found = found
+        return self._found
