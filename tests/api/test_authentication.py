@@ -12,11 +12,11 @@ from typing import Any
 import bcrypt
 import pytest
 
+from ferroscope.api.auth.configured import build_authentication
 from ferroscope.config.errors import SetupError
 from ferroscope.config.options import ApiSettings, MetricsSettings, PolicySettings, Settings
 from ferroscope.core import credentials
 from ferroscope.http_server.server import HttpServer, bind, check_anonymous
-from ferroscope.runtime.authentication import build_authentication
 from ferroscope.runtime.system import SystemClock
 from tests.api.service import Service
 from tests.support import examples

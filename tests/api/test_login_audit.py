@@ -10,12 +10,12 @@ from typing import Any
 import bcrypt
 import pytest
 
+from ferroscope.api.auth import issued as tokens
 from ferroscope.api.http import audit as http_audit
 from ferroscope.api.http.audit import Audit
 from ferroscope.config.options import AuditSettings
 from ferroscope.contrib.ui import session
 from ferroscope.core.audit import AuditEvent, cadf, claimed
-from ferroscope.runtime import authentication
 from tests.api.browsing import Browser
 from tests.api.service import Service
 from tests.fast.worker.conftest import ManualClock
@@ -187,8 +187,8 @@ def test_a_user_who_logs_in_all_the_time_fills_nothing_and_hides_nobody(make: Ca
 
 def test_commands_that_create_and_revoke_tokens_have_events(make: Callable[..., Service]) -> None:
     service = make()
-    issued = authentication.create(service.settings, "monitoring", ["reader"])
-    authentication.revoke(service.settings, "monitoring")
+    issued = tokens.create(service.store, "monitoring", ["reader"], audited=True)
+    tokens.revoke(service.store, "monitoring", audited=True)
     created, revoked = events(service)
     target = f"monitoring (ID {issued.token.id})"
     assert (created.call, created.method, created.target, created.status) == ("token create", "host", target, 201)

@@ -31,7 +31,7 @@ class Ledger:
 
 
 def instead(build: Callable[..., list[Any]], leases: int, period: float) -> Callable[..., list[Any]]:
-    """Return a ``periodic_tasks.build_singletons`` of so many ledgers, elected and kept like the product's singletons."""
+    """Return a ``build_singletons`` of so many ledgers, elected and kept like the product's singletons."""
 
     def build_ledgers(settings: Any, backend: Any, *, clock: Any, stop: Any, member: str, **options: Any) -> list[Any]:
         model = build(settings, backend, clock=clock, stop=stop, member=member, **options)[0]

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from ferroscope.config.options import Settings
-    from ferroscope.runtime.bmc_scan import Found, Login, Plan
+    from ferroscope.enrollment.bmc_scan import Found, Login, Plan
 
 
 @click.group()
@@ -110,7 +110,7 @@ def scan(
     is valid, or to all of them with --verify-ca false. It scans from this host; [drivers] bmc_networks of its
     configuration limits the networks.
     """
-    from ferroscope.runtime import bmc_scan
+    from ferroscope.enrollment import bmc_scan
 
     settings, out = settings_of(files), Output(fmt)
     try:
@@ -144,7 +144,7 @@ def _login(
     from ferroscope.config.errors import SetupError
     from ferroscope.contracts.secrets import SecretSourceError
     from ferroscope.core.secrets import is_reference
-    from ferroscope.runtime.bmc_scan import Login
+    from ferroscope.enrollment.bmc_scan import Login
     from ferroscope.runtime.wiring import build_resolver
 
     if username is None and password is None:
@@ -171,7 +171,7 @@ def _login(
 
 def _found(settings: Settings, plan: Plan, login: Login | None, stop: threading.Event) -> Iterator[Found]:
     """Yield what is found."""
-    from ferroscope.runtime import bmc_scan
+    from ferroscope.enrollment import bmc_scan
     from ferroscope.runtime.externals import build_drivers, close_drivers
 
     enabled = msgspec.structs.replace(settings.drivers, enabled=("redfish",))

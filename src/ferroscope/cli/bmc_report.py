@@ -5,14 +5,19 @@ from __future__ import annotations
 import sys
 import threading
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 import msgspec
 
+from ferroscope import __version__
 from ferroscope.cli.exits import Exit, Failure
 from ferroscope.cli.service import config_option, database_option, settings_of
 from ferroscope.cli.text import many
+
+if TYPE_CHECKING:
+    from ferroscope.config.options import Settings
+    from ferroscope.core.model import Document
 
 _FILE: Final = "bmc-report.json"
 
@@ -43,13 +48,12 @@ def report(ident: str, *, file: Path, identities: bool, files: tuple[str, ...], 
     """
     from ferroscope.config.errors import SetupError
     from ferroscope.contracts.errors import BmcError, NotFoundError, StoreUnavailableError
-    from ferroscope.runtime import bmc_report
 
     if str(file) != "-" and file.exists():
         raise Failure(f"{file} exists already", advice="name another file with --output, or remove this one")
     stop = threading.Event()
     try:
-        found = bmc_report.report(settings_of(files, database), ident, stop, identities=identities)
+        found = _report(settings_of(files, database), ident, stop, identities=identities)
     except NotFoundError:
         advice = "list the nodes: ferroscope node list"
         raise Failure(f"there is no node {ident[:80]}", exit_code=Exit.NOT_FOUND, advice=advice) from None
@@ -62,6 +66,37 @@ def report(ident: str, *, file: Path, identities: bool, files: tuple[str, ...], 
     finally:
         stop.set()
     _write(file, found)
+
+
+def _report(settings: Settings, ident: str, stop: threading.Event, *, identities: bool) -> Document:
+    """Return the report of the node with this name or UUID.
+
+    ``SetupError``, ``SchemaError``, ``StoreUnavailableError``, ``NotFoundError``, ``BmcError``.
+    """
+    from ferroscope.contracts.bmc import ReportsAnswers
+    from ferroscope.contracts.errors import BmcError
+    from ferroscope.core import bmc_access
+    from ferroscope.core.reasons import Reason
+    from ferroscope.runtime.backend import opened
+    from ferroscope.runtime.externals import build_drivers, close_drivers
+    from ferroscope.runtime.wiring import build_resolver
+    from ferroscope.secrets.references import SecretReader
+
+    with opened(settings) as backend:
+        found = backend.store.read(lambda tx: tx.nodes.get(ident))
+        if why := bmc_access.withheld(found, networks=settings.drivers.bmc_networks):
+            raise BmcError(why, transient=False, reason=Reason.BMC_NOT_ALLOWED)
+        node = SecretReader(backend.keys, build_resolver(settings, stop)).revealed(found)
+    only = msgspec.structs.replace(settings.drivers, enabled=(node.driver,))
+    drivers = build_drivers(msgspec.structs.replace(settings, drivers=only), stop)
+    try:
+        driver: object = drivers[node.driver]
+        if not isinstance(driver, ReportsAnswers):
+            message = f"the driver {node.driver} makes no reports; only those of Redfish services do"
+            raise BmcError(message, transient=False, reason=Reason.BMC_REFUSED)
+        return {"ferroscope": __version__} | driver.report(node, identities=identities)
+    finally:
+        close_drivers(drivers)
 
 
 def _write(file: Path, found: dict[str, Any]) -> None:

@@ -164,7 +164,7 @@ def _run(
     **options: Any,
 ) -> None:
     """Run the roles; ``told``: say where everything is once they are ready."""
-    from ferroscope.runtime import welcome
+    from ferroscope.cli import welcome
     from ferroscope.runtime.process import run
 
     adjusted = adjust or (lambda settings: settings)

@@ -18,7 +18,7 @@ def show(
     path: Path, settings: Settings, installation: boot_host.Installation | None, *, changed: bool, mend: bool
 ) -> None:
     """Print the steps. ``changed``: the configuration was; ``mend``: a check has found something."""
-    from ferroscope.runtime import welcome
+    from ferroscope.api.urls import page_url
 
     own = "" if str(path) == CONFIG_FILES[0] else f" -c {path}"
     steps = [f"fix what is wrong above, and check again: ferroscope doctor{own}"] if mend else []
@@ -32,7 +32,7 @@ def show(
     image = settings.inspector.ramdisk_iso
     if image.startswith("/") and not Path(image).exists():
         steps.append(f"put the ramdisk's ISO image at {image}: ferroscope ramdisk build{own}")
-    if page := welcome.page_url(settings.api):
+    if page := page_url(settings.api):
         steps.append(f"open the web page: {page}")
     steps.append("enroll machines: ferroscope node import machines.csv, or ferroscope bmc scan NETWORK")
     click.echo("\nNext:")

@@ -87,16 +87,23 @@ def create(
     fmt: str,
 ) -> None:
     """Create a token and print it. It is not stored and cannot be shown again."""
+    from ferroscope.api.auth import issued as tokens
     from ferroscope.contracts.errors import ConflictError
-    from ferroscope.runtime import authentication
+    from ferroscope.runtime.backend import opened
 
     lifetime = expires if isinstance(expires, float) else None
     expires_at = expires.timestamp() if isinstance(expires, datetime) else None
     settings = settings_of(files, database)
-    with _explained():
+    with _explained(), opened(settings) as backend:
         try:
-            issued = authentication.create(
-                settings, name, roles, project=project, lifetime=lifetime, expires_at=expires_at
+            issued = tokens.create(
+                backend.store,
+                name,
+                roles,
+                project=project,
+                lifetime=lifetime,
+                expires_at=expires_at,
+                audited=settings.audit.enabled,
             )
         except ConflictError:
             raise Failure(
@@ -117,11 +124,11 @@ def create(
 @list_output_option
 def list_tokens(everything: bool, files: tuple[str, ...], database: str | None, fmt: str) -> None:
     """List the active tokens. Expired and revoked ones are deleted after 90 days."""
-    from ferroscope.runtime import authentication
+    from ferroscope.api.auth.issued import listed
+    from ferroscope.runtime.backend import opened
 
-    settings = settings_of(files, database)
-    with _explained():
-        tokens, now = authentication.listed(settings)
+    with _explained(), opened(settings_of(files, database)) as backend:
+        tokens, now = listed(backend.store)
     shown = [_as_data(one, now) for one in tokens if everything or one.state(now) == "active"]
     out = Output(fmt)
     if out.rows(_TITLES, ([record[key] for key in _KEYS] for record in shown)):
@@ -136,13 +143,14 @@ def list_tokens(everything: bool, files: tuple[str, ...], database: str | None, 
 @database_option
 def revoke(ident: str, files: tuple[str, ...], database: str | None) -> None:
     """Revoke a token. All api processes refuse it within 10 seconds."""
+    from ferroscope.api.auth import issued
     from ferroscope.contracts.errors import NotFoundError
-    from ferroscope.runtime import authentication
+    from ferroscope.runtime.backend import opened
 
     settings = settings_of(files, database)
-    with _explained():
+    with _explained(), opened(settings) as backend:
         try:
-            revoked = authentication.revoke(settings, ident)
+            revoked = issued.revoke(backend.store, ident, audited=settings.audit.enabled)
         except NotFoundError:
             raise Failure(
                 f"no active token has the ID or name {ident}",

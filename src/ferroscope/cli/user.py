@@ -306,8 +306,8 @@ def sample() -> None:
 
 def _policy_file(files: tuple[str, ...]) -> str:
     """Return the configured policy file, after a check that it can be used."""
+    from ferroscope.api.auth.configured import build_policy
     from ferroscope.config.errors import SetupError
-    from ferroscope.runtime.authentication import build_policy
     from ferroscope.runtime.system import SystemClock
 
     settings = settings_of(files)

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import urlsplit
 
+from ferroscope.api.auth.configured import build_authentication, build_policy
 from ferroscope.bus.checks import check_bus_setup
 from ferroscope.config.coordination_options import place
 from ferroscope.config.errors import SetupError
@@ -30,7 +31,6 @@ from ferroscope.http_server.server import addresses, bind, check_anonymous
 from ferroscope.http_server.tls import certificates
 from ferroscope.liveness.service import build_coordination_service
 from ferroscope.runtime import wiring
-from ferroscope.runtime.authentication import build_authentication, build_policy
 from ferroscope.runtime.externals import build_drivers
 from ferroscope.runtime.system import SystemClock, service_group
 from ferroscope.storage.stores import build_object_stores

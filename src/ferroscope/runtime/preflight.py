@@ -86,9 +86,9 @@ def _inspections(settings: Settings, roles: frozenset[str], *, drives: bool) -> 
 
 
 def _ports(settings: Settings, roles: frozenset[str]) -> Iterator[Check]:
+    from ferroscope.api.service.metrics_port import metrics_check
     from ferroscope.http_server.server import check_anonymous
-    from ferroscope.runtime.authentication import metrics_check
-    from ferroscope.runtime.metrics import check_tracing
+    from ferroscope.telemetry.tracing import check_tracing
 
     yield partial(check_anonymous, settings, api="api" in roles)
     if "api" in roles or settings.metrics.port:
@@ -99,7 +99,7 @@ def _ports(settings: Settings, roles: frozenset[str]) -> Iterator[Check]:
 
 
 def _api(settings: Settings) -> Iterator[Check]:
-    from ferroscope.runtime.authentication import build_authentication, build_policy
+    from ferroscope.api.auth.configured import build_authentication, build_policy
     from ferroscope.runtime.wiring import build_forwarder
 
     yield _routes

@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import structlog
 
+from ferroscope.api.service.metrics_port import serve as serve_metrics
+from ferroscope.api.urls import announce
 from ferroscope.bus.checks import check_bus
 from ferroscope.config.errors import SetupError, StartError
 from ferroscope.config.options import Settings
@@ -35,13 +37,11 @@ from ferroscope.runtime import periodic_tasks, preflight, system, wiring
 from ferroscope.runtime.backend import Backend, open_backend
 from ferroscope.runtime.externals import build_attached, build_drivers, close_drivers
 from ferroscope.runtime.member import Membership, membership_of
-from ferroscope.runtime.metrics import build_metrics, build_tracer
-from ferroscope.runtime.metrics import serve as serve_metrics
 from ferroscope.runtime.system import EXIT_CUT_OFF, EXIT_FAULT, Reload, Reread, SystemClock, notify, process_name
-from ferroscope.runtime.welcome import announce
 from ferroscope.telemetry.finding import Finding
 from ferroscope.telemetry.key_check import KeyCheck
-from ferroscope.telemetry.metrics import Metrics
+from ferroscope.telemetry.metrics import Metrics, build_metrics
+from ferroscope.telemetry.tracing import build_tracer
 
 if TYPE_CHECKING:
     from ferroscope.periodic.singleton import Singleton

@@ -300,7 +300,7 @@ class PxeFilterProcess:
         )
         try:
             if metrics is not None:
-                from ferroscope.runtime.metrics import serve_alone
+                from ferroscope.api.service.metrics_port import serve_alone
 
                 serve_alone(settings, metrics, backend.store, self._clock)
             membership = membership_of(
@@ -384,7 +384,7 @@ class PxeFilterProcess:
     def _metrics(self) -> Metrics | None:
         if not self._settings.metrics.port:
             return None
-        from ferroscope.runtime.metrics import build_metrics
+        from ferroscope.telemetry.metrics import build_metrics
 
         return build_metrics()
 

@@ -13,6 +13,7 @@ from typing import Any
 
 import structlog
 
+from ferroscope.api.service.metrics_port import serve_alone
 from ferroscope.bus.checks import check_bus
 from ferroscope.config.errors import SetupError, StartError
 from ferroscope.config.options import Settings
@@ -23,10 +24,9 @@ from ferroscope.db.prepare import ensure_schema
 from ferroscope.runtime import preflight, system
 from ferroscope.runtime.backend import open_backend
 from ferroscope.runtime.member import membership_of
-from ferroscope.runtime.metrics import build_metrics, serve_alone
 from ferroscope.runtime.roles import RoleContext, Work, role_of
 from ferroscope.runtime.system import EXIT_CUT_OFF, EXIT_FAULT, Reload, Reread, SystemClock, notify, process_name
-from ferroscope.telemetry.metrics import Metrics
+from ferroscope.telemetry.metrics import Metrics, build_metrics
 
 _log = structlog.get_logger(__name__)
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 import structlog
 
+from ferroscope.api.auth.configured import build_authentication, build_policy
 from ferroscope.config.added import added
 from ferroscope.config.added import backend as _selected
 from ferroscope.config.errors import SetupError
@@ -26,7 +27,6 @@ from ferroscope.contracts.remote import Forwarder
 from ferroscope.contracts.secrets import SecretOptions
 from ferroscope.contracts.telemetry import SILENT, Meter
 from ferroscope.remote.addresses import Networks
-from ferroscope.runtime.authentication import build_authentication, build_policy
 from ferroscope.runtime.backend import Backend
 from ferroscope.runtime.system import SystemClock, new_token
 from ferroscope.secrets.references import Resolver, SecretReader, load_sources

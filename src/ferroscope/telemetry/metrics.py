@@ -8,7 +8,16 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import Final, Literal, get_args
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from prometheus_client import (
+    CollectorRegistry,
+    Counter,
+    Gauge,
+    GCCollector,
+    Histogram,
+    PlatformCollector,
+    ProcessCollector,
+    generate_latest,
+)
 
 from ferroscope.contracts.telemetry import Moved, Tracer, spans_of
 from ferroscope.core.model import Inspection
@@ -205,3 +214,12 @@ class Metrics:
 def render(registry: CollectorRegistry) -> bytes:
     """Return all metrics in Prometheus's text format."""
     return generate_latest(registry)
+
+
+def build_metrics() -> Metrics:
+    """Return a meter on a new registry, with the metrics of the process itself."""
+    registry = CollectorRegistry()
+    ProcessCollector(registry=registry)
+    PlatformCollector(registry=registry)
+    GCCollector(registry=registry)
+    return Metrics(registry)

@@ -9,10 +9,13 @@ from __future__ import annotations
 import secrets
 import threading
 from typing import Final
+from urllib.parse import urlsplit
 
 import structlog
 
 from ferroscope import __version__
+from ferroscope.config.errors import SetupError, extra
+from ferroscope.config.options import TracingSettings
 from ferroscope.contracts.telemetry import Span
 
 # Seconds for one batch, and for what is left at the end of the process.
@@ -90,3 +93,24 @@ class OpenTelemetry:
         last = threading.Thread(target=self._provider.shutdown, name="last-spans", daemon=True)
         last.start()
         last.join(_LAST)
+
+
+def check_tracing(settings: TracingSettings) -> None:
+    """Reject an endpoint that is no URL; ``SetupError``."""
+    if not settings.endpoint:
+        return
+    url = urlsplit(settings.endpoint)
+    if url.scheme not in ("http", "https") or not url.hostname or url.username or url.password:
+        raise SetupError(
+            "invalid [tracing] endpoint", "set it to a URL such as http://192.0.2.5:4318/v1/traces, without a password"
+        )
+
+
+def build_tracer(settings: TracingSettings, process: str) -> OpenTelemetry:
+    """Return what sends traces to the configured collector; ``SetupError``."""
+    check_tracing(settings)
+    try:
+        return OpenTelemetry(settings.endpoint, process)
+    except ImportError as exc:
+        missing = f"[tracing] endpoint needs the Python package {exc.name}"
+        raise SetupError(missing, extra("otel")) from exc

@@ -20,7 +20,7 @@ _CHOSEN = {
     "cli/sim.py",
     "cli/bmc.py",
     "contrib/openstack/import_command.py",
-    "runtime/bmc_scan.py",
+    "enrollment/bmc_scan.py",
 }
 
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from ferroscope.api.urls import page_url
+from ferroscope.cli.welcome import lines
 from ferroscope.config.options import ApiSettings, DatabaseSettings, DriverSettings, Settings
-from ferroscope.runtime.welcome import lines, page_url
 
 DATA = DatabaseSettings(connection="sqlite:////var/lib/f.db")
 

@@ -1,21 +1,14 @@
-"""What ``ferroscope all`` says on a terminal once it is ready: where the page is, what to try first, where the data is.
-
-The log says the same, for services (``announce``).
-"""
+"""Where clients reach the APIs and the web page, as they are configured."""
 
 from __future__ import annotations
 
 from typing import Any
-from urllib.parse import urlsplit
 
-from ferroscope.config.options import SIMULATED, ApiSettings, Settings
-from ferroscope.db import location
+from ferroscope.config.options import ApiSettings
 from ferroscope.http_server.server import addresses, enabled
 
-_DEFAULT_PORT = 6385
 # They are listened on, and no client can connect to them.
 _ANY = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104  # they are replaced
-_EXAMPLE = "ferroscope node import machines.csv, or ferroscope bmc scan NETWORK"
 
 
 def api_url(settings: ApiSettings) -> str:
@@ -34,17 +27,6 @@ def page_url(settings: ApiSettings) -> str:
     """Return the URL of the web page, "" if there is none."""
     url = api_url(settings)
     return f"{url}/ui" if url and settings.enable_ui else ""
-
-
-def lines(settings: Settings) -> list[str]:
-    """Return what a person wants to know who has just started the service."""
-    url, simulated = api_url(settings.api), set(SIMULATED) & set(settings.drivers.enabled)
-    other = "" if urlsplit(url).port == _DEFAULT_PORT and "127.0.0.1" in url else f" (export FERROSCOPE_URL={url})"
-    told = [("web page", page_url(settings.api))]
-    if url:
-        told.append(("try", ("ferroscope sim --nodes 50 --enroll" if simulated else _EXAMPLE) + other))
-    told.append(("data", location.place(settings.database)))
-    return [f"{name:<8}  {text}" for name, text in told if text]
 
 
 def announce(settings: ApiSettings, log: Any) -> None:

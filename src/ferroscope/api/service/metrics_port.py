@@ -1,4 +1,7 @@
-"""A process's metrics registry, and a separate port for processes that have no API."""
+"""A port for the metrics of a process, beside that of the API, and in processes that have none.
+
+It is guarded as the API is: by names of hosts, and by the policy for metrics.
+"""
 
 from __future__ import annotations
 
@@ -7,25 +10,22 @@ import socket
 from collections.abc import Callable, Iterable
 from http import HTTPStatus
 from typing import Any, Final
-from urllib.parse import urlsplit
 
 import structlog
-from prometheus_client import CollectorRegistry, GCCollector, PlatformCollector, ProcessCollector, make_wsgi_app
+from prometheus_client import make_wsgi_app
 
 from ferroscope.api.http.errors import ApiError, translate
 from ferroscope.api.http.middleware import Hosts, known_names
-from ferroscope.config.errors import SetupError, extra
-from ferroscope.config.options import ApiSettings, MetricsSettings, Settings, TracingSettings
+from ferroscope.config.options import ApiSettings, MetricsSettings, Settings
 from ferroscope.contracts.errors import StoreUnavailableError
 from ferroscope.contracts.queue import Clock
+from ferroscope.core.audit import AuditEvent, claimed
 from ferroscope.db.store import Store
 from ferroscope.http_server import tls
 from ferroscope.http_server.agreed import HEADER, new_request_id
 from ferroscope.http_server.server import BACKLOG, HttpServer, bind, check_anonymous
 from ferroscope.http_server.wsgi import Application
-from ferroscope.runtime.authentication import metrics_check
 from ferroscope.telemetry.metrics import Metrics
-from ferroscope.telemetry.tracing import OpenTelemetry
 
 _TRIES: Final = 64
 # Few scrapers, with few requests.
@@ -36,37 +36,52 @@ _LIMITS: Final = ApiSettings(
 _log = structlog.get_logger(__name__)
 
 
-def build_metrics() -> Metrics:
-    """Return a meter on a new registry, with the metrics of the process itself."""
-    registry = CollectorRegistry()
-    ProcessCollector(registry=registry)
-    PlatformCollector(registry=registry)
-    GCCollector(registry=registry)
-    return Metrics(registry)
-
-
-def check_tracing(settings: TracingSettings) -> None:
-    """Reject an endpoint that is no URL; ``SetupError``."""
-    if not settings.endpoint:
-        return
-    url = urlsplit(settings.endpoint)
-    if url.scheme not in ("http", "https") or not url.hostname or url.username or url.password:
-        raise SetupError(
-            "invalid [tracing] endpoint", "set it to a URL such as http://192.0.2.5:4318/v1/traces, without a password"
-        )
-
-
-def build_tracer(settings: TracingSettings, process: str) -> OpenTelemetry:
-    """Return what sends traces to the configured collector; ``SetupError``."""
-    check_tracing(settings)
-    try:
-        return OpenTelemetry(settings.endpoint, process)
-    except ImportError as exc:
-        missing = f"[tracing] endpoint needs the Python package {exc.name}"
-        raise SetupError(missing, extra("otel")) from exc
-
-
 Check = Callable[[dict[str, Any]], None]
+
+
+def metrics_check(
+    settings: Settings, clock: Clock, store: Store | None = None
+) -> Callable[[dict[str, Any]], None] | None:
+    """Return what raises an ``ApiError`` if the sender of a request may not read the metrics; ``SetupError``.
+
+    None if everybody may, which is the default; a worker then needs no file of users.
+    """
+    if settings.api.auth_strategy == "noauth" or not settings.oslo_policy.policy_file:
+        return None
+    from ferroscope.api.auth import access
+    from ferroscope.api.auth.configured import build_authentication, build_policy
+    from ferroscope.api.http.audit import Audit
+
+    policy, authentication = build_policy(settings, clock), build_authentication(settings, clock, store)
+
+    log = (
+        None if store is None or not settings.audit.enabled else Audit(settings.audit, store, clock, process="metrics")
+    )
+
+    def check(environ: dict[str, Any]) -> None:
+        try:
+            access.authorize(policy, (access.METRICS,), lambda: authentication.identify(environ), _no_node, {})
+        except ApiError as exc:
+            if log is not None and exc.status in (401, 403, 429):
+                log.write_counts()
+                log.refused(
+                    AuditEvent(
+                        request_id="",
+                        user=claimed(authentication.claimed(environ)),
+                        method="none",
+                        source=authentication.source(environ),
+                        policy=access.METRICS,
+                        call="GET /metrics",
+                        status=exc.status,
+                    )
+                )
+            raise
+
+    return check
+
+
+def _no_node(_: object) -> Any:
+    raise LookupError("metrics do not belong to a node")
 
 
 def serve(
