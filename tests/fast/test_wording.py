@@ -37,10 +37,10 @@ from ferroscope.hardware.query import parse as parse_query
 from ferroscope.hooks.base import HookSetupError
 from ferroscope.hooks.loader import load as load_hooks
 from ferroscope.hooks.root_device import HintError, Hints
+from ferroscope.pxe_filter import checks
 from ferroscope.remote.addresses import Networks
 from ferroscope.rules.data import InvalidRuleError
 from ferroscope.rules.engine import compile_rule
-from ferroscope.runtime import pxe_filter
 from ferroscope.telemetry import finding
 from ferroscope.telemetry.finding import Finding
 from tests.api.service import Service
@@ -375,7 +375,7 @@ def _raised(call: Callable[[], object]) -> Callable[[], str]:
 
 
 def _pxe_filter(**options: Any) -> Callable[[], str]:
-    return _raised(lambda: pxe_filter.check(Settings(pxe_filter=PxeFilterSettings(**options))))
+    return _raised(lambda: checks.check(Settings(pxe_filter=PxeFilterSettings(**options))))
 
 
 ERRORS: Final[tuple[tuple[str, Callable[[], str], str], ...]] = (

@@ -105,7 +105,6 @@ def installed(world: World) -> Iterator[None]:
             runtime.supervisor,
             runtime.pxe_filter,
             _product.pxe_filter.leader,
-            runtime.role_process,
             kubernetes.role,
             kubernetes.failover.controller,
             kubernetes.failover.node_watch,
@@ -124,15 +123,16 @@ def installed(world: World) -> Iterator[None]:
         put(db.engine, "LifoQueue", Unlimited)
         put(db.store, "sender_for", lambda _driver: driver.send)
         put(_product.telemetry.members, "fingerprints", _fingerprints_once())
-        for module in (runtime.process, runtime.pxe_filter, runtime.role_process):
+        for module in (runtime.process, runtime.pxe_filter):
             put(module, "signal", NoMasks())
+        for module in (runtime.process, runtime.pxe_filter, runtime.role_process):
             put(module, "ensure_schema", lambda _settings, *, upgrade: migrate.HEAD)
         put(runtime.system, "wait", world.signals.wait)
         for module in (runtime.pxe_filter, runtime.role_process):
             put(module, "membership_of", _member(world, runtime.member.membership_of))
         nft = lambda _program, *, package, timeout: SimulatedNft(world, _here(world), timeout)  # noqa: E731
         put(_product.pxe_filter.backends.nftables, "Command", nft)
-        for module in (runtime.process, runtime.pxe_filter, runtime.system, runtime.role_process, kubernetes.role):
+        for module in (runtime.process, runtime.pxe_filter, runtime.system, kubernetes.role):
             put(module, "SystemClock", lambda: kernel.me().owner.host.clock)
         for module in (runtime.process, runtime.role_process, kubernetes.role):
             put(module, "process_name", lambda _role: kernel.me().owner.name)

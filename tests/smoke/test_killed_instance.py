@@ -6,7 +6,7 @@ import signal
 import subprocess
 import sys
 
-from ferroscope.runtime.pxe_filter import is_running
+from ferroscope.pxe_filter.instance import is_running
 
 _HOLDER = """
 import sys, time

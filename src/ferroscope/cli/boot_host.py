@@ -180,7 +180,7 @@ class Installation:
     def __init__(self, settings: Settings, chosen: Chosen, *, replace: bool) -> None:
         from ferroscope.boot_config.boot_host import apply, facts, plan
         from ferroscope.config.errors import StartError
-        from ferroscope.runtime.pxe_filter import closed_ruleset
+        from ferroscope.pxe_filter.checks import closed_ruleset
 
         self._settings = settings
         self._chosen = chosen
@@ -246,7 +246,8 @@ class Installation:
         """Check the host from the outside, and show what was found."""
         from ferroscope.boot_config import dnsmasq
         from ferroscope.boot_config.boot_host import outside_check
-        from ferroscope.runtime.pxe_filter import open_host, table_of
+        from ferroscope.pxe_filter.checks import table_of
+        from ferroscope.runtime.pxe_filter import open_host
 
         host, settings = self._chosen.host, self._settings
         leader = open_host(settings)

@@ -117,7 +117,7 @@ def ruleset(files: tuple[str, ...], path: Path | None) -> None:
     The systemd unit ferroscope-pxe-closed.service loads it before the network is up.
     """
     from ferroscope.config.errors import StartError
-    from ferroscope.runtime.pxe_filter import closed_ruleset
+    from ferroscope.pxe_filter.checks import closed_ruleset
 
     try:
         text = closed_ruleset(settings_of(files))
@@ -163,11 +163,12 @@ def clean(files: tuple[str, ...], everything: bool, fmt: str) -> None:
 
     from ferroscope.config.errors import StartError
     from ferroscope.contracts.pxe_filter import PxeFilterError
-    from ferroscope.runtime.pxe_filter import remove_pxe_filter
+    from ferroscope.pxe_filter.removal import remove_pxe_filter
+    from ferroscope.runtime.system import SystemClock
 
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.ERROR))  # no log of the filter
     try:
-        removal = remove_pxe_filter(settings_of(files), everything=everything)
+        removal = remove_pxe_filter(settings_of(files).pxe_filter, SystemClock(), everything=everything)
     except PxeFilterError as exc:
         raise click.ClickException(str(exc)) from exc
     except StartError as exc:

@@ -28,7 +28,8 @@ from ferroscope.pxe_filter.backends.base import Command, FilterRules
 from ferroscope.pxe_filter.backends.build import rules_of
 from ferroscope.pxe_filter.backends.iptables import FAMILIES, Chains
 from ferroscope.pxe_filter.backends.nftables import Tables, ruleset
-from ferroscope.runtime.pxe_filter import check, stale_tables
+from ferroscope.pxe_filter.checks import check
+from ferroscope.pxe_filter.stale_tables import stale_tables
 from ferroscope.telemetry.finding import Finding
 
 _SECONDS: Final = 5.0

@@ -118,10 +118,11 @@ def _routes() -> None:
 
 
 def _pxe_filter(settings: Settings) -> Iterator[Check]:
-    from ferroscope.runtime import pxe_filter
+    from ferroscope.pxe_filter import checks
+    from ferroscope.pxe_filter.elsewhere import build_macs_elsewhere
 
-    yield partial(pxe_filter.check, settings)
-    yield partial(pxe_filter.check_inspector, settings.pxe_filter)
+    yield partial(checks.check, settings)
+    yield partial(build_macs_elsewhere, settings.pxe_filter, SystemClock(), Event())
 
 
 def _others(roles: frozenset[str]) -> list[Role]:

@@ -57,7 +57,7 @@ class Process:
     def __init__(
         self,
         settings: Settings,
-        roles: tuple[Role, ...],
+        roles: tuple[str, ...],
         *,
         upgrade: bool = False,
         member: str = "",
@@ -83,6 +83,7 @@ class Process:
         self._membership: Membership | None = None
         self._server: HttpServer | None = None
         self._attached = Attached()
+        self._described: dict[str, str] = {}  # what the log says besides the roles
 
     def run(self) -> int:
         """Start, wait for a signal, stop: no new requests, running ones finish, leave the members.
@@ -96,7 +97,7 @@ class Process:
             gc.collect()
             gc.freeze()
             notify("READY=1")
-            _log.info("ready", roles=list(self._roles))
+            _log.info("ready", roles=list(self._roles), **self._described)
             self._ready()
             return self._wait()
         finally:
@@ -338,7 +339,7 @@ def _play(settings: Settings, roles: tuple[Role, ...], reread: Reread | None, **
     return Process(settings, roles, reload=reload, **options).run()
 
 
-def _name(roles: tuple[Role, ...]) -> str:
+def _name(roles: tuple[str, ...]) -> str:
     return "all" if len(roles) == 3 else roles[0]
 
 

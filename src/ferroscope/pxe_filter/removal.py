@@ -1,0 +1,60 @@
+"""Removal of the filter from this host: complete, or with a message that says what is left and what to do."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from ferroscope.config.errors import StartError
+from ferroscope.config.options import PxeFilterSettings
+from ferroscope.contracts.pxe_filter import PxeFilterError
+from ferroscope.contracts.queue import Clock
+from ferroscope.pxe_filter.backends.build import build_pxe_filter
+from ferroscope.pxe_filter.backends.watchdog import PREFIX as FILE_PREFIX
+from ferroscope.pxe_filter.checks import check_backends
+from ferroscope.pxe_filter.instance import is_running
+from ferroscope.pxe_filter.stale_tables import remove_stale_tables, stale_tables
+
+_REMEMBERS: Final = "dnsmasq remembers the host files that it has read; restart it, otherwise it answers as before"
+
+
+class Removal(msgspec.Struct, frozen=True):
+    """The backends and the other filters' ``tables`` that were removed; ``notes`` say what is left to do."""
+
+    removed: tuple[str, ...]
+    tables: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+
+
+def remove_pxe_filter(wanted: PxeFilterSettings, clock: Clock, *, everything: bool) -> Removal:
+    """Remove this network's filter; ``everything``: stale tables too. ``PxeFilterError``, ``StartError``."""
+    check_backends(wanted)
+    if is_running(wanted.network):
+        raise StartError(
+            f"the pxe-filter of the network {wanted.network} is running on this host and would reinstall its filter; "
+            "stop it first: systemctl stop ferroscope-pxe-filter"
+        )
+    build_pxe_filter(wanted, clock).remove()
+    notes = list(_host_files(wanted)) if "dnsmasq" in wanted.backends else []
+    tables = remove_stale_tables(wanted) if everything else []
+    if not everything:
+        notes += _others(wanted)
+    return Removal(wanted.backends, tuple(tables), tuple(notes))
+
+
+def _others(settings: PxeFilterSettings) -> list[str]:
+    try:
+        return [f"{one.summary}; to remove it as well: --all" for one in stale_tables(settings)]
+    except PxeFilterError:
+        if "nftables" in settings.backends:
+            raise
+        return []  # a kernel without nftables has none
+
+
+def _host_files(settings: PxeFilterSettings) -> tuple[str, ...]:
+    left = sorted(path.name for path in Path(settings.dhcp_hostsdir).glob(f"{FILE_PREFIX}*"))
+    if left:
+        raise PxeFilterError(f"{settings.dhcp_hostsdir} still contains {left[0]}{', and more' if left[1:] else ''}")
+    return () if settings.dnsmasq_pid_file else (_REMEMBERS,)
