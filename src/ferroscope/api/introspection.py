@@ -21,10 +21,11 @@ from ferroscope.api.baremetal.rule_schema import IntrospectionRuleCreate
 from ferroscope.api.baremetal.rules import rule_uuid, store_new
 from ferroscope.api.baremetal.stored_data import introspected
 from ferroscope.api.http import decoding, paging
+from ferroscope.api.http.context import ApiContext
 from ferroscope.api.http.decoding import introspected_ident
 from ferroscope.api.http.errors import BadRequestError, MissingError, StateConflictError
 from ferroscope.api.http.large_lists import Room
-from ferroscope.api.http.route import ApiContext, Call, NoQuery, Reply
+from ferroscope.api.http.route import Call, NoQuery, Reply
 from ferroscope.api.http.schemas import IntrospectionState, LimitOrZero, Link, Uuid, iso_micro, own
 from ferroscope.contracts.data import Part
 from ferroscope.contracts.errors import NotFoundError
@@ -82,20 +83,20 @@ class Accepted(msgspec.Struct, frozen=True):
 def start_introspection(context: ApiContext, call: Call[StartQuery, None]) -> Reply:
     """Start an introspection; concurrent starts are one, and a start while the machine is awaited starts it again."""
     ident = introspected_ident(call)
-    context.attached.prepare(context, ident, manage_boot=call.query.manage_boot)
+    context.services.attached.prepare(context, ident, manage_boot=call.query.manage_boot)
 
     def work(tx: Transaction) -> None:
         node = tx.nodes.get(ident, lock=True)
         node_states.start(context, tx, node, manage_boot=call.query.manage_boot)
 
-    context.store.write(work)
+    context.data.store.write(work)
     return Reply(202, _ACCEPTED)
 
 
 def get_introspection(context: ApiContext, call: Call[NoQuery, None]) -> Reply:
     """Show the status of the newest introspection of a node."""
     ident = introspected_ident(call)
-    return Reply(200, _status(context, call, context.store.read(lambda tx: introspected(tx, ident)[0])))
+    return Reply(200, _status(context, call, context.data.store.read(lambda tx: introspected(tx, ident)[0])))
 
 
 def list_introspections(context: ApiContext, call: Call[IntrospectionListQuery, None]) -> Reply:
@@ -107,7 +108,7 @@ def list_introspections(context: ApiContext, call: Call[IntrospectionListQuery, 
         marker=paging.marker(asked.marker),
         sort_key="inspection_started_at",
         descending=True,
-        project=access.scope(context.policy, call.identity, "node"),
+        project=access.scope(context.access.policy, call.identity, "node"),
     )
     size = query.limit or 0
 
@@ -115,18 +116,18 @@ def list_introspections(context: ApiContext, call: Call[IntrospectionListQuery, 
         # This API has no link to a next page, and clients rely on the number of items; each is small.
         return page_of(context, call, tx, room.without_limit(), query, size, lambda node: _status(context, call, node))
 
-    return Reply(200, {"introspection": context.read_list(work).items})
+    return Reply(200, {"introspection": context.data.read_list(work).items})
 
 
 def abort_introspection(context: ApiContext, call: Call[NoQuery, None]) -> Reply:
     """Abort the introspection of a node."""
     ident = introspected_ident(call)
-    context.store.write(lambda tx: node_states.abort(context, tx, introspected(tx, ident, lock=True)[0]))
+    context.data.store.write(lambda tx: node_states.abort(context, tx, introspected(tx, ident, lock=True)[0]))
     return Reply(202, _ACCEPTED)
 
 
 def _status(context: ApiContext, call: Call[Any, Any], node: Node) -> IntrospectionStatus:
-    shown = shown_to(context.policy, call.identity, node, {"last_error": node.last_error})
+    shown = shown_to(context.access.policy, call.identity, node, {"last_error": node.last_error})
     return IntrospectionStatus(
         uuid=node.uuid,
         finished=node.inspection_finished_at is not None,
@@ -231,18 +232,20 @@ def list_rules(context: ApiContext, call: Call[NoQuery, None]) -> Reply:
             lambda rule: rule_schema.introspection(rule, call.url, short=True),
         )
 
-    return Reply(200, {"rules": context.read_list(work).items})
+    return Reply(200, {"rules": context.data.read_list(work).items})
 
 
 def get_rule(context: ApiContext, call: Call[NoQuery, None]) -> Reply:
     """Show an introspection rule."""
     uuid = _rule_ident(call)
-    return Reply(200, rule_schema.introspection(context.store.read(lambda tx: _mine(tx, uuid)), call.url, short=False))
+    return Reply(
+        200, rule_schema.introspection(context.data.store.read(lambda tx: _mine(tx, uuid)), call.url, short=False)
+    )
 
 
 def create_rule(context: ApiContext, call: Call[NoQuery, IntrospectionRuleCreate]) -> Reply:
     """Create an introspection rule."""
-    uuid = decoding.uuid("uuid", call.body.uuid) if call.body.uuid else context.new_uuid()
+    uuid = decoding.uuid("uuid", call.body.uuid) if call.body.uuid else context.process.new_uuid()
     rule = store_new(context, Rule(uuid=uuid, **rule_schema.from_introspection(call.body)))
     status = 201 if call.minor >= _CREATED_SINCE else 200
     return Reply(status, rule_schema.introspection(rule, call.url, short=False))
@@ -257,7 +260,7 @@ def put_rule(context: ApiContext, call: Call[NoQuery, IntrospectionRuleCreate]) 
     if call.body.uuid is not None and decoding.uuid("uuid", call.body.uuid) != uuid:
         raise BadRequestError("The uuid in the request body differs from the one in the path.")
     rule = Rule(uuid=uuid, **rule_schema.from_introspection(call.body))
-    known = context.store.write(lambda tx: _replaced(tx, rule))
+    known = context.data.store.write(lambda tx: _replaced(tx, rule))
     stored = store_new(context, rule) if known is None else known
     return Reply(201 if known is None else 200, rule_schema.introspection(stored, call.url, short=False))
 
@@ -265,13 +268,13 @@ def put_rule(context: ApiContext, call: Call[NoQuery, IntrospectionRuleCreate]) 
 def delete_rule(context: ApiContext, call: Call[NoQuery, None]) -> Reply:
     """Delete an introspection rule."""
     uuid = _rule_ident(call)
-    context.store.write(lambda tx: tx.rules.remove(_mine(tx, uuid).uuid))
+    context.data.store.write(lambda tx: tx.rules.remove(_mine(tx, uuid).uuid))
     return Reply(204)
 
 
 def delete_rules(context: ApiContext, _call: Call[NoQuery, None]) -> Reply:
     """Delete all introspection rules, but none of the Bare Metal API."""
-    context.store.write(lambda tx: tx.rules.remove_all(RuleDialect.INTROSPECTION))
+    context.data.store.write(lambda tx: tx.rules.remove_all(RuleDialect.INTROSPECTION))
     return Reply(204)
 
 

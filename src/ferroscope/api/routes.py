@@ -45,9 +45,10 @@ from ferroscope.api.baremetal import (
 )
 from ferroscope.api.http import errors, openapi
 from ferroscope.api.http.added import joined
+from ferroscope.api.http.context import ApiContext
 from ferroscope.api.http.middleware import JsonSuffix, RequestIds
 from ferroscope.api.http.responder import Responder, responder, send_failure
-from ferroscope.api.http.route import BINARY, PLAIN, TEXT, ApiContext, Route, Surface, make
+from ferroscope.api.http.route import BINARY, PLAIN, TEXT, Route, Surface, make
 from ferroscope.api.service import audit, expectations, leases, root, status
 from ferroscope.config.added import added
 from ferroscope.contracts.bmc import Medium
@@ -320,7 +321,13 @@ ROUTES: Final[tuple[Route, ...]] = joined(_OWN, added("ferroscope.routes"))
 def create_app(context: ApiContext) -> falcon.App[falcon.Request, falcon.Response]:
     """Return the application; it is stateless, and safe for any number of threads."""
     own_host, suffix = _OwnHost(context), JsonSuffix()
-    middleware: list[Any] = [RequestIds(context.new_uuid), own_host, _NonEmptyIdentifier(), _Unversioned(), suffix]
+    middleware: list[Any] = [
+        RequestIds(context.process.new_uuid),
+        own_host,
+        _NonEmptyIdentifier(),
+        _Unversioned(),
+        suffix,
+    ]
     app = falcon.App(middleware=middleware)
     app.req_options.strip_url_path_trailing_slash = True
     # For empty answers: ironicclient complains about an empty "JSON" document.
@@ -340,7 +347,7 @@ class _OwnHost:
     """Rejects a request for a host name that is not ours, before anything else looks at it."""
 
     def __init__(self, context: ApiContext) -> None:
-        self._hosts = context.hosts
+        self._hosts = context.access.hosts
 
     def process_request(self, req: falcon.Request, _resp: falcon.Response) -> None:
         self._hosts.check(req.env.get("HTTP_HOST", ""))

@@ -20,7 +20,7 @@ from ferroscope.core.model import Document, Node
 class Attached:
     """Nothing is attached: the nodes are our own. An attached Ironic overrides what is different then.
 
-    ``context`` is that of the caller: ``api.http.route.ApiContext`` in calls, ``worker.context.TaskContext`` in
+    ``context`` is that of the caller: ``api.http.context.ApiContext`` in calls, ``worker.context.TaskContext`` in
     inspections.
     """
 

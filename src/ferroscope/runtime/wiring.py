@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from ferroscope.api.auth.authentication import Authentication
     from ferroscope.api.auth.policy import Policy
     from ferroscope.api.http.added import AddPages
-    from ferroscope.api.http.route import ApiContext
+    from ferroscope.api.http.context import ApiContext
     from ferroscope.api.http.writable import CanWrite
     from ferroscope.hooks.pipeline import Pipeline
     from ferroscope.rules.engine import CompiledRule
@@ -142,39 +142,49 @@ def build_context(
     """Return what the handlers of the API's routes depend on."""
     from ferroscope.api.baremetal.conductors import LivingConductors
     from ferroscope.api.http.audit import Audit
+    from ferroscope.api.http.context import Access, ApiContext, Data, DatabaseInfo, Services
+    from ferroscope.api.http.context import Process as ServingProcess
     from ferroscope.api.http.middleware import Hosts, known_names
     from ferroscope.api.http.rate_limit import Admission, Callers
-    from ferroscope.api.http.route import ApiContext, DatabaseInfo
     from ferroscope.hooks.pipeline import from_settings
     from ferroscope.rules.builtin import RuleCache
 
     clock = SystemClock()
     return ApiContext(
-        store=backend.store,
-        archive=build_archive(settings, backend.store, stop or threading.Event()),
         settings=settings,
-        drivers=drivers,
-        process=process,
-        new_uuid=lambda: str(uuid.uuid4()),
-        new_token=new_token,
-        log=structlog.get_logger("ferroscope.api"),
-        draining=draining or threading.Event(),
-        clock=clock,
-        describe=lambda: DatabaseInfo(*backend.describe()),
-        rules=RuleCache(built_in_rules(settings)),
-        pipeline=lru_cache(maxsize=1)(lambda: from_settings(settings.inspector)),
-        meter=meter or SILENT,
-        callers=Callers(settings.api),
-        hosts=Hosts(known_names(settings)),
-        admission=Admission(settings.api, clock),
-        authentication=authentication,
-        policy=policy,
-        can_write=can_write,
-        attached=attached or Attached(),
-        forwarder=build_forwarder(settings),
-        audit=Audit(settings.audit, backend.store, SystemClock(), process=process) if settings.audit.enabled else None,
-        conductor_of=LivingConductors(backend.store, clock, drivers),
-        metrics=None if meter is None or not settings.api.enable_metrics else _renderer(meter, backend),
+        data=Data(
+            store=backend.store,
+            archive=build_archive(settings, backend.store, stop or threading.Event()),
+            describe=lambda: DatabaseInfo(*backend.describe()),
+            page=settings.api.max_page_size,
+            can_write=can_write,
+        ),
+        access=Access(
+            authentication=authentication,
+            policy=policy,
+            audit=Audit(settings.audit, backend.store, clock, process=process) if settings.audit.enabled else None,
+            callers=Callers(settings.api),
+            hosts=Hosts(known_names(settings)),
+            admission=Admission(settings.api, clock),
+        ),
+        services=Services(
+            drivers=drivers,
+            rules=RuleCache(built_in_rules(settings)),
+            pipeline=lru_cache(maxsize=1)(lambda: from_settings(settings.inspector)),
+            attached=attached or Attached(),
+            forwarder=build_forwarder(settings),
+            conductor_of=LivingConductors(backend.store, clock, drivers),
+        ),
+        process=ServingProcess(
+            name=process,
+            log=structlog.get_logger("ferroscope.api"),
+            clock=clock,
+            new_uuid=lambda: str(uuid.uuid4()),
+            new_token=new_token,
+            meter=meter or SILENT,
+            metrics=None if meter is None or not settings.api.enable_metrics else _renderer(meter, backend),
+            draining=draining or threading.Event(),
+        ),
     )
 
 

@@ -7,8 +7,8 @@ from typing import Any, cast
 import falcon
 import falcon.testing
 
+from ferroscope.api.http.context import ApiContext
 from ferroscope.api.http.responder import failure
-from ferroscope.api.http.route import ApiContext
 from ferroscope.api.http.versions import BARE_METAL
 from ferroscope.contracts.errors import StoreUnavailableError
 from ferroscope.telemetry.quiet_log import QuietLog
@@ -21,7 +21,7 @@ class Context:
         self.outages = QuietLog(burst=1)
         self.now = 0.0
         self.lines: list[dict[str, Any]] = []
-        self.clock = self.log = self
+        self.data = self.process = self.clock = self.log = self
 
     def monotonic(self) -> float:
         return self.now

@@ -9,8 +9,9 @@ from typing import Any
 
 import msgspec
 
+from ferroscope.api.http.context import ApiContext
 from ferroscope.api.http.decoding import node_ident
-from ferroscope.api.http.route import ApiContext, Call, Handler, NoQuery, Reply
+from ferroscope.api.http.route import Call, Handler, NoQuery, Reply
 from ferroscope.api.http.schemas import Limit, Link, SortDir, pair
 
 
@@ -48,7 +49,7 @@ def empty(key: str, summary: str) -> Handler:
     def handler(context: ApiContext, call: Call[AbsentQuery, None]) -> Reply:
         if "node" in call.path:
             ident = node_ident(call)
-            context.store.read(lambda tx: tx.nodes.get(ident), snapshot=False)
+            context.data.store.read(lambda tx: tx.nodes.get(ident), snapshot=False)
         return Reply(200, {key: []})
 
     handler.__doc__ = f"{summary} There are none."
@@ -60,7 +61,7 @@ def get_volume(context: ApiContext, call: Call[NoQuery, None]) -> Reply:
     path = "volume"
     if "node" in call.path:
         ident = node_ident(call)
-        path = f"nodes/{context.store.read(lambda tx: tx.nodes.get(ident), snapshot=False).uuid}/volume"
+        path = f"nodes/{context.data.store.read(lambda tx: tx.nodes.get(ident), snapshot=False).uuid}/volume"
     connectors, targets = (pair(call.url, f"{path}/{name}") for name in ("connectors", "targets"))
     return Reply(200, Volume(connectors=connectors, targets=targets, links=pair(call.url, path)))
 

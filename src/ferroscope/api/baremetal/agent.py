@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import msgspec
 
-from ferroscope.api.http.route import ApiContext
+from ferroscope.api.http.context import ApiContext
 from ferroscope.api.http.schemas import Link, pair
 from ferroscope.core import callback_secret
 from ferroscope.core.callback_secret import Delivery
@@ -69,7 +69,7 @@ def issue(
     known = _known(node)
     if known and (callback is None or known.get("callback") != callback):
         return node, MASK
-    token = context.new_token()
+    token = context.process.new_token()
     record = known | {"inspection": node.inspection, "callback": callback, "token_sha256": _digest(token)}
     return _with(node, record), token
 

@@ -15,10 +15,11 @@ from ferroscope import transition
 from ferroscope.api.auth import access
 from ferroscope.api.baremetal import drivers
 from ferroscope.api.baremetal.node_fields import shown_to
+from ferroscope.api.http.context import ApiContext
 from ferroscope.api.http.decoding import node_ident
 from ferroscope.api.http.errors import BadRequestError, StateConflictError
 from ferroscope.api.http.json_patch import Operation
-from ferroscope.api.http.route import ApiContext, Call, NoQuery, Reply
+from ferroscope.api.http.route import Call, NoQuery, Reply
 from ferroscope.api.http.schemas import iso
 from ferroscope.contracts.bmc import Bmc, ChangesPassword
 from ferroscope.contracts.errors import SecretKeyError
@@ -66,11 +67,11 @@ def get_password_change(context: ApiContext, call: Call[NoQuery, None]) -> Reply
         node = tx.nodes.get(ident)
         return node, is_queued(tx, node)
 
-    node, queued = context.store.read(work)
+    node, queued = context.data.store.read(work)
     state, record = bmc_password.change_of(node, queued=queued), bmc_password.record_of(node.internal)
     error = None
     if state in (Change.UNCHANGED, Change.UNCLEAR):
-        error = shown_to(context.policy, call.identity, node, {"last_error": node.last_error})["last_error"]
+        error = shown_to(context.access.policy, call.identity, node, {"last_error": node.last_error})["last_error"]
     return Reply(200, PasswordChange(state, None if record is None else iso(record.at), error))
 
 
@@ -92,7 +93,7 @@ def set_password(context: ApiContext, call: Call[NoQuery, NewPassword]) -> Reply
             _submit(context, tx, node, field, password, probe=number > 0)
         return shared
 
-    return Reply(202, PasswordAccepted(context.store.write(work)))
+    return Reply(202, PasswordAccepted(context.data.store.write(work)))
 
 
 def _field(context: ApiContext, node: Node) -> str:
@@ -106,7 +107,7 @@ def _field(context: ApiContext, node: Node) -> str:
 
 
 def _changeable(context: ApiContext, node: Node) -> str | None:
-    driver = context.drivers.get(node.driver)
+    driver = context.services.drivers.get(node.driver)
     return bmc_password.field_of(driver.properties) if isinstance(driver, ChangesPassword) else None
 
 
@@ -150,7 +151,7 @@ def _check(
     context: ApiContext, call: Call[Any, Any], tx: Transaction, node: Node, field: str, password: str | None
 ) -> None:
     """Raise an error if this node's password cannot be changed now."""
-    policy, target = context.policy, access.target_of(node)
+    policy, target = context.access.policy, access.target_of(node)
     if not access.may(policy, POLICY, call.identity, target):
         raise StateConflictError(
             "Nodes of other projects use the same account of this BMC; its password can be changed by a member of the "
@@ -175,7 +176,7 @@ def _check(
             f"{field} of node {node.uuid} is a reference to a secret that is stored elsewhere; store the new password "
             "there, and set a reference to that."
         )
-    _check_valid(context.drivers[node.driver], node, field, password)
+    _check_valid(context.services.drivers[node.driver], node, field, password)
 
 
 def _check_valid(driver: Bmc, node: Node, field: str, password: str) -> None:
@@ -191,7 +192,7 @@ def _submit(context: ApiContext, tx: Transaction, node: Node, field: str, passwo
         info = node.driver_info | {bmc_password.pending_field(field): password}
         node = tx.nodes.update(msgspec.structs.replace(node, driver_info=info))
     payload = {"probe": True} if probe or password is None else {}
-    transition.submit(tx, node, Event.SET_PASSWORD, process=context.process, payload=payload)
+    transition.submit(tx, node, Event.SET_PASSWORD, process=context.process.name, payload=payload)
 
 
 def is_queued(tx: Transaction, node: Node) -> bool:

@@ -17,8 +17,8 @@ from ferroscope import transition
 from ferroscope.api.baremetal import agent, discovery, inbox, refusals
 from ferroscope.api.baremetal.callback_body import Parsed
 from ferroscope.api.baremetal.machine_lookup import look_up, note_elsewhere
+from ferroscope.api.http.context import ApiContext
 from ferroscope.api.http.errors import LOOKUP_FAILED, MissingError, UnavailableError
-from ferroscope.api.http.route import ApiContext
 from ferroscope.boot_config import ipxe
 from ferroscope.contracts import telemetry
 from ferroscope.contracts.errors import ConflictError, NotFoundError
@@ -97,7 +97,7 @@ def handle_callback(
 
     try:
         outcome = _retry_conflicts(context, work)
-        if _is_unknown(outcome) and context.attached.search(context, parsed.evidence):
+        if _is_unknown(outcome) and context.services.attached.search(context, parsed.evidence):
             outcome = _retry_conflicts(context, work)
     except NotFoundError:
         raise MissingError(LOOKUP_FAILED) from None
@@ -106,12 +106,12 @@ def handle_callback(
             if (node := elsewhere.forward(outcome)) is not None:
                 return Accepted(node)
             refused = outcome
-            context.store.write(lambda tx: refusals.note(context, tx, refused, source))
+            context.data.store.write(lambda tx: refusals.note(context, tx, refused, source))
         raise refusals.refused(context, outcome, parsed.evidence, source)
     if outcome.discovered:
-        context.meter.discovered("discovered")
+        context.process.meter.discovered("discovered")
         macs = list(parsed.evidence.macs[:16])
-        context.log.info("machine discovered", node=outcome.node.uuid, macs=macs, source=source)
+        context.process.log.info("machine discovered", node=outcome.node.uuid, macs=macs, source=source)
     return outcome
 
 
@@ -123,9 +123,9 @@ def _retry_conflicts(context: ApiContext, work: Callable[[Transaction], T]) -> T
     """Run ``work``; retry it if another process enrolled the same machine at the same time."""
     for _ in range(_TRIES):
         try:
-            return context.store.write(work)
+            return context.data.store.write(work)
         except ConflictError as exc:
-            context.log.debug("concurrent callback of the same machine", error=str(exc))
+            context.process.log.debug("concurrent callback of the same machine", error=str(exc))
     raise UnavailableError(
         "Too many concurrent callbacks of the same machine. Try again in a second.", {"Retry-After": "1"}
     )
@@ -210,7 +210,7 @@ def _submit(
         tx.addresses.called(node.uuid, source)
         if parsed.oddities:
             message = f"odd values in the data were cleaned or ignored: {'; '.join(parsed.oddities)}"
-            tx.journal.append([transition.step(node, _CLEANED, message, process=context.process)])
+            tx.journal.append([transition.step(node, _CLEANED, message, process=context.process.name)])
         node = refusals.forgiven(tx, node)
     _note_call(context, tx, node, source, verdict, first=inspection.digest is None, early=early)
     payload = {"digest": parsed.digest, "source": source, "identity": msgspec.structs.asdict(identity)}
@@ -218,7 +218,7 @@ def _submit(
         return inbox.hold(context, tx, node, payload, differences)
     if (lifted := inbox.lift_hold(tx, node)) is not node:
         node = tx.nodes.update(agent.forgotten(lifted))  # the token is not that of the machine whose data was held
-    transition.submit(tx, node, Event.CONTINUE, process=context.process, payload=payload)
+    transition.submit(tx, node, Event.CONTINUE, process=context.process.name, payload=payload)
     return node
 
 
@@ -236,7 +236,7 @@ def _note_call(
         node,
         _CALLED if first else _CONTRADICTED,
         f"{message}{_from(source)}{', without the secret of the inspection' if without else ''}",
-        process=context.process,
+        process=context.process.name,
         severity=Severity.INFO if reason is None else Severity.WARNING,
         reason=None if reason is None else str(reason),
         detail=({"source": source} if source else {}) | {"proof": str(verdict.proof)},

@@ -17,7 +17,8 @@ import msgspec
 from ferroscope.api.baremetal.node_fields import chosen_fields
 from ferroscope.api.baremetal.representation import Field, Page, Representation, links, stored, timestamps
 from ferroscope.api.http import paging
-from ferroscope.api.http.route import ApiContext, Call, Reply
+from ferroscope.api.http.context import ApiContext
+from ferroscope.api.http.route import Call, Reply
 from ferroscope.contracts.errors import NotFoundError
 from ferroscope.contracts.queue import Clock
 from ferroscope.core.model import Member, Node
@@ -130,7 +131,7 @@ def list_conductors(context: ApiContext, call: Call[ConductorListQuery, None]) -
     size = paging.page_size(asked.limit, context.settings.api.max_limit)
     key = paging.sort_field(asked.sort_key, SHOWN.sort_fields)
     reverse = paging.descending(asked.sort_dir)
-    found = context.store.read(lambda tx: _all(tx, context.drivers))
+    found = context.data.store.read(lambda tx: _all(tx, context.services.drivers))
     found.sort(key=lambda one: (getattr(one, key), one.hostname), reverse=reverse)
     start = 0 if asked.marker is None else found.index(_named(found, asked.marker)) + 1
     some = found[start : start + size]
@@ -142,7 +143,7 @@ def list_conductors(context: ApiContext, call: Call[ConductorListQuery, None]) -
 def get_conductor(context: ApiContext, call: Call[ConductorQuery, None]) -> Reply:
     """Show one host with workers."""
     fields = SHOWN.select(call.minor, chosen_fields(call.minor, call.query.fields, None, None))
-    found = context.store.read(lambda tx: _all(tx, context.drivers))
+    found = context.data.store.read(lambda tx: _all(tx, context.services.drivers))
     return Reply(200, SHOWN.render(_named(found, call.path["hostname"]), fields, call.url))
 
 

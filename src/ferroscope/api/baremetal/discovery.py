@@ -15,7 +15,7 @@ import msgspec
 from ferroscope import transition
 from ferroscope.api.baremetal import refusals
 from ferroscope.api.baremetal.callback_body import Parsed
-from ferroscope.api.http.route import ApiContext
+from ferroscope.api.http.context import ApiContext
 from ferroscope.contracts.bmc import Discovers
 from ferroscope.contracts.data import Part
 from ferroscope.contracts.store import Query
@@ -69,7 +69,7 @@ def make(
     """
     settings, evidence = context.settings.auto_discovery, parsed.evidence
     node = Node(
-        uuid=context.new_uuid(),
+        uuid=context.process.new_uuid(),
         driver=settings.driver,
         driver_info=_driver_info(context, settings.driver, evidence.bmc_addresses),
         auto_discovered=True,
@@ -84,14 +84,14 @@ def make(
     tx.addresses.set_bmc(node.uuid, evidence.bmc_addresses)
     tx.addresses.called(node.uuid, source)
     what = "callback of an unknown machine" + ("; the node waits in the inbox" if node.inbox else "")
-    return transition.enroll(tx, node, what, inspection=context.new_uuid(), process=context.process)
+    return transition.enroll(tx, node, what, inspection=context.process.new_uuid(), process=context.process.name)
 
 
 def _driver_info(context: ApiContext, name: str, bmc_addresses: Sequence[str]) -> Document:
     """Return the driver_info for the BMC address that the machine reports; the first address is used."""
     if not bmc_addresses:
         return {}
-    driver, address = context.drivers[name], bmc_addresses[0]
+    driver, address = context.services.drivers[name], bmc_addresses[0]
     return driver.driver_info(address) if isinstance(driver, Discovers) else {f"{name}_address": address}
 
 
@@ -176,7 +176,7 @@ def take_unasked(context: ApiContext, tx: Transaction, node: Node, source: str) 
         return msgspec.structs.replace(refusal, nodes=(node.uuid,))
     tx.discoveries.add(node.uuid, ())
     what = "callback of a machine in use" if in_use else "the discovered machine called back again"
-    return transition.enroll(tx, node, what, inspection=context.new_uuid(), process=context.process)
+    return transition.enroll(tx, node, what, inspection=context.process.new_uuid(), process=context.process.name)
 
 
 def parts(node: Node, sent: dict[Part, bytes]) -> dict[Part, bytes]:
@@ -189,8 +189,8 @@ def parts(node: Node, sent: dict[Part, bytes]) -> dict[Part, bytes]:
 
 
 def _limit(context: ApiContext, tx: Transaction, source: str, *, count_waiting: bool) -> lookup.Refused | None:
-    now = context.clock.monotonic()
-    refusal = context.refusal_cache.get(now)
+    now = context.process.clock.monotonic()
+    refusal = context.access.refusal_cache.get(now)
     if refusal is not None:
         return refusal
     settings = context.settings.auto_discovery
@@ -201,7 +201,7 @@ def _limit(context: ApiContext, tx: Transaction, source: str, *, count_waiting: 
     refusal = lookup.too_many(limits, made=made, unclaimed=unclaimed)
     if refusal is not None:
         left = (minute + 1) * lookup.PERIOD - tx.now if made >= limits.per_minute else _FULL_SECONDS
-        context.refusal_cache.put(refusal, now + left)
+        context.access.refusal_cache.put(refusal, now + left)
         return refusal
     return _limit_of(context, tx, sources.group(source), minute, count_waiting=count_waiting)
 
@@ -216,7 +216,7 @@ def _limit_of(
         message = f"{source} has reached [auto_discovery] max_waiting_per_source ({most} discovered nodes in enroll)"
         return lookup.Refused(Reason.DISCOVERY_LIMITED, message)
     most = settings.max_per_minute_per_source
-    if source and most and context.sources.made(source, minute) > most:
+    if source and most and context.access.sources.made(source, minute) > most:
         message = f"{source} has reached [auto_discovery] max_per_minute_per_source ({most} machines)"
         return lookup.Refused(Reason.DISCOVERY_LIMITED, message)
     return None

@@ -10,9 +10,10 @@ from typing import Any, Final
 
 import msgspec
 
+from ferroscope.api.http.context import ApiContext
 from ferroscope.api.http.decoding import shown
 from ferroscope.api.http.errors import BadRequestError, MissingError, NotAcceptableError
-from ferroscope.api.http.route import ApiContext, Call, NoQuery, Reply
+from ferroscope.api.http.route import Call, NoQuery, Reply
 from ferroscope.api.http.schemas import DriverType, Link, pair
 from ferroscope.boot_config import ipxe
 from ferroscope.config.options import Settings
@@ -189,8 +190,8 @@ def list_drivers(context: ApiContext, call: Call[DriverListQuery, None]) -> Repl
         raise BadRequestError("detail and fields are mutually exclusive.")
     if asked.type not in (None, "classic", "dynamic"):
         raise BadRequestError(f"Invalid type {shown(asked.type)}: it must be classic or dynamic.")
-    names = [] if asked.type == "classic" else sorted(context.drivers)
-    hosts = context.store.read(_hosts)
+    names = [] if asked.type == "classic" else sorted(context.services.drivers)
+    hosts = context.data.store.read(_hosts)
     detail = bool(asked.detail) or asked.fields is not None
     views = [_chosen(_view(context, call, name, hosts, detail=detail), asked.fields, call.minor) for name in names]
     return Reply(200, {"drivers": views})
@@ -199,18 +200,18 @@ def list_drivers(context: ApiContext, call: Call[DriverListQuery, None]) -> Repl
 def get_driver(context: ApiContext, call: Call[DriverQuery, None]) -> Reply:
     """Show one driver."""
     name = _known(context, call)
-    view = _view(context, call, name, context.store.read(_hosts), detail=True)
+    view = _view(context, call, name, context.data.store.read(_hosts), detail=True)
     return Reply(200, _chosen(view, call.query.fields, call.minor))
 
 
 def get_driver_properties(context: ApiContext, call: Call[NoQuery, None]) -> Reply:
     """Describe the properties that a driver reads from ``driver_info``: name and meaning."""
-    return Reply(200, dict(context.drivers[_known(context, call)].properties))
+    return Reply(200, dict(context.services.drivers[_known(context, call)].properties))
 
 
 def _known(context: ApiContext, call: Call[Any, None]) -> str:
     name = call.path["driver"]
-    if name not in context.drivers:
+    if name not in context.services.drivers:
         raise MissingError(f"Driver {shown(name)} is not enabled; GET /v1/drivers lists the enabled ones.")
     return name
 
@@ -226,7 +227,7 @@ def _view(context: ApiContext, call: Call[Any, None], name: str, hosts: list[str
     if call.minor >= _INTERFACES_SINCE:
         view["type"] = "dynamic"
         if detail:
-            view |= _interfaces(of_driver(context.drivers, name), call.minor)
+            view |= _interfaces(of_driver(context.services.drivers, name), call.minor)
     return view
 
 

@@ -15,11 +15,12 @@ from ferroscope.api.baremetal import nodes, representation
 from ferroscope.api.baremetal.node_fields import chosen_fields
 from ferroscope.api.baremetal.representation import Field, Page, Representation, links, stored, timestamps
 from ferroscope.api.http import decoding, paging
+from ferroscope.api.http.context import ApiContext
 from ferroscope.api.http.decoding import node_ident
 from ferroscope.api.http.errors import BadRequestError
 from ferroscope.api.http.json_patch import Operation
 from ferroscope.api.http.large_lists import Room
-from ferroscope.api.http.route import ApiContext, Call, NoQuery, Reply
+from ferroscope.api.http.route import Call, NoQuery, Reply
 from ferroscope.api.http.schemas import Link, Uuid
 from ferroscope.contracts.store import Query
 from ferroscope.core.json_safety import ready
@@ -49,7 +50,7 @@ class Children(msgspec.Struct, frozen=True):
 
 def list_shards(context: ApiContext, _call: Call[NoQuery, None]) -> Reply:
     """List the shards of all nodes."""
-    found = context.store.read(lambda tx: tx.statistics.shards())
+    found = context.data.store.read(lambda tx: tx.statistics.shards())
     shards = [Shard(name=str(name), count=count) for name, count in found.items()]
     return Reply(200, ShardList(shards=sorted(shards, key=lambda shard: (-shard.count, shard.name))))
 
@@ -61,13 +62,13 @@ def list_children(context: ApiContext, call: Call[NoQuery, None]) -> Reply:
     def work(tx: Transaction, room: Room) -> tuple[str, list[str]]:
         parent = tx.nodes.get(ident)
         query = Query(
-            project=access.scope(context.policy, call.identity, "node"), attributes={"parent_node": parent.uuid}
+            project=access.scope(context.access.policy, call.identity, "node"), attributes={"parent_node": parent.uuid}
         )
         listed = (one for batch in paging.groups(room, tx.nodes, query) for one in batch)
         mine = (one for one in listed if one.attributes.get("parent_node") == parent.uuid)
         return parent.uuid, [one.uuid for one in mine if nodes.sees(context, call, one)]
 
-    parent, children = context.read_list(work)
+    parent, children = context.data.read_list(work)
     link = Link(href=f"{call.url}/v1/nodes?parent_node={parent}", rel="children")
     return Reply(200, Children(children=children, links=link))
 
@@ -147,28 +148,28 @@ def _list(context: ApiContext, call: Call[Any, None], fields: tuple[Field[Chassi
     def work(tx: Transaction, room: Room) -> paging.Page:
         return paging.page(room, tx.chassis, query, size, lambda one: SHOWN.render(one, fields, call.url))
 
-    return SHOWN.reply(call, path, context.read_list(work), size)
+    return SHOWN.reply(call, path, context.data.read_list(work), size)
 
 
 def get_chassis(context: ApiContext, call: Call[ChassisQuery, None]) -> Reply:
     """Show one chassis."""
     fields = SHOWN.select(call.minor, chosen_fields(call.minor, call.query.fields, None, None))
     uuid = _uuid(call)
-    found = context.store.read(lambda tx: tx.chassis.get(uuid), snapshot=False)
+    found = context.data.store.read(lambda tx: tx.chassis.get(uuid), snapshot=False)
     return Reply(200, SHOWN.render(found, fields, call.url))
 
 
 def create_chassis(context: ApiContext, call: Call[NoQuery, ChassisCreate | None]) -> Reply:
     """Create a chassis; the body is optional."""
     body = call.body or ChassisCreate()
-    uuid = decoding.uuid("uuid", body.uuid) if body.uuid else context.new_uuid()
+    uuid = decoding.uuid("uuid", body.uuid) if body.uuid else context.process.new_uuid()
 
     def work(tx: Transaction) -> Chassis:
         chassis = Chassis(uuid=uuid, description=body.description, extra=body.extra or {}, created_at=tx.now)
         tx.chassis.add(chassis)
         return chassis
 
-    shown = SHOWN.render(context.store.write(work), SHOWN.select(call.minor), call.url)
+    shown = SHOWN.render(context.data.store.write(work), SHOWN.select(call.minor), call.url)
     return Reply(201, shown, {"Location": f"{call.url}/v1/chassis/{uuid}"})
 
 
@@ -181,7 +182,7 @@ def update_chassis(context: ApiContext, call: Call[NoQuery, list[Operation]]) ->
         _, body = representation.patched(context, chassis, call.body, ChassisSettable)
         return tx.chassis.update(msgspec.structs.replace(chassis, description=body.description, extra=body.extra or {}))
 
-    return Reply(200, SHOWN.render(context.store.write(work), SHOWN.select(call.minor), call.url))
+    return Reply(200, SHOWN.render(context.data.store.write(work), SHOWN.select(call.minor), call.url))
 
 
 def delete_chassis(context: ApiContext, call: Call[NoQuery, None]) -> Reply:
@@ -197,7 +198,7 @@ def delete_chassis(context: ApiContext, call: Call[NoQuery, None]) -> Reply:
             )
         tx.chassis.remove(uuid)
 
-    context.store.write(work)
+    context.data.store.write(work)
     return Reply(204)
 
 

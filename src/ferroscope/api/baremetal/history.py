@@ -14,11 +14,12 @@ from msgspec import UNSET, UnsetType
 
 from ferroscope.api.auth import access
 from ferroscope.api.http import decoding, paging
+from ferroscope.api.http.context import ApiContext
 from ferroscope.api.http.decoding import node_ident
 from ferroscope.api.http.errors import MissingError
 from ferroscope.api.http.large_lists import Room
 from ferroscope.api.http.paging import Page
-from ferroscope.api.http.route import ApiContext, Call, NoQuery, Reply
+from ferroscope.api.http.route import Call, NoQuery, Reply
 from ferroscope.api.http.schemas import Limit, Link, SortDir, Uuid, iso, iso_exact, one_of, own
 from ferroscope.contracts.store import Query
 from ferroscope.core.bmc_texts import OF_ANSWERS, without_answer
@@ -85,7 +86,7 @@ def list_history(context: ApiContext, call: Call[HistoryQuery, None]) -> Reply:
 
         return node.uuid, paging.page(room, tx.journal, query, size, show)
 
-    node, page = context.read_list(work)
+    node, page = context.data.read_list(work)
     return _reply({"history": page.items}, call, f"nodes/{node}/history", size, page.last)
 
 
@@ -104,7 +105,7 @@ def get_history_event(context: ApiContext, call: Call[NoQuery, None]) -> Reply:
         found = tx.journal.list(Query(filters={"node": node.uuid, "uuid": event}, sort_key="id"))
         return [_reduced(context, call, node)(entry) for entry in found]
 
-    entries = context.store.read(work)
+    entries = context.data.store.read(work)
     if not entries:
         raise MissingError(f"Event {event} of node {ident} could not be found.")
     return Reply(200, _event(entries[0], call.url, call.minor, detail=True))
@@ -117,7 +118,7 @@ def hint_of(reason: str | None) -> str | None:
 
 def _reduced(context: ApiContext, call: Call[Any, Any], node: Node) -> Callable[[Any], Any]:
     """Return what leaves out the answers of BMCs, if this caller may not see them."""
-    if access.may(context.policy, access.ANSWERS, call.identity, access.target_of(node)):
+    if access.may(context.access.policy, access.ANSWERS, call.identity, access.target_of(node)):
         return lambda one: one
     return _without_answer
 
@@ -221,7 +222,7 @@ def list_inspections(context: ApiContext, call: Call[PageQuery, None]) -> Reply:
         query = _newest_first(call, node.uuid)
         return node.uuid, paging.page(room, tx.inspections, query, size, lambda item: _view(reduced(item)))
 
-    node, page = context.read_list(work)
+    node, page = context.data.read_list(work)
     return _reply({"inspections": page.items}, call, f"nodes/{node}/inspections", size, page.last)
 
 
@@ -249,7 +250,7 @@ def get_timeline(context: ApiContext, call: Call[PageQuery, None]) -> Reply:
         body = {"node": node.uuid, "provision_state": str(node.provision_state), "inspections": page.items}
         return node.uuid, body | {"entries": _in_order(map(reduced, _others(tx, room, node.uuid)))}, page.last
 
-    node, body, last = context.read_list(work)
+    node, body, last = context.data.read_list(work)
     return _reply(body, call, f"nodes/{node}/timeline", size, last)
 
 

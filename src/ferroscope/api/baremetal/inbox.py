@@ -18,9 +18,10 @@ from ferroscope.api.baremetal.callback_body import Parsed
 from ferroscope.api.baremetal.node_input import NodeCreate
 from ferroscope.api.baremetal.nodes import check_references, check_unprotected
 from ferroscope.api.http import decoding
+from ferroscope.api.http.context import ApiContext
 from ferroscope.api.http.decoding import node_ident
 from ferroscope.api.http.errors import BadRequestError, MissingError, StateConflictError
-from ferroscope.api.http.route import ApiContext, Call, NoQuery, Reply
+from ferroscope.api.http.route import Call, NoQuery, Reply
 from ferroscope.api.http.schemas import Mac, iso
 from ferroscope.contracts.errors import NotFoundError
 from ferroscope.contracts.store import Query
@@ -81,7 +82,7 @@ def hold(
         _HELD,
         f"the data{f' from {source}' if source else ''} contradicts the last inspection and waits for approval: "
         f"{message}",
-        process=context.process,
+        process=context.process.name,
         severity=Severity.WARNING,
         reason=str(Reason.DATA_CONTRADICTS),
         detail={"source": source} if source else None,
@@ -100,7 +101,7 @@ def approve_data(context: ApiContext, tx: Transaction, node: Node, record: Docum
     """Process the held data."""
     node = lift_hold(tx, node)
     _note(context, tx, node, _APPROVED, "the held data was approved by an operator")
-    transition.submit(tx, node, Event.CONTINUE, process=context.process, payload=dict(record.get("payload") or {}))
+    transition.submit(tx, node, Event.CONTINUE, process=context.process.name, payload=dict(record.get("payload") or {}))
     return node
 
 
@@ -113,11 +114,11 @@ def reject_data(context: ApiContext, tx: Transaction, node: Node, record: Docume
             tx.data.drop(part)
     message = f"the data was rejected by an operator: {record.get('message')}"
     payload = {"reason": str(Reason.DATA_REJECTED), "message": message}
-    transition.submit(tx, node, Event.FAIL, process=context.process, payload=payload)
+    transition.submit(tx, node, Event.FAIL, process=context.process.name, payload=payload)
 
 
 def _note(context: ApiContext, tx: Transaction, node: Node, step: str, message: str) -> None:
-    tx.journal.append([transition.step(node, step, message, process=context.process)])
+    tx.journal.append([transition.step(node, step, message, process=context.process.name)])
 
 
 class RejectionView(msgspec.Struct, frozen=True):
@@ -170,27 +171,27 @@ def add(context: ApiContext, call: Call[NoQuery, InboxNode]) -> Reply:
     """Add a machine to the inbox; 409 if a node has its BMC, or one of its MAC addresses, already."""
     body = call.body
     given = msgspec.convert({"driver": body.driver, "driver_info": body.driver_info, "labels": body.labels}, NodeCreate)
-    changes = node_input.changes(given, None, context.drivers)
+    changes = node_input.changes(given, None, context.services.drivers)
     ignored = context.settings.inspector.ignored
     macs = [mac for mac in dict.fromkeys(decoding.mac("macs", mac) for mac in body.macs) if mac not in ignored]
-    uuid = context.new_uuid()
+    uuid = context.process.new_uuid()
 
     def work(tx: Transaction) -> None:
         node = Node(uuid=uuid, auto_discovered=True, inbox=True, created_at=tx.now, **changes)
         node.hardware = learn(body.inventory, {}).summary if body.inventory else {}
-        node_policies.require_for_new(context.policy, call.identity, node, given)
+        node_policies.require_for_new(context.access.policy, call.identity, node, given)
         check_references(context, call, None, node)
         addresses = bmc_access.literal(node.driver_info)
         _check_new(tx, node, sorted(addresses), macs)
         bmc_access.confirm(node, by_operator=False)
         transition.add_node(tx, node)
-        tx.ports.add([Port(uuid=context.new_uuid(), node=uuid, address=mac, created_at=tx.now) for mac in macs])
+        tx.ports.add([Port(uuid=context.process.new_uuid(), node=uuid, address=mac, created_at=tx.now) for mac in macs])
         if addresses:
             tx.addresses.set_bmc(uuid, addresses)
         what = "found by a scan; the node waits in the inbox"
-        tx.journal.append([transition.step(node, "found", what, process=context.process)])
+        tx.journal.append([transition.step(node, "found", what, process=context.process.name)])
 
-    context.store.write(work)
+    context.data.store.write(work)
     return Reply(201, InboxAnswer(uuid), {"Location": f"{call.url}/v1/nodes/{uuid}"})
 
 
@@ -224,9 +225,9 @@ def approve(context: ApiContext, call: Call[NoQuery, None]) -> Reply:
             return
         bmc_access.confirm(node, by_operator=True)
         node = tx.nodes.update(msgspec.structs.replace(node, inbox=False))
-        tx.journal.append([transition.step(node, "approved", "approved by an operator", process=context.process)])
+        tx.journal.append([transition.step(node, "approved", "approved by an operator", process=context.process.name)])
 
-    context.store.write(work)
+    context.data.store.write(work)
     return Reply(204)
 
 
@@ -248,7 +249,7 @@ def reject(context: ApiContext, call: Call[NoQuery, None]) -> Reply:
         check_unprotected(node)
         _reject(context, tx, node)
 
-    context.store.write(work)
+    context.data.store.write(work)
     return Reply(204)
 
 
@@ -256,7 +257,7 @@ def reject_source(context: ApiContext, call: Call[NoQuery, RejectSource]) -> Rep
     """Reject all nodes in the inbox that were discovered from one source address."""
     source = sources.group(call.body.source)
     rejected: list[str] = []
-    for ident in context.store.read(lambda tx: tx.discoveries.of_source(source)):
+    for ident in context.data.store.read(lambda tx: tx.discoveries.of_source(source)):
 
         def work(tx: Transaction, ident: str = ident) -> bool:
             node = tx.nodes.get(ident, lock=True)
@@ -266,7 +267,7 @@ def reject_source(context: ApiContext, call: Call[NoQuery, RejectSource]) -> Rep
             return waits
 
         with contextlib.suppress(NotFoundError):  # rejected or deleted concurrently
-            if context.store.write(work):
+            if context.data.store.write(work):
                 rejected.append(ident)
     return Reply(200, Rejected(rejected))
 
@@ -283,7 +284,7 @@ def _reject(context: ApiContext, tx: Transaction, node: Node) -> None:
 
 def list_rejections(context: ApiContext, _call: Call[NoQuery, None]) -> Reply:
     """List the MAC addresses of rejected machines."""
-    found = context.store.read(lambda tx: tx.rejections.list())
+    found = context.data.store.read(lambda tx: tx.rejections.list())
     views = [
         RejectionView(address=one.address, node=one.node, rejected_at=iso(one.rejected_at), source=one.source)
         for one in found
@@ -306,7 +307,7 @@ def readmit(context: ApiContext, call: Call[NoQuery, None]) -> Reply:
             if one.node == given.node:
                 tx.rejections.remove(one.address)
 
-    context.store.write(work)
+    context.data.store.write(work)
     return Reply(204)
 
 

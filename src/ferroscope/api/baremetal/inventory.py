@@ -15,9 +15,10 @@ from msgspec import UNSET, UnsetType
 from ferroscope.api.auth import access
 from ferroscope.api.baremetal import stored_data
 from ferroscope.api.http import decoding, schemas
+from ferroscope.api.http.context import ApiContext
 from ferroscope.api.http.decoding import node_ident
 from ferroscope.api.http.errors import BadRequestError, MissingError
-from ferroscope.api.http.route import ApiContext, Call, NoQuery, Reply
+from ferroscope.api.http.route import Call, NoQuery, Reply
 from ferroscope.api.http.schemas import iso, one_of
 from ferroscope.contracts.data import Part
 from ferroscope.contracts.store import Query
@@ -81,22 +82,25 @@ class DiffView(msgspec.Struct, frozen=True):
 def list_revisions(context: ApiContext, call: Call[NoQuery, None]) -> Reply:
     """List the inspections of a node whose inventories are kept."""
     ident = node_ident(call)
-    return Reply(200, RevisionList(revisions=context.store.read(lambda tx: revisions(tx, tx.nodes.get(ident).uuid))))
+    return Reply(
+        200, RevisionList(revisions=context.data.store.read(lambda tx: revisions(tx, tx.nodes.get(ident).uuid)))
+    )
 
 
 def get_diff(context: ApiContext, call: Call[DiffQuery, None]) -> Reply:
     """Compare two inventories of a node, or the inventories of two nodes."""
     ident, asked = node_ident(call), call.query
-    node, known = context.store.read(lambda tx: _known(tx, ident))
+    node, known = context.data.store.read(lambda tx: _known(tx, ident))
     other, others = node, known
     if asked.other is not None:
         wanted = decoding.ident("other", asked.other)
-        other, others = context.store.read(lambda tx: _known(tx, _visible(context, call, tx, wanted)))
+        other, others = context.data.store.read(lambda tx: _known(tx, _visible(context, call, tx, wanted)))
     machines = 1 if other == node else 2
     before = pick(known, asked.before or ("-2" if machines == 1 else "-1"))
     after = pick(others, asked.after)
     data = [
-        context.archive.load(one.inspection, ("inventory", "plugin_data", "unprocessed")) for one in (before, after)
+        context.data.archive.load(one.inspection, ("inventory", "plugin_data", "unprocessed"))
+        for one in (before, after)
     ]
     changes = diff.compare(_documents(data[0]), _documents(data[1]), machines=machines)
     return Reply(200, DiffView(node, before, after, changes, other if machines == 2 else None))
@@ -104,16 +108,16 @@ def get_diff(context: ApiContext, call: Call[DiffQuery, None]) -> Reply:
 
 def _visible(context: ApiContext, call: Call[Any, Any], tx: Transaction, ident: str) -> str:
     """Return the UUID of the node to compare with; ``NotFoundError`` also if the caller may not see its inventory."""
-    node = access.see(context.policy, call.identity, tx.nodes.get(ident), ident)
-    access.require(context.policy, "baremetal:node:inventory:get", call.identity, access.target_of(node))
+    node = access.see(context.access.policy, call.identity, tx.nodes.get(ident), ident)
+    access.require(context.access.policy, "baremetal:node:inventory:get", call.identity, access.target_of(node))
     return node.uuid
 
 
 def load(context: ApiContext, ident: str, revision: str) -> dict[Part, bytes]:
     """Return inventory and plugin data of one revision; the latter is empty if processing failed."""
-    _, known = context.store.read(lambda tx: _known(tx, ident))
+    _, known = context.data.store.read(lambda tx: _known(tx, ident))
     one = pick(known, revision)
-    parts = context.archive.load(one.inspection, stored_data.PROCESSED)
+    parts = context.data.archive.load(one.inspection, stored_data.PROCESSED)
     if "inventory" not in parts:
         raise MissingError(f"The inventory of inspection {one.inspection} was deleted concurrently.")
     parts.setdefault("plugin_data", b"{}")
@@ -141,12 +145,12 @@ def get_log(context: ApiContext, call: Call[LogQuery, None]) -> Reply:
         chosen = next(newest, None)
         return None if chosen is None else locate(tx, chosen, ("logs",))
 
-    found = context.store.read(find)
+    found = context.data.store.read(find)
     if found is None:
         raise MissingError(
             f"Node {ident} has no ramdisk log: none was sent, or it was deleted after [inspector] logs_retention."
         )
-    return Reply(200, context.archive.fetch(found)["logs"])
+    return Reply(200, context.data.archive.fetch(found)["logs"])
 
 
 def pick(known: list[RevisionView], text: str) -> RevisionView:
@@ -239,7 +243,7 @@ def reapply(context: ApiContext, call: Call[NoQuery, None]) -> Reply:
 
     def may_set(node: Node) -> None:
         # The caller's own data sets what an inspection sets.
-        access.require(context.policy, _SETS, call.identity, access.target_of(node))
+        access.require(context.access.policy, _SETS, call.identity, access.target_of(node))
 
     stored_data.submit(context, call, node_ident(call), may_set)
     return Reply(202)
@@ -281,7 +285,7 @@ class FirmwareQuery(msgspec.Struct, frozen=True):
 def list_firmware(context: ApiContext, call: Call[FirmwareQuery, None]) -> Reply:
     """List the firmware components of a node."""
     names = _chosen(call.query, call.minor)
-    known = context.store.read(lambda tx: revisions(tx, tx.nodes.get(node_ident(call)).uuid))
+    known = context.data.store.read(lambda tx: revisions(tx, tx.nodes.get(node_ident(call)).uuid))
     found: dict[str, list[tuple[RevisionView, dict[str, Any]]]] = {}
     for one in _ends(known):
         for name, part in _components(context, one.inspection).items():
@@ -323,7 +327,7 @@ def _ends(known: list[RevisionView]) -> list[RevisionView]:
 
 def _components(context: ApiContext, inspection: str) -> dict[str, dict[str, Any]]:
     """Return the firmware that this inspection found, by the component: bios and bmc, or such as nic:NIC.1."""
-    stored = context.archive.load(inspection, ("inventory", "plugin_data"))
+    stored = context.data.archive.load(inspection, ("inventory", "plugin_data"))
     try:
         found, beside = (
             json_safety.decode(stored.get(part, b"{}"), json_safety.MAX_DERIVED)

@@ -8,7 +8,7 @@ from typing import Final
 import msgspec
 
 from ferroscope.api.baremetal import discovery, refusals
-from ferroscope.api.http.route import ApiContext
+from ferroscope.api.http.context import ApiContext
 from ferroscope.boot_config import ipxe
 from ferroscope.contracts.errors import NotFoundError
 from ferroscope.core import bmc_access, lookup

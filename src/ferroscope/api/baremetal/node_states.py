@@ -15,9 +15,10 @@ from ferroscope import transition
 from ferroscope.api.baremetal import drivers
 from ferroscope.api.baremetal.node_fields import NodeStates, old_provision_state, shown_to
 from ferroscope.api.http import schemas
+from ferroscope.api.http.context import ApiContext
 from ferroscope.api.http.decoding import boolean, node_ident, shown
 from ferroscope.api.http.errors import BadRequestError, NotAcceptableError, StateConflictError
-from ferroscope.api.http.route import ApiContext, Call, NoQuery, Reply
+from ferroscope.api.http.route import Call, NoQuery, Reply
 from ferroscope.api.http.schemas import Device, Limit, PowerState, iso
 from ferroscope.boot_config import ipxe
 from ferroscope.contracts.bmc import (
@@ -53,7 +54,7 @@ def get_states(context: ApiContext, call: Call[NoQuery, None]) -> Reply:
     node = _get(context, call)
     raid: dict[str, Any] | UnsetType = {} if call.minor >= _RAID_SINCE else UNSET
     boot = None if call.minor >= _BOOT_MODE_SINCE else UNSET
-    shown = shown_to(context.policy, call.identity, node, {"last_error": node.last_error})
+    shown = shown_to(context.access.policy, call.identity, node, {"last_error": node.last_error})
     states = NodeStates(
         console_enabled=False,
         last_error=shown["last_error"],
@@ -91,19 +92,19 @@ def _maintain(context: ApiContext, call: Call[NoQuery, Any], *, maintenance: boo
             attributes["maintenance_reason"] = reason
         tx.nodes.update(msgspec.structs.replace(node, maintenance=maintenance, attributes=attributes))
 
-    context.store.write(work)
+    context.data.store.write(work)
     return Reply(202)
 
 
 def validate_node(context: ApiContext, call: Call[NoQuery, None]) -> Reply:
     """Validate the node's driver_info; does not connect to the BMC."""
-    checks = drivers.interface_checks(context.settings, _get(context, call), context.drivers)
+    checks = drivers.interface_checks(context.settings, _get(context, call), context.services.drivers)
     return Reply(200, drivers.NodeValidation(**checks))
 
 
 def _get(context: ApiContext, call: Call[NoQuery, None]) -> Node:
     ident = node_ident(call)
-    return context.store.read(lambda tx: tx.nodes.get(ident), snapshot=False)
+    return context.data.store.read(lambda tx: tx.nodes.get(ident), snapshot=False)
 
 
 # The boot device of a node: PUT queues the command; GET returns what was requested last, else what the BMC reported
@@ -140,21 +141,21 @@ def set_boot_device(context: ApiContext, call: Call[NoQuery, BootDeviceTarget]) 
 
     def work(tx: Transaction) -> None:
         node = tx.nodes.get(ident, lock=True)
-        known = _boot_devices(context.drivers.get(node.driver))
+        known = _boot_devices(context.services.drivers.get(node.driver))
         if device not in known:
             raise BadRequestError(f"Invalid boot device {device[:80]} specified. Supported: {', '.join(known)}.")
         target = {"boot_device": device, "persistent": persistent}
-        transition.submit(tx, node, Event.SET_BOOT_DEVICE, process=context.process, payload=target)
+        transition.submit(tx, node, Event.SET_BOOT_DEVICE, process=context.process.name, payload=target)
         tx.nodes.update(msgspec.structs.replace(node, internal=node.internal | {"boot_device": target}))
 
-    context.store.write(work)
+    context.data.store.write(work)
     return Reply(204)
 
 
 def get_boot_device(context: ApiContext, call: Call[NoQuery, None]) -> Reply:
     """Show the boot device: the last requested one, else what the driver says."""
     node = _get(context, call)
-    driver = context.drivers.get(node.driver)
+    driver = context.services.drivers.get(node.driver)
     default = driver.default_boot_device if isinstance(driver, BootDevices) else None
     known = node.internal.get("boot_device") or node.internal.get("reported_boot_device")
     if known is None:
@@ -165,7 +166,9 @@ def get_boot_device(context: ApiContext, call: Call[NoQuery, None]) -> Reply:
 def get_supported_boot_devices(context: ApiContext, call: Call[NoQuery, None]) -> Reply:
     """List the boot devices that the node's driver supports."""
     node = _get(context, call)
-    return Reply(200, SupportedBootDevices(supported_boot_devices=_boot_devices(context.drivers.get(node.driver))))
+    return Reply(
+        200, SupportedBootDevices(supported_boot_devices=_boot_devices(context.services.drivers.get(node.driver)))
+    )
 
 
 def _boot_devices(driver: Bmc | None) -> list[str]:
@@ -198,12 +201,12 @@ def set_power_state(context: ApiContext, call: Call[NoQuery, PowerTarget]) -> Re
 
     def work(tx: Transaction) -> None:
         node = tx.nodes.get(ident, lock=True)
-        _check_target(node, target, context.drivers.get(node.driver))
+        _check_target(node, target, context.services.drivers.get(node.driver))
         payload = {"target": target} if timeout is None else {"target": target, "timeout": timeout}
-        transition.submit(tx, node, Event.SET_POWER, process=context.process, payload=payload)
+        transition.submit(tx, node, Event.SET_POWER, process=context.process.name, payload=payload)
         tx.nodes.update(msgspec.structs.replace(node, target_power_state=str(RESULTS[target])))
 
-    context.store.write(work)
+    context.data.store.write(work)
     return Reply(202, headers={"Location": f"{call.url}/v1/nodes/{call.node}/states"})
 
 
@@ -242,9 +245,9 @@ def set_provision_state(context: ApiContext, call: Call[NoQuery, ProvisionTarget
     """Request a provision state; the node's ``provision_state`` shows the progress."""
     target = call.body.target
     if target in RESTING_VERBS:
-        context.attached.check_change(f"The target {target}")
+        context.services.attached.check_change(f"The target {target}")
     if target == "inspect":
-        context.attached.prepare(context, node_ident(call))
+        context.services.attached.prepare(context, node_ident(call))
     verb = _VERBS.get(target)
     if verb is None:
         raise BadRequestError(f"Unsupported target {shown(target)}: it must be one of {', '.join(sorted(_VERBS))}.")
@@ -258,7 +261,7 @@ def set_provision_state(context: ApiContext, call: Call[NoQuery, ProvisionTarget
             raise NotAcceptableError(f"Aborting an inspection requires API version 1.{_ABORT_WAIT_SINCE}.")
         verb(context, tx, node)
 
-    context.store.write(work)
+    context.data.store.write(work)
     return Reply(202, headers={"Location": f"{call.url}/v1/nodes/{call.node}/states"})
 
 
@@ -280,7 +283,7 @@ def allowed_verbs(node: Node) -> list[str]:
 def _manage(context: ApiContext, tx: Transaction, node: Node) -> None:
     target = _resting_target(node, "manage")
     if target is Provision.VERIFYING:
-        transition.submit(tx, node, Event.VERIFY, process=context.process)
+        transition.submit(tx, node, Event.VERIFY, process=context.process.name)
         transition.rest(tx, node, target, target=str(Provision.MANAGEABLE))
     else:
         transition.rest(tx, node, target)
@@ -313,16 +316,16 @@ def start(context: ApiContext, tx: Transaction, node: Node, *, manage_boot: bool
     delivery = None
     if manage_boot:
         check_power(context, node)
-        delivery = ipxe.delivery(context.settings, node, context.drivers.get(node.driver))
+        delivery = ipxe.delivery(context.settings, node, context.services.drivers.get(node.driver))
         if delivery is Delivery.BOOT_SCRIPT and not ipxe.has_macs(tx, node):
             delivery = Delivery.NONE  # the script is found by a MAC address
     transition.start(
         tx,
         node,
-        inspection=context.new_uuid(),
-        process=context.process,
+        inspection=context.process.new_uuid(),
+        process=context.process.name,
         manage_boot=manage_boot,
-        secret=context.new_token() if delivery is not None else None,
+        secret=context.process.new_token() if delivery is not None else None,
         secret_delivery=delivery,
     )
 
@@ -332,7 +335,7 @@ def check_power(context: ApiContext, node: Node) -> None:
 
     A driver that is not enabled in this process may be enabled in workers, which check it themselves.
     """
-    driver = context.drivers.get(node.driver)
+    driver = context.services.drivers.get(node.driver)
     problem = (
         driver.validate(drivers.for_validation(node))
         if driver is not None and node.state is not State.STARTING
@@ -349,7 +352,7 @@ def abort(context: ApiContext, tx: Transaction, node: Node) -> None:
     """
     if node.state not in ACTIVE:
         raise _refusal(node, "abort")
-    transition.submit(tx, node, Event.ABORT, process=context.process)
+    transition.submit(tx, node, Event.ABORT, process=context.process.name)
 
 
 def _refusal(node: Node, verb: str) -> StateConflictError:

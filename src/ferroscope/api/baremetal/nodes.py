@@ -28,12 +28,13 @@ from ferroscope.api.baremetal.node_fields import (
 )
 from ferroscope.api.baremetal.node_input import NodeCreate, NodeSettable
 from ferroscope.api.http import decoding, json_patch, paging
+from ferroscope.api.http.context import ApiContext
 from ferroscope.api.http.decoding import node_ident
 from ferroscope.api.http.errors import BadRequestError, ForbiddenError, NotAcceptableError, StateConflictError
 from ferroscope.api.http.json_patch import Operation
 from ferroscope.api.http.large_lists import Room
 from ferroscope.api.http.paging import Page
-from ferroscope.api.http.route import ApiContext, Call, NoQuery, Reply
+from ferroscope.api.http.route import Call, NoQuery, Reply
 from ferroscope.api.http.schemas import Limit, ProvisionState, SortDir, Uuid
 from ferroscope.contracts.errors import NotFoundError
 from ferroscope.contracts.store import Query
@@ -242,22 +243,22 @@ def _list(context: ApiContext, call: Call[NodeListQuery, None], fields: tuple[Fi
     query = Query(
         filters=stored(asked),
         present=_present(asked),
-        project=access.scope(context.policy, call.identity, "node"),
+        project=access.scope(context.access.policy, call.identity, "node"),
         marker=paging.marker(asked.marker),
         sort_key=paging.sort_field(asked.sort_key, SORT_FIELDS),
         descending=paging.descending(asked.sort_dir),
     )
-    fits, read = kept(asked, context.conductor_of), _read_by(asked)
+    fits, read = kept(asked, context.services.conductor_of), _read_by(asked)
 
     def keep(node: Node) -> bool:
-        return fits(node) and all(reveals(context.policy, call.identity, node, field) for field in read)
+        return fits(node) and all(reveals(context.access.policy, call.identity, node, field) for field in read)
 
     def work(tx: Transaction, room: Room) -> Page:
         if asked.chassis_uuid is not None:
             tx.chassis.get(query.filters["chassis_uuid"])
         return page_of(context, call, tx, room, query, size, lambda node: _shown(context, call, node, fields), keep)
 
-    page = context.read_list(work)
+    page = context.data.read_list(work)
     body: dict[str, object] = {"nodes": page.items}
     if page.last is not None:
         body["next"] = paging.next_link(call.url, path, asked, size, page.last)
@@ -296,21 +297,23 @@ def page_of(
 
 def sees(context: ApiContext, call: Call[Any, Any], node: Node) -> bool:
     """Return whether the caller may see the node."""
-    return access.sees(context.policy, call.identity, node)
+    return access.sees(context.access.policy, call.identity, node)
 
 
 def _shown(context: ApiContext, call: Call[Any, Any], node: Node, fields: tuple[Field, ...]) -> dict[str, Any]:
-    shown = drivers.with_interfaces(context.settings, node, context.drivers, render(node, fields, call.minor, call.url))
+    shown = drivers.with_interfaces(
+        context.settings, node, context.services.drivers, render(node, fields, call.minor, call.url)
+    )
     if "conductor" in shown:
-        shown["conductor"] = context.conductor_of(node)
-    return shown_to(context.policy, call.identity, node, shown)
+        shown["conductor"] = context.services.conductor_of(node)
+    return shown_to(context.access.policy, call.identity, node, shown)
 
 
 def get_node(context: ApiContext, call: Call[NodeQuery, None]) -> Reply:
     """Show one node."""
     fields = select(call.minor, chosen_fields(call.minor, call.query.fields, None, None))
     ident = node_ident(call)
-    node = context.store.read(lambda tx: tx.nodes.get(ident), snapshot=False)
+    node = context.data.store.read(lambda tx: tx.nodes.get(ident), snapshot=False)
     return Reply(200, _shown(context, call, node, fields))
 
 
@@ -318,13 +321,13 @@ def create_node(context: ApiContext, call: Call[NoQuery, NodeCreate]) -> Reply:
     """Enroll a node."""
     body = call.body
     node_input.check_versions(node_input.PATCHABLE, body, call.minor)
-    changes = _owned(context, call, node_input.changes(body, None, context.drivers))
-    uuid = decoding.uuid("uuid", body.uuid) if body.uuid else context.new_uuid()
+    changes = _owned(context, call, node_input.changes(body, None, context.services.drivers))
+    uuid = decoding.uuid("uuid", body.uuid) if body.uuid else context.process.new_uuid()
     state = Provision.ENROLL if call.minor >= _ENROLL_SINCE else Provision.AVAILABLE
 
     def work(tx: Transaction) -> Node:
         node = Node(uuid=uuid, provision_state=state, created_at=tx.now, **changes)
-        node_policies.require_for_new(context.policy, call.identity, node, body)
+        node_policies.require_for_new(context.access.policy, call.identity, node, body)
         node.sources = sourced({}, node, Source.OPERATOR)
         check_references(context, call, None, node)
         _check_parent(context, call, tx, node)
@@ -335,14 +338,14 @@ def create_node(context: ApiContext, call: Call[NoQuery, NodeCreate]) -> Reply:
         quotas.check(context, call, tx, node.owner)
         return node
 
-    node = context.store.write(work)
+    node = context.data.store.write(work)
     location = {"Location": f"{call.url}/v1/nodes/{uuid}"}
     return Reply(201, _shown(context, call, node, select(call.minor, None)), location)
 
 
 def _owned(context: ApiContext, call: Call[NoQuery, NodeCreate], changes: dict[str, Any]) -> dict[str, Any]:
     """Return the fields of a new node; callers who may only enroll nodes of their own become its owner."""
-    policy, identity = context.policy, call.identity
+    policy, identity = context.access.policy, call.identity
     if policy.allows("baremetal:node:create", identity):
         return changes
     project, owner = identity.project_id, changes.get("owner")
@@ -359,7 +362,7 @@ def update_node(context: ApiContext, call: Call[NodePatchQuery, list[Operation]]
 
     def work(tx: Transaction) -> Node:
         node = tx.nodes.get(ident, lock=True)
-        node_policies.require_for_change(context.policy, call.identity, node, call.body)
+        node_policies.require_for_change(context.access.policy, call.identity, node, call.body)
         changed = _patched(context, call, node)
         check_references(context, call, node, changed)
         _check_parent(context, call, tx, changed)
@@ -372,7 +375,7 @@ def update_node(context: ApiContext, call: Call[NodePatchQuery, list[Operation]]
         quotas.check_growth(context, call, tx, written.owner, node, changed)
         return written
 
-    return Reply(200, _shown(context, call, context.store.write(work), select(call.minor, None)))
+    return Reply(200, _shown(context, call, context.data.store.write(work), select(call.minor, None)))
 
 
 def _patched(context: ApiContext, call: Call[NodePatchQuery, list[Operation]], node: Node) -> Node:
@@ -387,7 +390,7 @@ def _patched(context: ApiContext, call: Call[NodePatchQuery, list[Operation]], n
     except msgspec.ValidationError as exc:
         raise BadRequestError(f"Invalid node after the patch: {exc}. GET /openapi.json returns its schema.") from None
     node_input.check_versions(list(values), body, call.minor)
-    changed = msgspec.structs.replace(node, **node_input.changes(body, node, context.drivers))
+    changed = msgspec.structs.replace(node, **node_input.changes(body, node, context.services.drivers))
     if node.chassis_uuid and not changed.chassis_uuid and call.minor < _CHASSIS_REMOVED_SINCE:
         raise NotAcceptableError(f"Removing chassis_uuid requires API version 1.{_CHASSIS_REMOVED_SINCE}.")
     bmc_password.keep_pending(node, changed, call.body)
@@ -399,7 +402,7 @@ def check_references(context: ApiContext, call: Call[Any, Any], before: Node | N
     """Check the right to set references: with one, a project could have any secret sent to a BMC of its own."""
     is_new = before is None or bmc_access.moved_from(before, after)
     if references(after.driver_info) - (set() if before is None or is_new else references(before.driver_info)):
-        access.require(context.policy, "ferroscope:secret:reference", call.identity, access.target_of(after))
+        access.require(context.access.policy, "ferroscope:secret:reference", call.identity, access.target_of(after))
 
 
 def _check_parent(context: ApiContext, call: Call[Any, Any], tx: Transaction, node: Node) -> None:
@@ -409,7 +412,7 @@ def _check_parent(context: ApiContext, call: Call[Any, Any], tx: Transaction, no
         return
     try:
         ident = decoding.ident("parent_node", parent)
-        found = access.see(context.policy, call.identity, tx.nodes.get(ident), ident)
+        found = access.see(context.access.policy, call.identity, tx.nodes.get(ident), ident)
     except NotFoundError:
         raise BadRequestError(f"Invalid parent_node: node {parent} does not exist.") from None
     if found.uuid == node.uuid:
@@ -442,7 +445,7 @@ def check_unprotected(node: Node) -> None:
 def _check_delete(context: ApiContext, call: Call[NoQuery, None], node: Node) -> None:
     needed = ("baremetal:node:delete", "baremetal:node:delete:self_owned_node")
     target = access.target_of(node)
-    if not any(access.may(context.policy, name, call.identity, target) for name in needed):
+    if not any(access.may(context.access.policy, name, call.identity, target) for name in needed):
         raise access.forbidden(needed, call.identity)
 
 
@@ -467,5 +470,5 @@ def delete_node(context: ApiContext, call: Call[NoQuery, None]) -> Reply:
             )
         transition.remove_node(tx, node)
 
-    context.store.write(work)
+    context.data.store.write(work)
     return Reply(204)

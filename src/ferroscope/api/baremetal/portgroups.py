@@ -16,10 +16,11 @@ from ferroscope.api.baremetal import ports, quotas, representation
 from ferroscope.api.baremetal.node_fields import chosen_fields
 from ferroscope.api.baremetal.representation import Field, Page, Representation, links, stored, timestamps
 from ferroscope.api.http import decoding, paging
+from ferroscope.api.http.context import ApiContext
 from ferroscope.api.http.errors import BadRequestError, NotAcceptableError
 from ferroscope.api.http.json_patch import Operation
 from ferroscope.api.http.large_lists import Room
-from ferroscope.api.http.route import ApiContext, Call, NoQuery, Reply
+from ferroscope.api.http.route import Call, NoQuery, Reply
 from ferroscope.api.http.schemas import Mac, Uuid
 from ferroscope.contracts.errors import NotFoundError
 from ferroscope.contracts.store import Query
@@ -135,7 +136,7 @@ def _list(
     if asked.shard is not None and call.minor < _SHARD_SINCE:
         raise NotAcceptableError(f"The parameter shard requires API version 1.{_SHARD_SINCE}.")
     size = paging.page_size(asked.limit, context.settings.api.max_limit)
-    project = access.scope(context.policy, call.identity, "portgroup")
+    project = access.scope(context.access.policy, call.identity, "portgroup")
     query = Query(
         filters={} if asked.address is None else {"address": decoding.mac("address", asked.address)},
         project=project,
@@ -151,7 +152,7 @@ def _list(
     def work(tx: Transaction, room: Room) -> paging.Page:
         narrowed = query
         if of_node is not None:
-            found = access.see(context.policy, call.identity, tx.nodes.get(of_node), of_node)
+            found = access.see(context.access.policy, call.identity, tx.nodes.get(of_node), of_node)
             narrowed = msgspec.structs.replace(query, filters=query.filters | {"node": found.uuid})
         if project is None and asked.shard is None:
             return paging.page(room, tx.portgroups, narrowed, size, show)
@@ -163,14 +164,14 @@ def _list(
 
         return paging.page(room, tx.portgroups, narrowed, size, show, kept)
 
-    return SHOWN.reply(call, path, context.read_list(work), size)
+    return SHOWN.reply(call, path, context.data.read_list(work), size)
 
 
 def get_portgroup(context: ApiContext, call: Call[PortgroupQuery, None]) -> Reply:
     """Show one port group."""
     fields = SHOWN.select(call.minor, chosen_fields(call.minor, call.query.fields, None, None))
     ident = _ident(call)
-    group = context.store.read(lambda tx: tx.portgroups.get(ident), snapshot=False)
+    group = context.data.store.read(lambda tx: tx.portgroups.get(ident), snapshot=False)
     return Reply(200, SHOWN.render(group, fields, call.url))
 
 
@@ -179,18 +180,18 @@ def create_portgroup(context: ApiContext, call: Call[NoQuery, PortgroupCreate]) 
     body = call.body
     given = [name for name in PortgroupSettable.__struct_fields__ if getattr(body, name) is not None]
     SHOWN.check(call.minor, given)
-    uuid = decoding.uuid("uuid", body.uuid) if body.uuid else context.new_uuid()
+    uuid = decoding.uuid("uuid", body.uuid) if body.uuid else context.process.new_uuid()
     changes = _changes(body, given)
 
     def work(tx: Transaction) -> Portgroup:
         node = _node(context, call, tx, body.node_uuid)
-        access.require(context.policy, "baremetal:portgroup:create", call.identity, access.target_of(node))
+        access.require(context.access.policy, "baremetal:portgroup:create", call.identity, access.target_of(node))
         group = Portgroup(uuid=uuid, node=node.uuid, created_at=tx.now, **changes)
         tx.portgroups.add(group)
         quotas.check(context, call, tx, node.owner)
         return group
 
-    shown = SHOWN.render(context.store.write(work), SHOWN.select(call.minor), call.url)
+    shown = SHOWN.render(context.data.store.write(work), SHOWN.select(call.minor), call.url)
     return Reply(201, shown, {"Location": f"{call.url}/v1/portgroups/{uuid}"})
 
 
@@ -209,14 +210,14 @@ def update_portgroup(context: ApiContext, call: Call[NoQuery, list[Operation]]) 
         if body.node_uuid != node.uuid:
             changed.node = _moved(context, call, tx, group, body.node_uuid)
         if "physical_network" in values:
-            access.require(context.policy, "baremetal:port:update", call.identity, access.target_of(node))
+            access.require(context.access.policy, "baremetal:port:update", call.identity, access.target_of(node))
             for port in tx.ports.list(Query(filters={"portgroup": group.uuid})):
                 tx.ports.update(msgspec.structs.replace(port, physical_network=changed.physical_network))
         written = tx.portgroups.update(changed)
         quotas.check_growth(context, call, tx, node.owner, group, changed)
         return written
 
-    return Reply(200, SHOWN.render(context.store.write(work), SHOWN.select(call.minor), call.url))
+    return Reply(200, SHOWN.render(context.data.store.write(work), SHOWN.select(call.minor), call.url))
 
 
 def delete_portgroup(context: ApiContext, call: Call[NoQuery, None]) -> Reply:
@@ -229,7 +230,7 @@ def delete_portgroup(context: ApiContext, call: Call[NoQuery, None]) -> Reply:
         _check_empty(tx, group)
         tx.portgroups.remove(group.uuid)
 
-    context.store.write(work)
+    context.data.store.write(work)
     return Reply(204)
 
 
@@ -255,14 +256,14 @@ def _node(context: ApiContext, call: Call[Any, Any], tx: Transaction, given: str
     """Return the node of the body, locked."""
     uuid = decoding.uuid("node_uuid", given)
     try:
-        return access.see(context.policy, call.identity, tx.nodes.get(uuid, lock=True), uuid)
+        return access.see(context.access.policy, call.identity, tx.nodes.get(uuid, lock=True), uuid)
     except NotFoundError:
         raise BadRequestError(f"Node {uuid} could not be found; enroll it first.") from None
 
 
 def _moved(context: ApiContext, call: Call[Any, Any], tx: Transaction, group: Portgroup, given: str) -> str:
     node = _node(context, call, tx, given)
-    access.require(context.policy, "baremetal:portgroup:update", call.identity, access.target_of(node))
+    access.require(context.access.policy, "baremetal:portgroup:update", call.identity, access.target_of(node))
     _check_empty(tx, group)
     return node.uuid
 

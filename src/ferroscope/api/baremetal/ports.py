@@ -28,12 +28,13 @@ from ferroscope.api.baremetal.port_fields import (
     select,
 )
 from ferroscope.api.http import decoding, json_patch, paging
+from ferroscope.api.http.context import ApiContext
 from ferroscope.api.http.decoding import named_node
 from ferroscope.api.http.errors import BadRequestError, MissingError, StateConflictError
 from ferroscope.api.http.json_patch import Operation
 from ferroscope.api.http.large_lists import Room
 from ferroscope.api.http.paging import Page
-from ferroscope.api.http.route import ApiContext, Call, NoQuery, Reply
+from ferroscope.api.http.route import Call, NoQuery, Reply
 from ferroscope.api.http.schemas import Limit, Mac, SortDir, Uuid
 from ferroscope.contracts.errors import NotFoundError
 from ferroscope.contracts.store import Query
@@ -116,7 +117,7 @@ def _list(
     size = paging.page_size(asked.limit, context.settings.api.max_limit)
     query = Query(
         filters={"address": decoding.mac("address", asked.address)} if asked.address is not None else {},
-        project=access.scope(context.policy, call.identity, "port"),
+        project=access.scope(context.access.policy, call.identity, "port"),
         marker=paging.marker(asked.marker),
         sort_key=paging.sort_field(asked.sort_key, SORT_FIELDS),
         descending=paging.descending(asked.sort_dir),
@@ -125,11 +126,11 @@ def _list(
     def work(tx: Transaction, room: Room) -> Page:
         narrowed = query
         if owner is not None:
-            of_node = access.see(context.policy, call.identity, tx.nodes.get(owner), owner)
+            of_node = access.see(context.access.policy, call.identity, tx.nodes.get(owner), owner)
             narrowed = msgspec.structs.replace(query, filters=query.filters | {"node": of_node.uuid})
         if group is not None:
             of_group = tx.portgroups.get(group)
-            access.see(context.policy, call.identity, tx.nodes.get(of_group.node), of_group.node)
+            access.see(context.access.policy, call.identity, tx.nodes.get(of_group.node), of_group.node)
             narrowed = msgspec.structs.replace(narrowed, filters=narrowed.filters | {"portgroup": of_group.uuid})
         limited = query.project is not None
         if limited and query.marker is not None and not seen(context, call, tx, room, [tx.ports.get(query.marker)]):
@@ -140,7 +141,7 @@ def _list(
 
         return paging.page(room, tx.ports, narrowed, size, lambda port: render(port, fields, call.url), kept)
 
-    page = context.read_list(work)
+    page = context.data.read_list(work)
     body: dict[str, object] = {"ports": page.items}
     if page.last is not None:
         body["next"] = paging.next_link(call.url, path, asked, size, page.last)
@@ -176,7 +177,7 @@ def seen(
     seen = {
         node.uuid
         for node in paging.of_uuids(room, tx.nodes, (port.node for port in ports))
-        if access.sees(context.policy, call.identity, node)
+        if access.sees(context.access.policy, call.identity, node)
         and (shards is None or node.attributes.get("shard") in shards)
     }
     return [port for port in ports if port.node in seen]
@@ -185,7 +186,7 @@ def seen(
 def get_port(context: ApiContext, call: Call[PortQuery, None]) -> Reply:
     """Show one port."""
     fields = select(call.minor, chosen_fields(call.minor, call.query.fields, None, None))
-    port = context.store.read(lambda tx: _find(tx, call))
+    port = context.data.store.read(lambda tx: _find(tx, call))
     return Reply(200, render(port, fields, call.url))
 
 
@@ -195,11 +196,11 @@ def create_port(context: ApiContext, call: Call[NoQuery, PortCreate]) -> Reply:
     port_fields.check_versions(port_fields.PATCHABLE, body, call.minor)
     changes = port_fields.changes(body, None)
     _check_identifies(context, changes["address"])
-    uuid = decoding.uuid("uuid", body.uuid) if body.uuid else context.new_uuid()
+    uuid = decoding.uuid("uuid", body.uuid) if body.uuid else context.process.new_uuid()
 
     def work(tx: Transaction) -> Port:
         node = _node_of(context, call, tx, body)
-        access.require(context.policy, "baremetal:port:create", call.identity, access.target_of(node))
+        access.require(context.access.policy, "baremetal:port:create", call.identity, access.target_of(node))
         port = Port(uuid=uuid, node=node.uuid, created_at=tx.now, **changes)
         _check_group(tx, port, pxe=body.pxe_enabled is not UNSET and port.pxe_enabled)
         _take_from_inbox(context, tx, port)
@@ -207,7 +208,7 @@ def create_port(context: ApiContext, call: Call[NoQuery, PortCreate]) -> Reply:
         quotas.check(context, call, tx, node.owner)
         return port
 
-    port = context.store.write(work)
+    port = context.data.store.write(work)
     return Reply(201, render(port, select(call.minor, None), call.url), {"Location": f"{call.url}/v1/ports/{uuid}"})
 
 
@@ -229,7 +230,7 @@ def update_port(context: ApiContext, call: Call[NoQuery, list[Operation]]) -> Re
             _check_identifies(context, changed.address)
         if "node_uuid" in values or "node_ident" in values:
             node = _node_of(context, call, tx, body)
-            access.require(context.policy, "baremetal:port:update", call.identity, access.target_of(node))
+            access.require(context.access.policy, "baremetal:port:update", call.identity, access.target_of(node))
             changed.node = node.uuid
         if (changed.node, changed.portgroup, changed.physical_network) != (
             port.node,
@@ -246,12 +247,12 @@ def update_port(context: ApiContext, call: Call[NoQuery, list[Operation]]) -> Re
         quotas.check_growth(context, call, tx, tx.nodes.get(written.node).owner, port, changed)
         return written
 
-    return Reply(200, render(context.store.write(work), select(call.minor, None), call.url))
+    return Reply(200, render(context.data.store.write(work), select(call.minor, None), call.url))
 
 
 def delete_port(context: ApiContext, call: Call[NoQuery, None]) -> Reply:
     """Delete a port."""
-    context.store.write(lambda tx: tx.ports.remove([_find(tx, call).uuid]))
+    context.data.store.write(lambda tx: tx.ports.remove([_find(tx, call).uuid]))
     return Reply(204)
 
 
@@ -272,7 +273,12 @@ def _take_from_inbox(context: ApiContext, tx: Transaction, port: Port) -> None:
         tx.ports.remove([claimed.uuid])
         message = f"{port.address} was enrolled as a port of node {port.node} and removed from this node in the inbox"
         entry = transition.step(
-            owner, "port taken", message, process=context.process, severity=Severity.WARNING, reason="port-conflict"
+            owner,
+            "port taken",
+            message,
+            process=context.process.name,
+            severity=Severity.WARNING,
+            reason="port-conflict",
         )
         tx.journal.append([entry])
 
@@ -284,7 +290,7 @@ def _node_of(context: ApiContext, call: Call[Any, Any], tx: Transaction, body: P
     ident = decoding.ident("node", given[0]) if body.node_ident else decoding.uuid("node_uuid", given[0])
     try:
         # Lock the node, so that it cannot be deleted concurrently.
-        return access.see(context.policy, call.identity, tx.nodes.get(ident, lock=True), ident)
+        return access.see(context.access.policy, call.identity, tx.nodes.get(ident, lock=True), ident)
     except NotFoundError:
         raise BadRequestError(f"Node {ident} does not exist; enroll it first.") from None
 

@@ -12,8 +12,9 @@ import msgspec
 
 from ferroscope.api.auth.identity import Identity
 from ferroscope.api.auth.policy import Policy
+from ferroscope.api.http.context import ApiContext
 from ferroscope.api.http.errors import ForbiddenError
-from ferroscope.api.http.route import ApiContext, Call
+from ferroscope.api.http.route import Call
 from ferroscope.db.transaction import Transaction
 
 
@@ -24,7 +25,7 @@ def applies(policy: Policy, identity: Identity) -> bool:
 
 def check(context: ApiContext, call: Call[Any, Any], tx: Transaction, owner: str | None) -> None:
     """Raise ``ForbiddenError`` if what this transaction has written exceeds the quota of the node's owner."""
-    if owner is None or not applies(context.policy, call.identity):
+    if owner is None or not applies(context.access.policy, call.identity):
         return
     api = context.settings.api
     limits = (api.max_project_nodes, api.max_project_ports, api.max_project_bytes)
@@ -47,5 +48,7 @@ def check_growth(
     context: ApiContext, call: Call[Any, Any], tx: Transaction, owner: str | None, before: object, after: object
 ) -> None:
     """Check the quota if a change makes a resource larger: what exceeds it already may be made smaller."""
-    if applies(context.policy, call.identity) and len(msgspec.json.encode(after)) > len(msgspec.json.encode(before)):
+    if applies(context.access.policy, call.identity) and len(msgspec.json.encode(after)) > len(
+        msgspec.json.encode(before)
+    ):
         check(context, call, tx, owner)

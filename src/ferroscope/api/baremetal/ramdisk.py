@@ -15,8 +15,9 @@ import msgspec
 from ferroscope.api.baremetal import agent, callback_body, callbacks, refusals
 from ferroscope.api.baremetal.machine_lookup import look_up
 from ferroscope.api.http import decoding
+from ferroscope.api.http.context import ApiContext
 from ferroscope.api.http.errors import LOOKUP_FAILED, ApiError, BadRequestError, MissingError, TooManyError
-from ferroscope.api.http.route import ApiContext, Call, NoQuery, Reply
+from ferroscope.api.http.route import Call, NoQuery, Reply
 from ferroscope.api.http.schemas import Mac, Uuid
 from ferroscope.contracts.errors import NotFoundError
 from ferroscope.core import lookup
@@ -159,7 +160,7 @@ def too_large(context: ApiContext, begins: bytes, source: str, why: ApiError) ->
 
 def refuse_guessing(context: ApiContext, call: Call[Any, None]) -> None:
     """Raise ``TooManyError`` if this source has had too many failures."""
-    if seconds := context.callers.wait(call.source, context.clock.monotonic()):
+    if seconds := context.access.callers.wait(call.source, context.process.clock.monotonic()):
         raise _too_many(seconds)
 
 
@@ -169,7 +170,7 @@ def refuse_flood(context: ApiContext, call: Call[Any, None]) -> None:
     A machine that is waited for must not suffer from the failures of others with its address, as behind NAT, so a
     source that has to wait is still answered about such a machine. This bounds how fast MAC addresses can be tried.
     """
-    if seconds := context.callers.wait_for_any(call.source, context.clock.monotonic()):
+    if seconds := context.access.callers.wait_for_any(call.source, context.process.clock.monotonic()):
         raise _too_many(seconds)
 
 
@@ -177,7 +178,7 @@ def count_failure(context: ApiContext, call: Call[Any, None], addresses: int = 1
     """Count a failure of this source, several for many addresses; raise ``TooManyError`` if it has had too many."""
     seconds = 0
     for _ in range(max(1, math.ceil(addresses / GUESSES))):
-        seconds = context.callers.failed(call.source, context.clock.monotonic())
+        seconds = context.access.callers.failed(call.source, context.process.clock.monotonic())
     if seconds:
         raise _too_many(seconds)
 
@@ -214,7 +215,7 @@ def get_lookup(context: ApiContext, call: Call[LookupQuery, None]) -> Reply:
         node, token = agent.issue(context, verdict.node, verdict.inspection, None, proven=False)
         return (node if node is verdict.node else tx.nodes.update(node)), token
 
-    outcome = context.store.write(work)
+    outcome = context.data.store.write(work)
     if isinstance(outcome, lookup.Refused):
         error = refusals.refused(context, outcome, evidence, call.source)
         count_failure(context, call, len(found))
@@ -259,7 +260,7 @@ def _beat(context: ApiContext, call: Call[NoQuery, Any], body: Heartbeat, named:
         tx.nodes.update(agent.heard(node, url=body.callback_url, version=body.agent_version, at=tx.now))
         return True
 
-    if not context.store.write(work):
+    if not context.data.store.write(work):
         raise MissingError(LOOKUP_FAILED)
     return Reply(202)
 

@@ -18,8 +18,9 @@ from ferroscope import transition
 from ferroscope.api.baremetal import ramdisk
 from ferroscope.api.baremetal.machine_lookup import look_up
 from ferroscope.api.http import decoding
+from ferroscope.api.http.context import ApiContext
 from ferroscope.api.http.errors import LOOKUP_FAILED, BadRequestError, MissingError
-from ferroscope.api.http.route import ApiContext, Call, NoQuery, Reply
+from ferroscope.api.http.route import Call, NoQuery, Reply
 from ferroscope.api.http.schemas import Mac
 from ferroscope.api.http.served_files import ServedFile
 from ferroscope.boot_config import floppy, ipxe
@@ -58,7 +59,7 @@ def get_secret_disk(context: ApiContext, call: Call[NoQuery, None]) -> Reply:
 def _disk(context: ApiContext, call: Call[NoQuery, None], key: str | None) -> Reply:
     uuid = decoding.uuid("node", call.node)
     try:
-        node, inspection = context.store.read(lambda tx: _current(tx, uuid))
+        node, inspection = context.data.store.read(lambda tx: _current(tx, uuid))
         url = callback_url(context.settings.callback_base)
     except (NotFoundError, ValueError):
         raise MissingError(LOOKUP_FAILED) from None
@@ -117,7 +118,7 @@ def get_script(context: ApiContext, call: Call[ScriptQuery, None]) -> Reply:
             _note(context, tx, verdict.node, call.source)
         return script
 
-    script = context.store.write(work)
+    script = context.data.store.write(work)
     if script is None:
         ramdisk.count_failure(context, call)
     return Reply(200, (script or ipxe.machine_script(None)).encode())
@@ -125,7 +126,7 @@ def get_script(context: ApiContext, call: Call[ScriptQuery, None]) -> Reply:
 
 def _boot_script(context: ApiContext, node: Node, inspection: Inspection | None, secret: str | None) -> str | None:
     """Return the script that boots the machine; None if it does not boot by a script of ours."""
-    driver, manage_boot = context.drivers.get(node.driver), inspection is not None and inspection.manage_boot
+    driver, manage_boot = context.services.drivers.get(node.driver), inspection is not None and inspection.manage_boot
     try:
         booted = ipxe.way(context.settings, node, driver, manage_boot=manage_boot)
     except BootError:
@@ -144,7 +145,7 @@ def _note(context: ApiContext, tx: Transaction, node: Node, source: str) -> None
         node,
         _STEP,
         f"{message}, and before from {', '.join(known)}" if known else message,
-        process=context.process,
+        process=context.process.name,
         severity=Severity.WARNING if known else Severity.INFO,
         detail={"source": source} if source else None,
     )

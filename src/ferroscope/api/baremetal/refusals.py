@@ -18,8 +18,9 @@ import msgspec
 
 from ferroscope import transition
 from ferroscope.api.baremetal import callback_body
+from ferroscope.api.http.context import ApiContext
 from ferroscope.api.http.errors import LOOKUP_FAILED, ApiError, MissingError, UnavailableError
-from ferroscope.api.http.route import ApiContext, Call
+from ferroscope.api.http.route import Call
 from ferroscope.contracts.errors import NotFoundError, StoreUnavailableError
 from ferroscope.contracts.remote import ForwardBusyError, ForwardError
 from ferroscope.contracts.store import Query
@@ -46,14 +47,14 @@ _UNKNOWN: Final = frozenset({Reason.LOOKUP_UNKNOWN, *_DISCOVERY})
 
 def refused(context: ApiContext, refusal: lookup.Refused, evidence: lookup.Evidence, source: str) -> MissingError:
     """Log the reason, subject to the rate limit; return the error, which does not contain it."""
-    quiet = context.refusals
+    quiet = context.access.refusals
     if refusal.reason in _DISCOVERY:
-        context.meter.discovered("limited" if refusal.reason is Reason.DISCOVERY_LIMITED else "rejected")
-        quiet = context.limits
-    left_out = quiet.admit(context.clock.monotonic())
+        context.process.meter.discovered("limited" if refusal.reason is Reason.DISCOVERY_LIMITED else "rejected")
+        quiet = context.access.floods
+    left_out = quiet.admit(context.process.clock.monotonic())
     if left_out is None:
         return MissingError(LOOKUP_FAILED)
-    context.log.warning(
+    context.process.log.warning(
         "discovery refused" if refusal.reason in _DISCOVERY else "lookup refused",
         left_out=left_out,
         reason=str(refusal.reason),
@@ -123,10 +124,10 @@ def by_source(tx: Transaction, refusal: lookup.Refused, source: str) -> lookup.R
 
 def unusable(context: ApiContext, raw: bytes, node_uuid: str | None, source: str, why: ApiError) -> None:
     """Record an invalid callback: in the log, and on the timeline of the node concerned."""
-    now = context.clock.monotonic()
-    left_out = context.refusals.admit(now)
+    now = context.process.clock.monotonic()
+    left_out = context.access.refusals.admit(now)
     if left_out is not None:
-        context.log.warning(
+        context.process.log.warning(
             "callback refused",
             left_out=left_out,
             reason=str(Reason.CALLBACK_INVALID),
@@ -135,7 +136,7 @@ def unusable(context: ApiContext, raw: bytes, node_uuid: str | None, source: str
             source=source,
             node_uuid=node_uuid,
         )
-    if context.callers.failed(source, now):
+    if context.access.callers.failed(source, now):
         return  # after too many failures, do not search for the node again
     evidence = callback_body.traces(raw, node_uuid, context.settings.inspector.ignored)
     refusal = lookup.Refused(Reason.CALLBACK_INVALID, f"HTTP {why.status}: {why.message[:_MAX_MESSAGE]}")
@@ -148,7 +149,7 @@ def unusable(context: ApiContext, raw: bytes, node_uuid: str | None, source: str
             note(context, tx, by_source(tx, refusal, source), source)
 
     with contextlib.suppress(StoreUnavailableError):  # the caller gets the error about its body in any case
-        context.store.write(work)
+        context.data.store.write(work)
 
 
 def add_entry(
@@ -177,7 +178,7 @@ def add_entry(
         inspection=node.inspection if node.state in MACHINE else None,
         step=step,
         message=message if not source or source in message else f"{message} (from {source})",
-        process=context.process,
+        process=context.process.name,
         severity=Severity.INFO if reason is None else Severity.WARNING,
         reason=None if reason is None else str(reason),
         detail=details | (detail or {}),
@@ -192,10 +193,10 @@ _AGAIN: Final = {"Retry-After": "2"}
 
 def is_forwarded(context: ApiContext, refusal: lookup.Refused, call: Call[Any, None]) -> bool:
     """Whether the callback is forwarded: nobody waits for it here, and it was not forwarded to us."""
-    if context.forwarder is None or call.forwarded or refusal.reason not in _FORWARDED:
+    if context.services.forwarder is None or call.forwarded or refusal.reason not in _FORWARDED:
         return False
     # A source that has had too many failures does not burden the other service.
-    return not context.callers.wait(call.source, context.clock.monotonic())
+    return not context.access.callers.wait(call.source, context.process.clock.monotonic())
 
 
 def forward(context: ApiContext, refusal: lookup.Refused, call: Call[Any, None]) -> Node | None:
@@ -203,10 +204,10 @@ def forward(context: ApiContext, refusal: lookup.Refused, call: Call[Any, None])
 
     ``UnavailableError`` if it does not answer.
     """
-    if context.forwarder is None:
+    if context.services.forwarder is None:
         return None
     try:
-        uuid = context.forwarder.forward(call.raw)
+        uuid = context.services.forwarder.forward(call.raw)
     except ForwardBusyError as exc:
         _note(context, "busy", refusal, call, str(exc))
         raise UnavailableError("Too many callbacks at once. Try again in a few seconds.", _AGAIN) from None
@@ -219,17 +220,19 @@ def forward(context: ApiContext, refusal: lookup.Refused, call: Call[Any, None])
     message, known = "callback forwarded to ironic-inspector, which accepted it", (*refusal.nodes, uuid)[0]
     # ``inspected_elsewhere`` fetches what comes of it.
     detail = {ACCEPTED_AS: uuid}
-    context.store.write(lambda tx: add_entry(context, tx, known, FORWARDED, message, source=call.source, detail=detail))
+    context.data.store.write(
+        lambda tx: add_entry(context, tx, known, FORWARDED, message, source=call.source, detail=detail)
+    )
     return Node(uuid=uuid, driver="")
 
 
 def _note(context: ApiContext, outcome: Any, refusal: lookup.Refused, call: Call[Any, None], why: str) -> None:
     """Count it, and log it, subject to the rate limit of refused callbacks."""
-    context.meter.forwarded(outcome)
-    left_out = context.refusals.admit(context.clock.monotonic())
+    context.process.meter.forwarded(outcome)
+    left_out = context.access.refusals.admit(context.process.clock.monotonic())
     if left_out is None:
         return
-    log = context.log.info if outcome == "accepted" else context.log.warning
+    log = context.process.log.info if outcome == "accepted" else context.process.log.warning
     log(
         "callback forwarded to ironic-inspector",
         outcome=outcome,

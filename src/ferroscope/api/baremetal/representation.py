@@ -12,9 +12,10 @@ import msgspec
 
 from ferroscope.api.baremetal.node_fields import chosen_fields
 from ferroscope.api.http import json_patch, paging
+from ferroscope.api.http.context import ApiContext
 from ferroscope.api.http.errors import BadRequestError, NotAcceptableError
 from ferroscope.api.http.json_patch import Operation
-from ferroscope.api.http.route import ApiContext, Call, Reply
+from ferroscope.api.http.route import Call, Reply
 from ferroscope.api.http.schemas import Limit, Link, SortDir, Uuid, iso, one_of, pair
 from ferroscope.core.model import Chassis, Document, Portgroup
 

@@ -12,10 +12,11 @@ import msgspec
 from ferroscope.api.baremetal import rule_schema, stored_data
 from ferroscope.api.baremetal.rule_schema import Phase, RuleCreate, RuleField, RuleSettable, RuleSortKey
 from ferroscope.api.http import decoding, json_patch, paging
+from ferroscope.api.http.context import ApiContext
 from ferroscope.api.http.errors import BadRequestError, MissingError, StateConflictError
 from ferroscope.api.http.json_patch import Operation
 from ferroscope.api.http.large_lists import Room
-from ferroscope.api.http.route import ApiContext, Call, NoQuery, Reply
+from ferroscope.api.http.route import Call, NoQuery, Reply
 from ferroscope.api.http.schemas import Limit, SortDir, Uuid
 from ferroscope.contracts.store import Query
 from ferroscope.core import json_safety, values
@@ -66,7 +67,7 @@ def list_rules(context: ApiContext, call: Call[RuleListQuery, None]) -> Reply:
     def work(tx: Transaction, room: Room) -> paging.Page:
         return paging.page(room, tx.rules, query, size, lambda rule: rule_schema.bare_metal(rule, fields, call.url))
 
-    page = context.read_list(work)
+    page = context.data.read_list(work)
     body: dict[str, Any] = {"inspection_rules": page.items}
     if page.last is not None:
         body["next"] = paging.next_link(call.url, "inspection_rules", asked, size, page.last)
@@ -77,12 +78,12 @@ def get_rule(context: ApiContext, call: Call[RuleQuery, None]) -> Reply:
     """Show an inspection rule."""
     fields = rule_schema.chosen(call.query.fields, None, rule_schema.FIELDS)
     uuid = rule_uuid(call)
-    return Reply(200, rule_schema.bare_metal(context.store.read(lambda tx: tx.rules.get(uuid)), fields, call.url))
+    return Reply(200, rule_schema.bare_metal(context.data.store.read(lambda tx: tx.rules.get(uuid)), fields, call.url))
 
 
 def create_rule(context: ApiContext, call: Call[NoQuery, RuleCreate]) -> Reply:
     """Create an inspection rule."""
-    uuid = decoding.uuid("uuid", call.body.uuid) if call.body.uuid else context.new_uuid()
+    uuid = decoding.uuid("uuid", call.body.uuid) if call.body.uuid else context.process.new_uuid()
     rule = store_new(context, Rule(uuid=uuid, **rule_schema.fields_of(call.body, RuleDialect.BARE_METAL)))
     location = {"Location": f"{call.url}/v1/inspection_rules/{uuid}"}
     return Reply(201, rule_schema.bare_metal(rule, rule_schema.FIELDS, call.url), location)
@@ -112,19 +113,19 @@ def update_rule(context: ApiContext, call: Call[NoQuery, list[Operation]]) -> Re
         rule_schema.checked(changed)
         return tx.rules.update(changed)
 
-    return Reply(200, rule_schema.bare_metal(context.store.write(work), rule_schema.FIELDS, call.url))
+    return Reply(200, rule_schema.bare_metal(context.data.store.write(work), rule_schema.FIELDS, call.url))
 
 
 def delete_rule(context: ApiContext, call: Call[NoQuery, None]) -> Reply:
     """Delete an inspection rule."""
     uuid = rule_uuid(call)
-    context.store.write(lambda tx: tx.rules.remove(uuid))
+    context.data.store.write(lambda tx: tx.rules.remove(uuid))
     return Reply(204)
 
 
 def delete_rules(context: ApiContext, _call: Call[NoQuery, None]) -> Reply:
     """Delete all inspection rules, including those of the Introspection API."""
-    context.store.write(lambda tx: tx.rules.remove_all())
+    context.data.store.write(lambda tx: tx.rules.remove_all())
     return Reply(204)
 
 
@@ -138,7 +139,7 @@ def store_new(context: ApiContext, rule: Rule) -> Rule:
         tx.rules.add(rule)
         return tx.rules.get(rule.uuid)
 
-    return context.store.write(work)
+    return context.data.store.write(work)
 
 
 def rule_uuid(call: Call[Any, Any]) -> str:
@@ -185,7 +186,7 @@ def explain_rules(context: ApiContext, call: Call[NoQuery, ExplainRequest]) -> R
     draft = None if asked.draft is None else _draft(asked.draft)
     if draft is not None and asked.rule is not None:
         raise BadRequestError("rule and draft are mutually exclusive.")
-    found = context.store.read(lambda tx: _find(context, tx, ident))
+    found = context.data.store.read(lambda tx: _find(context, tx, ident))
     rules = draft or _chosen(found.rules, asked.rule)
     dry = DryContext(
         found.node,
@@ -194,10 +195,10 @@ def explain_rules(context: ApiContext, call: Call[NoQuery, ExplainRequest]) -> R
         named=lambda name: _named(context, found.node, name),
         previous=lambda: _previous(context, found.data.inspection),
     )
-    parts = context.archive.fetch(found.data)
+    parts = context.data.archive.fetch(found.data)
     try:
         inventory, unprocessed = (json_safety.decode_clean(parts[name]) for name in ("inventory", "unprocessed"))
-        plugin_data = context.pipeline().run(dry, inventory, unprocessed, owned=True)
+        plugin_data = context.services.pipeline().run(dry, inventory, unprocessed, owned=True)
     except json_safety.TooManyContainersError as exc:
         raise StateConflictError(f"The node's data is too large to process: {exc}.") from None
     except HookError as exc:
@@ -227,7 +228,7 @@ def _find(context: ApiContext, tx: Transaction, ident: str) -> _Found:
     if data is None:
         raise MissingError(f"Node {ident} has no stored inspection data; inspect it first.")
     ports = list(tx.ports.list(Query(filters={"node": node.uuid})))
-    return _Found(node, ports, data, context.rules.current(tx))
+    return _Found(node, ports, data, context.services.rules.current(tx))
 
 
 def _chosen(rules: RuleSet, uuid: str | None) -> RuleSet:
@@ -243,12 +244,12 @@ def _chosen(rules: RuleSet, uuid: str | None) -> RuleSet:
 def _elsewhere(context: ApiContext, node: Node, macs: tuple[str, ...]) -> dict[str, str]:
     if not macs:
         return {}
-    found = context.store.read(lambda tx: tx.ports.list(Query(filters={"address": macs})))
+    found = context.data.store.read(lambda tx: tx.ports.list(Query(filters={"address": macs})))
     return {port.address: port.node for port in found if port.node != node.uuid}
 
 
 def _named(context: ApiContext, node: Node, name: str) -> str | None:
-    found = context.store.read(lambda tx: tx.nodes.list(Query(filters={"name": name})))
+    found = context.data.store.read(lambda tx: tx.nodes.list(Query(filters={"name": name})))
     return next((one.uuid for one in found if one.uuid != node.uuid), None)
 
 
@@ -259,8 +260,8 @@ def _previous(context: ApiContext, inspection: str) -> Document | None:
         one = tx.inspections.get(inspection)
         return previous(tx, one.node, one, ("inventory",))
 
-    found = context.store.read(find)
-    stored = None if found is None else context.archive.fetch(found).get("inventory")
+    found = context.data.store.read(find)
+    stored = None if found is None else context.data.archive.fetch(found).get("inventory")
     return None if stored is None else _decoded(stored)
 
 

@@ -11,9 +11,10 @@ from msgspec import UNSET, UnsetType
 from ferroscope.api.auth import access
 from ferroscope.api.auth.identity import Identity
 from ferroscope.api.http import paging
+from ferroscope.api.http.context import ApiContext
 from ferroscope.api.http.errors import BadRequestError
 from ferroscope.api.http.large_lists import Room
-from ferroscope.api.http.route import ApiContext, Call, Reply
+from ferroscope.api.http.route import Call, Reply
 from ferroscope.api.http.schemas import Limit, Uuid
 from ferroscope.contracts.data import Match
 from ferroscope.contracts.store import Query
@@ -70,7 +71,7 @@ def search(context: ApiContext, call: Call[SearchQuery, None]) -> Reply:
         older = [one.uuid for one in found[:size] if not one.hardware]
         return found, tx.search_index.some(older, ("node", "cpu")) if older else {}
 
-    found, rows = context.read_list(work)
+    found, rows = context.data.read_list(work)
     nodes = [_view(one, rows.get(one.uuid, [])) for one in found[:size]]
     following = paging.next_link(call.url, "search", asked, size, nodes[-1].uuid) if len(found) > size else UNSET
     return Reply(200, SearchResult(nodes=nodes, next=following))
@@ -94,7 +95,7 @@ def matches(
     after: str,
 ) -> list[Match]:
     """Return up to ``size`` nodes after ``after`` that match and whose inventory the caller may see, by UUID."""
-    policy = context.policy
+    policy = context.access.policy
     project = access.scope(policy, identity, "node")
     if project is None and policy.allows(access.INVENTORY, identity):
         return list(tx.search_index.search(query, size, after=after))

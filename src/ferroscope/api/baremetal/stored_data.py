@@ -10,8 +10,9 @@ from typing import Any, Final
 
 from ferroscope import transition
 from ferroscope.api.baremetal import callback_body, quotas
+from ferroscope.api.http.context import ApiContext
 from ferroscope.api.http.errors import MissingError
-from ferroscope.api.http.route import ApiContext, Call
+from ferroscope.api.http.route import Call
 from ferroscope.contracts.data import Part
 from ferroscope.contracts.errors import StaleError
 from ferroscope.core.delivery import take
@@ -41,8 +42,8 @@ def of_node(
         node = find(tx)
         return node, newest(tx, node, parts)
 
-    node, found = context.store.read(work)
-    return node, None if found is None else context.archive.fetch(found)
+    node, found = context.data.store.read(work)
+    return node, None if found is None else context.data.archive.fetch(found)
 
 
 def side_by_side(parts: dict[Part, bytes]) -> bytes:
@@ -82,12 +83,12 @@ def submit(
             _begin(context, tx, node, GIVEN, parts)
             quotas.check(context, call, tx, node.owner)
 
-        context.store.write(given)
+        context.data.store.write(given)
         return
-    node, found = context.store.read(lambda tx: _stored(tx, ident))
+    node, found = context.data.store.read(lambda tx: _stored(tx, ident))
     if found is None:
         return
-    parts = context.archive.fetch(found) | context.archive.load(found.inspection, ("out_of_band",))
+    parts = context.data.archive.fetch(found) | context.data.archive.load(found.inspection, ("out_of_band",))
 
     def work(tx: Transaction) -> None:
         now = introspected(tx, ident, lock=True)[0]
@@ -97,7 +98,7 @@ def submit(
             raise StaleError
         _begin(context, tx, now, found.inspection, parts)
 
-    context.store.write(work)
+    context.data.store.write(work)
 
 
 def there(node: Node, found: dict[Part, bytes] | None) -> dict[Part, bytes]:
@@ -139,7 +140,7 @@ def _begin(context: ApiContext, tx: Transaction, node: Node, of: str, parts: dic
         if source.reapplies not in (None, GIVEN):
             of = str(source.reapplies)
     new = Inspection(
-        uuid=context.new_uuid(),
+        uuid=context.process.new_uuid(),
         node=node.uuid,
         state=State.REAPPLYING,
         started_at=tx.now,
@@ -147,5 +148,5 @@ def _begin(context: ApiContext, tx: Transaction, node: Node, of: str, parts: dic
         digest=digest,
         reapplies=of,
     )
-    transition.reapply(tx, node, new, process=context.process)
+    transition.reapply(tx, node, new, process=context.process.name)
     tx.data.save(new.uuid, node.uuid, parts)

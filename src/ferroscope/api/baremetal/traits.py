@@ -11,9 +11,10 @@ from typing import Any
 
 import msgspec
 
+from ferroscope.api.http.context import ApiContext
 from ferroscope.api.http.decoding import node_ident, shown
 from ferroscope.api.http.errors import BadRequestError, MissingError
-from ferroscope.api.http.route import ApiContext, Call, NoQuery, Reply
+from ferroscope.api.http.route import Call, NoQuery, Reply
 from ferroscope.core.node import Node, Source, sourced, sourced_values
 from ferroscope.core.values import MAX_TRAITS, TRAIT, is_trait
 from ferroscope.db.transaction import Transaction
@@ -34,7 +35,7 @@ class TraitsBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 def get_traits(context: ApiContext, call: Call[NoQuery, None]) -> Reply:
     """List the traits of a node."""
     ident = node_ident(call)
-    node = context.store.read(lambda tx: tx.nodes.get(ident), snapshot=False)
+    node = context.data.store.read(lambda tx: tx.nodes.get(ident), snapshot=False)
     return Reply(200, Traits(traits=_of(node)))
 
 
@@ -103,4 +104,4 @@ def _change(context: ApiContext, call: Call[Any, Any], traits: Callable[[Node], 
         changed.sources = sourced(sourced_values(node), changed, Source.OPERATOR)
         tx.nodes.update(changed)
 
-    context.store.write(work)
+    context.data.store.write(work)

@@ -13,7 +13,8 @@ from typing import Any, Protocol
 import falcon
 import msgspec
 
-from ferroscope.api.http.route import ApiContext, Route
+from ferroscope.api.http.context import ApiContext
+from ferroscope.api.http.route import Route
 from ferroscope.config.plugins import PluginError
 
 

@@ -12,8 +12,8 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, Final
 
+from ferroscope.api.http.context import ApiContext
 from ferroscope.api.http.errors import BadRequestError, PreconditionError
-from ferroscope.api.http.route import ApiContext
 from ferroscope.contracts.coordination import PRECONDITION
 from ferroscope.contracts.errors import StaleLeaseError
 from ferroscope.core.model import LeaseProof
@@ -40,7 +40,7 @@ def required(context: ApiContext, environ: Mapping[str, Any]) -> Iterator[None]:
     asked = PRECONDITION.set(_proof(given))
     try:
         # A call without any change, and one whose changes are elsewhere, is refused, too.
-        context.store.write(lambda _tx: None)
+        context.data.store.write(lambda _tx: None)
         yield
     except StaleLeaseError as exc:
         raise PreconditionError(_why(context, exc)) from exc
@@ -59,7 +59,7 @@ def _proof(given: str) -> LeaseProof:
 
 
 def _why(context: ApiContext, stale: StaleLeaseError) -> str:
-    now = context.store.read(lambda tx: tx.leases.get(stale.name))
+    now = context.data.store.read(lambda tx: tx.leases.get(stale.name))
     wrong = f"{HEADER}: epoch {stale.epoch} of lease {stale.name} has ended"
     if now is None:
         return f"{HEADER}: lease {stale.name} could not be found; nothing was changed."

@@ -15,8 +15,9 @@ from ferroscope.api.auth.identity import ANYBODY, Identity
 from ferroscope.api.auth.policy import NoPolicy
 from ferroscope.api.http import errors
 from ferroscope.api.http.audit import IDENTITY, CallAudit, event_of
+from ferroscope.api.http.context import ApiContext
 from ferroscope.api.http.responder import check_owner, visible
-from ferroscope.api.http.route import ApiContext, Body, Call, Reply, Route
+from ferroscope.api.http.route import Body, Call, Reply, Route
 from ferroscope.api.http.versions import BARE_METAL
 from ferroscope.core.audit import AuditEvent
 
@@ -57,7 +58,7 @@ def perform(
             status=route.status,
         )
 
-    audit = CallAudit(context.audit, endpoint, ramdisk=False)
+    audit = CallAudit(context.access.audit, endpoint, ramdisk=False)
     try:
         identity = _authorized(context, route, caller.identity, path)
         check_owner(context, route, endpoint)
@@ -102,10 +103,10 @@ def _are_encoded(value: object) -> bool:
 
 
 def _authorized(context: ApiContext, route: Route, identity: Identity, path: Mapping[str, str]) -> Identity:
-    if context.authentication.is_disabled and isinstance(context.policy, NoPolicy):
+    if context.access.authentication.is_disabled and isinstance(context.access.policy, NoPolicy):
         return ANYBODY
     return access.authorize(
-        context.policy,
+        context.access.policy,
         route.policies,
         lambda: identity,
         lambda who: visible(context, who, dict(path), named=True),

@@ -14,8 +14,9 @@ import msgspec
 
 from ferroscope import __version__
 from ferroscope.api.http import if_lease
+from ferroscope.api.http.context import ApiContext
 from ferroscope.api.http.errors import BareMetalFailure, IntrospectionFailure
-from ferroscope.api.http.route import ApiContext, Body, Call, NoQuery, Reply, Route, Surface
+from ferroscope.api.http.route import Body, Call, NoQuery, Reply, Route, Surface
 from ferroscope.api.http.versions import BARE_METAL, INTROSPECTION, Dialect
 
 _REFERENCE: Final = "#/components/schemas/{name}"

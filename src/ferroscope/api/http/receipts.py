@@ -16,8 +16,9 @@ from typing import Any, Final
 import msgspec
 
 from ferroscope.api.auth.identity import Identity
+from ferroscope.api.http.context import ApiContext
 from ferroscope.api.http.errors import BadRequestError, StateConflictError
-from ferroscope.api.http.route import ApiContext, Reply, Route
+from ferroscope.api.http.route import Reply, Route
 from ferroscope.contracts.errors import StoreUnavailableError
 from ferroscope.contracts.receipts import Receipt, RepeatedCallError
 
@@ -42,7 +43,7 @@ def receipt_of(
         raise BadRequestError("Idempotency-Key must be 1 to 255 printable ASCII characters without spaces.")
     ident = _digest(identity.user, str(identity.project_id), key)
     call = _digest(route.method, environ["PATH_INFO"], environ.get("QUERY_STRING", ""), raw.hex())
-    found = context.store.read(lambda tx: tx.receipts.get(ident))
+    found = context.data.store.read(lambda tx: tx.receipts.get(ident))
     if found is not None and found.call != call:
         raise StateConflictError("This Idempotency-Key was used for another request; use a new one for each request.")
     if found is not None and not found.void:
@@ -58,12 +59,12 @@ def keep(context: ApiContext, route: Route, receipt: Receipt | None, reply: Repl
     if len(body) <= _LONGEST:
         with contextlib.suppress(StoreUnavailableError, UnicodeDecodeError):
             text = body.decode()
-            context.store.write(lambda tx: tx.receipts.answered(receipt.id, reply.status, text), durable=False)
+            context.data.store.write(lambda tx: tx.receipts.answered(receipt.id, reply.status, text), durable=False)
 
 
 def replay(context: ApiContext, route: Route, ident: str) -> Reply:
     """Return the answer of a call that was made before."""
-    found = context.store.read(lambda tx: tx.receipts.get(ident))
+    found = context.data.store.read(lambda tx: tx.receipts.get(ident))
     if found is None or (found.reply is None and route.response is not None):
         raise StateConflictError("The request with this Idempotency-Key has taken effect before; read the object.")
     return Reply(found.status or route.status, None if found.reply is None else found.reply.encode())

@@ -21,10 +21,11 @@ from ferroscope.api.auth.identity import ANYBODY, Identity
 from ferroscope.api.auth.policy import NoPolicy
 from ferroscope.api.http import decoding, errors, if_lease, middleware, receipts, versions
 from ferroscope.api.http.audit import IDENTITY, CallAudit, event_of
+from ferroscope.api.http.context import ApiContext
 from ferroscope.api.http.errors import ForbiddenError
 from ferroscope.api.http.middleware import API
 from ferroscope.api.http.middleware import of as request_id
-from ferroscope.api.http.route import ApiContext, Body, Call, NoQuery, Reply, Route, Surface
+from ferroscope.api.http.route import Body, Call, NoQuery, Reply, Route, Surface
 from ferroscope.api.http.served_files import ServedFile, reply_with
 from ferroscope.api.http.versions import BARE_METAL, INTROSPECTION, Dialect, Version
 from ferroscope.contracts import telemetry
@@ -44,12 +45,12 @@ from ferroscope.http_server.sources import group
 @contextmanager
 def traced(context: ApiContext, route: Route, environ: Mapping[str, Any], identity: Identity) -> Iterator[None]:
     """Record the call when it has succeeded, if it concerns an inspection and traces are enabled."""
-    tracer = context.meter.tracer
+    tracer = context.process.meter.tracer
     if tracer is None:
         yield
         return
     given = "" if identity.method == "none" else telemetry.valid_traceparent(environ.get("HTTP_TRACEPARENT", ""))
-    call, began = telemetry.Call(given), context.clock.time()
+    call, began = telemetry.Call(given), context.process.clock.time()
     token = CALL.set(call)
     try:
         yield
@@ -63,7 +64,7 @@ def traced(context: ApiContext, route: Route, environ: Mapping[str, Any], identi
                 id=secrets.token_hex(8),
                 parent=telemetry.span_of(one),
                 began=began,
-                ended=context.clock.time(),
+                ended=context.process.clock.time(),
                 kind="server",
                 attributes={"http.request.method": route.method, "http.route": route.path},
             )
@@ -107,12 +108,12 @@ def responder(context: ApiContext, route: Route) -> Responder:
         return event_of(
             req.env,
             request_id=request_id(req.env),
-            source=context.callers.source(req.env),
+            source=context.access.callers.source(req.env),
             policy=route.policy,
             call=endpoint,
             target=next(iter(path.values()), ""),
             status=route.status,
-            claims=context.authentication.claimed(req.env),
+            claims=context.access.authentication.claimed(req.env),
         )
 
     def respond(req: falcon.Request, resp: falcon.Response, **path: str) -> None:
@@ -120,7 +121,7 @@ def responder(context: ApiContext, route: Route) -> Responder:
         dialect = _dialect(route, introspection)
         began = perf_counter()
         version: Version | None = None
-        audit = CallAudit(context.audit, endpoint, ramdisk=route.ramdisk)
+        audit = CallAudit(context.access.audit, endpoint, ramdisk=route.ramdisk)
         receipt: Receipt | None = None
         try:
             version = versions.requested(req.env, dialect)
@@ -130,7 +131,7 @@ def responder(context: ApiContext, route: Route) -> Responder:
             if HEAD_ONLY in req.env:
                 resp.status = 100
                 return
-            with context.admission.admit(_caller(context, route, req, identity)):
+            with context.access.admission.admit(_caller(context, route, req, identity)):
                 call = _call(context, route, req, path, version, introspection, identity)
                 req.env.setdefault(IDENTITY, identity)
                 receipt = receipts.receipt_of(context, route, req.env, identity, call.raw)
@@ -148,12 +149,12 @@ def responder(context: ApiContext, route: Route) -> Responder:
             if isinstance(exc, OutcomeUnknownError) and route.ramdisk:
                 exc = errors.UnavailableError(errors.REPEAT_IT, {"Retry-After": "1"})
             if isinstance(exc, errors.TooLargeError) and route.refused is not None:
-                route.refused(context, _beginning(req), context.callers.source(req.env), exc)
+                route.refused(context, _beginning(req), context.access.callers.source(req.env), exc)
             reply = failure(context, req, exc, dialect)
         finally:
             audit.end()
         if reply.status < 300 and route.method not in _SAFE:
-            context.writes.succeeded()
+            context.data.writes.succeeded()
         audit.answered(reply.status, lambda: event(req, path))
         receipts.keep(context, route, receipt, reply)
         _send(resp, reply, route.media if reply.status < 300 else falcon.MEDIA_JSON)
@@ -175,11 +176,11 @@ def record(
 ) -> None:
     """Count the call, and log it if configured: without its query string, which may contain a lease's token."""
     status = int(resp.status_code)
-    context.meter.answered(method, route, status, seconds)
+    context.process.meter.answered(method, route, status, seconds)
     if context.settings.log.access:
         _access.info(
             "call",
-            source=context.callers.source(req.env),
+            source=context.access.callers.source(req.env),
             method=req.method,
             path=req.path if path is None else path,
             status=status,
@@ -208,20 +209,22 @@ def failure(context: ApiContext, req: falcon.Request, exc: Exception, dialect: D
     """Return the response for an exception; an internal error is logged in full and reported by its request ID."""
     known = errors.translate(exc)
     if known is None:
-        context.log.error("request failed", method=req.method, path=req.path, exc_info=exc)
+        context.process.log.error("request failed", method=req.method, path=req.path, exc_info=exc)
         known = errors.ApiError(errors.INTERNAL_MESSAGE.format(request_id=request_id(req.env)))
     if isinstance(exc, StoreUnavailableError):
         if req.method not in _SAFE:
-            context.writes.failed(context.clock.monotonic())
+            context.data.writes.failed(context.process.clock.monotonic())
         _log_outage(context, req, exc)
     body = errors.introspection_body if dialect is INTROSPECTION else errors.bare_metal_body
     return Reply(known.status, body(known.status, known.message), _compatible(req, known.headers))
 
 
 def _log_outage(context: ApiContext, req: falcon.Request, exc: StoreUnavailableError) -> None:
-    left_out = context.outages.admit(context.clock.monotonic())
+    left_out = context.data.outages.admit(context.process.clock.monotonic())
     if left_out is not None:
-        context.log.warning("request not answered", method=req.method, path=req.path, why=str(exc), left_out=left_out)
+        context.process.log.warning(
+            "request not answered", method=req.method, path=req.path, why=str(exc), left_out=left_out
+        )
 
 
 def _compatible(req: falcon.Request, headers: dict[str, str]) -> dict[str, str]:
@@ -251,7 +254,7 @@ def _caller(context: ApiContext, route: Route, req: falcon.Request, identity: Id
     """Return the caller that this call counts for; "" if it counts for nobody: ramdisks have limits of their own."""
     if route.ramdisk or route.policy in ("public_api", access.METRICS):
         return ""
-    return identity.principal or group(context.callers.source(req.env))
+    return identity.principal or group(context.access.callers.source(req.env))
 
 
 def _call(
@@ -272,7 +275,7 @@ def _call(
         url=_url(context, req, route, introspection),
         raw=raw,
         introspection=introspection,
-        source=context.callers.source(req.env),
+        source=context.access.callers.source(req.env),
         identity=identity,
         request_id=request_id(req.env),
         forwarded="HTTP_FERROSCOPE_FORWARDED" in req.env,
@@ -290,12 +293,12 @@ def _admitted(
         raise route.unsupported(
             f"{req.path} requires API version 1.{route.since} or newer; the request uses {versions.text(version)}."
         )
-    if context.authentication.is_disabled and isinstance(context.policy, NoPolicy):
+    if context.access.authentication.is_disabled and isinstance(context.access.policy, NoPolicy):
         return ANYBODY
     named = route.surface is Surface.INTROSPECTION or version[1] >= decoding.NAMES_SINCE
 
     return access.authorize(
-        context.policy,
+        context.access.policy,
         route.policies,
         lambda: _identified(context, req),
         lambda identity: visible(context, identity, path, named=named),
@@ -306,29 +309,29 @@ def _admitted(
 
 def check_owner(context: ApiContext, route: Route, endpoint: str) -> None:
     if route.changes_nodes:
-        context.attached.check_change(endpoint)
+        context.services.attached.check_change(endpoint)
 
 
 def _identified(context: ApiContext, req: falcon.Request) -> Identity:
     """Return the identity of the caller, and keep it for the audit of a refused call."""
-    identity: Identity = context.authentication.identify(req.env, lambda user: _logged_in(context, req, user))
+    identity: Identity = context.access.authentication.identify(req.env, lambda user: _logged_in(context, req, user))
     req.env[IDENTITY] = identity
     return identity
 
 
 def _logged_in(context: ApiContext, req: falcon.Request, identity: Identity) -> None:
     """Record that a password was right that was not used lately."""
-    if context.audit is not None:
+    if context.access.audit is not None:
         event = event_of(
             {IDENTITY: identity},
             request_id=request_id(req.env),
-            source=context.callers.source(req.env),
+            source=context.access.callers.source(req.env),
             policy="",
             call=LOGIN,
             target="",
             status=200,
         )
-        context.audit.logged_in(event)
+        context.access.audit.logged_in(event)
 
 
 def visible(context: ApiContext, identity: Identity, path: dict[str, str], *, named: bool) -> Node:
@@ -351,8 +354,8 @@ def visible(context: ApiContext, identity: Identity, path: dict[str, str], *, na
             return tx.nodes.get(port.node)
         raise NotFoundError(kind, ident)
 
-    node = context.store.read(find)
-    if not access.sees(context.policy, identity, node):
+    node = context.data.store.read(find)
+    if not access.sees(context.access.policy, identity, node):
         raise NotFoundError(kind, ident)
     return node
 
@@ -363,7 +366,7 @@ def _with_suffix(context: ApiContext, req: falcon.Request, path: dict[str, str])
     if not middleware.was_removed(req.env) or not req.path.endswith(f"/nodes/{name}") or values.is_uuid(name):
         return path
     with_suffix = name + middleware.SUFFIX
-    found = context.store.read(lambda tx: tx.nodes.list(Query(filters={"name": (name, with_suffix)})))
+    found = context.data.store.read(lambda tx: tx.nodes.list(Query(filters={"name": (name, with_suffix)})))
     return path | {"node": with_suffix} if [node.name for node in found] == [with_suffix] else path
 
 

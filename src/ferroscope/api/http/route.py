@@ -5,40 +5,17 @@ The Falcon app, the OpenAPI document and the policy names are all derived from t
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from enum import StrEnum
 from typing import Any, Final, Generic, TypeVar, get_args, get_origin, get_type_hints
 
 import msgspec
 
-from ferroscope.api.auth.authentication import Authentication
 from ferroscope.api.auth.identity import ANYBODY, Identity
-from ferroscope.api.auth.policy import NoPolicy, Policy
-from ferroscope.api.http.audit import Audit
+from ferroscope.api.http.context import ApiContext
 from ferroscope.api.http.errors import ApiError, MissingError, NotAllowedError
-from ferroscope.api.http.large_lists import Room, Turns
-from ferroscope.api.http.middleware import Hosts
-from ferroscope.api.http.rate_limit import Admission, Callers, PerMinute, RefusalCache
-from ferroscope.api.http.remembered import Remembered
-from ferroscope.api.http.sending import Places, Readers
 from ferroscope.api.http.versions import Version
-from ferroscope.api.http.writable import CanWrite, Writes
-from ferroscope.config.options import Settings
-from ferroscope.contracts.attached import Attached
-from ferroscope.contracts.bmc import Bmc
-from ferroscope.contracts.data import SharedMac
-from ferroscope.contracts.queue import Clock, StopFlag
-from ferroscope.contracts.remote import Forwarder
-from ferroscope.contracts.telemetry import SILENT, Meter
 from ferroscope.core.json_safety import ready
-from ferroscope.core.model import Node
-from ferroscope.db.store import Store
-from ferroscope.db.transaction import Transaction
-from ferroscope.hooks.pipeline import Pipeline
-from ferroscope.rules.builtin import RuleCache
-from ferroscope.storage.reader import Archive
-from ferroscope.telemetry.quiet_log import QuietLog
 
 # A call as a handler receives it, and the reply that it returns.
 #
@@ -47,7 +24,6 @@ from ferroscope.telemetry.quiet_log import QuietLog
 
 Q = TypeVar("Q")
 B = TypeVar("B")
-R = TypeVar("R")
 
 
 class NoQuery(msgspec.Struct, frozen=True):
@@ -90,85 +66,6 @@ class Reply(msgspec.Struct, frozen=True):
     status: int
     body: Any = None
     headers: dict[str, str] = {}
-
-
-# What every handler receives: the store, the settings, and its other dependencies.
-#
-# It has no state of a call; one context serves all threads of the process.
-
-
-class DatabaseInfo(msgspec.Struct, frozen=True):
-    """The database in the status: its kind, its schema's version, and the version that this release needs."""
-
-    kind: str
-    schema: str | None
-    schema_needed: str
-
-
-class ApiContext(msgspec.Struct, frozen=True, kw_only=True):
-    """The dependencies of the handlers.
-
-    ``archive`` reads inspection data wherever it is stored. ``drivers`` by name, for listing and validation only.
-    ``process`` is the name of this process in the journal. ``new_uuid`` and ``new_token`` are random and unguessable.
-    ``log`` is a structlog logger. ``describe`` queries the database's kind and schema; ``clock`` is the host's.
-    ``rules`` and ``pipeline`` are for dry runs; the latter raises ``HookSetupError``.
-    ``metrics`` renders all metrics, None if they are disabled.
-    ``conductor_of`` returns the host that a node shows as its conductor.
-    ``refusals`` limits the logging of refused callbacks, ``limits`` that of a flood of unknown machines, ``outages``
-    that of a database outage. ``refusal_cache`` limits the queries that a flood causes.
-    ``sources`` counts the machines that each source has had discovered.
-    ``shared_macs`` are the MACs that several machines reported, remembered where reading them is slow.
-    ``files`` limits the files that are being sent at once; each holds a descriptor.
-    ``callers`` determines where calls come from, and limits failures by source; ``hosts`` for which names.
-    ``admission`` limits the calls of one caller, ``turns`` the large lists that are made at once.
-    ``can_write`` returns whether this process has recently written its heartbeat, None if it has none; ``writes`` what
-    its last calls have found.
-    ``authentication`` determines who makes a call, ``policy`` decides what an identity may do.
-    ``audit`` records calls; None if it is disabled.
-    ``attached`` is the attached Ironic, if there is one.
-    ``forwarder`` forwards callbacks that nobody waits for here; None: they are refused.
-    ``draining`` is set when the process is about to stop and a load balancer must send it no new calls.
-    """
-
-    store: Store
-    archive: Archive
-    settings: Settings
-    drivers: Mapping[str, Bmc]
-    process: str
-    new_uuid: Callable[[], str]
-    new_token: Callable[[], str]
-    log: Any
-    clock: Clock
-    describe: Callable[[], DatabaseInfo]
-    rules: RuleCache
-    pipeline: Callable[[], Pipeline]
-    hosts: Hosts
-    admission: Admission
-    authentication: Authentication
-    policy: Policy = msgspec.field(default_factory=NoPolicy)
-    meter: Meter = SILENT
-    conductor_of: Callable[[Node], str | None] = lambda _node: None
-    metrics: Callable[[], bytes] | None = None
-    refusals: QuietLog = msgspec.field(default_factory=QuietLog)
-    limits: QuietLog = msgspec.field(default_factory=lambda: QuietLog(burst=1))
-    outages: QuietLog = msgspec.field(default_factory=lambda: QuietLog(burst=1))
-    places: Places = msgspec.field(default_factory=Places)
-    readers: Readers = msgspec.field(default_factory=Readers)
-    callers: Callers = msgspec.field(default_factory=Callers)
-    sources: PerMinute = msgspec.field(default_factory=PerMinute)
-    refusal_cache: RefusalCache = msgspec.field(default_factory=RefusalCache)
-    can_write: CanWrite | None = None
-    writes: Writes = msgspec.field(default_factory=Writes)
-    shared_macs: Remembered[Sequence[SharedMac]] = msgspec.field(default_factory=Remembered)
-    turns: Turns = msgspec.field(default_factory=Turns)
-    audit: Audit | None = None
-    attached: Attached = msgspec.field(default_factory=Attached)
-    forwarder: Forwarder | None = None
-    draining: StopFlag = msgspec.field(default_factory=threading.Event)
-
-    def read_list(self, work: Callable[[Transaction, Room], R]) -> R:
-        """Run ``work``, which reads a list and may be run twice, on a consistent snapshot."""
-        return self.turns.read(self.store, self.settings.api.max_page_size, work)
 
 
 JSON: Final = "application/json"

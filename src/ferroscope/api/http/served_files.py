@@ -19,8 +19,9 @@ from typing import Any, Final
 
 import msgspec
 
+from ferroscope.api.http.context import ApiContext
 from ferroscope.api.http.errors import MissingError, UnavailableError
-from ferroscope.api.http.route import ApiContext, Reply
+from ferroscope.api.http.route import Reply
 from ferroscope.http_server.file_part import FilePart, close
 from ferroscope.http_server.sources import group
 
@@ -36,9 +37,9 @@ class ServedFile(msgspec.Struct, frozen=True):
 def reply_with(served: ServedFile, env: Mapping[str, Any], source: str, context: ApiContext) -> Reply:
     """Return the reply to this request of a source; ``MissingError``, ``UnavailableError`` if it cannot read now."""
     source = group(source)
-    if not context.places.take(source):
+    if not context.access.places.take(source):
         raise UnavailableError("Too many files are being sent; try again.", {"Retry-After": "1"})
-    ended = partial(context.places.give_back, source)
+    ended = partial(context.access.places.give_back, source)
     try:
         file = served.path.open("rb", buffering=0)
     except OSError as exc:
@@ -62,7 +63,9 @@ def reply_with(served: ServedFile, env: Mapping[str, Any], source: str, context:
             headers["Content-Range"] = f"bytes {start}-{start + length - 1}/{found.st_size}"
     # Who asks for all of it, or only for the rest of this version, mixes nothing.
     begins = status == 200 or "HTTP_IF_RANGE" in env
-    if not context.readers.may_read(source, str(served.path), tag, context.clock.monotonic(), begins=begins):
+    if not context.access.readers.may_read(
+        source, str(served.path), tag, context.process.clock.monotonic(), begins=begins
+    ):
         close(file, ended)
         raise UnavailableError(f"{served.path.name} was replaced while it was read; insert it again.")
     return Reply(status, FilePart(file, start, length, ended), headers)

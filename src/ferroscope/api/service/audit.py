@@ -8,7 +8,8 @@ import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
 from ferroscope.api.http import decoding, paging
-from ferroscope.api.http.route import ApiContext, Call, Reply
+from ferroscope.api.http.context import ApiContext
+from ferroscope.api.http.route import Call, Reply
 from ferroscope.api.http.schemas import Limit, iso_exact
 from ferroscope.contracts.errors import NotFoundError
 from ferroscope.core.audit import AuditEvent
@@ -61,7 +62,7 @@ def list_audit(context: ApiContext, call: Call[AuditQuery, None]) -> Reply:
         found = tx.audit.list(limit=size + 1, before=asked.before, since=since, node=node, user=asked.user)
         return list(found)
 
-    events = context.store.read(work)
+    events = context.data.store.read(work)
     shown = [_view(event) for event in events[:size]]
     return Reply(200, AuditList(events=shown, next=events[size - 1].id if len(events) > size else UNSET))
 

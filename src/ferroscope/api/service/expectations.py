@@ -12,8 +12,9 @@ import msgspec
 
 from ferroscope import transition
 from ferroscope.api.http import paging
+from ferroscope.api.http.context import ApiContext
 from ferroscope.api.http.errors import BadRequestError
-from ferroscope.api.http.route import ApiContext, Call, NoQuery, Reply
+from ferroscope.api.http.route import Call, NoQuery, Reply
 from ferroscope.api.http.schemas import Uuid
 from ferroscope.contracts.store import Query
 from ferroscope.core.model import Node
@@ -48,7 +49,7 @@ class Checked(msgspec.Struct, frozen=True):
 
 def get_expectations(context: ApiContext, _call: Call[NoQuery, None]) -> Reply:
     """Show all expectations."""
-    return Reply(200, Expectations(list(context.store.read(lambda tx: tx.expectations.list()))))
+    return Reply(200, Expectations(list(context.data.store.read(lambda tx: tx.expectations.list()))))
 
 
 def set_expectations(context: ApiContext, call: Call[NoQuery, Expectations]) -> Reply:
@@ -58,7 +59,7 @@ def set_expectations(context: ApiContext, call: Call[NoQuery, Expectations]) -> 
         expectations.check(given)
     except ExpectationError as exc:
         raise BadRequestError(f"Invalid {exc}.") from None
-    context.store.write(lambda tx: tx.expectations.replace(given))
+    context.data.store.write(lambda tx: tx.expectations.replace(given))
     return Reply(200, Expectations(given))
 
 
@@ -67,7 +68,7 @@ def check(context: ApiContext, call: Call[CheckQuery, None]) -> Reply:
     marker = paging.marker(call.query.marker)
 
     def work(tx: Transaction) -> Checked:
-        expected = context.rules.current(tx).expectations
+        expected = context.services.rules.current(tx).expectations
         page = tx.nodes.list(Query(marker=marker, sort_key="uuid", limit=_PAGE))
         known = [node.uuid for node in page if node.search_digest is not None]
         rows = tx.search_index.some(known, tuple(KINDS)) if known else {}
@@ -79,7 +80,7 @@ def check(context: ApiContext, call: Call[CheckQuery, None]) -> Reply:
             _save(context, tx, node, msgspec.to_builtins(found))
         return Checked(len(known), deviating, page[-1].uuid if len(page) == _PAGE else None)
 
-    return Reply(200, context.store.write(work))
+    return Reply(200, context.data.store.write(work))
 
 
 def _save(context: ApiContext, tx: Transaction, node: Node, found: list[dict[str, str]]) -> None:
@@ -89,5 +90,5 @@ def _save(context: ApiContext, tx: Transaction, node: Node, found: list[dict[str
     tx.nodes.update(changed)
     message, severity, reason = expectations.timeline_entry(found)
     tx.journal.append(
-        [transition.step(node, "expectations", message, process=context.process, severity=severity, reason=reason)]
+        [transition.step(node, "expectations", message, process=context.process.name, severity=severity, reason=reason)]
     )

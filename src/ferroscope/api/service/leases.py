@@ -16,9 +16,10 @@ from msgspec import UNSET, UnsetType
 from ferroscope.api.auth import access
 from ferroscope.api.auth.policy import Target
 from ferroscope.api.http import errors
+from ferroscope.api.http.context import ApiContext
 from ferroscope.api.http.decoding import shown
 from ferroscope.api.http.errors import BadRequestError, ForbiddenError
-from ferroscope.api.http.route import ApiContext, Call, NoQuery, Reply
+from ferroscope.api.http.route import Call, NoQuery, Reply
 from ferroscope.api.http.schemas import iso_exact
 from ferroscope.config.options import ApiSettings
 from ferroscope.contracts.errors import LeaseHeldError, LeaseLostError
@@ -177,20 +178,20 @@ class LeaseConflict(msgspec.Struct, frozen=True):
 def list_leases(context: ApiContext, call: Call[LeaseListQuery, None]) -> Reply:
     """List the leases that the caller may see by name, including free ones."""
     prefix = call.query.prefix
-    found = context.store.read(lambda tx: tx.leases.list(prefix))
+    found = context.data.store.read(lambda tx: tx.leases.list(prefix))
     # SQLite compares a prefix case-insensitively.
     shown = [lease for lease in found if lease.name.startswith(prefix) and _sees(context, call, lease.name)]
     return Reply(200, LeaseList(leases=[view(lease) for lease in shown]))
 
 
 def _sees(context: ApiContext, call: Call[Any, Any], name: str) -> bool:
-    return access.may(context.policy, "ferroscope:lease:get", call.identity, Target(lease=name))
+    return access.may(context.access.policy, "ferroscope:lease:get", call.identity, Target(lease=name))
 
 
 def get_lease(context: ApiContext, call: Call[NoQuery, None]) -> Reply:
     """Show a lease: its holder, epoch, remaining time, and who waits for it."""
     name = name_of(call.path)
-    lease, waiting = context.store.read(lambda tx: (_stored(tx, name), tx.leases.candidates(name)))
+    lease, waiting = context.data.store.read(lambda tx: (_stored(tx, name), tx.leases.candidates(name)))
     shown = [CandidateView(one.holder, iso_exact(one.asked_at)) for one in waiting]
     return Reply(200, msgspec.structs.replace(view(lease), candidates=shown))
 
@@ -209,7 +210,7 @@ def acquire_lease(context: ApiContext, call: Call[NoQuery, Acquisition]) -> Repl
         return claim
 
     try:
-        claim = context.store.write(work)
+        claim = context.data.store.write(work)
     except LeaseHeldError as exc:
         _add_candidate(context, name, asked, exc.lease.remaining)
         return _refused(context, name, f"lease {name} is not free")
@@ -225,9 +226,9 @@ def _add_candidate(context: ApiContext, name: str, asked: Acquisition, remaining
         since = tx.now - _RECORD_AGAIN
         return any(one.holder == asked.holder and one.asked_at > since for one in tx.leases.candidates(name))
 
-    if not context.store.read(is_recorded):
+    if not context.data.store.read(is_recorded):
         seconds = max(asked.duration, remaining) + _RECORD_AGAIN
-        context.store.write(lambda tx: tx.leases.add_candidate(name, asked.holder, seconds))
+        context.data.store.write(lambda tx: tx.leases.add_candidate(name, asked.holder, seconds))
 
 
 def _principal(call: Call[Any, Any]) -> str:
@@ -245,7 +246,7 @@ def renew_lease(context: ApiContext, call: Call[NoQuery, Renewal]) -> Reply:
         return tx.leases.renew(LeaseProof(name=name, epoch=asked.epoch, token=asked.token), duration, data=asked.data)
 
     try:
-        claim = context.store.write(work)
+        claim = context.data.store.write(work)
     except LeaseLostError:
         return _refused(context, name, f"epoch {asked.epoch} of lease {name} has ended, or the token is wrong")
     return Reply(200, view(claim.lease, token=claim.token))
@@ -262,7 +263,7 @@ def release_lease(context: ApiContext, call: Call[ReleaseQuery, Release | None])
         tx.leases.release(LeaseProof(name=name, epoch=asked.epoch, token=asked.token))
 
     try:
-        context.store.write(work)
+        context.data.store.write(work)
     except LeaseLostError:
         return _refused(context, name, f"epoch {asked.epoch} of lease {name} has ended, or the token is wrong")
     return Reply(204)
@@ -279,10 +280,10 @@ def forget_lease(context: ApiContext, call: Call[ForgetQuery, None]) -> Reply:
         return stored.holder if stored.held else None
 
     try:
-        holder = context.store.write(work)
+        holder = context.data.store.write(work)
     except LeaseLostError:
         return _refused(context, name, f"lease {name} is held; to take it from its holder, add held=true")
-    context.log.info("lease name deleted", name=name, source=call.source, revoked_from=holder)
+    context.process.log.info("lease name deleted", name=name, source=call.source, revoked_from=holder)
     return Reply(204)
 
 
@@ -356,7 +357,7 @@ def _make_room(tx: Transaction, seconds: float, names: int) -> int:
 
 def _refused(context: ApiContext, name: str, why: str) -> Reply:
     """Return the 409 response: the current holder, and when to try again."""
-    lease = context.store.read(lambda tx: tx.leases.get(name))
+    lease = context.data.store.read(lambda tx: tx.leases.get(name))
     present = None if lease is None else view(lease)
     message = errors.bare_metal_message(409, f"{why[:1].upper()}{why[1:]}: {_holder(present)}.")
     headers: dict[str, Any] = {}

@@ -10,8 +10,9 @@ from typing import Final
 
 import msgspec
 
+from ferroscope.api.http.context import ApiContext
 from ferroscope.api.http.errors import MissingError, UnavailableError
-from ferroscope.api.http.route import ApiContext, Call, NoQuery, Reply
+from ferroscope.api.http.route import Call, NoQuery, Reply
 from ferroscope.api.http.schemas import Link, own, pair
 from ferroscope.api.http.versions import BARE_METAL, INTROSPECTION, text
 
@@ -169,22 +170,22 @@ class HealthQuery(msgspec.Struct, frozen=True):
 
 def get_healthcheck(context: ApiContext, call: Call[HealthQuery, None]) -> Reply:
     """Return 200 if the database can be read and written and the process is not about to stop; else 503."""
-    if context.draining.is_set():
+    if context.process.draining.is_set():
         raise UnavailableError("This process is shutting down.", {"Retry-After": "1"})
     if not _can_write(context, at_once=call.query.write):
         raise UnavailableError("The database is not writable.", {"Retry-After": "1"})
     try:
-        context.store.read(lambda tx: tx.members.list())
+        context.data.store.read(lambda tx: tx.members.list())
     except Exception as exc:  # noqa: BLE001  # whatever it is, a load balancer must send requests elsewhere
-        context.log.warning("health check failed", error=type(exc).__name__)
+        context.process.log.warning("health check failed", error=type(exc).__name__)
         raise UnavailableError("The database is unavailable.", {"Retry-After": "1"}) from None
     return Reply(200, Health(status="ok"))
 
 
 def _can_write(context: ApiContext, *, at_once: bool) -> bool:
-    if context.can_write is not None and not context.can_write(at_once=at_once):
+    if context.data.can_write is not None and not context.data.can_write(at_once=at_once):
         return False
-    return not (at_once and context.writes.fail(context.clock.monotonic()))
+    return not (at_once and context.data.writes.fail(context.process.clock.monotonic()))
 
 
 # The metrics of this process and of the whole service, for Prometheus; without authentication.
@@ -192,6 +193,6 @@ def _can_write(context: ApiContext, *, at_once: bool) -> bool:
 
 def get_metrics(context: ApiContext, _call: Call[NoQuery, None]) -> Reply:
     """Return the metrics in Prometheus's text format."""
-    if context.metrics is None:
+    if context.process.metrics is None:
         raise MissingError("Metrics are disabled ([api] enable_metrics).")
-    return Reply(200, context.metrics())
+    return Reply(200, context.process.metrics())

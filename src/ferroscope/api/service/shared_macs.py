@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from ferroscope.api.http.route import ApiContext
+from ferroscope.api.http.context import ApiContext
 from ferroscope.config.options import InspectorSettings
 from ferroscope.contracts.data import SharedMac
 from ferroscope.db.transaction import Transaction
@@ -21,7 +21,7 @@ _NAMED: Final = 4
 
 def find(context: ApiContext, tx: Transaction) -> list[SharedMac]:
     """Return the addresses that several machines reported and that are not ignored, those of most NICs first."""
-    found = context.shared_macs.get(lambda: tx.search_index.shared_macs(_READ), context.clock)
+    found = context.data.shared_macs.get(lambda: tx.search_index.shared_macs(_READ), context.process.clock)
     ignored = context.settings.inspector.ignored
     return [one for one in found if ignored.identifying(one.address) is not None]
 

@@ -13,7 +13,8 @@ from typing import Final
 import msgspec
 
 from ferroscope import __version__
-from ferroscope.api.http.route import ApiContext, Call, NoQuery, Reply
+from ferroscope.api.http.context import ApiContext
+from ferroscope.api.http.route import Call, NoQuery, Reply
 from ferroscope.api.http.schemas import iso_exact
 from ferroscope.api.service import shared_macs
 from ferroscope.api.service.leases import LeaseView, is_own, view
@@ -134,7 +135,7 @@ def get_status(context: ApiContext, _call: Call[NoQuery, None]) -> Reply:
     """Show members, leases, queue, nodes and problems."""
 
     def work(tx: Transaction) -> Seen:
-        skew = context.clock.time() - tx.now
+        skew = context.process.clock.time() - tx.now
         return Seen(
             now=tx.now,
             skew=skew,
@@ -152,8 +153,8 @@ def get_status(context: ApiContext, _call: Call[NoQuery, None]) -> Reply:
             orphans=_may_have_orphans(context) and bool(tx.nodes.list(_ORPHANS)),
         )
 
-    seen = context.store.read(work)
-    database = context.describe()
+    seen = context.data.store.read(work)
+    database = context.data.describe()
     counts: dict[str, int] = defaultdict(int)
     for row in seen.nodes:
         counts[str(row.provision_state)] += row.nodes
@@ -164,7 +165,7 @@ def get_status(context: ApiContext, _call: Call[NoQuery, None]) -> Reply:
         200,
         StatusView(
             at=iso_exact(seen.now),
-            process=context.process,
+            process=context.process.name,
             version=__version__,
             database=DatabaseView(database.kind, database.schema, database.schema_needed, round(seen.skew, 4)),
             members=[_member(member, seen.now) for member in shown],
@@ -174,7 +175,7 @@ def get_status(context: ApiContext, _call: Call[NoQuery, None]) -> Reply:
             queue=[_queue(row, seen.now) for row in seen.backlog],
             nodes=dict(counts),
             failed={one.reason: one.nodes for one in seen.failed},
-            problems=problems(seen, context.process),
+            problems=problems(seen, context.process.name),
         ),
     )
 
@@ -321,7 +322,7 @@ def _closed(lease: Lease) -> Finding:
 
 def _has_machines(context: ApiContext, tx: Transaction) -> bool:
     """Return whether there are nodes with real BMCs, whose ramdisks boot on other machines."""
-    real = [name for name, driver in context.drivers.items() if not isinstance(driver, Simulated)]
+    real = [name for name, driver in context.services.drivers.items() if not isinstance(driver, Simulated)]
     return any(tx.nodes.list(Query(filters={"driver": name}, limit=1)) for name in real)
 
 

@@ -12,9 +12,10 @@ from ferroscope.api.baremetal import nodes
 from ferroscope.api.baremetal.search import matches, parsed
 from ferroscope.api.http import paging
 from ferroscope.api.http.added import AddedRoutes
+from ferroscope.api.http.context import ApiContext
 from ferroscope.api.http.errors import BadRequestError
 from ferroscope.api.http.large_lists import Room
-from ferroscope.api.http.route import ApiContext, Call, Reply, Surface, make
+from ferroscope.api.http.route import Call, Reply, Surface, make
 from ferroscope.api.http.schemas import one_of
 from ferroscope.api.http.versions import BARE_METAL
 from ferroscope.contracts.exporters import ExportOptions
@@ -58,7 +59,7 @@ def list_targets(context: ApiContext, call: Call[TargetsQuery, None]) -> Reply:
         exporter.write(_nodes(context, call, tx, room, query, selector, exporter.fields), output)
         return output.getvalue()
 
-    return Reply(200, context.read_list(work))
+    return Reply(200, context.data.read_list(work))
 
 
 def _nodes(

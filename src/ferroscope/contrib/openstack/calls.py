@@ -5,8 +5,8 @@ from __future__ import annotations
 import threading
 from typing import Final
 
+from ferroscope.api.http.context import ApiContext
 from ferroscope.api.http.errors import BadRequestError, UnavailableError
-from ferroscope.api.http.route import ApiContext
 from ferroscope.contracts.errors import ConflictError, NotFoundError
 from ferroscope.contracts.remote import IronicClient, IronicLockedError, IronicRefusedError, IronicUnavailableError
 from ferroscope.contrib.openstack import copies
@@ -33,7 +33,7 @@ def prepare(ironic: IronicClient, context: ApiContext, ident: str, *, manage_boo
     unknown here and Ironic does not answer; ``BadRequestError`` if its power interface is not valid.
     """
     try:
-        known: Node | None = context.store.read(lambda tx: tx.nodes.get(ident), snapshot=False)
+        known: Node | None = context.data.store.read(lambda tx: tx.nodes.get(ident), snapshot=False)
     except NotFoundError:
         known = None
     if known is not None and known.state in ACTIVE:
@@ -42,7 +42,7 @@ def prepare(ironic: IronicClient, context: ApiContext, ident: str, *, manage_boo
         try:
             _copy(ironic, context, ident)
         except IronicUnavailableError as exc:
-            context.log.warning("cannot read a node from Ironic", node=ident, error=str(exc))
+            context.process.log.warning("cannot read a node from Ironic", node=ident, error=str(exc))
             if known is None:
                 raise UnavailableError(f"Node {ident} is unknown here, and Ironic does not answer.", _AGAIN) from exc
     if manage_boot:
@@ -59,7 +59,7 @@ def _validate_power(ironic: IronicClient, context: ApiContext, ident: str) -> No
     try:
         problem = ironic.power_problem(ident)
     except (IronicUnavailableError, IronicLockedError, IronicRefusedError) as exc:
-        context.log.warning("cannot have Ironic validate the power interface", node=ident, error=str(exc))
+        context.process.log.warning("cannot have Ironic validate the power interface", node=ident, error=str(exc))
         return
     finally:
         _VALIDATIONS.release()
@@ -79,7 +79,9 @@ def search(ironic: IronicClient, context: ApiContext, evidence: Evidence) -> boo
             if port is not None:
                 return _copy(ironic, context, str(port.get("node_uuid")))
     except IronicUnavailableError as exc:
-        context.log.warning("cannot look up a machine in Ironic", macs=list(evidence.macs[:_MACS]), error=str(exc))
+        context.process.log.warning(
+            "cannot look up a machine in Ironic", macs=list(evidence.macs[:_MACS]), error=str(exc)
+        )
     finally:
         _SEARCHES.release()
     return False
@@ -94,7 +96,7 @@ def _copy(ironic: IronicClient, context: ApiContext, ident: str) -> bool:
         return copies.save(tx, document, ports)
 
     try:
-        context.store.write(save)
+        context.data.store.write(save)
     except ConflictError:  # another call, or the periodic task, has just added the same node
-        context.store.write(save)
+        context.data.store.write(save)
     return True

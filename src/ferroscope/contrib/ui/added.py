@@ -6,7 +6,7 @@ from typing import Any
 
 import falcon
 
-from ferroscope.api.http.route import ApiContext
+from ferroscope.api.http.context import ApiContext
 
 
 def add_pages(app: falcon.App[Any, Any], context: ApiContext) -> None:

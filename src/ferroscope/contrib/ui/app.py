@@ -17,11 +17,11 @@ import msgspec
 
 from ferroscope import __version__
 from ferroscope.api.http import errors
+from ferroscope.api.http.context import ApiContext
 from ferroscope.api.http.errors import ApiError, BadRequestError, MissingError, UnauthorizedError
 from ferroscope.api.http.in_process import Caller
 from ferroscope.api.http.middleware import of as request_id
 from ferroscope.api.http.responder import record
-from ferroscope.api.http.route import ApiContext
 from ferroscope.contracts.errors import StoreUnavailableError
 from ferroscope.contrib.ui import (
     enroll,
@@ -190,7 +190,7 @@ def _outcome(
 ) -> Outcome:
     if visitor.identity is None:
         raise UnauthorizedError("Log in first.")
-    source = context.callers.source(req.env)
+    source = context.access.callers.source(req.env)
     url = context.settings.api.public_url.rstrip("/") or req.prefix
     caller = Caller(identity=visitor.identity, url=url, source=source, request_id=request_id(req.env))
     visit = Visit(
@@ -200,9 +200,9 @@ def _outcome(
         query=form.fields(req.query_string),
         form=given,
         recent=memory.recent,
-        seal=Seal(visitor.secret, context.clock.time),
+        seal=Seal(visitor.secret, context.process.clock.time),
     )
-    with context.admission.admit(visitor.identity.principal or group(source)):
+    with context.access.admission.admit(visitor.identity.principal or group(source)):
         return handler(visit)
 
 
@@ -242,12 +242,12 @@ def _failure(context: ApiContext, req: falcon.Request, visitor: Visitor, exc: Ex
     else:
         known = errors.translate(exc)
     if known is None:
-        context.log.error("page failed", method=req.method, path=req.path, exc_info=exc)
+        context.process.log.error("page failed", method=req.method, path=req.path, exc_info=exc)
         known = ApiError(errors.INTERNAL_MESSAGE.format(request_id=request_id(req.env)))
     if isinstance(exc, StoreUnavailableError):
-        left_out = context.outages.admit(context.clock.monotonic())
+        left_out = context.data.outages.admit(context.process.clock.monotonic())
         if left_out is not None:
-            context.log.warning("page not shown", path=req.path, why=str(exc), left_out=left_out)
+            context.process.log.warning("page not shown", path=req.path, why=str(exc), left_out=left_out)
     data = {"status": known.status, "message": known.message, "known": visitor.identity is not None}
     return Page(template="error.html", title=_TITLES.get(known.status, "Error"), data=data, status=known.status)
 
@@ -296,11 +296,11 @@ def _send(
     resp.content_type = "text/html; charset=utf-8"
 
     def text() -> str:
-        now, template = context.clock.time(), templates.get_template(outcome.template)
+        now, template = context.process.clock.time(), templates.get_template(outcome.template)
         return str(template.render(**outcome.data, title=outcome.title, frame=frame, now=now))
 
     is_look = outcome.status == 200 and req.method == "GET"
-    shared = rendered.get(same.hexdigest(), context.clock.monotonic(), text) if is_look else text()
+    shared = rendered.get(same.hexdigest(), context.process.clock.monotonic(), text) if is_look else text()
     resp.data = shared.replace(render.TOKEN, token).encode("utf-8", "replace")
 
 
@@ -316,7 +316,8 @@ def _frame(context: ApiContext, req: falcon.Request, visitor: Visitor) -> dict[s
     pages = [
         {"path": path, "title": title, "here": req.path == path or (path != "/ui" and req.path.startswith(path))}
         for path, title, policies in NAVIGATION
-        if identity is not None and (not policies or any(context.policy.allows(one, identity) for one in policies))
+        if identity is not None
+        and (not policies or any(context.access.policy.allows(one, identity) for one in policies))
     ]
     return {
         "pages": pages,

@@ -13,8 +13,8 @@ import msgspec
 
 from ferroscope.api.auth.identity import Identity
 from ferroscope.api.http.audit import IDENTITY, CallAudit, event_of
+from ferroscope.api.http.context import ApiContext
 from ferroscope.api.http.middleware import of as request_id
-from ferroscope.api.http.route import ApiContext
 from ferroscope.core.audit import LOGIN, LOGOUT, AuditEvent
 
 
@@ -23,7 +23,7 @@ class LoginAudit:
 
     def __init__(self, context: ApiContext, req: falcon.Request, call: str, claims: str = "") -> None:
         self._context, self._req, self._call, self._claims = context, req, call, claims
-        self._audit = CallAudit(context.audit, call, ramdisk=False)
+        self._audit = CallAudit(context.access.audit, call, ramdisk=False)
         self._identity: Identity | None = None
         self._admitted = False
 
@@ -36,20 +36,20 @@ class LoginAudit:
     def begin(self, identity: Identity) -> None:
         """It is this user, and the session is about to be written."""
         self._identity = identity
-        log = self._context.audit
+        log = self._context.access.audit
         if log is None:
             return
         self._admitted = self._call == LOGOUT or log.admits_login(identity.user, identity.method)
         if self._admitted:
             self._audit.begin(lambda: self._event(303))
         else:
-            log.count(self._context.callers.source(self._req.env))
+            log.count(self._context.access.callers.source(self._req.env))
 
     def oldest_ended(self) -> None:
         """The login has ended the user's oldest session."""
-        if self._context.audit is not None and self._admitted:
+        if self._context.access.audit is not None and self._admitted:
             event = _event(self._context, self._req, LOGOUT, 200, identity=self._identity)
-            self._context.audit.append(msgspec.structs.replace(event, target="oldest session"))
+            self._context.access.audit.append(msgspec.structs.replace(event, target="oldest session"))
 
     def end(self, status: int) -> None:
         """The session has been written, or not."""
@@ -62,14 +62,14 @@ class LoginAudit:
 
 def failed(context: ApiContext, req: falcon.Request, status: int) -> None:
     """Record that the credentials in the header of a request were wrong."""
-    LoginAudit(context, req, LOGIN, context.authentication.claimed(req.env)).end(status)
+    LoginAudit(context, req, LOGIN, context.access.authentication.claimed(req.env)).end(status)
 
 
 def session_ended(context: ApiContext, req: falcon.Request, credentials: Mapping[str, str]) -> None:
     """Record that a session ended because its credentials are not valid any more."""
-    if context.audit is not None:
-        claims = context.authentication.claimed(credentials)
-        context.audit.refused(_event(context, req, LOGOUT, 401, claims=claims))
+    if context.access.audit is not None:
+        claims = context.access.authentication.claimed(credentials)
+        context.access.audit.refused(_event(context, req, LOGOUT, 401, claims=claims))
 
 
 def _event(
@@ -85,7 +85,7 @@ def _event(
     return event_of(
         environ,
         request_id=request_id(req.env),
-        source=context.callers.source(req.env),
+        source=context.access.callers.source(req.env),
         policy="",
         call=call,
         target="web page",

@@ -62,9 +62,9 @@ def judge(visit: Visit, trials: Sequence[Trial]) -> Judged:
     if not trials:
         return found
     wanted = Query(filters={"uuid": tuple(one.uuid for one in trials)})
-    seen = visit.context.store.read(lambda tx: list(tx.nodes.list(wanted)))
+    seen = visit.context.data.store.read(lambda tx: list(tx.nodes.list(wanted)))
     known = {node["uuid"]: node for node in nodes.views(visit.context, call_of(visit), seen, _FIELDS)}
-    now = visit.context.clock.time()
+    now = visit.context.process.clock.time()
     longest = max(_PATIENCE, _TIMEOUTS * visit.context.settings.drivers.command_timeout)
     for trial in trials:
         node = known.get(trial.uuid)

@@ -97,7 +97,7 @@ def _form(visit: Visit, errors: Iterable[str] = ()) -> Page:
     data = {
         "errors": listed[:_ERRORS],
         "more": max(0, len(listed) - _ERRORS),
-        "drivers": sorted(visit.context.drivers),
+        "drivers": sorted(visit.context.services.drivers),
         "most": _MOST,
         "driver": visit.given("driver"),
     }
@@ -162,8 +162,8 @@ def _fleet(visit: Visit, rows: list[Row]) -> Fleet:
         named = tx.nodes.list(Query(filters={"name": names})) if names else []
         return found + [node for node in named if node.uuid not in known], ports
 
-    found, ports = visit.context.store.read(work)
-    seen = [node for node in found if access.sees(visit.context.policy, visit.identity, node)]
+    found, ports = visit.context.data.store.read(work)
+    seen = [node for node in found if access.sees(visit.context.access.policy, visit.identity, node)]
     known = {node.uuid for node in seen}
     views = nodes.views(visit.context, call_of(visit), seen, _FIELDS)
     fleet_ports = [{"address": port.address, "node_uuid": port.node} for port in ports if port.node in known]
@@ -193,10 +193,10 @@ class _Calls:
         _of_row(lambda: self._visit.call("PATCH /v1/nodes/{node}", {"node": node}, body=patch))
 
     def enabled(self) -> Collection[str]:
-        return self._visit.context.drivers.keys()
+        return self._visit.context.services.drivers.keys()
 
     def properties(self, driver: str) -> Iterable[str]:
-        return self._visit.context.drivers[driver].properties
+        return self._visit.context.services.drivers[driver].properties
 
 
 def _of_row(call: Callable[[], Any]) -> Any:
@@ -212,9 +212,9 @@ def _carry_out(visit: Visit, work: Work) -> Page:
     judged = bmc_trials.judge(visit, work.trials)
     work.trials, done_now = judged.left, judged.results
     work.refused += judged.refused
-    began, done = visit.context.clock.monotonic(), 0
+    began, done = visit.context.process.clock.monotonic(), 0
     while done < len(work.rows) and len(work.trials) < bmc_trials.MOST:
-        if done and visit.context.clock.monotonic() - began >= _SECONDS:
+        if done and visit.context.process.clock.monotonic() - began >= _SECONDS:
             break
         row = work.rows[done]
         result = importing.carry_out(calls, fleet, row, dry_run=False, passwords=work.passwords)
@@ -222,7 +222,7 @@ def _carry_out(visit: Visit, work: Work) -> Page:
         if work.verify and result.result == importing.CREATED and result.uuid is not None:
             result.detail = bmc_trials.begin(visit, result.uuid)
             if not result.detail:
-                work.trials.append(Trial(row, result.uuid, visit.context.clock.time()))
+                work.trials.append(Trial(row, result.uuid, visit.context.process.clock.time()))
                 continue
         done_now.append(result)
     work.failed += [one for one in done_now if one.result in (importing.FAILED, bmc_trials.NO_ANSWER)]

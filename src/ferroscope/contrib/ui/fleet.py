@@ -47,22 +47,22 @@ class Summary(msgspec.Struct):
 
 def show(visit: Visit) -> Page:
     """Show the fleet."""
-    project = access.scope(visit.context.policy, visit.identity, "node")
+    project = access.scope(visit.context.access.policy, visit.identity, "node")
     summary = (
-        visit.context.read_list(lambda tx, room: _own(visit, tx, room, project))
+        visit.context.data.read_list(lambda tx, room: _own(visit, tx, room, project))
         if project is not None
-        else visit.remembered("fleet", _REMEMBERED, lambda: visit.context.store.read(_whole))
+        else visit.remembered("fleet", _REMEMBERED, lambda: visit.context.data.store.read(_whole))
     )
     status = (
         visit.remembered("status", _REMEMBERED, lambda: visit.call("GET /v1/status")) if visit.may(STATUS) else None
     )
     chart = (
-        visit.remembered("activity", _CHART_SECONDS, lambda: visit.context.store.read(activity.read))
+        visit.remembered("activity", _CHART_SECONDS, lambda: visit.context.data.store.read(activity.read))
         if project is None
         else None
     )
     changes = (
-        visit.remembered("changes", _CHART_SECONDS, lambda: visit.context.store.read(_changes))
+        visit.remembered("changes", _CHART_SECONDS, lambda: visit.context.data.store.read(_changes))
         if project is None and visit.may(access.INVENTORY)
         else None
     )
@@ -129,7 +129,7 @@ def _own(visit: Visit, tx: Transaction, room: Room, project: str) -> Summary:
     found, active, failed, finished = Summary(), [], [], []
     for batch in paging.groups(room, tx.nodes, Query(project=project)):
         for node in batch:
-            if not access.sees(visit.context.policy, visit.identity, node):
+            if not access.sees(visit.context.access.policy, visit.identity, node):
                 continue
             found.states[str(node.provision_state)] += 1
             found.maintenance += node.maintenance

@@ -49,7 +49,7 @@ def show(visit: Visit) -> Page:
     )
     rows = [_row(visit, view) for view in page["nodes"]]
     known = {row["uuid"]: row for row in rows}
-    visit.context.store.read(lambda tx: _add_what_is_stored(visit, tx, known))
+    visit.context.data.store.read(lambda tx: _add_what_is_stored(visit, tx, known))
     sources = {row["source"] for row in rows if row["source"] and row["may_reject"]}
     rejected = visit.call_if_possible("GET /v1/rejections")
     shared = _shared_macs(visit)
@@ -73,7 +73,7 @@ def _shared_macs(visit: Visit) -> Sequence[SharedMac]:
     """Return the MAC addresses that several machines have, for those who may see all machines."""
     if not visit.may(_STATUS):
         return ()
-    return visit.context.store.read(lambda tx: shared_macs.find(visit.context, tx))
+    return visit.context.data.store.read(lambda tx: shared_macs.find(visit.context, tx))
 
 
 def _row(visit: Visit, view: dict[str, Any]) -> dict[str, Any]:
@@ -154,7 +154,7 @@ def _add_alike(visit: Visit, tx: Transaction, rows: dict[str, dict[str, Any]]) -
 
 
 def _sees(visit: Visit, node: Node) -> bool:
-    return access.sees(visit.context.policy, visit.identity, node)
+    return access.sees(visit.context.access.policy, visit.identity, node)
 
 
 # Decisions about many machines; the first page asks for what is missing, too
@@ -196,7 +196,7 @@ def act(visit: Visit) -> Page | Redirect:
         asked=_asked,
         why_not=lambda node: _why_not(visit, node),
         carry_out=lambda node: _carry_out(visit, node),
-        drivers=sorted(visit.context.drivers),
+        drivers=sorted(visit.context.services.drivers),
     )
 
 
@@ -208,7 +208,7 @@ def _selected(visit: Visit) -> tuple[list[Node], bool]:
         filters["uuid"] = tuple(uuids)
         if not uuids:
             return [], False
-    found = visit.context.store.read(
+    found = visit.context.data.store.read(
         lambda tx: tx.nodes.list(Query(filters=filters, limit=_MOST + 1, sort_key="created_at"))
     )
     seen = [node for node in found if _sees(visit, node)]
@@ -256,9 +256,9 @@ def _changes(visit: Visit, node: Node) -> list[dict[str, Any]]:
     if name and name != node.name:
         changes.append(set_value("name", value=name))
     driver = visit.given("driver") or node.driver
-    if driver not in visit.context.drivers:
+    if driver not in visit.context.services.drivers:
         raise BadRequestError(f"Driver {driver[:80]!r} is not enabled.")
-    prefix = bmc_prefix(visit.context.drivers[driver].properties)
+    prefix = bmc_prefix(visit.context.services.drivers[driver].properties)
     if driver != node.driver:
         changes.append(set_value("driver", value=driver))
     given = {

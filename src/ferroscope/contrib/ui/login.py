@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from ferroscope.api.auth.identity import PasswordLogin
+from ferroscope.api.http.context import ApiContext
 from ferroscope.api.http.errors import ApiError, BadRequestError
-from ferroscope.api.http.route import ApiContext
 from ferroscope.contrib.ui.page import Page
 from ferroscope.core import credentials
 
@@ -37,7 +37,7 @@ def page(context: ApiContext, target: str, *, failed: ApiError | None = None, us
 def claims(context: ApiContext, form: dict[str, list[str]]) -> str:
     """Return who wants to log in, as they say."""
     token, user = ((form.get(name) or [""])[0].strip() for name in ("token", "user"))
-    return context.authentication.claimed({"HTTP_X_AUTH_TOKEN": token}) if token else user
+    return context.access.authentication.claimed({"HTTP_X_AUTH_TOKEN": token}) if token else user
 
 
 def given_credentials(context: ApiContext, env: Mapping[str, Any], form: dict[str, list[str]]) -> dict[str, str]:
@@ -65,5 +65,5 @@ def given_credentials(context: ApiContext, env: Mapping[str, Any], form: dict[st
         asked = PasswordLogin(
             user=user, password=password, project=project, domain=domain or "Default", system=system == "yes"
         )
-        return {"HTTP_X_AUTH_TOKEN": context.authentication.issue(env, asked)}
+        return {"HTTP_X_AUTH_TOKEN": context.access.authentication.issue(env, asked)}
     raise BadRequestError("Enter a user name and a password, or a token.")

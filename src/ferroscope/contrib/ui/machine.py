@@ -57,8 +57,8 @@ def show(visit: Visit) -> Page | Download:
         return Download(name="ramdisk-log.tar.gz", body=_bytes(body), media="application/octet-stream")
     shown = visit.call("GET /v1/nodes/{node}", path, fields=list(_FIELDS))
     path = {"node": shown["uuid"]}
-    node = visit.context.store.read(lambda tx: tx.nodes.get(shown["uuid"]), snapshot=False)
-    sources = visit.context.attached.sources(node)
+    node = visit.context.data.store.read(lambda tx: tx.nodes.get(shown["uuid"]), snapshot=False)
+    sources = visit.context.services.attached.sources(node)
     tab = visit.asked("tab") if visit.asked("tab") in TABS else "hardware"
     build = {
         "hardware": _hardware, "health": _health, "timeline": _timeline, "history": _history, "rules": _rules,
@@ -208,7 +208,7 @@ def _timeline(visit: Visit, path: dict[str, str], _node: dict[str, Any]) -> dict
 
 def _waited(visit: Visit, uuid: str) -> dict[str, Any]:
     """Return how long the inspection has waited for workers."""
-    found = visit.context.store.read(lambda tx: tx.inspections.list(Query(filters={"uuid": uuid})))
+    found = visit.context.data.store.read(lambda tx: tx.inspections.list(Query(filters={"uuid": uuid})))
     return {"queued": round(found[0].queued, 1) if found else 0.0}
 
 

@@ -119,11 +119,11 @@ def _searched(term: labels.Term) -> str:
 
 def menu(visit: Visit) -> list[tuple[str, int]]:
     """Return the labels of the machines that the caller may see, the most frequent first, and of how many they are."""
-    project = access.scope(visit.context.policy, visit.identity, "node")
+    project = access.scope(visit.context.access.policy, visit.identity, "node")
     found = visit.remembered(
         f"labels of {project}",
         _MENU_SECONDS,
-        lambda: visit.context.store.read(lambda tx: tx.statistics.labels(project)),
+        lambda: visit.context.data.store.read(lambda tx: tx.statistics.labels(project)),
     )
     frequent = sorted(found.items(), key=lambda one: (-one[1], one[0]))[:_MENU]
     return [(labels.written({key: value}), number) for (key, value), number in frequent]
@@ -224,18 +224,18 @@ def _views(visit: Visit, uuids: Sequence[str]) -> list[dict[str, Any]]:
         found = paging.of_uuids(room, tx.nodes, uuids)
         return {node.uuid: nodes.views(visit.context, call_of(visit), [node], FIELDS) for node in found}
 
-    known = visit.context.read_list(work)
+    known = visit.context.data.read_list(work)
     return [view for uuid in uuids for view in known.get(uuid, ())]
 
 
 def seen(visit: Visit, uuids: Sequence[str]) -> list[Node]:
     if not uuids:
         return []
-    return visit.context.read_list(
+    return visit.context.data.read_list(
         lambda tx, room: [
             node
             for node in paging.of_uuids(room, tx.nodes, uuids)
-            if access.sees(visit.context.policy, visit.identity, node)
+            if access.sees(visit.context.access.policy, visit.identity, node)
         ]
     )
 
@@ -245,7 +245,7 @@ def _failed(visit: Visit, wanted: Wanted, size: int, marker: str | None) -> tupl
     reason, chosen = wanted.reason, nodes.selector(wanted.labels) if wanted.labels else None
     if reason not in HINTS:
         raise BadRequestError(f"Unknown reason {reason[:80]!r}.")
-    project = access.scope(visit.context.policy, visit.identity, "node")
+    project = access.scope(visit.context.access.policy, visit.identity, "node")
 
     def batch(tx: Transaction, found: Sequence[Node]) -> list[Node]:
         reasons = reasons_of(tx, [node.inspection for node in found if node.inspection])
@@ -254,7 +254,7 @@ def _failed(visit: Visit, wanted: Wanted, size: int, marker: str | None) -> tupl
             for node in found
             if reasons.get(node.inspection or "") == reason
             and (chosen is None or chosen.fits(node.labels))
-            and access.sees(visit.context.policy, visit.identity, node)
+            and access.sees(visit.context.access.policy, visit.identity, node)
         ]
 
     def show(node: Node) -> dict[str, Any]:
@@ -264,7 +264,7 @@ def _failed(visit: Visit, wanted: Wanted, size: int, marker: str | None) -> tupl
         query = Query(filters={"state": State.ERROR}, project=project, marker=marker, sort_key="name")
         return paging.page(room, tx.nodes, query, size, show, lambda some: batch(tx, some))
 
-    page = visit.context.read_list(work)
+    page = visit.context.data.read_list(work)
     return [msgspec.json.decode(one) for one in page.items], page.last
 
 
@@ -322,7 +322,7 @@ def _row(visit: Visit, node: dict[str, Any], wanted: Wanted) -> dict[str, Any]:
 def _add_ports(visit: Visit, rows: list[dict[str, Any]]) -> None:
     """Add the switch ports to the rows of machines whose inventory the caller may see."""
     known = [row["uuid"] for row in rows if row["nics"]]
-    found = visit.context.store.read(lambda tx: tx.search_index.some(known, ("nic",)) if known else {})
+    found = visit.context.data.store.read(lambda tx: tx.search_index.some(known, ("nic",)) if known else {})
     for row in rows:
         named = [(text(nic, "switch"), text(nic, "port")) for nic in found.get(row["uuid"], [])]
         row["ports"] = [f"{switch} {port or ''}".strip() for switch, port in named if switch]

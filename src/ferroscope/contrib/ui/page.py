@@ -11,9 +11,10 @@ import msgspec
 
 from ferroscope.api.auth import access
 from ferroscope.api.auth.identity import Identity
+from ferroscope.api.http.context import ApiContext
 from ferroscope.api.http.errors import ForbiddenError, MissingError
 from ferroscope.api.http.in_process import Caller, perform
-from ferroscope.api.http.route import ApiContext, Route
+from ferroscope.api.http.route import Route
 from ferroscope.api.routes import ROUTES
 from ferroscope.contrib.ui.session import Seal
 from ferroscope.core.model import Node
@@ -68,7 +69,7 @@ class Visit(msgspec.Struct, frozen=True, kw_only=True):
 
         What takes long is kept for longer, so that viewers of a large fleet do not keep a processor busy.
         """
-        now = self.context.clock.monotonic()
+        now = self.context.process.clock.monotonic()
         until, value = self.recent.get(name, (0.0, None))
         if until <= now:
             began = thread_time()
@@ -92,8 +93,8 @@ class Visit(msgspec.Struct, frozen=True, kw_only=True):
     def may(self, policy: str, node: Node | None = None) -> bool:
         """Whether the caller is allowed to do it, with this node or with any."""
         if node is None:
-            return self.context.policy.allows(policy, self.identity)
-        return access.may(self.context.policy, policy, self.identity, access.target_of(node))
+            return self.context.access.policy.allows(policy, self.identity)
+        return access.may(self.context.access.policy, policy, self.identity, access.target_of(node))
 
     def call(self, endpoint: str, path: Mapping[str, str] | None = None, *, body: Any = None, **query: Any) -> Any:
         """Return what a route of the API answers, as built-in data; ``ApiError``."""

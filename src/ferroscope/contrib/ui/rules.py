@@ -45,7 +45,7 @@ _EXAMPLE: Final = {
 def show(visit: Visit) -> Page:
     """List the rules in the order in which they run."""
     rules = _all(visit)
-    matched, total = visit.context.store.read(lambda tx: _matches(visit, tx))
+    matched, total = visit.context.data.store.read(lambda tx: _matches(visit, tx))
     rows = [
         {name: rule[name] for name in ("uuid", "description", "priority", "phase", "scope", "sensitive")}
         | {
@@ -94,7 +94,7 @@ def _matches(visit: Visit, tx: Transaction) -> tuple[dict[str, list[dict[str, st
 
 
 def _sees_history(visit: Visit, node: Node) -> bool:
-    return access.sees(visit.context.policy, visit.identity, node) and visit.may(_HISTORY, node)
+    return access.sees(visit.context.access.policy, visit.identity, node) and visit.may(_HISTORY, node)
 
 
 def edit(visit: Visit) -> Page:
@@ -190,7 +190,7 @@ def _page(
     tried: dict[str, Any] | None = None,
     asks: bool = False,
 ) -> Page:
-    matched, total = ({}, 0) if rule is None else visit.context.store.read(lambda tx: _matches(visit, tx))
+    matched, total = ({}, 0) if rule is None else visit.context.data.store.read(lambda tx: _matches(visit, tx))
     matches = matched.get(rule["uuid"], []) if rule else []
     data = {
         "rule": rule and {name: rule[name] for name in ("uuid", "dialect", "created_at", "updated_at")},
@@ -224,7 +224,7 @@ def _try(visit: Visit, rule: dict[str, Any] | None, body: dict[str, Any]) -> dic
     what = {"rule": rule["uuid"]} if stored and rule is not None else {"draft": body}
     q = visit.given("q")
     machines = _machines(visit, q)
-    began, clock = visit.context.clock.monotonic(), visit.context.clock
+    began, clock = visit.context.process.clock.monotonic(), visit.context.process.clock
     counts: Counter[str] = Counter()
     found: list[dict[str, Any]] = []
     for one in machines:

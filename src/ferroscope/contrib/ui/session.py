@@ -22,8 +22,8 @@ import falcon
 import msgspec
 
 from ferroscope.api.auth.identity import Identity
+from ferroscope.api.http.context import ApiContext
 from ferroscope.api.http.errors import ApiError, BadRequestError, ForbiddenError, UnauthorizedError
-from ferroscope.api.http.route import ApiContext
 from ferroscope.contrib.ui import audit
 from ferroscope.contrib.ui.audit import LoginAudit
 from ferroscope.core.credentials import WebSession
@@ -82,12 +82,12 @@ def visitor(context: ApiContext, req: falcon.Request) -> Visitor:
     known = _SECRET.fullmatch(given[0]) is not None
     secret = given[0] if known else new_secret()
     found = Visitor(secret=secret, is_new=not known)
-    if context.authentication.is_disabled:
-        return msgspec.structs.replace(found, identity=context.authentication.identify({}))
+    if context.access.authentication.is_disabled:
+        return msgspec.structs.replace(found, identity=context.access.authentication.identify({}))
     stored = _stored(context, secret) if known else None
     if stored is not None:
         try:
-            identity = context.authentication.identify(_anonymous(req.env) | stored)
+            identity = context.access.authentication.identify(_anonymous(req.env) | stored)
         except UnauthorizedError:
             end(context, secret)
             audit.session_ended(context, req, stored)
@@ -95,7 +95,7 @@ def visitor(context: ApiContext, req: falcon.Request) -> Visitor:
         return msgspec.structs.replace(found, identity=identity, session=True)
     if any(name in req.env for name in _CREDENTIALS):
         try:
-            identity = context.authentication.identify(req.env)
+            identity = context.access.authentication.identify(req.env)
         except ApiError as exc:
             audit.failed(context, req, exc.status)
             raise
@@ -108,7 +108,7 @@ def log_in(context: ApiContext, env: Mapping[str, Any], credentials: dict[str, s
 
     ``credentials``: keys of an environ and their values.
     """
-    identity = context.authentication.identify(_anonymous(env) | credentials)
+    identity = context.access.authentication.identify(_anonymous(env) | credentials)
     record.begin(identity)
     secret = new_secret()
     sealed = base64.b64encode(_seal(derived(secret, "key"), msgspec.json.encode(credentials))).decode()
@@ -130,14 +130,14 @@ def log_in(context: ApiContext, env: Mapping[str, Any], credentials: dict[str, s
         )
         return ended
 
-    if context.store.write(work):
+    if context.data.store.write(work):
         record.oldest_ended()
     return Visitor(secret=secret, is_new=True, identity=identity, session=True)
 
 
 def end(context: ApiContext, secret: str) -> None:
     """Delete the session."""
-    context.store.write(lambda tx: tx.web_sessions.remove(derived(secret, "id").hex()))
+    context.data.store.write(lambda tx: tx.web_sessions.remove(derived(secret, "id").hex()))
 
 
 def set_cookie(context: ApiContext, req: falcon.Request, resp: falcon.Response, secret: str) -> None:
@@ -159,7 +159,7 @@ def check_origin(context: ApiContext, req: falcon.Request) -> None:
     if origin is None:
         return
     host = str(req.env.get("HTTP_HOST", ""))
-    hosts = [host, context.callers.forwarded_host(req.env)]
+    hosts = [host, context.access.callers.forwarded_host(req.env)]
     schemes = ("https",) if is_secure(context, req) else ("https", "http")
     ours = {_origin(f"{scheme}://{host}") for host in hosts if host for scheme in schemes}
     found = _origin(origin)
@@ -192,7 +192,7 @@ def _anonymous(env: Mapping[str, Any]) -> dict[str, Any]:
 
 def _stored(context: ApiContext, secret: str) -> dict[str, str] | None:
     ident = derived(secret, "id").hex()
-    session = context.store.read(lambda tx: tx.web_sessions.get(ident), snapshot=False)
+    session = context.data.store.read(lambda tx: tx.web_sessions.get(ident), snapshot=False)
     if session is None:
         return None
     return msgspec.json.decode(_open(derived(secret, "key"), base64.b64decode(session.sealed)), type=dict[str, str])

@@ -77,7 +77,7 @@ def _links(visit: Visit) -> tuple[list[dict[str, str]], bool]:
 
 
 def _nics(visit: Visit, uuids: list[str]) -> dict[str, list[IndexRow]]:
-    return visit.context.store.read(lambda tx: tx.search_index.some(uuids, ("nic",)))
+    return visit.context.data.store.read(lambda tx: tx.search_index.some(uuids, ("nic",)))
 
 
 def _shared(links: list[dict[str, str]]) -> list[dict[str, Any]]:
@@ -97,7 +97,7 @@ def _misplaced(visit: Visit) -> list[dict[str, str]]:
     """Return the conditions about switches and ports that do not hold, each with its machine and what was found."""
     found: list[dict[str, str]] = []
     read, marker = 0, None
-    if not visit.context.store.read(lambda tx: tx.statistics.condition()).deviating:
+    if not visit.context.data.store.read(lambda tx: tx.statistics.condition()).deviating:
         return found
     while read < _MACHINES:
         fields = ["uuid", "name", expectations.KEY]

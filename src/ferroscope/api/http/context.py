@@ -1,0 +1,142 @@
+"""What every handler receives: the settings, and its dependencies in four groups.
+
+It has no state of a call; one context serves all threads of the process.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeVar
+
+import msgspec
+
+from ferroscope.api.auth.authentication import Authentication
+from ferroscope.api.auth.policy import NoPolicy, Policy
+from ferroscope.api.http.audit import Audit
+from ferroscope.api.http.large_lists import Room, Turns
+from ferroscope.api.http.middleware import Hosts
+from ferroscope.api.http.rate_limit import Admission, Callers, PerMinute, RefusalCache
+from ferroscope.api.http.remembered import Remembered
+from ferroscope.api.http.sending import Places, Readers
+from ferroscope.api.http.writable import CanWrite, Writes
+from ferroscope.config.options import Settings
+from ferroscope.contracts.attached import Attached
+from ferroscope.contracts.bmc import Bmc
+from ferroscope.contracts.data import SharedMac
+from ferroscope.contracts.queue import Clock, StopFlag
+from ferroscope.contracts.remote import Forwarder
+from ferroscope.contracts.telemetry import SILENT, Meter
+from ferroscope.core.model import Node
+from ferroscope.db.store import Store
+from ferroscope.db.transaction import Transaction
+from ferroscope.hooks.pipeline import Pipeline
+from ferroscope.rules.builtin import RuleCache
+from ferroscope.storage.reader import Archive
+from ferroscope.telemetry.quiet_log import QuietLog
+
+R = TypeVar("R")
+
+
+class DatabaseInfo(msgspec.Struct, frozen=True):
+    """The database in the status: its kind, its schema's version, and the version that this release needs."""
+
+    kind: str
+    schema: str | None
+    schema_needed: str
+
+
+class Data(msgspec.Struct, frozen=True, kw_only=True):
+    """What is stored.
+
+    ``archive`` reads inspection data wherever it is stored. ``describe`` queries the database's kind and schema.
+    ``page``: the most bytes of a page of a list; ``turns`` limits the large lists that are made at once.
+    ``shared_macs`` are the MACs that several machines reported, remembered where reading them is slow.
+    ``can_write`` returns whether this process has recently written its heartbeat, None if it has none; ``writes`` what
+    its last calls have found. ``outages`` limits the logging of an outage.
+    """
+
+    store: Store
+    archive: Archive
+    describe: Callable[[], DatabaseInfo]
+    page: int
+    turns: Turns = msgspec.field(default_factory=Turns)
+    shared_macs: Remembered[Sequence[SharedMac]] = msgspec.field(default_factory=Remembered)
+    can_write: CanWrite | None = None
+    writes: Writes = msgspec.field(default_factory=Writes)
+    outages: QuietLog = msgspec.field(default_factory=lambda: QuietLog(burst=1))
+
+    def read_list(self, work: Callable[[Transaction, Room], R]) -> R:
+        """Run ``work``, which reads a list and may be run twice, on a consistent snapshot."""
+        return self.turns.read(self.store, self.page, work)
+
+
+class Access(msgspec.Struct, frozen=True, kw_only=True):
+    """Who may call what, and how often.
+
+    ``authentication`` determines who makes a call, ``policy`` decides what an identity may do. ``audit`` records calls;
+    None if it is disabled. ``callers`` determines where calls come from, and limits failures by source; ``hosts`` for
+    which names. ``admission`` limits the calls of one caller.
+    ``refusals`` limits the logging of refused callbacks, ``floods`` that of a flood of unknown machines.
+    ``refusal_cache`` limits the queries that a flood causes. ``sources`` counts the machines that each source has had
+    discovered. ``places`` limits the files that are being sent at once, ``readers`` knows which version each source
+    reads.
+    """
+
+    authentication: Authentication
+    hosts: Hosts
+    admission: Admission
+    policy: Policy = msgspec.field(default_factory=NoPolicy)
+    audit: Audit | None = None
+    callers: Callers = msgspec.field(default_factory=Callers)
+    refusals: QuietLog = msgspec.field(default_factory=QuietLog)
+    floods: QuietLog = msgspec.field(default_factory=lambda: QuietLog(burst=1))
+    refusal_cache: RefusalCache = msgspec.field(default_factory=RefusalCache)
+    sources: PerMinute = msgspec.field(default_factory=PerMinute)
+    places: Places = msgspec.field(default_factory=Places)
+    readers: Readers = msgspec.field(default_factory=Readers)
+
+
+class Services(msgspec.Struct, frozen=True, kw_only=True):
+    """What the calls are about: machines, and their inspection.
+
+    ``drivers`` by name, for listing and validation only. ``attached`` is the attached Ironic, if there is one.
+    ``forwarder`` forwards callbacks that nobody waits for here; None: they are refused. ``conductor_of`` returns the
+    host that a node shows as its conductor. ``rules`` and ``pipeline`` are for dry runs; the latter raises
+    ``HookSetupError``.
+    """
+
+    drivers: Mapping[str, Bmc]
+    rules: RuleCache
+    pipeline: Callable[[], Pipeline]
+    attached: Attached = msgspec.field(default_factory=Attached)
+    forwarder: Forwarder | None = None
+    conductor_of: Callable[[Node], str | None] = lambda _node: None
+
+
+class Process(msgspec.Struct, frozen=True, kw_only=True):
+    """This process.
+
+    ``name``: in the journal. ``log`` is a structlog logger; ``clock`` is the host's. ``new_uuid`` and ``new_token`` are
+    random and unguessable. ``metrics`` renders all metrics, None if they are disabled. ``draining`` is set when the
+    process is about to stop and a load balancer must send it no new calls.
+    """
+
+    name: str
+    log: Any
+    clock: Clock
+    new_uuid: Callable[[], str]
+    new_token: Callable[[], str]
+    meter: Meter = SILENT
+    metrics: Callable[[], bytes] | None = None
+    draining: StopFlag = msgspec.field(default_factory=threading.Event)
+
+
+class ApiContext(msgspec.Struct, frozen=True, kw_only=True):
+    """The dependencies of the handlers."""
+
+    settings: Settings
+    data: Data
+    access: Access
+    services: Services
+    process: Process
