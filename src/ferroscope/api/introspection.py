@@ -209,7 +209,7 @@ def _data_of(
     translate: Callable[[dict[Part, bytes]], bytes] | None = None,
 ) -> Reply:
     ident = introspected_ident(call)
-    node, found = stored_data.of_node(context, lambda tx: introspected(tx, ident)[0], parts)
+    node, found = stored_data.of_node(context.data, lambda tx: introspected(tx, ident)[0], parts)
     there = stored_data.there(node, found)
     if translate is not None:
         there = {**there, beside: translate(there)}
@@ -246,7 +246,7 @@ def get_rule(context: ApiContext, call: Call[NoQuery, None]) -> Reply:
 def create_rule(context: ApiContext, call: Call[NoQuery, IntrospectionRuleCreate]) -> Reply:
     """Create an introspection rule."""
     uuid = decoding.uuid("uuid", call.body.uuid) if call.body.uuid else context.process.new_uuid()
-    rule = store_new(context, Rule(uuid=uuid, **rule_schema.from_introspection(call.body)))
+    rule = store_new(context.data, Rule(uuid=uuid, **rule_schema.from_introspection(call.body)))
     status = 201 if call.minor >= _CREATED_SINCE else 200
     return Reply(status, rule_schema.introspection(rule, call.url, short=False))
 
@@ -261,7 +261,7 @@ def put_rule(context: ApiContext, call: Call[NoQuery, IntrospectionRuleCreate]) 
         raise BadRequestError("The uuid in the request body differs from the one in the path.")
     rule = Rule(uuid=uuid, **rule_schema.from_introspection(call.body))
     known = context.data.store.write(lambda tx: _replaced(tx, rule))
-    stored = store_new(context, rule) if known is None else known
+    stored = store_new(context.data, rule) if known is None else known
     return Reply(201 if known is None else 200, rule_schema.introspection(stored, call.url, short=False))
 
 

@@ -13,8 +13,9 @@ from typing import Any, Final
 
 import msgspec
 
-from ferroscope.api.http.context import ApiContext
+from ferroscope.api.http.context import Process
 from ferroscope.api.http.schemas import Link, pair
+from ferroscope.config.options import Settings
 from ferroscope.core import callback_secret
 from ferroscope.core.callback_secret import Delivery
 from ferroscope.core.model import Document, Inspection, Node
@@ -55,7 +56,7 @@ class AgentAnswer(msgspec.Struct, frozen=True):
 
 
 def issue(
-    context: ApiContext, node: Node, inspection: Inspection | None, callback: str | None, *, proven: bool
+    process: Process, node: Node, inspection: Inspection | None, callback: str | None, *, proven: bool
 ) -> tuple[Node, str]:
     """Return the node to save and its token; the mask if the token has been issued before.
 
@@ -69,7 +70,7 @@ def issue(
     known = _known(node)
     if known and (callback is None or known.get("callback") != callback):
         return node, MASK
-    token = context.process.new_token()
+    token = process.new_token()
     record = known | {"inspection": node.inspection, "callback": callback, "token_sha256": _digest(token)}
     return _with(node, record), token
 
@@ -109,7 +110,7 @@ def heard(node: Node, *, url: str, version: str | None, at: float) -> Node:
     return _with(node, _known(node) | record)
 
 
-def answer(context: ApiContext, node: Node, token: str | None, url: str) -> AgentAnswer:
+def answer(settings: Settings, node: Node, token: str | None, url: str) -> AgentAnswer:
     """Return the response for the ramdisk."""
     return AgentAnswer(
         node=AgentNode(
@@ -120,7 +121,7 @@ def answer(context: ApiContext, node: Node, token: str | None, url: str) -> Agen
             links=pair(url, f"nodes/{node.uuid}"),
         ),
         config=AgentConfig(
-            heartbeat_timeout=context.settings.api.heartbeat_timeout,
+            heartbeat_timeout=settings.api.heartbeat_timeout,
             agent_token=token,
             agent_token_required=token is not None,
         ),

@@ -15,7 +15,7 @@ from ferroscope import transition
 from ferroscope.api.auth import access
 from ferroscope.api.baremetal import drivers
 from ferroscope.api.baremetal.node_fields import shown_to
-from ferroscope.api.http.context import ApiContext
+from ferroscope.api.http.context import ApiContext, Process, Services
 from ferroscope.api.http.decoding import node_ident
 from ferroscope.api.http.errors import BadRequestError, StateConflictError
 from ferroscope.api.http.json_patch import Operation
@@ -90,7 +90,7 @@ def set_password(context: ApiContext, call: Call[NoQuery, NewPassword]) -> Reply
         for node in nodes:
             _check(context, call, tx, node, field, password)
         for number, node in enumerate(nodes):
-            _submit(context, tx, node, field, password, probe=number > 0)
+            _submit(context.process, tx, node, field, password, probe=number > 0)
         return shared
 
     return Reply(202, PasswordAccepted(context.data.store.write(work)))
@@ -98,7 +98,7 @@ def set_password(context: ApiContext, call: Call[NoQuery, NewPassword]) -> Reply
 
 def _field(context: ApiContext, node: Node) -> str:
     """Return the field with the password; ``BadRequestError`` if the driver cannot change it."""
-    field = _changeable(context, node)
+    field = _changeable(context.services, node)
     if field is None:
         raise BadRequestError(drivers.not_supported(node, "a change of the BMC's password"))
     if not node.driver_info.get(bmc_password.user_field(field)):
@@ -106,8 +106,8 @@ def _field(context: ApiContext, node: Node) -> str:
     return field
 
 
-def _changeable(context: ApiContext, node: Node) -> str | None:
-    driver = context.services.drivers.get(node.driver)
+def _changeable(services: Services, node: Node) -> str | None:
+    driver = services.drivers.get(node.driver)
     return bmc_password.field_of(driver.properties) if isinstance(driver, ChangesPassword) else None
 
 
@@ -123,7 +123,7 @@ def _sharing(context: ApiContext, tx: Transaction, node: Node, field: str) -> li
         one
         for one in others
         if one.uuid != node.uuid
-        and _changeable(context, one) == field
+        and _changeable(context.services, one) == field
         and bmc_password.same_account(node, one, field)
         and (one.owner == node.owner or _password(tx, one, field) == _password(tx, node, field))
     ]
@@ -186,13 +186,13 @@ def _check_valid(driver: Bmc, node: Node, field: str, password: str) -> None:
         raise BadRequestError(f"Node {node.uuid} cannot get this password: {problem}.")
 
 
-def _submit(context: ApiContext, tx: Transaction, node: Node, field: str, password: str | None, *, probe: bool) -> None:
+def _submit(process: Process, tx: Transaction, node: Node, field: str, password: str | None, *, probe: bool) -> None:
     """Store the new password, and queue the change; ``probe``: the BMC may have it by then."""
     if password is not None:
         info = node.driver_info | {bmc_password.pending_field(field): password}
         node = tx.nodes.update(msgspec.structs.replace(node, driver_info=info))
     payload = {"probe": True} if probe or password is None else {}
-    transition.submit(tx, node, Event.SET_PASSWORD, process=context.process.name, payload=payload)
+    transition.submit(tx, node, Event.SET_PASSWORD, process=process.name, payload=payload)
 
 
 def is_queued(tx: Transaction, node: Node) -> bool:

@@ -17,9 +17,10 @@ from ferroscope import transition
 from ferroscope.api.baremetal import agent, discovery, inbox, refusals
 from ferroscope.api.baremetal.callback_body import Parsed
 from ferroscope.api.baremetal.machine_lookup import look_up, note_elsewhere
-from ferroscope.api.http.context import ApiContext
+from ferroscope.api.http.context import ApiContext, Process
 from ferroscope.api.http.errors import LOOKUP_FAILED, MissingError, UnavailableError
 from ferroscope.boot_config import ipxe
+from ferroscope.config.options import Settings
 from ferroscope.contracts import telemetry
 from ferroscope.contracts.errors import ConflictError, NotFoundError
 from ferroscope.core import callback_secret, lookup
@@ -81,9 +82,9 @@ def handle_callback(
     sent = _Sent(parsed, secret, source)
 
     def work(tx: Transaction) -> Accepted | lookup.Refused:
-        verdict = _look_up(context, tx, sent)
+        verdict = _look_up(context.settings, tx, sent)
         new = None
-        if isinstance(verdict, lookup.Refused) and discovery.wanted(context, verdict, parsed.evidence):
+        if isinstance(verdict, lookup.Refused) and discovery.wanted(context.settings, verdict, parsed.evidence):
             verdict, new = _discover(context, tx, sent)
         taken = (
             _take(context, tx, verdict, sent, with_token=with_token) if isinstance(verdict, lookup.Found) else verdict
@@ -137,7 +138,7 @@ def _discover(context: ApiContext, tx: Transaction, sent: _Sent) -> tuple[lookup
     refusal = discovery.admit(context, tx, evidence, source)
     if refusal is not None:
         return refusal, None
-    verdict = _look_up(context, tx, sent)
+    verdict = _look_up(context.settings, tx, sent)
     if isinstance(verdict, lookup.Found) or verdict.reason is not Reason.LOOKUP_UNKNOWN:
         return verdict, None
     owners = tx.addresses.owners(evidence.bmc_addresses)
@@ -150,8 +151,8 @@ def _discover(context: ApiContext, tx: Transaction, sent: _Sent) -> tuple[lookup
     return lookup.Found(node, elsewhere=verdict.elsewhere), node
 
 
-def _look_up(context: ApiContext, tx: Transaction, sent: _Sent) -> lookup.Verdict:
-    secret = callback_secret.searchable(context.settings.inspector.callback_secret, sent.secret)
+def _look_up(settings: Settings, tx: Transaction, sent: _Sent) -> lookup.Verdict:
+    secret = callback_secret.searchable(settings.inspector.callback_secret, sent.secret)
     return look_up(tx, sent.parsed.evidence, secret=secret, machine=inbox.identity_in(sent.parsed))
 
 
@@ -182,10 +183,12 @@ def _take(
         note_elsewhere(context, tx, found, source)
     else:
         message = f"the same callback was received again{_from(source)}"
-        refusals.add_entry(context, tx, node.uuid, _REPEATED, message, source=source)
+        refusals.add_entry(context.process, tx, node.uuid, _REPEATED, message, source=source)
     if not with_token:
         return Accepted(node)
-    changed, token = agent.issue(context, node, inspection, parsed.digest, proven=verdict.proof is Proof.VERIFIED)
+    changed, token = agent.issue(
+        context.process, node, inspection, parsed.digest, proven=verdict.proof is Proof.VERIFIED
+    )
     return Accepted(node if changed is node else tx.nodes.update(changed), token)
 
 
@@ -197,7 +200,7 @@ def _submit(
     if node.state not in MAY_CALL:
         return refusals.not_waiting(node)
     identity = inbox.identity_in(parsed)
-    differences = inbox.contradictions_of(context, node, identity, proven=verdict.proof is Proof.VERIFIED)
+    differences = inbox.contradictions_of(context.settings, node, identity, proven=verdict.proof is Proof.VERIFIED)
     if differences and inspection.digest is not None:
         return inbox.refused_data(node, differences)
     queued = _continues(tx, node) if inspection.digest is not None else []
@@ -212,10 +215,10 @@ def _submit(
             message = f"odd values in the data were cleaned or ignored: {'; '.join(parsed.oddities)}"
             tx.journal.append([transition.step(node, _CLEANED, message, process=context.process.name)])
         node = refusals.forgiven(tx, node)
-    _note_call(context, tx, node, source, verdict, first=inspection.digest is None, early=early)
+    _note_call(context.process, tx, node, source, verdict, first=inspection.digest is None, early=early)
     payload = {"digest": parsed.digest, "source": source, "identity": msgspec.structs.asdict(identity)}
     if differences:
-        return inbox.hold(context, tx, node, payload, differences)
+        return inbox.hold(context.process, tx, node, payload, differences)
     if (lifted := inbox.lift_hold(tx, node)) is not node:
         node = tx.nodes.update(agent.forgotten(lifted))  # the token is not that of the machine whose data was held
     transition.submit(tx, node, Event.CONTINUE, process=context.process.name, payload=payload)
@@ -223,7 +226,7 @@ def _submit(
 
 
 def _note_call(
-    context: ApiContext, tx: Transaction, node: Node, source: str, verdict: Verdict, *, first: bool, early: bool
+    process: Process, tx: Transaction, node: Node, source: str, verdict: Verdict, *, first: bool, early: bool
 ) -> None:
     """Record the source of the callback; a different callback after the first one is a warning, as is one without the
     secret that the machine got. ``early``: the machine has not been booted for this inspection yet."""
@@ -236,7 +239,7 @@ def _note_call(
         node,
         _CALLED if first else _CONTRADICTED,
         f"{message}{_from(source)}{', without the secret of the inspection' if without else ''}",
-        process=context.process.name,
+        process=process.name,
         severity=Severity.INFO if reason is None else Severity.WARNING,
         reason=None if reason is None else str(reason),
         detail=({"source": source} if source else {}) | {"proof": str(verdict.proof)},

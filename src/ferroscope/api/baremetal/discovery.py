@@ -15,7 +15,8 @@ import msgspec
 from ferroscope import transition
 from ferroscope.api.baremetal import refusals
 from ferroscope.api.baremetal.callback_body import Parsed
-from ferroscope.api.http.context import ApiContext
+from ferroscope.api.http.context import ApiContext, Services
+from ferroscope.config.options import Settings
 from ferroscope.contracts.bmc import Discovers
 from ferroscope.contracts.data import Part
 from ferroscope.contracts.store import Query
@@ -43,13 +44,9 @@ _encode = msgspec.json.Encoder().encode
 _decode_parts = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 
 
-def wanted(context: ApiContext, refusal: lookup.Refused, evidence: lookup.Evidence) -> bool:
+def wanted(settings: Settings, refusal: lookup.Refused, evidence: lookup.Evidence) -> bool:
     """Return whether this machine, which has no node, may be enrolled."""
-    return (
-        context.settings.auto_discovery.enabled
-        and refusal.reason is Reason.LOOKUP_UNKNOWN
-        and lookup.discoverable(evidence)
-    )
+    return settings.auto_discovery.enabled and refusal.reason is Reason.LOOKUP_UNKNOWN and lookup.discoverable(evidence)
 
 
 def admit(context: ApiContext, tx: Transaction, evidence: lookup.Evidence, source: str) -> lookup.Refused | None:
@@ -71,7 +68,7 @@ def make(
     node = Node(
         uuid=context.process.new_uuid(),
         driver=settings.driver,
-        driver_info=_driver_info(context, settings.driver, evidence.bmc_addresses),
+        driver_info=_driver_info(context.services, settings.driver, evidence.bmc_addresses),
         auto_discovered=True,
         inbox=settings.approve == "manual",
         internal={_KEY: {"source": source, "mac": evidence.boot_mac or macs[0]} | _identity(machine)},
@@ -87,11 +84,11 @@ def make(
     return transition.enroll(tx, node, what, inspection=context.process.new_uuid(), process=context.process.name)
 
 
-def _driver_info(context: ApiContext, name: str, bmc_addresses: Sequence[str]) -> Document:
+def _driver_info(services: Services, name: str, bmc_addresses: Sequence[str]) -> Document:
     """Return the driver_info for the BMC address that the machine reports; the first address is used."""
     if not bmc_addresses:
         return {}
-    driver, address = context.services.drivers[name], bmc_addresses[0]
+    driver, address = services.drivers[name], bmc_addresses[0]
     return driver.driver_info(address) if isinstance(driver, Discovers) else {f"{name}_address": address}
 
 
@@ -110,7 +107,9 @@ def _connect(context: ApiContext, tx: Transaction, node: Node, other: Node, ther
     detail = {"nodes": [node.uuid, other.uuid]}
     message = f"{here} node {other.uuid}, which is {other.provision_state}"
     for uuid, text in ((other.uuid, there), (node.uuid, message)):
-        refusals.add_entry(context, tx, uuid, _SEEN, text, source=source, reason=Reason.LOOKUP_CONFLICT, detail=detail)
+        refusals.add_entry(
+            context.process, tx, uuid, _SEEN, text, source=source, reason=Reason.LOOKUP_CONFLICT, detail=detail
+        )
 
 
 def contest(context: ApiContext, tx: Transaction, node: Node, parsed: Parsed, source: str) -> Node:
@@ -124,7 +123,7 @@ def contest(context: ApiContext, tx: Transaction, node: Node, parsed: Parsed, so
     shared = sorted(set(tx.discoveries.macs(node.uuid)).intersection(parsed.evidence.macs))
     claims.append({"source": source, "macs": shared[:_CLAIMED_MACS], "at": tx.now})
     message = f"a machine at {source} claims MAC addresses of this one, which called from {known.get('source')}"
-    refusals.add_entry(context, tx, node.uuid, _CLAIMED, message, source=source, reason=Reason.LOOKUP_CONFLICT)
+    refusals.add_entry(context.process, tx, node.uuid, _CLAIMED, message, source=source, reason=Reason.LOOKUP_CONFLICT)
     changed = msgspec.structs.replace(node, internal=node.internal | {_KEY: known | {"claims": claims}})
     return tx.nodes.update(changed)
 

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import msgspec
 
-from ferroscope.api.http.context import ApiContext
+from ferroscope.api.http.context import ApiContext, Services
 from ferroscope.api.http.decoding import shown
 from ferroscope.api.http.errors import BadRequestError, MissingError, NotAcceptableError
 from ferroscope.api.http.route import Call, NoQuery, Reply
@@ -193,14 +193,16 @@ def list_drivers(context: ApiContext, call: Call[DriverListQuery, None]) -> Repl
     names = [] if asked.type == "classic" else sorted(context.services.drivers)
     hosts = context.data.store.read(_hosts)
     detail = bool(asked.detail) or asked.fields is not None
-    views = [_chosen(_view(context, call, name, hosts, detail=detail), asked.fields, call.minor) for name in names]
+    views = [
+        _chosen(_view(context.services, call, name, hosts, detail=detail), asked.fields, call.minor) for name in names
+    ]
     return Reply(200, {"drivers": views})
 
 
 def get_driver(context: ApiContext, call: Call[DriverQuery, None]) -> Reply:
     """Show one driver."""
     name = _known(context, call)
-    view = _view(context, call, name, context.data.store.read(_hosts), detail=True)
+    view = _view(context.services, call, name, context.data.store.read(_hosts), detail=True)
     return Reply(200, _chosen(view, call.query.fields, call.minor))
 
 
@@ -220,14 +222,14 @@ def _hosts(tx: Transaction) -> list[str]:
     return sorted({member.host for member in tx.members.list() if member.works and member.is_alive(tx.now)})
 
 
-def _view(context: ApiContext, call: Call[Any, None], name: str, hosts: list[str], *, detail: bool) -> dict[str, Any]:
+def _view(services: Services, call: Call[Any, None], name: str, hosts: list[str], *, detail: bool) -> dict[str, Any]:
     view: dict[str, Any] = {"name": name, "hosts": hosts, "links": pair(call.url, f"drivers/{name}")}
     if call.minor >= _LINKS_SINCE:
         view["properties"] = pair(call.url, f"drivers/{name}/properties")
     if call.minor >= _INTERFACES_SINCE:
         view["type"] = "dynamic"
         if detail:
-            view |= _interfaces(of_driver(context.services.drivers, name), call.minor)
+            view |= _interfaces(of_driver(services.drivers, name), call.minor)
     return view
 
 

@@ -18,11 +18,12 @@ from ferroscope.api.baremetal.callback_body import Parsed
 from ferroscope.api.baremetal.node_input import NodeCreate
 from ferroscope.api.baremetal.nodes import check_references, check_unprotected
 from ferroscope.api.http import decoding
-from ferroscope.api.http.context import ApiContext
+from ferroscope.api.http.context import ApiContext, Process
 from ferroscope.api.http.decoding import node_ident
 from ferroscope.api.http.errors import BadRequestError, MissingError, StateConflictError
 from ferroscope.api.http.route import Call, NoQuery, Reply
 from ferroscope.api.http.schemas import Mac, iso
+from ferroscope.config.options import Settings
 from ferroscope.contracts.errors import NotFoundError
 from ferroscope.contracts.store import Query
 from ferroscope.core import bmc_access, lookup, values
@@ -48,13 +49,13 @@ def identity_in(parsed: Parsed) -> MachineIdentity:
     return machine_identity.identify(parsed.system_vendor, found[1].decode() if found else None, parsed.evidence.macs)
 
 
-def contradictions_of(context: ApiContext, node: Node, now: MachineIdentity, *, proven: bool) -> tuple[Difference, ...]:
+def contradictions_of(settings: Settings, node: Node, now: MachineIdentity, *, proven: bool) -> tuple[Difference, ...]:
     """Return how the data contradicts the node's last inspection; nothing if that is not to be checked.
 
     ``proven``: the machine presented the secret of its inspection.
     """
     before = machine_identity.stored(node.internal.get(machine_identity.IDENTITY))
-    if before is None or not context.settings.inspector.hold_contradicting_data:
+    if before is None or not settings.inspector.hold_contradicting_data:
         return ()
     found = machine_identity.contradictions(before, now)
     if proven and machine_identity.is_same(before, now):  # its NICs were replaced
@@ -68,9 +69,7 @@ def refused_data(node: Node, differences: tuple[Difference, ...]) -> lookup.Refu
     return lookup.Refused(Reason.DATA_CONTRADICTS, f"callback {message}", (node.uuid,))
 
 
-def hold(
-    context: ApiContext, tx: Transaction, node: Node, payload: Document, differences: tuple[Difference, ...]
-) -> Node:
+def hold(process: Process, tx: Transaction, node: Node, payload: Document, differences: tuple[Difference, ...]) -> Node:
     """Hold the data, which has been stored, and return the node; ``payload`` is that of the request to process it."""
     source = str(payload.get("source") or "")
     message = machine_identity.explain(differences)
@@ -82,7 +81,7 @@ def hold(
         _HELD,
         f"the data{f' from {source}' if source else ''} contradicts the last inspection and waits for approval: "
         f"{message}",
-        process=context.process.name,
+        process=process.name,
         severity=Severity.WARNING,
         reason=str(Reason.DATA_CONTRADICTS),
         detail={"source": source} if source else None,
@@ -100,7 +99,7 @@ def lift_hold(tx: Transaction, node: Node) -> Node:
 def approve_data(context: ApiContext, tx: Transaction, node: Node, record: Document) -> Node:
     """Process the held data."""
     node = lift_hold(tx, node)
-    _note(context, tx, node, _APPROVED, "the held data was approved by an operator")
+    _note(context.process, tx, node, _APPROVED, "the held data was approved by an operator")
     transition.submit(tx, node, Event.CONTINUE, process=context.process.name, payload=dict(record.get("payload") or {}))
     return node
 
@@ -108,7 +107,7 @@ def approve_data(context: ApiContext, tx: Transaction, node: Node, record: Docum
 def reject_data(context: ApiContext, tx: Transaction, node: Node, record: Document) -> None:
     """Drop the held data and end the inspection."""
     node = lift_hold(tx, node)
-    _note(context, tx, node, _REJECTED, "the held data was rejected by an operator")
+    _note(context.process, tx, node, _REJECTED, "the held data was rejected by an operator")
     for part in tx.data.of_node(node.uuid):
         if part.inspection == node.inspection:
             tx.data.drop(part)
@@ -117,8 +116,8 @@ def reject_data(context: ApiContext, tx: Transaction, node: Node, record: Docume
     transition.submit(tx, node, Event.FAIL, process=context.process.name, payload=payload)
 
 
-def _note(context: ApiContext, tx: Transaction, node: Node, step: str, message: str) -> None:
-    tx.journal.append([transition.step(node, step, message, process=context.process.name)])
+def _note(process: Process, tx: Transaction, node: Node, step: str, message: str) -> None:
+    tx.journal.append([transition.step(node, step, message, process=process.name)])
 
 
 class RejectionView(msgspec.Struct, frozen=True):
@@ -247,7 +246,7 @@ def reject(context: ApiContext, call: Call[NoQuery, None]) -> Reply:
         if node.provision_state is not Provision.ENROLL:
             raise StateConflictError(f"Node {node.uuid} is {node.provision_state}, not enroll; delete it instead.")
         check_unprotected(node)
-        _reject(context, tx, node)
+        _reject(context.settings, tx, node)
 
     context.data.store.write(work)
     return Reply(204)
@@ -263,7 +262,7 @@ def reject_source(context: ApiContext, call: Call[NoQuery, RejectSource]) -> Rep
             node = tx.nodes.get(ident, lock=True)
             waits = node.inbox and node.provision_state is Provision.ENROLL and not node.attributes.get("protected")
             if waits:
-                _reject(context, tx, node)
+                _reject(context.settings, tx, node)
             return waits
 
         with contextlib.suppress(NotFoundError):  # rejected or deleted concurrently
@@ -272,9 +271,9 @@ def reject_source(context: ApiContext, call: Call[NoQuery, RejectSource]) -> Rep
     return Reply(200, Rejected(rejected))
 
 
-def _reject(context: ApiContext, tx: Transaction, node: Node) -> None:
+def _reject(settings: Settings, tx: Transaction, node: Node) -> None:
     """Delete the node, and store the MAC address by which its machine is recognized."""
-    remember = context.settings.auto_discovery.remember_rejected
+    remember = settings.auto_discovery.remember_rejected
     tx.rejections.add(node.uuid, discovery.banned(tx, node), str(discovery.origin(node).get("source") or ""))
     if remember:
         tx.rejections.forget(tx.now - remember)

@@ -15,7 +15,7 @@ from msgspec import UNSET, UnsetType
 from ferroscope.api.auth import access
 from ferroscope.api.baremetal import stored_data
 from ferroscope.api.http import decoding, schemas
-from ferroscope.api.http.context import ApiContext
+from ferroscope.api.http.context import ApiContext, Data
 from ferroscope.api.http.decoding import node_ident
 from ferroscope.api.http.errors import BadRequestError, MissingError
 from ferroscope.api.http.route import Call, NoQuery, Reply
@@ -113,11 +113,11 @@ def _visible(context: ApiContext, call: Call[Any, Any], tx: Transaction, ident: 
     return node.uuid
 
 
-def load(context: ApiContext, ident: str, revision: str) -> dict[Part, bytes]:
+def load(data: Data, ident: str, revision: str) -> dict[Part, bytes]:
     """Return inventory and plugin data of one revision; the latter is empty if processing failed."""
-    _, known = context.data.store.read(lambda tx: _known(tx, ident))
+    _, known = data.store.read(lambda tx: _known(tx, ident))
     one = pick(known, revision)
-    parts = context.data.archive.load(one.inspection, stored_data.PROCESSED)
+    parts = data.archive.load(one.inspection, stored_data.PROCESSED)
     if "inventory" not in parts:
         raise MissingError(f"The inventory of inspection {one.inspection} was deleted concurrently.")
     parts.setdefault("plugin_data", b"{}")
@@ -226,10 +226,10 @@ def get_inventory(context: ApiContext, call: Call[InventoryQuery, None]) -> Repl
     """Return the data of the newest processed inspection, or of the requested revision."""
     ident = node_ident(call)
     if call.query.revision is not None:
-        chosen = load(context, ident, call.query.revision)
+        chosen = load(context.data, ident, call.query.revision)
         return Reply(200, stored_data.side_by_side(chosen))
 
-    _, parts = stored_data.of_node(context, lambda tx: tx.nodes.get(ident), stored_data.PROCESSED)
+    _, parts = stored_data.of_node(context.data, lambda tx: tx.nodes.get(ident), stored_data.PROCESSED)
     if parts is None:
         raise MissingError(f"Node {ident} has no inventory: no inspection has finished. Inspect it first.")
     return Reply(200, stored_data.side_by_side(parts))
@@ -288,7 +288,7 @@ def list_firmware(context: ApiContext, call: Call[FirmwareQuery, None]) -> Reply
     known = context.data.store.read(lambda tx: revisions(tx, tx.nodes.get(node_ident(call)).uuid))
     found: dict[str, list[tuple[RevisionView, dict[str, Any]]]] = {}
     for one in _ends(known):
-        for name, part in _components(context, one.inspection).items():
+        for name, part in _components(context.data, one.inspection).items():
             found.setdefault(name, []).append((one, part))
     components = []
     for name, seen in found.items():
@@ -325,9 +325,9 @@ def _ends(known: list[RevisionView]) -> list[RevisionView]:
     return known if len(known) < 2 else [known[0], known[-1]]
 
 
-def _components(context: ApiContext, inspection: str) -> dict[str, dict[str, Any]]:
+def _components(data: Data, inspection: str) -> dict[str, dict[str, Any]]:
     """Return the firmware that this inspection found, by the component: bios and bmc, or such as nic:NIC.1."""
-    stored = context.data.archive.load(inspection, ("inventory", "plugin_data"))
+    stored = data.archive.load(inspection, ("inventory", "plugin_data"))
     try:
         found, beside = (
             json_safety.decode(stored.get(part, b"{}"), json_safety.MAX_DERIVED)

@@ -85,5 +85,5 @@ def note_elsewhere(context: ApiContext, tx: Transaction, found: lookup.Found, so
         for uuid, message in ((node, here), (other, there)):
             detail = {"nodes": [node, other]}
             refusals.add_entry(
-                context, tx, uuid, STEP, message, source=source, reason=Reason.PORT_CONFLICT, detail=detail
+                context.process, tx, uuid, STEP, message, source=source, reason=Reason.PORT_CONFLICT, detail=detail
             )

@@ -15,7 +15,7 @@ from ferroscope import transition
 from ferroscope.api.baremetal import drivers
 from ferroscope.api.baremetal.node_fields import NodeStates, old_provision_state, shown_to
 from ferroscope.api.http import schemas
-from ferroscope.api.http.context import ApiContext
+from ferroscope.api.http.context import ApiContext, Services
 from ferroscope.api.http.decoding import boolean, node_ident, shown
 from ferroscope.api.http.errors import BadRequestError, NotAcceptableError, StateConflictError
 from ferroscope.api.http.route import Call, NoQuery, Reply
@@ -315,7 +315,7 @@ def start(context: ApiContext, tx: Transaction, node: Node, *, manage_boot: bool
     """Start an inspection, or restart it while it waits; one whose machine we boot gets a secret for its callback."""
     delivery = None
     if manage_boot:
-        check_power(context, node)
+        check_power(context.services, node)
         delivery = ipxe.delivery(context.settings, node, context.services.drivers.get(node.driver))
         if delivery is Delivery.BOOT_SCRIPT and not ipxe.has_macs(tx, node):
             delivery = Delivery.NONE  # the script is found by a MAC address
@@ -330,12 +330,12 @@ def start(context: ApiContext, tx: Transaction, node: Node, *, manage_boot: bool
     )
 
 
-def check_power(context: ApiContext, node: Node) -> None:
+def check_power(services: Services, node: Node) -> None:
     """Raise ``BadRequestError`` if the node's driver_info is invalid; does not connect to the BMC.
 
     A driver that is not enabled in this process may be enabled in workers, which check it themselves.
     """
-    driver = context.services.drivers.get(node.driver)
+    driver = services.drivers.get(node.driver)
     problem = (
         driver.validate(drivers.for_validation(node))
         if driver is not None and node.state is not State.STARTING

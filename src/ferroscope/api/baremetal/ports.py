@@ -28,7 +28,7 @@ from ferroscope.api.baremetal.port_fields import (
     select,
 )
 from ferroscope.api.http import decoding, json_patch, paging
-from ferroscope.api.http.context import ApiContext
+from ferroscope.api.http.context import ApiContext, Process
 from ferroscope.api.http.decoding import named_node
 from ferroscope.api.http.errors import BadRequestError, MissingError, StateConflictError
 from ferroscope.api.http.json_patch import Operation
@@ -36,6 +36,7 @@ from ferroscope.api.http.large_lists import Room
 from ferroscope.api.http.paging import Page
 from ferroscope.api.http.route import Call, NoQuery, Reply
 from ferroscope.api.http.schemas import Limit, Mac, SortDir, Uuid
+from ferroscope.config.options import Settings
 from ferroscope.contracts.errors import NotFoundError
 from ferroscope.contracts.store import Query
 from ferroscope.core.model import Node, Port, Portgroup, Severity
@@ -195,7 +196,7 @@ def create_port(context: ApiContext, call: Call[NoQuery, PortCreate]) -> Reply:
     body = call.body
     port_fields.check_versions(port_fields.PATCHABLE, body, call.minor)
     changes = port_fields.changes(body, None)
-    _check_identifies(context, changes["address"])
+    _check_identifies(context.settings, changes["address"])
     uuid = decoding.uuid("uuid", body.uuid) if body.uuid else context.process.new_uuid()
 
     def work(tx: Transaction) -> Port:
@@ -203,7 +204,7 @@ def create_port(context: ApiContext, call: Call[NoQuery, PortCreate]) -> Reply:
         access.require(context.access.policy, "baremetal:port:create", call.identity, access.target_of(node))
         port = Port(uuid=uuid, node=node.uuid, created_at=tx.now, **changes)
         _check_group(tx, port, pxe=body.pxe_enabled is not UNSET and port.pxe_enabled)
-        _take_from_inbox(context, tx, port)
+        _take_from_inbox(context.process, tx, port)
         tx.ports.add([port])
         quotas.check(context, call, tx, node.owner)
         return port
@@ -227,7 +228,7 @@ def update_port(context: ApiContext, call: Call[NoQuery, list[Operation]]) -> Re
         port_fields.check_versions(list(values), body, call.minor)
         changed = msgspec.structs.replace(port, **port_fields.changes(body, port))
         if changed.address != port.address:
-            _check_identifies(context, changed.address)
+            _check_identifies(context.settings, changed.address)
         if "node_uuid" in values or "node_ident" in values:
             node = _node_of(context, call, tx, body)
             access.require(context.access.policy, "baremetal:port:update", call.identity, access.target_of(node))
@@ -256,15 +257,15 @@ def delete_port(context: ApiContext, call: Call[NoQuery, None]) -> Reply:
     return Reply(204)
 
 
-def _check_identifies(context: ApiContext, address: str) -> None:
-    if address in context.settings.inspector.ignored:
+def _check_identifies(settings: Settings, address: str) -> None:
+    if address in settings.inspector.ignored:
         raise BadRequestError(
             f"{address} cannot be a port: it matches [inspector] ignored_macs, because several machines have it. "
             "Create a port for another NIC."
         )
 
 
-def _take_from_inbox(context: ApiContext, tx: Transaction, port: Port) -> None:
+def _take_from_inbox(process: Process, tx: Transaction, port: Port) -> None:
     """Remove the MAC address from a node in the inbox: an operator's port has priority over an unapproved claim."""
     for claimed in tx.ports.list(Query(filters={"address": port.address})):
         owner = tx.nodes.get(claimed.node, lock=True)
@@ -276,7 +277,7 @@ def _take_from_inbox(context: ApiContext, tx: Transaction, port: Port) -> None:
             owner,
             "port taken",
             message,
-            process=context.process.name,
+            process=process.name,
             severity=Severity.WARNING,
             reason="port-conflict",
         )

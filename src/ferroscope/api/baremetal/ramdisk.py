@@ -103,7 +103,7 @@ def continue_inspection(context: ApiContext, call: Call[CallbackQuery, None]) ->
         node_uuid = decoding.uuid("node_uuid", node_uuid)
     accepted = _accept(context, call, node_uuid, call.query.secret, with_token=new)
     if new:
-        return Reply(202, agent.answer(context, accepted.node, accepted.token, call.url))
+        return Reply(202, agent.answer(context.settings, accepted.node, accepted.token, call.url))
     return Reply(202, CallbackAnswer(uuid=accepted.node.uuid))
 
 
@@ -212,7 +212,7 @@ def get_lookup(context: ApiContext, call: Call[LookupQuery, None]) -> Reply:
         tx.addresses.called(verdict.node.uuid, call.source)
         if call.minor < _TOKEN_SINCE:
             return verdict.node, None
-        node, token = agent.issue(context, verdict.node, verdict.inspection, None, proven=False)
+        node, token = agent.issue(context.process, verdict.node, verdict.inspection, None, proven=False)
         return (node if node is verdict.node else tx.nodes.update(node)), token
 
     outcome = context.data.store.write(work)
@@ -221,7 +221,7 @@ def get_lookup(context: ApiContext, call: Call[LookupQuery, None]) -> Reply:
         count_failure(context, call, len(found))
         raise error
     node, token = outcome
-    return Reply(200, agent.answer(context, node, token, call.url))
+    return Reply(200, agent.answer(context.settings, node, token, call.url))
 
 
 def heartbeat(context: ApiContext, call: Call[NoQuery, Heartbeat]) -> Reply:

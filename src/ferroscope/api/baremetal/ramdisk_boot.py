@@ -18,7 +18,7 @@ from ferroscope import transition
 from ferroscope.api.baremetal import ramdisk
 from ferroscope.api.baremetal.machine_lookup import look_up
 from ferroscope.api.http import decoding
-from ferroscope.api.http.context import ApiContext
+from ferroscope.api.http.context import ApiContext, Process
 from ferroscope.api.http.errors import LOOKUP_FAILED, BadRequestError, MissingError
 from ferroscope.api.http.route import Call, NoQuery, Reply
 from ferroscope.api.http.schemas import Mac
@@ -115,7 +115,7 @@ def get_script(context: ApiContext, call: Call[ScriptQuery, None]) -> Reply:
         if script is None and secret is not None:
             script = ipxe.machine_script(secret)
         if script is not None:
-            _note(context, tx, verdict.node, call.source)
+            _note(context.process, tx, verdict.node, call.source)
         return script
 
     script = context.data.store.write(work)
@@ -134,7 +134,7 @@ def _boot_script(context: ApiContext, node: Node, inspection: Inspection | None,
     return ipxe.boot_script(context.settings, node, secret) if booted is Boot.IPXE else None
 
 
-def _note(context: ApiContext, tx: Transaction, node: Node, source: str) -> None:
+def _note(process: Process, tx: Transaction, node: Node, source: str) -> None:
     """Record who got the secret, once for each source; a second source is suspicious."""
     query = Query(filters={"node": node.uuid, "inspection": node.inspection, "step": _STEP}, sort_key="id")
     known = [str(entry.detail.get("source", "")) for entry in tx.journal.list(query)]
@@ -145,7 +145,7 @@ def _note(context: ApiContext, tx: Transaction, node: Node, source: str) -> None
         node,
         _STEP,
         f"{message}, and before from {', '.join(known)}" if known else message,
-        process=context.process.name,
+        process=process.name,
         severity=Severity.WARNING if known else Severity.INFO,
         detail={"source": source} if source else None,
     )

@@ -18,7 +18,7 @@ import msgspec
 
 from ferroscope import transition
 from ferroscope.api.baremetal import callback_body
-from ferroscope.api.http.context import ApiContext
+from ferroscope.api.http.context import ApiContext, Process
 from ferroscope.api.http.errors import LOOKUP_FAILED, ApiError, MissingError, UnavailableError
 from ferroscope.api.http.route import Call
 from ferroscope.contracts.errors import NotFoundError, StoreUnavailableError
@@ -93,7 +93,7 @@ def note(
     if not refusal.nodes and refusal.reason in _UNKNOWN:
         refusal = by_source(tx, refusal, source)
     for uuid in sorted(refusal.nodes[:_MAX_NODES]):  # all lock them in this order
-        if add_entry(context, tx, uuid, step, refusal.message, source=source, reason=refusal.reason):
+        if add_entry(context.process, tx, uuid, step, refusal.message, source=source, reason=refusal.reason):
             _show(tx, uuid, refusal, what)
 
 
@@ -153,7 +153,7 @@ def unusable(context: ApiContext, raw: bytes, node_uuid: str | None, source: str
 
 
 def add_entry(
-    context: ApiContext,
+    process: Process,
     tx: Transaction,
     uuid: str,
     step: str,
@@ -178,7 +178,7 @@ def add_entry(
         inspection=node.inspection if node.state in MACHINE else None,
         step=step,
         message=message if not source or source in message else f"{message} (from {source})",
-        process=context.process.name,
+        process=process.name,
         severity=Severity.INFO if reason is None else Severity.WARNING,
         reason=None if reason is None else str(reason),
         detail=details | (detail or {}),
@@ -221,7 +221,7 @@ def forward(context: ApiContext, refusal: lookup.Refused, call: Call[Any, None])
     # ``inspected_elsewhere`` fetches what comes of it.
     detail = {ACCEPTED_AS: uuid}
     context.data.store.write(
-        lambda tx: add_entry(context, tx, known, FORWARDED, message, source=call.source, detail=detail)
+        lambda tx: add_entry(context.process, tx, known, FORWARDED, message, source=call.source, detail=detail)
     )
     return Node(uuid=uuid, driver="")
 

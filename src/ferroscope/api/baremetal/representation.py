@@ -12,11 +12,11 @@ import msgspec
 
 from ferroscope.api.baremetal.node_fields import chosen_fields
 from ferroscope.api.http import json_patch, paging
-from ferroscope.api.http.context import ApiContext
 from ferroscope.api.http.errors import BadRequestError, NotAcceptableError
 from ferroscope.api.http.json_patch import Operation
 from ferroscope.api.http.route import Call, Reply
 from ferroscope.api.http.schemas import Limit, Link, SortDir, Uuid, iso, one_of, pair
+from ferroscope.config.options import Settings
 from ferroscope.core.model import Chassis, Document, Portgroup
 
 T = TypeVar("T")
@@ -136,12 +136,12 @@ class Page(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def patched(
-    context: ApiContext, record: Chassis | Portgroup, operations: list[Operation], wanted: type[B]
+    settings: Settings, record: Chassis | Portgroup, operations: list[Operation], wanted: type[B]
 ) -> tuple[Document, B]:
     """Return the values that a JSON patch changes, and the whole body with them; 400 if it is invalid."""
     names = wanted.__struct_fields__
     document = {name: getattr(record, _STORED.get(name, name)) for name in names}
-    max_depth = context.settings.api.max_json_depth
+    max_depth = settings.api.max_json_depth
     changed = json_patch.apply(document, operations, names, max_depth=max_depth)
     try:
         return changed, msgspec.convert(document | changed, wanted)

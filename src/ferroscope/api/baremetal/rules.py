@@ -12,7 +12,7 @@ import msgspec
 from ferroscope.api.baremetal import rule_schema, stored_data
 from ferroscope.api.baremetal.rule_schema import Phase, RuleCreate, RuleField, RuleSettable, RuleSortKey
 from ferroscope.api.http import decoding, json_patch, paging
-from ferroscope.api.http.context import ApiContext
+from ferroscope.api.http.context import ApiContext, Data, Services
 from ferroscope.api.http.errors import BadRequestError, MissingError, StateConflictError
 from ferroscope.api.http.json_patch import Operation
 from ferroscope.api.http.large_lists import Room
@@ -84,7 +84,7 @@ def get_rule(context: ApiContext, call: Call[RuleQuery, None]) -> Reply:
 def create_rule(context: ApiContext, call: Call[NoQuery, RuleCreate]) -> Reply:
     """Create an inspection rule."""
     uuid = decoding.uuid("uuid", call.body.uuid) if call.body.uuid else context.process.new_uuid()
-    rule = store_new(context, Rule(uuid=uuid, **rule_schema.fields_of(call.body, RuleDialect.BARE_METAL)))
+    rule = store_new(context.data, Rule(uuid=uuid, **rule_schema.fields_of(call.body, RuleDialect.BARE_METAL)))
     location = {"Location": f"{call.url}/v1/inspection_rules/{uuid}"}
     return Reply(201, rule_schema.bare_metal(rule, rule_schema.FIELDS, call.url), location)
 
@@ -129,7 +129,7 @@ def delete_rules(context: ApiContext, _call: Call[NoQuery, None]) -> Reply:
     return Reply(204)
 
 
-def store_new(context: ApiContext, rule: Rule) -> Rule:
+def store_new(data: Data, rule: Rule) -> Rule:
     """Validate and store a new rule; return the stored rule."""
     rule_schema.checked(rule)
 
@@ -139,7 +139,7 @@ def store_new(context: ApiContext, rule: Rule) -> Rule:
         tx.rules.add(rule)
         return tx.rules.get(rule.uuid)
 
-    return context.data.store.write(work)
+    return data.store.write(work)
 
 
 def rule_uuid(call: Call[Any, Any]) -> str:
@@ -186,14 +186,14 @@ def explain_rules(context: ApiContext, call: Call[NoQuery, ExplainRequest]) -> R
     draft = None if asked.draft is None else _draft(asked.draft)
     if draft is not None and asked.rule is not None:
         raise BadRequestError("rule and draft are mutually exclusive.")
-    found = context.data.store.read(lambda tx: _find(context, tx, ident))
+    found = context.data.store.read(lambda tx: _find(context.services, tx, ident))
     rules = draft or _chosen(found.rules, asked.rule)
     dry = DryContext(
         found.node,
         found.ports,
-        elsewhere=lambda macs: _elsewhere(context, found.node, tuple(macs)),
-        named=lambda name: _named(context, found.node, name),
-        previous=lambda: _previous(context, found.data.inspection),
+        elsewhere=lambda macs: _elsewhere(context.data, found.node, tuple(macs)),
+        named=lambda name: _named(context.data, found.node, name),
+        previous=lambda: _previous(context.data, found.data.inspection),
     )
     parts = context.data.archive.fetch(found.data)
     try:
@@ -222,13 +222,13 @@ def _draft(body: RuleCreate) -> RuleSet:
     return RuleSet.of(0, [rule_schema.checked(rule)])
 
 
-def _find(context: ApiContext, tx: Transaction, ident: str) -> _Found:
+def _find(services: Services, tx: Transaction, ident: str) -> _Found:
     node = tx.nodes.get(ident)
     data = newest(tx, node, stored_data.UNPROCESSED)
     if data is None:
         raise MissingError(f"Node {ident} has no stored inspection data; inspect it first.")
     ports = list(tx.ports.list(Query(filters={"node": node.uuid})))
-    return _Found(node, ports, data, context.services.rules.current(tx))
+    return _Found(node, ports, data, services.rules.current(tx))
 
 
 def _chosen(rules: RuleSet, uuid: str | None) -> RuleSet:
@@ -241,27 +241,27 @@ def _chosen(rules: RuleSet, uuid: str | None) -> RuleSet:
     return RuleSet(rules.revision, found)
 
 
-def _elsewhere(context: ApiContext, node: Node, macs: tuple[str, ...]) -> dict[str, str]:
+def _elsewhere(data: Data, node: Node, macs: tuple[str, ...]) -> dict[str, str]:
     if not macs:
         return {}
-    found = context.data.store.read(lambda tx: tx.ports.list(Query(filters={"address": macs})))
+    found = data.store.read(lambda tx: tx.ports.list(Query(filters={"address": macs})))
     return {port.address: port.node for port in found if port.node != node.uuid}
 
 
-def _named(context: ApiContext, node: Node, name: str) -> str | None:
-    found = context.data.store.read(lambda tx: tx.nodes.list(Query(filters={"name": name})))
+def _named(data: Data, node: Node, name: str) -> str | None:
+    found = data.store.read(lambda tx: tx.nodes.list(Query(filters={"name": name})))
     return next((one.uuid for one in found if one.uuid != node.uuid), None)
 
 
-def _previous(context: ApiContext, inspection: str) -> Document | None:
+def _previous(data: Data, inspection: str) -> Document | None:
     """Return the inventory that a reapply of this inspection would use as the previous one."""
 
     def find(tx: Transaction) -> Found | None:
         one = tx.inspections.get(inspection)
         return previous(tx, one.node, one, ("inventory",))
 
-    found = context.data.store.read(find)
-    stored = None if found is None else context.data.archive.fetch(found).get("inventory")
+    found = data.store.read(find)
+    stored = None if found is None else data.archive.fetch(found).get("inventory")
     return None if stored is None else _decoded(stored)
 
 

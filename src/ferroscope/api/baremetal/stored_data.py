@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from ferroscope import transition
 from ferroscope.api.baremetal import callback_body, quotas
-from ferroscope.api.http.context import ApiContext
+from ferroscope.api.http.context import ApiContext, Data, Process
 from ferroscope.api.http.errors import MissingError
 from ferroscope.api.http.route import Call
 from ferroscope.contracts.data import Part
@@ -34,7 +34,7 @@ def introspected(tx: Transaction, ident: str, *, lock: bool = False) -> tuple[No
 
 
 def of_node(
-    context: ApiContext, find: Callable[[Transaction], Node], parts: tuple[Part, ...]
+    data: Data, find: Callable[[Transaction], Node], parts: tuple[Part, ...]
 ) -> tuple[Node, dict[Part, bytes] | None]:
     """Return the node from ``find``, and the parts of its newest inspection that has all of them."""
 
@@ -42,8 +42,8 @@ def of_node(
         node = find(tx)
         return node, newest(tx, node, parts)
 
-    node, found = context.data.store.read(work)
-    return node, None if found is None else context.data.archive.fetch(found)
+    node, found = data.store.read(work)
+    return node, None if found is None else data.archive.fetch(found)
 
 
 def side_by_side(parts: dict[Part, bytes]) -> bytes:
@@ -80,7 +80,7 @@ def submit(
         def given(tx: Transaction) -> None:
             node = introspected(tx, ident, lock=True)[0]
             may(node)
-            _begin(context, tx, node, GIVEN, parts)
+            _begin(context.process, tx, node, GIVEN, parts)
             quotas.check(context, call, tx, node.owner)
 
         context.data.store.write(given)
@@ -96,7 +96,7 @@ def submit(
             return
         if now.inspection != node.inspection:
             raise StaleError
-        _begin(context, tx, now, found.inspection, parts)
+        _begin(context.process, tx, now, found.inspection, parts)
 
     context.data.store.write(work)
 
@@ -130,7 +130,7 @@ def _is_queued(tx: Transaction, node: Node) -> bool:
     return any(one.event is Event.REAPPLY and not one.begun for one in tx.requests.pending(node.uuid))
 
 
-def _begin(context: ApiContext, tx: Transaction, node: Node, of: str, parts: dict[Part, bytes]) -> None:
+def _begin(process: Process, tx: Transaction, node: Node, of: str, parts: dict[Part, bytes]) -> None:
     """Start an inspection of this data: that of the inspection ``of``, or ``GIVEN``."""
     digest = None
     if of != GIVEN:
@@ -140,7 +140,7 @@ def _begin(context: ApiContext, tx: Transaction, node: Node, of: str, parts: dic
         if source.reapplies not in (None, GIVEN):
             of = str(source.reapplies)
     new = Inspection(
-        uuid=context.process.new_uuid(),
+        uuid=process.new_uuid(),
         node=node.uuid,
         state=State.REAPPLYING,
         started_at=tx.now,
@@ -148,5 +148,5 @@ def _begin(context: ApiContext, tx: Transaction, node: Node, of: str, parts: dic
         digest=digest,
         reapplies=of,
     )
-    transition.reapply(tx, node, new, process=context.process.name)
+    transition.reapply(tx, node, new, process=process.name)
     tx.data.save(new.uuid, node.uuid, parts)

@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from ferroscope.api.http.context import ApiContext
+from ferroscope.api.http.context import ApiContext, Data
 from ferroscope.api.http.decoding import node_ident, shown
 from ferroscope.api.http.errors import BadRequestError, MissingError
 from ferroscope.api.http.route import Call, NoQuery, Reply
@@ -44,7 +44,7 @@ def set_traits(context: ApiContext, call: Call[NoQuery, TraitsBody]) -> Reply:
     wanted = set(call.body.traits)
     for trait in sorted(wanted)[: MAX_TRAITS + 1]:
         _check(trait)
-    _change(context, call, lambda _: wanted)
+    _change(context.data, call, lambda _: wanted)
     return Reply(204)
 
 
@@ -54,13 +54,13 @@ def add_trait(context: ApiContext, call: Call[NoQuery, dict[str, Any] | None]) -
     _check(trait)
     if call.body:
         raise BadRequestError("Adding one trait takes no body; to replace all traits, leave the trait out of the path.")
-    _change(context, call, lambda node: {*_of(node), trait})
+    _change(context.data, call, lambda node: {*_of(node), trait})
     return Reply(204, headers={"Location": f"{call.url}/v1/nodes/{call.node}/traits/{trait}"})
 
 
 def remove_traits(context: ApiContext, call: Call[NoQuery, None]) -> Reply:
     """Remove all traits from a node."""
-    _change(context, call, lambda _: set())
+    _change(context.data, call, lambda _: set())
     return Reply(204)
 
 
@@ -73,7 +73,7 @@ def remove_trait(context: ApiContext, call: Call[NoQuery, None]) -> Reply:
             raise MissingError(f"Node {node.uuid} doesn't have a trait {shown(trait)}.")
         return set(_of(node)) - {trait}
 
-    _change(context, call, without)
+    _change(context.data, call, without)
     return Reply(204)
 
 
@@ -86,7 +86,7 @@ def _check(trait: str) -> None:
         raise BadRequestError(f"Invalid trait {shown(trait)}: it must be {TRAIT}, at most 255 characters.")
 
 
-def _change(context: ApiContext, call: Call[Any, Any], traits: Callable[[Node], set[str]]) -> None:
+def _change(data: Data, call: Call[Any, Any], traits: Callable[[Node], set[str]]) -> None:
     ident = node_ident(call)
 
     def work(tx: Transaction) -> None:
@@ -104,4 +104,4 @@ def _change(context: ApiContext, call: Call[Any, Any], traits: Callable[[Node], 
         changed.sources = sourced(sourced_values(node), changed, Source.OPERATOR)
         tx.nodes.update(changed)
 
-    context.data.store.write(work)
+    data.store.write(work)

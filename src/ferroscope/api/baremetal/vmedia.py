@@ -13,7 +13,7 @@ import msgspec
 
 from ferroscope import transition
 from ferroscope.api.baremetal import drivers
-from ferroscope.api.http.context import ApiContext
+from ferroscope.api.http.context import ApiContext, Services
 from ferroscope.api.http.decoding import node_ident, shown
 from ferroscope.api.http.errors import BadRequestError
 from ferroscope.api.http.route import Call, NoQuery, Reply
@@ -83,7 +83,7 @@ def list_media(context: ApiContext, call: Call[NoQuery, None]) -> Reply:
     """List the virtual devices, and what is in them, as a worker has seen them last."""
     ident = node_ident(call)
     node = context.data.store.read(lambda tx: tx.nodes.get(ident), snapshot=False)
-    _check(context, node, "get_virtual_media")
+    _check(context.services, node, "get_virtual_media")
     known = node.internal.get(SEEN)
     return Reply(200, msgspec.convert(known if isinstance(known, list) else [], list[Medium]))
 
@@ -93,16 +93,16 @@ def _command(context: ApiContext, event: Event, payload: Document, ident: str) -
 
     def work(tx: Transaction) -> None:
         node = tx.nodes.get(ident, lock=True)
-        _check(context, node, extension)
+        _check(context.services, node, extension)
         transition.submit(tx, node, event, process=context.process.name, payload=payload)
 
     context.data.store.write(work)
     return Reply(204)
 
 
-def _check(context: ApiContext, node: Node, extension: str) -> None:
+def _check(services: Services, node: Node, extension: str) -> None:
     """Raise ``BadRequestError`` if the node's driver has no virtual media, or its ``driver_info`` is not valid."""
-    driver = context.services.drivers.get(node.driver)
+    driver = services.drivers.get(node.driver)
     if driver is None or not isinstance(driver, AttachesMedia):
         raise BadRequestError(drivers.not_supported(node, extension))
     bmc: Any = driver

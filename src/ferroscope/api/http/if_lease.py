@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, Final
 
-from ferroscope.api.http.context import ApiContext
+from ferroscope.api.http.context import ApiContext, Data
 from ferroscope.api.http.errors import BadRequestError, PreconditionError
 from ferroscope.contracts.coordination import PRECONDITION
 from ferroscope.contracts.errors import StaleLeaseError
@@ -43,7 +43,7 @@ def required(context: ApiContext, environ: Mapping[str, Any]) -> Iterator[None]:
         context.data.store.write(lambda _tx: None)
         yield
     except StaleLeaseError as exc:
-        raise PreconditionError(_why(context, exc)) from exc
+        raise PreconditionError(_why(context.data, exc)) from exc
     finally:
         PRECONDITION.reset(asked)
 
@@ -58,8 +58,8 @@ def _proof(given: str) -> LeaseProof:
     return LeaseProof(name=name, epoch=int(epoch), token=token)
 
 
-def _why(context: ApiContext, stale: StaleLeaseError) -> str:
-    now = context.data.store.read(lambda tx: tx.leases.get(stale.name))
+def _why(data: Data, stale: StaleLeaseError) -> str:
+    now = data.store.read(lambda tx: tx.leases.get(stale.name))
     wrong = f"{HEADER}: epoch {stale.epoch} of lease {stale.name} has ended"
     if now is None:
         return f"{HEADER}: lease {stale.name} could not be found; nothing was changed."

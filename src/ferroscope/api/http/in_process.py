@@ -61,7 +61,7 @@ def perform(
     audit = CallAudit(context.access.audit, endpoint, ramdisk=False)
     try:
         identity = _authorized(context, route, caller.identity, path)
-        check_owner(context, route, endpoint)
+        check_owner(context.services, route, endpoint)
         audit.begin(event)
         call: Call[Any, Any] = Call(
             path=dict(path),

@@ -16,7 +16,7 @@ from typing import Any, Final
 import msgspec
 
 from ferroscope.api.auth.identity import Identity
-from ferroscope.api.http.context import ApiContext
+from ferroscope.api.http.context import Data
 from ferroscope.api.http.errors import BadRequestError, StateConflictError
 from ferroscope.api.http.route import Reply, Route
 from ferroscope.contracts.errors import StoreUnavailableError
@@ -32,9 +32,7 @@ _LONGEST: Final = 256 * 1024
 _encode = msgspec.json.Encoder(decimal_format="number").encode
 
 
-def receipt_of(
-    context: ApiContext, route: Route, environ: Mapping[str, Any], identity: Identity, raw: bytes
-) -> Receipt | None:
+def receipt_of(data: Data, route: Route, environ: Mapping[str, Any], identity: Identity, raw: bytes) -> Receipt | None:
     """Return the receipt of a call with a key; None without one. ``RepeatedCallError`` if the call was made before."""
     key = environ.get(_KEY)
     if key is None or route.ramdisk or route.method in _SAFE:
@@ -43,7 +41,7 @@ def receipt_of(
         raise BadRequestError("Idempotency-Key must be 1 to 255 printable ASCII characters without spaces.")
     ident = _digest(identity.user, str(identity.project_id), key)
     call = _digest(route.method, environ["PATH_INFO"], environ.get("QUERY_STRING", ""), raw.hex())
-    found = context.data.store.read(lambda tx: tx.receipts.get(ident))
+    found = data.store.read(lambda tx: tx.receipts.get(ident))
     if found is not None and found.call != call:
         raise StateConflictError("This Idempotency-Key was used for another request; use a new one for each request.")
     if found is not None and not found.void:
@@ -51,7 +49,7 @@ def receipt_of(
     return Receipt(ident, call, given=True, instead=found is not None)
 
 
-def keep(context: ApiContext, route: Route, receipt: Receipt | None, reply: Reply) -> None:
+def keep(data: Data, route: Route, receipt: Receipt | None, reply: Reply) -> None:
     """Keep the answer for whoever repeats the call; one without a body need not be kept."""
     if receipt is None or not receipt.written or reply.body is None or route.path.startswith(_NOT_KEPT):
         return
@@ -59,12 +57,12 @@ def keep(context: ApiContext, route: Route, receipt: Receipt | None, reply: Repl
     if len(body) <= _LONGEST:
         with contextlib.suppress(StoreUnavailableError, UnicodeDecodeError):
             text = body.decode()
-            context.data.store.write(lambda tx: tx.receipts.answered(receipt.id, reply.status, text), durable=False)
+            data.store.write(lambda tx: tx.receipts.answered(receipt.id, reply.status, text), durable=False)
 
 
-def replay(context: ApiContext, route: Route, ident: str) -> Reply:
+def replay(data: Data, route: Route, ident: str) -> Reply:
     """Return the answer of a call that was made before."""
-    found = context.data.store.read(lambda tx: tx.receipts.get(ident))
+    found = data.store.read(lambda tx: tx.receipts.get(ident))
     if found is None or (found.reply is None and route.response is not None):
         raise StateConflictError("The request with this Idempotency-Key has taken effect before; read the object.")
     return Reply(found.status or route.status, None if found.reply is None else found.reply.encode())

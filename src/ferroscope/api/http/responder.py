@@ -21,13 +21,14 @@ from ferroscope.api.auth.identity import ANYBODY, Identity
 from ferroscope.api.auth.policy import NoPolicy
 from ferroscope.api.http import decoding, errors, if_lease, middleware, receipts, versions
 from ferroscope.api.http.audit import IDENTITY, CallAudit, event_of
-from ferroscope.api.http.context import ApiContext
+from ferroscope.api.http.context import ApiContext, Data, Services
 from ferroscope.api.http.errors import ForbiddenError
 from ferroscope.api.http.middleware import API
 from ferroscope.api.http.middleware import of as request_id
 from ferroscope.api.http.route import Body, Call, NoQuery, Reply, Route, Surface
 from ferroscope.api.http.served_files import ServedFile, reply_with
 from ferroscope.api.http.versions import BARE_METAL, INTROSPECTION, Dialect, Version
+from ferroscope.config.options import Settings
 from ferroscope.contracts import telemetry
 from ferroscope.contracts.errors import NotFoundError, OutcomeUnknownError, StoreUnavailableError
 from ferroscope.contracts.receipts import Receipt, RepeatedCallError
@@ -117,7 +118,7 @@ def responder(context: ApiContext, route: Route) -> Responder:
         )
 
     def respond(req: falcon.Request, resp: falcon.Response, **path: str) -> None:
-        introspection = by_introspection_listener(context, req)
+        introspection = by_introspection_listener(context.settings, req)
         dialect = _dialect(route, introspection)
         began = perf_counter()
         version: Version | None = None
@@ -125,16 +126,16 @@ def responder(context: ApiContext, route: Route) -> Responder:
         receipt: Receipt | None = None
         try:
             version = versions.requested(req.env, dialect)
-            path = _with_suffix(context, req, path)
+            path = _with_suffix(context.data, req, path)
             identity = _admitted(context, route, req, path, version)
-            check_owner(context, route, endpoint)
+            check_owner(context.services, route, endpoint)
             if HEAD_ONLY in req.env:
                 resp.status = 100
                 return
             with context.access.admission.admit(_caller(context, route, req, identity)):
                 call = _call(context, route, req, path, version, introspection, identity)
                 req.env.setdefault(IDENTITY, identity)
-                receipt = receipts.receipt_of(context, route, req.env, identity, call.raw)
+                receipt = receipts.receipt_of(context.data, route, req.env, identity, call.raw)
                 with if_lease.required(context, req.env), traced(context, route, req.env, identity):
                     audit.begin(lambda: event(req, path), receipt)
                     reply = route.handler(context, call)
@@ -156,7 +157,7 @@ def responder(context: ApiContext, route: Route) -> Responder:
         if reply.status < 300 and route.method not in _SAFE:
             context.data.writes.succeeded()
         audit.answered(reply.status, lambda: event(req, path))
-        receipts.keep(context, route, receipt, reply)
+        receipts.keep(context.data, route, receipt, reply)
         _send(resp, reply, route.media if reply.status < 300 else falcon.MEDIA_JSON)
         resp.set_headers(versions.headers(dialect, version))
         record(context, req, resp, req.method, route.path, perf_counter() - began, path=route.logged(req.path))
@@ -189,18 +190,18 @@ def record(
         )
 
 
-def by_introspection_listener(context: ApiContext, req: falcon.Request) -> bool:
+def by_introspection_listener(settings: Settings, req: falcon.Request) -> bool:
     """Return whether the call arrived on the Introspection API's port, or where a web server serves that API."""
     if api := req.env.get(API):
         return bool(api == "introspection")
-    port = context.settings.api.introspection_port
+    port = settings.api.introspection_port
     return port != 0 and req.env.get("SERVER_PORT") == str(port)
 
 
 def replayed(context: ApiContext, route: Route, req: falcon.Request, ident: str, dialect: Dialect) -> Reply:
     """Return the response to a call that was made before."""
     try:
-        return receipts.replay(context, route, ident)
+        return receipts.replay(context.data, route, ident)
     except Exception as exc:  # noqa: BLE001  # the boundary, as in ``responder``
         return failure(context, req, exc, dialect)
 
@@ -236,7 +237,7 @@ def _compatible(req: falcon.Request, headers: dict[str, str]) -> dict[str, str]:
 
 def send_failure(context: ApiContext, req: falcon.Request, resp: falcon.Response, exc: Exception) -> None:
     """Send the response for an error outside any route: an unknown path, a method that is not allowed."""
-    introspection = by_introspection_listener(context, req) or req.path.startswith("/v1/introspection")
+    introspection = by_introspection_listener(context.settings, req) or req.path.startswith("/v1/introspection")
     dialect = INTROSPECTION if introspection else BARE_METAL
     reply = failure(context, req, exc, dialect)
     _send(resp, reply)
@@ -266,13 +267,13 @@ def _call(
     introspection: bool,
     identity: Identity,
 ) -> Call[Any, Any]:
-    raw = b"" if route.body_kind is Body.NONE else _read(context, route, req)
+    raw = b"" if route.body_kind is Body.NONE else _read(context.settings, route, req)
     return Call(
         path=path,
         query=decoding.decode_query(req.params, route.query) if req.query_string else _empty(route),
-        body=_body(context, route, raw),
+        body=_body(context.settings, route, raw),
         version=version,
-        url=_url(context, req, route, introspection),
+        url=_url(context.settings, req, route, introspection),
         raw=raw,
         introspection=introspection,
         source=context.access.callers.source(req.env),
@@ -307,9 +308,9 @@ def _admitted(
     )
 
 
-def check_owner(context: ApiContext, route: Route, endpoint: str) -> None:
+def check_owner(services: Services, route: Route, endpoint: str) -> None:
     if route.changes_nodes:
-        context.services.attached.check_change(endpoint)
+        services.attached.check_change(endpoint)
 
 
 def _identified(context: ApiContext, req: falcon.Request) -> Identity:
@@ -360,13 +361,13 @@ def visible(context: ApiContext, identity: Identity, path: dict[str, str], *, na
     return node
 
 
-def _with_suffix(context: ApiContext, req: falcon.Request, path: dict[str, str]) -> dict[str, str]:
+def _with_suffix(data: Data, req: falcon.Request, path: dict[str, str]) -> dict[str, str]:
     """Return the path's parameters; a node whose name ends in ``.json`` is meant if there is none without that."""
     name = path.get("node", "")
     if not middleware.was_removed(req.env) or not req.path.endswith(f"/nodes/{name}") or values.is_uuid(name):
         return path
     with_suffix = name + middleware.SUFFIX
-    found = context.data.store.read(lambda tx: tx.nodes.list(Query(filters={"name": (name, with_suffix)})))
+    found = data.store.read(lambda tx: tx.nodes.list(Query(filters={"name": (name, with_suffix)})))
     return path | {"node": with_suffix} if [node.name for node in found] == [with_suffix] else path
 
 
@@ -377,8 +378,8 @@ def _empty(route: Route) -> msgspec.Struct:
 _NO_QUERY = NoQuery()
 
 
-def _read(context: ApiContext, route: Route, req: falcon.Request) -> bytes:
-    limit = context.settings.api.max_body_size
+def _read(settings: Settings, route: Route, req: falcon.Request) -> bytes:
+    limit = settings.api.max_body_size
     if route.body_kind is not Body.RAW:
         limit = min(limit, decoding.MAX_DOCUMENT_SIZE)
     declared = req.content_length or 0
@@ -404,14 +405,14 @@ def _stream(req: falcon.Request) -> Any:
     return req.stream if req.env.get("wsgi.input_terminated") else req.bounded_stream
 
 
-def _body(context: ApiContext, route: Route, raw: bytes) -> Any:
+def _body(settings: Settings, route: Route, raw: bytes) -> Any:
     if route.body_kind is Body.DECODED and (raw or route.body_required):
-        return decoding.decode(raw, route.body, max_depth=context.settings.api.max_json_depth)
+        return decoding.decode(raw, route.body, max_depth=settings.api.max_json_depth)
     return None
 
 
-def _url(context: ApiContext, req: falcon.Request, route: Route, introspection: bool) -> str:
-    public = context.settings.api.public_url
+def _url(settings: Settings, req: falcon.Request, route: Route, introspection: bool) -> str:
+    public = settings.api.public_url
     if public and not introspection and route.surface is not Surface.INTROSPECTION:
         return public.rstrip("/")
     return req.prefix

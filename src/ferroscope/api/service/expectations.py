@@ -12,7 +12,7 @@ import msgspec
 
 from ferroscope import transition
 from ferroscope.api.http import paging
-from ferroscope.api.http.context import ApiContext
+from ferroscope.api.http.context import ApiContext, Process
 from ferroscope.api.http.errors import BadRequestError
 from ferroscope.api.http.route import Call, NoQuery, Reply
 from ferroscope.api.http.schemas import Uuid
@@ -77,18 +77,18 @@ def check(context: ApiContext, call: Call[CheckQuery, None]) -> Reply:
             node = tx.nodes.get(uuid, lock=True)
             found = expectations.deviations(expected, rows.get(uuid, []), node)
             deviating += bool(found)
-            _save(context, tx, node, msgspec.to_builtins(found))
+            _save(context.process, tx, node, msgspec.to_builtins(found))
         return Checked(len(known), deviating, page[-1].uuid if len(page) == _PAGE else None)
 
     return Reply(200, context.data.store.write(work))
 
 
-def _save(context: ApiContext, tx: Transaction, node: Node, found: list[dict[str, str]]) -> None:
+def _save(process: Process, tx: Transaction, node: Node, found: list[dict[str, str]]) -> None:
     changed = expectations.noted(node, found)
     if changed is None:
         return
     tx.nodes.update(changed)
     message, severity, reason = expectations.timeline_entry(found)
     tx.journal.append(
-        [transition.step(node, "expectations", message, process=context.process.name, severity=severity, reason=reason)]
+        [transition.step(node, "expectations", message, process=process.name, severity=severity, reason=reason)]
     )

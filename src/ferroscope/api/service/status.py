@@ -13,11 +13,12 @@ from typing import Final
 import msgspec
 
 from ferroscope import __version__
-from ferroscope.api.http.context import ApiContext
+from ferroscope.api.http.context import ApiContext, Services
 from ferroscope.api.http.route import Call, NoQuery, Reply
 from ferroscope.api.http.schemas import iso_exact
 from ferroscope.api.service import shared_macs
 from ferroscope.api.service.leases import LeaseView, is_own, view
+from ferroscope.config.options import Settings
 from ferroscope.contracts.bmc import Simulated
 from ferroscope.contracts.queue import MAX_SKEW
 from ferroscope.contracts.store import Backlog, Condition, Failures, Population, Query
@@ -146,11 +147,11 @@ def get_status(context: ApiContext, _call: Call[NoQuery, None]) -> Reply:
             inbox=bool(tx.nodes.list(_INBOX)),
             failed=tx.statistics.failures(),
             condition=tx.statistics.condition(),
-            unreached=context.settings.hidden_from_ramdisks and _has_machines(context, tx),
-            unmanaged=context.settings.boots_unmanaged_by_silence and _has_machines(context, tx),
+            unreached=context.settings.hidden_from_ramdisks and _has_machines(context.services, tx),
+            unmanaged=context.settings.boots_unmanaged_by_silence and _has_machines(context.services, tx),
             clock_steps=tx.clock_steps.list(),
             shared_macs=_shared_macs(context, tx),
-            orphans=_may_have_orphans(context) and bool(tx.nodes.list(_ORPHANS)),
+            orphans=_may_have_orphans(context.settings) and bool(tx.nodes.list(_ORPHANS)),
         )
 
     seen = context.data.store.read(work)
@@ -240,8 +241,8 @@ def _unwell(condition: Condition) -> list[Finding]:
     ]
 
 
-def _may_have_orphans(context: ApiContext) -> bool:
-    return context.settings.registry.backend != "embedded" or bool(context.settings.registry.url)
+def _may_have_orphans(settings: Settings) -> bool:
+    return settings.registry.backend != "embedded" or bool(settings.registry.url)
 
 
 def _shared_macs(context: ApiContext, tx: Transaction) -> Finding | None:
@@ -320,9 +321,9 @@ def _closed(lease: Lease) -> Finding:
     return Finding("pxe-filter-closed", "wrong", summary, "check the log of ferroscope pxe-filter on the boot hosts")
 
 
-def _has_machines(context: ApiContext, tx: Transaction) -> bool:
+def _has_machines(services: Services, tx: Transaction) -> bool:
     """Return whether there are nodes with real BMCs, whose ramdisks boot on other machines."""
-    real = [name for name, driver in context.services.drivers.items() if not isinstance(driver, Simulated)]
+    real = [name for name, driver in services.drivers.items() if not isinstance(driver, Simulated)]
     return any(tx.nodes.list(Query(filters={"driver": name}, limit=1)) for name in real)
 
 
