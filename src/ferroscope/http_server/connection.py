@@ -1,19 +1,16 @@
 """One connection of the HTTP server: reads WSGI requests one after the other, and sends the responses.
 
-httptools (llhttp) parses HTTP/1.1; this module enforces the timing. The application gets a complete request in memory,
-and each phase has an absolute deadline, so a client that sends single bytes gains nothing. Of an oversized body only
-the beginning is kept; the application gets that and the length, and responds. The rest is read and discarded for a
-while: if we closed at once, the kernel would reset the connection and the client would lose the response.
+``Incoming`` parses; this module enforces the timing. The application gets a complete request in memory, and each phase
+has an absolute deadline, so a client that sends single bytes gains nothing. Of an oversized body the application gets
+the beginning and the length, and responds. The rest is read and discarded for a while: if we closed at once, the kernel
+would reset the connection and the client would lose the response.
 """
 
 from __future__ import annotations
 
 import asyncio
-import sys
-from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
-from enum import Enum
 from typing import Any, Final, cast
 
 import httptools
@@ -21,6 +18,7 @@ import structlog
 
 from ferroscope.http_server.agreed import HEAD_ONLY, new_request_id, retries_after
 from ferroscope.http_server.file_part import FilePart
+from ferroscope.http_server.incoming import BEGINNING, Incoming, Phase
 from ferroscope.http_server.limits import Connections
 from ferroscope.http_server.wsgi import Application, Request, environ_of, refusal, run
 from ferroscope.telemetry.quiet_log import QuietLog
@@ -29,8 +27,6 @@ Submit = Callable[[Callable[[], None]], object]
 
 _HEAD_BYTES: Final = 64 * 1024
 _PIPELINED: Final = 64
-# How much of an oversized body the application gets, to identify the sender.
-_BEGINNING: Final = 256 * 1024
 # How many bytes are read and discarded after an oversized body or a rejected request.
 _DISCARDED_BYTES: Final = 64 * 1024 * 1024
 _LINGER: Final = 5.0
@@ -43,17 +39,6 @@ _READ: Final = b"HTTP/1.1 100"
 _NEVER: Final = float("inf")
 
 _log = structlog.get_logger(__name__)
-
-
-class Phase(Enum):
-    """What we wait for: the client in all phases but ``ANSWERING``; ``LINGERING`` discards further input."""
-
-    IDLE = 0
-    HEAD = 1
-    BODY = 2
-    ANSWERING = 3
-    SENDING = 4
-    LINGERING = 5
 
 
 class Host:
@@ -92,11 +77,8 @@ class Connection(asyncio.Protocol):
         self._base = environ
         self._https = environ["wsgi.url_scheme"] == "https"
         self._transport: asyncio.Transport = None  # type: ignore[assignment]  # from connection_made on
-        self._parser: Any = None
-        self._request = Request()
-        self._complete: deque[Request] = deque()
+        self._incoming = Incoming(host.connections.limits, decides=host.decides, entered=self._enter, go_on=self._go_on)
         self._stash = b""
-        self._came = 0
         self._keep = True
         self.phase = Phase.HEAD
         self.address = self.source = ""
@@ -125,8 +107,8 @@ class Connection(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._close_file()
-        self._complete.clear()
-        self._request.body.clear()
+        self._incoming.complete.clear()
+        self._incoming.request.body.clear()
         self._connections.leave(self)
 
     def data_received(self, data: bytes) -> None:
@@ -140,8 +122,8 @@ class Connection(asyncio.Protocol):
             self._transport.pause_reading()
             self._connections.pause(self, self._loop.time())
         if self.phase is Phase.LINGERING:
-            self._came += len(data)
-            if self._came > _DISCARDED_BYTES:
+            self._incoming.came += len(data)
+            if self._incoming.came > _DISCARDED_BYTES:
                 self._transport.abort()
             return
         self._feed(data)
@@ -166,7 +148,9 @@ class Connection(asyncio.Protocol):
 
     def is_unfinished(self) -> bool:
         """Whether a request was begun and its response has not been sent."""
-        return self.phase not in (Phase.IDLE, Phase.LINGERING) and (self.phase is not Phase.HEAD or self._came > 0)
+        return self.phase not in (Phase.IDLE, Phase.LINGERING) and (
+            self.phase is not Phase.HEAD or self._incoming.came > 0
+        )
 
     def evict(self) -> None:
         self._transport.abort()
@@ -178,7 +162,7 @@ class Connection(asyncio.Protocol):
 
     def time_out(self) -> None:
         """Close a connection whose deadline has passed."""
-        if self.phase in (Phase.HEAD, Phase.BODY) and self._came:
+        if self.phase in (Phase.HEAD, Phase.BODY) and self._incoming.came:
             self._refuse(408)
         else:
             self._transport.abort()
@@ -187,93 +171,38 @@ class Connection(asyncio.Protocol):
         self.phase = phase
         self.deadline = self._loop.time() + seconds
 
-    # Callbacks of the parser.
-
-    def on_message_begin(self) -> None:
-        self._request = Request()
-        self._enter(Phase.HEAD, self._connections.limits.header_timeout)
-
-    def on_url(self, part: bytes) -> None:
-        self._request.target += part
-
-    def on_header(self, name: bytes, value: bytes) -> None:
-        if self.phase is Phase.HEAD:
-            self._request.headers.append((name.lower(), value))
-
-    def on_headers_complete(self) -> None:
-        request, parser = self._request, self._parser
-        request.method = parser.get_method().decode("latin-1")
-        request.version = parser.get_http_version()
-        request.keep = parser.should_keep_alive()
-        self._enter(Phase.BODY, self._connections.limits.body_timeout)
-        self._came = 1
-        for name, value in request.headers:
-            if name == b"content-length":
-                request.length = int(value) if value.isdigit() and len(value) < 20 else sys.maxsize
-            elif name == b"expect" and value.lower() == b"100-continue" and request.version == "1.1":
-                request.refused = 100
-            elif name == b"transfer-encoding":
-                request.undecided = self._host.decides
-        request.undecided = request.undecided or (self._host.decides and bool(request.length))
-        if request.length is not None and request.length > self._connections.limits.body_size:
-            request.asks, request.refused = request.refused == 100, 413
-        if request.refused == 100:
-            request.refused = 0
-            if request.undecided:
-                request.asks = True
-            elif not self._complete:
-                self._transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
-
-    def on_body(self, data: bytes) -> None:
-        request = self._request
-        request.size += len(data)
-        if request.refused:
-            if request.size <= _BEGINNING:
-                request.body.append(data)
-            return
-        request.body.append(data)
-        if request.size > self._connections.limits.body_size:
-            request.refused, request.length = 413, request.size
-            request.body = [b"".join(request.body)[:_BEGINNING]]
-
-    def on_message_complete(self) -> None:
-        self._complete.append(self._request)
-        self._request = Request()
-        self._enter(Phase.IDLE, self._connections.limits.idle_timeout)
-        self._came = 0
+    def _go_on(self) -> None:
+        self._transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
 
     # Handling of parsed requests.
 
     def _feed(self, data: bytes) -> None:
-        self._came += len(data)
-        if self._parser is None:
-            self._parser = httptools.HttpRequestParser(self)
         try:
-            self._parser.feed_data(data)
+            self._incoming.feed(data)
         except httptools.HttpParserUpgrade:
             self._keep = False  # no upgrade is supported; ignore what follows the request
         except httptools.HttpParserError:
             # If complete requests came before the malformed one, they are answered first, then the connection ends.
-            if not self._complete:
+            if not self._incoming.complete:
                 self._refuse(400)
                 return
             self._keep = False
-        request = self._request
+        request = self._incoming.request
         if (
-            not self._complete
+            not self._incoming.complete
             and request.refused
             and not request.undecided
-            and (request.asks or request.size >= _BEGINNING)
+            and (request.asks or request.size >= BEGINNING)
         ):
             self._too_large(request)
-        elif self._complete:
+        elif self._incoming.complete:
             self._next()
         elif request.undecided and self.phase is Phase.BODY:
             self._decide(request)
-        elif self.phase is Phase.HEAD and self._came > _HEAD_BYTES:
+        elif self.phase is Phase.HEAD and self._incoming.came > _HEAD_BYTES:
             self._refuse(431)
         elif self.phase is Phase.BODY:
-            if self._came > _HEAD_BYTES + 8 * self._connections.limits.body_size:
+            if self._incoming.came > _HEAD_BYTES + 8 * self._connections.limits.body_size:
                 self._refuse(413)
             else:
                 self._connections.hold(self, min(request.size, self._connections.limits.body_size))
@@ -283,7 +212,7 @@ class Connection(asyncio.Protocol):
         self._connections.hold(self, 0)
         request.keep = self._keep = False
         self._enter(Phase.LINGERING, self._connections.limits.body_timeout)
-        self._came = 0
+        self._incoming.came = 0
         self._hand_over(request, b"".join(request.body))
 
     def _decide(self, request: Request) -> None:
@@ -309,7 +238,7 @@ class Connection(asyncio.Protocol):
         if self._transport.is_closing():
             return
         self._connections.client_active(self)
-        request, self._request.undecided = self._request, False
+        request, self._incoming.request.undecided = self._incoming.request, False
         if not head.startswith(_READ):
             self._keep = False
             self._transport.write(head + body)
@@ -320,7 +249,7 @@ class Connection(asyncio.Protocol):
             return
         if request.asks and not request.refused:
             request.asks = False
-            self._transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+            self._go_on()
         self._enter(Phase.BODY, self._connections.limits.body_timeout)
         data, self._stash = self._stash, b""
         self._transport.resume_reading()
@@ -331,10 +260,10 @@ class Connection(asyncio.Protocol):
 
     def _next(self) -> None:
         """Pass the next complete request to the application."""
-        if len(self._complete) > _PIPELINED:
+        if len(self._incoming.complete) > _PIPELINED:
             self._transport.abort()
             return
-        request = self._complete.popleft()
+        request = self._incoming.complete.popleft()
         self._connections.hold(self, 0)
         self._enter(Phase.ANSWERING, _NEVER)
         self._connections.answering(self)
@@ -426,15 +355,9 @@ class Connection(asyncio.Protocol):
         if not self._transport.get_write_buffer_size():
             self._sent()
 
-    def _read_file(self) -> None:
-        file = self._file
-
+    def _read_file(self, file: FilePart) -> None:
         def read() -> None:
-            data = b""
-            try:
-                data = file.next_bytes() if file is not None else b""
-            except (OSError, ValueError):  # an error of the disk, or it was closed: the client sees too little
-                data = b""
+            data = file.readable_bytes()
             with suppress(RuntimeError):  # the loop is closed
                 self._loop.call_soon_threadsafe(self._file_read, data)
 
@@ -461,22 +384,22 @@ class Connection(asyncio.Protocol):
             if self._reading:
                 return
             if self._file.left:
-                self._read_file()
+                self._read_file(self._file)
                 return
             self._close_file()
         self._connections.hold(self, 0)
         if not self._keep:
             self._transport.close()
             return
-        if self._complete:
+        if self._incoming.complete:
             self._next()
             return
-        if self._request.undecided:
-            self._decide(self._request)
+        if self._incoming.request.undecided:
+            self._decide(self._incoming.request)
             return
-        if self._request.method:  # the next request has begun
+        if self._incoming.request.method:  # the next request has begun
             self._enter(Phase.BODY, self._connections.limits.body_timeout)
-        elif self._request.target:
+        elif self._incoming.request.target:
             self._enter(Phase.HEAD, self._connections.limits.header_timeout)
         else:
             self._enter(Phase.IDLE, self._connections.limits.idle_timeout)
@@ -488,8 +411,8 @@ class Connection(asyncio.Protocol):
     def _refuse(self, status: int, message: str = "", *, retry: bool = False) -> None:
         """Respond to a request that cannot be passed to the application."""
         self._connections.hold(self, 0)
-        self._complete.clear()
-        self._request.body.clear()
+        self._incoming.complete.clear()
+        self._incoming.request.body.clear()
         self._connections.client_active(self)
         ident = new_request_id()
         self._host.log_refusal(self._loop.time(), status=status, source=self.address, request_id=ident)
@@ -498,7 +421,7 @@ class Connection(asyncio.Protocol):
 
     def _linger(self, seconds: float) -> None:
         """Close after the client had time to read the response; discard its input until then."""
-        self._came = 0
+        self._incoming.came = 0
         self._enter(Phase.LINGERING, seconds)
         if self._transport.can_write_eof():
             self._transport.write_eof()

@@ -32,6 +32,13 @@ class FilePart:
         self.left -= len(data)
         return data
 
+    def readable_bytes(self) -> bytes:
+        """Return the next bytes; b"" also after an error of the disk, or if it was closed."""
+        try:
+            return self.next_bytes()
+        except (OSError, ValueError):
+            return b""
+
     def __iter__(self) -> Iterator[bytes]:
         while data := self.next_bytes():
             yield data

@@ -87,7 +87,7 @@ def _current(tx: Transaction, uuid: str) -> tuple[Node, Inspection | None]:
 
 
 def get_image(context: ApiContext, call: Call[NoQuery, None]) -> Reply:
-    """Return the image of ``[inspector] ramdisk_iso``, or the range of it that is asked for."""
+    """Return the image, or the range of it that is asked for."""
     configured = context.settings.inspector.ramdisk_iso
     if not configured.startswith("/") or call.path["name"] != Path(configured).name:
         raise MissingError(f"There is no image {call.path['name'][:100]!r} here; see [inspector] ramdisk_iso.")
