@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 
@@ -23,6 +24,20 @@ def everywhere(database_url: str) -> Iterator[Service]:
     served = Service(database_url)
     yield served
     served.close()
+
+
+@pytest.fixture
+def with_drivers(database_url: str) -> Iterator[Callable[..., Service]]:
+    """Return a function that starts the service with other drivers."""
+    made: list[Service] = []
+
+    def start(**drivers: Any) -> Service:
+        made.append(Service(database_url, drivers=drivers))
+        return made[-1]
+
+    yield start
+    for one in made:
+        one.close()
 
 
 @pytest.fixture(params=[None, "1.84"], ids=["without-token", "with-token"])
