@@ -24,8 +24,9 @@ import structlog
 from ferroscope.bmc.fake import FakeBmc
 from ferroscope.config.load import load
 from ferroscope.core.model import Member
+from ferroscope.db.prepare import ensure_schema
 from ferroscope.runtime import wiring
-from ferroscope.runtime.backend import ensure_schema, open_backend
+from ferroscope.runtime.backend import open_backend
 from ferroscope.runtime.system import SystemClock
 from ferroscope.worker.follow import SameThread
 from ferroscope_sim.inventory import generate, pxe_mac
