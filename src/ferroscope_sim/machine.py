@@ -85,6 +85,13 @@ class Machine:
             self._once = device
         self.tally.note(Effect.BOOT_DEVICE_SETS, f"{device}, {'always' if persistent else 'once'}")
 
+    def clear_boot_device(self, device: BootDevice) -> bool:
+        """Forget the device of the next boot if it is this one for one boot; return whether it was."""
+        was_set = self._once is device
+        if was_set:
+            self._once = None
+        return was_set
+
     def command(self, power: str) -> None:
         """Execute ``power on``, ``power off``, ``soft power off`` or ``rebooting``; ``RefusedError``."""
         wanted = {RESET: Power.ON, SOFT_OFF: Power.OFF}.get(power) or Power(power)

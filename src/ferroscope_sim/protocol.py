@@ -2,7 +2,8 @@
 
 BMC calls: ``{"op": "get_power", "node": NAME}``, ``set_power`` with ``power`` (``power on``, ``power off``,
 ``soft power off``, ``rebooting``), ``set_boot_device`` with ``device`` and ``persistent``, ``get_boot_device``,
-``get_inventory`` and ``get_health``. The answer to ``get_power`` is one of those of ``contracts.bmc.Power``.
+``clear_boot_device`` with ``device``, ``get_inventory`` and ``get_health``. The answer to ``get_power`` is one of those
+of ``contracts.bmc.Power``.
 Control calls are listed in ``server.Control``. Answers have ``ok`` true and the result, or ``ok`` false with ``error``
 and ``transient``.
 """

@@ -123,6 +123,7 @@ class Bmcs:
             "set_power": _set_power,
             "get_boot_device": _get_boot_device,
             "set_boot_device": _set_boot_device,
+            "clear_boot_device": _clear_boot_device,
             "get_inventory": _get_inventory,
             "get_health": _get_health,
         }
@@ -204,6 +205,12 @@ def _set_boot_device(machine: Machine, call: Call) -> bytes:
         return refuse(f"device must be one of: {', '.join(sorted(_DEVICES))}")
     machine.set_boot_device(BootDevice(call.device), persistent=call.persistent)
     return _DONE
+
+
+def _clear_boot_device(machine: Machine, call: Call) -> bytes:
+    if call.device not in _DEVICES:
+        return refuse(f"device must be one of: {', '.join(sorted(_DEVICES))}")
+    return write(cleared=machine.clear_boot_device(BootDevice(call.device)))
 
 
 def _get_inventory(machine: Machine, _: Call) -> bytes:

@@ -179,6 +179,14 @@ class SimulatedBmc:
     def get_boot_device(self, node: Node) -> tuple[BootDevice | None, bool | None]:
         return self._call(node, "get boot device", lambda machine: (machine.boot_device, False))  # type: ignore[no-any-return]
 
+    def clear_boot_device(self, node: Node, device: BootDevice) -> bool:
+        def clear(machine: Machine) -> bool:
+            was_set = machine.boot_device is device
+            machine.boot_device = BootDevice.DISK
+            return was_set
+
+        return self._call(node, "clear boot device", clear)  # type: ignore[no-any-return]
+
     def _call(self, node: Node, what: str, act: Callable[[Machine], Any]) -> Any:
         """Send one command over the network and return the answer; ``BmcError`` where none comes in time."""
         world, kernel, rng = self._world, self._world.kernel, self._rng

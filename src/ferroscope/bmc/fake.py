@@ -72,3 +72,10 @@ class FakeBmc:
     def get_boot_device(self, node: Node) -> tuple[BootDevice | None, bool | None]:
         """Return the device that was set in this process, or the default one."""
         return self._devices.get(node.uuid, (self.default_boot_device, False))
+
+    def clear_boot_device(self, node: Node, device: BootDevice) -> bool:
+        """Forget ``device`` if it was set for one boot in this process."""
+        was_set = self._devices.get(node.uuid) == (device, False)
+        if was_set:
+            del self._devices[node.uuid]
+        return was_set

@@ -301,14 +301,34 @@ class AttachesMedia(Protocol):
 
 
 @runtime_checkable
-class ResetTime(Protocol):
-    """Optional: the BMC may report the time of the machine's last reset.
+class ShowsRestarts(Protocol):
+    """Optional: the BMC may show by more than its power state that the machine was restarted.
 
-    A worker that repeats an attempt can then tell whether an earlier reboot took effect; otherwise it waits longer.
+    A BMC may accept a reset and ignore it, and its machine stays "on" in either case.
     """
 
-    def last_reset(self, node: Node) -> str | None:
-        """Return the time of the last reset or power-on, only for comparison with another one; None if unknown."""
+    def boot_marks(self, node: Node) -> Document:
+        """Return what will be different after the machine's next start; it is kept as JSON, and empty if unknown."""
+
+    def restarted_since(self, node: Node, marks: Document) -> bool | None:
+        """Whether the machine was started or reset since then; None if the BMC does not show that.
+
+        False only if this BMC would show it within seconds: the reset may then be repeated.
+        """
+
+
+@runtime_checkable
+class ClearsBootDevice(Protocol):
+    """Optional: a boot device that was set for one boot can be taken back before that boot.
+
+    Otherwise the machine of an inspection that did not come to its boot boots the ramdisk some day.
+    """
+
+    def clear_boot_device(self, node: Node, device: BootDevice) -> bool:
+        """Let the machine boot as it is set up, if it would boot from ``device`` once; return whether that was so.
+
+        Another device, and one that is set for always, is left as it is.
+        """
 
 
 class OutOfBandNic(msgspec.Struct, frozen=True):

@@ -103,6 +103,11 @@ EXPLANATIONS: Final[dict[Reason, Explanation]] = {
         "The power state did not become, or is not known to be, what it should be; check the BMC and its log.",
         (_TIMELINE, _VALIDATE, _INSPECT),
     ),
+    Reason.NOT_RESTARTED: Explanation(
+        "The BMC accepted the reset and the machine was not restarted. It is reset because of disable_power_off.",
+        "Restart the BMC and inspect again; or clear disable_power_off, so that the machine is powered off and on.",
+        (_TIMELINE, "ferroscope node set NODE --enable-power-off", _INSPECT),
+    ),
     Reason.POWER_OFF_DISABLED: Explanation(
         "The node must not be powered off, and the request would have done so.",
         "The node has disable_power_off set; reboot it, or clear the field to power it off.",

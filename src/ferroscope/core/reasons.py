@@ -26,6 +26,7 @@ class Reason(StrEnum):
     RESTARTED = "restarted"
     IMPORTED = "imported"
     POWER_FAILED = "power-failed"
+    NOT_RESTARTED = "not-restarted"
     POWER_OFF_DISABLED = "power-off-disabled"
     BMC_UNREACHABLE = "bmc-unreachable"
     BMC_NAME_UNKNOWN = "bmc-name-unknown"

@@ -17,13 +17,14 @@ from ferroscope.contracts.bmc import (
     AttachesMedia,
     Bmc,
     ChangesPassword,
+    ClearsBootDevice,
     ForcesOff,
     ListsNics,
     OutOfBand,
     Power,
     RamdiskBoot,
     ReportsHealth,
-    ResetTime,
+    ShowsRestarts,
     SoftPower,
     SoftReboot,
 )
@@ -88,8 +89,8 @@ class Trail:
 
 
 _ABILITIES: Final = (
-    Bmc, RamdiskBoot, AttachesMedia, ResetTime, OutOfBand, ListsNics, ReportsHealth, ForcesOff, SoftPower, SoftReboot,
-    ChangesPassword,
+    Bmc, RamdiskBoot, AttachesMedia, ShowsRestarts, ClearsBootDevice, OutOfBand, ListsNics, ReportsHealth, ForcesOff,
+    SoftPower, SoftReboot, ChangesPassword,
 )  # fmt: skip
 # Every method that talks to a BMC; a driver has those of ``Bmc``, and any of the optional ones.
 _CALLS: Final = tuple(

@@ -1,4 +1,4 @@
-"""Booting a machine into the ramdisk and out of it: virtual media, boot device, power, reboot.
+"""Booting a machine into the ramdisk and out of it: virtual media and power; see also ``next_boot`` and ``restart``.
 
 Inserted virtual media is recorded on the node, so that the request that ends the inspection (finish, abort, time-out, a
 failed start) ejects exactly that. A failure to eject never fails an inspection.
@@ -13,19 +13,19 @@ from typing import Final
 import structlog
 
 from ferroscope.boot_config import ipxe
-from ferroscope.contracts.bmc import BootDevice, Image, Power, RamdiskBoot, ResetTime, Switch, unsettled
+from ferroscope.contracts.bmc import ForcesOff, Image, Power, RamdiskBoot, Switch
 from ferroscope.contracts.errors import BmcError
 from ferroscope.core import callback_secret
 from ferroscope.core.boot import POWERED, Boot, BootError, callback_url
 from ferroscope.core.callback_secret import Delivery
-from ferroscope.core.delivery import Next, Retry
-from ferroscope.core.interfaces import NOOP
-from ferroscope.core.model import Document, Node, Severity
+from ferroscope.core.model import Severity
 from ferroscope.core.reasons import Reason
-from ferroscope.core.states import Event, State
+from ferroscope.core.states import AWAITED, Event, State
 from ferroscope.core.values import without_secrets
 from ferroscope.core.virtual_media import kept
 from ferroscope.worker.context import TaskContext
+from ferroscope.worker.next_boot import forget_next_boot_quietly, note_left_boot
+from ferroscope.worker.restart import REBOOT, UNSEEN, disables_power_off, leave_ramdisk_quietly, missed, was_seen
 
 # Keys of the node's ``internal`` document; the first one has the same name in Ironic.
 MANAGED: Final = "inspector_manage_boot"
@@ -61,6 +61,7 @@ def touches_power(context: TaskContext) -> bool:
 def note(context: TaskContext, booted: Boot) -> None:
     """Record on the node how it is booted and what will be inserted; also for a rerun that does neither."""
     context.node.internal[MANAGED] = booted in (Boot.VIRTUAL_MEDIA, Boot.IPXE)
+    context.node.internal.pop(UNSEEN, None)
     if booted is Boot.VIRTUAL_MEDIA:
         image = _image(context)
         context.node.internal[_INSERTED] = {"iso": image.iso, _PARAMETERS: image.parameters}
@@ -72,6 +73,7 @@ def insert(context: TaskContext) -> None:
     if not isinstance(driver, RamdiskBoot):
         raise TypeError(f"{type(driver).__name__} cannot boot a ramdisk")
     context.intend(_INSERT)
+    context.sets_next_boot = True
     remark = context.attempt.command(partial(driver.insert_ramdisk, context.node, image), intent=_INSERT)
     context.note("virtual media", f"inserted {without_secrets(image.iso)}; the next boot is from virtual media")
     if not image.parameters:
@@ -170,12 +172,15 @@ def power_off_first(context: TaskContext) -> None:
 def undo_start_quietly(context: TaskContext) -> None:
     """After a start that failed: take back what it did to the machine, and leave alone what it did not touch.
 
-    A machine that it may have booted is not left in the ramdisk; one that it has powered off is powered on again.
+    A machine that it may have booted is not left in the ramdisk; one that it has powered off is powered on again, and
+    does not boot the ramdisk then.
     """
     if context.attempt.intended(POWER_ON) or context.attempt.intended(REBOOT):
         power_off_quietly(context)
     else:
         eject_quietly(context)
+        if context.sets_next_boot or context.attempt.rerun:
+            forget_next_boot_quietly(context, _booted(context))
     if not context.attempt.intended(_OFF):
         return
     try:
@@ -221,109 +226,14 @@ def _image(context: TaskContext) -> Image:
     return Image(iso=iso, parameters=parameters, keep=keep)
 
 
-# Machines that must not be powered off (``disable_power_off``, a node field of the Bare Metal API since 1.95) are
-# rebooted into the ramdisk and out of it.
-#
-# The power state shows whether an earlier attempt's power-on took effect; it says nothing about a reboot. The boot
-# device does: it is set for one boot just before, so as long as the BMC still has it, the machine has not booted from
-# it. But it may be about to: a BMC takes seconds to carry out a reset, and a second reset in that time would boot the
-# machine twice, the second time from disk. So a BMC gets time before anything is repeated, and is asked for its last
-# reset time if it supports that.
-
-REBOOT: Final = "reboot"
-_OUT: Final = "reboot out of the ramdisk"
-# Seconds until a machine is checked again that may be about to reboot.
-_RECHECK_DELAY: Final = 5.0
-
-
-def disables_power_off(node: Node) -> bool:
-    """Whether this machine must not be powered off."""
-    return bool(node.attributes.get("disable_power_off"))
-
-
-def is_on(context: TaskContext, what: str) -> bool:
-    """Whether the machine is on; ``BmcError`` (transient) for ``what`` if that is not certain."""
-    power = context.driver().get_power(context.node)
-    if not power.settled:
-        context.node.power_state = None
-        raise unsettled(what, power)
-    return power is Power.ON
-
-
-def reboot(context: TaskContext, *, confirm: Callable[[], None] = lambda: None, intent: str | None = None) -> None:
-    """Reset the machine without powering it off. Not idempotent. ``BmcError``, ``ClaimLostError``."""
-    bmc = context.driver()
-    context.forget_power()
-    context.attempt.command(partial(bmc.reboot, context.node), confirm=confirm, intent=intent)
-    context.note("reboot", "commanded a reboot, because disable_power_off is set")
-    context.node.power_state, context.node.target_power_state = Power.ON, None
-
-
-def observed_before_reboot(context: TaskContext) -> Document:
-    """Return what shows afterwards whether a reboot took effect."""
-    driver = context.driver()
-    return {"last_reset": driver.last_reset(context.node) if isinstance(driver, ResetTime) else None}
-
-
-def earlier_reboot(context: TaskContext, booted: Boot) -> Next | Retry | None:
-    """Return what follows from an earlier attempt's reboot; None if there was none or it has to be repeated.
-
-    ``Next``: it took effect, as far as can be known. ``Retry``: the BMC may still be carrying it out.
-    """
-    if not context.attempt.intended(REBOOT):
-        return None
-    before = context.attempt.progress[REBOOT]
-    if _has_rebooted(context, booted, before.get("last_reset")):
-        return Next(Event.WAIT)
-    now = context.services.store.read(lambda tx: tx.now)
-    if now < before["at"]:  # the database's clock was set back: start the BMC's time anew
-        context.intend(REBOOT, seen=before)
-        now = context.attempt.progress[REBOOT]["at"]
-    left = context.attempt.progress[REBOOT]["at"] + context.settings.drivers.power_timeout - now
-    if left <= 0:
-        return None
-    return Retry(
-        min(left, _RECHECK_DELAY),
-        Reason.POWER_FAILED,
-        "waiting for the BMC to carry out an earlier reset",
-        counted=False,
-    )
-
-
-def _has_rebooted(context: TaskContext, booted: Boot, last_reset: str | None) -> bool:
-    """Whether the machine was reset since then; assumed if the BMC reports neither reset time nor boot device."""
-    latest = observed_before_reboot(context)["last_reset"]
-    if latest is not None and last_reset is not None and latest != last_reset:
-        return True
-    device, persistent = context.driver().get_boot_device(context.node)
-    if device is None:
-        return last_reset is None or latest is None
-    wanted = BootDevice.CDROM if booted is Boot.VIRTUAL_MEDIA else BootDevice.PXE
-    return device is not wanted or persistent is True
-
-
-def leave_ramdisk_quietly(context: TaskContext) -> None:
-    """Reboot the machine out of its ramdisk, at most once; a failure is only noted.
-
-    A machine that no attempt has booted yet is left alone: it may be running its workload.
-    """
-    if context.attempt.intended(_OUT) or (
-        context.before.state is State.STARTING and not context.attempt.intended(REBOOT)
-    ):
-        return
-    try:
-        context.intend(_OUT)
-        reboot(context, intent=_OUT)
-    except BmcError as exc:
-        if exc.waits:
-            raise
-        _log.warning("could not reboot", node=context.node.uuid, error=str(exc))
-        message = f"could not reboot the machine out of the ramdisk: {exc}"
-        context.note("reboot", message, severity=Severity.WARNING, reason=exc.reason)
-
-
 # Power: command, then poll until the state has followed; that the BMC accepted the command is not enough.
 
+_SAID: Final = {
+    Power.ON: "on",
+    Power.OFF: "off",
+    Power.CHANGING: "being powered on or off",
+    Power.UNKNOWN: "neither on nor off, as far as it says,",
+}
 # Longest time in seconds between two polls of a power state that follows slowly.
 _LONGEST_POLL_INTERVAL: Final = 2.0
 
@@ -336,21 +246,26 @@ def ensure_power(
     timeout: float | None = None,
     intent: str | None = None,
     known: Power | None = None,
+    always: bool = False,
 ) -> None:
     """Bring the machine to ``power``, unless it is there already; ``known`` is what the BMC has just said.
 
+    ``always``: command it all the same, as ``ForcesOff`` if it is off.
     ``confirm`` is called just before the command and may raise; ``intent`` is as in ``Attempt.command``. ``timeout``:
     seconds, instead of the configured ones. Raises ``BmcError`` (transient if the state did not follow in time,
     permanent if it is not allowed), ``StoppedError`` and ``ClaimLostError``.
     """
     bmc = context.driver()
     node, drivers = context.node, context.settings.drivers
-    if (known or context.recent_power() or bmc.get_power(node)) is not power:
+    if always or (known or context.recent_power() or bmc.get_power(node)) is not power:
         if power is Power.OFF and disables_power_off(node):
             message = "power off refused: disable_power_off is set on the node"
             raise BmcError(message, transient=False, reason=Reason.POWER_OFF_DISABLED)
         context.forget_power()
-        context.attempt.command(partial(bmc.set_power, node, power), confirm=confirm, intent=intent)
+        call: Callable[[], object] = partial(bmc.set_power, node, power)
+        if always and power is Power.OFF and isinstance(bmc, ForcesOff):
+            call = partial(bmc.force_off, node)
+        context.attempt.command(call, confirm=confirm, intent=intent)
         context.note(str(power), f"commanded {power}")
         node.power_state = power  # all that a driver without a BMC can know
         try:
@@ -372,7 +287,7 @@ def _follow(context: TaskContext, power: Switch, seconds: float) -> None:
     while (actual := bmc.get_power(node)) is not power:
         if context.services.clock.monotonic() > began + seconds:
             node.power_state = actual.published
-            message = f"still {actual} {seconds:g} s after {power}"
+            message = f"the BMC accepted {power}, and the machine is still {_SAID[actual]} after {seconds:g} s"
             raise BmcError(message, transient=True, reason=Reason.POWER_FAILED)
         context.attempt.pause(pause)
         pause = min(pause * 1.5, longest)
@@ -381,23 +296,58 @@ def _follow(context: TaskContext, power: Switch, seconds: float) -> None:
 
 
 def power_off_quietly(context: TaskContext) -> None:
-    """Power off if configured, or reboot if it must not be off, and eject the ramdisk; a failure is only noted."""
+    """Power off if configured, or reboot if it must not be off, and eject the ramdisk; a failure is only noted.
+
+    If the ramdisk has not called back, the machine may still be about to boot it: that is taken back, too. A machine
+    that must not be off, and was never restarted, is left alone.
+    """
     if not touches_power(context):
         return
+    awaited, booted = context.before.state in AWAITED, _booted(context)
+    context.node.internal.pop(UNSEEN, None)
     if disables_power_off(context.node):
+        stays = awaited and missed(context, booted) is not None
         eject_quietly(context)  # before the reboot, or it would boot the ramdisk again
-        if context.settings.inspector.power_off:
+        if awaited and forget_next_boot_quietly(context, booted):
+            stays = stays or not was_seen(context)
+        if stays:
+            context.note("reboot", "not rebooted: as far as its BMC shows, it was not restarted for this inspection")
+        elif context.settings.inspector.power_off:
             leave_ramdisk_quietly(context)
         return
     if not context.settings.inspector.power_off or _powered_off(context):
         eject_quietly(context)
+        if awaited:
+            forget_next_boot_quietly(context, booted)
+    elif awaited:
+        note_left_boot(context, booted)
+
+
+def missed_reset(context: TaskContext) -> str | None:
+    """Return what to say of a reset that the BMC has accepted and not carried out; None if there was none."""
+    return missed(context, _booted(context))
+
+
+def _booted(context: TaskContext) -> Boot | None:
+    """Return how the inspection boots its machine; None if it cannot."""
+    try:
+        return how(context)
+    except BmcError:
+        return None
+
+
+def _may_come_on(context: TaskContext) -> bool:
+    """Whether a power-on of which nothing was seen may still take effect: some BMCs need more time than they get."""
+    return context.before.state is State.STARTING and (
+        context.attempt.intended(POWER_ON) or context.request.event is not Event.INSPECT
+    )
 
 
 def _powered_off(context: TaskContext) -> bool:
     """Power off, in two tries; return whether the BMC responds at all. ``BmcError`` if an attached Ironic does not."""
     try:
         try:
-            ensure_power(context, Power.OFF)
+            ensure_power(context, Power.OFF, always=_may_come_on(context))
         except BmcError as exc:
             if not exc.transient or exc.waits:
                 raise
@@ -410,18 +360,3 @@ def _powered_off(context: TaskContext) -> bool:
         context.note("power off", f"could not power off: {exc}", severity=Severity.WARNING, reason=exc.reason)
         return exc.reason is Reason.POWER_FAILED
     return True
-
-
-def keeps_boot_order(node: Node) -> bool:
-    """Whether the operator has set up the machine's boot order, and wants no command about it."""
-    return node.attributes.get("management_interface") == NOOP
-
-
-def boot_from_network(context: TaskContext) -> None:
-    """Boot from the network next time, and only then; its boot order is left alone with ``NOOP``."""
-    if keeps_boot_order(context.node):
-        context.note("boot device", f"left as it is, because management_interface is {NOOP}")
-        return
-    bmc = context.driver()
-    context.attempt.command(partial(bmc.set_boot_device, context.node, BootDevice.PXE, persistent=False))
-    context.note("boot device", "the next boot is from the network")

@@ -76,7 +76,8 @@ class TaskContext:
     ``bmc_addresses`` (None: unchanged), ``hardware_changes`` (what the event contains) and ``deviations`` from what is
     expected (None: not checked), which are stored although the inspection fails. To be stored with the
     next intent: ``secret_delivery`` (how the machine gets its secret; None: unchanged) and ``forgotten`` (a key of the
-    node's internal data to delete; None: none). ``doing`` names third-party code that is running, such as a hook.
+    node's internal data to delete; None: none). ``sets_next_boot``: this attempt has set the
+    boot device of the next boot. ``doing`` names third-party code that is running, such as a hook.
     """
 
     def __init__(
@@ -103,6 +104,7 @@ class TaskContext:
         self.bmc_addresses: frozenset[str] | None = None
         self.secret_delivery: str | None = None
         self.forgotten: str | None = None
+        self.sets_next_boot = False
         self.bmc_observer: BmcObserver = observer or Unobserved()
         self.trail: Trail | None = None
         if services.tracer is not None and inspection is not None and attempt.request.inspection == inspection.uuid:

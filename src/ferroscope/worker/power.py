@@ -22,8 +22,9 @@ from ferroscope.contracts.bmc import (
 from ferroscope.contracts.errors import BmcError
 from ferroscope.core.delivery import Done, Fail, Outcome, Retry
 from ferroscope.core.reasons import Reason
-from ferroscope.worker.boot import disables_power_off, ensure_power, is_on, reboot
+from ferroscope.worker.boot import ensure_power
 from ferroscope.worker.context import TaskContext
+from ferroscope.worker.restart import disables_power_off, is_on, reboot_and_look
 
 # Seconds that a power command may wait, whatever its caller asks for; a hard one occupies a thread.
 LONGEST: Final = 3600.0
@@ -59,7 +60,7 @@ def _set(context: TaskContext, target: str, timeout: float | None) -> Outcome:
     if target != REBOOT:
         ensure_power(context, Power.ON if target == Power.ON else Power.OFF, timeout=hard)
     elif disables_power_off(context.node) and is_on(context, "the reboot"):
-        reboot(context)
+        reboot_and_look(context)
     else:
         ensure_power(context, Power.OFF, timeout=hard)
         ensure_power(context, Power.ON, timeout=hard)

@@ -29,17 +29,18 @@ from ferroscope.db.transaction import Fence, Transaction
 from ferroscope.leadership import Election, Leadership
 from ferroscope.worker import boot, out_of_band
 from ferroscope.worker.bmc import resolve_addresses
-from ferroscope.worker.boot import (
-    POWER_ON,
+from ferroscope.worker.boot import POWER_ON, ensure_power
+from ferroscope.worker.context import TaskContext
+from ferroscope.worker.next_boot import boot_from_network
+from ferroscope.worker.restart import (
     REBOOT,
-    boot_from_network,
     disables_power_off,
     earlier_reboot,
-    ensure_power,
+    follow_into_ramdisk,
+    is_on,
     observed_before_reboot,
     reboot,
 )
-from ferroscope.worker.context import TaskContext
 
 LEASE: Final = "reboot-throttle"
 
@@ -251,7 +252,7 @@ class StartTask:
         # Else both were done before the intent was recorded, and an earlier power-on may still be under way: a machine
         # that was powered off now would boot twice. (A reboot is prepared again, see ``boot.earlier_reboot``.)
         try:
-            self._power_on(context)
+            self._power_on(context, way)
         except ThrottledError as exc:
             return Retry(exc.after, Reason.THROTTLED, str(exc), counted=False)
         return Next(Event.WAIT)
@@ -270,13 +271,14 @@ class StartTask:
                 boot.note_script(context)
             boot_from_network(context)
 
-    def _power_on(self, context: TaskContext) -> None:
+    def _power_on(self, context: TaskContext, way: Boot) -> None:
         boot.forget_agent(context)
         with self._throttle.permit(context) as permit:
-            reboots = disables_power_off(context.node) and boot.is_on(context, "the boot")
+            reboots = disables_power_off(context.node) and is_on(context, "the boot")
+            before = observed_before_reboot(context, way) if reboots else {}
             try:
                 if reboots:
-                    context.intend(REBOOT, permit.fence, seen=observed_before_reboot(context))
+                    context.intend(REBOOT, permit.fence, seen=before)
                 else:
                     context.intend(POWER_ON, permit.fence)
             except LeaseLostError as exc:
@@ -285,6 +287,8 @@ class StartTask:
                 reboot(context, confirm=permit.confirm, intent=REBOOT)
             else:
                 ensure_power(context, Power.ON, confirm=permit.confirm, intent=POWER_ON)
+        if reboots:
+            follow_into_ramdisk(context, way, before)
 
 
 def _is_powered_on(context: TaskContext) -> bool:

@@ -23,8 +23,9 @@ from ferroscope.db.transaction import Transaction
 from ferroscope.hooks.pipeline import Pipeline
 from ferroscope.worker import virtual_media
 from ferroscope.worker.bmc import resolve_addresses
-from ferroscope.worker.boot import keeps_boot_order, power_off_quietly
+from ferroscope.worker.boot import missed_reset, power_off_quietly
 from ferroscope.worker.context import TaskContext
+from ferroscope.worker.next_boot import keeps_boot_order
 from ferroscope.worker.password import set_password
 from ferroscope.worker.power import set_power
 from ferroscope.worker.process import ProcessTask, RuleStep
@@ -84,8 +85,11 @@ def fail(context: TaskContext) -> Outcome:
 
 def time_out(context: TaskContext) -> Outcome:
     """Power off and fail, naming what took too long."""
+    ignored = missed_reset(context)
     power_off_quietly(context)
     failure = _timeout(context)
+    if failure.reason is Reason.TIMEOUT and ignored is not None:
+        return Fail(Reason.NOT_RESTARTED, ignored)
     if failure.reason is Reason.TIMEOUT:
         return context.services.store.read(lambda tx: _better(tx, context, failure))
     return failure

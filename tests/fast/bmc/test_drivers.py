@@ -22,7 +22,7 @@ from ferroscope.contracts.bmc import (
     ReportsAnswers,
     ReportsHealth,
     Requirements,
-    ResetTime,
+    ShowsRestarts,
     Simulated,
 )
 from tests import ROOT
@@ -30,7 +30,7 @@ from tests import ROOT
 HERE = "tests.fast.bmc.test_drivers"
 OPTIONAL = (
     RamdiskBoot,
-    ResetTime,
+    ShowsRestarts,
     OutOfBand,
     ListsNics,
     ReportsHealth,

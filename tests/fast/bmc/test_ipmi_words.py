@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import pytest
 
+from ferroscope.bmc.drivers import DriverOptions
 from ferroscope.bmc.ipmi import driver as ipmi
-from ferroscope.bmc.ipmi.driver import IpmiBmc, power_of
+from ferroscope.bmc.ipmi.driver import IpmiBmc, boot_device_of, power_of
 from ferroscope.bmc.ipmi.info import Access
 from ferroscope.bmc.ipmi.ipmitool import CipherError, Command, SilentError, StateError, classify
-from ferroscope.contracts.bmc import ForcesOff, Power
+from ferroscope.contracts.bmc import BootDevice, ForcesOff, Power
+from ferroscope.contracts.errors import BmcError
 from ferroscope.core.model import Node
 from ferroscope.core.reasons import Reason
+from tests.fast.bmc.conftest import Hurry
 
 NOISE = "Loading IANA PEN Registry...\nGet HPM.x Capabilities request failed, compcode = d4\n"
 NOISE += "Invalid completion code received: Insufficient privilege level\nDiscovered IPMB address 0x0\n"
@@ -141,3 +144,89 @@ def test_a_power_off_that_the_bmc_refuses_because_it_is_off_was_not_accepted(
     assert isinstance(driver, ForcesOff)
     info = {"ipmi_address": "192.0.2.1", "ipmi_username": "operator", "ipmi_password": "hush"}
     assert driver.force_off(Node(uuid="n", driver="ipmi", driver_info=info)) is not refused
+
+
+def boot_flags(selector: str, *, valid: bool = True, often: str = "only next boot") -> str:
+    """Return what ipmitool prints of the boot flags."""
+    return (
+        "Boot parameter version: 1\nBoot parameter 5 is valid/unlocked\nBoot parameter data: 8004000000\n"
+        f" Boot Flags :\n   - Boot Flag {'Valid' if valid else 'Invalid'}\n   - Options apply to {often}\n"
+        f"   - BIOS PC Compatible (legacy) boot \n   - Boot Device Selector : {selector}\n"
+        "   - BIOS verbosity : System Default\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("output", "expected"),
+    [
+        (boot_flags("Force PXE"), (BootDevice.PXE, False)),
+        (boot_flags("Force PXE", often="all future boots"), (BootDevice.PXE, True)),
+        (boot_flags("Force PXE", valid=False), (None, None)),  # used up
+        (boot_flags("No override"), (None, None)),
+        ("", (None, None)),
+    ],
+)
+def test_only_valid_boot_flags_are_a_boot_device(output: str, expected: tuple[BootDevice | None, bool | None]) -> None:
+    assert boot_device_of(output) == expected
+
+
+class Flags:
+    """A BMC with boot flags, in place of ipmitool's process; ``obeys``: it keeps what it accepts."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, output: str, *, obeys: bool = True) -> None:
+        self.output, self.obeys, self.sent = output, obeys, list[tuple[str, ...]]()
+        monkeypatch.setattr(ipmi, "run", self.run)
+        info = {"ipmi_address": "192.0.2.1", "ipmi_username": "operator", "ipmi_password": "hush"}
+        self.node = Node(uuid="n", driver="ipmi", driver_info=info)
+        self.driver = IpmiBmc(DriverOptions(stop=Hurry()))
+
+    def run(self, _access: Access, _cipher: int, command: Command, _seconds: float) -> str:
+        if command.words[:3] == ("chassis", "bootparam", "get"):
+            return self.output
+        self.sent.append(command.words)
+        if self.obeys and command.words[0] == "raw" and command.words[3] == "0x05":
+            self.output = boot_flags("No override", valid=False)
+        if self.obeys and command.words[1] == "bootdev":
+            self.output = boot_flags("Force PXE")
+        return "Set Boot Device to pxe"
+
+
+def test_a_boot_device_is_cleared_with_the_bit_that_makes_it_valid(monkeypatch: pytest.MonkeyPatch) -> None:
+    """ipmitool/ipmitool#304: ``bootdev none`` leaves it set."""
+    flags = Flags(monkeypatch, boot_flags("Force PXE"))
+    assert flags.driver.clear_boot_device(flags.node, BootDevice.PXE)
+    assert flags.sent == [("raw", "0x00", "0x08", "0x05", "0x00", "0x00", "0x00", "0x00", "0x00")]
+    assert not flags.driver.clear_boot_device(flags.node, BootDevice.PXE)
+
+
+def test_boot_flags_that_are_not_valid_are_cleared_and_prove_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    flags = Flags(monkeypatch, boot_flags("Force PXE", valid=False))
+    assert not flags.driver.clear_boot_device(flags.node, BootDevice.PXE)
+    assert len(flags.sent) == 1
+
+
+@pytest.mark.parametrize(
+    "output", [boot_flags("Force PXE", often="all future boots"), boot_flags("Force Boot from CD/DVD")]
+)
+def test_boot_flags_of_others_are_not_cleared(monkeypatch: pytest.MonkeyPatch, output: str) -> None:
+    flags = Flags(monkeypatch, output)
+    assert not flags.driver.clear_boot_device(flags.node, BootDevice.PXE)
+    assert flags.sent == []
+
+
+def test_boot_flags_that_are_accepted_and_not_kept_are_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    flags = Flags(monkeypatch, boot_flags("No override", valid=False), obeys=False)
+    with pytest.raises(BmcError) as caught:
+        flags.driver.set_boot_device(flags.node, BootDevice.PXE, persistent=False)
+    assert (caught.value.transient, caught.value.reason) == (True, Reason.BMC_REFUSED)
+    flags.output = boot_flags("Force PXE")
+    with pytest.raises(BmcError) as caught:
+        flags.driver.clear_boot_device(flags.node, BootDevice.PXE)
+    assert caught.value.reason is Reason.BMC_REFUSED
+
+
+@pytest.mark.parametrize("output", ["", boot_flags("Force PXE", valid=False), boot_flags("Force PXE")])
+def test_a_bmc_that_does_not_show_its_boot_flags_is_believed(monkeypatch: pytest.MonkeyPatch, output: str) -> None:
+    flags = Flags(monkeypatch, output, obeys=False)
+    flags.driver.set_boot_device(flags.node, BootDevice.PXE, persistent=False)
+    assert flags.sent[-1] == ("chassis", "bootdev", "pxe")

@@ -81,12 +81,18 @@ class Machine:
     def set_power(self, node: Node, power: Power) -> None:
         self._check(str(power))
         self.commands.append(str(power))
+        if power is Power.ON and self.power is not Power.ON:
+            self.boots()
         self.power = power
 
     def reboot(self, node: Node) -> None:
         self._check("reboot")
         self.commands.append("reboot")
-        self.power, self.once = Power.ON, None
+        self.power = Power.ON
+        self.boots()
+
+    def boots(self) -> None:
+        self.once = None
 
     def set_boot_device(self, node: Node, device: BootDevice, *, persistent: bool) -> None:
         self._check("boot")
@@ -95,6 +101,14 @@ class Machine:
 
     def get_boot_device(self, node: Node) -> tuple[BootDevice | None, bool | None]:
         return self.once, None if self.once is None else False
+
+    def clear_boot_device(self, node: Node, device: BootDevice) -> bool:
+        self._check("clear")
+        if self.once is not device:
+            return False
+        self.commands.append(f"clear {device}")
+        self.once = None
+        return True
 
     def _check(self, command: str) -> None:
         if error := self.fail(command):

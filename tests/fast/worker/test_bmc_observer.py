@@ -6,8 +6,17 @@ import pytest
 
 from ferroscope.bmc.fake import FakeBmc
 from ferroscope.bmc.redfish.driver import RedfishBmc
-from ferroscope.contracts.bmc import Bmc, BootDevice, ListsNics, OutOfBand, Power, RamdiskBoot, ReportsHealth, ResetTime
-from ferroscope.core.model import Node
+from ferroscope.contracts.bmc import (
+    Bmc,
+    BootDevice,
+    ListsNics,
+    OutOfBand,
+    Power,
+    RamdiskBoot,
+    ReportsHealth,
+    ShowsRestarts,
+)
+from ferroscope.core.model import Document, Node
 from ferroscope.worker.bmc import BmcObserver, observed
 
 
@@ -26,7 +35,7 @@ class Counted(BmcObserver):
         return 0.0
 
 
-@pytest.mark.parametrize("ability", [RamdiskBoot, ResetTime, OutOfBand, ListsNics, ReportsHealth])
+@pytest.mark.parametrize("ability", [RamdiskBoot, ShowsRestarts, OutOfBand, ListsNics, ReportsHealth])
 def test_a_watched_driver_keeps_its_abilities(ability: type) -> None:
     able, unable = observed(RedfishBmc(), Counted()), observed(FakeBmc(), Counted())
     assert isinstance(able, ability)
@@ -35,8 +44,11 @@ def test_a_watched_driver_keeps_its_abilities(ability: type) -> None:
 
 def test_each_call_to_a_bmc_is_watched_and_validate_is_none() -> None:
     class Telling(FakeBmc):
-        def last_reset(self, node: Node) -> str | None:
-            return "10:00"
+        def boot_marks(self, node: Node) -> Document:
+            return {"at": "10:00"}
+
+        def restarted_since(self, node: Node, marks: Document) -> bool | None:
+            return marks != {"at": "10:00"}
 
     counted, node = Counted(), Node(uuid="1", driver="fake")
     driver: Bmc | None = observed(Telling(), counted)
@@ -48,6 +60,6 @@ def test_each_call_to_a_bmc_is_watched_and_validate_is_none() -> None:
     driver.reboot(node)
     driver.set_boot_device(node, BootDevice.PXE, persistent=False)
     driver.get_boot_device(node)
-    assert isinstance(driver, ResetTime)
-    assert driver.last_reset(node) == "10:00"
-    assert counted.answers == [True] * 6
+    assert isinstance(driver, ShowsRestarts)
+    assert driver.restarted_since(node, driver.boot_marks(node)) is False
+    assert counted.answers == [True] * 7

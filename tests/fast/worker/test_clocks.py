@@ -86,7 +86,7 @@ def test_a_start_whose_bmc_takes_too_long_commands_nothing_more_and_says_so(serv
     service.start()
     service.work()
     assert service.inspection.reason == "start-timeout"
-    assert service.machine.commands == ["power off"]
+    assert set(service.machine.commands) == {"power off"}
 
 
 @pytest.mark.parametrize(("event", "end"), [(Event.ABORT, "aborted"), (Event.DELETE, "")])
@@ -99,7 +99,7 @@ def test_nothing_is_commanded_for_an_inspection_whose_end_is_decided(service: Se
     interrupting(service, "power off", decide)
     service.start()
     service.work()
-    assert service.machine.commands == ["power off"]
+    assert set(service.machine.commands) == {"power off"}
     if end:
         assert service.inspection.reason == end
 

@@ -340,7 +340,7 @@ def test_a_power_state_that_never_follows_is_an_error_not_a_hang(service: Servic
     service.start()
     service.work()
     assert service.node.state is State.ERROR
-    assert "still power off" in (service.node.last_error or "")
+    assert "accepted power on, and the machine is still off" in (service.node.last_error or "")
     assert service.inspection.reason == "power-failed"
 
 

@@ -178,7 +178,7 @@ def test_a_hard_power_state_has_the_time_that_its_caller_gives_it() -> None:
     began = service.clock.now
     command(service, "power on", timeout=50)
     assert service.clock.now - began >= 50 * service.settings.worker.max_attempts
-    assert "still power off 50 s after power on" in (service.node.last_error or "")
+    assert "accepted power on, and the machine is still off after 50 s" in (service.node.last_error or "")
 
 
 def test_power_can_be_set_while_the_machine_is_awaited() -> None:

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from ferroscope.contracts.bmc import Power, ResetTime
-from ferroscope.core.model import Node
+from ferroscope.contracts.bmc import Power, ShowsRestarts
+from ferroscope.core.model import Document, Node
 from ferroscope.core.states import Event, State
 from ferroscope.worker.bmc import Unobserved, observed
 from tests.fast.worker.conftest import Machine, Service, settings
@@ -154,15 +154,29 @@ def test_a_callback_goes_before_the_second_look_at_a_reset(service: Service) -> 
     assert service.machine.commands == ["boot pxe", "reboot", "reboot"]
 
 
-def test_a_bmc_that_tells_when_it_has_reset_the_machine_is_believed(service: Service) -> None:
-    told = iter(("10:00", "10:01"))
+class Marked(Machine):
+    """A machine whose BMC shows each restart by a number, and would show it at once."""
 
-    class Telling(Machine):
-        def last_reset(self, _node: Node) -> str:
-            return next(told)
+    starts = 0
 
-    service.machine.__class__ = Telling
-    killed_while_the_bmc_is_at_it(service)
+    def boots(self) -> None:
+        self.starts += 1
+
+    def boot_marks(self, _node: Node) -> Document:
+        return {"starts": self.starts}
+
+    def restarted_since(self, _node: Node, marks: Document) -> bool | None:
+        return bool(marks["starts"] != self.starts) if marks else None
+
+
+def marked(service: Service) -> Service:
+    service.machine.__class__ = Marked
+    return service
+
+
+def test_a_bmc_that_shows_the_reset_is_believed(service: Service) -> None:
+    killed_while_the_bmc_is_at_it(marked(service))
+    service.machine.boots()
     service.work()  # the boot device is still what was set, as some BMCs keep it until the machine has booted
     assert service.node.state is State.WAITING
     assert service.machine.commands == ["boot pxe"]
@@ -234,11 +248,7 @@ def test_commands_of_operators(service: Service, target: str, power: Power, comm
 
 
 def test_a_watched_driver_can_do_what_the_driver_can() -> None:
-    class Telling(Machine):
-        def last_reset(self, _node: Node) -> str:
-            return "2026-11-22T13:00:00Z"
-
-    telling, silent = observed(Telling(), Unobserved()), observed(Machine(), Unobserved())
-    assert isinstance(telling, ResetTime)
-    assert telling.last_reset(Node(uuid="n", driver="machine")) == "2026-11-22T13:00:00Z"
-    assert not isinstance(silent, ResetTime)
+    telling, silent = observed(Marked(), Unobserved()), observed(Machine(), Unobserved())
+    assert isinstance(telling, ShowsRestarts)
+    assert telling.boot_marks(Node(uuid="n", driver="machine")) == {"starts": 0}
+    assert not isinstance(silent, ShowsRestarts)

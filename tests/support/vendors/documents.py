@@ -116,7 +116,15 @@ def _system(machine: Machine, power: str | None, system: str, manager: str, chas
         }
     if "Systems" in (of.media.below, of.media.empty_below):
         document["VirtualMedia"] = link(f"{system}/VirtualMedia")
+    if of.power.dated:
+        document["LastResetTime"] = _time(machine.switched)
+        if machine.boots:
+            document["BootProgress"] = {"LastState": "OSRunning", "LastStateTime": _time(len(machine.boots))}
     return document
+
+
+def _time(count: int) -> str:
+    return f"2026-11-01T10:{count:02}:00+00:00"
 
 
 def _boot(machine: Machine, override: dict[str, Any]) -> dict[str, Any]:

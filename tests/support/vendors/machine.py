@@ -50,6 +50,8 @@ class Machine:
         self.resets: list[str] = []
         self.boots: list[str] = []
         self.said: str | None = None  # the last PowerState
+        self.ignores_resets = False  # they are accepted, and nothing happens
+        self.switched = 0  # how often the chassis was powered on
         self.loses_images = False  # insertions are accepted, and nothing is inserted
         self._lock = threading.RLock()
         self._settling: list[str] = []
@@ -86,6 +88,8 @@ class Machine:
             self.resets.append(kind)
             if idle or (self.power == "On" and kind in ("On", "ForceOn")):
                 return
+            if self.ignores_resets:
+                return
             self._effect = kind
             self._settling = list(power.settling)
             self._way = list(power.way) if kind not in _OFF else []
@@ -97,6 +101,7 @@ class Machine:
         if kind in _OFF or (kind == "PushPowerButton" and self.power == "On"):
             self.power = "Off"
             return
+        self.switched += self.power != "On"
         self.power = "On"
         self._boot()
 

@@ -16,6 +16,8 @@ OPENBMC: Final = Personality(
         "ibm-openbmc/dev#3079: PowerState is PoweringOn while the host starts",
         "openshift/openstack-ironic#392: drives for the browser alone have no InsertMedia (405) and come first; "
         "InsertMedia needs TransferProtocolType, which the error names in its arguments alone",
+        "ibm-openbmc/dev#3429: LastResetTime is that of the chassis, which a restart of the host does not change",
+        "openbmc/docs, designs/redfish-boot-progress: BootProgress has the time of its last step",
         "xcat2/xcat-core#3965, #4264: 503 while services start",
     ),
     system="system",
@@ -35,6 +37,7 @@ OPENBMC: Final = Personality(
         by_action_info=True,
         way=("PoweringOn", "PoweringOn"),
         settling=("503", "503"),
+        dated=True,
     ),
     sessions=Sessions(limit=64),
     etags=Etags(style="strong"),

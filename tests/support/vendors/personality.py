@@ -65,6 +65,7 @@ class Power(msgspec.Struct, frozen=True, kw_only=True):
     way: tuple[str | None, ...] = ()
     settling: tuple[Literal["empty", "404", "503", "page", "not ready"], ...] = ()
     retry_after: int | None = None
+    dated: bool = False  # LastResetTime, which is that of the chassis, and BootProgress with the time of its last step
     same_state: int = 0  # the status for a command for the state that the machine is in; 0: accepted
     same_state_message: str = ""
 

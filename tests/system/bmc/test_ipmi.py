@@ -81,7 +81,9 @@ def test_the_boot_device_is_set(bmc_at: Simulator, device: BootDevice, boot: str
     bmc, node = IpmiBmc(), bmc_at.node()
     bmc.set_boot_device(node, device, persistent=False)
     assert bmc_at.commands[-1] == boot
-    assert bmc.get_boot_device(node) == (device, False)
+    assert bmc.get_boot_device(node) == (None, None)  # this BMC never says that its boot flags are valid
+    bmc.clear_boot_device(node, device)
+    assert bmc_at.commands[-1] == "boot none"
 
 
 def test_a_boot_device_that_ipmi_does_not_know_is_refused(bmc_at: Simulator) -> None:

@@ -23,6 +23,7 @@ from ferroscope.core.boot import wanted_boot_mode
 from ferroscope.core.interfaces import NOOP
 from ferroscope.core.model import Document, Node
 from ferroscope.core.reasons import UNAVAILABLE, Reason
+from ferroscope.core.values import one_line
 from ferroscope.remote import command_fence
 from ferroscope.remote.resolver import ForbiddenAddressError, UnresolvedError, resolve
 from ferroscope.remote.retry import Once, retry_bmc_call
@@ -45,8 +46,15 @@ _SELECTORS: Final = (
     ("Force Boot from CD/DVD", BootDevice.CDROM),
     ("Force Boot into BIOS Setup", BootDevice.BIOS),
 )
+_SELECTOR: Final = "Boot Device Selector"
+_SHOWN: Final = 60
+_ALWAYS: Final = "Options apply to all future boots"
+_INVALID: Final = "Boot Flag Invalid"
 # Without this, the BMC forgets the boot device if the machine has not booted within 60 seconds.
 _KEEP_BOOT_DEVICE: Final = ("raw", "0x00", "0x08", "0x03", "0x08")
+# All boot flags zero, and with them the bit that makes them valid: ``bootdev none`` leaves that one set
+# (ipmitool/ipmitool#304).
+_CLEAR_BOOT_DEVICE: Final = ("raw", "0x00", "0x08", "0x05", *(5 * ("0x00",)))
 _REMEMBERED: Final = 20_000
 
 
@@ -54,6 +62,21 @@ def power_of(output: str) -> Power:
     """Return the power state that ipmitool has printed; unknown unless it is exactly one of its two sentences."""
     said = {_STATES[line.strip()] for line in output.splitlines() if line.strip() in _STATES}
     return said.pop() if len(said) == 1 else Power.UNKNOWN
+
+
+def boot_device_of(output: str) -> tuple[BootDevice | None, bool | None]:
+    """Return the boot device that ipmitool has printed, and whether it is for all boots; None if none is valid.
+
+    Firmware that has used the flags up may clear no more of them than the bit that makes them valid.
+    """
+    device = _selected(output)
+    if device is None or _INVALID in output:
+        return None, None
+    return device, _ALWAYS in output
+
+
+def _selected(output: str) -> BootDevice | None:
+    return next((device for words, device in _SELECTORS if words in output), None)
 
 
 class IpmiBmc:
@@ -128,7 +151,7 @@ class IpmiBmc:
         return True
 
     def set_boot_device(self, node: Node, device: BootDevice, *, persistent: bool) -> None:
-        """Boot from ``device`` once or always, in the boot mode of the node's capabilities."""
+        """Boot from ``device`` once or always, in the boot mode of the node's capabilities; verified afterwards."""
         if device not in _DEVICES:
             known = ", ".join(_DEVICES)
             message = f"IPMI does not support boot device {device!r}; supported: {known}"
@@ -141,6 +164,34 @@ class IpmiBmc:
             self._keep_boot_device(node, left)
         words = ("chassis", "bootdev", _DEVICES[device], *([f"options={','.join(options)}"] if options else []))
         self._ask(node, Command("boot device", words, done="Set Boot Device to"), left)
+        if (shown := self._shown_otherwise(node, device, left)) is not None:
+            message = f"the BMC accepted boot device {device}, and still shows {shown}"
+            raise BmcError(message, transient=True, reason=Reason.BMC_REFUSED)
+
+    def _shown_otherwise(self, node: Node, device: BootDevice, left: Callable[[], float]) -> str | None:
+        """Return the other device that the BMC shows, valid or not; None if it is this one, or cannot be read."""
+        try:
+            output = self._boot_flags(node, left)
+        except BmcError as exc:
+            if exc.reason not in (Reason.BMC_REFUSED, Reason.BMC_PRIVILEGES):
+                raise
+            return None
+        if _SELECTOR not in output or _selected(output) is device:
+            return None
+        return one_line(output.partition(_SELECTOR)[2].partition("\n")[0].strip(" :"), _SHOWN)
+
+    def clear_boot_device(self, node: Node, device: BootDevice) -> bool:
+        """Clear the boot flags if they are this device for one boot; return whether they were valid."""
+        left = self._time_left()
+        output = self._boot_flags(node, left)
+        # Also if they are not valid: either they are used up, or this BMC never says that they are, as OpenIPMI's.
+        if _selected(output) is not device or _ALWAYS in output:
+            return False
+        self._ask(node, Command("boot device", _CLEAR_BOOT_DEVICE), left)
+        if self._boot_device(node, left) == (device, False):
+            message = f"the BMC accepted that the boot device is cleared, and still shows {device}"
+            raise BmcError(message, transient=True, reason=Reason.BMC_REFUSED)
+        return _INVALID not in output
 
     def _keep_boot_device(self, node: Node, left: Callable[[], float]) -> None:
         """Disable the 60-second time-out of the boot device; BMCs that do not support that are left as they are."""
@@ -152,9 +203,13 @@ class IpmiBmc:
 
     def get_boot_device(self, node: Node) -> tuple[BootDevice | None, bool | None]:
         """Return device and persistence; None if none is set."""
-        output = self._ask(node, Command("boot device", ("chassis", "bootparam", "get", "5")), self._time_left())
-        device = next((device for words, device in _SELECTORS if words in output), None)
-        return device, None if device is None else "Options apply to all future boots" in output
+        return self._boot_device(node, self._time_left())
+
+    def _boot_device(self, node: Node, left: Callable[[], float]) -> tuple[BootDevice | None, bool | None]:
+        return boot_device_of(self._boot_flags(node, left))
+
+    def _boot_flags(self, node: Node, left: Callable[[], float]) -> str:
+        return self._ask(node, Command("boot device", ("chassis", "bootparam", "get", "5")), left)
 
     def log_in(self, node: Node) -> None:
         """Open a session with the node's password: each command does."""

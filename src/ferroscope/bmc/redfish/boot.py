@@ -82,6 +82,27 @@ def boot_device(system: Any) -> tuple[BootDevice | None, bool | None]:
     return _NAMES.get(target), persistent
 
 
+def clear_boot_device(system: Any, device: BootDevice) -> bool:
+    """Disable the override if it is ``device`` for one boot; return whether it was, ``_ignored`` if it still is."""
+    target = _target(system, device)
+    before = _shown(system)
+    if not any(_is_once(one, target) for one in before):
+        return False
+    # The target is written as it is: some refuse a disabled override without one (ironcore-dev/metal-operator#998).
+    disabled = sushy.BOOT_SOURCE_ENABLED_DISABLED
+    try:
+        system.set_system_boot_options(target=target, enabled=disabled)
+    except sushy.exceptions.BadRequestError as exc:
+        mode = before[0].get(_MODE)
+        if mode not in _KNOWN_MODES or _MODE not in str(exc.body):
+            raise
+        system.set_system_boot_options(target=target, enabled=disabled, mode=_KNOWN_MODES[mode])
+    system.refresh(force=True)
+    if any(_is_once(one, target) for one in _shown(system)):
+        raise _ignored("that the boot device is cleared", f"{target.value}, {sushy.BOOT_SOURCE_ENABLED_ONCE.value}")
+    return True
+
+
 def _target(system: Any, device: BootDevice) -> Any:
     """Return Redfish's name of the device; some services support optical drives only as USB devices."""
     target = _DEVICES.get(device)
@@ -107,6 +128,11 @@ def _is_so(shown: list[Document], target: Any, often: Any) -> bool:
     targets = _CDS if target.value in _CDS else {target.value}
     always = sushy.BOOT_SOURCE_ENABLED_CONTINUOUS.value
     return any(one.get(_TARGET) in targets and one.get(_ENABLED) in (often.value, always, None) for one in shown)
+
+
+def _is_once(shown: Document, target: Any) -> bool:
+    targets = _CDS if target.value in _CDS else {target.value}
+    return shown.get(_TARGET) in targets and shown.get(_ENABLED) == sushy.BOOT_SOURCE_ENABLED_ONCE.value
 
 
 def _says_nothing(shown: list[Document]) -> bool:

@@ -15,9 +15,12 @@ from ferroscope.bmc.redfish import health as health
 from ferroscope.bmc.redfish import inventory as inventory
 from ferroscope.bmc.redfish import media as media
 from ferroscope.bmc.redfish.boot import boot_device as boot_device
+from ferroscope.bmc.redfish.boot import clear_boot_device as clear_boot_device
 from ferroscope.bmc.redfish.boot import set_boot_device as set_boot_device
 from ferroscope.bmc.redfish.info import Access
 from ferroscope.bmc.redfish.reader import Reader, path_of
+from ferroscope.bmc.redfish.restarts import boot_marks as boot_marks
+from ferroscope.bmc.redfish.restarts import restarted_since as restarted_since
 from ferroscope.contracts.bmc import Power, Switch, unsettled
 from ferroscope.contracts.errors import BmcError
 from ferroscope.core.reasons import Reason
@@ -122,9 +125,3 @@ def _reset(system: Any, kind: sushy.ResetType, once: Once | None = None) -> None
     if once is not None:
         once.sent = True
     system.reset_system(kind)
-
-
-def last_reset(system: Any) -> str | None:
-    """Return the time of the system's last reset, in the BMC's format."""
-    found = system.json.get("LastResetTime")
-    return found if isinstance(found, str) and found else None

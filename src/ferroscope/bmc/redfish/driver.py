@@ -121,10 +121,24 @@ class RedfishBmc:
         )
         return known
 
-    def last_reset(self, node: Node) -> str | None:
-        """Return the system's ``LastResetTime``; None if the BMC has none."""
-        known: str | None = self._call(node, "last reset", lambda commands, system: commands.last_reset(system))
-        return known
+    def clear_boot_device(self, node: Node, device: BootDevice) -> bool:
+        """Disable the override if it is this device for one boot; return whether it was."""
+        was_set: bool = self._call(
+            node, "boot device", lambda commands, system: commands.clear_boot_device(system, device)
+        )
+        return was_set
+
+    def boot_marks(self, node: Node) -> Document:
+        """Return ``LastResetTime`` and ``BootProgress``, as far as the BMC has them."""
+        found: Document = self._call(node, "boot progress", lambda commands, system: commands.boot_marks(system))
+        return found
+
+    def restarted_since(self, node: Node, marks: Document) -> bool | None:
+        """Whether one of them shows a restart; see ``restarts``."""
+        shown: bool | None = self._call(
+            node, "boot progress", lambda commands, system: commands.restarted_since(system, marks)
+        )
+        return shown
 
     def insert_ramdisk(self, node: Node, image: Image) -> str | None:
         """Insert the image and boot from it once; return a remark if there is no drive for the parameters."""

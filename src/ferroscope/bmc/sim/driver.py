@@ -242,6 +242,7 @@ _DOES: Final = {
     "set_power": "setting the power state of",
     "get_boot_device": "reading the boot device of",
     "set_boot_device": "setting the boot device of",
+    "clear_boot_device": "clearing the boot device of",
     "get_inventory": "reading the inventory of",
     "get_health": "reading the health of",
 }
@@ -266,6 +267,7 @@ class Answer(msgspec.Struct, frozen=True):
     power: Any = None
     device: BootDevice | None = None
     persistent: bool | None = None
+    cleared: bool = False
     inventory: Document | None = None
     health: Document | None = None
 
@@ -313,6 +315,10 @@ class SimBmc:
         """Return device and persistence."""
         answer = self._call(node, "get_boot_device")
         return answer.device, answer.persistent
+
+    def clear_boot_device(self, node: Node, device: BootDevice) -> bool:
+        """Forget the device if it is set for one boot; return whether it was."""
+        return self._call(node, "clear_boot_device", device=device).cleared
 
     def inventory(self, node: Node) -> Document:
         """Return the hardware as the simulated BMC knows it."""

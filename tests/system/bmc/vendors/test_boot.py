@@ -47,6 +47,23 @@ def test_a_machine_boots_once_from_the_network(
     assert service.machine.override["BootSourceOverrideMode"] == "UEFI"
 
 
+@pytest.mark.parametrize("device", [BootDevice.PXE, BootDevice.CDROM])
+def test_a_boot_that_was_set_once_is_taken_back_before_the_machine_comes_to_it(
+    service: Service, bmc: RedfishBmc, reaches: Reaches, device: BootDevice
+) -> None:
+    node = node_of(service)
+    assert not bmc.clear_boot_device(node, device)
+    if device is BootDevice.PXE:
+        bmc.set_boot_device(node, device, persistent=False)
+    else:
+        bmc.insert_ramdisk(node, Image(ISO))
+    assert not bmc.clear_boot_device(node, BootDevice.DISK)
+    assert bmc.clear_boot_device(node, device)
+    assert not bmc.clear_boot_device(node, device)
+    start(bmc, node, reaches)
+    assert service.machine.boots == [DISK]
+
+
 def test_a_machine_boots_from_the_network_again_and_again_if_its_bmc_can(
     service: Service, bmc: RedfishBmc, reaches: Reaches
 ) -> None:

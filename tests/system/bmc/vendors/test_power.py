@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from ferroscope.bmc.redfish.driver import RedfishBmc
-from ferroscope.contracts.bmc import Power
+from ferroscope.contracts.bmc import Power, Switch
 from ferroscope.contracts.errors import BmcError
 from ferroscope.core.reasons import Reason
 from tests.support.vendors.machine import DISK
@@ -97,3 +97,33 @@ def test_a_bmc_that_settles_is_asked_again_and_not_before_it_wants_to_be(
     assert len(pauses) >= len(power.settling)
     if power.retry_after is not None:
         assert all(pause >= power.retry_after for pause in pauses)
+
+
+def test_a_reset_is_seen_if_the_bmc_shows_one_and_one_that_is_ignored_never_is(
+    service: Service, bmc: RedfishBmc, reaches: Reaches
+) -> None:
+    node, dated = node_of(service), service.personality.power.dated
+    bmc.set_power(node, Power.ON)
+    assert reaches(node, Power.ON)
+    marks = bmc.boot_marks(node)
+    assert bool(marks) is dated
+    service.machine.ignores_resets = True
+    bmc.reboot(node)
+    assert reaches(node, Power.ON)
+    assert bmc.restarted_since(node, marks) is (False if dated else None)
+    service.machine.ignores_resets = False
+    bmc.reboot(node)
+    assert reaches(node, Power.ON)
+    assert bmc.restarted_since(node, marks) is (True if dated else None)
+    assert len(service.machine.boots) == 2
+
+
+@pytest.mark.parametrize("power", [Power.ON, Power.OFF])
+def test_a_power_command_that_is_accepted_and_ignored_is_not_seen(
+    service: Service, bmc: RedfishBmc, power: Switch
+) -> None:
+    node, before = node_of(service), Power.OFF if power is Power.ON else Power.ON
+    service.machine.power = "On" if before is Power.ON else "Off"
+    service.machine.ignores_resets = True
+    bmc.set_power(node, power)
+    assert bmc.get_power(node) is before

@@ -1,0 +1,100 @@
+"""The boot device of the next boot: set for one boot, and taken back if the machine has not come to that boot.
+
+Otherwise the next restart of the machine, by its owner or by a fault, would boot it into a ramdisk that nobody awaits.
+Only what we set is taken back, and only if the BMC shows it as we set it.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Final
+
+import structlog
+
+from ferroscope.contracts.bmc import BootDevice, ClearsBootDevice
+from ferroscope.contracts.errors import BmcError
+from ferroscope.core.boot import FROM_NETWORK, Boot
+from ferroscope.core.interfaces import NOOP
+from ferroscope.core.model import Node, Severity
+from ferroscope.worker.context import TaskContext
+
+_STEP: Final = "boot device"
+_NAMES: Final = {BootDevice.PXE: "the network", BootDevice.CDROM: "virtual media"}
+
+_log = structlog.get_logger(__name__)
+
+
+def keeps_boot_order(node: Node) -> bool:
+    """Whether the operator has set up the machine's boot order, and wants no command about it."""
+    return node.attributes.get("management_interface") == NOOP
+
+
+def device_of(node: Node, booted: Boot | None) -> BootDevice | None:
+    """Return the device that is set for the next boot of such an inspection; None if none is."""
+    if booted is Boot.VIRTUAL_MEDIA:
+        return BootDevice.CDROM
+    return BootDevice.PXE if booted in FROM_NETWORK and not keeps_boot_order(node) else None
+
+
+def boot_from_network(context: TaskContext) -> None:
+    """Boot from the network next time, and only then; its boot order is left alone with ``NOOP``."""
+    if keeps_boot_order(context.node):
+        context.note(_STEP, f"left as it is, because management_interface is {NOOP}")
+        return
+    bmc = context.driver()
+    context.attempt.command(partial(bmc.set_boot_device, context.node, BootDevice.PXE, persistent=False))
+    context.sets_next_boot = True
+    context.note(_STEP, "the next boot is from the network")
+
+
+def has_next_boot(context: TaskContext, device: BootDevice) -> bool:
+    """Whether the BMC shows this device for one boot; ``BmcError``."""
+    shown, persistent = context.driver().get_boot_device(context.node)
+    return shown is device and persistent is not True
+
+
+def forget_next_boot_quietly(context: TaskContext, booted: Boot | None) -> bool:
+    """Take back the boot device of a boot that has not come; a failure is only noted.
+
+    Return whether the BMC still had it: then the machine has not booted since it was set.
+    """
+    device = device_of(context.node, booted)
+    if device is None:
+        return False
+    try:
+        try:
+            return _forget(context, device)
+        except BmcError as exc:
+            if not exc.transient or exc.waits:
+                raise
+            context.attempt.pause(context.settings.drivers.power_poll_interval)
+            return _forget(context, device)
+    except BmcError as exc:
+        note_left_boot(context, booted, exc)
+        return False
+
+
+def note_left_boot(context: TaskContext, booted: Boot | None, why: BmcError | None = None) -> None:
+    """Say that the BMC may still have the boot device of this inspection."""
+    device = device_of(context.node, booted)
+    if device is None:
+        return
+    _log.warning("could not take back the boot device", node=context.node.uuid, error=str(why or ""))
+    message = f"the BMC may still have {_NAMES[device]} as its next boot device"
+    message += f", which could not be taken back: {why}" if why else "; it does not respond, so that is not taken back"
+    reason = None if why is None else why.reason
+    context.note(_STEP, message, severity=Severity.WARNING, reason=reason)
+
+
+def _forget(context: TaskContext, device: BootDevice) -> bool:
+    driver, name = context.driver(), _NAMES[device]
+    if isinstance(driver, ClearsBootDevice):
+        if not context.attempt.command(partial(driver.clear_boot_device, context.node, device)):
+            return False
+        context.note(_STEP, f"the machine has not booted from {name}, so the BMC has no next boot device any more")
+        return True
+    if not has_next_boot(context, device):
+        return False
+    message = f"the BMC still has {name} as its next boot device, and driver {context.node.driver} cannot take it back"
+    context.note(_STEP, message, severity=Severity.WARNING)
+    return True

@@ -1,0 +1,209 @@
+"""Machines that must not be powered off (``disable_power_off``, a node field of the Bare Metal API since 1.95).
+
+They are reset into the ramdisk and out of it. A machine stays "on" during a reset, so its power state does not show
+whether a BMC that has accepted the reset carried it out. Other things do:
+
+* the power state, if the BMC shows the moment in which it is not "on";
+* what the driver knows (``ShowsRestarts``), such as the time of the last reset and the progress of the boot;
+* the boot device, which is set for one boot just before: if the BMC has it no more, the machine has booted from it.
+
+A machine that boots slowly shows none of these for minutes, and a second reset would boot it twice. So a reset is
+repeated only if the BMC would have shown the first one, or still has the boot device after its time. Otherwise the
+inspection waits for the ramdisk, and its time-out says what was missed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from enum import Enum
+from functools import partial
+from typing import Final
+
+import structlog
+
+from ferroscope.contracts.bmc import Power, ShowsRestarts, unsettled
+from ferroscope.contracts.errors import BmcError
+from ferroscope.core.boot import Boot
+from ferroscope.core.delivery import Next, Retry
+from ferroscope.core.model import Document, Node, Severity
+from ferroscope.core.reasons import Reason
+from ferroscope.core.states import Event, State
+from ferroscope.worker.context import TaskContext
+from ferroscope.worker.next_boot import device_of, has_next_boot
+
+REBOOT: Final = "reboot"
+_OUT: Final = "reboot out of the ramdisk"
+# A key of the node's ``internal`` document: a reset of which the BMC has shown nothing yet.
+UNSEEN: Final = "unseen_reset"
+# Seconds until a machine is checked again that may be about to reboot.
+_RECHECK_DELAY: Final = 5.0
+IGNORED: Final = "the BMC accepted the reset and the machine was not restarted"
+
+_log = structlog.get_logger(__name__)
+
+
+class Seen(Enum):
+    """What a BMC shows after a reset. ``NOT``: it would show a restart. ``PENDING``: it still has the boot device."""
+
+    RESTARTED = 1
+    NOT = 2
+    PENDING = 3
+    UNKNOWN = 4
+
+
+def disables_power_off(node: Node) -> bool:
+    """Whether this machine must not be powered off."""
+    return bool(node.attributes.get("disable_power_off"))
+
+
+def is_on(context: TaskContext, what: str) -> bool:
+    """Whether the machine is on; ``BmcError`` (transient) for ``what`` if that is not certain."""
+    power = context.driver().get_power(context.node)
+    if not power.settled:
+        context.node.power_state = None
+        raise unsettled(what, power)
+    return power is Power.ON
+
+
+def observed_before_reboot(context: TaskContext, booted: Boot | None = None) -> Document:
+    """Return what shows afterwards whether a reset took effect; ``booted``: how the ramdisk will boot, if one does."""
+    driver = context.driver()
+    marks = driver.boot_marks(context.node) if isinstance(driver, ShowsRestarts) else {}
+    device = device_of(context.node, booted)
+    return {"marks": marks, "boot_device": device is not None and has_next_boot(context, device)}
+
+
+def reboot(context: TaskContext, *, confirm: Callable[[], None] = lambda: None, intent: str | None = None) -> None:
+    """Reset the machine without powering it off. Not idempotent. ``BmcError``, ``ClaimLostError``."""
+    bmc = context.driver()
+    context.forget_power()
+    context.attempt.command(partial(bmc.reboot, context.node), confirm=confirm, intent=intent)
+    context.note("reboot", "commanded a reboot, because disable_power_off is set")
+    context.node.power_state, context.node.target_power_state = Power.ON, None
+
+
+def reboot_and_look(context: TaskContext, *, intent: str | None = None) -> None:
+    """Reset the machine; ``BmcError`` (transient) if its BMC would show a restart, and shows none in time."""
+    before = observed_before_reboot(context)
+    shows = bool(before["marks"]) and _seen(context, None, before) is Seen.NOT
+    reboot(context, intent=intent)
+    if shows:
+        _follow(context, None, before)
+
+
+def follow_into_ramdisk(context: TaskContext, booted: Boot, before: Document) -> None:
+    """Wait until the BMC shows that the machine was restarted; ``BmcError`` (transient) as ``reboot_and_look``."""
+    if _follow(context, booted, before) is not Seen.RESTARTED:
+        context.node.internal[UNSEEN] = {**before, "inspection": context.before.inspection}
+        context.note("reboot", "the BMC has accepted the reset, and does not show yet that the machine was restarted")
+
+
+def _follow(context: TaskContext, booted: Boot | None, before: Document) -> Seen:
+    drivers, clock = context.settings.drivers, context.services.clock
+    until = clock.monotonic() + drivers.power_timeout
+    went = False
+    while True:
+        seen, power = Seen.UNKNOWN, Power.UNKNOWN
+        try:
+            power = context.driver().get_power(context.node)
+            went = went or power in (Power.OFF, Power.CHANGING)
+            seen = Seen.RESTARTED if went else _seen(context, booted, before)
+        except BmcError as exc:
+            if not exc.transient or exc.waits:  # others: it settles after the reset
+                raise
+        if seen is Seen.RESTARTED and (power is Power.ON or not went):
+            return seen
+        if clock.monotonic() > until:
+            break
+        context.attempt.pause(drivers.power_poll_interval)
+    if went:
+        context.node.power_state = power.published
+        message = f"still {power} {drivers.power_timeout:g} s after a reset"
+        raise BmcError(message, transient=True, reason=Reason.POWER_FAILED)
+    if seen is Seen.NOT:
+        message = f"{IGNORED}: {drivers.power_timeout:g} s later its boot progress is as it was before"
+        raise BmcError(message, transient=True, reason=Reason.NOT_RESTARTED)
+    return seen
+
+
+def _seen(context: TaskContext, booted: Boot | None, before: Document) -> Seen:
+    """Ask the BMC what it shows now; ``BmcError``."""
+    driver = context.driver()
+    shown = driver.restarted_since(context.node, before["marks"]) if isinstance(driver, ShowsRestarts) else None
+    device = device_of(context.node, booted)
+    waits = not shown and device is not None and has_next_boot(context, device)
+    if shown or (device is not None and before["boot_device"] and not waits):
+        return Seen.RESTARTED
+    if shown is False:
+        return Seen.NOT
+    return Seen.PENDING if waits else Seen.UNKNOWN
+
+
+def earlier_reboot(context: TaskContext, booted: Boot) -> Next | Retry | None:
+    """Return what follows from an earlier attempt's reboot; None if there was none or it has to be repeated.
+
+    ``Next``: it took effect, as far as can be known. ``Retry``: the BMC may still be carrying it out.
+    """
+    if not context.attempt.intended(REBOOT):
+        return None
+    before = {"marks": {}, "boot_device": False} | context.attempt.progress[REBOOT]
+    is_off = context.driver().get_power(context.node) is Power.OFF
+    if not is_off and _seen(context, booted, before) in (Seen.RESTARTED, Seen.UNKNOWN):
+        return Next(Event.WAIT)
+    now = context.services.store.read(lambda tx: tx.now)
+    if now < before["at"]:  # the database's clock was set back: start the BMC's time anew
+        context.intend(REBOOT, seen=before)
+        now = context.attempt.progress[REBOOT]["at"]
+    left = context.attempt.progress[REBOOT]["at"] + context.settings.drivers.power_timeout - now
+    if left <= 0:
+        return None
+    return Retry(
+        min(left, _RECHECK_DELAY),
+        Reason.POWER_FAILED,
+        "waiting for the BMC to carry out an earlier reset",
+        counted=False,
+    )
+
+
+def missed(context: TaskContext, booted: Boot | None) -> str | None:
+    """Return what to say of a reset into the ramdisk that the BMC has not carried out; None if it may have."""
+    before = _unseen(context)
+    if before is None:
+        return None
+    try:
+        seen = _seen(context, booted, before)
+    except BmcError:
+        return None
+    if seen is Seen.PENDING:
+        return f"{IGNORED}: the boot device that was set for its next boot is still set"
+    return f"{IGNORED}: its boot progress is as it was before" if seen is Seen.NOT else None
+
+
+def was_seen(context: TaskContext) -> bool:
+    """Whether the BMC has shown that the machine was restarted for this inspection, before it was waited for."""
+    return context.before.state is State.WAITING and _unseen(context) is None
+
+
+def _unseen(context: TaskContext) -> Document | None:
+    before = context.before.internal.get(UNSEEN)
+    return before if isinstance(before, dict) and before.get("inspection") == context.before.inspection else None
+
+
+def leave_ramdisk_quietly(context: TaskContext) -> None:
+    """Reboot the machine out of its ramdisk, at most once; a failure is only noted.
+
+    A machine that no attempt has booted yet is left alone: it may be running its workload.
+    """
+    if context.attempt.intended(_OUT) or (
+        context.before.state is State.STARTING and not context.attempt.intended(REBOOT)
+    ):
+        return
+    try:
+        context.intend(_OUT)
+        reboot_and_look(context, intent=_OUT)
+    except BmcError as exc:
+        if exc.waits:
+            raise
+        _log.warning("could not reboot", node=context.node.uuid, error=str(exc))
+        message = f"could not reboot the machine out of the ramdisk: {exc}"
+        context.note("reboot", message, severity=Severity.WARNING, reason=exc.reason)

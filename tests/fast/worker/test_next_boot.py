@@ -1,0 +1,198 @@
+"""The boot device of an inspection whose machine does not come to its boot: no later reboot surprises anybody."""
+
+from __future__ import annotations
+
+import pytest
+
+from ferroscope.contracts.bmc import BootDevice, Image, Power
+from ferroscope.core.model import Node, Severity
+from ferroscope.core.states import Event, State
+from tests.fast.worker.conftest import Machine, Service
+from tests.fast.worker.test_boot import AbleMachine, able, fails_with, machine, set_field
+from tests.fast.worker.test_delivery import KilledError, take_over
+
+
+class Unforgetting(Machine):
+    """A driver that cannot take a boot device back."""
+
+    clear_boot_device = None  # type: ignore[assignment]
+
+
+def warnings(service: Service) -> list[str]:
+    return [one.message for one in service.journal if one.step == "boot device" and one.severity is Severity.WARNING]
+
+
+@pytest.mark.parametrize("transient", [True, False])
+def test_a_start_that_fails_takes_it_back(service: Service, transient: bool) -> None:
+    service.machine.fail = fails_with("power on", transient=transient)
+    service.start()
+    service.work()
+    assert service.node.state is State.ERROR
+    assert service.machine.once is None
+    assert service.machine.commands[-1] == "clear pxe"
+
+
+def test_a_machine_that_is_powered_on_again_does_not_boot_the_ramdisk(service: Service) -> None:
+    service.machine.power = Power.ON
+    refuses = [True]
+    set_power = service.machine.set_power
+
+    def once(node: Node, power: Power) -> None:
+        if power is Power.ON and refuses:
+            refuses.clear()
+            service.machine.fail = lambda _command: None
+            error = fails_with("power on", transient=False)("power on")
+            assert error is not None
+            raise error
+        set_power(node, power)
+
+    service.machine.set_power = once  # type: ignore[method-assign]
+    service.start()
+    service.work()
+    assert service.node.state is State.ERROR
+    assert service.machine.commands == ["power off", "boot pxe", "clear pxe", "power on"]
+
+
+def test_a_start_that_never_came_so_far_does_not_ask_for_it(service: Service) -> None:
+    asked: list[str] = []
+    fail = fails_with("get", transient=False)
+    service.machine.fail = lambda command: asked.append(command) or fail(command)  # type: ignore[func-returns-value]
+    service.start()
+    service.work()
+    assert "clear" not in asked
+
+
+@pytest.mark.parametrize("event", [Event.ABORT, Event.TIMEOUT])
+def test_an_inspection_that_ends_before_the_machine_has_booted_takes_it_back(service: Service, event: Event) -> None:
+    class Hanging(Machine):
+        def boots(self) -> None:
+            """It hangs before it looks for its boot device."""
+
+    service.machine.__class__ = Hanging
+    service.start()
+    service.work()
+    assert service.node.state is State.WAITING
+    service.submit(event)
+    service.work()
+    assert service.machine.commands == ["boot pxe", "power on", "power off", "clear pxe"]
+
+
+def test_an_inspection_that_was_called_back_does_not_ask_for_it(service: Service) -> None:
+    service.start()
+    service.work()
+    service.machine.once = BootDevice.PXE  # set by somebody for the next boot, or used up and still shown
+    service.call_back()
+    service.work()
+    assert service.machine.once is BootDevice.PXE
+
+
+def test_a_worker_killed_after_it_was_set_leaves_it_to_the_next_one(service: Service) -> None:
+    power = service.machine.set_power
+
+    def killing(_node: Node, _power: Power) -> None:
+        service.machine.set_power = power  # type: ignore[method-assign]
+        raise KilledError
+
+    service.machine.set_power = killing  # type: ignore[method-assign]
+    service.start()
+    with pytest.raises(KilledError):
+        service.work()
+    assert service.machine.once is BootDevice.PXE
+    service.submit(Event.ABORT)
+    take_over(service)
+    service.work()
+    assert service.node.state is State.ERROR
+    assert service.machine.once is None
+
+
+def test_a_worker_killed_while_it_takes_it_back_leaves_that_to_the_next_one(service: Service) -> None:
+    clear = service.machine.clear_boot_device
+    service.machine.fail = fails_with("power on", transient=False)
+
+    def killing(_node: Node, _device: BootDevice) -> bool:
+        service.machine.clear_boot_device = clear  # type: ignore[method-assign]
+        raise KilledError
+
+    service.machine.clear_boot_device = killing  # type: ignore[method-assign]
+    service.start()
+    with pytest.raises(KilledError):
+        service.work()
+    take_over(service)
+    service.work()
+    assert service.node.state is State.ERROR
+    assert service.machine.once is None
+
+
+def test_workers_that_all_die_leave_no_boot_device_behind(service: Service) -> None:
+    def killing(_node: Node, _power: Power) -> None:
+        raise KilledError
+
+    service.machine.set_power = killing  # type: ignore[method-assign]
+    service.start()
+    for number in range(3):
+        with pytest.raises(KilledError):
+            service.work()
+        service.kill(f"m{number + 1}")
+        service.worker = service.new_worker(f"m{number + 2}")
+    del service.machine.set_power  # type: ignore[method-assign]
+    service.work()
+    assert service.node.state is State.ERROR
+    assert service.machine.once is None
+
+
+def test_what_cannot_be_taken_back_is_noted(service: Service) -> None:
+    service.machine.fail = lambda command: (
+        fails_with("power on", transient=False)(command) or fails_with("clear", transient=True)(command)
+    )
+    service.start()
+    service.work()
+    assert service.machine.once is BootDevice.PXE
+    (said,) = warnings(service)
+    assert "the network as its next boot device" in said
+
+
+def test_a_driver_that_cannot_take_it_back_says_what_the_bmc_still_has(service: Service) -> None:
+    service.machine.__class__ = Unforgetting
+    service.worker = service.new_worker("m1")
+    service.machine.fail = fails_with("power on", transient=False)
+    service.start()
+    service.work()
+    (said,) = warnings(service)
+    assert said.startswith("the BMC still has the network as its next boot device")
+
+
+def test_a_bmc_that_is_lost_is_said_to_have_it_still(service: Service) -> None:
+    service.start()
+    service.work()
+    service.machine.once = BootDevice.PXE
+    service.machine.fail = lambda _command: fails_with("x", transient=True)("x")
+    service.submit(Event.ABORT)
+    service.work()
+    assert len(warnings(service)) == 1
+
+
+def test_a_boot_order_that_is_the_operators_is_left_alone(service: Service) -> None:
+    set_field(service, management_interface="noop")
+    service.machine.once = BootDevice.PXE
+    service.machine.fail = fails_with("power on", transient=False)
+    service.start()
+    service.work()
+    assert service.machine.once is BootDevice.PXE
+
+
+class Inserting(AbleMachine):
+    """It boots once from the image that is inserted."""
+
+    def insert_ramdisk(self, node: Node, image: Image) -> str | None:
+        self.once = BootDevice.CDROM
+        return super().insert_ramdisk(node, image)
+
+
+def test_virtual_media_are_ejected_and_not_the_next_boot_device_any_more() -> None:
+    service = able()
+    service.machine.__class__ = Inserting
+    service.machine.fail = fails_with("power on", transient=False)
+    service.start()
+    service.work()
+    assert (machine(service).drive, service.machine.once) == (None, None)
+    assert service.machine.commands == ["insert", "eject", "clear cdrom"]
