@@ -171,7 +171,7 @@ def _allowed(subject: Subject, visitor: Visitor, mac: str, broken: set[str]) -> 
 
 
 def _addresses(subject: Subject, visitor: Visitor, mac: str) -> Iterator[Check]:
-    """Ask as each kind of machine, and compare what it is told to boot."""
+    """Ask as each kind of machine, and compare the boot file that it gets."""
     boot = subject.boot
     script = f"{subject.web}/{boot.script}" if subject.web else boot.script
     expected = [
@@ -192,16 +192,16 @@ def _addresses(subject: Subject, visitor: Visitor, mac: str) -> Iterator[Check]:
             answer = _from_proxy(subject, visitor, mac, architecture)
         offered = offered or (answer.address if answer is not None else "")
         if answer is None or answer.boot_file != file:
-            told = answer.boot_file if answer is not None else "no answer on port 4011"
-            wrong.append(f"{name} is told to boot {told!r} instead of {file!r}")
+            got = answer.boot_file if answer is not None else "no answer on port 4011"
+            wrong.append(f"{name} gets the boot file {got!r} instead of {file!r}")
     if wrong:
         yield Check(
             "dhcp", "wrong", "; ".join(wrong), "does dnsmasq run with these settings? systemctl restart dnsmasq"
         )
     elif boot.proxied_networks:
-        yield Check("dhcp", "ok", "an allowed machine is told from where to boot, and gets no address from this host")
+        yield Check("dhcp", "ok", "an allowed machine gets its boot file, and no address from this host")
     else:
-        yield Check("dhcp", "ok", f"an allowed machine gets an address ({offered}) and is told from where to boot")
+        yield Check("dhcp", "ok", f"an allowed machine gets an address ({offered}) and its boot file")
 
 
 def _from_proxy(subject: Subject, visitor: Visitor, mac: str, architecture: int) -> Reply | None:
