@@ -60,11 +60,15 @@ class Passwords:
         if self._length is None:
             return self._password
         password = bmc_password.generate(self._length)
-        if self._saved is not None:
-            self._saved.write(f"{label(node)},{node['uuid']},{password}\n")
+        self.note(label(node), node["uuid"], password)
+        return password
+
+    def note(self, name: str, uuid: str, password: str | None) -> None:
+        """Write the password of a machine down, if that is wanted and it is a random one."""
+        if self._saved is not None and password is not None:
+            self._saved.write(f"{name},{uuid},{password}\n")
             self._saved.flush()
             os.fsync(self._saved.fileno())
-        return password
 
 
 class Stage(click.ParamType):  # type: ignore[type-arg]  # generic since 8.2 only
@@ -90,9 +94,14 @@ class Campaign:
     def __init__(self, api: Api, passwords: Passwords, *, most: int, timeout: float) -> None:
         self._api, self._passwords, self._most = api, passwords, most
         self._deadline = time.monotonic() + timeout
+        self._names: dict[str, str] = {}
         self._given: set[str] = set()  # UUIDs of machines whose change the service has accepted
         self.active: dict[str, Json] = {}
         self.results: dict[str, Result] = {}
+
+    def knows(self, nodes: list[Json]) -> None:
+        """Learn the names of machines, for the file of passwords: a BMC may be that of several."""
+        self._names.update({node["uuid"]: label(node) for node in nodes})
 
     @property
     def failed(self) -> int:
@@ -133,7 +142,12 @@ class Campaign:
         uuid = node["uuid"]
         if uuid not in self._given:
             try:
-                self._given.update(self._request(uuid, self._passwords.of(node)))
+                password = self._passwords.of(node)
+                given = self._request(uuid, password)
+                for other in given:
+                    if other not in self._given | {uuid}:  # it has the same BMC
+                        self._passwords.note(self._names.get(other, other), other, password)
+                self._given.update(given)
             except Failure as exc:
                 self._put(node, FAILED, exc.message, code=Exit(exc.exit_code))
                 return
@@ -251,6 +265,7 @@ def set_password(
     saved = None if save is None else _created(save)
     campaign = Campaign(api, Passwords(password, length if generate else None, saved), most=most, timeout=timeout)
     nodes = _left_over(api, campaign, chosen, begun)
+    campaign.knows(chosen.nodes)
     try:
         _run(campaign, nodes, stage, limit, wait=wait or resume or len(nodes) > 1)
     except KeyboardInterrupt:

@@ -206,7 +206,10 @@ def resolve(
 
 
 def confirm(out: Output, wanted: Wanted, chosen: Selection, *, does: str, asks: bool) -> None:
-    """Report skipped nodes; end a dry run; with ``asks``, ask for confirmation of a bulk selection on a terminal."""
+    """Report skipped nodes, and labels that no node has; end a dry run; with ``asks``, ask on a terminal."""
+    if wanted.labels is not None and not (chosen.found or chosen.left_out):
+        among = "" if wanted.everything or not (wanted.failed or wanted.state) else " in this state"
+        out.say(f"no node{among} has the labels {wanted.labels}")
     if wanted.dry_run:
         _show_plan(out, chosen, does)
         raise click.exceptions.Exit(Exit.NOT_FOUND if chosen.failures else Exit.OK)
