@@ -354,7 +354,6 @@ def perform(
         while_ready, commands = witness.while_ready(), sum(len(one.commands) for one in fleet.machines.values())
         ends = Counter(f"{one.phase}: {one.reason}" for one in fleet.records())
     times, age = spread([one.seconds for one in witness.replaced]), spread(ages)
-    limit = float(QUICK["proof_age"])
     lines = [
         f"{sum(chaos.counts.values())} faults in {took / 60:.1f} minutes, seed {seed}, {nodes} nodes",
         *(f"{count:>6}  {kind}" for kind, count in sorted(chaos.counts.items())),
@@ -363,7 +362,7 @@ def perform(
         f"{len(forced)} forced: {dict(Counter(one.what for one in forced))}; {witness.looks} looks at the kubelets",
         f"{len(unproven)} forced without proof; {len(booting)} after a boot by the operator, before its kubelet ran",
         f'the BMC\'s "off" was {age.p50:.0f} / {age.p99:.0f} / {age.max:.0f} ms old (p50 / p99 / longest) when the API '
-        f"server received what it proves; {sum(one > limit for one in ages)} times older than proof_age = {limit:g} s",
+        "server had received what it proves, the way there included",
         f"{commands} power commands; {len(while_ready)} times a machine was commanded off while its node was ready",
         f"{len(witness.twice)} times a pod of a StatefulSet was seen running twice",
         f"{len(chaos.late)} not replaced or not back within {_PATIENCE:.0f} s, {len(lost)} lost at the end",
