@@ -204,7 +204,7 @@ _ALERTS: Final = """
 ## Alerts
 
 [deploy/prometheus/ferroscope.rules.yml](../../deploy/prometheus/ferroscope.rules.yml) has these rules for Prometheus,
-each with a description of what to do:
+each with a description of what to do, and [a section with more](../how-to/act-on-alerts.md):
 
 | alert | severity | expression | for |
 |---|---|---|---|

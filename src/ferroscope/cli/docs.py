@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import re
 import sys
 from pathlib import Path
 from typing import Final
@@ -33,7 +34,30 @@ def pages(place: Path) -> dict[str, Path]:
     return {file.stem: file for kind in _KINDS for file in sorted((place / kind).glob("*.md"))}
 
 
-@click.command(epilog="Without NAME, all pages are listed. On a terminal, a page is shown in PAGER.")
+def section(text: str, anchor: str) -> str:
+    """Return the section of a page whose heading has this anchor, in the form of links on the web; "" if none has."""
+    kept: list[str] = []
+    depth, in_code = 0, False
+    for line in text.splitlines():
+        in_code ^= line.startswith("```")
+        marks, _, title = line.partition(" ")
+        if not in_code and marks and not marks.strip("#"):
+            if kept and len(marks) <= depth:
+                break
+            if not kept and _anchor(title) == anchor.lower():
+                depth = len(marks)
+        if depth:
+            kept.append(line)
+    return "\n".join(kept).rstrip() + "\n" if kept else ""
+
+
+def _anchor(title: str) -> str:
+    return re.sub(r"[^\w -]", "", title.lower()).replace(" ", "-")
+
+
+@click.command(
+    epilog="Without NAME, all pages are listed. NAME#SECTION shows one section. On a terminal, PAGER shows the page."
+)
 @click.argument("name", required=False)
 @output_option
 def docs(name: str | None, fmt: str) -> None:
@@ -47,10 +71,14 @@ def docs(name: str | None, fmt: str) -> None:
         listed = [{"name": one, "kind": kind, "title": title} for one, kind, title in rows]
         Output(fmt).show(listed, lambda screen: screen.print(table(("NAME", "KIND", "TITLE"), rows)))
         return
-    stem = name.removesuffix(".md").rpartition("/")[2]
+    page, _, anchor = name.partition("#")
+    stem = page.removesuffix(".md").rpartition("/")[2]
     if stem not in found:
-        raise Failure(f"there is no page {name!r}", exit_code=Exit.NOT_FOUND, advice=_advice(stem, found))
+        raise Failure(f"there is no page {page!r}", exit_code=Exit.NOT_FOUND, advice=_advice(stem, found))
     text = found[stem].read_text(encoding="utf-8")
+    if anchor and not (text := section(text, anchor)):
+        advice = f"see: ferroscope docs {stem}"
+        raise Failure(f"the page {stem} has no section {anchor!r}", exit_code=Exit.NOT_FOUND, advice=advice)
     if is_terminal(sys.stdout):
         click.echo_via_pager(text)
     else:

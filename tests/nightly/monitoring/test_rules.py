@@ -47,7 +47,7 @@ def test_a_unit_test_of_a_rule_that_does_not_fire_fails(tmp_path: Path) -> None:
 def test_each_alert_says_how_severe_it_is_what_is_wrong_and_what_to_do(name: str) -> None:
     rule = ALERTS[name]
     assert rule["labels"]["severity"] in ("critical", "warning", "info")
-    assert set(rule["annotations"]) == {"summary", "description"}
+    assert set(rule["annotations"]) == {"summary", "description", "runbook"}
 
 
 def _commands() -> list[str]:

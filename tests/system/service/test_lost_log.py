@@ -11,6 +11,7 @@ import sys
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -102,12 +103,12 @@ def test_a_service_whose_log_cannot_be_written_works_and_ends_well(serve: Start,
     assert service.end() == 0
 
 
-@pytest.fixture
-def small_disk(tmp_path: Path) -> Iterator[int]:
-    """Mount a disk of 3 MB on ``tmp_path`` where only one process sees it, and give that."""
+@contextmanager
+def mounted(place: Path, options: str) -> Iterator[int]:
+    """Mount a disk in memory where only one process sees it, and give that."""
     holder = subprocess.Popen(
         ["unshare", "--user", "--map-root-user", "--mount", "sh", "-c",
-         f"mount -t tmpfs -o size=3m none {tmp_path} && echo there && exec sleep 300"],
+         f"mount -t tmpfs -o {options} none {place} && echo there && exec sleep 300"],
         stdout=subprocess.PIPE, text=True,
     )  # fmt: skip
     assert holder.stdout is not None
@@ -116,6 +117,24 @@ def small_disk(tmp_path: Path) -> Iterator[int]:
     holder.kill()
     holder.wait()
     holder.stdout.close()
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[int]:
+    """Mount a disk of 3 MB on ``tmp_path``."""
+    with mounted(tmp_path, "size=3m") as holder:
+        yield holder
+
+
+def test_a_start_on_a_read_only_file_system_ends_with_what_is_wrong(serve: Start, tmp_path: Path) -> None:
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    with mounted(disk, "ro") as holder:
+        service = serve(disk, f"2>{tmp_path}/log", holder)
+        assert service.process.wait(PATIENCE) != 0
+    said = (tmp_path / "log").read_text()
+    assert str(disk / "f.db") in said
+    assert "Traceback" not in said
 
 
 def test_a_full_disk_with_database_and_log_on_it_is_recovered_from(
