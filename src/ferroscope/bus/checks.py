@@ -6,7 +6,7 @@ import ssl
 
 import structlog
 
-from ferroscope.config.errors import SetupError
+from ferroscope.config.errors import SetupError, extra
 from ferroscope.config.messaging_options import Broker
 from ferroscope.config.options import Settings
 
@@ -20,7 +20,7 @@ def require_kombu(option: str) -> None:
     except ImportError as exc:
         raise SetupError(
             f"{option} needs the Python package {exc.name}, which is not installed",
-            "install Ferroscope with [rabbitmq], for example: pip install '.[rabbitmq]'",
+            extra("rabbitmq"),
         ) from exc
 
 

@@ -17,6 +17,7 @@ from typing import Any, Final, NamedTuple
 from urllib.parse import urlsplit
 
 from ferroscope.cli.exits import Exit, Failure
+from ferroscope.config.errors import extra
 from ferroscope.core.values import is_loopback
 
 Headers = Mapping[str, str]
@@ -233,7 +234,7 @@ def open_cloud(name: str, *, insecure_http: bool) -> Cloud:
         raise Failure(
             f"cloud {name} (--os-cloud or OS_CLOUD) needs the Python package {exc.name}, which is not installed",
             exit_code=Exit.USAGE,
-            advice="install Ferroscope with [keystone], for example: pip install '.[keystone]'; or unset OS_CLOUD",
+            advice=f"{extra('keystone')}; or unset OS_CLOUD",
         ) from None
     from keystoneauth1.exceptions import ClientException
 

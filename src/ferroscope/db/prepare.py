@@ -11,7 +11,7 @@ from typing import Final
 
 import msgspec
 
-from ferroscope.config.errors import SetupError
+from ferroscope.config.errors import SetupError, extra
 from ferroscope.config.options import DatabaseSettings, Settings
 from ferroscope.db import location, migrate
 from ferroscope.db.engine import build_engine
@@ -101,8 +101,7 @@ def explained() -> Iterator[None]:
     except DatabaseUrlError as exc:
         raise SetupError(f"invalid [database] connection: {exc.summary}", exc.advice) from exc
     except ImportError as exc:
-        extra = "mysql" if exc.name == "pymysql" else "postgresql"
         raise SetupError(
             f"[database] connection needs the Python package {exc.name}, which is not installed",
-            f"install Ferroscope with [{extra}], for example: pip install '.[{extra}]'",
+            extra("mysql" if exc.name == "pymysql" else "postgresql"),
         ) from exc

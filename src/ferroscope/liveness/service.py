@@ -6,7 +6,7 @@ import structlog
 
 from ferroscope.config.added import backend as selected
 from ferroscope.config.coordination_options import problem
-from ferroscope.config.errors import SetupError
+from ferroscope.config.errors import SetupError, extra
 from ferroscope.config.options import Settings
 from ferroscope.config.plugins import PluginError
 from ferroscope.contracts.coordination import (
@@ -44,7 +44,7 @@ def build_coordination_service(settings: Settings, member: str, stop: StopFlag) 
     except ImportError as exc:
         raise SetupError(
             f"[coordination] backend {backend} needs the Python package {exc.name}, which is not installed",
-            f"install Ferroscope with [{backend}], for example: pip install '.[{backend}]'",
+            extra(backend),
         ) from exc
     return service
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from ferroscope.config.errors import SetupError
+from ferroscope.config.errors import SetupError, extra
 from ferroscope.config.options import Settings
 from ferroscope.contracts.queue import StopFlag
 from ferroscope.contracts.remote import ObjectStore
@@ -41,7 +41,7 @@ def build_object_stores(settings: Settings, stop: StopFlag) -> Mapping[str, Obje
         except ImportError as exc:
             raise SetupError(
                 f"[swift] needs the Python package {exc.name}, which is not installed",
-                "install Ferroscope with [swift], for example: pip install '.[swift]'",
+                extra("swift"),
             ) from exc
     if storage.backend in ("s3", "swift") and storage.backend not in object_stores:
         option = "endpoint" if storage.backend == "s3" else "auth_url"

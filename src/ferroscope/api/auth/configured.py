@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from ferroscope.config.added import backend
-from ferroscope.config.errors import SetupError
+from ferroscope.config.errors import SetupError, extra
 from ferroscope.config.followed import FileError
 from ferroscope.config.options import Settings
 from ferroscope.config.security_options import problem
@@ -102,6 +102,6 @@ def _keystone_auth(settings: Settings, clock: Clock) -> Method:
     except ImportError as exc:
         raise SetupError(
             f"[api] auth_strategy = keystone needs the Python package {exc.name}, which is not installed",
-            "install Ferroscope with [keystone], for example: pip install '.[keystone]'",
+            extra("keystone"),
         ) from exc
     return method

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import structlog
 
-from ferroscope.config.errors import SetupError
+from ferroscope.config.errors import SetupError, extra
 from ferroscope.contrib.kubernetes.api import KubernetesClient, KubernetesError, Right
 
 ROLE: Final = "failover"
@@ -29,7 +29,7 @@ def http_client(kubeconfig: str, context: str) -> Any:
     except ImportError as exc:
         raise SetupError(
             f"the role {ROLE} needs the Python package {exc.name}, which is not installed",
-            "install Ferroscope with [kubernetes], for example: pip install '.[kubernetes]'",
+            extra("kubernetes"),
         ) from exc
     from yaml import YAMLError
 

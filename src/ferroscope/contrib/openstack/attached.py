@@ -9,7 +9,7 @@ import structlog
 
 from ferroscope.api.http.context import ApiContext
 from ferroscope.api.http.errors import belongs_to_ironic
-from ferroscope.config.errors import SetupError
+from ferroscope.config.errors import SetupError, extra
 from ferroscope.config.integration_options import problem
 from ferroscope.config.options import Settings
 from ferroscope.contracts.attached import Attached
@@ -136,7 +136,7 @@ def login_of(settings: Settings) -> Login:
     except ImportError as exc:
         raise SetupError(
             f"[ironic] needs the Python package {exc.name}, which is not installed",
-            "install Ferroscope with [ironic], for example: pip install '.[ironic]'",
+            extra("ironic"),
         ) from exc
     except (LoginSetupError, OSError) as exc:
         raise SetupError(str(exc), _ATTACH) from exc
