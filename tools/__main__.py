@@ -45,6 +45,14 @@ TOOLS: Final = {
     "screenshots": Tool(
         "Make the pictures of the web page in docs/images", "dev browser", f"{PYTHON} -m tools.screenshots"
     ),
+    "animation": Tool(
+        "Make the animation of make demo in docs/images/demo.svg", "venv", f"{PYTHON} -m tools.animation"
+    ),
+    "kept-release": Tool(
+        "Keep what the release of a wheel leaves in a database, for tests/nightly/upgrades",
+        "dev",
+        f"{PYTHON} -m tests.nightly.upgrades.kept",
+    ),
     "mutations": Tool(
         "Break a random line of each package, and say which tests find it",
         "dev postgresql",
@@ -60,7 +68,8 @@ TOOLS: Final = {
         "dev packaging",
         f"{PYTHON} -m tools.packaging image",
     ),
-    "deb": Tool("Write a Debian package to build/", "dev packaging", f"{PYTHON} -m tools.packaging deb"),
+    "dist": Tool("Write the source distribution and the wheel to dist/", "dev", f"{PYTHON} -m tools.packaging dist"),
+    "deb": Tool("Write the Debian packages to build/", "dev packaging", f"{PYTHON} -m tools.packaging deb"),
     "chart": Tool(
         "Write the Helm chart to build/", "helm", ".helm/helm package deploy/helm/ferroscope --destination build"
     ),
