@@ -5,6 +5,7 @@ The result depends on the source, the lock file and Debian's packages only: no t
 
 from __future__ import annotations
 
+import inspect
 import os
 import py_compile
 import shutil
@@ -22,11 +23,14 @@ import ferroscope
 
 ROOT: Final = Path(__file__).parents[2]
 VERSION: Final = ferroscope.__version__
-# Both are for Debian 12: wheels with machine code fit one version of Python.
+# The image is made of Debian 12; the Debian package is for these versions of Debian.
 SUITE: Final = "bookworm"
 PYTHON: Final = "3.11"
-# Which of the packages it needs; pip would ask the Python that builds, which may be a newer one.
-_DEBIAN: Final = {"python_version": PYTHON, "python_full_version": "3.11.2"}
+PYTHONS: Final = {"bookworm": "3.11", "trixie": "3.13"}
+# Which of the packages each needs; pip would ask the Python that builds.
+_FULL: Final = {"3.11": "3.11.2", "3.13": "3.13.5"}
+# That of Debian 12: what runs with it runs with later ones, too.
+_GLIBC: Final = 36
 # The interpreter on such a system, wherever the build runs.
 INTERPRETER: Final = "/usr/bin/python3.11"
 
@@ -39,9 +43,12 @@ _SETUPTOOLS: Final = ("setuptools*", "pkg_resources", "_distutils_hack", "distut
 _SOURCES: Final = ("**/*.c", "**/*.pyx", "**/*.pxd", "**/*.pyi", "netaddr/eui/*.txt", "netaddr/eui/*.idx")
 _UNUSED: Final = (
     "pygments/lexers/_*_builtins.py", "google/api", "google/cloud", "google/longrunning", "google/type",
+    "falcon/bench", "oslo_config/sources/templates",
 )  # fmt: skip
 # What pip knows of its files, which are not those of the image any more, and lists of what a wheel was built of.
 _RECORDS: Final = ("*.dist-info/RECORD", "*.dist-info/sboms")
+# It says for which Python a wheel was built.
+_OF_A_WHEEL: Final = ("WHEEL",)
 # Prints the files of the modules that all commands and roles of Ferroscope import, with SQLite and PostgreSQL.
 _IMPORTS: Final = """\
 import importlib, pkgutil, sys
@@ -68,6 +75,16 @@ import sys
 from ferroscope.cli.main import main
 
 sys.exit(main())
+"""
+
+
+_COMPILE: Final = """\
+from __future__ import annotations
+import py_compile, sys
+from pathlib import Path
+
+{function}
+compile_bytecode(Path(sys.argv[1]), sys.argv[2], sys.stdin.read().split())
 """
 
 
@@ -98,13 +115,19 @@ def architecture() -> str:
     return run("dpkg", "--print-architecture", output=True).strip()
 
 
-def install_pinned_packages(site: Path) -> None:
-    """Install what requirements.txt lists into the directory ``site``."""
+def install_pinned_packages(site: Path, python: str = PYTHON) -> None:
+    """Install what requirements.txt lists for this version of Python into the directory ``site``."""
     _check_python()
     with tempfile.NamedTemporaryFile("w", suffix=".txt") as pinned:
-        pinned.write("\n".join(pins()))
+        pinned.write("\n".join(pins(python)))
         pinned.flush()
-        _pip(site, "--require-hashes", "--no-deps", "-r", pinned.name)
+        machine = os.uname().machine
+        platforms = [f"manylinux_2_{minor}_{machine}" for minor in range(_GLIBC, 4, -1)]
+        chosen = [f"--platform={name}" for name in (*platforms, f"manylinux2014_{machine}", "any")]
+        _pip(
+            site, "--require-hashes", "--no-deps", f"--python-version={python}", "--only-binary=:all:", *chosen,
+            "-r", pinned.name,
+        )  # fmt: skip
     _remove(site, _TESTS)
     _remove(site, (*_SOURCES, *_UNUSED, *_SETUPTOOLS, *_RECORDS))
     # The libraries that psycopg brings were edited by its maintainers' tools, which strip would undo.
@@ -112,14 +135,32 @@ def install_pinned_packages(site: Path) -> None:
     run("strip", "--strip-unneeded", *modules)
 
 
-def pins() -> Iterator[str]:
-    """Yield the lines of requirements.txt that are for Debian's Python."""
-    for entry in (ROOT / "requirements.txt").read_text().replace("\\\n", " ").splitlines():
+def add_python(site: Path, python: str) -> None:
+    """Add what this version of Python needs to a directory that has the pinned packages for another one.
+
+    Modules with machine code have the version in their name, so both lie side by side; everything else is the same.
+    """
+    with tempfile.TemporaryDirectory(prefix="ferroscope-python-") as name:
+        other = Path(name)
+        install_pinned_packages(other, python)
+        for path in sorted(one for one in other.rglob("*") if one.is_file()):
+            target = site / path.relative_to(other)
+            if not target.exists():
+                target.parent.mkdir(parents=True, exist_ok=True)
+                shutil.copy2(path, target)
+            elif target.read_bytes() != path.read_bytes() and target.name not in _OF_A_WHEEL:
+                raise PackagingError(f"{path.relative_to(other)} for Python {python} differs from that for {PYTHON}")
+
+
+def pins(python: str = PYTHON, lock: str = "requirements.txt") -> Iterator[str]:
+    """Yield the lines of a lock file that are for this version of Python."""
+    environment = {"python_version": python, "python_full_version": _FULL[python]}
+    for entry in (ROOT / lock).read_text().replace("\\\n", " ").splitlines():
         pin, _, rest = entry.partition(" ; ")
         marker, _, hashes = rest.partition(" --")
         if not rest:
             yield entry
-        elif Marker(marker).evaluate(_DEBIAN):
+        elif Marker(marker).evaluate(environment):
             yield f"{pin} --{hashes}"
 
 
@@ -158,7 +199,7 @@ def imported_modules(sites: Sequence[Path]) -> tuple[list[Path], list[Path]]:
     )
 
 
-def compile_bytecode(root: Path, installed_as: str, modules: Iterable[Path]) -> None:
+def compile_bytecode(root: Path, installed_as: str, modules: Iterable[str | Path]) -> None:
     """Compile these modules of the directory ``root``, which will be at the path ``installed_as`` and never change.
 
     Without bytecode, a process of the service starts with half as much processor time again.
@@ -171,6 +212,27 @@ def compile_bytecode(root: Path, installed_as: str, modules: Iterable[Path]) -> 
                 doraise=True,
                 invalidation_mode=py_compile.PycInvalidationMode.UNCHECKED_HASH,
             )
+
+
+def compile_for(suite: str, root: Path, installed_as: str, modules: Iterable[Path]) -> None:
+    """Do the same with the Python of a Debian that is not this one: it is fetched, and runs beside this one's."""
+    with tempfile.TemporaryDirectory(prefix="ferroscope-python-") as name:
+        debian = Path(name)
+        run(
+            "mmdebstrap", "--quiet", "--variant=extract", "--include=python3-minimal,libpython3-stdlib",
+            "--skip=cleanup/apt", suite, debian,
+        )  # fmt: skip
+        libraries = debian / f"usr/lib/{os.uname().machine}-linux-gnu"
+        (loader,) = libraries.glob("ld-linux-*.so.*")
+        environment = {"PYTHONHOME": str(debian / "usr"), "PYTHONDONTWRITEBYTECODE": "1", "PATH": os.environ["PATH"]}
+        program = debian / f"usr/bin/python{PYTHONS[suite]}"
+        script = _COMPILE.format(function=inspect.getsource(compile_bytecode))
+        done = subprocess.run(
+            [loader, "--library-path", libraries, program, "-S", "-c", script, root, installed_as],
+            input="\n".join(str(one) for one in modules), text=True, env=environment, check=False,
+        )  # fmt: skip
+        if done.returncode:
+            raise PackagingError(f"Python {PYTHONS[suite]} of {suite} could not compile what is in {root}")
 
 
 def write_launcher(path: Path, interpreter: str) -> None:
@@ -188,7 +250,7 @@ def _check_python() -> None:
 
 
 def _pip(site: Path, *what: str | Path) -> None:
-    pip = (sys.executable, "-m", "pip", "install", "-q", "--disable-pip-version-check", "--no-warn-conflicts")
+    pip = (sys.executable, "-m", "pip", "install", "-qq", "--disable-pip-version-check", "--no-warn-conflicts")
     run(*pip, "--no-compile", "--upgrade", "--target", site, *what)
 
 

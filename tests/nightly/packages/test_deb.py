@@ -1,18 +1,22 @@
-"""The Debian package in a clean Debian: installed, configured, upgraded, removed and purged by dpkg."""
+"""The Debian packages in clean Debians: installed, configured, upgraded, removed and purged by dpkg."""
 
 from __future__ import annotations
 
 import os
 import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 import ferroscope
-from tests.support.speed import slowness
+from tests.support.debian import Debian, make
+from tests.support.processes import until
 from tools.packaging import contents, deb
 
 CONF = "etc/ferroscope/ferroscope.conf"
+SERVICE = "ferroscope-all.service"
+UNITS = "usr/lib/systemd/system"
 # As bash does when somebody presses Tab after "ferroscope no".
 _COMPLETE = """\
 source /usr/share/bash-completion/completions/ferroscope
@@ -20,123 +24,132 @@ COMP_WORDS=(ferroscope no) COMP_CWORD=1
 _ferroscope_completion ferroscope
 echo "${COMPREPLY[@]}"
 """
-
-
-class Root:
-    """A Debian in a directory: only what dpkg and the package itself need."""
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        command = [
-            "mmdebstrap",
-            "--quiet",
-            "--variant=minbase",
-            f"--include=adduser,python{contents.PYTHON},ca-certificates",
-        ]
-        subprocess.run([*command, contents.SUITE, str(path)], check=True, timeout=1500 * slowness())
-
-    def run(self, *words: str) -> str:
-        """Run a program in it, with a loopback interface and no other network; return what it said."""
-        environment = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "LANG": "C.UTF-8", "DEBIAN_FRONTEND": "noninteractive"}
-        inside = ["sh", "-c", 'ip link set lo up && exec chroot "$0" "$@"', str(self.path), *words]
-        done = subprocess.run(
-            ["unshare", "--net", "--pid", "--fork", "--kill-child", *inside],
-            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False, env=environment,
-            timeout=600 * slowness(),
-        )  # fmt: skip
-        assert done.returncode == 0, done.stdout
-        return done.stdout
-
-    def install(self, package: Path, *options: str) -> None:
-        (self.path / "tmp" / package.name).write_bytes(package.read_bytes())
-        self.run("dpkg", *options, "--install", f"/tmp/{package.name}")
-
-    def owner(self, path: str) -> str:
-        return self.run("stat", "-c", "%U:%G %a", f"/{path}").strip()
+# It works as that user, out of the box.
+AS_USER = (
+    "setpriv", "--reuid=ferroscope", "--regid=ferroscope", "--init-groups", "env", "HOME=/var/lib/ferroscope",
+)  # fmt: skip
 
 
 @pytest.fixture(scope="module")
-def package(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    target = tmp_path_factory.mktemp("deb") / "ferroscope.deb"
-    deb.build(target)
-    return target
+def packages(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    """Give the package, and that for boot hosts."""
+    return deb.build(tmp_path_factory.mktemp("deb"))
 
 
 @pytest.fixture(scope="module")
-def newer(package: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Give the same package as the next release, whose configuration file has one option more."""
+def newer(packages: list[Path], tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    """Give the same packages as the next release, whose configuration file has one option more."""
     directory = tmp_path_factory.mktemp("newer")
-    subprocess.run(["dpkg-deb", "--raw-extract", package, directory / "root"], check=True)
-    control = directory / "root/DEBIAN/control"
-    control.write_text(control.read_text().replace(f"Version: {deb.version()}", "Version: 99.0-1"))
-    with (directory / "root" / CONF).open("a") as file:
-        file.write("\n#option_of_the_future = 1\n")
-    target = directory / "newer.deb"
-    subprocess.run(["dpkg-deb", "--root-owner-group", "-Znone", "--build", directory / "root", target], check=True)
-    return target
+    made = []
+    for package in packages:
+        root = directory / package.stem
+        subprocess.run(["dpkg-deb", "--raw-extract", package, root], check=True)
+        control = root / "DEBIAN/control"
+        control.write_text(control.read_text().replace(deb.version(), "99.0-1"))
+        if (root / CONF).exists():
+            with (root / CONF).open("a") as file:
+                file.write("\n#option_of_the_future = 1\n")
+        made.append(directory / f"newer-{package.name}")
+        subprocess.run(["dpkg-deb", "--root-owner-group", "-Znone", "--build", root, made[-1]], check=True)
+    return made
 
 
-@pytest.fixture(scope="module")
-def root(tmp_path_factory: pytest.TempPathFactory) -> Root:
-    return Root(tmp_path_factory.mktemp("root") / "debian")
+@pytest.fixture(params=list(contents.PYTHONS))
+def debian(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Debian]:
+    """Give a Debian that runs, and has nothing but what the packages depend on."""
+    make(tmp_path / "debian", request.param, "adduser", "python3", "nftables", "ca-certificates")
+    with Debian(tmp_path / "debian") as booted:
+        yield booted
 
 
-def test_it_is_installed_upgraded_removed_and_purged(root: Root, package: Path, newer: Path) -> None:
-    root.install(package)
-    assert root.run("ferroscope", "--version").split()[-1] == ferroscope.__version__
+def test_they_are_installed_upgraded_removed_and_purged(
+    debian: Debian, packages: list[Path], newer: list[Path]
+) -> None:
+    debian.install(*packages)
+    assert debian.run("ferroscope", "--version").split()[-1] == ferroscope.__version__
     # The user, who may read the configuration and write the data, and nobody else may either.
-    assert root.run("getent", "passwd", "ferroscope").split(":")[5] == "/var/lib/ferroscope"
-    assert root.owner("etc/ferroscope") == "root:ferroscope 750"
-    assert root.owner(CONF) == "root:ferroscope 640"
-    assert root.owner("var/lib/ferroscope") == "ferroscope:ferroscope 750"
-
-    # It works as that user, out of the box: a machine is inspected.
-    as_user = (
-        "setpriv",
-        "--reuid=ferroscope",
-        "--regid=ferroscope",
-        "--init-groups",
-        "env",
-        "HOME=/var/lib/ferroscope",
-    )
-    root.run(*as_user, "ferroscope", "db", "upgrade")
-    assert (root.path / "var/lib/ferroscope/ferroscope.db").exists()
-    assert "All 1 finished" in root.run(*as_user, "ferroscope", "demo", "--nodes", "1")
+    assert debian.run("getent", "passwd", "ferroscope").split(":")[5] == "/var/lib/ferroscope"
+    _check_owners(debian)
+    assert "All 1 finished" in debian.run(*AS_USER, "ferroscope", "demo", "--nodes", "1")
+    # They start nothing: the operator chooses what the host does.
+    assert debian.run("systemctl", "list-units", "--no-legend", "ferroscope*") == ""
 
     # Without a terminal, the defaults of the five questions hold; doctor approves them.
-    root.run("ferroscope", "setup")
-    assert root.owner(CONF) == "root:ferroscope 640"
-    assert "#bare_metal_port = 6385" in (root.path / CONF).read_text()
-    root.run(*as_user, "ferroscope", "doctor")
-    assert "node" in root.run("bash", "-c", _COMPLETE).split()
+    debian.run("ferroscope", "setup")
+    assert "#bare_metal_port = 6385" in (debian.root / CONF).read_text()
+    debian.run(*AS_USER, "ferroscope", "doctor")
+    assert "node" in debian.run("bash", "-c", _COMPLETE).split()
 
-    # An upgrade keeps the data and what the operator changed.
-    conf = root.path / CONF
+    # The service starts, says when it is ready, and answers.
+    debian.run("systemctl", "enable", "--now", SERVICE)
+    debian.run("ferroscope", "node", "create", "kept", "--driver", "ipmi", "-d", "ipmi_address=192.0.2.1")
+    before = debian.run("systemctl", "show", "--property=MainPID", SERVICE)
+
+    # An upgrade keeps the data and what the operator changed; what runs is the new release.
+    conf = debian.root / CONF
     conf.write_text(conf.read_text() + "\n[worker]\ngraceful_timeout = 17\n")
-    root.install(newer, "--force-confold")
+    debian.install(*newer)
     assert "graceful_timeout = 17" in conf.read_text()
     assert "option_of_the_future" not in conf.read_text()
-    assert (root.path / "var/lib/ferroscope/ferroscope.db").exists()
-    assert root.owner(CONF) == "root:ferroscope 640"
-    assert "99.0-1" in root.run("dpkg-query", "--show", "ferroscope")
+    _check_owners(debian)
+    assert "99.0-1" in debian.run("dpkg-query", "--show", "ferroscope")
+    assert debian.run("systemctl", "show", "--property=MainPID", SERVICE) != before
+    assert until(lambda: "kept" in debian.call("ferroscope", "node", "list").stdout)
 
-    # Removal leaves configuration and data; purging removes them, and nothing of the package remains.
-    root.run("dpkg", "--remove", "ferroscope")
-    assert not (root.path / "usr/bin/ferroscope").is_symlink()
-    assert not (root.path / "usr/lib/ferroscope").exists()
+    # It is there again after the system has started again.
+    debian.stop()
+    debian.start()
+    assert debian.run("systemctl", "is-active", SERVICE).strip() == "active"
+    assert "kept" in debian.run("ferroscope", "node", "list")
+
+    # Removal ends the service and leaves configuration and data; purging leaves nothing.
+    debian.run("dpkg", "--remove", "ferroscope-boot-host", "ferroscope")
+    assert debian.call("systemctl", "is-active", SERVICE).stdout.strip() != "active"
+    assert not (debian.root / "usr/bin/ferroscope").is_symlink()
+    assert not (debian.root / "usr/lib/ferroscope").exists()
     assert conf.exists()
-    assert (root.path / "var/lib/ferroscope/ferroscope.db").exists()
-    root.run("dpkg", "--purge", "ferroscope")
-    left = [name for name in _files(root.path) if "ferroscope" in name and not name.startswith("tmp/")]
-    assert left == []
+    assert (debian.root / "var/lib/ferroscope/ferroscope.db").exists()
+    debian.run("dpkg", "--purge", "ferroscope-boot-host", "ferroscope")
+    left = [name for name in _files(debian.root) if "ferroscope" in name]
+    assert [name for name in left if not name.startswith(("var/tmp/", "var/log/", "proc/", "sys/", "run/"))] == []
 
 
-def test_units_and_documents_are_where_debian_looks_for_them(package: Path) -> None:
-    listed = subprocess.run(["dpkg-deb", "--contents", package], capture_output=True, text=True, check=True).stdout
-    paths = {line.split()[5].removeprefix("./") for line in listed.splitlines()}
+def test_a_boot_host_is_closed_until_its_filter_runs(debian: Debian, packages: list[Path]) -> None:
+    debian.install(*packages)
+    conf = debian.root / CONF
+    conf.write_text(conf.read_text() + "\n[pxe_filter]\nnetwork = rack\ninterfaces = lo\n")
+    debian.run("ferroscope", "db", "upgrade")
+    debian.run("chown", "--recursive", "ferroscope:", "/var/lib/ferroscope")
+    assert debian.call("systemctl", "start", "ferroscope-pxe-closed.service").returncode != 0, "there is no ruleset"
+    debian.run("ferroscope", "pxe", "ruleset", "-o", "/etc/ferroscope/pxe-closed.nft")
+    debian.run("systemctl", "start", "ferroscope-pxe-closed.service")
+    assert "ferroscope_pxe_rack" in debian.run("nft", "list", "tables")
+    debian.run("systemctl", "start", "ferroscope-pxe-filter.service")
+    assert until(lambda: "expires" in debian.run("nft", "list", "set", "inet", "ferroscope_pxe_rack", "open"))
+    debian.run("dpkg", "--remove", "ferroscope-boot-host")
+    assert debian.call("systemctl", "is-active", "ferroscope-pxe-filter.service").stdout.strip() != "active"
+    assert until(lambda: "expires" not in debian.run("nft", "list", "set", "inet", "ferroscope_pxe_rack", "open"))
+    assert "ferroscope_pxe_rack" in debian.run("nft", "list", "tables"), "the host stays closed"
+
+
+def test_lintian_has_nothing_to_say(packages: list[Path]) -> None:
+    done = subprocess.run(
+        ["lintian", "--allow-root", "--fail-on", "error,warning", *packages],
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_a_second_build_is_the_same(packages: list[Path], tmp_path: Path) -> None:
+    for one, again in zip(packages, deb.build(tmp_path), strict=True):
+        assert one.read_bytes() == again.read_bytes(), one.name
+
+
+def test_units_and_documents_are_where_debian_looks_for_them(packages: list[Path]) -> None:
+    service, boot_host = packages
+    paths, owners = _listed(service)
     for expected in (
-        "lib/systemd/system/ferroscope-worker.service",
-        "usr/lib/tmpfiles.d/ferroscope-xtables.conf",
+        f"{UNITS}/ferroscope-worker.service",
         "usr/share/bash-completion/completions/ferroscope",
         "usr/share/zsh/vendor-completions/_ferroscope",
         "usr/share/fish/vendor_completions.d/ferroscope.fish",
@@ -148,13 +161,32 @@ def test_units_and_documents_are_where_debian_looks_for_them(package: Path) -> N
         "usr/share/doc/ferroscope/examples/helm/ferroscope/values.yaml",
     ):
         assert expected in paths
-    owners = {line.split()[1] for line in listed.splitlines()}
     assert owners == {"root/root"}
     unit = subprocess.run(
-        f"dpkg-deb --fsys-tarfile {package} | tar -xO ./lib/systemd/system/ferroscope-worker.service",
+        f"dpkg-deb --fsys-tarfile {service} | tar -xO ./{UNITS}/ferroscope-worker.service",
         shell=True, capture_output=True, text=True, check=True,
     ).stdout  # fmt: skip
     assert "ExecStart=/usr/bin/ferroscope worker\n" in unit
+    theirs, _ = _listed(boot_host)
+    assert {f"{UNITS}/ferroscope-pxe-filter.service", "usr/lib/tmpfiles.d/ferroscope-xtables.conf"} <= theirs
+    shared = {path for path in paths & theirs if not path.endswith("/") and path != "."}
+    assert shared == set()
+
+
+def _check_owners(debian: Debian) -> None:
+    for path, owner in (
+        ("etc/ferroscope", "root:ferroscope 750"),
+        (CONF, "root:ferroscope 640"),
+        ("var/lib/ferroscope", "ferroscope:ferroscope 750"),
+    ):
+        assert debian.run("stat", "-c", "%U:%G %a", f"/{path}").strip() == owner
+
+
+def _listed(package: Path) -> tuple[set[str], set[str]]:
+    """Return the paths in a package, and their owners."""
+    listed = subprocess.run(["dpkg-deb", "--contents", package], capture_output=True, text=True, check=True).stdout
+    lines = [line.split() for line in listed.splitlines()]
+    return {line[5].removeprefix("./") for line in lines}, {line[1] for line in lines}
 
 
 def _files(root: Path) -> list[str]:
