@@ -2,7 +2,7 @@
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help check test nightly format docs demo bench dist clean
+.PHONY: help check test nightly format docs demo bench release clean
 
 # With bytecode, a process of the service starts with two thirds of the processor time.
 unexport PYTHONDONTWRITEBYTECODE
@@ -11,6 +11,8 @@ unexport PYTHONDONTWRITEBYTECODE
 TESTS ?=
 # Parts of the nightly tests, such as: make nightly PART=kubernetes. Without it, all of them, in hours.
 PART ?=
+# The GnuPG key that signs a release.
+KEY ?=
 
 help: ## Show this help
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 20
@@ -43,9 +45,9 @@ bench: ## Measure against the performance targets
 	@tools/setup.sh dev postgresql mariadb
 	@.venv/bin/python -m bench
 
-dist: ## Write the source distribution and the wheel to dist/, with man pages and shell completion
-	@tools/setup.sh dev
-	@.venv/bin/python -m tools.packaging dist
+release: ## Make and check all that a release is published with, in dist/; KEY=... signs it (needs root)
+	@tools/setup.sh dev packaging audit site helm
+	@.venv/bin/python -m tools.packaging release $(if $(KEY),--sign '$(KEY)')
 
 clean: ## Remove environments and caches
 	@rm -rf .venv .*-venv .helm .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache .boot-kernel build

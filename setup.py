@@ -10,7 +10,7 @@ from pathlib import Path
 
 from setuptools import setup
 
-# Directory of the source -> where pip installs it, below the environment. ``make dist`` makes share.
+# Directory of the source -> where pip installs it, below the environment. tools/packaging makes share.
 _PLACES = {"deploy": "share/ferroscope/deploy", "share": "share"}
 # ``ferroscope docs`` shows them.
 for _kind in ("tutorial", "how-to", "explanation", "reference"):

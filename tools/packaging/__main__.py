@@ -1,13 +1,16 @@
-"""``python -m tools.packaging image|deb|dist``: make them in build/."""
+"""``python -m tools.packaging image|deb|dist|release``: make them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import click
 
-from tools.packaging import contents, deb, dist, image
+from tools.packaging import contents, deb, dist, image, release
+
+BUILD = contents.ROOT / "build"
+DIST = contents.ROOT / "dist"
 
 
 @click.group()
@@ -16,35 +19,54 @@ def packaging() -> None:
 
 
 @packaging.command("image")
-@click.option("--directory", type=click.Path(path_type=Path), default=contents.ROOT / "build", help="Where it goes.")
+@click.option("--directory", type=click.Path(path_type=Path), default=BUILD, help="Where it goes.")
 def make_image(directory: Path) -> None:
     """Make the OCI image, as root."""
     target = directory / f"ferroscope-{contents.VERSION}-{contents.architecture()}.oci.tar"
-    _done(target, lambda: image.build(target))
+    _done(lambda: [image.build(target)])
 
 
 @packaging.command("deb")
-@click.option("--directory", type=click.Path(path_type=Path), default=contents.ROOT / "build", help="Where it goes.")
+@click.option("--directory", type=click.Path(path_type=Path), default=BUILD, help="Where they go.")
 def make_deb(directory: Path) -> None:
-    """Make the Debian package."""
-    target = directory / f"ferroscope_{deb.version()}_{contents.architecture()}.deb"
-    _done(target, lambda: deb.build(target))
+    """Make the Debian packages."""
+    _done(lambda: deb.build(directory))
 
 
 @packaging.command("dist")
-@click.option("--directory", type=click.Path(path_type=Path), default=contents.ROOT / "dist", help="Where they go.")
+@click.option("--directory", type=click.Path(path_type=Path), default=DIST, help="Where they go.")
 def make_dist(directory: Path) -> None:
     """Make the source distribution and the wheel."""
-    for path in dist.build(directory):
-        click.echo(f"wrote {path}, {path.stat().st_size / 1e6:.1f} MB")
+    _done(lambda: dist.build(directory))
 
 
-def _done(target: Path, make: Callable[[], None]) -> None:
+@packaging.command("release")
+@click.option("--directory", type=click.Path(path_type=Path), default=DIST, help="Where it goes; it is emptied first.")
+@click.option("--sign", "key", default="", help="The GnuPG key that signs the checksums.")
+def make_release(directory: Path, key: str) -> None:
+    """Make, check and sign all that a release is published with, as root."""
+    changed = release.changed()
     try:
-        make()
+        files = release.make(directory, click.echo)
+        if key:
+            files.append(release.sign(directory, key))
     except contents.PackagingError as exc:
         raise click.ClickException(str(exc)) from exc
-    click.echo(f"wrote {target}, {target.stat().st_size / 1e6:.1f} MB")
+    for line in release.table(files):
+        click.echo(line)
+    if changed:
+        click.echo(f"NOT OF A COMMIT: {len(changed)} files differ from it, such as {changed[0]}")
+    if not key:
+        click.echo("UNSIGNED: no key was named; name one with: make release KEY=...")
+
+
+def _done(make: Callable[[], Sequence[Path]]) -> None:
+    try:
+        made = make()
+    except contents.PackagingError as exc:
+        raise click.ClickException(str(exc)) from exc
+    for path in made:
+        click.echo(f"wrote {path}, {path.stat().st_size / 1e6:.1f} MB")
 
 
 if __name__ == "__main__":

@@ -58,7 +58,7 @@ _CONFIG: Final[dict[str, Any]] = {
 }
 
 
-def build(target: Path) -> None:
+def build(target: Path) -> Path:
     """Write the image as an OCI archive, which ``podman load``, ``docker load`` and ``ctr images import`` read."""
     epoch = contents.build_time()
     with tempfile.TemporaryDirectory(prefix="ferroscope-image-") as name:
@@ -72,6 +72,7 @@ def build(target: Path) -> None:
         _compile(base, ours)
         layers = [_layer(base, epoch), _layer(ours, epoch)]
         _archive(target, layers, epoch)
+    return target
 
 
 def _debian(base: Path) -> None:

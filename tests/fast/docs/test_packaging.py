@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import hashlib
+import os
 import re
+import tarfile
 from pathlib import Path
 
 import pytest
+import yaml
 
+import ferroscope
 from ferroscope.cli.main import commands
 from ferroscope.config.load import load, unknown_options
 from ferroscope.config.sections import options as declared_options
+from tests import ROOT
 from tools.docs.declarations import sample
-from tools.packaging import contents, man_pages
+from tools.packaging import contents, man_pages, release
 
 MACROS = {".TH", ".SH", ".SS", ".B", ".BR", ".I", ".TP", ".PP"}
 SET = re.compile(r"^#(\w+) = (?=.)", re.MULTILINE)
@@ -60,3 +66,39 @@ def test_the_packages_are_those_for_debians_python_whichever_python_builds() -> 
     assert "async-timeout" in names  # before Python 3.11.3
     assert "legacy-cgi" not in names  # since Python 3.13
     assert all("--hash=sha256:" in pin and ";" not in pin for pin in contents.pins() if "==" in pin)
+    newer = {pin.partition("==")[0] for pin in contents.pins("3.13") if not pin.startswith("#")}
+    assert newer - names == {"legacy-cgi"}
+    assert names - newer == {"async-timeout"}
+
+
+def test_an_archive_depends_on_names_and_contents_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SOURCE_DATE_EPOCH", "1000000000")
+    archives = []
+    for number, umask in enumerate((0o022, 0o077)):
+        before = os.umask(umask)
+        root = tmp_path / str(number) / "site"
+        (root / "below").mkdir(parents=True)
+        (root / "below/page.html").write_text("text")
+        os.umask(before)
+        archives.append(tmp_path / f"{number}.tar.gz")
+        release.archive(root, archives[-1])
+    assert archives[0].read_bytes() == archives[1].read_bytes()
+    with tarfile.open(archives[0]) as tar:
+        assert tar.getnames() == ["site/below", "site/below/page.html"]
+
+
+def test_the_table_of_a_release_has_the_size_and_the_checksum_of_each_file(tmp_path: Path) -> None:
+    (tmp_path / "one.tar.gz").write_bytes(b"x" * 1234)
+    head, row = release.table([tmp_path / "one.tar.gz"])
+    assert head.split() == ["file", "bytes", "sha256"]
+    assert row.split() == ["one.tar.gz", "1,234", hashlib.sha256(b"x" * 1234).hexdigest()]
+
+
+def test_everything_that_is_deployed_has_the_version_of_the_source() -> None:
+    chart = yaml.safe_load((ROOT / "deploy/helm/ferroscope/Chart.yaml").read_text())
+    assert chart["appVersion"] == ferroscope.__version__
+    # Helm wants a hyphen before what makes it a candidate.
+    assert chart["version"] == re.sub(r"(?<=\d)(?=[a-z])", "-", ferroscope.__version__)
+    for file in (ROOT / "deploy/kubernetes").rglob("kustomization.yaml"):
+        for one in yaml.safe_load(file.read_text()).get("images", []):
+            assert one["newTag"] == ferroscope.__version__, file

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+import ferroscope
 from ferroscope.config.coordination_options import CoordinationSettings
 from ferroscope.contrib.kubernetes.failover.client import FORCING_RIGHTS, RIGHTS, Right
 from ferroscope.contrib.kubernetes.liveness import RULE, KubernetesService
@@ -38,7 +39,7 @@ def test_the_api_server_accepts_every_object(namespaces: Cluster, overlay: str) 
     assert said.count("(server dry run)") == len(objects)
     # All images are those that the kustomization sets, and no pod asks for a volume that nothing makes.
     for pod in pods(objects):
-        assert {one["image"] for one in pod["containers"]} == {"localhost/ferroscope:0.1.0"}
+        assert {one["image"] for one in pod["containers"]} == {f"localhost/ferroscope:{ferroscope.__version__}"}
         made = {one["metadata"]["name"] for one in objects if one["kind"] in ("ConfigMap", "PersistentVolumeClaim")}
         wanted = {one["configMap"]["name"] for one in pod["volumes"] if "configMap" in one}
         assert wanted <= made

@@ -21,7 +21,7 @@ def test_what_users_call_installs_no_test_tools() -> None:
     assert "tools/setup.sh venv\n" in _steps("demo")
 
 
-@pytest.mark.parametrize("target", ["format", "bench", "dist"])
+@pytest.mark.parametrize("target", ["format", "bench", "release"])
 def test_what_contributors_call_installs_them_first(target: str) -> None:
     assert _steps(target).startswith("tools/setup.sh dev")
 

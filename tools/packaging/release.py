@@ -1,0 +1,172 @@
+"""``make release``: everything that a release is published with, in one directory, checked, with checksums.
+
+The same commit, lock file and Debian packages give the same files, but for the signature.
+"""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import io
+import os
+import shutil
+import subprocess
+import sys
+import tarfile
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Final
+
+from tools.packaging import contents, deb, dist, image, man_pages
+from tools.packaging.contents import ROOT, VERSION, PackagingError, run
+
+SUMS: Final = "SHA256SUMS"
+_AUDIT: Final = ROOT / ".audit-venv/bin"
+_BLOCK: Final = 1 << 20
+_NAME: Final = f"ferroscope-{VERSION}"
+# pipx would take the newest packages of that day; these are the tested ones.
+_EXTRAS: Final = "postgresql,ui"
+
+
+def make(directory: Path, say: Callable[[str], None]) -> list[Path]:
+    """Write everything but the signature into the directory, which is emptied first; return the files."""
+    shutil.rmtree(directory, ignore_errors=True)
+    directory.mkdir(parents=True)
+    for name, step in _STEPS.items():
+        say(f"== {name}")
+        step(directory)
+    files = sorted(one for one in directory.iterdir() if one.is_file())
+    (directory / SUMS).write_text("".join(f"{checksum(one)}  {one.name}\n" for one in files))
+    return [*files, directory / SUMS]
+
+
+def sign(directory: Path, key: str) -> Path:
+    """Sign the checksums with this key of GnuPG; return the file of the signature."""
+    target = directory / f"{SUMS}.asc"
+    target.unlink(missing_ok=True)
+    run("gpg", "--batch", "--local-user", key, "--armor", "--output", target, "--detach-sign", directory / SUMS)
+    run("gpg", "--batch", "--verify", target, directory / SUMS)
+    return target
+
+
+def table(files: list[Path]) -> Iterator[str]:
+    """Yield one line a file: name, size, checksum."""
+    width = max(len(one.name) for one in files)
+    yield f"{'file':{width}}  {'bytes':>11}  sha256"
+    for one in files:
+        yield f"{one.name:{width}}  {one.stat().st_size:11,}  {checksum(one)}"
+
+
+def checksum(path: Path) -> str:
+    digest = hashlib.sha256()
+    with path.open("rb") as file:
+        while block := file.read(_BLOCK):
+            digest.update(block)
+    return digest.hexdigest()
+
+
+def changed() -> list[str]:
+    """Return what differs from the commit of which the release is said to be."""
+    listed = run("git", "status", "--porcelain", output=True)
+    return [line[3:] for line in listed.splitlines()]
+
+
+def archive(root: Path, target: Path) -> None:
+    """Write a directory as a .tar.gz whose bytes depend on names and contents only."""
+    epoch, written = contents.build_time(), io.BytesIO()
+    with tarfile.open(fileobj=written, mode="w", format=tarfile.PAX_FORMAT) as tar:
+        for path in sorted(root.rglob("*")):
+            member = tar.gettarinfo(path, str(path.relative_to(root.parent)))
+            member.uid = member.gid = 0
+            member.uname = member.gname = ""
+            member.mtime, member.mode = epoch, 0o755 if path.is_dir() else 0o644
+            with path.open("rb") if member.isreg() else io.BytesIO() as content:
+                tar.addfile(member, content if member.isreg() else None)
+    target.write_bytes(gzip.compress(written.getvalue(), compresslevel=9, mtime=0))
+
+
+def _python(directory: Path) -> None:
+    files = dist.build(directory)
+    with tempfile.TemporaryDirectory(prefix="ferroscope-again-") as name:
+        for one, again in zip(files, dist.build(Path(name)), strict=True):
+            if checksum(one) != checksum(again):
+                raise PackagingError(f"{one.name}: a second build of the same source differs")
+    run(_AUDIT / "twine", "check", "--strict", *files)
+    shutil.copyfile(ROOT / "requirements.txt", directory / "requirements.txt")
+
+
+def _installed(directory: Path) -> None:
+    """Install the wheel as pipx does, into an environment that has nothing else, and inspect two machines."""
+    with tempfile.TemporaryDirectory(prefix="ferroscope-venv-") as name:
+        place = Path(name)
+        run(sys.executable, "-m", "venv", place / "venv")
+        pinned = place / "pins.txt"
+        pinned.write_text("\n".join(pin.partition(" --")[0] for pin in contents.pins() if "==" in pin))
+        pip = (place / "venv/bin/python", "-m", "pip", "install", "-q", "--disable-pip-version-check")
+        run(*pip, "-c", pinned, f"{directory / _NAME}-py3-none-any.whl[{_EXTRAS}]")
+        program = place / "venv/bin/ferroscope"
+        said = run(program, "--version", output=True).split()[-1]
+        if said != VERSION:
+            raise PackagingError(f"the installed wheel says that it is {said}, not {VERSION}")
+        if "All 2 finished" not in run(program, "demo", "--nodes", "2", output=True, where=place):
+            raise PackagingError("the installed wheel does not inspect simulated machines: ferroscope demo --nodes 2")
+
+
+def _debian(directory: Path) -> None:
+    files = deb.build(directory)
+    run("lintian", "--allow-root", "--fail-on", "error,warning", "--display-info", *files)
+
+
+def _image(directory: Path) -> None:
+    image.build(directory / f"{_NAME}-{contents.architecture()}.oci.tar")
+
+
+def _chart(directory: Path) -> None:
+    chart = ROOT / "deploy/helm/ferroscope"
+    run(ROOT / ".helm/helm", "lint", "--strict", chart)
+    with tempfile.TemporaryDirectory(prefix="ferroscope-chart-") as name:
+        run(ROOT / ".helm/helm", "package", chart, "--destination", name)
+        (packed,) = Path(name).glob("*.tgz")
+        # Helm writes the time of its call into the archive.
+        with tarfile.open(packed) as tar:
+            tar.extractall(name, filter="data")
+        archive(Path(name) / "ferroscope", directory / packed.name)
+
+
+def _bill_of_materials(directory: Path) -> None:
+    run(
+        _AUDIT / "cyclonedx-py", "requirements", "--pyproject", "pyproject.toml", "--output-reproducible",
+        "--output-format", "JSON", "-o", directory / f"{_NAME}.cdx.json", "requirements.txt",
+    )  # fmt: skip
+
+
+def _manual(directory: Path) -> None:
+    with tempfile.TemporaryDirectory(prefix="ferroscope-manual-") as name:
+        man_pages.write(Path(name) / "share", contents.build_time())
+        archive(Path(name) / "share", directory / f"{_NAME}-man-pages.tar.gz")
+
+
+def _site(directory: Path) -> None:
+    with tempfile.TemporaryDirectory(prefix="ferroscope-site-") as name:
+        place = Path(name) / f"{_NAME}-documentation"
+        environment = {**os.environ, "SOURCE_DATE_EPOCH": str(contents.build_time()), "PYTHONHASHSEED": "0"}
+        command = (ROOT / ".site-venv/bin/sphinx-build", "-q", "-W", "--keep-going", "-c", ROOT / "tools/site")
+        done = subprocess.run(
+            [*command, "-d", Path(name) / "doctrees", ROOT / "docs", place], env=environment, check=False
+        )
+        if done.returncode:
+            raise PackagingError("the documentation has errors: python3 -m tools site")
+        archive(place, directory / f"{place.name}.tar.gz")
+
+
+_STEPS: Final[dict[str, Callable[[Path], None]]] = {
+    "source distribution and wheel, twice": _python,
+    "the wheel in an empty environment": _installed,
+    "Debian packages": _debian,
+    "OCI image": _image,
+    "Helm chart": _chart,
+    "software bill of materials": _bill_of_materials,
+    "man pages and completion": _manual,
+    "documentation": _site,
+}
