@@ -9,7 +9,7 @@ from ferroscope.api.baremetal import ramdisk
 from ferroscope.api.http import decoding, large_lists, rate_limit
 from ferroscope.config.options import ApiSettings
 from ferroscope.contrib.ui import session
-from ferroscope.core import lookup
+from ferroscope.core import json_safety, lookup
 from ferroscope.http_server import connection as http_connection
 from ferroscope.http_server import limits as http_limits
 from ferroscope.http_server import server as http_server
@@ -53,7 +53,7 @@ def render() -> str:
         ("requests of a source that run", _number(api.max_concurrent_requests), "max_concurrent_requests", "429"),
         ("requests of a source per second", _number(api.request_rate), "request_rate, request_burst", "429"),
         ("bytes of a JSON document, other than a callback", f"{decoding.MAX_DOCUMENT_SIZE // _MIB} MiB", "", "413"),
-        ("nesting of JSON", f"{api.max_json_depth}", "max_json_depth", "400"),
+        ("nesting of JSON", f"{json_safety.MAX_DEPTH}", "", "400"),
         ("failed lookups and refused callbacks of a source", failed, "failure_burst, failure_rate",
          f"429, except for machines that are waited for, up to {rate_limit.FLOOD} times as many"),
         ("wrong passwords of a name from a source", f"{failures.BURST}, then {api.failure_rate:g} per second",

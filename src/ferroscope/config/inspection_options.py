@@ -324,7 +324,6 @@ class StorageSettings(msgspec.Struct, frozen=True, kw_only=True):
     period: Annotated[float, Opt("Seconds between checks for data to move.", ge=0.1)] = 5.0
     timeout: Annotated[float, Opt("Timeout of one attempt, in seconds.", ge=0.1, le=120)] = 10.0
     retries: Annotated[int, Opt("Number of retries of a failed request.", ge=0, le=10)] = 2
-    retry_pause: Annotated[float, Opt("Seconds before the first retry; doubled with each retry.", ge=0, le=10)] = 0.2
     longest_pause: Annotated[
         float,
         Opt(

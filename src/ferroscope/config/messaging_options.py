@@ -243,9 +243,6 @@ class NotificationSettings(msgspec.Struct, frozen=True, kw_only=True):
     ] = 100_000
     keep_delivered: Annotated[float, Opt("Days for which delivered events are kept.", ge=0)] = 1.0
     keep_dead: Annotated[float, Opt("Days for which dead letters are kept, and events that wait.", ge=0)] = 7.0
-    warn_after: Annotated[
-        float, Opt("Seconds for which a target may be down before the status of the service reports it.", ge=1)
-    ] = 300.0
 
     def targets(self) -> tuple[Target, ...]:
         """Return the targets; ``ValueError`` if one is invalid."""

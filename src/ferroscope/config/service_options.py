@@ -77,7 +77,6 @@ class ApiSettings(msgspec.Struct, frozen=True, kw_only=True):
         int,
         Opt("Maximum size of a request body, in bytes; larger ones get 413. A typical inventory has 40 KB.", ge=1024),
     ] = 2 * 1024 * 1024
-    max_json_depth: Annotated[int, Opt("Maximum nesting depth of a request body.", ge=1)] = 25
     max_limit: Annotated[int, Opt("Maximum number of items in one page of a list.", ge=1)] = 1000
     max_page_size: Annotated[
         int, Opt("Maximum bytes of one page of a list, unless its only item is larger; the rest follows.", ge=4096)

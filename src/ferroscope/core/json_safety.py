@@ -16,6 +16,8 @@ from ferroscope.core import json_repair
 
 # A 40 KB inventory has about 500; the largest machines have a few thousand.
 MAX_CONTAINERS: Final = 50_000
+# How deeply the body of a request may be nested.
+MAX_DEPTH: Final = 25
 # Hooks repeat parts of the data in their output.
 MAX_DERIVED: Final = 4 * MAX_CONTAINERS
 

@@ -36,6 +36,7 @@ _FAILING_NODES: Final = 3
 _MAX_WITHOUT: Final = 500  # nodes that are busy or wait for a retry; while there are more, no others are tried
 _CENSUS_INTERVAL: Final = 10.0
 _MOST_GIVEN_UP: Final = 10_000  # at once
+_WARN_AFTER: Final = 300.0  # seconds for which a target may be down before the status of the service reports it
 
 _log = structlog.get_logger(__name__)
 
@@ -255,7 +256,7 @@ class Notifications:
     def _finding(self, pending: dict[str, Tally], database_now: float, now: float) -> Finding | None:
         for lane in self._lanes.values():
             waiting = pending.get(lane.target)
-            if lane.down_since is not None and now - lane.down_since > self._settings.warn_after:
+            if lane.down_since is not None and now - lane.down_since > _WARN_AFTER:
                 number = 0 if waiting is None else waiting.events
                 summary = (
                     f"the notification target {lane.target} has been down for {now - lane.down_since:.0f} s "
@@ -267,7 +268,7 @@ class Notifications:
                 summary = f"{waiting.events} events wait for {target}, which is not a [notifications] target"
                 advice = "add it again, or wait: they are deleted after [notifications] keep_dead"
                 return Finding("notification-target-unknown", "wrong", summary, advice)
-            if database_now - waiting.oldest > self._settings.warn_after:
+            if database_now - waiting.oldest > _WARN_AFTER:
                 summary = (
                     f"{waiting.events} events wait for the notification target {target}, the oldest one for "
                     f"{database_now - waiting.oldest:.0f} s"

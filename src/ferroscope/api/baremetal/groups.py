@@ -179,7 +179,7 @@ def update_chassis(context: ApiContext, call: Call[NoQuery, list[Operation]]) ->
 
     def work(tx: Transaction) -> Chassis:
         chassis = tx.chassis.get(uuid, lock=True)
-        _, body = representation.patched(context.settings, chassis, call.body, ChassisSettable)
+        _, body = representation.patched(chassis, call.body, ChassisSettable)
         return tx.chassis.update(msgspec.structs.replace(chassis, description=body.description, extra=body.extra or {}))
 
     return Reply(200, SHOWN.render(context.data.store.write(work), SHOWN.select(call.minor), call.url))

@@ -39,6 +39,7 @@ from ferroscope.api.http.schemas import Limit, ProvisionState, SortDir, Uuid
 from ferroscope.contracts.errors import NotFoundError
 from ferroscope.contracts.store import Query
 from ferroscope.core import bmc_access, labels
+from ferroscope.core.json_safety import MAX_DEPTH
 from ferroscope.core.labels import LabelError, Selector
 from ferroscope.core.model import Node
 from ferroscope.core.node import NODE_FIELDS, Form, NodeField, Source, sourced, sourced_values
@@ -379,8 +380,7 @@ def update_node(context: ApiContext, call: Call[NodePatchQuery, list[Operation]]
 
 
 def _patched(context: ApiContext, call: Call[NodePatchQuery, list[Operation]], node: Node) -> Node:
-    max_depth = context.settings.api.max_json_depth
-    values = json_patch.apply(node_input.settable(node), call.body, node_input.PATCHABLE, max_depth=max_depth)
+    values = json_patch.apply(node_input.settable(node), call.body, node_input.PATCHABLE, max_depth=MAX_DEPTH)
     if call.query.reset_interfaces:
         if "driver" not in values:
             raise BadRequestError("reset_interfaces requires a change of the driver in the same request.")

@@ -202,7 +202,7 @@ def update_portgroup(context: ApiContext, call: Call[NoQuery, list[Operation]]) 
     def work(tx: Transaction) -> Portgroup:
         node = tx.nodes.get(tx.portgroups.get(ident).node, lock=True)
         group = tx.portgroups.get(ident)
-        values, body = representation.patched(context.settings, group, call.body, PortgroupSettable)
+        values, body = representation.patched(group, call.body, PortgroupSettable)
         SHOWN.check(call.minor, list(values))
         if body.mode is None:
             raise BadRequestError("mode is a mandatory attribute and cannot be removed.")

@@ -39,6 +39,7 @@ from ferroscope.api.http.schemas import Limit, Mac, SortDir, Uuid
 from ferroscope.config.options import Settings
 from ferroscope.contracts.errors import NotFoundError
 from ferroscope.contracts.store import Query
+from ferroscope.core.json_safety import MAX_DEPTH
 from ferroscope.core.model import Node, Port, Portgroup, Severity
 from ferroscope.core.values import is_uuid, normalize
 from ferroscope.db.transaction import Transaction
@@ -218,8 +219,7 @@ def update_port(context: ApiContext, call: Call[NoQuery, list[Operation]]) -> Re
 
     def work(tx: Transaction) -> Port:
         port = _find(tx, call)
-        max_depth = context.settings.api.max_json_depth
-        values = json_patch.apply(port_fields.settable(port), call.body, port_fields.PATCHABLE, max_depth=max_depth)
+        values = json_patch.apply(port_fields.settable(port), call.body, port_fields.PATCHABLE, max_depth=MAX_DEPTH)
         try:
             body = msgspec.convert({"address": port.address} | values, PortSettable)
         except msgspec.ValidationError as exc:

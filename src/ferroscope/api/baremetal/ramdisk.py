@@ -21,6 +21,7 @@ from ferroscope.api.http.route import Call, NoQuery, Reply
 from ferroscope.api.http.schemas import Mac, Uuid
 from ferroscope.contracts.errors import NotFoundError
 from ferroscope.core import lookup
+from ferroscope.core.json_safety import MAX_DEPTH
 from ferroscope.core.model import Node
 from ferroscope.core.reasons import Reason
 from ferroscope.core.states import RAMDISK
@@ -127,7 +128,7 @@ def _accept(
         parsed = callback_body.parse(
             call.raw,
             node_uuid,
-            max_depth=context.settings.api.max_json_depth,
+            max_depth=MAX_DEPTH,
             ignored=context.settings.inspector.ignored,
         )
     except ApiError as exc:

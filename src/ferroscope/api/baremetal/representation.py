@@ -16,7 +16,7 @@ from ferroscope.api.http.errors import BadRequestError, NotAcceptableError
 from ferroscope.api.http.json_patch import Operation
 from ferroscope.api.http.route import Call, Reply
 from ferroscope.api.http.schemas import Limit, Link, SortDir, Uuid, iso, one_of, pair
-from ferroscope.config.options import Settings
+from ferroscope.core.json_safety import MAX_DEPTH
 from ferroscope.core.model import Chassis, Document, Portgroup
 
 T = TypeVar("T")
@@ -135,14 +135,11 @@ class Page(msgspec.Struct, frozen=True, kw_only=True):
     sort_dir: SortDir = "asc"
 
 
-def patched(
-    settings: Settings, record: Chassis | Portgroup, operations: list[Operation], wanted: type[B]
-) -> tuple[Document, B]:
+def patched(record: Chassis | Portgroup, operations: list[Operation], wanted: type[B]) -> tuple[Document, B]:
     """Return the values that a JSON patch changes, and the whole body with them; 400 if it is invalid."""
     names = wanted.__struct_fields__
     document = {name: getattr(record, _STORED.get(name, name)) for name in names}
-    max_depth = settings.api.max_json_depth
-    changed = json_patch.apply(document, operations, names, max_depth=max_depth)
+    changed = json_patch.apply(document, operations, names, max_depth=MAX_DEPTH)
     try:
         return changed, msgspec.convert(document | changed, wanted)
     except msgspec.ValidationError as exc:

@@ -20,6 +20,7 @@ from ferroscope.api.http.route import Call, NoQuery, Reply
 from ferroscope.api.http.schemas import Limit, SortDir, Uuid
 from ferroscope.contracts.store import Query
 from ferroscope.core import json_safety, values
+from ferroscope.core.json_safety import MAX_DEPTH
 from ferroscope.core.model import Document, Node, Port, Rule, RuleDialect
 from ferroscope.core.values import is_uuid
 from ferroscope.db.transaction import Transaction
@@ -97,8 +98,7 @@ def update_rule(context: ApiContext, call: Call[NoQuery, list[Operation]]) -> Re
     def work(tx: Transaction) -> Rule:
         rule = tx.rules.get(uuid)
         document = {name: getattr(rule, name) for name in rule_schema.PATCHABLE}
-        max_depth = context.settings.api.max_json_depth
-        values = json_patch.apply(document, operations, rule_schema.PATCHABLE, max_depth=max_depth)
+        values = json_patch.apply(document, operations, rule_schema.PATCHABLE, max_depth=MAX_DEPTH)
         try:
             body = msgspec.convert(document | values, RuleSettable)
         except msgspec.ValidationError as exc:

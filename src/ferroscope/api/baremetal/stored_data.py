@@ -16,6 +16,7 @@ from ferroscope.api.http.route import Call
 from ferroscope.contracts.data import Part
 from ferroscope.contracts.errors import StaleError
 from ferroscope.core.delivery import take
+from ferroscope.core.json_safety import MAX_DEPTH
 from ferroscope.core.model import GIVEN, Inspection, Node
 from ferroscope.core.states import Event, State
 from ferroscope.db.transaction import Transaction
@@ -74,7 +75,7 @@ def submit(
     If a reapply of stored data is already queued and has not begun, nothing is added.
     """
     if call.raw.strip():
-        parts = callback_body.split(call.raw, max_depth=context.settings.api.max_json_depth)
+        parts = callback_body.split(call.raw, max_depth=MAX_DEPTH)
         parts.pop("logs", None)
 
         def given(tx: Transaction) -> None:

@@ -36,6 +36,7 @@ from ferroscope.contracts.store import Query
 from ferroscope.contracts.telemetry import CALL, Span
 from ferroscope.core import values
 from ferroscope.core.audit import LOGIN, AuditEvent
+from ferroscope.core.json_safety import MAX_DEPTH
 from ferroscope.core.model import Node
 from ferroscope.db.transaction import Transaction
 from ferroscope.http_server.agreed import HEAD_ONLY, retries_after
@@ -271,7 +272,7 @@ def _call(
     return Call(
         path=path,
         query=decoding.decode_query(req.params, route.query) if req.query_string else _empty(route),
-        body=_body(context.settings, route, raw),
+        body=_body(route, raw),
         version=version,
         url=_url(context.settings, req, route, introspection),
         raw=raw,
@@ -405,9 +406,9 @@ def _stream(req: falcon.Request) -> Any:
     return req.stream if req.env.get("wsgi.input_terminated") else req.bounded_stream
 
 
-def _body(settings: Settings, route: Route, raw: bytes) -> Any:
+def _body(route: Route, raw: bytes) -> Any:
     if route.body_kind is Body.DECODED and (raw or route.body_required):
-        return decoding.decode(raw, route.body, max_depth=settings.api.max_json_depth)
+        return decoding.decode(raw, route.body, max_depth=MAX_DEPTH)
     return None
 
 

@@ -90,7 +90,7 @@ def plan(given: _Given, files: tuple[str, ...], database: str | None, fmt: str) 
 @output_option
 @click.pass_obj
 def status(given: _Given, files: tuple[str, ...], database: str | None, limit: int, fmt: str) -> None:
-    """Show the newest remediations, with their evidence; newest first."""
+    """Show the latest remediations with their evidence, newest first."""
     from ferroscope.contrib.kubernetes.role import history
 
     found = _or_fail(history, _settings(given, files, database), limit)

@@ -20,6 +20,7 @@ from ferroscope.contrib.ui import bmc_trials, form
 from ferroscope.contrib.ui.bmc_trials import Trial
 from ferroscope.contrib.ui.machines import call_of
 from ferroscope.contrib.ui.page import Page, Visit
+from ferroscope.core.json_safety import MAX_DEPTH
 from ferroscope.core.model import Port
 from ferroscope.core.node import SETTABLE
 from ferroscope.core.values import is_uuid
@@ -123,7 +124,7 @@ def _rows(visit: Visit) -> list[Row]:
     plain = []
     for row in rows:
         try:
-            row.fields = form.plain(row.fields, visit.context.settings.api.max_json_depth)
+            row.fields = form.plain(row.fields, MAX_DEPTH)
         except ValueError as exc:
             errors.append(f"{row.where}: {exc}")
             continue

@@ -13,6 +13,7 @@ from ferroscope.api.http.errors import ApiError, BadRequestError, MissingError, 
 from ferroscope.contracts.store import Query
 from ferroscope.contrib.ui import form
 from ferroscope.contrib.ui.page import Page, Redirect, Visit
+from ferroscope.core.json_safety import MAX_DEPTH
 from ferroscope.core.model import PHASES, Node
 from ferroscope.db.transaction import Transaction
 from ferroscope.enrollment.node_file import decoded
@@ -129,7 +130,7 @@ def act(visit: Visit) -> Page | Redirect:
         return _page(visit, rule, _given_by(rule), asks=True)
     if action not in ("save", "try"):
         raise BadRequestError("Choose an action.")
-    body, errors = _body(visit, given, hidden=rule is not None and rule["conditions"] is None)
+    body, errors = _body(given, hidden=rule is not None and rule["conditions"] is None)
     try:
         if errors:
             return _page(visit, rule, given, errors=errors)
@@ -147,17 +148,16 @@ def act(visit: Visit) -> Page | Redirect:
         return _page(visit, rule, given, errors=_by_field(exc.message))
 
 
-def _body(visit: Visit, given: dict[str, str], *, hidden: bool) -> tuple[dict[str, Any], dict[str, list[str]]]:
+def _body(given: dict[str, str], *, hidden: bool) -> tuple[dict[str, Any], dict[str, list[str]]]:
     """Return the rule of the form as the API takes it, and what is wrong by field."""
     body: dict[str, Any] = {name: given[name].strip() or None for name in ("description", "scope", "phase")}
     body |= {"priority": given["priority"].strip() or 0, "sensitive": given["sensitive"] == "yes"}
     if str(body["priority"]).isdecimal():
         body["priority"] = int(body["priority"])
     errors: dict[str, list[str]] = {}
-    max_depth = visit.context.settings.api.max_json_depth
     for name in () if hidden else _LISTS:
         try:
-            body[name] = _listed(name, form.plain(decoded(given[name], "yaml", aliases=False), max_depth))
+            body[name] = _listed(name, form.plain(decoded(given[name], "yaml", aliases=False), MAX_DEPTH))
         except ValueError as exc:
             errors[name] = str(exc).splitlines()
     return body, errors

@@ -1,4 +1,4 @@
-"""The machines of the registry, as the controller needs them.
+"""The machines of all nodes, as the controller needs them.
 
 All of them are read in each pass that looks for a node's machine, because each may contradict. Where there are so many
 that this takes long, all are read less often, and those that matter in each pass.

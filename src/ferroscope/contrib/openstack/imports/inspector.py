@@ -32,6 +32,7 @@ from ferroscope.contrib.openstack.imports.inspector_source import (
     rules,
 )
 from ferroscope.core.delivery import Fail
+from ferroscope.core.json_safety import MAX_DEPTH
 from ferroscope.core.model import Document, Entry, Inspection, Node, Port, Rule
 from ferroscope.core.reasons import CANCELED, Reason
 from ferroscope.core.states import RESTING, TERMINAL, Provision, State
@@ -124,7 +125,7 @@ class _Importer:
                 continue
             if len(body) > api.max_body_size:
                 raise ValueError(f"{len(body)} bytes, more than [api] max_body_size")
-            parsed = callback_body.parse(body, None, max_depth=api.max_json_depth, ignored=ignored)
+            parsed = callback_body.parse(body, None, max_depth=MAX_DEPTH, ignored=ignored)
             rest = parsed.parts.pop("unprocessed")
             parsed.parts.pop("logs", None)
             parts |= parsed.parts | {"plugin_data" if processed else "unprocessed": rest}
