@@ -106,6 +106,15 @@ def test_requests_in_a_row_are_answered_in_their_order(start: Start) -> None:
     assert [environ["PATH_INFO"] for environ in running.app.seen] == [*(f"/{n}" for n in range(9)), "/end"]
 
 
+def test_a_request_whose_first_bytes_came_with_the_previous_one_keeps_its_header(start: Start) -> None:
+    running = start()
+    one = running.connect(b"GET /first HTTP/1.1\r\nHost: x\r\n\r\nGE")
+    assert one.recv(1000).startswith(b"HTTP/1.1 200")
+    one.sendall(b"T /second HTTP/1.1\r\nHost: x\r\nX-Mark: 1\r\nConnection: close\r\n\r\n")
+    assert statuses(rest(one)) == [200]
+    assert running.app.seen[-1]["HTTP_X_MARK"] == "1"
+
+
 def test_a_client_that_has_closed_its_half_gets_its_answer(start: Start) -> None:
     running = start()
     one = running.connect(b"GET /held HTTP/1.1\r\nHost: x\r\n\r\n")
