@@ -9,7 +9,6 @@ would reset the connection and the client would lose the response.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, Final, cast
 
@@ -18,12 +17,9 @@ import structlog
 
 from ferroscope.http_server.agreed import HEAD_ONLY, new_request_id, retries_after
 from ferroscope.http_server.file_part import FilePart
+from ferroscope.http_server.host import Host
 from ferroscope.http_server.incoming import BEGINNING, Incoming, Phase
-from ferroscope.http_server.limits import Connections
-from ferroscope.http_server.wsgi import Application, Request, environ_of, refusal, run
-from ferroscope.telemetry.quiet_log import QuietLog
-
-Submit = Callable[[Callable[[], None]], object]
+from ferroscope.http_server.wsgi import Request, environ_of, refusal, run
 
 _HEAD_BYTES: Final = 64 * 1024
 _PIPELINED: Final = 64
@@ -39,32 +35,6 @@ _READ: Final = b"HTTP/1.1 100"
 _NEVER: Final = float("inf")
 
 _log = structlog.get_logger(__name__)
-
-
-class Host:
-    """What connections share: the application, its threads, the limits, and whether responses are the last ones."""
-
-    def __init__(
-        self,
-        app: Application,
-        connections: Connections,
-        submit: Submit,
-        is_draining: Callable[[], bool],
-        *,
-        decides: bool = False,
-    ) -> None:
-        self.decides = decides  # whether the application decides from the header if a body is to be read
-        self.app = app
-        self.connections = connections
-        self.submit = submit
-        self.is_draining = is_draining
-        self._refusals = QuietLog(burst=30)
-
-    def log_refusal(self, now: float, **fields: object) -> None:
-        """Log a request that does not reach the application; not each one of many, because anyone can cause them."""
-        left_out = self._refusals.admit(now)
-        if left_out is not None:
-            _log.info("request refused", **fields, left_out=left_out)
 
 
 class Connection(asyncio.Protocol):

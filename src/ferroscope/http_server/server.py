@@ -20,7 +20,8 @@ import structlog
 
 from ferroscope.config.errors import SetupError
 from ferroscope.config.options import ApiSettings, Settings, is_loopback
-from ferroscope.http_server.connection import Connection, Host
+from ferroscope.http_server.connection import Connection
+from ferroscope.http_server.host import Host
 from ferroscope.http_server.limits import Connections, limits
 from ferroscope.http_server.sources import TrustedProxies
 from ferroscope.http_server.tls import Certificates, TlsConnection
