@@ -25,8 +25,8 @@ _GREETING = '''
 
 import msgspec
 
+from ferroscope.api.http.context import ApiContext
 from ferroscope.api.http.route import Call, NoQuery, Reply
-from ferroscope.api.http.route import ApiContext
 
 
 class Greeting(msgspec.Struct, frozen=True):
