@@ -28,6 +28,7 @@ from bench import search as searches
 from bench import site as sites
 from bench import start as starts
 from bench import sync as syncs
+from bench import trace as traces
 from bench import trips as round_trips
 from bench import wakeup as wakeups
 from bench.databases import NAMES
@@ -237,6 +238,7 @@ main.add_command(pxe_filters.pxe_filter)
 main.add_command(hooks.hooks)
 main.add_command(sites.command)
 main.add_command(round_trips.command)
+main.add_command(traces.command)
 main.add_command(compare.compare)
 main.add_command(wakeups.command)
 main.add_command(outboxes.command)

@@ -1,0 +1,109 @@
+"""``trace``: how an inspection travels through the source: calls, files, and how often it goes back and forth.
+
+Counts and not times, so they are the same on every machine. A switch is a call of a function in another file than that
+of the call before it; ``depth`` counts the functions of the service that wait for each other.
+"""
+
+from __future__ import annotations
+
+import itertools
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import click
+import msgspec
+
+from bench.cycle import Load, field, one_round, scratch
+from bench.databases import NAMES, database
+from bench.figures import Figure
+from bench.report import Report
+from bench.service import service
+from bench.traced import FILE, Journey
+
+_TRACED: Final = str(Path(__file__).with_name("traced.py"))
+# How a journey's title ends, and what it is called in the report.
+_WANTED: Final = {
+    "/states/provision": "PUT inspect: api",
+    "worker: inspect": "start of the machine: worker",
+    "continue_inspection": "callback: api",
+    "worker: continue": "processing: worker",
+    "worker: finish": "finish: worker",
+}
+
+
+class Route(msgspec.Struct, frozen=True):
+    """What one journey amounts to. ``calls`` and all others are of functions of the service, but ``python``: of any."""
+
+    title: str
+    calls: int
+    python: int
+    functions: int
+    files: int
+    packages: int
+    switches: int
+    depth: int
+    db: float
+
+    @classmethod
+    def of(cls, title: str, journey: Journey) -> Route:
+        files = [path for _, path, _ in journey.steps]
+        return cls(
+            title=title,
+            calls=len(files),
+            python=journey.calls,
+            functions=len({(path, name) for _, path, name in journey.steps}),
+            files=len(set(files)),
+            packages=len({path.rpartition("/")[0] or path for path in files}),
+            switches=sum(here != there for here, there in itertools.pairwise(files)),
+            depth=max(depth for depth, _, _ in journey.steps),
+            db=sum(path.startswith("db/") for path in files) / len(files),
+        )
+
+
+def measure(name: str, directory: Path) -> dict[str, Journey]:
+    """Inspect two nodes a few times, one after the other; return the last journey of each kind, by its title."""
+    load = Load(nodes=2, concurrency=1, rounds=3)
+    with scratch(directory) as place, database(name, place) as base:
+        traced = {"all": [sys.executable, "-P", _TRACED, str(place)]}
+        with (
+            service(place, base.url, roles=["all"], commands=traced) as running,
+            field(running, load, place) as load_process,
+        ):
+            load_process.do("enrol", dict[str, Any])
+            for _ in range(load.rounds):
+                one_round(running, base, load_process, load, check=False)
+        lines = (place / FILE).read_bytes().splitlines()
+    journeys = [msgspec.json.decode(line, type=Journey) for line in lines]
+    found = {title: one for one in journeys for end, title in _WANTED.items() if one.title.endswith(end)}
+    return {title: found[title] for title in _WANTED.values()}
+
+
+def show(report: Report, name: str, journeys: dict[str, Journey], steps: Sequence[str]) -> None:
+    routes = [Route.of(title, journey) for title, journey in journeys.items()]
+    head = ("", "calls", "of Python", "functions", "files", "packages", "switches", "depth", "in db/")
+    report.table(head, [(*msgspec.structs.astuple(route)[:-1], f"{route.db:.0%}") for route in routes])
+    for title, journey in journeys.items():
+        if any(wanted in title for wanted in steps):
+            report.section(title)
+            for depth, path, called in journey.steps:
+                report.console.print(f"{'  ' * (depth - 1)}{path}: {called}", highlight=False, soft_wrap=True)
+    report.keep("trace", routes)
+    report.found(
+        Figure("calls of an inspection", name, sum(route.calls for route in routes)),
+        Figure("calls of an inspection in db/", name, sum(route.db * route.calls for route in routes)),
+        Figure("calls of Python of an inspection", name, sum(route.python for route in routes)),
+    )
+
+
+@click.command("trace")
+@click.pass_obj
+@click.option("--database", "databases", type=click.Choice(NAMES), multiple=True, default=("sqlite", "postgresql"))
+@click.option("--steps", multiple=True, metavar="TEXT", help="Print all calls of the journeys with TEXT in their name.")
+def command(found: tuple[Report, Path], databases: tuple[str, ...], steps: tuple[str, ...]) -> None:
+    """The journey of one inspection through the source."""
+    report, directory = found
+    for name in databases:
+        report.section(f"trace on {name}")
+        show(report, name, measure(name, directory), steps)
