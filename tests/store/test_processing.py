@@ -25,7 +25,8 @@ from ferroscope.hooks.loader import LoadedHook, load
 from ferroscope.hooks.pipeline import Pipeline
 from ferroscope.runtime.system import SystemClock
 from ferroscope.worker.loop import Worker
-from ferroscope.worker.process import ProcessTask, RuleStep
+from ferroscope.worker.process import ProcessTask
+from ferroscope.worker.rules import RuleStep
 from ferroscope.worker.tasks import fail, finish
 from tests.corpus import ALL
 from tests.corpus.machines import MAC, body, disk, lldp, nic, pci
@@ -83,7 +84,7 @@ class Site:
             store=self.adapter.store,
             queue=self.adapter.queue,
             tasks={
-                Event.INSPECT: lambda _context: Next(Event.WAIT),  # a machine that boots by itself
+                Event.INSPECT: lambda *_given: Next(Event.WAIT),  # a machine that boots by itself
                 Event.CONTINUE: run_hooks,
                 Event.REAPPLY: run_hooks,
                 Event.FINISH: finish,

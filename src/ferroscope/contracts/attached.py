@@ -20,8 +20,8 @@ from ferroscope.core.model import Document, Node
 class Attached:
     """Nothing is attached: the nodes are our own. An attached Ironic overrides what is different then.
 
-    ``context`` is that of the caller: ``api.http.context.ApiContext`` in calls, ``worker.context.TaskContext`` in
-    inspections.
+    ``context`` is ``api.http.context.ApiContext``. In inspections, the ``attempt``, its journal and the services are
+    what the worker's tasks get.
     """
 
     second_hand = False
@@ -67,23 +67,25 @@ class Attached:
 
     # Inspections
 
-    def begin(self, _context: Any) -> Fail | None:
+    def begin(self, _attempt: Any) -> Fail | None:
         """Bring the node up to date at the start; return why it must not be inspected, if so."""
         return None
 
-    def recorded(self, _context: Any) -> Document:
+    def recorded(self, _attempt: Any) -> Document:
         """Return what hooks and rules have changed, for ``apply``."""
         return {}
 
-    def apply(self, _context: Any) -> Fail | None:
+    def apply(self, _attempt: Any, _journal: Any, _services: Any) -> Fail | None:
         """Write what was recorded where it belongs; return why that is impossible, if so."""
         return None
 
-    def pace(self, _context: Any, _power: Switch, pause: float, longest: float, _seconds: float) -> tuple[float, float]:
+    def pace(
+        self, _attempt: Any, _services: Any, _power: Switch, pause: float, longest: float, _seconds: float
+    ) -> tuple[float, float]:
         """Return the first and the longest pause between looks at the power, at most ``seconds`` after a command."""
         return pause, longest
 
-    def reached(self, context: Any, power: Switch) -> None:
+    def reached(self, attempt: Any, power: Switch) -> None:
         """Note that the commanded power state was seen."""
 
 

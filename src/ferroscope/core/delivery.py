@@ -217,18 +217,15 @@ _MOST_LOST: Final = 10
 _LEFT_ON: Final = "the machine may still be on; power it off: ferroscope node power NODE off"
 
 
-def is_exhausted(request: Request, policy: DeliveryPolicy) -> bool:
-    """Whether the request has used up its attempts before this delivery."""
-    return counted(request) > policy.max_attempts or len(losses_of(request)) >= _MOST_LOST
-
-
-def exhausted(node: Node, request: Request) -> Run | Fail:
-    """Return how a request ends that has used up its attempts.
+def exhausted(node: Node, request: Request, policy: DeliveryPolicy) -> Run | Fail | None:
+    """Return how a request ends that has used up its attempts before this delivery; None if it has not.
 
     What was processed is kept: if only the machine could not be powered off, the inspection is finished, and that is
     recorded. Results that an attached Ironic did not accept are not.
     """
     lost, tried = losses_of(request), counted(request) - 1
+    if tried < policy.max_attempts and len(lost) < _MOST_LOST:
+        return None
     why = f"{request.event} did not succeed in {tried} attempts"
     if len(lost) >= _MOST_LOST:
         why = f"{request.event} was delivered {request.attempt - 1} times, and its worker was lost each time"
@@ -267,8 +264,8 @@ def decide(node: Node, request: Request, policy: DeliveryPolicy, *, overdue: boo
         )
     if request.begun and node.state is not BEGUN_IN.get(request.event):
         return Drop(Reason.STALE_REQUEST, f"{request.event} was interrupted; the inspection is now {node.state}")
-    if is_exhausted(request, policy):
-        return exhausted(node, request)
+    if (ending := exhausted(node, request, policy)) is not None:
+        return ending
     if request.begun:
         if policy.interrupted == "error":
             return Fail(Reason.INTERRUPTED, f"the worker died during {request.event}")

@@ -25,7 +25,7 @@ class PortChanges(msgspec.Struct):
 
 
 class HookContext(Protocol):
-    """What the pipeline needs from its caller; the worker's task context implements it."""
+    """What the pipeline needs from its caller; in a worker, ``worker.reads.HookRun``."""
 
     @property
     def node(self) -> Node:

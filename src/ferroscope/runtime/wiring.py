@@ -227,7 +227,7 @@ def build_pool(
     from ferroscope.rules.builtin import RuleCache
     from ferroscope.worker.loop import Worker
     from ferroscope.worker.pool import WorkerPool
-    from ferroscope.worker.process import RuleStep
+    from ferroscope.worker.rules import RuleStep
     from ferroscope.worker.start import PxeFilterWait, RebootThrottle
     from ferroscope.worker.tasks import build
 

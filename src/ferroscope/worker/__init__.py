@@ -1,4 +1,5 @@
 """The worker role: takes requests off the queue and carries them out, one node at a time.
 
-``loop`` has the seven steps, ``tasks`` what each event does, ``pool`` the threads.
+``loop`` has the eight steps, of which ``conclude`` has the last three; ``tasks`` has what each event does, and ``pool``
+the threads.
 """

@@ -1,4 +1,6 @@
-"""One attempt of a claimed request: how long the claim is certainly ours, and what is about to happen outside.
+"""One attempt of a claimed request: copies to work on, how long the claim is certainly ours, and what happens outside.
+
+A task changes the copies; ``conclude`` commits them together with the new state and the end of the request, or nothing.
 
 A claim is a fence: every write of an attempt checks it, so an attempt whose claim was lost can change nothing in the
 database. A BMC checks no fence. Two things stand in for it:
@@ -11,55 +13,31 @@ database. A BMC checks no fence. Two things stand in for it:
 
 from __future__ import annotations
 
-import math
-import threading
 from collections.abc import Callable
-from typing import Final, TypeVar
+from functools import cached_property
+from typing import Any, Final, TypeVar
 
 import msgspec
 import structlog
 
-from ferroscope.config.options import Settings
-from ferroscope.contracts.attached import Attached
-from ferroscope.contracts.bmc import Power
+from ferroscope.contracts.bmc import Bmc
+from ferroscope.contracts.data import Part
 from ferroscope.contracts.errors import BmcError
-from ferroscope.contracts.images import Images, Unchecked
-from ferroscope.contracts.queue import Clock, StopFlag
-from ferroscope.contracts.telemetry import Tracer
+from ferroscope.contracts.store import Query
+from ferroscope.core import bmc_access
+from ferroscope.core.delivery import Decision, Run
 from ferroscope.core.lanes import ENDING
-from ferroscope.core.model import Claim, Document, Inspection, Request
+from ferroscope.core.model import Claim, Document, Inspection, Node, Port, Request
+from ferroscope.core.notification import ChangeView
+from ferroscope.core.reasons import Reason
 from ferroscope.core.states import Event
-from ferroscope.db.store import Store
 from ferroscope.db.transaction import Fence, Transaction
+from ferroscope.hardware.search_index import IndexRow
+from ferroscope.hooks.base import PortChanges
 from ferroscope.remote import command_fence
-from ferroscope.secrets.references import SecretReader
-from ferroscope.storage.reader import Archive
-
-# The weight of the newest duration, and the share of the usual one after which to look for the first time.
-_NEWEST: Final = 0.2
-_SHARE: Final = 0.75
-# Seconds: however slow others were, this one may be quick.
-_LONGEST: Final = 15.0
-
-
-class PowerTimes:
-    """The usual seconds between a power command and its effect."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._usual: dict[Power, float] = {}
-
-    def took(self, power: Power, seconds: float) -> None:
-        """Learn from a change that took so long."""
-        with self._lock:
-            usual = self._usual.get(power, seconds)
-            self._usual[power] = usual + _NEWEST * (seconds - usual)
-
-    def first_look(self, power: Power) -> float:
-        """Return after how many seconds it is worth to look for the first time; 0 if that is not known."""
-        with self._lock:
-            return min(_SHARE * self._usual.get(power, 0.0), _LONGEST)
-
+from ferroscope.worker.bmc import BmcObserver, ReportedPower, Trail, Unobserved, observed
+from ferroscope.worker.journal import Journal
+from ferroscope.worker.services import Services
 
 T = TypeVar("T")
 
@@ -81,87 +59,133 @@ class SupersededError(Exception):
         super().__init__(f"superseded by a request to {event} the inspection")
 
 
-class Services(msgspec.Struct, frozen=True):
-    """What all attempts of a worker use.
+class Locked(msgspec.Struct, frozen=True):
+    """A node under a claim, as it was when it was locked, and its newest inspection.
 
-    ``process`` names the process in timelines. ``claim_valid_for`` returns for how many seconds a claim is certainly
-    still this member's that was confirmed at that time of the monotonic clock. ``secrets`` decrypts those of a node.
-    ``attached``: the attached Ironic, if there is one. ``tracer``: None if inspections are not
-    traced. ``power_times``: of its power changes. ``images`` checks what BMCs are told to boot.
+    ``confirmed_at`` is a time of the monotonic clock *before* the claim was last written or committed: the process may
+    have been frozen, and replaced, since then. ``decision`` is what to do, if it was saved in the same transaction.
     """
 
-    store: Store
-    archive: Archive
-    settings: Settings
-    clock: Clock
-    stop: StopFlag
-    process: str
-    claim_valid_for: Callable[[float], float] = lambda _confirmed_at: math.inf
-    secrets: SecretReader = msgspec.field(default_factory=SecretReader)
-    attached: Attached = msgspec.field(default_factory=Attached)
-    tracer: Tracer | None = None
-    power_times: PowerTimes = msgspec.field(default_factory=PowerTimes)
-    images: Images = msgspec.field(default_factory=Unchecked)
+    claim: Claim
+    node: Node
+    inspection: Inspection | None
+    confirmed_at: float
+    decision: Decision | None = None
 
 
 class Attempt:
     """``rerun``: an earlier attempt may have had effects outside. ``progress`` maps each intent to what it recorded.
 
-    ``confirmed_at`` is a time of the monotonic clock *before* the claim was last written: the process may have been
-    frozen, and replaced, between that write and now.
+    ``before`` is the node as it was locked; ``node`` and ``ports`` are copies to work on. To be stored with the
+    results: ``port_changes``, ``parts`` (data of the inspection), ``index_rows`` (the search index; None: unchanged),
+    ``hardware_changes`` (what the event contains) and ``deviations`` from what is expected (None: not checked), which
+    are stored although the inspection fails. ``sets_next_boot``: it has set the boot device of the next boot. ``doing``
+    names third-party code that is running, such as a hook.
     """
 
     def __init__(
         self,
-        claim: Claim,
-        inspection: Inspection | None,
+        locked: Locked,
+        decision: Decision,
         services: Services,
         *,
-        rerun: bool = False,
-        confirmed_at: float | None = None,
+        bmc: Bmc | None = None,
+        observer: BmcObserver | None = None,
     ) -> None:
-        self.claim = claim
-        self.rerun = rerun
-        self.progress: Document = dict(claim.request.progress)
-        self._inspection = inspection
+        self.work_on(locked.node)
+        self.claim = locked.claim
+        self.request = locked.claim.request
+        self.inspection = locked.inspection
+        self.decision = decision
+        self.rerun = isinstance(decision, Run) and decision.rerun
+        self.progress: Document = dict(self.request.progress)
+        self.port_changes = PortChanges()
+        self.parts: dict[Part, bytes] = {}
+        self.index_rows: list[IndexRow] | None = None
+        self.hardware_changes: list[ChangeView] = []
+        self.deviations: list[Document] | None = None
+        self.sets_next_boot = False
+        self.doing = ""
+        self.reported = ReportedPower(services.clock)
+        self.bmc_observer: BmcObserver = observer or Unobserved()
+        self.trail: Trail | None = None
+        if services.tracer is not None and self.inspection and self.request.inspection == self.inspection.uuid:
+            self.trail = Trail(services.tracer, services.clock, self.inspection, self.request)
+        self._bmc = bmc
         self._services = services
         self._checked_at = services.clock.monotonic()
-        self._confirmed_at = self._checked_at if confirmed_at is None else confirmed_at
+        self._confirmed_at = locked.confirmed_at
         self._revoked = False
 
-    @property
-    def request(self) -> Request:
-        return self.claim.request
+    def work_on(self, node: Node) -> None:
+        """Work on copies of this node, and of its ports."""
+        self.before = node
+        self.node = msgspec.structs.replace(node, **_documents(node))
+        vars(self).pop("ports", None)
+
+    @cached_property
+    def ports(self) -> list[Port]:
+        """The node's ports; while the node is locked, only an operator may change them."""
+        query = Query(filters={"node": self.node.uuid})
+        return list(self._services.store.read(lambda tx: tx.ports.list(query)))
+
+    @cached_property
+    def known_driver(self) -> Bmc | None:
+        """The node's driver; None if it is not enabled here."""
+        return observed(self._bmc, self.bmc_observer, self._services.secrets.revealed, self.trail)
+
+    def driver(self) -> Bmc:
+        """Return the node's driver; ``BmcError`` if it is not enabled or must not be sent the stored secrets."""
+        if self.known_driver is None:
+            raise BmcError(
+                f"driver {self.node.driver!r} is not enabled: add it to [drivers] enabled",
+                transient=False,
+                reason=Reason.DRIVER_UNKNOWN,
+            )
+        if why := bmc_access.withheld(self.node, networks=self._services.settings.drivers.bmc_networks):
+            raise BmcError(why, transient=False, reason=Reason.BMC_NOT_ALLOWED)
+        return self.known_driver
+
+    def begins(self, hook: str, what: str = "") -> None:
+        """Record what the attempt is running: the named hook, or something else."""
+        self.doing = what or f"the hook {hook}"
+        if self.trail is not None:
+            self.trail.begins(f"hook {hook}" if hook else "rules")
+
+    def write(self, work: Callable[[Transaction], T]) -> T:
+        """Run ``work`` in a transaction of its own, under the claim. ``ClaimLostError``."""
+
+        def held(tx: Transaction) -> T:
+            tx.requests.hold(self.claim)
+            return work(tx)
+
+        return self._services.store.write(held)
 
     def intended(self, effect: str) -> bool:
         """Whether this or an earlier attempt recorded the intent of ``effect``."""
         return effect in self.progress
 
     def intend(
-        self,
-        effect: str,
-        fence: Fence | None = None,
-        *,
-        seen: Document | None = None,
-        save: Callable[[Transaction], None] = lambda _tx: None,
+        self, effect: str, journal: Journal, fence: Fence | None = None, *, seen: Document | None = None
     ) -> None:
         """Record, durably and under the claim, that ``effect`` is about to happen, and when. ``ClaimLostError``.
 
-        ``fence`` belongs to a lease under which it happens, in addition to the claim. ``seen`` is what a later attempt
-        has to know about the state before the effect. ``save`` writes more in the same transaction.
+        The ``journal`` so far is written in the same transaction. ``fence`` belongs to a lease under which it happens,
+        in addition to the claim. ``seen`` is what a later attempt has to know about the state before the effect.
         """
 
         def work(tx: Transaction) -> None:
-            tx.requests.hold(self.claim)
             if fence is not None:
                 fence(tx)
-            save(tx)
+            journal.write(tx)
             self.progress[effect] = {**(seen or {}), "at": tx.now}
             tx.requests.hold(self.claim, progress=self.progress)
 
+        journal.begin_writing()
         asked_at = self._services.clock.monotonic()
-        self._services.store.write(work)
+        self.write(work)
         self._confirmed_at = asked_at
+        journal.clear()
 
     def command(
         self, call: Callable[[], T], *, confirm: Callable[[], None] = lambda: None, intent: str | None = None
@@ -235,6 +259,15 @@ class Attempt:
 
     def _is_ended_by(self, other: Request) -> bool:
         # A time-out that was requested before this attempt does not count: the clock restarted with the attempt.
-        if other.event is Event.TIMEOUT and self._inspection is not None:
-            return other.created_at >= (self._inspection.clock_since or 0.0)
+        if other.event is Event.TIMEOUT and self.inspection is not None:
+            return other.created_at >= (self.inspection.clock_since or 0.0)
         return other.event is Event.DELETE or (other.event in ENDING and other.inspection == self.request.inspection)
+
+
+def _documents(node: Node) -> dict[str, Any]:
+    """Return deep copies of the node's documents, so that hooks may change them in place."""
+    return {
+        name: msgspec.json.decode(msgspec.json.encode(value)) if value else {}
+        for name in Node.__struct_fields__
+        if isinstance(value := getattr(node, name), dict)
+    }

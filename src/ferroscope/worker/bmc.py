@@ -45,9 +45,7 @@ class Trail:
     """``clock`` is the host's; the spans of phases have the times of the database."""
 
     def __init__(self, tracer: Tracer, clock: Clock, inspection: Inspection, request: Request) -> None:
-        self._tracer, self._clock, self._request = tracer, clock, request
-        self._trace = trace_of(inspection)[0]
-        self._parent = span_of(inspection, _PHASES.get(request.event, ""))
+        self._tracer, self._clock, self._inspection, self._request = tracer, clock, inspection, request
         self._id = secrets.token_hex(8)
         self._began = clock.time()
         self._step: tuple[str, float] | None = None
@@ -79,10 +77,15 @@ class Trail:
         attributes: dict[str, str | int] = {"ferroscope.attempt": self._request.attempt, "ferroscope.outcome": outcome}
         self._record(
             Span(
-                name=f"worker {self._request.event}", trace=self._trace, id=self._id, parent=self._parent,
+                name=f"worker {self._request.event}", trace=self._trace, id=self._id,
+                parent=span_of(self._inspection, _PHASES.get(self._request.event, "")),
                 began=self._began, ended=self._clock.time(), error=error, attributes=attributes,
             )
         )  # fmt: skip
+
+    @property
+    def _trace(self) -> str:
+        return trace_of(self._inspection)[0]
 
     def _record(self, span: Span) -> None:
         self._tracer.record(span)
@@ -127,6 +130,32 @@ class Unobserved:
 
     def retry_after(self) -> float:
         return 0.0
+
+
+# Seconds for which the power state counts that an attached Ironic has reported. Short: the node might be used by others
+# in the meantime, whose machine must be left alone.
+_MOMENT: Final = 2.0
+
+
+class ReportedPower:
+    """The power state that an attached Ironic has reported, remembered for a moment so that it is not asked again."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._seen: tuple[Power, float] | None = None
+
+    def saw(self, power: Power) -> None:
+        self._seen = (power, self._clock.monotonic())
+
+    def forget(self) -> None:
+        """The power is about to change."""
+        self._seen = None
+
+    def recent(self) -> Power | None:
+        """Return what was reported a moment ago; None if it has to be asked."""
+        if self._seen is None or self._clock.monotonic() - self._seen[1] > _MOMENT:
+            return None
+        return self._seen[0]
 
 
 class ObservedDriver:

@@ -23,9 +23,11 @@ from ferroscope.core.reasons import Reason
 from ferroscope.core.states import AWAITED, Event, State
 from ferroscope.core.values import without_secrets
 from ferroscope.core.virtual_media import kept
-from ferroscope.worker.context import TaskContext
+from ferroscope.worker.attempt import Attempt
+from ferroscope.worker.journal import Journal
 from ferroscope.worker.next_boot import forget_next_boot_quietly, note_left_boot
 from ferroscope.worker.restart import REBOOT, UNSEEN, disables_power_off, leave_ramdisk_quietly, missed, was_seen
+from ferroscope.worker.services import Services
 
 # Keys of the node's ``internal`` document; the first one has the same name in Ironic.
 MANAGED: Final = "inspector_manage_boot"
@@ -41,188 +43,188 @@ POWER_ON: Final = "power on"
 _log = structlog.get_logger(__name__)
 
 
-def how(context: TaskContext) -> Boot:
+def how(attempt: Attempt, services: Services) -> Boot:
     """Return how this inspection boots its machine; a permanent ``BmcError`` if it cannot."""
-    manage_boot = context.inspection is None or context.inspection.manage_boot
+    manage_boot = attempt.inspection is None or attempt.inspection.manage_boot
     try:
-        return ipxe.way(context.settings, context.node, context.known_driver, manage_boot=manage_boot)
+        return ipxe.way(services.settings, attempt.node, attempt.known_driver, manage_boot=manage_boot)
     except BootError as exc:
         raise BmcError(str(exc), transient=False, reason=Reason.UNMANAGED_BOOT) from None
 
 
-def touches_power(context: TaskContext) -> bool:
+def touches_power(attempt: Attempt, services: Services) -> bool:
     """Whether this inspection may switch the machine's power."""
     try:
-        return how(context) in POWERED
+        return how(attempt, services) in POWERED
     except BmcError:  # the start failed here, too
-        return context.inspection is None or context.inspection.manage_boot
+        return attempt.inspection is None or attempt.inspection.manage_boot
 
 
-def note(context: TaskContext, booted: Boot) -> None:
+def note(attempt: Attempt, services: Services, booted: Boot) -> None:
     """Record on the node how it is booted and what will be inserted; also for a rerun that does neither."""
-    context.node.internal[MANAGED] = booted in (Boot.VIRTUAL_MEDIA, Boot.IPXE)
-    context.node.internal.pop(UNSEEN, None)
+    attempt.node.internal[MANAGED] = booted in (Boot.VIRTUAL_MEDIA, Boot.IPXE)
+    attempt.node.internal.pop(UNSEEN, None)
     if booted is Boot.VIRTUAL_MEDIA:
-        image = _image(context)
-        context.node.internal[_INSERTED] = {"iso": image.iso, _PARAMETERS: image.parameters}
+        image = _image(attempt, services)
+        attempt.node.internal[_INSERTED] = {"iso": image.iso, _PARAMETERS: image.parameters}
 
 
-def insert(context: TaskContext) -> None:
+def insert(attempt: Attempt, journal: Journal, services: Services) -> None:
     """Insert the ramdisk and boot from it next time; the intent is recorded before."""
-    driver, image = context.driver(), _image(context)
+    driver, image = attempt.driver(), _image(attempt, services)
     if not isinstance(driver, RamdiskBoot):
         raise TypeError(f"{type(driver).__name__} cannot boot a ramdisk")
-    context.intend(_INSERT)
-    context.sets_next_boot = True
-    remark = context.attempt.command(partial(driver.insert_ramdisk, context.node, image), intent=_INSERT)
-    context.note("virtual media", f"inserted {without_secrets(image.iso)}; the next boot is from virtual media")
+    attempt.intend(_INSERT, journal)
+    attempt.sets_next_boot = True
+    remark = attempt.command(partial(driver.insert_ramdisk, attempt.node, image), intent=_INSERT)
+    journal.note("virtual media", f"inserted {without_secrets(image.iso)}; the next boot is from virtual media")
     if not image.parameters:
         remark = (
             "no callback URL configured: set [inspector] callback_endpoint_override, unless the image has one built in"
         )
     if remark:
-        context.note("virtual media", remark, severity=Severity.WARNING)
-    carries = image.parameters and not remark and ipxe.carries_secret(context.settings)
-    _delivered(context, Delivery.VIRTUAL_MEDIA if carries else Delivery.NONE)
+        journal.note("virtual media", remark, severity=Severity.WARNING)
+    carries = image.parameters and not remark and ipxe.carries_secret(services.settings)
+    _delivered(attempt, journal, Delivery.VIRTUAL_MEDIA if carries else Delivery.NONE)
 
 
-def check_image(context: TaskContext) -> None:
+def check_image(attempt: Attempt, journal: Journal, services: Services) -> None:
     """Say before anything is done what is wrong with the image; a permanent ``BmcError`` if no BMC could boot it."""
-    flaw = context.services.images.flaw(_image(context).iso)
+    flaw = services.images.flaw(_image(attempt, services).iso)
     if flaw is None:
         return
     if flaw.certain:
         raise BmcError(flaw.message, transient=False, reason=flaw.reason)
-    context.note("virtual media", flaw.message, severity=Severity.WARNING, reason=flaw.reason)
+    journal.note("virtual media", flaw.message, severity=Severity.WARNING, reason=flaw.reason)
 
 
-def insert_nothing(context: TaskContext) -> None:
+def insert_nothing(attempt: Attempt, journal: Journal) -> None:
     """The machine boots from the network, even if virtual media was planned."""
-    inspection = context.inspection
+    inspection = attempt.inspection
     if inspection is not None and inspection.secret_delivery in (Delivery.PLANNED, Delivery.VIRTUAL_MEDIA):
-        _delivered(context, Delivery.NONE)
+        _delivered(attempt, journal, Delivery.NONE)
 
 
-def note_script(context: TaskContext) -> None:
+def note_script(attempt: Attempt, journal: Journal, services: Services) -> None:
     """Say by which files the machine boots, or that nobody can ask for its script."""
-    files = ipxe.files(context.settings, context.node)
+    files = ipxe.files(services.settings, attempt.node)
     if files is not None:
         kernel = without_secrets(files.kernel)
-        context.note("ipxe", f"the next boot is from the network, by a script of this service with the kernel {kernel}")
-    if not (context.ports or context.port_changes.added):
+        journal.note("ipxe", f"the next boot is from the network, by a script of this service with the kernel {kernel}")
+    if not (attempt.ports or attempt.port_changes.added):
         message = "the node has no port: its script is served by MAC address, so add one, or its machine cannot get it"
-        context.note("ipxe", message, severity=Severity.WARNING, reason=Reason.UNMANAGED_BOOT)
+        journal.note("ipxe", message, severity=Severity.WARNING, reason=Reason.UNMANAGED_BOOT)
 
 
-def forget_agent(context: TaskContext) -> None:
+def forget_agent(attempt: Attempt, journal: Journal) -> None:
     """Let the ramdisk that is about to boot get a token of its own, if an earlier boot of this inspection got one.
 
     The copies forget it, too: the commit must not remove what the new ramdisk gets meanwhile.
     """
-    known = context.before.internal.get(_AGENT)
-    if isinstance(known, dict) and known.get("inspection") == context.before.inspection:
-        for node in (context.before, context.node):
+    known = attempt.before.internal.get(_AGENT)
+    if isinstance(known, dict) and known.get("inspection") == attempt.before.inspection:
+        for node in (attempt.before, attempt.node):
             node.internal.pop(_AGENT, None)
-        context.forgotten = _AGENT
+        journal.forgotten = _AGENT
 
 
-def _delivered(context: TaskContext, delivery: Delivery) -> None:
+def _delivered(attempt: Attempt, journal: Journal, delivery: Delivery) -> None:
     """Record how the machine gets its secret, together with the intent to power it on."""
-    inspection = context.inspection
+    inspection = attempt.inspection
     if inspection is not None and inspection.secret is not None and inspection.secret_delivery != delivery:
-        context.secret_delivery = delivery
+        journal.secret_delivery = delivery
 
 
-def eject_quietly(context: TaskContext) -> None:
+def eject_quietly(attempt: Attempt, journal: Journal, services: Services) -> None:
     """Eject what an inspection inserted; a failure is only noted."""
-    image = _inserted(context)
+    image = _inserted(attempt, services)
     if image is None:
         return
     try:
         try:
-            _eject(context, image)
+            _eject(attempt, journal, image)
         except BmcError as exc:
             if not exc.transient:
                 raise
-            context.attempt.pause(context.settings.drivers.power_poll_interval)
-            _eject(context, image)
+            attempt.pause(services.settings.drivers.power_poll_interval)
+            _eject(attempt, journal, image)
     except BmcError as exc:
-        _log.warning("could not eject the ramdisk", node=context.node.uuid, error=str(exc))
+        _log.warning("could not eject the ramdisk", node=attempt.node.uuid, error=str(exc))
         message = f"could not eject the ramdisk: {exc}"
-        context.note("virtual media", message, severity=Severity.WARNING, reason=exc.reason)
+        journal.note("virtual media", message, severity=Severity.WARNING, reason=exc.reason)
 
 
-def _eject(context: TaskContext, image: Image) -> None:
-    driver = context.driver()
-    if isinstance(driver, RamdiskBoot) and context.attempt.command(partial(driver.eject_ramdisk, context.node, image)):
-        context.note("virtual media", "ejected the ramdisk")
-    context.node.internal.pop(_INSERTED, None)
+def _eject(attempt: Attempt, journal: Journal, image: Image) -> None:
+    driver = attempt.driver()
+    if isinstance(driver, RamdiskBoot) and attempt.command(partial(driver.eject_ramdisk, attempt.node, image)):
+        journal.note("virtual media", "ejected the ramdisk")
+    attempt.node.internal.pop(_INSERTED, None)
 
 
-def power_off_first(context: TaskContext) -> None:
+def power_off_first(attempt: Attempt, journal: Journal, services: Services) -> None:
     """Power the machine off before the ramdisk boots; remember that it was on, for a start that fails."""
-    if disables_power_off(context.node):
+    if disables_power_off(attempt.node):
         return
-    power = context.recent_power() or context.driver().get_power(context.node)
-    if power is Power.ON and not context.attempt.intended(_OFF):
-        context.intend(_OFF)
-    ensure_power(context, Power.OFF, known=power)
+    power = attempt.reported.recent() or attempt.driver().get_power(attempt.node)
+    if power is Power.ON and not attempt.intended(_OFF):
+        attempt.intend(_OFF, journal)
+    ensure_power(attempt, journal, services, Power.OFF, known=power)
 
 
-def undo_start_quietly(context: TaskContext) -> None:
+def undo_start_quietly(attempt: Attempt, journal: Journal, services: Services) -> None:
     """After a start that failed: take back what it did to the machine, and leave alone what it did not touch.
 
     A machine that it may have booted is not left in the ramdisk; one that it has powered off is powered on again, and
     does not boot the ramdisk then.
     """
-    if context.attempt.intended(POWER_ON) or context.attempt.intended(REBOOT):
-        power_off_quietly(context)
+    if attempt.intended(POWER_ON) or attempt.intended(REBOOT):
+        power_off_quietly(attempt, journal, services)
     else:
-        eject_quietly(context)
-        if context.sets_next_boot or context.attempt.rerun:
-            forget_next_boot_quietly(context, _booted(context))
-    if not context.attempt.intended(_OFF):
+        eject_quietly(attempt, journal, services)
+        if attempt.sets_next_boot or attempt.rerun:
+            forget_next_boot_quietly(attempt, journal, services, _booted(attempt, services))
+    if not attempt.intended(_OFF):
         return
     try:
-        power = context.driver().get_power(context.node)
-        ensure_power(context, Power.ON, known=power)
+        power = attempt.driver().get_power(attempt.node)
+        ensure_power(attempt, journal, services, Power.ON, known=power)
         if power is not Power.ON:
-            context.note("power on", "the start failed, so the machine, which was on before, is on again")
+            journal.note("power on", "the start failed, so the machine, which was on before, is on again")
     except BmcError as exc:
         if exc.waits:
             raise
         message = f"the machine was powered off for the inspection, and could not be powered on again: {exc}"
-        context.note("power on", message, severity=Severity.WARNING, reason=exc.reason)
+        journal.note("power on", message, severity=Severity.WARNING, reason=exc.reason)
 
 
-def eject_leftover(context: TaskContext) -> None:
+def eject_leftover(attempt: Attempt, journal: Journal, services: Services) -> None:
     """Eject what an earlier inspection could not eject, before the machine boots from the network."""
-    if _INSERTED in context.node.internal:
-        eject_quietly(context)
+    if _INSERTED in attempt.node.internal:
+        eject_quietly(attempt, journal, services)
 
 
-def _inserted(context: TaskContext) -> Image | None:
+def _inserted(attempt: Attempt, services: Services) -> Image | None:
     """Return what is recorded as inserted, or what a start that did not finish may have inserted."""
-    recorded = context.node.internal.get(_INSERTED)
+    recorded = attempt.node.internal.get(_INSERTED)
     if isinstance(recorded, dict):
         parameters = recorded.get(_PARAMETERS, recorded.get("parameters", ""))
-        return Image(iso=str(recorded.get("iso", "")), parameters=str(parameters), keep=kept(context.node))
+        return Image(iso=str(recorded.get("iso", "")), parameters=str(parameters), keep=kept(attempt.node))
     try:
-        return _image(context) if how(context) is Boot.VIRTUAL_MEDIA else None
+        return _image(attempt, services) if how(attempt, services) is Boot.VIRTUAL_MEDIA else None
     except BmcError:
         return None
 
 
-def _image(context: TaskContext) -> Image:
-    base, iso = context.settings.callback_base, ipxe.iso(context.settings, context.node)
-    keep = kept(context.node)
+def _image(attempt: Attempt, services: Services) -> Image:
+    base, iso = services.settings.callback_base, ipxe.iso(services.settings, attempt.node)
+    keep = kept(attempt.node)
     try:
         callback_url(base)
     except ValueError:
         return Image(iso=iso, keep=keep)
-    secret = callback_secret.live(context.inspection)
+    secret = callback_secret.live(attempt.inspection)
     disk = "disk.img" if secret is None else f"{callback_secret.disk_key(secret)}/disk.img"
-    parameters = f"{base.rstrip('/')}/v1/ramdisk_parameters/{context.node.uuid}/{disk}"
+    parameters = f"{base.rstrip('/')}/v1/ramdisk_parameters/{attempt.node.uuid}/{disk}"
     return Image(iso=iso, parameters=parameters, keep=keep)
 
 
@@ -239,7 +241,9 @@ _LONGEST_POLL_INTERVAL: Final = 2.0
 
 
 def ensure_power(
-    context: TaskContext,
+    attempt: Attempt,
+    journal: Journal,
+    services: Services,
     power: Switch,
     *,
     confirm: Callable[[], None] = lambda: None,
@@ -255,21 +259,21 @@ def ensure_power(
     seconds, instead of the configured ones. Raises ``BmcError`` (transient if the state did not follow in time,
     permanent if it is not allowed), ``StoppedError`` and ``ClaimLostError``.
     """
-    bmc = context.driver()
-    node, drivers = context.node, context.settings.drivers
-    if always or (known or context.recent_power() or bmc.get_power(node)) is not power:
+    bmc = attempt.driver()
+    node, drivers = attempt.node, services.settings.drivers
+    if always or (known or attempt.reported.recent() or bmc.get_power(node)) is not power:
         if power is Power.OFF and disables_power_off(node):
             message = "power off refused: disable_power_off is set on the node"
             raise BmcError(message, transient=False, reason=Reason.POWER_OFF_DISABLED)
-        context.forget_power()
+        attempt.reported.forget()
         call: Callable[[], object] = partial(bmc.set_power, node, power)
         if always and power is Power.OFF and isinstance(bmc, ForcesOff):
             call = partial(bmc.force_off, node)
-        context.attempt.command(call, confirm=confirm, intent=intent)
-        context.note(str(power), f"commanded {power}")
+        attempt.command(call, confirm=confirm, intent=intent)
+        journal.note(str(power), f"commanded {power}")
         node.power_state = power  # all that a driver without a BMC can know
         try:
-            _follow(context, power, drivers.power_timeout if timeout is None else timeout)
+            _follow(attempt, services, power, drivers.power_timeout if timeout is None else timeout)
         except BaseException:
             if node.power_state == power:  # commanded, but never seen
                 node.power_state = None
@@ -278,85 +282,85 @@ def ensure_power(
     node.target_power_state = None
 
 
-def _follow(context: TaskContext, power: Switch, seconds: float) -> None:
+def _follow(attempt: Attempt, services: Services, power: Switch, seconds: float) -> None:
     """Wait until the BMC says that the commanded state is there; ``BmcError`` (transient) after so many seconds."""
-    bmc, node, interval = context.driver(), context.node, context.settings.drivers.power_poll_interval
-    began = context.services.clock.monotonic()
+    bmc, node, interval = attempt.driver(), attempt.node, services.settings.drivers.power_poll_interval
+    began = services.clock.monotonic()
     pause, longest = interval, max(interval, _LONGEST_POLL_INTERVAL)
-    pause, longest = context.services.attached.pace(context, power, pause, longest, seconds)
+    pause, longest = services.attached.pace(attempt, services, power, pause, longest, seconds)
     while (actual := bmc.get_power(node)) is not power:
-        if context.services.clock.monotonic() > began + seconds:
+        if services.clock.monotonic() > began + seconds:
             node.power_state = actual.published
             message = f"the BMC accepted {power}, and the machine is still {_SAID[actual]} after {seconds:g} s"
             raise BmcError(message, transient=True, reason=Reason.POWER_FAILED)
-        context.attempt.pause(pause)
+        attempt.pause(pause)
         pause = min(pause * 1.5, longest)
-    context.services.power_times.took(power, context.services.clock.monotonic() - began)
-    context.services.attached.reached(context, power)
+    services.power_times.took(power, services.clock.monotonic() - began)
+    services.attached.reached(attempt, power)
 
 
-def power_off_quietly(context: TaskContext) -> None:
+def power_off_quietly(attempt: Attempt, journal: Journal, services: Services) -> None:
     """Power off if configured, or reboot if it must not be off, and eject the ramdisk; a failure is only noted.
 
     If the ramdisk has not called back, the machine may still be about to boot it: that is taken back, too. A machine
     that must not be off, and was never restarted, is left alone.
     """
-    if not touches_power(context):
+    if not touches_power(attempt, services):
         return
-    awaited, booted = context.before.state in AWAITED, _booted(context)
-    context.node.internal.pop(UNSEEN, None)
-    if disables_power_off(context.node):
-        stays = awaited and missed(context, booted) is not None
-        eject_quietly(context)  # before the reboot, or it would boot the ramdisk again
-        if awaited and forget_next_boot_quietly(context, booted):
-            stays = stays or not was_seen(context)
+    awaited, booted = attempt.before.state in AWAITED, _booted(attempt, services)
+    attempt.node.internal.pop(UNSEEN, None)
+    if disables_power_off(attempt.node):
+        stays = awaited and missed(attempt, booted) is not None
+        eject_quietly(attempt, journal, services)  # before the reboot, or it would boot the ramdisk again
+        if awaited and forget_next_boot_quietly(attempt, journal, services, booted):
+            stays = stays or not was_seen(attempt)
         if stays:
-            context.note("reboot", "not rebooted: as far as its BMC shows, it was not restarted for this inspection")
-        elif context.settings.inspector.power_off:
-            leave_ramdisk_quietly(context)
+            journal.note("reboot", "not rebooted: as far as its BMC shows, it was not restarted for this inspection")
+        elif services.settings.inspector.power_off:
+            leave_ramdisk_quietly(attempt, journal, services)
         return
-    if not context.settings.inspector.power_off or _powered_off(context):
-        eject_quietly(context)
+    if not services.settings.inspector.power_off or _powered_off(attempt, journal, services):
+        eject_quietly(attempt, journal, services)
         if awaited:
-            forget_next_boot_quietly(context, booted)
+            forget_next_boot_quietly(attempt, journal, services, booted)
     elif awaited:
-        note_left_boot(context, booted)
+        note_left_boot(attempt, journal, booted)
 
 
-def missed_reset(context: TaskContext) -> str | None:
+def missed_reset(attempt: Attempt, services: Services) -> str | None:
     """Return what to say of a reset that the BMC has accepted and not carried out; None if there was none."""
-    return missed(context, _booted(context))
+    return missed(attempt, _booted(attempt, services))
 
 
-def _booted(context: TaskContext) -> Boot | None:
+def _booted(attempt: Attempt, services: Services) -> Boot | None:
     """Return how the inspection boots its machine; None if it cannot."""
     try:
-        return how(context)
+        return how(attempt, services)
     except BmcError:
         return None
 
 
-def _may_come_on(context: TaskContext) -> bool:
+def _may_come_on(attempt: Attempt) -> bool:
     """Whether a power-on of which nothing was seen may still take effect: some BMCs need more time than they get."""
-    return context.before.state is State.STARTING and (
-        context.attempt.intended(POWER_ON) or context.request.event is not Event.INSPECT
+    return attempt.before.state is State.STARTING and (
+        attempt.intended(POWER_ON) or attempt.request.event is not Event.INSPECT
     )
 
 
-def _powered_off(context: TaskContext) -> bool:
+def _powered_off(attempt: Attempt, journal: Journal, services: Services) -> bool:
     """Power off, in two tries; return whether the BMC responds at all. ``BmcError`` if an attached Ironic does not."""
     try:
         try:
-            ensure_power(context, Power.OFF, always=_may_come_on(context))
+            ensure_power(attempt, journal, services, Power.OFF, always=_may_come_on(attempt))
         except BmcError as exc:
             if not exc.transient or exc.waits:
                 raise
-            context.attempt.pause(context.settings.drivers.power_poll_interval)
-            ensure_power(context, Power.OFF)
+            attempt.pause(services.settings.drivers.power_poll_interval)
+            ensure_power(attempt, journal, services, Power.OFF)
     except BmcError as exc:
         if exc.waits:
             raise
-        _log.warning("could not power off", node=context.node.uuid, error=str(exc))
-        context.note("power off", f"could not power off: {exc}", severity=Severity.WARNING, reason=exc.reason)
+        _log.warning("could not power off", node=attempt.node.uuid, error=str(exc))
+        journal.note("power off", f"could not power off: {exc}", severity=Severity.WARNING, reason=exc.reason)
         return exc.reason is Reason.POWER_FAILED
     return True

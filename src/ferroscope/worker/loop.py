@@ -6,12 +6,12 @@
     save      save the target state of a strict event         /
     run       run the event's task; it commits nothing
     follow    put the next request on the queue, if any       \
-    commit    write the results and the new state              | conclude(): one transaction
+    commit    write the results and the new state              | conclude.py: one transaction
     consume   take the request off the queue, or retry later  /
 
-A worker may be killed or frozen between any two lines. Before ``conclude`` has committed, the request is still on the
-queue and is delivered again as soon as its claim expires; after that it is gone, together with everything that it led
-to. Every transaction checks the claim first, so a worker that lost it writes nothing.
+A worker may be killed or frozen between any two lines. Before the last transaction has been committed, the request is
+still on the queue and is delivered again as soon as its claim expires; after that it is gone, together with everything
+that it led to. Every transaction checks the claim first, so a worker that lost it writes nothing.
 Source: the worker of the high-availability specification for ironic-inspector.
 """
 
@@ -20,7 +20,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Mapping
-from typing import Final, Protocol, TypeVar
+from typing import Final, Protocol
 
 import msgspec
 import structlog
@@ -29,47 +29,25 @@ from ferroscope import transition
 from ferroscope.config.options import Settings
 from ferroscope.contracts.attached import Attached
 from ferroscope.contracts.bmc import Bmc
-from ferroscope.contracts.errors import (
-    ClaimLostError,
-    ConflictError,
-    NotFoundError,
-    SecretKeyError,
-    StoreUnavailableError,
-)
+from ferroscope.contracts.errors import ClaimLostError, NotFoundError
 from ferroscope.contracts.images import Images, Unchecked
 from ferroscope.contracts.queue import EVERYTHING, Clock, StopFlag
 from ferroscope.contracts.telemetry import SILENT, Meter
-from ferroscope.core.delivery import Decision, Done, Drop, Fail, Next, Outcome, Retry, Run, decide, is_stale
-from ferroscope.core.lanes import Lane, lane_of
-from ferroscope.core.losses import counted, deaths, reviewed
-from ferroscope.core.model import Claim, Node, Request, Severity
-from ferroscope.core.reasons import Reason
-from ferroscope.core.states import MACHINE, Event, State, Transition
+from ferroscope.core.delivery import Decision, Run, decide, is_overdue
+from ferroscope.core.losses import counted, reviewed
+from ferroscope.core.model import Claim
+from ferroscope.core.states import WORKED_ON, Event, State, Transition
 from ferroscope.db.queue import Queue
 from ferroscope.db.store import Store
 from ferroscope.db.transaction import Transaction
 from ferroscope.secrets.references import SecretReader
 from ferroscope.storage.reader import Archive
-from ferroscope.worker import undo
-from ferroscope.worker.attempt import Attempt, Services
+from ferroscope.worker.attempt import Attempt, Locked
 from ferroscope.worker.bmc import BmcObserver
-from ferroscope.worker.boot import power_off_quietly, undo_start_quietly
-from ferroscope.worker.commit import commit_results, with_deviations
-from ferroscope.worker.context import TaskContext
-from ferroscope.worker.follow import (
-    CLOCKED,
-    Locked,
-    Place,
-    SameThread,
-    following_request,
-    has_conflicting_callback,
-    is_aborted,
-    is_still_overdue,
-    put_following,
-)
-from ferroscope.worker.run import Task, clean_up, leave_undone, move, retry_later, run_task
-
-T = TypeVar("T")
+from ferroscope.worker.conclude import CLOCKED, Reserve, SameThread, concluded
+from ferroscope.worker.journal import Journal
+from ferroscope.worker.run import Task, run
+from ferroscope.worker.services import Services
 
 # Seconds for which a node is left alone whose state only a newer release knows.
 _UNKNOWN_STATE_DELAY: Final = 30.0
@@ -84,7 +62,7 @@ class UnknownStateError(Exception):
 class AttemptObserver(Protocol):
     """Learns which attempt a thread is carrying out, and observes its BMC calls."""
 
-    def attempt_started(self, context: TaskContext) -> None: ...
+    def attempt_started(self, attempt: Attempt) -> None: ...
 
     @property
     def bmc_observer(self) -> BmcObserver | None: ...
@@ -111,7 +89,7 @@ class Worker:
         process: str,
         meter: Meter = SILENT,
         archive: Archive | None = None,
-        reserve: Callable[[Event, Request], Place | None] = lambda _event, _request: SameThread(),
+        reserve: Reserve = lambda _event, _request: SameThread(),
         claim_valid_for: Callable[[float], float] = lambda _confirmed_at: math.inf,
         secrets: SecretReader | None = None,
         attached: Attached | None = None,
@@ -165,10 +143,9 @@ class Worker:
         what = f"{request.event} of node {request.node}"
         began = self.clock.monotonic()
         try:
-            locked, decision = self.prepared(claim, handed)
-            context = self.context(locked, decision, observer)
-            outcome = self.run(context, decision)
-            follow = self.concluded(context, decision, outcome)
+            attempt, journal = self.begun(*self.prepared(claim, handed), observer)
+            outcome = run(attempt, journal, self.services, self.tasks)
+            follow = concluded(attempt, journal, self.services, outcome, self.tasks, self.reserve)
         except NotFoundError:
             return f"found no node for {what}: {self.give_up(claim)}", None
         except UnknownStateError as exc:
@@ -177,8 +154,8 @@ class Worker:
             self.meter.carried_out(request.event, "lost", self.clock.monotonic() - began)
             return f"lost {what} to another worker", None
         result = type(outcome).__name__.lower()
-        if context.trail is not None:
-            context.trail.ended(result, str(getattr(outcome, "reason", "")))
+        if attempt.trail is not None:
+            attempt.trail.ended(result, str(getattr(outcome, "reason", "")))
         self.meter.carried_out(request.event, result, self.clock.monotonic() - began)
         _log.debug("request carried out", request=request.event, node=request.node, outcome=result)
         return f"carried out {what}: {result}", follow
@@ -190,11 +167,11 @@ class Worker:
         if handed is not None and handed.decision is not None:
             return handed, handed.decision
         if handed is not None:
-            decision = self.decide(handed.node, claim.request)
+            decision = self.decide(handed)
             if not _must_be_saved_first(decision):
                 return handed, decision
         tries = itertools.count()
-        return self.persist(lambda tx: self.prepare(tx, claim, repeated=next(tries) > 0), durable=False)
+        return self.services.persist(lambda tx: self.prepare(tx, claim, repeated=next(tries) > 0), durable=False)
 
     def prepare_claimed(self, tx: Transaction, claim: Claim) -> Locked:
         """Lock, decide and save in the transaction of the claim: one commit for both."""
@@ -214,8 +191,8 @@ class Worker:
         if claim.request.lost:
             request = reviewed(claim.request, tx.members.list(left=True), tx.now)
             locked = msgspec.structs.replace(locked, claim=msgspec.structs.replace(claim, request=request))
-        overdue = is_still_overdue(tx, locked, self.settings.inspector.timeout)
-        decision = self.decide(locked.node, locked.claim.request, overdue=overdue)
+        overdue = _is_still_overdue(tx, locked, self.settings.inspector.timeout)
+        decision = self.decide(locked, overdue=overdue)
         return self.save(tx, locked, decision), decision
 
     def lock(self, tx: Transaction, claim: Claim) -> Locked:
@@ -226,9 +203,9 @@ class Worker:
             raise UnknownStateError(f"the state {node.state} of its node is unknown to this release")
         return Locked(claim, node, inspection, now)
 
-    def decide(self, node: Node, request: Request, *, overdue: bool = True) -> Decision:
+    def decide(self, locked: Locked, *, overdue: bool = True) -> Decision:
         """Let the state machine take the event."""
-        return decide(node, request, self.settings.worker.delivery(), overdue=overdue)
+        return decide(locked.node, locked.claim.request, self.settings.worker.delivery(), overdue=overdue)
 
     def save(self, tx: Transaction, locked: Locked, decision: Decision) -> Locked:
         """Save the target state of a strict event before its task runs, and start the clock of a phase.
@@ -252,162 +229,20 @@ class Worker:
             return msgspec.structs.replace(locked, inspection=msgspec.structs.replace(inspection, **changes))
         return locked
 
-    # run
-
-    def context(self, locked: Locked, decision: Decision, observer: AttemptObserver | None = None) -> TaskContext:
+    def begun(
+        self, locked: Locked, decision: Decision, observer: AttemptObserver | None = None
+    ) -> tuple[Attempt, Journal]:
         """Return what the task works on, and tell the observer that the attempt starts."""
-        rerun = isinstance(decision, Run) and decision.rerun
-        attempt = Attempt(locked.claim, locked.inspection, self.services, rerun=rerun, confirmed_at=locked.confirmed_at)
-        context = TaskContext(
-            attempt,
+        attempt = Attempt(
+            locked,
+            decision,
             self.services,
-            locked.node,
-            locked.inspection,
             bmc=self.drivers.get(locked.node.driver),
             observer=None if observer is None else observer.bmc_observer,
         )
         if observer is not None:
-            observer.attempt_started(context)
-        return context
-
-    def run(self, context: TaskContext, decision: Decision) -> Outcome:
-        """Run the task; a request that is not carried out only cleans up after its inspection."""
-        event = context.request.event
-        if isinstance(decision, Run) and decision.undone:
-            return leave_undone(context, decision.undone, Reason.ATTEMPTS_EXHAUSTED)
-        if isinstance(decision, Run):
-            outcome = run_task(self.tasks.get(event, move), context)
-        elif deaths(context.request) > self.settings.worker.max_attempts:
-            return decision  # cleaning up took the worker along, too
-        else:
-            outcome = decision
-            # Refusing it may end an inspection, whose machine is then powered off; but only in the lane that waits for
-            # BMCs (see ``following_request``), and not if stored data was processed. A start is undone below.
-            ends = context.before.state in MACHINE and lane_of(event) is Lane.BMC and event is not Event.INSPECT
-            if isinstance(decision, Fail) and ends:
-                outcome = clean_up(context, decision, power_off_quietly)
-        if isinstance(outcome, Fail) and event is Event.INSPECT:
-            outcome = clean_up(context, outcome, undo_start_quietly)
-        return outcome
-
-    # follow, commit, consume
-
-    def concluded(self, context: TaskContext, decision: Decision, outcome: Outcome) -> Locked | None:
-        """Commit what the attempt led to; return what follows in this thread.
-
-        The place for what follows is reserved first: inside the transaction it would be too late to wait for one.
-        """
-        context.journal.begin_writing()
-        follows = following_request(context, outcome, self.tasks)
-        # A crash of the database may undo a step on the way, which is then repeated; but not data, nor an end, on which
-        # others act as soon as they see it.
-        durable = bool(context.parts) or (follows is None and _ends(context.request.event, outcome))
-        place = None if follows is None else self.reserve(context.request.event, follows)
-        kept = None
-        try:
-            kept = self.persist(
-                lambda tx: self.conclude(tx, context, decision, outcome, follows, keep=place is not None),
-                durable=durable,
-            )
-        except ConflictError as exc:
-            # Another node took a MAC, or a name that a rule gave to this one, while the task ran: start over.
-            reason = Reason.PORT_CONFLICT if exc.field == "address" else Reason.NAME_TAKEN
-            retry = retry_later(context, reason, str(exc))
-            self.persist(lambda tx: self.conclude(tx, context, decision, retry), durable=False)
-        except SecretKeyError as exc:  # a rule set a secret
-            retry = retry_later(context, Reason.ENCRYPTION_KEY_MISSING, str(exc))
-            self.persist(lambda tx: self.conclude(tx, context, decision, retry), durable=False)
-        finally:
-            if place is not None and kept is None:
-                place.release()
-        return kept if place is None or kept is None else place.take(kept)
-
-    def conclude(
-        self,
-        tx: Transaction,
-        context: TaskContext,
-        decision: Decision,
-        outcome: Outcome,
-        follows: Request | None = None,
-        *,
-        keep: bool = False,
-    ) -> Locked | None:
-        """Commit all that an attempt led to in one transaction: results, state, what follows, the request's end.
-
-        Return what follows if this worker keeps the claim (``keep``).
-        """
-        entries = len(context.journal.entries)
-        try:
-            if isinstance(outcome, Retry):
-                self.retry(tx, context, outcome)
-                return None
-            return self._conclude(tx, context, decision, outcome, follows, keep=keep)
-        finally:
-            del context.journal.entries[entries:]  # the store may run the transaction again
-
-    def _conclude(
-        self,
-        tx: Transaction,
-        context: TaskContext,
-        decision: Decision,
-        outcome: Done | Next | Fail | Drop,
-        follows: Request | None,
-        *,
-        keep: bool,
-    ) -> Locked | None:
-        claim, now = None, self.clock.monotonic()
-        # Requests that arrived while the task ran may change what becomes of this one. Where none could, the request is
-        # consumed at once, which checks the claim as ``hold`` does and saves a round trip.
-        finishing = context.request.event is Event.FINISH and not isinstance(outcome, Drop)
-        checks_pending = follows is not None or finishing
-        if checks_pending:
-            tx.requests.hold(context.attempt.claim)
-        else:
-            self.consume(tx, context.attempt.claim)
-        locked = tx.nodes.locked_later(context.before.uuid)
-        # Read under the node's lock, as requests are put under it: one that is being put just now must not be missed.
-        pending = tx.requests.pending_later(context.before.uuid).get() if checks_pending else ()
-        present = locked.get()
-        if is_stale(present[0], context.request):
-            # Another inspection was started meanwhile: this one has ended, and must not end that one.
-            outcome, follows = Drop(Reason.STALE_REQUEST, "the inspection was replaced meanwhile"), None
-        if follows and is_aborted(context, pending):
-            outcome = Drop(Reason.ABORTED, "an abort was requested meanwhile; the results are discarded")
-            follows = None
-        failed = isinstance(outcome, Drop) or (isinstance(outcome, Fail) and follows)
-        if not failed and has_conflicting_callback(context, pending):
-            # The request of the other callback ends the inspection: nothing of this one remains.
-            outcome = Drop(
-                Reason.CONFLICTING_CALLBACK, "a different callback arrived meanwhile; the results are discarded"
-            )
-            follows = None
-            present = undo.restore(tx, context.request.payload, present[0]), present[1]
-        if follows:
-            claim = put_following(tx, context, follows, pending, keep=keep)
-        elif checks_pending:
-            self.consume(tx, context.attempt.claim)
-        if follows and isinstance(outcome, Fail):
-            node, _ = present  # the request to ``fail`` ends the inspection, after the machine was powered off
-            if (changed := with_deviations(context, node)) is not node:
-                node = tx.nodes.update(changed)
-        else:
-            node = commit_results(tx, context, decision, outcome, self.tasks, present)
-        context.save_progress(tx)
-        return None if claim is None else Locked(claim, node, context.inspection, now)
-
-    def consume(self, tx: Transaction, claim: Claim) -> None:
-        """Take the request off the queue, which releases the node. ``ClaimLostError``."""
-        tx.requests.consume(claim)
-
-    def retry(self, tx: Transaction, context: TaskContext, outcome: Retry) -> None:
-        """Leave the request on the queue for later and release the node. ``ClaimLostError``."""
-        tx.requests.retry(context.attempt.claim, outcome.after, counted=outcome.counted)
-        if context.request.event in CLOCKED and context.request.inspection is not None:
-            tx.inspections.update(context.request.inspection, clock_since=None)
-        if outcome.counted or outcome.reason is Reason.STORE_UNAVAILABLE:
-            detail = {"after": outcome.after}
-            context.note("retry", outcome.message, severity=Severity.WARNING, reason=outcome.reason, detail=detail)
-        context.save_progress(tx)
+            observer.attempt_started(attempt)
+        return attempt, Journal(self.clock, self.services.process, locked.node, locked.claim.request)
 
     # Requests that cannot be carried out here
 
@@ -434,18 +269,9 @@ class Worker:
 
     def _unless_lost(self, work: Callable[[Transaction], str]) -> str:
         try:
-            return self.persist(work, durable=False)
+            return self.services.persist(work, durable=False)
         except ClaimLostError:
             return "the request was deleted with its node"
-
-    def persist(self, work: Callable[[Transaction], T], *, durable: bool = True) -> T:
-        """Write, however long the database is away; raise ``StoreUnavailableError`` only if the process is stopping."""
-        while True:
-            try:
-                return self.store.write(work, durable=durable)
-            except StoreUnavailableError:
-                if self.stop.wait(self.settings.worker.retry_delay):
-                    raise
 
     def _has_begun(self, tx: Transaction, claim: Claim) -> bool:
         """Whether this very attempt has saved its state already."""
@@ -461,14 +287,23 @@ def _must_be_saved_first(decision: Decision) -> bool:
     return isinstance(decision, Run) and decision.transition.strict and not decision.rerun
 
 
-def _ends(event: Event, outcome: Outcome) -> bool:
-    """Whether the outcome ends an inspection or a command; a start and a dropped request only move on."""
-    return isinstance(outcome, Fail) or (isinstance(outcome, Done) and event is not Event.INSPECT)
-
-
 def _seconds_waited(tx: Transaction, locked: Locked) -> float | None:
     """Return for how long the inspection has waited for workers, with this request; None if that is known already."""
     request, inspection = locked.claim.request, locked.inspection
     if inspection is None or request.inspection != inspection.uuid or request.attempt > 1:
         return None
     return inspection.queued + max(0.0, tx.now - request.created_at)
+
+
+def _is_still_overdue(tx: Transaction, locked: Locked, timeout: float) -> bool:
+    """Whether a request to time out still applies; True for all other requests."""
+    request, inspection = locked.claim.request, locked.inspection
+    if request.event is not Event.TIMEOUT or inspection is None:
+        return True
+    if is_overdue(inspection, tx.now, timeout):
+        return True
+    if locked.node.state not in WORKED_ON:
+        return False
+    # The attempt that worked on it may have left the end to this request. If there is no other, it must not be lost.
+    others = tx.requests.pending(locked.node.uuid)
+    return not any(one.id != request.id and one.inspection == request.inspection for one in others)

@@ -16,7 +16,9 @@ from ferroscope.contracts.errors import BmcError
 from ferroscope.core.boot import FROM_NETWORK, Boot
 from ferroscope.core.interfaces import NOOP
 from ferroscope.core.model import Node, Severity
-from ferroscope.worker.context import TaskContext
+from ferroscope.worker.attempt import Attempt
+from ferroscope.worker.journal import Journal
+from ferroscope.worker.services import Services
 
 _STEP: Final = "boot device"
 _NAMES: Final = {BootDevice.PXE: "the network", BootDevice.CDROM: "virtual media"}
@@ -36,65 +38,65 @@ def device_of(node: Node, booted: Boot | None) -> BootDevice | None:
     return BootDevice.PXE if booted in FROM_NETWORK and not keeps_boot_order(node) else None
 
 
-def boot_from_network(context: TaskContext) -> None:
+def boot_from_network(attempt: Attempt, journal: Journal) -> None:
     """Boot from the network next time, and only then; its boot order is left alone with ``NOOP``."""
-    if keeps_boot_order(context.node):
-        context.note(_STEP, f"left as it is, because management_interface is {NOOP}")
+    if keeps_boot_order(attempt.node):
+        journal.note(_STEP, f"left as it is, because management_interface is {NOOP}")
         return
-    bmc = context.driver()
-    context.attempt.command(partial(bmc.set_boot_device, context.node, BootDevice.PXE, persistent=False))
-    context.sets_next_boot = True
-    context.note(_STEP, "the next boot is from the network")
+    bmc = attempt.driver()
+    attempt.command(partial(bmc.set_boot_device, attempt.node, BootDevice.PXE, persistent=False))
+    attempt.sets_next_boot = True
+    journal.note(_STEP, "the next boot is from the network")
 
 
-def has_next_boot(context: TaskContext, device: BootDevice) -> bool:
+def has_next_boot(attempt: Attempt, device: BootDevice) -> bool:
     """Whether the BMC shows this device for one boot; ``BmcError``."""
-    shown, persistent = context.driver().get_boot_device(context.node)
+    shown, persistent = attempt.driver().get_boot_device(attempt.node)
     return shown is device and persistent is not True
 
 
-def forget_next_boot_quietly(context: TaskContext, booted: Boot | None) -> bool:
+def forget_next_boot_quietly(attempt: Attempt, journal: Journal, services: Services, booted: Boot | None) -> bool:
     """Take back the boot device of a boot that has not come; a failure is only noted.
 
     Return whether the BMC still had it: then the machine has not booted since it was set.
     """
-    device = device_of(context.node, booted)
+    device = device_of(attempt.node, booted)
     if device is None:
         return False
     try:
         try:
-            return _forget(context, device)
+            return _forget(attempt, journal, device)
         except BmcError as exc:
             if not exc.transient or exc.waits:
                 raise
-            context.attempt.pause(context.settings.drivers.power_poll_interval)
-            return _forget(context, device)
+            attempt.pause(services.settings.drivers.power_poll_interval)
+            return _forget(attempt, journal, device)
     except BmcError as exc:
-        note_left_boot(context, booted, exc)
+        note_left_boot(attempt, journal, booted, exc)
         return False
 
 
-def note_left_boot(context: TaskContext, booted: Boot | None, why: BmcError | None = None) -> None:
+def note_left_boot(attempt: Attempt, journal: Journal, booted: Boot | None, why: BmcError | None = None) -> None:
     """Say that the BMC may still have the boot device of this inspection."""
-    device = device_of(context.node, booted)
+    device = device_of(attempt.node, booted)
     if device is None:
         return
-    _log.warning("could not take back the boot device", node=context.node.uuid, error=str(why or ""))
+    _log.warning("could not take back the boot device", node=attempt.node.uuid, error=str(why or ""))
     message = f"the BMC may still have {_NAMES[device]} as its next boot device"
     message += f", which could not be taken back: {why}" if why else "; it does not respond, so that is not taken back"
     reason = None if why is None else why.reason
-    context.note(_STEP, message, severity=Severity.WARNING, reason=reason)
+    journal.note(_STEP, message, severity=Severity.WARNING, reason=reason)
 
 
-def _forget(context: TaskContext, device: BootDevice) -> bool:
-    driver, name = context.driver(), _NAMES[device]
+def _forget(attempt: Attempt, journal: Journal, device: BootDevice) -> bool:
+    driver, name = attempt.driver(), _NAMES[device]
     if isinstance(driver, ClearsBootDevice):
-        if not context.attempt.command(partial(driver.clear_boot_device, context.node, device)):
+        if not attempt.command(partial(driver.clear_boot_device, attempt.node, device)):
             return False
-        context.note(_STEP, f"the machine has not booted from {name}, so the BMC has no next boot device any more")
+        journal.note(_STEP, f"the machine has not booted from {name}, so the BMC has no next boot device any more")
         return True
-    if not has_next_boot(context, device):
+    if not has_next_boot(attempt, device):
         return False
-    message = f"the BMC still has {name} as its next boot device, and driver {context.node.driver} cannot take it back"
-    context.note(_STEP, message, severity=Severity.WARNING)
+    message = f"the BMC still has {name} as its next boot device, and driver {attempt.node.driver} cannot take it back"
+    journal.note(_STEP, message, severity=Severity.WARNING)
     return True

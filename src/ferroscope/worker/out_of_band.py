@@ -23,7 +23,10 @@ from ferroscope.core.states import Event
 from ferroscope.db.transaction import Transaction
 from ferroscope.hardware.parts import mapping, mappings, text
 from ferroscope.hardware.sources import combine
-from ferroscope.worker.context import TaskContext
+from ferroscope.worker.attempt import Attempt
+from ferroscope.worker.journal import Journal
+from ferroscope.worker.reads import ports_elsewhere, previous_data
+from ferroscope.worker.services import Services
 
 # Keys in an inspection's plugin data.
 KEY: Final = "out_of_band"
@@ -33,59 +36,59 @@ _READ: Final = "read out of band"
 _SHOWN: Final = 5
 
 
-def inspect(context: TaskContext) -> Outcome:
+def inspect(attempt: Attempt, journal: Journal, services: Services) -> Outcome:
     """Read the hardware and pass it to the hooks as if a ramdisk had sent it."""
-    inventory = _inventory(context)
+    inventory = _inventory(attempt, journal)
     if not inventory.get("interfaces"):
         return Fail(Reason.INVALID_INVENTORY, "the BMC reports no network interface")
-    health = _health(context, inventory)
-    context.parts = {
+    health = _health(attempt, journal, inventory)
+    attempt.parts = {
         "inventory": msgspec.json.encode(inventory),
         "unprocessed": b"{}",
-        "out_of_band": _kept(context, inventory, health),
+        "out_of_band": _kept(attempt, services, inventory, health),
     }
     parts = ", ".join(sorted(inventory))
-    context.note("out of band", f"the BMC reported: {parts}")
+    journal.note("out of band", f"the BMC reported: {parts}")
     return Next(Event.CONTINUE)
 
 
-def prepare(context: TaskContext) -> None:
+def prepare(attempt: Attempt, journal: Journal, services: Services) -> None:
     """Before the ramdisk boots: create ports for the NICs that the BMC reports, and keep its hardware inventory.
 
     Neither is required for the inspection, so a failure of the BMC is only noted.
     """
-    settings, driver = context.settings.inspector, context.driver()
+    settings, driver = services.settings.inspector, attempt.driver()
     collects = settings.collect_out_of_band and isinstance(driver, OutOfBand)
     lister = driver if settings.pre_create_ports and isinstance(driver, ListsNics) else None
-    if context.attempt.intended(_READ) or not (collects or lister):
+    if attempt.intended(_READ) or not (collects or lister):
         return
     parts: dict[Part, bytes] = {}
     try:
         if collects:
-            inventory = _inventory(context)
-            parts["out_of_band"] = _kept(context, inventory, _health(context, inventory))
-            context.note("out of band", f"the BMC reported: {', '.join(sorted(inventory))}")
+            inventory = _inventory(attempt, journal)
+            parts["out_of_band"] = _kept(attempt, services, inventory, _health(attempt, journal, inventory))
+            journal.note("out of band", f"the BMC reported: {', '.join(sorted(inventory))}")
         if lister is not None:
-            _create_ports(context, [nic for nic in lister.nics(context.node) if nic.enabled])
+            _create_ports(attempt, journal, services, [nic for nic in lister.nics(attempt.node) if nic.enabled])
     except BmcError as exc:
         message = f"could not read the hardware inventory from the BMC: {exc}"
-        context.note("out of band", message, severity=Severity.WARNING, reason=exc.reason)
+        journal.note("out of band", message, severity=Severity.WARNING, reason=exc.reason)
     # Stored immediately: an attempt that is throttled and retried must not ask the BMC again.
-    context.intend(_READ, lambda tx: _save(tx, context, parts))
+    attempt.intend(_READ, journal, lambda tx: _save(tx, attempt, parts))
 
 
-def _inventory(context: TaskContext) -> Document:
+def _inventory(attempt: Attempt, journal: Journal) -> Document:
     """Return what the BMC reports; what could not be read of it is noted."""
-    inventory = _driver(context).inventory(context.node)
+    inventory = _driver(attempt).inventory(attempt.node)
     if unread := inventory.pop("unread", None):
         message = f"some parts of the BMC's inventory could not be read: {'; '.join(map(str, unread[:_SHOWN]))}"
-        context.note("out of band", message, severity=Severity.WARNING, reason=Reason.BMC_REFUSED)
+        journal.note("out of band", message, severity=Severity.WARNING, reason=Reason.BMC_REFUSED)
     return inventory
 
 
-def _save(tx: Transaction, context: TaskContext, parts: dict[Part, bytes]) -> None:
-    if parts and context.node.inspection:
-        tx.data.save(context.node.inspection, context.node.uuid, parts)
+def _save(tx: Transaction, attempt: Attempt, parts: dict[Part, bytes]) -> None:
+    if parts and attempt.node.inspection:
+        tx.data.save(attempt.node.inspection, attempt.node.uuid, parts)
 
 
 def stored(parts: Mapping[Any, bytes]) -> Document | None:
@@ -106,84 +109,89 @@ def beside(inventory: Document, kept: Document) -> Document:
     return hardware
 
 
-def kept(context: TaskContext, inventory: Document, plugin_data: Document) -> Document | None:
+def kept(
+    attempt: Attempt, journal: Journal, services: Services, inventory: Document, plugin_data: Document
+) -> Document:
     """Return what an earlier inspection has read of health and firmware, for one in which the BMC was not asked.
 
-    None if nothing is known of this machine. What the ramdisk has found of firmware is newer.
+    As plugin data; empty if nothing is known of this machine. What the ramdisk has found of firmware is newer.
     """
-    known = context.before.hardware
+    known = attempt.before.hardware
     if "health" not in known and not any(one.get("component") == "bmc" for one in known.get("components", ())):
-        return None
-    earlier = context.previous_data(("inventory", "plugin_data"), "so the health that the BMC reported is lost")
+        return {}
+    earlier = previous_data(
+        attempt, journal, services, ("inventory", "plugin_data"), "so the health that the BMC reported is lost"
+    )
     found = mapping(earlier.get("plugin_data", {}).get(KEY))
     if not found or len({_serial(earlier["inventory"]), _serial(inventory)} - {None}) > 1:
-        return None  # the node has another machine now
+        return {}  # the node has another machine now
     extra = mapping(plugin_data.get("extra"))
     newer = {component for component, table in (("nic", "network"), ("disk", "disk")) if extra.get(table)}
     firmware = [
         one for one in mappings(mapping(found.get("inventory")).get("firmware")) if one.get("component") not in newer
     ]
     report = {name: found[name] for name in ("source", "read_at", "health") if name in found}
-    return report | {"kept": True, "inventory": {"firmware": firmware} if firmware else {}}
+    return {KEY: report | {"kept": True, "inventory": {"firmware": firmware} if firmware else {}}}
 
 
 def _serial(inventory: Document) -> str | None:
     return text(mapping(inventory.get("system_vendor")).get("serial_number"))
 
 
-def _driver(context: TaskContext) -> OutOfBand:
-    driver = context.driver()
+def _driver(attempt: Attempt) -> OutOfBand:
+    driver = attempt.driver()
     if not isinstance(driver, OutOfBand):
         raise BmcError(
-            f"driver {context.node.driver!r} does not support out-of-band inspection",
+            f"driver {attempt.node.driver!r} does not support out-of-band inspection",
             transient=False,
             reason=Reason.DRIVER_INFO_INVALID,
         )
     return driver
 
 
-def _health(context: TaskContext, inventory: Document) -> Document:
+def _health(attempt: Attempt, journal: Journal, inventory: Document) -> Document:
     """Return the health of the machine, and add the versions of its firmware to the inventory; a failure is noted."""
-    driver = context.driver()
+    driver = attempt.driver()
     if not isinstance(driver, ReportsHealth):
         return {}
     try:
-        found = driver.health(context.node)
+        found = driver.health(attempt.node)
     except BmcError as exc:
         message = f"could not read the health from the BMC: {exc}"
-        context.note("out of band", message, severity=Severity.WARNING, reason=exc.reason)
+        journal.note("out of band", message, severity=Severity.WARNING, reason=exc.reason)
         return {}
     if found.get("firmware"):
         inventory["firmware"] = found["firmware"]
     health: Document = found.get("health") or {}
     if health and not health.get("complete"):
-        context.note("out of band", "the BMC did not answer in time: its report of health and firmware has gaps")
+        journal.note("out of band", "the BMC did not answer in time: its report of health and firmware has gaps")
     return health
 
 
-def _kept(context: TaskContext, inventory: Document, health: Document) -> bytes:
-    report = {"source": context.node.driver, "read_at": iso(context.services.clock.time()), "inventory": inventory}
+def _kept(attempt: Attempt, services: Services, inventory: Document, health: Document) -> bytes:
+    report = {"source": attempt.node.driver, "read_at": iso(services.clock.time()), "inventory": inventory}
     return msgspec.json.encode(report | ({"health": health} if health else {}))
 
 
-def _create_ports(context: TaskContext, nics: list[OutOfBandNic]) -> None:
+def _create_ports(attempt: Attempt, journal: Journal, services: Services, nics: list[OutOfBandNic]) -> None:
     """Create the missing ports immediately: the machine is about to boot."""
-    known, ignored = {port.address for port in context.ports}, context.settings.inspector.ignored
+    known, ignored = {port.address for port in attempt.ports}, services.settings.inspector.ignored
     nics = [nic for nic in nics if nic.mac not in ignored]
-    elsewhere = context.ports_elsewhere([nic.mac for nic in nics if nic.mac not in known])
+    elsewhere = ports_elsewhere(attempt, services, [nic.mac for nic in nics if nic.mac not in known])
     missing = [
-        Port(uuid=str(uuid.uuid4()), node=context.node.uuid, address=nic.mac)
+        Port(uuid=str(uuid.uuid4()), node=attempt.node.uuid, address=nic.mac)
         for nic in nics
         if nic.mac not in known and nic.mac not in elsewhere
     ]
     for address, node in elsewhere.items():
         message = f"the BMC reports NIC {address}, which is a port of node {node}"
-        context.note("ports", message, severity=Severity.WARNING, reason=Reason.PORT_CONFLICT)
+        journal.note("ports", message, severity=Severity.WARNING, reason=Reason.PORT_CONFLICT)
     if not missing:
         return
     try:
-        context.add_ports(missing)
+        attempt.write(lambda tx: tx.ports.add(missing))
+        attempt.ports.extend(missing)
     except ConflictError as exc:
-        context.note("ports", f"no ports created: {exc}", severity=Severity.WARNING, reason=Reason.PORT_CONFLICT)
+        journal.note("ports", f"no ports created: {exc}", severity=Severity.WARNING, reason=Reason.PORT_CONFLICT)
         return
-    context.note("ports", f"created from the NICs that the BMC reports: {', '.join(port.address for port in missing)}")
+    journal.note("ports", f"created from the NICs that the BMC reports: {', '.join(port.address for port in missing)}")

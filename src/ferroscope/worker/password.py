@@ -26,7 +26,9 @@ from ferroscope.core.model import Node, Severity
 from ferroscope.core.reasons import Reason
 from ferroscope.core.secrets import is_reference
 from ferroscope.core.values import MASK, is_too_short
-from ferroscope.worker.context import TaskContext
+from ferroscope.worker.attempt import Attempt
+from ferroscope.worker.journal import Journal
+from ferroscope.worker.services import Services
 
 PROBE: Final = "probe"
 """The key of the payload that says that the BMC may have the new password already."""
@@ -37,19 +39,19 @@ _STEP: Final = "bmc password"
 T = TypeVar("T")
 
 
-def set_password(context: TaskContext) -> Outcome:
+def set_password(attempt: Attempt, journal: Journal, services: Services) -> Outcome:
     """Have the BMC take the password that is pending in ``driver_info``, and keep the one that it accepts."""
-    driver, field = _able(context)
+    driver, field = _able(attempt)
     pending = bmc_password.pending_field(field)
-    if pending not in context.node.driver_info:
+    if pending not in attempt.node.driver_info:
         return Drop(Reason.STALE_REQUEST, "there is no new password any more: it was removed, or is in use already")
-    change = _Change(context, driver, field)
+    change = _Change(attempt, journal, services, driver, field)
     if why := bmc_password.problem(change.password):  # what a reference leads to is known here only
         return Fail(Reason.DRIVER_INFO_INVALID, f"the new password cannot be used: {why}")
-    told = context.attempt.intended(_INTENT) or bool(context.request.payload.get(PROBE))
+    told = attempt.intended(_INTENT) or bool(attempt.request.payload.get(PROBE))
     if told and change.accepts(change.after):
         return change.adopt()
-    context.intend(_INTENT)
+    attempt.intend(_INTENT, journal)
     try:
         change.call(partial(driver.set_password, change.before, change.password))
     except BmcError as exc:
@@ -57,11 +59,11 @@ def set_password(context: TaskContext) -> Outcome:
     return change.adopt()
 
 
-def _able(context: TaskContext) -> tuple[ChangesPassword, str]:
-    driver: Bmc = context.driver()
+def _able(attempt: Attempt) -> tuple[ChangesPassword, str]:
+    driver: Bmc = attempt.driver()
     field = bmc_password.field_of(driver.properties)
     if not isinstance(driver, ChangesPassword) or field is None:
-        message = f"driver {context.node.driver} cannot change the password of a BMC"
+        message = f"driver {attempt.node.driver} cannot change the password of a BMC"
         raise BmcError(message, transient=False, reason=Reason.BMC_REFUSED)
     return driver, field
 
@@ -69,21 +71,24 @@ def _able(context: TaskContext) -> tuple[ChangesPassword, str]:
 class _Change:
     """``before`` and ``after``: the node with the present and with the new password, in plain text, never stored."""
 
-    def __init__(self, context: TaskContext, driver: ChangesPassword, field: str) -> None:
-        self._context, self._driver, self._field = context, driver, field
+    def __init__(
+        self, attempt: Attempt, journal: Journal, services: Services, driver: ChangesPassword, field: str
+    ) -> None:
+        self._attempt, self._journal, self._services = attempt, journal, services
+        self._driver, self._field = driver, field
         self._pending = bmc_password.pending_field(field)
-        plain = dict(context.services.secrets.driver_info(context.node))
+        plain = dict(services.secrets.driver_info(attempt.node))
         self.password = str(plain.pop(self._pending))
         secrets = (self.password, str(plain.get(field) or ""))
         known = [secret for secret in secrets if secret and not is_too_short(secret)]
         self._secrets = sorted(known, key=len, reverse=True)  # one may begin with the other
-        self.before: Node = msgspec.structs.replace(context.node, driver_info=plain)
-        self.after: Node = msgspec.structs.replace(context.node, driver_info=plain | {field: self.password})
+        self.before: Node = msgspec.structs.replace(attempt.node, driver_info=plain)
+        self.after: Node = msgspec.structs.replace(attempt.node, driver_info=plain | {field: self.password})
 
     def call(self, call: Callable[[], T]) -> T:
         """Call the BMC under the claim; ``BmcError`` without either password."""
         try:
-            return self._context.attempt.command(call)
+            return self._attempt.command(call)
         except BmcError as exc:
             text = str(exc)
             for secret in self._secrets:
@@ -103,11 +108,11 @@ class _Change:
 
     def adopt(self) -> Done:
         """Store the new password, which is proven, instead of the old one."""
-        info = self._context.node.driver_info
+        info = self._attempt.node.driver_info
         stored = info.pop(self._pending)
         info[self._field] = stored if is_reference(stored) else self.password
         self._record(Change.CHANGED)
-        self._context.note(_STEP, "changed: the BMC has accepted a login with the new password")
+        self._journal.note(_STEP, "changed: the BMC has accepted a login with the new password")
         return Done()
 
     def refused(self, error: BmcError, *, tried: bool) -> Outcome:
@@ -120,7 +125,7 @@ class _Change:
             message = f"neither the stored password nor the new one is accepted, and both are kept: {error}"
             return Fail(Reason.BMC_PASSWORD_UNCLEAR, message)
         if error.transient:
-            self._context.note(
+            self._journal.note(
                 _STEP,
                 "unclear: both passwords are kept until one of them is proven",
                 severity=Severity.WARNING,
@@ -130,11 +135,11 @@ class _Change:
         if not self.accepts(self.before):
             message = f"the stored password is not accepted any more, and both are kept: {error}"
             return Fail(Reason.BMC_PASSWORD_UNCLEAR, message)
-        del self._context.node.driver_info[self._pending]
+        del self._attempt.node.driver_info[self._pending]
         self._record(Change.UNCHANGED)
-        self._context.note(_STEP, "unchanged: the BMC has accepted a login with the stored password")
+        self._journal.note(_STEP, "unchanged: the BMC has accepted a login with the stored password")
         return Fail(error.reason, str(error))
 
     def _record(self, result: Change) -> None:
-        now = self._context.services.store.read(lambda tx: tx.now)
-        self._context.node.internal[bmc_password.RECORD] = msgspec.to_builtins(Record(result, now))
+        now = self._services.store.read(lambda tx: tx.now)
+        self._attempt.node.internal[bmc_password.RECORD] = msgspec.to_builtins(Record(result, now))

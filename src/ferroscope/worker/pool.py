@@ -24,7 +24,8 @@ from ferroscope.db.transaction import Transaction
 from ferroscope.telemetry.finding import Finding
 from ferroscope.transition import step
 from ferroscope.worker.admission import Refusal
-from ferroscope.worker.follow import Locked, Place, SameThread
+from ferroscope.worker.attempt import Locked
+from ferroscope.worker.conclude import Place, SameThread
 from ferroscope.worker.loop import Worker
 from ferroscope.worker.slots import BmcSlots, Slot, Slots, Supervisor, release_claim
 
@@ -207,7 +208,7 @@ class Dispatcher:
                 tx.journal.append([entry])
 
         try:
-            self._worker.persist(work, durable=False)
+            self._worker.services.persist(work, durable=False)
         except (ClaimLostError, NotFoundError) as exc:
             _log.debug("lost before it was put back", node=claim.request.node, error=str(exc))
 

@@ -28,8 +28,10 @@ from ferroscope.core.delivery import Next, Retry
 from ferroscope.core.model import Document, Node, Severity
 from ferroscope.core.reasons import Reason
 from ferroscope.core.states import Event, State
-from ferroscope.worker.context import TaskContext
+from ferroscope.worker.attempt import Attempt
+from ferroscope.worker.journal import Journal
 from ferroscope.worker.next_boot import device_of, has_next_boot
+from ferroscope.worker.services import Services
 
 REBOOT: Final = "reboot"
 _OUT: Final = "reboot out of the ramdisk"
@@ -56,58 +58,60 @@ def disables_power_off(node: Node) -> bool:
     return bool(node.attributes.get("disable_power_off"))
 
 
-def is_on(context: TaskContext, what: str) -> bool:
+def is_on(attempt: Attempt, what: str) -> bool:
     """Whether the machine is on; ``BmcError`` (transient) for ``what`` if that is not certain."""
-    power = context.driver().get_power(context.node)
+    power = attempt.driver().get_power(attempt.node)
     if not power.settled:
-        context.node.power_state = None
+        attempt.node.power_state = None
         raise unsettled(what, power)
     return power is Power.ON
 
 
-def observed_before_reboot(context: TaskContext, booted: Boot | None = None) -> Document:
+def observed_before_reboot(attempt: Attempt, booted: Boot | None = None) -> Document:
     """Return what shows afterwards whether a reset took effect; ``booted``: how the ramdisk will boot, if one does."""
-    driver = context.driver()
-    marks = driver.boot_marks(context.node) if isinstance(driver, ShowsRestarts) else {}
-    device = device_of(context.node, booted)
-    return {"marks": marks, "boot_device": device is not None and has_next_boot(context, device)}
+    driver = attempt.driver()
+    marks = driver.boot_marks(attempt.node) if isinstance(driver, ShowsRestarts) else {}
+    device = device_of(attempt.node, booted)
+    return {"marks": marks, "boot_device": device is not None and has_next_boot(attempt, device)}
 
 
-def reboot(context: TaskContext, *, confirm: Callable[[], None] = lambda: None, intent: str | None = None) -> None:
+def reboot(
+    attempt: Attempt, journal: Journal, *, confirm: Callable[[], None] = lambda: None, intent: str | None = None
+) -> None:
     """Reset the machine without powering it off. Not idempotent. ``BmcError``, ``ClaimLostError``."""
-    bmc = context.driver()
-    context.forget_power()
-    context.attempt.command(partial(bmc.reboot, context.node), confirm=confirm, intent=intent)
-    context.note("reboot", "commanded a reboot, because disable_power_off is set")
-    context.node.power_state, context.node.target_power_state = Power.ON, None
+    bmc = attempt.driver()
+    attempt.reported.forget()
+    attempt.command(partial(bmc.reboot, attempt.node), confirm=confirm, intent=intent)
+    journal.note("reboot", "commanded a reboot, because disable_power_off is set")
+    attempt.node.power_state, attempt.node.target_power_state = Power.ON, None
 
 
-def reboot_and_look(context: TaskContext, *, intent: str | None = None) -> None:
+def reboot_and_look(attempt: Attempt, journal: Journal, services: Services, *, intent: str | None = None) -> None:
     """Reset the machine; ``BmcError`` (transient) if its BMC would show a restart, and shows none in time."""
-    before = observed_before_reboot(context)
-    shows = bool(before["marks"]) and _seen(context, None, before) is Seen.NOT
-    reboot(context, intent=intent)
+    before = observed_before_reboot(attempt)
+    shows = bool(before["marks"]) and _seen(attempt, None, before) is Seen.NOT
+    reboot(attempt, journal, intent=intent)
     if shows:
-        _follow(context, None, before)
+        _follow(attempt, services, None, before)
 
 
-def follow_into_ramdisk(context: TaskContext, booted: Boot, before: Document) -> None:
+def follow_into_ramdisk(attempt: Attempt, journal: Journal, services: Services, booted: Boot, before: Document) -> None:
     """Wait until the BMC shows that the machine was restarted; ``BmcError`` (transient) as ``reboot_and_look``."""
-    if _follow(context, booted, before) is not Seen.RESTARTED:
-        context.node.internal[UNSEEN] = {**before, "inspection": context.before.inspection}
-        context.note("reboot", "the BMC has accepted the reset, and does not show yet that the machine was restarted")
+    if _follow(attempt, services, booted, before) is not Seen.RESTARTED:
+        attempt.node.internal[UNSEEN] = {**before, "inspection": attempt.before.inspection}
+        journal.note("reboot", "the BMC has accepted the reset, and does not show yet that the machine was restarted")
 
 
-def _follow(context: TaskContext, booted: Boot | None, before: Document) -> Seen:
-    drivers, clock = context.settings.drivers, context.services.clock
+def _follow(attempt: Attempt, services: Services, booted: Boot | None, before: Document) -> Seen:
+    drivers, clock = services.settings.drivers, services.clock
     until = clock.monotonic() + drivers.power_timeout
     went = False
     while True:
         seen, power = Seen.UNKNOWN, Power.UNKNOWN
         try:
-            power = context.driver().get_power(context.node)
+            power = attempt.driver().get_power(attempt.node)
             went = went or power in (Power.OFF, Power.CHANGING)
-            seen = Seen.RESTARTED if went else _seen(context, booted, before)
+            seen = Seen.RESTARTED if went else _seen(attempt, booted, before)
         except BmcError as exc:
             if not exc.transient or exc.waits:  # others: it settles after the reset
                 raise
@@ -115,9 +119,9 @@ def _follow(context: TaskContext, booted: Boot | None, before: Document) -> Seen
             return seen
         if clock.monotonic() > until:
             break
-        context.attempt.pause(drivers.power_poll_interval)
+        attempt.pause(drivers.power_poll_interval)
     if went:
-        context.node.power_state = power.published
+        attempt.node.power_state = power.published
         message = f"still {power} {drivers.power_timeout:g} s after a reset"
         raise BmcError(message, transient=True, reason=Reason.POWER_FAILED)
     if seen is Seen.NOT:
@@ -126,12 +130,12 @@ def _follow(context: TaskContext, booted: Boot | None, before: Document) -> Seen
     return seen
 
 
-def _seen(context: TaskContext, booted: Boot | None, before: Document) -> Seen:
+def _seen(attempt: Attempt, booted: Boot | None, before: Document) -> Seen:
     """Ask the BMC what it shows now; ``BmcError``."""
-    driver = context.driver()
-    shown = driver.restarted_since(context.node, before["marks"]) if isinstance(driver, ShowsRestarts) else None
-    device = device_of(context.node, booted)
-    waits = not shown and device is not None and has_next_boot(context, device)
+    driver = attempt.driver()
+    shown = driver.restarted_since(attempt.node, before["marks"]) if isinstance(driver, ShowsRestarts) else None
+    device = device_of(attempt.node, booted)
+    waits = not shown and device is not None and has_next_boot(attempt, device)
     if shown or (device is not None and before["boot_device"] and not waits):
         return Seen.RESTARTED
     if shown is False:
@@ -139,22 +143,22 @@ def _seen(context: TaskContext, booted: Boot | None, before: Document) -> Seen:
     return Seen.PENDING if waits else Seen.UNKNOWN
 
 
-def earlier_reboot(context: TaskContext, booted: Boot) -> Next | Retry | None:
+def earlier_reboot(attempt: Attempt, journal: Journal, services: Services, booted: Boot) -> Next | Retry | None:
     """Return what follows from an earlier attempt's reboot; None if there was none or it has to be repeated.
 
     ``Next``: it took effect, as far as can be known. ``Retry``: the BMC may still be carrying it out.
     """
-    if not context.attempt.intended(REBOOT):
+    if not attempt.intended(REBOOT):
         return None
-    before = {"marks": {}, "boot_device": False} | context.attempt.progress[REBOOT]
-    is_off = context.driver().get_power(context.node) is Power.OFF
-    if not is_off and _seen(context, booted, before) in (Seen.RESTARTED, Seen.UNKNOWN):
+    before = {"marks": {}, "boot_device": False} | attempt.progress[REBOOT]
+    is_off = attempt.driver().get_power(attempt.node) is Power.OFF
+    if not is_off and _seen(attempt, booted, before) in (Seen.RESTARTED, Seen.UNKNOWN):
         return Next(Event.WAIT)
-    now = context.services.store.read(lambda tx: tx.now)
+    now = services.store.read(lambda tx: tx.now)
     if now < before["at"]:  # the database's clock was set back: start the BMC's time anew
-        context.intend(REBOOT, seen=before)
-        now = context.attempt.progress[REBOOT]["at"]
-    left = context.attempt.progress[REBOOT]["at"] + context.settings.drivers.power_timeout - now
+        attempt.intend(REBOOT, journal, seen=before)
+        now = attempt.progress[REBOOT]["at"]
+    left = attempt.progress[REBOOT]["at"] + services.settings.drivers.power_timeout - now
     if left <= 0:
         return None
     return Retry(
@@ -165,13 +169,13 @@ def earlier_reboot(context: TaskContext, booted: Boot) -> Next | Retry | None:
     )
 
 
-def missed(context: TaskContext, booted: Boot | None) -> str | None:
+def missed(attempt: Attempt, booted: Boot | None) -> str | None:
     """Return what to say of a reset into the ramdisk that the BMC has not carried out; None if it may have."""
-    before = _unseen(context)
+    before = _unseen(attempt)
     if before is None:
         return None
     try:
-        seen = _seen(context, booted, before)
+        seen = _seen(attempt, booted, before)
     except BmcError:
         return None
     if seen is Seen.PENDING:
@@ -179,31 +183,29 @@ def missed(context: TaskContext, booted: Boot | None) -> str | None:
     return f"{IGNORED}: its boot progress is as it was before" if seen is Seen.NOT else None
 
 
-def was_seen(context: TaskContext) -> bool:
+def was_seen(attempt: Attempt) -> bool:
     """Whether the BMC has shown that the machine was restarted for this inspection, before it was waited for."""
-    return context.before.state is State.WAITING and _unseen(context) is None
+    return attempt.before.state is State.WAITING and _unseen(attempt) is None
 
 
-def _unseen(context: TaskContext) -> Document | None:
-    before = context.before.internal.get(UNSEEN)
-    return before if isinstance(before, dict) and before.get("inspection") == context.before.inspection else None
+def _unseen(attempt: Attempt) -> Document | None:
+    before = attempt.before.internal.get(UNSEEN)
+    return before if isinstance(before, dict) and before.get("inspection") == attempt.before.inspection else None
 
 
-def leave_ramdisk_quietly(context: TaskContext) -> None:
+def leave_ramdisk_quietly(attempt: Attempt, journal: Journal, services: Services) -> None:
     """Reboot the machine out of its ramdisk, at most once; a failure is only noted.
 
     A machine that no attempt has booted yet is left alone: it may be running its workload.
     """
-    if context.attempt.intended(_OUT) or (
-        context.before.state is State.STARTING and not context.attempt.intended(REBOOT)
-    ):
+    if attempt.intended(_OUT) or (attempt.before.state is State.STARTING and not attempt.intended(REBOOT)):
         return
     try:
-        context.intend(_OUT)
-        reboot_and_look(context, intent=_OUT)
+        attempt.intend(_OUT, journal)
+        reboot_and_look(attempt, journal, services, intent=_OUT)
     except BmcError as exc:
         if exc.waits:
             raise
-        _log.warning("could not reboot", node=context.node.uuid, error=str(exc))
+        _log.warning("could not reboot", node=attempt.node.uuid, error=str(exc))
         message = f"could not reboot the machine out of the ramdisk: {exc}"
-        context.note("reboot", message, severity=Severity.WARNING, reason=exc.reason)
+        journal.note("reboot", message, severity=Severity.WARNING, reason=exc.reason)

@@ -1,12 +1,12 @@
 """Runs the task of an attempt: whatever it does or raises, an outcome comes of it.
 
-Only the loss of the claim remains an error: after that nothing may be written. Nothing is committed here; ``loop``
-commits the outcome.
+Only the loss of the claim remains an error: after that nothing may be written. Nothing is committed here, but in
+``conclude``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Final
 
 import msgspec
@@ -14,13 +14,17 @@ import structlog
 
 from ferroscope.contracts.errors import BmcError, ClaimLostError, StoreUnavailableError
 from ferroscope.core.delivery import Done, Drop, Fail, Outcome, Retry, Run, exhausted
-from ferroscope.core.losses import counted, described
+from ferroscope.core.lanes import Lane, lane_of
+from ferroscope.core.losses import counted, deaths, described
 from ferroscope.core.model import Severity
 from ferroscope.core.reasons import Reason
-from ferroscope.worker.attempt import StoppedError, SupersededError
-from ferroscope.worker.context import TaskContext
+from ferroscope.core.states import MACHINE, Event
+from ferroscope.worker.attempt import Attempt, StoppedError, SupersededError
+from ferroscope.worker.boot import power_off_quietly, undo_start_quietly
+from ferroscope.worker.journal import Journal
+from ferroscope.worker.services import Services
 
-Task = Callable[[TaskContext], Outcome]
+Task = Callable[[Attempt, Journal, Services], Outcome]
 
 # Reasons to wait for an attached Ironic.
 WAITS: Final = frozenset({Reason.REGISTRY_UNAVAILABLE, Reason.NODE_LOCKED})
@@ -28,102 +32,129 @@ WAITS: Final = frozenset({Reason.REGISTRY_UNAVAILABLE, Reason.NODE_LOCKED})
 _log = structlog.get_logger(__name__)
 
 
-def run_task(task: Task, context: TaskContext) -> Outcome:
-    """Run the task; ``ClaimLostError``. A retry after the last attempt becomes a failure."""
-    request = context.request
-    again = described(request)
-    if context.attempt.rerun:
-        context.note("delivered again", again)
-    outcome = _run(task, context)
-    if isinstance(outcome, Retry) and outcome.reason in WAITS:  # which may take hours, with many deliveries
-        context.journal.entries = [one for one in context.journal.entries if one[1].message != again]
-    tried = counted(request)
-    if isinstance(outcome, Retry) and outcome.counted and tried >= context.settings.worker.max_attempts:
-        ending = exhausted(context.before, msgspec.structs.replace(request, attempt=request.attempt + 1))
-        if isinstance(ending, Run):
-            return leave_undone(context, f"{outcome.message}; {ending.undone}", outcome.reason)
-        if ending.reason is not Reason.ATTEMPTS_EXHAUSTED:
-            return ending
-        return Fail(outcome.reason, f"{outcome.message}; gave up after {tried} attempts")
+def run(attempt: Attempt, journal: Journal, services: Services, tasks: Mapping[Event, Task]) -> Outcome:
+    """Run the task of the event; a request that is not carried out only cleans up after its inspection."""
+    event, decision = attempt.request.event, attempt.decision
+    if isinstance(decision, Run) and decision.undone:
+        return leave_undone(journal, decision.undone, Reason.ATTEMPTS_EXHAUSTED)
+    if isinstance(decision, Run):
+        outcome = run_task(tasks.get(event, move), attempt, journal, services)
+    elif deaths(attempt.request) > services.settings.worker.max_attempts:
+        return decision  # cleaning up took the worker along, too
+    else:
+        outcome = decision
+        # Refusing it may end an inspection, whose machine is then powered off; but only in the lane that waits for
+        # BMCs (see ``conclude.following``), and not if stored data was processed. A start is undone below.
+        ends = attempt.before.state in MACHINE and lane_of(event) is Lane.BMC and event is not Event.INSPECT
+        if isinstance(decision, Fail) and ends:
+            outcome = clean_up(power_off_quietly, attempt, journal, services, decision)
+    if isinstance(outcome, Fail) and event is Event.INSPECT:
+        outcome = clean_up(undo_start_quietly, attempt, journal, services, outcome)
     return outcome
 
 
-def move(_context: TaskContext) -> Outcome:
+def run_task(task: Task, attempt: Attempt, journal: Journal, services: Services) -> Outcome:
+    """Run the task; ``ClaimLostError``. A retry after the last attempt becomes a failure."""
+    request = attempt.request
+    again = described(request)
+    if attempt.rerun:
+        journal.note("delivered again", again)
+    outcome = _run(task, attempt, journal, services)
+    if isinstance(outcome, Retry) and outcome.reason in WAITS:  # which may take hours, with many deliveries
+        journal.entries = [one for one in journal.entries if one[1].message != again]
+    if not isinstance(outcome, Retry) or not outcome.counted:
+        return outcome
+    following = msgspec.structs.replace(request, attempt=request.attempt + 1)
+    ending = exhausted(attempt.before, following, services.settings.worker.delivery())
+    if isinstance(ending, Run):
+        return leave_undone(journal, f"{outcome.message}; {ending.undone}", outcome.reason)
+    if isinstance(ending, Fail) and ending.reason is Reason.ATTEMPTS_EXHAUSTED:
+        return Fail(outcome.reason, f"{outcome.message}; gave up after {counted(request)} attempts")
+    return ending or outcome
+
+
+def move(_attempt: Attempt, _journal: Journal, _services: Services) -> Outcome:
     """Do nothing: an event without a task only moves the state, as a restored row or another release may request."""
     return Done()
 
 
-def leave_undone(context: TaskContext, what: str, reason: Reason) -> Done:
+def leave_undone(journal: Journal, what: str, reason: Reason) -> Done:
     """Take the transition although its task did not succeed: what was processed is kept, and the rest is recorded."""
-    context.note("not carried out", what, severity=Severity.WARNING, reason=reason)
+    journal.note("not carried out", what, severity=Severity.WARNING, reason=reason)
     return Done()
 
 
-def _run(task: Task, context: TaskContext) -> Outcome:
-    event = context.request.event
+def _run(task: Task, attempt: Attempt, journal: Journal, services: Services) -> Outcome:
+    event = attempt.request.event
     try:
-        return task(context)
+        return task(attempt, journal, services)
     except StoppedError:
         return interrupted()
     except BmcError as exc:
-        return failed(context, exc)
+        return failed(attempt, services, exc)
     except SupersededError as exc:
         return Drop(Reason.STALE_REQUEST, str(exc))
     except ClaimLostError:
         raise
     except StoreUnavailableError as exc:
-        return without_store(context, exc)
+        return without_store(attempt, services, exc)
     except Exception as exc:  # noqa: BLE001  # the boundary: a bug in a task must not end the worker's thread
-        _log.exception("task failed", request=event, node=context.node.uuid)
-        return retry_later(context, Reason.INTERNAL, f"{type(exc).__name__} in {event}")
+        _log.exception("task failed", request=event, node=attempt.node.uuid)
+        return retry_later(services, Reason.INTERNAL, f"{type(exc).__name__} in {event}")
 
 
-def clean_up(context: TaskContext, outcome: Outcome, action: Callable[[TaskContext], None]) -> Outcome:
+def clean_up(
+    action: Callable[[Attempt, Journal, Services], None],
+    attempt: Attempt,
+    journal: Journal,
+    services: Services,
+    outcome: Outcome,
+) -> Outcome:
     """Run ``action``, which talks to the BMC after the task; return ``outcome``, or what interrupted the action.
 
     It runs outside of a task, so what ends a task early must be caught here, too.
     """
     try:
-        action(context)
+        action(attempt, journal, services)
     except StoppedError:
         return interrupted()
     except BmcError as exc:  # only one that waits: others are noted
-        return failed(context, exc)
+        return failed(attempt, services, exc)
     except SupersededError as exc:  # the request that ends the inspection cleans up, too
         return Drop(Reason.STALE_REQUEST, str(exc))
     except StoreUnavailableError as exc:  # else the claim would be kept although nobody carries it out
-        return without_store(context, exc)
+        return without_store(attempt, services, exc)
     return outcome
 
 
-def retry_later(context: TaskContext, reason: Reason, message: str) -> Retry:
+def retry_later(services: Services, reason: Reason, message: str) -> Retry:
     """Try the request again after the usual delay."""
-    return Retry(context.settings.worker.retry_delay, reason, message)
+    return Retry(services.settings.worker.retry_delay, reason, message)
 
 
-def failed(context: TaskContext, error: BmcError) -> Outcome:
+def failed(attempt: Attempt, services: Services, error: BmcError) -> Outcome:
     """Return what follows from a failed call: a failure, another attempt, or waiting for an attached Ironic."""
     if not error.transient:
         return Fail(error.reason, str(error))
     try:
-        return wait_for_registry(context, error) if error.waits else retry_bmc(context, error)
+        return wait_for_registry(attempt, services, error) if error.waits else retry_bmc(attempt, services, error)
     except StoreUnavailableError as exc:
-        return without_store(context, exc)
+        return without_store(attempt, services, exc)
 
 
-def wait_for_registry(context: TaskContext, error: BmcError) -> Retry:
+def wait_for_registry(attempt: Attempt, services: Services, error: BmcError) -> Retry:
     """Try again, however long an attached Ironic is away; but not forever if it keeps the node locked."""
-    ironic = context.settings.ironic
+    ironic = services.settings.ironic
     if error.reason is not Reason.NODE_LOCKED:
         return Retry(ironic.outage_interval, error.reason, str(error), counted=False)
-    waited = context.services.store.read(lambda tx: tx.now) - context.request.created_at
+    waited = services.store.read(lambda tx: tx.now) - attempt.request.created_at
     return Retry(ironic.retry_interval, error.reason, str(error), counted=waited > ironic.lock_timeout)
 
 
-def retry_bmc(context: TaskContext, error: BmcError) -> Retry:
+def retry_bmc(attempt: Attempt, services: Services, error: BmcError) -> Retry:
     """Call the BMC again, with a delay that doubles with each attempt and respects the circuit breaker."""
-    delay = context.settings.worker.retry_delay * 2.0 ** (counted(context.request) - 1)
-    return Retry(max(delay, context.bmc_observer.retry_after()), error.reason, str(error))
+    delay = services.settings.worker.retry_delay * 2.0 ** (counted(attempt.request) - 1)
+    return Retry(max(delay, attempt.bmc_observer.retry_after()), error.reason, str(error))
 
 
 def interrupted() -> Retry:
@@ -131,8 +162,8 @@ def interrupted() -> Retry:
     return Retry(0.0, Reason.INTERRUPTED, "the worker was stopped", counted=False)
 
 
-def without_store(context: TaskContext, error: StoreUnavailableError) -> Retry:
+def without_store(attempt: Attempt, services: Services, error: StoreUnavailableError) -> Retry:
     """Continue when the database is back: not an error of the inspection, which ends by its time-out at the latest."""
-    _log.warning("a task cannot reach the database", request=context.request.event, error=str(error))
-    delay = context.settings.worker.retry_delay
+    _log.warning("a task cannot reach the database", request=attempt.request.event, error=str(error))
+    delay = services.settings.worker.retry_delay
     return Retry(delay, Reason.STORE_UNAVAILABLE, str(error), counted=False)

@@ -21,9 +21,9 @@ from ferroscope.db.transaction import Transaction
 from ferroscope.telemetry.finding import Finding
 from ferroscope.transition import request_for, step
 from ferroscope.worker.admission import Admission, BmcRequest, Breakers, Refusal
+from ferroscope.worker.attempt import Attempt
 from ferroscope.worker.bmc import BmcObserver
-from ferroscope.worker.context import TaskContext
-from ferroscope.worker.follow import CLOCKED
+from ferroscope.worker.conclude import CLOCKED
 from ferroscope.worker.loop import Worker
 
 _NAMED: Final = 3
@@ -33,28 +33,28 @@ _FULL: Final = Refusal(0.0, Reason.BMC_BUSY, "no free slot")
 
 
 class Slot(BmcRequest):
-    """The work of one thread: the ``claim`` that it holds, and the ``context`` of its present attempt."""
+    """The work of one thread: the ``claim`` that it holds, and the present ``attempt``."""
 
     def __init__(self, request: Request, slots: Slots) -> None:
         super().__init__(request)
         self._slots = slots
         self.claim: Claim | None = None
-        self.context: TaskContext | None = None
+        self.attempt: Attempt | None = None
         self.since = slots.clock.monotonic()
 
     @property
     def bmc_observer(self) -> BmcObserver | None:
         return self._slots.observer(self)
 
-    def attempt_started(self, context: TaskContext) -> None:
-        self.context, self.claim = context, context.attempt.claim
+    def attempt_started(self, attempt: Attempt) -> None:
+        self.attempt, self.claim = attempt, attempt.claim
         self.since = self._slots.clock.monotonic()
 
     @property
     def description(self) -> str:
         """What is running in it."""
-        doing = self.context.doing if self.context is not None else ""
-        request = self.request if self.context is None else self.context.request
+        doing = self.attempt.doing if self.attempt is not None else ""
+        request = self.request if self.attempt is None else self.attempt.request
         return f"{request.event} of node {request.node}" + (f" in {doing}" if doing else "")
 
 
@@ -278,7 +278,7 @@ class Supervisor:
         self._logged.intersection_update(busy)
         for slot in busy:
             took = now - slot.since
-            if slot.claim is not None and slot.context is not None and took > _LONG:
+            if slot.claim is not None and slot.attempt is not None and took > _LONG:
                 self._check(slot, slot.claim, took)
 
     def _check(self, slot: Slot, claim: Claim, took: float) -> None:
@@ -301,7 +301,7 @@ class Supervisor:
         request = claim.request
         tx.requests.consume(claim)
         node = tx.nodes.get(request.node, lock=True)
-        doing = slot.context.doing if slot.context is not None else ""
+        doing = slot.attempt.doing if slot.attempt is not None else ""
         message = f"abandoned {request.event}, which did not return" + (f" from {doing}" if doing else "")
         process = self._worker.services.process
         tx.journal.append([step(node, "given up", message, process=process, severity=Severity.WARNING)])
@@ -316,8 +316,8 @@ def release_claim(worker: Worker, slot: Slot) -> None:
     claim = slot.claim
     if claim is None:
         return
-    if slot.context is not None:
-        slot.context.attempt.revoke()
+    if slot.attempt is not None:
+        slot.attempt.revoke()
     request = claim.request
     _log.warning(
         "still running at the end of [worker] graceful_timeout; request released",

@@ -28,9 +28,10 @@ from ferroscope.db.store import Store
 from ferroscope.db.transaction import Fence, Transaction
 from ferroscope.leadership import Election, Leadership
 from ferroscope.worker import boot, out_of_band
+from ferroscope.worker.attempt import Attempt
 from ferroscope.worker.bmc import resolve_addresses
 from ferroscope.worker.boot import POWER_ON, ensure_power
-from ferroscope.worker.context import TaskContext
+from ferroscope.worker.journal import Journal
 from ferroscope.worker.next_boot import boot_from_network
 from ferroscope.worker.restart import (
     REBOOT,
@@ -41,6 +42,7 @@ from ferroscope.worker.restart import (
     observed_before_reboot,
     reboot,
 )
+from ferroscope.worker.services import Services
 
 LEASE: Final = "reboot-throttle"
 
@@ -86,7 +88,7 @@ class RebootThrottle:
         self._election = Election(LEASE, holder, store=store, clock=clock, profile=longer)
 
     @contextmanager
-    def permit(self, context: TaskContext) -> Iterator[Permit]:
+    def permit(self, attempt: Attempt, services: Services) -> Iterator[Permit]:
         """Wait for the quantum, then yield the permit.
 
         ``ThrottledError`` if another worker has it (this thread is better used elsewhere), ``StoppedError`` if the
@@ -97,9 +99,9 @@ class RebootThrottle:
             return
         leadership = self._election.campaign()
         if leadership is None:
-            raise ThrottledError(self._remaining(context.services.store))
+            raise ThrottledError(self._remaining(services.store))
         try:
-            context.attempt.pause(self._quantum)
+            attempt.pause(self._quantum)
             self._confirm(leadership)
             yield Permit(fence=leadership.fence, confirm=lambda: self._confirm(leadership))
         finally:
@@ -152,28 +154,28 @@ class PxeFilterWait:
         self._waiting: dict[str, float] = {}  # by inspection, since when by the monotonic clock
         self._search_at = 0.0  # by the monotonic clock
 
-    def __call__(self, context: TaskContext) -> Retry | None:
+    def __call__(self, attempt: Attempt, journal: Journal, services: Services) -> Retry | None:
         """Return None if the machine may be powered on; the outcome of the attempt if it is too early."""
-        now = context.services.clock.monotonic()
+        now = services.clock.monotonic()
         if not self._timeout or now < self._search_at:
             return None
         until = now + _LONGEST_WAIT
-        inspection = context.request.inspection or ""
+        inspection = attempt.request.inspection or ""
         since = self._waiting.pop(inspection, now)
-        while (seen := self._check(context)).behind:
+        while (seen := self._check(attempt, services)).behind:
             names = ", ".join(seen.behind)
-            if context.services.clock.monotonic() - since >= self._timeout:
+            if services.clock.monotonic() - since >= self._timeout:
                 message = f"powered on although the PXE filter is closed or has not applied the change: {names}"
-                context.note("pxe filter", message, severity=Severity.WARNING, reason=Reason.PXE_FILTER_CLOSED)
+                journal.note("pxe filter", message, severity=Severity.WARNING, reason=Reason.PXE_FILTER_CLOSED)
                 return None
-            if context.services.clock.monotonic() >= until:
+            if services.clock.monotonic() >= until:
                 if len(self._waiting) >= _REMEMBERED:
                     self._waiting.clear()
                 self._waiting[inspection] = since
                 return Retry(
                     _RETRY_DELAY, Reason.PXE_FILTER_CLOSED, f"waiting for the PXE filter of {names}", counted=False
                 )
-            context.attempt.pause(_CHECK_INTERVAL)
+            attempt.pause(_CHECK_INTERVAL)
         if not seen.known:
             self._search_at = now + _ABSENT
         if seen.strict:
@@ -181,13 +183,13 @@ class PxeFilterWait:
                 f"the node has no port, and the PXE filter of {', '.join(seen.strict)} lets only known machines boot: "
                 "add a port, or set [pxe_filter] unknown_hosts = allow"
             )
-            context.note("pxe filter", message, severity=Severity.WARNING, reason=Reason.PXE_FILTER_CLOSED)
+            journal.note("pxe filter", message, severity=Severity.WARNING, reason=Reason.PXE_FILTER_CLOSED)
         elif seen.filters:
-            context.note("pxe filter", f"the open PXE filter lets its MACs boot: {', '.join(seen.filters)}")
+            journal.note("pxe filter", f"the open PXE filter lets its MACs boot: {', '.join(seen.filters)}")
         return None
 
-    def _check(self, context: TaskContext) -> _Seen:
-        node = context.node.uuid
+    def _check(self, attempt: Attempt, services: Services) -> _Seen:
+        node = attempt.node.uuid
 
         def work(tx: Transaction) -> _Seen:
             known = tx.leases.list(LEASE_PREFIX)
@@ -200,7 +202,7 @@ class PxeFilterWait:
                 known=bool(known),
             )
 
-        return context.services.store.read(work)
+        return services.store.read(work)
 
 
 def _is_in_use(lease: Lease, now: float) -> bool:
@@ -226,71 +228,73 @@ class StartTask:
         self._throttle = throttle
         self._pxe_filter = pxe_filter
 
-    def __call__(self, context: TaskContext) -> Outcome:
+    def __call__(self, attempt: Attempt, journal: Journal, services: Services) -> Outcome:
         """Boot the ramdisk, or only wait if the operator boots it."""
-        if (refused := context.services.attached.begin(context)) is not None:
+        if (refused := services.attached.begin(attempt)) is not None:
             return refused
-        context.bmc_addresses = resolve_addresses(context.node, seconds=context.settings.drivers.command_timeout)
-        way = boot.how(context)
+        journal.bmc_addresses = resolve_addresses(attempt.node, seconds=services.settings.drivers.command_timeout)
+        way = boot.how(attempt, services)
         if way is Boot.OPERATOR:
-            context.note("unmanaged", "waiting for the operator to boot the ramdisk")
+            journal.note("unmanaged", "waiting for the operator to boot the ramdisk")
             return Next(Event.WAIT)
         if way is Boot.OUT_OF_BAND:
-            return out_of_band.inspect(context)
-        boot.note(context, way)
-        early = Next(Event.WAIT) if _is_powered_on(context) else earlier_reboot(context, way)
+            return out_of_band.inspect(attempt, journal, services)
+        boot.note(attempt, services, way)
+        early = Next(Event.WAIT) if _is_powered_on(attempt) else earlier_reboot(attempt, journal, services, way)
         if isinstance(early, Next):
-            context.note("already on", "an earlier attempt powered it on")
-            context.node.power_state = Power.ON
+            journal.note("already on", "an earlier attempt powered it on")
+            attempt.node.power_state = Power.ON
         if early is not None:
             return early
-        if not context.attempt.intended(POWER_ON):
-            out_of_band.prepare(context)  # first: the PXE filter opens for the ports that this creates
-            if way in FROM_NETWORK and (early := self._pxe_filter(context)) is not None:
+        if not attempt.intended(POWER_ON):
+            out_of_band.prepare(
+                attempt, journal, services
+            )  # first: the PXE filter opens for the ports that this creates
+            if way in FROM_NETWORK and (early := self._pxe_filter(attempt, journal, services)) is not None:
                 return early
-            self._prepare(context, way)
+            self._prepare(attempt, journal, services, way)
         # Else both were done before the intent was recorded, and an earlier power-on may still be under way: a machine
         # that was powered off now would boot twice. (A reboot is prepared again, see ``boot.earlier_reboot``.)
         try:
-            self._power_on(context, way)
+            self._power_on(attempt, journal, services, way)
         except ThrottledError as exc:
             return Retry(exc.after, Reason.THROTTLED, str(exc), counted=False)
         return Next(Event.WAIT)
 
-    def _prepare(self, context: TaskContext, way: Boot) -> None:
+    def _prepare(self, attempt: Attempt, journal: Journal, services: Services, way: Boot) -> None:
         """Do what the machine needs before the power-on; idempotent."""
         if way is Boot.VIRTUAL_MEDIA:
-            boot.check_image(context)
-        boot.power_off_first(context)
+            boot.check_image(attempt, journal, services)
+        boot.power_off_first(attempt, journal, services)
         if way is Boot.VIRTUAL_MEDIA:
-            boot.insert(context)
+            boot.insert(attempt, journal, services)
         else:
-            boot.eject_leftover(context)
-            boot.insert_nothing(context)
+            boot.eject_leftover(attempt, journal, services)
+            boot.insert_nothing(attempt, journal)
             if way is Boot.IPXE:
-                boot.note_script(context)
-            boot_from_network(context)
+                boot.note_script(attempt, journal, services)
+            boot_from_network(attempt, journal)
 
-    def _power_on(self, context: TaskContext, way: Boot) -> None:
-        boot.forget_agent(context)
-        with self._throttle.permit(context) as permit:
-            reboots = disables_power_off(context.node) and is_on(context, "the boot")
-            before = observed_before_reboot(context, way) if reboots else {}
+    def _power_on(self, attempt: Attempt, journal: Journal, services: Services, way: Boot) -> None:
+        boot.forget_agent(attempt, journal)
+        with self._throttle.permit(attempt, services) as permit:
+            reboots = disables_power_off(attempt.node) and is_on(attempt, "the boot")
+            before = observed_before_reboot(attempt, way) if reboots else {}
             try:
                 if reboots:
-                    context.intend(REBOOT, permit.fence, seen=before)
+                    attempt.intend(REBOOT, journal, permit.fence, seen=before)
                 else:
-                    context.intend(POWER_ON, permit.fence)
+                    attempt.intend(POWER_ON, journal, permit.fence)
             except LeaseLostError as exc:
                 raise ThrottledError(0.0) from exc
             if reboots:
-                reboot(context, confirm=permit.confirm, intent=REBOOT)
+                reboot(attempt, journal, confirm=permit.confirm, intent=REBOOT)
             else:
-                ensure_power(context, Power.ON, confirm=permit.confirm, intent=POWER_ON)
+                ensure_power(attempt, journal, services, Power.ON, confirm=permit.confirm, intent=POWER_ON)
         if reboots:
-            follow_into_ramdisk(context, way, before)
+            follow_into_ramdisk(attempt, journal, services, way, before)
 
 
-def _is_powered_on(context: TaskContext) -> bool:
+def _is_powered_on(attempt: Attempt) -> bool:
     # The intent is recorded while the machine is off, so if it is on now, our power-on took effect.
-    return context.attempt.intended(POWER_ON) and context.driver().get_power(context.node) is Power.ON
+    return attempt.intended(POWER_ON) and attempt.driver().get_power(attempt.node) is Power.ON

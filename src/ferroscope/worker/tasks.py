@@ -1,8 +1,8 @@
 """One task for each event that has one: what the worker does once the state machine has taken the event.
 
-A task receives its context, acts on the machine and on the context's copies, and returns an outcome; it commits nothing
-itself. Automatic events without a task (``wait``) only move the state. The two long tasks are in ``start`` and
-``process``.
+A task receives the attempt, its journal, and what all attempts use. It acts on the machine and on the attempt's copies,
+and returns an outcome; it commits nothing itself. Automatic events without a task (``wait``) only move the state. The
+two long tasks are in ``start`` and ``process``.
 """
 
 from __future__ import annotations
@@ -22,14 +22,17 @@ from ferroscope.core.states import MACHINE, Event, State
 from ferroscope.db.transaction import Transaction
 from ferroscope.hooks.pipeline import Pipeline
 from ferroscope.worker import virtual_media
+from ferroscope.worker.attempt import Attempt
 from ferroscope.worker.bmc import resolve_addresses
 from ferroscope.worker.boot import missed_reset, power_off_quietly
-from ferroscope.worker.context import TaskContext
+from ferroscope.worker.journal import Journal
 from ferroscope.worker.next_boot import keeps_boot_order
 from ferroscope.worker.password import set_password
 from ferroscope.worker.power import set_power
-from ferroscope.worker.process import ProcessTask, RuleStep
+from ferroscope.worker.process import ProcessTask
+from ferroscope.worker.rules import RuleStep
 from ferroscope.worker.run import Task
+from ferroscope.worker.services import Services
 from ferroscope.worker.start import PxeFilterWait, RebootThrottle, StartTask
 
 
@@ -59,68 +62,68 @@ def build(
 # The end of an inspection
 
 
-def finish(context: TaskContext) -> Outcome:
+def finish(attempt: Attempt, journal: Journal, services: Services) -> Outcome:
     """Power off after an inspection, not after stored data was processed. A BMC that fails does not fail it.
 
     Before that, the results are written to an attached Ironic.
     """
-    if (refused := context.services.attached.apply(context)) is not None:
+    if (refused := services.attached.apply(attempt, journal, services)) is not None:
         return refused
-    if context.before.state is State.PROCESSING:
-        power_off_quietly(context)
+    if attempt.before.state is State.PROCESSING:
+        power_off_quietly(attempt, journal, services)
     return Done()
 
 
-def abort(context: TaskContext) -> Outcome:
+def abort(attempt: Attempt, journal: Journal, services: Services) -> Outcome:
     """End the inspection by the operator's request; the machine is powered off unless stored data was processed."""
-    _power_off(context)
+    _power_off(attempt, journal, services)
     return Fail(Reason.ABORTED, CANCELED)
 
 
-def fail(context: TaskContext) -> Outcome:
+def fail(attempt: Attempt, journal: Journal, services: Services) -> Outcome:
     """End the inspection as the payload says: ``reason`` and ``message`` of a failure in the compute lane."""
-    _power_off(context)
-    return failure_of(context.request)
+    _power_off(attempt, journal, services)
+    return failure_of(attempt.request)
 
 
-def time_out(context: TaskContext) -> Outcome:
+def time_out(attempt: Attempt, journal: Journal, services: Services) -> Outcome:
     """Power off and fail, naming what took too long."""
-    ignored = missed_reset(context)
-    power_off_quietly(context)
-    failure = _timeout(context)
+    ignored = missed_reset(attempt, services)
+    power_off_quietly(attempt, journal, services)
+    failure = _timeout(attempt, services)
     if failure.reason is Reason.TIMEOUT and ignored is not None:
         return Fail(Reason.NOT_RESTARTED, ignored)
     if failure.reason is Reason.TIMEOUT:
-        return context.services.store.read(lambda tx: _better(tx, context, failure))
+        return services.store.read(lambda tx: _better(tx, attempt, services, failure))
     return failure
 
 
-def _better(tx: Transaction, context: TaskContext, failure: Fail) -> Fail:
+def _better(tx: Transaction, attempt: Attempt, services: Services, failure: Fail) -> Fail:
     """Return the failure with what is known of this machine, and of others that called meanwhile."""
-    since = context.inspection.waiting_since if context.inspection is not None else None
-    refused = _refused_callback(tx, context.node, _within(context))
-    return refused or _unknown_callers(tx, _silent_ramdisk(tx, context.node, failure), since)
+    since = attempt.inspection.waiting_since if attempt.inspection is not None else None
+    refused = _refused_callback(tx, attempt.node, _within(services))
+    return refused or _unknown_callers(tx, _silent_ramdisk(tx, attempt.node, failure), since)
 
 
-def _power_off(context: TaskContext) -> None:
-    if context.before.state in MACHINE:
-        power_off_quietly(context)
+def _power_off(attempt: Attempt, journal: Journal, services: Services) -> None:
+    if attempt.before.state in MACHINE:
+        power_off_quietly(attempt, journal, services)
 
 
-def _timeout(context: TaskContext) -> Fail:
+def _timeout(attempt: Attempt, services: Services) -> Fail:
     """Return the failure of an inspection whose present phase has taken too long."""
-    within = _within(context)
-    if context.before.state is State.STARTING:
+    within = _within(services)
+    if attempt.before.state is State.STARTING:
         return Fail(Reason.START_TIMEOUT, f"the BMC did not start the machine {within}")
-    if context.before.state is State.WAITING:
-        since = context.inspection.waiting_since if context.inspection is not None else None
+    if attempt.before.state is State.WAITING:
+        since = attempt.inspection.waiting_since if attempt.inspection is not None else None
         when = "" if since is None else f", powered on at {_time(since)}"
         return Fail(Reason.TIMEOUT, f"no callback from the ramdisk {within}{when}")
     return Fail(Reason.PROCESSING_TIMEOUT, f"processing did not finish {within}")
 
 
-def _within(context: TaskContext) -> str:
-    return f"within {context.settings.inspector.timeout:g} s"
+def _within(services: Services) -> str:
+    return f"within {services.settings.inspector.timeout:g} s"
 
 
 # "No callback" alone sends the operator to the boot network, which is wrong if the machine did call back and was
@@ -190,44 +193,44 @@ _SAID: Final = {
 }
 
 
-def verify(context: TaskContext) -> Outcome:
+def verify(attempt: Attempt, journal: Journal, services: Services) -> Outcome:
     """Check driver_info and ask the BMC for the power state."""
-    driver = context.driver()
-    problem = driver.validate(context.node)
+    driver = attempt.driver()
+    problem = driver.validate(attempt.node)
     if problem:
         return Fail(Reason.DRIVER_INFO_INVALID, problem)
-    power = driver.get_power(context.node)
-    context.node.power_state = power.published
-    context.bmc_addresses = resolve_addresses(context.node, seconds=context.settings.drivers.command_timeout)
-    _learn_boot_device(context)
-    virtual_media.learn(context)
-    context.note("verified", f"the BMC responds: {_SAID.get(power, str(power))}")
+    power = driver.get_power(attempt.node)
+    attempt.node.power_state = power.published
+    journal.bmc_addresses = resolve_addresses(attempt.node, seconds=services.settings.drivers.command_timeout)
+    _learn_boot_device(attempt, journal)
+    virtual_media.learn(attempt)
+    journal.note("verified", f"the BMC responds: {_SAID.get(power, str(power))}")
     return Done()
 
 
-def _learn_boot_device(context: TaskContext) -> None:
+def _learn_boot_device(attempt: Attempt, journal: Journal) -> None:
     """Store the boot device that the BMC reports; operators see it until they set one."""
     try:
-        device, persistent = context.driver().get_boot_device(context.node)
+        device, persistent = attempt.driver().get_boot_device(attempt.node)
     except BmcError as exc:
-        context.note("boot device", f"cannot read the boot device: {exc}", severity=Severity.WARNING, reason=exc.reason)
+        journal.note("boot device", f"cannot read the boot device: {exc}", severity=Severity.WARNING, reason=exc.reason)
         return
-    context.node.internal["reported_boot_device"] = {"boot_device": device, "persistent": persistent}
+    attempt.node.internal["reported_boot_device"] = {"boot_device": device, "persistent": persistent}
 
 
-def set_boot_device(context: TaskContext) -> Outcome:
+def set_boot_device(attempt: Attempt, journal: Journal, _services: Services) -> Outcome:
     """Set the payload's ``boot_device``, for the next boot or ``persistent``."""
-    device = BootDevice(context.request.payload["boot_device"])
-    persistent = bool(context.request.payload.get("persistent", False))
-    if keeps_boot_order(context.node):
-        context.note("boot device", f"not set to {device}: management_interface leaves the boot order alone")
+    device = BootDevice(attempt.request.payload["boot_device"])
+    persistent = bool(attempt.request.payload.get("persistent", False))
+    if keeps_boot_order(attempt.node):
+        journal.note("boot device", f"not set to {device}: management_interface leaves the boot order alone")
         return Done()
-    bmc = context.driver()
-    context.attempt.command(partial(bmc.set_boot_device, context.node, device, persistent=persistent))
-    context.note("boot device", f"set to {device} {'persistently' if persistent else 'for the next boot'}")
+    bmc = attempt.driver()
+    attempt.command(partial(bmc.set_boot_device, attempt.node, device, persistent=persistent))
+    journal.note("boot device", f"set to {device} {'persistently' if persistent else 'for the next boot'}")
     return Done()
 
 
-def delete(_context: TaskContext) -> Outcome:
+def delete(_attempt: Attempt, _journal: Journal, _services: Services) -> Outcome:
     """Delete the node, which happens when the outcome is committed. The machine itself is left alone."""
     return Done()

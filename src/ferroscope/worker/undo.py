@@ -14,7 +14,7 @@ from ferroscope.contracts.store import Query
 from ferroscope.core.model import Document, Node, Port
 from ferroscope.core.node import STORED, merged_fields, three_way
 from ferroscope.db.transaction import Transaction
-from ferroscope.worker.context import TaskContext
+from ferroscope.worker.attempt import Attempt
 
 _KEY: Final = "undo"
 # The digest of search data that is not there any more: the next inspection, or a rebuild, writes it anew.
@@ -24,12 +24,12 @@ _WITH_SECRETS: Final = frozenset(field.name for field in STORED if field.encrypt
 _PORT_FIELDS: Final = tuple(name for name in Port.__struct_fields__ if name not in ("uuid", "node", "updated_at"))
 
 
-def recorded(context: TaskContext) -> Document:
+def recorded(attempt: Attempt) -> Document:
     """Return what the results replace, as a part of the payload of the request that follows."""
-    before, after = context.before, context.node
+    before, after = attempt.before, attempt.node
     fields = [name for name in merged_fields() if getattr(before, name) != getattr(after, name)]
     shown = [name for name in fields if name not in _WITH_SECRETS]
-    edits, present = context.port_changes, {port.uuid: port for port in context.ports}
+    edits, present = attempt.port_changes, {port.uuid: port for port in attempt.ports}
     record = {
         "before": {name: getattr(before, name) for name in fields},
         "after": {name: getattr(after, name) for name in shown},

@@ -19,52 +19,54 @@ from ferroscope.core.model import Node, Severity
 from ferroscope.core.reasons import Reason
 from ferroscope.core.values import without_secrets
 from ferroscope.core.virtual_media import ATTACHED, SEEN
+from ferroscope.worker.attempt import Attempt
 from ferroscope.worker.boot import eject_quietly
-from ferroscope.worker.context import TaskContext
+from ferroscope.worker.journal import Journal
+from ferroscope.worker.services import Services
 
 _SHOWN: Final = 120
 
 
-def attach(context: TaskContext) -> Outcome:
+def attach(attempt: Attempt, journal: Journal, services: Services) -> Outcome:
     """Attach the payload's ``image_url`` as ``device_type``."""
-    driver, payload = _able(context), context.request.payload
+    driver, payload = _able(attempt), attempt.request.payload
     device, url = MediaDevice(payload["device_type"]), str(payload["image_url"])
-    _eject_leftover(context)
-    context.attempt.command(partial(driver.attach_medium, context.node, device, url))
-    context.node.internal[ATTACHED] = {**_attached(context.node), device: url}
-    context.note("virtual media", f"attached {without_secrets(url)[:_SHOWN]} as {device}")
-    _look(context, driver)
+    _eject_leftover(attempt, journal, services)
+    attempt.command(partial(driver.attach_medium, attempt.node, device, url))
+    attempt.node.internal[ATTACHED] = {**_attached(attempt.node), device: url}
+    journal.note("virtual media", f"attached {without_secrets(url)[:_SHOWN]} as {device}")
+    _look(attempt, journal, driver)
     return Done()
 
 
-def detach(context: TaskContext) -> Outcome:
+def detach(attempt: Attempt, journal: Journal, services: Services) -> Outcome:
     """Empty the drives of the payload's ``device_types``, or all."""
-    driver = _able(context)
-    devices = [MediaDevice(one) for one in context.request.payload.get("device_types") or []]
-    _eject_leftover(context)
-    ejected = context.attempt.command(partial(driver.detach_media, context.node, devices))
+    driver = _able(attempt)
+    devices = [MediaDevice(one) for one in attempt.request.payload.get("device_types") or []]
+    _eject_leftover(attempt, journal, services)
+    ejected = attempt.command(partial(driver.detach_media, attempt.node, devices))
     gone = devices or list(MediaDevice)
-    context.node.internal[ATTACHED] = {key: url for key, url in _attached(context.node).items() if key not in gone}
+    attempt.node.internal[ATTACHED] = {key: url for key, url in _attached(attempt.node).items() if key not in gone}
     what = ", ".join(devices) or "all virtual drives"
-    context.note("virtual media", f"emptied {what}" if ejected else f"nothing to detach from {what}")
-    _look(context, driver)
+    journal.note("virtual media", f"emptied {what}" if ejected else f"nothing to detach from {what}")
+    _look(attempt, journal, driver)
     return Done()
 
 
-def learn(context: TaskContext) -> None:
+def learn(attempt: Attempt) -> None:
     """Store which virtual drives there are; many BMCs have none, or need a license for them."""
-    driver = context.driver()
+    driver = attempt.driver()
     if isinstance(driver, AttachesMedia):
         try:
-            _store(context, driver)
+            _store(attempt, driver)
         except BmcError:
-            context.node.internal.pop(SEEN, None)
+            attempt.node.internal.pop(SEEN, None)
 
 
-def _able(context: TaskContext) -> AttachesMedia:
-    driver: Bmc = context.driver()
+def _able(attempt: Attempt) -> AttachesMedia:
+    driver: Bmc = attempt.driver()
     if not isinstance(driver, AttachesMedia):
-        message = f"driver {context.node.driver} does not support virtual media"
+        message = f"driver {attempt.node.driver} does not support virtual media"
         raise BmcError(message, transient=False, reason=Reason.BMC_REFUSED)
     return driver
 
@@ -74,24 +76,24 @@ def _attached(node: Node) -> dict[str, str]:
     return known if isinstance(known, dict) else {}
 
 
-def _eject_leftover(context: TaskContext) -> None:
+def _eject_leftover(attempt: Attempt, journal: Journal, services: Services) -> None:
     """Eject a ramdisk that an earlier inspection could not eject: nothing of it is in the way any more."""
-    if "inserted_ramdisk" in context.node.internal:
-        eject_quietly(context)
+    if "inserted_ramdisk" in attempt.node.internal:
+        eject_quietly(attempt, journal, services)
 
 
-def _look(context: TaskContext, driver: AttachesMedia) -> None:
+def _look(attempt: Attempt, journal: Journal, driver: AttachesMedia) -> None:
     """Store what the drives have now; the command has succeeded, whatever the BMC answers."""
     try:
-        _store(context, driver)
+        _store(attempt, driver)
     except BmcError as exc:
-        context.node.internal.pop(SEEN, None)
+        attempt.node.internal.pop(SEEN, None)
         message = f"cannot read the virtual drives: {exc}"
-        context.note("virtual media", message, severity=Severity.WARNING, reason=exc.reason)
+        journal.note("virtual media", message, severity=Severity.WARNING, reason=exc.reason)
 
 
-def _store(context: TaskContext, driver: AttachesMedia) -> None:
-    context.node.internal[SEEN] = [
+def _store(attempt: Attempt, driver: AttachesMedia) -> None:
+    attempt.node.internal[SEEN] = [
         msgspec.to_builtins(msgspec.structs.replace(one, image=one.image and without_secrets(one.image)))
-        for one in driver.media(context.node)
+        for one in driver.media(attempt.node)
     ]

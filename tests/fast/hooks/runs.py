@@ -1,4 +1,4 @@
-"""One run of hooks on a node, as a worker would do it: the real task context on the store in memory."""
+"""One run of hooks on a node, as a worker would do it: a real attempt on the store in memory."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 
 from ferroscope.config.options import InspectorSettings, Settings
+from ferroscope.core import delivery
 from ferroscope.core.model import Claim, Entry, Node, Port, Request
 from ferroscope.core.states import Event, State
 from ferroscope.hooks import helpers, loader
@@ -21,8 +22,10 @@ from ferroscope.hooks.loader import LoadedHook
 from ferroscope.hooks.pipeline import Pipeline
 from ferroscope.runtime.system import SystemClock
 from ferroscope.storage.reader import Archive
-from ferroscope.worker.attempt import Attempt, Services
-from ferroscope.worker.context import TaskContext
+from ferroscope.worker.attempt import Attempt, Locked
+from ferroscope.worker.journal import Journal
+from ferroscope.worker.reads import HookRun
+from ferroscope.worker.services import Services
 from tests import ROOT
 from tests.support.stores import open_store
 
@@ -41,7 +44,7 @@ def recorded() -> list[Path]:
 class Run(msgspec.Struct):
     """What came of it."""
 
-    context: TaskContext
+    context: HookRun
     plugin_data: dict[str, Any]
 
     @property
@@ -65,7 +68,7 @@ def context(
     ports: Sequence[Port] = (),
     elsewhere: Mapping[str, str] | None = None,
     properties: dict[str, Any] | None = None,
-) -> TaskContext:
+) -> HookRun:
     """Return the context of a node with these ports; ``elsewhere`` maps MACs to the nodes that have them."""
     store = open_store()
     others = [port(mac, node=node) for mac, node in (elsewhere or {}).items()]
@@ -89,9 +92,10 @@ def context(
         process="test",
     )
     claim = Claim(request=Request(node=NODE, event=Event.CONTINUE), holder="test", token="token")
-    made = TaskContext(Attempt(claim, None, services), services, node, None, bmc=None)
-    made.ports = list(ports)  # as they were given: the store dates them
-    return made
+    decision = delivery.Run(delivery.advance(State.PROCESSING, Event.FINISH))
+    attempt = Attempt(Locked(claim, node, None, 0.0), decision, services)
+    attempt.ports = list(ports)  # as they were given: the store dates them
+    return HookRun(attempt, Journal(services.clock, services.process, node, claim.request), services)
 
 
 def pipeline(hooks: Sequence[str], **options: Any) -> Pipeline:

@@ -17,11 +17,15 @@ from ferroscope.contracts.bmc import BootDevice, Power
 from ferroscope.contracts.errors import BmcError
 from ferroscope.contracts.images import Images, Unchecked
 from ferroscope.contracts.store import Query
+from ferroscope.core.delivery import Outcome
 from ferroscope.core.model import GIVEN, Entry, Inspection, Member, Node, Request
 from ferroscope.core.states import Event, Provision, State
 from ferroscope.db.transaction import Transaction
 from ferroscope.hooks.pipeline import from_settings
 from ferroscope.runtime.system import SystemClock
+from ferroscope.worker.attempt import Attempt, Locked
+from ferroscope.worker.conclude import concluded
+from ferroscope.worker.journal import Journal
 from ferroscope.worker.loop import Worker
 from ferroscope.worker.start import PxeFilterWait, RebootThrottle
 from ferroscope.worker.tasks import build
@@ -157,6 +161,10 @@ class Service:
             images=self.images,
         )
 
+    def use(self, store: Any) -> None:
+        """Have the worker's attempts use this store."""
+        self.worker.services = msgspec.structs.replace(self.worker.services, store=store)
+
     def beat(self, member: str, ttl: float = 1e6) -> None:
         record = Member(id=member, host="h", pid=1, role="worker")
         self.store.write(lambda tx: tx.members.beat(record, ttl))
@@ -241,6 +249,11 @@ class Service:
     @property
     def steps(self) -> list[str]:
         return [entry.step for entry in self.journal]
+
+
+def conclude(worker: Worker, attempt: Attempt, journal: Journal, outcome: Outcome) -> Locked | None:
+    """End an attempt as ``carry_out`` does."""
+    return concluded(attempt, journal, worker.services, outcome, worker.tasks, worker.reserve)
 
 
 def settings(**inspector: Any) -> Settings:

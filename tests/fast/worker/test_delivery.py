@@ -13,9 +13,11 @@ from ferroscope.contracts.bmc import Power
 from ferroscope.contracts.errors import ClaimLostError, NotFoundError
 from ferroscope.core.states import Event, State
 from ferroscope.periodic.timeouts import Timeouts
-from ferroscope.worker.attempt import StoppedError
-from ferroscope.worker.context import TaskContext
-from tests.fast.worker.conftest import Service, settings
+from ferroscope.worker.attempt import Attempt, StoppedError
+from ferroscope.worker.journal import Journal
+from ferroscope.worker.run import run
+from ferroscope.worker.services import Services
+from tests.fast.worker.conftest import Service, conclude, settings
 from tests.support import examples
 
 
@@ -74,8 +76,8 @@ def kill_in_processing(service: Service) -> None:
     event = service.pending[0].event
     original = tasks[event]
 
-    def killed(context: TaskContext) -> Any:
-        original(context)
+    def killed(attempt: Attempt, journal: Journal, services: Services) -> Any:
+        original(attempt, journal, services)
         raise KilledError
 
     service.worker.tasks = tasks | {event: killed}
@@ -163,13 +165,13 @@ def test_a_stalled_worker_that_wakes_up_late_changes_nothing(service: Service) -
     claim = slow.get()
     assert claim is not None
     locked, decision = service.store.write(lambda tx: slow.prepare(tx, claim))
-    context = slow.context(locked, decision)
-    outcome = slow.run(context, decision)
+    attempt, journal = slow.begun(locked, decision)
+    outcome = run(attempt, journal, slow.services, slow.tasks)
     take_over(service)
     service.work()
     finished = service.node
     with pytest.raises(ClaimLostError):
-        service.store.write(lambda tx: slow.conclude(tx, context, decision, outcome))
+        conclude(slow, attempt, journal, outcome)
     assert service.node == finished
 
 
@@ -179,17 +181,17 @@ def test_a_stalled_worker_cannot_record_an_intent(service: Service) -> None:
     claim = slow.get()
     assert claim is not None
     locked, decision = service.store.write(lambda tx: slow.prepare(tx, claim))
-    context = slow.context(locked, decision)
+    attempt, journal = slow.begun(locked, decision)
     take_over(service)
     service.work()
     with pytest.raises(ClaimLostError):
-        context.intend("power on")
+        attempt.intend("power on", journal)
 
 
 def test_a_stopped_task_goes_back_on_the_queue_without_using_up_an_attempt(service: Service) -> None:
     tasks = dict(service.worker.tasks)
 
-    def stopped(context: TaskContext) -> Any:
+    def stopped(*_given: object) -> Any:
         raise StoppedError
 
     service.start()
@@ -202,7 +204,7 @@ def test_a_stopped_task_goes_back_on_the_queue_without_using_up_an_attempt(servi
 
 
 def test_a_bug_in_a_task_does_not_take_the_worker_along(service: Service) -> None:
-    def broken(context: TaskContext) -> Any:
+    def broken(*_given: object) -> Any:
         raise ZeroDivisionError
 
     service.start()
@@ -216,8 +218,8 @@ def test_a_node_deleted_while_its_task_runs_ends_the_task_quietly(service: Servi
     service.start()
     claim = service.worker.get()
     assert claim is not None
-    context, _decision = service.store.write(lambda tx: service.worker.prepare(tx, claim))
-    service.store.write(lambda tx: tx.nodes.remove(context.node.uuid))
+    locked, _decision = service.store.write(lambda tx: service.worker.prepare(tx, claim))
+    service.store.write(lambda tx: tx.nodes.remove(locked.node.uuid))
     said, follow = service.worker.carry_out(claim)
     assert follow is None
     assert "lost" in said or "no node" in said

@@ -15,7 +15,8 @@ from ferroscope.core.delivery import IllegalEventError, Run
 from ferroscope.core.model import Entry
 from ferroscope.core.states import Event, Provision, State
 from ferroscope.db.transaction import Transaction
-from tests.fast.worker.conftest import NODE, Service, settings
+from ferroscope.worker.run import run
+from tests.fast.worker.conftest import NODE, Service, conclude, settings
 from tests.support import examples
 
 
@@ -134,11 +135,11 @@ def test_a_worker_that_is_ending_an_inspection_does_not_end_the_one_that_replace
     claim = service.worker.get()
     assert claim is not None
     locked, decision = service.store.write(lambda tx: service.worker.prepare(tx, claim))
-    context = service.worker.context(locked, decision)
-    outcome = service.worker.run(context, decision)
+    attempt, journal = service.worker.begun(locked, decision)
+    outcome = run(attempt, journal, service.worker.services, service.worker.tasks)
     assert service.machine.power is Power.OFF
     node = service.start()
-    assert service.worker.concluded(context, decision, outcome) is None
+    assert conclude(service.worker, attempt, journal, outcome) is None
     assert (service.node.state, service.inspection.reason) == (State.STARTING, None)
     service.work()
     assert (service.node.state, service.node.inspection) == (State.WAITING, node.inspection)
@@ -229,10 +230,10 @@ def _abort_in_the_middle(service: Service) -> None:
     assert claim is not None
     locked, decision = service.store.write(lambda tx: service.worker.prepare(tx, claim))
     assert isinstance(decision, Run)
-    context = service.worker.context(locked, decision)
-    outcome = service.worker.run(context, decision)
+    attempt, journal = service.worker.begun(locked, decision)
+    outcome = run(attempt, journal, service.worker.services, service.worker.tasks)
     service.submit(Event.ABORT)
-    assert service.worker.concluded(context, decision, outcome) is None
+    assert conclude(service.worker, attempt, journal, outcome) is None
 
 
 def test_what_was_processed_while_an_abort_came_is_discarded(service: Service) -> None:
@@ -296,8 +297,8 @@ def test_an_operators_edit_during_the_inspection_survives_it(service: Service) -
     claim = service.worker.get()
     assert claim is not None
     locked, decision = service.store.write(lambda tx: service.worker.prepare(tx, claim))
-    context = service.worker.context(locked, decision)
-    outcome = service.worker.run(context, decision)
+    attempt, journal = service.worker.begun(locked, decision)
+    outcome = run(attempt, journal, service.worker.services, service.worker.tasks)
 
     def edit(tx: object) -> None:
         node = tx.nodes.get(NODE)  # type: ignore[attr-defined]
@@ -305,7 +306,7 @@ def test_an_operators_edit_during_the_inspection_survives_it(service: Service) -
         tx.nodes.update(node)  # type: ignore[attr-defined]
 
     service.store.write(edit)
-    service.store.write(lambda tx: service.worker.conclude(tx, context, decision, outcome))
+    conclude(service.worker, attempt, journal, outcome)
     assert service.node.properties == {"rack": "r1", "cpu_arch": "x86_64"}
 
 

@@ -22,7 +22,8 @@ from ferroscope.hooks.loader import LoadedHook
 from ferroscope.hooks.pipeline import Pipeline
 from ferroscope.worker import pool, slots
 from ferroscope.worker.pool import WorkerPool
-from ferroscope.worker.process import ProcessTask, RuleStep
+from ferroscope.worker.process import ProcessTask
+from ferroscope.worker.rules import RuleStep
 from tests.fast.worker.conftest import INVENTORY, NODE, Machine, Service, settings
 from tests.support.processes import until
 

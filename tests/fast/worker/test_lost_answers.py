@@ -49,7 +49,7 @@ def waiting(service: Service) -> None:
 def test_a_callback_is_processed_if_the_answer_to_its_end_got_lost(service: Service) -> None:
     waiting(service)
     service.call_back()
-    service.worker.store = Forgetful(service.store, 2)
+    service.use(Forgetful(service.store, 2))
     service.work()
     assert service.node.state is State.FINISHED, service.steps
     assert service.node.last_error is None
@@ -60,7 +60,7 @@ def test_data_is_processed_again_if_the_answer_to_its_end_got_lost(service: Serv
     service.call_back()
     service.work()
     service.reapply()
-    service.worker.store = Forgetful(service.store, 2)
+    service.use(Forgetful(service.store, 2))
     service.work()
     assert service.node.state is State.FINISHED, service.steps
     assert service.pending == []
@@ -109,7 +109,7 @@ def test_a_database_that_is_away_during_a_task_costs_no_attempt(service: Service
                 raise StoreUnavailableError("away")
             return store.read(work, snapshot=snapshot)
 
-    service.worker.store = Away(store, -1)
+    service.use(Away(store, -1))
     service.work()
     assert service.node.state is State.FINISHED, service.steps
 
@@ -139,7 +139,8 @@ def test_a_database_that_is_away_while_a_given_up_start_is_powered_off_keeps_no_
             store.away = True
             service.clock.now += 100.0  # so long that the claim has to be confirmed before a command
 
-    service.machine.fail, service.worker.store = goes, store
+    service.machine.fail = goes
+    service.use(store)
     service.work()
     assert service.node.state is State.ERROR
     assert service.inspection.reason == "attempts-exhausted"

@@ -10,7 +10,6 @@ from ferroscope.contracts.bmc import Power
 from ferroscope.contracts.errors import StoreUnavailableError
 from ferroscope.core.lanes import Lane
 from ferroscope.core.states import Event, State
-from ferroscope.worker.context import TaskContext
 from ferroscope.worker.pool import Dispatcher
 from ferroscope.worker.slots import BmcSlots
 from tests.fast.worker.conftest import Service
@@ -25,7 +24,7 @@ def processed(service: Service, instead: Any) -> None:
     service.worker.tasks = {**service.worker.tasks, Event.FINISH: instead}
 
 
-def killing(_context: TaskContext) -> Any:
+def killing(*_given: object) -> Any:
     raise KilledError
 
 
@@ -71,7 +70,7 @@ def test_a_finish_that_takes_its_worker_along_each_time_keeps_the_results(servic
 
 
 def test_a_finish_with_a_bug_keeps_the_results(service: Service) -> None:
-    def broken(_context: TaskContext) -> Any:
+    def broken(*_given: object) -> Any:
         raise ZeroDivisionError
 
     processed(service, broken)
@@ -104,11 +103,11 @@ def test_a_start_whose_cleaning_up_takes_the_worker_along_ends(service: Service)
 def test_a_task_that_an_outage_interrupts_is_repeated_and_the_timeline_shows_it(service: Service) -> None:
     finish, failures = service.worker.tasks[Event.FINISH], [True] * 5
 
-    def cut(context: TaskContext) -> Any:
+    def cut(*given: Any) -> Any:
         if failures:
             failures.pop()
             raise StoreUnavailableError("the server closed the connection")
-        return finish(context)
+        return finish(*given)
 
     processed(service, cut)
     service.work()

@@ -17,7 +17,8 @@ from ferroscope.core.model import Node, Port, Request
 from ferroscope.core.states import Event, Provision, State
 from ferroscope.db.transaction import Transaction
 from ferroscope.storage.reader import newest
-from tests.fast.worker.conftest import INVENTORY, NODE, Service, settings
+from ferroscope.worker.run import run
+from tests.fast.worker.conftest import INVENTORY, NODE, Service, conclude, settings
 
 
 def verify(service: Service) -> None:
@@ -173,10 +174,10 @@ def _conflict(service: Service, when: str) -> None:
         claim = service.worker.get()
         assert claim is not None
         locked, decision = service.store.write(lambda tx: service.worker.prepare(tx, claim))
-        context = service.worker.context(locked, decision)
-        outcome = service.worker.run(context, decision)
+        attempt, journal = service.worker.begun(locked, decision)
+        outcome = run(attempt, journal, service.worker.services, service.worker.tasks)
         service.submit(Event.CONTINUE, OTHER)
-        assert service.worker.concluded(context, decision, outcome) is None
+        assert conclude(service.worker, attempt, journal, outcome) is None
         return
     calls = iter((True,))
 

@@ -18,7 +18,7 @@ from ferroscope.core.states import Event, State
 from ferroscope.db.store import Store
 from ferroscope.db.transaction import Transaction
 from ferroscope.worker import loop
-from ferroscope.worker.context import TaskContext
+from ferroscope.worker.attempt import Attempt
 from tests.fast.worker.conftest import NODE, Machine, Service, settings
 
 OLD, NEW = "old-Pass.word_12", "new-Pass.word_12"
@@ -265,9 +265,9 @@ def test_a_worker_killed_at_any_point_leaves_no_password_that_nobody_knows(
 
         return run
 
-    monkeypatch.setattr(loop.Worker, "run", dying("claimed", loop.Worker.run, after=False))
-    monkeypatch.setattr(TaskContext, "intend", dying("intended", TaskContext.intend, after=True))
-    monkeypatch.setattr(loop.Worker, "concluded", dying("concluded", loop.Worker.concluded, after=False))
+    monkeypatch.setattr(loop, "run", dying("claimed", loop.run, after=False))
+    monkeypatch.setattr(Attempt, "intend", dying("intended", Attempt.intend, after=True))
+    monkeypatch.setattr(loop, "concluded", dying("concluded", loop.concluded, after=False))
     request(service)
     for number in itertools.count(1):
         try:

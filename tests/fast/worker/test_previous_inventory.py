@@ -40,7 +40,7 @@ def test_it_is_of_an_inspection_before_this_one_also_when_that_is_processed_agai
     task = context()
     inspected(task.services.store, 1)
     inspected(task.services.store, 2)
-    task.inspection = Inspection(uuid="i2", node=NODE, state=State.REAPPLYING, started_at=2.0)
+    task.attempt.inspection = Inspection(uuid="i2", node=NODE, state=State.REAPPLYING, started_at=2.0)
     assert task.previous_inventory() == {"number": 1}
 
 

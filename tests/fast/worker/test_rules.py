@@ -11,7 +11,7 @@ from ferroscope.config.options import Settings
 from ferroscope.contracts.bmc import Power
 from ferroscope.core.model import Rule, RuleDialect
 from ferroscope.core.states import State
-from ferroscope.worker.context import TaskContext
+from ferroscope.worker.reads import HookRun
 from tests.fast.worker.conftest import INVENTORY, Service, settings
 from tests.support import examples
 
@@ -174,17 +174,17 @@ def test_a_name_that_is_taken_between_the_rules_and_the_commit_fails_with_the_ne
 ) -> None:
     other = examples.node(name="taken")
     add(service, act("set-attribute", path="name", value="taken"))
-    look = TaskContext.named
+    look = HookRun.named
     looks = []
 
-    def named(context: TaskContext, name: str) -> str | None:
+    def named(run: HookRun, name: str) -> str | None:
         looks.append(name)
-        found = look(context, name)
+        found = look(run, name)
         if len(looks) == 1:
             service.store.write(lambda tx: tx.nodes.add(other))
         return found
 
-    monkeypatch.setattr(TaskContext, "named", named)
+    monkeypatch.setattr(HookRun, "named", named)
     inspect(service)
     retries = [(entry.reason, entry.message) for entry in service.journal if entry.step == "retry"]
     assert retries == [("name-taken", 'name "taken" is already in use')]

@@ -198,19 +198,20 @@ def test_a_worker_frozen_between_confirmation_and_command_sends_nothing(
 
 def test_an_attempt_that_is_given_back_commands_nothing_more(service: Service) -> None:
     service.machine.power = Power.ON
-    contexts: list[Any] = []
-    begin = service.worker.context
+    attempts: list[Any] = []
+    begin = service.worker.begun
 
     def remember(*arguments: Any) -> Any:
-        contexts.append(begin(*arguments))
-        return contexts[-1]
+        begun = begin(*arguments)
+        attempts.append(begun[0])
+        return begun
 
-    service.worker.context = remember  # type: ignore[method-assign]
+    service.worker.begun = remember  # type: ignore[method-assign]
     ask = service.machine.get_power
 
     def given_back(node: Node) -> Power:
-        contexts[0].attempt.revoke()
-        service.store.write(lambda tx: tx.requests.retry(contexts[0].attempt.claim, 0.0, counted=False))
+        attempts[0].revoke()
+        service.store.write(lambda tx: tx.requests.retry(attempts[0].claim, 0.0, counted=False))
         return ask(node)
 
     service.machine.get_power = given_back  # type: ignore[method-assign]

@@ -8,10 +8,10 @@ from typing import Any
 import msgspec
 
 from ferroscope import transition
-from ferroscope.core.delivery import Retry
+from ferroscope.core.delivery import Fail, Retry
 from ferroscope.core.reasons import Reason
 from ferroscope.core.states import Event
-from ferroscope.worker import attempt, commit, loop, start
+from ferroscope.worker import attempt, commit, conclude, loop, start
 from tests.simulation.bugs.registry import bug
 
 
@@ -43,7 +43,7 @@ def _() -> Iterator[Any]:
             node = tx.nodes.get(locked.node.uuid, lock=True)
             return node if node.state is decision.transition.target else transition.apply(tx, node, decision.transition)
 
-        self.persist(work)
+        self.services.persist(work)
         return locked, decision
 
     yield loop.Worker, "prepared", eager
@@ -57,26 +57,26 @@ def _() -> Iterator[Any]:
     notifications={"target": ('{"name": "t", "url": "http://127.0.0.1:9/"}',)},
 )
 def _() -> Iterator[Any]:
-    conclude, tell = loop.Worker.concluded, transition._tell
+    end, tell = loop.concluded, transition._tell
     late: list[Any] = []
 
-    def concluded(self: Any, *args: Any) -> Any:
+    def concluded(attempt: Any, journal: Any, services: Any, *args: Any) -> Any:
         late.clear()
-        follows = conclude(self, *args)
+        follows = end(attempt, journal, services, *args)
         for told in late:
-            self.store.write(lambda tx, told=told: tell(tx, *told))
+            services.store.write(lambda tx, told=told: tell(tx, *told))
         return follows
 
     yield transition, "_tell", lambda _tx, *told: late.append(told)
-    yield loop.Worker, "concluded", concluded
+    yield loop, "concluded", concluded
 
 
 @bug("intent-after", "the intent of a power-on is recorded after the power-on", rule="intent", seeds=3)
 def _() -> Iterator[Any]:
-    def power_on(self: Any, context: Any) -> None:
-        with self._throttle.permit(context) as permit:
-            start.ensure_power(context, start.Power.ON)
-            context.intend("power on", permit.fence)
+    def power_on(self: Any, attempt: Any, journal: Any, services: Any, _way: Any) -> None:
+        with self._throttle.permit(attempt, services) as permit:
+            start.ensure_power(attempt, journal, services, start.Power.ON)
+            attempt.intend("power on", journal, permit.fence)
 
     yield start.StartTask, "_power_on", power_on
 
@@ -121,7 +121,7 @@ def _() -> Iterator[Any]:
     nodes=6,
 )
 def _() -> Iterator[Any]:
-    yield loop, "is_stale", lambda _node, _request: False
+    yield conclude, "is_stale", lambda _node, _request: False
 
 
 @bug(
@@ -148,14 +148,14 @@ def _() -> Iterator[Any]:
     worker={"max_attempts": 2},
 )
 def _() -> Iterator[Any]:
-    run = loop.Worker.run
+    run = loop.run
 
-    def counting(self: Any, context: Any, decision: Any) -> Any:
-        outcome = run(self, context, decision)
+    def counting(attempt: Any, journal: Any, services: Any, tasks: Any) -> Any:
+        outcome = run(attempt, journal, services, tasks)
         if isinstance(outcome, Retry) and outcome.reason is Reason.STORE_UNAVAILABLE:
-            if context.request.attempt >= self.settings.worker.max_attempts:
-                return loop.Fail(outcome.reason, outcome.message)
+            if attempt.request.attempt >= services.settings.worker.max_attempts:
+                return Fail(outcome.reason, outcome.message)
             return msgspec.structs.replace(outcome, counted=True)
         return outcome
 
-    yield loop.Worker, "run", counting
+    yield loop, "run", counting

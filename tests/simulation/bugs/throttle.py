@@ -13,13 +13,13 @@ from tests.simulation.bugs.registry import bug
 @bug("throttle-released-early", "the throttle's lease is released before the sleep", rule="I3", seeds=20)
 def _() -> Iterator[Any]:
     @contextmanager
-    def permit(self: Any, context: Any) -> Iterator[Any]:
+    def permit(self: Any, attempt: Any, _services: Any) -> Iterator[Any]:
         if self._quantum:
             leadership = self._election.campaign()
             if leadership is None:
                 raise start.ThrottledError(self._quantum)
             leadership.resign()
-            context.attempt.pause(self._quantum)
+            attempt.pause(self._quantum)
         yield start._UNTHROTTLED
 
     yield start.RebootThrottle, "permit", permit
@@ -41,8 +41,8 @@ def _() -> Iterator[Any]:
     permit = start.RebootThrottle.permit
 
     @contextmanager
-    def unfenced(self: Any, context: Any) -> Iterator[Any]:
-        with permit(self, context):
+    def unfenced(self: Any, attempt: Any, services: Any) -> Iterator[Any]:
+        with permit(self, attempt, services):
             yield start._UNTHROTTLED
 
     yield start.RebootThrottle, "_confirm", lambda _self, _leadership: None

@@ -23,7 +23,9 @@ from ferroscope.core.delivery import Fail
 from ferroscope.core.lookup import Evidence
 from ferroscope.core.model import Document, Node
 from ferroscope.db.store import Store
-from ferroscope.worker.context import TaskContext
+from ferroscope.worker.attempt import Attempt
+from ferroscope.worker.journal import Journal
+from ferroscope.worker.services import Services
 
 _ATTACH: Final = "see: ferroscope docs attach-an-ironic"
 
@@ -67,22 +69,22 @@ class AttachedIronic(Attached):
         """Nothing: Ironic does not say who has set a value."""
         return {}
 
-    def begin(self, context: TaskContext) -> Fail | None:
-        return inspections.begin(self._client, context)
+    def begin(self, attempt: Attempt) -> Fail | None:
+        return inspections.begin(self._client, attempt)
 
-    def recorded(self, context: TaskContext) -> Document:
-        return inspections.recorded(context)
+    def recorded(self, attempt: Attempt) -> Document:
+        return inspections.recorded(attempt)
 
-    def apply(self, context: TaskContext) -> Fail | None:
-        return inspections.apply(self._client, context)
+    def apply(self, attempt: Attempt, journal: Journal, services: Services) -> Fail | None:
+        return inspections.apply(self._client, attempt, journal, services)
 
     def pace(
-        self, context: TaskContext, power: Switch, pause: float, longest: float, seconds: float
+        self, attempt: Attempt, services: Services, power: Switch, pause: float, longest: float, seconds: float
     ) -> tuple[float, float]:
-        return inspections.pace(context, power, pause, longest, seconds)
+        return inspections.pace(attempt, services, power, pause, longest, seconds)
 
-    def reached(self, context: TaskContext, power: Switch) -> None:
-        context.saw_power(power)
+    def reached(self, attempt: Attempt, power: Switch) -> None:
+        attempt.reported.saw(power)
 
 
 class _EveryDriver(Mapping[str, Bmc]):

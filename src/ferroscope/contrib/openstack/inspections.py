@@ -21,7 +21,9 @@ from ferroscope.core.delivery import Fail
 from ferroscope.core.model import Document, Severity
 from ferroscope.core.reasons import Reason
 from ferroscope.core.states import State
-from ferroscope.worker.context import TaskContext
+from ferroscope.worker.attempt import Attempt
+from ferroscope.worker.journal import Journal
+from ferroscope.worker.services import Services
 
 T = TypeVar("T")
 
@@ -29,29 +31,29 @@ _CHANGES: Final = "registry"
 _GONE: Final = Fail(Reason.NOT_TRACKED, "Ironic no longer has this node")
 
 
-def begin(ironic: IronicClient, context: TaskContext) -> Fail | None:
+def begin(ironic: IronicClient, attempt: Attempt) -> Fail | None:
     """Go on with the node and the ports as Ironic has them now; return why it must not be inspected, if so."""
     with as_bmc_errors():
-        document = ironic.node(context.node.uuid)
-        ports = () if document is None else ironic.ports_of(context.node.uuid)
+        document = ironic.node(attempt.node.uuid)
+        ports = () if document is None else ironic.ports_of(attempt.node.uuid)
     if document is None:
         return _GONE
-    context.save_from_registry(lambda tx: copies.save(tx, document, ports))
-    message = ironic_nodes.refusal(context.node)
-    _see_power(context, document)
+    attempt.work_on(attempt.write(lambda tx: copies.save(tx, document, ports)))
+    message = ironic_nodes.refusal(attempt.node)
+    _see_power(attempt, document)
     return None if message is None else Fail(Reason.REGISTRY_REFUSED, message)
 
 
-def recorded(context: TaskContext) -> Document:
+def recorded(attempt: Attempt) -> Document:
     """Return what hooks and rules have changed, as the payload of the request that writes it to Ironic."""
-    edits, present = context.port_changes, {port.uuid: port for port in context.ports}
+    edits, present = attempt.port_changes, {port.uuid: port for port in attempt.ports}
     updated = {
         uuid: changed
         for uuid, port in edits.updated.items()
         if uuid in present and (changed := ironic_nodes.port_changes(present[uuid], port))
     }
     changes = {
-        "node": ironic_nodes.changes(context.before, context.node),
+        "node": ironic_nodes.changes(attempt.before, attempt.node),
         "added": [ironic_nodes.port_document(port) for port in edits.added],
         "updated": updated,
         "removed": sorted(edits.removed),
@@ -59,86 +61,88 @@ def recorded(context: TaskContext) -> Document:
     return {_CHANGES: changes} if any(changes.values()) else {}
 
 
-def apply(ironic: IronicClient, context: TaskContext) -> Fail | None:
+def apply(ironic: IronicClient, attempt: Attempt, journal: Journal, services: Services) -> Fail | None:
     """Write to Ironic what was recorded and it does not have yet; return why that is impossible, if so."""
-    changes = context.request.payload.get(_CHANGES)
+    changes = attempt.request.payload.get(_CHANGES)
     if not changes:
         return None
-    uuid = context.node.uuid
+    uuid = attempt.node.uuid
     with as_bmc_errors():
         document = ironic.node(uuid)
     if document is None:
         return _GONE
     state = str(document.get("provision_state"))
-    if context.before.state is State.PROCESSING and ironic_nodes.is_in_use(state):
+    if attempt.before.state is State.PROCESSING and ironic_nodes.is_in_use(state):
         return Fail(Reason.REGISTRY_REFUSED, f"the node has become {state} in Ironic; nothing was changed there")
-    wanted = ironic_nodes.with_secrets(changes["node"], context.services.secrets.revealed(context.node))
+    wanted = ironic_nodes.with_secrets(changes["node"], services.secrets.revealed(attempt.node))
     traits = ironic_nodes.traits(changes["node"], document.get("traits") or ())
     if patch := ironic_nodes.patch(wanted, document):
-        document = _command(context, partial(ironic.update_node, uuid, patch))
-    _see_power(context, document)
+        document = _command(attempt, partial(ironic.update_node, uuid, patch))
+    _see_power(attempt, document)
     if traits is not None:
-        _command(context, partial(ironic.set_traits, uuid, traits))
-    _apply_to_ports(context, ironic, changes)
-    context.note("registry", "the results are in Ironic")
+        _command(attempt, partial(ironic.set_traits, uuid, traits))
+    _apply_to_ports(attempt, journal, ironic, changes)
+    journal.note("registry", "the results are in Ironic")
     return None
 
 
-def _see_power(context: TaskContext, document: Document) -> None:
+def _see_power(attempt: Attempt, document: Document) -> None:
     """Note the power that Ironic reports, unless the driver has something to say about it."""
     power = Power.of(document.get("power_state"))
     changes = document.get("target_power_state") is not None
     if power.settled and not changes and not ironic_nodes.is_in_use(str(document.get("provision_state"))):
-        context.saw_power(power)
+        attempt.reported.saw(power)
 
 
-def _apply_to_ports(context: TaskContext, ironic: IronicClient, changes: dict[str, Any]) -> None:
+def _apply_to_ports(attempt: Attempt, journal: Journal, ironic: IronicClient, changes: dict[str, Any]) -> None:
     """Create, update and delete ports; a port that Ironic rejects is a warning, as is a MAC of another node."""
     if not (changes["added"] or changes["updated"] or changes["removed"]):
         return
     with as_bmc_errors():
-        present = {str(port["uuid"]): port for port in ironic.ports_of(context.node.uuid)}
+        present = {str(port["uuid"]): port for port in ironic.ports_of(attempt.node.uuid)}
     macs = {port["address"] for port in present.values()}
     for uuid in changes["removed"]:
         if uuid in present:
-            _try(context, partial(ironic.remove_port, uuid), f"delete port {uuid}")
+            _try(attempt, journal, partial(ironic.remove_port, uuid), f"delete port {uuid}")
     for port in changes["added"]:
         mac = port["address"]
-        if mac not in macs and _try(context, partial(ironic.add_port, port), f"add port {mac}") is False:
-            _check_owner(context, ironic, mac)
+        if mac not in macs and _try(attempt, journal, partial(ironic.add_port, port), f"add port {mac}") is False:
+            _check_owner(attempt, journal, ironic, mac)
     for uuid, wanted in changes["updated"].items():
         if uuid in present and (patch := ironic_nodes.patch(wanted, present[uuid])):
-            _try(context, partial(ironic.update_port, uuid, patch), f"update port {present[uuid]['address']}")
+            _try(attempt, journal, partial(ironic.update_port, uuid, patch), f"update port {present[uuid]['address']}")
 
 
-def _check_owner(context: TaskContext, ironic: IronicClient, mac: str) -> None:
+def _check_owner(attempt: Attempt, journal: Journal, ironic: IronicClient, mac: str) -> None:
     with as_bmc_errors():
         port = ironic.port_with(mac)
-    if port is not None and port.get("node_uuid") != context.node.uuid:
+    if port is not None and port.get("node_uuid") != attempt.node.uuid:
         message = f"no port added for {mac}: it is a port of node {port.get('node_uuid')} in Ironic"
-        context.note("registry", message, severity=Severity.WARNING, reason=Reason.PORT_CONFLICT)
+        journal.note("registry", message, severity=Severity.WARNING, reason=Reason.PORT_CONFLICT)
 
 
-def _try(context: TaskContext, call: Callable[[], Any], what: str) -> Any:
+def _try(attempt: Attempt, journal: Journal, call: Callable[[], Any], what: str) -> Any:
     try:
-        return _command(context, call)
+        return _command(attempt, call)
     except BmcError as exc:
         if exc.transient:
             raise
-        context.note("registry", f"could not {what}: {exc}", severity=Severity.WARNING, reason=exc.reason)
+        journal.note("registry", f"could not {what}: {exc}", severity=Severity.WARNING, reason=exc.reason)
         return None
 
 
-def _command(context: TaskContext, call: Callable[[], T]) -> T:
+def _command(attempt: Attempt, call: Callable[[], T]) -> T:
     def fenced() -> T:
         with as_bmc_errors():
             return call()
 
-    return context.attempt.command(fenced)
+    return attempt.command(fenced)
 
 
-def pace(context: TaskContext, power: Switch, pause: float, longest: float, seconds: float) -> tuple[float, float]:
+def pace(
+    attempt: Attempt, services: Services, power: Switch, pause: float, longest: float, seconds: float
+) -> tuple[float, float]:
     """Wait until a look at the power may be worth it: it is a request to Ironic, which is busy with the command."""
-    first = context.services.power_times.first_look(power)
-    context.attempt.pause(min(max(first, pause), seconds))
+    first = services.power_times.first_look(power)
+    attempt.pause(min(max(first, pause), seconds))
     return max(pause, first / 4), max(longest, first / 2)

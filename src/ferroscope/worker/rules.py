@@ -1,0 +1,151 @@
+"""Inspection rules as a step of processing, with the HTTP calls that they ask for and what they note.
+
+The calls are made before the commit, once per attempt, so they are repeated if a worker dies in between.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+import structlog
+
+from ferroscope.contracts.remote import Web, WebError
+from ferroscope.core import bmc_access
+from ferroscope.core.model import Document, Severity
+from ferroscope.db.transaction import Transaction
+from ferroscope.rules import engine
+from ferroscope.rules.builtin import RuleCache, allowed
+from ferroscope.rules.data import ApiCall, Logged, RuleContext, RuleFailedError, Unmatched
+from ferroscope.rules.engine import CompiledRule, RuleSet
+from ferroscope.worker.attempt import Attempt
+from ferroscope.worker.journal import Journal
+from ferroscope.worker.reads import HookRun
+from ferroscope.worker.services import Services
+
+_RETRIED_STATUS: Final = frozenset({429, 500, 502, 503, 504})
+_ALL_CALLS: Final = 60.0  # seconds for the calls of one inspection, including retries and pauses
+_MAX_UNMATCHED: Final = 50
+_SEVERITIES: Final = {"warning": Severity.WARNING, "error": Severity.ERROR, "critical": Severity.ERROR}
+
+_log = structlog.get_logger(__name__)
+
+
+class RuleStep:
+    """One instance serves all threads. Without ``web`` rules cannot make HTTP calls."""
+
+    def __init__(self, cache: RuleCache | None = None, web: Web | None = None) -> None:
+        self._rules = cache or RuleCache()
+        self._web = web
+
+    def current(self, tx: Transaction) -> RuleSet:
+        """Return the rules as ``tx`` sees them."""
+        return self._rules.current(tx)
+
+    def apply(
+        self,
+        attempt: Attempt,
+        journal: Journal,
+        services: Services,
+        rules: RuleSet,
+        inventory: Document,
+        plugin_data: Document,
+    ) -> None:
+        """Run the rules on the task's copies and on ``plugin_data``; ``RuleFailedError``."""
+        if not rules.rules:
+            return
+        run = HookRun(attempt, journal, services)
+        rule_context = RuleContext(run, inventory, plugin_data, drivers=services.settings.drivers.enabled)
+        applied = engine.run(rules, rule_context, services.settings.inspection_rules.mask_secrets)
+        _check_bmc_address(attempt, engine.titles(applied[:5]))
+        self._call(attempt, journal, services, rule_context.calls)
+        for logged in rule_context.logged:
+            _log_message(attempt, journal, logged)
+        if rule_context.unmatched:
+            _note_unmatched(journal, rule_context.unmatched)
+        if applied:
+            _note(journal, rules, applied)
+
+    def _call(self, attempt: Attempt, journal: Journal, services: Services, calls: list[ApiCall]) -> None:
+        targets = services.settings.inspection_rules.api_call_targets
+        for call in calls:
+            if not all(allowed(url, targets) for url in (call.url, call.proxy) if url is not None):
+                message = "is not allowed by [inspection_rules] api_call_targets"
+                raise _failed(call, f"{_url(call)} {message}")
+        if calls:
+            attempt.intend("api-call", journal)
+        deadline = services.clock.monotonic() + _ALL_CALLS
+        for call in calls:
+            answer = self._call_with_retries(attempt, services, call, deadline)
+            if not 200 <= answer < 400:
+                raise _failed(call, f"{_url(call)} answered {answer}")
+            if not call.sensitive:
+                journal.note("rules", f"the rule {call.rule} called {_url(call)}: {answer}")
+
+    def _call_with_retries(self, attempt: Attempt, services: Services, call: ApiCall, deadline: float) -> int:
+        """Return the HTTP status of the last try."""
+        for number in range(call.retries + 1):
+            if number:
+                attempt.pause(call.backoff * 2 ** (number - 1))
+            left = deadline - services.clock.monotonic()
+            if left <= 0 or self._web is None:
+                break
+            attempt.confirm()
+            last = number == call.retries
+            try:
+                status = self._web.get(
+                    call.url, headers=call.headers, timeout=min(call.timeout, left), proxy=call.proxy
+                )
+            except WebError as exc:
+                if last:
+                    raise _failed(call, f"{_url(call)} did not answer: {exc}") from None
+                continue
+            if last or status not in _RETRIED_STATUS:
+                return status
+        raise _failed(call, f"{_url(call)} did not answer in the {_ALL_CALLS:.0f} s that all calls have together")
+
+
+def _check_bmc_address(attempt: Attempt, applied: str) -> None:
+    """Refuse rules that would send stored secrets to a BMC address that the machine itself has reported.
+
+    Secrets that rules set together with an address are sent there only after an operator's approval, or within
+    ``[drivers] bmc_networks``.
+    """
+    changed, kept = bmc_access.exposed(attempt.before, attempt.node, ())
+    if kept:
+        message = f"changing {', '.join(changed)} would send the stored {', '.join(kept)} to the new address"
+        raise RuleFailedError(applied, f"rules cannot be carried out ({applied}): {message}")
+    if changed:
+        bmc_access.confirm(attempt.node, by_operator=False)
+
+
+def _url(call: ApiCall) -> str:
+    """Return the URL of a call without its query, which may hold secrets."""
+    return call.url.partition("?")[0]
+
+
+def _failed(call: ApiCall, message: str) -> RuleFailedError:
+    detail = "an API call failed" if call.sensitive else message
+    return RuleFailedError(call.rule, f"the rule {call.rule} cannot be carried out: {detail}")
+
+
+def _log_message(attempt: Attempt, journal: Journal, logged: Logged) -> None:
+    getattr(_log, logged.level)(logged.message, rule=logged.rule, node=attempt.node.uuid)
+    severity = _SEVERITIES.get(logged.level, Severity.INFO)
+    journal.note("rules", logged.message, severity=severity, detail={"rule": logged.rule})
+
+
+def _note_unmatched(journal: Journal, unmatched: list[Unmatched]) -> None:
+    """Note the rules that no data could match: their field may be misspelled, or its hook disabled."""
+    first = unmatched[:_MAX_UNMATCHED]
+    shown = ", ".join(one.rule if one.field is None else f"{one.rule} ({one.field})" for one in first[:5])
+    more = f" and {len(unmatched) - 5} more" if len(unmatched) > 5 else ""
+    detail = {"missing": [msgspec.structs.asdict(one) for one in first]}
+    journal.note("rules", f"rules not applied, because the data has no such field: {shown}{more}", detail=detail)
+
+
+def _note(journal: Journal, rules: RuleSet, applied: list[CompiledRule]) -> None:
+    detail = {"applied": [rule.rule.uuid for rule in applied]}
+    shown = engine.titles(applied[:5])
+    more = f" and {len(applied) - 5} more" if len(applied) > 5 else ""
+    journal.note("rules", f"{len(applied)} of {len(rules.rules)} rules applied: {shown}{more}", detail=detail)
