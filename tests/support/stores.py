@@ -41,7 +41,7 @@ class CompiledOnce(Statements):
 
     def __init__(self, engine: Engine) -> None:
         super().__init__(engine)
-        self._compiled = self._shared[self.dialect.name, self.dialect.driver]
+        self.compiled = self._shared[self.dialect.name, self.dialect.driver]
 
 
 def open_store(

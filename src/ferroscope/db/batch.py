@@ -16,12 +16,15 @@ from typing import Any, Final
 import msgspec
 from sqlalchemy import Connection
 from sqlalchemy.exc import DBAPIError, IntegrityError
+from sqlalchemy.sql.elements import ClauseElement
 
-from ferroscope.db.executor import Compiled, Parameters
+from ferroscope.db.executor import Parameters, Statements
 from ferroscope.db.senders import Command, Rows, Sender, SendError
 
 Check = Callable[["Answer"], None]
 Failed = Callable[[IntegrityError], Exception]
+
+NOTHING: Final[Parameters] = {}
 
 
 class Answer(msgspec.Struct, frozen=True):
@@ -45,22 +48,18 @@ class Answer(msgspec.Struct, frozen=True):
 _NOT_YET: Final = Answer((), -1)
 
 
-class PendingAnswer:
+class PendingAnswer(Command, eq=False):
     """A statement passed to ``Batch.ask``, and its answer once received."""
 
-    __slots__ = ("_batch", "check", "command", "failed", "received")
-
-    def __init__(self, batch: Batch, command: Command, check: Check | None, failed: Failed | None) -> None:
-        self._batch = batch
-        self.command = command
-        self.check = check
-        self.failed = failed
-        self.received = _NOT_YET
+    batch: Any = None
+    check: Check | None = None
+    failed: Failed | None = None
+    received: Answer = _NOT_YET
 
     def answer(self) -> Answer:
         """Return the answer; if necessary, send the buffered statements first."""
         if self.received is _NOT_YET:
-            self._batch.flush()
+            self.batch.flush()
         return self.received
 
 
@@ -69,12 +68,21 @@ class Batch:
 
     The last of ``opening`` returns the database's clock, except if ``clock`` is given: on SQLite the host's clock is
     the database's.
+
+    Half of all calls of an inspection pass through here, so there are few on the way to the driver: ``run``, ``flush``
+    and the sender.
     """
 
     def __init__(
-        self, connection: Connection, send: Sender, opening: Sequence[str], clock: Callable[[], float] | None = None
+        self,
+        connection: Connection,
+        statements: Statements,
+        send: Sender,
+        opening: Sequence[Command],
+        clock: Callable[[], float] | None = None,
     ) -> None:
         self._connection = connection
+        self._statements = statements
         self._send = send
         self._waiting: list[PendingAnswer] = []
         self._opening = opening
@@ -97,20 +105,34 @@ class Batch:
         return self.begun or bool(self._waiting)
 
     def ask(
-        self, statement: Compiled, given: Parameters, *, check: Check | None = None, failed: Failed | None = None
+        self,
+        statement: ClauseElement,
+        given: Parameters = NOTHING,
+        *,
+        check: Check | None = None,
+        failed: Failed | None = None,
     ) -> PendingAnswer:
-        """Buffer the statement; ``failed`` returns the exception to raise if it violates a constraint."""
-        command = Command(statement.text, statement.parameters(given), statement.answers)
-        pending = PendingAnswer(self, command, check, failed)
+        """Buffer a constant statement; it is sent with the next one whose answer is read.
+
+        ``check`` is called with the answer before COMMIT is sent, and may raise. ``failed`` returns the exception to
+        raise if the statement violates a constraint.
+        """
+        known = self._statements.compiled.get((id(statement), tuple(given)))
+        compiled = self._statements.compile(statement, given) if known is None else known[1]
+        values: Any = compiled.defaults | given if compiled.defaults else given
+        if compiled.positions is not None:
+            values = [*map(values.__getitem__, compiled.positions)]
+        pending = PendingAnswer(compiled.text, values, compiled.answers, False, self, check, failed)
         self._waiting.append(pending)
         return pending
 
-    def flush(self) -> None:
-        """Send the buffered statements, and BEGIN if it has not been sent yet."""
-        if self._waiting or not self.begun:
-            self._exchange(())
+    def run(self, statement: ClauseElement, given: Parameters = NOTHING, *, failed: Failed | None = None) -> Answer:
+        """Run a constant statement and return its answer."""
+        pending = self.ask(statement, given, failed=failed)
+        self.flush()
+        return pending.received
 
-    def end(self, closing: Sequence[str], position: str = "") -> int | None:
+    def end(self, closing: Sequence[Command], position: str = "") -> int | None:
         """Send the buffered statements and ``closing``; send nothing if the transaction had no statements.
 
         ``position`` is a query for a number or NULL, sent immediately before ``closing``; return its answer.
@@ -119,35 +141,31 @@ class Batch:
             self.flush()
         if not self._waiting and not self.begun:
             return None
-        asked = PendingAnswer(self, Command(position, {}, True), None, None)
+        asked = PendingAnswer(position, {}, answers=True)
         if position:
             self._waiting.append(asked)
-        self._exchange(closing)
+        self.flush(closing)
         found = asked.received.rows[0][0] if position else None
         return None if found is None else int(found)
 
-    def _exchange(self, closing: Sequence[str]) -> None:
+    def flush(self, closing: Sequence[Command] = ()) -> None:
+        """Send the buffered statements and ``closing``, and before them BEGIN if it has not been sent yet."""
+        if not self._waiting and self.begun and not closing:
+            return
         waiting, self._waiting = self._waiting, []
-        commands: list[Command] = []
-        if not self.begun:
-            commands = [Command(text, {}, False, begins=True) for text in self._opening]
-            if self._clock is None:
-                commands[-1] = commands[-1]._replace(answers=True)
-        before = len(commands)
-        commands += [pending.command for pending in waiting]
-        # The text of a NOTIFY contains its message, so it differs each time and is not worth preparing.
-        commands += [Command(text, None if text.startswith("NOTIFY") else {}, False) for text in closing]
-        self.unanswered = not self.begun and not closing
-        self.committing = bool(closing)
         first, self.begun = not self.begun, True
+        opening = self._opening if first else ()
+        commands: list[Command] = [*opening, *waiting, *closing]
+        self.unanswered = first and not closing
+        self.committing = bool(closing)
         try:
             results = self._send(self._connection, commands)
         except SendError as exc:
-            raise self._translated(exc, commands, waiting, before) from exc.cause
+            raise self._translated(exc, commands, waiting, len(opening)) from exc.cause
         self.unanswered = self.committing = False
         if first:
-            self._now = float(results[before - 1][0][0][0]) if self._clock is None else self._clock()
-        for pending, (rows, count) in zip(waiting, results[before:], strict=False):
+            self._now = float(results[len(opening) - 1][0][0][0]) if self._clock is None else self._clock()
+        for pending, (rows, count) in zip(waiting, results[len(opening) :], strict=False):
             pending.received = Answer(rows, count)
         for pending in waiting:
             if pending.check is not None:

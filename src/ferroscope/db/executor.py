@@ -14,30 +14,39 @@ from sqlalchemy.exc import DBAPIError
 from sqlalchemy.sql.elements import ClauseElement
 
 from ferroscope.db.engine import NOTIFY_CHANNEL, NOW
+from ferroscope.db.senders import Command
+
+
+def _begins(*texts: str) -> Sequence[Command]:
+    """Return the statements; the last one returns the database's clock."""
+    return [Command(text, {}, answers=text is texts[-1], begins=True) for text in texts]
+
 
 _PG_NOW: Final = f"SELECT {NOW['postgresql']}"
 _MYSQL_NOW: Final = f"SELECT {NOW['mysql']}"
 # A write has the session's isolation level, READ COMMITTED (see ``engine``).
-_MYSQL_WRITE: Final = ("START TRANSACTION", _MYSQL_NOW)
-# (write, durable) -> the statements; the last one returns the database's clock. All statements of a read see the same
-# snapshot.
+_MYSQL_WRITE: Final = _begins("START TRANSACTION", _MYSQL_NOW)
+# (write, durable) -> the statements. All statements of a read see the same snapshot.
 _POSTGRESQL: Final = {
-    (True, True): ("BEGIN ISOLATION LEVEL READ COMMITTED", _PG_NOW),
-    (True, False): ("BEGIN ISOLATION LEVEL READ COMMITTED", "SET LOCAL synchronous_commit TO OFF", _PG_NOW),
-    (False, False): ("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY", _PG_NOW),
+    (True, True): _begins("BEGIN ISOLATION LEVEL READ COMMITTED", _PG_NOW),
+    (True, False): _begins("BEGIN ISOLATION LEVEL READ COMMITTED", "SET LOCAL synchronous_commit TO OFF", _PG_NOW),
+    (False, False): _begins("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY", _PG_NOW),
 }
 _MYSQL: Final = {
     (True, True): _MYSQL_WRITE,
     (True, False): _MYSQL_WRITE,
-    (False, False): (
+    (False, False): _begins(
         "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ",
         "START TRANSACTION READ ONLY",
         _MYSQL_NOW,
     ),
 }
+_SQLITE_WRITE: Final = Command("BEGIN IMMEDIATE", {}, answers=False, begins=True)
+_SQLITE_READ: Final = Command("BEGIN", {}, answers=False, begins=True)
+_COMMIT: Final = Command("COMMIT", {}, answers=False)
 
 
-def opening(connection: Connection, *, write: bool, durable: bool, snapshot: bool) -> Sequence[str]:
+def opening(connection: Connection, *, write: bool, durable: bool, snapshot: bool) -> Sequence[Command]:
     """Return the statements that begin a transaction; except on SQLite, the last one returns the database's clock.
 
     Without ``snapshot`` a read has no transaction, and that is the only statement. On SQLite a write acquires the write
@@ -46,17 +55,19 @@ def opening(connection: Connection, *, write: bool, durable: bool, snapshot: boo
     family = connection.dialect.name
     if family == "sqlite":
         if write:
-            return (*_sqlite_durability(connection, durable=durable), "BEGIN IMMEDIATE")
-        return ("BEGIN",) if snapshot else ()
+            return (*_sqlite_durability(connection, durable=durable), _SQLITE_WRITE)
+        return (_SQLITE_READ,) if snapshot else ()
     statements = (_POSTGRESQL if family == "postgresql" else _MYSQL)[write, durable]
     return statements if write or snapshot else statements[-1:]
 
 
-def closing(connection: Connection, woken: Collection[str]) -> Sequence[str]:
+def closing(connection: Connection, woken: Collection[str]) -> Sequence[Command]:
     """Return the statements that commit; on PostgreSQL, with a NOTIFY for each message in ``woken``."""
     if not woken or connection.dialect.name != "postgresql":
-        return ("COMMIT",)
-    return (*(f"NOTIFY {NOTIFY_CHANNEL}, '{_quoted(text)}'" for text in sorted(woken)), "COMMIT")
+        return (_COMMIT,)
+    # The text of a NOTIFY contains its message, so it differs each time and is not worth preparing.
+    notes = [Command(f"NOTIFY {NOTIFY_CHANNEL}, '{_quoted(text)}'", None, answers=False) for text in sorted(woken)]
+    return (*notes, _COMMIT)
 
 
 def rollback(connection: Connection) -> None:
@@ -74,14 +85,14 @@ def _quoted(text: str) -> str:
     return text.replace("'", "''")
 
 
-def _sqlite_durability(connection: Connection, *, durable: bool) -> Sequence[str]:
+def _sqlite_durability(connection: Connection, *, durable: bool) -> Sequence[Command]:
     # In WAL mode a NORMAL commit survives the crash of any process, and a later FULL commit also syncs all commits
     # before it. The level is a setting of the connection, so it is sent only when it changes.
     level = "FULL" if durable else "NORMAL"
     if connection.info.get("synchronous", "FULL") == level:
         return ()
     connection.info["synchronous"] = level
-    return (f"PRAGMA synchronous={level}",)
+    return (Command(f"PRAGMA synchronous={level}", {}, answers=False, begins=True),)
 
 
 def _driver(connection: Connection) -> Any:
@@ -112,19 +123,12 @@ _KEPT: Final = 2048
 
 
 class Compiled(msgspec.Struct, frozen=True):
-    """A statement as the driver executes it."""
+    """A statement as the driver executes it, with the names of its values by position, if it does not take names."""
 
     text: str
     positions: tuple[str, ...] | None
     defaults: dict[str, Any]
     answers: bool  # whether it returns rows; asking the driver may cost more than reading them
-
-    def parameters(self, given: Parameters) -> Any:
-        """Return the values in the form that the driver expects: by name or by position."""
-        values = self.defaults | given if self.defaults else given
-        if self.positions is None:
-            return values
-        return [values[name] for name in self.positions]
 
 
 class Statements:
@@ -133,24 +137,19 @@ class Statements:
     def __init__(self, engine: Engine) -> None:
         self.dialect: Dialect = engine.dialect
         # The statement is kept too: its ``id`` is the key, and could be reused after it was freed.
-        self._compiled: dict[tuple[int, tuple[str, ...]], tuple[ClauseElement, Compiled]] = {}
+        self.compiled: dict[tuple[int, tuple[str, ...]], tuple[ClauseElement, Compiled]] = {}
 
     def compile(self, statement: ClauseElement, given: Parameters) -> Compiled:
-        """Return the compiled ``statement`` for parameters of these names."""
-        key = (id(statement), tuple(given))
-        known = self._compiled.get(key)
-        if known is None:
-            if len(self._compiled) >= _KEPT:
-                self._compiled.clear()
-            known = self._compiled[key] = (statement, self._translate(statement, given))
-        return known[1]
-
-    def _translate(self, statement: ClauseElement, given: Parameters) -> Compiled:
+        """Compile ``statement`` for parameters of these names, and keep it."""
         compiled: Any = statement.compile(dialect=self.dialect, column_keys=list(given))
         defaults = {name: value for name, value in compiled.params.items() if name not in given and value is not None}
         absent = {name: None for name in compiled.params if name not in given}
         positions = tuple(compiled.positiontup) if compiled.positional else None
-        return Compiled(str(compiled), positions, absent | defaults, _answers(statement))
+        known = Compiled(str(compiled), positions, absent | defaults, _answers(statement))
+        if len(self.compiled) >= _KEPT:
+            self.compiled.clear()
+        self.compiled[id(statement), tuple(given)] = (statement, known)
+        return known
 
 
 def _answers(statement: Any) -> bool:

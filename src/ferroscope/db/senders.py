@@ -12,8 +12,9 @@ from __future__ import annotations
 import re
 from collections.abc import Generator, Iterator, Sequence
 from functools import lru_cache
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Any, Final, Protocol
 
+import msgspec
 from sqlalchemy import Connection
 
 from ferroscope.db.engine import UNREPLICATED
@@ -30,7 +31,7 @@ _PACKET: Final = 4 * 1024 * 1024
 _PLACEHOLDER: Final = re.compile(r"%\((\w+)\)s|%%")
 
 
-class Command(NamedTuple):
+class Command(msgspec.Struct, eq=False):
     """A statement for the driver; ``values`` is None if it has no parameters and is not worth preparing.
 
     ``begins``: it is one of those that begin a transaction, which use no table.
@@ -66,12 +67,12 @@ def one_by_one(connection: Connection, commands: Sequence[Command]) -> list[Resu
     cursor: Any = connection.connection.cursor()
     error, results = connection.dialect.loaded_dbapi.Error, list[Result]()
     try:
-        for text, values, answers, _ in commands:
-            if values is None:
-                cursor.execute(text)
+        for command in commands:
+            if command.values is None:
+                cursor.execute(command.text)
             else:
-                cursor.execute(text, values)
-            results.append((cursor.fetchall() if answers else (), cursor.rowcount))
+                cursor.execute(command.text, command.values)
+            results.append((cursor.fetchall() if command.answers else (), cursor.rowcount))
     except error as exc:
         raise SendError(len(results), exc) from exc
     return results
@@ -91,7 +92,7 @@ def joined(connection: Connection, commands: Sequence[Command]) -> list[Result]:
 
     driver: Any = connection.connection.dbapi_connection
     cursor, results = driver.cursor(), list[Result]()
-    texts = [text if values is None else cursor.mogrify(text, values) for text, values, *_ in commands]
+    texts = [one.text if one.values is None else cursor.mogrify(one.text, one.values) for one in commands]
     last = [is_galera(connection) and not command.begins for command in commands]
     try:
         for size in _packets(texts, last):
@@ -157,9 +158,9 @@ def pipelined(connection: Connection, commands: Sequence[Command]) -> list[Resul
         results = []
         for command, name in zip(commands, preparing, strict=True):
             if name is not None:
-                _checked(next(found))
+                _result(driver, connection, next(found), answers=False)
                 prepared_now.remove(name)
-            results.append(_result(driver, connection, _checked(next(found)), command.answers))
+            results.append(_result(driver, connection, next(found), answers=command.answers))
             answered += 1
         if connection.info.pop(UNREPLICATED, None):
             # Somebody has cancelled the wait for the synchronous standby. The server has committed, and says so, but a
@@ -195,14 +196,24 @@ class _Prepared:
 
 def _send(pgconn: Any, prepared: dict[str, _Prepared], command: Command) -> _Prepared | None:
     """Add the statement to the pipeline; return its entry if a PREPARE was added before it."""
-    text, values, *_ = command
+    text, values = command.text, command.values
     if values is None:
         pgconn.send_query_params(text.encode(), None)
         return None
     numbered, names = _numbered(text)
-    texts = [_text(values[name]) for name in names]
-    # Format 1 is binary: bytes are sent unchanged.
-    formats = [isinstance(values[name], bytes) for name in names]
+    texts, formats = list[bytes | None](), list[bool]()
+    for name in names:
+        value = values[name]
+        formats.append(isinstance(value, bytes))  # format 1 is binary: bytes are sent unchanged
+        if isinstance(value, str):
+            # PostgreSQL cannot store NUL, which ramdisks do send: it becomes U+FFFD.
+            texts.append((value.replace("\0", "\ufffd") if "\0" in value else value).encode())
+        elif isinstance(value, bool):
+            texts.append(b"t" if value else b"f")
+        elif value is None or isinstance(value, bytes):
+            texts.append(value)
+        else:  # a number
+            texts.append(repr(value).encode())
     known = prepared.get(text)
     if known is None:
         if len(prepared) >= _MOST_PREPARED:
@@ -234,28 +245,13 @@ def _numbered(text: str) -> tuple[bytes, tuple[str, ...]]:
     return _PLACEHOLDER.sub(number, text).encode(), tuple(names)
 
 
-def _text(value: Any) -> bytes | None:
-    """Return the value as text for PostgreSQL; NUL, which it cannot store, becomes U+FFFD (ramdisks do send it)."""
-    if value is None or isinstance(value, bytes):
-        return value
-    if isinstance(value, str):
-        return (value.replace("\0", "\ufffd") if "\0" in value else value).encode()
-    if isinstance(value, bool):
-        return b"t" if value else b"f"
-    return repr(value).encode()  # a number
-
-
-def _checked(answer: Sequence[Any]) -> Any:
+def _result(driver: Any, connection: Connection, found: Sequence[Any], *, answers: bool) -> Result:
     """Return the result of a statement; raise psycopg's error if it failed."""
     from psycopg import errors, pq
 
-    result = answer[0]
-    if result.status in (pq.ExecStatus.COMMAND_OK, pq.ExecStatus.TUPLES_OK):
-        return result
-    raise errors.error_from_result(result)
-
-
-def _result(driver: Any, connection: Connection, result: Any, answers: bool) -> Result:
+    result = found[0]
+    if result.status not in (pq.ExecStatus.COMMAND_OK, pq.ExecStatus.TUPLES_OK):
+        raise errors.error_from_result(result)
     count = result.command_tuples or 0
     if not answers:
         return (), count

@@ -9,17 +9,14 @@ from collections.abc import Sequence
 from typing import Final
 
 from sqlalchemy import Connection
-from sqlalchemy.sql.elements import ClauseElement
 
 from ferroscope.contracts.telemetry import Moved
 from ferroscope.core.notification import ChangeView, Subscription
-from ferroscope.db.batch import Answer, Batch, Check, Failed, PendingAnswer
-from ferroscope.db.executor import Parameters, Statements
+from ferroscope.db.batch import Batch
 from ferroscope.db.lost_updates import Written
 from ferroscope.db.replication import Memory
 from ferroscope.secrets.keys import KeyRing
 
-NOTHING: Final[Parameters] = {}
 NO_KEYS: Final = KeyRing()
 
 
@@ -36,7 +33,6 @@ class Session:
         self,
         connection: Connection,
         batch: Batch,
-        statements: Statements,
         claims: set[str],
         keys: KeyRing = NO_KEYS,
         subscriptions: Sequence[Subscription] = (),
@@ -57,7 +53,8 @@ class Session:
         self.written = Written()
         self._connection = connection
         self._batch = batch
-        self._statements = statements
+        # How repositories execute constant statements; for others there is ``connection``.
+        self.ask, self.run = batch.ask, batch.run
 
     @property
     def now(self) -> float:
@@ -69,25 +66,6 @@ class Session:
         """SQLAlchemy's connection, for statements whose shape varies; buffered statements are sent first."""
         self._batch.flush()
         return self._connection
-
-    def ask(
-        self,
-        statement: ClauseElement,
-        given: Parameters = NOTHING,
-        *,
-        check: Check | None = None,
-        failed: Failed | None = None,
-    ) -> PendingAnswer:
-        """Buffer a constant statement; it is sent with the next one whose answer is read, see ``batch``.
-
-        ``check`` is called with the answer before COMMIT is sent, and may raise. ``failed`` returns the exception to
-        raise if the statement violates a constraint.
-        """
-        return self._batch.ask(self._statements.compile(statement, given), given, check=check, failed=failed)
-
-    def run(self, statement: ClauseElement, given: Parameters = NOTHING, *, failed: Failed | None = None) -> Answer:
-        """Run a constant statement and return its answer; for others use ``connection``."""
-        return self.ask(statement, given, failed=failed).answer()
 
     def moved(self, moved: Moved) -> None:
         """Report this transition of a node if and when the transaction commits."""

@@ -153,7 +153,7 @@ class Store:
         """Run ``work`` once; again if the pooled connection was broken and nothing can have been committed."""
         with self._write_turn(write), self._connections.lent() as connection:
             opening = executor.opening(connection, write=write, durable=durable, snapshot=snapshot)
-            batch = Batch(connection, self._send, opening, self._own_clock)
+            batch = Batch(connection, self._statements, self._send, opening, self._own_clock)
             try:
                 if write and self._own_clock is None and self._was_idle(connection):
                     batch.flush()
@@ -161,7 +161,6 @@ class Store:
                     Transaction(
                         connection,
                         batch,
-                        self._statements,
                         self.claims,
                         self._keys,
                         self._subscriptions,

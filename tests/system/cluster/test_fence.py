@@ -24,6 +24,7 @@ from ferroscope.core.model import LeaseClaim
 from ferroscope.db import executor, leases
 from ferroscope.db.batch import Batch
 from ferroscope.db.engine import build_engine, classify
+from ferroscope.db.executor import Statements
 from ferroscope.db.leases import _digest
 from ferroscope.db.senders import sender_for
 from ferroscope.db.store import Store
@@ -63,7 +64,7 @@ class OldLeader:
         self.lease = lease
         clock = time.time if engine.dialect.name == "sqlite" else None
         opening = executor.opening(self.connection, write=True, durable=True, snapshot=True)
-        self._batch = Batch(self.connection, sender_for(engine.dialect.driver), opening, clock)
+        self._batch = Batch(self.connection, Statements(engine), sender_for(engine.dialect.driver), opening, clock)
         self._batch.flush()
 
     def write(self) -> int:

@@ -183,7 +183,7 @@ class _Side:
         """Read what is committed now, until the end of the block."""
         with self.errors("read"):
             for statement in executor.opening(self.connection, write=False, durable=False, snapshot=True):
-                self.connection.exec_driver_sql(statement)
+                self.connection.exec_driver_sql(statement.text)
         try:
             yield
         finally:

@@ -69,7 +69,7 @@ class Destination:
         self._transactions += 1
         mark = mark or f"{self._name}-{self._transactions}"
         for statement in executor.opening(connection, write=True, durable=True, snapshot=True):
-            connection.exec_driver_sql(statement)
+            connection.exec_driver_sql(statement.text)
         try:
             self._swap(mark)
             yield connection
