@@ -1,0 +1,102 @@
+"""A time-out says what is known of the machine, and of others that called meanwhile."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from ferroscope.core.model import Entry
+from ferroscope.core.states import Event
+from tests.fast.worker.conftest import NODE, Service
+from tests.support import examples
+
+
+def _refused(service: Service, message: str, **more: Any) -> None:
+    _noted(service, "callback-refused", message, **more)
+
+
+def _noted(service: Service, step: str, message: str, **more: Any) -> None:
+    entry = Entry(node=NODE, inspection=service.node.inspection, step=step, message=message, process="api", **more)
+    service.store.write(lambda tx: tx.journal.append([entry]))
+
+
+def test_a_time_out_says_that_the_machine_called_and_why_it_was_refused(service: Service) -> None:
+    service.start()
+    service.work()
+    _refused(service, "HTTP 400: first")
+    _refused(service, "HTTP 400: no interfaces (from 192.0.2.7)", reason="callback-invalid")
+    service.submit(Event.TIMEOUT)
+    service.work()
+    assert service.inspection.reason == "callback-refused"
+    said = str(service.node.last_error)
+    assert said.startswith("callback refused: HTTP 400: no interfaces")
+    assert all(word in said for word in ("HTTP 400: no interfaces", "192.0.2.7", "UTC"))
+
+
+def test_a_time_out_says_that_the_machine_has_loaded_its_boot_script_so_that_nobody_searches_the_boot_network(
+    service: Service,
+) -> None:
+    service.start()
+    service.work()
+    _noted(service, "boot-script", "the boot script of the inspection was loaded from 192.0.2.7")
+    service.submit(Event.TIMEOUT)
+    service.work()
+    assert service.inspection.reason == "ramdisk-silent"
+    assert all(word in str(service.node.last_error) for word in ("no callback", "boot script", "UTC"))
+
+
+def test_a_call_that_was_refused_counts_for_more_than_the_boot_script_before_or_after_it(service: Service) -> None:
+    service.start()
+    service.work()
+    _noted(service, "boot-script", "the boot script of the inspection was loaded from 192.0.2.7")
+    _refused(service, "HTTP 400: first")
+    _noted(service, "boot-script", "the boot script of the inspection was loaded from 192.0.2.8")
+    service.submit(Event.TIMEOUT)
+    service.work()
+    assert service.inspection.reason == "callback-refused"
+
+
+def test_a_call_that_was_refused_in_an_inspection_before_says_nothing_of_this_one(service: Service) -> None:
+    service.start()
+    service.work()
+    _refused(service, "HTTP 400: first")
+    service.submit(Event.ABORT)
+    service.work()
+    service.start()
+    service.work()
+    service.submit(Event.TIMEOUT)
+    service.work()
+    assert service.inspection.reason == "timeout"
+
+
+def test_a_time_out_names_the_machine_in_the_inbox_that_has_the_same_bmc(service: Service) -> None:
+    twin = examples.node(auto_discovered=True, inbox=True)
+    service.store.write(lambda tx: tx.nodes.add(twin))
+    service.start()
+    service.work()
+    for node in (twin.uuid, NODE):
+        service.store.write(lambda tx, node=node: tx.addresses.set_bmc(node, ["192.0.2.9"]))  # type: ignore[misc]
+    service.submit(Event.TIMEOUT)
+    service.work()
+    assert service.inspection.reason == "callback-refused"
+    assert twin.uuid in str(service.node.last_error)
+
+
+@pytest.mark.parametrize("callers", [0, 1, 2])
+def test_a_time_out_begins_with_its_cause_and_names_the_unknown_machines_that_called(
+    service: Service, callers: int
+) -> None:
+    service.store.write(lambda tx: tx.nodes.add(examples.node(auto_discovered=True, inbox=True)))  # long before
+    service.start()
+    service.work()
+    for _ in range(callers):
+        late = examples.node(auto_discovered=True, inbox=True, created_at=service.clock.time())
+        service.store.write(lambda tx, late=late: tx.nodes.add(late))  # type: ignore[misc]
+    service.submit(Event.TIMEOUT)
+    service.work()
+    said = str(service.node.last_error)
+    assert service.inspection.reason == "timeout"
+    assert said.startswith("no callback from the ramdisk within ")
+    assert ("called: ferroscope node inbox" in said) == bool(callers)
+    assert ("2 unknown machines" in said) == (callers == 2)
