@@ -10,7 +10,7 @@ from ferroscope.pxe_filter.instance import is_running
 
 _HOLDER = """
 import sys, time
-from ferroscope.runtime.pxe_filter import instance_lock, is_running, remove_stale_tables, stale_tables
+from ferroscope.pxe_filter.instance import instance_lock
 with instance_lock(sys.argv[1]):
     print("held", flush=True)
     time.sleep(60)
