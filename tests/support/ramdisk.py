@@ -11,6 +11,7 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
@@ -25,10 +26,14 @@ def cache() -> Path:
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "ferroscope"
 
 
-def build(directory: Path, *options: str) -> subprocess.CompletedProcess[str]:
-    """Build a ramdisk as an operator does."""
+def build(
+    directory: Path, *options: str, environment: Mapping[str, str] | None = None, umask: int = -1
+) -> subprocess.CompletedProcess[str]:
+    """Build a ramdisk as an operator does; ``environment``: changes to ours."""
     command = [sys.executable, "-m", "ferroscope", "ramdisk", "build", "--directory", str(directory), *options]
-    return subprocess.run(command, capture_output=True, text=True, check=False)
+    return subprocess.run(
+        command, capture_output=True, text=True, env=os.environ | (environment or {}), umask=umask, check=False
+    )
 
 
 def cached(*options: str) -> Path:

@@ -29,6 +29,7 @@ from ferroscope.core import callback_secret
 from ferroscope.core.boot import (
     AGENT_TOKEN_PARAMETER,
     FROM_NETWORK,
+    IPXE_PATIENCE,
     Boot,
     BootError,
     callback_url,
@@ -41,8 +42,6 @@ from ferroscope.core.model import Node
 from ferroscope.db.transaction import Transaction
 
 _ARGUMENTS: Final = "initrd=ramdisk BOOTIF=01-${netX/mac:hexhyp}"
-# Milliseconds without a byte after which a server is given up.
-_PATIENCE: Final = "--timeout 60000"
 _SERVER: Final = "${next-server}"
 # With proxy DHCP, the server that assigns the address may name itself, as Windows' does, which serves no boot files.
 _PROXY: Final = "${proxydhcp/next-server}"
@@ -74,15 +73,15 @@ def _lines(settings: BootSettings, inspector: InspectorSettings, mine: Mapping[i
     yield from _ask_for_secret(settings)
     yield from ("", ":again", *base)
     given = f"{_ARGUMENTS} {parameters}" + (" ${agent}" if settings.machine_script_url else "")
-    yield f"kernel {_PATIENCE} --name kernel {_place(settings, settings.kernel)} {given} || goto failed"
-    yield f"initrd {_PATIENCE} --name ramdisk {_place(settings, settings.ramdisk)} || goto failed"
+    yield f"kernel {IPXE_PATIENCE} --name kernel {_place(settings, settings.kernel)} {given} || goto failed"
+    yield f"initrd {IPXE_PATIENCE} --name ramdisk {_place(settings, settings.ramdisk)} || goto failed"
     yield "boot || goto failed"
     yield from ("", ":failed", "imgfree", "inc tries")
     yield "iseq ${tries} 10 && goto give_up ||"
     yield "echo Cannot load kernel or ramdisk; asking for another boot host"
     yield from ("sleep 3", "ifclose", "dhcp ||")
     if _follows(settings) and 6 in mine:
-        yield f"isset {_SERVER} || chain {_PATIENCE} --replace ${{filename}} ||"
+        yield f"isset {_SERVER} || chain {IPXE_PATIENCE} --replace ${{filename}} ||"
     yield "goto again"
     yield from ("", ":give_up", "echo Giving up: trying the next boot device", "clear tries", "exit 1")
 
@@ -98,7 +97,7 @@ def _ask_for_secret(settings: BootSettings) -> Iterator[str]:
     separator = "&" if "?" in settings.machine_script_url else "?"
     yield from ("", ":ask", "clear secret ||", "clear query ||", "clear token ||", "clear agent ||")
     asked = f"{settings.machine_script_url}{separator}mac=${{netX/mac:hexhyp}}"
-    yield f"chain {_PATIENCE} --autofree {asked} && goto answered ||"
+    yield f"chain {IPXE_PATIENCE} --autofree {asked} && goto answered ||"
     yield "inc tries"
     yield "iseq ${tries} 10 && goto give_up ||"
     yield "echo No answer from Ferroscope; asking again"
@@ -143,8 +142,8 @@ def boot_script(settings: Settings, node: Node, secret: str | None) -> str | Non
             f"# Boots node {node.uuid} for its inspection.",
             f"{_base_from(settings.boot, _SERVER)} ||",
             f"{_base_from(settings.boot, _PROXY)} ||",
-            f"kernel {_PATIENCE} --name kernel {found.kernel} {_ARGUMENTS} {parameters} || exit 1",
-            f"initrd {_PATIENCE} --name ramdisk {found.ramdisk} || exit 1",
+            f"kernel {IPXE_PATIENCE} --name kernel {found.kernel} {_ARGUMENTS} {parameters} || exit 1",
+            f"initrd {IPXE_PATIENCE} --name ramdisk {found.ramdisk} || exit 1",
             "boot || exit 1",
             "",
         ]

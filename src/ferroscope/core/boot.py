@@ -116,6 +116,9 @@ CALLBACK_PATH: Final = "/v1/continue_inspection"
 CALLBACK_PARAMETER: Final = "ipa-inspection-callback-url"
 AGENT_TOKEN_PARAMETER: Final = "ipa-agent-token"  # noqa: S105  # a name
 
+# The option of iPXE's commands that fetch something: milliseconds without a byte after which a server is given up.
+IPXE_PATIENCE: Final = "--timeout 60000"
+
 
 def callback_url(base: str) -> str:
     """Return the URL to which the ramdisk posts its data, from the base URL of the Bare Metal API.

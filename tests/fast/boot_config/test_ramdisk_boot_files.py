@@ -40,8 +40,37 @@ def test_without_a_callback_url_none_is_built_in() -> None:
 def test_only_machines_with_a_bios_have_isolinux() -> None:
     assert "isolinux/isolinux.cfg" in boot_files.iso_tree("amd64", "", "")
     assert "isolinux/isolinux.cfg" not in boot_files.iso_tree("arm64", "", "")
-    assert "isolinux/isolinux.bin" in boot_files.iso_command("amd64", "tree", "x.iso")
-    assert "isolinux/isolinux.bin" not in boot_files.iso_command("arm64", "tree", "x.iso")
+    assert "isolinux/isolinux.bin" in boot_files.iso_command("amd64", "tree", "x.iso", [])
+    assert "isolinux/isolinux.bin" not in boot_files.iso_command("arm64", "tree", "x.iso", [])
+
+
+def test_the_contents_of_an_iso_are_in_an_order_of_their_own_and_not_of_inodes() -> None:
+    files = ["boot/vmlinuz", "boot/initramfs", "boot/efi.img", "isolinux/isolinux.bin"]
+    command = boot_files.iso_command("amd64", "tree", "x.iso", files)
+    assert command == boot_files.iso_command("amd64", "tree", "x.iso", files[::-1])
+    weights = {command[at + 2]: int(command[at + 1]) for at, word in enumerate(command) if word == "--sort-weight"}
+    assert weights.keys() == {f"/{name}" for name in files}
+    assert len(set(weights.values())) == len(files)
+
+
+def test_a_server_that_sends_nothing_is_given_up_by_the_script() -> None:
+    fetches = [
+        line for line in boot_files.ipxe_script(_NAMES, _URL, "").splitlines() if line.startswith(("kernel", "initrd"))
+    ]
+    assert len(fetches) == 2
+    assert all(line.split()[1:3] == ["--timeout", "60000"] for line in fetches)
+
+
+def test_passwords_of_mirrors_are_in_no_command() -> None:
+    command = system.mmdebstrap(
+        Plan(), Path("/work"), Path("/apt.conf"), [Path("/etc/apt/auth.conf.d/mirror one.conf")]
+    )
+    added = [word for word in command if word.startswith("--setup-hook=")]
+    assert len(added) == 2
+    assert "'/etc/apt/auth.conf.d/mirror one.conf'" in added[1]
+    assert not any(
+        word.startswith("--setup-hook=") for word in system.mmdebstrap(Plan(), Path("/w"), Path("/apt.conf"))
+    )
 
 
 def test_only_the_default_agent_is_installed_with_hashes() -> None:

@@ -53,6 +53,21 @@ def test_what_cannot_be_built_is_refused_with_what_to_do(wrong: dict[str, Any]) 
     assert "\n" not in caught.value.summary.replace("\\n", "")
 
 
+@pytest.mark.parametrize("option", ["mirror", "security_mirror"])
+def test_a_password_in_the_url_of_a_mirror_is_refused_and_not_repeated(option: str) -> None:
+    with pytest.raises(RamdiskError) as caught:
+        check(msgspec.structs.replace(Plan(), **{option: "https://me:hush@mirror.example.org/debian"}))
+    assert "hush" not in caught.value.summary + caught.value.advice
+    assert "machine https://mirror.example.org login" in caught.value.advice
+
+
+@pytest.mark.parametrize("url", ["https://me:hush@mirror.example.org/de bian", "me:hush@mirror.example.org"])
+def test_nor_is_the_password_of_a_url_that_is_none(url: str) -> None:
+    with pytest.raises(RamdiskError) as caught:
+        check(msgspec.structs.replace(Plan(), mirror=url))
+    assert "hush" not in caught.value.summary + caught.value.advice
+
+
 def test_the_default_can_be_built() -> None:
     check(Plan())
     assert Plan().agent == AGENT

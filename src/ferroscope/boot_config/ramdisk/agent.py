@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from email.parser import HeaderParser
 from pathlib import Path
@@ -13,6 +14,8 @@ _PINS: Final = Path(__file__).parent / "agent-constraints.txt"
 # Debian 12 has Python 3.11 and glibc 2.36.
 _PYTHON: Final = "3.11"
 _GLIBC: Final = 36
+# Of the caller's environment: pip's settings, and where its file of settings and its passwords are.
+SETTINGS: Final = re.compile(r"PIP_.+|HOME|XDG_CONFIG_HOME|NETRC|REQUESTS_CA_BUNDLE|CURL_CA_BUNDLE")
 _MACHINES: Final[dict[Arch, str]] = {"amd64": "x86_64", "arm64": "aarch64"}
 
 

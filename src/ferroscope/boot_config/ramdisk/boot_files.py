@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from ferroscope.boot_config.ramdisk.plan import Arch, Names
-from ferroscope.core.boot import kernel_params
+from ferroscope.core.boot import IPXE_PATIENCE, kernel_params
 
 VOLUME: Final = "FERROSCOPE"
 # The drive that firmware reads on UEFI machines, as large as shim, GRUB and its own tables.
@@ -75,8 +75,8 @@ def ipxe_script(names: Names, callback_url: str, extra: str) -> str:
             "# to post what it finds, such as http://10.0.0.1:6385/v1/continue_inspection.",
             *known,
             "isset ${callback} || goto unknown",
-            f"kernel --name kernel {names.kernel} {arguments} || exit 1",
-            f"initrd --name ramdisk {names.initramfs} || exit 1",
+            f"kernel {IPXE_PATIENCE} --name kernel {names.kernel} {arguments} || exit 1",
+            f"initrd {IPXE_PATIENCE} --name ramdisk {names.initramfs} || exit 1",
             "boot || exit 1",
             ":unknown",
             "echo The variable callback is not set",
@@ -106,8 +106,11 @@ def efi_image_commands(image: str, files: Sequence[tuple[str, str]]) -> list[lis
     return [made, ["mmd", "-i", image, "::/EFI", "::/EFI/BOOT"], *copies]
 
 
-def iso_command(arch: Arch, tree: str, iso: str) -> list[str]:
-    """Return the command that makes the ISO of a directory."""
+def iso_command(arch: Arch, tree: str, iso: str, files: Sequence[str]) -> list[str]:
+    """Return the command that makes the ISO of a directory with these files.
+
+    Each has a weight of its own, which orders their contents: without, that would be the order of the host's inodes.
+    """
     bios = [
         *("-c", "isolinux/boot.cat", "-b", "isolinux/isolinux.bin"),
         *("-no-emul-boot", "-boot-load-size", "4", "-boot-info-table", "-eltorito-alt-boot"),
@@ -115,5 +118,11 @@ def iso_command(arch: Arch, tree: str, iso: str) -> list[str]:
     return [
         *("xorriso", "-as", "mkisofs", "-quiet", "-o", iso, "-V", VOLUME, "-r", "-iso-level", "3"),
         *(bios if arch == "amd64" else ["-c", "boot/boot.cat"]),
-        *("-e", EFI_IMAGE, "-no-emul-boot", tree),
+        *("-e", EFI_IMAGE, "-no-emul-boot"),
+        *(
+            word
+            for number, name in enumerate(sorted(files), start=1)
+            for word in ("--sort-weight", str(number), f"/{name}")
+        ),
+        tree,
     ]

@@ -17,7 +17,7 @@ import msgspec
 from ferroscope import __version__
 from ferroscope.boot_config.ramdisk import agent, archive, boot_files, content, host, signature, sources, system
 from ferroscope.boot_config.ramdisk.archive import File
-from ferroscope.boot_config.ramdisk.commands import Runner, ends_orderly
+from ferroscope.boot_config.ramdisk.commands import Runner, ends_orderly, usual_permissions
 from ferroscope.boot_config.ramdisk.manifest import Digest, Manifest, Options, digest, write
 from ferroscope.boot_config.ramdisk.manifest import packages as parse_packages
 from ferroscope.boot_config.ramdisk.plan import AGENT, Names, Plan, RamdiskError
@@ -47,8 +47,8 @@ def build(plan: Plan, names: Names, directory: Path, *, sign_key: Path | None, l
     host.check(plan, directory, signs=sign_key is not None)
     if sign_key is not None:
         signature.check_key(sign_key)
-    with ends_orderly(), work_directory(directory) as work:
-        environment = {"PATH": host.search_path(), "TMPDIR": str(work), "LC_ALL": "C.UTF-8"}
+    with ends_orderly(), usual_permissions(), work_directory(directory) as work:
+        environment = {"PATH": host.search_path(), "TMPDIR": str(work)}
         runner = Runner(work / "log", environment, loud)
         published = sources.ask(plan, runner, work)
         say(f"Debian's sources are of {published:%Y-%m-%d %H:%M} UTC")
@@ -99,7 +99,8 @@ def _agent(job: Job) -> dict[str, str]:
     target = job.work / "agent"
     arguments = agent.pip_arguments(job.plan.agent, job.plan.arch, target)
     advice = "" if job.plan.agent == AGENT else "check that this release exists, and runs on Python 3.11"
-    job.runner.run([*host.pip(), *arguments], f"fetching ironic-python-agent {job.plan.agent}", advice=advice)
+    doing = f"fetching ironic-python-agent {job.plan.agent}"
+    job.runner.run([*host.pip(), *arguments], doing, advice=advice, passed_on=agent.SETTINGS)
     files = content.own_files() | content.agent_files(target) | content.operators_files(job.plan)
     (job.work / "overlay.tar").write_bytes(archive.tar(files, job.epoch))
     found = agent.installed(agent.metadata(target))
@@ -110,7 +111,8 @@ def _agent(job: Job) -> dict[str, str]:
 def _root(job: Job) -> None:
     settings = job.work / "apt.conf"
     settings.write_text(sources.apt_settings(), encoding="utf-8")
-    job.runner.run(system.mmdebstrap(job.plan, job.work, settings), "installing Debian's packages")
+    command = system.mmdebstrap(job.plan, job.work, settings, sources.passwords())
+    job.runner.run(command, "installing Debian's packages")
 
 
 def _store(job: Job) -> dict[str, bytes]:
@@ -170,9 +172,12 @@ def _iso(job: Job, store: dict[str, bytes]) -> None:
         loaders.append((str(path), name))
     for command in boot_files.efi_image_commands(str(tree / boot_files.EFI_IMAGE), loaders):
         job.runner.run(command, "making the drive for UEFI")
-    for path in [tree, *tree.rglob("*")]:
+    paths = [tree, *tree.rglob("*")]
+    for path in paths:
         os.utime(path, (job.epoch, job.epoch))
-    job.runner.run(boot_files.iso_command(plan.arch, str(tree), str(job.out / job.names.iso)), "making the ISO")
+    inside = [path.relative_to(tree).as_posix() for path in paths if path.is_file()]
+    command = boot_files.iso_command(plan.arch, str(tree), str(job.out / job.names.iso), inside)
+    job.runner.run(command, "making the ISO")
 
 
 def _digest(job: Job, name: str) -> Digest:
@@ -185,7 +190,7 @@ def _options(plan: Plan) -> Options:
         arch=plan.arch,
         firmware=plan.firmware,
         agent=plan.agent,
-        mirror=plan.mirror.partition("@")[2] or plan.mirror,
+        mirror=plan.mirror,
         extra_packages=sorted(plan.extra_packages),
         ssh_keys={one.name: content.digest(one.content) for one in plan.ssh_keys},
         certificates={one.name: one.content.decode() for one in plan.certificates},

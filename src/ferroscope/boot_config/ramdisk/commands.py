@@ -1,4 +1,8 @@
-"""Runs the programs of a build. What they print is kept, so that a failure can be said in one line."""
+"""Runs the programs of a build. What they print is kept, so that a failure can be said in one line.
+
+Their environment is the same for everybody, except for what says how servers are reached: what they make must not
+depend on who runs them, where, and with which settings.
+"""
 
 from __future__ import annotations
 
@@ -17,6 +21,10 @@ import msgspec
 from ferroscope.boot_config.ramdisk.plan import RamdiskError
 
 _END_SECONDS: Final = 60.0
+_FIXED: Final = {"HOME": "/nonexistent", "LC_ALL": "C.UTF-8", "TZ": "UTC"}
+# Of the caller's environment: proxies, and the certificates with which servers are verified.
+_PASSED_ON: Final = re.compile(r"(https?|ftp|all|no)_proxy|(HTTPS?|FTP|ALL|NO)_PROXY|SSL_CERT_(FILE|DIR)")
+UMASK: Final = 0o022
 _ERROR: Final = re.compile(r"^(E: |ERROR: |error: |fatal: |xorriso : (FAILURE|FATAL) : )(?P<text>.+)$", re.IGNORECASE)
 
 
@@ -25,21 +33,34 @@ class InterruptedBuildError(RamdiskError):
 
 
 class Runner(msgspec.Struct):
-    """``log``: the file to which programs write; ``loud``: to standard error instead."""
+    """``log``: the file to which programs write; ``loud``: to standard error instead.
+
+    ``environment``: what the programs of this build have in it beside what all have.
+    """
 
     log: Path
     environment: Mapping[str, str]
     loud: bool = False
 
     def run(
-        self, command: Sequence[str], doing: str, *, stdin: IO[bytes] | int = subprocess.DEVNULL, advice: str = ""
+        self,
+        command: Sequence[str],
+        doing: str,
+        *,
+        stdin: IO[bytes] | int = subprocess.DEVNULL,
+        advice: str = "",
+        passed_on: re.Pattern[str] | None = None,
     ) -> None:
-        """Run a program to its end; ``RamdiskError`` says what was being done, and the program's own error."""
+        """Run a program to its end; ``RamdiskError`` says what was being done, and the program's own error.
+
+        ``passed_on``: more names of variables that the program gets from the caller's environment.
+        """
+        given = {name: value for name, value in os.environ.items() if passed_on and passed_on.fullmatch(name)}
         with self.log.open("ab") as log:
             start = log.tell()
             out = None if self.loud else log
             process = subprocess.Popen(  # noqa: S603
-                list(command), stdin=stdin, stdout=out, stderr=out, env=dict(os.environ) | dict(self.environment)
+                list(command), stdin=stdin, stdout=out, stderr=out, env=fixed(self.environment) | given, umask=UMASK
             )
             try:
                 status = process.wait()
@@ -63,6 +84,12 @@ class Runner(msgspec.Struct):
         return f"{program}: {(found or lines[-1:] or [ended])[0][:300]}"
 
 
+def fixed(environment: Mapping[str, str]) -> dict[str, str]:
+    """Return the environment of a program."""
+    passed_on = {name: value for name, value in os.environ.items() if _PASSED_ON.fullmatch(name)}
+    return _FIXED | passed_on | dict(environment)
+
+
 def _end(process: subprocess.Popen[bytes]) -> None:
     """Let the program remove what it has mounted, then wait for it."""
     process.terminate()
@@ -71,6 +98,16 @@ def _end(process: subprocess.Popen[bytes]) -> None:
     except subprocess.TimeoutExpired:
         process.kill()
         process.wait()
+
+
+@contextmanager
+def usual_permissions() -> Iterator[None]:
+    """Make what this process writes readable for other users, as the user of a namespace is one."""
+    before = os.umask(UMASK)
+    try:
+        yield
+    finally:
+        os.umask(before)
 
 
 @contextmanager

@@ -5,8 +5,11 @@ from __future__ import annotations
 import re
 from pathlib import PurePosixPath
 from typing import Final, Literal
+from urllib.parse import urlsplit
 
 import msgspec
+
+from ferroscope.core.values import without_secrets
 
 Kernel = Literal["generic", "cloud"]
 Arch = Literal["amd64", "arm64"]
@@ -125,4 +128,14 @@ def check(plan: Plan) -> None:
             raise RamdiskError(f"--extra-package {name!r}: not the name of a Debian package", "name one, such as: fio")
     for url in (plan.mirror, plan.security_mirror):
         if not re.fullmatch(r"(https?|file|copy)://[^\s\[\]\"']+|file:/[^\s\[\]\"']+", url):
-            raise RamdiskError(f"--mirror {url!r}: not the URL of a mirror", f"for example: --mirror {MIRROR}")
+            raise RamdiskError(
+                f"--mirror {url.rpartition('@')[2]!r}: not the URL of a mirror", f"for example: --mirror {MIRROR}"
+            )
+        scheme, place = urlsplit(url)[:2]
+        if "@" in place:
+            # It would be in the list of processes, in what they print, and in the manifest.
+            raise RamdiskError(
+                f"--mirror {without_secrets(url)}: a URL with a password can be seen by everybody on this host",
+                "put it in /etc/apt/auth.conf.d/mirror.conf: "
+                f"machine {scheme}://{place.rpartition('@')[2]} login USER password PASSWORD",
+            )

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import datetime
+import os
 import re
 import subprocess
 from email.utils import parsedate_to_datetime
 from pathlib import Path
 from typing import Final
 
-from ferroscope.boot_config.ramdisk.commands import Runner
+from ferroscope.boot_config.ramdisk.commands import Runner, fixed
 from ferroscope.boot_config.ramdisk.host import search_path
 from ferroscope.boot_config.ramdisk.plan import SUITE, Plan, RamdiskError
 
+# Where this host's apt has passwords for mirrors. What is in the new root for a while does not stay there.
+_PASSWORDS: Final = (Path("/etc/apt/auth.conf"), Path("/etc/apt/auth.conf.d"))
 _HELPER: Final = "/usr/lib/apt/apt-helper"
 _SECONDS: Final = 30
 # Settings of this host's apt that say how mirrors are reached, not what is installed.
@@ -74,12 +77,18 @@ def ask(plan: Plan, runner: Runner, work: Path) -> datetime.datetime:
     return max(times)
 
 
+def passwords() -> list[Path]:
+    """Return the files in which this host's apt has passwords for mirrors, and that this user may read."""
+    file, directory = _PASSWORDS
+    return [one for one in (file, *sorted(directory.glob("*.conf"))) if os.access(one, os.R_OK)]
+
+
 def apt_settings() -> str:
     """Return the settings of this host's apt that say how to reach mirrors, as a file of its configuration."""
     try:
         dump = subprocess.run(
             ["apt-config", "dump"],  # noqa: S607
-            capture_output=True, text=True, env={"PATH": search_path(), "LC_ALL": "C.UTF-8"}, check=True,
+            capture_output=True, text=True, env=fixed({"PATH": search_path()}), check=True,
         ).stdout  # fmt: skip
     except (OSError, subprocess.CalledProcessError):
         return ""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shlex
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
@@ -14,8 +15,11 @@ from ferroscope.boot_config.ramdisk.plan import SUITE, Plan
 _COMPRESSION: Final = ("-comp", "zstd", "-Xcompression-level", "15", "-b", "256K")
 
 
-def mmdebstrap(plan: Plan, work: Path, apt_settings: Path) -> list[str]:
-    """Return the command that makes the root; its hooks run beside the root, which is their first argument."""
+def mmdebstrap(plan: Plan, work: Path, apt_settings: Path, passwords: Sequence[Path] = ()) -> list[str]:
+    """Return the command that makes the root; its hooks run beside the root, which is their first argument.
+
+    ``passwords``: files with those of mirrors, for apt.
+    """
 
     def step(name: str, *arguments: str) -> str:
         words = ["sh", "-euc", content.step(name), name]
@@ -24,6 +28,8 @@ def mmdebstrap(plan: Plan, work: Path, apt_settings: Path) -> list[str]:
     kernel = [packages.kernel(plan), " ".join(packages.UNNEEDED_MODULES), *packages.boot(plan.arch)]
     inside = f"/{content.STORE}/hooks"
     hooks = [f'--customize-hook=chroot "$1" {shlex.quote(f"{inside}/{one.name}")}' for one in plan.hooks]
+    place = "/etc/apt/auth.conf.d"
+    known = [f'--setup-hook=mkdir -p "$1{place}"', f"--setup-hook=copy-in {shlex.join(map(str, passwords))} {place}"]
     return [
         "mmdebstrap",
         f"--mode={'root' if os.geteuid() == 0 else 'unshare'}",
@@ -31,6 +37,7 @@ def mmdebstrap(plan: Plan, work: Path, apt_settings: Path) -> list[str]:
         "--format=tar",
         f"--architectures={plan.arch}",
         f"--aptopt={apt_settings}",
+        *(known if passwords else []),
         "--dpkgopt=path-exclude=/usr/share/man/*",
         "--dpkgopt=path-exclude=/usr/share/locale/*",
         f"--include={','.join(packages.installed(plan))}",

@@ -1,0 +1,57 @@
+"""How the ramdisk starts the agent, depending on the parameters that it got."""
+
+from __future__ import annotations
+
+from importlib.machinery import SourceFileLoader
+from importlib.util import module_from_spec, spec_from_loader
+from typing import Any
+
+import pytest
+
+from ferroscope.boot_config.ramdisk import content
+
+
+@pytest.fixture(scope="module")
+def agent() -> Any:
+    loader = SourceFileLoader("ramdisk_agent", str(content.HERE / "root/usr/lib/ferroscope/agent"))
+    spec = spec_from_loader(loader.name, loader)
+    assert spec is not None
+    module = module_from_spec(spec)
+    loader.exec_module(module)
+    return module
+
+
+def _collectors(arguments: list[str]) -> list[str]:
+    (found,) = (word for word in arguments if word.startswith("--inspection_collectors="))
+    return found.partition("=")[2].split(",")
+
+
+def test_lldp_is_heard_once_by_its_collector_and_not_in_each_list_of_nics(agent: Any) -> None:
+    found = agent.arguments({"ipa-collect-lldp": "1"})
+    assert "--nocollect_lldp" in found
+    assert _collectors(found)[-2:] == ["lldp", "logs"]
+
+
+def test_without_lldp_nobody_listens(agent: Any) -> None:
+    for given in ({}, {"ipa-collect-lldp": "0"}):
+        assert "lldp" not in _collectors(agent.arguments(given))
+
+
+def test_vlans_that_are_learnt_from_lldp_need_it_in_the_list_of_nics(agent: Any) -> None:
+    found = agent.arguments({"ipa-collect-lldp": "1", "ipa-enable-vlan-interfaces": "all"})
+    assert "--nocollect_lldp" not in found
+    assert "lldp" not in _collectors(found)
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ("default", ["default", "lldp"]),
+        ("default,logs", ["default", "lldp", "logs"]),
+        ("lldp,default,logs", ["lldp", "default", "logs"]),
+    ],
+)
+def test_collectors_that_a_parameter_chooses_stay(agent: Any, given: str, expected: list[str]) -> None:
+    parameters = {"ipa-inspection-collectors": given, "ipa-collect-lldp": "true"}
+    assert _collectors(agent.arguments(parameters)) == expected
+    assert _collectors(agent.arguments({"ipa-inspection-collectors": given})) == given.split(",")

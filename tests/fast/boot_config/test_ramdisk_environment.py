@@ -1,0 +1,47 @@
+"""What a build takes from the environment of its caller: how servers are reached, and nothing else."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+
+import pytest
+
+from ferroscope.boot_config.ramdisk import agent
+from ferroscope.boot_config.ramdisk.commands import fixed
+
+_OURS = {"PATH": "/usr/bin", "SOURCE_DATE_EPOCH": "1700000000"}
+
+
+def _environment(monkeypatch: pytest.MonkeyPatch, variables: Mapping[str, str]) -> dict[str, str]:
+    for name in list(os.environ):
+        monkeypatch.delenv(name)
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    return fixed(_OURS)
+
+
+def test_it_is_the_same_for_everybody(monkeypatch: pytest.MonkeyPatch) -> None:
+    mine = _environment(monkeypatch, {"HOME": "/root"})
+    others = {
+        "HOME": "/home/other", "TZ": "Asia/Kolkata", "LANG": "tr_TR", "LC_ALL": "tr_TR", "APT_CONFIG": "/etc/other",
+        "PYTHONDONTWRITEBYTECODE": "1", "PYTHONHASHSEED": "7", "SOURCE_DATE_EPOCH": "5", "PATH": "/opt/bin",
+    }  # fmt: skip
+    assert _environment(monkeypatch, others) == mine
+    assert mine["SOURCE_DATE_EPOCH"] == _OURS["SOURCE_DATE_EPOCH"]
+
+
+@pytest.mark.parametrize("name", ["http_proxy", "https_proxy", "no_proxy", "HTTPS_PROXY", "SSL_CERT_FILE"])
+def test_how_servers_are_reached_is_passed_on(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    assert _environment(monkeypatch, {name: "http://proxy:3128"})[name] == "http://proxy:3128"
+
+
+@pytest.mark.parametrize("name", ["PIP_INDEX_URL", "PIP_CONFIG_FILE", "HOME", "REQUESTS_CA_BUNDLE"])
+def test_pip_has_its_settings_too(name: str) -> None:
+    assert agent.SETTINGS.fullmatch(name)
+    assert not agent.SETTINGS.fullmatch(f"X{name}")
+
+
+@pytest.mark.parametrize("name", ["PYTHONPATH", "TZ", "PIP_"])
+def test_and_not_those_of_others(name: str) -> None:
+    assert not agent.SETTINGS.fullmatch(name)
