@@ -10,6 +10,7 @@ import pytest
 
 from ferroscope.bmc.drivers import DriverOptions, Limits
 from ferroscope.bmc.redfish.driver import RedfishBmc
+from tests.support.processes import PATIENCE
 from tests.support.scripted_redfish import ScriptedBmc, scripted_bmc
 
 
@@ -20,16 +21,30 @@ def bmc() -> Iterator[ScriptedBmc]:
 
 
 class Hurry(threading.Event):
-    """A stop flag for which nobody waits: a driver tries again at once."""
+    """A stop flag for which nobody waits: a driver tries again at once, and gives up where it waits for too long.
+
+    So the end of a call does not depend on how fast the machine is.
+    """
+
+    def __init__(self, waits: int | None = None) -> None:
+        super().__init__()
+        self._left = waits
 
     def wait(self, timeout: float | None = None) -> bool:
-        return self.is_set()
+        if self._left is not None:
+            self._left -= 1
+        return self.is_set() or self._left == 0
+
+
+def hurried(waits: int | None = None) -> RedfishBmc:
+    """Return a driver that waits for nothing, at most ``waits`` times."""
+    limits = Limits(http_passwords=True)
+    return RedfishBmc(
+        DriverOptions(command_timeout=PATIENCE, inventory_timeout=PATIENCE, limits=limits, stop=Hurry(waits))
+    )
 
 
 @pytest.fixture
 def driver() -> Iterator[RedfishBmc]:
-    options = DriverOptions(
-        command_timeout=20.0, inventory_timeout=20.0, limits=Limits(http_passwords=True), stop=Hurry()
-    )
-    with closing(RedfishBmc(options)) as made:
+    with closing(hurried()) as made:
         yield made

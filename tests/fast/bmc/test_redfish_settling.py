@@ -13,6 +13,7 @@ from ferroscope.contracts.bmc import Power
 from ferroscope.contracts.errors import BmcError
 from ferroscope.core.reasons import Reason
 from ferroscope.remote.retry import retry_after, retry_bmc_call
+from tests.fast.bmc.conftest import hurried
 from tests.support.bad_server import a_server_that
 from tests.support.processes import until
 from tests.support.scripted_redfish import SESSIONS, SYSTEM, Answer, ScriptedBmc, answer, collection, node_at
@@ -52,7 +53,7 @@ def test_what_a_restarting_bmc_answers_is_waited_out(bmc: ScriptedBmc, driver: R
 
 @pytest.mark.parametrize("settling", [answer(200), answer(404), answer(200, HTML)], ids=["empty", "404", "html"])
 def test_it_stays_temporary_if_it_takes_longer(bmc: ScriptedBmc, settling: Answer) -> None:
-    driver = RedfishBmc(DriverOptions(command_timeout=1.0, limits=Limits(http_passwords=True)))
+    driver = hurried(waits=5)
     driver.get_power(bmc.node())
     bmc.will(settling, times=100)
     assert fails(lambda: driver.get_power(bmc.node())).transient
@@ -129,7 +130,7 @@ def test_the_seconds_of_a_503_are_waited_for_wherever_they_are(bmc: ScriptedBmc)
         answer(429, HTML, Retry_After="30"),
         answer(503, {"error": {"@Message.ExtendedInfo": [info]}}),
     ):
-        driver = RedfishBmc(DriverOptions(command_timeout=5.0, limits=Limits(http_passwords=True)))
+        driver = RedfishBmc(DriverOptions(command_timeout=25.0, limits=Limits(http_passwords=True)))
         driver.get_power(bmc.node())
         before = len(bmc.seen)
         bmc.will(refusal, at=SYSTEM, times=100)
@@ -155,7 +156,7 @@ def test_without_a_free_session_the_password_is_sent(
 
 
 def test_exhausted_sessions_are_told_if_the_password_must_not_be_sent(bmc: ScriptedBmc) -> None:
-    driver = RedfishBmc(DriverOptions(command_timeout=1.0, limits=Limits(http_passwords=True)))
+    driver = hurried(waits=5)
     bmc.will(answer(503, FULL), at=SESSIONS, times=100)
     error = fails(lambda: driver.get_power(bmc.node(redfish_auth_type="session")))
     assert (error.transient, error.reason) == (True, Reason.BMC_BUSY)

@@ -78,7 +78,7 @@ def test_drivers_refuse_them_when_a_node_is_validated(driver: str, host: str) ->
 def test_a_name_is_decided_upon_when_it_is_connected_to(
     kind: type[RedfishBmc] | type[IpmiBmc], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    driver = kind(DriverOptions(command_timeout=2.0, limits=Limits(networks=GUARDED)))
+    driver = kind(DriverOptions(limits=Limits(networks=GUARDED)))
     name = "redfish" if kind is RedfishBmc else "ipmi"
     node = examples.node(driver=name, driver_info=info(name, "bmc.example.net"))
     assert driver.validate(node) is None  # at that time it may have had another address
