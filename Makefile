@@ -2,7 +2,7 @@
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help check test nightly format docs demo bench release clean
+.PHONY: help check test nightly format docs demo bench bench-gate release clean
 
 # With bytecode, a process of the service starts with two thirds of the processor time.
 unexport PYTHONDONTWRITEBYTECODE
@@ -44,6 +44,10 @@ demo: ## Inspect 50 simulated machines, and kill a worker meanwhile
 bench: ## Measure against the performance targets
 	@tools/setup.sh dev postgresql mariadb
 	@.venv/bin/python -m bench
+
+bench-gate: ## Fail if an inspection needs more instructions than before
+	@tools/setup.sh dev
+	@.venv/bin/python -m bench gate
 
 release: ## Make and check all that a release is published with, in dist/; KEY=... signs it (needs root)
 	@tools/setup.sh dev packaging audit site helm

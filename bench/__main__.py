@@ -15,6 +15,7 @@ from rich.console import Console
 from bench import against, attached, callbacks, compare, dead_nodes, ha, hooks, machine, show, watched
 from bench import auth as logins
 from bench import cycle as cycles
+from bench import gate as gates
 from bench import idle as idles
 from bench import lists as listings
 from bench import outbox as outboxes
@@ -230,6 +231,7 @@ def rules(found: tuple[Report, Path], number: int = 20, size: int = 40_000, runs
 main.add_command(against.against)
 main.add_command(attached.run)
 main.add_command(callbacks.callback)
+main.add_command(gates.gate)
 main.add_command(idles.command)
 main.add_command(ha.failover)
 main.add_command(ha.lookup)
