@@ -60,7 +60,7 @@ from tests.simulation.database.sessions import Limits
 from tests.simulation.kubernetes.bmc import ClusterBmc
 from tests.simulation.machines import SimulatedBmc
 from tests.simulation.pxe_filters import SimulatedNft
-from tests.simulation.threads import Executor, Flag, NoMasks, Threading, Time, Unlimited, waiting
+from tests.simulation.threads import Executor, Flag, NoMasks, Threading, Time, waiting
 
 if TYPE_CHECKING:
     from tests.simulation.world import World
@@ -120,7 +120,7 @@ def installed(world: World) -> Iterator[None]:
         for module in (db.store, kubernetes.api, kubernetes.failover.client):
             put(module, "time", Time(kernel))
         put(db.store, "Statements", _compiled_once)
-        put(db.engine, "LifoQueue", Unlimited)
+        put(db.engine.Connections, "_wait", lambda _connections: None)  # a new one, so that no task waits for another's
         put(db.store, "sender_for", lambda _driver: driver.send)
         put(_product.telemetry.members, "fingerprints", _fingerprints_once())
         for module in (runtime.process, runtime.pxe_filter):

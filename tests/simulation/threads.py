@@ -238,19 +238,3 @@ class NoMasks:
     SIG_BLOCK = signal.SIG_BLOCK
 
     def pthread_sigmask(self, _how: int, _mask: Collection[int]) -> None: ...
-
-
-class Unlimited:
-    """``queue.LifoQueue`` of connections for tasks, none of which ever waits for one."""
-
-    def __init__(self) -> None:
-        self._free: list[Any] = []
-
-    def put(self, item: Any) -> None:
-        self._free.append(item)
-
-    def get(self, *, block: bool = True, timeout: float | None = None) -> Any:  # as of queue
-        return self._free.pop() if self._free else None
-
-    def qsize(self) -> int:
-        return len(self._free)

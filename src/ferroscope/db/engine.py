@@ -10,9 +10,11 @@ import os
 import re
 import sqlite3
 import sys
+import threading
+import time
 from collections.abc import Iterator
 from functools import cache, partial
-from queue import LifoQueue
+from queue import Empty
 from typing import Any, Final, Literal
 
 from sqlalchemy import URL, Connection, Dialect, Double, Engine, Table, create_engine, event
@@ -372,15 +374,17 @@ class Connections:
         self._engine = engine
         self._timeout = timeout
         self._generation = 0
-        self._free: LifoQueue[Connection | None] = LifoQueue()  # None: not open yet
-        for _ in range(size):
-            self._free.put(None)
+        self._free: list[Connection | None] = [None] * size  # the most recently used one is last; None: not open yet
+        self._returned = threading.Condition()
+        self._waiting = 0
         event.listen(engine, "engine_disposed", self._close)
 
-    @contextlib.contextmanager
-    def lent(self) -> Iterator[Connection]:
-        """Lend a connection; ``queue.Empty`` if none became free within the timeout."""
-        connection = self._free.get(timeout=self._timeout)
+    def borrow(self) -> Connection:
+        """Return a connection, to be given back; ``queue.Empty`` if none became free within the timeout."""
+        try:
+            connection = self._free.pop()  # atomic
+        except IndexError:
+            connection = self._wait()
         try:
             if connection is not None and connection.info[_GENERATION] != self._generation:
                 _discard(connection)
@@ -388,14 +392,45 @@ class Connections:
             if connection is None:
                 connection = self._engine.connect()
                 connection.info[_GENERATION] = self._generation
-            yield connection
-        finally:
-            if connection is not None and connection.invalidated:
+        except BaseException:
+            self._put(connection)
+            raise
+        return connection
+
+    def give_back(self, connection: Connection) -> None:
+        """Let others use the connection; what is left of a transaction in it is rolled back."""
+        kept: Connection | None = connection
+        try:
+            if connection.invalidated:
+                kept = None
                 _discard(connection)
-                connection = None
-            elif connection is not None and connection.in_transaction():  # SQLAlchemy's, nothing is sent
+            elif connection.in_transaction():  # SQLAlchemy's, nothing is sent
                 connection.rollback()
-            self._free.put(connection)
+        finally:
+            self._put(kept)
+
+    def _put(self, connection: Connection | None) -> None:
+        self._free.append(connection)
+        # Who starts to wait after this has seen the connection: it looks again once it is counted.
+        if self._waiting:
+            with self._returned:
+                self._returned.notify()
+
+    def _wait(self) -> Connection | None:
+        deadline = time.monotonic() + self._timeout
+        with self._returned:
+            self._waiting += 1
+            try:
+                while True:
+                    try:
+                        return self._free.pop()
+                    except IndexError:
+                        left = deadline - time.monotonic()
+                        if left <= 0:
+                            raise Empty from None
+                        self._returned.wait(left)
+            finally:
+                self._waiting -= 1
 
     def suspect_all(self) -> None:
         """Replace every currently open connection before its next use."""
@@ -403,11 +438,14 @@ class Connections:
 
     def _close(self, _engine: Engine) -> None:
         self.suspect_all()
-        free = [self._free.get(block=False) for _ in range(self._free.qsize())]
-        for connection in free:
+        for _ in range(len(self._free)):
+            try:
+                connection = self._free.pop()
+            except IndexError:  # another thread was faster
+                return
             if connection is not None:
                 _discard(connection)
-            self._free.put(None)
+            self._free.insert(0, None)
 
 
 def _discard(connection: Connection) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import compress
+from operator import ne
 from typing import Any
 
 import msgspec
@@ -38,7 +40,7 @@ _OWN = select(_n.inspection).where(_n.uuid == bindparam("ident")).scalar_subquer
 _PRESENT_INSPECTION = select(*INSPECTION.columns).where(_i.uuid == _OWN)
 _ORPHANS = select(_n.uuid, _n.orphaned_at)
 _UPDATE_NODE = update(schema.nodes).where(_n.uuid == bindparam("_uuid"), _n.version == bindparam("_version"))
-_CHANGEABLE = tuple(name for name in NODE.fields if name not in ("uuid", "created_at"))
+_FIXED = ("uuid", "created_at")
 _DISCARD_OBJECTS = (
     update(schema.objects)
     .where(schema.objects.c.state != "discarded", schema.objects.c.node == bindparam("_node"))
@@ -164,7 +166,9 @@ class Nodes:
         """Return the columns that differ from what this transaction has read; all if it has not read this version."""
         stored = self._stored.get(row["uuid"], {})
         known = stored if stored.get("version") == version else {}
-        return {name: row[name] for name in _CHANGEABLE if name not in known or known[name] != row[name]}
+        # A row has the columns in the same order, whether it was read or written.
+        changed = compress(row.items(), map(ne, row.values(), known.values())) if known else row.items()
+        return {name: value for name, value in changed if name not in _FIXED}
 
     def write_locked(self) -> None:
         """Write the nodes that are locked and have not been written; their contents stay the same."""

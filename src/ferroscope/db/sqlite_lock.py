@@ -15,8 +15,6 @@ import fcntl
 import os
 import time
 import weakref
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Final
 
 import structlog
@@ -40,17 +38,15 @@ class SqliteWriteLock:
         self._file: int | None = None
         self._bypassed_until = float("-inf")
 
-    @contextmanager
-    def held(self) -> Iterator[None]:
-        """Hold the lock, or continue without it if it could not be acquired in time."""
+    def acquire(self) -> bool:
+        """Acquire the lock; return False if that took too long, and the caller has to do without it."""
         file = self._opened()
-        if file is None or not self._acquire(file):
-            yield
-            return
-        try:
-            yield
-        finally:
-            fcntl.flock(file, fcntl.LOCK_UN)
+        return file is not None and self._acquire(file)
+
+    def release(self) -> None:
+        """Release the lock, which was acquired."""
+        if self._file is not None:
+            fcntl.flock(self._file, fcntl.LOCK_UN)
 
     def _opened(self) -> int | None:
         if self._file is None:

@@ -9,8 +9,7 @@ from __future__ import annotations
 import random
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing, contextmanager, nullcontext
+from collections.abc import Callable, Sequence
 from contextvars import copy_context
 from queue import Empty
 from typing import Any, Final, TypeVar
@@ -151,57 +150,80 @@ class Store:
         again: bool = True,
     ) -> tuple[T, Transaction]:
         """Run ``work`` once; again if the pooled connection was broken and nothing can have been committed."""
-        with self._write_turn(write), self._connections.lent() as connection:
-            opening = executor.opening(connection, write=write, durable=durable, snapshot=snapshot)
-            batch = Batch(connection, self._statements, self._send, opening, self._own_clock)
+        has_lock = write and self._writer is not None and self._take_turn(self._writer)
+        try:
+            connection = self._connections.borrow()
             try:
-                if write and self._own_clock is None and self._was_idle(connection):
-                    batch.flush()
-                with closing(
-                    Transaction(
-                        connection,
-                        batch,
-                        self.claims,
-                        self._keys,
-                        self._subscriptions,
-                        memory=self.memory,
-                    )
-                ) as transaction:
-                    if write and (required := PRECONDITION.get()) is not None:
-                        transaction.require(required)
-                    result = work(transaction)
-                    transaction.write_rest()
-                    audited = PENDING.get() if write else None
-                    if audited is not None and not audited.recorded:
-                        transaction.write_audit(audited)
-                    receipt, ident = RECEIPT.get() if write else None, ""
-                    if receipt is not None and batch.is_used:
-                        ident = transaction.receipts.add(receipt)
-                    if write or snapshot:
-                        self._commit(batch, connection, transaction, durable=durable)
-            except DBAPIError as exc:
-                if write and batch.committing and leaves_open(exc):
-                    connection.invalidate()
-                    self._connections.suspect_all()
-                    raise _UnansweredError(exc, result, transaction, ident, receipt) from exc
-                elsewhere = is_elsewhere(exc)
-                if classify(exc) != "unavailable" or not (elsewhere or (batch.unanswered and again)):
-                    executor.rollback(connection)
-                    raise
+                done = self._run(connection, work, write=write, durable=durable, snapshot=snapshot, again=again)
+            finally:
+                self._connections.give_back(connection)
+        finally:
+            if write and self._writer is not None:
+                self._end_turn(self._writer, has_lock=has_lock)
+        if done is None:
+            return self._attempt(work, write=write, durable=durable, snapshot=snapshot, again=False)
+        if write:
+            self._committed(done[1])
+        return done
+
+    def _run(
+        self,
+        connection: Connection,
+        work: Callable[[Transaction], T],
+        *,
+        write: bool,
+        durable: bool,
+        snapshot: bool,
+        again: bool,
+    ) -> tuple[T, Transaction] | None:
+        """Run ``work`` on this connection; None if that was broken, and the work may be run ``again`` on another."""
+        opening = executor.opening(connection, write=write, durable=durable, snapshot=snapshot)
+        batch = Batch(connection, self._statements, self._send, opening, self._own_clock)
+        transaction = Transaction(
+            connection,
+            batch,
+            self.claims,
+            self._keys,
+            self._subscriptions,
+            memory=self.memory,
+        )
+        try:
+            if write and self._own_clock is None and self._was_idle(connection):
+                batch.flush()
+            if write and (required := PRECONDITION.get()) is not None:
+                transaction.require(required)
+            result = work(transaction)
+            transaction.write_rest()
+            audited = PENDING.get() if write else None
+            if audited is not None and not audited.recorded:
+                transaction.write_audit(audited)
+            receipt, ident = RECEIPT.get() if write else None, ""
+            if receipt is not None and batch.is_used:
+                ident = transaction.receipts.add(receipt)
+            if write or snapshot:
+                self._commit(batch, connection, transaction, durable=durable)
+        except DBAPIError as exc:
+            if write and batch.committing and leaves_open(exc):
                 connection.invalidate()
                 self._connections.suspect_all()
-                if not (batch.unanswered and again):
-                    raise
-            except BaseException:
-                if batch.begun:
-                    executor.rollback(connection)
+                raise _UnansweredError(exc, result, transaction, ident, receipt) from exc
+            elsewhere = is_elsewhere(exc)
+            if classify(exc) != "unavailable" or not (elsewhere or (batch.unanswered and again)):
+                executor.rollback(connection)
                 raise
-            else:
-                connection.info[_USED_AT] = self._clock.monotonic()
-                if write:
-                    self._committed(transaction)
-                return result, transaction
-        return self._attempt(work, write=write, durable=durable, snapshot=snapshot, again=False)
+            connection.invalidate()
+            self._connections.suspect_all()
+            if not (batch.unanswered and again):
+                raise
+            return None
+        except BaseException:
+            if batch.begun:
+                executor.rollback(connection)
+            raise
+        finally:
+            transaction.close()
+        connection.info[_USED_AT] = self._clock.monotonic()
+        return result, transaction
 
     def _committed(self, transaction: Transaction) -> None:
         """Let others know what was committed."""
@@ -299,18 +321,22 @@ class Store:
                 time.sleep(pause)
             delay = min(delay * 2, self._settings.retry_interval)
 
-    @contextmanager
-    def _write_turn(self, write: bool) -> Iterator[None]:
-        if self._writer is None or not write:
-            yield
-            return
-        if not self._writer.acquire(timeout=self._settings.busy_timeout):
+    def _take_turn(self, writer: threading.Lock) -> bool:
+        """Wait until this thread may write; return whether it has the lock file, which it may have to do without."""
+        if not writer.acquire(timeout=self._settings.busy_timeout):
             raise StoreUnavailableError("another thread has held the database's write lock for too long")
         try:
-            with self._write_lock.held() if self._write_lock else nullcontext():
-                yield
+            return self._write_lock is not None and self._write_lock.acquire()
+        except BaseException:
+            writer.release()
+            raise
+
+    def _end_turn(self, writer: threading.Lock, *, has_lock: bool) -> None:
+        try:
+            if has_lock and self._write_lock is not None:
+                self._write_lock.release()
         finally:
-            self._writer.release()
+            writer.release()
 
 
 def _write_lock(engine: Engine, timeout: float) -> SqliteWriteLock | None:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Set
-from functools import cached_property
-from typing import Final
+from typing import Any, Final, Generic, TypeVar
 
 from ferroscope.contracts.errors import LeaseLostError, StaleLeaseError
 from ferroscope.contracts.events import Audited
@@ -30,37 +29,54 @@ from ferroscope.db.secrets import SecretKeys
 from ferroscope.db.session import Session
 from ferroscope.db.statistics import Statistics
 
+R = TypeVar("R")
+
+
+class Repository(Generic[R]):
+    """A repository, built when it is first used; a transaction has one thread, so there is nothing to lock."""
+
+    def __init__(self, build: Callable[[Any], R]) -> None:
+        self._build = build
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self._name = name
+
+    def __get__(self, transaction: Transaction, owner: type) -> R:
+        # An attribute of the object comes first, so this is called once.
+        built = transaction.__dict__[self._name] = self._build(transaction)
+        return built
+
 
 class Transaction(Session):
     """One unit of work; ``now`` is the database's clock, in seconds since the epoch."""
 
-    nodes = cached_property(Nodes)
-    ports = cached_property(Ports)
-    chassis = cached_property(ChassisRecords)
-    portgroups = cached_property(Portgroups)
-    inspections = cached_property(Inspections)
-    requests = cached_property(Requests)
-    data = cached_property(InspectionData)
-    objects = cached_property(Objects)
-    search_index = cached_property(SearchIndex)
-    journal = cached_property(Journal)
-    addresses = cached_property(Addresses)
-    leases = cached_property(Leases)
-    members = cached_property(Members)
-    clock_steps = cached_property(ClockSteps)
-    macs = cached_property(Macs)
-    discoveries = cached_property(Discoveries)
-    rejections = cached_property(Rejections)
-    statistics = cached_property(Statistics)
-    rules = cached_property(Rules)
-    expectations = cached_property(Expectations)
-    secret_keys = cached_property(SecretKeys)
-    access_tokens = cached_property(AccessTokens)
-    audit = cached_property(AuditLog)
-    outbox = cached_property(Outbox)
-    receipts = cached_property(Receipts)
-    remediations = cached_property(Remediations)
-    web_sessions = cached_property(WebSessions)
+    nodes = Repository(Nodes)
+    ports = Repository(Ports)
+    chassis = Repository(ChassisRecords)
+    portgroups = Repository(Portgroups)
+    inspections = Repository(Inspections)
+    requests = Repository(Requests)
+    data = Repository(InspectionData)
+    objects = Repository(Objects)
+    search_index = Repository(SearchIndex)
+    journal = Repository(Journal)
+    addresses = Repository(Addresses)
+    leases = Repository(Leases)
+    members = Repository(Members)
+    clock_steps = Repository(ClockSteps)
+    macs = Repository(Macs)
+    discoveries = Repository(Discoveries)
+    rejections = Repository(Rejections)
+    statistics = Repository(Statistics)
+    rules = Repository(Rules)
+    expectations = Repository(Expectations)
+    secret_keys = Repository(SecretKeys)
+    access_tokens = Repository(AccessTokens)
+    audit = Repository(AuditLog)
+    outbox = Repository(Outbox)
+    receipts = Repository(Receipts)
+    remediations = Repository(Remediations)
+    web_sessions = Repository(WebSessions)
 
     used: Set[str] = frozenset()  # the repositories that were used, once it is closed
 
@@ -90,7 +106,7 @@ class Transaction(Session):
         record(self, self.audit, audited, self.nodes.changed if "nodes" in vars(self) else set())
 
 
-_REPOSITORIES: Final = {name for name, value in vars(Transaction).items() if isinstance(value, cached_property)}
+_REPOSITORIES: Final = {name for name, value in vars(Transaction).items() if isinstance(value, Repository)}
 
 
 # The first call in a transaction under a lease; ``LeaseLostError`` if the lease was lost.

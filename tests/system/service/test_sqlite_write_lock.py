@@ -27,9 +27,10 @@ from tests.support.processes import PATIENCE, until
 _HOLDER = """
 import sys, time
 from ferroscope.db.sqlite_lock import SqliteWriteLock
-with SqliteWriteLock(sys.argv[1], 5.0).held():
-    print("holds", flush=True)
-    time.sleep(100)
+write_lock = SqliteWriteLock(sys.argv[1], 5.0)
+write_lock.acquire()
+print("holds", flush=True)
+time.sleep(100)
 """
 
 
@@ -39,15 +40,17 @@ def test_another_processes_turn_is_waited_for_until_it_dies_or_the_time_is_over(
     path = str(tmp_path / "db-writelock")
     with _held(path) as holder:
         write_lock, looks = SqliteWriteLock(path, 0.2), _counted(monkeypatch)
-        with write_lock.held():
-            assert len(looks) > 1, "the other one had it"
+        assert not write_lock.acquire()
+        assert len(looks) > 1, "the other one had it"
         looks.clear()
-        with write_lock.held():
-            assert len(looks) <= 1, "a queue that does not move is not waited in again and again"
+        assert not write_lock.acquire()
+        assert len(looks) <= 1, "a queue that does not move is not waited in again and again"
         holder.send_signal(signal.SIGKILL)
         holder.wait(PATIENCE)
-        with write_lock.held():
-            assert _is_locked(path)
+        assert write_lock.acquire()
+        assert _is_locked(path)
+        write_lock.release()
+        assert not _is_locked(path)
 
 
 def test_a_user_who_holds_the_file_stops_no_write(sqlite_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -86,8 +89,8 @@ def test_only_the_owner_may_stand_in_the_queue(tmp_path: Path) -> None:
     old, new = tmp_path / "old", tmp_path / "new"
     old.touch(0o644)
     for path in (old, new):
-        with SqliteWriteLock(str(path), 1.0).held():
-            assert stat.S_IMODE(path.stat().st_mode) == 0o600
+        assert SqliteWriteLock(str(path), 1.0).acquire()
+        assert stat.S_IMODE(path.stat().st_mode) == 0o600
 
 
 @contextmanager
@@ -111,10 +114,9 @@ def _is_locked(path: str) -> bool:
 
 
 def test_a_file_that_cannot_be_made_is_done_without(tmp_path: Path) -> None:
-    entered = []
-    with SqliteWriteLock(str(tmp_path / "nowhere" / "db-writelock"), 0.05).held():
-        entered.append(True)
-    assert entered == [True]
+    write_lock = SqliteWriteLock(str(tmp_path / "nowhere" / "db-writelock"), 0.05)
+    assert not write_lock.acquire()
+    write_lock.release()
 
 
 def test_the_file_is_closed_with_its_write_lock(tmp_path: Path) -> None:
@@ -125,7 +127,8 @@ def test_the_file_is_closed_with_its_write_lock(tmp_path: Path) -> None:
         return any(str(entry.readlink()) == str(path) for entry in open_files)
 
     write_lock = SqliteWriteLock(str(path), 1.0)
-    with write_lock.held():
-        assert holds()
+    assert write_lock.acquire()
+    assert holds()
+    write_lock.release()
     del write_lock
     assert until(lambda: not holds())
