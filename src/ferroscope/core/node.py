@@ -10,6 +10,8 @@ specification that merged the inspector into the Bare Metal service, and of Ferr
 from __future__ import annotations
 
 from enum import StrEnum
+from itertools import compress
+from operator import ne
 from types import NoneType
 from typing import Annotated, Any, Final, get_args
 
@@ -221,9 +223,11 @@ def three_way(before: Node, after: Node, current: Node) -> Node:
     key, traits one by one, other fields as a whole; if both sides changed the same, the task wins.
     """
     changes: dict[str, Any] = {}
-    for field in Node.__struct_fields__:
-        old, new = getattr(before, field), getattr(after, field)
-        if field in _NOT_MERGED or old == new:
+    old_values, new_values = msgspec.structs.astuple(before), msgspec.structs.astuple(after)
+    for field, old, new in compress(
+        zip(Node.__struct_fields__, old_values, new_values, strict=True), map(ne, old_values, new_values)
+    ):
+        if field in _NOT_MERGED:
             continue
         if isinstance(new, dict):
             new = _merge_documents(old, new, getattr(current, field))

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable, Iterator
+from functools import lru_cache
 from ipaddress import ip_address
 from typing import Any, Final, Literal
 
@@ -62,7 +63,8 @@ def parts(inventory: Any, plugin_data: Any) -> list[Part]:
     found += _some(_dimms(extra), "dimm")
     # There are hundreds of PCI devices, few of which are used, so filter before calling a function for each.
     listed = extra.get("pci_devices") or inventory.get("pci_devices")
-    devices = [one for one in mappings(listed) if str(one.get("class"))[:4] in _GPU_CLASSES]
+    listed = listed if isinstance(listed, list) else []
+    devices = [one for one in listed if type(one) is dict and str(one.get("class"))[:4] in _GPU_CLASSES]
     found += _some((_gpu(one) for one in devices), "gpu")
     found += _some(_firmware(inventory, extra, found[0].fields.get("firmware")), "firmware")
     return found + _some(_health(mapping(mapping(extra.get("out_of_band")).get("health"))), "health")
@@ -114,16 +116,34 @@ def _cpu(cpu: dict[str, Any], extra: dict[str, Any]) -> dict[str, Value]:
     )
 
 
+# The texts of the parts of which a machine has many: field -> key in the data.
+_NIC: Final = (
+    ("name", "name"), ("mac", "mac_address"), ("vendor", "vendor"), ("product", "product"), ("driver", "driver"),
+)  # fmt: skip
+_DISK: Final = (("name", "name"), ("vendor", "vendor"), ("model", "model"), ("serial", "serial"))
+_DIMM: Final = (
+    ("slot", "Locator"), ("vendor", "Manufacturer"), ("model", "Part Number"), ("serial", "Serial Number"),
+    ("type", "Type"),
+)  # fmt: skip
+
+
+def _texts(one: dict[str, Any], names: Iterable[tuple[str, str]]) -> dict[str, Value]:
+    """Return the texts of a part that are known, as ``text`` does one by one."""
+    found: dict[str, Value] = {}
+    for name, key in names:
+        value = one.get(key)
+        if type(value) is str:
+            value = _remembered(value) if len(value) <= _SHORT else _plain(value)
+            if value is not None:
+                found[name] = value
+    return found
+
+
 def _nic(nic: dict[str, Any], switches: dict[str, dict[str, Any]]) -> dict[str, Value]:
     name = text(nic.get("name"))
     plugged = switches.get(name or "", {})
     carrier = nic.get("has_carrier")
-    return _known(
-        name=name,
-        mac=text(nic.get("mac_address")),
-        vendor=text(nic.get("vendor")),
-        product=text(nic.get("product")),
-        driver=text(nic.get("driver")),
+    return _texts(nic, _NIC) | _known(
         speed=number(nic.get("speed_mbps"), 1_000_000),
         link=None if not isinstance(carrier, bool) else float(carrier),
         switch=text(plugged.get("switch_system_name")) or text(plugged.get("switch_chassis_id")),
@@ -164,11 +184,7 @@ def _disk(disk: dict[str, Any]) -> dict[str, Value]:
     kind = ("hdd" if rotational else "ssd") if isinstance(rotational, bool) else None
     if (name or "").startswith("/dev/nvme") or disk.get("tran") == "nvme":
         kind = "nvme"
-    return _known(
-        name=name,
-        vendor=text(disk.get("vendor")),
-        model=text(disk.get("model")),
-        serial=text(disk.get("serial")),
+    return _texts(disk, _DISK) | _known(
         wwn=text(disk.get("wwn_with_extension")) or text(disk.get("wwn")),
         type=kind,
         size=number(disk.get("size")),
@@ -181,15 +197,11 @@ def _dimms(extra: dict[str, Any]) -> Iterator[dict[str, Value]]:
         for one in mappings(devices):
             size = _measure(_SIZE, one.get("Size"))
             if size:
-                yield _known(
-                    slot=text(one.get("Locator")),
-                    vendor=text(one.get("Manufacturer")),
-                    model=text(one.get("Part Number")),
-                    serial=text(one.get("Serial Number")),
-                    type=text(one.get("Type")),
-                    size=size,
-                    speed=_measure(_RATE, one.get("Speed")),
-                )
+                found = _texts(one, _DIMM)
+                found["size"] = size
+                if (speed := _measure(_RATE, one.get("Speed"))) is not None:
+                    found["speed"] = speed
+                yield found
         return
     for name, one in mapping(mapping(extra.get("extra")).get("memory")).items():
         if name.startswith("bank:") and isinstance(one, dict) and number(one.get("size")):
@@ -258,8 +270,17 @@ def text(value: Any) -> str | None:
     """Return the stripped text; None for placeholders that firmware reports."""
     if type(value) is not str:
         return None
+    return _remembered(value) if len(value) <= _SHORT else _plain(value)
+
+
+def _plain(value: str) -> str | None:
     value = clean_text(value).strip()
     return None if value.lower() in _SAYS_NOTHING else value
+
+
+# Most texts of a machine are those of the machines next to it: vendors, models, types, slots.
+_SHORT: Final = 64
+_remembered: Final = lru_cache(maxsize=4096)(_plain)
 
 
 def address(value: Any) -> str | None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from typing import Any, Final, Literal
 
 import msgspec
@@ -193,11 +194,16 @@ def label(key: str) -> Field:
 
 def fold(text: str, *, vendor: bool = False) -> str:
     """Return the text as stored and compared."""
-    folded = " ".join(text.lower().split()).replace("\0", "")[:MAX_TEXT].rstrip()
-    if vendor:
-        bare = folded.removeprefix("0x")
-        return VENDORS.get(bare, folded)
-    return folded
+    folded = _folded(text) if len(text) <= MAX_TEXT else _fold(text)
+    return VENDORS.get(folded.removeprefix("0x"), folded) if vendor else folded
+
+
+def _fold(text: str) -> str:
+    return " ".join(text.lower().split()).replace("\0", "")[:MAX_TEXT].rstrip()
+
+
+# Machines of a site have most of their texts in common.
+_folded: Final = lru_cache(maxsize=4096)(_fold)
 
 
 def text(row: IndexRow, field: str) -> str | None:
@@ -294,9 +300,8 @@ def _fact(part: hardware.Part, position: int) -> IndexRow:
     values: dict[str, Any] = {}
     for name, value in part.fields.items():
         column, vendor = columns[name]
-        if isinstance(value, str):
-            if folded := fold(value, vendor=vendor):
-                values[column] = folded
+        if type(value) is str:
+            values[column] = (fold(value, vendor=vendor) if vendor or len(value) > MAX_TEXT else _folded(value)) or None
         else:
             values[column] = value
     return IndexRow(part.kind, position, **values)

@@ -27,8 +27,13 @@ from ferroscope.hooks.loader import LoadedHook, check_order, load
 # change, so that the traceback points to the offending line.
 
 
+_CONTAINERS: Final = frozenset({dict, list})
+
+
 def read_only(document: Document) -> Document:
     """Return a read-only version of ``document``, at any depth."""
+    if _CONTAINERS.isdisjoint(map(type, document.values())):  # nothing to look into, which most of them have
+        return ReadOnlyDict(document)
     return ReadOnlyDict(
         {
             key: _freeze(value) if (kind := type(value)) is dict or kind is list else value
@@ -47,6 +52,8 @@ def copied(document: Document) -> Document:
 def _freeze(value: Any) -> Any:
     if type(value) is dict:
         return read_only(value)
+    if _CONTAINERS.isdisjoint(map(type, value)):
+        return ReadOnlyList(value)
     return ReadOnlyList([_freeze(item) if (kind := type(item)) is dict or kind is list else item for item in value])
 
 

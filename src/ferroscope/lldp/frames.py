@@ -93,7 +93,7 @@ def frame(recorded: object) -> tuple[list[Tlv], list[str]]:
     tlvs, problems = [], []
     for number, item in enumerate(recorded[:MAX_TLVS]):
         found = _tlv(item)
-        if isinstance(found, Tlv):
+        if type(found) is Tlv:
             tlvs.append(found)
         else:
             problems.append(f"TLV number {number} {found}")
@@ -107,7 +107,7 @@ def _tlv(item: Any) -> Tlv | str:
     if not isinstance(item, list | tuple) or len(item) != 2:
         return "is not a pair of type and value"
     kind, text = item
-    if not isinstance(kind, int) or isinstance(kind, bool) or not 0 <= kind <= _MAX_TYPE:
+    if type(kind) is not int or not 0 <= kind <= _MAX_TYPE:
         return "has no type from 0 to 127"
     if not isinstance(text, str):
         return f"(type {kind}) has no hexadecimal value"

@@ -11,6 +11,7 @@ from __future__ import annotations
 import ipaddress
 import socket
 from collections.abc import Iterable, Iterator
+from functools import lru_cache
 from typing import Final
 
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
@@ -36,6 +37,7 @@ _EMBEDDING: Final = tuple(
 _SPLIT: Final = ipaddress.IPv6Network("64:ff9b:1::/48")
 
 
+@lru_cache(maxsize=4096)  # the BMCs of a site are asked again and again
 def literal(host: str) -> Address | None:
     """Return the address that the text is in any spelling that a resolver takes for one; None for a name."""
     plain = host.strip("[]").partition("%")[0]
@@ -73,14 +75,16 @@ class Networks:
         self._networks = tuple(ipaddress.ip_network(text) for text in texts)
         self._guarded = guarded
         self._loopback = loopback
+        self._decided = lru_cache(maxsize=4096)(self._decide)
 
     def __bool__(self) -> bool:
         """Whether any address is outside."""
         return bool(self._networks) or self._guarded
 
     def __contains__(self, address: str) -> bool:
-        if not self:
-            return True
+        return not self or self._decided(address)
+
+    def _decide(self, address: str) -> bool:
         parsed = literal(address)
         if parsed is None:
             return False
