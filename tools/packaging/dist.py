@@ -8,6 +8,7 @@ import tempfile
 from pathlib import Path
 
 from tools.packaging import contents, man_pages
+from tools.packaging.archive import archive
 from tools.packaging.contents import run
 
 _BUILD = "import setuptools.build_meta as backend, sys; getattr(backend, sys.argv[1])(sys.argv[2])"
@@ -23,15 +24,12 @@ def build(directory: Path) -> list[Path]:
         source = Path(name) / "source"
         contents.copy_source(source)
         man_pages.write(source / "share", epoch)
-        run(sys.executable, "-c", _BUILD, "build_sdist", directory, where=source)
-        archive = directory / f"ferroscope-{contents.VERSION}.tar.gz"
-        run("tar", "-xf", archive, where=Path(name))
-        run(
-            sys.executable,
-            "-c",
-            _BUILD,
-            "build_wheel",
-            directory,
-            where=Path(name) / archive.name.removesuffix(".tar.gz"),
-        )
-    return [archive, directory / f"ferroscope-{contents.VERSION}-py3-none-any.whl"]
+        place = Path(name)
+        # What setuptools says of each file is not of interest.
+        run(sys.executable, "-c", _BUILD, "build_sdist", place, where=source, output=True)
+        built = place / f"ferroscope-{contents.VERSION}.tar.gz"
+        run("tar", "-xf", built, where=place)
+        unpacked = place / built.name.removesuffix(".tar.gz")
+        archive(unpacked, directory / built.name)  # its own has the times of the build
+        run(sys.executable, "-c", _BUILD, "build_wheel", directory, where=unpacked, output=True)
+    return [directory / built.name, directory / f"ferroscope-{contents.VERSION}-py3-none-any.whl"]

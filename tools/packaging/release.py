@@ -5,9 +5,7 @@ The same commit, lock file and Debian packages give the same files, but for the 
 
 from __future__ import annotations
 
-import gzip
 import hashlib
-import io
 import os
 import shutil
 import subprocess
@@ -19,6 +17,7 @@ from pathlib import Path
 from typing import Final
 
 from tools.packaging import contents, deb, dist, image, man_pages
+from tools.packaging.archive import archive
 from tools.packaging.contents import ROOT, VERSION, PackagingError, run
 
 SUMS: Final = "SHA256SUMS"
@@ -70,20 +69,6 @@ def changed() -> list[str]:
     """Return what differs from the commit of which the release is said to be."""
     listed = run("git", "status", "--porcelain", output=True)
     return [line[3:] for line in listed.splitlines()]
-
-
-def archive(root: Path, target: Path) -> None:
-    """Write a directory as a .tar.gz whose bytes depend on names and contents only."""
-    epoch, written = contents.build_time(), io.BytesIO()
-    with tarfile.open(fileobj=written, mode="w", format=tarfile.PAX_FORMAT) as tar:
-        for path in sorted(root.rglob("*")):
-            member = tar.gettarinfo(path, str(path.relative_to(root.parent)))
-            member.uid = member.gid = 0
-            member.uname = member.gname = ""
-            member.mtime, member.mode = epoch, 0o755 if path.is_dir() else 0o644
-            with path.open("rb") if member.isreg() else io.BytesIO() as content:
-                tar.addfile(member, content if member.isreg() else None)
-    target.write_bytes(gzip.compress(written.getvalue(), compresslevel=9, mtime=0))
 
 
 def _python(directory: Path) -> None:

@@ -18,6 +18,7 @@ from ferroscope.config.sections import options as declared_options
 from tests import ROOT
 from tools.docs.declarations import sample
 from tools.packaging import contents, man_pages, release
+from tools.packaging.archive import archive
 
 MACROS = {".TH", ".SH", ".SS", ".B", ".BR", ".I", ".TP", ".PP"}
 SET = re.compile(r"^#(\w+) = (?=.)", re.MULTILINE)
@@ -81,7 +82,7 @@ def test_an_archive_depends_on_names_and_contents_only(tmp_path: Path, monkeypat
         (root / "below/page.html").write_text("text")
         os.umask(before)
         archives.append(tmp_path / f"{number}.tar.gz")
-        release.archive(root, archives[-1])
+        archive(root, archives[-1])
     assert archives[0].read_bytes() == archives[1].read_bytes()
     with tarfile.open(archives[0]) as tar:
         assert tar.getnames() == ["site/below", "site/below/page.html"]

@@ -24,6 +24,7 @@ COMP_WORDS=(ferroscope no) COMP_CWORD=1
 _ferroscope_completion ferroscope
 echo "${COMPREPLY[@]}"
 """
+OWNERS = ["root:ferroscope 750", "root:ferroscope 640", "ferroscope:ferroscope 755"]
 # It works as that user, out of the box.
 AS_USER = (
     "setpriv", "--reuid=ferroscope", "--regid=ferroscope", "--init-groups", "env", "HOME=/var/lib/ferroscope",
@@ -69,7 +70,7 @@ def test_they_are_installed_upgraded_removed_and_purged(
     assert debian.run("ferroscope", "--version").split()[-1] == ferroscope.__version__
     # The user, who may read the configuration and write the data, and nobody else may either.
     assert debian.run("getent", "passwd", "ferroscope").split(":")[5] == "/var/lib/ferroscope"
-    _check_owners(debian)
+    assert _owners(debian) == OWNERS
     assert "All 1 finished" in debian.run(*AS_USER, "ferroscope", "demo", "--nodes", "1")
     # They start nothing: the operator chooses what the host does.
     assert debian.run("systemctl", "list-units", "--no-legend", "ferroscope*") == ""
@@ -91,7 +92,7 @@ def test_they_are_installed_upgraded_removed_and_purged(
     debian.install(*newer)
     assert "graceful_timeout = 17" in conf.read_text()
     assert "option_of_the_future" not in conf.read_text()
-    _check_owners(debian)
+    assert _owners(debian) == OWNERS
     assert "99.0-1" in debian.run("dpkg-query", "--show", "ferroscope")
     assert debian.run("systemctl", "show", "--property=MainPID", SERVICE) != before
     assert until(lambda: "kept" in debian.call("ferroscope", "node", "list").stdout)
@@ -173,13 +174,9 @@ def test_units_and_documents_are_where_debian_looks_for_them(packages: list[Path
     assert shared == set()
 
 
-def _check_owners(debian: Debian) -> None:
-    for path, owner in (
-        ("etc/ferroscope", "root:ferroscope 750"),
-        (CONF, "root:ferroscope 640"),
-        ("var/lib/ferroscope", "ferroscope:ferroscope 750"),
-    ):
-        assert debian.run("stat", "-c", "%U:%G %a", f"/{path}").strip() == owner
+def _owners(debian: Debian) -> list[str]:
+    """Return owner, group and mode of the directory of the configuration, the configuration, and the data."""
+    return debian.run("stat", "-c", "%U:%G %a", "/etc/ferroscope", f"/{CONF}", "/var/lib/ferroscope").splitlines()
 
 
 def _listed(package: Path) -> tuple[set[str], set[str]]:
