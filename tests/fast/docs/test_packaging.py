@@ -9,13 +9,10 @@ import tarfile
 from pathlib import Path
 
 import pytest
-import yaml
 
-import ferroscope
 from ferroscope.cli.main import commands
 from ferroscope.config.load import load, unknown_options
 from ferroscope.config.sections import options as declared_options
-from tests import ROOT
 from tools.docs.declarations import sample
 from tools.packaging import contents, man_pages, release
 from tools.packaging.archive import archive
@@ -93,13 +90,3 @@ def test_the_table_of_a_release_has_the_size_and_the_checksum_of_each_file(tmp_p
     head, row = release.table([tmp_path / "one.tar.gz"])
     assert head.split() == ["file", "bytes", "sha256"]
     assert row.split() == ["one.tar.gz", "1,234", hashlib.sha256(b"x" * 1234).hexdigest()]
-
-
-def test_everything_that_is_deployed_has_the_version_of_the_source() -> None:
-    chart = yaml.safe_load((ROOT / "deploy/helm/ferroscope/Chart.yaml").read_text())
-    assert chart["appVersion"] == ferroscope.__version__
-    # Helm wants a hyphen before what makes it a candidate.
-    assert chart["version"] == re.sub(r"(?<=\d)(?=[a-z])", "-", ferroscope.__version__)
-    for file in (ROOT / "deploy/kubernetes").rglob("kustomization.yaml"):
-        for one in yaml.safe_load(file.read_text()).get("images", []):
-            assert one["newTag"] == ferroscope.__version__, file
