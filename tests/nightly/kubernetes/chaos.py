@@ -29,6 +29,7 @@ from ferroscope.core.remediation import Phase
 from tests.nightly.kubernetes.fleet import QUICK, Fleet
 from tests.nightly.kubernetes.rack import Machine, Says
 from tests.nightly.kubernetes.witness import Witness
+from tests.support.installation import Played
 from tests.support.kubernetes import GRACE
 from tests.support.processes import until
 
@@ -49,6 +50,7 @@ _SAYS: Final[dict[str, Says]] = {
     "changing": "changing",
 }  # fmt: skip
 _FINALIZER: Final = "example.invalid/kept"
+_STARTS: Final = 30
 _PHASES: Final = (Phase.DWELL, Phase.POWERING_OFF, Phase.EVACUATING, Phase.EVACUATED, Phase.RETURNING)
 
 
@@ -301,8 +303,7 @@ class Chaos:
         for one in self._fleet.controllers:
             if not one.alive:
                 self.ended.append(f"{one.name}, exit code {one.process.returncode}: {one.said()[-300:]}")
-                one.start()
-                one.wait_ready()
+                _start(one)
 
     def _break_leader(self, kind: str, chance: random.Random) -> None:
         if kind.endswith("in a phase"):
@@ -315,8 +316,7 @@ class Chaos:
         (leader.kill if "killed" in kind else leader.freeze)()
         time.sleep(chance.uniform(0.2, 8.0))
         if "killed" in kind:
-            leader.start()
-            leader.wait_ready()
+            _start(leader)
         else:
             leader.thaw()
 
@@ -327,6 +327,17 @@ class Chaos:
         (server.kill if "killed" in kind else server.freeze)()
         time.sleep(chance.uniform(0.5, 6.0))
         (server.start if "killed" in kind else server.thaw)()
+
+
+def _start(controller: Played) -> None:
+    """Start it until it is ready, as a service manager does: it ends at once if the API server does not answer."""
+    controller.start()
+    for _ in range(_STARTS):
+        until(lambda: controller.ready() or not controller.alive)
+        if controller.ready() or "cannot reach the API server" not in controller.said():
+            break
+        controller.start()
+    controller.wait_ready()
 
 
 def perform(
