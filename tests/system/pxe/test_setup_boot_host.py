@@ -96,7 +96,7 @@ def test_beside_a_server_that_stays_it_becomes_a_proxy(lab: Lab, host: BareHost)
     _start(host)
     again = host.setup("--interface", "boot")
     assert again.returncode == Exit.OK, again.stdout + again.stderr
-    assert "gets no address from this host" in again.stdout
+    assert "an allowed machine gets its boot file, and no address from this host" in again.stdout
 
 
 def test_an_own_range_beside_another_server_needs_to_be_asked_for_and_warns(lab: Lab, host: BareHost) -> None:

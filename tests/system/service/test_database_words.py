@@ -71,7 +71,8 @@ def test_a_service_that_cannot_begin_says_it_in_a_sentence() -> None:
 def test_a_driver_that_is_not_installed_is_named_with_the_command(tmp_path: Path, family: str, module: str) -> None:
     (tmp_path / f"{module}.py").write_text(f"raise ModuleNotFoundError('no', name={module!r})")
     said = _refused_at_start(f"{family}://h/n", PYTHONPATH=str(tmp_path))
-    assert f"pip install '.[{family}]'" in said
+    assert f"in a checkout '.[{family}]'" in said
+    assert f"-py3-none-any.whl[{family}]'" in said
 
 
 def test_a_wrong_password_is_the_servers_own_word(shared_mariadb: Server) -> None:
