@@ -5,6 +5,8 @@ from __future__ import annotations
 import shlex
 from pathlib import Path
 
+import pytest
+
 from ferroscope.boot_config.ramdisk import agent, boot_files, system
 from ferroscope.boot_config.ramdisk.plan import AGENT, Extra, Plan, names
 from ferroscope.core.boot import CALLBACK_PARAMETER
@@ -111,3 +113,9 @@ def test_steps_are_given_the_root_first() -> None:
     words = shlex.split(fetch.removeprefix("--customize-hook="))
     assert words[:2] == ["sh", "-euc"]
     assert words[3:6] == ["fetch", "$1", "linux-image-cloud-amd64"]
+
+
+def test_the_topmost_directory_belongs_to_root_whoever_builds(monkeypatch: pytest.MonkeyPatch) -> None:
+    for user, expected in ((0, "env"), (1000, "unshare")):
+        monkeypatch.setattr("os.geteuid", lambda user=user: user)
+        assert system.mksquashfs(1_700_000_000, Path("/work/root.squashfs"))[0] == expected

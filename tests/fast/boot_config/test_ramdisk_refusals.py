@@ -10,6 +10,7 @@ import pytest
 
 from ferroscope.boot_config.ramdisk import host, inputs, sources
 from ferroscope.boot_config.ramdisk.plan import Plan, RamdiskError
+from tests import ROOT
 from tests.fast.cli.running import run
 from tests.support.certificates import Authority
 
@@ -34,6 +35,18 @@ def test_a_missing_program_is_named_with_its_package() -> None:
         lambda: host.missing({"sh": "dash", "no-such-program": "its-package", "no-such-two": "its-package"})
     )
     assert error.advice.endswith("apt-get install its-package")
+
+
+def test_pip_is_named_together_with_the_other_missing_programs() -> None:
+    error = _refused(lambda: host.missing({"no-such-program": "its-package"}, others=host.PIP))
+    assert error.advice.endswith("apt-get install its-package python3-pip-whl")
+
+
+@pytest.mark.parametrize("page", ["build-a-ramdisk.md", "from-zero-to-200-servers.md"])
+def test_a_page_installs_all_that_a_build_needs(page: str) -> None:
+    text = (ROOT / "docs/how-to" / page).read_text(encoding="utf-8")
+    line = next(one for one in text.splitlines() if one.startswith("# apt") and "mmdebstrap" in one)
+    assert {*host.PROGRAMS.values(), *host.PIP.values()} - {"apt"} <= set(line.split())
 
 
 def test_another_architecture_needs_an_emulator(tmp_path: Path) -> None:

@@ -10,20 +10,24 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Final
 
 from ferroscope.boot_config.ramdisk.plan import Arch, Kernel, Plan, RamdiskError
 
 # program -> Debian package
-_PROGRAMS: Final = {
+PROGRAMS: Final = {
     "mmdebstrap": "mmdebstrap",
     "apt-get": "apt",
     "mksquashfs": "squashfs-tools",
     "mformat": "mtools",
     "xorriso": "xorriso",
 }
+# python3-pip, without the compilers that it recommends.
+PIP: Final = {"pip": "python3-pip-whl"}
+_WHEELS: Final = Path("/usr/share/python-wheels")
 _PATH: Final = "/usr/sbin:/sbin:/usr/local/sbin"
 _GIB: Final = 1 << 30
 # Of a build, with everything that it deletes in the end.
@@ -40,34 +44,45 @@ def search_path() -> str:
 
 def check(plan: Plan, directory: Path, *, signs: bool) -> None:
     """Refuse a build that this host cannot do; ``RamdiskError``."""
-    missing(_PROGRAMS | ({"ssh-keygen": "openssh-client"} if signs else {}))
-    pip()
+    programs = PROGRAMS | ({"ssh-keygen": "openssh-client"} if signs else {})
+    missing(programs, others={} if _pip() else PIP)
     check_rights()
     check_architecture(plan.arch)
     check_space(directory, plan.kernel)
 
 
-def missing(programs: dict[str, str]) -> None:
-    """Refuse to go on without one of the programs."""
+def missing(programs: Mapping[str, str], *, others: Mapping[str, str] = MappingProxyType({})) -> None:
+    """Refuse to go on without one of the programs; ``others`` are known to be missing."""
     absent = {name: package for name, package in programs.items() if shutil.which(name, path=search_path()) is None}
+    absent |= others
     if absent:
         packages = " ".join(dict.fromkeys(absent.values()))
         raise RamdiskError(f"not installed: {', '.join(absent)}", f"on Debian: apt-get install {packages}")
 
 
 def pip() -> list[str]:
-    """Return how to call pip: that of this environment, or Debian's."""
-    for python in (sys.executable, "/usr/bin/python3"):
-        command = [python, "-m", "pip"]
+    """Return how to call pip; the host was checked."""
+    if not (command := _pip()):
+        missing({}, others=PIP)
+    return command
+
+
+def _pip() -> list[str]:
+    """Return how to call pip: that of this environment, or Debian's, also from its wheel; nothing if there is none."""
+    debian = "/usr/bin/python3"
+    wheels = [[debian, str(wheel / "pip")] for wheel in sorted(_WHEELS.glob("pip-*.whl"))]
+    for command in ([sys.executable, "-m", "pip"], [debian, "-m", "pip"], *wheels):
         try:
             done = subprocess.run(  # noqa: S603
                 [*command, "--version"], capture_output=True, timeout=_SECONDS, check=False
             )
-        except (OSError, subprocess.TimeoutExpired):
+        except subprocess.TimeoutExpired:
+            return command  # it is there, and slow
+        except OSError:
             continue
         if done.returncode == 0:
             return command
-    raise RamdiskError("not installed: pip, which fetches the agent", "on Debian: apt-get install python3-pip")
+    return []
 
 
 def check_rights(euid: int | None = None) -> None:

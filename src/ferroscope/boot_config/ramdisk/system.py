@@ -56,7 +56,22 @@ def mmdebstrap(plan: Plan, work: Path, apt_settings: Path, passwords: Sequence[P
 
 
 def mksquashfs(epoch: int, target: Path) -> list[str]:
-    """Return the command that compresses a tar from standard input. It takes no time from the environment."""
+    """Return the command that compresses a tar from standard input. It takes no time from the environment.
+
+    For a tar, it ignores -root-uid, and so gives the topmost directory to whoever runs it.
+    """
     times = ["-all-time", str(epoch), "-mkfs-time", str(epoch), "-root-mode", "755"]
     without = ["env", "-u", "SOURCE_DATE_EPOCH"]
-    return [*without, "mksquashfs", "-", str(target), "-tar", "-noappend", "-no-progress", *_COMPRESSION, *times]
+    as_root = [] if os.geteuid() == 0 else ["unshare", "--map-root-user"]
+    return [
+        *as_root,
+        *without,
+        "mksquashfs",
+        "-",
+        str(target),
+        "-tar",
+        "-noappend",
+        "-no-progress",
+        *_COMPRESSION,
+        *times,
+    ]
