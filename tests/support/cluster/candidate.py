@@ -13,6 +13,7 @@ from typing import Any
 import sqlalchemy
 
 from ferroscope.config.load import load
+from ferroscope.core.model import LeaseClaim
 from ferroscope.leadership import StepLeadership
 from ferroscope.periodic import timeouts
 from ferroscope.runtime.process import Process
@@ -34,12 +35,13 @@ class Trail(timeouts.Timeouts):
         super().__init__(store, timeout=60, period=PERIOD, process=process)
 
     def step(self, leadership: StepLeadership) -> str:
-        lease = leadership.fence.__self__.claim  # type: ignore[attr-defined]  # that of the Leadership
+        # That of the Leadership.
+        claim: LeaseClaim = leadership.fence.__self__.claim  # type: ignore[attr-defined]
 
         def work(tx: Any) -> None:
             if "unfenced" not in sys.argv:
                 leadership.fence(tx)
-            row = {"member": lease.holder, "epoch": lease.epoch, "name": lease.name}
+            row = {"member": claim.lease.holder, "epoch": claim.epoch, "name": claim.name}
             tx.connection.execute(_WRITE, row)
 
         self._store.write(work)
