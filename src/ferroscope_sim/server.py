@@ -283,8 +283,6 @@ class BmcPort:
             for _ in range(_ACCEPTING):
                 await asyncio.sleep(0)
             self._server.close()
-            await self._server.wait_closed()
-            self._server = None
         for queued in self._queued:
             queued.close()
         self._queued.clear()
@@ -292,6 +290,10 @@ class BmcPort:
             for link in list(self._links):
                 link.close()
             await asyncio.sleep(0)
+        if self._server is not None:
+            # Since Python 3.12, it waits for the connections, too.
+            await self._server.wait_closed()
+            self._server = None
 
 
 def _bound(host: str, port: int, *, spread: bool) -> socket.socket:
