@@ -35,6 +35,7 @@ PICTURES: Final = (
     ("fleet-phone", "/ui", 360, 740, False),
     ("machines", "/ui/machines", 1440, 860, False),
     ("machine", "/ui/machines/{machine}", 1280, 1100, False),
+    ("machine-failed", "/ui/machines/{failed}", 1280, 860, False),
     ("machine-health", "/ui/machines/{ill}?tab=health", 1280, 1000, False),
     ("machine-timeline", "/ui/machines/{machine}?tab=timeline", 1280, 860, True),
     ("machine-history", "/ui/machines/{machine}?tab=history", 1280, 700, False),
@@ -101,7 +102,9 @@ def taken(place: Path, browser: Chromium) -> Iterator[tuple[str, bytes]]:
         known = fill(service, identifier)
         for name, path, width, height, dark in PICTURES:
             browser.shape(width, height, dark=dark)
-            browser.go(base + path.format(machine=known["rack1-u02"], ill=known["rack2-u04"]))
+            browser.go(
+                base + path.format(machine=known["rack1-u02"], ill=known["rack2-u04"], failed=known["rack3-u04"])
+            )
             yield name, browser.picture()
 
 

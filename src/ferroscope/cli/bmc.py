@@ -13,6 +13,7 @@ import msgspec
 from ferroscope.cli import lookup
 from ferroscope.cli.bmc_password import set_password
 from ferroscope.cli.bmc_report import report
+from ferroscope.cli.bmc_trial import try_bmc
 from ferroscope.cli.client import Api, ApiError, Json, connect
 from ferroscope.cli.exits import Exit, Failure
 from ferroscope.cli.lookup import label
@@ -31,11 +32,12 @@ if TYPE_CHECKING:
 
 @click.group()
 def bmc() -> None:
-    """Find BMCs in networks, change their passwords, and report what a BMC answers."""
+    """Find BMCs in networks, try them, change their passwords, and report what a BMC answers."""
 
 
 bmc.add_command(report)
 bmc.add_command(set_password)
+bmc.add_command(try_bmc)
 
 
 class Result(msgspec.Struct):

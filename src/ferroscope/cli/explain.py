@@ -6,10 +6,8 @@ The codes need no service. For a node, the commands are complete: they can be pa
 from __future__ import annotations
 
 import difflib
-import re
 import shlex
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -18,21 +16,13 @@ from ferroscope.cli.exits import Exit, Failure
 from ferroscope.cli.lookup import complete_names, find, label
 from ferroscope.cli.output import Output, key_values, table, typed, with_api
 from ferroscope.cli.text import age, many
+from ferroscope.core import advice
 from ferroscope.core.explanations import EXPLANATIONS
 from ferroscope.core.reasons import Reason
-from ferroscope.core.states import UNDER_WAY, Provision
+from ferroscope.core.states import Provision
 
 if TYPE_CHECKING:
     from rich.console import Console
-
-_FIELDS: Final = (
-    "uuid", "name", "driver", "driver_info", "provision_state", "provision_updated_at", "last_error", "maintenance",
-    "maintenance_reason", "inbox", "inspection_finished_at",
-)  # fmt: skip
-_CODE: Final = re.compile(r"\(([a-z]+(?:-[a-z]+)+|timeout|aborted|restarted|imported|interrupted|throttled|internal)\)")
-# What is left to fill in: such a command cannot be pasted.
-_BLANK: Final = re.compile(r"\b(?:PROPERTY=VALUE|FILE|URL|PATH|RULE|MAC|NAME|DRIVER)\b")
-_ADDRESS: Final = "_address"
 
 
 @click.command()
@@ -79,7 +69,7 @@ def _node(api: Api, name: str) -> Json:
     """Return the node; ``Failure``, with the reasons that may have been meant."""
     near = difflib.get_close_matches(_written(name), list(Reason), n=3)
     try:
-        return find(api, name, fields=_FIELDS)
+        return find(api, name, fields=advice.FIELDS)
     except Failure as exc:
         if exc.exit_code == Exit.NOT_FOUND or near:
             meant = f"did you mean the reason {' or '.join(near)}?" if near else "list the nodes: ferroscope node list"
@@ -90,10 +80,8 @@ def _node(api: Api, name: str) -> Json:
 
 def told_of(api: Api, node: Json) -> dict[str, Any]:
     """Return what is wrong with a node, and what to do, for JSON and YAML."""
-    codes = [code for code in _CODE.findall(node["last_error"] or "") if _reason(code)]
-    reason = _reason(codes[-1]) if codes else None
+    reason = advice.reason_of(node["last_error"])
     callers = _unknown_callers(api, node) if node["provision_state"] == Provision.INSPECT_WAIT else 0
-    commands = [*_of_state(node, callers), *(_of_reason(node, reason) if reason else ())]
     suffix = " ".join(map(shlex.quote, [*typed("--url"), *typed("--os-cloud")]))
     return {
         "node": label(node),
@@ -103,8 +91,8 @@ def told_of(api: Api, node: Json) -> dict[str, Any]:
         "reason": None if reason is None else str(reason),
         "error": node["last_error"],
         "unknown_callers": callers,
-        "hint": EXPLANATIONS[reason].hint if reason else _hint(node, callers),
-        "commands": [f"{one} {suffix}".rstrip() for one in dict.fromkeys(commands)],
+        "hint": advice.hint(node, callers),
+        "commands": [f"{one} {suffix}".rstrip() for one in advice.commands(node, callers)],
     }
 
 
@@ -113,60 +101,6 @@ def _unknown_callers(api: Api, node: Json) -> int:
     since = node["provision_updated_at"] or ""
     found = api.pages("/v1/nodes", "nodes", inbox=True, fields=("uuid", "created_at"))
     return sum((one["created_at"] or "") >= since for one in found)
-
-
-def _hint(node: Json, callers: int) -> str:
-    if callers:
-        called = many(callers, "unknown machine")
-        return f"Meanwhile {called} called: one may be this node's machine, with other MAC addresses."
-    state = node["provision_state"]
-    if node["inbox"]:
-        return "It was discovered, and waits in the inbox until somebody approves or rejects it."
-    if state == Provision.INSPECT_WAIT:
-        return "It waits for the callback of its ramdisk; nothing has gone wrong yet."
-    if state in UNDER_WAY or state == Provision.VERIFYING:
-        return "It is in progress; nothing has gone wrong yet."
-    if state == Provision.ENROLL:
-        return "It was enrolled; its BMC has not been tried yet."
-    return "Nothing is wrong with it."
-
-
-def _of_state(node: Json, callers: int) -> Iterator[str]:
-    name, state = shlex.quote(label(node)), node["provision_state"]
-    if node["inbox"]:
-        yield from ("ferroscope node inbox", f"ferroscope node approve {name}", f"ferroscope node reject {name}")
-    elif state in UNDER_WAY:
-        yield f"ferroscope node timeline {name} --watch"
-        if callers:
-            yield "ferroscope node inbox"
-        yield f"ferroscope node abort {name}"
-    elif state == Provision.ENROLL:
-        yield f"ferroscope node manage {name} --wait"
-    elif not node["last_error"]:
-        yield f"ferroscope inspect {name} --watch"
-
-
-def _of_reason(node: Json, reason: Reason) -> Iterator[str]:
-    """Yield the commands for the reason, filled in; without those for which only the operator knows what to fill in."""
-    for template in EXPLANATIONS[reason].commands:
-        command = template.replace("driver properties DRIVER", f"driver properties {shlex.quote(node['driver'])}")
-        if (field := _property(node, reason)) is not None:
-            command = re.sub(r"-d \S+", f"-d {field}".replace("\\", r"\\"), command)
-        elif _BLANK.search(command):
-            continue
-        yield re.sub(r"\bNODE\b", lambda _: shlex.quote(label(node)), command)
-
-
-def _property(node: Json, reason: Reason) -> str | None:
-    """Return the field to correct: the password, read from standard input, or the address with its present value."""
-    if reason in (Reason.BMC_CREDENTIALS, Reason.DECRYPTION_FAILED):
-        names = [name for name in node["driver_info"] or {} if name.endswith("_password")]
-        return f"{names[0] if names else node['driver'] + '_password'}=@-"
-    if reason in (Reason.BMC_NAME_UNKNOWN, Reason.BMC_CONNECTION_REFUSED, Reason.BMC_NOT_REDFISH):
-        for name, value in (node["driver_info"] or {}).items():
-            if name.endswith(_ADDRESS):
-                return shlex.quote(f"{name}={value}")
-    return None
 
 
 def _draw_reason(screen: Console, shown: dict[str, Any]) -> None:

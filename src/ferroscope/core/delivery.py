@@ -82,6 +82,10 @@ def check_inspectable(node: Node) -> Transition:
     return transition
 
 
+TRIAL: Final = "trial"
+"""In the payload of a request to verify: only whether the BMC answers is asked; the node's state stays as it is."""
+
+
 def is_inspectable(node: Node) -> bool:
     """Whether ``check_inspectable`` succeeds."""
     try:
@@ -270,7 +274,8 @@ def decide(node: Node, request: Request, policy: DeliveryPolicy, *, overdue: boo
         if policy.interrupted == "error":
             return Fail(Reason.INTERRUPTED, f"the worker died during {request.event}")
         return Run(Transition(source=node.state, event=request.event, target=node.state, strict=True), rerun=True)
-    if request.event is Event.VERIFY and node.provision_state is not Provision.VERIFYING:
+    is_for_state = request.event is Event.VERIFY and not request.payload.get(TRIAL)
+    if is_for_state and node.provision_state is not Provision.VERIFYING:
         return Drop(Reason.STALE_REQUEST, f"the verification is obsolete: the node is {node.provision_state}")
     try:
         transition = advance(node.state, request.event)

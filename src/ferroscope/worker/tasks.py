@@ -15,7 +15,7 @@ from typing import Final
 from ferroscope.contracts.bmc import BootDevice, Power
 from ferroscope.contracts.errors import BmcError
 from ferroscope.contracts.store import Query
-from ferroscope.core.delivery import Done, Fail, Outcome, failure_of
+from ferroscope.core.delivery import TRIAL, Done, Fail, Outcome, failure_of
 from ferroscope.core.model import Entry, Node, Severity
 from ferroscope.core.reasons import CANCELED, Reason
 from ferroscope.core.states import MACHINE, Event, State
@@ -194,13 +194,20 @@ _SAID: Final = {
 
 
 def verify(attempt: Attempt, journal: Journal, services: Services) -> Outcome:
-    """Check driver_info and ask the BMC for the power state."""
+    """Check driver_info and ask the BMC for the power state; that a command failed before is over if it answers."""
     driver = attempt.driver()
     problem = driver.validate(attempt.node)
     if problem:
         return Fail(Reason.DRIVER_INFO_INVALID, problem)
-    power = driver.get_power(attempt.node)
+    try:
+        power = driver.get_power(attempt.node)
+    except BmcError as exc:
+        if exc.transient and attempt.request.payload.get(TRIAL):  # somebody waits for this answer
+            return Fail(exc.reason, str(exc))
+        raise
     attempt.node.power_state = power.published
+    if attempt.before.state is not State.ERROR:
+        attempt.node.last_error = None
     journal.bmc_addresses = resolve_addresses(attempt.node, seconds=services.settings.drivers.command_timeout)
     _learn_boot_device(attempt, journal)
     virtual_media.learn(attempt)

@@ -24,6 +24,7 @@ from ferroscope.api.http.middleware import of as request_id
 from ferroscope.api.http.responder import record
 from ferroscope.contracts.errors import StoreUnavailableError
 from ferroscope.contrib.ui import (
+    bmc_form,
     enroll,
     fleet,
     form,
@@ -71,6 +72,7 @@ PAGES: Final[dict[str, dict[str, Handler]]] = {
     "/ui/machines": {"GET": machines.show},
     "/ui/machines/act": {"POST": machine_actions.act},
     "/ui/machines/{node}": {"GET": machine.show},
+    "/ui/machines/{node}/bmc": {"POST": bmc_form.act},
     "/ui/inbox": {"GET": inbox.show, "POST": inbox.act},
     "/ui/enroll": {"GET": enroll.show, "POST": enroll.act},
     "/ui/rules": {"GET": rules.show},

@@ -13,13 +13,17 @@ from ferroscope.core.model import Node
 
 
 class Action(msgspec.Struct, frozen=True, kw_only=True):
-    """``effect`` says what will happen to ``{}``, the machines; ``done`` ends the report."""
+    """``effect`` says what will happen to ``{}``, the machines; ``done`` ends the report.
+
+    ``verb``: the provision state that is requested; ``power``: the power state.
+    """
 
     title: str
     policy: str
     effect: str
     done: str
     verb: str = ""
+    power: str = ""
 
 
 class Form(msgspec.Struct, frozen=True, kw_only=True):
@@ -48,8 +52,11 @@ def act(
     ``more``: more machines match than one action may have. ``asked`` returns what the page shows of a machine, at
     least ``uuid`` and ``name``. ``why_not`` returns why one is left out, "" if it is not. ``data`` is for the template.
     """
+    if not selected and (visit.form.get("node") or visit.given("all") == "yes"):
+        raise MissingError("No matching machines.")
     if not selected:
-        raise MissingError("No matching machines: select some first.")
+        given = {"back": form.back, "back_to": form.back_to, "verb": action.title}
+        return Page(template="nothing.html", title="No machine is selected", data=given, status=400)
     allowed = [node for node in selected if visit.may(action.policy, node)]
     if not allowed:
         raise ForbiddenError(f"The policy {action.policy} does not allow this for {visit.identity}.")

@@ -9,17 +9,18 @@ from typing import Any, Final
 
 import msgspec
 
-from ferroscope.api.baremetal import node_states
+from ferroscope.api.baremetal import bmc_trial, node_states
 from ferroscope.api.http.errors import ApiError, StateConflictError
 from ferroscope.contracts.store import Query
-from ferroscope.contrib.ui import ramdisk_log, rules
+from ferroscope.contrib.ui import bmc_form, ramdisk_log, remedy, rules
+from ferroscope.contrib.ui.bulk import Action
 from ferroscope.contrib.ui.machine_actions import ACTIONS
 from ferroscope.contrib.ui.machines import deviations_of, labels_of
 from ferroscope.contrib.ui.page import Download, Page, Visit
 from ferroscope.core import json_safety
 from ferroscope.core.model import Node
 from ferroscope.core.node import Source
-from ferroscope.core.states import ACTIVE
+from ferroscope.core.states import ACTIVE, Provision, State
 from ferroscope.core.values import natural
 from ferroscope.hardware import diff, health, parts
 from ferroscope.hardware.search_index import KINDS
@@ -59,11 +60,14 @@ def show(visit: Visit) -> Page | Download:
     path = {"node": shown["uuid"]}
     node = visit.context.data.store.read(lambda tx: tx.nodes.get(shown["uuid"]), snapshot=False)
     sources = visit.context.services.attached.sources(node)
-    tab = visit.asked("tab") if visit.asked("tab") in TABS else "hardware"
+    in_trouble = node.state is State.ERROR or node.state in ACTIVE
+    tab = visit.asked("tab") if visit.asked("tab") in TABS else "timeline" if in_trouble else "hardware"
+    trouble = remedy.card(visit, node, shown)
     build = {
         "hardware": _hardware, "health": _health, "timeline": _timeline, "history": _history, "rules": _rules,
         "log": _log, "raw": _raw,
     }[tab]  # fmt: skip
+    made: Any = build(visit, path, shown)
     data = {
         "node": shown | {"driver_info": _visible(shown["driver_info"]), "name": shown["name"] or shown["uuid"]},
         "labels": labels_of(shown),
@@ -78,7 +82,11 @@ def show(visit: Visit) -> Page | Download:
         ],
         "actions": _actions(visit, node),
         "active": node.state in ACTIVE,
-        tab: build(visit, path, shown),
+        "trouble": trouble,
+        "trial": remedy.trial(visit, node, made if tab == "timeline" else None),
+        "bmc_page": remedy.bmc_page(_visible(shown["driver_info"])),
+        "bmc_fields": bmc_form.fields(visit, node, shown["driver_info"]),
+        tab: made,
     }
     return Page(template="machine.html", title=shown["name"] or shown["uuid"], data=data)
 
@@ -87,15 +95,22 @@ def _text(value: Any) -> str:
     return value if isinstance(value, str) else msgspec.json.encode(value).decode()
 
 
-def _actions(visit: Visit, node: Node) -> list[dict[str, str]]:
-    """Return the actions that are possible now and allowed for the caller."""
-    verbs = node_states.allowed_verbs(node)
-    return [
-        {"name": name, "title": action.title}
-        for name, action in ACTIONS.items()
-        if visit.may(action.policy, node)
-        and (action.verb in verbs if action.verb else name == "label" or node.maintenance == (name == "clear"))
-    ]
+def _actions(visit: Visit, node: Node) -> dict[str, str]:
+    """Return the titles of the actions that are possible now and allowed for the caller, by name."""
+    verbs, failed = node_states.allowed_verbs(node), node.provision_state == Provision.INSPECT_FAILED
+
+    def possible(name: str, action: Action) -> bool:
+        if action.verb:
+            return action.verb in verbs
+        if name in ("maintenance", "clear"):
+            return node.maintenance == (name == "clear")
+        return not action.power or not (node.state in ACTIVE or node.inbox)
+
+    found = {name: action.title for name, action in ACTIONS.items() if visit.may(action.policy, node)}
+    found = {name: title for name, title in found.items() if possible(name, ACTIONS[name])}
+    if visit.may(bmc_trial.POLICY, node) and not (node.state in ACTIVE or node.inbox):
+        found["try"] = "Try the BMC now"
+    return found | ({"inspect": "Retry"} if failed and "inspect" in found else {})
 
 
 def _visible(document: Any) -> dict[str, Any]:

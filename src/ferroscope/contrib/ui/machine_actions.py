@@ -9,7 +9,7 @@ from ferroscope.api.http.errors import BadRequestError
 from ferroscope.contrib.ui import bulk
 from ferroscope.contrib.ui.bulk import Action, Form
 from ferroscope.contrib.ui.machines import INSPECT, MAINTENANCE, Wanted, find, menu, seen
-from ferroscope.contrib.ui.page import Page, Visit
+from ferroscope.contrib.ui.page import Page, Redirect, Visit
 from ferroscope.core import labels
 from ferroscope.core.model import Node
 from ferroscope.core.states import ACTIVE, Provision
@@ -19,6 +19,8 @@ from ferroscope.core.values import is_uuid
 _MOST: Final = 500
 _CLEAR: Final = "baremetal:node:clear_maintenance"
 _LABEL: Final = "baremetal:node:update"
+_POWER: Final = "baremetal:node:set_power_state"
+_DELETE: Final = "baremetal:node:delete"
 
 
 ACTIONS: Final = {
@@ -42,10 +44,24 @@ ACTIONS: Final = {
         done="machines out of maintenance",
     ),
     "label": Action(title="Label", policy=_LABEL, effect="This labels {}", done="machines labelled"),
+    "on": Action(
+        title="Power on", policy=_POWER, power="power on", effect="This powers on {}", done="power-ons requested"
+    ),
+    "off": Action(
+        title="Power off", policy=_POWER, power="power off", done="power-offs requested",
+        effect="This powers off {} at once; what runs there is not asked",
+    ),
+    "reset": Action(
+        title="Reset", policy=_POWER, power="rebooting", done="resets requested",
+        effect="This powers {} off and on; what runs there is not asked",
+    ),
+    "delete": Action(
+        title="Delete", policy=_DELETE, effect="This deletes {} with all their inventories", done="machines deleted",
+    ),
 }  # fmt: skip
 
 
-def act(visit: Visit) -> Page:
+def act(visit: Visit) -> Page | Redirect:
     """Say what an action on many machines would do; do it if the form confirms it."""
     action = ACTIONS.get(visit.given("action"))
     if action is None:
@@ -53,10 +69,13 @@ def act(visit: Visit) -> Page:
     selected, more = _selected(visit)
     changes = _label_changes(visit.given("labels")) if action.policy == _LABEL and visit.given("confirm") else {}
     back = visit.given("back") if visit.given("back").startswith("/ui/") else "/ui/machines"
-    return bulk.act(
+    is_one = back.startswith("/ui/machines/")
+    page = bulk.act(
         visit,
         action,
-        Form(template="act.html", url="/ui/machines/act", back=back, back_to="the machines"),
+        Form(
+            template="act.html", url="/ui/machines/act", back=back, back_to="the machine" if is_one else "the machines"
+        ),
         selected,
         more=more,
         asked=lambda node: {"uuid": node.uuid, "name": node.name or node.uuid},
@@ -64,6 +83,9 @@ def act(visit: Visit) -> Page:
         carry_out=lambda node: _label(visit, node, changes) if changes else _carry_out(visit, action, node),
         menu=menu(visit) if action.policy == _LABEL else [],
     )
+    if is_one and page.data.get("confirmed") and page.data["succeeded"] == len(page.data["results"]) == 1:
+        return Redirect("/ui/machines" if action.policy == _DELETE else back)
+    return page
 
 
 def _selected(visit: Visit) -> tuple[list[Node], bool]:
@@ -97,8 +119,10 @@ def _why_not(action: Action, node: Node) -> str:
         return f"not possible while it is {node.provision_state}" + (" (inbox)" if node.inbox else "")
     if action.policy == _CLEAR and not node.maintenance:
         return "not in maintenance"
-    if action.verb == "manage" and node.state in ACTIVE:
+    if (action.verb == "manage" or action.power) and node.state in ACTIVE:
         return "being inspected"
+    if action.power and node.inbox:
+        return "in the inbox"
     return ""
 
 
@@ -106,6 +130,10 @@ def _carry_out(visit: Visit, action: Action, node: Node) -> None:
     path = {"node": node.uuid}
     if action.verb:
         visit.call("PUT /v1/nodes/{node}/states/provision", path, body={"target": action.verb})
+    elif action.power:
+        visit.call("PUT /v1/nodes/{node}/states/power", path, body={"target": action.power})
+    elif action.policy == _DELETE:
+        visit.call("DELETE /v1/nodes/{node}", path)
     elif action.policy == _CLEAR:
         visit.call("DELETE /v1/nodes/{node}/maintenance", path)
     else:

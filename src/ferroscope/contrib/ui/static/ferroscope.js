@@ -77,6 +77,18 @@ document.addEventListener("keydown", (event) => {
   }
 });
 
+// What can be pasted can be copied, where the browser lets a page do so: over HTTPS, or from this machine.
+function offerCopies() {
+  for (const one of document.querySelectorAll("button[data-copy]")) one.hidden = !navigator.clipboard;
+}
+
+document.addEventListener("click", async (event) => {
+  const button = event.target.closest("button[data-copy]");
+  if (!button) return;
+  await navigator.clipboard.writeText(button.dataset.copy);
+  button.textContent = "Copied";
+});
+
 function isBusy(main) {
   const active = document.activeElement;
   return (active !== main && main.contains(active)) || main.querySelector("input:checked[name=node], details[open]");
@@ -97,17 +109,18 @@ async function refresh(main) {
   if (isBusy(main) || !news) return true;
   tag = answer.headers.get("ETag");
   main.replaceChildren(...news.childNodes);
+  main.dataset.live = news.dataset.live;
   countSelected();
+  offerCopies();
   return true;
 }
 
 function keepUpToDate(main) {
   const note = document.getElementById("live-note");
-  const every = 1000 * Number(main.dataset.live);
   let failures = 0;
   // While nothing changes, it looks half as often.
   let unchanged = 0;
-  const next = () => setTimeout(turn, every * Math.min(2 ** failures, 12) * (unchanged > 5 ? 2 : 1));
+  const next = () => setTimeout(turn, 1000 * Number(main.dataset.live) * Math.min(2 ** failures, 12) * (unchanged > 5 ? 2 : 1));
   async function turn() {
     if (!document.hidden) {
       try {
@@ -129,6 +142,7 @@ const rest = document.querySelector("form[data-continue]");
 if (rest) setTimeout(() => rest.submit(), 1000 * Number(rest.dataset.continue));
 
 countSelected();
+offerCopies();
 setInterval(showAges, 1000);
 const main = document.getElementById("main");
 if (main && main.dataset.live) keepUpToDate(main);

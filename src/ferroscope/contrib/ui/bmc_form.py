@@ -1,0 +1,79 @@
+"""The form that corrects how a machine's BMC is reached, and has a worker try it at once.
+
+A password goes one way only: what is stored is never shown, and an empty field leaves it as it is.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from ferroscope.api.baremetal.bmc_trial import POLICY as TRIAL
+from ferroscope.api.http.errors import ApiError, BadRequestError, ForbiddenError
+from ferroscope.contrib.ui.page import Page, Redirect, Visit
+from ferroscope.core.model import Node
+
+UPDATE: Final = "baremetal:node:update:driver_info"
+# Of the properties of a driver, those that say where a BMC is, who logs in, and how it is recognized.
+_ENDINGS: Final = {
+    "_address": "Address", "_port": "Port", "_system_id": "System", "_username": "User", "_password": "Password",
+    "_verify_ca": "Certificate check",
+}  # fmt: skip
+_OTHERS: Final = ("target_", "transit_", "local_", "snmp", "terminal")
+_LONGEST: Final = 4096
+
+
+def fields(visit: Visit, node: Node, info: Any) -> list[dict[str, Any]]:
+    """Return the fields of the form, with what is stored; none if the visitor may not change them."""
+    driver = visit.context.drivers.get(node.driver)
+    if driver is None or not visit.may(UPDATE, node):
+        return []
+    known = info if isinstance(info, dict) else {}
+    found = []
+    for ending, title in _ENDINGS.items():
+        for name, about in driver.properties.items():
+            if not name.endswith(ending) or any(one in name for one in _OTHERS):
+                continue
+            secret, value = ending == "_password", known.get(name)
+            plain = not secret and isinstance(value, str | int) and "***" not in str(value)
+            found.append(
+                {"name": name, "title": title, "about": about, "secret": secret, "stored": value is not None,
+                 "value": str(value) if plain else "", "shown": plain or value is None}
+            )  # fmt: skip
+    return found
+
+
+def act(visit: Visit) -> Page | Redirect:
+    """Store what was corrected, and try the BMC."""
+    shown = visit.call("GET /v1/nodes/{node}", {"node": visit.path["node"]}, fields=["uuid", "name", "driver_info"])
+    path = {"node": shown["uuid"]}
+    node = visit.context.store.read(lambda tx: tx.nodes.get(shown["uuid"]), snapshot=False)
+    form = fields(visit, node, shown["driver_info"])
+    try:
+        if visit.given("action") == "correct":
+            if not form:
+                raise ForbiddenError(f"The policy {UPDATE} does not allow this for {visit.identity}.")
+            if patch := _patch(visit, form):
+                visit.call("PATCH /v1/nodes/{node}", path, body=patch)
+        elif visit.given("action") != "try":
+            raise BadRequestError("Choose an action.")
+        if visit.may(TRIAL, node):
+            visit.call("POST /v1/nodes/{node}/bmc/trial", path)
+    except ApiError as exc:
+        kept = [one | {"value": "" if one["secret"] else visit.given(one["name"])} for one in form]
+        data = {"uuid": node.uuid, "name": node.name or node.uuid, "fields": kept, "problem": exc.message}
+        return Page(template="bmc.html", title="Correct the BMC", data=data, status=exc.status)
+    return Redirect(f"/ui/machines/{node.uuid}?tab=timeline")
+
+
+def _patch(visit: Visit, form: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return the changes; what the form shows as empty is removed, a password that is empty stays."""
+    found: list[dict[str, Any]] = []
+    for one in form:
+        if one["name"] not in visit.form:
+            continue
+        value, where = visit.given(one["name"])[:_LONGEST], f"/driver_info/{one['name']}"
+        if value and (one["secret"] or value != one["value"]):
+            found.append({"op": "add", "path": where, "value": value})
+        elif not value and one["shown"] and not one["secret"] and one["stored"]:
+            found.append({"op": "remove", "path": where})
+    return found

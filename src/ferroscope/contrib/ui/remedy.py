@@ -1,0 +1,101 @@
+"""The card on top of a machine in trouble: what happened, since when, what to try, and the way to each of it."""
+
+from __future__ import annotations
+
+import shlex
+from datetime import datetime
+from typing import Any, Final
+from urllib.parse import urlsplit
+
+from ferroscope.contrib.ui.page import Visit
+from ferroscope.core import advice
+from ferroscope.core.explanations import EXPLANATIONS
+from ferroscope.core.model import Node
+from ferroscope.core.states import Event, Provision, State
+
+# Machines in the inbox that are looked at.
+_CALLERS: Final = 100
+_TITLES: Final = {
+    Provision.INSPECT_FAILED: "The inspection failed",
+    Provision.INSPECT_WAIT: "The machine has not called back yet",
+}
+_TRIAL_ENDS: Final = ("verified", "failed")
+
+
+def card(visit: Visit, node: Node, shown: dict[str, Any]) -> dict[str, Any] | None:
+    """Return what the card says; None for a machine that is well."""
+    error = shown["last_error"]
+    failed = shown["provision_state"] == Provision.INSPECT_FAILED
+    waits = node.state is State.WAITING
+    callers = _callers(visit, node) if failed or waits else 0
+    if not (error or failed or callers):
+        return None
+    reason = advice.reason_of(error)
+    told = {"driver_info": {}} | shown
+    return {
+        "title": _TITLES.get(shown["provision_state"], "The last command failed"),
+        "reason": None if reason is None else str(reason),
+        "meaning": EXPLANATIONS[reason].meaning if reason else "",
+        "cause": advice.cause_of(error),
+        "since": shown["provision_updated_at"],
+        "hint": advice.hint(told, callers),
+        "callers": callers,
+        "console": console(shown),
+        "commands": advice.commands(told, callers),
+    }
+
+
+def _callers(visit: Visit, node: Node) -> int:
+    """Return how many unknown machines called since the inspection began, if the visitor may see them."""
+    since = node.inspection_started_at or 0.0
+    found = visit.call_if_possible("GET /v1/nodes", inbox=True, fields=["uuid", "created_at"], limit=_CALLERS)
+    moments = [one["created_at"] for one in (found or {"nodes": []})["nodes"] if one["created_at"]]
+    return sum(datetime.fromisoformat(one).timestamp() >= since for one in moments)
+
+
+def bmc_page(info: dict[str, Any]) -> str:
+    """Return the address of the BMC's own page; "" if it has none, or is unknown."""
+    for name in ("redfish_address", "ipmi_address"):
+        address = str(info.get(name) or "")
+        if not address:
+            continue
+        try:
+            parts = urlsplit(address if "//" in address else f"//{address.join('[]') if ':' in address else address}")
+            host = parts.hostname or ""
+        except ValueError:
+            return ""
+        if not host or (parts.scheme not in ("", "http", "https")):
+            return ""
+        named = f"[{host}]" if ":" in host else host
+        port = f":{parts.port}" if name == "redfish_address" and parts.port else ""
+        return f"{parts.scheme or 'https'}://{named}{port}/"
+    return ""
+
+
+def console(shown: dict[str, Any]) -> dict[str, str]:
+    """Return how to see the machine's console: a page, or a command."""
+    info = shown["driver_info"] if isinstance(shown["driver_info"], dict) else {}
+    if info.get("ipmi_address"):
+        words = ["ipmitool", "-I", "lanplus", "-H", str(info["ipmi_address"])]
+        words += ["-U", str(info["ipmi_username"])] if info.get("ipmi_username") else []
+        return {"page": bmc_page(info), "command": shlex.join([*words, "-a", "sol", "activate"])}
+    return {"page": bmc_page(info), "command": ""}
+
+
+def trial(visit: Visit, node: Node, timeline: dict[str, Any] | None) -> dict[str, Any] | None:
+    """Return the newest trial of the BMC: ``state`` is trying, answers or failed; None if there was none."""
+    pending = visit.context.store.read(lambda tx: tx.requests.pending(node.uuid), snapshot=False)
+    if any(request.event is Event.VERIFY for request in pending):
+        return {"state": "trying", "at": None, "message": ""}
+    steps = (timeline or {"entries": []})["entries"]
+    asked = [number for number, one in enumerate(steps) if (one["step"], one["message"]) == _ASKED]
+    if not asked:
+        return None
+    end = next((one for one in steps[asked[-1] :] if one["step"] in _TRIAL_ENDS), None)
+    if end is None:
+        return None
+    state = "answers" if end["step"] == "verified" else "failed"
+    return {"state": state, "at": end["at"], "message": end["message"]}
+
+
+_ASKED: Final = ("requested", f"{Event.VERIFY} requested")

@@ -1,0 +1,113 @@
+"""What is wrong with a node, and the commands that help: the same on its page and in ``ferroscope explain``. Pure.
+
+The commands are complete: they can be pasted. A node is what the API shows of it.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+from ferroscope.core.explanations import EXPLANATIONS
+from ferroscope.core.reasons import Reason
+from ferroscope.core.states import UNDER_WAY, Provision
+
+FIELDS: Final = (
+    "uuid", "name", "driver", "driver_info", "provision_state", "provision_updated_at", "last_error", "maintenance",
+    "maintenance_reason", "inbox", "inspection_finished_at",
+)  # fmt: skip
+"""The fields of a node that this needs."""
+_CODE: Final = re.compile(
+    r" ?\(([a-z]+(?:-[a-z]+)+|timeout|aborted|restarted|imported|interrupted|throttled|internal)\)"
+)
+# What is left to fill in: such a command cannot be pasted.
+_BLANK: Final = re.compile(r"\b(?:PROPERTY=VALUE|FILE|URL|PATH|RULE|MAC|NAME|DRIVER)\b")
+_ADDRESS: Final = "_address"
+
+
+def reason_of(error: str | None) -> Reason | None:
+    """Return the reason whose code a last error has in parentheses."""
+    codes = [code for code in _CODE.findall(error or "") if code in Reason.__members__.values()]
+    return Reason(codes[-1]) if codes else None
+
+
+def cause_of(error: str | None) -> str:
+    """Return a last error without the code and the hint, which lists and cards show apart from it."""
+    reason, text = reason_of(error), error or ""
+    if reason is None:
+        return text
+    text = text.removesuffix(EXPLANATIONS[reason].hint).rstrip()
+    return text.removesuffix(".").removesuffix(f" ({reason})") if text.endswith(f" ({reason}).") else text
+
+
+def hint(node: Mapping[str, Any], callers: int = 0) -> str:
+    """Return what to do; ``callers``: machines that called with unknown addresses since the node began to wait."""
+    reason = reason_of(node["last_error"])
+    return EXPLANATIONS[reason].hint if reason else _of_no_reason(node, callers)
+
+
+def _of_no_reason(node: Mapping[str, Any], callers: int) -> str:
+    if callers:
+        called = f"{callers} unknown machine{'' if callers == 1 else 's'}"
+        return f"Meanwhile {called} called: one may be this node's machine, with other MAC addresses."
+    state = node["provision_state"]
+    if node["inbox"]:
+        return "It was discovered, and waits in the inbox until somebody approves or rejects it."
+    if state == Provision.INSPECT_WAIT:
+        return "It waits for the callback of its ramdisk; nothing has gone wrong yet."
+    if state in UNDER_WAY or state == Provision.VERIFYING:
+        return "It is in progress; nothing has gone wrong yet."
+    if state == Provision.ENROLL:
+        return "It was enrolled; its BMC has not been tried yet."
+    return "Nothing is wrong with it."
+
+
+def commands(node: Mapping[str, Any], callers: int = 0) -> list[str]:
+    """Return the commands that help, without those for which only the operator knows what to fill in."""
+    reason = reason_of(node["last_error"])
+    found = [*_of_state(node, callers), *(_of_reason(node, reason) if reason else ())]
+    return list(dict.fromkeys(found))
+
+
+def _label(node: Mapping[str, Any]) -> str:
+    return shlex.quote(str(node["name"] or node["uuid"]))
+
+
+def _of_state(node: Mapping[str, Any], callers: int) -> Iterator[str]:
+    name, state = _label(node), node["provision_state"]
+    if node["inbox"]:
+        yield from ("ferroscope node inbox", f"ferroscope node approve {name}", f"ferroscope node reject {name}")
+    elif state in UNDER_WAY:
+        yield f"ferroscope node timeline {name} --watch"
+        if callers:
+            yield "ferroscope node inbox"
+        yield f"ferroscope node abort {name}"
+    elif state == Provision.ENROLL:
+        yield f"ferroscope node manage {name} --wait"
+    elif not node["last_error"]:
+        yield f"ferroscope inspect {name} --watch"
+
+
+def _of_reason(node: Mapping[str, Any], reason: Reason) -> Iterator[str]:
+    for template in EXPLANATIONS[reason].commands:
+        command = template.replace("driver properties DRIVER", f"driver properties {shlex.quote(node['driver'])}")
+        if (field := _property(node, reason)) is not None:
+            command = re.sub(r"-d \S+", f"-d {field}".replace("\\", r"\\"), command)
+        elif _BLANK.search(command):
+            continue
+        yield re.sub(r"\bNODE\b", lambda _: _label(node), command)
+
+
+def _property(node: Mapping[str, Any], reason: Reason) -> str | None:
+    """Return the field to correct: the password, read from standard input, or the address with its present value."""
+    info = node["driver_info"] if isinstance(node["driver_info"], dict) else {}
+    if reason in (Reason.BMC_CREDENTIALS, Reason.DECRYPTION_FAILED):
+        names = [name for name in info if name.endswith("_password")]
+        return f"{names[0] if names else node['driver'] + '_password'}=@-"
+    if reason in (Reason.BMC_NAME_UNKNOWN, Reason.BMC_CONNECTION_REFUSED, Reason.BMC_NOT_REDFISH):
+        for name, value in info.items():
+            if name.endswith(_ADDRESS):
+                return shlex.quote(f"{name}={value}")
+    return None
