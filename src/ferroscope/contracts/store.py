@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
+from ferroscope.core.node import STORED
 from ferroscope.core.states import Event, Provision, State
 
 # Statistics, for display and monitoring.
@@ -75,6 +76,14 @@ class Query(msgspec.Struct, frozen=True, kw_only=True):
     marker: str | None = None
     sort_key: str = "created_at"
     descending: bool = False
+
+
+HARDWARE: Final = {
+    "model": False, "serial": False, "cpu": False, "memory": True, "storage": True, "nics": True,
+}  # fmt: skip
+"""What the summary of a node's hardware has to sort by, the model with its vendor; True: a number."""
+SORTS: Final = frozenset(field.name for field in STORED if field.sorts) | HARDWARE.keys()
+"""By what ``db.ranking`` sorts nodes."""
 
 
 class Usage(msgspec.Struct, frozen=True, kw_only=True):

@@ -38,8 +38,8 @@ def cause_of(error: str | None) -> str:
     reason, text = reason_of(error), error or ""
     if reason is None:
         return text
-    text = text.removesuffix(EXPLANATIONS[reason].hint).rstrip()
-    return text.removesuffix(".").removesuffix(f" ({reason})") if text.endswith(f" ({reason}).") else text
+    message, code, _ = text.rpartition(f" ({reason}).")
+    return message if code else text.removesuffix(EXPLANATIONS[reason].hint).rstrip()
 
 
 def hint(node: Mapping[str, Any], callers: int = 0) -> str:

@@ -20,6 +20,7 @@ from ferroscope.db.macs import Discoveries, Macs, Rejections
 from ferroscope.db.members import Members
 from ferroscope.db.nodes import Nodes
 from ferroscope.db.ports import Ports
+from ferroscope.db.ranking import Ranking
 from ferroscope.db.receipts import Receipts
 from ferroscope.db.records import ChassisRecords, Portgroups, Remediations
 from ferroscope.db.requests import Requests
@@ -59,6 +60,7 @@ class Transaction(Session):
     data = Repository(InspectionData)
     objects = Repository(Objects)
     search_index = Repository(SearchIndex)
+    ranking = Repository(Ranking)
     journal = Repository(Journal)
     addresses = Repository(Addresses)
     leases = Repository(Leases)

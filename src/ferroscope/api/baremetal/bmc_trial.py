@@ -7,9 +7,10 @@ not; the state of the node stays as it is.
 from __future__ import annotations
 
 from ferroscope import transition
+from ferroscope.api.http.context import ApiContext
 from ferroscope.api.http.decoding import node_ident
 from ferroscope.api.http.errors import StateConflictError
-from ferroscope.api.http.route import ApiContext, Call, NoQuery, Reply
+from ferroscope.api.http.route import Call, NoQuery, Reply
 from ferroscope.core.delivery import TRIAL
 from ferroscope.core.states import Event
 from ferroscope.db.transaction import Transaction
@@ -27,7 +28,7 @@ def try_bmc(context: ApiContext, call: Call[NoQuery, None]) -> Reply:
             raise StateConflictError(f"Node {node.uuid} is in the inbox: approve it before its BMC is contacted.")
         if any(request.event is Event.VERIFY for request in tx.requests.pending(node.uuid)):
             return
-        transition.submit(tx, node, Event.VERIFY, process=context.process, payload={TRIAL: True})
+        transition.submit(tx, node, Event.VERIFY, process=context.process.name, payload={TRIAL: True})
 
-    context.store.write(work)
+    context.data.store.write(work)
     return Reply(202, headers={"Location": f"{call.url}/v1/nodes/{call.node}/timeline"})

@@ -12,10 +12,14 @@ from ferroscope.db.transaction import Transaction
 WIDTH: Final = 6 * 3600
 BARS: Final = 28
 # Units of the drawing: a bar with its gap, the height of the highest bar, and the space for the days below.
-_STEP: Final = 20
-_GAP: Final = 4
-_HEIGHT: Final = 60
-_BELOW: Final = 18
+_STEP: Final = 42
+_GAP: Final = 10
+_HEIGHT: Final = 130
+_BELOW: Final = 20
+# For the numbers beside the axis, and above the highest bar.
+_LEFT: Final = 48
+_ABOVE: Final = 10
+_TICKS: Final = 4
 
 
 def read(tx: Transaction) -> dict[str, Any] | None:
@@ -28,14 +32,15 @@ def read(tx: Transaction) -> dict[str, Any] | None:
 
 def draw(edges: list[float], ended: list[Ended] | Any) -> dict[str, Any]:
     """Return the geometry of the bars, from left to right; failed inspections are above finished ones."""
-    most = max(one.finished + one.failed for one in ended)
+    ticks = axis(max(one.finished + one.failed for one in ended))
+    most = ticks[-1]
     bars = []
     for number, (began, one) in enumerate(zip(edges, ended, strict=False)):
         finished, failed = _share(one.finished, most), _share(one.failed, most)
         moment = datetime.fromtimestamp(began, UTC)
         bars.append(
             {
-                "x": number * _STEP,
+                "x": _LEFT + number * _STEP,
                 "finished": one.finished,
                 "failed": one.failed,
                 "finished_y": round(_HEIGHT - finished, 1),
@@ -49,10 +54,11 @@ def draw(edges: list[float], ended: list[Ended] | Any) -> dict[str, Any]:
     return {
         "bars": bars,
         "bar": _STEP - _GAP,
-        "width": len(bars) * _STEP,
+        "width": _LEFT + len(bars) * _STEP,
+        "left": _LEFT,
+        "ticks": [{"number": one, "y": round(_HEIGHT - one / most * (_HEIGHT - _ABOVE), 1)} for one in ticks],
         "height": _HEIGHT,
         "whole": _HEIGHT + _BELOW,
-        "most": most,
         "finished": sum(one.finished for one in ended),
         "failed": sum(one.failed for one in ended),
     }
@@ -60,4 +66,12 @@ def draw(edges: list[float], ended: list[Ended] | Any) -> dict[str, Any]:
 
 def _share(number: int, most: int) -> float:
     """Return the height for a number; at least one unit, so that a single failure is visible."""
-    return round(max(1.0, number / most * (_HEIGHT - 4)), 1) if number else 0.0
+    return round(max(1.0, number / most * (_HEIGHT - _ABOVE)), 1) if number else 0.0
+
+
+def axis(most: int) -> list[int]:
+    """Return round numbers from 0 to at least ``most``, which is positive, at equal distances."""
+    step, power = 1, 1
+    while step * _TICKS < most:
+        power, step = next((p, f * p) for p in (power, power * 10) for f in (1, 2, 5) if f * p > step)
+    return [number * step for number in range(-(-most // step) + 1)]

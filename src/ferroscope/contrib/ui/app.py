@@ -203,6 +203,7 @@ def _outcome(
         form=given,
         recent=memory.recent,
         seal=Seal(visitor.secret, context.process.clock.time),
+        again="HTTP_IF_NONE_MATCH" in req.env,
     )
     with context.access.admission.admit(visitor.identity.principal or group(source)):
         return handler(visit)

@@ -24,7 +24,7 @@ _LONGEST: Final = 4096
 
 def fields(visit: Visit, node: Node, info: Any) -> list[dict[str, Any]]:
     """Return the fields of the form, with what is stored; none if the visitor may not change them."""
-    driver = visit.context.drivers.get(node.driver)
+    driver = visit.context.services.drivers.get(node.driver)
     if driver is None or not visit.may(UPDATE, node):
         return []
     known = info if isinstance(info, dict) else {}
@@ -46,7 +46,7 @@ def act(visit: Visit) -> Page | Redirect:
     """Store what was corrected, and try the BMC."""
     shown = visit.call("GET /v1/nodes/{node}", {"node": visit.path["node"]}, fields=["uuid", "name", "driver_info"])
     path = {"node": shown["uuid"]}
-    node = visit.context.store.read(lambda tx: tx.nodes.get(shown["uuid"]), snapshot=False)
+    node = visit.context.data.store.read(lambda tx: tx.nodes.get(shown["uuid"]), snapshot=False)
     form = fields(visit, node, shown["driver_info"])
     try:
         if visit.given("action") == "correct":

@@ -15,7 +15,7 @@ import msgspec
 from ferroscope.api.baremetal import nodes
 from ferroscope.api.http.errors import ApiError
 from ferroscope.contracts.store import Query
-from ferroscope.contrib.ui.machines import call_of
+from ferroscope.contrib.ui.machine_list import call_of
 from ferroscope.contrib.ui.page import Visit
 from ferroscope.core.states import Provision
 from ferroscope.enrollment import importing

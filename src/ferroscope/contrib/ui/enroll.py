@@ -18,7 +18,7 @@ from ferroscope.api.http.errors import ApiError, BadRequestError
 from ferroscope.contracts.store import Query
 from ferroscope.contrib.ui import bmc_trials, form
 from ferroscope.contrib.ui.bmc_trials import Trial
-from ferroscope.contrib.ui.machines import call_of
+from ferroscope.contrib.ui.machine_list import call_of
 from ferroscope.contrib.ui.page import Page, Visit
 from ferroscope.core.json_safety import MAX_DEPTH
 from ferroscope.core.model import Port

@@ -26,7 +26,7 @@ _BATCH: Final = 1000
 _REMEMBERED: Final = 2.0
 _CHART_SECONDS: Final = 60.0
 # Rows of the list of what is under way; changes that are shown.
-_SHOWN: Final = 25
+_SHOWN: Final = 12
 _CHANGES: Final = 8
 _WEEK: Final = 7 * 86400
 
@@ -72,10 +72,6 @@ def show(visit: Visit) -> Page:
         "total": summary.states.total(),
         "maintenance": summary.maintenance,
         "inbox": summary.inbox,
-        "failures": [
-            {"reason": one.reason, "nodes": one.nodes, "hint": hint_of(one.reason) or ""} for one in summary.failures
-        ],
-        "failed": sum(one.nodes for one in summary.failures),
         "active": summary.active,
         "active_total": sum(summary.states[str(state)] for state in UNDER_WAY),
         "usual": progress.whole(summary.usual),
@@ -167,17 +163,19 @@ def _problems(summary: Summary, status: dict[str, Any] | None) -> list[dict[str,
             found.append(
                 {"kind": "bad" if one["verdict"] == "wrong" else "note", "text": render.capitalized(one["summary"]),
                  "advice": render.capitalized(one["advice"]), "link": link or "/ui/service",
-                 "label": "Show them" if link else "Service"}
+                 "label": "Show them" if link else "Service", "reason": ""}
             )  # fmt: skip
     for failure in summary.failures:
         hint = hint_of(failure.reason) or ""
         machines = "machine" if failure.nodes == 1 else "machines"
         text = f"{failure.nodes:,} {machines} failed: {failure.reason.replace('-', ' ').replace('bmc', 'BMC')}"
         link = f"/ui/machines?reason={failure.reason}"
-        found.append({"kind": "bad", "text": text, "advice": hint, "link": link, "label": "Show them"})
+        found.append(
+            {"kind": "bad", "text": text, "advice": hint, "link": link, "label": "Show them", "reason": failure.reason}
+        )
     if summary.inbox:
         text = f"{summary.inbox:,} {'machine waits' if summary.inbox == 1 else 'machines wait'} for approval"
-        found.append({"kind": "note", "text": text, "advice": "", "link": INBOX, "label": "Look at them"})
+        found.append({"kind": "note", "text": text, "advice": "", "link": INBOX, "label": "Show them", "reason": ""})
     return sorted(found, key=lambda one: one["kind"])
 
 

@@ -20,7 +20,7 @@ from ferroscope.contrib.ui.page import Download, Page, Visit
 from ferroscope.core import json_safety
 from ferroscope.core.model import Node
 from ferroscope.core.node import Source
-from ferroscope.core.states import ACTIVE, Provision, State
+from ferroscope.core.states import ACTIVE, Provision
 from ferroscope.core.values import natural
 from ferroscope.hardware import diff, health, parts
 from ferroscope.hardware.search_index import KINDS
@@ -33,6 +33,9 @@ TABS: Final = {
 _TITLES: Final = {"node": "System", "cpu": "Processors", "dimm": "Memory", "nic": "Network interfaces", "disk": "Disks"}
 # Parts that are known by their names, and are shown in the order of these.
 _NAMED: Final = frozenset({"nic", "disk"})
+# Fields that have the ID of a product instead of its name.
+_CODES: Final = frozenset({("nic", "product"), ("gpu", "product")})
+_PCI: Final = "PCI ID"
 _FIELDS: Final = (
     "uuid", "name", "driver", "provision_state", "power_state", "target_power_state", "maintenance",
     "maintenance_reason", "last_error", "owner", "lessee", "resource_class", "description", "conductor", "driver_info",
@@ -60,7 +63,7 @@ def show(visit: Visit) -> Page | Download:
     path = {"node": shown["uuid"]}
     node = visit.context.data.store.read(lambda tx: tx.nodes.get(shown["uuid"]), snapshot=False)
     sources = visit.context.services.attached.sources(node)
-    in_trouble = node.state is State.ERROR or node.state in ACTIVE
+    in_trouble = node.provision_state == Provision.INSPECT_FAILED or node.state in ACTIVE
     tab = visit.asked("tab") if visit.asked("tab") in TABS else "timeline" if in_trouble else "hardware"
     trouble = remedy.card(visit, node, shown)
     build = {
@@ -153,18 +156,24 @@ def _hardware(visit: Visit, path: dict[str, str], _node: dict[str, Any]) -> list
         rows = [
             [
                 {"text": _shown(kind, name, part.fields[name]), "source": sources[name]}
-                if name in part.fields
-                else {"text": "", "source": ""}
+                if name in part.fields and not _repeats(part, name)
+                else {"text": "-", "source": ""}
                 for name in names
             ]
             for part, sources in listed[:_ROWS]
         ]
+        titles = [_PCI if (kind, name) in _CODES else name.replace("_", " ") for name in names]
         title = _TITLES.get(kind, kind.upper() if len(kind) <= 3 else kind.capitalize())
         tables.append(
-            {"kind": kind, "title": title, "names": [name.replace("_", " ") for name in names], "rows": rows,
+            {"kind": kind, "title": title, "names": titles, "rows": rows,
              "more": max(0, len(listed) - _ROWS), "source": sources.pop() if len(sources) == 1 else ""}
         )  # fmt: skip
     return tables
+
+
+def _repeats(part: parts.Part, name: str) -> bool:
+    """Whether this only says again what the component is: BIOS of the name bios."""
+    return part.kind == "firmware" and name == "name" and part.fields.get("component") == part.fields[name]
 
 
 def _shown(kind: parts.Kind, name: str, value: parts.Value) -> str:

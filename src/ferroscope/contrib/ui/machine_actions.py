@@ -8,7 +8,8 @@ from ferroscope.api.baremetal import node_states
 from ferroscope.api.http.errors import BadRequestError
 from ferroscope.contrib.ui import bulk
 from ferroscope.contrib.ui.bulk import Action, Form
-from ferroscope.contrib.ui.machines import INSPECT, MAINTENANCE, Wanted, find, menu, seen
+from ferroscope.contrib.ui.machine_list import Wanted, menu, ranked, seen
+from ferroscope.contrib.ui.machines import INSPECT, MAINTENANCE
 from ferroscope.contrib.ui.page import Page, Redirect, Visit
 from ferroscope.core import labels
 from ferroscope.core.model import Node
@@ -91,8 +92,8 @@ def act(visit: Visit) -> Page | Redirect:
 def _selected(visit: Visit) -> tuple[list[Node], bool]:
     """Return the machines of the form, and whether there are more than one action may have."""
     if visit.given("all") == "yes":
-        found, after = find(visit, Wanted.of(visit.given), _MOST, "")
-        return _in_order(visit, [node["uuid"] for node in found]), after is not None
+        found = ranked(visit, Wanted.of(visit.given))
+        return _in_order(visit, found[:_MOST]), len(found) > _MOST
     uuids = [uuid for uuid in dict.fromkeys(visit.form.get("node", [])) if is_uuid(uuid)]
     return _in_order(visit, uuids[:_MOST]), len(uuids) > _MOST
 

@@ -24,6 +24,8 @@ T = TypeVar("T")
 # The share of a processor for making something again and again; after so many seconds it is made anyway.
 _SHARE: Final = 0.01
 _LONGEST: Final = 5.0
+# Things that a process remembers at the same time: a list of ten thousand machines takes a megabyte.
+_REMEMBERED: Final = 64
 
 
 class Page(msgspec.Struct, frozen=True, kw_only=True):
@@ -53,7 +55,7 @@ class Visit(msgspec.Struct, frozen=True, kw_only=True):
     """A request of a known caller. ``query`` and ``form`` have all values of each parameter.
 
     ``recent`` is shared by all visits of a process: by name until when something is remembered, and what. ``seal``
-    hides from the browser what it shall send back.
+    hides from the browser what it shall send back. ``again``: a page looks for news of itself, and may be a moment old.
     """
 
     context: ApiContext
@@ -63,6 +65,7 @@ class Visit(msgspec.Struct, frozen=True, kw_only=True):
     form: Mapping[str, list[str]] = {}
     recent: dict[str, tuple[float, Any]] = msgspec.field(default_factory=dict)
     seal: Seal
+    again: bool = False
 
     def remembered(self, name: str, seconds: float, make: Callable[[], T]) -> T:
         """Return what ``make`` returned at most so many seconds ago, to any caller who has the same ``name``.
@@ -75,6 +78,11 @@ class Visit(msgspec.Struct, frozen=True, kw_only=True):
             began = thread_time()
             value = make()
             cost = thread_time() - began
+            if len(self.recent) >= _REMEMBERED:
+                for old in [one for one, (end, _) in list(self.recent.items()) if end <= now]:
+                    self.recent.pop(old, None)
+                if len(self.recent) >= _REMEMBERED:
+                    return value
             self.recent[name] = (now + max(seconds, min(_LONGEST, cost / _SHARE)), value)
         return cast("T", value)
 

@@ -84,7 +84,7 @@ def console(shown: dict[str, Any]) -> dict[str, str]:
 
 def trial(visit: Visit, node: Node, timeline: dict[str, Any] | None) -> dict[str, Any] | None:
     """Return the newest trial of the BMC: ``state`` is trying, answers or failed; None if there was none."""
-    pending = visit.context.store.read(lambda tx: tx.requests.pending(node.uuid), snapshot=False)
+    pending = visit.context.data.store.read(lambda tx: tx.requests.pending(node.uuid), snapshot=False)
     if any(request.event is Event.VERIFY for request in pending):
         return {"state": "trying", "at": None, "message": ""}
     steps = (timeline or {"entries": []})["entries"]

@@ -105,7 +105,7 @@ def heading(field: str) -> str:
     return _WRITTEN.get(field, capitalized(field))
 
 
-_WRITTEN: Final = {"arch": "Architecture", "bmc": "BMC", "mac": "MAC"}
+_WRITTEN: Final = {"arch": "Architecture", "bmc": "BMC", "mac": "MAC", "wwn": "WWN"}
 
 
 def link(path: str, **query: Any) -> str:
@@ -122,6 +122,11 @@ def plural(number: int, one: str, many: str | None = None) -> str:
 def lines(text: str) -> int:
     """Return how many lines a field for this text has."""
     return min(30, max(6, text.count("\n") + 2))
+
+
+def combine(known: dict[str, Any], **more: Any) -> dict[str, Any]:
+    """Return a dictionary with more entries: Jinja has no such filter of its own."""
+    return known | more
 
 
 TOKEN: Final = secrets.token_hex(32)
@@ -182,7 +187,7 @@ def environment() -> Any:
             harmless(value, 1_000_000) if isinstance(value, str) and not hasattr(value, "__html__") else value
         ),
     )
-    shown = (harmless, duration, size, memory, kind, age, left, capitalized, heading, moment, lines)
+    shown = (harmless, duration, size, memory, kind, age, left, capitalized, heading, moment, lines, combine)
     made.filters |= {one.__name__: one for one in shown}
     made.globals |= {"link": link, "plural": plural, "static": static_path}
     return made

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import csv
 import io
+from collections import Counter
 from typing import Any, Final
 
 from ferroscope.contrib.ui.machines import deviations_of
@@ -18,7 +19,9 @@ from ferroscope.hardware.search_index import IndexRow, text
 
 _PAGE: Final = 500
 _MACHINES: Final = 10_000
-_SHOWN: Final = 2_000
+# Links that are on the page of all switches; of more, each switch has a page of its own. So many switches are unfolded.
+_SHOWN: Final = 500
+_OPEN: Final = 2
 # Contradictions that are shown; the export has all.
 _CONTRADICTIONS: Final = 50
 _COLUMNS: Final = ("switch", "port", "machine", "nic", "mac", "contradiction")
@@ -29,8 +32,9 @@ def show(visit: Visit) -> Page | Download:
     wanted = visit.asked("switch").lower()
     links, more = _links(visit)
     misplaced = _misplaced(visit)
+    exact = wanted in {link["switch"] for link in links}
     if wanted:
-        links = [link for link in links if wanted in link["switch"]]
+        links = [link for link in links if (wanted == link["switch"] if exact else wanted in link["switch"])]
         there = {link["uuid"] for link in links}
         misplaced = [one for one in misplaced if one["uuid"] in there or wanted in one["condition"].lower()]
     links.sort(key=lambda link: (natural(link["switch"]), natural(link["port"]), link["machine"]))
@@ -39,15 +43,25 @@ def show(visit: Visit) -> Page | Download:
         body = _csv(_with_contradictions(links, shared, misplaced))
         return Download(name="wiring.csv", body=body, media="text/csv; charset=utf-8")
     switches: dict[str, list[dict[str, Any]]] = {}
-    for link in links[:_SHOWN]:
+    for link in links:
         switches.setdefault(link["switch"], []).append(link)
+    contradicted = Counter(one["switch"] for one in shared)
     data = {
-        "switches": [{"name": name, "links": found} for name, found in switches.items()],
+        "switches": [
+            {
+                "name": name,
+                "number": len(found),
+                "machines": len({one["uuid"] for one in found}),
+                "contradictions": contradicted[name],
+                "links": found if len(links) <= _SHOWN else [],
+            }
+            for name, found in switches.items()
+        ],
+        "is_open": len(switches) <= _OPEN,
         "shared": [one | {"machines": one["machines"][:10]} for one in shared[:_CONTRADICTIONS]],
         "misplaced": misplaced[:_CONTRADICTIONS],
         "more_contradictions": sum(max(0, len(found) - _CONTRADICTIONS) for found in (shared, misplaced)),
         "total": len(links),
-        "cut": len(links) > _SHOWN,
         "more": more,
         "wanted": wanted,
     }

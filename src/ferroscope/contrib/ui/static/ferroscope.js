@@ -37,9 +37,11 @@ function countSelected() {
   const label = document.getElementById("selected");
   const boxes = [...document.querySelectorAll('input[name="node"]')];
   const all = document.getElementById("check-all");
+  const bar = document.getElementById("bar");
   if (!label) return;
   const chosen = boxes.filter((box) => box.checked).length;
   label.textContent = chosen ? `${chosen} selected:` : "Select machines, then:";
+  if (bar) bar.hidden = !chosen && !document.getElementById("all-that-match").checked;
   if (all) {
     all.hidden = false;
     all.checked = chosen > 0 && chosen === boxes.length;
@@ -67,15 +69,42 @@ document.addEventListener("input", (event) => {
   box.list.replaceChildren(...fitting.map(([name, meaning]) => new Option(meaning, before + name)));
 });
 
-// "/" goes to the search box.
+// Keys: "/" searches, "j" and "k" go from row to row, "x" selects one, "?" says so.
+function rows() {
+  const found = [...document.querySelectorAll("main tbody tr, main .problems li")];
+  return found.filter((row) => row.querySelector("a[href]") && row.checkVisibility());
+}
+
+function move(by) {
+  const all = rows();
+  const at = all.findIndex((row) => row.contains(document.activeElement));
+  const next = all[at < 0 ? (by > 0 ? 0 : all.length - 1) : Math.min(Math.max(at + by, 0), all.length - 1)];
+  if (!next) return;
+  next.querySelector("th a[href], a[href]").focus();
+  next.scrollIntoView({ block: "nearest" });
+}
+
+const keys = {
+  "/": () => (document.getElementById("q") ?? document.getElementById("find"))?.focus(),
+  "?": () => document.getElementById("keys").showModal(),
+  j: () => move(1),
+  k: () => move(-1),
+  x: () => rows().find((row) => row.contains(document.activeElement))?.querySelector("input[name=node]")?.click(),
+};
+
 document.addEventListener("keydown", (event) => {
-  const typing = /^(INPUT|TEXTAREA|SELECT)$/.test(document.activeElement.tagName);
-  const box = document.getElementById("q");
-  if (event.key === "/" && !typing && box) {
-    event.preventDefault();
-    box.focus();
-  }
+  const typing = document.activeElement.matches("input:not([type=checkbox]), textarea, select");
+  if (typing || event.ctrlKey || event.metaKey || event.altKey || document.querySelector("dialog[open]")) return;
+  if (!keys[event.key]) return;
+  event.preventDefault();
+  keys[event.key]();
 });
+
+const showKeys = document.getElementById("show-keys");
+if (showKeys) {
+  showKeys.hidden = false;
+  showKeys.addEventListener("click", keys["?"]);
+}
 
 // What can be pasted can be copied, where the browser lets a page do so: over HTTPS, or from this machine.
 function offerCopies() {
@@ -88,6 +117,15 @@ document.addEventListener("click", async (event) => {
   await navigator.clipboard.writeText(button.dataset.copy);
   button.textContent = "Copied";
 });
+
+// A link to a folded part unfolds it.
+function unfold() {
+  const target = document.getElementById(location.hash.slice(1));
+  if (target?.matches("details")) target.open = true;
+}
+
+window.addEventListener("hashchange", unfold);
+unfold();
 
 function isBusy(main) {
   const active = document.activeElement;

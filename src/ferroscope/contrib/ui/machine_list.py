@@ -1,0 +1,147 @@
+"""Which machines a list shows: searched, filtered, sorted and counted, as far as the visitor may see them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+import msgspec
+
+from ferroscope.api.auth import access
+from ferroscope.api.baremetal import nodes
+from ferroscope.api.baremetal.search import parsed
+from ferroscope.api.http import paging
+from ferroscope.api.http.errors import BadRequestError
+from ferroscope.api.http.large_lists import Room
+from ferroscope.api.http.route import Call, NoQuery
+from ferroscope.api.http.versions import BARE_METAL
+from ferroscope.contracts.store import HARDWARE, SORTS
+from ferroscope.contrib.ui.page import Visit
+from ferroscope.core import labels
+from ferroscope.core.explanations import HINTS
+from ferroscope.core.model import Node
+from ferroscope.core.states import PUBLISHED_STATES
+from ferroscope.db.transaction import Transaction
+from ferroscope.hardware import expectations
+
+# Labels in the menu, and for how many seconds they are remembered.
+_MENU: Final = 200
+_MENU_SECONDS: Final = 10.0
+# Seconds for which viewers of the whole fleet see the same list.
+_REMEMBERED: Final = 2.0
+_SEARCH: Final = "ferroscope:search"
+FIELDS: Final = (
+    "uuid", "name", "provision_state", "power_state", "maintenance", "maintenance_reason", "driver", "owner",
+    "lessee", "resource_class", "labels", "hardware", "last_error", "provision_updated_at",
+    "inspection_finished_at", "created_at", "inbox", expectations.KEY,
+)  # fmt: skip
+
+
+class Wanted(msgspec.Struct, frozen=True, kw_only=True):
+    """Which machines: a search in the CLI's language, or filters."""
+
+    q: str = ""
+    state: str = ""
+    reason: str = ""
+    maintenance: str = ""
+    inbox: str = ""
+    labels: str = ""
+
+    @classmethod
+    def of(cls, get: Callable[[str], str]) -> Wanted:
+        return cls(**{name: get(name) for name in cls.__struct_fields__})
+
+    @property
+    def query(self) -> str:
+        """The search, together with the filters that the language has; ``BadRequestError`` for an invalid selector."""
+        parts = [f"({self.q})"] if self.q else []
+        parts += map(_searched, nodes.selector(self.labels).terms if self.labels else ())
+        parts += [f"state == '{self.state}'"] if self.state in PUBLISHED_STATES else []
+        parts += [f"maintenance == {self.maintenance}"] if self.maintenance in ("yes", "no") else []
+        parts += [f"inbox == {self.inbox}"] if self.inbox in ("yes", "no") else []
+        return " and ".join(parts)
+
+
+def _searched(term: labels.Term) -> str:
+    """Return a part of a selector in the language of searches, which compares without case."""
+    values_of = [f"label.{term.key} == '{value}'" for value in sorted(term.values or ())]
+    found = f"({' or '.join(values_of)})" if values_of else f"has label.{term.key}"
+    return f"not {found}" if term.negated else found
+
+
+def menu(visit: Visit) -> list[tuple[str, int]]:
+    """Return the labels of the machines that the caller may see, the most frequent first, and of how many they are."""
+    project = access.scope(visit.context.access.policy, visit.identity, "node")
+    found = visit.remembered(
+        f"labels of {project}",
+        _MENU_SECONDS,
+        lambda: visit.context.data.store.read(lambda tx: tx.statistics.labels(project)),
+    )
+    frequent = sorted(found.items(), key=lambda one: (-one[1], one[0]))[:_MENU]
+    return [(labels.written({key: value}), number) for (key, value), number in frequent]
+
+
+def call_of(visit: Visit) -> Call[NoQuery, None]:
+    """Return a call by the visitor, for representations of nodes."""
+    return Call(path={}, query=NoQuery(), body=None, version=BARE_METAL.maximum, url="", identity=visit.identity)
+
+
+def ranked(visit: Visit, wanted: Wanted, sort: str = "name", *, descending: bool = False) -> list[str]:
+    """Return the UUIDs of all machines that match, in this order; ``BadRequestError`` for an invalid search.
+
+    Who may see a node, but not its inventory, must neither find it by its hardware nor learn that from the order.
+    """
+    if wanted.reason and wanted.reason not in HINTS:
+        raise BadRequestError(f"Unknown reason {wanted.reason[:80]!r}.")
+    if wanted.q and not visit.may(_SEARCH):
+        raise access.forbidden((_SEARCH,), visit.identity)
+    sort = sort if sort in SORTS else "name"
+    text = wanted.query
+    query = parsed(text) if text else None
+    policy, identity = visit.context.access.policy, visit.identity
+    project = access.scope(policy, identity, "node")
+
+    def find(sort: str) -> list[str]:
+        return visit.context.data.store.read(
+            lambda tx: list(
+                tx.ranking.uuids(query, reason=wanted.reason, sort=sort, descending=descending, project=project)
+            )
+        )
+
+    if project is None and policy.allows(access.SEE, identity) and policy.allows(access.INVENTORY, identity):
+        if not visit.again:
+            return find(sort)
+        return visit.remembered(f"list {text} {wanted.reason} {sort} {descending}", _REMEMBERED, lambda: find(sort))
+    found = find(sort)
+    known = {node.uuid: node for node in seen(visit, found)}
+    open_to = {uuid for uuid, node in known.items() if visit.may(access.INVENTORY, node)}
+    if wanted.q:
+        return [uuid for uuid in found if uuid in open_to]
+    if sort in HARDWARE:
+        return [uuid for uuid in found if uuid in open_to] + [
+            uuid for uuid in find("name") if uuid in known.keys() - open_to
+        ]
+    return [uuid for uuid in found if uuid in known]
+
+
+def views(visit: Visit, uuids: Sequence[str]) -> list[dict[str, Any]]:
+    """Return these nodes, in this order, without those that the caller may not see."""
+
+    def work(tx: Transaction, room: Room) -> dict[str, list[dict[str, Any]]]:
+        found = paging.of_uuids(room, tx.nodes, uuids)
+        return {node.uuid: nodes.views(visit.context, call_of(visit), [node], FIELDS) for node in found}
+
+    known = visit.context.data.read_list(work)
+    return [view for uuid in uuids for view in known.get(uuid, ())]
+
+
+def seen(visit: Visit, uuids: Sequence[str]) -> list[Node]:
+    if not uuids:
+        return []
+    return visit.context.data.read_list(
+        lambda tx, room: [
+            node
+            for node in paging.of_uuids(room, tx.nodes, uuids)
+            if access.sees(visit.context.access.policy, visit.identity, node)
+        ]
+    )

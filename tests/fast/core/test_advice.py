@@ -1,0 +1,43 @@
+"""What is wrong with a node, in parts: the reason, the cause without it, and commands that are complete."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from ferroscope.core import advice
+from ferroscope.core.delivery import Fail
+from ferroscope.core.reasons import Reason
+from ferroscope.transition import explain
+
+NODE: dict[str, Any] = {
+    "uuid": "7f0c6e0e-0000-4000-8000-000000000001", "name": "rack 1", "driver": "redfish", "driver_info": {},
+    "provision_state": "inspect failed", "inbox": False, "last_error": None,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("reason", list(Reason))
+def test_a_last_error_is_taken_apart_as_it_was_put_together(reason: Reason) -> None:
+    error = explain(Fail(reason, "something (odd) happened."))
+    assert advice.reason_of(error) is reason
+    assert advice.cause_of(error) == "something (odd) happened."
+
+
+@pytest.mark.parametrize("error", [None, "", "the BMC said (oh dear)", "a text of another system."])
+def test_a_text_without_a_code_is_its_own_cause(error: str | None) -> None:
+    assert (advice.reason_of(error), advice.cause_of(error)) == (None, error or "")
+
+
+def test_commands_name_the_node_and_leave_nothing_to_fill_in() -> None:
+    error = explain(Fail(Reason.BMC_CREDENTIALS, "the BMC refused the login"))
+    found = advice.commands(NODE | {"last_error": error, "driver_info": {"redfish_password": "******"}})
+    assert "ferroscope node set 'rack 1' -d redfish_password=@-" in found
+    assert not [one for one in found if "NODE" in one or "VALUE" in one]
+
+
+def test_a_node_that_waits_while_unknown_machines_call_leads_to_the_inbox() -> None:
+    waits = NODE | {"provision_state": "inspect wait"}
+    assert "ferroscope node inbox" not in advice.commands(waits)
+    assert "ferroscope node inbox" in advice.commands(waits, callers=1)
+    assert "1 unknown machine called" in advice.hint(waits, 1)
