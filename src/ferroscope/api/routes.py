@@ -33,6 +33,7 @@ from ferroscope.api.baremetal import (
     node_policies,
     node_states,
     nodes,
+    notes,
     port_fields,
     portgroups,
     ports,
@@ -50,7 +51,7 @@ from ferroscope.api.http.context import ApiContext
 from ferroscope.api.http.middleware import JsonSuffix, RequestIds
 from ferroscope.api.http.responder import Responder, responder, send_failure
 from ferroscope.api.http.route import BINARY, PLAIN, TEXT, Route, Surface, make
-from ferroscope.api.service import audit, expectations, leases, root, status
+from ferroscope.api.service import audit, expectations, leases, root, saved_searches, status
 from ferroscope.config.added import added
 from ferroscope.contracts.bmc import Medium
 from ferroscope.rules.explain import Explanation
@@ -109,6 +110,12 @@ _OWN: Final[tuple[Route, ...]] = (
 
     _bare_metal("GET /v1/search", search.search, "ferroscope:search", 200, search.SearchResult),
 
+    _bare_metal("GET /v1/saved_searches", saved_searches.list_saved,
+                saved_searches.POLICY, 200, saved_searches.SavedSearchList),
+    _bare_metal("PUT /v1/saved_searches/{search}", saved_searches.save,
+                saved_searches.POLICY, 200, saved_searches.SavedSearchView),
+    _bare_metal("DELETE /v1/saved_searches/{search}", saved_searches.remove, saved_searches.POLICY, 204),
+
     _bare_metal("POST /v1/nodes", nodes.create_node, "baremetal:node:create", 201, _Node,
                 instead=("baremetal:node:create:self_owned_node",)),
     _bare_metal("GET /v1/nodes", nodes.list_nodes, "baremetal:node:list", 200, _NodeList,
@@ -129,6 +136,8 @@ _OWN: Final[tuple[Route, ...]] = (
                 "baremetal:node:validate", 200, drivers.NodeValidation),
     _bare_metal(f"PUT {_NODE}/maintenance", node_states.set_maintenance, "baremetal:node:set_maintenance", 202),
     _bare_metal(f"DELETE {_NODE}/maintenance", node_states.clear_maintenance, "baremetal:node:clear_maintenance", 202),
+    _bare_metal(f"POST {_NODE}/notes", notes.add_note, notes.POLICY, 201, notes.Notes),
+    _bare_metal(f"DELETE {_NODE}/notes/{{number}}", notes.remove_note, notes.POLICY, 204),
     _bare_metal("POST /v1/inbox", inbox.add, "baremetal:node:create", 201, inbox.InboxAnswer),
     _bare_metal(f"POST {_NODE}/approve", inbox.approve, "baremetal:node:create", 204),
     _bare_metal(f"POST {_NODE}/reject", inbox.reject, "baremetal:node:delete", 204),

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Annotated, Any, Final
-from urllib.parse import urlencode
+from urllib.parse import quote, urlencode
 
 import click
 import msgspec
@@ -162,8 +162,20 @@ _SEARCH_SPARE: Final = ("MAINT", "DISKS", "CPUS", "STATE", "MEMORY", "SERIAL", "
 @click.option("--limit", type=click.IntRange(min=1), help="Maximum number of nodes.")
 @click.option("--fields", "explain", is_flag=True, help="List the fields that queries can use.")
 @click.option("-v", "--verbose", is_flag=True, help="Also show the URLs of this search: of the web page and the API.")
+@click.option("--saved", metavar="NAME", help="Run the search that you saved under this name, here or on the web page.")
+@click.option("--save", metavar="NAME", help="Save QUERY under this name.")
 @with_api_and_lists
-def search(api: Api, out: Output, *, query: tuple[str, ...], limit: int | None, explain: bool, verbose: bool) -> None:
+def search(
+    api: Api,
+    out: Output,
+    *,
+    query: tuple[str, ...],
+    limit: int | None,
+    explain: bool,
+    verbose: bool,
+    saved: str | None,
+    save: str | None,
+) -> None:
     """Find nodes that match QUERY, by their last inventory and other fields.
 
     A condition is a FIELD, an operator (==, !=, <, <=, >, >=, ~ with * and ?, in) and a value with a unit;
@@ -172,6 +184,10 @@ def search(api: Api, out: Output, *, query: tuple[str, ...], limit: int | None, 
     if explain:
         _list_fields(out)
         return
+    if saved is not None:
+        if query or save:
+            raise click.UsageError("--saved takes neither a QUERY nor --save")
+        query = (_saved(api, saved),)
     if not query:
         raise click.UsageError("missing QUERY; for example: ferroscope search 'memory_gb >= 512'")
     try:
@@ -180,6 +196,8 @@ def search(api: Api, out: Output, *, query: tuple[str, ...], limit: int | None, 
         if exc.status != 400:
             raise
         raise Failure(exc.message, exit_code=Exit.USAGE, advice="list the fields: ferroscope search --fields") from None
+    if save is not None:
+        api.put(f"/v1/saved_searches/{quote(save, safe='')}", {"q": " ".join(query)})
     if verbose:
         asked = urlencode({"q": " ".join(query)})
         click.echo(f"web page: {api.url}/ui/machines?{asked}\nAPI: {api.url}/v1/search?{asked}", err=True)
@@ -191,6 +209,15 @@ def search(api: Api, out: Output, *, query: tuple[str, ...], limit: int | None, 
         raise click.exceptions.Exit(Exit.FAILURE)
     more = f" of {len(found):,}" if len(shown) < len(found) else ""
     out.note(f"{len(shown):,}{more} {'node' if len(found) == 1 else 'nodes'}")
+
+
+def _saved(api: Api, name: str) -> str:
+    """Return the query that was saved under this name."""
+    known = {one["name"]: one["q"] for one in api.get("/v1/saved_searches")["saved_searches"]}
+    if name not in known:
+        advice = f"you have saved: {', '.join(known)}" if known else "save one: ferroscope search QUERY --save NAME"
+        raise Failure(f"there is no saved search {name!r}", exit_code=Exit.NOT_FOUND, advice=advice)
+    return str(known[name]) or "has uuid"
 
 
 def _list_fields(out: Output) -> None:

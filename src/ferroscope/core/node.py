@@ -170,9 +170,11 @@ class NodeAttributes(msgspec.Struct, kw_only=True):
     )
     lessee: Annotated[str | None, NodeField(since=65, length=255, settable=True, filters=65)] = None
     maintenance_reason: Annotated[str | None, NodeField(since=1)] = None
+    maintenance_until: Annotated[str | None, NodeField(since=84)] = None
     management_interface: Annotated[str | None, _interface(31)] = None
     network_data: Annotated[Document, NodeField(since=66, settable=True)] = {}
     network_interface: Annotated[str | None, _interface(20)] = None
+    notes: Annotated[list[Document], NodeField(since=84)] = []
     parent_node: Annotated[str | None, NodeField(since=83, length=255, settable=True, rules=False, filters=83)] = None
     power_interface: Annotated[str | None, _interface(31)] = None
     protected: Annotated[bool, NodeField(since=48, settable=True)] = False

@@ -507,6 +507,18 @@ expectations = Table(
 )
 
 # Sessions of browsers; see ``core.credentials.WebSession``.
+# The searches that users have saved; ``user`` is the principal of the caller.
+saved_searches = Table(
+    "saved_searches",
+    metadata,
+    Column("user", String(255), primary_key=True),
+    Column("name", String(64), primary_key=True),
+    Column("q", _LONG_TEXT, nullable=False),
+    Column("view", _LONG_TEXT, nullable=False),
+    Column("created_at", Double, nullable=False),
+    **_OPTIONS,
+)
+
 web_sessions = Table(
     "web_sessions",
     metadata,

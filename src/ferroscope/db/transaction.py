@@ -25,6 +25,7 @@ from ferroscope.db.receipts import Receipts
 from ferroscope.db.records import ChassisRecords, Portgroups, Remediations
 from ferroscope.db.requests import Requests
 from ferroscope.db.rules import Expectations, Rules
+from ferroscope.db.saved_searches import SavedSearches
 from ferroscope.db.search import SearchIndex
 from ferroscope.db.secrets import SecretKeys
 from ferroscope.db.session import Session
@@ -79,6 +80,7 @@ class Transaction(Session):
     receipts = Repository(Receipts)
     remediations = Repository(Remediations)
     web_sessions = Repository(WebSessions)
+    saved_searches = Repository(SavedSearches)
 
     used: Set[str] = frozenset()  # the repositories that were used, once it is closed
 

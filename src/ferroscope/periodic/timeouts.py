@@ -1,4 +1,4 @@
-"""Queues a ``timeout`` request for inspections whose machine or BMC took too long.
+"""Queues a ``timeout`` request for inspections whose machine or BMC took too long, and ends maintenance in time.
 
 The timeout of the current phase counts, which does not run while the inspection waits for us; the worker checks it
 again. Running this twice at once is harmless: a pending request is not queued again.
@@ -6,20 +6,34 @@ again. Running this twice at once is harmless: a pending request is not queued a
 
 from __future__ import annotations
 
+from datetime import datetime
 from functools import partial
 
+import msgspec
 import structlog
 
 from ferroscope import transition
 from ferroscope.contracts.errors import NotFoundError
 from ferroscope.contracts.store import Query
 from ferroscope.core.delivery import IllegalEventError, is_overdue
+from ferroscope.core.model import Entry, Node
 from ferroscope.core.states import Event, State
 from ferroscope.db.store import Store
 from ferroscope.db.transaction import Fence, Transaction
 from ferroscope.leadership import StepLeadership
 
 _log = structlog.get_logger(__name__)
+
+
+def _over(tx: Transaction) -> list[str]:
+    """Return the nodes whose maintenance is to end by now."""
+    found = tx.nodes.list(Query(filters={"maintenance": True}, present=("maintenance_until",)))
+    return [node.uuid for node in found if _is_over(node, tx.now)]
+
+
+def _is_over(node: Node, now: float) -> bool:
+    until = node.attributes.get("maintenance_until")
+    return bool(node.maintenance and until and datetime.fromisoformat(until).timestamp() <= now)
 
 
 class Timeouts:
@@ -39,7 +53,11 @@ class Timeouts:
         for uuid in self._store.read(self._suspects):
             leadership.keep_alive()
             overdue += self._store.write(partial(self._time_out, uuid, leadership.fence))
-        return f"found {overdue} overdue inspections"
+        ended = 0
+        for uuid in self._store.read(_over):
+            leadership.keep_alive()
+            ended += self._store.write(partial(self._end_maintenance, uuid, leadership.fence))
+        return f"found {overdue} overdue inspections" + (f", ended the maintenance of {ended} nodes" if ended else "")
 
     def _suspects(self, tx: Transaction) -> list[str]:
         """Return the nodes to check: by the clock, and those that a release without that clock has written."""
@@ -47,6 +65,20 @@ class Timeouts:
         clocks = tx.inspections.list(Query(before={"clock_since": before}))
         still = tx.nodes.list(Query(filters={"state": State.WAITING}, before={"provision_updated_at": before}))
         return list(dict.fromkeys([*(one.node for one in clocks), *(node.uuid for node in still)]))
+
+    def _end_maintenance(self, uuid: str, fence: Fence, tx: Transaction) -> bool:
+        fence(tx)
+        try:
+            node = tx.nodes.get(uuid, lock=True)
+        except NotFoundError:
+            return False
+        if not _is_over(node, tx.now):
+            return False
+        attributes = {name: value for name, value in node.attributes.items() if not name.startswith("maintenance_")}
+        tx.nodes.update(msgspec.structs.replace(node, maintenance=False, attributes=attributes))
+        text = f"the maintenance ended, as it was to at {node.attributes['maintenance_until']}"
+        tx.journal.append([Entry(node=uuid, step="maintenance", message=text, process=self._process)])
+        return True
 
     def _time_out(self, uuid: str, fence: Fence, tx: Transaction) -> bool:
         fence(tx)

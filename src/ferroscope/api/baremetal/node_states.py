@@ -6,7 +6,8 @@ Source: the Bare Metal API reference.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Final
+from datetime import UTC, datetime
+from typing import Annotated, Any, Final
 
 import msgspec
 from msgspec import UNSET, UnsetType
@@ -44,9 +45,10 @@ _BOOT_MODE_SINCE = 75
 
 
 class Maintenance(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """PUT /v1/nodes/{node}/maintenance; the body is optional."""
+    """PUT /v1/nodes/{node}/maintenance; the body is optional. ``until``: when the maintenance ends by itself."""
 
     reason: str | None = None
+    until: Annotated[str, msgspec.Meta(max_length=40, description="ISO 8601; UTC unless it has a zone.")] | None = None
 
 
 def get_states(context: ApiContext, call: Call[NoQuery, None]) -> Reply:
@@ -73,8 +75,8 @@ def get_states(context: ApiContext, call: Call[NoQuery, None]) -> Reply:
 
 def set_maintenance(context: ApiContext, call: Call[NoQuery, Maintenance | None]) -> Reply:
     """Put the node into maintenance."""
-    reason = call.body.reason if call.body is not None else None
-    return _maintain(context, call, maintenance=True, reason=reason)
+    reason, until = (call.body.reason, call.body.until) if call.body is not None else (None, None)
+    return _maintain(context, call, maintenance=True, reason=reason, until=until)
 
 
 def clear_maintenance(context: ApiContext, call: Call[NoQuery, None]) -> Reply:
@@ -82,18 +84,36 @@ def clear_maintenance(context: ApiContext, call: Call[NoQuery, None]) -> Reply:
     return _maintain(context, call, maintenance=False, reason=None)
 
 
-def _maintain(context: ApiContext, call: Call[NoQuery, Any], *, maintenance: bool, reason: str | None) -> Reply:
-    ident = node_ident(call)
+def _maintain(
+    context: ApiContext, call: Call[NoQuery, Any], *, maintenance: bool, reason: str | None, until: str | None = None
+) -> Reply:
+    ident, ends = node_ident(call), None if until is None else _moment(until)
 
     def work(tx: Transaction) -> None:
         node = tx.nodes.get(ident, lock=True)
-        attributes = {name: value for name, value in node.attributes.items() if name != "maintenance_reason"}
+        attributes = {name: value for name, value in node.attributes.items() if name not in MAINTENANCE}
         if reason is not None:
             attributes["maintenance_reason"] = reason
+        if ends is not None:
+            if ends <= tx.now:
+                raise BadRequestError(f"Invalid until {shown(until)}: it is not in the future.")
+            attributes["maintenance_until"] = iso(ends)
         tx.nodes.update(msgspec.structs.replace(node, maintenance=maintenance, attributes=attributes))
 
     context.data.store.write(work)
     return Reply(202)
+
+
+MAINTENANCE: Final = ("maintenance_reason", "maintenance_until")
+"""What is known of a maintenance beside that it is; in ``Node.attributes``."""
+
+
+def _moment(text: str) -> float:
+    try:
+        found = datetime.fromisoformat(text)
+    except ValueError:
+        raise BadRequestError(f"Invalid until {shown(text)}: expected a time such as 2026-12-24T18:00:00Z.") from None
+    return (found if found.tzinfo else found.replace(tzinfo=UTC)).timestamp()
 
 
 def validate_node(context: ApiContext, call: Call[NoQuery, None]) -> Reply:

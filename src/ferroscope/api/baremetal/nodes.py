@@ -393,6 +393,8 @@ def _patched(context: ApiContext, call: Call[NodePatchQuery, list[Operation]], n
     changed = msgspec.structs.replace(node, **node_input.changes(body, node, context.services.drivers))
     if node.chassis_uuid and not changed.chassis_uuid and call.minor < _CHASSIS_REMOVED_SINCE:
         raise NotAcceptableError(f"Removing chassis_uuid requires API version 1.{_CHASSIS_REMOVED_SINCE}.")
+    if changed.maintenance != node.maintenance:  # the end of another maintenance is not that of this one
+        changed.attributes = {name: one for name, one in changed.attributes.items() if name != "maintenance_until"}
     bmc_password.keep_pending(node, changed, call.body)
     node_input.check_secrets(node, changed, call.body)
     return changed

@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from ferroscope.cli.lookup import NODE_HELP
-from ferroscope.cli.node import actions, bulk, inbox, show, timeline, write
+from ferroscope.cli.node import actions, bulk, inbox, show, timeline, upkeep, write
 from ferroscope.cli.output import Group
 
 
@@ -19,6 +19,7 @@ for _command in (
     show.show,
     write.create,
     write.set_node,
+    upkeep.note,
     write.delete,
     bulk.import_nodes,
     bulk.export,

@@ -59,6 +59,7 @@ _SHOWN_FIRST: Final = {
     "last_error": "Last error",
     "maintenance": "Maintenance",
     "maintenance_reason": "Maintenance reason",
+    "maintenance_until": "Maintenance until",
     "protected": "Protected",
     "protected_reason": "Protection reason",
     "retired": "Retired",

@@ -12,6 +12,7 @@ from ferroscope.cli.client import Api, ApiError, Json, node_path
 from ferroscope.cli.exits import Exit, Failure
 from ferroscope.cli.lookup import find, label
 from ferroscope.cli.node.actions import each
+from ferroscope.cli.node.upkeep import until_when
 from ferroscope.cli.output import Output, key_values, with_api
 from ferroscope.cli.selection import Wanted, confirm, resolve, selectors
 from ferroscope.cli.text import is_terminal, many
@@ -232,6 +233,12 @@ def _owner(api: Api, mac: str) -> str | None:
 )
 @click.option("--retired/--not-retired", default=None, help="Mark as retired, or not.")
 @click.option("--reason", metavar="TEXT", help="Reason for --maintenance or --retired.")
+@click.option(
+    "--until",
+    metavar="TIME",
+    callback=until_when,
+    help="When --maintenance ends by itself: 8h, 3d, or an ISO 8601 time.",
+)
 @click.option("--unset-label", metavar="KEY", multiple=True, help="Remove a label, where there is one.")
 @click.option("--unset", metavar="FIELD[/KEY]", multiple=True, help="Remove, for example owner or driver_info/old.")
 @mac_option("--add-port", what="Add a port with this MAC address")
@@ -243,6 +250,7 @@ def set_node(
     *,
     wanted: Wanted,
     reason: str | None,
+    until: str | None,
     unset: tuple[str, ...],
     unset_label: tuple[str, ...],
     add_port: tuple[str, ...],
@@ -253,6 +261,8 @@ def set_node(
     explained = [field for field in _REASONS if fields[field]]
     if reason is not None and not explained:
         raise click.UsageError("--reason requires --maintenance or --retired")
+    if until is not None and not fields["maintenance"]:
+        raise click.UsageError("--until requires --maintenance")
     fields |= {_REASONS[field]: reason for field in explained if field != "maintenance"}
     changes = [*_additions(fields), *(_removal(*path.strip("/").split("/", 1)) for path in unset)]
     done = len(changes) + len(unset_label) + len(add_port) + len(remove_port)
@@ -267,8 +277,9 @@ def set_node(
         present = find(api, node["uuid"], fields=("labels",))["labels"] if unset_label else {}
         leaving = [_removal("labels", key) for key in unset_label if key in present]
         _change_node(api, node["uuid"], [*changes, *leaving], add_port, remove_port)
-        if fields["maintenance"] and reason is not None:
-            api.put(node_path(node["uuid"], "maintenance"), {"reason": reason})
+        if fields["maintenance"] and (reason is not None or until is not None):
+            given = {"reason": reason, "until": until}
+            api.put(node_path(node["uuid"], "maintenance"), {name: text for name, text in given.items() if text})
 
     if chosen.bulk or len(chosen.found) != 1:
         _say_what_is_odd(api, out, each(out, chosen, act, done="changed"), fields)

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import msgspec
 
-from ferroscope.api.baremetal import bmc_trial, node_states
+from ferroscope.api.baremetal import bmc_trial, node_states, notes
 from ferroscope.api.http.errors import ApiError, StateConflictError
 from ferroscope.contracts.store import Query
 from ferroscope.contrib.ui import bmc_form, ramdisk_log, remedy, rules
@@ -38,9 +38,9 @@ _CODES: Final = frozenset({("nic", "product"), ("gpu", "product")})
 _PCI: Final = "PCI ID"
 _FIELDS: Final = (
     "uuid", "name", "driver", "provision_state", "power_state", "target_power_state", "maintenance",
-    "maintenance_reason", "last_error", "owner", "lessee", "resource_class", "description", "conductor", "driver_info",
-    "properties", "extra", "traits", "inspection_started_at", "inspection_finished_at", "provision_updated_at",
-    "created_at", "inbox", "hardware", "labels", "deviations",
+    "maintenance_reason", "maintenance_until", "notes", "last_error", "owner", "lessee", "resource_class",
+    "description", "conductor", "driver_info", "properties", "extra", "traits", "inspection_started_at",
+    "inspection_finished_at", "provision_updated_at", "created_at", "inbox", "hardware", "labels", "deviations",
 )  # fmt: skip
 # Rows of one table, inspections and steps of a timeline, and characters of raw data that a page shows.
 _ROWS: Final = 256
@@ -85,6 +85,7 @@ def show(visit: Visit) -> Page | Download:
         ],
         "actions": _actions(visit, node),
         "active": node.state in ACTIVE,
+        "may_note": visit.may(notes.POLICY, node),
         "trouble": trouble,
         "trial": remedy.trial(visit, node, made if tab == "timeline" else None),
         "bmc_page": remedy.bmc_page(_visible(shown["driver_info"])),

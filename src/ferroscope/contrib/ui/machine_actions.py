@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import Final
 
 from ferroscope.api.baremetal import node_states
@@ -24,6 +25,8 @@ _POWER: Final = "baremetal:node:set_power_state"
 _DELETE: Final = "baremetal:node:delete"
 
 
+HOURS: Final = {"1": "1 hour", "4": "4 hours", "8": "8 hours", "24": "1 day", "72": "3 days", "168": "1 week"}
+"""After how many hours a maintenance may end by itself."""
 ACTIONS: Final = {
     "inspect": Action(
         title="Inspect", policy=INSPECT, verb="inspect", effect="This power-cycles {}", done="inspections requested"
@@ -83,6 +86,7 @@ def act(visit: Visit) -> Page | Redirect:
         why_not=lambda node: _unasked(visit, action, node) or _why_not(action, node),
         carry_out=lambda node: _label(visit, node, changes) if changes else _carry_out(visit, action, node),
         menu=menu(visit) if action.policy == _LABEL else [],
+        hours=HOURS,
     )
     if is_one and page.data.get("confirmed") and page.data["succeeded"] == len(page.data["results"]) == 1:
         return Redirect("/ui/machines" if action.policy == _DELETE else back)
@@ -138,8 +142,20 @@ def _carry_out(visit: Visit, action: Action, node: Node) -> None:
     elif action.policy == _CLEAR:
         visit.call("DELETE /v1/nodes/{node}/maintenance", path)
     else:
-        reason = visit.given("reason")[:255]
-        visit.call("PUT /v1/nodes/{node}/maintenance", path, body={"reason": reason} if reason else None)
+        body = {"reason": visit.given("reason")[:255], "until": _end(visit, visit.given("hours"))}
+        given = {name: value for name, value in body.items() if value}
+        visit.call("PUT /v1/nodes/{node}/maintenance", path, body=given or None)
+
+
+def _end(visit: Visit, hours: str) -> str:
+    """Return when a maintenance of so many hours ends, "" if it does not end by itself."""
+    if not hours:
+        return ""
+    if hours not in HOURS:
+        raise BadRequestError(f"Invalid duration of the maintenance: {hours[:20]!r} hours.")
+    return datetime.fromtimestamp(visit.context.process.clock.time() + 3600 * int(hours), UTC).isoformat(
+        timespec="seconds"
+    )
 
 
 def _label_changes(text: str) -> dict[str, str | None]:

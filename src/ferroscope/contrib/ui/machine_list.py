@@ -61,6 +61,11 @@ class Wanted(msgspec.Struct, frozen=True, kw_only=True):
         parts += [f"inbox == {self.inbox}"] if self.inbox in ("yes", "no") else []
         return " and ".join(parts)
 
+    @property
+    def search(self) -> str:
+        """All of it in the language of searches: the command line and the API find the same with it."""
+        return " and ".join(filter(None, (self.query, f"reason == {self.reason}" if self.reason else "")))
+
 
 def _searched(term: labels.Term) -> str:
     """Return a part of a selector in the language of searches, which compares without case."""

@@ -10,6 +10,7 @@ import msgspec
 
 from ferroscope.api.baremetal.history import hint_of
 from ferroscope.api.http.errors import BadRequestError
+from ferroscope.contrib.ui import saved_searches
 from ferroscope.contrib.ui.machine_list import Wanted, menu, ranked, views
 from ferroscope.contrib.ui.page import Download, Page, Visit
 from ferroscope.core import advice, labels, values
@@ -118,6 +119,8 @@ def show(visit: Visit) -> Page | Download:
         "may_act": any(row["may_act"] for row in rows),
         "fields": _SEARCHED,
         "menu": menu(visit),
+        "saved": saved_searches.listed(visit),
+        "command": saved_searches.command(wanted),
     }
     return Page(template="machines.html", title="Machines", data=data)
 

@@ -108,13 +108,14 @@ if (showKeys) {
 
 // What can be pasted can be copied, where the browser lets a page do so: over HTTPS, or from this machine.
 function offerCopies() {
-  for (const one of document.querySelectorAll("button[data-copy]")) one.hidden = !navigator.clipboard;
+  for (const one of document.querySelectorAll("button.copy")) one.hidden = !navigator.clipboard;
 }
 
 document.addEventListener("click", async (event) => {
-  const button = event.target.closest("button[data-copy]");
+  const button = event.target.closest("button.copy");
   if (!button) return;
-  await navigator.clipboard.writeText(button.dataset.copy);
+  const { copy, copyLink } = button.dataset;
+  await navigator.clipboard.writeText(copy ?? new URL(copyLink, location.href).href);
   button.textContent = "Copied";
 });
 
@@ -129,7 +130,7 @@ unfold();
 
 function isBusy(main) {
   const active = document.activeElement;
-  return (active !== main && main.contains(active)) || main.querySelector("input:checked[name=node], details[open]");
+  return (active !== main && main.contains(active)) || main.querySelector("input:checked[name=node], details[open]:not(.notes, .fold)");
 }
 
 let tag = null;

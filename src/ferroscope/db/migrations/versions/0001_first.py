@@ -474,6 +474,17 @@ def upgrade() -> None:
     op.create_index("ix_rules_created_at", "rules", ["created_at", "uuid"])
 
     op.create_table(
+        "saved_searches",
+        sa.Column("user", sa.String(255), nullable=False),
+        sa.Column("name", sa.String(64), nullable=False),
+        sa.Column("q", LONG_TEXT, nullable=False),
+        sa.Column("view", LONG_TEXT, nullable=False),
+        sa.Column("created_at", sa.Double(), nullable=False),
+        sa.PrimaryKeyConstraint("user", "name", name="pk_saved_searches"),
+        **OPTIONS,
+    )
+
+    op.create_table(
         "search_index",
         sa.Column("node", UUID, nullable=False),
         sa.Column("kind", sa.String(8), nullable=False),

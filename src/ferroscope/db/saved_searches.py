@@ -1,0 +1,38 @@
+"""The saved searches of users."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from sqlalchemy import bindparam, delete, insert, select
+
+from ferroscope.core.saved_search import SavedSearch
+from ferroscope.db import schema
+from ferroscope.db.mapping import Mapper
+from ferroscope.db.session import Session
+
+_SAVED = Mapper(SavedSearch, schema.saved_searches)
+_s = schema.saved_searches.c
+_LIST = select(*_SAVED.columns).where(_s.user == bindparam("user")).order_by(_s.name)
+_REMOVE = delete(schema.saved_searches).where(_s.user == bindparam("user"), _s.name == bindparam("name"))
+_ADD = insert(schema.saved_searches)
+
+
+class SavedSearches:
+    """Each belongs to the user with the name of its principal, and has a name that is unique for this user."""
+
+    def __init__(self, tx: Session) -> None:
+        self._tx = tx
+
+    def list(self, user: str) -> Sequence[SavedSearch]:
+        """Return the searches of this user, by name."""
+        return [_SAVED.from_row(row) for row in self._tx.run(_LIST, {"user": user})]
+
+    def put(self, search: SavedSearch) -> None:
+        """Store it, in the place of one with the same name."""
+        self.remove(search.user, search.name)
+        self._tx.run(_ADD, _SAVED.to_row(search))
+
+    def remove(self, user: str, name: str) -> bool:
+        """Delete it; return False if there is none."""
+        return self._tx.run(_REMOVE, {"user": user, "name": name}).rowcount > 0

@@ -1,0 +1,87 @@
+"""Maintenance that ends by itself: in time, once, and only the one that has such an end."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from types import SimpleNamespace
+from typing import Any
+
+import msgspec
+import pytest
+
+from ferroscope.contracts.errors import LeaseLostError
+from ferroscope.contracts.store import Query
+from ferroscope.core.model import Node
+from ferroscope.periodic.timeouts import Timeouts
+from tests.fast.worker.conftest import ManualClock
+from tests.support import examples
+from tests.support.stores import open_store
+
+
+class Site:
+    def __init__(self) -> None:
+        self.clock = ManualClock()
+        self.store = open_store(clock=self.clock)
+        self.task = Timeouts(self.store, timeout=60.0, period=1.0, process="p")
+        self.lost = False
+        self.leadership: Any = SimpleNamespace(fence=self.fence, keep_alive=lambda: None)
+
+    def fence(self, _tx: Any) -> None:
+        if self.lost:
+            raise LeaseLostError("lost")
+
+    def add(self, ends_in: float | None, *, maintenance: bool = True) -> str:
+        attributes = {"maintenance_reason": "fan", "description": "mine"}
+        if ends_in is not None:
+            attributes["maintenance_until"] = datetime.fromtimestamp(self.clock.now + ends_in, UTC).isoformat()
+        node = examples.node(maintenance=maintenance, attributes=attributes)
+        self.store.write(lambda tx: tx.nodes.add(node))
+        return node.uuid
+
+    def node(self, uuid: str) -> Node:
+        return self.store.read(lambda tx: tx.nodes.get(uuid))
+
+    def step(self) -> str:
+        return self.task.step(self.leadership)
+
+
+def test_it_ends_when_it_is_over_and_the_timeline_says_so() -> None:
+    site = Site()
+    early, late, never = site.add(10.0), site.add(100.0), site.add(None)
+    assert "maintenance" not in site.step()
+    site.clock.now += 20.0
+    assert "ended the maintenance of 1 nodes" in site.step()
+    assert (site.node(early).maintenance, site.node(early).attributes) == (False, {"description": "mine"})
+    assert (site.node(late).maintenance, site.node(never).maintenance) == (True, True)
+    (entry,) = site.store.read(lambda tx: tx.journal.list(Query(filters={"node": early}, sort_key="id")))
+    assert entry.step == "maintenance"
+    assert "maintenance" not in site.step()
+
+
+def test_somebody_who_extends_it_meanwhile_is_respected() -> None:
+    site = Site()
+    uuid = site.add(10.0)
+    site.clock.now += 20.0
+    read = site.store.read
+
+    def extended(work: Any) -> Any:
+        found = read(work)
+        node = site.node(uuid) if work.__name__ == "_over" else None
+        if node is not None:
+            later = datetime.fromtimestamp(site.clock.now + 50.0, UTC).isoformat()
+            changed = msgspec.structs.replace(node, attributes=node.attributes | {"maintenance_until": later})
+            site.store.write(lambda tx: tx.nodes.update(changed))
+        return found
+
+    site.task._store = SimpleNamespace(read=extended, write=site.store.write)  # type: ignore[assignment]
+    site.step()
+    assert site.node(uuid).maintenance
+
+
+def test_a_leader_that_lost_its_lease_ends_nothing() -> None:
+    site = Site()
+    uuid = site.add(-10.0)
+    site.lost = True
+    with pytest.raises(LeaseLostError):
+        site.step()
+    assert site.node(uuid).maintenance
