@@ -8,6 +8,7 @@ from typing import Any, Final
 
 import msgspec
 
+from ferroscope.core.digest import Digest, HardwareChange, in_words
 from ferroscope.core.model import Inspection, Node
 from ferroscope.core.notification import (
     MEANINGS,
@@ -18,6 +19,7 @@ from ferroscope.core.notification import (
     NodeView,
     OutboxEvent,
     inspection_view,
+    iso,
     view_of,
 )
 from ferroscope.core.states import Provision, State
@@ -105,9 +107,10 @@ def example(kind: Kind) -> dict[str, Any]:
         reason=reason,
         error=error,
     )
-    changed = kind is Kind.HARDWARE_CHANGED
+    changed, general = kind is Kind.HARDWARE_CHANGED, kind in (Kind.TEST, Kind.DIGEST)
     data = EventData(
-        node=None if kind is Kind.TEST else view_of(node),
+        digest=_digest() if kind is Kind.DIGEST else None,
+        node=None if general else view_of(node),
         inspection=inspection_view(inspection) if kind in _STATES else None,
         changes=_CHANGES if changed else None,
         changes_total=len(_CHANGES) if changed else None,
@@ -116,11 +119,25 @@ def example(kind: Kind) -> dict[str, Any]:
         target="",
         event=f"7c4c2f3e-0d7b-4c58-a7b4-{list(Kind).index(kind) + 1:012x}",
         type=kind,
-        node="" if kind is Kind.TEST else node.uuid,
+        node="" if general else node.uuid,
         data=msgspec.to_builtins(data),
         at=_STARTED + after,
     )
     return cloud_event(event, "/ferroscope")
+
+
+def _digest() -> Digest:
+    moment = _STARTED // 86400 * 86400
+    found = Digest(
+        since=iso(moment - 86400),
+        until=iso(moment),
+        finished=212,
+        failures={"bmc-unreachable": 3, "timeout": 1},
+        created=4,
+        changed=1,
+        changes=[HardwareChange(node=_NODE.uuid, name=_NODE.name, text=_CHANGES[1].text)],
+    )
+    return msgspec.structs.replace(found, text=in_words(found))
 
 
 def render() -> str:
@@ -132,7 +149,12 @@ def _lines() -> Iterator[str]:
     for kind in Kind:
         yield f"| [`{TYPE_PREFIX}{kind}`](#{TYPE_PREFIX.replace('.', '')}{kind.replace('.', '')}) | {MEANINGS[kind]} |"
     yield "\n## Data\n"
-    for name, struct in (("node", NodeView), ("inspection", InspectionView), ("changes", ChangeView)):
+    for name, struct in (
+        ("node", NodeView),
+        ("inspection", InspectionView),
+        ("changes", ChangeView),
+        ("digest", Digest),
+    ):
         fields = ", ".join(f"`{field.name}`" for field in msgspec.structs.fields(struct))
         text = " ".join((struct.__doc__ or "").split()).replace("``", "`")
         yield f"* `{name}`: {text} Fields: {fields}."

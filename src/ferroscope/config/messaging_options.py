@@ -9,6 +9,7 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 import msgspec
 
 from ferroscope.config.declaration import Opt
+from ferroscope.core.digest import seconds_of
 from ferroscope.core.notification import Kind, NodeView, Subscription
 from ferroscope.core.secrets import REFERENCE
 
@@ -225,6 +226,12 @@ class NotificationSettings(msgspec.Struct, frozen=True, kw_only=True):
         tuple[str, ...],
         Opt("Networks in which webhooks may be, such as 10.0.0.0/8,2001:db8::/32. Empty: all networks."),
     ] = ()
+    digest_at: Annotated[
+        str,
+        Opt(
+            "When targets get the digest of the last 24 hours, an event of the type digest: a time such as 07:00, UTC."
+        ),
+    ] = ""
     interval: Annotated[float, Opt("Seconds between two looks into an empty outbox.", ge=0.05, le=60)] = 0.5
     max_retry_delay: Annotated[
         float, Opt("Maximum delay in seconds before a failed delivery is retried; the first one is 1 s.", ge=1)
@@ -252,8 +259,18 @@ class NotificationSettings(msgspec.Struct, frozen=True, kw_only=True):
             raise ValueError("[notifications] target: two targets have the same name")
         return found
 
+    def digest(self) -> float | None:
+        """Return when digests are due, in seconds after midnight; None for never. ``ValueError``."""
+        if not self.digest_at:
+            return None
+        seconds = seconds_of(self.digest_at)
+        if seconds is None:
+            raise ValueError(f"[notifications] digest_at: {self.digest_at!r} is not a time such as 07:00")
+        return seconds
+
     def subscriptions(self) -> list[Subscription]:
-        """Return which target gets which events."""
+        """Return which target gets which events; ``ValueError`` if one is invalid, or the time of digests."""
+        self.digest()
         return [Subscription(target=one.name, events=one.events, nodes=one.nodes) for one in self.targets()]
 
 

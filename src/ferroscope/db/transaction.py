@@ -13,6 +13,7 @@ from ferroscope.db.addresses import Addresses
 from ferroscope.db.clock_steps import ClockSteps
 from ferroscope.db.credentials import AccessTokens, WebSessions
 from ferroscope.db.data import InspectionData, Objects
+from ferroscope.db.digests import Digests
 from ferroscope.db.events import AuditLog, Outbox, record
 from ferroscope.db.inspections import Inspections, Journal
 from ferroscope.db.leases import Leases
@@ -77,6 +78,7 @@ class Transaction(Session):
     access_tokens = Repository(AccessTokens)
     audit = Repository(AuditLog)
     outbox = Repository(Outbox)
+    digests = Repository(Digests)
     receipts = Repository(Receipts)
     remediations = Repository(Remediations)
     web_sessions = Repository(WebSessions)

@@ -159,6 +159,11 @@ def build_singletons(
     if object_stores or settings.storage.backend == "none":
         tasks.append(lambda: build_archiving(settings, backend, object_stores, clock=clock, process=process))
 
+    if (digest_at := settings.notifications.digest()) is not None:
+        from ferroscope.periodic.digest import Digests
+
+        tasks.append(lambda: Digests(backend.store, at=digest_at))
+
     if senders := build_senders(settings, stop):
         tasks.append(lambda: Notifications(backend.store, senders, settings.notifications, clock=clock, meter=meter))
 

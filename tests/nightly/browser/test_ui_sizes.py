@@ -1,0 +1,161 @@
+"""Every page on a phone, a laptop and a large screen, dark and light; what a laptop shows; and the way to a cause."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import axe_core_python
+import pytest
+
+from ferroscope.core.model import Entry
+from ferroscope.core.states import Provision
+from tests.api.service import Service
+from tests.support.browser import Chromium
+from tests.support.fleet_stage import fill, stage
+from tests.support.processes import until
+
+AXE = Path(axe_core_python.__file__).with_name("axe.min.js").read_text(encoding="utf-8")
+RULES = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "best-practice"]
+SIZES = ((360, 740), (1440, 900), (2560, 1440))
+PAGES = (
+    "/ui", "/ui/machines", "/ui/machines?state=inspect+failed", "/ui/machines?q=rack1&sort=memory&dir=desc",
+    "/ui/machines/{well}", "/ui/machines/{well}?tab=timeline", "/ui/machines/{failed}", "/ui/machines/{waits}",
+    "/ui/inbox", "/ui/enroll", "/ui/rules", "/ui/wiring", "/ui/service",
+)  # fmt: skip
+
+
+@pytest.fixture
+def browser(tmp_path: Path) -> Iterator[Chromium]:
+    started = Chromium(tmp_path / "profile")
+    started.command("Emulation.setFocusEmulationEnabled", enabled=True)
+    yield started
+    started.close()
+
+
+def violations(browser: Chromium) -> list[str]:
+    """Return what axe finds, with the elements."""
+    options = json.dumps({"runOnly": {"type": "tag", "values": RULES}})
+    found: Any = browser.evaluate(f"axe.run(document, {options}).then(result => result.violations)")
+    return [f"{one['id']}: {node['html'][:200]}" for one in found for node in one["nodes"]]
+
+
+def test_every_page_is_accessible_and_fits_in_each_size_and_color(browser: Chromium, sqlite_url: str) -> None:
+    with stage(sqlite_url) as (base, service):
+        known = fill(service)
+        names = {"well": known["rack1-u02"], "failed": known["rack3-u04"], "waits": known["rack4-u01"]}
+        wrong = []
+        for page in PAGES:
+            path = page.format(**names)
+            browser.shape(*SIZES[0])
+            browser.go(base + path)
+            browser.evaluate(AXE)
+            for width, height in SIZES:
+                for dark in (False, True):
+                    browser.shape(width, height, dark=dark)
+                    found = violations(browser)
+                    if browser.evaluate("document.documentElement.scrollWidth > innerWidth"):
+                        found.append("wider than the screen")
+                    wrong += [f"{page} at {width}{' dark' if dark else ''}: {one}" for one in found]
+        assert wrong == []
+        assert browser.complaints == []
+
+
+def test_a_laptop_shows_25_machines_and_a_phone_the_first_one_at_once(browser: Chromium, sqlite_url: str) -> None:
+    with stage(sqlite_url) as (base, service):
+        fill(service)
+        browser.shape(1440, 900)
+        browser.go(f"{base}/ui/machines")
+        rows = "[...document.querySelectorAll('main tbody tr')].map(row => row.getBoundingClientRect())"
+        heights = set(browser.evaluate(f"{rows}.map(one => one.height)"))
+        assert all(32 <= one <= 36 for one in heights), heights
+        assert browser.evaluate(f"{rows}.filter(one => one.bottom <= innerHeight + 1).length") >= 25
+        assert browser.evaluate("document.querySelector('.scroll').scrollWidth <= innerWidth")
+        browser.shape(360, 740)
+        assert browser.evaluate("document.querySelector('header').getBoundingClientRect().height") <= 48
+        assert browser.evaluate(f"{rows}[0].top") <= 300
+        assert browser.evaluate("document.querySelector('.scroll').scrollWidth <= innerWidth")
+        browser.evaluate("scrollTo(0, 2000)")
+        assert browser.evaluate("document.querySelector('header').getBoundingClientRect().top") == 0
+
+
+def test_lists_are_walked_through_with_keys(browser: Chromium, sqlite_url: str) -> None:
+    def focused() -> str:
+        return str(browser.evaluate("document.activeElement.textContent"))
+
+    def press(key: str) -> None:
+        browser.evaluate(
+            f"document.activeElement.dispatchEvent(new KeyboardEvent('keydown', {{key: '{key}', bubbles: true}}))"
+        )
+
+    with stage(sqlite_url) as (base, service):
+        fill(service)
+        browser.shape(1440, 900)
+        browser.go(f"{base}/ui/machines?q=rack3")
+        assert browser.evaluate("document.getElementById('bar').hidden") is True
+        for key in "jjjk":
+            press(key)
+        assert focused() == "rack3-u02"
+        press("x")
+        assert browser.evaluate("document.getElementById('selected').textContent") == "1 selected:"
+        assert browser.evaluate("document.getElementById('bar').hidden") is False
+        press("?")
+        assert browser.evaluate("document.getElementById('keys').open") is True
+        browser.evaluate("document.getElementById('keys').close()")
+        press("/")
+        assert browser.evaluate("document.activeElement.id") == "q"
+        press("j")  # typed, as in a search
+        assert browser.evaluate("document.activeElement.id") == "q"
+        browser.go(f"{base}/ui/service")
+        press("/")
+        assert browser.evaluate("document.activeElement.id") == "find"
+        assert browser.complaints == []
+
+
+def finished_trial(service: Service, uuid: str) -> None:
+    """Answer the trial of a BMC, as a worker does."""
+    service.consume()
+    answer = Entry(node=uuid, inspection=None, step="verified", message="the BMC responds: power off")
+    service.store.write(lambda tx: tx.journal.append([answer]))
+
+
+def test_from_the_first_page_to_cause_and_remedy_in_two_clicks(browser: Chromium, sqlite_url: str) -> None:
+    with stage(sqlite_url) as (base, service):
+        known = fill(service)
+        uuid = known["rack3-u06"]
+        browser.shape(1440, 900)
+        browser.go(f"{base}/ui")
+        browser.click("a.button[href='/ui/machines?reason=ramdisk-error']")
+        assert "Lshw: no such device" in browser.text()
+        browser.click(f"a[href='/ui/machines/{uuid}']")
+        assert "Lshw: no such device" in browser.text()
+        assert "What to try" in browser.text()
+        browser.evaluate("document.querySelector('.remedy details').open = true")
+        browser.evaluate("document.getElementById('bmc_address').value = '192.0.2.200'")
+        browser.click(".remedy .fields button.primary")
+        assert "The BMC is being tried" in browser.text()
+        finished_trial(service, uuid)
+        until(lambda: "the BMC responds: power off" in browser.text())  # the page looks by itself
+        assert service.node(uuid).driver_info["bmc_address"] == "192.0.2.200"
+        browser.click(".toolbar button[value=inspect]")
+        browser.click("main form button.primary")
+        assert browser.evaluate("location.pathname") == f"/ui/machines/{uuid}"
+        assert service.node(uuid).provision_state is Provision.INSPECTING
+        assert browser.complaints == []
+
+
+def test_a_search_is_saved_and_found_again(browser: Chromium, sqlite_url: str) -> None:
+    with stage(sqlite_url) as (base, service):
+        fill(service)
+        browser.shape(1440, 900)
+        browser.go(f"{base}/ui/machines?q=rack3")
+        browser.evaluate("document.getElementById('save-as').value = 'third rack'")
+        browser.click("button[form=saved]:not([name])")
+        browser.go(f"{base}/ui/machines")
+        browser.click(".saved a")
+        assert "6" in browser.evaluate("document.querySelector('.count').textContent")
+        browser.click("button[form=saved][name=remove]")
+        assert browser.evaluate("document.querySelector('.saved a')") is None
+        assert browser.complaints == []
