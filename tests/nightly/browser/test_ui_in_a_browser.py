@@ -145,7 +145,7 @@ def test_machines_are_accepted_from_the_inbox(browser: Chromium, sqlite_url: str
         assert (violations(browser), fit(browser)) == ([], True)
         assert [service.node(f"rack9-u{number}").inbox for number in range(3)] == [False] * 3
         browser.click("main form button.primary")
-        assert "This makes manageable 3 machines" in browser.text()
+        assert "This makes 3 machines manageable" in browser.text()
         assert browser.complaints == []
 
 
