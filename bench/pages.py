@@ -3,9 +3,9 @@
 A real api process; the nodes are those of ``bench.search``, each with labels and an inspection: one in twenty has
 failed, some are in progress, one in ten has found other hardware. One in ten waits in the inbox, one in fifty is not as
 expected, and there are a hundred rules. The first answer includes what a process does once, such as compiling SQL. The
-targets for Prometheus are measured as a page is. Then viewers look at the fleet page every five seconds, or at the page
-of the service every two and a half, each with a session of its own, while something changes every second; and half as
-often while nothing does, as the script of the pages does.
+targets for Prometheus are measured as a page is. Then viewers look at the fleet page every five seconds, at the first
+page of all machines every ten, or at the page of the service every two and a half, each with a session of its own,
+while something changes every second; and half as often while nothing does, as the script of the pages does.
 """
 
 from __future__ import annotations
@@ -39,6 +39,9 @@ from ferroscope.runtime.system import SystemClock
 PAGES: Final = (
     "/ui",
     "/ui/machines",
+    "/ui/machines?page=50",
+    "/ui/machines?sort=memory&dir=desc",
+    "/ui/machines?sort=model&q=vendor+%3D%3D+dell",
     "/ui/machines?c=state&c=model&c=ports",
     "/ui/machines?state=inspect+failed",
     "/ui/machines?reason=timeout",
@@ -49,6 +52,7 @@ PAGES: Final = (
     "/ui/inbox",
     "/ui/enroll",
     "/ui/rules",
+    "/ui/wiring",
     "/v1/prometheus/targets",
 )
 # One in so many nodes waits in the inbox; rules.
@@ -58,7 +62,7 @@ _CONDITION: Final = {"op": "eq", "args": ["{inventory[system_vendor][manufacture
 _ACTION: Final = {"op": "set-attribute", "args": {"path": "/extra/vendor", "value": "acme"}}
 _VIEWERS: Final = 100
 # Page -> seconds between two looks of its script.
-_LIVE: Final = {"/ui": 5.0, "/ui/service": 2.5}
+_LIVE: Final = {"/ui": 5.0, "/ui/machines": 10.0, "/ui/service": 2.5}
 _SECONDS: Final = 20.0
 _DEVIATION: Final = {
     "expectation": "web", "severity": "warning", "condition": "memory >= 384GiB", "found": "memory: 352GiB",

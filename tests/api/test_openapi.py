@@ -87,6 +87,8 @@ class Seeded:
             "driver": ["sim", "fake-hardware"],
             "key": ["0" * 32],
             "name": [f"name-{number}" for number in range(100)],
+            "search": [f"search-{number}" for number in range(20)],
+            "number": ["1", "2"],
         }[name]
 
 

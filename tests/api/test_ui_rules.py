@@ -152,8 +152,13 @@ def test_a_dry_run_ends_in_time(service: Service, root: Browser, monkeypatch: py
         inspected(service, name, "ACME")
     monkeypatch.setattr(rules, "_SECONDS", 0.0)
     shown = text_of(root.post("/ui/rules/new", action="try", **RULE))
-    assert "Tried on 1 machine" in shown
-    assert "2 machines were not tried" in shown
+    assert "Tried on machines 1 to 1 of 3" in shown
+    following = text_of(root.post("/ui/rules/new", action="try:1", **RULE))
+    assert "Tried on machines 2 to 2 of 3" in following
+    monkeypatch.setattr(rules, "_SECONDS", 60.0)
+    last = root.post("/ui/rules/new", action="try:1", **RULE)
+    assert "Tried on machines 2 to 3 of 3" in text_of(last)
+    assert ("Try the next machines" in following, "Try the next machines" in last.text) == (True, False)
 
 
 def test_the_last_matches_are_those_of_the_newest_inspections(service: Service, root: Browser) -> None:

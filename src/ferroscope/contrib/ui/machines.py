@@ -28,7 +28,7 @@ MAINTENANCE: Final = "baremetal:node:set_maintenance"
 
 
 class Column(msgspec.Struct, frozen=True):
-    """``sort``: one of ``db.ranking.SORTS``; ``usual``: shown unless other columns are chosen."""
+    """``sort``: one of ``contracts.store.SORTS``; ``usual``: shown unless other columns are chosen."""
 
     name: str
     title: str
@@ -173,6 +173,7 @@ def _row(visit: Visit, node: dict[str, Any], wanted: Wanted) -> dict[str, Any]:
     return {
         "uuid": node["uuid"],
         "name": node["name"] or node["uuid"],
+        "label": node["name"] or (node.get("inbox") and names.suggestion(known.get("serial"))) or node["uuid"],
         "state": node["provision_state"],
         "maintenance": node["maintenance"],
         "maintenance_reason": node.get("maintenance_reason"),

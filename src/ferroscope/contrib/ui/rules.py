@@ -12,6 +12,7 @@ from ferroscope.api.auth import access
 from ferroscope.api.http.errors import ApiError, BadRequestError, MissingError, TooLargeError
 from ferroscope.contracts.store import Query
 from ferroscope.contrib.ui import form
+from ferroscope.contrib.ui.machine_list import Wanted, ranked, seen
 from ferroscope.contrib.ui.page import Page, Redirect, Visit
 from ferroscope.core.json_safety import MAX_DEPTH
 from ferroscope.core.model import PHASES, Node
@@ -122,7 +123,7 @@ def act(visit: Visit) -> Page | Redirect:
     """Save a rule, delete it, or try it on stored machines."""
     rule = None if visit.path["rule"] == _NEW else visit.call("GET /v1/inspection_rules/{rule}", visit.path)
     given = {name: (visit.form.get(name) or [""])[0] for name in _FIELDS}
-    action = visit.given("action")
+    action = visit.given("action").partition(":")[0]
     if action == "delete" and rule is not None:
         if visit.given("confirm") == "yes":
             visit.call("DELETE /v1/inspection_rules/{rule}", visit.path)
@@ -222,8 +223,8 @@ def _try(visit: Visit, rule: dict[str, Any] | None, body: dict[str, Any]) -> dic
         raise access.forbidden((EXPLAIN,), visit.identity)
     stored = rule is not None and (rule["conditions"] is None or rule["dialect"] != "bare-metal")
     what = {"rule": rule["uuid"]} if stored and rule is not None else {"draft": body}
-    q = visit.given("q")
-    machines = _machines(visit, q)
+    first = _first(visit.given("action"))
+    machines, total = _machines(visit, visit.given("q"), first)
     began, clock = visit.context.process.clock.monotonic(), visit.context.process.clock
     counts: Counter[str] = Counter()
     found: list[dict[str, Any]] = []
@@ -248,20 +249,26 @@ def _try(visit: Visit, rule: dict[str, Any] | None, body: dict[str, Any]) -> dic
     return {
         "counts": dict(sorted(counts.items())),
         "tried": sum(counts.values()),
-        "machines": len(machines),
+        "first": first,
+        "machines": total,
         "found": found[:_SHOWN],
         "more": max(0, len(found) - _SHOWN),
         "stored": stored,
     }
 
 
-def _machines(visit: Visit, q: str) -> list[dict[str, Any]]:
-    """Return the machines on which to try: those that match the search, or any."""
-    if q:
-        found = visit.call("GET /v1/search", q=q, limit=_TRIED)["nodes"]
-    else:
-        found = visit.call("GET /v1/nodes", fields=["uuid", "name"], limit=_TRIED, sort_key="name")["nodes"]
-    return list(found)
+def _first(action: str) -> int:
+    """Return with which machine to go on, of "try:150"."""
+    number = action.partition(":")[2]
+    return int(number) if number.isascii() and number.isdigit() and len(number) < 8 else 0
+
+
+def _machines(visit: Visit, q: str, first: int) -> tuple[list[dict[str, Any]], int]:
+    """Return the machines on which to try, from the one with this number on, and how many match the search in all."""
+    uuids = ranked(visit, Wanted(q=q))
+    some = uuids[first : first + _TRIED]
+    known = {node.uuid: {"uuid": node.uuid, "name": node.name} for node in seen(visit, some)}
+    return [known[uuid] for uuid in some if uuid in known], len(uuids)
 
 
 def _named(node: dict[str, Any]) -> dict[str, str]:
