@@ -42,6 +42,8 @@ def test_create_answers_201_with_location_and_every_field(bare_metal: Client) ->
         "hardware",
         "inbox",
         "labels",
+        "maintenance_until",
+        "notes",
         "orphaned_at",
     }
     assert (node["provision_state"], node["name"], node["extra"]) == ("enroll", "rack1.u3", {"a": [1]})

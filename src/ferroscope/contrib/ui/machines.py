@@ -120,7 +120,7 @@ def show(visit: Visit) -> Page | Download:
         "fields": _SEARCHED,
         "menu": menu(visit),
         "saved": saved_searches.listed(visit),
-        "command": saved_searches.command(wanted),
+        "command": "" if problem else saved_searches.command(wanted),
     }
     return Page(template="machines.html", title="Machines", data=data)
 
