@@ -51,14 +51,14 @@ def decode_clean(raw: bytes) -> Any:
 
 def containers_exceed(raw: bytes, limit: int = MAX_CONTAINERS) -> bool:
     """Whether there are more than ``limit`` objects and arrays; brackets inside strings do not count."""
-    if raw.count(b"{") + raw.count(b"[") <= limit:
+    if len(raw) <= limit or raw.count(b"{") + raw.count(b"[") <= limit:
         return False
     return _brackets(raw).count(b"{") > limit
 
 
 def depth_exceeds(raw: bytes, limit: int) -> bool:
     """Whether valid JSON is nested deeper than ``limit`` objects and arrays, without decoding it."""
-    if raw.count(b"{") + raw.count(b"[") <= limit:
+    if len(raw) <= 2 * limit:
         return False
     brackets = _brackets(raw)
     for _ in range(limit):
