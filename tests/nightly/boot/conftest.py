@@ -16,3 +16,9 @@ __all__ = ["pytest_runtest_makereport"]
 def ramdisk() -> Path:
     """Return the directory of the smallest one, whose kernel knows neither SATA nor USB nor the second NIC."""
     return cached()
+
+
+@pytest.fixture(scope="session")
+def generic_ramdisk() -> Path:
+    """Return the directory of one with the drivers of all hardware, and the image for virtual media."""
+    return cached("--no-firmware")

@@ -9,7 +9,7 @@ from sqlalchemy import NullPool, create_engine
 
 from tests.nightly.boot.test_firmware import WAYS
 from tests.support.boot.checks import check_end
-from tests.support.boot.site import BootSite, plan
+from tests.support.boot.site import API, BootSite, plan
 
 pytestmark = pytest.mark.timeout(7200)
 
@@ -26,6 +26,33 @@ def test_a_machine_is_inspected_by_the_real_agent(
         assert state == "manageable", site.told(machine)
         assert said in machine.console.text
         assert "Found LLDP info for interface" in machine.console.text
+        check_end(site, machine)
+
+
+def test_the_agent_proves_itself_by_its_token_while_no_worker_runs(
+    tmp_path: Path, postgresql_url: str, ramdisk: Path
+) -> None:
+    # What it does beside its callback, which is not needed for an inspection, requires the address of the API.
+    with BootSite(tmp_path, postgresql_url, ramdisk, plan(kernel=f"ipa-api-url={API}")) as site:
+        api, worker = site.processes
+        machine = site.add("vm1", firmware="bios")
+        site.inspect(machine)
+        site.until_step(machine, "boot-script")
+        worker.freeze()
+        site.until(machine, lambda: _beats(api.said()), "its heartbeat is accepted")
+        worker.thaw()
+        assert site.until_done(machine) == "manageable", site.told(machine)
+        check_end(site, machine)
+
+
+def test_a_slow_network_that_loses_frames_delays_an_inspection_and_does_not_fail_it(
+    tmp_path: Path, postgresql_url: str, ramdisk: Path
+) -> None:
+    with BootSite(tmp_path, postgresql_url, ramdisk, plan()) as site:
+        machine = site.add("vm1", firmware="bios")
+        site.slow_down(machine, megabits=50, lost=200)
+        site.inspect(machine)
+        assert site.until_done(machine) == "manageable", site.told(machine)
         check_end(site, machine)
 
 
@@ -46,3 +73,7 @@ def test_an_agent_with_a_wrong_secret_is_refused_and_the_node_says_so(
         assert site.steps(machine)["failed"]["reason"] == "callback-refused"
         assert "wrong secret" in site.node(machine.name)["last_error"]
         assert not site.hypervisor.is_on(machine.name)
+
+
+def _beats(log: str) -> bool:
+    return any("/v1/heartbeat/" in line and "status=202" in line for line in log.splitlines())

@@ -1,6 +1,7 @@
 """The BMCs of the machines: sushy-tools' Redfish emulator with its libvirt driver, as Metal3 and OpenStack test with.
 
-It runs in the machines' network, where it fetches images; this host reaches it through a forwarder.
+It runs in the machines' network, where it fetches images, and where the worker finds it; the tests reach it through a
+forwarder.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ _CONFIGURATION: Final = ROOT / "tests/support/emulators/libvirt_config.py"
 
 
 class Bmc:
-    """``url`` is the Redfish service that all machines have in common, as this host reaches it."""
+    """``url`` is the Redfish service that all machines have in common, as the worker reaches it."""
 
     def __init__(self, site: Installation, hypervisor: Hypervisor, space: Netns, address: str) -> None:
         program = ENVIRONMENT / "bin" / "sushy-emulator"
@@ -30,7 +31,7 @@ class Bmc:
             raise RuntimeError(f"there is no {program}; run: tools/setup.sh emulators")
         self.port = free_port()
         self.place = f"{space.name}@{address}:{self.port}"
-        self.url = f"http://127.0.0.1:{self.port}"
+        self.url = f"http://{address}:{self.port}"
         directory = site.directory / "bmc"
         directory.mkdir()
         passwords = directory / "htpasswd"
@@ -62,7 +63,9 @@ class Bmc:
 
     def ask(self, path: str) -> Any:
         """Return a resource as it really is, behind everybody's back."""
-        request = urllib.request.Request(self.url + path, headers={"Authorization": AUTHORIZATION})
+        request = urllib.request.Request(
+            f"http://127.0.0.1:{self.port}{path}", headers={"Authorization": AUTHORIZATION}
+        )
         with urllib.request.urlopen(request, timeout=PATIENCE) as answer:
             return json.loads(answer.read())
 

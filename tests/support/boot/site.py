@@ -1,17 +1,18 @@
 """The whole product before machines that really boot: boot hosts that serve our ramdisk, BMCs, a switch with LLDP.
 
-It is the site of ``tests.support.pxe``, with Redfish instead of simulated BMCs, over HTTP.
+It is the site of ``tests.support.pxe``, with Redfish instead of simulated BMCs, over HTTP. The worker is in the network
+of the BMCs, so that both see the same image at its URL.
 """
 
 from __future__ import annotations
 
 import subprocess
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from sqlalchemy import NullPool, create_engine, text
+from sqlalchemy import NullPool, create_engine, make_url, text
 
 from ferroscope.cli.client import Json
 from tests.support.boot import acceleration, switch
@@ -31,7 +32,7 @@ API: Final = f"http://{SWITCH}:6385"
 _MANAGEMENT: Final = "10.77.0.3"
 IMAGES: Final = f"http://{SWITCH}:8081"
 _LOADERS: Final = ("/usr/lib/ipxe/ipxe.efi", "/usr/lib/ipxe/undionly.kpxe")
-_DRIVERS: Final = "enabled = redfish,fake-hardware\nallow_http_passwords = true\nbmc_networks = 127.0.0.0/8"
+_DRIVERS: Final = "enabled = redfish,fake-hardware\nallow_http_passwords = true\nbmc_networks = 10.77.0.0/24"
 # Seconds between two looks at a machine that boots for minutes: each look takes from its processor.
 _LOOK: Final = 0.5
 _LOSSY: Final = """\
@@ -194,6 +195,14 @@ class BootSite(Site):
         """Return what a failure of a test should show: the timeline, and the end of the console."""
         steps = [f"{entry['at']} {entry['step']}: {entry['message']}" for entry in self.timeline(machine.name)]
         return "\n".join([str(self.node(machine.name)["last_error"]), *steps, machine.console.text[-6000:]])
+
+    def _prefix(self, role: str) -> Sequence[str]:
+        if role != "worker":
+            return super()._prefix(role)
+        wire, database = self.lab.wire, make_url(self._url)
+        place = f"{database.host}:{database.port}"
+        self.lab.forward([f"{wire.name}@{place}", place])
+        return wire.prefix
 
     def _start(self) -> None:
         super()._start()

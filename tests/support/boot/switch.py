@@ -18,13 +18,14 @@ configure system hostname {NAME}
 configure lldp portidsubtype ifname
 configure lldp tx-interval 1
 """
-# Debian's lldpd is confined to this directory, as a user of its own, who has to reach the socket.
+# Debian's lldpd is confined to this directory, as a user of its own, who has to read the configuration.
 _START: Final = """\
 set -e
 mount --make-rprivate /
 mkdir -p /run/lldpd
 mount -t tmpfs none /run/lldpd
-exec lldpd -d -u /run/lldpd/socket -O {configuration} -C none -I {links}
+cp {configuration} /run/lldpd/lldpd.conf
+exec lldpd -d -u /run/lldpd/socket -O /run/lldpd/lldpd.conf -C none -I {links}
 """
 
 

@@ -171,7 +171,7 @@ class Site(Installation):
         self._seen = self.lab.reach(url=self._url, api=f"127.0.0.1:{self.port}")
         config = self.config("service", self._url)
         for role in ("api", "worker"):
-            self.processes.append(self.play(role, [executable(), role, "-c", str(config)]))
+            self.processes.append(self.play(role, [*self._prefix(role), executable(), role, "-c", str(config)]))
         closed = subprocess.run([executable(), "pxe", "ruleset", "-c", str(config)], stdout=subprocess.PIPE, check=True)
         for host in self.hosts:
             host.boot_closed(closed.stdout)
@@ -185,6 +185,10 @@ class Site(Installation):
         # Before there is an open filter, power-ons wait for none.
         if not until(self._open):
             raise RuntimeError("no filter opens: " + "; ".join(host.last_words() for host in self.hosts))
+
+    def _prefix(self, role: str) -> Sequence[str]:
+        """Return the command that runs a role of the service elsewhere than on this host."""
+        return ()
 
     def _open(self) -> bool:
         return any(pxe_filter["open"] for pxe_filter in self.api.get("/v1/status")["pxe_filters"])
