@@ -12,7 +12,7 @@ from tests.support.boot.site import IMAGES, BootSite, plan
 pytestmark = pytest.mark.timeout(7200)
 
 
-@pytest.mark.parametrize("firmware", ["bios"])
+@pytest.mark.parametrize("firmware", ["uefi", "bios"])
 def test_a_machine_boots_the_image_and_finds_its_parameters_on_the_disk(
     tmp_path: Path, postgresql_url: str, generic_ramdisk: Path, firmware: str
 ) -> None:
