@@ -37,7 +37,7 @@ class Figure(msgspec.Struct, frozen=True):
         return self.value >= self.target.value if self.target.least else self.value <= self.target.value
 
 
-_CYCLE: Final = "ironic-inspector 1.6 (9.9 with a stub for Ironic), Ironic 1.6-2.1"
+_CYCLE: Final = "ironic-inspector 15 with a stub for Ironic, Ironic 4.2-4.7"
 _CYCLE_CPU: Final = "ironic-inspector 92, Ironic 203 for the callback alone"
 
 # key, or key and the first word of ``of``

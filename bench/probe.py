@@ -56,7 +56,10 @@ class Probe:
     def __init__(self, directory: Path) -> None:
         config = directory / "ferroscope.conf"
         database = f"sqlite:///{directory / 'ferroscope.db'}"
-        config.write_text(f"[database]\nconnection = {database}\n[drivers]\nenabled = fake-hardware\n")
+        # Polls would be part of what is measured, the more the slower the machine is.
+        config.write_text(
+            f"[database]\nconnection = {database}\npoll_interval = 3600\n[drivers]\nenabled = fake-hardware\n"
+        )
         settings, clock, stop = load([str(config)]), SystemClock(), threading.Event()
         ensure_schema(settings, upgrade=True)
         backend = open_backend(settings, clock=clock, stop=stop, listen=False)
