@@ -14,4 +14,4 @@ Start with ``docs/explanation/start-here.md``. To learn how an inspection runs, 
 
 from __future__ import annotations
 
-__version__ = "0.1.0"
+__version__ = "1.0.0rc1"

@@ -13,6 +13,7 @@ from typing import Any, Final
 import msgspec
 from sqlalchemy import text
 
+import ferroscope
 from ferroscope.config.options import DatabaseSettings
 from ferroscope.db.engine import build_engine
 from tests import ROOT
@@ -137,12 +138,12 @@ def emptied(url: str) -> str:
 
 
 def commit_of(version: str) -> str:
-    """Return the commit that made this version: the one that has written it down."""
-    words = ["log", "--reverse", "--format=%H", f'-S__version__ = "{version}"', "--", "src/ferroscope/__init__.py"]
-    found = subprocess.run(["git", *words], cwd=ROOT, capture_output=True, text=True, check=True).stdout.split()
-    if not found:
-        raise RuntimeError(f"this clone has no commit of release {version}; is it shallow? git fetch --unshallow")
-    return found[0]
+    """Return the commit of a release: that of its tag, or this one, as long as the release is being made."""
+    tag = ["git", "rev-parse", "--quiet", "--verify", f"refs/tags/v{version}^{{commit}}"]
+    found = subprocess.run(tag, cwd=ROOT, capture_output=True, text=True, check=False).stdout.strip()
+    if not found and version != ferroscope.__version__:
+        raise RuntimeError(f"this clone has no tag v{version}; get it with: git fetch --tags")
+    return found or "HEAD"
 
 
 def install(wheel: Path, directory: Path) -> list[str]:
