@@ -228,6 +228,17 @@ def test_a_row_that_fails_fails_alone(service: Service, root: Browser) -> None:
     assert names(service) == ["new", "r9"]  # the machine with this MAC address was renamed
 
 
+def test_what_was_pasted_comes_back_without_its_passwords(root: Browser) -> None:
+    text = f"name,driver,bmc_address,bmc_password\none,nonsense,192.0.2.1,{PASSWORD}\n"
+    answer = root.upload("/ui/enroll", text=text)
+    assert answer.status_code == 400
+    assert "one,nonsense,192.0.2.1,\n</textarea>" in answer.text
+    assert PASSWORD not in answer.text
+    unclear = root.upload("/ui/enroll", text=f"- name: one\n  bmc_password: {PASSWORD}\n  driver: nonsense\n")
+    assert (unclear.status_code, PASSWORD in unclear.text) == (400, False)
+    assert "paste it again" in text_of(unclear)
+
+
 def test_passwords_are_never_sent_back(service: Service, root: Browser) -> None:
     checked = root.upload("/ui/enroll", file=("rack.csv", sheet(2)))
     done = confirm(root, checked)

@@ -26,6 +26,7 @@ from ferroscope.core.node import SETTABLE
 from ferroscope.core.values import is_uuid
 from ferroscope.db.transaction import Transaction
 from ferroscope.enrollment import importing, node_file
+from ferroscope.enrollment.correctable import without_secrets
 from ferroscope.enrollment.importing import Fleet, Result, RowError
 from ferroscope.enrollment.node_file import FileError, Row
 
@@ -101,8 +102,16 @@ def _form(visit: Visit, errors: Iterable[str] = ()) -> Page:
         "drivers": sorted(visit.context.services.drivers),
         "most": _MOST,
         "driver": visit.given("driver"),
+        "format": visit.given("format"),
+        "text": _given_back(visit) if listed else "",
+        "lost": bool(listed and visit.given("text")) and not _given_back(visit),
     }
     return Page(template="enroll.html", title="Enroll machines", data=data, status=400 if listed else 200)
+
+
+def _given_back(visit: Visit) -> str:
+    """Return the pasted text without its passwords; "" if there is none, or they cannot be told from the rest."""
+    return without_secrets((visit.form.get("text") or [""])[0]) or ""
 
 
 def _rows(visit: Visit) -> list[Row]:
