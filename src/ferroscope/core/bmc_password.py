@@ -1,6 +1,6 @@
 """The change of a BMC's password: where the new one is kept until it is proven, and which texts can be one. Pure.
 
-The new password is stored in ``driver_info`` beside the present one before the BMC is told of it, so it is encrypted,
+The new password is stored in ``driver_info`` beside the present one before it is sent to the BMC, so it is encrypted,
 masked and re-encrypted as that is. It replaces the present one after a login with it, and is removed after a login with
 the present one. Until either, both are kept.
 """

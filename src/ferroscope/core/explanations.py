@@ -144,7 +144,7 @@ EXPLANATIONS: Final[dict[Reason, Explanation]] = {
         (_VALIDATE, "ferroscope node set NODE -d PROPERTY=VALUE", _INSPECT),
     ),
     Reason.BMC_PASSWORD_UNCLEAR: Explanation(
-        "The BMC accepted neither the stored password nor the new one, after it was told to change it.",
+        "The BMC accepted neither the stored password nor the new one, after the change of its password.",
         "Both passwords are kept; wait until the BMC unlocks the account, then resume the change.",
         ("ferroscope bmc set-password NODE --resume --wait", _TIMELINE),
     ),
@@ -239,12 +239,12 @@ EXPLANATIONS: Final[dict[Reason, Explanation]] = {
         (_STATUS, _PORTS),
     ),
     Reason.ISO_UNREACHABLE: Explanation(
-        "The worker could not reach the ISO image that the BMC is told to boot; the BMC may be able to.",
+        "The worker could not reach the ISO image that the BMC is to boot; the BMC may be able to.",
         "Check [inspector] ramdisk_iso (or deploy_iso) and its web server, also from the BMC's network.",
         (_TIMELINE, _DOCTOR),
     ),
     Reason.ISO_INVALID: Explanation(
-        "The URL that the BMC is told to boot has no bootable ISO image, or its server does not serve parts of it.",
+        "The URL from which the BMC is to boot has no bootable ISO image, or its server does not serve parts of it.",
         "Build it, or correct ramdisk_iso or deploy_iso: worker and BMC must find the same image, served in parts.",
         (_TIMELINE, "ferroscope node set NODE -d deploy_iso=URL", _INSPECT),
     ),

@@ -53,7 +53,7 @@ class Services(msgspec.Struct, frozen=True):
     """``process`` names the process in timelines. ``claim_valid_for`` returns for how many seconds a claim is certainly
     still this member's that was confirmed at that time of the monotonic clock. ``secrets`` decrypts those of a node.
     ``attached``: the attached Ironic, if there is one. ``tracer``: None if inspections are not
-    traced. ``power_times``: of its power changes. ``images`` checks what BMCs are told to boot.
+    traced. ``power_times``: of its power changes. ``images`` checks what BMCs are to boot.
     """
 
     store: Store

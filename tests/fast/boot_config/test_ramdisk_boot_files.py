@@ -65,7 +65,7 @@ def test_a_server_that_sends_nothing_is_given_up_by_the_script() -> None:
 
 def test_passwords_of_mirrors_are_in_no_command() -> None:
     command = system.mmdebstrap(
-        Plan(), Path("/work"), Path("/apt.conf"), [Path("/etc/apt/auth.conf.d/mirror one.conf")]
+        Plan(), Path("/build"), Path("/apt.conf"), [Path("/etc/apt/auth.conf.d/mirror one.conf")]
     )
     added = [word for word in command if word.startswith("--setup-hook=")]
     assert len(added) == 2
@@ -108,7 +108,7 @@ def test_paths_with_spaces_stay_one_argument_of_a_hook() -> None:
 
 
 def test_steps_are_given_the_root_first() -> None:
-    command = system.mmdebstrap(Plan(kernel="cloud"), Path("/work"), Path("/apt.conf"))
+    command = system.mmdebstrap(Plan(kernel="cloud"), Path("/build"), Path("/apt.conf"))
     fetch = next(word for word in command if "linux-image-cloud-amd64" in word)
     words = shlex.split(fetch.removeprefix("--customize-hook="))
     assert words[:2] == ["sh", "-euc"]
@@ -118,4 +118,4 @@ def test_steps_are_given_the_root_first() -> None:
 def test_the_topmost_directory_belongs_to_root_whoever_builds(monkeypatch: pytest.MonkeyPatch) -> None:
     for user, expected in ((0, "env"), (1000, "unshare")):
         monkeypatch.setattr("os.geteuid", lambda user=user: user)
-        assert system.mksquashfs(1_700_000_000, Path("/work/root.squashfs"))[0] == expected
+        assert system.mksquashfs(1_700_000_000, Path("/build/root.squashfs"))[0] == expected
