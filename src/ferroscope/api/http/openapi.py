@@ -5,6 +5,7 @@ The tests run it against the application.
 
 from __future__ import annotations
 
+import inspect
 import re
 from collections.abc import Callable, Sequence
 from functools import lru_cache
@@ -89,6 +90,10 @@ class _Schemas:
         queries = [hint for route in routes for hint in get_type_hints(route.query, include_extras=True).values()]
         kinds = list(dict.fromkeys([*named, *queries, BareMetalFailure, IntrospectionFailure]))
         generated, self.components = msgspec.json.schema_components(kinds, ref_template=_REFERENCE)
+        for component in self.components.values():
+            if "description" in component:
+                # A docstring, whose indentation Python 3.13 no longer keeps.
+                component["description"] = inspect.cleandoc(component["description"])
         self._of: dict[Any, Document] = dict(zip(kinds, generated, strict=True))
 
     def __getitem__(self, kind: Any) -> Document:
