@@ -15,6 +15,11 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 from cryptography.x509.oid import NameOID
 
 DAY = timedelta(days=1)
+# Python 3.13 wants an authority to say what its key is for.
+_SIGNS = x509.KeyUsage(
+    digital_signature=False, content_commitment=False, key_encipherment=False, data_encipherment=False,
+    key_agreement=False, key_cert_sign=True, crl_sign=True, encipher_only=False, decipher_only=False,
+)  # fmt: skip
 
 
 class Pair:
@@ -44,6 +49,7 @@ class Authority:
             .not_valid_after(now + 30 * DAY)
             .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
             .add_extension(x509.SubjectKeyIdentifier.from_public_key(self._key.public_key()), critical=False)
+            .add_extension(_SIGNS, critical=True)
         )
         self.ca = directory / f"{name}.pem"
         self.ca.write_bytes(builder.sign(self._key, hashes.SHA256()).public_bytes(Encoding.PEM))
@@ -69,6 +75,11 @@ class Authority:
             .serial_number(serial)
             .not_valid_before(end - 60 * DAY)
             .not_valid_after(end)
+            # Python 3.13 also wants a certificate to say which key has signed it.
+            .add_extension(
+                x509.AuthorityKeyIdentifier.from_issuer_public_key(self._key.public_key()),
+                critical=False,
+            )
         )
         if hosts:
             names = x509.SubjectAlternativeName([_general(host) for host in hosts])
