@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 from sqlalchemy import text
@@ -65,6 +66,19 @@ class Site:
         with self.backend.store.engine.begin() as connection:  # type: ignore[attr-defined]
             connection.execute(text(statement), values)
 
+    def claims(self, uuid: str) -> list[str | None]:
+        """Return who has claimed the node's requests."""
+        return self._column("SELECT holder FROM requests WHERE node = :node", uuid)
+
+    def due(self, uuid: str) -> float:
+        """Return when the node's only request is due; 0 before it was given back."""
+        (due,) = self._column("SELECT due_at FROM requests WHERE node = :node", uuid)
+        return float(due)
+
+    def _column(self, statement: str, uuid: str) -> list[Any]:
+        with self.backend.store.engine.connect() as connection:  # type: ignore[attr-defined]
+            return list(connection.execute(text(statement), {"node": uuid}).scalars())
+
     def close(self) -> None:
         self.stop.set()
         self.pool.join(PATIENCE)
@@ -102,6 +116,8 @@ def test_what_a_newer_release_has_put_is_left_and_others_go_on(site: Site, spoil
     site.start(ours)
     site.pool.start()
     assert until(lambda: site.get(ours).state is State.WAITING)
+    # A request with a known event is claimed before its node's state is seen to be unknown; then it is given back.
+    assert until(lambda: site.claims(theirs) == [None] and (spoil is not _state or site.due(theirs) > 0.0))
     pending = site.backend.store.read(lambda tx: tx.requests.pending(theirs))
     assert [request.attempt for request in pending] == [0]
     assert not site.stop.is_set()
@@ -116,9 +132,7 @@ def test_a_node_in_a_state_of_a_newer_release_goes_on_when_it_is_back(site: Site
     site.start(uuid)
     spoil(site, uuid)
     site.pool.start()
-    looked = "SELECT due_at FROM requests WHERE node = :node"
-    with site.backend.store.engine.connect() as connection:  # type: ignore[attr-defined]
-        assert until(lambda: connection.execute(text(looked), {"node": uuid}).scalar_one() > 0.0)
+    assert until(lambda: site.due(uuid) > 0.0)
     site.execute("UPDATE nodes SET state = 'starting', provision_state = 'inspecting' WHERE uuid = :node", node=uuid)
     site.execute("UPDATE requests SET due_at = 0 WHERE node = :node", node=uuid)
     assert until(lambda: site.get(uuid).state is State.WAITING)
