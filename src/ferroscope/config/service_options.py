@@ -362,7 +362,7 @@ class DriverSettings(msgspec.Struct, frozen=True, kw_only=True):
     ] = 60.0
     power_timeout: Annotated[float, Opt("Seconds that the power state has to change after a command.", ge=0.1)] = 60.0
     soft_power_off_timeout: Annotated[
-        float, Opt("Seconds that an operating system has to shut down after a soft power off.", ge=0.1)
+        float, Opt("Seconds that an operating system has to shut down or restart after a soft power command.", ge=0.1)
     ] = 600.0
     power_poll_interval: Annotated[
         float, Opt("Seconds between polls of the power state after a command.", ge=0.001)

@@ -104,9 +104,15 @@ EXPLANATIONS: Final[dict[Reason, Explanation]] = {
         (_TIMELINE, _VALIDATE, _INSPECT),
     ),
     Reason.NOT_RESTARTED: Explanation(
-        "The BMC accepted the reset and the machine was not restarted. It is reset because of disable_power_off.",
-        "Restart the BMC and inspect again; or clear disable_power_off, so that the machine is powered off and on.",
-        (_TIMELINE, "ferroscope node set NODE --enable-power-off", _INSPECT),
+        "The BMC accepted a reset, because disable_power_off is set, or a soft reboot, and the machine was not restarted.",
+        "After a soft reboot, reboot the machine hard: its operating system may not respond. After an inspection, restart "
+        "the BMC and inspect again; or clear disable_power_off, so that the machine is powered off and on.",
+        (
+            _TIMELINE,
+            "ferroscope node power NODE reboot",
+            "ferroscope node set NODE --enable-power-off",
+            _INSPECT,
+        ),
     ),
     Reason.POWER_OFF_DISABLED: Explanation(
         "The node must not be powered off, and the request would have done so.",

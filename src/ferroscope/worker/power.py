@@ -1,7 +1,8 @@
 """Power commands of operators: on, off, reboot, and their soft forms, which leave the shutdown to the operating system.
 
 An operating system may take minutes to shut down. No worker thread waits for it: the request goes back to the queue
-between two looks at the power state, with the time of the command in its progress.
+between two looks at the machine, with the time of the command in its progress. One that ignores the command is not
+forced: that would be another command, which its operator may give meanwhile or afterwards.
 """
 
 from __future__ import annotations
@@ -20,12 +21,18 @@ from ferroscope.contracts.bmc import (
     unsettled,
 )
 from ferroscope.contracts.errors import BmcError
-from ferroscope.core.delivery import Done, Fail, Outcome, Retry
+from ferroscope.core.delivery import Done, Drop, Fail, Outcome, Retry
 from ferroscope.core.reasons import Reason
 from ferroscope.worker.attempt import Attempt
 from ferroscope.worker.boot import ensure_power
 from ferroscope.worker.journal import Journal
-from ferroscope.worker.restart import disables_power_off, is_on, reboot_and_look
+from ferroscope.worker.restart import (
+    disables_power_off,
+    is_on,
+    observed_before_reboot,
+    reboot_and_look,
+    shows_no_restart,
+)
 from ferroscope.worker.services import Services
 
 # Seconds that a power command may wait, whatever its caller asks for; a hard one occupies a thread.
@@ -44,6 +51,8 @@ def set_power(attempt: Attempt, journal: Journal, services: Services) -> Outcome
     """Bring the machine to the payload's ``target``, a power state or a reboot, within its ``timeout`` in seconds."""
     target = str(attempt.request.payload.get("target", ""))
     timeout = attempt.request.payload.get("timeout")
+    if _overtaken(attempt, target):
+        return Drop(Reason.STALE_REQUEST, f"{target}: the power was commanded otherwise meanwhile")
     try:
         return _set(attempt, journal, services, target, None if timeout is None else min(float(timeout), LONGEST))
     except BmcError as exc:
@@ -51,6 +60,15 @@ def set_power(attempt: Attempt, journal: Journal, services: Services) -> Outcome
             raise
         # In the words of the Bare Metal service.
         return Fail(exc.reason, f"Failed to change power state to '{RESULTS.get(target)}' by '{target}': {exc}")
+
+
+def _overtaken(attempt: Attempt, target: str) -> bool:
+    """Whether another command has ended this one, which was waiting: the API no longer shows its result as expected.
+
+    Without this, a machine that is powered off during a soft reboot would be powered on again.
+    """
+    waits = attempt.intended(SOFT_POWER_OFF) or attempt.intended(SOFT_REBOOT)
+    return waits and attempt.before.target_power_state != RESULTS.get(target)
 
 
 def _set(attempt: Attempt, journal: Journal, services: Services, target: str, timeout: float | None) -> Outcome:
@@ -94,17 +112,27 @@ def _soft_power_off(attempt: Attempt, journal: Journal, services: Services, time
     if node.power_state == Power.OFF:
         node.target_power_state = None
         return None
-    seconds = services.settings.drivers.soft_power_off_timeout if timeout is None else timeout
-    now = services.store.read(lambda tx: tx.now)
-    passed = now - attempt.progress[target]["at"]
-    if passed < 0:  # the database's clock was set back: count anew
-        attempt.intend(target, journal)
-        passed = 0.0
-    if passed >= seconds:
+    seconds = _patience(services, timeout)
+    if (look := _next_look(attempt, journal, services, target, seconds)) is None:
         message = f"Failed to set node power state to {Power.OFF}: it was not within {seconds:g} s"
         raise BmcError(message, transient=False, reason=Reason.POWER_FAILED)
-    look = min(max(passed / 4, _SHORTEST_LOOK), _LONGEST_LOOK, seconds - passed)
     return Retry(look, Reason.POWER_FAILED, "waiting for the operating system to shut down", counted=False)
+
+
+def _patience(services: Services, timeout: float | None) -> float:
+    return services.settings.drivers.soft_power_off_timeout if timeout is None else timeout
+
+
+def _next_look(attempt: Attempt, journal: Journal, services: Services, intent: str, seconds: float) -> float | None:
+    """Return in how many seconds to look again at a machine that was commanded; None if its ``seconds`` are over."""
+    now = services.store.read(lambda tx: tx.now)
+    passed: float = now - attempt.progress[intent]["at"]
+    if passed < 0:  # the database's clock was set back: count anew
+        attempt.intend(intent, journal, seen=attempt.progress[intent])
+        passed = 0.0
+    if passed >= seconds:
+        return None
+    return min(max(passed / 4, _SHORTEST_LOOK), _LONGEST_LOOK, seconds - passed)
 
 
 def _soft_reboot(attempt: Attempt, journal: Journal, services: Services, timeout: float | None) -> Outcome:
@@ -112,7 +140,9 @@ def _soft_reboot(attempt: Attempt, journal: Journal, services: Services, timeout
     if attempt.intended(_ON_AGAIN):
         ensure_power(attempt, journal, services, Power.ON)
         return Done()
-    if not attempt.intended(SOFT_POWER_OFF) and _restarted(attempt, journal):
+    if not attempt.intended(SOFT_POWER_OFF) and _restarts(attempt, journal):
+        if (waiting := _restart_awaited(attempt, journal, services, _patience(services, timeout))) is not None:
+            return waiting
         ensure_power(attempt, journal, services, Power.ON)
         return Done()
     if (waiting := _soft_power_off(attempt, journal, services, timeout)) is not None:
@@ -122,15 +152,19 @@ def _soft_reboot(attempt: Attempt, journal: Journal, services: Services, timeout
     return Done()
 
 
-def _restarted(attempt: Attempt, journal: Journal) -> bool:
+def _restarts(attempt: Attempt, journal: Journal) -> bool:
     """Whether the operating system was asked to restart: once, and only on a machine that is on."""
     driver, node = attempt.driver(), attempt.node
     if not isinstance(driver, SoftReboot) or (power := driver.get_power(node)) is Power.OFF:
         return False
+    node.power_state = power.published
     if attempt.intended(SOFT_REBOOT):
         return True
     if not power.settled:
         raise unsettled(SOFT_REBOOT, power)
+    before = observed_before_reboot(attempt)
+    if not shows_no_restart(attempt, before):  # then it would prove nothing afterwards
+        before["marks"] = {}
     try:
         attempt.command(partial(driver.soft_reboot, node))
     except BmcError as exc:
@@ -143,5 +177,25 @@ def _restarted(attempt: Attempt, journal: Journal) -> bool:
         )
         return False
     journal.note(SOFT_REBOOT, "asked the operating system to restart")
-    attempt.intend(SOFT_REBOOT, journal)
+    attempt.intend(SOFT_REBOOT, journal, seen=before)
     return True
+
+
+def _restart_awaited(attempt: Attempt, journal: Journal, services: Services, seconds: float) -> Retry | None:
+    """Return None if the machine was restarted, as far as its BMC shows that; ``Retry`` as long as there is time."""
+    before = {"marks": {}} | attempt.progress[SOFT_REBOOT]
+    try:
+        ignored = shows_no_restart(attempt, before)
+    except BmcError as exc:
+        if not exc.transient or exc.waits:
+            raise
+        ignored = True  # while it restarts, its BMC may have no answer
+    if not ignored:
+        return None
+    if (look := _next_look(attempt, journal, services, SOFT_REBOOT, seconds)) is None:
+        message = (
+            "the BMC accepted to have the operating system restarted, and the machine was not restarted: "
+            f"{seconds:g} s later its boot progress is as it was before"
+        )
+        raise BmcError(message, transient=False, reason=Reason.NOT_RESTARTED)
+    return Retry(look, Reason.NOT_RESTARTED, "waiting for the operating system to restart", counted=False)

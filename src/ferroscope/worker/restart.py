@@ -89,10 +89,15 @@ def reboot(
 def reboot_and_look(attempt: Attempt, journal: Journal, services: Services, *, intent: str | None = None) -> None:
     """Reset the machine; ``BmcError`` (transient) if its BMC would show a restart, and shows none in time."""
     before = observed_before_reboot(attempt)
-    shows = bool(before["marks"]) and _seen(attempt, None, before) is Seen.NOT
+    shows = shows_no_restart(attempt, before)
     reboot(attempt, journal, intent=intent)
     if shows:
         _follow(attempt, services, None, before)
+
+
+def shows_no_restart(attempt: Attempt, before: Document) -> bool:
+    """Whether the BMC shows that the machine was not restarted since ``before`` was observed; ``BmcError``."""
+    return bool(before["marks"]) and _seen(attempt, None, before) is Seen.NOT
 
 
 def follow_into_ramdisk(attempt: Attempt, journal: Journal, services: Services, booted: Boot, before: Document) -> None:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import msgspec
 import pytest
 
 from ferroscope import transition
 from ferroscope.config.options import DriverSettings, Settings, WorkerSettings
-from ferroscope.contracts.bmc import BootDevice, Power
+from ferroscope.contracts.bmc import RESULTS, BootDevice, Power
 from ferroscope.contracts.errors import BmcError
-from ferroscope.core.model import Node
+from ferroscope.core.model import Document, Node
 from ferroscope.core.reasons import Reason
 from ferroscope.core.states import Event, Provision, State
 from tests.fast.worker.conftest import NODE, Machine, Service
@@ -54,14 +56,39 @@ def with_machine(machine: Machine, **drivers: float) -> Service:
     )
     service.machine = machine
     service.worker = service.new_worker("m1")
-    service.store.write(
-        lambda tx: tx.nodes.update(msgspec.structs.replace(tx.nodes.get(NODE), target_power_state="power off"))
-    )
     return service
 
 
-def command(service: Service, target: str, **payload: object) -> list[str]:
+def ask(service: Service, target: str, **payload: object) -> None:
+    """Request it as the api does."""
     service.submit(Event.SET_POWER, {"target": target, **payload})
+    expected = str(RESULTS[target])
+    service.store.write(
+        lambda tx: tx.nodes.update(msgspec.structs.replace(tx.nodes.get(NODE), target_power_state=expected))
+    )
+
+
+class ShowingMachine(RestartingMachine):
+    """One whose BMC shows each restart; ``restarts`` looks after it was asked for. None: its operating system hangs."""
+
+    starts = 0
+    restarts: int | None = None
+    silent = False
+
+    def boot_marks(self, _node: Node) -> Document:
+        return {"starts": self.starts}
+
+    def restarted_since(self, _node: Node, marks: Document) -> bool | None:
+        if self.commands and self.restarts is not None:
+            self.starts += self.restarts == 0
+            self.restarts -= 1
+        if self.commands and self.silent:
+            raise BmcError("503", transient=True, reason=Reason.BMC_NOT_READY)
+        return bool(marks["starts"] != self.starts) if marks else None
+
+
+def command(service: Service, target: str, **payload: object) -> list[str]:
+    ask(service, target, **payload)
     return service.work()
 
 
@@ -99,7 +126,7 @@ def test_a_machine_that_does_not_shut_down_stays_on_with_an_error(payload: dict[
 
 def test_a_hard_power_off_ends_a_soft_one() -> None:
     service = with_machine(SoftMachine(looks=None))
-    service.submit(Event.SET_POWER, {"target": "soft power off"})
+    ask(service, "soft power off")
     service.worker.step()
     assert command(service, "power off")
     assert (service.machine.commands, service.node.last_error) == (["soft off", "power off"], None)
@@ -108,7 +135,7 @@ def test_a_hard_power_off_ends_a_soft_one() -> None:
 
 def test_a_worker_that_dies_while_the_machine_shuts_down_does_not_ask_again() -> None:
     service = with_machine(SoftMachine(looks=2))
-    service.submit(Event.SET_POWER, {"target": "soft power off"})
+    ask(service, "soft power off")
     service.worker.step()
     service.clock.now += 5.0
     service.worker.get()  # the second look: its worker dies
@@ -130,6 +157,72 @@ def test_a_soft_reboot_restarts_the_operating_system_where_the_bmc_can_ask_for_i
     command(service, "soft rebooting")
     assert service.machine.commands == ["soft reboot"]
     assert service.node.power_state == Power.ON
+
+
+@pytest.mark.parametrize(("payload", "seconds"), [({}, 30.0), ({"timeout": 7}, 7.0)])
+@pytest.mark.parametrize("silent", [False, True])
+def test_a_soft_reboot_that_is_accepted_and_ignored_fails_with_that_cause(
+    payload: dict[str, int], seconds: float, silent: bool
+) -> None:
+    machine = ShowingMachine()
+    machine.silent = silent
+    service = with_machine(machine, soft_power_off_timeout=30.0)
+    began = service.clock.now
+    command(service, "soft rebooting", **payload)
+    assert seconds <= service.clock.now - began < seconds + 20.0
+    assert machine.commands == ["soft reboot"]
+    assert (service.node.power_state, service.node.target_power_state) == (Power.ON, None)
+    said = service.node.last_error or ""
+    assert said.startswith("Failed to change power state to 'power on' by 'soft rebooting'")
+    assert "not-restarted" in said
+
+
+def test_a_soft_reboot_that_the_bmc_shows_in_the_end_is_waited_for() -> None:
+    machine = ShowingMachine()
+    machine.restarts = 3
+    service = with_machine(machine)
+    said = command(service, "soft rebooting")
+    assert len(said) > 2, "the worker is free between two looks"
+    assert (machine.commands, service.node.last_error) == (["soft reboot"], None)
+
+
+def test_a_worker_that_dies_while_the_machine_restarts_does_not_ask_again() -> None:
+    machine = ShowingMachine()
+    service = with_machine(machine)
+    ask(service, "soft rebooting")
+    service.worker.step()
+    service.clock.now += 5.0
+    service.worker.get()  # the second look: its worker dies
+    service.kill("m1")
+    service.worker = service.new_worker("m2")
+    machine.restarts = 1
+    service.work()
+    assert (machine.commands, service.node.last_error) == (["soft reboot"], None)
+
+
+@pytest.mark.parametrize("machine", [ShowingMachine, lambda: SoftMachine(looks=None)])
+@pytest.mark.parametrize(
+    ("target", "commands"), [("rebooting", ["power off", "power on"]), ("power off", ["power off"]), ("power on", [])]
+)
+def test_a_hard_command_ends_a_soft_reboot_that_is_ignored(
+    machine: Callable[[], Machine], target: str, commands: list[str]
+) -> None:
+    service = with_machine(machine())
+    ask(service, "soft rebooting")
+    service.worker.step()
+    command(service, target)
+    assert service.machine.commands[1:] == commands, "what waits for the restart does not power the machine on again"
+    assert (service.node.last_error, service.node.target_power_state) == (None, None)
+
+
+def test_a_soft_reboot_whose_machine_stays_off_is_followed_by_a_power_on() -> None:
+    machine = ShowingMachine()
+    service = with_machine(machine)
+    ask(service, "soft rebooting")
+    service.worker.step()
+    machine.power = Power.OFF
+    service.work()
+    assert machine.commands == ["soft reboot", "power on"]
 
 
 def test_a_soft_reboot_that_the_bmc_refuses_becomes_a_shutdown() -> None:
