@@ -104,9 +104,8 @@ EXPLANATIONS: Final[dict[Reason, Explanation]] = {
         (_TIMELINE, _VALIDATE, _INSPECT),
     ),
     Reason.NOT_RESTARTED: Explanation(
-        "The BMC accepted a reset, because disable_power_off is set, or a soft reboot, and the machine was not restarted.",
-        "After a soft reboot, reboot the machine hard: its operating system may not respond. After an inspection, restart "
-        "the BMC and inspect again; or clear disable_power_off, so that the machine is powered off and on.",
+        "The BMC accepted a soft reboot, or a reset because of disable_power_off; the machine was not restarted.",
+        "After a soft reboot, reboot it hard; else restart the BMC, or clear disable_power_off, and inspect again.",
         (
             _TIMELINE,
             "ferroscope node power NODE reboot",

@@ -29,9 +29,9 @@ class Lane(StrEnum):
     BMC = "bmc"
 
 
-_COMPUTE: Final = frozenset({Event.CONTINUE, Event.REAPPLY, Event.DELETE})
+_COMPUTE: Final = frozenset({Event.CONTINUE, Event.REAPPLY})
 # They end inspections, which frees capacity and powers machines off, so they go first.
-ENDING: Final = frozenset({Event.FINISH, Event.FAIL, Event.ABORT, Event.TIMEOUT})
+ENDING: Final = frozenset({Event.FINISH, Event.FAIL, Event.ABORT, Event.TIMEOUT, Event.DELETE})
 # An abort or a delete must not wait until the start of its inspection leaves the queue.
 OVERTAKING: Final = frozenset({Event.ABORT, Event.DELETE})
 

@@ -98,5 +98,6 @@ def _forget(attempt: Attempt, journal: Journal, device: BootDevice) -> bool:
     if not has_next_boot(attempt, device):
         return False
     message = f"the BMC still has {name} as its next boot device, and driver {attempt.node.driver} cannot take it back"
+    _log.warning("cannot take back the boot device", node=attempt.node.uuid, error=message)
     journal.note(_STEP, message, severity=Severity.WARNING)
     return True

@@ -238,6 +238,11 @@ def set_boot_device(attempt: Attempt, journal: Journal, _services: Services) -> 
     return Done()
 
 
-def delete(_attempt: Attempt, _journal: Journal, _services: Services) -> Outcome:
-    """Delete the node, which happens when the outcome is committed. The machine itself is left alone."""
+def delete(attempt: Attempt, journal: Journal, services: Services) -> Outcome:
+    """Delete the node, which happens when the outcome is committed. Its machine is left alone unless it is inspected.
+
+    An inspection that was started after the deletion was requested ends as by an abort: afterwards nobody would know
+    that the machine's next boot is a ramdisk.
+    """
+    _power_off(attempt, journal, services)
     return Done()

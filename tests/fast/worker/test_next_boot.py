@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from ferroscope.contracts.bmc import BootDevice, Image, Power
+from ferroscope.contracts.errors import BmcError, NotFoundError
 from ferroscope.core.model import Node, Severity
 from ferroscope.core.states import Event, State
 from tests.fast.worker.conftest import Machine, Service
@@ -62,7 +63,7 @@ def test_a_start_that_never_came_so_far_does_not_ask_for_it(service: Service) ->
     assert "clear" not in asked
 
 
-@pytest.mark.parametrize("event", [Event.ABORT, Event.TIMEOUT])
+@pytest.mark.parametrize("event", [Event.ABORT, Event.TIMEOUT, Event.DELETE])
 def test_an_inspection_that_ends_before_the_machine_has_booted_takes_it_back(service: Service, event: Event) -> None:
     class Hanging(Machine):
         def boots(self) -> None:
@@ -75,6 +76,7 @@ def test_an_inspection_that_ends_before_the_machine_has_booted_takes_it_back(ser
     service.submit(event)
     service.work()
     assert service.machine.commands == ["boot pxe", "power on", "power off", "clear pxe"]
+    assert ended(service, event)
 
 
 def test_an_inspection_that_was_called_back_does_not_ask_for_it(service: Service) -> None:
@@ -86,7 +88,8 @@ def test_an_inspection_that_was_called_back_does_not_ask_for_it(service: Service
     assert service.machine.once is BootDevice.PXE
 
 
-def test_a_worker_killed_after_it_was_set_leaves_it_to_the_next_one(service: Service) -> None:
+@pytest.mark.parametrize("event", [Event.ABORT, Event.DELETE])
+def test_a_worker_killed_after_it_was_set_leaves_it_to_the_next_one(service: Service, event: Event) -> None:
     power = service.machine.set_power
 
     def killing(_node: Node, _power: Power) -> None:
@@ -98,11 +101,80 @@ def test_a_worker_killed_after_it_was_set_leaves_it_to_the_next_one(service: Ser
     with pytest.raises(KilledError):
         service.work()
     assert service.machine.once is BootDevice.PXE
-    service.submit(Event.ABORT)
+    service.submit(event)
     take_over(service)
     service.work()
-    assert service.node.state is State.ERROR
+    assert ended(service, event)
     assert service.machine.once is None
+
+
+def ended(service: Service, event: Event) -> bool:
+    """Whether the event has had its effect: the node is in error, or gone."""
+    try:
+        return service.node.state is State.ERROR
+    except NotFoundError:
+        return event is Event.DELETE
+
+
+def test_a_node_that_is_deleted_while_its_inspection_starts_leaves_nothing_behind(service: Service) -> None:
+    """As an orphan whose deletion was requested just before somebody started its inspection."""
+    take = service.machine.set_boot_device
+
+    def deleting(node: Node, device: BootDevice, *, persistent: bool) -> None:
+        take(node, device, persistent=persistent)
+        service.submit(Event.DELETE)
+        service.clock.now += 2.0
+
+    service.machine.set_boot_device = deleting  # type: ignore[method-assign]
+    service.start()
+    service.work()
+    assert ended(service, Event.DELETE)
+    assert (service.machine.once, service.machine.power) == (None, Power.OFF)
+
+
+def test_a_worker_killed_while_it_deletes_a_node_leaves_that_to_the_next_one(service: Service) -> None:
+    clear = service.machine.clear_boot_device
+
+    def killing(_node: Node, _device: BootDevice) -> bool:
+        service.machine.clear_boot_device = clear  # type: ignore[method-assign]
+        raise KilledError
+
+    service.machine.clear_boot_device = killing  # type: ignore[method-assign]
+    service.start()
+    service.work()
+    service.machine.once = BootDevice.PXE  # it hangs before it looks for it
+    service.submit(Event.DELETE)
+    with pytest.raises(KilledError):
+        service.work()
+    take_over(service)
+    service.work()
+    assert ended(service, Event.DELETE)
+    assert service.machine.once is None
+
+
+@pytest.mark.parametrize("lost", [False, True])
+def test_a_node_that_nobody_inspects_is_deleted_without_a_word_to_its_bmc(service: Service, lost: bool) -> None:
+    asked: list[str] = []
+
+    def fail(command: str) -> BmcError | None:
+        asked.append(command)
+        return fails_with(command, transient=True)(command) if lost else None
+
+    service.machine.once = BootDevice.PXE  # somebody else's
+    service.machine.fail = fail
+    service.submit(Event.DELETE)
+    service.work()
+    assert ended(service, Event.DELETE)
+    assert (service.machine.once, asked) == (BootDevice.PXE, [])
+
+
+def test_a_lost_bmc_does_not_keep_a_node_from_being_deleted(service: Service) -> None:
+    service.start()
+    service.work()
+    service.machine.fail = lambda command: fails_with(command, transient=True)(command)
+    service.submit(Event.DELETE)
+    service.work()
+    assert ended(service, Event.DELETE)
 
 
 def test_a_worker_killed_while_it_takes_it_back_leaves_that_to_the_next_one(service: Service) -> None:

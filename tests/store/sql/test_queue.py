@@ -234,7 +234,7 @@ def test_each_lane_gets_its_own_requests(adapter: Adapter) -> None:
     for lane, events in got.items():
         while (claim := _take(adapter, Take(lane))) is not None:
             events.add(claim.request.event)
-    assert got[Lane.COMPUTE] == {Event.CONTINUE, Event.REAPPLY, Event.DELETE}
+    assert got[Lane.COMPUTE] == {Event.CONTINUE, Event.REAPPLY}
     assert got[Lane.BMC] == set(Event) - got[Lane.COMPUTE]
 
 
