@@ -6,18 +6,20 @@ import copy
 import functools
 import os
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import msgspec
+import pytest
+import structlog.testing
 
 from ferroscope.config.options import InspectorSettings, Settings
 from ferroscope.core import delivery
 from ferroscope.core.model import Claim, Entry, Node, Port, Request
 from ferroscope.core.states import Event, State
 from ferroscope.hooks import helpers, loader
-from ferroscope.hooks.base import InspectionHook
+from ferroscope.hooks.base import HookError, HookTask, InspectionHook
 from ferroscope.hooks.loader import LoadedHook
 from ferroscope.hooks.pipeline import Pipeline
 from ferroscope.runtime.system import SystemClock
@@ -165,3 +167,28 @@ def machine(**changes: Any) -> dict[str, Any]:
 
 
 ETH0, ETH1, ETH2 = "aa:bb:cc:00:00:01", "aa:bb:cc:00:00:02", "aa:bb:cc:00:00:03"
+
+
+Step = Callable[[HookTask, dict[str, Any], dict[str, Any]], None]
+
+
+class Hook(InspectionHook):
+    """Does in its two phases what it is given."""
+
+    def __init__(self, *, before: Step | None = None, after: Step | None = None) -> None:
+        self.before = before
+        self.after = after
+
+    def preprocess(self, task: HookTask, inventory: dict[str, Any], plugin_data: dict[str, Any]) -> None:
+        if self.before:
+            self.before(task, inventory, plugin_data)
+
+    def __call__(self, task: HookTask, inventory: dict[str, Any], plugin_data: dict[str, Any]) -> None:
+        if self.after:
+            self.after(task, inventory, plugin_data)
+
+
+def failure(hooks: dict[str, InspectionHook], *, optional: tuple[str, ...] = ()) -> HookError:
+    with pytest.raises(HookError) as info, structlog.testing.capture_logs():
+        run_objects(hooks, optional=optional)
+    return info.value

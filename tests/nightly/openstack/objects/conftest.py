@@ -14,6 +14,7 @@ from ferroscope.contracts.remote import ObjectStore
 from ferroscope.storage.object_http import RetryPolicy
 from ferroscope.storage.s3 import S3Store
 from ferroscope.storage.swift import SwiftStore
+from tests.nightly.openstack.objects.site import Site
 from tests.support.servers import Server
 
 BACKENDS: Final = ("s3", "swift")
@@ -62,3 +63,11 @@ def object_store(request: pytest.FixtureRequest, shared_swift: Server) -> Iterat
     found = shelf(request.param, shared_swift)
     yield found
     found.close()
+
+
+@pytest.fixture
+def site(sqlite_url: str) -> Iterator[Site]:
+    """Give a database without object stores."""
+    made = Site(sqlite_url, {})
+    yield made
+    made.backend.close()

@@ -8,122 +8,23 @@ import time
 import tracemalloc
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
-import msgspec
 import pytest
-from click.testing import CliRunner
 
-from ferroscope.cli.database import db
-from ferroscope.config.options import DatabaseSettings, S3Settings, Settings, StorageSettings, SwiftSettings
 from ferroscope.contracts.data import StoredObject
 from ferroscope.contracts.remote import ObjectDamagedError, ObjectMissingError, ObjectStore
 from ferroscope.contracts.store import Query
-from ferroscope.core.model import Inspection, Node
 from ferroscope.core.states import State
-from ferroscope.db.transaction import Transaction
-from ferroscope.periodic.archiving import Archiving, newest_inventory
-from ferroscope.runtime.backend import Backend, open_backend, opened
-from ferroscope.runtime.system import SystemClock
-from ferroscope.storage import maintenance
-from ferroscope.storage.mover import Mover
+from ferroscope.periodic.archiving import newest_inventory
 from ferroscope.storage.object_http import RetryPolicy
-from ferroscope.storage.reader import Archive, locate
 from ferroscope.storage.s3 import S3Store
-from ferroscope.storage.stores import build_archive
 from ferroscope.storage.swift import SwiftStore
-from tests.nightly.openstack.objects.conftest import make_bucket, s3_settings, shelf, swift_settings
+from tests.nightly.openstack.objects.conftest import shelf
+from tests.nightly.openstack.objects.site import ALL, Site, content, run
 from tests.support import examples
 from tests.support.processes import PATIENCE, finished, until
 from tests.support.servers import Server
-from tests.system.cli.test_progress import run as progress_of
-
-ALL = ("inventory", "plugin_data", "unprocessed")
-
-
-def _moved(settings: Settings, source: str, target: str, advance: maintenance.Advance) -> maintenance.Moved:
-    with opened(settings) as backend:
-        archive = build_archive(settings, backend.store, threading.Event())
-        return maintenance.move(backend.store, archive, source, target, advance)
-
-
-def _rebuilt(settings: Settings) -> maintenance.Rebuilt:
-    with opened(settings) as backend:
-        archive = build_archive(settings, backend.store, threading.Event())
-        return maintenance.rebuild(backend.store, archive, lambda _text: None, lambda _count: None)
-
-
-class Site:
-    """A database with inspections, and what moves their data."""
-
-    def __init__(self, url: str, object_stores: dict[str, ObjectStore]) -> None:
-        self.settings = Settings(database=DatabaseSettings(connection=url))
-        self.backend: Backend = open_backend(self.settings, clock=SystemClock(), stop=threading.Event(), listen=False)
-        self.store = self.backend.store
-        self.archive = Archive(self.store, object_stores)
-        self.mover = Mover(self.store, self.archive, process="test")
-        self.nodes: list[Node] = []
-
-    def task(self, keep: str, **more: Any) -> Archiving:
-        return Archiving(
-            self.store, self.mover, keep=keep, period=5.0, clock=SystemClock(), **{"longest_pause": 0.2, **more}
-        )
-
-    def inspected(self, number: int, *, state: State = State.FINISHED, node: Node | None = None) -> list[Inspection]:
-        """Store this many inspections with data, each of a node of its own unless one is given."""
-        made = []
-        for _ in range(number):
-            owner = node or examples.node()
-            one = examples.inspection(owner, state=state, finished_at=time.time())
-            self.store.write(lambda tx, owner=owner, one=one: self._add(tx, owner, one, new=node is None))  # type: ignore[misc]
-            made.append(one)
-        return made
-
-    def _add(self, tx: Transaction, node: Node, one: Inspection, *, new: bool) -> None:
-        if new:
-            tx.nodes.add(node)
-            self.nodes.append(node)
-        tx.inspections.add(one)
-        tx.data.save(one.uuid, node.uuid, {part: content(one, part) for part in ALL})  # type: ignore[misc]
-
-    def here(self, one: Inspection) -> list[str]:
-        return sorted(self.store.read(lambda tx: locate(tx, one.uuid, ALL)).here)  # type: ignore[arg-type]
-
-    def elsewhere(self, one: Inspection) -> list[str]:
-        found = self.store.read(lambda tx: locate(tx, one.uuid, ALL))  # type: ignore[arg-type]
-        return sorted(one.part for one in found.elsewhere)
-
-    def check(self, inspections: list[Inspection]) -> None:
-        """Every part of every inspection can be read, and is what was stored."""
-        for one in inspections:
-            assert self.archive.load(one.uuid, ALL) == {part: content(one, part) for part in ALL}  # type: ignore[arg-type]
-
-    def discarded(self) -> list[str]:
-        return [one.key for one in self.store.read(lambda tx: tx.objects.list("discarded", 1000))]
-
-
-def content(one: Inspection, part: str) -> bytes:
-    return msgspec.json.encode({"of": one.uuid, "part": part, "much": "x" * 5000})
-
-
-def run(task: Archiving, until: Callable[[], bool], seconds: float = 60.0) -> str:
-    """Run the task's steps until something is so; return its last status."""
-    end = time.monotonic() + seconds
-    status = ""
-    while not until():
-        assert time.monotonic() < end, status
-        status = task.step(examples.UNLED)
-        time.sleep(0.05)
-    return status
-
-
-@pytest.fixture
-def site(sqlite_url: str) -> Iterator[Site]:
-    """Give a database without object stores."""
-    made = Site(sqlite_url, {})
-    yield made
-    made.backend.close()
 
 
 @pytest.fixture
@@ -324,13 +225,6 @@ def _impatient(store: ObjectStore) -> ObjectStore:
     return SwiftStore(store._settings, RetryPolicy(timeout=5.0, retries=0))
 
 
-def configured(url: str, server: Server) -> Settings:
-    """Return the settings of a service that knows both stores."""
-    s3 = s3_settings(server)
-    make_bucket(s3)
-    return Settings(database=DatabaseSettings(connection=url), s3=s3, swift=swift_settings(server))
-
-
 class Busy:
     """An object store that takes its time; ``begun`` counts what it was asked for."""
 
@@ -371,79 +265,3 @@ def test_what_no_object_store_raises_ends_the_task(site: Site) -> None:
     site.inspected(1)
     with pytest.raises(RuntimeError, match="a bug"):
         run(site.task("s3"), lambda: False)
-
-
-def test_data_goes_from_store_to_store_and_back(site: Site, shared_swift: Server, sqlite_url: str) -> None:
-    settings = configured(sqlite_url, shared_swift)
-    site.archive.object_stores = _shelves(settings)
-    inspections = site.inspected(12)
-    for source, target in (("database", "s3"), ("s3", "swift"), ("swift", "database")):
-        done = _moved(settings, source, target, lambda _text: None)
-        assert (done.moved, done.skipped, done.error) == (36, 0, "")
-        site.check(inspections)
-        assert _moved(settings, source, target, lambda _text: None).moved == 0
-    assert [site.here(one) for one in inspections] == [sorted(ALL)] * 12
-
-
-def test_a_move_that_ended_early_goes_on(site: Site, swift_server: Server, sqlite_url: str) -> None:
-    settings = msgspec.structs.replace(
-        configured(sqlite_url, swift_server), storage=StorageSettings(timeout=5.0, retries=0)
-    )
-    site.archive.object_stores = _shelves(settings)
-    inspections = site.inspected(15)
-    done = _moved(settings, "database", "s3", lambda _text: swift_server.kill() if swift_server.pid else None)
-    assert done.error
-    assert 0 < done.moved < 45
-    swift_server.start()
-    rest = _moved(settings, "database", "s3", lambda _text: None)
-    assert done.moved + rest.moved == 45
-    site.check(inspections)
-
-
-def _shelves(settings: Settings) -> dict[str, ObjectStore]:
-    return {
-        "s3": S3Store(settings.s3, RetryPolicy(timeout=20.0)),
-        "swift": SwiftStore(settings.swift, RetryPolicy(timeout=20.0)),
-    }
-
-
-def test_the_command_shows_on_a_terminal_how_far_it_is(
-    site: Site, shared_swift: Server, sqlite_url: str, tmp_path: Path
-) -> None:
-    s3 = configured(sqlite_url, shared_swift).s3
-    given = {name: value for name, value in msgspec.to_builtins(s3).items() if value not in (None, "", [])}
-    lines = "".join(f"{name} = {value}\n" for name, value in given.items())
-    (tmp_path / "move.conf").write_text(f"[s3]\n{lines}")
-    inspections = site.inspected(4)
-    places = [("database", "s3"), ("s3", "database")]
-    for terminal, (source, target) in zip((True, False), places, strict=True):
-        words = ["db", "move-data", "--from", source, "--to", target]
-        words += ["-c", str(tmp_path / "move.conf"), "--database", sqlite_url]
-        written, errors = progress_of(words, "http://127.0.0.1:9", terminal=terminal)
-        assert "12 parts moved" in written
-        assert ("12/?" in errors) is terminal
-    site.check(inspections)
-
-
-def test_the_command_says_what_is_missing(sqlite_url: str) -> None:
-    result = CliRunner().invoke(db, ["move-data", "--from", "database", "--to", "s3", "--database", sqlite_url])
-    assert result.exit_code == 1
-    assert "set [s3] endpoint" in result.output
-    assert S3Settings() == Settings().s3
-    assert SwiftSettings() == Settings().swift
-
-
-def test_facts_are_derived_anew(site: Site, sqlite_url: str) -> None:
-    (one,) = site.inspected(1)
-    site.store.write(lambda tx: tx.data.save(one.uuid, one.node, {"inventory": b'{"memory": {"physical_mb": 64}}'}))
-
-    def point(tx: Transaction) -> None:
-        tx.nodes.update(msgspec.structs.replace(tx.nodes.get(one.node), inspection=one.uuid))
-
-    site.store.write(point)
-    settings = Settings(database=DatabaseSettings(connection=sqlite_url))
-    done = _rebuilt(settings)
-    assert (done.nodes, done.changed) == (1, 1)
-    (row,) = site.store.read(lambda tx: tx.search_index.of(one.node))
-    assert row.n1 == 64 * 2**20
-    assert _rebuilt(settings).changed == 0
