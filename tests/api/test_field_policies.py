@@ -10,7 +10,7 @@ import pytest
 
 from ferroscope import transition
 from ferroscope.api.auth.policy import Policy
-from ferroscope.api.baremetal import node_fields, node_policies, nodes
+from ferroscope.api.baremetal import node_fields, node_filters, node_policies, nodes
 from ferroscope.core.model import Chassis, Inspection, Node, Port, Portgroup
 from ferroscope.core.node import SETTABLE, Form
 from ferroscope.core.states import Provision, State
@@ -209,7 +209,7 @@ def test_no_filter_and_no_order_says_what_is_redacted(service: Service, fresh: F
         assert listed == {"true": seen, "false": False}
     assert not set(nodes.SORT_FIELDS) & set(node_fields.REDACTED)
     # Each filter names the field that it reads, so that a new one about a redacted field is an oracle for nobody.
-    assert set(nodes.READ_BY.values()) <= {field.name for field in node_fields.FIELDS}
+    assert set(node_filters.READ_BY.values()) <= {field.name for field in node_fields.FIELDS}
 
 
 def test_that_nothing_deviates_is_not_said_either(service: Service, fresh: Fresh) -> None:

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from ferroscope.api.baremetal.nodes import NodeListQuery
+from ferroscope.api.baremetal.node_filters import NodeListQuery
 from ferroscope.api.http import decoding
 from ferroscope.api.http.errors import BadRequestError, MissingError
 from ferroscope.core import values

@@ -13,6 +13,7 @@ from msgspec import Meta
 from ferroscope.api.auth import access
 from ferroscope.api.baremetal import nodes, representation
 from ferroscope.api.baremetal.node_fields import chosen_fields
+from ferroscope.api.baremetal.node_filters import NodeListQuery
 from ferroscope.api.baremetal.representation import Field, Page, Representation, links, stored, timestamps
 from ferroscope.api.http import decoding, paging
 from ferroscope.api.http.context import ApiContext
@@ -202,17 +203,17 @@ def delete_chassis(context: ApiContext, call: Call[NoQuery, None]) -> Reply:
     return Reply(204)
 
 
-def list_nodes(context: ApiContext, call: Call[nodes.NodeListQuery, None]) -> Reply:
+def list_nodes(context: ApiContext, call: Call[NodeListQuery, None]) -> Reply:
     """List the nodes of a chassis."""
     return nodes.list_nodes(context, _of_chassis(call))
 
 
-def list_nodes_detail(context: ApiContext, call: Call[nodes.NodeListQuery, None]) -> Reply:
+def list_nodes_detail(context: ApiContext, call: Call[NodeListQuery, None]) -> Reply:
     """List the nodes of a chassis with all fields."""
     return nodes.list_nodes_detail(context, _of_chassis(call))
 
 
-def _of_chassis(call: Call[nodes.NodeListQuery, None]) -> Call[nodes.NodeListQuery, None]:
+def _of_chassis(call: Call[NodeListQuery, None]) -> Call[NodeListQuery, None]:
     return msgspec.structs.replace(call, query=msgspec.structs.replace(call.query, chassis_uuid=_uuid(call)))
 
 

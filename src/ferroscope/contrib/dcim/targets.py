@@ -8,7 +8,7 @@ from typing import Annotated, Any, Final
 
 import msgspec
 
-from ferroscope.api.baremetal import nodes
+from ferroscope.api.baremetal import node_filters, nodes
 from ferroscope.api.baremetal.search import matches, parsed
 from ferroscope.api.http import paging
 from ferroscope.api.http.added import AddedRoutes
@@ -52,7 +52,7 @@ def list_targets(context: ApiContext, call: Call[TargetsQuery, None]) -> Reply:
     except ValueError as exc:
         raise BadRequestError(f"{str(exc).capitalize()}.") from None
     query = parsed(asked.q)
-    selector = nodes.selector(asked.labels) if asked.labels else Selector(())
+    selector = node_filters.selector(asked.labels) if asked.labels else Selector(())
 
     def work(tx: Transaction, room: Room) -> bytes:
         output = io.BytesIO()

@@ -8,7 +8,7 @@ from typing import Any, Final
 import msgspec
 
 from ferroscope.api.auth import access
-from ferroscope.api.baremetal import nodes
+from ferroscope.api.baremetal import node_filters, nodes
 from ferroscope.api.baremetal.search import parsed
 from ferroscope.api.http import paging
 from ferroscope.api.http.errors import BadRequestError
@@ -55,7 +55,7 @@ class Wanted(msgspec.Struct, frozen=True, kw_only=True):
     def query(self) -> str:
         """The search, together with the filters that the language has; ``BadRequestError`` for an invalid selector."""
         parts = [f"({self.q})"] if self.q else []
-        parts += map(_searched, nodes.selector(self.labels).terms if self.labels else ())
+        parts += map(_searched, node_filters.selector(self.labels).terms if self.labels else ())
         parts += [f"state == '{self.state}'"] if self.state in PUBLISHED_STATES else []
         parts += [f"maintenance == {self.maintenance}"] if self.maintenance in ("yes", "no") else []
         parts += [f"inbox == {self.inbox}"] if self.inbox in ("yes", "no") else []
