@@ -7,7 +7,7 @@ encode the plugin data. The node's context is kept in memory, so that nothing bu
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -18,10 +18,10 @@ from bench.figures import Figure
 from bench.quantiles import Spread, spread
 from bench.report import Report
 from ferroscope.config.options import InspectorSettings
-from ferroscope.core.model import Document, Node, Port, Severity
-from ferroscope.hooks.base import PortChanges
+from ferroscope.core.model import Node
 from ferroscope.hooks.loader import LoadedHook, load
 from ferroscope.hooks.pipeline import Pipeline, encode
+from ferroscope.rules.explain import DryContext
 from ferroscope_sim import inventory as sim
 
 ALL: Final = (
@@ -50,31 +50,10 @@ class Cost(msgspec.Struct, frozen=True):
     raw: list[float]
 
 
-class Context:
-    """The context of a node that has no ports yet, and was inspected before."""
-
-    def __init__(self, previous: bytes) -> None:
-        self.node = Node(uuid="bench", driver="fake", properties={"skip_block_devices": [{"size": "< 4"}]})
-        self.ports: Sequence[Port] = ()
-        self.port_changes = PortChanges()
-        self._previous = previous
-
-    def note(
-        self,
-        name: str,
-        message: str,
-        *,
-        severity: Severity = Severity.INFO,
-        reason: str | None = None,
-        detail: Document | None = None,
-    ) -> None:
-        """Drop it: the journal is no part of this."""
-
-    def ports_elsewhere(self, macs: Iterable[str]) -> dict[str, str]:
-        return {}
-
-    def previous_inventory(self) -> Document | None:
-        return msgspec.json.decode(self._previous, type=dict[str, Any])
+def _context(previous: bytes) -> DryContext:
+    """Return the context of a node that has no ports yet, and was inspected before; its journal is no part of this."""
+    node = Node(uuid="bench", driver="fake", properties={"skip_block_devices": [{"size": "< 4"}]})
+    return DryContext(node, (), previous=lambda: msgspec.json.decode(previous, type=dict[str, Any]))
 
 
 def bodies(recorded: Path | None, size: int) -> dict[str, dict[str, Any]]:
@@ -96,7 +75,7 @@ def measure(name: str, body: dict[str, Any], runs: int) -> Cost:
     pipeline = Pipeline(hooks, SETTINGS)
     whole, inner = [], []
     for _ in range(runs + 5):
-        context = Context(inventory)
+        context = _context(inventory)
         began = time.thread_time()
         decoded, plugin_data = msgspec.json.decode(inventory), msgspec.json.decode(rest)
         middle = time.thread_time()
@@ -126,7 +105,7 @@ def _each(hooks: Sequence[LoadedHook], inventory: bytes, rest: bytes) -> dict[st
             decoded, plugin_data, context = (
                 msgspec.json.decode(inventory),
                 msgspec.json.decode(rest),
-                Context(inventory),
+                _context(inventory),
             )
             began = time.thread_time()
             pipeline.run(context, decoded, plugin_data, owned=True)

@@ -506,7 +506,6 @@ expectations = Table(
     **_OPTIONS,
 )
 
-# Sessions of browsers; see ``core.credentials.WebSession``.
 # The searches that users have saved; ``user`` is the principal of the caller.
 saved_searches = Table(
     "saved_searches",
@@ -519,6 +518,7 @@ saved_searches = Table(
     **_OPTIONS,
 )
 
+# Sessions of browsers; see ``core.credentials.WebSession``.
 web_sessions = Table(
     "web_sessions",
     metadata,

@@ -14,6 +14,7 @@ from ferroscope.contracts.errors import BmcError
 from ferroscope.core.model import Document, Node, Port, Severity
 from ferroscope.core.states import Event, State
 from tests.fast.worker.conftest import INVENTORY, NODE, Machine, Service, settings
+from tests.fast.worker.test_delivery import KilledError, dies_and_is_replaced
 
 ISO = "http://192.0.2.1/ramdisk.iso"
 API = "http://192.0.2.1:6385"
@@ -181,15 +182,11 @@ def test_a_worker_that_dies_after_the_power_on_makes_no_second_boot() -> None:
     def die(command: str) -> BmcError | None:
         if command == "get" and service.machine.commands[-1:] == ["power on"]:
             service.machine.fail = lambda _command: None
-            raise KeyboardInterrupt
+            raise KilledError
         return None
 
     service.machine.fail = die
-    with pytest.raises(KeyboardInterrupt):
-        service.work()
-    service.kill("m1")
-    service.worker = service.new_worker("m2")
-    service.work()
+    dies_and_is_replaced(service)
     assert service.node.state is State.WAITING
     assert service.machine.commands == ["insert", "power on"]
     service.submit(Event.ABORT)

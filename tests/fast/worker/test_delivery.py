@@ -44,13 +44,18 @@ def take_over(service: Service) -> None:
     service.worker = service.new_worker("m2")
 
 
-def test_a_worker_killed_after_power_on_does_not_cause_a_second_reboot(service: Service) -> None:
-    die_at(service, "power on")
-    service.start()
+def dies_and_is_replaced(service: Service) -> None:
+    """The worker is killed at its work, and another one goes on with it."""
     with pytest.raises(KilledError):
         service.work()
     take_over(service)
     service.work()
+
+
+def test_a_worker_killed_after_power_on_does_not_cause_a_second_reboot(service: Service) -> None:
+    die_at(service, "power on")
+    service.start()
+    dies_and_is_replaced(service)
     assert service.node.state is State.WAITING
     assert service.machine.commands.count("power on") == 1
     assert "already on" in service.steps
@@ -60,10 +65,7 @@ def test_a_worker_killed_before_power_on_is_replaced_and_the_machine_boots(servi
     service.machine.power = Power.ON
     die_at(service, "power off")
     service.start()
-    with pytest.raises(KilledError):
-        service.work()
-    take_over(service)
-    service.work()
+    dies_and_is_replaced(service)
     assert service.node.state is State.WAITING
     assert service.machine.commands.count("power on") == 1
 

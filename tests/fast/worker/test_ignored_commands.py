@@ -11,7 +11,7 @@ from ferroscope.core.model import Document, Node, Severity
 from ferroscope.core.states import Event, State
 from tests.fast.worker.conftest import Machine, Service, settings
 from tests.fast.worker.test_boot import set_field
-from tests.fast.worker.test_delivery import KilledError, take_over
+from tests.fast.worker.test_delivery import KilledError, dies_and_is_replaced
 
 
 class Ignoring(Machine):
@@ -135,10 +135,7 @@ def test_a_last_reset_time_that_does_not_change_leads_to_no_second_reset() -> No
 
     service.machine.reboot = killing  # type: ignore[method-assign]
     service.start()
-    with pytest.raises(KilledError):
-        service.work()
-    take_over(service)
-    service.work()
+    dies_and_is_replaced(service)
     assert service.node.state is State.WAITING
     assert service.machine.commands == ["boot pxe", "reboot"]
 

@@ -113,6 +113,14 @@ class Site:
     def status(self, lane: Lane) -> str:
         return self.pool.loops()[f"worker-{lane}"]()
 
+    def hangs_over_a_callback(self) -> None:
+        """Let the node call back; its hook does not return until it is ``released``."""
+        self.hang()
+        self.pool.start()
+        self.start(NODE)
+        assert self.comes_to(NODE, State.WAITING)
+        self.call_back(NODE)
+
     def close(self) -> None:
         self.service.stop.set()
         self.slow.answers.set()
@@ -197,11 +205,7 @@ def test_without_a_slot_the_end_waits_on_the_queue_and_goes_first(open_site: Ope
 @pytest.mark.parametrize("event", [Event.ABORT, Event.DELETE])
 def test_a_hook_that_does_not_return_frees_its_node_for_whoever_ends_it(open_site: Open, event: Event) -> None:
     site = open_site()
-    site.hang()
-    site.pool.start()
-    site.start(NODE)
-    assert site.comes_to(NODE, State.WAITING)
-    site.call_back(NODE)
+    site.hangs_over_a_callback()
     assert site.hook.entered.wait(SECONDS)
     other = site.node(1)
     site.start(other)
@@ -227,11 +231,7 @@ def test_a_hook_that_does_not_return_frees_its_node_for_whoever_ends_it(open_sit
 @pytest.mark.usefixtures("quick")
 def test_a_hook_that_takes_longer_than_the_time_out_ends_its_inspection_and_no_other(open_site: Open) -> None:
     site = open_site(settings(timeout=0.5))
-    site.hang()
-    site.pool.start()
-    site.start(NODE)
-    assert site.comes_to(NODE, State.WAITING)
-    site.call_back(NODE)
+    site.hangs_over_a_callback()
     assert site.comes_to(NODE, State.ERROR)
     assert site.inspection(NODE).reason == Reason.PROCESSING_TIMEOUT
     assert "the hook stuck" in str(site.get(NODE).last_error)
@@ -239,11 +239,7 @@ def test_a_hook_that_takes_longer_than_the_time_out_ends_its_inspection_and_no_o
 
 def test_a_graceful_stop_has_one_deadline_and_costs_no_attempt(open_site: Open) -> None:
     site = open_site()
-    site.hang()
-    site.pool.start()
-    site.start(NODE)
-    assert site.comes_to(NODE, State.WAITING)
-    site.call_back(NODE)
+    site.hangs_over_a_callback()
     assert site.hook.entered.wait(SECONDS)
     threading.Timer(1.0, site.hook.released.set).start()
     site.service.stop.set()
@@ -253,11 +249,7 @@ def test_a_graceful_stop_has_one_deadline_and_costs_no_attempt(open_site: Open) 
 
 def test_what_still_runs_at_the_deadline_is_given_back_uncounted(open_site: Open) -> None:
     site = open_site()
-    site.hang()
-    site.pool.start()
-    site.start(NODE)
-    assert site.comes_to(NODE, State.WAITING)
-    site.call_back(NODE)
+    site.hangs_over_a_callback()
     assert site.hook.entered.wait(SECONDS)
     slow = site.node(1, "slow")
     site.start(slow)

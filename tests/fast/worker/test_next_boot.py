@@ -10,7 +10,7 @@ from ferroscope.core.model import Node, Severity
 from ferroscope.core.states import Event, State
 from tests.fast.worker.conftest import Machine, Service
 from tests.fast.worker.test_boot import AbleMachine, able, fails_with, machine, set_field
-from tests.fast.worker.test_delivery import KilledError, take_over
+from tests.fast.worker.test_delivery import KilledError, dies_and_is_replaced, take_over
 
 
 class Unforgetting(Machine):
@@ -144,10 +144,7 @@ def test_a_worker_killed_while_it_deletes_a_node_leaves_that_to_the_next_one(ser
     service.work()
     service.machine.once = BootDevice.PXE  # it hangs before it looks for it
     service.submit(Event.DELETE)
-    with pytest.raises(KilledError):
-        service.work()
-    take_over(service)
-    service.work()
+    dies_and_is_replaced(service)
     assert ended(service, Event.DELETE)
     assert service.machine.once is None
 
@@ -187,10 +184,7 @@ def test_a_worker_killed_while_it_takes_it_back_leaves_that_to_the_next_one(serv
 
     service.machine.clear_boot_device = killing  # type: ignore[method-assign]
     service.start()
-    with pytest.raises(KilledError):
-        service.work()
-    take_over(service)
-    service.work()
+    dies_and_is_replaced(service)
     assert service.node.state is State.ERROR
     assert service.machine.once is None
 

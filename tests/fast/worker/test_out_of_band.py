@@ -13,6 +13,7 @@ from ferroscope.core.model import HARDWARE_CHANGED, Node, Port, Severity
 from ferroscope.core.states import State
 from tests.fast.worker.conftest import INVENTORY, Service
 from tests.fast.worker.test_boot import able, fails_with, machine, set_field
+from tests.fast.worker.test_delivery import KilledError, dies_and_is_replaced
 
 
 def test_ports_are_there_before_the_machine_boots() -> None:
@@ -141,14 +142,10 @@ def test_an_out_of_band_inspection_is_run_again_where_its_worker_died() -> None:
 
     def die(command: str) -> BmcError | None:
         service.machine.fail = lambda _command: None
-        raise KeyboardInterrupt
+        raise KilledError
 
     service.machine.fail = die
-    with pytest.raises(KeyboardInterrupt):
-        service.work()
-    service.kill("m1")
-    service.worker = service.new_worker("m2")
-    service.work()
+    dies_and_is_replaced(service)
     assert service.node.state is State.FINISHED
 
 

@@ -12,7 +12,7 @@ from ferroscope.core.states import Event, State
 from ferroscope.worker.bmc import Unobserved, observed
 from tests.fast.worker.conftest import Machine, Service, settings
 from tests.fast.worker.test_boot import able, fails_with, set_field
-from tests.fast.worker.test_delivery import KilledError, take_over
+from tests.fast.worker.test_delivery import KilledError, dies_and_is_replaced, take_over
 
 
 def kept_on(service: Service, *, power: Power = Power.ON) -> Service:
@@ -104,10 +104,7 @@ def test_a_machine_that_was_never_booted_is_not_rebooted_in_the_end(service: Ser
 def test_a_worker_killed_after_the_reboot_makes_no_second_one(service: Service) -> None:
     die_at_reboot(kept_on(service))
     service.start()
-    with pytest.raises(KilledError):
-        service.work()
-    take_over(service)
-    service.work()
+    dies_and_is_replaced(service)
     assert service.node.state is State.WAITING
     assert service.machine.commands == ["boot pxe", "reboot"]
 
@@ -210,10 +207,7 @@ def test_a_worker_killed_at_the_last_reboot_makes_no_other_one(service: Service)
     service.work()
     die_at_reboot(service)
     service.call_back()
-    with pytest.raises(KilledError):
-        service.work()
-    take_over(service)
-    service.work()
+    dies_and_is_replaced(service)
     assert service.node.state is State.FINISHED
     assert service.machine.commands == ["boot pxe", "reboot", "reboot"]
 

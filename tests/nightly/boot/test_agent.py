@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 from sqlalchemy import NullPool, create_engine
 
-from tests.nightly.boot.test_firmware import WAYS
 from tests.support.boot.checks import check_end
 from tests.support.boot.site import API, BootSite, plan
+from tests.support.boot.ways import inspected
 
 pytestmark = pytest.mark.timeout(7200)
 
@@ -18,13 +18,8 @@ pytestmark = pytest.mark.timeout(7200)
 def test_a_machine_is_inspected_by_the_real_agent(
     tmp_path: Path, postgresql_url: str, ramdisk: Path, way: str, memory: int
 ) -> None:
-    firmware, knobs, said = WAYS[way]
     with BootSite(tmp_path, postgresql_url, ramdisk, plan()) as site:
-        machine = site.add("vm1", firmware=firmware, knobs=knobs, memory=memory)
-        site.inspect(machine)
-        state = site.until_done(machine)
-        assert state == "manageable", site.told(machine)
-        assert said in machine.console.text
+        machine = inspected(site, way, memory=memory)
         assert "Found LLDP info for interface" in machine.console.text
         check_end(site, machine)
 

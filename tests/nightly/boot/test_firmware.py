@@ -12,15 +12,8 @@ import pytest
 
 from tests.support.boot.checks import check_end
 from tests.support.boot.site import BootSite, plan
+from tests.support.boot.ways import WAYS, inspected
 from tests.support.pxe import ramdisk
-
-# OVMF boots over HTTP where it may not boot by PXE.
-NO_PXE = {"IPv4PXESupport": "n", "IPv6PXESupport": "n"}
-WAYS = {
-    "uefi-pxe": ("uefi", {}, "Start PXE over IPv4"),
-    "uefi-http": ("uefi", NO_PXE, "Start HTTP Boot over IPv4"),
-    "bios-pxe": ("bios", {}, "SeaBIOS"),
-}
 
 
 @pytest.fixture
@@ -38,14 +31,9 @@ def small(tmp_path: Path) -> Path:
 def test_a_machine_boots_from_the_network_and_proves_itself(
     tmp_path: Path, postgresql_url: str, small: Path, way: str
 ) -> None:
-    firmware, knobs, said = WAYS[way]
     with BootSite(tmp_path, postgresql_url, small, plan()) as site:
-        machine = site.add("vm1", firmware=firmware, knobs=knobs)
-        site.inspect(machine)
-        state = site.until_done(machine)
-        assert state == "manageable", site.told(machine)
-        assert said in machine.console.text
-        assert site.inventory(machine.name)["boot"]["current_boot_mode"] == firmware
+        machine = inspected(site, way)
+        assert site.inventory(machine.name)["boot"]["current_boot_mode"] == machine.firmware
         assert site.inventory(machine.name)["system_vendor"]["serial_number"] == "serial-of-vm1"
         check_end(site, machine)
 

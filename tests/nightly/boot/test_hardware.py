@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.nightly.boot.test_firmware import WAYS
 from tests.support.boot.checks import check_end, check_hardware, check_neighbors
 from tests.support.boot.site import BootSite, plan
+from tests.support.boot.ways import inspected
 
 
 @pytest.mark.timeout(7200)
@@ -16,13 +16,8 @@ from tests.support.boot.site import BootSite, plan
 def test_the_inventory_is_that_of_the_machine_and_its_neighbors_are_known(
     tmp_path: Path, postgresql_url: str, generic_ramdisk: Path, way: str
 ) -> None:
-    firmware, knobs, said = WAYS[way]
     with BootSite(tmp_path, postgresql_url, generic_ramdisk, plan()) as site:
-        machine = site.add("vm1", firmware=firmware, knobs=knobs)
-        site.inspect(machine)
-        state = site.until_done(machine)
-        assert state == "manageable", site.told(machine)
-        assert said in machine.console.text
+        machine = inspected(site, way)
         assert "2.0 TPM" in machine.console.text
         # The agent listens for LLDP once, however often it lists the NICs.
         assert machine.console.text.count("Waiting on LLDP info") <= 2

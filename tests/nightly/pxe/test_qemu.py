@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import msgspec
@@ -13,7 +15,7 @@ from tests.support.processes import until
 from tests.support.pxe import ramdisk
 from tests.support.pxe.host import boot_settings
 from tests.support.pxe.lab import Lab
-from tests.support.pxe.machine import attach
+from tests.support.pxe.machine import VirtualMachine, attach
 from tests.support.pxe.site import Plan, Site
 
 MAC = "52:54:00:fe:00:01"
@@ -41,14 +43,24 @@ table netdev late {
 """
 
 
-def test_a_virtual_machine_boots_through_the_open_pxe_filter_proves_itself_and_its_inspection_finishes(
-    tmp_path: Path, postgresql_url: str
-) -> None:
-    plan = Plan(options=OPTIONS, boot={"machine_script_url": SCRIPT_URL})
-    with Site(tmp_path, postgresql_url, plan) as site:
+@contextmanager
+def _site(
+    directory: Path,
+    database_url: str,
+    plan: Plan = Plan(options=OPTIONS, boot={"machine_script_url": SCRIPT_URL}),  # noqa: B008  # it is frozen
+) -> Iterator[tuple[Site, VirtualMachine]]:
+    """Give a site with the ramdisk, and the machine vm1 on its network."""
+    with Site(directory, database_url, plan) as site:
         site.install_ramdisk()
         machine = attach(site.lab, "vm1", MAC)
         site.machines["vm1"] = machine
+        yield site, machine
+
+
+def test_a_virtual_machine_boots_through_the_open_pxe_filter_proves_itself_and_its_inspection_finishes(
+    tmp_path: Path, postgresql_url: str
+) -> None:
+    with _site(tmp_path, postgresql_url) as (site, machine):
         site.enroll("vm1", MAC)
         site.provision("vm1", "inspect")
         spoofed = until(lambda: _refused(site))
@@ -87,10 +99,7 @@ def test_a_virtual_machine_boots_by_its_own_script_with_the_files_of_its_node(
     plan = Plan(options=OPTIONS, boot={"machine_script_url": SCRIPT_URL, "kernel": "none", "ramdisk": "none"})
     options = f"callback_url = {CALLBACK_URL}\nkernel_options = console=ttyS0 quiet panic=1\n"
     plan = msgspec.structs.replace(plan, options=OPTIONS.replace("[log]", f"{options}[log]"))
-    with Site(tmp_path, postgresql_url, plan) as site:
-        site.install_ramdisk()
-        machine = attach(site.lab, "vm1", MAC)
-        site.machines["vm1"] = machine
+    with _site(tmp_path, postgresql_url, plan) as (site, machine):
         uuid = site.enroll("vm1", MAC)
         files = {"deploy_kernel": "tftp://${next-server}/vmlinuz", "deploy_ramdisk": "tftp://${next-server}/initramfs"}
         patch = [{"op": "add", "path": f"/driver_info/{name}", "value": url} for name, url in files.items()]
@@ -106,11 +115,7 @@ def test_a_virtual_machine_boots_by_its_own_script_with_the_files_of_its_node(
 
 
 def test_a_machine_returns_a_secret_that_ipxe_could_take_for_an_option(tmp_path: Path, postgresql_url: str) -> None:
-    plan = Plan(options=OPTIONS, boot={"machine_script_url": SCRIPT_URL})
-    with Site(tmp_path, postgresql_url, plan) as site:
-        site.install_ramdisk()
-        machine = attach(site.lab, "vm1", MAC)
-        site.machines["vm1"] = machine
+    with _site(tmp_path, postgresql_url) as (site, machine):
         site.enroll("vm1", MAC)
         site.provision("vm1", "inspect")
         with create_engine(
@@ -126,11 +131,7 @@ def test_a_machine_returns_a_secret_that_ipxe_could_take_for_an_option(tmp_path:
 def test_a_machine_whose_dhcpv4_is_answered_late_asks_for_its_script_again_with_an_ipv4_address(
     tmp_path: Path, postgresql_url: str
 ) -> None:
-    plan = Plan(options=OPTIONS, boot={"machine_script_url": SCRIPT_URL})
-    with Site(tmp_path, postgresql_url, plan) as site:
-        site.install_ramdisk()
-        machine = attach(site.lab, "vm1", MAC)
-        site.machines["vm1"] = machine
+    with _site(tmp_path, postgresql_url) as (site, machine):
         site.enroll("vm1", MAC)
         for host in site.hosts:
             host.nft(_NO_DHCPV4)

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import socket
-import stat
-import threading
 import traceback
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -22,6 +19,7 @@ from ferroscope.core.reasons import Reason
 from ferroscope.remote.addresses import Networks
 from tests.support.ipmi import BEHIND, PASSWORD, Simulator, simulator
 from tests.support.processes import finished, until
+from tests.system.bmc.process_list import watched
 
 KEY = "key-of-the-BMC"
 
@@ -188,33 +186,9 @@ def test_a_wrong_key_is_permanent(keyed: Simulator, key: str) -> None:
 def test_no_process_list_has_the_password_or_the_key(
     keyed: Simulator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    seen: list[bytes] = []
-    stop = threading.Event()
-
-    def look() -> None:
-        while not stop.is_set():
-            for entry in Path("/proc").iterdir():
-                if entry.name.isdigit() and int(entry.name) != os.getpid():
-                    try:
-                        line = (entry / "cmdline").read_bytes()
-                        if b"ipmitool" in line and str(keyed.port).encode() in line:
-                            seen.append(line + (entry / "environ").read_bytes())
-                    except OSError:
-                        continue
-
-    # Slowed down, so that somebody who looks is sure to see it.
-    slow = tmp_path / "slow-ipmitool"
-    slow.write_text('#!/bin/sh\nsleep 0.3\nexec ipmitool "$@"\n')
-    slow.chmod(slow.stat().st_mode | stat.S_IXUSR)
-    monkeypatch.setattr(ipmitool, "PROGRAM", str(slow))
-    watcher = threading.Thread(target=look)
-    watcher.start()
-    try:
+    with watched(keyed.port, tmp_path, monkeypatch) as seen:
         node = keyed.node(ipmi_cipher_suite=3, ipmi_hex_kg_key=KEY.encode().hex())
         assert IpmiBmc().get_power(node) in (Power.ON, Power.OFF)
-    finally:
-        stop.set()
-        watcher.join()
     assert seen
     for secret in (PASSWORD, KEY, KEY.encode().hex()):
         assert not any(secret.encode() in line for line in seen)

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import stat
-import threading
 import traceback
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -13,13 +10,14 @@ from typing import Any
 import pytest
 
 from ferroscope.bmc.drivers import DriverOptions
-from ferroscope.bmc.ipmi import accounts, ipmitool
+from ferroscope.bmc.ipmi import accounts
 from ferroscope.bmc.ipmi.driver import IpmiBmc
 from ferroscope.contracts.bmc import Power
 from ferroscope.contracts.errors import BmcError
 from ferroscope.core.model import Node
 from ferroscope.core.reasons import Reason
 from tests.support.ipmi import PASSWORD, Simulator, simulator
+from tests.system.bmc.process_list import watched
 from tests.system.bmc.vendors.conftest import Unhurried
 
 NEW, LONG = "new-Pass.word_12", "new-Pass.word_1234.Z"
@@ -98,35 +96,11 @@ def test_with_bridging_it_is_the_password_of_the_bmc_in_front(bmc_at: Simulator,
 def test_no_process_list_has_either_password(
     bmc_at: Simulator, bmc: IpmiBmc, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, new: str
 ) -> None:
-    seen: list[bytes] = []
-    stop = threading.Event()
-
-    def look() -> None:
-        while not stop.wait(0.01):
-            for entry in Path("/proc").iterdir():
-                if entry.name.isdigit() and int(entry.name) != os.getpid():
-                    try:
-                        line = (entry / "cmdline").read_bytes()
-                        if b"ipmitool" in line and str(bmc_at.port).encode() in line:
-                            seen.append(line + (entry / "environ").read_bytes())
-                    except OSError:
-                        continue
-
-    # Slowed down, so that somebody who looks is sure to see it.
-    slow = tmp_path / "slow-ipmitool"
-    slow.write_text('#!/bin/sh\nsleep 0.3\nexec ipmitool "$@"\n')
-    slow.chmod(slow.stat().st_mode | stat.S_IXUSR)
-    monkeypatch.setattr(ipmitool, "PROGRAM", str(slow))
-    watcher = threading.Thread(target=look)
-    watcher.start()
-    try:
+    with watched(bmc_at.port, tmp_path, monkeypatch) as seen:
         if new == LONG:
             fails(lambda: bmc.set_password(node_of(bmc_at), new))
         else:
             bmc.set_password(node_of(bmc_at), new)
-    finally:
-        stop.set()
-        watcher.join()
     wanted = b"exec" if new == LONG else b"password"
     assert any(wanted in line for line in seen)
     for secret in (PASSWORD, new, new[:16]):

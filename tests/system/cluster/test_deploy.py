@@ -8,7 +8,8 @@ import os
 import signal
 import socket
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -196,61 +197,57 @@ def test_a_unit_limits_memory_and_has_a_watchdog(unit: Path) -> None:
         assert int(service["WatchdogSec"]) >= 30
 
 
-@pytest.mark.parametrize("words", [["all"], ["api", "--processes", "2"]])
-def test_the_main_process_tells_systemd_that_it_works_until_it_hangs(
-    words: list[str], tmp_path: Path, sqlite_url: str
-) -> None:
-    config = tmp_path / "ferroscope.conf"
-    ports = f"[api]\nhost = 127.0.0.1\nbare_metal_port = {free_port()}\nintrospection_port = 0\n"
-    config.write_text(f"{ports}[database]\nconnection = {sqlite_url}\n")
-    path = str(tmp_path / "notify")
+@contextmanager
+def _supervised(
+    words: list[str], directory: Path, database_url: str, **variables: str
+) -> Iterator[tuple[socket.socket, subprocess.Popen[bytes]]]:
+    """Start a role as systemd does; give the socket on which systemd listens, and the main process."""
+    config = directory / "ferroscope.conf"
+    ports = f"[api]\nhost = 127.0.0.1\nbare_metal_port = {free_port()}\nintrospection_port = {free_port()}\n"
+    config.write_text(f"{ports}[database]\nconnection = {database_url}\n")
+    path = str(directory / "notify")
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
         manager.bind(path)
         manager.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
         manager.settimeout(30)
-        variables = [f"NOTIFY_SOCKET={path}", "WATCHDOG_USEC=400000"]
-        command = ["env", *variables, executable(), words[0], "-c", str(config), *words[1:]]
-        process = spawn(command, user=None, directory=tmp_path, log=tmp_path / "log")
+        environment = [f"{name}={value}" for name, value in {"NOTIFY_SOCKET": path, **variables}.items()]
+        command = ["env", *environment, executable(), words[0], "-c", str(config), *words[1:]]
+        process = spawn(command, user=None, directory=directory, log=directory / "log")
         try:
-            assert _heard(manager) == ("READY=1", process.pid)
-            for _ in range(4):
-                assert _heard(manager) == ("WATCHDOG=1", process.pid)
-            process.send_signal(signal.SIGSTOP)
-            assert until(lambda: not _is_heard(manager))
-            process.send_signal(signal.SIGCONT)
-            manager.settimeout(30)
-            assert _heard(manager) == ("WATCHDOG=1", process.pid)
+            yield manager, process
         finally:
             process.kill()
             process.wait()
+
+
+@pytest.mark.parametrize("words", [["all"], ["api", "--processes", "2"]])
+def test_the_main_process_tells_systemd_that_it_works_until_it_hangs(
+    words: list[str], tmp_path: Path, sqlite_url: str
+) -> None:
+    with _supervised(words, tmp_path, sqlite_url, WATCHDOG_USEC="400000") as (manager, process):
+        assert _heard(manager) == ("READY=1", process.pid)
+        for _ in range(4):
+            assert _heard(manager) == ("WATCHDOG=1", process.pid)
+        process.send_signal(signal.SIGSTOP)
+        assert until(lambda: not _is_heard(manager))
+        process.send_signal(signal.SIGCONT)
+        manager.settimeout(30)
+        assert _heard(manager) == ("WATCHDOG=1", process.pid)
 
 
 @pytest.mark.parametrize("words", [["worker"], ["api", "--processes", "2"]])
 def test_the_main_process_tells_systemd_when_it_is_ready_and_when_it_stops(
     words: list[str], tmp_path: Path, sqlite_url: str
 ) -> None:
-    config = tmp_path / "ferroscope.conf"
-    ports = f"[api]\nhost = 127.0.0.1\nbare_metal_port = {free_port()}\nintrospection_port = {free_port()}\n"
-    config.write_text(f"{ports}[database]\nconnection = {sqlite_url}\n")
-    path = str(tmp_path / "notify")
-    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
-        manager.bind(path)
-        manager.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
-        manager.settimeout(30)
-        command = ["env", f"NOTIFY_SOCKET={path}", executable(), words[0], "-c", str(config), *words[1:]]
-        process = spawn(command, user=None, directory=tmp_path, log=tmp_path / "log")
-        try:
-            assert _heard(manager) == ("READY=1", process.pid)
-            assert until(lambda: "ready" in (tmp_path / "log").read_text())
-            process.send_signal(signal.SIGTERM)
-            assert _heard(manager) == ("STOPPING=1", process.pid)
-            assert process.wait(PATIENCE) == 0
-            manager.setblocking(False)
-            with pytest.raises(BlockingIOError):  # nobody else has said anything
-                manager.recv(100)
-        finally:
-            process.kill()
-            process.wait()
+    with _supervised(words, tmp_path, sqlite_url) as (manager, process):
+        assert _heard(manager) == ("READY=1", process.pid)
+        assert until(lambda: "ready" in (tmp_path / "log").read_text())
+        process.send_signal(signal.SIGTERM)
+        assert _heard(manager) == ("STOPPING=1", process.pid)
+        assert process.wait(PATIENCE) == 0
+        manager.setblocking(False)
+        with pytest.raises(BlockingIOError):  # nobody else has said anything
+            manager.recv(100)
 
 
 def _is_heard(manager: socket.socket) -> bool:

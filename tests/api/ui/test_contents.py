@@ -8,7 +8,6 @@ import gzip
 import html
 import io
 import re
-from collections.abc import Iterator
 from typing import Any
 from urllib.parse import quote
 
@@ -25,13 +24,6 @@ from tests.api.callers import service_for
 from tests.api.service import Service, callback_body
 from tests.support import examples
 from tests.support.processes import until
-
-
-@pytest.fixture
-def service(sqlite_url: str) -> Iterator[Service]:
-    served = service_for(sqlite_url, IDENTITIES)
-    yield served
-    served.close()
 
 
 def test_the_fleet_has_sentences_tiles_and_reasons_that_lead_to_machines(service: Service) -> None:

@@ -24,11 +24,6 @@ def service(sqlite_url: str) -> Iterator[Service]:
     served.close()
 
 
-@pytest.fixture
-def root(service: Service) -> Browser:
-    return Browser(service).log_in("root")
-
-
 def discover(service: Service, serial: str, *, mac: str = "", bmc: str = "", source: str = "192.0.2.66") -> str:
     """Let an unknown machine call, and process what it sends; return its node's UUID."""
     vendor = {"manufacturer": "ACME", "product_name": "Anvil 3", "serial_number": serial}

@@ -5,7 +5,6 @@ from __future__ import annotations
 import html
 import json
 import re
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -14,8 +13,7 @@ from ferroscope.contracts.store import Query
 from ferroscope.contrib.ui import rules
 from ferroscope.core.model import RuleDialect
 from ferroscope.core.states import Event, Provision
-from tests.api.browsing import IDENTITIES, Browser, Elements, text_of
-from tests.api.callers import service_for
+from tests.api.browsing import Browser, Elements, text_of
 from tests.api.service import Service, callback_body
 from tests.support import examples
 
@@ -26,18 +24,6 @@ RULE = {
     "conditions": '- {op: eq, args: ["{inventory[system_vendor][manufacturer]}", ACME]}',
     "actions": json.dumps([{"op": "set-attribute", "args": {"path": "/extra/vendor", "value": "acme"}}]),
 }
-
-
-@pytest.fixture
-def service(sqlite_url: str) -> Iterator[Service]:
-    served = service_for(sqlite_url, IDENTITIES)
-    yield served
-    served.close()
-
-
-@pytest.fixture
-def root(service: Service) -> Browser:
-    return Browser(service).log_in("root")
 
 
 def stored(service: Service) -> list[Any]:

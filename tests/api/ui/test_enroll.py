@@ -13,25 +13,12 @@ import pytest
 from ferroscope.contrib.ui import bmc_trials, enroll
 from ferroscope.contrib.ui.session import Seal
 from ferroscope.core.states import Event, Provision
-from tests.api.browsing import IDENTITIES, Browser, Elements, text_of
-from tests.api.callers import service_for
+from tests.api.browsing import Browser, Elements, text_of
 from tests.api.service import Service
 from tests.support import examples
 
 PASSWORD = "pw-of-the-bmc"
 HEADER = "name,driver,bmc_address,bmc_username,bmc_password,macs,extra/rack\n"
-
-
-@pytest.fixture
-def service(sqlite_url: str) -> Iterator[Service]:
-    served = service_for(sqlite_url, IDENTITIES)
-    yield served
-    served.close()
-
-
-@pytest.fixture
-def root(service: Service) -> Browser:
-    return Browser(service).log_in("root")
 
 
 def sheet(number: int, start: int = 0) -> bytes:

@@ -2,21 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
-import pytest
-
 from ferroscope.contrib.ui.asset_labels import drawn
-from tests.api.browsing import IDENTITIES, Browser, Elements, add, text_of
-from tests.api.callers import service_for
+from tests.api.browsing import Browser, Elements, add, text_of
 from tests.api.service import Service
-
-
-@pytest.fixture
-def service(sqlite_url: str) -> Iterator[Service]:
-    served = service_for(sqlite_url, IDENTITIES)
-    yield served
-    served.close()
 
 
 def test_each_machine_that_matches_has_a_label_that_leads_to_its_page(service: Service) -> None:

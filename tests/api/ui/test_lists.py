@@ -3,23 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
-
-import pytest
 
 from ferroscope.core.reasons import Reason
-from tests.api.browsing import IDENTITIES, Browser, add, failed, text_of
-from tests.api.callers import service_for
+from tests.api.browsing import Browser, add, failed, text_of
 from tests.api.service import Service
 
 LONG = "the ramdisk reported: " + "lshw could not read the DIMM, " * 8 + "and that is all"
-
-
-@pytest.fixture
-def service(sqlite_url: str) -> Iterator[Service]:
-    served = service_for(sqlite_url, IDENTITIES)
-    yield served
-    served.close()
 
 
 def names_of(page: str) -> list[str]:

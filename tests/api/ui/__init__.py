@@ -1,0 +1,1 @@
+"""The web page, as a browser gets it from the API process."""

@@ -1,0 +1,108 @@
+"""Logins and sessions of browsers, and what is shared between those who see the same."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import bcrypt
+import pytest
+
+from ferroscope.contrib.ui import session
+from ferroscope.contrib.ui.render import Rendered
+from tests.api.browsing import IDENTITIES, Browser
+from tests.api.service import Service
+
+
+def test_a_session_lasts_until_logout_and_never_outlives_its_credentials(service: Service) -> None:
+    browser = Browser(service)
+    browser.token = browser.csrf()
+    before = browser.cookie
+    wrong = browser.post("/ui/login", token="nobody")
+    assert (wrong.status_code, 'role="alert"' in wrong.text) == (401, True)
+    browser.log_in("reader")
+    assert browser.cookie != before  # nobody who planted the first one shares the session
+    assert "reader" in browser.get("/ui").text
+    stored = service.store.read(lambda tx: tx.web_sessions.remove_ended(1e15, 0))
+    assert stored == 0
+    copied = Browser(service)
+    copied.cookie, copied.token = browser.cookie, browser.token
+    assert copied.get("/ui").status_code == 200
+    assert browser.post("/ui/logout").status_code == 303
+    assert copied.get("/ui").status_code == 303
+
+    again = Browser(service).log_in("a-reader")
+    known = IDENTITIES.pop("a-reader")
+    try:
+        assert again.get("/ui").status_code == 303
+    finally:
+        IDENTITIES["a-reader"] = known
+    assert again.get("/ui").status_code == 303  # the session has ended for good
+
+
+def test_viewers_share_a_page_but_not_the_token_of_its_forms(service: Service) -> None:
+    first, second = (Browser(service).log_in("root") for _ in range(2))
+    pages = [browser.get("/ui") for browser in (first, second)]
+    assert first.token != second.token
+    assert [page.text.count(browser.token) > 0 for page in pages for browser in (first, second)] == [
+        True, False, False, True,
+    ]  # fmt: skip
+    assert pages[0].text.replace(first.token, second.token) == pages[1].text
+    assert pages[0].headers["ETag"] != pages[1].headers["ETag"]
+
+
+def test_rendered_pages_are_kept_for_a_moment_and_few_of_them() -> None:
+    rendered, made = Rendered(), []
+
+    def look(key: str, moment: float) -> str:
+        return rendered.get(key, moment, lambda: made.append(key) or f"{key} at {moment}")  # type: ignore[func-returns-value]
+
+    assert [look("a", moment) for moment in (0.0, 1.9, 2.0)] == ["a at 0.0", "a at 0.0", "a at 2.0"]
+    for number in range(100):
+        look(str(number), 3.0)
+    assert look("a", 3.0) == "a at 2.0"
+    assert len(rendered._pages) <= 16
+    assert (look("b", 9.0), look("b", 10.0)) == ("b at 9.0", "b at 9.0")  # what is old makes room
+
+
+def test_a_session_expires(service: Service) -> None:
+    browser = Browser(service).log_in("reader")
+    assert browser.get("/ui").status_code == 200
+    removed = service.store.write(lambda tx: tx.web_sessions.remove_ended(tx.now + 8 * 3600 + 1, 100))
+    assert removed == 1
+    assert browser.get("/ui").status_code == 303
+
+
+def test_a_user_has_so_many_sessions_and_a_new_login_ends_the_oldest(
+    service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(session, "MOST", 3)
+    other = Browser(service).log_in("root")
+    browsers = [Browser(service).log_in("reader") for _ in range(5)]
+    assert [browser.get("/ui").status_code for browser in browsers] == [303, 303, 200, 200, 200]
+    assert other.get("/ui").status_code == 200
+    with service.backend.engine.connect() as connection:
+        assert connection.exec_driver_sql("SELECT count(*) FROM web_sessions").scalar() == 4
+
+
+def test_the_database_does_not_have_the_credentials(service: Service) -> None:
+    Browser(service).log_in("a-member")
+    with service.backend.engine.connect() as connection:
+        rows = connection.exec_driver_sql("SELECT * FROM web_sessions").fetchall()
+    assert len(rows) == 1
+    assert "a-member" not in str(rows)
+
+
+def test_a_user_of_the_password_file_logs_in(sqlite_url: str, tmp_path: Path) -> None:
+    file = tmp_path / "htpasswd"
+    hashed = bcrypt.hashpw(b"secret", bcrypt.gensalt(4)).decode()
+    file.write_text(f"alice:{hashed}:admin\n")
+    service = Service(sqlite_url, auth_strategy="http_basic", http_basic_auth_user_file=str(file))
+    try:
+        browser = Browser(service)
+        browser.token = browser.csrf()
+        assert browser.post("/ui/login", user="alice", password="wrong").status_code == 401
+        evil = browser.post("/ui/login?next=//evil.example/", user="alice", password="secret")
+        assert evil.headers["Location"] == "/ui"
+        assert "alice" in browser.get("/ui").text
+    finally:
+        service.close()
