@@ -199,7 +199,7 @@ def test_a_callback_that_makes_no_sense_is_on_the_timeline_of_its_node(
     assert steps(service, ident) == [("callback-refused", "callback-invalid", "192.0.2.7")]
 
 
-def test_a_call_that_says_nothing_of_itself_is_told_by_where_it_comes_from(service: Service) -> None:
+def test_a_call_that_says_nothing_of_itself_is_identified_by_where_it_comes_from(service: Service) -> None:
     ident, other = service.enrol(), service.enrol()
     mac = service.wait(ident)
     service.wait(other)
@@ -211,7 +211,7 @@ def test_a_call_that_says_nothing_of_itself_is_told_by_where_it_comes_from(servi
     assert steps(service, other) == []
 
 
-def test_an_inventory_without_nics_is_told_by_its_bmc_address(service: Service) -> None:
+def test_an_inventory_without_nics_is_identified_by_its_bmc_address(service: Service) -> None:
     ident = service.enrol(driver_info={"ipmi_address": "10.99.1.7"})
     service.wait(ident)
     body = {"inventory": {"interfaces": [], "bmc_address": "10.99.1.7"}}

@@ -128,7 +128,7 @@ def test_an_api_that_no_ramdisk_can_reach_is_worth_knowing_where_there_are_real_
     assert _notes(client) == ["api-on-loopback", "unmanaged-boot"]
 
 
-def test_an_unmanaged_boot_by_silence_is_told_until_a_pxe_filter_is_seen(everywhere: Service) -> None:
+def test_an_unmanaged_boot_by_silence_is_reported_until_a_pxe_filter_is_seen(everywhere: Service) -> None:
     _beat(everywhere, examples.member("worker-1", detail=_told()))
     everywhere.store.write(lambda tx: tx.nodes.add(examples.node(driver="redfish")))
     drivers = DRIVERS | {"redfish": RedfishBmc()}

@@ -75,7 +75,7 @@ def current(files: tuple[str, ...], database: str | None) -> None:
 @config_option
 @output_option
 def copy(source: str, destination: str, files: tuple[str, ...], fmt: str, *, dry_run: bool) -> None:
-    """Copy everything from one database to another, empty one: SQLite, PostgreSQL or MariaDB, in any direction.
+    """Copy everything from one database to an empty one: SQLite, PostgreSQL or MariaDB, in any direction.
 
     SOURCE and DESTINATION are URLs as in [database] connection. A password that is missing in a URL is asked for on a
     terminal. All processes of the service must be stopped. The source is not changed. Until everything was read back

@@ -43,8 +43,8 @@ def explain(api: Api, out: Output, *, name: str | None) -> None:
         shown = as_data(reason)
         out.show(shown, lambda screen: _draw_reason(screen, shown))
         return
-    told = told_of(api, _node(api, name))
-    out.show(told, lambda screen: _draw_node(screen, told))
+    explained = _explained(api, _node(api, name))
+    out.show(explained, lambda screen: _draw_node(screen, explained))
 
 
 def as_data(reason: Reason) -> dict[str, Any]:
@@ -78,7 +78,7 @@ def _node(api: Api, name: str) -> Json:
         raise
 
 
-def told_of(api: Api, node: Json) -> dict[str, Any]:
+def _explained(api: Api, node: Json) -> dict[str, Any]:
     """Return what is wrong with a node, and what to do, for JSON and YAML."""
     reason = advice.reason_of(node["last_error"])
     callers = _unknown_callers(api, node) if node["provision_state"] == Provision.INSPECT_WAIT else 0
@@ -112,16 +112,16 @@ def _draw_reason(screen: Console, shown: dict[str, Any]) -> None:
         screen.print(f"  {command}")
 
 
-def _draw_node(screen: Console, told: dict[str, Any]) -> None:
-    since = age(told["since"])
-    state = f"{told['state']}, for {since}" if since else told["state"]
-    screen.print(key_values({"Node": told["node"], "State": state, "Error": told["error"]}))
-    if told["reason"] is None or told["hint"] not in (told["error"] or ""):
-        screen.print(told["hint"])
-    if told["unknown_callers"] and told["reason"] is not None:
-        called = many(told["unknown_callers"], "unknown machine")
+def _draw_node(screen: Console, explained: dict[str, Any]) -> None:
+    since = age(explained["since"])
+    state = f"{explained['state']}, for {since}" if since else explained["state"]
+    screen.print(key_values({"Node": explained["node"], "State": state, "Error": explained["error"]}))
+    if explained["reason"] is None or explained["hint"] not in (explained["error"] or ""):
+        screen.print(explained["hint"])
+    if explained["unknown_callers"] and explained["reason"] is not None:
+        called = many(explained["unknown_callers"], "unknown machine")
         screen.print(f"Meanwhile {called} called; see the inbox.")
-    if told["commands"]:
+    if explained["commands"]:
         screen.print()
-    for command in told["commands"]:
+    for command in explained["commands"]:
         screen.print(f"  {command}", soft_wrap=True)

@@ -47,7 +47,7 @@ def list_leases(api: Any, out: Output, prefix: str) -> None:
 @click.argument("name")
 @with_api
 def show(api: Any, out: Output, name: str) -> None:
-    """Show a lease: its holder, epoch, the remaining seconds, and who waits for it."""
+    """Show a lease: its holder, epoch, remaining seconds, and who is waiting for it."""
     from urllib.parse import quote
 
     found = api.get(f"/v1/leases/{quote(name)}")

@@ -35,7 +35,7 @@ def _explained(exit_code: Exit = Exit.FAILURE) -> Iterator[None]:
 
 @click.group(cls=Group)
 def ramdisk() -> None:
-    """Build the ramdisk that machines boot to be inspected, and check what is installed."""
+    """Build the ramdisk that machines boot for inspection, and check what is installed."""
 
 
 @ramdisk.command(epilog="Exit code 2: an option, or this host, does not allow the build; nothing was done.")

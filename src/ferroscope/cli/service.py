@@ -120,7 +120,7 @@ def run_all(files: tuple[str, ...], database: str | None, *, simulator: bool) ->
         return msgspec.structs.replace(settings, drivers=drivers)
 
     adjust = simulated if simulator else None
-    _run(files, database, ("api", "worker", "periodic"), adjust=adjust, upgrade=True, told=is_terminal(sys.stderr))
+    _run(files, database, ("api", "worker", "periodic"), adjust=adjust, upgrade=True, greets=is_terminal(sys.stderr))
 
 
 @click.command("api")
@@ -160,16 +160,16 @@ def _run(
     roles: tuple[Any, ...],
     *,
     adjust: Callable[[Settings], Settings] | None = None,
-    told: bool = False,
+    greets: bool = False,
     **options: Any,
 ) -> None:
-    """Run the roles; ``told``: say where everything is once they are ready."""
+    """Run the roles; ``greets``: say where everything is once they are ready."""
     from ferroscope.cli import welcome
     from ferroscope.runtime.process import run
 
     adjusted = adjust or (lambda settings: settings)
     settings = adjusted(settings_of(files, database))
-    if told:
+    if greets:
         options["ready"] = lambda: click.echo("\n" + "\n".join(welcome.lines(settings)) + "\n", err=True)
     exit_with(run, settings, roles, reread=lambda: adjusted(read(files, database)), **options)
 

@@ -53,7 +53,7 @@ def user() -> None:
 @file_option
 @config_option
 def add(name: str, roles: tuple[str, ...], file: Path | None, files: tuple[str, ...], *, replace: bool) -> None:
-    """Add a user. On a terminal it asks for the password, elsewhere it reads it from standard input."""
+    """Add a user. The password is asked for on a terminal, and read from standard input elsewhere."""
     check_name(name)
     path = _path(file, files)
     with _edited(path) as lines:
@@ -278,7 +278,7 @@ def check(
     lease: str | None,
     files: tuple[str, ...],
 ) -> None:
-    """Say whether the policy NAME allows a caller with these roles; exit code 1 if it does not."""
+    """Check whether the policy NAME allows a caller with these roles; exit code 1 if it does not."""
     from ferroscope.api.auth.identity import local
     from ferroscope.api.auth.policy import RULES, Policy, Target
     from ferroscope.runtime.system import SystemClock

@@ -20,8 +20,8 @@ def lines(settings: Settings) -> list[str]:
     """Return what a person wants to know who has just started the service."""
     url, simulated = api_url(settings.api), set(SIMULATED) & set(settings.drivers.enabled)
     other = "" if urlsplit(url).port == _DEFAULT_PORT and "127.0.0.1" in url else f" (export FERROSCOPE_URL={url})"
-    told = [("web page", page_url(settings.api))]
+    rows = [("web page", page_url(settings.api))]
     if url:
-        told.append(("try", ("ferroscope sim --nodes 50 --enroll" if simulated else _EXAMPLE) + other))
-    told.append(("data", location.place(settings.database)))
-    return [f"{name:<8}  {text}" for name, text in told if text]
+        rows.append(("try", ("ferroscope sim --nodes 50 --enroll" if simulated else _EXAMPLE) + other))
+    rows.append(("data", location.place(settings.database)))
+    return [f"{name:<8}  {text}" for name, text in rows if text]

@@ -129,8 +129,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def boots_unmanaged_by_silence(self) -> bool:
         """Whether machines boot from a network of which no option says who serves it, or that this is intended."""
-        told = self.inspector.ramdisk_iso or self.boot.hosts or self.boot.machine_script_url
-        return self.inspector.require_managed_boot is None and not (told or self.pxe_filter.interfaces)
+        configured = self.inspector.ramdisk_iso or self.boot.hosts or self.boot.machine_script_url
+        return self.inspector.require_managed_boot is None and not (configured or self.pxe_filter.interfaces)
 
     @property
     def hidden_from_ramdisks(self) -> bool:

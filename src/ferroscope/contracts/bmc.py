@@ -37,7 +37,7 @@ from ferroscope.core.reasons import Reason
 
 
 class Power(StrEnum):
-    """What a BMC says about the power of its machine; ``ON`` and ``OFF`` as the Bare Metal API spells them.
+    """What a BMC says about power of its machine; ``ON`` and ``OFF`` as the Bare Metal API spells them.
 
     ``CHANGING``: it is being powered on or off. ``UNKNOWN``: everything that is none of the others, such as no state at
     all, or one that is not understood. Only ``OFF`` means that nothing runs there.

@@ -48,14 +48,14 @@ def set_password(attempt: Attempt, journal: Journal, services: Services) -> Outc
     change = _Change(attempt, journal, services, driver, field)
     if why := bmc_password.problem(change.password):  # what a reference leads to is known here only
         return Fail(Reason.DRIVER_INFO_INVALID, f"the new password cannot be used: {why}")
-    told = attempt.intended(_INTENT) or bool(attempt.request.payload.get(PROBE))
-    if told and change.accepts(change.after):
+    sent = attempt.intended(_INTENT) or bool(attempt.request.payload.get(PROBE))
+    if sent and change.accepts(change.after):
         return change.adopt()
     attempt.intend(_INTENT, journal)
     try:
         change.call(partial(driver.set_password, change.before, change.password))
     except BmcError as exc:
-        return change.refused(exc, tried=told)
+        return change.refused(exc, tried=sent)
     return change.adopt()
 
 

@@ -94,7 +94,7 @@ def test_each_failure_has_a_reason_of_its_own(words: str, reason: Reason, transi
         NO_SESSION,
     ],
 )
-def test_silence_is_told_from_refusals_and_leads_to_the_next_cipher_suite(words: str) -> None:
+def test_silence_is_distinguished_from_refusals_and_leads_to_the_next_cipher_suite(words: str) -> None:
     error = classify(Access("bmc", level="OPERATOR"), 17, "power on", NOISE + words)
     assert isinstance(error, SilentError)
     assert (error.reason, error.transient) == (Reason.BMC_UNREACHABLE, True)
@@ -114,7 +114,7 @@ def test_a_cipher_suite_that_is_not_supported_leads_to_the_next_one(words: str) 
     assert isinstance(classify(Access("bmc"), 17, "power on", NOISE + words), CipherError)
 
 
-def test_a_refusal_for_the_state_of_the_machine_is_told_from_the_others() -> None:
+def test_a_refusal_for_the_state_of_the_machine_is_distinguished_from_the_others() -> None:
     words = "Set Chassis Power Control to Down/Off failed: Command not supported in present state\n"
     assert isinstance(classify(Access("bmc"), 17, "power off", NOISE + words), StateError)
 

@@ -194,7 +194,7 @@ def test_an_image_that_is_accepted_and_never_inserted_is_an_error(bmc: ScriptedB
     assert bmc.system["Boot"]["BootSourceOverrideTarget"] == "None"
 
 
-def test_a_drive_that_shows_its_image_late_is_told_once(bmc: ScriptedBmc, driver: RedfishBmc) -> None:
+def test_a_drive_that_shows_its_image_late_is_reported_once(bmc: ScriptedBmc, driver: RedfishBmc) -> None:
     takes_boot(bmc)
     holds(bmc, f"{MEDIA}/1")
     drive(bmc, f"{MEDIA}/1", "CD")

@@ -51,7 +51,7 @@ def unanswered(host: str = "192.0.2.1") -> Exception:
     ],
 )
 @pytest.mark.parametrize("password", ["a long password", "p"])
-def test_a_bmc_that_is_not_there_is_told_without_our_own_names(
+def test_a_bmc_that_is_not_there_is_reported_without_our_own_names(
     monkeypatch: pytest.MonkeyPatch, how: object, said: str, reason: Reason, password: str
 ) -> None:
     monkeypatch.setattr(socket, "create_connection", how)
@@ -64,7 +64,7 @@ def test_a_bmc_that_is_not_there_is_told_without_our_own_names(
 
 
 @pytest.mark.parametrize("password", ["a long password", "p"])
-def test_a_name_without_an_address_is_told_as_such(monkeypatch: pytest.MonkeyPatch, password: str) -> None:
+def test_a_name_without_an_address_is_reported_as_such(monkeypatch: pytest.MonkeyPatch, password: str) -> None:
     def unknown(*_: object, **__: object) -> None:
         raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
 

@@ -146,5 +146,5 @@ def test_of_headers_those_are_shown_that_say_how_to_talk_to_the_service() -> Non
         ("4711", False),
     ],
 )
-def test_names_of_parts_are_told_from_names_of_machines(name: str, known: bool) -> None:
+def test_names_of_parts_are_distinguished_from_names_of_machines(name: str, known: bool) -> None:
     assert is_words(name) is known

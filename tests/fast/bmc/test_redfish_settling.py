@@ -155,7 +155,7 @@ def test_without_a_free_session_the_password_is_sent(
     assert "Authorization" in bmc.headers[-1]
 
 
-def test_exhausted_sessions_are_told_if_the_password_must_not_be_sent(bmc: ScriptedBmc) -> None:
+def test_exhausted_sessions_are_reported_if_the_password_must_not_be_sent(bmc: ScriptedBmc) -> None:
     driver = hurried(waits=5)
     bmc.will(answer(503, FULL), at=SESSIONS, times=100)
     error = fails(lambda: driver.get_power(bmc.node(redfish_auth_type="session")))
@@ -200,7 +200,7 @@ def test_a_session_that_the_bmc_calls_invalid_is_deleted_all_the_same(bmc: Scrip
     assert until(lambda: len(bmc.sessions or ()) == 1)
 
 
-def test_a_password_that_must_be_changed_first_is_told(bmc: ScriptedBmc, driver: RedfishBmc) -> None:
+def test_a_password_that_must_be_changed_first_is_reported(bmc: ScriptedBmc, driver: RedfishBmc) -> None:
     bmc.will(answer(403, {"error": {"code": "Base.1.8.PasswordChangeRequired"}}), at=SYSTEM, times=9)
     error = fails(lambda: driver.get_power(bmc.node()))
     assert (error.transient, error.reason) == (False, Reason.BMC_CREDENTIALS)

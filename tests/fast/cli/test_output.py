@@ -62,11 +62,11 @@ def test_facts_leave_out_what_is_not_known(capsys: pytest.CaptureFixture[str]) -
     ("seconds", "text"),
     [(0, "0 s"), (119, "119 s"), (120, "2 min"), (7300, "2 h"), (86400 * 2.6, "3 d")],
 )
-def test_spans_are_told_in_their_largest_fitting_unit(seconds: float, text: str) -> None:
+def test_spans_are_shown_in_their_largest_fitting_unit(seconds: float, text: str) -> None:
     assert span(seconds) == text
 
 
-def test_times_are_told_as_a_distance() -> None:
+def test_times_are_shown_as_a_distance() -> None:
     now = datetime(2026, 1, 1, 0, 5, tzinfo=UTC)
     assert ago("2026-01-01T00:00:00+00:00", now=now) == "5 min ago"
     assert ago("2026-01-01T00:06:00+00:00", now=now) == "0 s ago"

@@ -70,7 +70,7 @@ def test_nics_are_in_natural_order(capsys: pytest.CaptureFixture[str]) -> None:
     assert [line.split()[0] for line in capsys.readouterr().out.splitlines()[-3:]] == ["eth1", "eth2", "eth10"]
 
 
-def test_the_machine_is_told_in_a_few_facts() -> None:
+def test_the_machine_is_described_in_a_few_facts() -> None:
     assert columns.machine_summary(INVENTORY) == {
         "Machine": "Acme R1",
         "Serial number": "X1",
@@ -118,7 +118,7 @@ def test_whatever_is_missing_or_of_another_kind_is_left_out(inventory: Any, caps
         (3.84e12, "3.84 TB"),
     ],
 )
-def test_sizes_are_told_as_disks_are_sold(number: Any, text: str | None) -> None:
+def test_sizes_are_shown_as_disks_are_sold(number: Any, text: str | None) -> None:
     assert columns.size(number) == text
 
 

@@ -112,7 +112,7 @@ def test_control_characters_of_a_name_do_not_reach_the_terminal() -> None:
     assert "\x1b" not in "".join(lines(found, 80, 60, URL, now=NOW))
 
 
-def test_the_phase_of_an_inspection_is_told_from_its_times() -> None:
+def test_the_phase_of_an_inspection_is_derived_from_its_times() -> None:
     assert phase(node("a")) == "starting"
     assert phase(node("a", "inspect wait")) == "waiting"
     assert phase(node("a", since="2026-11-20T14:42:00+00:00")) == "processing"

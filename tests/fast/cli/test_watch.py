@@ -30,19 +30,19 @@ def test_the_exit_code_is_that_of_the_worst_end(codes: list[Exit], sum_of_them: 
     assert verdict([ended(code) for code in codes]) is sum_of_them
 
 
-def test_a_failure_is_told_with_its_reason_and_what_to_do() -> None:
+def test_a_failure_is_reported_with_its_reason_and_what_to_do() -> None:
     end = Ended(node="n1", uuid="1", result=ERROR, reason="timeout", error="no callback", hint="Check DHCP.")
     assert failure(end) == "n1: failed: no callback (timeout)\n    Check DHCP."
 
 
-def test_the_code_of_a_reason_is_told_once() -> None:
+def test_the_code_of_a_reason_is_reported_once() -> None:
     end = Ended(
         node="n1", uuid="1", result=ERROR, reason="bmc-unreachable", error="no answer (bmc-unreachable); gave up"
     )
     assert failure(end).count("bmc-unreachable") == 1
 
 
-def test_phases_are_told_in_the_order_in_which_nodes_pass_through_them() -> None:
+def test_phases_are_listed_in_the_order_in_which_nodes_pass_through_them() -> None:
     counts = Counter({"finished": 3, "inspecting": 1, "to start": 2, "error": 0})
     assert phases(counts) == [("to start", 2), ("inspecting", 1), ("finished", 3)]
 

@@ -97,7 +97,7 @@ def test_firmware_was_updated_and_the_processor_exchanged() -> None:
     assert count.text.endswith("-> 6")
 
 
-def test_a_link_that_went_down_is_told_by_its_nic() -> None:
+def test_a_link_that_went_down_is_reported_by_its_nic() -> None:
     def edit(inventory: dict[str, Any], _: Any) -> None:
         nic = next(nic for nic in inventory["interfaces"] if nic["has_carrier"])
         nic["has_carrier"] = False

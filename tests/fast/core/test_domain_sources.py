@@ -41,7 +41,7 @@ def test_the_ramdisk_counts_and_the_bmc_fills_the_gaps() -> None:
     assert hardware.sources["system_vendor.product_name"] == "redfish"
 
 
-def test_where_they_differ_both_are_told() -> None:
+def test_where_they_differ_both_are_reported() -> None:
     assert combine(IN_BAND, FROM_BMC, "redfish").differences == {"cpu.count": {"agent": 64, "redfish": 32}}
 
 

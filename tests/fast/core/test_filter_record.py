@@ -31,7 +31,7 @@ def test_a_gap_without_end_takes_no_memory_without_end() -> None:
 
 
 @given(st.lists(st.integers(1, 60), min_size=1, max_size=60, unique=True), st.data())
-def test_whatever_the_order_of_commits_each_change_is_told_once(order: list[int], data: st.DataObject) -> None:
+def test_whatever_the_order_of_commits_each_change_is_reported_once(order: list[int], data: st.DataObject) -> None:
     window, committed, told = ChangeWindow(), set[int](), list[str]()
     for seq in order:
         committed.add(seq)

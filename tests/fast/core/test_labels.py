@@ -68,7 +68,7 @@ def test_what_is_no_selector_is_refused(selector: str) -> None:
         {"Rack": "", "rack": ""}, {str(number): "" for number in range(65)}, {"x" * 254 + "/a": ""}, {"rack\n": ""},
     ],
 )  # fmt: skip
-def test_labels_that_cannot_be_are_told(wrong: Any) -> None:
+def test_labels_that_cannot_be_are_reported(wrong: Any) -> None:
     assert labels.problem(wrong)
 
 

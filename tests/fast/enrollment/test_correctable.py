@@ -35,7 +35,7 @@ def test_a_row_in_which_the_password_may_be_anywhere_keeps_its_name(row: str) ->
     ["nodes:\n- name: a\n  driver_info: {redfish_password: hunter2}\n", '[{"bmc_password": "hunter2"}]',
      'name,bmc_password\na,"hunter2\n', "bmc_password,name\nhunter2,a\n"],
 )  # fmt: skip
-def test_what_cannot_be_told_from_a_secret_is_not_given_back(text: str) -> None:
+def test_what_cannot_be_distinguished_from_a_secret_is_not_given_back(text: str) -> None:
     assert without_secrets(text) is None
 
 

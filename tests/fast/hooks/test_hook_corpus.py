@@ -31,7 +31,7 @@ def test_the_corpus_runs_every_hook_that_comes_with_the_service() -> None:
     assert set(ALL) == {name for name, point in loader.available().items() if point.value.startswith("ferroscope.")}
 
 
-def test_a_refused_inventory_changes_nothing_and_the_reason_is_told() -> None:
+def test_a_refused_inventory_changes_nothing_and_the_reason_is_reported() -> None:
     refused = [case.expected for case in CORPUS if case.expected and case.expected.error]
     assert len(refused) > 10
     assert not any(outcome.properties or outcome.ports or outcome.plugin_data for outcome in refused)

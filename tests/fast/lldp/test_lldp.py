@@ -130,7 +130,7 @@ def test_what_nobody_asks_for_or_knows_says_nothing(tlv: list[Any]) -> None:
         ([127, "00120f01"], "too short"),
     ],
 )
-def test_a_tlv_that_cannot_be_read_is_told_of(tlv: list[Any], words: str) -> None:
+def test_a_tlv_that_cannot_be_read_is_reported(tlv: list[Any], words: str) -> None:
     assert words in problem(tlv)
 
 
@@ -147,7 +147,7 @@ def test_a_tlv_that_cannot_be_read_is_told_of(tlv: list[Any], words: str) -> Non
         ),
     ],
 )
-def test_what_comes_before_the_cut_is_read_and_the_cut_is_told_of(tlv: list[Any], found: dict[str, Any]) -> None:
+def test_what_comes_before_the_cut_is_read_and_the_cut_is_reported(tlv: list[Any], found: dict[str, Any]) -> None:
     read, problems = values(frame([tlv])[0])
     assert read == found
     assert "too short" in problems[0]
@@ -208,7 +208,7 @@ def test_types_of_links_have_the_names_of_iana_or_their_number(number: int, name
         ([[1, "00" * (MAX_VALUE + 1)]], "more than 511 bytes"),
     ],
 )
-def test_a_record_that_is_no_frame_is_told_of(recorded: Any, words: str) -> None:
+def test_a_record_that_is_no_frame_is_reported(recorded: Any, words: str) -> None:
     tlvs, problems = frame(recorded)
     assert tlvs == []
     assert words in problems[0]

@@ -101,7 +101,7 @@ def test_what_is_said_twice_counts_once(switch: Switch) -> None:
 
 
 @every_switch
-def test_the_switch_is_told_from_other_neighbours(switch: Switch) -> None:
+def test_the_switch_is_distinguished_from_other_neighbours(switch: Switch) -> None:
     """From the firmware of the NIC, a phone, or a hypervisor, whose frames come before or after its own."""
     host = [Tlv(1, b"\x04\x02\x00\x00\x00\xff\xff"), Tlv(2, b"\x03\x02\x00\x00\x00\xff\xff"), Tlv(3, b"\0\x78")]
     host += [Tlv(5, b"nic-firmware"), Tlv(7, bytes.fromhex("00800080"))]

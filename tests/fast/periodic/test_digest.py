@@ -20,7 +20,7 @@ SUBSCRIPTIONS = [
 ]
 
 
-def test_each_day_is_told_once_also_by_another_leader_and_late() -> None:
+def test_each_day_is_reported_once_also_by_another_leader_and_late() -> None:
     clock = ManualClock()
     clock.now = 20_000 * DAY + SEVEN + 60
     store = open_store(clock=clock, subscriptions=SUBSCRIPTIONS)

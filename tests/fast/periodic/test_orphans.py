@@ -102,7 +102,7 @@ def test_an_orphan_that_somebody_needs_is_never_deleted(fields: dict[str, Any]) 
         (None, "registry-unavailable"),
     ],
 )
-def test_a_list_that_lacks_too_much_changes_nothing_and_is_told(answer: list[str] | None, code: str) -> None:
+def test_a_list_that_lacks_too_much_changes_nothing_and_is_reported(answer: list[str] | None, code: str) -> None:
     members = Members()
     enrolled(members, *FLEET)
     sync = sync_of(members, *[answer] * 3, FLEET)

@@ -180,7 +180,7 @@ def test_the_work_of_all_rules_together_has_an_end() -> None:
         Site().run(rule(*loop, uuid="1"), rule(*loop, uuid="2"))
 
 
-def test_every_problem_of_a_rule_is_told_with_its_place() -> None:
+def test_every_problem_of_a_rule_is_reported_with_its_place() -> None:
     wrong = rule(
         {"op": "set-attribute", "args": {"path": "uuid", "values": 3}},
         {"op": "explode", "args": {}},

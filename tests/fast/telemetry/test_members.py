@@ -68,7 +68,7 @@ def test_members_of_different_releases_are_named() -> None:
     assert "0.0.1 (worker@b:7)" in found.summary
 
 
-def test_no_secret_is_part_of_what_is_told() -> None:
+def test_no_secret_is_part_of_what_is_reported() -> None:
     settings = Settings(database=DatabaseSettings(connection="postgresql://me:hunter2@db/x"))
     other = Settings(database=DatabaseSettings(connection="postgresql://me:other@db/x"))
     found = about(settings, ["api"], "0003", skew=None, loops={})
@@ -114,7 +114,7 @@ def test_members_that_tell_nothing_or_nonsense_do_no_harm() -> None:
     assert lanes_of(nonsense) == {"bmc": {"slots": 4}, "y": {}}
 
 
-def test_loops_are_told_in_bounded_length() -> None:
+def test_loops_are_reported_in_bounded_length() -> None:
     loops = {f"worker-{n}": "x" * 1000 for n in range(100)}
     found = about(Settings(), [], "0003", skew=1 / 3, loops=loops)
     assert len(msgspec.json.encode(found)) < 20_000

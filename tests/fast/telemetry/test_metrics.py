@@ -32,7 +32,7 @@ def test_every_row_of_the_table_is_counted_from_zero() -> None:
     )
 
 
-def test_what_is_told_is_counted() -> None:
+def test_what_is_reported_is_counted() -> None:
     meter = Metrics(CollectorRegistry())
     meter.carried_out(Event.INSPECT, "done", 0.3)
     meter.answered("GET", "/v1/nodes", 200, 0.002)

@@ -225,7 +225,7 @@ def test_a_machine_that_boots_by_a_script_of_ours_boots_once_from_the_network() 
     assert service.node.state is State.FINISHED
 
 
-def test_without_a_port_nobody_can_ask_for_the_script_which_is_told() -> None:
+def test_without_a_port_nobody_can_ask_for_the_script_which_is_reported() -> None:
     service = by_script()
     service.start()
     service.work()

@@ -25,7 +25,7 @@ def test_ports_are_there_before_the_machine_boots() -> None:
     assert seen == [["02:00:00:00:00:01"]]
 
 
-def test_a_nic_that_is_another_nodes_port_is_told_and_left_alone() -> None:
+def test_a_nic_that_is_another_nodes_port_is_reported_and_left_alone() -> None:
     service = able()
     other = "33333333-3333-4333-8333-333333333333"
 

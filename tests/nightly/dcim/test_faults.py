@@ -127,7 +127,7 @@ def _refused(shell: Shell, dcim: Synced, *options: str, **more: Any) -> str:
     return output
 
 
-def test_a_wrong_token_missing_rights_and_a_wrong_place_are_told_and_write_nothing(
+def test_a_wrong_token_missing_rights_and_a_wrong_place_are_reported_and_write_nothing(
     service: Service, shell: Shell, dcim: Synced, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     inspect(service, "a1")

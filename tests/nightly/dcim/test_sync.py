@@ -62,7 +62,7 @@ def test_a_nic_and_a_disk_that_were_replaced_are_changed_where_they_are(dcim: Sy
     assert dcim.sync(after) == Report()
 
 
-def test_a_part_that_is_gone_is_told_and_not_deleted(dcim: Synced) -> None:
+def test_a_part_that_is_gone_is_reported_and_not_deleted(dcim: Synced) -> None:
     before = machine("a1")
     dcim.sync(before)
     report = dcim.sync(msgspec.structs.replace(before, items=before.items[:-1]))
@@ -83,7 +83,7 @@ def test_fields_of_others_stay_and_own_ones_are_corrected(dcim: Synced) -> None:
     assert after["comments"] == "do not touch"
 
 
-def test_objects_of_others_with_the_same_name_are_left_alone_and_told(dcim: Synced) -> None:
+def test_objects_of_others_with_the_same_name_are_left_alone_and_reported(dcim: Synced) -> None:
     ports = dcim.add_switch(3)
     other = dcim.real.add_device(dcim.place, "a1", role="Switch", serial="theirs")
     own = dcim.real.add_device(dcim.place, "a2")

@@ -63,7 +63,7 @@ class Attacher:
         self._call("PATCH", path, body, content="application/merge-patch+json")
 
 
-def test_a_dead_nodes_pods_and_volumes_are_freed_with_proof_and_everything_is_told(fleet: Fleet) -> None:
+def test_a_dead_nodes_pods_and_volumes_are_freed_with_proof_and_everything_is_reported(fleet: Fleet) -> None:
     driver = {"apiVersion": "storage.k8s.io/v1", "kind": "CSIDriver", "metadata": {"name": _DRIVER}}
     fleet.cluster.apply(driver | {"spec": {"attachRequired": True}}, *volume(0))
     claim = [{"name": "disk", "persistentVolumeClaim": {"claimName": "disk-vol-0"}}]

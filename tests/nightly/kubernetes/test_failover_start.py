@@ -76,7 +76,7 @@ def test_a_wrong_kubeconfig_stops_the_start_with_one_sentence(api_server: Cluste
 
 
 @pytest.mark.parametrize("off", [0.0, 120.0, -120.0])
-def test_an_old_server_and_a_clock_that_is_off_are_told(
+def test_an_old_server_and_a_clock_that_is_off_are_reported(
     api_server: Cluster, monkeypatch: pytest.MonkeyPatch, off: float
 ) -> None:
     wanted = FailoverSettings(kubeconfig=str(api_server.kubeconfig))

@@ -103,7 +103,7 @@ def test_ipmi_commands_nothing_where_the_claim_ends_within_its_session(bmc_at: S
     assert bmc_at.commands == before
 
 
-def test_a_bmc_that_does_not_listen_is_told_from_a_claim_that_ended(bmc_at: Simulator) -> None:
+def test_a_bmc_that_does_not_listen_is_distinguished_from_a_claim_that_ended(bmc_at: Simulator) -> None:
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as unused:
         unused.bind(("127.0.0.1", 0))
         port = unused.getsockname()[1]

@@ -60,7 +60,7 @@ def test_a_busy_service_is_asked_again(serve: Serve) -> None:
     assert [ask[3] for ask in server.asked] == [b'{"target":"power on"}'] * 3
 
 
-def test_a_service_that_stays_busy_is_told_as_out_of_reach(serve: Serve) -> None:
+def test_a_service_that_stays_busy_is_reported_as_out_of_reach(serve: Serve) -> None:
     with pytest.raises(ApiError) as failure:
         Api(serve(BUSY).url, patience=0.0).get("/v1/nodes")
     assert failure.value.exit_code == Exit.UNREACHABLE
@@ -111,7 +111,7 @@ def test_the_status_decides_the_exit_code(serve: Serve, status: int, code: Exit)
     assert failure.value.exit_code == code
 
 
-def test_somebody_else_at_that_address_is_told_apart(serve: Serve) -> None:
+def test_somebody_else_at_that_address_is_recognized(serve: Serve) -> None:
     with pytest.raises(Failure) as failure:
         Api(serve((200, {}, b"<html>Welcome to nginx</html>")).url).get("/v1/")
     assert "not JSON" in failure.value.message
@@ -136,6 +136,6 @@ def test_pages_are_followed_until_the_last(serve: Serve) -> None:
 
 
 @pytest.mark.parametrize("body", [b'{"versions": []}', b"[]", b'"hello"'])
-def test_the_status_of_another_service_is_told_as_such(serve: Serve, body: bytes) -> None:
+def test_the_status_of_another_service_is_reported_as_such(serve: Serve, body: bytes) -> None:
     result = Shell(serve((200, {}, body)).url)("status", check=Exit.FAILURE)
     assert "6385" in result.stderr

@@ -45,7 +45,7 @@ def test_programs_get_one_document_and_the_progress_elsewhere(running: Shell, na
 
 
 @pytest.mark.parametrize("fleet", [("sim-ramdisk-error-1", "sim-power-fail-2")], indirect=True)
-def test_failures_are_told_with_reason_and_hint_and_decide_the_exit_code(running: Shell, names: list[str]) -> None:
+def test_failures_are_reported_with_reason_and_hint_and_decide_the_exit_code(running: Shell, names: list[str]) -> None:
     result = running("inspect", "--all", "--wait", "--timeout", f"{PATIENCE:.0f}", check=Exit.FAILURE)
     assert result.stdout.splitlines()[-1] == "3 finished, 2 failed"
     assert "ramdisk-error" in result.stdout

@@ -144,7 +144,7 @@ def test_a_timeline_shows_the_newest_inspection_or_all_of_them(shell: Shell, ser
     assert len(shell.json("node", "timeline", "n1", "--all")["inspections"]) == 2
 
 
-def test_an_inventory_that_cannot_be_written_is_told_in_a_sentence(
+def test_an_inventory_that_cannot_be_written_is_reported_in_a_sentence(
     service: Service, shell: Shell, tmp_path: Path
 ) -> None:
     service.inspect(service.enrol(name="one"))

@@ -78,6 +78,6 @@ def test_lists_are_in_natural_order_with_the_hardware_and_as_csv(shell: Shell, s
 
 
 @pytest.mark.parametrize("asked", [("--no-maintenance",), ("--owner", ""), ("--failed",), ("--enrolled",)])
-def test_a_filter_that_nothing_fits_is_told_as_such(shell: Shell, asked: tuple[str, ...]) -> None:
+def test_a_filter_that_nothing_fits_is_reported_as_such(shell: Shell, asked: tuple[str, ...]) -> None:
     assert shell.lines("node", "list", *asked)[-1] == "No matching nodes."
     assert "ferroscope node create" in shell.lines("node", "list")[-1]

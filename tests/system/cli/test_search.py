@@ -33,7 +33,7 @@ def test_what_is_found_is_spelled_as_the_machine_spells_it_in_natural_order(shel
     assert (row["serial"], row["vendor"]) == ("NYH0GRY", "Dell Inc.")
 
 
-def test_a_count_is_told_beside_the_table(shell: Shell, service: Service) -> None:
+def test_a_count_is_shown_beside_the_table(shell: Shell, service: Service) -> None:
     learnt(service, "a", "S1")
     learnt(service, "b", "S2")
     assert shell("search", "dell", check=0).stderr == "2 nodes\n"

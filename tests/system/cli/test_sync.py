@@ -81,7 +81,7 @@ def _status(**versions: str) -> Answer:
         ((301, {"Location": "https://elsewhere.example.org/"}, b""), "301"),
     ],
 )
-def test_a_server_that_is_not_the_expected_one_is_told(
+def test_a_server_that_is_not_the_expected_one_is_reported(
     script: Callable[..., tuple[RestClient, ScriptedServer]], answer: Answer, said: str
 ) -> None:
     client, server = script(answer)

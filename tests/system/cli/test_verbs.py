@@ -98,7 +98,7 @@ def test_all_nodes_are_asked_before_any_is_waited_for(service: Service, listener
     assert after[:3] == ["PUT"] * 3
 
 
-def test_each_node_that_was_waited_for_in_vain_is_told_beside_those_that_were_not(running: Shell, node: str) -> None:
+def test_each_node_that_was_waited_for_in_vain_is_reported_beside_the_others(running: Shell, node: str) -> None:
     dead = [_dead(running) for _ in range(3)]
     results = running.json("node", "manage", *dead, "none", node, "--wait", "--timeout", "8", check=Exit.FAILURE)
     assert [

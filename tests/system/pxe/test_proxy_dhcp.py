@@ -96,7 +96,7 @@ def test_which_host_is_open_is_known_from_the_database(filtered: FilteredLab, po
     assert open_host(Settings(database=DatabaseSettings(connection="postgresql://nobody@127.0.0.1:1/x"))) == ""
 
 
-def test_the_foreign_server_is_found_and_our_own_answers_are_told_from_it(filtered: FilteredLab) -> None:
+def test_the_foreign_server_is_found_and_our_own_answers_are_distinguished_from_it(filtered: FilteredLab) -> None:
     host = filtered.hosts[0]
     with host.space.entered():
         found = {one.address: one for one in dhcp_probe.servers("boot", seconds=4)}

@@ -48,7 +48,7 @@ def inspect(service: Service, url: str, **args: Any) -> None:
     service.work()
 
 
-def test_a_call_is_made_with_its_headers_and_told_without_its_query(service: Service, target: HttpTarget) -> None:
+def test_a_call_is_made_with_its_headers_and_reported_without_its_query(service: Service, target: HttpTarget) -> None:
     inspect(service, f"{target.url}/hooks/new?serial={{plugin_data[serial]}}", headers={"X-Node": "{node.name}"})
     ((path, headers, _),) = target.seen
     assert (path, headers["X-Node"]) == ("/hooks/new?serial=a%20b", "one")

@@ -40,7 +40,7 @@ def test_a_signal_ends_it_cleanly_with_what_it_counted(number: signal.Signals) -
         assert process.wait(PATIENCE) == 0
 
 
-def test_a_taken_port_is_told_to_whoever_starts_it() -> None:
+def test_a_taken_port_is_reported_to_whoever_starts_it() -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
@@ -57,7 +57,7 @@ def test_a_taken_port_is_told_to_whoever_starts_it() -> None:
         (FleetSettings(nodes=1, inventory_file="/does/not/exist.json"), OSError),
     ],
 )
-def test_settings_that_make_no_sense_are_told_to_whoever_starts_it(
+def test_settings_that_make_no_sense_are_reported_to_whoever_starts_it(
     settings: FleetSettings, error: type[Exception]
 ) -> None:
     with pytest.raises(error), FleetThread(settings):

@@ -55,7 +55,7 @@ class Readers:
         """Note that a source reads this version of a file; False if it is in the middle of another one.
 
         ``now``: seconds of a clock that never goes back. ``begins``: it reads nothing that belongs to what it has read.
-        Sources that are unknown ("") are not told apart.
+        Unknown sources ("") are not distinguished.
         """
         if not source:
             return True

@@ -86,8 +86,8 @@ def translate(
 ) -> BmcError:
     """Return the ``BmcError`` for ``error``, which was raised by ``what`` on the BMC of ``access``.
 
-    ``known``: what failed has been read from this BMC before, so that it only needs time. ``new``: a password that the
-    BMC was told, too.
+    ``known``: what failed has been read from this BMC before, so that it only needs time. ``new``: a password that
+    was sent to the BMC, too.
     """
     verdict = _classify(error, seconds, known=known)
     said = f"{what} at {access.url}: {verdict.message}"

@@ -50,7 +50,7 @@ def inbox(api: Api, out: Output) -> None:
 @click.option("--suggested-names", is_flag=True, help="Set the suggested name of nodes without a name.")
 @with_api
 def approve(api: Api, out: Output, *, wanted: Wanted, suggested_names: bool) -> None:
-    """Approve discovered nodes, which are then like enrolled ones, and process held inspection data."""
+    """Approve discovered nodes, which then count as enrolled, and process held inspection data."""
     chosen = _waiting(api, out, wanted, "approve")
 
     def act(node: Json) -> None:

@@ -246,7 +246,7 @@ def inventory(api: Api, out: Output, *, ident: str, save: Path | None) -> None:
 @node_argument
 @with_api
 def health(api: Api, out: Output, *, ident: str) -> None:
-    """Show what the BMC has last reported: problems, drives, sensors, warnings of the event log."""
+    """Show what the BMC last reported: problems, drives, sensors, warnings of the event log."""
     from ferroscope.hardware.health import read, report
 
     plugin_data = lookup.fetch(api, find(api, ident)).get("plugin_data")

@@ -257,7 +257,7 @@ def set_node(
     remove_port: tuple[str, ...],
     **fields: Any,
 ) -> None:
-    """Change nodes. If one change to a node is rejected, none is made to it."""
+    """Change nodes. If one change to a node is rejected, that node stays as it is."""
     explained = [field for field in _REASONS if fields[field]]
     if reason is not None and not explained:
         raise click.UsageError("--reason requires --maintenance or --retired")

@@ -54,7 +54,7 @@ def failover(context: click.Context, files: tuple[str, ...], database: str | Non
 @output_option
 @click.pass_obj
 def plan(given: _Given, files: tuple[str, ...], database: str | None, fmt: str) -> None:
-    """Show what would be done now about each node that is not ready, and why not more. Changes nothing."""
+    """Show what would be done now for each node that is not ready, and what prevents more. Changes nothing."""
     from ferroscope.config.options import LogSettings
     from ferroscope.contrib.kubernetes.role import plan as look
     from ferroscope.telemetry import log

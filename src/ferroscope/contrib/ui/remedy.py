@@ -31,17 +31,17 @@ def card(visit: Visit, node: Node, shown: dict[str, Any]) -> dict[str, Any] | No
     if not (error or failed or callers):
         return None
     reason = advice.reason_of(error)
-    told = {"driver_info": {}} | shown
+    complete = {"driver_info": {}} | shown
     return {
         "title": _TITLES.get(shown["provision_state"], "The last command failed"),
         "reason": None if reason is None else str(reason),
         "meaning": EXPLANATIONS[reason].meaning if reason else "",
         "cause": advice.cause_of(error),
         "since": shown["provision_updated_at"],
-        "hint": advice.hint(told, callers),
+        "hint": advice.hint(complete, callers),
         "callers": callers,
         "console": console(shown),
-        "commands": advice.commands(told, callers),
+        "commands": advice.commands(complete, callers),
     }
 
 

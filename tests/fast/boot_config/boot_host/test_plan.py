@@ -70,7 +70,7 @@ def test_other_boot_hosts_are_kept_and_must_know_this_one() -> None:
         plan.sections(BootHost("boot3", "eth1", _ADDRESS), known)
 
 
-def test_our_own_files_are_told_from_those_of_others() -> None:
+def test_our_own_files_are_distinguished_from_those_of_others() -> None:
     from pathlib import Path
 
     assert plan.is_ours(plan.web_site(Path("/srv"), 8080).encode())

@@ -139,7 +139,7 @@ def somewhere(url: str) -> SwiftSettings:
     ],
     ids=["404", "503", "no token", "a redirect"],
 )
-def test_what_is_no_keystone_is_told(shelf: Shelf, answer: bytes, said: str) -> None:
+def test_what_is_no_keystone_is_reported(shelf: Shelf, answer: bytes, said: str) -> None:
     with a_server_that(one_by_one(answer)) as port, pytest.raises(ObjectStoreError, match=said):
         shelf(somewhere(f"http://127.0.0.1:{port}")).get("k")
 
@@ -154,7 +154,7 @@ def test_a_keystone_that_does_not_finish_is_not_waited_for(shelf: Shelf, answer:
         assert port.heard_out == 0
 
 
-def test_nobody_there_is_asked_again_and_then_told(shelf: Shelf, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nobody_there_is_asked_again_and_then_reported(shelf: Shelf, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[object] = []
     connect = socket.socket.connect
     monkeypatch.setattr(socket.socket, "connect", lambda self, at: (asked.append(at), connect(self, at)))

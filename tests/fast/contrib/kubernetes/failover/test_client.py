@@ -211,7 +211,7 @@ def test_a_missing_right_is_named_with_the_rule_that_grants_it(
         ("30", -120.0, ["s behind this host's"]),
     ],
 )
-def test_an_odd_version_and_a_wrong_clock_are_told_at_start(
+def test_an_odd_version_and_a_wrong_clock_are_reported_at_start(
     api: FaultyKubernetes, kube: Kubernetes, settings: FailoverSettings, minor: str, ahead: float, said: list[str]
 ) -> None:
     document = {"major": "1" if minor else "", "minor": minor, "gitVersion": ""}

@@ -23,7 +23,7 @@ from tests.support import examples
 from tests.support.faulty_kubernetes import answering
 
 
-def test_a_dead_nodes_pods_and_volumes_are_freed_with_proof_and_everything_is_told(site: Site) -> None:
+def test_a_dead_nodes_pods_and_volumes_are_freed_with_proof_and_everything_is_reported(site: Site) -> None:
     task, leading = site.task(), site.lead()
     site.passes(task, leading, 4)
     assert site.power.commands == []
@@ -121,7 +121,7 @@ def _conditions(site: Site, name: str = "n1") -> dict[str, tuple[str, str]]:
     return {one["type"]: (one["status"], one.get("message", "")) for one in found}
 
 
-def test_a_machine_that_is_left_off_is_told_on_the_node_in_an_event_and_in_the_status(site: Site) -> None:
+def test_a_machine_that_is_left_off_is_reported_on_the_node_in_an_event_and_in_the_status(site: Site) -> None:
     task, leading = site.task(rules=Rules(power_on=False)), site.lead()
     said = site.passes(task, leading, 12)
     assert site.power.commands == [False]

@@ -147,7 +147,7 @@ def test_a_proof_that_ends_while_the_machine_is_off_does_not_leave_it_off() -> N
 
 @pytest.mark.parametrize("phase", ["powering-off", "evacuating", "returning"])
 @pytest.mark.parametrize("why", ["paused", "maintenance", "view-bad", "bmc-error"])
-def test_whatever_keeps_a_machine_off_that_we_have_powered_off_is_told_on_its_node(phase: str, why: str) -> None:
+def test_whatever_keeps_a_machine_off_that_we_have_powered_off_is_reported_on_its_node(phase: str, why: str) -> None:
     case = Case()
     case.step()
     case.step(20.0)
