@@ -30,6 +30,13 @@ def _tables(engine: Engine) -> dict[str, int]:
     return {name: len(found.get_columns(name)) for name in found.get_table_names()}
 
 
+def test_databases_of_other_tests_are_of_this_release(tmp_path: Path) -> None:
+    engine = build_engine(DatabaseSettings(connection=f"sqlite:///{tmp_path}/f.db"))
+    databases.upgrade_template(f"sqlite:///{tmp_path}/f.db")
+    assert migrate.current(engine) == upgrades.THIS != migrate.HEAD
+    engine.dispose()
+
+
 def test_an_upgrade_waits_for_processes_that_write(tmp_path) -> None:  # type: ignore[no-untyped-def]
     file = tmp_path / "f.db"
     engine = build_engine(DatabaseSettings(connection=f"sqlite:///{file}"))
