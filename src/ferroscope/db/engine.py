@@ -69,6 +69,8 @@ _PG_UNAVAILABLE: Final = {"25006", "53100", "53200", "53300", "57014", "57P01", 
 # ours causes other warnings.
 _NOT_REPLICATED: Final = {"01000", "57P01"}
 UNREPLICATED: Final = "unreplicated"
+# A connection's, to SQLite: whether it has a write-ahead log, which not every file system can have.
+HAS_WAL: Final = "has a write-ahead log"
 _MYSQL_BUSY: Final = {1205, 1213, 1020}
 _MYSQL_DENIED: Final = {1044, 1045, 1049}  # while a password is being changed or the database restored
 _MYSQL_GONE: Final = {1021, 1040, 1053, 1114, 1290, 1792, 1836, 1927, 1969, 2002, 2003, 2006, 2013, 2055, 3024}
@@ -155,13 +157,15 @@ def _create_private_file(_dialect: Any, _record: Any, arguments: list[str], _par
             os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
 
 
-def _prepare_sqlite(timeout: float, connection: Any, _record: Any) -> None:
+def _prepare_sqlite(timeout: float, connection: Any, record: Any) -> None:
     # The first connection to open the file and the last to close it lock it briefly, outside ``sqlite_lock``.
-    pragmas = ("journal_mode=WAL", "synchronous=FULL", "wal_autocheckpoint=1000", "cache_size=-8192")
     cursor = connection.cursor()
-    for pragma in (f"busy_timeout={int(timeout * 1000)}", *pragmas, "busy_timeout=0"):
+    cursor.execute(f"PRAGMA busy_timeout={int(timeout * 1000)}")
+    (mode,) = cursor.execute("PRAGMA journal_mode=WAL").fetchone()
+    for pragma in ("synchronous=FULL", "wal_autocheckpoint=1000", "cache_size=-8192", "busy_timeout=0"):
         cursor.execute(f"PRAGMA {pragma}")
     cursor.close()
+    record.info[HAS_WAL] = mode == "wal"
 
 
 @contextlib.contextmanager

@@ -13,7 +13,7 @@ from sqlalchemy import Connection, Dialect, Engine
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.sql.elements import ClauseElement
 
-from ferroscope.db.engine import NOTIFY_CHANNEL, NOW
+from ferroscope.db.engine import HAS_WAL, NOTIFY_CHANNEL, NOW
 from ferroscope.db.senders import Command
 
 
@@ -44,6 +44,10 @@ _MYSQL: Final = {
 _SQLITE_WRITE: Final = Command("BEGIN IMMEDIATE", {}, answers=False, begins=True)
 _SQLITE_READ: Final = Command("BEGIN", {}, answers=False, begins=True)
 _COMMIT: Final = Command("COMMIT", {}, answers=False)
+_SYNCED_LATER: Final = "synced later"
+# Several units of work in one transaction of SQLite.
+SAVEPOINT: Final = (Command("SAVEPOINT unit", {}, answers=False, begins=True),)
+RELEASE: Final = (Command("RELEASE unit", {}, answers=False),)
 
 
 def opening(connection: Connection, *, write: bool, durable: bool, snapshot: bool) -> Sequence[Command]:
@@ -55,7 +59,7 @@ def opening(connection: Connection, *, write: bool, durable: bool, snapshot: boo
     family = connection.dialect.name
     if family == "sqlite":
         if write:
-            return (*_sqlite_durability(connection, durable=durable), _SQLITE_WRITE)
+            return _sqlite_write(connection)
         return (_SQLITE_READ,) if snapshot else ()
     statements = (_POSTGRESQL if family == "postgresql" else _MYSQL)[write, durable]
     return statements if write or snapshot else statements[-1:]
@@ -81,18 +85,39 @@ def rollback(connection: Connection) -> None:
         connection.invalidate()
 
 
+def begin(connection: Connection) -> None:
+    """Begin to write to SQLite."""
+    for command in _sqlite_write(connection):
+        _run(connection, command.text)
+
+
+def commit(connection: Connection) -> None:
+    """Commit what was written to SQLite."""
+    _run(connection, _COMMIT.text)
+
+
+def undo(connection: Connection) -> None:
+    """Undo what was written since ``SAVEPOINT``, unless SQLite has rolled back the whole transaction."""
+    if is_open(connection):
+        _run(connection, "ROLLBACK TO unit")
+        _run(connection, "RELEASE unit")
+
+
+def is_open(connection: Connection) -> bool:
+    """Whether a transaction of SQLite has not ended."""
+    return bool(_driver(connection).in_transaction)
+
+
 def _quoted(text: str) -> str:
     return text.replace("'", "''")
 
 
-def _sqlite_durability(connection: Connection, *, durable: bool) -> Sequence[Command]:
-    # In WAL mode a NORMAL commit survives the crash of any process, and a later FULL commit also syncs all commits
-    # before it. The level is a setting of the connection, so it is sent only when it changes.
-    level = "FULL" if durable else "NORMAL"
-    if connection.info.get("synchronous", "FULL") == level:
-        return ()
-    connection.info["synchronous"] = level
-    return (Command(f"PRAGMA synchronous={level}", {}, answers=False, begins=True),)
+def _sqlite_write(connection: Connection) -> Sequence[Command]:
+    # With a write-ahead log, the store syncs after COMMIT (see ``wal_sync``).
+    if not connection.info.get(HAS_WAL) or connection.info.get(_SYNCED_LATER):
+        return (_SQLITE_WRITE,)
+    connection.info[_SYNCED_LATER] = True
+    return (Command("PRAGMA synchronous=NORMAL", {}, answers=False, begins=True), _SQLITE_WRITE)
 
 
 def _driver(connection: Connection) -> Any:

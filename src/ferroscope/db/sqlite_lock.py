@@ -15,9 +15,12 @@ import fcntl
 import os
 import time
 import weakref
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from typing import Final
 
 import structlog
+from sqlalchemy import Engine
 
 # Seconds between attempts, about one transaction. A blocking flock could not time out.
 _POLL_INTERVAL: Final = 0.0003
@@ -27,6 +30,25 @@ _BYPASS: Final = 30.0
 _MODE: Final = 0o600
 
 _log = structlog.get_logger(__name__)
+
+
+def write_lock(engine: Engine, timeout: float) -> Callable[[], AbstractContextManager[None]]:
+    """Return what to enter before writing to the engine's file; the writer may have to do without the lock."""
+    file = engine.url.database
+    if not file or file == ":memory:":
+        return contextlib.nullcontext
+    lock = SqliteWriteLock(f"{file}-writelock", timeout)
+
+    @contextlib.contextmanager
+    def held() -> Iterator[None]:
+        has_lock = lock.acquire()
+        try:
+            yield
+        finally:
+            if has_lock:
+                lock.release()
+
+    return held
 
 
 class SqliteWriteLock:

@@ -7,13 +7,14 @@ unreachable, full or read-only, ``StoreUnavailableError`` is raised.
 from __future__ import annotations
 
 import random
-import threading
 import time
 from collections.abc import Callable, Sequence
 from contextvars import copy_context
+from functools import partial
 from queue import Empty
 from typing import Any, Final, TypeVar
 
+import msgspec
 from sqlalchemy import Connection, Engine
 from sqlalchemy.exc import DBAPIError
 
@@ -32,8 +33,10 @@ from ferroscope.db.executor import Statements
 from ferroscope.db.replication import POSITION, Memory, timeline_of
 from ferroscope.db.senders import Sender, sender_for
 from ferroscope.db.session import NO_KEYS
-from ferroscope.db.sqlite_lock import SqliteWriteLock
+from ferroscope.db.sqlite_lock import write_lock
+from ferroscope.db.together import Together, Unit
 from ferroscope.db.transaction import Transaction
+from ferroscope.db.wal_sync import sync_of
 from ferroscope.secrets.keys import KeyRing
 
 T = TypeVar("T")
@@ -44,18 +47,33 @@ _USED_AT: Final = "used at"
 _IDLE: Final = 0.5
 
 
-class _UnansweredError(Exception):
-    """COMMIT was sent, and not answered: what the transaction would have returned, and the ID of its receipt, or ""."""
+class _Work(msgspec.Struct, frozen=True):
+    """What to run in a transaction, and what that is for; ``again``: also if the pooled connection was broken."""
 
-    def __init__(
-        self, error: DBAPIError, result: Any, transaction: Transaction, ident: str, receipt: Receipt | None
-    ) -> None:
+    run: Callable[[Transaction], Any]
+    write: bool
+    durable: bool
+    snapshot: bool = True
+    again: bool = True
+
+
+class _Done(msgspec.Struct, frozen=True):
+    """What a transaction would return, or has returned; ``ident``: the ID of its receipt, or ""."""
+
+    result: Any
+    transaction: Transaction
+    ident: str
+    receipt: Receipt | None
+    is_used: bool
+
+
+class _UnansweredError(Exception):
+    """COMMIT was sent, and not answered."""
+
+    def __init__(self, error: DBAPIError, done: _Done) -> None:
         super().__init__(str(error))
         self.error = error
-        self.result = result
-        self.transaction = transaction
-        self.ident = ident
-        self.receipt = receipt
+        self.done = done
 
 
 class Store:
@@ -107,11 +125,13 @@ class Store:
         self._stop = stop
         self._meter = meter
         self.claims: set[str] = set()
-        # SQLite allows one writer: threads of this process wait here instead of polling for the file lock.
-        self._writer = threading.Lock() if engine.dialect.name == "sqlite" else None
-        # A thread that waits for the file lock blocks the others, so most of ``busy_timeout`` is for SQLite's own lock.
-        self._write_lock = _write_lock(engine, min(1.0, settings.busy_timeout / 4))
         self._connections = Connections(engine, size=settings.pool_size, timeout=settings.busy_timeout)
+        self._writers: Together[_Work, _Done | None] | None = None
+        self._sync: Callable[[], None] = lambda: None
+        if engine.dialect.name == "sqlite":  # which allows one writer
+            # A thread that waits for the file lock blocks the others, so most of ``busy_timeout`` is for SQLite's own.
+            self._writers = Together(self._write_all, write_lock(engine, min(1.0, settings.busy_timeout / 4)))
+            self._sync = sync_of(engine)
 
     def write(self, work: Callable[[Transaction], T], *, durable: bool = True) -> T:
         """Run ``work`` in one transaction and commit it; any exception rolls it back.
@@ -121,14 +141,16 @@ class Store:
         loses power, or on PostgreSQL its server is killed), but never if a process of ours dies: for claims, heartbeats
         and steps whose loss only repeats work. What others act on as soon as they see it is durable.
         """
+        job = _Work(work, write=True, durable=durable)
         try:
-            result, transaction = self._until_done(lambda: self._attempt(work, write=True, durable=durable))
+            done = self._until_done(lambda: self._attempt(job))
         except _UnansweredError as exc:
             self._find_out(exc)
-            result, transaction = exc.result, exc.transaction
-        self.claims.difference_update(transaction.ended)
-        for message in sorted(transaction.woken):
+            done = exc.done
+        self.claims.difference_update(done.transaction.ended)
+        for message in sorted(done.transaction.woken):
             self._bus.publish(message)
+        result: T = done.result
         return result
 
     def read(self, work: Callable[[Transaction], T], *, snapshot: bool = True) -> T:
@@ -137,83 +159,109 @@ class Store:
         Without ``snapshot`` there is no transaction: each statement sees what is committed when it is executed. This
         saves a round trip if ``work`` needs only one.
         """
-        result, _ = self._until_done(lambda: self._attempt(work, write=False, durable=False, snapshot=snapshot))
+        job = _Work(work, write=False, durable=False, snapshot=snapshot)
+        result: T = self._until_done(lambda: self._attempt(job)).result
         return result
 
-    def _attempt(
-        self,
-        work: Callable[[Transaction], T],
-        *,
-        write: bool,
-        durable: bool,
-        snapshot: bool = True,
-        again: bool = True,
-    ) -> tuple[T, Transaction]:
+    def _attempt(self, work: _Work) -> _Done:
         """Run ``work`` once; again if the pooled connection was broken and nothing can have been committed."""
-        has_lock = write and self._writer is not None and self._take_turn(self._writer)
-        try:
-            connection = self._connections.borrow()
-            try:
-                done = self._run(connection, work, write=write, durable=durable, snapshot=snapshot, again=again)
-            finally:
-                self._connections.give_back(connection)
-        finally:
-            if write and self._writer is not None:
-                self._end_turn(self._writer, has_lock=has_lock)
+        if work.write and self._writers is not None:
+            done = self._write_with_others(self._writers, work)
+        else:
+            done = self._run_alone(work)
         if done is None:
-            return self._attempt(work, write=write, durable=durable, snapshot=snapshot, again=False)
-        if write:
-            self._committed(done[1])
+            return self._attempt(msgspec.structs.replace(work, again=False))
+        if work.write:
+            if work.durable and done.is_used:
+                self._make_durable()
+            self._committed(done.transaction)
         return done
 
-    def _run(
-        self,
-        connection: Connection,
-        work: Callable[[Transaction], T],
-        *,
-        write: bool,
-        durable: bool,
-        snapshot: bool,
-        again: bool,
-    ) -> tuple[T, Transaction] | None:
-        """Run ``work`` on this connection; None if that was broken, and the work may be run ``again`` on another."""
-        opening = executor.opening(connection, write=write, durable=durable, snapshot=snapshot)
-        batch = Batch(connection, self._statements, self._send, opening, self._own_clock)
-        transaction = Transaction(
-            connection,
-            batch,
-            self.claims,
-            self._keys,
-            self._subscriptions,
-            memory=self.memory,
-        )
+    def _run_alone(self, work: _Work) -> _Done | None:
+        connection = self._connections.borrow()
         try:
-            if write and self._own_clock is None and self._was_idle(connection):
+            return self._run(connection, work)
+        finally:
+            self._connections.give_back(connection)
+
+    def _write_with_others(self, writers: Together[_Work, _Done | None], work: _Work) -> _Done | None:
+        """Write to SQLite, together with the other threads that want to."""
+        try:
+            return writers.run(work, self._settings.busy_timeout)
+        except TimeoutError:
+            raise StoreUnavailableError("another thread has held the database's write lock for too long") from None
+
+    def _write_all(self, units: Sequence[Unit[_Work, _Done | None]]) -> None:
+        """Run all of them in one transaction of SQLite, each under a savepoint; a single one as on any database."""
+        connection = self._connections.borrow()
+        try:
+            together = len(units) > 1 and self._run_together(connection, units)
+            if not together:
+                for unit in units:
+                    unit.run(partial(self._run, connection))
+        finally:
+            self._connections.give_back(connection)
+
+    def _run_together(self, connection: Connection, units: Sequence[Unit[_Work, _Done | None]]) -> bool:
+        """Commit all units that do not fail; return False if SQLite has rolled back all of them because of one."""
+        executor.begin(connection)
+        begun: set[str] = set()
+        try:
+            for unit in units:
+                unit.run(partial(self._run_under_savepoint, connection))
+                if not executor.is_open(connection):
+                    return False
+            for unit in units:
+                if unit.error is None and unit.result is not None:
+                    begun |= unit.result.transaction.begun
+            self.claims.update(begun)
+            executor.commit(connection)
+        except BaseException:
+            self.claims.difference_update(begun)
+            executor.rollback(connection)
+            raise
+        for unit in units:
+            if unit.error is None and unit.result is not None:
+                self.memory.keep(unit.result.transaction.epochs)
+        return True
+
+    def _run_under_savepoint(self, connection: Connection, work: _Work) -> _Done:
+        batch = Batch(connection, self._statements, self._send, executor.SAVEPOINT, self._own_clock)
+        transaction = self._transaction(connection, batch)
+        try:
+            done = self._do(transaction, batch, work)
+            batch.end(executor.RELEASE)
+        except BaseException:
+            if batch.begun:
+                executor.undo(connection)
+            raise
+        finally:
+            transaction.close()
+        return done
+
+    def _run(self, connection: Connection, work: _Work) -> _Done | None:
+        """Run ``work`` on this connection; None if that was broken, and the work may be run ``again`` on another."""
+        opening = executor.opening(connection, write=work.write, durable=work.durable, snapshot=work.snapshot)
+        batch = Batch(connection, self._statements, self._send, opening, self._own_clock)
+        transaction = self._transaction(connection, batch)
+        try:
+            if work.write and self._own_clock is None and self._was_idle(connection):
                 batch.flush()
-            if write and (required := PRECONDITION.get()) is not None:
-                transaction.require(required)
-            result = work(transaction)
-            transaction.write_rest()
-            audited = PENDING.get() if write else None
-            if audited is not None and not audited.recorded:
-                transaction.write_audit(audited)
-            receipt, ident = RECEIPT.get() if write else None, ""
-            if receipt is not None and batch.is_used:
-                ident = transaction.receipts.add(receipt)
-            if write or snapshot:
-                self._commit(batch, connection, transaction, durable=durable)
+            done = self._do(transaction, batch, work)
+            if work.write or work.snapshot:
+                self._commit(batch, connection, transaction, durable=work.durable)
         except DBAPIError as exc:
-            if write and batch.committing and leaves_open(exc):
+            if work.write and batch.committing and leaves_open(exc):
                 connection.invalidate()
                 self._connections.suspect_all()
-                raise _UnansweredError(exc, result, transaction, ident, receipt) from exc
+                raise _UnansweredError(exc, done) from exc
             elsewhere = is_elsewhere(exc)
-            if classify(exc) != "unavailable" or not (elsewhere or (batch.unanswered and again)):
+            if classify(exc) != "unavailable" or not (elsewhere or (batch.unanswered and work.again)):
                 executor.rollback(connection)
                 raise
             connection.invalidate()
             self._connections.suspect_all()
-            if not (batch.unanswered and again):
+            if not (batch.unanswered and work.again):
                 raise
             return None
         except BaseException:
@@ -223,7 +271,35 @@ class Store:
         finally:
             transaction.close()
         connection.info[_USED_AT] = self._clock.monotonic()
-        return result, transaction
+        return done
+
+    def _transaction(self, connection: Connection, batch: Batch) -> Transaction:
+        return Transaction(connection, batch, self.claims, self._keys, self._subscriptions, memory=self.memory)
+
+    def _do(self, transaction: Transaction, batch: Batch, work: _Work) -> _Done:
+        """Run ``work``, and buffer what else its transaction has to write."""
+        if not work.write:
+            return _Done(work.run(transaction), transaction, "", None, batch.is_used)
+        if (required := PRECONDITION.get()) is not None:
+            transaction.require(required)
+        result = work.run(transaction)
+        transaction.write_rest()
+        audited = PENDING.get()
+        if audited is not None and not audited.recorded:
+            transaction.write_audit(audited)
+        receipt, ident = RECEIPT.get(), ""
+        if receipt is not None and batch.is_used:
+            ident = transaction.receipts.add(receipt)
+        return _Done(result, transaction, ident, receipt, batch.is_used)
+
+    def _make_durable(self) -> None:
+        """Sync what was committed to SQLite; ``OutcomeUnknownError``."""
+        try:
+            self._sync()
+        except OSError as exc:
+            self._meter.db_error("unavailable")
+            reason = f"the database cannot be synced to the disk: {exc.strerror or exc}"
+            raise OutcomeUnknownError(f"{reason}; the change may have been stored") from exc
 
     def _committed(self, transaction: Transaction) -> None:
         """Let others know what was committed."""
@@ -244,15 +320,16 @@ class Store:
         self._meter.db_error("unavailable")
         reason = cannot_answer(self.engine.url, lost.error)
         deadline = self._clock.monotonic() + self._settings.busy_timeout
-        if not lost.ident or lost.receipt is None or getattr(lost.error.orig, "unreplicated", False):
+        ident, receipt, transaction = lost.done.ident, lost.done.receipt, lost.done.transaction
+        if not ident or receipt is None or getattr(lost.error.orig, "unreplicated", False):
             raise OutcomeUnknownError(f"{reason}; the change may have been stored") from lost.error
         while True:
-            committed = self._is_committed(lost.ident, lost.receipt)
+            committed = self._is_committed(ident, receipt)
             if committed is False:
                 raise StoreUnavailableError(reason) from lost.error
             if committed:
-                self.memory.keep(lost.transaction.epochs)
-                self._committed(lost.transaction)
+                self.memory.keep(transaction.epochs)
+                self._committed(transaction)
                 return
             if self._clock.monotonic() > deadline or self._stop.wait(self._settings.retry_interval):
                 raise OutcomeUnknownError(f"{reason}; the change may have been stored") from lost.error
@@ -270,9 +347,10 @@ class Store:
 
         try:
             try:
-                copy_context().run(alone, lambda: self._attempt(void, write=True, durable=True))
+                copy_context().run(alone, lambda: self._attempt(_Work(void, write=True, durable=True)))
             except RepeatedCallError:
-                found, _ = self._attempt(lambda tx: tx.receipts.get(ident), write=False, durable=False)
+                look = _Work(lambda tx: tx.receipts.get(ident), write=False, durable=False)
+                found: Any = self._attempt(look).result
                 return found is not None and not found.void
         except (DBAPIError, Empty, StoreUnavailableError, _UnansweredError):
             return None
@@ -320,27 +398,3 @@ class Store:
             if self._stop.wait(pause):  # a stopping process still retries its last writes, without a busy loop
                 time.sleep(pause)
             delay = min(delay * 2, self._settings.retry_interval)
-
-    def _take_turn(self, writer: threading.Lock) -> bool:
-        """Wait until this thread may write; return whether it has the lock file, which it may have to do without."""
-        if not writer.acquire(timeout=self._settings.busy_timeout):
-            raise StoreUnavailableError("another thread has held the database's write lock for too long")
-        try:
-            return self._write_lock is not None and self._write_lock.acquire()
-        except BaseException:
-            writer.release()
-            raise
-
-    def _end_turn(self, writer: threading.Lock, *, has_lock: bool) -> None:
-        try:
-            if has_lock and self._write_lock is not None:
-                self._write_lock.release()
-        finally:
-            writer.release()
-
-
-def _write_lock(engine: Engine, timeout: float) -> SqliteWriteLock | None:
-    file = engine.url.database
-    if engine.dialect.name != "sqlite" or not file or file == ":memory:":
-        return None
-    return SqliteWriteLock(f"{file}-writelock", timeout)

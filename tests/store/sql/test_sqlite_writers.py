@@ -1,0 +1,215 @@
+"""The threads of a process that write to SQLite: one transaction for those that come together, and each on its own."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+from sqlalchemy import event
+
+from ferroscope.config.options import DatabaseSettings, Settings
+from ferroscope.contracts.errors import ConflictError, OutcomeUnknownError, StoreUnavailableError
+from ferroscope.contracts.store import Query
+from ferroscope.db import wal_sync
+from ferroscope.db.store import Store
+from ferroscope.db.transaction import Transaction
+from ferroscope.runtime.backend import open_backend
+from ferroscope.runtime.system import SystemClock
+from tests.support import examples
+from tests.support.processes import PATIENCE, until
+
+Work = Callable[[Transaction], Any]
+
+
+@pytest.fixture
+def store(sqlite_url: str) -> Iterator[Store]:
+    settings, stop = Settings(database=DatabaseSettings(connection=sqlite_url)), threading.Event()
+    backend = open_backend(settings, clock=SystemClock(), stop=stop, listen=False)
+    yield backend.store
+    backend.close()
+
+
+@contextmanager
+def crowd(store: Store, works: Sequence[Work], *, durable: bool = True) -> Iterator[list[Future[Any]]]:
+    """One thread writes; those of ``works`` line up behind it, and go on at the end of the block."""
+    begun, go_on = threading.Event(), threading.Event()
+
+    def first(tx: Transaction) -> None:
+        assert tx.now
+        begun.set()
+        assert go_on.wait(PATIENCE)
+
+    writers: Any = store._writers
+    with ThreadPoolExecutor(len(works) + 1) as pool:
+        try:
+            futures = [pool.submit(store.write, first, durable=False)]
+            assert begun.wait(PATIENCE)
+            for number, work in enumerate(works, 1):
+                futures.append(pool.submit(store.write, work, durable=durable))
+                assert until(lambda number=number: len(writers._waiting) == number)  # type: ignore[misc]
+            yield futures[1:]
+        finally:
+            go_on.set()
+
+
+def _adding(name: str) -> Work:
+    return lambda tx: tx.nodes.add(examples.node(name=name))
+
+
+def _names(store: Store) -> list[str]:
+    return sorted(str(node.name) for node in store.read(lambda tx: tx.nodes.list(Query())))
+
+
+def _statements(store: Store) -> list[str]:
+    """Return where the statements of new connections are noted."""
+    noted: list[str] = []
+
+    def trace(connection: sqlite3.Connection, _record: Any) -> None:
+        connection.set_trace_callback(noted.append)
+
+    event.listen(store.engine, "connect", trace)
+    store.engine.dispose()
+    return noted
+
+
+def test_those_who_come_together_share_a_commit(store: Store) -> None:
+    noted = _statements(store)
+    with crowd(store, [_adding(name) for name in "abcde"]) as futures:
+        pass
+    assert [future.result(PATIENCE) for future in futures] == [None] * 5
+    assert _names(store) == list("abcde")
+    assert noted.count("COMMIT") == 3  # the first thread's, theirs, and the read's
+
+
+def test_who_fails_leaves_nothing_and_stops_nobody(store: Store) -> None:
+    def spoilt(tx: Transaction) -> None:
+        tx.nodes.add(examples.node(name="spoilt"))
+        assert tx.nodes.list(Query())  # sent, and seen
+        raise LookupError("spoilt")
+
+    with crowd(store, [_adding("a"), spoilt, _adding("a"), _adding("b")]) as futures:
+        pass
+    assert futures[0].result(PATIENCE) is None
+    with pytest.raises(LookupError, match="spoilt"):
+        futures[1].result(PATIENCE)
+    with pytest.raises(ConflictError):
+        futures[2].result(PATIENCE)
+    assert futures[3].result(PATIENCE) is None
+    assert _names(store) == ["a", "b"]
+
+
+def test_a_full_database_is_the_error_of_whom_it_does_not_hold(store: Store) -> None:
+    """SQLite rolls the whole transaction back then; the others are written again, each on its own."""
+
+    def huge(tx: Transaction) -> None:
+        pages = tx.connection.exec_driver_sql("PRAGMA page_count").scalar_one()
+        tx.connection.exec_driver_sql(f"PRAGMA max_page_count={pages + 40}")
+        try:
+            tx.nodes.add(examples.node(name="huge", extra={"blob": "x" * 1_000_000}))
+            assert tx.nodes.list(Query())
+        finally:
+            tx._connection.exec_driver_sql("PRAGMA max_page_count=1000000000")
+
+    with crowd(store, [_adding("a"), huge, _adding("b")]) as futures:
+        pass
+    assert futures[0].result(PATIENCE) is futures[2].result(PATIENCE) is None
+    with pytest.raises(StoreUnavailableError, match="full"):
+        futures[1].result(PATIENCE)
+    assert _names(store) == ["a", "b"]
+
+
+def test_many_threads_lose_nothing(store: Store) -> None:
+    node = examples.node(name="counter", extra={"count": 0})
+    store.write(lambda tx: tx.nodes.add(node))
+
+    def count(number: int) -> None:
+        def work(tx: Transaction) -> None:
+            found = tx.nodes.get(node.uuid, lock=True)
+            found.extra["count"] += 1
+            tx.nodes.update(found)
+            if number % 7 == 0:
+                raise LookupError
+
+        try:
+            store.write(work, durable=number % 2 == 0)
+        except LookupError:
+            assert number % 7 == 0
+
+    with ThreadPoolExecutor(16) as pool:
+        list(pool.map(count, range(350)))
+    assert store.read(lambda tx: tx.nodes.get(node.uuid)).extra == {"count": 300}
+
+
+class _Disk:
+    """A disk that counts its syncs, and can be held up or fail."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.syncs, self.fails = 0, False
+        self.go_on = threading.Event()
+        self.go_on.set()
+        real = os.fdatasync
+
+        def fdatasync(file: int) -> None:
+            self.syncs += 1
+            assert self.go_on.wait(PATIENCE)
+            if self.fails:
+                raise OSError(5, "Input/output error")
+            real(file)
+
+        monkeypatch.setattr(wal_sync.os, "fdatasync", fdatasync)
+
+
+def test_what_is_durable_is_synced_before_it_returns(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    disk = _Disk(monkeypatch)
+    store.write(_adding("a"))
+    assert disk.syncs == 1
+    store.write(_adding("b"), durable=False)
+    store.write(lambda tx: tx.now)  # BEGIN and COMMIT, for the time
+    store.write(lambda _tx: None)
+    store.read(lambda tx: tx.nodes.list(Query()))
+    assert disk.syncs <= 2
+    disk.go_on.clear()
+    with ThreadPoolExecutor(1) as pool:
+        durable = pool.submit(store.write, _adding("c"))
+        assert until(lambda: _names(store) == ["a", "b", "c"])
+        store.write(_adding("d"), durable=False)  # the disk holds nobody else up
+        assert not durable.done()
+        disk.go_on.set()
+        durable.result(PATIENCE)
+
+
+def test_those_who_wait_for_the_disk_share_a_sync(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    disk = _Disk(monkeypatch)
+    disk.go_on.clear()
+    with ThreadPoolExecutor(9) as pool:
+        futures = [pool.submit(store.write, _adding("first"))]
+        assert until(lambda: disk.syncs == 1)
+        futures += [pool.submit(store.write, _adding(name)) for name in "abcdefgh"]
+        assert until(lambda: len(_names(store)) == 9)
+        disk.go_on.set()
+        for future in futures:
+            future.result(PATIENCE)
+    assert disk.syncs == 2, "the one that was under way, and one for all who had come meanwhile"
+
+
+def test_a_disk_that_fails_is_said(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    disk = _Disk(monkeypatch)
+    disk.fails = True
+    with pytest.raises(OutcomeUnknownError, match=r"cannot be synced to the disk: Input/output error; the change may"):
+        store.write(_adding("a"))
+    disk.fails = False
+    store.write(_adding("b"))
+
+
+def test_who_does_not_use_a_store_is_synced_by_sqlite(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    disk, noted = _Disk(monkeypatch), _statements(store)
+    store.write(_adding("a"))
+    assert noted.count("PRAGMA synchronous=NORMAL") == disk.syncs == 1
+    with store.engine.connect() as connection:
+        assert connection.exec_driver_sql("PRAGMA synchronous").scalar_one() == 2, "FULL"
