@@ -7,6 +7,7 @@ import subprocess
 import sys
 import sysconfig
 import urllib.request
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -36,11 +37,17 @@ threads = 2
 
 
 class Site:
-    """One database, this release's service, and processes of the release before, whose command is ``before``."""
+    """One database, this release's service, and processes of the release before, whose command is ``before``.
 
-    def __init__(self, directory: Path, url: str, before: list[str] | None = None) -> None:
+    ``within`` precedes all their commands: what starts them where they shall run.
+    """
+
+    def __init__(
+        self, directory: Path, url: str, before: list[str] | None = None, *, within: Sequence[str] = ()
+    ) -> None:
         self.directory = directory
         self.before = before or []
+        self._within = within
         self.port = free_port()
         self.engine = build_engine(DatabaseSettings(connection=url))
         self.played: list[Played] = []
@@ -48,10 +55,10 @@ class Site:
         self.conf.write_text(SETTINGS.format(url=url, port=self.port))
 
     def old(self, name: str, *arguments: str) -> Played:
-        return self._play(name, [*self.before, *arguments, "-c", "f.conf"])
+        return self._play(name, [*self.before, *arguments, "-c", str(self.conf)])
 
     def new(self, name: str, *arguments: str) -> Played:
-        return self._play(name, [sys.executable, "-m", "ferroscope", *arguments, "-c", "f.conf"])
+        return self._play(name, [sys.executable, "-m", "ferroscope", *arguments, "-c", str(self.conf)])
 
     def upgrade(self, done: Played) -> None:
         assert done.process.wait(PATIENCE) == 0, done.said()
@@ -110,7 +117,7 @@ class Site:
         self.reach(names, "manageable")
 
     def _play(self, name: str, command: list[str]) -> Played:
-        self.played.append(Played(name, self.directory, command))
+        self.played.append(Played(name, self.directory, [*self._within, *command]))
         return self.played[-1]
 
 

@@ -43,8 +43,22 @@ _BEFORE_AT: Final = re.compile(r"""[^\s"']+@(?=[^\s"'])""")
 
 def cannot_answer(url: URL, error: DBAPIError) -> str:
     """Return why the database is unavailable; for SQLite with the file name, which its own message lacks."""
-    file = f" ({url.database})" if url.get_backend_name() == "sqlite" else ""
+    file = f" ({url.database}{_why_not_writable(url.database)})" if url.get_backend_name() == "sqlite" else ""
     return f"the database is unavailable: {described(error)}{file}"
+
+
+def _why_not_writable(database: str | None) -> str:
+    """Return what the kernel says, which to SQLite is a "disk I/O error" only; "" if the place is writable.
+
+    It is asked with the lock file: another file descriptor of the database's own, closed, would release all its locks.
+    """
+    try:
+        os.close(os.open(f"{database}-writelock", os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW))
+    except FileNotFoundError:
+        return ""
+    except OSError as exc:
+        return f": {exc.strerror}"
+    return ""
 
 
 def described(error: DBAPIError) -> str:
@@ -303,8 +317,13 @@ def leaves_open(error: DBAPIError) -> bool:
 
 
 def is_elsewhere(error: DBAPIError) -> bool:
-    """Whether a new connection may lead to a server that accepts writes; this one is up, and does not."""
+    """Whether a new connection may lead to where writes are accepted; this one is up, and does not accept them.
+
+    SQLite opens a file that it may not write for reading, and such a connection never writes, whatever comes later.
+    """
     original: Any = error.orig
+    if (getattr(original, "sqlite_errorcode", 0) & 0xFF) == sqlite3.SQLITE_READONLY:
+        return True
     code = original.args[0] if original is not None and original.args else None
     return (code if isinstance(code, int) else getattr(original, "sqlstate", None)) in _ELSEWHERE
 
