@@ -1,4 +1,4 @@
-"""What is kept of each release: a database with work in progress and a configuration, both made by that release.
+"""What is kept of each release: databases with work in progress and a configuration, all made by that release.
 
 ``python -m tests.nightly.upgrades.kept WHEEL`` makes them with the wheel of a release, before it is published. Nothing
 of it is changed afterwards: it is what users have.
@@ -8,23 +8,32 @@ from __future__ import annotations
 
 import gzip
 import sqlite3
+import subprocess
 import sys
 import tempfile
-from contextlib import closing
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any, Final
 
-from tests.support.releases import Site, install
+from sqlalchemy import make_url
 
+from tests.support import databases
+from tests.support.releases import Site, emptied, install
+from tests.support.servers import KeeperProcess, Server
+
+KINDS: Final = ("sqlite", "postgresql")
 RELEASES: Final = Path(__file__).parent / "releases"
 # Nodes by what their newest inspection is doing.
 FINISHED: Final = tuple(f"finished-{number}" for number in range(6))
 WAITING: Final = tuple(f"waiting-{number}" for number in range(4))
 QUEUED: Final = tuple(f"queued-{number}" for number in range(3))
+# What waits is older each day, and is not to time out.
 _MORE: Final = """\
 [inspector]
 add_ports = all
 retention_number = 7
+timeout_period = 0
 """
 _RULE: Final[dict[str, Any]] = {
     "description": "kept",
@@ -38,14 +47,22 @@ def versions() -> list[str]:
     return sorted(one.name for one in RELEASES.iterdir())
 
 
-def restore(version: str, directory: Path) -> str:
-    """Make the database of a release again in a directory; return its URL."""
-    path = directory / "kept.db"
-    statements = gzip.decompress((RELEASES / version / "sqlite.sql.gz").read_bytes()).decode()
+def restore(version: str, url: str) -> None:
+    """Make the database of a release again at a URL; what is there is lost."""
+    kind = make_url(url).get_backend_name()
+    statements = gzip.decompress((RELEASES / version / f"{kind}.sql.gz").read_bytes())
+    if kind == "postgresql":
+        subprocess.run(
+            ["psql", "--no-psqlrc", "--quiet", "--output=/dev/null", "--set=ON_ERROR_STOP=1", _libpq(emptied(url))],
+            input=statements, check=True,
+        )  # fmt: skip
+        return
+    path = _file(url)
+    for old in path.parent.glob(f"{path.name}*"):
+        old.unlink()
     with closing(sqlite3.connect(path)) as connection:
-        connection.executescript(statements)
+        connection.executescript(statements.decode())
         connection.execute("PRAGMA journal_mode = WAL")
-    return f"sqlite:///{path}"
 
 
 def configuration(version: str) -> str:
@@ -54,25 +71,60 @@ def configuration(version: str) -> str:
 
 
 def make(wheel: Path) -> Path:
-    """Let a release work, end it in the middle, and keep what it leaves; return the directory."""
-    version = wheel.name.split("-")[1]
+    """Let a release work on each kind of database, end it in the middle, and keep what it leaves; return where."""
+    target = RELEASES / wheel.name.split("-")[1]
+    target.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="ferroscope-kept-") as name:
-        place = Path(name)
-        site = Site(place, f"sqlite:///{place}/kept.db", install(wheel, place / "venv"))
-        with site.conf.open("a") as file:
-            file.write(_MORE)
-        try:
-            _work(site)
-        finally:
-            site.close()
-        target = RELEASES / version
-        target.mkdir(parents=True, exist_ok=True)
-        text = site.conf.read_text().replace(str(site.port), "{port}").replace(f"sqlite:///{place}/kept.db", "{url}")
-        (target / "ferroscope.conf").write_text(text)
-        with closing(sqlite3.connect(place / "kept.db")) as connection:
-            statements = "\n".join(connection.iterdump())
-        (target / "sqlite.sql.gz").write_bytes(gzip.compress(statements.encode(), mtime=0))
+        command = install(wheel, Path(name) / "venv")
+        for kind in KINDS:
+            place = Path(name) / kind
+            place.mkdir()
+            with _database(kind, place) as url:
+                text = _leave(Site(place, url, command)).replace(url, "{url}")
+                (target / f"{kind}.sql.gz").write_bytes(gzip.compress(_dumped(url), mtime=0))
+            (target / "ferroscope.conf").write_text(text)  # the same for each
     return target
+
+
+@contextmanager
+def _database(kind: str, place: Path) -> Iterator[str]:
+    """Give the URL of an empty database; of a server, for as long as it is needed."""
+    if kind == "sqlite":
+        yield f"sqlite:///{place}/kept.db"
+        return
+    keeper = KeeperProcess()
+    try:
+        with databases.fresh(Server(kind, kind), migrated=False) as url:
+            yield url
+    finally:
+        keeper.close()
+
+
+def _dumped(url: str) -> bytes:
+    if url.startswith("sqlite:"):
+        with closing(sqlite3.connect(_file(url))) as connection:
+            return "\n".join(connection.iterdump()).encode()
+    command = ["pg_dump", "--no-owner", "--no-privileges", _libpq(url)]
+    return subprocess.run(command, stdout=subprocess.PIPE, check=True).stdout
+
+
+def _file(url: str) -> Path:
+    return Path(url.removeprefix("sqlite:///"))
+
+
+def _libpq(url: str) -> str:
+    return make_url(url).set(drivername="postgresql").render_as_string(hide_password=False)
+
+
+def _leave(site: Site) -> str:
+    """Let a release work, and end it in the middle; return its configuration, with a place for the port."""
+    with site.conf.open("a") as file:
+        file.write(_MORE)
+    try:
+        _work(site)
+    finally:
+        site.close()
+    return site.conf.read_text().replace(str(site.port), "{port}")
 
 
 def _work(site: Site) -> None:

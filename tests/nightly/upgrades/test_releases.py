@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from ferroscope.db import migrate
-from tests.nightly.upgrades.kept import FINISHED, QUEUED, WAITING, configuration, restore, versions
+from tests.nightly.upgrades.kept import FINISHED, KINDS, QUEUED, WAITING, configuration, restore, versions
 from tests.support.releases import Site, built, emptied, install
 
 NODES = 20
@@ -27,20 +27,25 @@ def release(version: str, tmp_path_factory: pytest.TempPathFactory) -> list[str]
     return install(built(version, directory), directory / "venv")
 
 
+@pytest.fixture(params=KINDS)
+def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """Return the URL of a database that is empty."""
+    sqlite = request.param == "sqlite"
+    return f"sqlite:///{tmp_path}/f.db" if sqlite else emptied(request.getfixturevalue("postgresql_url"))
+
+
 @pytest.fixture
-def kept(version: str, release: list[str], tmp_path: Path) -> Iterator[Site]:
+def kept(version: str, release: list[str], tmp_path: Path, url: str) -> Iterator[Site]:
     """Give a site with the database and the configuration that the release has left."""
-    url = restore(version, tmp_path)
+    restore(version, url)
     site = Site(tmp_path, url, release)
     site.conf.write_text(configuration(version).format(url=url, port=site.port))
     yield site
     site.close()
 
 
-@pytest.fixture(params=["sqlite", "postgresql"])
-def both(request: pytest.FixtureRequest, tmp_path: Path, release: list[str]) -> Iterator[Site]:
-    sqlite = request.param == "sqlite"
-    url = f"sqlite:///{tmp_path}/f.db" if sqlite else emptied(request.getfixturevalue("postgresql_url"))
+@pytest.fixture
+def both(tmp_path: Path, release: list[str], url: str) -> Iterator[Site]:
     site = Site(tmp_path, url, release)
     yield site
     site.close()
@@ -88,7 +93,7 @@ def test_a_release_and_this_one_carry_out_inspections_and_nothing_is_lost(both: 
 
 
 def test_the_way_back_is_open_while_the_schema_is_the_same_and_else_the_backup(
-    kept: Site, version: str, tmp_path: Path
+    kept: Site, version: str, url: str
 ) -> None:
     theirs = kept.ask("SELECT version_num FROM alembic_version")[0][0]
     kept.upgrade(kept.new("upgrade", "db", "upgrade"))
@@ -99,8 +104,7 @@ def test_the_way_back_is_open_while_the_schema_is_the_same_and_else_the_backup(
         refused = kept.old("refused", "api")
         assert refused.process.wait(60) != 0
         assert theirs in refused.said()
-        (tmp_path / "kept.db").unlink()
-        restore(version, tmp_path)
+        restore(version, url)
     old = kept.old("back", "all")
     old.wait_ready()
     _complete(kept)
