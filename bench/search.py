@@ -41,6 +41,8 @@ QUERIES: Final = (
 )
 _KINDS: Final = 200
 _BATCH: Final = 250
+# Machines of a rack.
+_RACK: Final = 48
 _PAGE: Final = 1000
 
 
@@ -131,5 +133,8 @@ def _nodes(kinds: list[Learned], first: int, end: int) -> Iterator[tuple[Node, l
 
 
 def _own(row: IndexRow, number: int) -> IndexRow:
-    """Return the row with a serial number of this node's."""
+    """Return the row with a serial number and a port of a switch of this node's; a switch has the NICs of a rack."""
+    if row.kind == "nic" and row.t6:
+        switch, port = f"leaf{row.position}-r{number // _RACK:04}", f"ethernet{number % _RACK + 1}"
+        return msgspec.structs.replace(row, t6=switch, t7=port)
     return msgspec.structs.replace(row, t4=f"{row.t4}-{number}") if row.kind in ("disk", "dimm") else row

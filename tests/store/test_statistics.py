@@ -75,17 +75,17 @@ def test_a_member_tells_of_itself_with_each_beat(adapter: Adapter) -> None:
 
 
 def test_ended_inspections_are_counted_by_interval_and_outcome(adapter: Adapter) -> None:
-    assert adapter.read(lambda tx: list(tx.statistics.ended([0.0, 1.0]))) == [Ended(0, 0)]
-    assert adapter.read(lambda tx: list(tx.statistics.ended([0.0]))) == []
+    assert adapter.read(lambda tx: list(tx.statistics.ended(0.0, 1.0, 2))) == [Ended(0, 0), Ended(0, 0)]
     node = adapter.node()
     given = (
-        (State.FINISHED, 99.9), (State.FINISHED, 100.0), (State.ERROR, 109.9), (State.FINISHED, 110.0),
-        (State.ERROR, 119.0), (State.ERROR, 119.5), (State.FINISHED, 120.0), (State.WAITING, None),
+        (State.FINISHED, 99.9), (State.FINISHED, 100.0), (State.ERROR, 109.9), (State.FINISHED, 105.0),
+        (State.FINISHED, 110.0), (State.ERROR, 119.0), (State.ERROR, 119.5), (State.FINISHED, 120.0),
+        (State.WAITING, None),
     )  # fmt: skip
     again = examples.inspection(node, state=State.FINISHED, finished_at=115.0, reapplies=examples.uuid())
     made = [examples.inspection(node, state=state, finished_at=at) for state, at in given]
     adapter.write(lambda tx: [tx.inspections.add(one) for one in [*made, again]])
-    assert adapter.read(lambda tx: list(tx.statistics.ended([100.0, 110.0, 120.0]))) == [Ended(1, 1), Ended(1, 2)]
+    assert adapter.read(lambda tx: list(tx.statistics.ended(100.0, 10.0, 2))) == [Ended(2, 1), Ended(1, 2)]
 
 
 def test_inspections_that_found_other_hardware_are_counted_and_the_newest_returned(adapter: Adapter) -> None:

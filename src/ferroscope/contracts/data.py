@@ -67,6 +67,20 @@ class Match(msgspec.Struct, frozen=True):
     hardware: dict[str, Any]
 
 
+class Link(msgspec.Struct, frozen=True, gc=False):
+    """A NIC and the port of a switch to which it is connected; ``machine``: the node's name, or its UUID.
+
+    Texts of the machine, which are in lower case, are empty if they are not known.
+    """
+
+    switch: str
+    port: str
+    node: str
+    machine: str
+    nic: str
+    mac: str
+
+
 class SharedMac(msgspec.Struct, frozen=True):
     """A MAC that several machines reported in their last inspections: of how many NICs, and two of their nodes."""
 

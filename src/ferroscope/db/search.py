@@ -102,12 +102,16 @@ def _own(name: str) -> ColumnElement[Any]:
     return func.lower(column) if isinstance(column.type, String) else column
 
 
+def containing(column: ColumnElement[Any], text: str) -> ColumnElement[bool]:
+    """Return the condition that the column contains the text."""
+    return column.like(f"%{text.translate(_EXACT)}%", escape=_ESCAPE)
+
+
 def _anywhere(text: str) -> ColumnElement[bool]:
     """Match text in the node's own fields or in any of its parts; a UUID matches by prefix."""
     table, node = schema.search_index.c, schema.nodes.c
-    within = f"%{text.translate(_EXACT)}%"
-    own = [func.lower(func.coalesce(node[name], "")).like(within, escape=_ESCAPE) for name in expressions.WORDS]
-    has_text = or_(*(table[name].like(within, escape=_ESCAPE) for name in expressions.TEXTS))
+    own = [containing(func.lower(func.coalesce(node[name], "")), text) for name in expressions.WORDS]
+    has_text = or_(*(containing(table[name], text) for name in expressions.TEXTS))
     begins = node.uuid.like(f"{text.translate(_EXACT)}%", escape=_ESCAPE)
     collected = and_(table.node == node.uuid, table.kind == _WORDS)
     has_words = func.coalesce(node.search_digest, "").like(f"{WITH_WORDS}%")

@@ -4,17 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from itertools import pairwise
-from typing import TypeVar, cast
+from typing import Any, TypeVar, cast
 
 import msgspec
-from sqlalchemy import (
-    and_,
-    bindparam,
-    case,
-    func,
-    select,
-)
+from sqlalchemy import Double, Integer, bindparam, case, func, select
+from sqlalchemy.ext.compiler import compiles
+from sqlalchemy.sql.compiler import SQLCompiler
+from sqlalchemy.sql.functions import FunctionElement
 
 from ferroscope.contracts.store import Backlog, Condition, Ended, Failures, Population
 from ferroscope.core.model import Inspection
@@ -52,6 +48,36 @@ _CHANGED = (
     .where(_i.finished_at >= bindparam("since"), _i.changes > 0)
     .order_by(_i.finished_at.desc(), _i.uuid)
     .limit(bindparam("limit"))
+)
+
+
+class _Whole(FunctionElement[int]):
+    """The whole part of a positive number; a cast to an integer is rounded by servers, and not by SQLite."""
+
+    type = Integer()
+    inherit_cache = True
+
+
+@compiles(_Whole)
+def _whole(element: _Whole, compiler: SQLCompiler, **given: Any) -> str:
+    return f"floor({compiler.process(element.clauses, **given)})"
+
+
+@compiles(_Whole, "sqlite")
+def _whole_on_sqlite(element: _Whole, compiler: SQLCompiler, **given: Any) -> str:
+    # Not every SQLite has been built with floor().
+    return f"CAST({compiler.process(element.clauses, **given)} AS INTEGER)"
+
+
+_BAR = _Whole((_i.finished_at - bindparam("first", type_=Double)) / bindparam("width", type_=Double)).label("bar")
+_ENDED = (
+    select(_BAR, func.count(), func.count(case((_i.state == State.ERROR.value, 1))))
+    .where(
+        _i.finished_at >= bindparam("first", type_=Double),
+        _i.finished_at < bindparam("end", type_=Double),
+        _i.reapplies.is_(None),
+    )
+    .group_by(_BAR)
 )
 _SHARDED = select(_nodes.attributes).where(mapping.has_attribute("shard"))
 
@@ -122,22 +148,16 @@ class Statistics:
         """Return the reasons of the failed last inspections of all nodes, the most frequent first."""
         return [Failures(reason=reason, nodes=n) for reason, n in self._tx.connection.execute(_FAILURES)]
 
-    def ended(self, edges: Sequence[float]) -> Sequence[Ended]:
-        """Return the inspections that ended within each interval between two of these times, which are ascending.
+    def ended(self, first: float, width: float, number: int) -> Sequence[Ended]:
+        """Return the inspections that ended within each of ``number`` intervals of this width from ``first`` on.
 
         It reads all inspections. Those that only processed stored data again are not counted.
         """
-        counts = []
-        for first, last in pairwise(edges):
-            within = and_(_i.finished_at >= first, _i.finished_at < last)
-            counts += [
-                func.count(case((clause, 1))) for clause in (within, and_(within, _i.state == State.ERROR.value))
-            ]
-        if not counts:
-            return []
-        known = and_(_i.finished_at >= edges[0], _i.finished_at < edges[-1], _i.reapplies.is_(None))
-        row = self._tx.connection.execute(select(*counts).where(known)).one()
-        return [Ended(ended - failed, failed) for ended, failed in zip(row[::2], row[1::2], strict=True)]
+        found = [Ended(0, 0)] * number
+        given = {"first": first, "width": width, "end": first + number * width}
+        for interval, ended, failed in self._tx.connection.execute(_ENDED, given):
+            found[min(int(interval), number - 1)] = Ended(ended - failed, failed)
+        return found
 
     def changed(self, since: float, limit: int) -> tuple[int, Sequence[Inspection]]:
         """Return how many inspections that ended since then found changes of the hardware, and the newest of them."""

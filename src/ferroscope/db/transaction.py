@@ -10,6 +10,7 @@ from ferroscope.contracts.events import Audited
 from ferroscope.core.model import LeaseProof
 from ferroscope.db import replication
 from ferroscope.db.addresses import Addresses
+from ferroscope.db.cabling import Cabling
 from ferroscope.db.clock_steps import ClockSteps
 from ferroscope.db.credentials import AccessTokens, WebSessions
 from ferroscope.db.data import InspectionData, Objects
@@ -63,6 +64,7 @@ class Transaction(Session):
     objects = Repository(Objects)
     search_index = Repository(SearchIndex)
     ranking = Repository(Ranking)
+    cabling = Repository(Cabling)
     journal = Repository(Journal)
     addresses = Repository(Addresses)
     leases = Repository(Leases)

@@ -124,3 +124,24 @@ def test_higher_roles_imply_lower_ones() -> None:
     assert identity("service").roles == {"service"}
     assert identity("reader").system_scope
     assert not identity("reader", "p").system_scope
+
+
+@pytest.mark.parametrize(
+    ("check", "same"),
+    [
+        ("role:member", True),
+        ("user_id:boss", False),
+        ("rule:service_role or 'boss':%(user_name)s", False),
+        ("http://policies.example/check", False),
+    ],
+)
+def test_callers_have_the_same_rights_unless_a_check_may_be_about_a_user(
+    tmp_path: Path, check: str, *, same: bool
+) -> None:
+    file = tmp_path / "policy.yaml"
+    file.write_text(f'"baremetal:node:delete": "{check}"\n')
+    policy = Policy(SystemClock(), file=str(file))
+    one, other = (local(user, "http_basic", ["admin"]) for user in ("one", "other"))
+    assert (policy.rights_of(one) == policy.rights_of(other)) is same
+    assert policy.rights_of(one) != policy.rights_of(local("one", "http_basic", ["reader"]))
+    assert policy.rights_of(one) != policy.rights_of(local("one", "http_basic", ["admin"], project="p"))

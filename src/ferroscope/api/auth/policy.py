@@ -10,6 +10,8 @@ import threading
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
+import msgspec
+
 from ferroscope.api.auth.identity import Identity
 from ferroscope.config.followed import FileError, Followed
 from ferroscope.contracts.queue import Clock
@@ -221,16 +223,16 @@ class Policy:
         self._decisions: dict[tuple[str, Identity, Target], bool] = {}
         self._until = 0.0
         files = [Path(file)] if file else []
-        self._followed = Followed("policies", files, lambda: _enforcer(file), clock=clock.monotonic)
-        self._enforcer = self._followed.value
+        self._followed = Followed("policies", files, lambda: _Checks(_enforcer(file)), clock=clock.monotonic)
+        self._checks = self._followed.value
 
     def allows(self, name: str, identity: Identity, target: Target = _NO_TARGET) -> bool:
         """Whether ``identity`` may do what the policy ``name`` guards; an unknown name is refused."""
         key = (name, identity, target)
         with self._lock:
-            now, enforcer = self._clock.monotonic(), self._followed.value
-            if now >= self._until or len(self._decisions) >= _REMEMBERED or enforcer is not self._enforcer:
-                self._enforcer = enforcer
+            now, checks = self._clock.monotonic(), self._followed.value
+            if now >= self._until or len(self._decisions) >= _REMEMBERED or checks is not self._checks:
+                self._checks = checks
                 self._decisions.clear()
                 self._until = now + _MEMORY
             known = self._decisions.get(key)
@@ -245,7 +247,13 @@ class Policy:
             values["lease.prefix"] = target.lease.partition("/")[0]
         values = {name: value for name, value in values.items() if value}
         values["config.service_project_name"] = self._service_project
-        return bool(self._enforcer.enforce(name, values, identity.credentials()))
+        return bool(self._checks.enforcer.enforce(name, values, identity.credentials()))
+
+    def rights_of(self, identity: Identity) -> Identity:
+        """Return what of the identity decides: callers with equal rights may do the same, whoever they are."""
+        if self._followed.value.name_users:
+            return identity
+        return msgspec.structs.replace(identity, user="", user_id="")
 
 
 class NoPolicy(Policy):
@@ -257,8 +265,23 @@ class NoPolicy(Policy):
     def allows(self, name: str, identity: Identity, target: Target = _NO_TARGET) -> bool:
         return name not in _NOBODYS
 
+    def rights_of(self, identity: Identity) -> Identity:
+        return identity
+
 
 _NOBODYS: Final = frozenset(rule.name for rule in RULES if rule.check == _NOBODY)
+
+
+# Checks that may tell one user from another with the same roles: by name, or by asking a server that knows both.
+_ABOUT_USERS: Final = ("user_id", "user_name", "http:", "https:")
+
+
+class _Checks:
+    """oslo.policy with all checks; ``name_users``: whether any of them may be about a user."""
+
+    def __init__(self, enforcer: Any) -> None:
+        self.enforcer = enforcer
+        self.name_users = any(word in str(check) for check in enforcer.rules.values() for word in _ABOUT_USERS)
 
 
 def _enforcer(file: str) -> Any:

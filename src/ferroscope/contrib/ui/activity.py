@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any, Final
 
@@ -24,20 +25,19 @@ _TICKS: Final = 4
 
 def read(tx: Transaction) -> dict[str, Any] | None:
     """Return the chart; None if no inspection ended in the last week."""
-    last = (tx.now // WIDTH + 1) * WIDTH
-    edges = [last - (BARS - number) * WIDTH for number in range(BARS + 1)]
-    ended = tx.statistics.ended(edges)
-    return draw(edges, ended) if any(one.finished or one.failed for one in ended) else None
+    first = (tx.now // WIDTH + 1 - BARS) * WIDTH
+    ended = tx.statistics.ended(first, WIDTH, BARS)
+    return draw(first, ended) if any(one.finished or one.failed for one in ended) else None
 
 
-def draw(edges: list[float], ended: list[Ended] | Any) -> dict[str, Any]:
+def draw(first: float, ended: Sequence[Ended]) -> dict[str, Any]:
     """Return the geometry of the bars, from left to right; failed inspections are above finished ones."""
     ticks = axis(max(one.finished + one.failed for one in ended))
     most = ticks[-1]
     bars = []
-    for number, (began, one) in enumerate(zip(edges, ended, strict=False)):
+    for number, one in enumerate(ended):
         finished, failed = _share(one.finished, most), _share(one.failed, most)
-        moment = datetime.fromtimestamp(began, UTC)
+        moment = datetime.fromtimestamp(first + number * WIDTH, UTC)
         bars.append(
             {
                 "x": _LEFT + number * _STEP,

@@ -7,7 +7,8 @@ data, so that a browser which looks for news every few seconds costs nothing whi
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
+from html import escape
 from time import perf_counter
 from typing import Any, Final
 from urllib.parse import quote
@@ -105,7 +106,7 @@ class Memory:
     """What the viewers of a process share for seconds: see ``Visit.recent`` and ``render.Rendered``."""
 
     def __init__(self) -> None:
-        self.recent: dict[str, tuple[float, Any]] = {}
+        self.recent: dict[Hashable, tuple[float, Any]] = {}
         self.rendered = render.Rendered()
 
 
@@ -293,24 +294,34 @@ def _send(
         resp.status, resp.content_type, resp.text = 501, "text/plain; charset=utf-8", _MISSING
         return
     frame = _frame(context, req, visitor)
-    same = hashlib.sha256(msgspec.json.encode((__version__, outcome.template, outcome.title, outcome.data, frame)))
+    same = hashlib.sha256(
+        msgspec.json.encode((__version__, outcome.template, outcome.title, outcome.data, outcome.shared.digest, frame))
+    )
     token = visitor.csrf if visitor.secret else ""
-    tag = f'"{hashlib.sha256(same.digest() + token.encode()).hexdigest()[:32]}"'
+    theirs = msgspec.json.encode((token, str(visitor.identity), outcome.own))
+    tag = hashlib.sha256(same.digest() + theirs).hexdigest()[:32]
     resp.status = outcome.status
     if outcome.status == 200:
-        resp.set_header("ETag", tag)
-        if req.method in ("GET", "HEAD") and _is_known(req, tag):
+        resp.set_header("ETag", f'"{tag}"')
+        if req.method in ("GET", "HEAD") and _is_known(req, f'"{tag}"'):
             resp.status = 304
             return
     resp.content_type = "text/html; charset=utf-8"
 
-    def text() -> str:
-        now, template = context.process.clock.time(), templates.get_template(outcome.template)
-        return str(template.render(**outcome.data, title=outcome.title, frame=frame, now=now))
+    def page(template: str, data: dict[str, Any]) -> bytes:
+        now, found = context.process.clock.time(), templates.get_template(template)
+        return str(found.render(**data, title=outcome.title, frame=frame, now=now)).encode("utf-8", "replace")
+
+    def shared() -> bytes:
+        return page(outcome.template, outcome.shared.data | outcome.data)
 
     is_look = outcome.status == 200 and req.method == "GET"
-    shared = rendered.get(same.hexdigest(), context.process.clock.monotonic(), text) if is_look else text()
-    resp.data = shared.replace(render.TOKEN, token).encode("utf-8", "replace")
+    text = rendered.get(same.hexdigest(), context.process.clock.monotonic(), shared) if is_look else shared()
+    text = text.replace(render.TAG.encode(), tag.encode()).replace(render.TOKEN.encode(), token.encode())
+    text = text.replace(render.USER.encode(), escape(render.harmless(visitor.identity, 60)).encode("utf-8", "replace"))
+    if outcome.own is not None:
+        text = text.replace(render.OWN.encode(), page(outcome.own.template, outcome.own.data))
+    resp.data = text
 
 
 def _is_known(req: falcon.Request, tag: str) -> bool:
@@ -331,7 +342,9 @@ def _frame(context: ApiContext, req: falcon.Request, visitor: Visitor) -> dict[s
     return {
         "pages": pages,
         "csrf": render.TOKEN,
-        "user": "" if identity is None or identity.method == "none" else str(identity),
+        "tag": render.TAG,
+        "own": render.OWN,
+        "user": "" if identity is None or identity.method == "none" else render.USER,
         "session": visitor.session,
         "version": __version__,
     }

@@ -37,11 +37,17 @@ _FIELDS: Final = (
     "auto_discovered", "owner", "lessee",
 )  # fmt: skip
 _LONGEST: Final = 4096
+# Seconds for which viewers see the same.
+_REMEMBERED: Final = 2.0
 _ADDRESS: Final = "_address"
 
 
 def show(visit: Visit) -> Page:
     """Show those that wait, the oldest first, and which have been rejected."""
+    return Page(template="inbox.html", title="Inbox", shared=visit.shared("inbox", _REMEMBERED, lambda: _list(visit)))
+
+
+def _list(visit: Visit) -> dict[str, Any]:
     after = visit.asked("after")
     marker = after if is_uuid(after) else None
     page = visit.call(
@@ -53,7 +59,7 @@ def show(visit: Visit) -> Page:
     sources = {row["source"] for row in rows if row["source"] and row["may_reject"]}
     rejected = visit.call_if_possible("GET /v1/rejections")
     shared = _shared_macs(visit)
-    data = {
+    return {
         "rows": rows,
         "sources": sorted(source for source in sources if sum(row["source"] == source for row in rows) > 1),
         "after": page["nodes"][-1]["uuid"] if "next" in page else None,
@@ -66,7 +72,6 @@ def show(visit: Visit) -> Page:
         "shared": shared[:_SHOWN],
         "shared_line": shared_macs.line(visit.context.settings.inspector, shared) if shared else "",
     }
-    return Page(template="inbox.html", title="Inbox", data=data)
 
 
 def _shared_macs(visit: Visit) -> Sequence[SharedMac]:

@@ -27,9 +27,7 @@ from ferroscope.hardware import expectations
 # Labels in the menu, and for how many seconds they are remembered.
 _MENU: Final = 200
 _MENU_SECONDS: Final = 10.0
-# Seconds for which viewers of the whole fleet see the same list.
-_REMEMBERED: Final = 2.0
-_SEARCH: Final = "ferroscope:search"
+SEARCH: Final = "ferroscope:search"
 FIELDS: Final = (
     "uuid", "name", "provision_state", "power_state", "maintenance", "maintenance_reason", "driver", "owner",
     "lessee", "resource_class", "labels", "hardware", "last_error", "provision_updated_at",
@@ -98,13 +96,12 @@ def ranked(visit: Visit, wanted: Wanted, sort: str = "name", *, descending: bool
     """
     if wanted.reason and wanted.reason not in HINTS:
         raise BadRequestError(f"Unknown reason {wanted.reason[:80]!r}.")
-    if wanted.q and not visit.may(_SEARCH):
-        raise access.forbidden((_SEARCH,), visit.identity)
+    if wanted.q and not visit.may(SEARCH):
+        raise access.forbidden((SEARCH,), visit.identity)
     sort = sort if sort in SORTS else "name"
     text = wanted.query
     query = parsed(text) if text else None
-    policy, identity = visit.context.access.policy, visit.identity
-    project = access.scope(policy, identity, "node")
+    project = access.scope(visit.context.access.policy, visit.identity, "node")
 
     def find(sort: str) -> list[str]:
         return visit.context.data.store.read(
@@ -113,10 +110,8 @@ def ranked(visit: Visit, wanted: Wanted, sort: str = "name", *, descending: bool
             )
         )
 
-    if project is None and policy.allows(access.SEE, identity) and policy.allows(access.INVENTORY, identity):
-        if not visit.again:
-            return find(sort)
-        return visit.remembered(f"list {text} {wanted.reason} {sort} {descending}", _REMEMBERED, lambda: find(sort))
+    if sees_all(visit):
+        return find(sort)
     found = find(sort)
     known = {node.uuid: node for node in seen(visit, found)}
     open_to = {uuid for uuid, node in known.items() if visit.may(access.INVENTORY, node)}
@@ -127,6 +122,12 @@ def ranked(visit: Visit, wanted: Wanted, sort: str = "name", *, descending: bool
             uuid for uuid in find("name") if uuid in known.keys() - open_to
         ]
     return [uuid for uuid in found if uuid in known]
+
+
+def sees_all(visit: Visit) -> bool:
+    """Whether the visitor may see all machines with their inventories."""
+    project = access.scope(visit.context.access.policy, visit.identity, "node")
+    return project is None and visit.may(access.SEE) and visit.may(access.INVENTORY)
 
 
 def views(visit: Visit, uuids: Sequence[str]) -> list[dict[str, Any]]:

@@ -12,7 +12,7 @@ from ferroscope.api.baremetal.history import hint_of
 from ferroscope.api.http.errors import BadRequestError
 from ferroscope.contrib.ui import saved_searches
 from ferroscope.contrib.ui.machine_list import Wanted, menu, ranked, views
-from ferroscope.contrib.ui.page import Download, Page, Visit
+from ferroscope.contrib.ui.page import Download, Own, Page, Visit
 from ferroscope.core import advice, labels, values
 from ferroscope.core.model import Node
 from ferroscope.core.states import Provision
@@ -23,6 +23,8 @@ SIZE: Final = 100
 # Machines of an export.
 _EXPORTED: Final = 20_000
 _PAGE: Final = 1000
+# Seconds for which viewers of the same list see the same.
+_REMEMBERED: Final = 2.0
 INSPECT: Final = "baremetal:node:set_provision_state"
 MAINTENANCE: Final = "baremetal:node:set_maintenance"
 
@@ -77,6 +79,13 @@ def show(visit: Visit) -> Page | Download:
     wanted = Wanted.of(visit.asked)
     if visit.asked("format") == "csv":
         return _export(visit, wanted)
+    shared = visit.shared("machines", _REMEMBERED, lambda: _list(visit, wanted))
+    own = Own("machines_saved.html", {"saved": saved_searches.listed(visit)})
+    return Page(template="machines.html", title="Machines", shared=shared, own=own)
+
+
+def _list(visit: Visit, wanted: Wanted) -> dict[str, Any]:
+    """Return a page of machines for display."""
     sort, descending = visit.asked("sort", "name"), visit.asked("dir") == "desc"
     chosen = [name for name in visit.query.get("c", []) if any(one.name == name for one in COLUMNS)]
     problem, uuids = "", []
@@ -97,7 +106,7 @@ def show(visit: Visit) -> Page | Download:
     for row in rows:
         row["known"] = {name: _knows(row, name) for name in visible}
         row["shows_cause"] = bool(row["error"] and hardware and "error" not in visible) and row["state"] in _FAILED
-    data = {
+    return {
         "hardware": hardware,
         "wanted": msgspec.to_builtins(wanted),
         "problem": problem,
@@ -119,10 +128,8 @@ def show(visit: Visit) -> Page | Download:
         "may_act": any(row["may_act"] for row in rows),
         "fields": _SEARCHED,
         "menu": menu(visit),
-        "saved": saved_searches.listed(visit),
         "command": "" if problem else saved_searches.command(wanted),
     }
-    return Page(template="machines.html", title="Machines", data=data)
 
 
 def _number(text: str) -> int:

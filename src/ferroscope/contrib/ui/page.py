@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import hashlib
+from collections.abc import Callable, Hashable, Mapping
 from functools import lru_cache
 from time import thread_time
 from typing import Any, Final, TypeVar, cast
@@ -22,18 +23,41 @@ from ferroscope.core.model import Node
 T = TypeVar("T")
 
 # The share of a processor for making something again and again; after so many seconds it is made anyway.
-_SHARE: Final = 0.01
+_SHARE: Final = 0.005
 _LONGEST: Final = 5.0
 # Things that a process remembers at the same time: a list of ten thousand machines takes a megabyte.
 _REMEMBERED: Final = 64
 
 
+class Shared(msgspec.Struct, frozen=True):
+    """Data that many viewers see, with its digest: to encode a list of machines takes as long as all else of a look."""
+
+    data: dict[str, Any]
+    digest: str
+
+    @classmethod
+    def of(cls, data: dict[str, Any]) -> Shared:
+        return cls(data, hashlib.sha256(msgspec.json.encode(data)).hexdigest())
+
+
+class Own(msgspec.Struct, frozen=True):
+    """A part of a page that is the viewer's own; a mark stands for it in the template of the page."""
+
+    template: str
+    data: dict[str, Any]
+
+
 class Page(msgspec.Struct, frozen=True, kw_only=True):
-    """A template with its data; two pages with equal data have the same ETag."""
+    """A template with its data; two pages with equal data have the same ETag.
+
+    What is ``shared`` is rendered together with ``data``, once for all who see the same; ``own`` for each viewer.
+    """
 
     template: str
     title: str
     data: dict[str, Any] = {}
+    shared: Shared = Shared({}, "")
+    own: Own | None = None
     status: int = 200
 
 
@@ -63,11 +87,11 @@ class Visit(msgspec.Struct, frozen=True, kw_only=True):
     path: Mapping[str, str] = {}
     query: Mapping[str, list[str]] = {}
     form: Mapping[str, list[str]] = {}
-    recent: dict[str, tuple[float, Any]] = msgspec.field(default_factory=dict)
+    recent: dict[Hashable, tuple[float, Any]] = msgspec.field(default_factory=dict)
     seal: Seal
     again: bool = False
 
-    def remembered(self, name: str, seconds: float, make: Callable[[], T]) -> T:
+    def remembered(self, name: Hashable, seconds: float, make: Callable[[], T]) -> T:
         """Return what ``make`` returned at most so many seconds ago, to any caller who has the same ``name``.
 
         What takes long is kept for longer, so that viewers of a large fleet do not keep a processor busy.
@@ -85,6 +109,14 @@ class Visit(msgspec.Struct, frozen=True, kw_only=True):
                     return value
             self.recent[name] = (now + max(seconds, min(_LONGEST, cost / _SHARE)), value)
         return cast("T", value)
+
+    def shared(self, name: str, seconds: float, make: Callable[[], dict[str, Any]]) -> Shared:
+        """Return the data of a page that looks for news of itself, as all with the same rights see it; or new data."""
+        if not self.again:
+            return Shared.of(make())
+        rights = self.context.access.policy.rights_of(self.identity)
+        asked = tuple(sorted((one, tuple(given)) for one, given in self.query.items()))
+        return self.remembered((name, rights, asked), seconds, lambda: Shared.of(make()))
 
     @property
     def identity(self) -> Identity:

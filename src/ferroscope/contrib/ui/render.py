@@ -129,8 +129,9 @@ def combine(known: dict[str, Any], **more: Any) -> dict[str, Any]:
     return known | more
 
 
-TOKEN: Final = secrets.token_hex(32)
-"""What stands in a rendered page for the token of the viewer's forms; nobody can guess it, so it never is in data."""
+TOKEN, USER, OWN, TAG = (secrets.token_hex(32) for _ in range(4))
+"""What stands in a rendered page for what differs between its viewers: the token of their forms, their name, a part of
+their own, and the ETag. Nobody can guess them, so they never are in data."""
 
 
 def prepare() -> None:
@@ -155,14 +156,14 @@ class Rendered:
 
     _SECONDS: Final = 2.0
     _MOST: Final = 16
-    _LONGEST: Final = 64 * 1024
+    _LONGEST: Final = 256 * 1024
 
     def __init__(self) -> None:
-        self._pages: dict[str, tuple[float, str]] = {}
+        self._pages: dict[str, tuple[float, bytes]] = {}
 
-    def get(self, key: str, moment: float, make: Callable[[], str]) -> str:
+    def get(self, key: str, moment: float, make: Callable[[], bytes]) -> bytes:
         """Return the page of this key, which ``make`` makes if there is none at this moment of a monotonic clock."""
-        until, text = self._pages.get(key, (0.0, ""))
+        until, text = self._pages.get(key, (0.0, b""))
         if until <= moment:
             text = make()
             if len(self._pages) >= self._MOST:

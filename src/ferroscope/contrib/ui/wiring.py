@@ -8,103 +8,152 @@ from __future__ import annotations
 import csv
 import io
 from collections import Counter
+from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
+import msgspec
+
+from ferroscope.api.auth import access
+from ferroscope.contracts.data import Link
+from ferroscope.contrib.ui.machine_list import SEARCH, seen, sees_all
 from ferroscope.contrib.ui.machines import deviations_of
 from ferroscope.contrib.ui.page import Download, Page, Visit
 from ferroscope.core import values
 from ferroscope.core.values import natural
+from ferroscope.db.transaction import Transaction
 from ferroscope.hardware import expectations
-from ferroscope.hardware.search_index import IndexRow, text
 
 _PAGE: Final = 500
 _MACHINES: Final = 10_000
-# Links that are on the page of all switches; of more, each switch has a page of its own. So many switches are unfolded.
+# Links that are on the page of several switches, of more, each switch has a page of its own; and those that are on the
+# page of one. So many switches are unfolded.
 _SHOWN: Final = 500
+_OF_ONE: Final = 2000
 _OPEN: Final = 2
 # Contradictions that are shown; the export has all.
 _CONTRADICTIONS: Final = 50
 _COLUMNS: Final = ("switch", "port", "machine", "nic", "mac", "contradiction")
 
+Port = tuple[str, str]
+"""A switch and its port."""
+
+
+class Found(msgspec.Struct):
+    """The number of links of each switch, ports at which several machines are, and links as far as they are shown.
+
+    ``at``: the machines at the first of the shared ports.
+    """
+
+    switches: dict[str, int]
+    shared: list[Port]
+    at: dict[Port, list[str]]
+    links: Sequence[Link]
+
 
 def show(visit: Visit) -> Page | Download:
     """Show the wiring, of all switches or of one."""
+    if not visit.may(SEARCH):
+        raise access.forbidden((SEARCH,), visit.identity)
     wanted = visit.asked("switch").lower()
-    links, more = _links(visit)
-    misplaced = _misplaced(visit)
-    exact = wanted in {link["switch"] for link in links}
-    if wanted:
-        links = [link for link in links if (wanted == link["switch"] if exact else wanted in link["switch"])]
-        there = {link["uuid"] for link in links}
-        misplaced = [one for one in misplaced if one["uuid"] in there or wanted in one["condition"].lower()]
-    links.sort(key=lambda link: (natural(link["switch"]), natural(link["port"]), link["machine"]))
-    shared = _shared(links)
     if visit.asked("format") == "csv":
-        body = _csv(_with_contradictions(links, shared, misplaced))
+        links = _links(visit, wanted)
+        misplaced = _of_these(_misplaced(visit), links, wanted)
+        body = _csv(_with_contradictions(links, misplaced))
         return Download(name="wiring.csv", body=body, media="text/csv; charset=utf-8")
-    switches: dict[str, list[dict[str, Any]]] = {}
-    for link in links:
-        switches.setdefault(link["switch"], []).append(link)
-    contradicted = Counter(one["switch"] for one in shared)
-    data = {
+    return Page(template="wiring.html", title="Wiring", data=_shown(visit, wanted))
+
+
+def _shown(visit: Visit, wanted: str) -> dict[str, Any]:
+    """Return the switches, their links and the contradictions, for display."""
+    found = (
+        visit.context.data.store.read(lambda tx: counted(tx, wanted))
+        if sees_all(visit)
+        else of_links(_links(visit, wanted))
+    )
+    misplaced = _misplaced(visit)
+    if wanted and misplaced:
+        misplaced = _of_these(misplaced, found.links or _links(visit, wanted), wanted)
+    contradicted = Counter(switch for switch, _ in found.shared)
+    links: dict[str, list[dict[str, str]]] = {}
+    for link in _sorted(found.links):
+        links.setdefault(link.switch, []).append(msgspec.to_builtins(link))
+    return {
         "switches": [
             {
                 "name": name,
-                "number": len(found),
-                "machines": len({one["uuid"] for one in found}),
+                "number": found.switches[name],
+                "machines": len({link["node"] for link in links.get(name, ())}),
                 "contradictions": contradicted[name],
-                "links": found if len(links) <= _SHOWN else [],
+                "links": links.get(name, []),
             }
-            for name, found in switches.items()
+            for name in sorted(found.switches, key=natural)
         ],
-        "is_open": len(switches) <= _OPEN,
-        "shared": [one | {"machines": one["machines"][:10]} for one in shared[:_CONTRADICTIONS]],
+        "is_open": len(found.switches) <= _OPEN,
+        "shared": [
+            {"switch": switch, "port": port, "machines": found.at[switch, port][:10]}
+            for switch, port in found.shared[:_CONTRADICTIONS]
+        ],
         "misplaced": misplaced[:_CONTRADICTIONS],
-        "more_contradictions": sum(max(0, len(found) - _CONTRADICTIONS) for found in (shared, misplaced)),
-        "total": len(links),
-        "more": more,
+        "more_contradictions": sum(max(0, len(one) - _CONTRADICTIONS) for one in (found.shared, misplaced)),
+        "total": sum(found.switches.values()),
         "wanted": wanted,
     }
-    return Page(template="wiring.html", title="Wiring", data=data)
 
 
-def _links(visit: Visit) -> tuple[list[dict[str, str]], bool]:
-    """Return each NIC whose switch is known, and whether there are more machines than are read."""
-    found: list[dict[str, str]] = []
-    machines, marker = 0, None
-    while machines < _MACHINES:
-        page = visit.call("GET /v1/search", q="has nic.switch", limit=_PAGE, marker=marker)
-        names = {one["uuid"]: one["name"] or one["uuid"] for one in page["nodes"]}
-        rows = _nics(visit, list(names))
-        for uuid, name in names.items():
-            for nic in rows.get(uuid, []):
-                if switch := text(nic, "switch"):
-                    found.append(
-                        {"switch": switch, "port": text(nic, "port") or "", "machine": name, "uuid": uuid,
-                         "nic": text(nic, "name") or "", "mac": text(nic, "mac") or ""}
-                    )  # fmt: skip
-        machines += len(names)
-        if "next" not in page:
-            return found, False
-        marker = page["nodes"][-1]["uuid"]
-    return found, True
+def counted(tx: Transaction, wanted: str) -> Found:
+    """Return what there is of all machines; the database counts, and only links that are shown are read."""
+    switches = tx.cabling.switches(wanted)
+    exact = wanted in switches
+    if exact:
+        switches = {wanted: switches[wanted]}
+    most = _OF_ONE if len(switches) == 1 else _SHOWN
+    fit = 0 < sum(switches.values()) <= most
+    shared = _by_port(tx.cabling.shared_ports(wanted, exact=exact))
+    first = set(shared[:_CONTRADICTIONS])
+    at = _machines_at(tx.cabling.links_at(first)) if first else {}
+    return Found(dict(switches), shared, at, tx.cabling.links(wanted, exact=exact) if fit else [])
 
 
-def _nics(visit: Visit, uuids: list[str]) -> dict[str, list[IndexRow]]:
-    return visit.context.data.store.read(lambda tx: tx.search_index.some(uuids, ("nic",)))
+def of_links(links: Sequence[Link]) -> Found:
+    """Return the same as ``counted``, of these links."""
+    switches = Counter(link.switch for link in links)
+    at = {port: machines for port, machines in _machines_at(links).items() if len(machines) > 1}
+    most = _OF_ONE if len(switches) == 1 else _SHOWN
+    return Found(dict(switches), _by_port(at), at, links if len(links) <= most else [])
 
 
-def _shared(links: list[dict[str, str]]) -> list[dict[str, Any]]:
-    """Return ports at which several machines claim to be: a cable was moved, or a switch between them hides LLDP."""
-    behind: dict[tuple[str, str], set[str]] = {}
+def _machines_at(links: Iterable[Link]) -> dict[Port, list[str]]:
+    found: dict[Port, dict[str, str]] = {}
     for link in links:
-        if link["port"]:
-            behind.setdefault((link["switch"], link["port"]), set()).add(link["machine"])
-    return [
-        {"switch": switch, "port": port, "machines": sorted(machines)}
-        for (switch, port), machines in behind.items()
-        if len(machines) > 1
-    ]
+        if link.port:
+            found.setdefault((link.switch, link.port), {})[link.node] = link.machine
+    return {port: sorted(machines.values()) for port, machines in found.items()}
+
+
+def _by_port(ports: Iterable[Port]) -> list[Port]:
+    return sorted(ports, key=lambda one: (natural(one[0]), natural(one[1])))
+
+
+def _sorted(links: Iterable[Link]) -> list[Link]:
+    return sorted(links, key=lambda one: (natural(one.switch), natural(one.port), one.machine))
+
+
+def _links(visit: Visit, wanted: str) -> Sequence[Link]:
+    """Return the links of the machines whose inventory the visitor may see, to all switches or to one."""
+    project = access.scope(visit.context.access.policy, visit.identity, "node")
+    links = visit.context.data.store.read(lambda tx: tx.cabling.links(wanted, project=project))
+    if not sees_all(visit):
+        known = seen(visit, sorted({link.node for link in links}))
+        open_to = {node.uuid for node in known if visit.may(access.INVENTORY, node)}
+        links = [link for link in links if link.node in open_to]
+    exact = [link for link in links if link.switch == wanted]
+    return exact or links
+
+
+def _of_these(misplaced: list[dict[str, str]], links: Iterable[Link], wanted: str) -> list[dict[str, str]]:
+    """Return those of the misplaced machines that have one of the links, or should have one to this switch."""
+    there = {link.node for link in links}
+    return [one for one in misplaced if one["uuid"] in there or wanted in one["condition"].lower()]
 
 
 def _misplaced(visit: Visit) -> list[dict[str, str]]:
@@ -127,21 +176,20 @@ def _misplaced(visit: Visit) -> list[dict[str, str]]:
     return sorted(found, key=lambda one: natural(one["machine"]))
 
 
-def _with_contradictions(
-    links: list[dict[str, str]], shared: list[dict[str, Any]], misplaced: list[dict[str, str]]
-) -> list[dict[str, str]]:
+def _with_contradictions(links: Sequence[Link], misplaced: list[dict[str, str]]) -> list[dict[str, str]]:
     """Return the links, each with what contradicts it; machines without a link that should have one are at the end."""
-    others = {(one["switch"], one["port"]): one["machines"] for one in shared}
+    others = _machines_at(links)
     texts: dict[str, list[str]] = {}
     for one in misplaced:
         text = f"expected {one['condition']} ({one['expectation']}); found {one['found']}"
         texts.setdefault(one["uuid"], []).append(text)
     rows = []
-    for link in links:
-        beside = [name for name in others.get((link["switch"], link["port"]), ()) if name != link["machine"]]
+    for link in _sorted(links):
+        beside = [name for name in others.get((link.switch, link.port), ()) if name != link.machine]
         also = [f"also at this port: {', '.join(beside)}"] if beside else []
-        rows.append(link | {"contradiction": "; ".join(also + texts.get(link["uuid"], []))})
-    linked = {link["uuid"] for link in links}
+        contradiction = "; ".join(also + texts.get(link.node, []))
+        rows.append(msgspec.to_builtins(link) | {"contradiction": contradiction})
+    linked = {link.node for link in links}
     unlinked = {one["uuid"]: one["machine"] for one in misplaced if one["uuid"] not in linked}
     blank = dict.fromkeys(_COLUMNS, "")
     return rows + [

@@ -133,11 +133,9 @@ function isBusy(main) {
   return (active !== main && main.contains(active)) || main.querySelector("input:checked[name=node], details[open]:not(.notes, .fold)");
 }
 
-let tag = null;
-
 async function refresh(main) {
   const answer = await fetch(location.href, {
-    headers: tag ? { "If-None-Match": tag } : {}, cache: "no-store", redirect: "error",
+    headers: main.dataset.tag ? { "If-None-Match": `"${main.dataset.tag}"` } : {}, cache: "no-store", redirect: "error",
   });
   const date = Date.parse(answer.headers.get("Date"));
   if (!Number.isNaN(date)) ahead = date - Date.now();
@@ -146,9 +144,8 @@ async function refresh(main) {
   const page = new DOMParser().parseFromString(await answer.text(), "text/html");
   const news = page.getElementById("main");
   if (isBusy(main) || !news) return true;
-  tag = answer.headers.get("ETag");
   main.replaceChildren(...news.childNodes);
-  main.dataset.live = news.dataset.live;
+  Object.assign(main.dataset, news.dataset);
   countSelected();
   offerCopies();
   return true;
