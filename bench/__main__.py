@@ -12,7 +12,7 @@ from typing import Final
 import click
 from rich.console import Console
 
-from bench import against, attached, callbacks, compare, dead_nodes, ha, hooks, machine, show, watched
+from bench import against, attached, callbacks, compare, dead_nodes, ha, hooks, interactions, machine, show, watched
 from bench import auth as logins
 from bench import cycle as cycles
 from bench import gate as gates
@@ -233,6 +233,7 @@ main.add_command(attached.run)
 main.add_command(callbacks.callback)
 main.add_command(gates.gate)
 main.add_command(idles.command)
+main.add_command(interactions.command)
 main.add_command(ha.failover)
 main.add_command(ha.lookup)
 main.add_command(ha.scaleout)
