@@ -17,7 +17,7 @@ from ferroscope.http_server.tls import Certificates
 from tests.api.service import Service
 from tests.support import databases
 from tests.support.certificates import Authority
-from tests.support.processes import PATIENCE, until
+from tests.support.processes import PATIENCE, open_files, until
 
 _SIZE = 3_000_001
 _URL = "/v1/media/ipa.iso"
@@ -193,7 +193,7 @@ def test_slow_readers_hold_no_thread(server: Server) -> None:
 
 
 def _open_files(server: Server) -> int:
-    return sum(one.resolve() == server.path for one in Path("/proc/self/fd").iterdir())
+    return open_files().count(str(server.path.resolve()))
 
 
 def test_a_client_that_leaves_closes_the_file(server: Server) -> None:

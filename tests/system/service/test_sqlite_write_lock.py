@@ -22,7 +22,7 @@ from ferroscope.db.sqlite_lock import SqliteWriteLock
 from ferroscope.runtime.backend import open_backend
 from ferroscope.runtime.system import SystemClock
 from tests.support import examples
-from tests.support.processes import PATIENCE, until
+from tests.support.processes import PATIENCE, open_files, until
 
 _HOLDER = """
 import sys, time
@@ -123,8 +123,7 @@ def test_the_file_is_closed_with_its_write_lock(tmp_path: Path) -> None:
     path = tmp_path / "db-writelock"
 
     def holds() -> bool:
-        open_files = (entry for entry in Path("/proc/self/fd").iterdir() if entry.is_symlink())
-        return any(str(entry.readlink()) == str(path) for entry in open_files)
+        return str(path) in open_files()
 
     write_lock = SqliteWriteLock(str(path), 1.0)
     assert write_lock.acquire()
