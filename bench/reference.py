@@ -39,6 +39,12 @@ def this() -> Tree:
     return Tree(_git("describe", "--always", "--dirty"), sys.executable, _ROOT / "src")
 
 
+def is_known(commit: str) -> bool:
+    """Whether this is a clone, and has the commit: a shallow one may not."""
+    command = ["git", "cat-file", "-e", f"{commit}^{{commit}}"]
+    return subprocess.run(command, cwd=_ROOT, stderr=subprocess.DEVNULL, check=False).returncode == 0
+
+
 def prepared(commit: str) -> Tree:
     """Return ``commit``, whatever git calls one; install it first if it is not yet."""
     full = _git("rev-parse", "--verify", f"{commit}^{{commit}}")

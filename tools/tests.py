@@ -123,10 +123,12 @@ def test(runner: Runner) -> None:
 
 
 def system(runner: Runner) -> None:
-    """Real processes, clients, BMC emulators and boot hosts; and MariaDB's own SQL."""
+    """Real processes, clients, BMC emulators and boot hosts; MariaDB's own SQL; and what an inspection costs."""
     _set_up(runner, TESTS / "system")
     runner.tests("system", ["tests/system"], "--quiet", jobs=3)
     runner.tests("mariadb", ["tests/store/sql"], "--quiet", "--databases", "mariadb", jobs=1.5)
+    # Instructions are counted, so it does not matter what else the machine does.
+    runner.run("gate", [PYTHON, "-m", "bench", "--directory", str(REPORTS), "gate", "--turns", "2"])
 
 
 def parts() -> list[str]:
