@@ -143,7 +143,7 @@ def gate(found: tuple[Report, Path], commit: str, turns: int, repeat: int) -> No
     """Fail if this tree needs more instructions than COMMIT, by default the one that is kept for it."""
     report, _ = found
     if not commit and not is_known(REFERENCE):
-        report.section(f"gate: nothing was compared: this clone is without {REFERENCE}; git fetch --unshallow brings it")
+        report.section(f"gate: nothing compared: this clone is without {REFERENCE}, which git fetch --unshallow brings")
         return
     trees = (this(), prepared(commit or REFERENCE))
     report.section(f"gate: {trees[0].commit} against {trees[1].commit}, {turns} turns")
