@@ -6,6 +6,7 @@ import hashlib
 import os
 import re
 import tarfile
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ import pytest
 from ferroscope.cli.main import commands
 from ferroscope.config.load import load, unknown_options
 from ferroscope.config.sections import options as declared_options
+from tests.fast.docs.pages import page, pages
 from tools.docs.declarations import sample
 from tools.packaging import contents, man_pages, release
 from tools.packaging.archive import archive
@@ -37,10 +39,10 @@ def test_every_command_has_a_man_page_with_its_options(share: Path) -> None:
 
 
 def test_no_text_in_a_man_page_is_taken_for_a_macro(share: Path) -> None:
-    for page in (share / "man/man1").iterdir():
-        for line in page.read_text().splitlines():
-            assert not line.startswith("'"), f"{page.name}: {line}"
-            assert not line.startswith(".") or line.split()[0] in MACROS, f"{page.name}: {line}"
+    for manual in (share / "man/man1").iterdir():
+        for line in manual.read_text().splitlines():
+            assert not line.startswith("'"), f"{manual.name}: {line}"
+            assert not line.startswith(".") or line.split()[0] in MACROS, f"{manual.name}: {line}"
 
 
 def test_the_commented_configuration_changes_nothing_and_names_every_option(tmp_path: Path) -> None:
@@ -90,3 +92,34 @@ def test_the_table_of_a_release_has_the_size_and_the_checksum_of_each_file(tmp_p
     head, row = release.table([tmp_path / "one.tar.gz"])
     assert head.split() == ["file", "bytes", "sha256"]
     assert row.split() == ["one.tar.gz", "1,234", hashlib.sha256(b"x" * 1234).hexdigest()]
+
+
+# A release that is only an example, and the notes of those that were made.
+_OF_RELEASES = {"CHANGELOG.md", "docs/how-to/release.md"}
+
+
+def test_what_is_typed_and_installed_names_no_version_which_would_be_that_of_an_old_release() -> None:
+    named = re.compile(r"\bferroscope(?:-boot-host)?[-_:]v?[0-9]+\.[0-9]")
+    assert [
+        one.at(found[0]) for one in pages() if one.name not in _OF_RELEASES if (found := named.search(one.text))
+    ] == []
+
+
+def test_pages_for_users_need_no_checkout_to_install_an_extra() -> None:
+    """What does is on the page about packages, beside the other ways."""
+    of_a_checkout = re.compile(r"pip install '?\.\[")
+    found = {one.name for one in pages() if one.name.startswith("docs/how-to/") and of_a_checkout.search(one.text)}
+    assert found == {"docs/how-to/install-a-package.md"}
+
+
+def test_the_page_about_packages_names_every_extra() -> None:
+    project = tomllib.loads((contents.ROOT / "pyproject.toml").read_text())["project"]
+    text = page("docs/how-to/install-a-package.md").text.partition("## Extras")[2].partition("\n## ")[0]
+    assert [name for name in project["optional-dependencies"] if name != "dev" and f"`{name}`" not in text] == []
+
+
+def test_the_source_distribution_has_every_package_that_pages_install_from_it() -> None:
+    kept = re.findall(r"^graft (\S+)$", (contents.ROOT / "MANIFEST.in").read_text(), re.MULTILINE)
+    installed = {name for one in pages() for name in re.findall(r"pip install \./([a-z-]+)(?=[`\s])", one.text)}
+    assert installed
+    assert installed <= set(kept)
