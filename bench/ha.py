@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from pathlib import Path
+from typing import Final
 
 import click
 
@@ -85,6 +86,10 @@ def lookup(found: tuple[Report, Path], databases: tuple[str, ...], small: int, l
         report.found(Figure("lookup with many waiting / with few", measured.database, measured.ratio))
 
 
+# Of what sessions wait for.
+_WAITS: Final = 8
+
+
 @click.command("scaleout")
 @click.pass_obj
 @click.option("--database", type=click.Choice(NAMES), default="postgresql", show_default=True)
@@ -92,14 +97,21 @@ def lookup(found: tuple[Report, Path], databases: tuple[str, ...], small: int, l
 @click.option("--concurrency", default=16, show_default=True, help="Inspections in flight.")
 @click.option("--rounds", default=3, show_default=True)
 @click.option("--processes", type=int, multiple=True, default=(1, 2, 4), show_default=True)
+@click.option("--apis", default=1, show_default=True, help="Processes of the api.")
 def scaleout(
-    found: tuple[Report, Path], database: str, nodes: int, concurrency: int, rounds: int, processes: tuple[int, ...]
+    found: tuple[Report, Path],
+    database: str,
+    nodes: int,
+    concurrency: int,
+    rounds: int,
+    processes: tuple[int, ...],
+    apis: int,
 ) -> None:
     """Whole inspections with 1, 2 and 4 worker processes."""
     report, directory = found
-    report.section(f"scaleout on {database}: {nodes} nodes, {concurrency} at a time")
+    report.section(f"scaleout on {database}: {nodes} nodes, {concurrency} at a time, {apis} api")
     load = Load(nodes=nodes, concurrency=concurrency, rounds=rounds)
-    measured = scaleouts.measure(database, load, directory, processes=processes)
+    measured = scaleouts.measure(database, load, directory, processes=processes, apis=apis)
     rows = []
     for count, cycle in measured.cycles.items():
         typical = median_round(cycle.rounds)
@@ -108,5 +120,12 @@ def scaleout(
         rows.append((str(count), typical.rate, rates, typical.run.whole, spent, typical.other_load))
         report.found(Figure(f"inspections/s, {count} worker processes", database, typical.rate))
     report.table(("workers", "insp/s", "rounds", "whole, ms", "CPU ms per inspection", "other load"), rows)
+    busy = [
+        (str(count), what, sessions)
+        for count, found_waits in measured.waits.items()
+        for what, sessions in list(found_waits.items())[:_WAITS]
+    ]
+    if busy:
+        report.table(("workers", "the server's busy sessions", "mean number"), busy)
     report.keep("scaleout", measured)
     report.wrong(measured.problems)

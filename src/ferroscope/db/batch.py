@@ -14,12 +14,15 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final
 
 import msgspec
+import structlog
 from sqlalchemy import Connection
 from sqlalchemy.exc import DBAPIError, IntegrityError
 from sqlalchemy.sql.elements import ClauseElement
 
 from ferroscope.db.executor import Parameters, Statements
 from ferroscope.db.senders import Command, Rows, Sender, SendError
+
+_log = structlog.get_logger(__name__)
 
 Check = Callable[["Answer"], None]
 Failed = Callable[[IntegrityError], Exception]
@@ -133,7 +136,7 @@ class Batch:
         return pending.received
 
     def end(self, closing: Sequence[Command], position: str = "") -> int | None:
-        """Send the buffered statements and ``closing``; send nothing if the transaction had no statements.
+        """Send the buffered statements and ``closing``, which begins with COMMIT; nothing if there were no statements.
 
         ``position`` is a query for a number or NULL, sent immediately before ``closing``; return its answer.
         """
@@ -161,7 +164,11 @@ class Batch:
         try:
             results = self._send(self._connection, commands)
         except SendError as exc:
-            raise self._translated(exc, commands, waiting, len(opening)) from exc.cause
+            error = self._translated(exc, commands, waiting, len(opening))
+            if not closing or not self._is_committed(exc, len(opening) + len(waiting)):
+                raise error from exc.cause
+            _log.debug("committed, but others were not notified", error=str(error))
+            results = list(exc.results)
         self.unanswered = self.committing = False
         if first:
             self._now = float(results[len(opening) - 1][0][0][0]) if self._clock is None else self._clock()
@@ -170,6 +177,14 @@ class Batch:
         for pending in waiting:
             if pending.check is not None:
                 pending.check(pending.received)
+
+    def _is_committed(self, error: SendError, commit: int) -> bool:
+        """Whether only what comes after the COMMIT at this place failed; a broken connection is not used again."""
+        if error.place <= commit or getattr(error.cause, "unreplicated", False):
+            return False
+        if self._connection.dialect.is_disconnect(error.cause, self._connection.connection.dbapi_connection, None):
+            self._connection.invalidate()
+        return True
 
     def _translated(
         self, error: SendError, commands: Sequence[Command], waiting: Sequence[PendingAnswer], before: int

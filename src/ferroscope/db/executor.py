@@ -66,12 +66,16 @@ def opening(connection: Connection, *, write: bool, durable: bool, snapshot: boo
 
 
 def closing(connection: Connection, woken: Collection[str]) -> Sequence[Command]:
-    """Return the statements that commit; on PostgreSQL, with a NOTIFY for each message in ``woken``."""
+    """Return COMMIT, and what is sent after it: on PostgreSQL, a NOTIFY for each message in ``woken``.
+
+    A transaction that has notified holds a lock of the whole server until its commit is on the disk, so such commits
+    would wait for each other. After COMMIT it holds that lock for a moment. If a message is lost, polls find the news.
+    """
     if not woken or connection.dialect.name != "postgresql":
         return (_COMMIT,)
     # The text of a NOTIFY contains its message, so it differs each time and is not worth preparing.
     notes = [Command(f"NOTIFY {NOTIFY_CHANNEL}, '{_quoted(text)}'", None, answers=False) for text in sorted(woken)]
-    return (*notes, _COMMIT)
+    return (_COMMIT, *notes)
 
 
 def rollback(connection: Connection) -> None:

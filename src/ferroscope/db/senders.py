@@ -44,12 +44,16 @@ class Command(msgspec.Struct, eq=False):
 
 
 class SendError(Exception):
-    """The statement at index ``place`` failed; later ones were not executed. ``cause`` is the driver's error."""
+    """The statement at index ``place`` failed; later ones were not executed. ``cause`` is the driver's error.
 
-    def __init__(self, place: int, cause: Exception) -> None:
+    ``results`` are those of the statements before it, as far as they are known.
+    """
+
+    def __init__(self, place: int, cause: Exception, results: Sequence[Result] = ()) -> None:
         super().__init__(str(cause))
         self.place = place
         self.cause: Any = cause
+        self.results = results
 
 
 class Sender(Protocol):
@@ -142,7 +146,7 @@ def pipelined(connection: Connection, commands: Sequence[Command]) -> list[Resul
         yield from generators.fetch_many(pgconn)  # the result of the sync
         return found
 
-    answered, prepared_now = 0, list[_Prepared]()
+    results, prepared_now = list[Result](), list[_Prepared]()
     connection.info.pop(UNREPLICATED, None)
     try:
         pgconn.enter_pipeline_mode()
@@ -155,23 +159,21 @@ def pipelined(connection: Connection, commands: Sequence[Command]) -> list[Resul
             raise psycopg.OperationalError(pgconn.get_error_message().strip() or str(exc)) from None
         sent = len(commands) + sum(name is not None for name in preparing)
         found = iter(driver.wait(exchange()))
-        results = []
         for command, name in zip(commands, preparing, strict=True):
             if name is not None:
                 _result(driver, connection, next(found), answers=False)
                 prepared_now.remove(name)
             results.append(_result(driver, connection, next(found), answers=command.answers))
-            answered += 1
-        if connection.info.pop(UNREPLICATED, None):
+        if UNREPLICATED in connection.info:
             # Somebody has cancelled the wait for the synchronous standby. The server has committed, and says so, but a
             # fail-over would discard it: it must not be acknowledged.
-            unconfirmed: Any = psycopg.OperationalError("the synchronous standby has not confirmed the commit")
-            unconfirmed.unreplicated = True
-            raise unconfirmed
+            raise psycopg.OperationalError("the synchronous standby has not confirmed the commit")
     except psycopg.Error as exc:
         for name in prepared_now:  # skipped by the server after the error
             name.ready = False
-        raise SendError(min(answered, len(commands) - 1), exc) from exc
+        failure = SendError(min(len(results), len(commands) - 1), exc, results)
+        failure.cause.unreplicated = connection.info.pop(UNREPLICATED, False)
+        raise failure from exc
     finally:
         if pgconn.status == psycopg.pq.ConnStatus.OK:
             try:

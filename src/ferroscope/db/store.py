@@ -270,7 +270,8 @@ class Store:
             raise
         finally:
             transaction.close()
-        connection.info[_USED_AT] = self._clock.monotonic()
+        if not connection.invalidated:
+            connection.info[_USED_AT] = self._clock.monotonic()
         return done
 
     def _transaction(self, connection: Connection, batch: Batch) -> Transaction:

@@ -160,7 +160,9 @@ class Server:
             session.next_repeatable = plan.arguments[0]
         elif kind == "lazy" and session.transaction is not None:
             session.transaction.durable = False
-        elif kind == "notify" and session.transaction is not None:
+        elif kind == "notify" and session.transaction is None:
+            self.transactions.notify([plan.arguments[0]])
+        elif kind == "notify":
             session.transaction.notes.append(plan.arguments[0])
         elif kind in ("commit", "rollback"):
             transaction, session.transaction = session.transaction, None

@@ -85,3 +85,15 @@ def test_a_node_and_its_inspection_are_read_as_they_are_once_the_lock_is_there(a
     written, read = adapter.write(renamed)
     assert written == read
     assert read.owner == "two"
+
+
+def test_what_cannot_be_announced_is_committed_all_the_same(adapter: Adapter) -> None:
+    """PostgreSQL takes no message of more than 8000 bytes, and says so only after the commit."""
+    for name in ("first", "second"):
+
+        def work(tx: Transaction, name: str = name) -> None:
+            tx.nodes.add(examples.node(name=name))
+            tx.wake(f"requests {'x' * 9000}")
+
+        adapter.write(work)
+    assert sorted(str(node.name) for node in adapter.read(lambda tx: tx.nodes.list(Query()))) == ["first", "second"]
