@@ -72,7 +72,7 @@ class Round(msgspec.Struct, frozen=True):
 
 
 class Cycle(msgspec.Struct, frozen=True):
-    """All rounds on one database."""
+    """All rounds on one database, which has grown by ``growth`` bytes with each inspection."""
 
     database: str
     load: Load
@@ -80,6 +80,7 @@ class Cycle(msgspec.Struct, frozen=True):
     rounds: list[Round]
     memory: dict[str, Memory]
     faults: list[str]
+    growth: float = 0.0
 
     @property
     def problems(self) -> list[str]:
@@ -109,8 +110,10 @@ def measure(
         if enrolled["failed"]:
             failed = [f"{node}: {why}" for node, why in enrolled["failed"].items()]
             raise RuntimeError(f"{len(failed)} nodes could not be enrolled, such as {failed[0]}")
+        size = base.size()
         rounds = [one_round(running, base, load_process, load) for _ in range(load.rounds)]
         return Cycle(
+            growth=(base.size() - size) / sum(round_.run.inspections for round_ in rounds),
             database=base.title,
             load=load,
             enrolled_per_second=load.nodes / enrolled["seconds"],

@@ -16,10 +16,16 @@ from typing import Final
 
 import msgspec
 
+from ferroscope.config.options import DatabaseSettings
+from ferroscope.db.engine import build_engine
 from tests.support import databases
 from tests.support.daemons import KINDS
 from tests.support.servers import KeeperProcess, Server
 
+_SIZE_OF_POSTGRESQL: Final = "SELECT pg_database_size(current_database())"
+_SIZE_OF_MARIADB: Final = (
+    "SELECT SUM(data_length + index_length) FROM information_schema.tables WHERE table_schema = DATABASE()"
+)
 NAMES: Final = ("sqlite", "postgresql", "mariadb")
 
 
@@ -34,6 +40,19 @@ class Database(msgspec.Struct, frozen=True):
     @property
     def title(self) -> str:
         return f"{self.name} {self.version}".strip()
+
+    def size(self) -> int:
+        """Return the bytes of its tables and indexes; on MariaDB they are estimated."""
+        if self.name == "sqlite":
+            path = self.url.removeprefix("sqlite:///")
+            return sum(Path(f"{path}{more}").stat().st_size for more in ("", "-wal") if Path(f"{path}{more}").exists())
+        asked = _SIZE_OF_POSTGRESQL if self.name == "postgresql" else _SIZE_OF_MARIADB
+        engine = build_engine(DatabaseSettings(connection=self.url))
+        try:
+            with engine.connect() as connection:
+                return int(connection.exec_driver_sql(asked).scalar_one())
+        finally:
+            engine.dispose()
 
 
 @contextmanager

@@ -56,6 +56,7 @@ def cycle(report: Report, found: Cycle) -> None:
         Figure("callback p99, ms", found.database, typical.run.callbacks.p99),
         Figure("CPU per inspection, ms", found.database, typical.ours),
         Figure(f"CPU per inspection of {LOAD_PROCESS}, ms", found.database, typical.cpu[LOAD_PROCESS]),
+        Figure("KB in the database for each inspection", found.database, found.growth / 1000),
     )
 
 

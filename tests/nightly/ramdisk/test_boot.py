@@ -14,6 +14,8 @@ from tests.support import ramdisk
 from tests.support.processes import spawn, until
 from tests.support.real_service import Api, service
 
+# An emulated machine, and a build before it: both take minutes, and much longer beside other work.
+pytestmark = pytest.mark.timeout(5400)
 _MAC = "52:54:00:fe:00:31"
 _OPTIONS = """
 [inspector]
