@@ -11,8 +11,8 @@ from ferroscope.boot_config.ramdisk import manifest
 from tests.support import ramdisk
 from tests.support.certificates import Authority
 
-# Where an ELF file, a PE file and an arm64 kernel say for which processor they are.
 pytestmark = pytest.mark.timeout(3600)
+# Where an ELF file, a PE file and an arm64 kernel say for which processor they are.
 _ELF_MACHINE, _AARCH64 = slice(18, 20), (183).to_bytes(2, "little")
 _PE_MACHINE = (0xAA64).to_bytes(2, "little")
 
