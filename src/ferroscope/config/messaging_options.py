@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from typing import Annotated, Final, Literal
-from urllib.parse import parse_qsl, unquote, urlsplit
+from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
 
 import msgspec
 
@@ -14,6 +14,7 @@ from ferroscope.core.notification import Kind, NodeView, Subscription
 from ferroscope.core.secrets import REFERENCE
 
 SCHEMES: Final = ("rabbit", "amqp", "amqps")
+_MAIL_SCHEMES: Final = ("smtp", "smtps")
 _PORT, _TLS_PORT = 5672, 5671
 _URL: Final = re.compile(r"([a-z]+)://([^/?#]*)(/[^?#]*)?(\?[^#]*)?")
 _HOST: Final = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+)(?::([0-9]{1,5}))?")
@@ -160,6 +161,8 @@ class BusSettings(msgspec.Struct, frozen=True, kw_only=True):
 Name = Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}\Z")]
 Seconds = Annotated[float, msgspec.Meta(ge=0.1, le=60.0)]
 Connections = Annotated[int, msgspec.Meta(ge=1, le=16)]
+# What can stand in a header and in a command of SMTP.
+MailAddress = Annotated[str, msgspec.Meta(pattern=r"^[!-;=?-~]{1,64}@[A-Za-z0-9.\[\]:-]{1,250}\Z")]
 # Names of exchanges and topics; a queue's name is a topic and a priority.
 Amqp = Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z0-9_.:-]{1,127}\Z")]
 
@@ -200,20 +203,41 @@ class RabbitmqTarget(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
         return parse_url(self.url, tls=tls, timeout=self.timeout)
 
 
-Target = WebhookTarget | RabbitmqTarget
+class MailTarget(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One ``target``: people, and which events they get as mails; the digest, unless others are named.
+
+    ``smtp://`` means STARTTLS, unless ``starttls`` is false; ``smtps://``: TLS from the beginning.
+    """
+
+    name: Name
+    url: str
+    to: tuple[MailAddress, ...]
+    sender: MailAddress = msgspec.field(name="from")
+    user: str = ""
+    secret: str = ""
+    starttls: bool = True
+    events: tuple[str, ...] = (Kind.DIGEST.value,)
+    nodes: dict[str, str] = {}
+    ca_file: str = ""
+    timeout: Seconds = 10.0
+
+
+Target = WebhookTarget | RabbitmqTarget | MailTarget
 
 
 class NotificationSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """``[notifications]``: events about inspections and nodes, sent to webhooks and to RabbitMQ."""
+    """``[notifications]``: events about inspections and nodes, sent to webhooks, to RabbitMQ and as mails."""
 
     target: Annotated[
         tuple[str, ...],
         Opt(
             "A target of events, as JSON; may be repeated. name and url are required; the url of a webhook begins with "
-            "https:// or http://, that of OpenStack's notification bus with rabbit://. events: patterns of types, such "
-            'as inspection.*; default: all. nodes: patterns of node fields, such as {"owner": "lab-*"}. Also: ca_file, '
-            "timeout (seconds), connections. Of a webhook: secret, the key of the signature, as a file or a reference "
-            "such as secret://file/webhook. Of RabbitMQ: exchange, topic, queues (quorum, durable or transient). "
+            "https:// or http://, that of OpenStack's notification bus with rabbit://, that of a mail server with "
+            "smtp:// (STARTTLS) or smtps://. events: patterns of types, such as inspection.*; default: all, and the "
+            'digest as mails. nodes: patterns of node fields, such as {"owner": "lab-*"}. Also: ca_file, timeout '
+            "(seconds), connections. Of a webhook: secret, the key of the signature, as a file or a reference such as "
+            "secret://file/webhook. Of RabbitMQ: exchange, topic, queues (quorum, durable or transient). Of mails: "
+            "from and to (a list), which are required; user and secret: a login; starttls (false: no TLS, no login). "
             'Example: {"name": "cmdb", "url": "https://cmdb.example.com/hook", "secret": "/etc/ferroscope/cmdb.key"}.',
             repeated=True,
             secret=True,
@@ -224,7 +248,9 @@ class NotificationSettings(msgspec.Struct, frozen=True, kw_only=True):
     ] = "/ferroscope"
     networks: Annotated[
         tuple[str, ...],
-        Opt("Networks in which webhooks may be, such as 10.0.0.0/8,2001:db8::/32. Empty: all networks."),
+        Opt(
+            "Networks in which webhooks and mail servers may be, such as 10.0.0.0/8,2001:db8::/32. Empty: all networks."
+        ),
     ] = ()
     digest_at: Annotated[
         str,
@@ -281,11 +307,20 @@ class _Url(msgspec.Struct):
 def _decoded(text: str) -> Target:
     try:
         url = msgspec.json.decode(text, type=_Url).url
-        kind: type[Target] = RabbitmqTarget if url.partition("://")[0] in SCHEMES else WebhookTarget
+        scheme = url.partition("://")[0]
+        kind: type[Target] = (
+            RabbitmqTarget if scheme in SCHEMES else MailTarget if scheme in _MAIL_SCHEMES else WebhookTarget
+        )
         found: Target = msgspec.json.decode(text, type=kind)
     except msgspec.DecodeError as exc:  # the message quotes nothing of the text
         raise ValueError(f"[notifications] target: {exc}") from None
-    problem = _bus_problem(found) if isinstance(found, RabbitmqTarget) else _webhook_problem(found)
+    problem = (
+        _bus_problem(found)
+        if isinstance(found, RabbitmqTarget)
+        else _mail_problem(found)
+        if isinstance(found, MailTarget)
+        else _webhook_problem(found)
+    )
     if problem := problem or _filter_problem(found):
         raise ValueError(f"[notifications] target {found.name}: {problem}")
     return found
@@ -300,16 +335,41 @@ def _bus_problem(target: RabbitmqTarget) -> str:
 
 
 def _webhook_problem(target: WebhookTarget) -> str:
-    try:
-        url = urlsplit(target.url)
-        valid = url.scheme in ("http", "https") and bool(url.hostname) and url.port != 0
-    except ValueError:
-        valid = False
-    if not valid:
-        return "url must be an http or https URL, or a rabbit URL"
+    url = _split(target.url, ("http", "https"))
+    if url is None:
+        return "url must be an http or https URL, a rabbit URL, or an smtp or smtps URL"
     if url.username or url.password:
         return "url must not contain credentials; consumers recognize the service by the signature (secret)"
-    if target.secret and not target.secret.startswith((REFERENCE, "/")):
+    return _secret_problem(target.secret)
+
+
+def _mail_problem(target: MailTarget) -> str:
+    url = _split(target.url, _MAIL_SCHEMES)
+    if url is None or url.path.strip("/") or url.query or url.fragment:
+        return "url must be smtp://HOST:PORT or smtps://HOST:PORT"
+    if url.username or url.password:
+        return "url must not contain credentials; use user and secret"
+    if not target.to:
+        return "to must name at least one recipient"
+    if bool(target.user) != bool(target.secret):
+        return "a login needs both user and secret"
+    if target.user and url.scheme == "smtp" and not target.starttls:
+        return "a login needs TLS: remove starttls, or user and secret"
+    return _secret_problem(target.secret)
+
+
+def _split(text: str, schemes: tuple[str, ...]) -> SplitResult | None:
+    """Return the parts of the URL; None if it is invalid, or has another scheme."""
+    try:
+        url = urlsplit(text)
+        valid = url.scheme in schemes and bool(url.hostname) and url.port != 0
+    except ValueError:
+        return None
+    return url if valid else None
+
+
+def _secret_problem(secret: str) -> str:
+    if secret and not secret.startswith((REFERENCE, "/")):
         return f"secret must be an absolute path or a reference ({REFERENCE}...), not the secret itself"
     return ""
 

@@ -21,7 +21,7 @@ from ferroscope.contracts.remote import WebError
 from ferroscope.remote import command_fence
 from ferroscope.remote.addresses import ANYWHERE, Networks
 from ferroscope.remote.deadline import Deadline, DeadlineError, current
-from ferroscope.remote.resolver import UnresolvedError, resolve
+from ferroscope.remote.resolver import UnresolvedError, connect
 
 
 def bound(manager: PoolManager, allowed: Networks = ANYWHERE) -> None:
@@ -47,27 +47,14 @@ class _BoundedConnection:
         return f"{self.host}:{self.port}"  # used in error messages
 
     def _new_conn(self) -> socket.socket:
-        """Connect to the first address that accepts, each with its share of the remaining time."""
-        deadline = current()
         try:
-            addresses = resolve(self._dns_host, deadline.left(), self.allowed)
+            return connect(self._dns_host, self.port, current(), self.allowed)
         except UnresolvedError as exc:
             raise NewConnectionError(self, str(exc)) from None  # type: ignore[arg-type]
-        for number, address in enumerate(addresses):
-            try:
-                share = deadline.left() / (len(addresses) - number)
-                opened = socket.create_connection((address, self.port), share)
-            except TimeoutError:
-                failure: Exception = ConnectTimeoutError("connecting timed out")
-                continue
-            except OSError as exc:
-                failure = NewConnectionError(self, f"cannot connect: {exc.strerror or exc}")  # type: ignore[arg-type]
-                failure.__cause__ = exc
-                continue
-            opened.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            deadline.watch(opened)
-            return opened
-        raise failure
+        except TimeoutError:
+            raise ConnectTimeoutError("connecting timed out") from None
+        except OSError as exc:
+            raise NewConnectionError(self, f"cannot connect: {exc.strerror or exc}") from exc  # type: ignore[arg-type]
 
     def send(self, data: Any) -> None:
         # Check the fence last, after everything that takes time: connecting, the TLS handshake, building the request.

@@ -1,4 +1,4 @@
-"""Resolves host names within a time limit; the system's resolver has none.
+"""Resolves host names and connects to them within a time limit; the system's resolver has none.
 
 A lookup that hangs is left to its thread and the caller continues; concurrent callers for the same name share that
 thread, so a dead name server costs at most one thread per name. Nothing is cached beyond that; the system's resolver
@@ -13,6 +13,7 @@ import threading
 from typing import Final
 
 from ferroscope.remote.addresses import ANYWHERE, Networks
+from ferroscope.remote.deadline import Deadline
 
 MAX_LOOKUPS: Final = 64
 
@@ -64,6 +65,24 @@ def resolve(host: str, seconds: float, allowed: Networks = ANYWHERE) -> tuple[st
     if not permitted:
         raise ForbiddenAddressError(f"{host} is not in any allowed network")
     return permitted
+
+
+def connect(host: str, port: int, deadline: Deadline, allowed: Networks = ANYWHERE) -> socket.socket:
+    """Return a connection to the first address that accepts one, each with its share of the time; the deadline ends it.
+
+    ``OSError``, and what ``resolve`` raises.
+    """
+    addresses = resolve(host, deadline.left(), allowed)
+    for number, address in enumerate(addresses):
+        try:
+            opened = socket.create_connection((address, port), deadline.left() / (len(addresses) - number))
+        except OSError as exc:
+            failure = exc
+            continue
+        opened.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        deadline.watch(opened)
+        return opened
+    raise failure
 
 
 def _resolve(host: str, seconds: float) -> tuple[str, ...]:

@@ -12,7 +12,6 @@ import binascii
 import hashlib
 import hmac
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 
@@ -23,20 +22,19 @@ from ferroscope.config.messaging_options import WebhookTarget
 from ferroscope.contracts.events import SendError
 from ferroscope.contracts.secrets import SecretSourceError
 from ferroscope.core.notification import OutboxEvent, iso
+from ferroscope.remote import target_secret
 from ferroscope.remote.addresses import ANYWHERE, Networks
 from ferroscope.remote.bounded_http import bound
 from ferroscope.remote.deadline import Deadline, DeadlineError
 from ferroscope.remote.resolver import ForbiddenAddressError
+from ferroscope.remote.target_secret import Resolve
 
 TYPE_PREFIX: Final = "ferroscope."
 _CONTENT_TYPE: Final = "application/cloudevents+json; charset=utf-8"
 _MAX_RESPONSE: Final = 64 * 1024
-_MAX_SECRET: Final = 4096
 # The event itself is invalid there: sending it again would not help.
 _REFUSED: Final = frozenset({400, 405, 410, 413, 414, 415, 422})
 _BASE64_SECRET: Final = "whsec_"  # noqa: S105  # a prefix, not a secret
-
-Resolve = Callable[[str], str]
 
 
 def cloud_event(event: OutboxEvent, source: str) -> dict[str, Any]:
@@ -142,15 +140,7 @@ class Webhook:
         return headers
 
     def _secret(self) -> str:
-        """Return the secret; it is read again for each event, so that it can be changed at any time."""
-        name = self._target.secret
-        if name.startswith("/"):
-            with Path(name).open("rb") as stream:
-                secret = stream.read(_MAX_SECRET).decode(errors="replace").strip()
-        else:
-            secret = self._resolve(name).strip() if self._resolve is not None else ""
-        if not secret:
-            raise SecretSourceError("it is empty")
+        secret = target_secret.read(self._target.secret, self._resolve)
         try:
             sign(secret, "", 0, b"")
         except (binascii.Error, ValueError):

@@ -10,7 +10,7 @@ from ferroscope.bus.checks import require_kombu
 from ferroscope.config.added import added
 from ferroscope.config.added import backend as selected
 from ferroscope.config.errors import SetupError
-from ferroscope.config.messaging_options import RabbitmqTarget
+from ferroscope.config.messaging_options import MailTarget, RabbitmqTarget
 from ferroscope.config.options import Settings
 from ferroscope.contracts.attached import Attached
 from ferroscope.contracts.events import Sender, Senders
@@ -73,9 +73,14 @@ def build_senders(settings: Settings, stop: StopFlag) -> Senders:
                 require_kombu(f"[notifications] target {one.name}")
                 found[one.name] = selected("notifications.rabbitmq")(one, host=socket.gethostname())
                 continue
+            source = settings.notifications.source
+            if isinstance(one, MailTarget):
+                from ferroscope.remote.mail import Mail
+
+                found[one.name] = Mail(one, source=source, networks=networks, resolve=resolver.resolve)
+                continue
             from ferroscope.remote.webhook import Webhook
 
-            source = settings.notifications.source
             found[one.name] = Webhook(one, source=source, networks=networks, resolve=resolver.resolve)
         except (OSError, SecretSourceError) as exc:
             reason = exc.strerror if isinstance(exc, OSError) else exc
