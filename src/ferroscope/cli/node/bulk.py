@@ -149,11 +149,12 @@ def _rows(
         raise click.UsageError(f"the format of {file.name} is unknown; use --format {'|'.join(node_file.FORMATS)}")
     content = file.read(node_file.LARGEST + 1)
     if len(content) > node_file.LARGEST:
-        raise click.UsageError(f"{file.name} is larger than {node_file.LARGEST // 2**20} MiB")
+        raise Failure(f"{file.name} is larger than {node_file.LARGEST // 2**20} MiB", exit_code=Exit.USAGE)
     try:
         rows, errors = node_file.read(node_file.text_of(content), kind, unknown_as_labels=unknown_as_labels)
     except UnicodeDecodeError as exc:
-        raise click.UsageError(f"{file.name} is not in UTF-8 or UTF-16: {exc.reason} at byte {exc.start}") from None
+        what = f"{file.name} is not in UTF-8 or UTF-16: {exc.reason} at byte {exc.start}"
+        raise Failure(what, exit_code=Exit.USAGE) from None
     except FileError as exc:
         raise _invalid(file, exc) from None
     for row in rows:

@@ -23,6 +23,7 @@ from ferroscope.api.http.errors import ApiError, BadRequestError, MissingError, 
 from ferroscope.api.http.in_process import Caller
 from ferroscope.api.http.middleware import of as request_id
 from ferroscope.api.http.responder import record
+from ferroscope.config.errors import extra
 from ferroscope.contracts.errors import StoreUnavailableError
 from ferroscope.contrib.ui import (
     asset_labels,
@@ -67,9 +68,7 @@ _HEADERS: Final = {
     "X-Content-Type-Options": "nosniff",
     "X-Frame-Options": "DENY",
 }
-_MISSING: Final = (
-    "The web page needs a package that is not installed; install Ferroscope with its extra: ferroscope[ui]\n"
-)
+_MISSING: Final = f"The web page needs a package that is not installed; {extra('ui')}\n"
 
 PAGES: Final[dict[str, dict[str, Handler]]] = {
     "/ui": {"GET": fleet.show},

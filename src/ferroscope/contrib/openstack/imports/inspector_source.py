@@ -22,7 +22,7 @@ import sqlalchemy as sa
 from sqlalchemy.exc import DBAPIError, NoSuchModuleError
 from sqlalchemy.pool import NullPool
 
-from ferroscope.config.errors import SetupError
+from ferroscope.config.errors import SetupError, extra
 from ferroscope.config.integration_options import PLUGIN_OPTIONS, IronicSettings
 from ferroscope.config.options import SwiftSettings
 from ferroscope.contracts.remote import (
@@ -122,7 +122,7 @@ def _keystone(settings: IronicSettings) -> Any:
 
         return KeystoneLogin(settings)
     except ImportError as exc:
-        raise SetupError(f"the package {exc.name} is missing", "install ferroscope[swift]") from None
+        raise SetupError(f"the package {exc.name} is missing", extra("swift")) from None
     except LoginSetupError as exc:
         raise SetupError(f"its data in Swift: {_ours(exc)}") from None
 
