@@ -39,7 +39,7 @@ _AT_ONCE: Final = 4
 
 _USER: Final = ROOT / "requirements.txt"
 _DEV: Final = ROOT / "constraints.txt"
-_RAMDISK: Final = ROOT / "src/ferroscope/boot_config/ramdisk"
+_RAMDISK: Final = ROOT / "src/ferroscope/contrib/ramdisk"
 # What else has an environment of its own: what it needs, and the file of its pins.
 _OTHERS: Final = {
     ROOT / "tests/system/clients/clients.txt": ROOT / "tests/system/clients/clients-constraints.txt",

@@ -66,7 +66,6 @@ _OWN: Final[dict[str, Command]] = {
     "api": Command("ferroscope.cli.service:run_api", "Run the api role.", is_service=True),
     "worker": Command("ferroscope.cli.service:run_worker", "Run the worker role.", is_service=True),
     "pxe-filter": Command("ferroscope.cli.service:run_pxe_filter", "Run the PXE filter of this host.", is_service=True),
-    "ramdisk": Command("ferroscope.cli.ramdisk:ramdisk", "Build the ramdisk that machines boot, and check it."),
     "pxe": Command("ferroscope.cli.pxe:pxe", "Generate the boot configuration; manage the PXE filter."),
     "db": Command("ferroscope.cli.database:db", "Upgrade the schema, copy to another database, encrypt secrets."),
     "secret": Command("ferroscope.cli.token:secret", "Manage the keys that encrypt BMC passwords."),
@@ -104,8 +103,7 @@ GROUPS: Final[dict[str, tuple[str, ...]]] = {
     "Look at their hardware": ("inventory", "search", "expect", "firmware"),
     "See what is going on": ("status", "top", "explain", "events", "audit", "doctor", "docs"),
     "Set up and run the service": (
-        "setup", "all", "api", "worker", "pxe-filter", "pxe", "ramdisk", "db", "user", "token", "secret",
-        "policy",
+        "setup", "all", "api", "worker", "pxe-filter", "pxe", "db", "user", "token", "secret", "policy",
     ),
     "Coordinate, try out": ("lease", "sim", "demo"),
 }  # fmt: skip

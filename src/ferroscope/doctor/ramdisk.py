@@ -18,8 +18,7 @@ import msgspec
 
 from ferroscope.boot_config.ramdisk import signature
 from ferroscope.boot_config.ramdisk.installed import OLD_DAYS, Installed, agent_is_old, find
-from ferroscope.boot_config.ramdisk.manifest import Manifest
-from ferroscope.boot_config.ramdisk.plan import RamdiskError
+from ferroscope.boot_config.ramdisk.manifest import Manifest, RamdiskError
 from ferroscope.config.options import Settings
 from ferroscope.core.boot import callback_url
 from ferroscope.telemetry.finding import Finding

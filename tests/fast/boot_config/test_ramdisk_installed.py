@@ -10,9 +10,9 @@ import pytest
 
 from ferroscope.boot_config.ramdisk import installed, manifest
 from ferroscope.boot_config.ramdisk.installed import OLD_DAYS, Installed
-from ferroscope.boot_config.ramdisk.manifest import Manifest, Options
-from ferroscope.boot_config.ramdisk.plan import AGENT, RamdiskError
+from ferroscope.boot_config.ramdisk.manifest import Manifest, Options, RamdiskError
 from ferroscope.config.options import ApiSettings, BootSettings, InspectorSettings, Settings
+from ferroscope.contrib.ramdisk.plan import AGENT
 from ferroscope.doctor import ramdisk as doctor
 
 _NOW = datetime.datetime(2026, 3, 1, tzinfo=datetime.UTC)

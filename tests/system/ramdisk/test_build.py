@@ -10,7 +10,7 @@ import pytest
 
 from ferroscope.boot_config.ramdisk import manifest
 from ferroscope.boot_config.ramdisk.manifest import Manifest
-from ferroscope.boot_config.ramdisk.plan import AGENT, names
+from ferroscope.contrib.ramdisk.plan import AGENT, names
 from tests.support import ramdisk
 
 _NAMES = names("ipa.kernel", "ipa.initramfs", "amd64")

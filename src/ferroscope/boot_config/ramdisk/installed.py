@@ -8,10 +8,12 @@ from typing import Final
 
 import msgspec
 
-from ferroscope.boot_config.ramdisk.manifest import Manifest, digest, read
-from ferroscope.boot_config.ramdisk.plan import OLDEST_AGENT, RamdiskError
+from ferroscope.boot_config.ramdisk.manifest import Manifest, RamdiskError, digest, read
 
 MANIFESTS: Final = "*.manifest.json"
+# The oldest agent that the service works with: the first whose inventory and callback have the present form, and that
+# runs on the ramdisk's Python.
+OLDEST_AGENT: Final = (9, 0)
 # Debian publishes a point release, with the security updates so far, every two months.
 OLD_DAYS: Final = 90
 

@@ -5,13 +5,23 @@ from __future__ import annotations
 import datetime
 import hashlib
 from pathlib import Path
-from typing import Final
+from typing import Final, Literal
 
 import msgspec
 
-from ferroscope.boot_config.ramdisk.plan import Arch, Kernel, RamdiskError
+Kernel = Literal["generic", "cloud"]
+Arch = Literal["amd64", "arm64"]
 
 FORMAT: Final = 1
+
+
+class RamdiskError(Exception):
+    """A build or a check that cannot go on; ``advice`` says what to do."""
+
+    def __init__(self, summary: str, advice: str = "") -> None:
+        super().__init__(summary)
+        self.summary = summary
+        self.advice = advice
 
 
 class Digest(msgspec.Struct, frozen=True):

@@ -11,7 +11,7 @@ import tempfile
 from pathlib import Path
 from typing import Final
 
-from ferroscope.boot_config.ramdisk.plan import RamdiskError
+from ferroscope.boot_config.ramdisk.manifest import RamdiskError
 
 _NAMESPACE: Final = "ferroscope-ramdisk"
 _SIGNER: Final = "ramdisk"

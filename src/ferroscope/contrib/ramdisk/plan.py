@@ -4,33 +4,21 @@ from __future__ import annotations
 
 import re
 from pathlib import PurePosixPath
-from typing import Final, Literal
+from typing import Final
 from urllib.parse import urlsplit
 
 import msgspec
 
+from ferroscope.boot_config.ramdisk.installed import OLDEST_AGENT
+from ferroscope.boot_config.ramdisk.manifest import Arch, Kernel, RamdiskError
 from ferroscope.core.values import without_secrets
-
-Kernel = Literal["generic", "cloud"]
-Arch = Literal["amd64", "arm64"]
 
 SUITE: Final = "bookworm"
 MIRROR: Final = "http://deb.debian.org/debian"
 SECURITY_MIRROR: Final = "http://deb.debian.org/debian-security"
 
-# The agent whose packages ``agent-constraints.txt`` pins, and the oldest one that the service works with: the first
-# whose inventory and callback have the present form, and that runs on the ramdisk's Python.
+# The agent whose packages ``agent-constraints.txt`` pins.
 AGENT: Final = "13.0.0"
-OLDEST_AGENT: Final = (9, 0)
-
-
-class RamdiskError(Exception):
-    """A build or a check that cannot go on; ``advice`` says what to do."""
-
-    def __init__(self, summary: str, advice: str = "") -> None:
-        super().__init__(summary)
-        self.summary = summary
-        self.advice = advice
 
 
 class Extra(msgspec.Struct, frozen=True):

@@ -8,7 +8,8 @@ from email.parser import HeaderParser
 from pathlib import Path
 from typing import Final
 
-from ferroscope.boot_config.ramdisk.plan import AGENT, Arch
+from ferroscope.boot_config.ramdisk.manifest import Arch
+from ferroscope.contrib.ramdisk.plan import AGENT
 
 _PINS: Final = Path(__file__).parent / "agent-constraints.txt"
 # Debian 12 has Python 3.11 and glibc 2.36.

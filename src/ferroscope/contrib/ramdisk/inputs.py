@@ -9,7 +9,8 @@ from typing import Final
 from cryptography import x509
 from cryptography.hazmat.primitives.serialization import Encoding
 
-from ferroscope.boot_config.ramdisk.plan import Extra, RamdiskError
+from ferroscope.boot_config.ramdisk.manifest import RamdiskError
+from ferroscope.contrib.ramdisk.plan import Extra
 
 _PUBLIC_KEY: Final = re.compile(rb"^((ssh|ecdsa|sk-ssh|sk-ecdsa)-[a-z0-9@.-]+) [A-Za-z0-9+/=]+( .*)?$")
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")

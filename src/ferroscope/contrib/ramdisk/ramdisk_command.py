@@ -11,10 +11,11 @@ from urllib.parse import urlsplit
 
 import click
 
-from ferroscope.boot_config.ramdisk.plan import AGENT, MIRROR, SECURITY_MIRROR, Plan, RamdiskError, names
+from ferroscope.boot_config.ramdisk.manifest import RamdiskError
 from ferroscope.cli.exits import Exit, Failure
 from ferroscope.cli.output import Group, Output, output_option, table
 from ferroscope.cli.service import config_option, settings_of, show_findings
+from ferroscope.contrib.ramdisk.plan import AGENT, MIRROR, SECURITY_MIRROR, Plan, names
 
 if TYPE_CHECKING:
     from ferroscope.boot_config.ramdisk.installed import Installed
@@ -104,8 +105,8 @@ def build(
     It writes a kernel and an initramfs for network boot, an ISO for virtual media, an iPXE script, and a manifest with
     the hashes and versions of everything. The same sources and options give the same files.
     """
-    from ferroscope.boot_config.ramdisk import host, inputs, plan
-    from ferroscope.boot_config.ramdisk.build import build as run
+    from ferroscope.contrib.ramdisk import host, inputs, plan
+    from ferroscope.contrib.ramdisk.build import build as run
 
     settings = settings_of(files)
     directory = directory or Path(settings.boot.tftp_root)

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 
 import pytest
 
-from ferroscope.boot_config.ramdisk import agent
-from ferroscope.boot_config.ramdisk.commands import fixed
+from ferroscope.contrib.ramdisk import agent
+from ferroscope.contrib.ramdisk.programs import fixed
 
 _OURS = {"PATH": "/usr/bin", "SOURCE_DATE_EPOCH": "1700000000"}
 

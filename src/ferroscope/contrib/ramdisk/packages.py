@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from ferroscope.boot_config.ramdisk.plan import Arch, Plan
+from ferroscope.boot_config.ramdisk.manifest import Arch
+from ferroscope.contrib.ramdisk.plan import Plan
 
 # A system that starts, and gets addresses on all its NICs.
 _SYSTEM: Final = (

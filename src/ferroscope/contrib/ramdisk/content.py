@@ -8,8 +8,9 @@ from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 from typing import Final
 
-from ferroscope.boot_config.ramdisk.archive import File
-from ferroscope.boot_config.ramdisk.plan import Plan, RamdiskError
+from ferroscope.boot_config.ramdisk.manifest import RamdiskError
+from ferroscope.contrib.ramdisk.archive import File
+from ferroscope.contrib.ramdisk.plan import Plan
 
 HERE: Final = Path(__file__).parent
 STORE: Final = ".ferroscope"

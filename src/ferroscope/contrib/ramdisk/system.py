@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from ferroscope.boot_config.ramdisk import content, packages
-from ferroscope.boot_config.ramdisk.plan import SUITE, Plan
+from ferroscope.contrib.ramdisk import content, packages
+from ferroscope.contrib.ramdisk.plan import SUITE, Plan
 
 # Small blocks: of small files that share one, each read decompresses all of it.
 _COMPRESSION: Final = ("-comp", "zstd", "-Xcompression-level", "15", "-b", "256K")

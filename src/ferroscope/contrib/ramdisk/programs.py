@@ -18,7 +18,7 @@ from typing import IO, Final
 
 import msgspec
 
-from ferroscope.boot_config.ramdisk.plan import RamdiskError
+from ferroscope.boot_config.ramdisk.manifest import RamdiskError
 
 _END_SECONDS: Final = 60.0
 _FIXED: Final = {"HOME": "/nonexistent", "LC_ALL": "C.UTF-8", "TZ": "UTC"}

@@ -15,13 +15,14 @@ from pathlib import Path
 import msgspec
 
 from ferroscope import __version__
-from ferroscope.boot_config.ramdisk import agent, archive, boot_files, content, host, signature, sources, system
-from ferroscope.boot_config.ramdisk.archive import File
-from ferroscope.boot_config.ramdisk.commands import Runner, ends_orderly, usual_permissions
-from ferroscope.boot_config.ramdisk.manifest import Digest, Manifest, Options, digest, write
+from ferroscope.boot_config.ramdisk import signature
+from ferroscope.boot_config.ramdisk.manifest import Digest, Manifest, Options, RamdiskError, digest, write
 from ferroscope.boot_config.ramdisk.manifest import packages as parse_packages
-from ferroscope.boot_config.ramdisk.plan import AGENT, Names, Plan, RamdiskError
-from ferroscope.boot_config.ramdisk.workspace import put_into_place, work_directory
+from ferroscope.contrib.ramdisk import agent, archive, boot_files, content, host, sources, system
+from ferroscope.contrib.ramdisk.archive import File
+from ferroscope.contrib.ramdisk.plan import AGENT, Names, Plan
+from ferroscope.contrib.ramdisk.programs import Runner, ends_orderly, usual_permissions
+from ferroscope.contrib.ramdisk.workspace import put_into_place, work_directory
 
 Say = Callable[[str], None]
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from ferroscope.boot_config.ramdisk import content
+from ferroscope.contrib.ramdisk import content
 
 
 @pytest.fixture(scope="module")

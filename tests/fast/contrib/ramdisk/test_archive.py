@@ -8,8 +8,8 @@ import tarfile
 
 import pytest
 
-from ferroscope.boot_config.ramdisk import archive
-from ferroscope.boot_config.ramdisk.archive import File
+from ferroscope.contrib.ramdisk import archive
+from ferroscope.contrib.ramdisk.archive import File
 
 _FILES = {"init": File(b"#!/bin/sh\n", 0o755), "modules/10-loop.ko": File(b"\x7fELF"), "bin/busybox": File(b"b", 0o755)}
 

@@ -15,7 +15,8 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Final
 
-from ferroscope.boot_config.ramdisk.plan import Arch, Kernel, Plan, RamdiskError
+from ferroscope.boot_config.ramdisk.manifest import Arch, Kernel, RamdiskError
+from ferroscope.contrib.ramdisk.plan import Plan
 
 # program -> Debian package
 PROGRAMS: Final = {

@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from ferroscope.boot_config.ramdisk import host, inputs, sources
-from ferroscope.boot_config.ramdisk.plan import Plan, RamdiskError
+from ferroscope.boot_config.ramdisk.manifest import RamdiskError
+from ferroscope.contrib.ramdisk import host, inputs, sources
+from ferroscope.contrib.ramdisk.plan import Plan
 from tests import ROOT
 from tests.fast.cli.running import run
 from tests.support.certificates import Authority

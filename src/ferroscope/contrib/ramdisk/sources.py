@@ -10,9 +10,10 @@ from email.utils import parsedate_to_datetime
 from pathlib import Path
 from typing import Final
 
-from ferroscope.boot_config.ramdisk.commands import Runner, fixed
-from ferroscope.boot_config.ramdisk.host import search_path
-from ferroscope.boot_config.ramdisk.plan import SUITE, Plan, RamdiskError
+from ferroscope.boot_config.ramdisk.manifest import RamdiskError
+from ferroscope.contrib.ramdisk.host import search_path
+from ferroscope.contrib.ramdisk.plan import SUITE, Plan
+from ferroscope.contrib.ramdisk.programs import Runner, fixed
 
 # Where this host's apt has passwords for mirrors. What is in the new root for a while does not stay there.
 _PASSWORDS: Final = (Path("/etc/apt/auth.conf"), Path("/etc/apt/auth.conf.d"))

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from ferroscope.boot_config.ramdisk import agent, boot_files, system
-from ferroscope.boot_config.ramdisk.plan import AGENT, Extra, Plan, names
+from ferroscope.contrib.ramdisk import agent, boot_files, system
+from ferroscope.contrib.ramdisk.plan import AGENT, Extra, Plan, names
 from ferroscope.core.boot import CALLBACK_PARAMETER
 
 _NAMES = names("ipa.kernel", "ipa.initramfs", "amd64")

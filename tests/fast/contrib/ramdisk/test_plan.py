@@ -7,9 +7,11 @@ from typing import Any
 import msgspec
 import pytest
 
-from ferroscope.boot_config.ramdisk import packages
-from ferroscope.boot_config.ramdisk.plan import AGENT, OLDEST_AGENT, Extra, Plan, RamdiskError, check, names
+from ferroscope.boot_config.ramdisk.installed import OLDEST_AGENT
+from ferroscope.boot_config.ramdisk.manifest import RamdiskError
 from ferroscope.config.options import BootSettings
+from ferroscope.contrib.ramdisk import packages
+from ferroscope.contrib.ramdisk.plan import AGENT, Extra, Plan, check, names
 
 
 def test_the_files_are_those_that_boot_hosts_serve() -> None:
