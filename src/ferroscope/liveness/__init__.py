@@ -1,1 +1,1 @@
-"""Coordination services as hints on which members are alive: the watch over them, and one module for each client."""
+"""Coordination services as hints on which members are alive: the one that is selected, and the watch over it."""

@@ -182,7 +182,7 @@ def _doctor(url: str) -> str:
 
 @pytest.mark.parametrize(("scheme", "package"), [("redis", "tooz"), ("zookeeper", "kazoo"), ("etcd3+http", "etcd3gw")])
 def test_a_missing_package_is_named(monkeypatch: pytest.MonkeyPatch, scheme: str, package: str) -> None:
-    monkeypatch.delitem(sys.modules, "ferroscope.liveness.tooz", raising=False)
+    monkeypatch.delitem(sys.modules, "ferroscope.contrib.tooz.liveness", raising=False)
     monkeypatch.setitem(sys.modules, package, None)
     with pytest.raises(SetupError, match=r"\[coordination\]") as refused:
         build_coordination_service(settings(f"{scheme}://192.0.2.1"), "me", threading.Event())

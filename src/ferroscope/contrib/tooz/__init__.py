@@ -1,0 +1,1 @@
+"""etcd, ZooKeeper or Redis as the coordination service, through Tooz."""
