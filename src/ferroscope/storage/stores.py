@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from ferroscope.config.added import backend
 from ferroscope.config.errors import SetupError, extra
 from ferroscope.config.options import Settings
+from ferroscope.config.plugins import PluginError
 from ferroscope.contracts.queue import StopFlag
 from ferroscope.contracts.remote import ObjectStore
 from ferroscope.db.store import Store
@@ -32,12 +34,13 @@ def build_object_stores(settings: Settings, stop: StopFlag) -> Mapping[str, Obje
         object_stores["s3"] = S3Store(settings.s3, patience)
     if settings.swift.auth_url:
         from ferroscope.storage.object_http import problem
-        from ferroscope.storage.swift import SwiftStore
 
         if wrong := problem(settings.swift):
             raise SetupError(wrong)
         try:
-            object_stores["swift"] = SwiftStore(settings.swift, patience)
+            object_stores["swift"] = backend("storage.swift")(settings.swift, patience)
+        except PluginError as exc:
+            raise SetupError(str(exc), exc.advice) from exc
         except ImportError as exc:
             raise SetupError(
                 f"[swift] needs the Python package {exc.name}, which is not installed",

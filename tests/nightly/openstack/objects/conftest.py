@@ -11,9 +11,9 @@ import pytest
 
 from ferroscope.config.options import S3Settings, SwiftSettings
 from ferroscope.contracts.remote import ObjectStore
+from ferroscope.contrib.openstack.swift import SwiftStore
 from ferroscope.storage.object_http import RetryPolicy
 from ferroscope.storage.s3 import S3Store
-from ferroscope.storage.swift import SwiftStore
 from tests.nightly.openstack.objects.site import Site
 from tests.support.servers import Server
 

@@ -10,10 +10,10 @@ import pytest
 
 from ferroscope.config.options import S3Settings, SwiftSettings
 from ferroscope.contracts.remote import ObjectStoreError, WebError
+from ferroscope.contrib.openstack.swift import SwiftStore
 from ferroscope.remote.bounded_http import WebClient
 from ferroscope.storage.object_http import RetryPolicy
 from ferroscope.storage.s3 import S3Store
-from ferroscope.storage.swift import SwiftStore
 from tests.support.bad_server import a_server_that, one_by_one
 from tests.support.processes import HOURS, finished
 

@@ -13,8 +13,8 @@ import pytest
 
 from ferroscope.config.options import SwiftSettings
 from ferroscope.contracts.remote import ObjectStoreError
+from ferroscope.contrib.openstack.swift import SwiftStore
 from ferroscope.storage.object_http import RetryPolicy
-from ferroscope.storage.swift import SwiftStore
 from tests.support.bad_server import a_server_that, one_by_one
 from tests.support.keystone import DOMAIN, LIFETIME, PASSWORD, PROJECT, USER, Cloud, cloud
 

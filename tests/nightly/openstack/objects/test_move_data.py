@@ -11,13 +11,13 @@ from click.testing import CliRunner
 from ferroscope.cli.database import db
 from ferroscope.config.options import DatabaseSettings, S3Settings, Settings, StorageSettings, SwiftSettings
 from ferroscope.contracts.remote import ObjectStore
+from ferroscope.contrib.openstack.swift import SwiftStore
 from ferroscope.db.transaction import Transaction
 from ferroscope.runtime.backend import opened
 from ferroscope.storage import maintenance
 from ferroscope.storage.object_http import RetryPolicy
 from ferroscope.storage.s3 import S3Store
 from ferroscope.storage.stores import build_archive
-from ferroscope.storage.swift import SwiftStore
 from tests.nightly.openstack.objects.conftest import make_bucket, s3_settings, swift_settings
 from tests.nightly.openstack.objects.site import ALL, Site
 from tests.support.servers import Server

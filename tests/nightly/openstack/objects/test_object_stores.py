@@ -9,9 +9,9 @@ import msgspec
 import pytest
 
 from ferroscope.contracts.remote import ObjectMissingError, ObjectStore, ObjectStoreError
+from ferroscope.contrib.openstack.swift import SwiftStore
 from ferroscope.storage.object_http import RetryPolicy
 from ferroscope.storage.s3 import S3Store
-from ferroscope.storage.swift import SwiftStore
 from tests.nightly.openstack.objects.conftest import s3_settings, swift_settings
 from tests.support.servers import Server
 

@@ -53,8 +53,8 @@ class StoredData:
     """The objects of nodes; ``SetupError`` if they cannot be read."""
 
     def __init__(self, parser: ConfigParser) -> None:
+        from ferroscope.contrib.openstack.swift import SwiftStore
         from ferroscope.storage.object_http import Access, RetryPolicy
-        from ferroscope.storage.swift import SwiftStore
 
         settings = _login(parser)
         login = _keystone(settings)
