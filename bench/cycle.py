@@ -72,7 +72,7 @@ class Round(msgspec.Struct, frozen=True):
 
 
 class Cycle(msgspec.Struct, frozen=True):
-    """All rounds on one database, which has grown by ``growth`` bytes with each inspection."""
+    """All rounds on one database, which has grown by ``growth`` bytes with each inspection, and logged ``logged``."""
 
     database: str
     load: Load
@@ -81,6 +81,7 @@ class Cycle(msgspec.Struct, frozen=True):
     memory: dict[str, Memory]
     faults: list[str]
     growth: float = 0.0
+    logged: float = 0.0
 
     @property
     def problems(self) -> list[str]:
@@ -110,10 +111,11 @@ def measure(
         if enrolled["failed"]:
             failed = [f"{node}: {why}" for node, why in enrolled["failed"].items()]
             raise RuntimeError(f"{len(failed)} nodes could not be enrolled, such as {failed[0]}")
-        size = base.size()
+        size, logged = base.size(), base.logged()
         rounds = [one_round(running, base, load_process, load) for _ in range(load.rounds)]
         return Cycle(
             growth=(base.size() - size) / sum(round_.run.inspections for round_ in rounds),
+            logged=(base.logged() - logged) / sum(round_.run.inspections for round_ in rounds),
             database=base.title,
             load=load,
             enrolled_per_second=load.nodes / enrolled["seconds"],

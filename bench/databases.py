@@ -23,6 +23,7 @@ from tests.support.daemons import KINDS
 from tests.support.servers import KeeperProcess, Server
 
 _SIZE_OF_POSTGRESQL: Final = "SELECT pg_database_size(current_database())"
+_LOG_OF_POSTGRESQL: Final = "SELECT pg_wal_lsn_diff(pg_current_wal_insert_lsn(), '0/0')"
 _SIZE_OF_MARIADB: Final = (
     "SELECT SUM(data_length + index_length) FROM information_schema.tables WHERE table_schema = DATABASE()"
 )
@@ -46,11 +47,17 @@ class Database(msgspec.Struct, frozen=True):
         if self.name == "sqlite":
             path = self.url.removeprefix("sqlite:///")
             return sum(Path(f"{path}{more}").stat().st_size for more in ("", "-wal") if Path(f"{path}{more}").exists())
-        asked = _SIZE_OF_POSTGRESQL if self.name == "postgresql" else _SIZE_OF_MARIADB
+        return self._asked(_SIZE_OF_POSTGRESQL if self.name == "postgresql" else _SIZE_OF_MARIADB)
+
+    def logged(self) -> int:
+        """Return the bytes that PostgreSQL has written to its write-ahead log; 0 for the others."""
+        return self._asked(_LOG_OF_POSTGRESQL) if self.name == "postgresql" else 0
+
+    def _asked(self, query: str) -> int:
         engine = build_engine(DatabaseSettings(connection=self.url))
         try:
             with engine.connect() as connection:
-                return int(connection.exec_driver_sql(asked).scalar_one())
+                return int(connection.exec_driver_sql(query).scalar_one())
         finally:
             engine.dispose()
 

@@ -58,6 +58,8 @@ def cycle(report: Report, found: Cycle) -> None:
         Figure(f"CPU per inspection of {LOAD_PROCESS}, ms", found.database, typical.cpu[LOAD_PROCESS]),
         Figure("KB in the database for each inspection", found.database, found.growth / 1000),
     )
+    if found.logged:
+        report.found(Figure("KB in the write-ahead log for each inspection", found.database, found.logged / 1000))
 
 
 def reads(report: Report, found: Reads) -> None:

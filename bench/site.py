@@ -1,8 +1,9 @@
 """``site``: a fleet as sites have them. BMCs answer in about a second, some are dead or come and go; default settings.
 
-One ``ferroscope all`` on SQLite, the smallest service that there is. Every machine is inspected at once, twice: all the
-healthy ones must finish, whatever the others do. The same with ten times the machines, whose boots take minutes (there
-all times of machines are divided by ``shorter``), and with silent BMCs beside healthy ones, which must hardly notice.
+One ``ferroscope all``, the smallest service that there is, on SQLite unless said otherwise. Every machine is inspected
+at once, twice: all the healthy ones must finish, whatever the others do. The same with ten times the machines, whose
+boots take minutes (there all times of machines are divided by ``shorter``), and with silent BMCs beside healthy ones,
+which must hardly notice.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ import msgspec
 
 from bench.crowd import Crowd
 from bench.cycle import scratch
-from bench.databases import database
+from bench.databases import NAMES, database
 from bench.field import Plan
 from bench.figures import Figure
 from bench.load_process import LoadProcess
@@ -78,12 +79,19 @@ class Site:
 
 @contextmanager
 def site(
-    title: str, directory: Path, plan: Plan, *, patience: float, look_every: float = 1.0, extra: str = ""
+    title: str,
+    directory: Path,
+    plan: Plan,
+    *,
+    patience: float,
+    kind: str = "sqlite",
+    look_every: float = 1.0,
+    extra: str = "",
 ) -> Iterator[Site]:
     """Give a site of the machines of ``plan``, all of which were enrolled while their BMCs were well."""
     with (
         scratch(directory) as place,
-        database("sqlite", place) as base,
+        database(kind, place) as base,
         service(place, base.url, roles=("all",), extra=extra) as running,
         LoadProcess("bench.field", place / "field.log") as load_process,
     ):
@@ -95,33 +103,37 @@ def site(
         yield Site(title, running, load_process, patience=patience, look_every=look_every)
 
 
-def mixed(directory: Path, nodes: int, *, patience: float, extra: str = "") -> list[Inspected]:
+def mixed(directory: Path, nodes: int, *, patience: float, kind: str = "sqlite", extra: str = "") -> list[Inspected]:
     """Inspect a site with bad machines twice."""
     plan = Plan(url="", nodes=nodes, boot=_BOOT, jitter=0.5, bmc=_BMC, dead=_DEAD, flapping=_FLAPPING)
-    with site(f"{nodes} machines", directory, plan, patience=patience, extra=extra) as built:
+    with site(f"{nodes} machines", directory, plan, patience=patience, kind=kind, extra=extra) as built:
         return [built.inspect() for _ in range(2)]
 
 
-def beside_silent(directory: Path, nodes: int, silent: int, *, patience: float, extra: str = "") -> list[Inspected]:
+def beside_silent(
+    directory: Path, nodes: int, silent: int, *, patience: float, kind: str = "sqlite", extra: str = ""
+) -> list[Inspected]:
     """Inspect healthy machines alone, then beside others with silent BMCs."""
     found = []
     for count in (0, silent):
         special = tuple(f"sim-bmc-dead-{number}" for number in range(count))
         plan = Plan(url="", nodes=nodes, boot=_BOOT, jitter=0.5, bmc=_BMC, special=special)
         title = f"{nodes} machines" + (f" and {count} silent" if count else ", all healthy")
-        with site(title, directory, plan, patience=patience, extra=extra) as built:
+        with site(title, directory, plan, patience=patience, kind=kind, extra=extra) as built:
             found.append(built.inspect(others=0.0))
     return found
 
 
-def large(directory: Path, nodes: int, shorter: float, *, patience: float, extra: str = "") -> Inspected:
+def large(
+    directory: Path, nodes: int, shorter: float, *, patience: float, kind: str = "sqlite", extra: str = ""
+) -> Inspected:
     """Inspect a large site with long boots, all of whose machines' times and time-outs are divided by ``shorter``."""
     low, high = _LONG_BOOT
     boot, jitter = (low + high) / 2 / shorter, (high - low) / 2 / shorter
     plan = Plan(url="", nodes=nodes, boot=boot, jitter=jitter, bmc=_BMC / shorter, dead=_DEAD, flapping=_FLAPPING)
     limit = f"[inspector]\ntimeout = {_TIMEOUT / shorter:g}\n"
     title = f"{nodes} machines, time / {shorter:g}"
-    with site(title, directory, plan, patience=patience, look_every=5.0, extra=limit + extra) as built:
+    with site(title, directory, plan, patience=patience, kind=kind, look_every=5.0, extra=limit + extra) as built:
         return built.inspect(others=0.0)
 
 
@@ -168,6 +180,7 @@ def figures(one: Inspected, of: str) -> Iterator[Figure]:
 
 @click.command("site")
 @click.pass_obj
+@click.option("--database", "kind", type=click.Choice(NAMES), default="sqlite", show_default=True)
 @click.option("--nodes", default=500, show_default=True, help="Machines; 0: leave this part out.")
 @click.option("--silent", default=100, show_default=True, help="Silent BMCs beside them; 0: leave this part out.")
 @click.option("--large", "many", default=5000, show_default=True, help="Machines with long boots; 0: leave out.")
@@ -178,6 +191,7 @@ def figures(one: Inspected, of: str) -> Iterator[Figure]:
 )
 def command(
     found: tuple[Report, Path],
+    kind: str = "sqlite",
     nodes: int = 500,
     silent: int = 100,
     many: int = 5000,
@@ -190,18 +204,18 @@ def command(
     extra = lines(options)
     if nodes:
         report.section(f"site: {nodes} machines at once, BMCs of about {_BMC:g} s, 3% dead, 2% flapping; twice")
-        runs = mixed(directory, nodes, patience=patience, extra=extra)
+        runs = mixed(directory, nodes, patience=patience, kind=kind, extra=extra)
         show(report, runs)
         for number, run in enumerate(runs, 1):
             report.found(*figures(run, f"{run.title}, run {number}"))
     if nodes and silent:
         report.section(f"site: {nodes} healthy machines, alone and beside {silent} with silent BMCs")
-        alone, loaded = beside_silent(directory, nodes, silent, patience=patience, extra=extra)
+        alone, loaded = beside_silent(directory, nodes, silent, patience=patience, kind=kind, extra=extra)
         show(report, [alone, loaded])
         ratio = loaded.crowd.speed / alone.crowd.speed if alone.crowd.speed else 0.0
         report.found(Figure("site: speed beside silent BMCs / without", loaded.title, ratio))
     if many:
         report.section(f"site: {many} machines at once, boots of 60-300 s, all times divided by {shorter:g}")
-        run = large(directory, many, shorter, patience=patience, extra=extra)
+        run = large(directory, many, shorter, patience=patience, kind=kind, extra=extra)
         show(report, [run])
         report.found(*figures(run, run.title))
