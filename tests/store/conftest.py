@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 import msgspec
 import pytest
 
-from ferroscope.config.options import DatabaseSettings, NotificationSettings, Settings
+from ferroscope.config.options import DatabaseSettings, LeaseSettings, NotificationSettings, Settings
 from ferroscope.contracts.queue import Bus
 from ferroscope.core.model import Claim, Member, Node, Request
 from ferroscope.db.queue import Queue
@@ -77,7 +77,7 @@ Open = Callable[..., Adapter]
 def open_adapter(database_kind: str, request: pytest.FixtureRequest) -> Iterator[Open]:
     """Give a function that opens the same store once more, as another process would; options are of ``[database]``."""
     with ExitStack() as stack:
-        yield _sql(stack, request.getfixturevalue(f"{database_kind}_url"))
+        yield stores(stack, request.getfixturevalue(f"{database_kind}_url"))
 
 
 @pytest.fixture
@@ -86,11 +86,14 @@ def adapter(open_adapter: Open) -> Adapter:
     return open_adapter()
 
 
-def _sql(stack: ExitStack, url: str) -> Open:
+def stores(stack: ExitStack, url: str) -> Open:
+    """Return a function like ``open_adapter``; a ``statement_timeout`` counts, whatever leases last."""
+
     def open_sql(notifications: NotificationSettings | None = None, **options: Any) -> Adapter:
         database = msgspec.structs.replace(DatabaseSettings(connection=url, poll_interval=0.05), **options)
         stop = threading.Event()
-        settings = Settings(database=database, notifications=notifications or NotificationSettings())
+        lease = LeaseSettings(profile="custom", ttl=3600.0) if "statement_timeout" in options else LeaseSettings()
+        settings = Settings(database=database, lease=lease, notifications=notifications or NotificationSettings())
         backend = open_backend(settings, clock=SystemClock(), stop=stop, listen=False)
         stack.callback(backend.close)
         return Adapter(backend.store, backend.queue, backend.bus, stop)
