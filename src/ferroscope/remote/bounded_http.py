@@ -52,9 +52,12 @@ class _BoundedConnection:
         except UnresolvedError as exc:
             raise NewConnectionError(self, str(exc)) from None  # type: ignore[arg-type]
         except TimeoutError:
-            raise ConnectTimeoutError("connecting timed out") from None
+            failure: Exception = ConnectTimeoutError("connecting timed out")
         except OSError as exc:
-            raise NewConnectionError(self, f"cannot connect: {exc.strerror or exc}") from exc  # type: ignore[arg-type]
+            failure = NewConnectionError(self, f"cannot connect: {exc.strerror or exc}")  # type: ignore[arg-type]
+            failure.__cause__ = exc
+        # Not from within: the time-out of the socket would be its context, and be taken for what it says.
+        raise failure
 
     def send(self, data: Any) -> None:
         # Check the fence last, after everything that takes time: connecting, the TLS handshake, building the request.
