@@ -18,32 +18,12 @@ import pytest
 import urllib3
 
 from ferroscope_sim.inventory import generate, pxe_mac
-from tests import ROOT
 from tests.support.bare_metal import Ironic
-from tests.support.daemons import MissingServerError
+from tests.support.inspector.service import Inspector
 from tests.support.installation import Installation, Played
 from tests.support.processes import PATIENCE, free_port, until
 
-_BIN: Final = ROOT / ".inspector-venv" / "bin"
 _HTTP: Final = urllib3.PoolManager(retries=False, timeout=PATIENCE)
-_INSPECTOR: Final = """\
-[DEFAULT]
-auth_strategy = noauth
-listen_address = 127.0.0.1
-listen_port = {port}
-standalone = true
-transport_url = fake://
-introspection_delay = 0
-[database]
-connection = sqlite:///{directory}/inspector.db
-[ironic]
-auth_type = none
-endpoint_override = {ironic}
-[pxe_filter]
-driver = noop
-[processing]
-store_data = database
-"""
 _OURS: Final = """\
 [database]
 connection = sqlite:///{directory}/f.db
@@ -76,42 +56,6 @@ _HOST: Final = re.compile(r"((?:[0-9a-f]{2}:){5}[0-9a-f]{2})(,ignore)?$", re.MUL
 _NUMBERS: Final = itertools.count(700_000)
 
 
-class Inspector(Played):
-    """ironic-inspector with the nodes of an Ironic."""
-
-    def __init__(self, directory: Path, ironic: Ironic) -> None:
-        program = _BIN / "ironic-inspector"
-        if not program.exists():
-            raise MissingServerError(
-                "the tests need ironic-inspector in .inspector-venv; run: tools/setup.sh inspector"
-            )
-        self.port = free_port()
-        self.url = f"http://127.0.0.1:{self.port}"
-        self.conf = directory / "inspector.conf"
-        self.conf.write_text(_INSPECTOR.format(port=self.port, directory=directory, ironic=ironic.url))
-        sync = [_BIN / "python", _BIN / "ironic-inspector-dbsync", "--config-file", self.conf, "upgrade"]
-        subprocess.run(sync, check=True, capture_output=True)
-        super().__init__("inspector", directory, [str(_BIN / "python"), str(program), "--config-file", str(self.conf)])
-
-    def wait_answers(self) -> None:
-        assert until(lambda: not self.alive or self.answers())
-        assert self.alive, self.said()[-3000:]
-
-    def answers(self) -> bool:
-        try:
-            return _HTTP.request("GET", self.url, timeout=10.0).status == 200
-        except urllib3.exceptions.HTTPError:
-            return False
-
-    def status(self, uuid: str) -> Any:
-        return _HTTP.request("GET", f"{self.url}/v1/introspection/{uuid}").json()
-
-    def start_introspection(self, uuid: str) -> None:
-        answer = _HTTP.request("POST", f"{self.url}/v1/introspection/{uuid}")
-        assert answer.status == 202, answer.data
-        assert until(lambda: self.status(uuid)["state"] == "waiting"), self.status(uuid)
-
-
 class Site(Installation):
     """Both services, with the nodes of one Ironic; two api processes of ours."""
 
@@ -124,7 +68,7 @@ class Site(Installation):
         self.apis: list[Played] = []
 
     def _start(self) -> None:
-        self.inspector = Inspector(self.directory, self.ironic)
+        self.inspector = Inspector(self.directory, self.ironic.url)
         self.after(self.inspector.end)
         configs = []
         for port in self.ports:
