@@ -17,6 +17,7 @@ from bench import auth as logins
 from bench import cycle as cycles
 from bench import gate as gates
 from bench import idle as idles
+from bench import incumbents as side_by_side
 from bench import lists as listings
 from bench import outbox as outboxes
 from bench import pages as paging
@@ -233,6 +234,7 @@ main.add_command(attached.run)
 main.add_command(callbacks.callback)
 main.add_command(gates.gate)
 main.add_command(idles.command)
+main.add_command(side_by_side.command)
 main.add_command(interactions.command)
 main.add_command(ha.failover)
 main.add_command(ha.lookup)

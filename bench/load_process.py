@@ -69,6 +69,10 @@ class LoadProcess:
         """Send a command."""
         return self.ask({"do": verb, **arguments}, kind)
 
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
     def cpu(self) -> float:
         """Return the CPU seconds that it has used so far."""
-        return cpu_seconds(self._process.pid)
+        return cpu_seconds(self.pid)

@@ -25,13 +25,13 @@ class Report:
         self.console = console
         self.figures: list[Figure] = []
         self.problems: list[str] = []
-        self._machine = machine
+        self.machine = machine
         self._versions = versions
         self._raw: dict[str, Any] = {}
 
     def head(self) -> None:
         """Show what it is measured on."""
-        for name, text in (*self._machine.lines(), *self._versions.items()):
+        for name, text in (*self.machine.lines(), *self._versions.items()):
             self.console.print(f"{name:>12}  {text}", highlight=False, soft_wrap=True)
 
     def section(self, title: str) -> None:
@@ -72,7 +72,7 @@ class Report:
         """Write everything to a file of its own; return where."""
         path = _RESULTS / f"{name}-{time.strftime('%Y%m%dT%H%M%S')}.json"
         content = {
-            "machine": self._machine,
+            "machine": self.machine,
             "versions": self._versions,
             "figures": self.figures,
             "problems": self.problems,
