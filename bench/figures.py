@@ -37,8 +37,8 @@ class Figure(msgspec.Struct, frozen=True):
         return self.value >= self.target.value if self.target.least else self.value <= self.target.value
 
 
-_CYCLE: Final = "ironic-inspector 15 with a stub for Ironic, Ironic 4.2-4.7"
-_CYCLE_CPU: Final = "ironic-inspector 92, Ironic 203 for the callback alone"
+_CYCLE: Final = "ironic-inspector 17 with a stub for Ironic, Ironic 3.9"
+_CYCLE_CPU: Final = "ironic-inspector 54, Ironic 252"
 
 # key, or key and the first word of ``of``
 TARGETS: Final[dict[str, Target]] = {
