@@ -83,8 +83,8 @@ _PG_UNAVAILABLE: Final = {"25006", "53100", "53200", "53300", "57014", "57P01", 
 # ours causes other warnings.
 _NOT_REPLICATED: Final = {"01000", "57P01"}
 UNREPLICATED: Final = "unreplicated"
-# A connection's, to SQLite: whether it has a write-ahead log, which not every file system can have.
-HAS_WAL: Final = "has a write-ahead log"
+# A connection's, to SQLite: the path of its write-ahead log; "" if it has none, as not every file system can.
+WAL: Final = "write-ahead log"
 _MYSQL_BUSY: Final = {1205, 1213, 1020}
 _MYSQL_DENIED: Final = {1044, 1045, 1049}  # while a password is being changed or the database restored
 _MYSQL_GONE: Final = {1021, 1040, 1053, 1114, 1290, 1792, 1836, 1927, 1969, 2002, 2003, 2006, 2013, 2055, 3024}
@@ -178,8 +178,10 @@ def _prepare_sqlite(timeout: float, connection: Any, record: Any) -> None:
     (mode,) = cursor.execute("PRAGMA journal_mode=WAL").fetchone()
     for pragma in ("synchronous=FULL", "wal_autocheckpoint=1000", "cache_size=-8192", "busy_timeout=0"):
         cursor.execute(f"PRAGMA {pragma}")
+    # As SQLite names it, which follows symbolic links.
+    (_, _, path), *_ = cursor.execute("PRAGMA database_list").fetchall()
     cursor.close()
-    record.info[HAS_WAL] = mode == "wal"
+    record.info[WAL] = f"{path}-wal" if mode == "wal" and path else ""
 
 
 @contextlib.contextmanager

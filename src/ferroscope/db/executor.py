@@ -13,7 +13,7 @@ from sqlalchemy import Connection, Dialect, Engine
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.sql.elements import ClauseElement
 
-from ferroscope.db.engine import HAS_WAL, NOTIFY_CHANNEL, NOW
+from ferroscope.db.engine import NOTIFY_CHANNEL, NOW, WAL
 from ferroscope.db.senders import Command
 
 
@@ -118,7 +118,7 @@ def _quoted(text: str) -> str:
 
 def _sqlite_write(connection: Connection) -> Sequence[Command]:
     # With a write-ahead log, the store syncs after COMMIT (see ``wal_sync``).
-    if not connection.info.get(HAS_WAL) or connection.info.get(_SYNCED_LATER):
+    if not connection.info.get(WAL) or connection.info.get(_SYNCED_LATER):
         return (_SQLITE_WRITE,)
     connection.info[_SYNCED_LATER] = True
     return (Command("PRAGMA synchronous=NORMAL", {}, answers=False, begins=True), _SQLITE_WRITE)

@@ -28,7 +28,7 @@ from ferroscope.contracts.telemetry import SILENT, Meter
 from ferroscope.core.notification import Subscription
 from ferroscope.db import executor
 from ferroscope.db.batch import Batch
-from ferroscope.db.engine import Connections, cannot_answer, classify, is_elsewhere, leaves_open
+from ferroscope.db.engine import WAL, Connections, cannot_answer, classify, is_elsewhere, leaves_open
 from ferroscope.db.executor import Statements
 from ferroscope.db.replication import POSITION, Memory, timeline_of
 from ferroscope.db.senders import Sender, sender_for
@@ -36,7 +36,7 @@ from ferroscope.db.session import NO_KEYS
 from ferroscope.db.sqlite_lock import write_lock
 from ferroscope.db.together import Together, Unit
 from ferroscope.db.transaction import Transaction
-from ferroscope.db.wal_sync import sync_of
+from ferroscope.db.wal_sync import WalSync
 from ferroscope.secrets.keys import KeyRing
 
 T = TypeVar("T")
@@ -127,11 +127,10 @@ class Store:
         self.claims: set[str] = set()
         self._connections = Connections(engine, size=settings.pool_size, timeout=settings.busy_timeout)
         self._writers: Together[_Work, _Done | None] | None = None
-        self._sync: Callable[[], None] = lambda: None
+        self._sync = WalSync()
         if engine.dialect.name == "sqlite":  # which allows one writer
             # A thread that waits for the file lock blocks the others, so most of ``busy_timeout`` is for SQLite's own.
             self._writers = Together(self._write_all, write_lock(engine, min(1.0, settings.busy_timeout / 4)))
-            self._sync = sync_of(engine)
 
     def write(self, work: Callable[[Transaction], T], *, durable: bool = True) -> T:
         """Run ``work`` in one transaction and commit it; any exception rolls it back.
@@ -172,7 +171,7 @@ class Store:
         if done is None:
             return self._attempt(msgspec.structs.replace(work, again=False))
         if work.write:
-            if work.durable and done.is_used:
+            if work.durable and done.is_used and self._writers is not None:
                 self._make_durable()
             self._committed(done.transaction)
         return done
@@ -194,6 +193,7 @@ class Store:
     def _write_all(self, units: Sequence[Unit[_Work, _Done | None]]) -> None:
         """Run all of them in one transaction of SQLite, each under a savepoint; a single one as on any database."""
         connection = self._connections.borrow()
+        self._sync.log = connection.info[WAL]
         try:
             together = len(units) > 1 and self._run_together(connection, units)
             if not together:

@@ -75,13 +75,31 @@ class Together(Generic[T, D]):
 
     def _await(self, unit: Unit[T, D], timeout: float) -> None:
         """Wait until the unit is done, or leads."""
-        if unit.woken.acquire(timeout=timeout):
-            return
+        try:
+            woken = unit.woken.acquire(timeout=timeout)
+            if not woken and not self._withdrawn(unit):
+                woken = unit.woken.acquire()  # it has been begun
+        except BaseException:
+            self._leave(unit)
+            raise
+        if not woken:
+            raise TimeoutError
+
+    def _withdrawn(self, unit: Unit[T, D]) -> bool:
+        """Take back a unit that has not been begun, and is not to lead; return whether it could be."""
         with self._lock:
-            if unit in self._waiting and not unit.leads:
+            if unit not in self._waiting or unit.leads:
+                return False
+            self._waiting.remove(unit)
+            return True
+
+    def _leave(self, unit: Unit[T, D]) -> None:
+        """Nobody waits for the unit any more, which may have been told to lead."""
+        with self._lock:
+            if unit in self._waiting:
                 self._waiting.remove(unit)
-                raise TimeoutError
-        unit.woken.acquire()  # it has been begun
+        if unit.leads and not unit.done:
+            self._hand_over(())
 
     def _lead(self) -> None:
         """Carry out what waits, of which the caller's is the first."""

@@ -9,24 +9,15 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
-from sqlalchemy import Engine
-
-
-def sync_of(engine: Engine) -> Callable[[], None]:
-    """Return what makes all commits to the engine's file durable; ``OSError``."""
-    file = engine.url.database
-    return (lambda: None) if not file or file == ":memory:" else WalSync(file)
-
 
 class WalSync:
-    """``database`` is the path of the database's file."""
+    """``log`` is the path of the write-ahead log; "" if SQLite has none, and syncs by itself."""
 
-    def __init__(self, database: str) -> None:
-        self._log = f"{database}-wal"
+    def __init__(self) -> None:
+        self.log = ""
         self._syncing = threading.Lock()
         self._begun = self._ended = 0
         self._entry = 0  # the inode of the log whose directory entry is durable
@@ -43,8 +34,10 @@ class WalSync:
             self._ended = self._begun
 
     def _sync(self) -> None:
+        if not self.log:
+            return
         try:
-            file = os.open(self._log, os.O_RDONLY | os.O_CLOEXEC)
+            file = os.open(self.log, os.O_RDONLY | os.O_CLOEXEC)
         except FileNotFoundError:
             return  # the last connection was closed, and SQLite has synced the database
         try:
@@ -56,7 +49,7 @@ class WalSync:
             os.close(file)
 
     def _sync_directory(self) -> None:
-        directory = os.open(Path(self._log).parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        directory = os.open(Path(self.log).parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
             with suppress(OSError):  # some file systems cannot, and do not need to
                 os.fsync(directory)

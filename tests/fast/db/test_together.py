@@ -7,10 +7,12 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from contextvars import ContextVar
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from ferroscope.db import together
 from ferroscope.db.together import Together, Unit
 from tests.support.processes import PATIENCE, until
 
@@ -142,3 +144,32 @@ def test_nobody_is_lost_or_done_twice_in_a_crowd() -> None:
         assert list(pool.map(lambda number: desk.run(lambda: count(number)), range(2000))) == list(range(2000))
     assert counts == [1] * 2000
     assert sum(desk.groups) == 2000
+
+
+class _Lock:
+    """A lock whose ``acquire`` is interrupted once it has succeeded."""
+
+    def __init__(self) -> None:
+        self.interrupts = False
+        lock = threading.Lock()
+        self.release = lock.release
+        self._acquire = lock.acquire
+
+    def acquire(self, timeout: float = -1) -> bool:
+        acquired = self._acquire(timeout=timeout)
+        if self.interrupts:
+            raise KeyboardInterrupt
+        return acquired
+
+
+def test_who_is_interrupted_when_it_is_to_lead_keeps_nobody_from_going_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    desk = Desk()
+    monkeypatch.setattr(together, "threading", SimpleNamespace(Lock=_Lock))
+    with crowd(desk, [lambda: "interrupted", lambda: "second"]) as futures:
+        waiting: Any = desk.together._waiting[0].woken
+        waiting.interrupts = True
+        desk.open.set()
+        with pytest.raises(KeyboardInterrupt):
+            futures[1].result(PATIENCE)
+        assert futures[2].result(PATIENCE) == "second"
+    assert desk.run(lambda: "after") == "after"

@@ -8,6 +8,7 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -213,3 +214,17 @@ def test_who_does_not_use_a_store_is_synced_by_sqlite(store: Store, monkeypatch:
     assert noted.count("PRAGMA synchronous=NORMAL") == disk.syncs == 1
     with store.engine.connect() as connection:
         assert connection.exec_driver_sql("PRAGMA synchronous").scalar_one() == 2, "FULL"
+
+
+def test_the_log_of_a_database_behind_a_symbolic_link_is_synced(
+    tmp_path: Path, sqlite_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """SQLite's log is beside the file, not beside the link."""
+    link = tmp_path / "link.db"
+    link.symlink_to(sqlite_url.removeprefix("sqlite:///"))
+    disk = _Disk(monkeypatch)
+    settings = Settings(database=DatabaseSettings(connection=f"sqlite:///{link}"))
+    backend = open_backend(settings, clock=SystemClock(), stop=threading.Event(), listen=False)
+    backend.store.write(_adding("a"))
+    backend.close()
+    assert disk.syncs == 1
