@@ -48,7 +48,8 @@ class Lossy:
         self.store._send = self
 
     def __call__(self, connection: Any, commands: Sequence[Command]) -> list[Result]:
-        if not self.times or commands[-1].text != "COMMIT":
+        commits = [place for place, command in enumerate(commands) if command.text == "COMMIT"]
+        if not self.times or not commits:
             return self._send(connection, commands)  # type: ignore[no-any-return]
         if self.only_changes and not any("receipts" in command.text for command in commands):
             return self._send(connection, commands)  # type: ignore[no-any-return]
@@ -58,7 +59,7 @@ class Lossy:
         family = connection.dialect.name.replace("mariadb", "mysql")
         if family != "sqlite":  # which has no connection that could break
             connection.connection.dbapi_connection.close()
-        raise SendError(len(commands) - 1, _BROKEN[family]())
+        raise SendError(commits[0], _BROKEN[family]())
 
 
 def added(tx: Transaction) -> str:
