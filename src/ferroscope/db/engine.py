@@ -426,7 +426,8 @@ class Connections:
         """Let others use the connection; what is left of a transaction in it is rolled back."""
         kept: Connection | None = connection
         try:
-            if connection.invalidated:
+            # A driver closes its connection by itself if the server has ended it after the last answer.
+            if connection.invalidated or getattr(connection.connection.dbapi_connection, "closed", False):
                 kept = None
                 _discard(connection)
             elif connection.in_transaction():  # SQLAlchemy's, nothing is sent

@@ -102,14 +102,19 @@ def commit(connection: Connection) -> None:
 
 def undo(connection: Connection) -> None:
     """Undo what was written since ``SAVEPOINT``, unless SQLite has rolled back the whole transaction."""
-    if is_open(connection):
+    if not is_open(connection):
+        return
+    try:
         _run(connection, "ROLLBACK TO unit")
         _run(connection, "RELEASE unit")
+    except DBAPIError:
+        rollback(connection)  # nothing of it may be committed with the others
+        raise
 
 
 def is_open(connection: Connection) -> bool:
     """Whether a transaction of SQLite has not ended."""
-    return bool(_driver(connection).in_transaction)
+    return not connection.invalidated and bool(_driver(connection).in_transaction)
 
 
 def _quoted(text: str) -> str:

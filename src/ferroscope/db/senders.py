@@ -143,7 +143,10 @@ def pipelined(connection: Connection, commands: Sequence[Command]) -> list[Resul
         found = []
         for _ in range(sent):
             found.append((yield from generators.fetch_many(pgconn)))
-        yield from generators.fetch_many(pgconn)  # the result of the sync
+        ended = yield from generators.fetch_many(pgconn)  # the result of the sync
+        severity = ended[0].error_field(psycopg.pq.DiagnosticField.SEVERITY_NONLOCALIZED) if ended else None
+        if severity == b"ERROR":  # of NOTIFY, whose transaction ends here; COMMIT came before it
+            yield from generators.fetch_many(pgconn)
         return found
 
     results, prepared_now = list[Result](), list[_Prepared]()

@@ -46,7 +46,8 @@ def write_lock(engine: Engine, timeout: float) -> Callable[[], AbstractContextMa
             yield
         finally:
             if has_lock:
-                lock.release()
+                with contextlib.suppress(OSError):  # what was written is committed
+                    lock.release()
 
     return held
 

@@ -6,6 +6,8 @@ unreachable, full or read-only, ``StoreUnavailableError`` is raised.
 
 from __future__ import annotations
 
+import errno
+import os
 import random
 import time
 from collections.abc import Callable, Sequence
@@ -28,13 +30,13 @@ from ferroscope.contracts.telemetry import SILENT, Meter
 from ferroscope.core.notification import Subscription
 from ferroscope.db import executor
 from ferroscope.db.batch import Batch
-from ferroscope.db.engine import WAL, Connections, cannot_answer, classify, is_elsewhere, leaves_open
+from ferroscope.db.engine import WAL, Connections, cannot_answer, classify, is_elsewhere, leaves_open, waiting
 from ferroscope.db.executor import Statements
 from ferroscope.db.replication import POSITION, Memory, timeline_of
 from ferroscope.db.senders import Sender, sender_for
 from ferroscope.db.session import NO_KEYS
 from ferroscope.db.sqlite_lock import write_lock
-from ferroscope.db.together import Together, Unit
+from ferroscope.db.together import AbandonedError, Together, Unit
 from ferroscope.db.transaction import Transaction
 from ferroscope.db.wal_sync import WalSync
 from ferroscope.secrets.keys import KeyRing
@@ -147,8 +149,12 @@ class Store:
             self._find_out(exc)
             done = exc.done
         self.claims.difference_update(done.transaction.ended)
-        for message in sorted(done.transaction.woken):
-            self._bus.publish(message)
+        try:
+            if durable and done.is_used and self._writers is not None:
+                self._make_durable()
+        finally:  # it is committed, durably or not
+            for message in sorted(done.transaction.woken):
+                self._bus.publish(message)
         result: T = done.result
         return result
 
@@ -171,13 +177,12 @@ class Store:
         if done is None:
             return self._attempt(msgspec.structs.replace(work, again=False))
         if work.write:
-            if work.durable and done.is_used and self._writers is not None:
-                self._make_durable()
             self._committed(done.transaction)
         return done
 
     def _run_alone(self, work: _Work) -> _Done | None:
         connection = self._connections.borrow()
+        self._sync.log = connection.info.get(WAL, "")
         try:
             return self._run(connection, work)
         finally:
@@ -189,27 +194,41 @@ class Store:
             return writers.run(work, self._settings.busy_timeout)
         except TimeoutError:
             raise StoreUnavailableError("another thread has held the database's write lock for too long") from None
+        except AbandonedError as exc:
+            raise OutcomeUnknownError("the thread that wrote was ended; the change may have been stored") from exc
 
     def _write_all(self, units: Sequence[Unit[_Work, _Done | None]]) -> None:
         """Run all of them in one transaction of SQLite, each under a savepoint; a single one as on any database."""
-        connection = self._connections.borrow()
-        self._sync.log = connection.info[WAL]
-        try:
-            together = len(units) > 1 and self._run_together(connection, units)
-            if not together:
-                for unit in units:
-                    unit.run(partial(self._run, connection))
-        finally:
-            self._connections.give_back(connection)
+        if len(units) > 1:
+            connection = self._connections.borrow()
+            try:
+                if self._run_together(connection, units):
+                    return
+            finally:
+                self._connections.give_back(connection)
+        for unit in units:
+            unit.run(self._run_alone)  # each on a connection that it borrows: the one before may have broken its own
 
     def _run_together(self, connection: Connection, units: Sequence[Unit[_Work, _Done | None]]) -> bool:
-        """Commit all units that do not fail; return False if SQLite has rolled back all of them because of one."""
-        executor.begin(connection)
+        """Commit all units that do not fail; return False if nothing was committed, and each has to run alone.
+
+        That is so if SQLite has rolled back all of them because of one, or if another connection may be better.
+        """
+        self._sync.log = connection.info[WAL]
+        try:
+            executor.begin(connection)
+        except DBAPIError as exc:
+            if classify(exc) == "busy":
+                raise
+            executor.rollback(connection)
+            return False
         begun: set[str] = set()
         try:
             for unit in units:
                 unit.run(partial(self._run_under_savepoint, connection))
-                if not executor.is_open(connection):
+                failed = unit.error
+                if not executor.is_open(connection) or (isinstance(failed, DBAPIError) and is_elsewhere(failed)):
+                    executor.rollback(connection)
                     return False
             for unit in units:
                 if unit.error is None and unit.result is not None:
@@ -296,11 +315,29 @@ class Store:
     def _make_durable(self) -> None:
         """Sync what was committed to SQLite; ``OutcomeUnknownError``."""
         try:
+            if self._sync.has_failed:
+                self._copy_log()
             self._sync()
-        except OSError as exc:
+        except (OSError, DBAPIError, Empty) as exc:
             self._meter.db_error("unavailable")
-            reason = f"the database cannot be synced to the disk: {exc.strerror or exc}"
+            why = getattr(exc, "strerror", None) or exc
+            reason = f"the database cannot be synced to the disk: {why}"
             raise OutcomeUnknownError(f"{reason}; the change may have been stored") from exc
+
+    def _copy_log(self) -> None:
+        """Copy the log to the database, and sync that: after an error, a sync of the log says nothing any more.
+
+        The kernel reports each error once, and takes what could not be written for written from then on.
+        """
+        connection = self._connections.borrow()
+        try:
+            with waiting(connection):
+                busy, *_ = connection.exec_driver_sql("PRAGMA wal_checkpoint(TRUNCATE)").one()
+        finally:
+            self._connections.give_back(connection)
+        if busy:
+            raise BlockingIOError(errno.EBUSY, os.strerror(errno.EBUSY))
+        self._sync.has_failed = False
 
     def _committed(self, transaction: Transaction) -> None:
         """Let others know what was committed."""

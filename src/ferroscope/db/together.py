@@ -21,6 +21,10 @@ D = TypeVar("D")
 _MOST: Final = 16
 
 
+class AbandonedError(Exception):
+    """The thread that carried out the unit was ended, as by an interrupt; what became of the unit is not known."""
+
+
 class Unit(Generic[T, D]):
     """Something to carry out, and what came of it. It sees the context variables of the thread that asked for it."""
 
@@ -68,7 +72,7 @@ class Together(Generic[T, D]):
         if not leads:
             self._await(unit, timeout)
         if not unit.done:
-            self._lead()
+            self._lead(unit)
         if unit.error is not None:
             raise unit.error
         return unit.result
@@ -101,8 +105,8 @@ class Together(Generic[T, D]):
         if unit.leads and not unit.done:
             self._hand_over(())
 
-    def _lead(self) -> None:
-        """Carry out what waits, of which the caller's is the first."""
+    def _lead(self, own: Unit[T, D]) -> None:
+        """Carry out what waits, of which ``own`` is the first."""
         group: list[Unit[T, D]] = []
         try:
             with self._turn():
@@ -112,9 +116,10 @@ class Together(Generic[T, D]):
         except BaseException as exc:
             if not group:
                 with self._lock:
-                    group = [self._waiting.popleft()]
+                    self._waiting.remove(own)
+                group = [own]
             for unit in group:
-                unit.error = exc
+                unit.error = exc if isinstance(exc, Exception) else AbandonedError(type(exc).__name__)
             if not isinstance(exc, Exception):
                 raise
         finally:

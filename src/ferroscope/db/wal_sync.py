@@ -14,10 +14,14 @@ from pathlib import Path
 
 
 class WalSync:
-    """``log`` is the path of the write-ahead log; "" if SQLite has none, and syncs by itself."""
+    """``log`` is the path of the write-ahead log; "" if SQLite has none, and syncs by itself.
+
+    ``has_failed``: a sync has failed, so the log may have a hole, which no later sync reports.
+    """
 
     def __init__(self) -> None:
         self.log = ""
+        self.has_failed = False
         self._syncing = threading.Lock()
         self._begun = self._ended = 0
         self._entry = 0  # the inode of the log whose directory entry is durable
@@ -30,7 +34,11 @@ class WalSync:
             if self._ended >= needed:
                 return
             self._begun += 1
-            self._sync()
+            try:
+                self._sync()
+            except OSError:
+                self.has_failed = True
+                raise
             self._ended = self._begun
 
     def _sync(self) -> None:
