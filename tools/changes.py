@@ -70,6 +70,11 @@ def release(version: str, changelog: Path, directory: Path, today: datetime.date
     head, mark, rest = changelog.read_text(encoding="utf-8").partition(MARK)
     if not mark:
         raise FragmentError(f"{changelog.name} does not contain the line {MARK.strip()!r}")
+    if re.search(rf"^## {re.escape(version)} ", rest, re.MULTILINE):
+        raise FragmentError(
+            f"{changelog.name} has a section {version} already: put what the fragments say into it and delete them, "
+            "or name the next version if it has a tag"
+        )
     text = f"{head}{mark}\n## {version} ({today.isoformat()})\n\n{notes(found)}{rest}"
     changelog.write_text(text, encoding="utf-8")
     for paths in found.values():

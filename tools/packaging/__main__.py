@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import click
 
+from tools import changes
 from tools.packaging import contents, deb, dist, image, release
 
 BUILD = contents.ROOT / "build"
@@ -56,6 +58,8 @@ def make_release(directory: Path, key: str) -> None:
         click.echo(line)
     if changed:
         click.echo(f"NOT OF A COMMIT: {len(changed)} files differ from it, such as {changed[0]}")
+    if pending := [*itertools.chain.from_iterable(changes.fragments(contents.ROOT / "changes").values())]:
+        click.echo(f"NOT IN THE NOTES: {len(pending)} fragments, such as {pending[0].name}: see changes/README.md")
     if not key:
         click.echo("UNSIGNED: no key was named; name one with: make release KEY=...")
 

@@ -105,9 +105,15 @@ def run(*command: str | Path, output: bool = False, where: Path = ROOT) -> str:
 
 
 def build_time() -> int:
-    """Return the time that is written into what is built: SOURCE_DATE_EPOCH, or that of the last commit."""
-    given = os.environ.get("SOURCE_DATE_EPOCH")
-    return int(given or run("git", "log", "-1", "--format=%ct", output=True))
+    """Return the time that is written into what is built: SOURCE_DATE_EPOCH, or that of the last commit.
+
+    An unpacked source distribution has no commits; its files have the time of the one of which it was made.
+    """
+    if given := os.environ.get("SOURCE_DATE_EPOCH"):
+        return int(given)
+    if (unpacked := ROOT / "PKG-INFO").exists():
+        return int(unpacked.stat().st_mtime)
+    return int(run("git", "log", "-1", "--format=%ct", output=True))
 
 
 def architecture() -> str:

@@ -67,6 +67,8 @@ def test_a_release_needs_a_version_fragments_and_a_place(directory: Path, change
     (directory / "a.added.md").write_text("Words.\n")
     with pytest.raises(changes.FragmentError, match="version"):
         changes.release("next", changelog, directory, TODAY)
+    with pytest.raises(changes.FragmentError, match="has a section"):
+        changes.release("1.0.0", changelog, directory, TODAY)
     changelog.write_text("# Changes\n")
     with pytest.raises(changes.FragmentError, match="does not contain the line"):
         changes.release("1.1.0", changelog, directory, TODAY)

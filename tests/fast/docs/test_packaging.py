@@ -14,7 +14,7 @@ import pytest
 from ferroscope.cli.main import commands
 from ferroscope.config.load import load, unknown_options
 from ferroscope.config.sections import options as declared_options
-from tests.fast.docs.pages import page, pages
+from tests.fast.docs.pages import page, pages, typed
 from tools.docs.declarations import sample
 from tools.packaging import contents, man_pages, release
 from tools.packaging.archive import archive
@@ -71,6 +71,16 @@ def test_the_packages_are_those_for_debians_python_whichever_python_builds() -> 
     assert names - newer == {"async-timeout"}
 
 
+def test_an_unpacked_source_distribution_is_built_with_the_time_of_its_commit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("SOURCE_DATE_EPOCH", raising=False)
+    monkeypatch.setattr(contents, "ROOT", tmp_path)
+    (tmp_path / "PKG-INFO").touch()
+    os.utime(tmp_path / "PKG-INFO", (1000000000, 1000000000))
+    assert contents.build_time() == 1000000000
+
+
 def test_an_archive_depends_on_names_and_contents_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SOURCE_DATE_EPOCH", "1000000000")
     archives = []
@@ -103,6 +113,15 @@ def test_what_is_typed_and_installed_names_no_version_which_would_be_that_of_an_
     assert [
         one.at(found[0]) for one in pages() if one.name not in _OF_RELEASES if (found := named.search(one.text))
     ] == []
+
+
+def test_pages_for_users_say_where_what_needs_the_source_is_typed() -> None:
+    of_the_source = re.compile(r"python3? -m tools |make ")
+    places = ("docs/how-to/", "docs/tutorial/", "README.md")
+    users = [one for one in pages() if one.name.startswith(places) and one.name not in _OF_RELEASES]
+    typing = [one for one in users if any(of_the_source.match(line) for block in one.blocks for line in typed(block))]
+    assert typing
+    assert [one.name for one in typing if not re.search(r"checkout|source distribution|the source", one.text)] == []
 
 
 def test_pages_for_users_need_no_checkout_to_install_an_extra() -> None:
