@@ -115,6 +115,15 @@ def test_they_are_installed_upgraded_removed_and_purged(
     assert [name for name in left if not name.startswith(("var/tmp/", "var/log/", "proc/", "sys/", "run/"))] == []
 
 
+def test_units_that_find_an_older_schema_start_when_it_was_upgraded(debian: Debian, packages: list[Path]) -> None:
+    """As after an upgrade of the package, which restarts them before anybody can have upgraded the schema."""
+    debian.install(*packages)
+    debian.run("systemctl", "start", "--no-block", "ferroscope-api.service")
+    assert until(lambda: "ferroscope db upgrade" in debian.run("journalctl", "--unit=ferroscope-api", "--no-pager"))
+    debian.run("runuser", "-u", "ferroscope", "--", "ferroscope", "db", "upgrade")
+    assert until(lambda: debian.call("systemctl", "is-active", "ferroscope-api").stdout.strip() == "active")
+
+
 def test_a_boot_host_is_closed_until_its_filter_runs(debian: Debian, packages: list[Path]) -> None:
     debian.install(*packages)
     conf = debian.root / CONF
