@@ -49,7 +49,17 @@ exec env -i container=test PATH=/usr/sbin:/usr/bin:/sbin:/bin \\
 def make(path: Path, suite: str, *packages: str) -> None:
     """Make a Debian with systemd and these packages, and what they depend on, in a directory."""
     wanted = ",".join(("systemd-sysv", "dbus", *packages))
-    command = ["mmdebstrap", "--quiet", "--variant=minbase", f"--include={wanted}", suite, str(path)]
+    # In a namespace of its own: if it is killed, nothing of this system stays mounted in what is then removed.
+    command = [
+        "unshare",
+        "--mount",
+        "mmdebstrap",
+        "--quiet",
+        "--variant=minbase",
+        f"--include={wanted}",
+        suite,
+        str(path),
+    ]
     subprocess.run(command, check=True, timeout=1800 * slowness())
     # It is thrown away: no file of a package has to be on the disk.
     (path / "etc/dpkg/dpkg.cfg.d/unsafe-io").write_text("force-unsafe-io\n")

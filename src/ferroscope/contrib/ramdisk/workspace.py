@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import fcntl
 import os
+import re
 import shutil
+import subprocess
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -18,6 +20,8 @@ from ferroscope.boot_config.ramdisk.manifest import RamdiskError
 from ferroscope.contrib.ramdisk.plan import Names
 
 _PREFIX: Final = ".ramdisk-build-"
+# Of a blank, among others, in the kernel's table of mounts.
+_ESCAPE: Final = re.compile(r"\\([0-7]{3})")
 
 
 @contextmanager
@@ -32,18 +36,37 @@ def work_directory(directory: Path) -> Iterator[Path]:
         except BlockingIOError:
             raise RamdiskError(f"another build into {directory} is running", "wait for its end") from None
         for left in directory.glob(f"{_PREFIX}*"):
-            shutil.rmtree(left)
+            _remove(left)
         work = Path(tempfile.mkdtemp(prefix=_PREFIX, dir=directory))
         work.chmod(0o755)  # the user of a namespace is another one
         try:
             yield work
         finally:
-            shutil.rmtree(work)
+            _remove(work)
     finally:
         os.close(lock)
         for one in created:
             if not any(one.iterdir()):
                 one.rmdir()
+
+
+def _remove(directory: Path) -> None:
+    """Remove it, and not what is mounted in it: mmdebstrap, if it was killed, leaves this host's /dev/shm there."""
+    for place in reversed(_mounted(directory)):
+        subprocess.run(["umount", "--lazy", place], check=False, stderr=subprocess.DEVNULL)  # noqa: S603, S607
+    if left := _mounted(directory):
+        raise RamdiskError(
+            f"something is mounted in what a build has left: {left[0]}", f"umount it, then remove {directory}"
+        )
+    shutil.rmtree(directory)
+
+
+def _mounted(directory: Path) -> list[str]:
+    """Return the places below the directory at which something is mounted."""
+    start = f"{directory.resolve()}/"
+    table = Path("/proc/self/mountinfo").read_text(encoding="utf-8", errors="surrogateescape")
+    places = (_ESCAPE.sub(lambda found: chr(int(found[1], 8)), line.split(" ")[4]) for line in table.splitlines())
+    return [place for place in places if place.startswith(start)]
 
 
 def put_into_place(out: Path, names: Names, directory: Path) -> None:
