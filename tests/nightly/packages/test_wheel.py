@@ -14,6 +14,7 @@ import pytest
 
 import ferroscope
 from tests import ROOT
+from tests.support.follower import steps
 from tests.support.speed import slowness
 from tools.packaging import contents, dist
 
@@ -125,6 +126,10 @@ def test_pipx_installs_it_with_all_extras(built: tuple[Path, Path], tmp_path: Pa
     assert "All 2 finished" in run("demo", "--nodes", "2")
     python = tmp_path / "pipx/venvs/ferroscope/bin/python"
     subprocess.run([python, "-c", f"import {', '.join(EXTRAS)}"], check=True)
+    # The line of the page that leads man to its pages: pipx before 1.3 does not.
+    (line,) = [one for one in steps("docs/how-to/install-a-package.md") if one.startswith("export MANPATH=")]
+    where = places | {"PATH": f"{tmp_path / 'bin'}:{places['PATH']}"}
+    subprocess.run(["bash", "-c", f'{line}; test -e "${{MANPATH%:}}/man1/ferroscope-node.1"'], check=True, env=where)
 
 
 def _extras() -> list[str]:
