@@ -17,7 +17,7 @@ from typing import Final
 
 from tests import ROOT
 
-_SOURCES: Final = ROOT / "src" / "ferroscope" / "boot_config" / "ramdisk"
+_SOURCES: Final = ROOT / "src" / "ferroscope" / "contrib" / "ramdisk"
 _SMALL: Final = ("--kernel", "cloud")
 
 

@@ -16,7 +16,7 @@ from ferroscope.contrib.ramdisk.plan import AGENT
 from ferroscope.doctor import ramdisk as doctor
 
 _NOW = datetime.datetime(2026, 3, 1, tzinfo=datetime.UTC)
-_OPTIONS = Options(kernel="cloud", arch="amd64", firmware=False, agent=AGENT, mirror="http://deb.debian.org/debian")
+_OPTIONS = Options(kernel="cloud", arch="amd64", firmware=False, agent=AGENT)
 
 
 def _install(directory: Path, name: str = "ipa", **changes: object) -> Installed:

@@ -32,13 +32,17 @@ class Digest(msgspec.Struct, frozen=True):
 
 
 class Options(msgspec.Struct, frozen=True, kw_only=True):
-    """The options of the build. Of keys and hooks, the SHA-256; certificates are public."""
+    """The options of the build. Of keys and hooks, the SHA-256; certificates are public.
+
+    ``mirror``, ``security_mirror``: "" where the build took those of its host, which decide nothing.
+    """
 
     kernel: Kernel
     arch: Arch
     firmware: bool
     agent: str
-    mirror: str
+    mirror: str = ""
+    security_mirror: str = ""
     extra_packages: list[str] = []
     ssh_keys: dict[str, str] = {}
     certificates: dict[str, str] = {}

@@ -20,6 +20,7 @@ from ferroscope.boot_config.ramdisk.manifest import Digest, Manifest, Options, R
 from ferroscope.boot_config.ramdisk.manifest import packages as parse_packages
 from ferroscope.contrib.ramdisk import agent, archive, boot_files, content, host, sources, system
 from ferroscope.contrib.ramdisk.archive import File
+from ferroscope.contrib.ramdisk.mirrors import Mirrors
 from ferroscope.contrib.ramdisk.plan import AGENT, Names, Plan
 from ferroscope.contrib.ramdisk.programs import Runner, ends_orderly, usual_permissions
 from ferroscope.contrib.ramdisk.workspace import put_into_place, work_directory
@@ -31,6 +32,7 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     """One build. ``work``: its directory; ``epoch``: the time of all files, in seconds."""
 
     plan: Plan
+    mirrors: Mirrors
     names: Names
     work: Path
     runner: Runner
@@ -43,19 +45,20 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
         return self.work / "out"
 
 
-def build(plan: Plan, names: Names, directory: Path, *, sign_key: Path | None, loud: bool, say: Say) -> Manifest:
-    """Build the ramdisk into ``directory``; ``RamdiskError`` says what failed. The plan was checked."""
-    host.check(plan, directory, signs=sign_key is not None)
+def build(
+    plan: Plan, mirrors: Mirrors, names: Names, directory: Path, *, sign_key: Path | None, loud: bool, say: Say
+) -> Manifest:
+    """Build the ramdisk into ``directory``; ``RamdiskError`` says what failed. The plan and the host were checked."""
     if sign_key is not None:
         signature.check_key(sign_key)
     with ends_orderly(), usual_permissions(), work_directory(directory) as work:
         environment = {"PATH": host.search_path(), "TMPDIR": str(work)}
         runner = Runner(work / "log", environment, loud)
-        published = sources.ask(plan, runner, work)
-        say(f"Debian's sources are of {published:%Y-%m-%d %H:%M} UTC")
+        published = sources.ask(plan, mirrors, runner, work)
+        say(f"Debian's packages are those of {published:%Y-%m-%d %H:%M} UTC, from {mirrors.packages}")
         epoch = int(published.timestamp())
         runner = msgspec.structs.replace(runner, environment={**environment, "SOURCE_DATE_EPOCH": str(epoch)})
-        job = Job(plan=plan, names=names, work=work, runner=runner, epoch=epoch, say=say)
+        job = Job(plan=plan, mirrors=mirrors, names=names, work=work, runner=runner, epoch=epoch, say=say)
         job.out.mkdir()
         manifest = _make(job, published)
         if sign_key is not None:
@@ -112,7 +115,7 @@ def _agent(job: Job) -> dict[str, str]:
 def _root(job: Job) -> None:
     settings = job.work / "apt.conf"
     settings.write_text(sources.apt_settings(), encoding="utf-8")
-    command = system.mmdebstrap(job.plan, job.work, settings, sources.passwords())
+    command = system.mmdebstrap(job.plan, job.mirrors, job.work, settings, sources.passwords())
     job.runner.run(command, "installing Debian's packages")
 
 
@@ -149,7 +152,7 @@ def _network_files(job: Job, store: dict[str, bytes]) -> None:
 def _loader(store: dict[str, bytes], kind: str) -> bytes:
     found = [name for name in store if name.startswith(f"loaders/{kind}") and "installer" not in name]
     if not found:
-        raise RamdiskError(f"Debian's packages have no {kind}*.efi.signed", "choose another --mirror")
+        raise RamdiskError(f"Debian's packages have no {kind}*.efi.signed", "say --mirror URL of another one")
     return store[min(found, key=len)]
 
 
@@ -192,6 +195,7 @@ def _options(plan: Plan) -> Options:
         firmware=plan.firmware,
         agent=plan.agent,
         mirror=plan.mirror,
+        security_mirror=plan.security_mirror,
         extra_packages=sorted(plan.extra_packages),
         ssh_keys={one.name: content.digest(one.content) for one in plan.ssh_keys},
         certificates={one.name: one.content.decode() for one in plan.certificates},

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from ferroscope.boot_config.ramdisk.manifest import Arch
+from ferroscope.contrib.ramdisk.mirrors import Mirrors
 from ferroscope.contrib.ramdisk.plan import Plan
 
 # A system that starts, and gets addresses on all its NICs.
@@ -80,13 +81,13 @@ def boot(arch: Arch) -> tuple[str, ...]:
     return _BOOT[arch]
 
 
-def sources(plan: Plan, suite: str) -> list[str]:
+def sources(plan: Plan, mirrors: Mirrors, suite: str) -> list[str]:
     """Return the lines of apt's sources."""
     components = "main non-free-firmware" if plan.firmware else "main"
     return [
-        f"deb {plan.mirror} {suite} {components}",
-        f"deb {plan.mirror} {suite}-updates {components}",
-        f"deb {plan.security_mirror} {suite}-security {components}",
+        f"deb {mirrors.packages} {suite} {components}",
+        f"deb {mirrors.packages} {suite}-updates {components}",
+        f"deb {mirrors.security} {suite}-security {components}",
     ]
 
 

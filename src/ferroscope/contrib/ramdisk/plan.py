@@ -14,8 +14,6 @@ from ferroscope.boot_config.ramdisk.manifest import Arch, Kernel, RamdiskError
 from ferroscope.core.values import without_secrets
 
 SUITE: Final = "bookworm"
-MIRROR: Final = "http://deb.debian.org/debian"
-SECURITY_MIRROR: Final = "http://deb.debian.org/debian-security"
 
 # The agent whose packages ``agent-constraints.txt`` pins.
 AGENT: Final = "13.0.0"
@@ -29,14 +27,17 @@ class Extra(msgspec.Struct, frozen=True):
 
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
-    """Everything that decides what a ramdisk contains, apart from what the mirrors have."""
+    """Everything that decides what a ramdisk contains, apart from what the mirrors have.
+
+    ``mirror``, ``security_mirror``: "" for those of this host's apt.
+    """
 
     kernel: Kernel = "generic"
     arch: Arch = "amd64"
     firmware: bool = True
     agent: str = AGENT
-    mirror: str = MIRROR
-    security_mirror: str = SECURITY_MIRROR
+    mirror: str = ""
+    security_mirror: str = ""
     extra_packages: tuple[str, ...] = ()
     ssh_keys: tuple[Extra, ...] = ()
     certificates: tuple[Extra, ...] = ()
@@ -114,16 +115,25 @@ def check(plan: Plan) -> None:
     for name in plan.extra_packages:
         if not _PACKAGE.fullmatch(name):
             raise RamdiskError(f"--extra-package {name!r}: not the name of a Debian package", "name one, such as: fio")
-    for url in (plan.mirror, plan.security_mirror):
-        if not re.fullmatch(r"(https?|file|copy)://[^\s\[\]\"']+|file:/[^\s\[\]\"']+", url):
-            raise RamdiskError(
-                f"--mirror {url.rpartition('@')[2]!r}: not the URL of a mirror", f"for example: --mirror {MIRROR}"
-            )
-        scheme, place = urlsplit(url)[:2]
-        if "@" in place:
-            # It would be in the list of processes, in what they print, and in the manifest.
-            raise RamdiskError(
-                f"--mirror {without_secrets(url)}: a URL with a password can be seen by everybody on this host",
-                "put it in /etc/apt/auth.conf.d/mirror.conf: "
-                f"machine {scheme}://{place.rpartition('@')[2]} login USER password PASSWORD",
-            )
+    for option, url in (("--mirror", plan.mirror), ("--security-mirror", plan.security_mirror)):
+        if url:
+            check_mirror(url, option)
+
+
+_EXAMPLE: Final = "https://mirror.example.org/debian"
+
+
+def check_mirror(url: str, what: str) -> None:
+    """Refuse a URL from which nothing can be installed, or that has a password; ``what``: how to call it."""
+    if not re.fullmatch(r"(https?|file|copy)://[^\s\[\]\"']+|(file|copy):/[^\s\[\]\"']+", url):
+        raise RamdiskError(
+            f"{what} {url.rpartition('@')[2]!r}: not the URL of a mirror", f"for example: --mirror {_EXAMPLE}"
+        )
+    scheme, place = urlsplit(url)[:2]
+    if "@" in place:
+        # It would be in the list of processes, in what they print, and in the manifest.
+        raise RamdiskError(
+            f"{what} {without_secrets(url)}: a URL with a password can be seen by everybody on this host",
+            "put it in /etc/apt/auth.conf.d/mirror.conf: "
+            f"machine {scheme}://{place.rpartition('@')[2]} login USER password PASSWORD",
+        )

@@ -15,7 +15,7 @@ from ferroscope.boot_config.ramdisk.manifest import RamdiskError
 from ferroscope.cli.exits import Exit, Failure
 from ferroscope.cli.output import Group, Output, output_option, table
 from ferroscope.cli.service import config_option, settings_of, show_findings
-from ferroscope.contrib.ramdisk.plan import AGENT, MIRROR, SECURITY_MIRROR, Plan, names
+from ferroscope.contrib.ramdisk.plan import AGENT, Plan, names
 
 if TYPE_CHECKING:
     from ferroscope.boot_config.ramdisk.installed import Installed
@@ -58,9 +58,12 @@ def ramdisk() -> None:
     help="Release of ironic-python-agent. The packages of the default one are pinned, with hashes.",
 )  # fmt: skip
 @click.option(
-    "--mirror", default=MIRROR, show_default=True, help="URL of Debian's packages; a snapshot's, for example."
+    "--mirror", default="",
+    help="URL of Debian's packages; a snapshot's, for example. [default: that of this host's apt]",
+)  # fmt: skip
+@click.option(
+    "--security-mirror", default="", help="URL of Debian's security updates. [default: that of this host's apt]"
 )
-@click.option("--security-mirror", default=SECURITY_MIRROR, show_default=True, help="URL of Debian's security updates.")
 @click.option(
     "--extra-package", "extra_packages", multiple=True, metavar="NAME", help="Another Debian package; may be repeated."
 )
@@ -105,7 +108,7 @@ def build(
     It writes a kernel and an initramfs for network boot, an ISO for virtual media, an iPXE script, and a manifest with
     the hashes and versions of everything. The same sources and options give the same files.
     """
-    from ferroscope.contrib.ramdisk import host, inputs, plan
+    from ferroscope.contrib.ramdisk import host, inputs, mirrors, plan
     from ferroscope.contrib.ramdisk.build import build as run
 
     settings = settings_of(files)
@@ -124,9 +127,18 @@ def build(
         )
         plan.check(wanted)
         host.check(wanted, directory, signs=sign_key is not None)
+        chosen = mirrors.of(wanted)
     named = names(settings.boot.kernel, settings.boot.ramdisk, wanted.arch)
     with _explained():
-        run(wanted, named, directory, sign_key=sign_key, loud=verbose, say=lambda text: click.echo(text, err=True))
+        run(
+            wanted,
+            chosen,
+            named,
+            directory,
+            sign_key=sign_key,
+            loud=verbose,
+            say=lambda text: click.echo(text, err=True),
+        )
     for name in (*named.files, named.manifest):
         click.echo(f"wrote {directory / name}")
     _show_next_steps(settings, directory, named.iso)

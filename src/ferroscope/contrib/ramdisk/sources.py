@@ -12,6 +12,7 @@ from typing import Final
 
 from ferroscope.boot_config.ramdisk.manifest import RamdiskError
 from ferroscope.contrib.ramdisk.host import search_path
+from ferroscope.contrib.ramdisk.mirrors import Mirrors
 from ferroscope.contrib.ramdisk.plan import SUITE, Plan
 from ferroscope.contrib.ramdisk.programs import Runner, fixed
 
@@ -26,14 +27,14 @@ _PASSED_ON: Final = re.compile(
 )
 
 
-def release_files(plan: Plan) -> list[str]:
+def release_files(mirrors: Mirrors) -> list[str]:
     """Return the URLs of the signed lists of all sources."""
     places = [
-        (plan.mirror, SUITE),
-        (plan.mirror, f"{SUITE}-updates"),
-        (plan.security_mirror, f"{SUITE}-security"),
+        (mirrors.packages, SUITE),
+        (mirrors.packages, f"{SUITE}-updates"),
+        (mirrors.security, f"{SUITE}-security"),
     ]
-    return [f"{mirror.rstrip('/')}/dists/{suite}/InRelease" for mirror, suite in places]
+    return [f"{mirror}/dists/{suite}/InRelease" for mirror, suite in places]
 
 
 def published(text: str) -> datetime.datetime:
@@ -54,17 +55,17 @@ def lacks(text: str, arch: str, component: str) -> str:
     return ""
 
 
-def ask(plan: Plan, runner: Runner, work: Path) -> datetime.datetime:
+def ask(plan: Plan, mirrors: Mirrors, runner: Runner, work: Path) -> datetime.datetime:
     """Return when the newest of the sources was published; ``RamdiskError`` if a mirror does not have it.
 
     apt's own helper asks, so proxy and certificates are those of this host's apt.
     """
     times = []
-    for url in release_files(plan):
+    for url in release_files(mirrors):
         path = work / "InRelease"
         settings = [f"-oAcquire::http::Timeout={_SECONDS}", f"-oAcquire::https::Timeout={_SECONDS}"]
         settings += ["-oAcquire::Retries=1", "-oAPT::Sandbox::User=root"]
-        advice = "check the URL, and the proxy of this host's apt (apt-config dump | grep Proxy); choose a --mirror"
+        advice = "check the URL, and the proxy of this host's apt (apt-config dump | grep Proxy); or say --mirror URL"
         runner.run([_HELPER, *settings, "download-file", url, str(path)], f"asking the mirror for {url}", advice=advice)
         text = path.read_text(encoding="utf-8", errors="replace")
         try:
@@ -73,7 +74,9 @@ def ask(plan: Plan, runner: Runner, work: Path) -> datetime.datetime:
             raise RamdiskError(f"{url} is not a release file of Debian", advice) from None
         wanted = "non-free-firmware" if plan.firmware else "main"
         if what := lacks(text, plan.arch, wanted):
-            raise RamdiskError(f"{url}: the mirror has no {what}", "choose another --mirror, or other options")
+            raise RamdiskError(
+                f"{url}: the mirror has no {what}", "say --mirror URL of another one, or choose other options"
+            )
         path.unlink()
     return max(times)
 

@@ -9,13 +9,16 @@ from pathlib import Path
 from typing import Final
 
 from ferroscope.contrib.ramdisk import content, packages
+from ferroscope.contrib.ramdisk.mirrors import Mirrors
 from ferroscope.contrib.ramdisk.plan import SUITE, Plan
 
 # Small blocks: of small files that share one, each read decompresses all of it.
 _COMPRESSION: Final = ("-comp", "zstd", "-Xcompression-level", "15", "-b", "256K")
 
 
-def mmdebstrap(plan: Plan, work: Path, apt_settings: Path, passwords: Sequence[Path] = ()) -> list[str]:
+def mmdebstrap(
+    plan: Plan, mirrors: Mirrors, work: Path, apt_settings: Path, passwords: Sequence[Path] = ()
+) -> list[str]:
     """Return the command that makes the root; its hooks run beside the root, which is their first argument.
 
     ``passwords``: files with those of mirrors, for apt.
@@ -51,7 +54,7 @@ def mmdebstrap(plan: Plan, work: Path, apt_settings: Path, passwords: Sequence[P
         f'--customize-hook=rm -rf "$1/{content.STORE}"',
         SUITE,
         str(work / "root.tar"),
-        *packages.sources(plan, SUITE),
+        *packages.sources(plan, mirrors, SUITE),
     ]
 
 

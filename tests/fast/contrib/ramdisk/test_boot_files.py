@@ -8,10 +8,12 @@ from pathlib import Path
 import pytest
 
 from ferroscope.contrib.ramdisk import agent, boot_files, system
+from ferroscope.contrib.ramdisk.mirrors import Mirrors
 from ferroscope.contrib.ramdisk.plan import AGENT, Extra, Plan, names
 from ferroscope.core.boot import CALLBACK_PARAMETER
 
 _NAMES = names("ipa.kernel", "ipa.initramfs", "amd64")
+_MIRRORS = Mirrors("http://mirror.example.org/debian", "http://mirror.example.org/security")
 _URL = "http://10.0.0.1:6385/v1/continue_inspection"
 
 
@@ -65,13 +67,13 @@ def test_a_server_that_sends_nothing_is_given_up_by_the_script() -> None:
 
 def test_passwords_of_mirrors_are_in_no_command() -> None:
     command = system.mmdebstrap(
-        Plan(), Path("/build"), Path("/apt.conf"), [Path("/etc/apt/auth.conf.d/mirror one.conf")]
+        Plan(), _MIRRORS, Path("/build"), Path("/apt.conf"), [Path("/etc/apt/auth.conf.d/mirror one.conf")]
     )
     added = [word for word in command if word.startswith("--setup-hook=")]
     assert len(added) == 2
     assert "'/etc/apt/auth.conf.d/mirror one.conf'" in added[1]
     assert not any(
-        word.startswith("--setup-hook=") for word in system.mmdebstrap(Plan(), Path("/w"), Path("/apt.conf"))
+        word.startswith("--setup-hook=") for word in system.mmdebstrap(Plan(), _MIRRORS, Path("/w"), Path("/apt.conf"))
     )
 
 
@@ -94,7 +96,7 @@ def test_every_package_of_the_agent_is_pinned_with_a_hash() -> None:
 
 def test_hooks_run_after_our_steps_and_before_the_end() -> None:
     plan = Plan(hooks=(Extra("10-first", b"#!/bin/sh\n"), Extra("20-second", b"#!/bin/sh\n")))
-    command = system.mmdebstrap(plan, Path("/w o r k"), Path("/apt.conf"))
+    command = system.mmdebstrap(plan, _MIRRORS, Path("/w o r k"), Path("/apt.conf"))
     hooks = [word for word in command if word.startswith("--customize-hook=")]
     marks = ("overlay.tar", ' fetch "$1"', ' prepare "$1"', "10-first", "20-second", ' finish "$1"', "store.tar")
     order = [next(number for number, hook in enumerate(hooks) if mark in hook) for mark in marks]
@@ -102,13 +104,13 @@ def test_hooks_run_after_our_steps_and_before_the_end() -> None:
 
 
 def test_paths_with_spaces_stay_one_argument_of_a_hook() -> None:
-    command = system.mmdebstrap(Plan(), Path("/w o r k"), Path("/apt.conf"))
+    command = system.mmdebstrap(Plan(), _MIRRORS, Path("/w o r k"), Path("/apt.conf"))
     added = next(word for word in command if "tar-in" in word).removeprefix("--customize-hook=")
     assert shlex.split(added) == ["tar-in", "/w o r k/overlay.tar", "/"]
 
 
 def test_steps_are_given_the_root_first() -> None:
-    command = system.mmdebstrap(Plan(kernel="cloud"), Path("/build"), Path("/apt.conf"))
+    command = system.mmdebstrap(Plan(kernel="cloud"), _MIRRORS, Path("/build"), Path("/apt.conf"))
     fetch = next(word for word in command if "linux-image-cloud-amd64" in word)
     words = shlex.split(fetch.removeprefix("--customize-hook="))
     assert words[:2] == ["sh", "-euc"]

@@ -11,7 +11,10 @@ from ferroscope.boot_config.ramdisk.installed import OLDEST_AGENT
 from ferroscope.boot_config.ramdisk.manifest import RamdiskError
 from ferroscope.config.options import BootSettings
 from ferroscope.contrib.ramdisk import packages
+from ferroscope.contrib.ramdisk.mirrors import Mirrors
 from ferroscope.contrib.ramdisk.plan import AGENT, Extra, Plan, check, names
+
+_MIRRORS = Mirrors("http://mirror.example.org/debian", "http://mirror.example.org/security")
 
 
 def test_the_files_are_those_that_boot_hosts_serve() -> None:
@@ -44,8 +47,8 @@ def test_the_manifest_is_put_into_place_after_all_that_it_lists() -> None:
         {"agent": ".".join(map(str, (OLDEST_AGENT[0] - 1, 9)))},
         {"extra_packages": ("fio; reboot",)},
         {"extra_packages": ("--purge",)},
-        {"mirror": "deb.debian.org"},
-        {"security_mirror": "http://deb.debian.org/debian-security main\ndeb http://x/"},
+        {"mirror": "mirror.example.org"},
+        {"security_mirror": "http://mirror.example.org/security main\ndeb http://x/"},
     ],
 )
 def test_what_cannot_be_built_is_refused_with_what_to_do(wrong: dict[str, Any]) -> None:
@@ -85,8 +88,8 @@ def test_firmware_and_ssh_are_there_only_if_they_are_wanted() -> None:
 
 
 def test_non_free_sources_are_used_for_firmware_only() -> None:
-    assert all("non-free-firmware" in line for line in packages.sources(Plan(), "bookworm"))
-    assert not any("non-free" in line for line in packages.sources(Plan(firmware=False), "bookworm"))
+    assert all("non-free-firmware" in line for line in packages.sources(Plan(), _MIRRORS, "bookworm"))
+    assert not any("non-free" in line for line in packages.sources(Plan(firmware=False), _MIRRORS, "bookworm"))
 
 
 def test_every_program_that_the_collectors_call_has_a_package() -> None:

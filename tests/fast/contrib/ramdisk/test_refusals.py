@@ -10,7 +10,7 @@ import pytest
 
 from ferroscope.boot_config.ramdisk.manifest import RamdiskError
 from ferroscope.contrib.ramdisk import host, inputs, sources
-from ferroscope.contrib.ramdisk.plan import Plan
+from ferroscope.contrib.ramdisk.mirrors import Mirrors
 from tests import ROOT
 from tests.fast.cli.running import run
 from tests.support.certificates import Authority
@@ -94,8 +94,9 @@ def test_what_a_mirror_does_not_have_is_found() -> None:
 
 
 def test_all_sources_are_asked() -> None:
-    urls = sources.release_files(Plan(mirror="http://m/debian/"))
+    urls = sources.release_files(Mirrors("http://m/debian", "http://s/debian"))
     assert urls[0] == "http://m/debian/dists/bookworm/InRelease"
+    assert urls[2] == "http://s/debian/dists/bookworm-security/InRelease"
     assert len(urls) == 3
 
 
