@@ -116,7 +116,7 @@ def _root(job: Job) -> None:
     settings = job.work / "apt.conf"
     settings.write_text(sources.apt_settings(), encoding="utf-8")
     command = system.mmdebstrap(job.plan, job.mirrors, job.work, settings, sources.passwords())
-    job.runner.run(command, "installing Debian's packages")
+    job.runner.run([*host.private_mounts(), *command], "installing Debian's packages")
 
 
 def _store(job: Job) -> dict[str, bytes]:

@@ -5,8 +5,8 @@ All of it is checked before the work begins; each failure names the command that
 
 from __future__ import annotations
 
-import getpass
 import os
+import pwd
 import shutil
 import subprocess
 import sys
@@ -90,7 +90,7 @@ def check_rights(euid: int | None = None) -> None:
     """Refuse to go on if this user is neither root nor can be it in a user namespace."""
     if (os.geteuid() if euid is None else euid) == 0:
         return
-    user = getpass.getuser()
+    user = _user()
     if not _has_subordinate_ids(Path("/etc/subuid"), user) or not _has_subordinate_ids(Path("/etc/subgid"), user):
         raise RamdiskError(
             f"{user} is not root, and has no subordinate users for a user namespace (/etc/subuid, /etc/subgid)",
@@ -104,6 +104,26 @@ def check_rights(euid: int | None = None) -> None:
             f"{user} is not root, and this host allows it no user namespaces",
             "run it with sudo, or allow them: sysctl kernel.unprivileged_userns_clone=1 user.max_user_namespaces=10000",
         )
+
+
+def _user() -> str:
+    """Return the name of this user; the environment may have another one's."""
+    try:
+        return pwd.getpwuid(os.getuid()).pw_name
+    except KeyError:
+        return str(os.getuid())
+
+
+def private_mounts() -> list[str]:
+    """Return the beginning of a command whose mounts end with it and are seen by nobody else.
+
+    As root, mmdebstrap mounts /dev, /proc and /sys in the new root; killed, it would leave them there, and whoever
+    deletes that directory would delete in them. In a container that may not mount, mmdebstrap does without.
+    """
+    if os.geteuid():
+        return []  # it is in a namespace of its own
+    command = ["unshare", "--mount"]
+    return [] if subprocess.run([*command, "true"], capture_output=True, check=False).returncode else command  # noqa: S603
 
 
 def _has_subordinate_ids(path: Path, user: str) -> bool:

@@ -25,6 +25,8 @@ _FIXED: Final = {"HOME": "/nonexistent", "LC_ALL": "C.UTF-8", "TZ": "UTC"}
 # Of the caller's environment: proxies, and the certificates with which servers are verified.
 _PASSED_ON: Final = re.compile(r"(https?|ftp|all|no)_proxy|(HTTPS?|FTP|ALL|NO)_PROXY|SSL_CERT_(FILE|DIR)")
 UMASK: Final = 0o022
+# Programs that start others.
+_BEFORE: Final = frozenset({"unshare", "env"})
 _ERROR: Final = re.compile(r"^(E: |ERROR: |error: |fatal: |xorriso : (FAILURE|FATAL) : )(?P<text>.+)$", re.IGNORECASE)
 
 
@@ -69,7 +71,7 @@ class Runner(msgspec.Struct):
                 raise
         if status:
             raise RamdiskError(
-                f"{doing} failed: {self._reason(start, Path(command[0]).name, status)}",
+                f"{doing} failed: {self._reason(start, _program(command), status)}",
                 advice or ("" if self.loud else "run it again with --verbose to see all that was printed"),
             )
 
@@ -82,6 +84,11 @@ class Runner(msgspec.Struct):
         found = [match["text"] for line in lines if (match := _ERROR.match(line)) and "exited" not in line]
         ended = f"ended by signal {-status}" if status < 0 else f"exit code {status}"
         return f"{program}: {(found or lines[-1:] or [ended])[0][:300]}"
+
+
+def _program(command: Sequence[str]) -> str:
+    """Return the name of the program that does the work."""
+    return next(Path(word).name for word in command if not word.startswith("-") and word not in _BEFORE)
 
 
 def fixed(environment: Mapping[str, str]) -> dict[str, str]:

@@ -64,7 +64,7 @@ def mksquashfs(epoch: int, target: Path) -> list[str]:
     For a tar, it ignores -root-uid, and so gives the topmost directory to whoever runs it.
     """
     times = ["-all-time", str(epoch), "-mkfs-time", str(epoch), "-root-mode", "755"]
-    without = ["env", "-u", "SOURCE_DATE_EPOCH"]
+    without = ["env", "--unset=SOURCE_DATE_EPOCH"]
     as_root = [] if os.geteuid() == 0 else ["unshare", "--map-root-user"]
     return [
         *as_root,

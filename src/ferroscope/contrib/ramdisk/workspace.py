@@ -51,14 +51,23 @@ def work_directory(directory: Path) -> Iterator[Path]:
 
 
 def _remove(directory: Path) -> None:
-    """Remove it, and not what is mounted in it: mmdebstrap, if it was killed, leaves this host's /dev/shm there."""
+    """Remove it, and not what is mounted in it: mmdebstrap, if it was killed, leaves this host's /dev/shm there.
+
+    So do builds that could have no namespace of mounts of their own (``host.private_mounts``).
+    """
     for place in reversed(_mounted(directory)):
         subprocess.run(["umount", "--lazy", place], check=False, stderr=subprocess.DEVNULL)  # noqa: S603, S607
     if left := _mounted(directory):
         raise RamdiskError(
             f"something is mounted in what a build has left: {left[0]}", f"umount it, then remove {directory}"
         )
-    shutil.rmtree(directory)
+    try:
+        shutil.rmtree(directory)
+    except OSError as exc:
+        raise RamdiskError(
+            f"cannot delete {directory}, which a build has left: {exc.strerror}",
+            f"as root: rm -r {directory}; or: unshare --map-root-user --map-auto rm -r {directory}",
+        ) from exc
 
 
 def _mounted(directory: Path) -> list[str]:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from ferroscope.boot_config.ramdisk.manifest import RamdiskError
-from ferroscope.contrib.ramdisk import host, inputs, sources
+from ferroscope.contrib.ramdisk import host, inputs, sources, workspace
 from ferroscope.contrib.ramdisk.mirrors import Mirrors
 from tests import ROOT
 from tests.fast.cli.running import run
@@ -68,16 +68,34 @@ def test_a_full_disk_is_found_before_the_build(tmp_path: Path, monkeypatch: pyte
     _refused(lambda: host.check_space(tmp_path / "not" / "yet", "cloud"))
 
 
+def test_what_cannot_be_deleted_of_a_killed_build_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    left = tmp_path / ".ramdisk-build-x" / "mmdebstrap.y"
+
+    def begin() -> None:
+        left.mkdir(parents=True, exist_ok=True)
+        with workspace.work_directory(tmp_path):
+            assert not left.exists()
+
+    begin()
+    monkeypatch.setattr("shutil.rmtree", _denied)  # files of a namespace's users
+    assert "unshare" in _refused(begin).advice
+
+
+def _denied(path: Path) -> None:
+    raise PermissionError(13, "Permission denied", str(path))
+
+
 def test_a_file_is_no_directory(tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(b"")
     _refused(lambda: host.check_space(tmp_path / "file" / "below", "cloud"))
 
 
 def test_who_is_not_root_needs_subordinate_users(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("getpass.getuser", lambda: "somebody-without")
     monkeypatch.setattr("os.getuid", lambda: 4_000_000_000)
+    monkeypatch.setenv("LOGNAME", "root")  # of who has become this user
     error = _refused(lambda: host.check_rights(euid=1000))
     assert "sudo" in error.advice
+    assert error.summary.startswith("4000000000 is not root")
     host.check_rights(euid=0)
 
 
