@@ -11,7 +11,9 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Mapping
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
@@ -19,6 +21,16 @@ from tests import ROOT
 
 _SOURCES: Final = ROOT / "src" / "ferroscope" / "contrib" / "ramdisk"
 _SMALL: Final = ("--kernel", "cloud")
+_USER: Final = 47110
+# The users of its namespace.
+_USERS: Final = 1_000_000
+_AS_USER: Final = """\
+mount --make-rprivate /
+for file in passwd subuid subgid; do mount --bind "$1/$file" "/etc/$file"; done
+cd "$1"
+shift
+exec setpriv --reuid="$0" --regid="$0" --clear-groups "$@"
+"""
 
 
 def cache() -> Path:
@@ -27,13 +39,38 @@ def cache() -> Path:
 
 
 def build(
-    directory: Path, *options: str, environment: Mapping[str, str] | None = None, umask: int = -1
+    directory: Path,
+    *options: str,
+    environment: Mapping[str, str] | None = None,
+    umask: int = -1,
+    before: Sequence[str] = (),
 ) -> subprocess.CompletedProcess[str]:
-    """Build a ramdisk as an operator does; ``environment``: changes to ours."""
+    """Build a ramdisk as an operator does; ``environment``: changes to ours; ``before``: what starts the command."""
     command = [sys.executable, "-m", "ferroscope", "ramdisk", "build", "--directory", str(directory), *options]
     return subprocess.run(
-        command, capture_output=True, text=True, env=os.environ | (environment or {}), umask=umask, check=False
-    )
+        [*before, *command], capture_output=True, text=True, env=os.environ | (environment or {}), umask=umask,
+        check=False,
+    )  # fmt: skip
+
+
+@contextmanager
+def ordinary_user() -> Iterator[tuple[Path, list[str]]]:
+    """Yield a home, and what starts a command there as a user who may have a user namespace, and nothing else.
+
+    Only the command sees the files that say so: nothing on this host is changed.
+    """
+    with tempfile.TemporaryDirectory(dir="/var/tmp", prefix="ferroscope-user-") as name:
+        home = Path(name)
+        files = {
+            "passwd": f"{Path('/etc/passwd').read_text()}builder:x:{_USER}:{_USER}::{home}:/bin/sh\n",
+            "subuid": f"builder:{_USERS}:65536\n",
+            "subgid": f"builder:{_USERS}:65536\n",
+        }
+        for file, text in files.items():
+            (home / file).write_text(text)
+        os.chown(home, _USER, _USER)
+        home.chmod(0o755)
+        yield home, ["unshare", "--mount", "sh", "-euc", _AS_USER, str(_USER), name]
 
 
 def cached(*options: str) -> Path:
