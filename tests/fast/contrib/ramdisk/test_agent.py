@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from importlib.machinery import SourceFileLoader
 from importlib.util import module_from_spec, spec_from_loader
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -55,3 +56,17 @@ def test_collectors_that_a_parameter_chooses_stay(agent: Any, given: str, expect
     parameters = {"ipa-inspection-collectors": given, "ipa-collect-lldp": "true"}
     assert _collectors(agent.arguments(parameters)) == expected
     assert _collectors(agent.arguments({"ipa-inspection-collectors": given})) == given.split(",")
+
+
+def test_nobody_listens_for_lldp_at_ports_without_a_cable(agent: Any) -> None:
+    heard = []
+
+    def listen(names: list[str]) -> dict[str, list[tuple[int, bytes]]]:
+        heard.append(names)
+        return {name: [(1, b"switch")] for name in names}
+
+    netutils = SimpleNamespace(get_lldp_info=listen, interface_has_carrier=lambda name: name == "live")
+    agent.leave_out_dead_ports(netutils)
+    assert netutils.get_lldp_info(["dead", "live"]) == {"dead": [], "live": [(1, b"switch")]}
+    assert netutils.get_lldp_info(["dead"]) == {"dead": []}
+    assert heard == [["live"], []]
