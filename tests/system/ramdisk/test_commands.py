@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import signal
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
 
+from ferroscope.contrib.ramdisk import programs
 from tests.support import ramdisk
 from tests.support.bad_server import a_server_that
 from tests.support.processes import until
@@ -90,3 +93,23 @@ def test_a_failed_build_leaves_the_previous_ramdisk(installed: Path) -> None:
     before = {path: path.stat().st_ino for path in installed.rglob("*")}
     assert ramdisk.build(installed, "--kernel", "cloud", "--mirror", "http://127.0.0.1:9/debian").returncode == 1
     assert {path: path.stat().st_ino for path in installed.rglob("*")} == before
+
+
+def test_a_program_that_does_not_end_is_killed_with_all_that_it_has_started(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(programs, "_END_SECONDS", 0.1)
+    started = tmp_path / "started"
+    script = f"trap '' TERM; sh -c 'echo $$ >{started}.new; mv {started}.new {started}; exec sleep 1000' & wait; wait"
+    runner = programs.Runner(tmp_path / "log", {"PATH": os.environ["PATH"]})
+
+    def interrupt() -> None:
+        until(started.exists)
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    interrupter = threading.Thread(target=interrupt)
+    interrupter.start()
+    with programs.ends_orderly(), pytest.raises(programs.InterruptedBuildError):
+        runner.run(["sh", "-c", script], "waiting")
+    interrupter.join()
+    assert until(lambda: not Path(f"/proc/{started.read_text().strip()}").exists())

@@ -62,8 +62,9 @@ class Runner(msgspec.Struct):
             start = log.tell()
             out = None if self.loud else log
             process = subprocess.Popen(  # noqa: S603
-                list(command), stdin=stdin, stdout=out, stderr=out, env=fixed(self.environment) | given, umask=UMASK
-            )
+                list(command), stdin=stdin, stdout=out, stderr=out, env=fixed(self.environment) | given, umask=UMASK,
+                process_group=0,
+            )  # fmt: skip
             try:
                 status = process.wait()
             except BaseException:
@@ -83,7 +84,7 @@ class Runner(msgspec.Struct):
         # The first error is the cause, the last line of other programs is.
         found = [match["text"] for line in lines if (match := _ERROR.match(line)) and "exited" not in line]
         ended = f"ended by signal {-status}" if status < 0 else f"exit code {status}"
-        return f"{program}: {(found or lines[-1:] or [ended])[0][:300]}"
+        return f"{program}: {' '.join((found or lines[-1:] or [ended])[0].split())[:300]}"
 
 
 def _program(command: Sequence[str]) -> str:
@@ -98,12 +99,12 @@ def fixed(environment: Mapping[str, str]) -> dict[str, str]:
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
-    """Let the program remove what it has mounted, then wait for it."""
+    """Let the program remove what it has mounted; after a while, kill it with all that it has started."""
     process.terminate()
     try:
         process.wait(_END_SECONDS)
     except subprocess.TimeoutExpired:
-        process.kill()
+        os.killpg(process.pid, signal.SIGKILL)
         process.wait()
 
 

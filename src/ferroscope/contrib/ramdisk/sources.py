@@ -66,7 +66,7 @@ def ask(plan: Plan, mirrors: Mirrors, runner: Runner, work: Path) -> datetime.da
         settings = [f"-oAcquire::http::Timeout={_SECONDS}", f"-oAcquire::https::Timeout={_SECONDS}"]
         settings += ["-oAcquire::Retries=1", "-oAPT::Sandbox::User=root"]
         advice = "check the URL, and the proxy of this host's apt (apt-config dump | grep Proxy); or say --mirror URL"
-        runner.run([_HELPER, *settings, "download-file", url, str(path)], f"asking the mirror for {url}", advice=advice)
+        runner.run([_HELPER, *settings, "download-file", url, str(path)], "asking the mirror", advice=advice)
         text = path.read_text(encoding="utf-8", errors="replace")
         try:
             times.append(published(text))
