@@ -72,7 +72,9 @@ def test_a_signature_is_of_one_key_and_of_one_content(installed: Path, tmp_path:
 def test_a_mirror_that_is_not_there_ends_the_build_in_two_lines(tmp_path: Path) -> None:
     done = ramdisk.build(tmp_path / "out", "--kernel", "cloud", "--mirror", "http://127.0.0.1:9/debian")
     assert done.returncode == 1
-    assert len(done.stderr.splitlines()) == 2
+    asked, *error = done.stderr.splitlines()
+    assert asked == "asking http://127.0.0.1:9/debian"
+    assert len(error) == 2
     assert not (tmp_path / "out").exists()
 
 

@@ -54,8 +54,9 @@ def build(
     with ends_orderly(), usual_permissions(), work_directory(directory) as work:
         environment = {"PATH": host.search_path(), "TMPDIR": str(work)}
         runner = Runner(work / "log", environment, loud)
+        say(f"asking {mirrors.packages}")
         published = sources.ask(plan, mirrors, runner, work)
-        say(f"Debian's packages are those of {published:%Y-%m-%d %H:%M} UTC, from {mirrors.packages}")
+        say(f"Debian's packages are those of {published:%Y-%m-%d %H:%M} UTC")
         epoch = int(published.timestamp())
         runner = msgspec.structs.replace(runner, environment={**environment, "SOURCE_DATE_EPOCH": str(epoch)})
         job = Job(plan=plan, mirrors=mirrors, names=names, work=work, runner=runner, epoch=epoch, say=say)
