@@ -27,7 +27,9 @@ _PASSED_ON: Final = re.compile(r"(https?|ftp|all|no)_proxy|(HTTPS?|FTP|ALL|NO)_P
 UMASK: Final = 0o022
 # Programs that start others.
 _BEFORE: Final = frozenset({"unshare", "env"})
-_ERROR: Final = re.compile(r"^(E: |ERROR: |error: |fatal: |xorriso : (FAILURE|FATAL) : )(?P<text>.+)$", re.IGNORECASE)
+_ERROR: Final = re.compile(
+    r"^(E: |ERROR: |error: |fatal: |xorriso : (FAILURE|FATAL) : )(?P<text>.+?)( \(from versions: .*)?$", re.IGNORECASE
+)
 
 
 class InterruptedBuildError(RamdiskError):

@@ -1,14 +1,15 @@
-"""What a build takes from the environment of its caller: how servers are reached, and nothing else."""
+"""What a build takes from the environment of its caller, and what it says of a program that failed."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from pathlib import Path
 
 import pytest
 
 from ferroscope.contrib.ramdisk import agent
-from ferroscope.contrib.ramdisk.programs import fixed
+from ferroscope.contrib.ramdisk.programs import Runner, fixed
 
 _OURS = {"PATH": "/usr/bin", "SOURCE_DATE_EPOCH": "1700000000"}
 
@@ -45,3 +46,20 @@ def test_pip_has_its_settings_too(name: str) -> None:
 @pytest.mark.parametrize("name", ["PYTHONPATH", "TZ", "PIP_"])
 def test_and_not_those_of_others(name: str) -> None:
     assert not agent.SETTINGS.fullmatch(name)
+
+
+@pytest.mark.parametrize(
+    ("printed", "reason"),
+    [
+        (
+            "I: extracting\nE: Failed to fetch http://m/x  404  Not Found\nE: run exited\n",
+            "Failed to fetch http://m/x 404 Not Found",
+        ),
+        ("ERROR: No version for x==99 (from versions: 1.0, 2.0)\nERROR: nothing for x==99\n", "No version for x==99"),
+        ("all was well\nbut not this\n", "but not this"),
+        ("", "exit code 3"),
+    ],
+)
+def test_the_reason_of_a_failure_is_the_first_error_or_the_last_line(tmp_path: Path, printed: str, reason: str) -> None:
+    (tmp_path / "log").write_text(printed)
+    assert Runner(tmp_path / "log", {})._reason(0, "program", 3) == f"program: {reason}"
