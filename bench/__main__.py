@@ -14,6 +14,7 @@ from rich.console import Console
 
 from bench import against, attached, callbacks, compare, dead_nodes, ha, hooks, interactions, machine, show, watched
 from bench import auth as logins
+from bench import boot as boots
 from bench import cycle as cycles
 from bench import gate as gates
 from bench import idle as idles
@@ -231,6 +232,7 @@ def rules(found: tuple[Report, Path], number: int = 20, size: int = 40_000, runs
 
 main.add_command(against.against)
 main.add_command(attached.run)
+main.add_command(boots.command)
 main.add_command(callbacks.callback)
 main.add_command(gates.gate)
 main.add_command(idles.command)

@@ -53,7 +53,8 @@ class Api:
             return json.loads(answer.read() or b"null")
 
     def node(self, name: str) -> dict[str, Any]:
-        return self.call("GET", f"/v1/nodes/{name}")
+        found: dict[str, Any] = self.call("GET", f"/v1/nodes/{name}")
+        return found
 
     def answers(self) -> bool:
         try:
