@@ -77,6 +77,8 @@ def cached(*options: str) -> Path:
     """Return a directory with a ramdisk of these options, by default the smallest; it must not be changed."""
     options = options or _SMALL
     target = cache() / f"ramdisk-{_recipe(options)}"
+    if target.exists():
+        return target  # without waiting for a build of another one
     cache().mkdir(parents=True, exist_ok=True)
     with (cache() / "ramdisk.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
