@@ -11,6 +11,7 @@ from ferroscope.config.options import ApiSettings
 from ferroscope.contrib.ui import session
 from ferroscope.core import json_safety, lookup
 from ferroscope.http_server import connection as http_connection
+from ferroscope.http_server import incoming as http_incoming
 from ferroscope.http_server import limits as http_limits
 from ferroscope.http_server import server as http_server
 from ferroscope.http_server import sources
@@ -35,6 +36,7 @@ def render() -> str:
     failed = f"{api.failure_burst}, then {api.failure_rate:g} per second"
     rows = [
         ("bytes of a header", f"{http_connection._HEAD_BYTES // 1024} KiB", "", "431, the connection ends"),
+        ("fields of a header", f"{http_incoming.MOST_FIELDS}", "", "431, the connection ends"),
         ("seconds for TLS handshake and header", f"{api.header_timeout:g}", "header_timeout", "408 or closed"),
         ("seconds for a body, and for reading a response", f"{api.body_timeout:g}", "body_timeout", "408 or closed"),
         ("seconds between requests", f"{api.idle_timeout:g}", "idle_timeout", "closed"),
@@ -43,7 +45,8 @@ def render() -> str:
          "its longest idle one is closed"),
         ("pipelined requests of a connection", f"{http_connection._PIPELINED}", "", "closed"),
         ("bytes of a body", f"{body} MiB", "max_body_size", "413"),
-        ("bytes of incomplete bodies and unread responses", f"{buffered} MiB", "max_buffered", "the oldest is closed"),
+        ("bytes of incomplete requests and unread responses", f"{buffered} MiB", "max_buffered",
+         "the oldest is closed"),
         ("requests that wait for a thread", f"{http_limits._MOST_QUEUED}", "",
          "nothing more is read; clients wait, and their deadlines too"),
         ("requests of a source that wait or run", f"{api.max_requests_per_source}", "max_requests_per_source",

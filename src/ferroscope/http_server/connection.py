@@ -154,7 +154,7 @@ class Connection(asyncio.Protocol):
         except httptools.HttpParserError:
             # If complete requests came before the malformed one, they are answered first, then the connection ends.
             if not self._incoming.complete:
-                self._refuse(400)
+                self._refuse(431 if self._incoming.crowded else 400)
                 return
             self._keep = False
         request = self._incoming.request
@@ -169,8 +169,11 @@ class Connection(asyncio.Protocol):
             self._next()
         elif request.undecided and self.phase is Phase.BODY:
             self._decide(request)
-        elif self.phase is Phase.HEAD and self._incoming.came > _HEAD_BYTES:
-            self._refuse(431)
+        elif self.phase is Phase.HEAD:
+            if self._incoming.came > _HEAD_BYTES:
+                self._refuse(431)
+            else:
+                self._connections.hold(self, self._incoming.came)
         elif self.phase is Phase.BODY:
             if self._incoming.came > _HEAD_BYTES + 8 * self._connections.limits.body_size:
                 self._refuse(413)
@@ -183,7 +186,7 @@ class Connection(asyncio.Protocol):
         request.keep = self._keep = False
         self._enter(Phase.LINGERING, self._connections.limits.body_timeout)
         self._incoming.came = 0
-        self._hand_over(request, b"".join(request.body))
+        self._hand_over(request, bytes(request.body))
 
     def _decide(self, request: Request) -> None:
         """Let the application decide from the header whether to read the body; read nothing meanwhile."""
@@ -237,7 +240,7 @@ class Connection(asyncio.Protocol):
         self._connections.hold(self, 0)
         self._enter(Phase.ANSWERING, _NEVER)
         self._connections.answering(self)
-        self._hand_over(request, b"".join(request.body))
+        self._hand_over(request, bytes(request.body))
 
     def _hand_over(self, request: Request, body: bytes) -> None:
         try:

@@ -18,6 +18,8 @@ from ferroscope.http_server.wsgi import Request
 
 # How much of an oversized body the application gets, to identify the sender.
 BEGINNING: Final = 256 * 1024
+# Header fields of a request. Each costs many times its own bytes, so thousands of short ones are not kept.
+MOST_FIELDS: Final = 128
 
 
 class Phase(Enum):
@@ -36,6 +38,7 @@ class Incoming:
 
     ``came``: bytes since the last complete request, or since 1 where only the phase counts. ``entered`` is called with
     each phase that begins with what came, and its time limit; ``go_on`` where the client waits for 100 Continue.
+    ``crowded``: the header that is being read has too many fields.
     ``decides``: the application decides from the header whether a body is to be read.
     """
 
@@ -53,6 +56,7 @@ class Incoming:
         self._continue = go_on
         self._parser: Any = None
         self._in_head = True
+        self.crowded = False
         self.request = Request()
         self.complete: deque[Request] = deque()
         self.came = 0
@@ -75,8 +79,12 @@ class Incoming:
         self.request.target += part
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        if self._in_head:
-            self.request.headers.append((name.lower(), value))
+        if not self._in_head:
+            return
+        if len(self.request.headers) == MOST_FIELDS:
+            self.crowded = True
+            raise httptools.HttpParserError("too many header fields")
+        self.request.headers.append((name.lower(), value))
 
     def on_headers_complete(self) -> None:
         request, parser = self.request, self._parser
@@ -108,12 +116,12 @@ class Incoming:
         request.size += len(data)
         if request.refused:
             if request.size <= BEGINNING:
-                request.body.append(data)
+                request.body += data
             return
-        request.body.append(data)
+        request.body += data
         if request.size > self._limits.body_size:
             request.refused, request.length = 413, request.size
-            request.body = [b"".join(request.body)[:BEGINNING]]
+            del request.body[BEGINNING:]
 
     def on_message_complete(self) -> None:
         self.complete.append(self.request)

@@ -49,7 +49,7 @@ class Request:
     def __init__(self) -> None:
         self.target = b""
         self.headers: list[tuple[bytes, bytes]] = []
-        self.body: list[bytes] = []
+        self.body = bytearray()  # not its parts: a client may send it in a million of them
         self.size = 0
         self.length: int | None = None
         self.method = self.version = ""

@@ -93,6 +93,15 @@ def test_half_sent_bodies_share_a_budget_and_the_oldest_make_room(start: Start) 
     assert running.server._host.connections._held <= 4 * 1024 * 1024
 
 
+def test_half_sent_headers_share_the_budget_too(start: Start) -> None:
+    running = start(max_buffered=1024 * 1024, max_body_size=1024 * 1024, max_connections_per_source=1000)
+    head = b"GET /v1/ HTTP/1.1\r\nHost: x\r\nCookie: " + b"x" * 60_000
+    half_sent = [running.connect(head) for _ in range(40)]
+    assert until(lambda: sum(map(is_open, half_sent)) <= 1024 * 1024 // 60_000)
+    assert running.server._host.connections._held <= 1024 * 1024
+    assert running.get() == 200
+
+
 def test_answers_that_nobody_reads_share_the_budget_too(start: Start) -> None:
     running = start(max_buffered=16 * 1024 * 1024)
     unread = [running.connect(b"GET /large HTTP/1.1\r\nHost: x\r\n\r\n") for _ in range(6)]

@@ -1,0 +1,79 @@
+"""What a client sends costs memory in proportion to its bytes, however it is cut into pieces."""
+
+from __future__ import annotations
+
+import tracemalloc
+from collections.abc import Iterator
+
+import httptools
+import pytest
+
+from ferroscope.http_server.incoming import BEGINNING, MOST_FIELDS, Incoming, Phase
+from ferroscope.http_server.limits import Limits
+
+_HEAD = b"POST /v1/continue HTTP/1.1\r\nHost: here\r\n"
+_SIZE = 60_000
+
+
+def incoming(limits: Limits = Limits()) -> Incoming:  # noqa: B008  # immutable
+    def entered(_phase: Phase, _seconds: float) -> None:
+        pass
+
+    return Incoming(limits, decides=False, entered=entered, go_on=lambda: None)
+
+
+def fields(count: int) -> bytes:
+    return b"".join(b"a%d: b\r\n" % number for number in range(count))
+
+
+@pytest.fixture(name="memory")
+def _memory() -> Iterator[None]:
+    tracemalloc.start()
+    yield
+    tracemalloc.stop()
+
+
+@pytest.mark.parametrize("piece", [1, 2, 100])
+@pytest.mark.usefixtures("memory")
+def test_a_body_in_small_chunks_takes_no_more_than_its_size(piece: int) -> None:
+    found = incoming()
+    found.feed(_HEAD + b"Transfer-Encoding: chunked\r\n\r\n")
+    chunks = (b"%x\r\n" % piece + b"x" * piece + b"\r\n") * (_SIZE // piece)
+    before, _ = tracemalloc.get_traced_memory()
+    found.feed(chunks)
+    after, _ = tracemalloc.get_traced_memory()
+    assert found.request.size == _SIZE
+    assert after - before < 2 * _SIZE
+    found.feed(b"0\r\n\r\n")
+    assert bytes(found.complete[0].body) == b"x" * _SIZE
+
+
+@pytest.mark.usefixtures("memory")
+def test_a_body_in_small_packets_takes_no_more_than_its_size() -> None:
+    found = incoming()
+    found.feed(_HEAD + b"Content-Length: %d\r\n\r\n" % _SIZE)
+    before, _ = tracemalloc.get_traced_memory()
+    for _ in range(_SIZE // 4):
+        found.feed(b"abcd")
+    after, _ = tracemalloc.get_traced_memory()
+    assert bytes(found.complete[0].body) == b"abcd" * (_SIZE // 4)
+    assert after - before < 2 * _SIZE
+
+
+def test_of_an_oversized_body_in_chunks_the_beginning_is_kept() -> None:
+    found = incoming(Limits(body_size=2 * BEGINNING))
+    found.feed(_HEAD + b"Transfer-Encoding: chunked\r\n\r\n" + (b"40\r\n" + b"x" * 64 + b"\r\n") * (BEGINNING // 16))
+    assert found.request.refused == 413
+    assert found.request.size == 4 * BEGINNING
+    assert bytes(found.request.body) == b"x" * BEGINNING
+
+
+def test_a_header_has_so_many_fields_and_no_more() -> None:
+    found = incoming()
+    found.feed(_HEAD + fields(MOST_FIELDS - 1) + b"\r\n")
+    assert len(found.complete[0].headers) == MOST_FIELDS
+    found = incoming()
+    with pytest.raises(httptools.HttpParserError):
+        found.feed(_HEAD + fields(MOST_FIELDS) + b"\r\n")
+    assert found.crowded
+    assert not found.complete
