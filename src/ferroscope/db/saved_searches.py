@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from sqlalchemy import bindparam, delete, insert, select
+from sqlalchemy import bindparam, delete, select
 
 from ferroscope.core.saved_search import SavedSearch
 from ferroscope.db import schema
+from ferroscope.db.engine import upsert
 from ferroscope.db.mapping import Mapper
 from ferroscope.db.session import Session
 
@@ -15,7 +16,6 @@ _SAVED = Mapper(SavedSearch, schema.saved_searches)
 _s = schema.saved_searches.c
 _LIST = select(*_SAVED.columns).where(_s.user == bindparam("user")).order_by(_s.name)
 _REMOVE = delete(schema.saved_searches).where(_s.user == bindparam("user"), _s.name == bindparam("name"))
-_ADD = insert(schema.saved_searches)
 
 
 class SavedSearches:
@@ -29,9 +29,8 @@ class SavedSearches:
         return [_SAVED.from_row(row) for row in self._tx.run(_LIST, {"user": user})]
 
     def put(self, search: SavedSearch) -> None:
-        """Store it, in the place of one with the same name."""
-        self.remove(search.user, search.name)
-        self._tx.run(_ADD, _SAVED.to_row(search))
+        """Store it, in the place of one with the same name; who does so at the same time may, too."""
+        self._tx.run(upsert(self._tx.dialect.name, schema.saved_searches), _SAVED.to_row(search))
 
     def remove(self, user: str, name: str) -> bool:
         """Delete it; return False if there is none."""
