@@ -271,11 +271,19 @@ def one_line(text: str, most: int) -> str:
     return kept if cut <= 0 else f"{kept[:most]}... ({cut} more characters)"
 
 
+# What begins a formula, in the usual and in full width.
+_FORMULA: Final = "=+@\uff1d\uff0b\uff20\uff0d-"
+_FORMULA_CELL: Final = re.compile(rf"[\t\r\n{_FORMULA}]")
+# Where lists are separated by semicolons, a spreadsheet begins a new cell within a quoted one. A number is none.
+_FORMULA_WITHIN: Final = re.compile(rf"([;\t\r\n][\s\"']*)(?=[{_FORMULA}])(?![+-]?[\d.]+(?:[\s;]|$))")
+
+
 def spreadsheet_cell(value: Any) -> Any:
     """Return a value for CSV that no spreadsheet takes for a formula. Source: OWASP, CSV injection."""
-    if isinstance(value, str) and value[:1] in ("=", "+", "-", "@", "\t", "\r", "\n"):
-        return f"'{value}"
-    return "" if value is None else value
+    if not isinstance(value, str):
+        return "" if value is None else value
+    plain = _FORMULA_WITHIN.sub(r"\1'", value)
+    return f"'{plain}" if _FORMULA_CELL.match(value) else plain
 
 
 def _escaped(found: re.Match[str]) -> str:
