@@ -71,3 +71,14 @@ def test_saved_searches_are_their_owners(service: Service) -> None:
     assert reader.get("/ui/machines", headers=known).status_code == 304
     reader.post("/ui/machines/saved", remove="my <b>")
     assert "my &lt;b&gt;" not in reader.get("/ui/machines", headers=known).text
+
+
+def test_a_project_of_an_odd_name_gets_no_labels_of_others(sqlite_url: str) -> None:
+    service = service_for(sqlite_url, READERS | {"none": local("nora", "token", ["reader"], project="None")})
+    add(service, "m-theirs", owner="b", labels={"secret-rack": "r9"})
+    add(service, "m-ours", owner="None", labels={"ours": "1"})
+    assert "secret-rack" in Browser(service).log_in("reader").get("/ui/machines").text
+    page = Browser(service).log_in("none").get("/ui/machines").text
+    assert "ours" in page
+    assert "secret-rack" not in page
+    service.close()

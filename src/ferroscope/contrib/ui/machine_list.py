@@ -76,7 +76,7 @@ def menu(visit: Visit) -> list[tuple[str, int]]:
     """Return the labels of the machines that the caller may see, the most frequent first, and of how many they are."""
     project = access.scope(visit.context.access.policy, visit.identity, "node")
     found = visit.remembered(
-        f"labels of {project}",
+        ("labels", project),
         _MENU_SECONDS,
         lambda: visit.context.data.store.read(lambda tx: tx.statistics.labels(project)),
     )
