@@ -35,7 +35,7 @@ def render() -> str:
     lists = large_lists.AT_ONCE * _LIST_MIB
     failed = f"{api.failure_burst}, then {api.failure_rate:g} per second"
     rows = [
-        ("bytes of a header", f"{http_connection._HEAD_BYTES // 1024} KiB", "", "431, the connection ends"),
+        ("bytes of a header", f"{http_incoming.HEAD_BYTES // 1024} KiB", "", "431, the connection ends"),
         ("fields of a header", f"{http_incoming.MOST_FIELDS}", "", "431, the connection ends"),
         ("seconds for TLS handshake and header", f"{api.header_timeout:g}", "header_timeout", "408 or closed"),
         ("seconds for a body, and for reading a response", f"{api.body_timeout:g}", "body_timeout", "408 or closed"),

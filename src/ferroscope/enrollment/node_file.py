@@ -13,6 +13,7 @@ import csv
 import difflib
 import io
 import json
+import re
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final
 
@@ -32,6 +33,9 @@ _MACS: Final = ("macs", "ports")
 _LABELS: Final = "labels"
 _TRUE: Final = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
 _MOST_ERRORS: Final = 20
+# A cell that a spreadsheet takes for a formula, and what stands for one.
+_FORMULA: Final = re.compile(r"'*[=+@\t\r\n-]")
+_NUMBER: Final = re.compile(r"[+-]?[0-9]+(\.[0-9]+)?")
 # A node is some KB; this is for those who name the wrong file.
 LARGEST: Final = 64 * 1024 * 1024
 
@@ -112,7 +116,8 @@ def _from_csv(text: str, errors: list[str], unknown_as_labels: bool) -> list[Row
                     f"{where}: {len(cells)} cells, but {len(columns)} columns; quote cells with {delimiter!r}"
                 )
                 continue
-            given = {name: cell.strip() for name, cell in zip(columns, cells, strict=False) if cell.strip()}
+            stripped = ((name, cell.strip()) for name, cell in zip(columns, cells, strict=False))
+            given = {name: _read_cell(name, cell) for name, cell in stripped if cell}
             rows.append(_row_of_cells(where, given, errors))
     except csv.Error as exc:
         raise FileError([f"line {lines.line_num}: invalid CSV: {exc}"]) from None
@@ -319,13 +324,24 @@ def _as_csv(found: list[Json]) -> str:
         for name in (one for one in DOCUMENTS if one != _LABELS):
             row |= {f"{name}/{key}": value for key, value in entry.get(name, {}).items()}
         row["macs"] = " ".join(port["address"] for port in entry.get("ports", ()))
-        rows.append({name: text(value) for name, value in row.items()})
+        rows.append({name: _written_cell(text(value)) for name, value in row.items()})
     columns = list(dict.fromkeys(name for row in rows for name in row)) or ["name"]
     stream = io.StringIO()
     writer = csv.DictWriter(stream, columns, restval="", lineterminator="\n")
     writer.writeheader()
     writer.writerows(rows)
     return stream.getvalue()
+
+
+def _written_cell(cell: str) -> str:
+    """Return a cell that no spreadsheet takes for a formula, and that ``_read_cell`` reads as it was."""
+    return f"'{cell}" if _FORMULA.match(cell) and not _NUMBER.fullmatch(cell) else cell
+
+
+def _read_cell(name: str, cell: str) -> str:
+    # Passwords are never written, so one that looks like that is meant as it is.
+    is_written = cell.startswith("'") and _FORMULA.match(cell) and not name.endswith("password")
+    return cell[1:] if is_written else cell
 
 
 def text(value: Any) -> str:

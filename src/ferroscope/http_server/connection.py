@@ -18,10 +18,9 @@ import structlog
 from ferroscope.http_server.agreed import HEAD_ONLY, new_request_id, retries_after
 from ferroscope.http_server.file_part import FilePart
 from ferroscope.http_server.host import Host
-from ferroscope.http_server.incoming import BEGINNING, Incoming, Phase
+from ferroscope.http_server.incoming import BEGINNING, HEAD_BYTES, Incoming, Phase
 from ferroscope.http_server.wsgi import Request, environ_of, refusal, run
 
-_HEAD_BYTES: Final = 64 * 1024
 _PIPELINED: Final = 64
 # How many bytes are read and discarded after an oversized body or a rejected request.
 _DISCARDED_BYTES: Final = 64 * 1024 * 1024
@@ -170,12 +169,12 @@ class Connection(asyncio.Protocol):
         elif request.undecided and self.phase is Phase.BODY:
             self._decide(request)
         elif self.phase is Phase.HEAD:
-            if self._incoming.came > _HEAD_BYTES:
+            if self._incoming.came > HEAD_BYTES:
                 self._refuse(431)
             else:
                 self._connections.hold(self, self._incoming.came)
         elif self.phase is Phase.BODY:
-            if self._incoming.came > _HEAD_BYTES + 8 * self._connections.limits.body_size:
+            if self._incoming.came > HEAD_BYTES + 8 * self._connections.limits.body_size:
                 self._refuse(413)
             else:
                 self._connections.hold(self, min(request.size, self._connections.limits.body_size))

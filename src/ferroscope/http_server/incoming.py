@@ -9,7 +9,7 @@ import sys
 from collections import deque
 from collections.abc import Callable
 from enum import Enum
-from typing import Any, Final
+from typing import Any, Final, NoReturn
 
 import httptools
 
@@ -18,7 +18,8 @@ from ferroscope.http_server.wsgi import Request
 
 # How much of an oversized body the application gets, to identify the sender.
 BEGINNING: Final = 256 * 1024
-# Header fields of a request. Each costs many times its own bytes, so thousands of short ones are not kept.
+# Bytes of a header, and its fields. Each field costs many times its own bytes, so thousands of short ones are not kept.
+HEAD_BYTES: Final = 64 * 1024
 MOST_FIELDS: Final = 128
 
 
@@ -38,7 +39,7 @@ class Incoming:
 
     ``came``: bytes since the last complete request, or since 1 where only the phase counts. ``entered`` is called with
     each phase that begins with what came, and its time limit; ``go_on`` where the client waits for 100 Continue.
-    ``crowded``: the header that is being read has too many fields.
+    ``crowded``: the header that is being read is too large.
     ``decides``: the application decides from the header whether a body is to be read.
     """
 
@@ -82,12 +83,18 @@ class Incoming:
         if not self._in_head:
             return
         if len(self.request.headers) == MOST_FIELDS:
-            self.crowded = True
-            raise httptools.HttpParserError("too many header fields")
+            self._refuse_header()
         self.request.headers.append((name.lower(), value))
+
+    def _refuse_header(self) -> NoReturn:
+        self.crowded = True
+        raise httptools.HttpParserError("the header is too large")
 
     def on_headers_complete(self) -> None:
         request, parser = self.request, self._parser
+        # Usually not even the body, which may have come with it, is as large.
+        if self.came > HEAD_BYTES and _size(request) > HEAD_BYTES:
+            self._refuse_header()
         request.method = parser.get_method().decode("latin-1")
         request.version = parser.get_http_version()
         request.keep = parser.should_keep_alive()
@@ -128,3 +135,8 @@ class Incoming:
         self.request = Request()
         self._entered(Phase.IDLE, self._limits.idle_timeout)
         self.came = 0
+
+
+def _size(request: Request) -> int:
+    """Return the bytes of a header, about."""
+    return len(request.target) + sum(len(name) + len(value) + 4 for name, value in request.headers)

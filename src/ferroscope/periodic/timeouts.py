@@ -6,8 +6,10 @@ again. Running this twice at once is harmless: a pending request is not queued a
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from datetime import datetime
 from functools import partial
+from typing import Final
 
 import msgspec
 import structlog
@@ -25,10 +27,13 @@ from ferroscope.leadership import StepLeadership
 _log = structlog.get_logger(__name__)
 
 
-def _over(tx: Transaction) -> list[str]:
-    """Return the nodes whose maintenance is to end by now."""
-    found = tx.nodes.list(Query(filters={"maintenance": True}, present=("maintenance_until",)))
-    return [node.uuid for node in found if _is_over(node, tx.now)]
+_IN_MAINTENANCE: Final = Query(filters={"maintenance": True}, present=("maintenance_until",))
+# Nodes that are in memory at the same time: each may have a megabyte of notes and extra.
+_PAGE: Final = 50
+
+
+def _maintained(query: Query, tx: Transaction) -> tuple[float, Sequence[Node]]:
+    return tx.now, tx.nodes.list(query)
 
 
 def _is_over(node: Node, now: float) -> bool:
@@ -54,7 +59,7 @@ class Timeouts:
             leadership.keep_alive()
             overdue += self._store.write(partial(self._time_out, uuid, leadership.fence))
         ended = 0
-        for uuid in self._store.read(_over):
+        for uuid in self._over():
             leadership.keep_alive()
             ended += self._store.write(partial(self._end_maintenance, uuid, leadership.fence))
         return f"found {overdue} overdue inspections" + (f", ended the maintenance of {ended} nodes" if ended else "")
@@ -65,6 +70,20 @@ class Timeouts:
         clocks = tx.inspections.list(Query(before={"clock_since": before}))
         still = tx.nodes.list(Query(filters={"state": State.WAITING}, before={"provision_updated_at": before}))
         return list(dict.fromkeys([*(one.node for one in clocks), *(node.uuid for node in still)]))
+
+    def _over(self) -> Iterator[str]:
+        """Yield the nodes whose maintenance is to end by now."""
+        marker = None
+        while True:
+            query = msgspec.structs.replace(_IN_MAINTENANCE, limit=_PAGE, marker=marker)
+            try:
+                now, found = self._store.read(partial(_maintained, query))
+            except NotFoundError:  # the last one was deleted meanwhile; the others have their turn in the next step
+                return
+            yield from [node.uuid for node in found if _is_over(node, now)]
+            if len(found) < _PAGE:
+                return
+            marker = found[-1].uuid
 
     def _end_maintenance(self, uuid: str, fence: Fence, tx: Transaction) -> bool:
         fence(tx)

@@ -300,6 +300,21 @@ def test_the_page_can_be_disabled(sqlite_url: str) -> None:
         service.close()
 
 
+def test_where_a_form_goes_back_to_is_a_header_whatever_it_has(service: Service) -> None:
+    uuid = add(service, "m-one")
+    browser = Browser(service).log_in("root")
+    for back, location in (
+        ("/ui/machines\r\nSet-Cookie: x=y", "/ui/machines%0D%0ASet-Cookie:%20x=y"),
+        ("/ui/machines?q=r\u00e4ck", "/ui/machines?q=r%C3%A4ck"),
+        ("/ui/machines?q=\u65e5", "/ui/machines?q=%E6%97%A5"),
+        ("/ui/machines?q=a%20b&c=state", "/ui/machines?q=a%20b&c=state"),
+    ):
+        answer = browser.post("/ui/machines/saved", name="x", back=back)
+        assert (answer.status_code, answer.headers["Location"]) == (303, location)
+    answer = browser.post(f"/ui/machines/{uuid}/notes", text="a note")
+    assert answer.headers["Location"] == f"/ui/machines/{uuid}"
+
+
 def test_a_form_is_bounded(service: Service) -> None:
     browser = Browser(service).log_in("root")
     assert browser.send("POST", "/ui/machines/act", "csrf=" + "x" * 200_000).status_code == 413

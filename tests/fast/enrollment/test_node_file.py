@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import csv
+import io
+
 import pytest
 
 from ferroscope.enrollment import node_file
@@ -46,3 +49,23 @@ def test_unknown_columns_become_labels_on_request() -> None:
     rows, errors = node_file.read("name,Rack Row,extra/x\nn1,r1,y\n", "csv", unknown_as_labels=True)
     assert errors == []
     assert rows[0].fields == {"name": "n1", "labels": {"rack-row": "r1"}, "extra": {"x": "y"}}
+
+
+@pytest.mark.parametrize(
+    "value", ["=1+1", "'=1", "''=1", "-2+3", "@a", "+x", "'plain", "it's", "-5", "a=b", 7, -7, True]
+)
+def test_an_exported_cell_is_no_formula_and_is_imported_as_it_was(value: object) -> None:
+    node = {"name": "r1", "uuid": "u", "driver": "fake-hardware", "extra": {"rack": value}}
+    found = node_file.written([node], lambda _: [], "csv")
+    (row,) = csv.DictReader(io.StringIO(found))
+    cell = row["extra/rack"]
+    assert cell[0] not in "=+@"
+    assert cell[0] != "-" or cell[1:].isdigit()
+    (back,), errors = node_file.read(found, "csv")
+    assert errors == []
+    assert back.fields["extra"]["rack"] == node_file.text(value)
+
+
+def test_a_password_is_read_as_it_is() -> None:
+    (row,), _ = node_file.read("name,bmc_password\nr1,'=secret\n", "csv")
+    assert row.bmc["bmc_password"] == "'=secret"

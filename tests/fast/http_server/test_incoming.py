@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import httptools
 import pytest
 
-from ferroscope.http_server.incoming import BEGINNING, MOST_FIELDS, Incoming, Phase
+from ferroscope.http_server.incoming import BEGINNING, HEAD_BYTES, MOST_FIELDS, Incoming, Phase
 from ferroscope.http_server.limits import Limits
 
 _HEAD = b"POST /v1/continue HTTP/1.1\r\nHost: here\r\n"
@@ -77,3 +77,18 @@ def test_a_header_has_so_many_fields_and_no_more() -> None:
         found.feed(_HEAD + fields(MOST_FIELDS) + b"\r\n")
     assert found.crowded
     assert not found.complete
+
+
+@pytest.mark.parametrize("head", [b"Cookie: " + b"x" * HEAD_BYTES, b"", fields(100)])
+def test_a_large_header_is_refused_also_if_all_of_it_comes_at_once(head: bytes) -> None:
+    found = incoming()
+    target = b"/" + b"x" * (0 if len(head) > HEAD_BYTES else HEAD_BYTES - len(head))
+    with pytest.raises(httptools.HttpParserError):
+        found.feed(b"GET " + target + b" HTTP/1.1\r\nHost: here\r\n" + head.rstrip(b"\r\n") + b"\r\n\r\n")
+    assert found.crowded
+
+
+def test_a_large_body_that_comes_with_its_header_is_no_large_header() -> None:
+    found = incoming()
+    found.feed(_HEAD + b"Content-Length: 200000\r\n\r\n" + b"x" * 200_000)
+    assert len(found.complete[0].body) == 200_000

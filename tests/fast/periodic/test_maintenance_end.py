@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from types import SimpleNamespace
 from typing import Any
@@ -12,7 +13,8 @@ import pytest
 from ferroscope.contracts.errors import LeaseLostError
 from ferroscope.contracts.store import Query
 from ferroscope.core.model import Node
-from ferroscope.periodic.timeouts import Timeouts
+from ferroscope.db.nodes import Nodes
+from ferroscope.periodic.timeouts import _PAGE, Timeouts, _maintained
 from tests.fast.worker.conftest import ManualClock
 from tests.support import examples
 from tests.support.stores import open_store
@@ -66,7 +68,7 @@ def test_somebody_who_extends_it_meanwhile_is_respected() -> None:
 
     def extended(work: Any) -> Any:
         found = read(work)
-        node = site.node(uuid) if work.__name__ == "_over" else None
+        node = site.node(uuid) if getattr(work, "func", None) is _maintained else None
         if node is not None:
             later = datetime.fromtimestamp(site.clock.now + 50.0, UTC).isoformat()
             changed = msgspec.structs.replace(node, attributes=node.attributes | {"maintenance_until": later})
@@ -85,3 +87,20 @@ def test_a_leader_that_lost_its_lease_ends_nothing() -> None:
     with pytest.raises(LeaseLostError):
         site.step()
     assert site.node(uuid).maintenance
+
+
+def test_all_of_many_end_and_few_are_in_memory_at_the_same_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    site, read = Site(), []
+    real = Nodes.list
+
+    def counted(nodes: Nodes, query: Query) -> Sequence[Node]:
+        found = real(nodes, query)
+        read.append(len(found))
+        return found
+
+    monkeypatch.setattr(Nodes, "list", counted)
+    many = [site.add(10.0 if number % 3 else None) for number in range(3 * _PAGE)]
+    site.clock.now += 20.0
+    assert f"ended the maintenance of {2 * _PAGE} nodes" in site.step()
+    assert max(read) <= _PAGE
+    assert sum(site.node(uuid).maintenance for uuid in many) == _PAGE

@@ -111,9 +111,10 @@ MAINTENANCE: Final = ("maintenance_reason", "maintenance_until")
 def _moment(text: str) -> float:
     try:
         found = datetime.fromisoformat(text)
-    except ValueError:
+        # In UTC, the last hours of the year 9999 of some zones are none that can be written.
+        return (found.astimezone(UTC) if found.tzinfo else found.replace(tzinfo=UTC)).timestamp()
+    except (ValueError, OverflowError):
         raise BadRequestError(f"Invalid until {shown(text)}: expected a time such as 2026-12-24T18:00:00Z.") from None
-    return (found if found.tzinfo else found.replace(tzinfo=UTC)).timestamp()
 
 
 def validate_node(context: ApiContext, call: Call[NoQuery, None]) -> Reply:

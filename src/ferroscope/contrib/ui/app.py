@@ -68,6 +68,8 @@ _HEADERS: Final = {
     "X-Content-Type-Options": "nosniff",
     "X-Frame-Options": "DENY",
 }
+# What a form says about where to go back to may have any sign; a header may not.
+_IN_A_URL: Final = "%/?#[]@!$&'()*+,;=:~"
 _MISSING: Final = f"The web page needs a package that is not installed; {extra('ui')}\n"
 
 PAGES: Final[dict[str, dict[str, Handler]]] = {
@@ -281,7 +283,7 @@ def _send(
         session.set_cookie(context, req, resp, visitor.secret)
     if isinstance(outcome, Redirect):
         resp.status = 303
-        resp.set_header("Location", outcome.location)
+        resp.set_header("Location", quote(outcome.location, safe=_IN_A_URL))
         return
     if isinstance(outcome, Download):
         resp.content_type, resp.data = outcome.media, outcome.body
