@@ -25,6 +25,7 @@ _BEGIN = (
     .where(_t.name == _NAME, _t.period < bindparam("_day"))
     .values(period=bindparam("_day"), made=0)
 )
+_BACK = update(schema.tallies).where(_t.name == _NAME).values(period=bindparam("_day"))
 _FIRST = insert(schema.tallies)
 _ENDED = (
     select(_i.state, _i.reason, func.count().label("number"))
@@ -44,9 +45,16 @@ class Digests:
         self._tx = tx
 
     def begin(self, day: int) -> bool:
-        """Return whether the digest of this day is to be made now, by this transaction; the first one never is."""
-        if self._tx.run(_LAST).first() is None:
+        """Return whether the digest of this day is to be made now, by this transaction; the first one never is.
+
+        If the last one is of days to come, the clock was set back: it is not waited until then.
+        """
+        last = self._tx.run(_LAST).first()
+        if last is None:
             self._tx.run(_FIRST, {"name": _NAME, "period": day, "made": 0})
+            return False
+        if last[0] > day + 1:
+            self._tx.run(_BACK, {"_day": day})
             return False
         return self._tx.run(_BEGIN, {"_day": day}).rowcount > 0
 

@@ -23,6 +23,12 @@ def test_each_day_has_one_digest_and_the_first_has_none(adapter: Adapter) -> Non
     ]  # fmt: skip
 
 
+def test_a_clock_that_was_a_month_ahead_costs_no_month_of_digests(adapter: Adapter) -> None:
+    assert [adapter.write(lambda tx, day=day: tx.digests.begin(day)) for day in (5, 6, 36, 7, 7, 8, 9)] == [
+        False, True, True, False, False, True, True,
+    ]  # fmt: skip
+
+
 def test_it_counts_what_ended_within_its_day(adapter: Adapter) -> None:
     now = adapter.read(lambda tx: tx.now)
     for at in (now - 100, now - 50, now - 200_000):
