@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from ferroscope.api.auth.identity import local
 from ferroscope.core.model import Node
 from ferroscope.core.reasons import Reason
 from ferroscope.core.states import Provision
@@ -86,6 +87,20 @@ def test_the_machines_of_another_project_are_invisible(service: Service) -> None
     member = Browser(service).log_in("a-member")
     assert member.post("/ui/machines/act", action="maintenance", node=[own, other], confirm="yes").status_code == 200
     assert (service.node(own).maintenance, service.node(other).maintenance) == (True, False)
+
+
+def test_who_may_not_see_why_an_inspection_failed_does_not_learn_it_from_lists(sqlite_url: str) -> None:
+    lessee = local("lea", "token", ["member"], project="l")
+    service = service_for(sqlite_url, IDENTITIES | {"lessee": lessee})
+    failed(service, "m-leased", Reason.BMC_CREDENTIALS, owner="a", attributes={"lessee": "l"})
+    shown = {}
+    for user in ("a-member", "lessee"):
+        browser = Browser(service).log_in(user)
+        pages = [browser.get(path).text for path in ("/ui/machines?reason=bmc-credentials", "/ui")]
+        shown[user] = ("<bdi>m-leased</bdi>" in pages[0], "reason=bmc-credentials" in pages[1])
+    assert shown == {"a-member": (True, True), "lessee": (False, False)}
+    assert "<bdi>m-leased</bdi>" in Browser(service).log_in("lessee").get("/ui/machines").text
+    service.close()
 
 
 def test_a_form_of_another_site_does_nothing(service: Service) -> None:

@@ -21,6 +21,7 @@ NOBODY: Final = Identity(user="anonymous", method="none")
 
 SEE: Final = "baremetal:node:get"
 INVENTORY: Final = "baremetal:node:inventory:get"
+FAILURE: Final = "baremetal:node:get:last_error"
 ANSWERS: Final = "ferroscope:bmc:get_answers"
 METRICS: Final = "ferroscope:metrics:get"
 

@@ -53,6 +53,8 @@ def show(visit: Visit) -> Page:
         if project is not None
         else visit.remembered("fleet", _REMEMBERED, lambda: visit.context.data.store.read(_whole))
     )
+    if project is None and not visit.may(access.FAILURE):
+        summary = msgspec.structs.replace(summary, failures=[])
     status = (
         visit.remembered("status", _REMEMBERED, lambda: visit.call("GET /v1/status")) if visit.may(STATUS) else None
     )
@@ -130,7 +132,7 @@ def _own(visit: Visit, tx: Transaction, room: Room, project: str) -> Summary:
             found.states[str(node.provision_state)] += 1
             found.maintenance += node.maintenance
             found.inbox += node.inbox
-            if node.state is State.ERROR and node.inspection:
+            if node.state is State.ERROR and node.inspection and visit.may(access.FAILURE, node):
                 failed.append(node.inspection)
             if node.state is State.FINISHED and node.inspection:
                 finished.append((node.inspection_finished_at or 0.0, node.inspection))

@@ -92,7 +92,8 @@ def call_of(visit: Visit) -> Call[NoQuery, None]:
 def ranked(visit: Visit, wanted: Wanted, sort: str = "name", *, descending: bool = False) -> list[str]:
     """Return the UUIDs of all machines that match, in this order; ``BadRequestError`` for an invalid search.
 
-    Who may see a node, but not its inventory, must neither find it by its hardware nor learn that from the order.
+    Who may see a node, but not its inventory, must neither find it by its hardware nor learn that from the order. And
+    who may not see why its inspection failed must not find it by that.
     """
     if wanted.reason and wanted.reason not in HINTS:
         raise BadRequestError(f"Unknown reason {wanted.reason[:80]!r}.")
@@ -110,10 +111,10 @@ def ranked(visit: Visit, wanted: Wanted, sort: str = "name", *, descending: bool
             )
         )
 
-    if sees_all(visit):
+    if sees_all(visit) and (not wanted.reason or visit.may(access.FAILURE)):
         return find(sort)
     found = find(sort)
-    known = {node.uuid: node for node in seen(visit, found)}
+    known = {node.uuid: node for node in seen(visit, found) if not wanted.reason or visit.may(access.FAILURE, node)}
     open_to = {uuid for uuid, node in known.items() if visit.may(access.INVENTORY, node)}
     if wanted.q:
         return [uuid for uuid in found if uuid in open_to]
