@@ -7,6 +7,7 @@ Whoever needs durability then syncs the log, which makes all commits before it d
 
 from __future__ import annotations
 
+import errno
 import os
 import threading
 from contextlib import suppress
@@ -33,6 +34,8 @@ class WalSync:
         with self._syncing:
             if self._ended >= needed:
                 return
+            if self.has_failed:  # while this thread waited; a sync of its own would not be told
+                raise OSError(errno.EIO, os.strerror(errno.EIO))
             self._begun += 1
             try:
                 self._sync()
