@@ -45,6 +45,18 @@ class TooOddError(Exception):
     """More than ``MAX_REPAIRS`` repairs would be needed."""
 
 
+def readable(raw: bytes) -> bytes:
+    """Return ``raw``, ``repaired`` only if that is needed, which takes far longer than finding it out; ``TooOddError``.
+
+    What cannot be repaired is returned as well, for its reader to stumble over.
+    """
+    try:
+        msgspec.json.decode(raw)
+    except (ValueError, RecursionError):  # msgspec's errors, and that of UTF-8
+        return repaired(raw)
+    return raw
+
+
 def repaired(raw: bytes) -> bytes:
     """Return ``raw`` as UTF-8 in which no string or number keeps a reader of JSON from the rest; ``TooOddError``.
 

@@ -136,7 +136,8 @@ def find(root: Any, access: Access) -> Account:
 def _accounts(connector: Any, collection: Document, access: Access) -> Iterator[Document]:
     """Yield the accounts, up to that of the user; first the one that is named like the user, as on OpenBMC."""
     reader = Reader(connector, patient=True)
-    links = [one for page in reader.pages(collection) for one in listed(page)][:_MOST]
+    pages = reader.pages(collection, path_of(collection))
+    links = [one for page in pages for one in listed(page)][:_MOST]
     links.sort(key=lambda link: path_of(link).rpartition("/")[2] != access.username)
     for one in reader.each(links, _MOST):
         yield one
@@ -145,7 +146,7 @@ def _accounts(connector: Any, collection: Document, access: Access) -> Iterator[
 
 
 def _read(connector: Any, path: str) -> Document:
-    return mapping(json_safety.decode(connector.get(path=path).content))
+    return {"@odata.id": path} | mapping(json_safety.decode(connector.get(path=path).content))
 
 
 def _demanded(error: sushy.AccessError) -> str:

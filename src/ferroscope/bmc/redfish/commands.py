@@ -17,8 +17,10 @@ from ferroscope.bmc.redfish import media as media
 from ferroscope.bmc.redfish.boot import boot_device as boot_device
 from ferroscope.bmc.redfish.boot import clear_boot_device as clear_boot_device
 from ferroscope.bmc.redfish.boot import set_boot_device as set_boot_device
+from ferroscope.bmc.redfish.failures import is_temporary
 from ferroscope.bmc.redfish.info import Access
-from ferroscope.bmc.redfish.reader import Reader, path_of
+from ferroscope.bmc.redfish.reader import Reader, path_of, same
+from ferroscope.bmc.redfish.resources import system_of
 from ferroscope.bmc.redfish.restarts import boot_marks as boot_marks
 from ferroscope.bmc.redfish.restarts import restarted_since as restarted_since
 from ferroscope.contracts.bmc import Power, Switch, unsettled
@@ -42,10 +44,10 @@ _LISTED: Final = 8
 def system(root: Any, access: Access) -> Any:
     """Return the node's system; the only one if the node names none."""
     if access.system is not None:
-        return root.get_system(access.system)
+        return system_of(root, access.system)
     found = systems(root)
     if len(found) == 1:
-        return root.get_system(found[0])
+        return system_of(root, found[0])
     if not found:  # redhat-performance/jetlag#778: for a while after a restart
         message = f"the BMC at {access.url} lists no system; it may be restarting"
         raise BmcError(message, transient=True, reason=Reason.BMC_SYSTEM_UNCLEAR, pause=0.0)
@@ -58,7 +60,10 @@ def systems(root: Any) -> list[str]:
     """Return the paths of all systems."""
     reader = Reader(root._conn, patient=True)
     links = reader.links(mapping(root.json).get("Systems") or f"{root.path}Systems")
-    return list(dict.fromkeys(filter(None, map(path_of, links))))
+    found: dict[str, str] = {}
+    for path in filter(None, map(path_of, links)):
+        found.setdefault(same(path), path)
+    return list(found.values())
 
 
 def power(system: Any) -> Power:
@@ -80,7 +85,14 @@ def set_power(system: Any, wanted: Switch) -> None:
         return
     allowed = system.get_allowed_reset_system_values()
     on = sushy.RESET_ON if sushy.RESET_ON in allowed else sushy.RESET_FORCE_ON
-    system.reset_system(on if wanted is Power.ON else sushy.RESET_FORCE_OFF)
+    try:
+        system.reset_system(on if wanted is Power.ON else sushy.RESET_FORCE_OFF)
+    except sushy.exceptions.HTTPError as exc:
+        if isinstance(exc, sushy.exceptions.AccessError) or is_temporary(exc):
+            raise
+        system.refresh(force=True)  # it may have been in this state, and only its BMC was late
+        if power(system) is not wanted:
+            raise
 
 
 def force_off(system: Any) -> bool:

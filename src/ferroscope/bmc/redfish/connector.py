@@ -1,8 +1,9 @@
 """sushy's connector over a bounded session: one address, the call's deadline, and no surprises in the answers.
 
-Links of a BMC may carry its own name or an internal address (stmcginnis/gofish#77, DMTF/python-redfish-library#11):
-only their path is used, at the address that we know, so that credentials never go elsewhere. sushy's own retries and
-its login behind our back are disabled: the first sleep beyond any deadline, the second leaves sessions behind.
+Links and redirects of a BMC may carry its own name or an internal address (stmcginnis/gofish#77,
+DMTF/python-redfish-library#11): only their path is used, at the address that we know, so that credentials never go
+elsewhere. sushy's own retries and its login behind our back are disabled: the first sleep beyond any deadline, the
+second leaves sessions behind.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from sushy import exceptions as sushy
 from ferroscope.bmc.redfish.failures import InvalidAnswerError
 from ferroscope.bmc.redfish.info import Access, tls_context
 from ferroscope.contracts.errors import BmcError
+from ferroscope.core import json_repair, json_safety
 from ferroscope.core.reasons import Reason
 from ferroscope.core.values import one_line
 from ferroscope.remote.addresses import Networks
@@ -27,6 +29,8 @@ from ferroscope.remote.session import BoundedSession
 
 _SHOWN: Final = 120
 _REDIRECTS: Final = frozenset({300, 301, 302, 303, 307, 308})
+_SEE_OTHER: Final = 303  # after a command: it was carried out
+_MAX_HOPS: Final = 5
 
 
 class Connector(sushy_connector.Connector):  # type: ignore[misc]
@@ -57,16 +61,27 @@ class Connector(sushy_connector.Connector):  # type: ignore[misc]
             # command: it is unknown whether the command has arrived.
             self._session.part()
         most = kwargs.get("timeout") or math.inf
-        fixed = {"server_side_retries_left": 0, "allow_reauth": False}
+        fixed = {"server_side_retries_left": 0, "allow_reauth": False, "allow_redirects": False}
+        for _ in range(_MAX_HOPS):
+            response = self._sent(method, path, most, kwargs | fixed)
+            following = self._redirected(method, path, response)
+            if following is None:
+                break
+            path = following
+        else:
+            raise _refused(f"the BMC at {self._url} redirects without end")
+        if method == "GET":
+            response._content = _resource(response.content)
+        return response
+
+    def _sent(self, method: str, path: str, most: float, kwargs: dict[str, Any]) -> Any:
         try:
-            response = self._once(method, path, **kwargs | fixed | {"timeout": min(most, current().left())})
+            return self._once(method, path, **kwargs | {"timeout": min(most, current().left())})
         except sushy.ConnectionError as exc:
             # A call consists of many requests: one lost response must not repeat all of them.
             if method != "GET" or isinstance(exc.__context__, requests.exceptions.SSLError):
                 raise
-            response = self._once(method, path, **kwargs | fixed | {"timeout": min(most, current().left())})
-        self._check(method, response)
-        return response
+            return self._once(method, path, **kwargs | {"timeout": min(most, current().left())})
 
     def _once(self, method: str, path: str, **kwargs: Any) -> Any:
         self._last = None
@@ -85,29 +100,48 @@ class Connector(sushy_connector.Connector):  # type: ignore[misc]
                 raise _unparsed(method, path, self._last) from None
             raise
 
-    def _check(self, method: str, response: requests.Response) -> None:
-        """Raise if the answer is a redirect that was not followed, or no resource."""
-        if response.status_code in _REDIRECTS:
-            raise self._redirected(response.headers.get("Location") or "")
-        if method != "GET":
-            return
-        body = response.content.lstrip(b"\xef\xbb\xbf \t\r\n")
-        if not body:
-            raise InvalidAnswerError("empty")
-        if body[:1] == b"<":
-            raise InvalidAnswerError("a web page")
-        if body[:1] != b"{":
-            raise InvalidAnswerError("not a JSON object")
+    def _redirected(self, method: str, path: str, response: requests.Response) -> str | None:
+        """Return the path to which an answer leads, None if it is no redirect; ``BmcError`` if it leads elsewhere.
 
-    def _redirected(self, target: str) -> BmcError:
-        here, there = urlsplit(self._url), urlsplit(urljoin(self._url, target))
+        Like a link, a redirect may carry the BMC's own name: its path is asked for at the address that we know, and a
+        command again as the command that it is, which ``requests`` would turn into a read.
+        """
+        if response.status_code not in _REDIRECTS or (response.status_code == _SEE_OTHER and method != "GET"):
+            return None
+        here = urlsplit(urljoin(self._url, path))
+        there = urlsplit(urljoin(here.geturl(), response.headers.get("Location") or ""))
         if here.scheme == "http" and there.scheme == "https" and here.hostname == there.hostname:
             place = one_line(f"https://{there.netloc.rpartition('@')[2]}", _SHOWN)
             message = f"the BMC at {self._url} redirects http to https; set redfish_address to {place}"
-            return BmcError(message, transient=False, reason=Reason.BMC_NOT_REDFISH)
+            raise BmcError(message, transient=False, reason=Reason.BMC_NOT_REDFISH)
+        following = local(there.geturl())
+        if following not in ("", local(path)):
+            return following
+        if (here.scheme, here.netloc) == (there.scheme, there.netloc):
+            raise _refused(f"the BMC at {self._url} redirects {one_line(path, _SHOWN)} to itself")
         where = one_line(f"{there.scheme}://{there.hostname}", _SHOWN)
-        message = f"the BMC at {self._url} redirects to another host ({where}), which is not allowed"
-        return BmcError(message, transient=False, reason=Reason.BMC_REFUSED)
+        raise _refused(f"the BMC at {self._url} redirects to another host ({where}), which is not allowed")
+
+
+def _refused(message: str) -> BmcError:
+    return BmcError(message, transient=False, reason=Reason.BMC_REFUSED)
+
+
+def _resource(body: bytes) -> bytes:
+    """Return the JSON of a resource, in which one odd value costs no others; ``InvalidAnswerError`` if it is none."""
+    start = body.lstrip(b"\xef\xbb\xbf \t\r\n")
+    if not start:
+        raise InvalidAnswerError("empty")
+    if start[:1] == b"<":
+        raise InvalidAnswerError("a web page")
+    if start[:1] != b"{":
+        raise InvalidAnswerError("not a JSON object")
+    if json_safety.containers_exceed(body):
+        raise InvalidAnswerError(f"JSON of more than {json_safety.MAX_CONTAINERS} objects and arrays")
+    try:
+        return json_repair.readable(body)
+    except json_repair.TooOddError:
+        raise InvalidAnswerError("not JSON") from None
 
 
 def _unparsed(method: str, url: str, response: requests.Response) -> sushy.HTTPError:

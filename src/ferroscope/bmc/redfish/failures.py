@@ -47,6 +47,8 @@ _SESSIONS: Final = re.compile(
     r"\bsessions?\b[^.]{0,60}(?:max|limit|exceed|exhaust|in use)",
     re.IGNORECASE,
 )
+# bmcweb says this of a session that has ended with 403, which elsewhere is a lack of privileges.
+_NO_SESSION: Final = "novalidsession"
 # What web servers say to plain HTTP on a port of TLS.
 _WANTS_TLS: Final = re.compile(r"HTTP request[^.]{0,40} to (?:an )?HTTPS|\x15\x03", re.IGNORECASE)
 _RETRY_ARGUMENT: Final = "ServiceTemporarilyUnavailable"
@@ -126,8 +128,10 @@ def _shortened(text: str) -> str:
 
 
 def is_rejected_login(error: Exception) -> bool:
-    """Whether the BMC responded with 401: the session has ended, or the credentials are wrong."""
-    return isinstance(error, sushy.AccessError) and error.status_code == 401
+    """Whether the BMC says that the session has ended, or that the credentials are wrong: by 401, or in other words."""
+    if not isinstance(error, sushy.AccessError):
+        return False
+    return error.status_code == 401 or _NO_SESSION in _said(error).lower()
 
 
 def sessions_are_exhausted(error: Exception) -> bool:
@@ -188,7 +192,7 @@ def _answered(error: sushy.HTTPError, *, known: bool) -> Verdict:
         return Verdict(
             f"all sessions of the BMC are in use ({status}); {hint}", True, Reason.BMC_BUSY, seconds_to_wait(error)
         )
-    if code == 401:
+    if is_rejected_login(error):
         return Verdict(f"the credentials were rejected ({status})", False, Reason.BMC_CREDENTIALS)
     if code == 403 and "passwordchangerequired" in said.replace(" ", "").lower():
         message = f"the BMC demands a new password for this account first ({status})"

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
 from ferroscope.bmc.redfish import inventory
-from ferroscope.bmc.redfish.reader import Reader, is_gone
+from ferroscope.bmc.redfish.reader import Reader, following, is_gone, path_of
 from ferroscope.core.model import Document
 from ferroscope.core.values import one_line
 from ferroscope.hardware.health import STATES, worst
@@ -181,7 +181,8 @@ def _log(reader: Reader, system: Document, managers: list[Document]) -> list[Doc
     services.sort(key=lambda one: not _is_sel(one))
     found: list[Document] = []
     for service in services[:_MAX_LOGS]:
-        for page in reader.pages(_newest_page(reader, reader.get(service.get("Entries"))), _MAX_PAGES):
+        at = path_of(service.get("Entries"))
+        for page in reader.pages(_newest_page(reader, at), at, _MAX_PAGES):
             found += _entries(page)
     found.sort(key=lambda one: str(one.get("created", "")), reverse=True)
     return found[:_MAX_ENTRIES]
@@ -191,14 +192,15 @@ def _is_sel(service: Document) -> bool:
     return service.get("LogEntryType") == "SEL" or str(service.get("Id")).lower() in ("sel", "iml")
 
 
-def _newest_page(reader: Reader, page: Document) -> Document:
+def _newest_page(reader: Reader, at: str) -> Document:
     """Return a page that the newest entries are on, or follow: a log may have thousands, and the oldest first."""
-    following, count = page.get("Members@odata.nextLink"), number(page.get("Members@odata.count"))
+    page = reader.get(at)
+    second, count = following(page, at), number(page.get("Members@odata.count"))
     created = [str(one.get("Created") or "") for one in mappings(page.get("Members"))]
-    if not isinstance(following, str) or not count or not created or created[0] > created[-1]:
+    if not second or not count or not created or created[0] > created[-1]:
         return page
-    last = _SKIP.sub(str(max(0, int(count) - len(created))), following)
-    return (reader.get(last) if last != following else {}) or page
+    last = _SKIP.sub(str(max(0, int(count) - len(created))), second)
+    return (reader.get(last) if last != second else {}) or page
 
 
 def _entries(page: Document) -> Iterator[Document]:

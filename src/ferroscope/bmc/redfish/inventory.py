@@ -11,12 +11,12 @@ from collections.abc import Iterable
 from typing import Any, Final
 from urllib.parse import urlsplit
 
-from ferroscope.bmc.redfish.reader import Reader, is_absent, is_gone, path_of
+from ferroscope.bmc.redfish.reader import Reader, is_absent, is_gone, path_of, same
 from ferroscope.contracts.bmc import OutOfBandNic
 from ferroscope.core import values
 from ferroscope.core.model import Document
 from ferroscope.core.values import one_line
-from ferroscope.hardware.parts import mapping, mappings, text
+from ferroscope.hardware.parts import mapping, mappings, number, text
 
 _GIB: Final = 1024**3
 _MIB: Final = 1024**2
@@ -27,6 +27,7 @@ _ARCHITECTURES: Final = {
     "arm-a64": "aarch64",
     "power isa": "ppc64le",
     "powerisa": "ppc64le",
+    "risc-v": "riscv64",
 }
 _MODES: Final = {"uefi": "uefi", "legacy": "bios"}
 # More than any machine has; further entries are ignored.
@@ -92,7 +93,7 @@ def _bmc_mac(reader: Reader, resource: Document) -> str | None:
 
 def _mac(one: Document) -> str | None:
     """Return the MAC of an Ethernet interface, normalized; zeros, which ports without a link may show, are none."""
-    for name in ("MACAddress", "PermanentMACAddress"):
+    for name in ("MACAddress", "PermanentMACAddress", "MacAddress"):
         if (mac := values.identifying_mac(values.boot_mac(_text(one.get(name))))) is not None:
             return mac
     return None
@@ -105,7 +106,7 @@ def _cpu(reader: Reader, resource: Document) -> Document:
         if one.get("ProcessorType") in (None, "CPU") and not is_absent(one) and not _is_empty_socket(one)
     ]
     if not processors:
-        return {}
+        return _cpu_summary(mapping(resource.get("ProcessorSummary")))
     first = processors[0]
     speed = _number(first.get("MaxSpeedMHz"))
     return _known(
@@ -117,6 +118,18 @@ def _cpu(reader: Reader, resource: Document) -> Document:
             "socket_count": len(processors),
         }
     )
+
+
+def _cpu_summary(summary: Document) -> Document:
+    """Return what the system's summary says; the number of its processors is not that of its CPUs."""
+    found = _known(
+        {
+            "count": _number(summary.get("LogicalProcessorCount")) or _number(summary.get("CoreCount")),
+            "model_name": _text(summary.get("Model")),
+            "socket_count": _number(summary.get("Count")),
+        }
+    )
+    return found if "count" in found or "socket_count" in found else {}
 
 
 def _is_empty_socket(processor: Document) -> bool:
@@ -140,9 +153,8 @@ def _memory(reader: Reader, resource: Document) -> Document:
 
 def _size(value: Any, unit: int) -> int:
     """Return the bytes of a size; 93.5 GiB are common, where the BIOS keeps some memory."""
-    value = _number(value) or value
-    known = isinstance(value, int | float) and not isinstance(value, bool) and 0 < value < 2**40
-    return int(value * unit) if known else 0
+    found = number(value)
+    return int(found * unit) if found is not None and 0 < found < 2**40 else 0
 
 
 def _disks(reader: Reader, resource: Document) -> list[Document]:
@@ -179,7 +191,7 @@ def _identity(drive: Document) -> Any:
     """
     serial = text(drive.get("SerialNumber"))
     where = _durable_name(drive) or _text(drive.get("Id")) or _text(drive.get("Name"))
-    return (_text(drive.get("Model")), serial, where) if serial else path_of(drive) or id(drive)
+    return (_text(drive.get("Model")), serial, where) if serial else same(path_of(drive)) or id(drive)
 
 
 def _durable_name(drive: Document) -> str | None:
@@ -246,11 +258,12 @@ def _text(value: Any) -> str | None:
 
 
 def _number(value: Any) -> int | None:
-    """Return a positive integer, which may be a text or end with .0."""
+    """Return a positive integer, which may be a text, end with .0, or have an exponent."""
     if isinstance(value, str) and value.isascii() and value.isdigit() and len(value) < 20:
         value = int(value)
-    if isinstance(value, float) and value.is_integer():
-        value = int(value)
+    elif not isinstance(value, int):
+        found = number(value)
+        value = int(found) if found is not None and found.is_integer() else None
     return value if isinstance(value, int) and not isinstance(value, bool) and 0 < value < 2**63 else None
 
 

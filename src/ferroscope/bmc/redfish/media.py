@@ -16,11 +16,11 @@ from urllib.parse import unquote, urlsplit
 
 import structlog
 from sushy import exceptions
-from sushy.resources.manager.virtual_media import VirtualMedia
 
 from ferroscope.bmc.redfish.boot import set_boot_device
 from ferroscope.bmc.redfish.failures import is_temporary
 from ferroscope.bmc.redfish.reader import Reader, is_absent, path_of
+from ferroscope.bmc.redfish.resources import VirtualMedia
 from ferroscope.contracts.bmc import BootDevice, Image
 from ferroscope.contracts.errors import BmcError
 from ferroscope.core.callback_secret import without_disk_key

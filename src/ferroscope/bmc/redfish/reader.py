@@ -9,16 +9,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from typing import Any, Final
+from urllib.parse import urljoin
 
 from sushy import exceptions
 
 from ferroscope.bmc.redfish.connector import local
-from ferroscope.bmc.redfish.failures import is_temporary
+from ferroscope.bmc.redfish.failures import is_rejected_login, is_temporary
 from ferroscope.contracts.errors import BmcError
 from ferroscope.core import json_safety
 from ferroscope.core.model import Document
 from ferroscope.core.values import one_line
-from ferroscope.hardware.parts import mapping
+from ferroscope.hardware.parts import mapping, number
 from ferroscope.remote.command_fence import TooLateError
 from ferroscope.remote.deadline import current
 
@@ -30,6 +31,8 @@ _MAX_NOTED: Final = 20
 _SECONDS: Final = 10.0
 _LONGEST_PATH: Final = 500
 _SHOWN: Final = 120
+_ROOT: Final = "redfish/"
+_NEXT: Final = frozenset({"members@odata.nextlink", "@odata.nextlink"})
 _GONE: Final = frozenset({"absent", "disabled"})
 _ABSENT: Final = frozenset({"absent"})
 
@@ -55,13 +58,14 @@ class Reader:
         path = path_of(link)
         if not path:
             return {}
-        if path not in self._read:
+        key = same(path)
+        if key not in self._read:
             if not self._left or self._failed >= _MAX_FAILURES or not current().remaining():
                 self.complete = False
                 return {}
             self._left -= 1
-            self._read[path] = self._fetch(path)
-        return self._read[path]
+            self._read[key] = self._fetch(path)
+        return self._read[key]
 
     def _fetch(self, path: str) -> Document:
         try:
@@ -72,10 +76,11 @@ class Reader:
             self._note(path, one_line(str(exc), _SHOWN))
             return {}
         except exceptions.HTTPError as exc:
-            if self._patient and (exc.status_code == 401 or is_temporary(exc)):
+            rejected = is_rejected_login(exc)
+            if self._patient and (rejected or is_temporary(exc)):
                 raise
             # Many 401 may lock the account.
-            self._failed = _MAX_FAILURES if exc.status_code == 401 else self._failed + (exc.status_code >= 500)
+            self._failed = _MAX_FAILURES if rejected else self._failed + (exc.status_code >= 500)
             self._note(path, f"HTTP {exc.status_code}")
             return {}
         except Exception as exc:  # the boundary: connections fail, and parsers stumble, in any way
@@ -85,7 +90,7 @@ class Reader:
             self._note(path, type(exc).__name__)
             return {}
         self._failed = 0
-        return found
+        return {"@odata.id": path} | found if found else {}
 
     def _note(self, path: str, why: str) -> None:
         if len(self.failures) < _MAX_NOTED:
@@ -96,9 +101,9 @@ class Reader:
         seen: set[str] = set()
         for one in (links if isinstance(links, list) else [links])[:most]:
             path, known = path_of(one), mapping(one)
-            if path in seen:
+            if same(path) in seen:
                 continue
-            seen.update({path} - {""})
+            seen.update({same(path)} - {""})
             if found := known if len(known) > 1 else self.get(one):
                 yield found
 
@@ -108,18 +113,36 @@ class Reader:
 
     def links(self, link: Any) -> list[Any]:
         """Return the links of a collection, or the members themselves if the service puts them there; all pages."""
-        return [one for page in self.pages(self.get(link)) for one in listed(page)]
+        found: list[Any] = []
+        page: Document = {}
+        for page in self.pages(self.get(link), path_of(link)):
+            found += listed(page)
+        count = number(page.get("Members@odata.count"))
+        if count is not None and count > len(found) > 0:
+            self._note(path_of(link), f"lists {len(found)} of its {count:g} members")
+        return found
 
-    def pages(self, page: Document, most: int = MAX_PAGES) -> Iterator[Document]:
-        """Yield a collection's page and those that follow, at most ``most``, each once."""
-        seen = {path_of(page)}
+    def pages(self, page: Document, at: str = "", most: int = MAX_PAGES) -> Iterator[Document]:
+        """Yield a collection's page, which is ``at`` this path, and those that follow, at most ``most``, each once."""
+        at = at or path_of(page)
+        seen = {at}
         for _ in range(most):
             yield page
-            following = path_of(page.get("Members@odata.nextLink") or page.get("@odata.nextLink"))
-            page = self.get(following) if following not in seen else {}
+            at = following(page, at)
+            page = self.get(at) if at not in seen else {}
             if not page:
                 return
-            seen.add(following)
+            seen.add(at)
+
+
+def following(page: Document, at: str) -> str:
+    """Return the path of the next page, "" if there is none; it may be written relative to this page."""
+    names = (name for name in page if name.lower() in _NEXT)
+    link = next((found for name in names if (found := page[name])), None)
+    link = mapping(link).get("@odata.id", link)
+    if not isinstance(link, str):
+        return ""
+    return path_of(link) or path_of(urljoin(at.partition("?")[0].rstrip("/"), local(link)))
 
 
 def listed(page: Document) -> list[Any]:
@@ -134,8 +157,13 @@ def path_of(link: Any) -> str:
     found = mapping(link).get("@odata.id", link)
     if not isinstance(found, str) or len(found) > _LONGEST_PATH or not found or "\0" in found:
         return ""
-    path = local(found.partition("#")[0])
-    return path if path.startswith("/") else ""
+    path = local(found.strip().partition("#")[0])
+    return path if path.startswith("/") else f"/{path}" if path.startswith(_ROOT) else ""
+
+
+def same(path: str) -> str:
+    """Return what the paths of one resource have in common: some services end them with a slash here and there."""
+    return path.rstrip("/")
 
 
 def is_absent(resource: Document) -> bool:

@@ -16,11 +16,10 @@ from collections import OrderedDict
 from collections.abc import Iterator
 from typing import Any
 
-from sushy import main as sushy_main
-
 from ferroscope.bmc.redfish.connector import Connector
 from ferroscope.bmc.redfish.info import Access
 from ferroscope.bmc.redfish.login import LOGOUT_TIMEOUT, BasicAuth, NoAuth, SessionAuth, SessionElseBasicAuth
+from ferroscope.bmc.redfish.resources import Root
 from ferroscope.remote.addresses import ANYWHERE, Networks
 from ferroscope.remote.deadline import Deadline
 
@@ -62,9 +61,7 @@ class Client:
         access = self._access
         connector, auth = Connector(access, self._allowed), self._auth()
         try:
-            return sushy_main.Sushy(
-                access.url, root_prefix=access.root, verify=access.verify, auth=auth, connector=connector
-            )
+            return Root(access.url, root_prefix=access.root, verify=access.verify, auth=auth, connector=connector)
         except BaseException:
             connector.close()
             raise

@@ -1,0 +1,113 @@
+"""sushy's resources, of which one odd value costs that value only.
+
+sushy reads every property that it knows, and refuses a resource with one of another type than the standard's, also if
+nobody wants to know it: a memory size with its unit, an empty date, ``Id`` or ``Name`` missing. Here such a property is
+unknown, like one that is missing; an action without an address is none.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+from typing import Any, Final
+
+import sushy
+from sushy import main as sushy_main
+from sushy.exceptions import ResourceNotFoundError, SushyError
+from sushy.resources import base
+from sushy.resources.manager import virtual_media
+from sushy.resources.system import system
+
+from ferroscope.core.model import Document
+from ferroscope.hardware.parts import mapping
+
+# What fields and their adapters raise for a value of another type.
+_STUMBLES: Final = (SushyError, ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
+
+
+class _Lenient:
+    """What comes before sushy's class in the list of bases."""
+
+    def _parse_attributes(self, json_doc: Document) -> Document:
+        for name, field in base._collect_fields(self):
+            setattr(self, name, _whole(_value(field, mapping(json_doc), self)))
+        return {}  # sushy only logs it
+
+
+class Root(_Lenient, sushy_main.Sushy):  # type: ignore[misc]
+    """The service root."""
+
+    def _parse_attributes(self, json_doc: Document) -> Document:
+        super()._parse_attributes(json_doc)
+        version = mapping(json_doc).get("RedfishVersion")
+        self.redfish_version = version if isinstance(version, str) else None
+        return {}
+
+
+class System(_Lenient, system.System):  # type: ignore[misc]
+    """A computer system."""
+
+    boot: Any
+    manufacturer: Any
+    _settings: Any
+
+    def _parse_attributes(self, json_doc: Document) -> Document:
+        super()._parse_attributes(json_doc)
+        # sushy looks into these without asking whether they are there.
+        self.manufacturer = self.manufacturer if isinstance(self.manufacturer, str) else None
+        if self.boot is not None and self.boot.allowed_values is None:
+            self.boot.allowed_values = []
+        return {}
+
+    def get_allowed_reset_system_values(self) -> set[Any]:
+        """Return the resets that the BMC lists; all if it lists none in a form that anybody knows."""
+        self._get_reset_action_element()
+        found: set[Any] = set()
+        with contextlib.suppress(AttributeError, LookupError, TypeError):
+            found = super().get_allowed_reset_system_values()
+        return found or set(sushy.ResetType)
+
+    def set_system_boot_options(self, **options: Any) -> None:
+        """Write boot options, to the system itself if its resource of settings is none."""
+        try:
+            super().set_system_boot_options(**options)
+        except (AttributeError, TypeError, ResourceNotFoundError):
+            if self._settings is None:
+                raise
+            self._settings = None
+            super().set_system_boot_options(**options)
+
+
+class VirtualMedia(_Lenient, virtual_media.VirtualMedia):  # type: ignore[misc]
+    """A virtual drive."""
+
+
+def system_of(root: Root, path: str) -> System:
+    """Return the system at ``path``; sushy's exceptions."""
+    return System(root._conn, path, redfish_version=root.redfish_version, registries=root.lazy_registries, root=root)
+
+
+def _value(field: Any, body: Document, resource: Any) -> Any:
+    """Return what sushy makes of a property; of one with parts, what it makes of each."""
+    with contextlib.suppress(*_STUMBLES):
+        return field._load(body, resource)
+    if not isinstance(field, base.CompositeField):
+        return field._default
+    for name in field._path:
+        body = mapping(body.get(name))
+    found = copy.copy(field)
+    for name, part in field._subfields.items():
+        setattr(found, name, _value(part, body, resource))
+    return found
+
+
+def _whole(value: Any) -> Any:
+    """Return a value, None if it has parts and lacks one that it must have."""
+    if not isinstance(value, base.CompositeField):
+        return value
+    for name, part in value._subfields.items():
+        found = _whole(getattr(value, name))
+        if found is None and part._required:
+            return None
+        setattr(value, name, found)
+    return value

@@ -1,0 +1,258 @@
+"""One odd value of a BMC costs this value only: not the resource, not the page, not the machine."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from ferroscope.bmc.redfish.driver import RedfishBmc
+from ferroscope.contracts.bmc import BootDevice, Image, Power
+from ferroscope.contracts.errors import BmcError
+from ferroscope.core.reasons import Reason
+from tests.support.scripted_redfish import MANAGER, SESSIONS, SYSTEM, ScriptedBmc, answer, collection, link
+
+ROOT = "/redfish/v1/"
+NICS = f"{SYSTEM}/EthernetInterfaces"
+DRIVE = f"{SYSTEM}/VirtualMedia/1"
+RESET = f"{SYSTEM}/Actions/ComputerSystem.Reset"
+ISO = "http://192.0.2.1/ramdisk.iso"
+
+
+@pytest.fixture
+def machine(bmc: ScriptedBmc) -> ScriptedBmc:
+    """Give a machine with two NICs and a virtual drive, whose boot device can be set."""
+    macs = {f"{NICS}/{number}": f"52:54:00:00:00:0{number}" for number in (1, 2)}
+    for path, mac in macs.items():
+        bmc.has(path, {"Id": path[-1], "MACAddress": mac, "Description": "NIC"})
+    bmc.has(NICS, collection(*macs))
+    bmc.system.update({"EthernetInterfaces": link(NICS), "VirtualMedia": link(f"{SYSTEM}/VirtualMedia")})
+    bmc.has(f"{SYSTEM}/VirtualMedia", collection(DRIVE))
+    actions = {
+        f"#VirtualMedia.{name}Media": {"target": f"{DRIVE}/Actions/VirtualMedia.{name}Media"}
+        for name in ("Insert", "Eject")
+    }
+    bmc.has(DRIVE, MediaTypes=["CD"], Inserted=False, Actions=actions)
+    bmc.upon["POST", actions["#VirtualMedia.InsertMedia"]["target"]] = lambda body: bmc.documents[DRIVE].update(
+        Inserted=True, Image=body["Image"]
+    )
+    bmc.upon["PATCH", SYSTEM] = lambda body: bmc.system.update(Boot=(bmc.system.get("Boot") or {}) | body["Boot"])
+    return bmc
+
+
+def macs(driver: RedfishBmc, bmc: ScriptedBmc) -> list[str]:
+    return [one.mac for one in driver.nics(bmc.node())]
+
+
+def works(driver: RedfishBmc, bmc: ScriptedBmc) -> bool:
+    """Whether everything that an inspection needs of a BMC works."""
+    node = bmc.node()
+    assert driver.get_power(node) is Power.ON
+    driver.set_boot_device(node, BootDevice.PXE, persistent=False)
+    assert driver.get_boot_device(node) == (BootDevice.PXE, False)
+    assert driver.insert_ramdisk(node, Image(iso=ISO)) is None
+    driver.reboot(node)
+    return macs(driver, bmc) == ["52:54:00:00:00:01", "52:54:00:00:00:02"]
+
+
+@pytest.mark.parametrize(
+    ("path", "odd"),
+    [
+        (SYSTEM, {"MemorySummary": {"TotalSystemMemoryGiB": "64 GB"}}),
+        (SYSTEM, {"MemorySummary": {"TotalSystemMemoryGiB": ""}}),
+        (SYSTEM, {"MemorySummary": []}),
+        (SYSTEM, {"BootProgress": {"LastState": "None", "LastStateTime": "N/A", "LastBootTimeSeconds": "12.5"}}),
+        (SYSTEM, {"@Redfish.MaintenanceWindow": {"MaintenanceWindowStartTime": ""}}),
+        (SYSTEM, {"Status": "OK", "Oem": 7, "IndicatorLED": ["Lit"], "SystemType": 1}),
+        (SYSTEM, {"Links": []}),
+        (SYSTEM, {"Manufacturer": 7}),
+        (SYSTEM, {"Manufacturer": "Supermicro", "Boot": {"BootSourceOverrideTarget": "None"}}),
+        (SYSTEM, {"Boot": None}),
+        (SYSTEM, {"@Redfish.Settings": {"SettingsObject": link(f"{SYSTEM}/SD"), "SupportedApplyTimes": 1}}),
+        (SYSTEM, {"@Redfish.Settings": {"SettingsObject": link(f"{SYSTEM}/missing")}}),
+        (SYSTEM, {"Actions": {"#ComputerSystem.Reset": {"target": RESET, "ResetType@Redfish.AllowableValues": "On"}}}),
+        (SYSTEM, {"Actions": {"#ComputerSystem.Reset": {"target": RESET, "@Redfish.ActionInfo": f"{SYSTEM}/resets"}}}),
+        (SYSTEM, {"Id": None}),
+        (ROOT, {"Id": None, "Name": 7, "RedfishVersion": 1, "UUID": []}),
+        (ROOT, {"Chassis": 7, "UpdateService": "none", "ProtocolFeaturesSupported": []}),
+        (DRIVE, {"Name": None, "Id": 1}),
+        (DRIVE, {"Status": "OK", "VerifyCertificate": [], "TransferMethod": 1, "ConnectedVia": {}}),
+    ],
+)
+def test_a_property_that_nobody_needs_may_have_any_value(
+    machine: ScriptedBmc, driver: RedfishBmc, path: str, odd: dict[str, Any]
+) -> None:
+    machine.has(f"{SYSTEM}/SD", {"Id": "SD", "Name": "SD", "Boot": None})
+    machine.has(f"{SYSTEM}/resets", {"Id": "resets", "Parameters": None})
+    machine.documents[path] |= odd
+    machine.documents[path] = {key: value for key, value in machine.documents[path].items() if value is not None}
+    assert works(driver, machine)
+
+
+def test_an_action_without_an_address_is_none(machine: ScriptedBmc, driver: RedfishBmc) -> None:
+    machine.system["Actions"] = {"#ComputerSystem.Reset": {"target": None}}
+    assert len(macs(driver, machine)) == 2
+    with pytest.raises(BmcError, match=r"#ComputerSystem\.Reset") as caught:
+        driver.reboot(machine.node())
+    assert caught.value.reason is Reason.BMC_REFUSED
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [b'"Caf\xe9"', b'"a\tb\x01"', b"NaN", b"-Infinity", b"1e400", b'"\\ud800"'],
+    ids=["not UTF-8", "control characters", "NaN", "Infinity", "out of range", "half a surrogate pair"],
+)
+@pytest.mark.parametrize("path", [ROOT, SYSTEM, f"{NICS}/1"])
+def test_what_no_reader_of_json_takes_costs_one_value(
+    machine: ScriptedBmc, driver: RedfishBmc, path: str, odd: bytes
+) -> None:
+    body = json.dumps(machine.documents[path] | {"AssetTag": "ODD"}).encode().replace(b'"ODD"', odd)
+    machine.documents[path] = answer(200, b"\xef\xbb\xbf" + body + b"\0\n")
+    assert driver.get_power(machine.node()) is Power.ON
+    assert macs(driver, machine) == ["52:54:00:00:00:01", "52:54:00:00:00:02"]
+
+
+@pytest.mark.parametrize("name", ["Members@odata.nextLink", "Members@odata.nextlink", "@odata.nextLink"])
+@pytest.mark.parametrize(
+    "written",
+    [
+        f"{NICS}?$skip=1",
+        f"{NICS[1:]}?$skip=1",
+        "EthernetInterfaces?$skip=1",
+        "?$skip=1",
+        f"//bmc.internal{NICS}?$skip=1",
+    ],
+)
+def test_the_next_page_is_found_however_its_link_is_written(
+    machine: ScriptedBmc, driver: RedfishBmc, name: str, written: str
+) -> None:
+    first, second = machine.documents[NICS]["Members"]
+    machine.documents[NICS] |= {"Members": [first], name: written}
+    machine.has(f"{NICS}?$skip=1", {"Members": [second]})
+    assert len(macs(driver, machine)) == 2
+    assert "unread" not in driver.inventory(machine.node())
+
+
+def test_a_collection_that_lists_fewer_than_it_has_is_noted(machine: ScriptedBmc, driver: RedfishBmc) -> None:
+    machine.documents[NICS]["Members@odata.count"] = 4
+    found = driver.inventory(machine.node())
+    assert len(found["interfaces"]) == 2
+    assert found["unread"] == [f"{NICS}: lists 2 of its 4 members"]
+
+
+def test_a_path_with_a_slash_at_its_end_is_the_same(machine: ScriptedBmc, driver: RedfishBmc) -> None:
+    machine.documents["/redfish/v1/Systems"] = collection(SYSTEM, f"{SYSTEM}/")
+    for path in ("/cpu", "/drive"):
+        machine.documents[f"{path}/"] = machine.documents[path] = {
+            "Id": "0",
+            "TotalThreads": 8,
+            "CapacityBytes": 10**12,
+        }
+    machine.system["Processors"] = link(f"{SYSTEM}/Processors")
+    machine.has(f"{SYSTEM}/Processors", collection("/cpu", "/cpu/"))
+    machine.system["Storage"] = link(f"{SYSTEM}/Storage")
+    machine.has(
+        f"{SYSTEM}/Storage",
+        {"Members": [{"Id": "0", "Drives": [link("/drive")]}, {"Drives": [link("/drive/")], "Id": "1"}]},
+    )
+    found = driver.inventory(machine.node())
+    assert (found["cpu"]["count"], len(found["disks"])) == (8, 1)
+
+
+@pytest.mark.parametrize(
+    ("summary", "cpu"),
+    [
+        (
+            {"Count": 2, "LogicalProcessorCount": 64, "Model": "Xeon"},
+            {"count": 64, "socket_count": 2, "model_name": "Xeon"},
+        ),
+        ({"Count": "2", "CoreCount": "3.2e1", "LogicalProcessorCount": None}, {"count": 32, "socket_count": 2}),
+        ({"Count": 2}, {"socket_count": 2}),
+        ({"Count": 0, "Model": ""}, None),
+        (None, None),
+    ],
+)
+@pytest.mark.parametrize("listed", [None, answer(404), collection()], ids=["no link", "404", "empty"])
+def test_without_a_list_of_processors_the_summary_counts(
+    bmc: ScriptedBmc, driver: RedfishBmc, listed: Any, summary: Any, cpu: Any
+) -> None:
+    bmc.system.update({"ProcessorSummary": summary} | ({"Processors": link("/cpus")} if listed else {}))
+    bmc.has("/cpus", listed or {})
+    assert driver.inventory(bmc.node()).get("cpu") == cpu
+
+
+def test_a_redirect_to_the_bmcs_own_name_is_followed_at_the_address_that_we_know(
+    machine: ScriptedBmc, driver: RedfishBmc
+) -> None:
+    for path in (SYSTEM, NICS):
+        machine.documents[f"{path}/"] = machine.documents[path]
+        machine.documents[path] = answer(308, None, Location=f"http://idrac-abc.example{path}/")
+    assert len(macs(driver, machine)) == 2
+
+
+@pytest.mark.parametrize("status", [301, 302, 307, 308])
+def test_a_command_that_is_redirected_is_sent_as_the_command_that_it_is(
+    machine: ScriptedBmc, driver: RedfishBmc, status: int
+) -> None:
+    machine.upon["POST", RESET] = lambda _body: answer(status, None, Location=f"{RESET}/")
+    machine.has(f"{RESET}/", {"Id": "what a read would get"})
+    driver.reboot(machine.node())
+    assert machine.asked("POST", f"{RESET}/") == [{"ResetType": "ForceRestart"}]
+    assert not machine.asked("GET", RESET)
+
+
+def test_a_command_whose_answer_is_to_be_seen_elsewhere_is_done(machine: ScriptedBmc, driver: RedfishBmc) -> None:
+    machine.upon["POST", RESET] = lambda _body: answer(303, None, Location="/redfish/v1/TaskService/Tasks/1")
+    driver.reboot(machine.node())
+    assert len(machine.asked("POST", RESET)) == 1
+
+
+@pytest.mark.parametrize(
+    "place",
+    [SYSTEM, f"http://elsewhere.example{SYSTEM}", "/redfish/v1/a", ""],
+    ids=["itself", "host", "circle", "none"],
+)
+def test_a_redirect_that_leads_nowhere_says_so(bmc: ScriptedBmc, driver: RedfishBmc, place: str) -> None:
+    bmc.documents[SYSTEM] = answer(301, None, Location=place)
+    for one, other in ("ab", "ba"):
+        bmc.documents[f"/redfish/v1/{one}"] = answer(301, None, Location=f"/redfish/v1/{other}")
+    with pytest.raises(BmcError, match="redirects") as caught:
+        driver.get_power(bmc.node())
+    assert (caught.value.transient, caught.value.reason) == (False, Reason.BMC_REFUSED)
+
+
+def test_power_that_is_refused_for_the_state_it_asks_for_is_done(machine: ScriptedBmc, driver: RedfishBmc) -> None:
+    def late(body: dict[str, Any]) -> Any:
+        machine.system["PowerState"] = "Off"  # it was off before, and the BMC has not known it yet
+        return answer(400, {"error": {"code": "PSU501", "message": "Server is already powered OFF."}})
+
+    machine.upon["POST", RESET] = late
+    driver.set_power(machine.node(), Power.OFF)
+    with pytest.raises(BmcError):
+        driver.set_power(machine.node(), Power.ON)
+
+
+def test_a_session_that_is_not_valid_any_more_is_opened_anew_whatever_the_status(
+    machine: ScriptedBmc, driver: RedfishBmc
+) -> None:
+    """Answer as bmcweb does: 403, where others say 401."""
+    machine.sessions = set()
+    ended = answer(403, {"error": {"code": "Base.1.13.0.NoValidSession", "message": "There is no valid session."}})
+    driver.get_power(machine.node())
+    reads: list[tuple[str, Callable[[], object], object]] = [
+        (SYSTEM, lambda: driver.get_power(machine.node()), Power.ON),
+        (f"{NICS}/2", lambda: len(macs(driver, machine)), 2),
+    ]
+    for number, (path, call, expected) in enumerate(reads):
+        machine.will(ended, at=path)
+        assert call() == expected
+        assert len(machine.asked("POST", SESSIONS)) == number + 2
+
+
+def test_the_addresses_of_nics_are_read_from_every_property_that_has_them(bmc: ScriptedBmc, driver: RedfishBmc) -> None:
+    bmc.has(f"{MANAGER}/1", {"Id": "1", "MacAddress": "52-54-00-00-00-09"})
+    bmc.documents[MANAGER]["EthernetInterfaces"] = link("/manager-nics")
+    bmc.has("/manager-nics", collection(f"{MANAGER}/1"))
+    assert driver.inventory(bmc.node())["bmc_mac"] == "52:54:00:00:00:09"
