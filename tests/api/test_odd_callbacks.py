@@ -131,6 +131,17 @@ def test_a_nic_without_a_mac_is_passed_over(site: Site, nic: Any) -> None:
     assert port["address"] == site.mac
 
 
+@pytest.mark.parametrize(
+    "spell", [str.upper, lambda mac: mac.replace(":", ""), lambda mac: f" {mac.replace(':', '-')}\n"]
+)
+def test_a_mac_may_be_spelled_in_any_way(site: Site, spell: Callable[[str], str]) -> None:
+    interfaces = [{"name": "eth0", "mac_address": spell(site.mac)}]
+    assert caller(site.call(interfaces=interfaces, boot={})) == site.node
+    assert site.inspected()["interfaces"] == interfaces
+    (port,) = site.service.bare_metal.get(f"/v1/ports?node={site.node}").json["ports"]
+    assert port["address"] == site.mac
+
+
 def test_odd_values_beside_the_inventory_cost_nothing_either(site: Site) -> None:
     body = callback_body(site.mac, bmc_address={"v4": "192.0.2.1"}, boot=[], system_vendor="ACME")
     body |= {"boot_interface": 5, "error": "\0", "data": "\ud800", "lldp_raw": None, "key\0": ["\x1b"]}

@@ -98,6 +98,15 @@ def normalize(value: object) -> str | None:
     return text.replace("-", ":") if _MAC.match(text) else None
 
 
+_ETHERNET_ADDRESS: Final = re.compile(r"[0-9a-f]{12}|[0-9a-f]{4}\.[0-9a-f]{4}\.[0-9a-f]{4}")
+
+
+def nic_mac(value: object) -> str | None:
+    """Return the MAC that a machine reports for a NIC, also with spaces around it, with dots, or without separators."""
+    text = value.strip(" \t\r\n").lower() if isinstance(value, str) and len(value) < _MAX_BOOTIF else ""
+    return bytes.fromhex(text.replace(".", "")).hex(":") if _ETHERNET_ADDRESS.fullmatch(text) else normalize(text)
+
+
 _BOOTIF: Final = re.compile(r"\s*(?:bootif=)?[\"']?([0-9a-f]{2}(?:[:.-]?[0-9a-f]{2})*)[\"']?\s*\Z")
 # Lengths of an address, beside Ethernet's: a GUID of InfiniBand, and the address of IP over InfiniBand, which ends
 # with one. Boot loaders may put the ARP hardware type before any of them.

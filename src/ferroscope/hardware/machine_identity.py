@@ -15,16 +15,34 @@ import msgspec
 
 from ferroscope.core.model import Document, Node
 from ferroscope.core.values import is_local
-from ferroscope.hardware.parts import mapping, text
+from ferroscope.hardware.parts import mapping, plain_words, text
 
 # More would bloat what is stored of each node. Locally administered ones are kept last: those of virtual functions may
 # be others after each boot.
 KEPT_MACS: Final = 64
 _LONGEST: Final = 128
 # Serial numbers that mainboards report until somebody sets them, beside those that ``text`` drops.
-_NOT_SERIALS: Final = frozenset({"chassis serial number", "serial number", "0123456789", "123456789", "1234567890"})
-# AMI's example UUID, which many boards have.
-_NOT_UUIDS: Final = frozenset({uuid.UUID("03000200-0400-0500-0006-000700080009")})
+_NOT_SERIALS: Final = frozenset({"chassis serial number", "serial number", "base board serial number"})
+_COUNTED: Final = ("0123456789abcdef", "123456789abcdef", "01234567890", "1234567890")
+# Examples that boards have until somebody sets theirs, of AMI first, and what Dell's have without a service tag; other
+# programs have the same lists (osquery/osquery#8887, FOGProject/fogproject). Firmware shows them in either byte order.
+_NOT_UUIDS: Final = frozenset(
+    map(
+        uuid.UUID,
+        (
+            "03000200-0400-0500-0006-000700080009",
+            "03020100-0504-0706-0809-0a0b0c0d0e0f",
+            "01020304-0506-0708-090a-0b0c0d0e0f10",
+            "07090201-0103-0301-0807-060504030201",
+            "10000000-0000-8000-0040-000000000000",
+            "11111111-2222-3333-4444-555555555555",
+            "12345678-1234-5678-1234-567812345678",
+            "12345678-1234-5678-90ab-cddeefaabbcc",
+            "01234567-89ab-cdef-0123-456789abcdef",
+            "4c4c4544-0000-2010-8020-80c04f202020",
+        ),
+    )
+)
 
 
 class MachineIdentity(msgspec.Struct, frozen=True):
@@ -98,9 +116,11 @@ def explain(differences: Sequence[Difference]) -> str:
 
 def _serial(value: Any) -> str | None:
     found = text(value)
-    if found is None or len(found) > _LONGEST or found.lower() in _NOT_SERIALS:
+    if found is None or len(found) > _LONGEST or (words := plain_words(found)) in _NOT_SERIALS:
         return None
-    return None if len(set(found.replace("-", "").replace(" ", "").lower())) < 2 else found  # 0000000, XXXX
+    signs = words.replace(" ", "")
+    is_counted = len(signs) > 4 and any(one.startswith(signs) for one in _COUNTED)
+    return None if len(set(signs)) < 2 or is_counted else found  # 0000000, XXXX, 0123456789
 
 
 def _uuid(value: Any) -> str | None:
@@ -111,12 +131,18 @@ def _uuid(value: Any) -> str | None:
         parsed = uuid.UUID(found)
     except ValueError:
         return None
-    return None if parsed.int in (0, (1 << 128) - 1) or parsed in _NOT_UUIDS else str(parsed)
+    is_filled = len(set(parsed.bytes)) == 1 or set(parsed.bytes[4:]) == {0xFF}
+    return None if is_filled or {parsed, _swapped(parsed)} & _NOT_UUIDS else str(parsed)
+
+
+def _swapped(one: uuid.UUID) -> uuid.UUID:
+    """Return the UUID in the other byte order."""
+    return uuid.UUID(bytes=one.bytes_le)
 
 
 def same_uuid(one: str, other: str) -> bool:
     """Whether these system UUIDs are equal, apart from the byte order."""
-    return one == other or uuid.UUID(one).bytes_le == uuid.UUID(other).bytes
+    return one == other or _swapped(uuid.UUID(one)) == uuid.UUID(other)
 
 
 KEY: Final = "held"

@@ -30,12 +30,17 @@ MAX_PARTS: Final = 512
 _MIB: Final = 2**20
 # The TLVs that identify the switch, its port and its name.
 _PLUGGED: Final = frozenset({1, 2, 5})
+# What firmware says where it knows nothing, in lower case, with a space for all that is no letter and no digit:
+# it is written in many ways.
 _SAYS_NOTHING: Final = frozenset(
     {
-        "", "none", "null", "n/a", "na", "unknown", "not specified", "not provided", "no dimm", "default string",
-        "to be filled by o.e.m.", "system manufacturer", "system product name", "system serial number",
+        "", "none", "null", "n a", "na", "unknown", "not specified", "not provided", "not available", "not applicable",
+        "not present", "not set", "unspecified", "no dimm", "empty", "absent", "default string",
+        "to be filled by o e m", "to be filled by oem", "fill by oem", "o e m", "system manufacturer",
+        "system product name", "system serial number",
     }
 )  # fmt: skip
+_SIGNS: Final = re.compile(r"[\W_]+")
 _SIZE: Final = re.compile(r"\s*(\d{1,9})\s*([KMGT])i?B\s*\Z")
 _RATE: Final = re.compile(r"\s*(\d{1,9})\s*(?:MT/s|MHz)\s*\Z")
 _POWERS: Final = {"K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
@@ -275,7 +280,17 @@ def text(value: Any) -> str | None:
 
 def _plain(value: str) -> str | None:
     value = clean_text(value).strip()
-    return None if value.lower() in _SAYS_NOTHING else value
+    return None if says_nothing(value) else value
+
+
+def plain_words(value: str) -> str:
+    """Return the letters and digits of a text in lower case, with one space for each row of other signs."""
+    return _SIGNS.sub(" ", value.lower()).strip()
+
+
+def says_nothing(value: str) -> bool:
+    """Whether this is what firmware says instead of a value that it does not know."""
+    return len(value) <= _SHORT and plain_words(value) in _SAYS_NOTHING
 
 
 # Most texts of a machine are those of the machines next to it: vendors, models, types, slots.

@@ -185,7 +185,7 @@ def of(inventory: Document, plugin_data: Document) -> Iterator[Nic]:
     if not isinstance(known, dict):
         return
     for name, record in named(inventory):
-        mac = values.normalize(record.get("mac_address"))
+        mac = values.nic_mac(record.get("mac_address"))
         if name in known and mac is not None:
             yield Nic(name, mac, record)
 

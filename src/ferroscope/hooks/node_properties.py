@@ -1,8 +1,9 @@
 """Hooks that set one property or capability each: CPUs, architecture, memory, boot mode.
 
-``architecture`` sets ``properties.cpu_arch`` from ``inventory.cpu.architecture``, ``cpus`` sets ``properties.cpus``
-from ``inventory.cpu.count``, ``memory`` sets ``properties.memory_mb`` from ``inventory.memory.physical_mb``, or else
-from what the ramdisk knows of the memory modules, or from the size that its kernel sees.
+``architecture`` sets ``properties.cpu_arch`` from ``inventory.cpu.architecture``, or else from what a collector knows
+of the ramdisk's kernel. ``cpus`` sets ``properties.cpus`` from ``inventory.cpu.count``. ``memory`` sets
+``properties.memory_mb`` from ``inventory.memory.physical_mb``, or else from what the ramdisk knows of the memory
+modules, or from the size that its kernel sees.
 ``cpu-capabilities`` sets capabilities from the flags of the CPU; they are never removed, because the firmware may have
 hidden a missing flag. ``boot-mode`` sets the capability ``boot_mode`` from ``inventory.boot.current_boot_mode``.
 """
@@ -28,17 +29,24 @@ class ArchitectureHook(InspectionHook):
     """Sets ``properties.cpu_arch``; rejects an inventory without an architecture."""
 
     def __call__(self, task: HookTask, inventory: Document, plugin_data: Document) -> None:
-        architecture = part(inventory, "cpu").get("architecture")
-        if not _is_name(architecture):
-            raise HookError(
-                Reason.INVALID_INVENTORY,
-                f"the inventory has no CPU architecture (cpu.architecture is {shown(architecture)})",
-            )
+        reported = part(inventory, "cpu").get("architecture")
+        architecture = _name(reported)
+        if architecture is None:
+            kernel = part(part(part(_collected(plugin_data), "extra"), "system"), "kernel")
+            architecture = _name(kernel.get("arch"))
+            if architecture is None:
+                raise HookError(
+                    Reason.INVALID_INVENTORY,
+                    f"the inventory has no CPU architecture (cpu.architecture is {shown(reported)})",
+                )
+            warn(task, "architecture", f"cpu.architecture is {shown(reported)}; {architecture} is that of the kernel")
         task.node.properties["cpu_arch"] = architecture
 
 
-def _is_name(value: object) -> bool:
-    return isinstance(value, str) and 0 < len(value) <= _MAX_NAME and value.isprintable() and not value.isspace()
+def _name(value: object) -> str | None:
+    if not isinstance(value, str) or len(value) > _MAX_NAME or not value.strip().isprintable():
+        return None
+    return hardware.text(value)
 
 
 _MAX_CPUS: Final = 1 << 20
@@ -57,13 +65,8 @@ class CpusHook(InspectionHook):
 
 
 def _count(value: object) -> int | None:
-    if isinstance(value, str) and len(value) < 10 and value.strip().isdecimal():
-        value = int(value)
-    if isinstance(value, float) and 0 < value <= _MAX_CPUS:
-        value = int(value)
-    if isinstance(value, int) and not isinstance(value, bool) and 0 < value <= _MAX_CPUS:
-        return value
-    return None
+    found = hardware.number(value)
+    return int(found) if found is not None and 1 <= found <= _MAX_CPUS else None
 
 
 class CpuCapabilitiesHook(InspectionHook):

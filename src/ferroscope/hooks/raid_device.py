@@ -7,6 +7,7 @@ hint. Nodes that have a hint are left alone.
 from __future__ import annotations
 
 from ferroscope.core.model import Document
+from ferroscope.hardware.parts import text
 from ferroscope.hooks.base import HookTask, InspectionHook
 from ferroscope.hooks.helpers import listed, records, warn
 
@@ -40,5 +41,5 @@ class RaidDeviceHook(InspectionHook):
 
 def _serials(inventory: Document) -> list[str]:
     """Return the serial numbers of all disks, each once."""
-    serials = [disk.get("serial") for disk in records(inventory, "disks")]
-    return list(dict.fromkeys(serial for serial in serials if isinstance(serial, str) and serial))
+    serials = [text(disk.get("serial")) for disk in records(inventory, "disks")]
+    return list(dict.fromkeys(filter(None, serials)))

@@ -16,6 +16,7 @@ from typing import Any, Final
 from ferroscope.core import values
 from ferroscope.core.model import Document
 from ferroscope.core.reasons import Reason
+from ferroscope.hardware import parts as hardware
 from ferroscope.hooks.base import HookError, HookTask, InspectionHook
 from ferroscope.hooks.helpers import listed, records, set_number, shown, warn
 
@@ -118,8 +119,8 @@ def _size(symbol: str, rest: str) -> Test:
         raise HintError(f"the operator {symbol} is for strings, but the hint size is a number")
 
     def test(value: Any) -> bool:
-        known = isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < _LARGEST
-        return known and within(value / _GIB)
+        size = hardware.number(value)
+        return size is not None and 0 <= size < _LARGEST and within(size / _GIB)
 
     return test
 
@@ -251,9 +252,9 @@ def _without_skipped(task: HookTask, disks: list[Document]) -> list[Document]:
 def _local_gb(task: HookTask, disk: Any) -> int:
     if not disk:
         return 0  # a machine without disks needs no warning
-    size = disk.get("size") if isinstance(disk, dict) else None
-    whole = isinstance(size, int | float) and not isinstance(size, bool) and 0 < size < _LARGEST
-    gib = int(size // _GIB) if whole and size is not None else 0
+    reported = disk.get("size") if isinstance(disk, dict) else None
+    size = hardware.number(reported)
+    gib = int(size // _GIB) if size is not None and 0 < size < _LARGEST else 0
     if not gib:
-        warn(task, "root-device", f"the root disk is smaller than 1 GiB, or its size is unknown ({shown(size)})")
+        warn(task, "root-device", f"the root disk is smaller than 1 GiB, or its size is unknown ({shown(reported)})")
     return max(0, gib - task.settings.disk_partitioning_spacing)

@@ -78,7 +78,7 @@ def _all_interfaces(inventory: Document, boot_mac: str | None) -> tuple[Interfac
             malformed.append(f"number {index} ({problem})")
             continue
         raw_mac = record.get("mac_address")
-        mac = values.normalize(raw_mac)
+        mac = values.nic_mac(raw_mac)
         if not raw_mac or mac in values.PLACEHOLDER_MACS:
             continue  # a device without a link layer, such as "lo"
         name = record["name"]

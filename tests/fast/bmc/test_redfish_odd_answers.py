@@ -78,6 +78,7 @@ def works(driver: RedfishBmc, bmc: ScriptedBmc) -> bool:
         (ROOT, {"Id": None, "Name": 7, "RedfishVersion": 1, "UUID": []}),
         (ROOT, {"Chassis": 7, "UpdateService": "none", "ProtocolFeaturesSupported": []}),
         (DRIVE, {"Name": None, "Id": 1}),
+        (DRIVE, {"MediaTypes": "CD"}),
         (DRIVE, {"Status": "OK", "VerifyCertificate": [], "TransferMethod": 1, "ConnectedVia": {}}),
     ],
 )
@@ -232,6 +233,18 @@ def test_power_that_is_refused_for_the_state_it_asks_for_is_done(machine: Script
     driver.set_power(machine.node(), Power.OFF)
     with pytest.raises(BmcError):
         driver.set_power(machine.node(), Power.ON)
+
+
+def test_a_boot_device_that_is_set_is_set_whatever_the_answer_says(machine: ScriptedBmc, driver: RedfishBmc) -> None:
+    def sets(body: dict[str, Any]) -> Any:
+        machine.system["Boot"] |= body["Boot"]
+        return answer(400, {"error": {"code": "Base.1.8.Success", "message": "Successfully completed request."}})
+
+    machine.upon["PATCH", SYSTEM] = sets
+    driver.set_boot_device(machine.node(), BootDevice.PXE, persistent=False)
+    machine.upon["PATCH", SYSTEM] = lambda _body: answer(400)
+    with pytest.raises(BmcError):
+        driver.set_boot_device(machine.node(), BootDevice.DISK, persistent=False)
 
 
 def test_a_session_that_is_not_valid_any_more_is_opened_anew_whatever_the_status(

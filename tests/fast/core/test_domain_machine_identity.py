@@ -46,7 +46,9 @@ def test_what_was_never_reported_cannot_be_contradicted() -> None:
 @pytest.mark.parametrize(
     "serial",
     [None, 7, "", "  ", "To Be Filled By O.E.M.", "to be filled by o.e.m.", "Default string", "System Serial Number",
-     "0", "00000000", "0000-0000", "XXXXXXX", "FFFFFFFF", "N/A", "None", "0123456789", "x" * 200],
+     "0", "00000000", "0000-0000", "XXXXXXX", "FFFFFFFF", "N/A", "None", "0123456789", "x" * 200,
+     "To be filled by O.E.M", "To-Be-Filled-By-OEM", "O.E.M.", "Not Applicable", "not_available", "<none>", "[Unknown]",
+     "....", "*****", "0123456789ABCDEF", "12345678", "Base Board Serial Number", "Empty"],
 )  # fmt: skip
 def test_placeholders_are_not_serial_numbers(serial: object) -> None:
     assert identify({"serial_number": serial}, None, MACS).serial is None
@@ -55,11 +57,20 @@ def test_placeholders_are_not_serial_numbers(serial: object) -> None:
 @pytest.mark.parametrize(
     "uuid",
     [None, 7, "", "Not Specified", "00000000-0000-0000-0000-000000000000", "FFFFFFFF-FFFF-FFFF-FFFF-FFFFFFFFFFFF",
-     "03000200-0400-0500-0006-000700080009", "nonsense"],
+     "03000200-0400-0500-0006-000700080009", "00020003-0004-0005-0006-000700080009", "nonsense",
+     "12345678-1234-5678-90AB-CDDEEFAABBCC", "78563412-3412-7856-90ab-cddeefaabbcc",
+     "03020100-0504-0706-0809-0a0b0c0d0e0f", "00010203-0405-0607-0809-0a0b0c0d0e0f",
+     "4C4C4544-0000-2010-8020-80C04F202020", "20202020-2020-2020-2020-202020202020",
+     "FEFEFEFE-FEFE-FEFE-FEFE-FEFEFEFEFEFE", "00000001-ffff-ffff-ffff-ffffffffffff"],
 )  # fmt: skip
 def test_placeholders_are_not_system_uuids(uuid: object) -> None:
     assert identify({"uuid": uuid}, None, MACS).uuid is None
     assert identify(None, uuid, MACS).uuid is None
+
+
+@pytest.mark.parametrize("serial", ["CN7016334S00", "1234ABC", "00000001", "0000-1A", "J1-234", "OEM-4711"])
+def test_what_only_looks_like_a_placeholder_is_a_serial_number(serial: str) -> None:
+    assert identify({"serial_number": serial}, None, MACS).serial == serial
 
 
 def test_an_identity_survives_being_stored_and_nonsense_is_none() -> None:

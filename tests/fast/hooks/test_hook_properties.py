@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from ferroscope.core.model import Severity
 from ferroscope.core.reasons import Reason
 from ferroscope.hooks.base import HookError
 from tests.fast.hooks.runs import machine, run
@@ -55,6 +56,19 @@ def test_an_inventory_without_an_architecture_is_refused(cpu: object) -> None:
     error = refusal("architecture", machine(cpu=cpu))
     assert error.reason is Reason.INVALID_INVENTORY
     assert "cpu.architecture" in error.message
+
+
+def test_the_architecture_is_taken_from_what_is_there() -> None:
+    collected = [["system", "kernel", "arch", "aarch64"], ["cpu", "physical_0", "cores", "8"]]
+    for data in ({"data": collected}, {"extra": {"system": {"kernel": {"arch": "aarch64"}}}}):
+        result = run(["architecture"], machine(cpu={"architecture": None}), data)
+        assert result.node.properties["cpu_arch"] == "aarch64"
+        assert [note.severity for note in result.notes] == [Severity.WARNING]
+
+
+@pytest.mark.parametrize("count", [64, 64.0, "64", " 64 ", "64.0", "6.4e1"])
+def test_the_number_of_cpus_may_be_a_text(count: object) -> None:
+    assert run(["cpus"], machine(cpu={"count": count})).node.properties["cpus"] == 64
 
 
 def test_an_inventory_without_cpu_or_memory_is_refused() -> None:

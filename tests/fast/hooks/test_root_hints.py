@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from ferroscope.hooks.root_device import HintError, Hints
+from tests.fast.hooks.runs import machine, run
 
 GIB = 1 << 30
 DISKS = [
@@ -48,6 +49,26 @@ def fitting(**hints: Any) -> str:
 )
 def test_sizes_are_compared_as_gibibytes(hint: Any, fit: str) -> None:
     assert fitting(size=hint) == fit
+
+
+@pytest.mark.parametrize("size", [480 * GIB, float(480 * GIB), str(480 * GIB), f" {480 * GIB}.0 "])
+def test_the_size_of_a_disk_may_be_a_text(size: Any) -> None:
+    disks = [
+        {"name": "/dev/sda", "size": "480 GB"},
+        {"name": "/dev/sdb", "size": size},
+        {"name": "/dev/sdc", "size": {}},
+    ]
+    assert [disk["name"] for disk in Hints({"size": ">= 480"}).matching(disks)] == ["/dev/sdb"]
+    result = run(["root-device"], machine(disks=disks), properties={"root_device": {"size": 480}})
+    assert result.node.properties["local_gb"] == 479
+
+
+@pytest.mark.parametrize("serial", ["N/A", "Unknown", "To be filled by O.E.M.", " "])
+def test_a_serial_number_that_is_none_becomes_no_hint(serial: str) -> None:
+    disks = [{"name": name, "serial": serial} for name in ("/dev/sda", "/dev/sdb")]
+    result = run(["raid-device"], machine(disks=disks))
+    assert "root_device" not in result.node.properties
+    assert "no disk with a serial number" in result.notes[0].message
 
 
 @pytest.mark.parametrize(

@@ -187,9 +187,10 @@ def traces(raw: bytes, node_uuid: str | None, ignored: IgnoredMacs) -> Evidence:
 
 
 def _mac(interface: Any) -> str | None:
-    """Return what an interface reports as its MAC address; None if that is no text."""
+    """Return the MAC address of an interface, or else what it reports as such; None if that is no text."""
     reported = interface.get("mac_address") if isinstance(interface, dict) else None
-    return json_repair.clean_text(reported) if isinstance(reported, str) else None
+    text = json_repair.clean_text(reported) if isinstance(reported, str) else None
+    return values.nic_mac(text) or text
 
 
 def _oddities(raw: bytes, readable: bytes, inventory: _Inventory) -> Iterator[str]:
@@ -229,7 +230,8 @@ def _address(text: Any) -> str | None:
     if not isinstance(text, str) or len(text) > _MAX_ADDRESS:
         return None
     try:
-        address = ipaddress.ip_address(json_repair.clean_text(text).split("/")[0].split("%")[0])
+        address = ipaddress.ip_address(json_repair.clean_text(text).strip().split("/")[0].split("%")[0])
     except ValueError:
         return None
+    address = getattr(address, "ipv4_mapped", None) or address
     return None if address.is_unspecified or address.is_loopback else str(address)

@@ -55,7 +55,9 @@ def set_boot_device(system: Any, device: BootDevice, *, persistent: bool, mode: 
             # Some require the mode although it stays as it is (ansible-collections/community.general#11542).
             system.set_system_boot_options(target=target, enabled=often, mode=_KNOWN_MODES[before])
         elif not is_so:
-            raise
+            system.refresh(force=True)
+            if not _is_so(_shown(system), target, often):  # it counts what the BMC has done, not what it says of it
+                raise
     system.refresh(force=True)
     shown = _shown(system)
     kept = wanted_mode.value if wanted_mode else before

@@ -64,9 +64,8 @@ class Drive:
     @property
     def kinds(self) -> list[str]:
         """Return its media types; its name tells where it lists none."""
-        listed = self._document.get("MediaTypes")
-        if isinstance(listed, list) and listed:
-            return [str(one).lower() for one in listed]
+        if self.media_types:
+            return [one.lower() for one in self.media_types]
         name = f"{self._document.get('Id')} {self._document.get('Name')}".lower()
         return [kind for kind in (*CDS, *_DISKS) if kind in name]
 
@@ -74,7 +73,7 @@ class Drive:
     def media_types(self) -> list[str]:
         """Return its media types in Redfish's spelling."""
         listed = self._document.get("MediaTypes")
-        return [one for one in listed if isinstance(one, str)] if isinstance(listed, list) else []
+        return [one for one in (listed if isinstance(listed, list) else [listed]) if isinstance(one, str) and one]
 
     @property
     def can_insert(self) -> bool:

@@ -13,7 +13,8 @@ from collections.abc import Iterable
 from typing import Any, Final
 from urllib.parse import urlsplit
 
-from ferroscope.bmc.redfish.vocabulary import KINDS, NOBODY, TOKENS, WORDS
+from ferroscope.bmc.redfish.vocabulary import KINDS, TOKENS, WORDS
+from ferroscope.hardware.parts import says_nothing
 
 Json = Any
 _ANNOTATION: Final = re.compile(r"(\w+)@Redfish\.AllowableValues\Z")
@@ -138,7 +139,7 @@ class Redactor:
     def _identity(self, kind: str, value: str) -> str:
         padding = _PADDING.search(value)
         said = value[: padding.start()] if padding else value
-        if said.strip().casefold() in NOBODY or not set(said) - set("0 :-."):
+        if says_nothing(said) or said.strip().casefold() == "localhost" or not set(said) - set("0 :-."):
             return value
         return self._replaced(kind, said) + value[len(said) :]
 

@@ -56,14 +56,6 @@ KINDS: Final[dict[str, str]] = (
 # Values of enumerations that are not only letters.
 TOKENS: Final = frozenset(_all("", "x86 x86-64 ARM-A32 ARM-A64 MIPS32 MIPS64 IA-64 RISC-V PowerISA U.2 M.2"))
 
-# What firmware says instead of a serial number or a name: it identifies nobody.
-NOBODY: Final = frozenset(
-    (
-        "", "n/a", "na", "none", "null", "unknown", "not specified", "not available", "not present", "default string",
-        "to be filled by o.e.m.", "system serial number", "empty", "absent", "localhost",
-    )
-)  # fmt: skip
-
 # The words that names of parts consist of; numbers of up to three digits may follow each. There are none that people
 # give to hosts, such as node, rack or server.
 WORDS: Final = frozenset(
