@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 from typing import Any
 
@@ -137,3 +138,17 @@ def test_a_fault_of_ours_is_500_without_details(service: Service, monkeypatch: p
     assert "secret" not in answer.text
     assert "Traceback" not in answer.text
     assert answer.headers["Openstack-Request-Id"] in fault(answer)
+
+
+@pytest.mark.parametrize("encoding", ["gzip", "deflate", " GZip ", "x" * 300])
+def test_a_compressed_body_is_refused_as_such(service: Service, encoding: str) -> None:
+    body = gzip.compress(json.dumps(callback_body(examples.mac())).encode())
+    for answer in (
+        service.call_back(body, headers={"Content-Encoding": encoding}),
+        service.bare_metal.post("/v1/nodes", body, headers={"Content-Encoding": encoding}),
+    ):
+        assert answer.status_code == 400
+        assert "Content-Encoding" in fault(answer)
+        assert "uncompressed" in fault(answer)
+    plain = {"Content-Encoding": "identity"}
+    assert service.bare_metal.post("/v1/nodes", {"driver": "fake-hardware"}, headers=plain).status_code == 201

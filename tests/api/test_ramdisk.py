@@ -38,6 +38,12 @@ def test_lookup_gives_the_token_once(service: Service, waiting: tuple[str, str])
     assert old.json["config"]["agent_token"] is None
 
 
+def test_a_mac_may_be_spelled_as_in_a_callback(service: Service, waiting: tuple[str, str]) -> None:
+    ident, mac = waiting
+    for spelled in (mac.replace(":", ""), mac.upper().replace(":", "-"), f"%20{mac}%20", f"00:00:00:00:00:00,{mac}"):
+        assert lookup(service.bare_metal, f"addresses={spelled}").json["node"]["uuid"] == ident
+
+
 def test_lookup_finds_only_nodes_that_may_ask(service: Service, waiting: tuple[str, str]) -> None:
     ident, mac = waiting
     for event, status in ((Event.CONTINUE, 200), (Event.FINISH, 404)):

@@ -96,7 +96,7 @@ def hosts(info: Document) -> Iterator[tuple[str, str]]:
             continue
         if info.get(f"{key.removesuffix('_address')}_bridging") not in (None, "", "no"):
             continue
-        host = _host(value)
+        host = _host(value.strip())
         if host and len(host) <= _MAX_HOST:
             yield key, host
 
@@ -119,9 +119,10 @@ def is_address(host: str) -> bool:
 def normalize(address: str) -> str | None:
     """Return the IP address in canonical form; None if it is invalid, loopback or unspecified."""
     try:
-        parsed = ipaddress.ip_address(address.split("%", 1)[0].split("/", 1)[0])
+        parsed = ipaddress.ip_address(address.strip().split("%", 1)[0].split("/", 1)[0])
     except ValueError:
         return None
+    parsed = getattr(parsed, "ipv4_mapped", None) or parsed
     return None if parsed.is_loopback or parsed.is_unspecified else str(parsed)
 
 

@@ -26,8 +26,18 @@ def test_the_least_is_an_address() -> None:
 
 
 def test_numbers_may_be_written_as_text() -> None:
-    access = read(ADDRESS | {"ipmi_port": "6230", "ipmi_cipher_suite": "3"})
+    access = read(ADDRESS | {"ipmi_port": " 6230 ", "ipmi_cipher_suite": "3"})
     assert (access.port, access.cipher) == (6230, 3)
+
+
+def test_json_that_knows_floats_only_is_read_all_the_same() -> None:
+    access = read(ADDRESS | {"ipmi_port": 6230.0, "ipmi_cipher_suite": 3.0, "ipmi_protocol_version": 2})
+    assert (access.port, access.cipher, access.interface) == (6230, 3, "lanplus")
+
+
+def test_spaces_around_what_was_copied_do_not_count() -> None:
+    access = read({"ipmi_address": " [2001:db8::7]\n", "ipmi_priv_level": "operator "})
+    assert (access.host, access.level) == ("2001:db8::7", "OPERATOR")
 
 
 @pytest.mark.parametrize(
@@ -62,6 +72,8 @@ def test_an_ipv6_address_loses_its_brackets() -> None:
     [
         ({}, "ipmi_address"),
         ({"ipmi_address": "host; reboot"}, "a host name"),
+        ({"ipmi_address": "192.0.2.10:623"}, "ipmi_port"),
+        (ADDRESS | {"ipmi_port": 623.5}, "from 1 to 65535"),
         ({"ipmi_address": "-oProxy"}, "a host name"),
         (ADDRESS | {"ipmi_port": 0}, "from 1 to 65535"),
         (ADDRESS | {"ipmi_port": True}, "from 1 to 65535"),

@@ -26,6 +26,8 @@ def test_the_least_is_an_address() -> None:
         ("192.0.2.10", "https://192.0.2.10"),
         ("bmc-7.example.org:8443", "https://bmc-7.example.org:8443"),
         ("http://[2001:db8::7]:8000/", "http://[2001:db8::7]:8000"),
+        ("2001:db8::7", "https://[2001:db8::7]"),
+        (" https://192.0.2.10/ \n", "https://192.0.2.10"),
     ],
 )
 def test_an_address_without_a_scheme_is_https(address: str, url: str) -> None:
@@ -36,6 +38,8 @@ def test_an_address_without_a_scheme_is_https(address: str, url: str) -> None:
     ("value", "verify"),
     [
         (True, True),
+        (None, True),
+        ("", True),
         (False, False),
         ("True", True),
         ("no", False),
@@ -90,17 +94,36 @@ def test_tls_is_as_everywhere_unless_the_node_says_otherwise() -> None:
 
 @pytest.mark.parametrize(
     ("system", "path"),
-    [("1", "/redfish/v1/Systems/1"), ("/redfish/v1/Systems/1", "/redfish/v1/Systems/1"), ("", None)],
+    [
+        ("1", "/redfish/v1/Systems/1"),
+        (1, "/redfish/v1/Systems/1"),
+        ("/redfish/v1/Systems/1", "/redfish/v1/Systems/1"),
+        ("redfish/v1/Systems/1", "/redfish/v1/Systems/1"),
+        (" /redfish/v1/Systems/1\n", "/redfish/v1/Systems/1"),
+        ("", None),
+        (None, None),
+    ],
 )
-def test_which_system_is_meant(system: str, path: str | None) -> None:
+def test_which_system_is_meant(system: object, path: str | None) -> None:
     assert read(ADDRESS | {"redfish_system_id": system}).system == path
+
+
+def test_what_yaml_reads_as_a_number_is_a_text() -> None:
+    access = read(ADDRESS | {"redfish_username": 7, "redfish_password": 123456, "redfish_auth_type": "Basic"})
+    assert (access.username, access.password, access.auth_type) == ("7", "123456", "basic")
+
+
+@pytest.mark.parametrize("prefix", ["/", "//", "/redfish/v1", " redfish/v1/ "])
+def test_the_prefix_of_the_root_has_one_slash_at_each_end(prefix: str) -> None:
+    assert read(ADDRESS | {"redfish_root_prefix": prefix}).root in ("/", "/redfish/v1/")
 
 
 @pytest.mark.parametrize(
     ("info", "said"),
     [
         ({}, "redfish_address"),
-        ({"redfish_address": 7}, "redfish_address must be a string"),
+        ({"redfish_address": 7.5}, "redfish_address must be a string"),
+        ({"redfish_address": "https://192.0.2.1 192.0.2.2"}, "redfish_address"),
         ({"redfish_address": "ftp://192.0.2.1"}, "redfish_address"),
         ({"redfish_address": "https://[::1"}, "redfish_address"),
         ({"redfish_address": "https://host:port"}, "redfish_address"),

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import ipaddress
 import re
 from collections.abc import Iterator
 from typing import Annotated, Any, Final
@@ -21,7 +20,7 @@ from ferroscope.api.http import decoding
 from ferroscope.api.http.errors import BadRequestError
 from ferroscope.api.http.schemas import Mac
 from ferroscope.contracts.data import Part
-from ferroscope.core import json_repair, values
+from ferroscope.core import bmc_access, json_repair, values
 from ferroscope.core.ignored_macs import IgnoredMacs
 from ferroscope.core.lookup import MAX_INTERFACES, MAX_MACS, Evidence
 
@@ -229,9 +228,4 @@ def _address(text: Any) -> str | None:
     """Return the normalized address without a scope; None if it is invalid, unspecified or a loopback address."""
     if not isinstance(text, str) or len(text) > _MAX_ADDRESS:
         return None
-    try:
-        address = ipaddress.ip_address(json_repair.clean_text(text).strip().split("/")[0].split("%")[0])
-    except ValueError:
-        return None
-    address = getattr(address, "ipv4_mapped", None) or address
-    return None if address.is_unspecified or address.is_loopback else str(address)
+    return bmc_access.normalize(json_repair.clean_text(text))

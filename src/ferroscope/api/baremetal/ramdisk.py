@@ -25,6 +25,7 @@ from ferroscope.core.json_safety import MAX_DEPTH
 from ferroscope.core.model import Node
 from ferroscope.core.reasons import Reason
 from ferroscope.core.states import RAMDISK
+from ferroscope.core.values import nic_mac
 from ferroscope.db.transaction import Transaction
 
 CALLBACK_SINCE: Final = 84
@@ -193,7 +194,7 @@ def _too_many(seconds: int) -> TooManyError:
 def get_lookup(context: ApiContext, call: Call[LookupQuery, None]) -> Reply:
     """Return the node that a ramdisk runs on; the first response has the agent's token, unless the boot delivers it."""
     ignored = context.settings.inspector.ignored
-    found = dict.fromkeys(filter(None, map(ignored.identifying, call.query.addresses or [])))
+    found = dict.fromkeys(filter(None, map(ignored.identifying, map(nic_mac, call.query.addresses or []))))
     uuid = decoding.uuid("node_uuid", call.query.node_uuid) if call.query.node_uuid is not None else None
     if len(found) > lookup.MAX_MACS:
         raise BadRequestError(f"Too many addresses: {len(found)}; at most {lookup.MAX_MACS} are allowed.")

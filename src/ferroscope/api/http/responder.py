@@ -384,6 +384,11 @@ def _read(settings: Settings, route: Route, req: falcon.Request) -> bytes:
     if route.body_kind is not Body.RAW:
         limit = min(limit, decoding.MAX_DOCUMENT_SIZE)
     declared = req.content_length or 0
+    if (encoding := req.get_header("Content-Encoding") or "").strip().lower() not in ("", "identity"):
+        raise errors.BadRequestError(
+            f"The request body has the Content-Encoding {decoding.shown(encoding)}, which is not supported; "
+            "send it uncompressed."
+        )
     try:
         raw = b"" if declared > limit else _stream(req).read(limit + 1)
     except Exception as exc:  # what another WSGI server raises if the client leaves, or sends bad chunks

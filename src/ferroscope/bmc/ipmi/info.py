@@ -12,6 +12,7 @@ import msgspec
 
 from ferroscope.bmc.drivers import wrong
 from ferroscope.core import values
+from ferroscope.core.bmc_access import is_address
 from ferroscope.core.model import Document
 
 # Numbers in ``driver_info``: JSON numbers, or strings in decimal or like 0x20. Pure.
@@ -24,7 +25,7 @@ def number(info: Document, name: str, least: int, most: int) -> int | None:
     value = info.get(name)
     if value is None or value == "":
         return None
-    text = str(value)
+    text = str(int(value) if isinstance(value, float) and value.is_integer() else value).strip()
     found = None if isinstance(value, bool) or not _NUMBER.match(text) else _parsed(text)
     if found is None or not least <= found <= most:
         raise wrong(f"{name} must be a number from {least} to {most}")
@@ -118,10 +119,11 @@ class Access(msgspec.Struct, frozen=True):
 
 def read(info: Document) -> Access:
     """Return how to reach the BMC; ``BmcError`` (permanent) if a field is missing or invalid."""
-    level = (_text(info, "ipmi_priv_level") or "ADMINISTRATOR").upper()
+    level = (_text(info, "ipmi_priv_level") or "ADMINISTRATOR").strip().upper()
     if level not in LEVELS:
         raise wrong(f"ipmi_priv_level must be one of {', '.join(LEVELS)}")
     version = str(info.get("ipmi_protocol_version") or "2.0")
+    version = f"{version}.0" if version == "2" else version
     if version not in _INTERFACES:
         raise wrong(f"ipmi_protocol_version must be one of {', '.join(_INTERFACES)}")
     cipher = number(info, "ipmi_cipher_suite", 0, 255)
@@ -181,8 +183,9 @@ def _host(info: Document) -> str:
     address = _text(info, "ipmi_address")
     if address is None:
         raise wrong("ipmi_address is missing in driver_info; set it to the IP address or host name of the BMC")
-    host = address.strip("[]")
-    if not _HOST.match(host) or host.startswith("-"):
+    host = address.strip().strip("[]")
+    is_place = _HOST.match(host) and not host.startswith("-") and (":" not in host or is_address(host))
+    if not is_place:
         raise wrong("invalid ipmi_address: expected an IP address or a host name; set the port in ipmi_port")
     return host
 

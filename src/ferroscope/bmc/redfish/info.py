@@ -13,6 +13,7 @@ import msgspec
 
 from ferroscope.bmc.drivers import Limits, ca_path, check_place, wrong
 from ferroscope.core import values
+from ferroscope.core.bmc_access import is_address
 from ferroscope.core.model import Document
 
 AUTH_TYPES: Final = ("auto", "session", "basic")
@@ -64,18 +65,18 @@ def read(info: Document, limits: Limits = _STRICT) -> Access:
     username, password = _text(info, "redfish_username"), _text(info, "redfish_password")
     if password is not None and username is None:
         raise wrong("redfish_password is set, but redfish_username is not")
-    auth_type = _text(info, "redfish_auth_type") or "auto"
+    auth_type = (_text(info, "redfish_auth_type") or "auto").lower()
     if auth_type not in AUTH_TYPES:
         raise wrong(f"invalid redfish_auth_type {auth_type[:40]!r}: expected one of {', '.join(AUTH_TYPES)}")
     if auth_type == "session" and username is None:
         raise wrong("redfish_auth_type session requires redfish_username and redfish_password")
-    root = f"/{(_text(info, 'redfish_root_prefix') or '/redfish/v1/').strip('/')}/"
+    root = f"/{(_text(info, 'redfish_root_prefix') or '/redfish/v1/').strip('/ ')}/".replace("//", "/")
     return Access(
         url=_url(info, limits, secret=bool(password)),
         system=_system(info, root),
         username=username,
         password=password or "",
-        verify=_verify(info.get("redfish_verify_ca", True), limits),
+        verify=_verify(info.get("redfish_verify_ca"), limits),
         auth_type=auth_type,
         root=root,
         tls_minimum=_tls_minimum(info),
@@ -116,12 +117,15 @@ def _url(info: Document, limits: Limits, *, secret: bool) -> str:
     address = _text(info, "redfish_address")
     if address is None:
         raise wrong("redfish_address is missing in driver_info; set it to the URL of the Redfish service")
+    address = address.strip()
+    address = f"[{address}]" if ":" in address and is_address(address) else address
     try:
         parts = urlsplit(address if "://" in address else f"https://{address}")
         host, _port = parts.hostname, parts.port
     except ValueError as exc:
         raise wrong(f"invalid URL in redfish_address: {exc}") from None
-    if parts.scheme not in ("http", "https") or not host or parts.query or parts.fragment:
+    is_spaced = any(sign.isspace() for sign in address)
+    if parts.scheme not in ("http", "https") or not host or is_spaced or parts.query or parts.fragment:
         raise wrong("invalid URL in redfish_address: expected https://HOST[:PORT] or http://HOST[:PORT]")
     if parts.username is not None or parts.password is not None:
         raise wrong("redfish_address must not contain credentials; use redfish_username and redfish_password")
@@ -140,15 +144,20 @@ def _system(info: Document, root: str) -> str | None:
     system = _text(info, "redfish_system_id")
     if system is None:
         return None
+    system = system.strip()
     if "://" in system or system.startswith("//") or any(sign.isspace() for sign in system):
         raise wrong("invalid redfish_system_id: expected a path such as /redfish/v1/Systems/1, or its last part")
+    if f"/{system}".startswith(root):
+        return f"/{system}"
     return system if system.startswith("/") else f"{root}Systems/{system}"
 
 
 def _verify(value: Any, limits: Limits) -> bool | str:
+    if value is None or value == "":
+        return True
     if isinstance(value, bool):
         return value
-    if isinstance(value, str) and value:
+    if isinstance(value, str):
         flag = values.parse(value)
         return ca_path(value, limits) if flag is None else flag
     raise wrong("redfish_verify_ca must be true, false or the name of a CA file or directory")
@@ -158,6 +167,8 @@ def _text(info: Document, name: str) -> str | None:
     value = info.get(name)
     if value is None or value == "":
         return None
+    if isinstance(value, int) and not isinstance(value, bool):
+        value = str(value)  # YAML reads a password, or a system, of digits as a number
     if not isinstance(value, str) or len(value) > 1024:
         raise wrong(f"{name} must be a string of at most 1024 characters")
     return value
