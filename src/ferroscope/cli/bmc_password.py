@@ -23,7 +23,7 @@ from ferroscope.cli.exits import Exit, Failure, worst
 from ferroscope.cli.lookup import label
 from ferroscope.cli.node.actions import wait_option
 from ferroscope.cli.output import Output, table, with_api
-from ferroscope.cli.screen import progress
+from ferroscope.cli.screen import Waiting
 from ferroscope.cli.selection import Selection, Wanted, confirm, resolve, selectors
 from ferroscope.cli.text import is_terminal, many, parse
 from ferroscope.core import bmc_password
@@ -111,8 +111,8 @@ class Campaign:
     def stopped(self) -> bool:
         return self.failed >= self._most
 
-    def run(self, nodes: list[Json], limit: int, advance: Callable[[int], None]) -> None:
-        """Change the passwords of these machines, at most ``limit`` at the same time."""
+    def run(self, nodes: list[Json], limit: int, shown: Waiting) -> None:
+        """Change the passwords of these machines, at most ``limit`` at the same time; say in ``shown`` which."""
         waiting = deque(nodes)
         while waiting or self.active:
             while waiting and len(self.active) < limit and not self.stopped and not self._late:
@@ -120,18 +120,23 @@ class Campaign:
             before = len(self.active)
             for node in list(self.active.values()):
                 self._look(node)
-            advance(before - len(self.active))
+            shown.advance(before - len(self.active))
             if (self.stopped or self._late) and waiting:
                 self._put(waiting.popleft(), NOT_STARTED)
-                advance(1)
+                shown.advance()
                 continue
             if self.active:
+                shown.say(f"{self._named()} being changed", self._deadline - time.monotonic())
                 if self._late:
                     for node in self.active.values():
                         self._put(node, STILL_CHANGING, code=Exit.TIMED_OUT)
                     self.active.clear()
                 elif before == len(self.active):
                     time.sleep(_POLL)
+
+    def _named(self) -> str:
+        first, more = label(next(iter(self.active.values()))), len(self.active) - 1
+        return f"{first} and {more} more" if more else first
 
     @property
     def _late(self) -> bool:
@@ -285,14 +290,14 @@ def _run(campaign: Campaign, nodes: list[Json], stage: Callable[[int], int], lim
             campaign.results[uuid] = Result(label(node), uuid, REQUESTED)
         return
     first = stage(len(nodes))
-    with progress("Changing", len(nodes), shown=len(nodes) > 1) as advance:
-        campaign.run(nodes[:first], limit, advance)
+    with Waiting(len(nodes)) as shown:
+        campaign.run(nodes[:first], limit, shown)
         # A stage is there to find out: one that did not succeed is enough.
         if any(one.result != Change.CHANGED for one in campaign.results.values() if one.result != SKIPPED):
             for node in nodes[first:]:
                 campaign.results[node["uuid"]] = Result(label(node), node["uuid"], NOT_STARTED)
             return
-        campaign.run(nodes[first:], limit, advance)
+        campaign.run(nodes[first:], limit, shown)
 
 
 def _left_over(api: Api, campaign: Campaign, chosen: Selection, begun: Any) -> list[Json]:

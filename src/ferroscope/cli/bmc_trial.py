@@ -7,6 +7,7 @@ from typing import Any, Final
 
 import click
 
+from ferroscope.cli import doing
 from ferroscope.cli.client import Api, Json, node_path
 from ferroscope.cli.exits import Exit, Failure
 from ferroscope.cli.lookup import label
@@ -39,15 +40,16 @@ def try_bmc(api: Api, out: Output, *, wanted: Wanted, timeout: float) -> None:
         api.post(node_path(node["uuid"], "bmc", "trial"), None)
 
     def answered(node: Json, waiting: Waiting) -> None:
-        while (end := _end(_steps(api, node)[node["tried"] :])) is None:
+        while (end := _end(steps := _steps(api, node)[node["tried"] :])) is None:
             left = deadline - time.monotonic()
+            said = doing.told(steps[-1]) if steps else ""
             if left <= 0:
                 raise Failure(
-                    f"no answer from the BMC of {label(node)} within {timeout:g} s",
+                    f"no answer from the BMC of {label(node)} within {timeout:g} s{f' ({said})' if said else ''}",
                     exit_code=Exit.TIMED_OUT,
                     advice=f"see its timeline: ferroscope node timeline {label(node)}",
                 )
-            waiting.say(f"{label(node)}: its BMC has not answered yet", left)
+            waiting.say(f"{label(node)}: its BMC has not answered yet{f' ({said})' if said else ''}", left)
             time.sleep(_POLL)
         if end["step"] != "verified":
             raise Failure(end["message"], advice=end["hint"])

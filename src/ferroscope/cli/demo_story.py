@@ -14,7 +14,8 @@ from ferroscope.cli.exits import Exit, Failure
 from ferroscope.cli.node import columns, timeline
 from ferroscope.cli.output import table
 from ferroscope.cli.text import parse
-from ferroscope.cli.watch import FINISHED, Display, Target, Watch, display, follow
+from ferroscope.cli.watch import FINISHED, Target, Watch
+from ferroscope.cli.watch_display import Display, display, follow
 from ferroscope.core.boot import CALLBACK_PATH
 from ferroscope_sim.enroll import BareMetalError, enroll
 from ferroscope_sim.model import FleetSettings, roster

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import difflib
 import shlex
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from ferroscope.cli import doing
 from ferroscope.cli.client import Api, Json
 from ferroscope.cli.exits import Exit, Failure
 from ferroscope.cli.lookup import complete_names, find, label
@@ -19,7 +20,7 @@ from ferroscope.cli.text import age, many
 from ferroscope.core import advice
 from ferroscope.core.explanations import EXPLANATIONS
 from ferroscope.core.reasons import Reason
-from ferroscope.core.states import Provision
+from ferroscope.core.states import UNDER_WAY, Provision
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -90,10 +91,14 @@ def _explained(api: Api, node: Json) -> dict[str, Any]:
         "since": node["provision_updated_at"],
         "reason": None if reason is None else str(reason),
         "error": node["last_error"],
+        "doing": doing.doing(api, node["uuid"]) if node["provision_state"] in _BUSY else "",
         "unknown_callers": callers,
         "hint": advice.hint(node, callers),
         "commands": [f"{one} {suffix}".rstrip() for one in advice.commands(node, callers)],
     }
+
+
+_BUSY: Final = (*UNDER_WAY, Provision.VERIFYING)
 
 
 def _unknown_callers(api: Api, node: Json) -> int:
@@ -115,7 +120,8 @@ def _draw_reason(screen: Console, shown: dict[str, Any]) -> None:
 def _draw_node(screen: Console, explained: dict[str, Any]) -> None:
     since = age(explained["since"])
     state = f"{explained['state']}, for {since}" if since else explained["state"]
-    screen.print(key_values({"Node": explained["node"], "State": state, "Error": explained["error"]}))
+    shown = {"Node": explained["node"], "State": state, "Now": explained["doing"] or None, "Error": explained["error"]}
+    screen.print(key_values(shown))
     if explained["reason"] is None or explained["hint"] not in (explained["error"] or ""):
         screen.print(explained["hint"])
     if explained["unknown_callers"] and explained["reason"] is not None:

@@ -130,7 +130,7 @@ def _mention_maintenance(out: Output, chosen: Selection) -> None:
 
 
 def _wait(watch: Watch, out: Output, wanted: Wanted, timeout: float | None, *, quiet: bool) -> None:
-    from ferroscope.cli.watch import display, follow
+    from ferroscope.cli.watch_display import display, follow
 
     try:
         with display(error=out.for_programs, quiet=quiet) as shown:
@@ -157,7 +157,8 @@ def _again(wanted: Wanted, watch: Watch) -> str:
 
 def _report(watch: Watch, out: Output, *, failures_shown: bool) -> None:
     """Show the results; failures only if they have not been shown before."""
-    from ferroscope.cli.watch import NOT_STARTED, STILL_RUNNING, as_data, phases, shown_result
+    from ferroscope.cli.watch import NOT_STARTED, STILL_RUNNING, as_data
+    from ferroscope.cli.watch_display import phases, shown_result
 
     # Of nodes without a result, show only the number; there may be thousands.
     quiet = {NOT_STARTED} | ({STILL_RUNNING} if watch.counts()[STILL_RUNNING] > _NAMED else set())

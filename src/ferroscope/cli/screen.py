@@ -90,20 +90,33 @@ class Screen:
 
 
 T = TypeVar("T")
-# Seconds between the lines of a wait without a terminal.
-_SAID_EVERY: Final = 15.0
+SAID_EVERY: Final = 15.0
+"""Seconds between the lines of a wait without a terminal."""
 
 
 @contextmanager
 def progress(title: str, total: int | None = None, *, shown: bool = True) -> Iterator[Callable[[int], None]]:
     """Show a bar while the block runs; call what it gives with the number of items that are done since.
 
-    ``total``: None if it is unknown; the bar then shows how many are done. Without ``shown``, there is none.
+    ``total``: None if it is unknown; the bar then shows how many are done, else also how long it takes yet. Without
+    ``shown``, there is none.
     """
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        ProgressColumn,
+        TextColumn,
+        TimeElapsedColumn,
+        TimeRemainingColumn,
+    )
 
     screen = console(error=True)
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    columns: list[ProgressColumn] = [
+        TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn()
+    ]  # fmt: skip
+    if total is not None:
+        columns += [TimeRemainingColumn(), TextColumn("left")]
     with Progress(*columns, console=screen, transient=True, disable=not (shown and screen.is_terminal)) as bar:
         task = bar.add_task(title, total=total)
         yield lambda count: bar.advance(task, count)
@@ -112,10 +125,11 @@ def progress(title: str, total: int | None = None, *, shown: bool = True) -> Ite
 class Waiting:
     """What a wait shows: on a terminal a bar with what is waited for, elsewhere a line now and then, on standard error.
 
-    ``advance`` with the number of items that are done since; ``say`` what is waited for, and how many seconds are left.
+    ``advance`` with the number of items that are done since; ``say`` what is waited for, and how many seconds are left
+    until that is given up.
     """
 
-    def __init__(self, total: int, *, every: float = _SAID_EVERY) -> None:
+    def __init__(self, total: int, *, every: float = SAID_EVERY) -> None:
         from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
         self._screen = console(error=True)

@@ -1,4 +1,4 @@
-"""Start inspections, poll them until they end, and display their progress.
+"""Start inspections, and poll them until they end.
 
 At most ``limit`` inspections are in progress. ``Watch`` prints nothing and never sleeps; the caller of ``step`` decides
 how often to poll. The load on the service depends on the number of inspections in progress, not on the number of nodes.
@@ -9,19 +9,14 @@ from __future__ import annotations
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Iterable
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final, Self
+from typing import Final
 
 import msgspec
 
+from ferroscope.cli import doing
 from ferroscope.cli.client import Api, ApiError, Json, node_path
-from ferroscope.cli.exits import Exit, Failure
-from ferroscope.cli.output import console
-from ferroscope.cli.text import clean, with_reason
+from ferroscope.cli.exits import Exit
 from ferroscope.core.states import TERMINAL, UNDER_WAY, State
-
-if TYPE_CHECKING:
-    from rich.console import Console
 
 FINISHED: Final = str(State.FINISHED)
 ERROR: Final = str(State.ERROR)
@@ -32,6 +27,9 @@ NOT_STARTED: Final = "not started"
 
 _FEW: Final = 8
 _STARTS_A_STEP: Final = 50
+# Finished inspections from which on they say how long the others take; those in progress up to which each is named.
+_TELLING: Final = 3
+_NAMED: Final = 2
 
 
 class Target(msgspec.Struct, frozen=True):
@@ -58,6 +56,7 @@ class Watch:
     """``waiting`` are not started yet, ``active`` (UUID -> provision state) are in progress, ``ended`` have ended.
 
     With ``join`` nothing is started: it watches inspections in progress, and reports the results of the others.
+    ``seconds_left``: until it gives up, None for never; ``doing``: what the last few do, "" while there are more.
     """
 
     def __init__(
@@ -80,6 +79,8 @@ class Watch:
         self.active: dict[str, str] = {}
         self.ended: list[Ended] = []
         self.seconds_left: float | None = None
+        self.doing = ""
+        self._looked = clock()
 
     @property
     def over(self) -> bool:
@@ -93,6 +94,30 @@ class Watch:
     def label(self, uuid: str) -> str:
         """Return the readable name of a node whose inspection was started."""
         return self._targets[uuid].label
+
+    @property
+    def expected(self) -> float | None:
+        """Seconds until all have ended if they take as long as those that finished; None if that is not known.
+
+        It is not known while too few have finished, nor once all the others take longer.
+        """
+        took = sorted(end.seconds for end in self.ended if end.result == FINISHED and end.seconds is not None)
+        if len(took) < _TELLING or self.over:
+            return None
+        usual, now = took[len(took) // 2], self._clock()
+        of_active = max((usual - (now - self._began[uuid]) for uuid in self.active), default=0.0)
+        more = -(-len(self.waiting) // max(1, self._limit or len(self.waiting)))
+        expected = max(0.0, of_active) + more * usual
+        return expected if expected >= 1.0 else None
+
+    def look(self) -> None:
+        """Look now and then at what the last few are doing: a BMC that is left alone for a while, for example."""
+        if len(self.active) > _NAMED or not self.active:
+            self.doing = ""
+        elif self._clock() - self._looked >= doing.EVERY:
+            self._looked = self._clock()
+            said = [(self.label(uuid), doing.doing(self._api, uuid)) for uuid in self.active]
+            self.doing = "; ".join(f"{name}: {text}" for name, text in said if text)
 
     def counts(self) -> Counter[str]:
         """Return how many nodes are in each phase."""
@@ -222,170 +247,3 @@ def verdict(ended: Iterable[Ended]) -> Exit:
 def as_data(end: Ended) -> Json:
     """Return a result for JSON and YAML."""
     return {name: value for name, value in msgspec.structs.asdict(end).items() if name != "code"}
-
-
-# Display of the progress
-
-_PHASES: Final = {
-    "to start": "to start",
-    "accepted": "accepted",
-    "inspecting": "inspecting",
-    "inspect wait": "inspect wait",
-    "finished": "finished",
-    "error": "failed",
-    "refused": "refused",
-    "still running": "still running",
-    "not started": "not started",
-}
-_STYLES: Final = {
-    "to start": "dim",
-    "inspecting": "cyan",
-    "inspect wait": "blue",
-    "finished": "green",
-    "failed": "bold red",
-    "refused": "bold red",
-    "still running": "yellow",
-    "not started": "yellow",
-}
-_LINE_EVERY: Final = 1.0
-_POLL_SECONDS: Final = 0.25
-_PATIENCE: Final = 60.0
-
-
-class Display:
-    """Shows the progress of a watch; this base class shows nothing, for --wait."""
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        return
-
-    def update(self, watch: Watch, ended: Iterable[Ended]) -> None:
-        """Show the progress; ``ended`` are the inspections that ended since the last call."""
-
-    def say(self, text: Any, style: str = "") -> None:
-        """Print a permanent line."""
-
-
-def follow(
-    watch: Watch, shown: Display, *, timeout: float | None = None, also: Callable[[], None] = lambda: None
-) -> None:
-    """Run ``watch`` until it ends or ``timeout`` seconds have passed; ``also`` is called in each iteration.
-
-    An unreachable service is tolerated for a minute: the inspections continue when it is back.
-    """
-    began = seen = time.monotonic()
-    while True:
-        ended: list[Ended] = []
-        try:
-            ended = watch.step()
-            seen = time.monotonic()
-        except Failure as exc:
-            if exc.exit_code != Exit.UNREACHABLE or time.monotonic() - seen > _PATIENCE:
-                raise
-        if timeout is not None:
-            watch.seconds_left = max(0.0, began + timeout - time.monotonic())
-            if not watch.seconds_left and not watch.over:
-                watch.give_up()
-        shown.update(watch, ended)
-        also()
-        if watch.over:
-            return
-        if not watch.may_start:
-            time.sleep(_POLL_SECONDS)
-
-
-def display(*, error: bool = False, quiet: bool = False) -> Display:
-    """Return the display for a terminal or for other output; ``quiet``: only a bar, and only on a terminal."""
-    screen = console(error=error or quiet)
-    if screen.is_terminal:
-        return LiveDisplay(screen, quiet=quiet)
-    return Display() if quiet else LineDisplay(screen)
-
-
-class LiveDisplay(Display):
-    """For terminals; ``quiet``: failures are not shown, and the bar disappears at the end."""
-
-    def __init__(self, screen: Console, *, quiet: bool = False) -> None:
-        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
-
-        self._progress = Progress(
-            BarColumn(bar_width=30),
-            MofNCompleteColumn(),
-            TimeElapsedColumn(),
-            TextColumn("{task.fields[phases]}", markup=True),
-            console=screen,
-            refresh_per_second=8,
-            transient=quiet,
-        )
-        self._quiet = quiet
-        self._task = self._progress.add_task("", total=None, phases="")
-
-    def __enter__(self) -> Self:
-        self._progress.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._progress.stop()
-
-    def update(self, watch: Watch, ended: Iterable[Ended]) -> None:
-        for end in ended:
-            if end.result != FINISHED and not self._quiet:
-                self.say(failure(end), style="red")
-        shown = "  ".join(f"[{_STYLES.get(name, 'none')}]{count} {name}[/]" for name, count in phases(watch.counts()))
-        if watch.seconds_left is not None and not watch.over:
-            shown += f"  {watch.seconds_left:.0f} s left"
-        self._progress.update(self._task, total=watch.total, completed=len(watch.ended), phases=shown)
-
-    def say(self, text: Any, style: str = "") -> None:
-        self._progress.console.print(text, style=style)
-
-
-class LineDisplay(Display):
-    """For pipes, files and CI: a line for each change, at most one per second."""
-
-    def __init__(self, screen: Console) -> None:
-        self._screen = screen
-        self._began = time.monotonic()
-        self._shown: tuple[tuple[str, int], ...] = ()
-        self._shown_at = 0.0
-
-    def update(self, watch: Watch, ended: Iterable[Ended]) -> None:
-        for end in ended:
-            if end.result != FINISHED:
-                self.say(failure(end))
-        counts = tuple(phases(watch.counts()))
-        now = time.monotonic()
-        if counts == self._shown or (now - self._shown_at < _LINE_EVERY and not watch.over):
-            return
-        self._shown, self._shown_at = counts, now
-        shown = "  ".join(f"{count} {name}" for name, count in counts)
-        if watch.seconds_left is not None and not watch.over:
-            shown += f"  {watch.seconds_left:.0f} s left"
-        self.say(f"{now - self._began:5.1f} s  {len(watch.ended):>{len(str(watch.total))}}/{watch.total}  {shown}")
-
-    def say(self, text: Any, style: str = "") -> None:
-        self._screen.print(text)
-        self._screen.file.flush()
-
-
-def phases(counts: Counter[str]) -> list[tuple[str, int]]:
-    """Return the non-empty phases with their counts, in the order of an inspection."""
-    return [(shown, counts[name]) for name, shown in _PHASES.items() if counts[name]]
-
-
-def shown_result(end: Ended) -> str:
-    """Return the result as readable text."""
-    return _PHASES.get(end.result, end.result)
-
-
-def failure(end: Ended) -> str:
-    """Return the result of a node, the reason, and the advice."""
-    why = with_reason(end.error, end.reason).strip()
-    text = f"{end.node}: {shown_result(end)}: {why}" if why else f"{end.node}: {shown_result(end)}"
-    return clean(f"{text}\n    {end.hint}" if end.hint else text)

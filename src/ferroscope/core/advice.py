@@ -56,9 +56,9 @@ def _of_no_reason(node: Mapping[str, Any], callers: int) -> str:
     if node["inbox"]:
         return "It was discovered, and waits in the inbox until somebody approves or rejects it."
     if state == Provision.INSPECT_WAIT:
-        return "It waits for the callback of its ramdisk; nothing has gone wrong yet."
+        return "It waits for the callback of its ramdisk."
     if state in UNDER_WAY or state == Provision.VERIFYING:
-        return "It is in progress; nothing has gone wrong yet."
+        return "It is in progress."
     if state == Provision.ENROLL:
         return "It was enrolled; its BMC has not been tried yet."
     return "Nothing is wrong with it."

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
+from typing import Any
+
 import pytest
 
+from ferroscope.cli.doing import told
 from ferroscope.cli.screen import Waiting
 
 
@@ -19,3 +23,31 @@ def test_a_short_wait_says_nothing(capsys: pytest.CaptureFixture[str]) -> None:
     with Waiting(1) as shown:
         shown.say("n1 is still verifying", 119.0)
     assert not capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("step", "said"),
+    [
+        (None, ""),
+        ({"step": "booted", "message": "the machine boots\nfrom the network"}, "the machine boots"),
+        ({"step": "booted", "message": ""}, "booted"),
+        (
+            {
+                "step": "bmc",
+                "message": "BMC 192.0.2.1 did not respond; trying again in 40 s",
+                "detail": {"after": 40.0},
+            },
+            "BMC 192.0.2.1 did not respond; trying again in 28 s",
+        ),
+        ({"step": "retry", "message": "no answer", "detail": {"after": 12.5}}, "no answer; trying again now"),
+        ({"step": "retry", "message": "no answer", "detail": {"after": "soon"}}, "no answer"),
+    ],
+)
+def test_a_pause_of_a_bmc_is_told_with_what_is_left_of_it(step: dict[str, Any] | None, said: str) -> None:
+    at = "2026-11-27T04:00:00+00:00"
+    assert told(step and {"at": at} | step, now=datetime(2026, 11, 27, 4, 0, 12, tzinfo=UTC)) == said
+
+
+def test_a_clock_that_is_wrong_makes_no_pause_longer() -> None:
+    step = {"at": "2026-11-27T04:00:00+00:00", "step": "retry", "message": "no answer", "detail": {"after": 12.5}}
+    assert told(step, now=datetime(2026, 11, 24, tzinfo=UTC)) == "no answer; trying again in 12 s"

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
+from typing import Any
 
 import pytest
 
 from ferroscope.cli.exits import Exit
 from ferroscope.cli.lookup import addresses
-from ferroscope.cli.watch import ERROR, Ended, as_data, failure, phases, verdict
+from ferroscope.cli.watch import ERROR, FINISHED, Ended, Target, Watch, as_data, verdict
+from ferroscope.cli.watch_display import failure, outlook, phases
 
 
 def ended(code: Exit) -> Ended:
@@ -71,3 +73,52 @@ def test_a_bmc_address_is_known_in_every_spelling(driver_info: dict[str, str], f
 @pytest.mark.parametrize("driver_info", [{}, {"ipmi_address": 7}, {"username": "10.0.0.5"}, {"a_address": "http://["}])
 def test_what_is_no_bmc_address_is_none(driver_info: dict[str, object]) -> None:
     assert "10.0.0.5" not in addresses(driver_info)
+
+
+class FewSteps:
+    """An API with nodes whose inspections go on, and whose timelines have one step."""
+
+    def __init__(self, step: dict[str, object]) -> None:
+        self._step = step
+
+    def get(self, path: str, **_query: object) -> dict[str, object]:
+        return {"inspections": [{"entries": [self._step]}], "entries": []} if path.endswith("timeline") else {}
+
+    def put(self, _path: str, _body: object) -> None:
+        return
+
+
+def watching(step: dict[str, object], nodes: int, limit: int | None = None) -> tuple[Watch, list[float]]:
+    now = [100.0]
+    api: Any = FewSteps(step)
+    targets = [Target(str(number), f"n{number}") for number in range(nodes)]
+    return Watch(api, targets, limit=limit, clock=lambda: now[0]), now
+
+
+def finish(watch: Watch, seconds: float, times: int) -> None:
+    watch.ended += [
+        Ended(node="x", uuid="x", result=FINISHED, seconds=seconds),
+    ] * times
+
+
+def test_what_has_finished_says_how_long_the_others_take() -> None:
+    watch, now = watching({}, 5, limit=2)
+    watch.start(5)
+    assert outlook(watch) == ""
+    finish(watch, 60.0, 3)
+    now[0] += 20
+    assert watch.expected == 40 + 2 * 60  # of three that wait, two come in one turn and one in the next
+    assert outlook(watch) == "about 3 min left"
+    watch.seconds_left = 12.0
+    assert outlook(watch) == "about 3 min left  gives up in 12 s"
+
+
+def test_the_last_ones_are_named_with_what_keeps_them() -> None:
+    watch, now = watching({"at": "", "step": "retry", "message": "the BMC did not respond"}, 1)
+    watch.start(1)
+    finish(watch, 10.0, 3)
+    watch.look()
+    assert outlook(watch) == "about 10 s left"
+    now[0] += 30
+    watch.look()
+    assert outlook(watch) == "n0: the BMC did not respond"

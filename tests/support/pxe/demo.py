@@ -23,7 +23,8 @@ from ferroscope.cli.client import Json
 from ferroscope.cli.exits import Exit
 from ferroscope.cli.node import columns, timeline
 from ferroscope.cli.output import console, table
-from ferroscope.cli.watch import FINISHED, Display, Target, Watch, display, follow
+from ferroscope.cli.watch import FINISHED, Target, Watch
+from ferroscope.cli.watch_display import Display, display, follow
 from tests.support.pxe.host import BootHost
 from tests.support.pxe.machine import VirtualMachine, attach
 from tests.support.pxe.prober import closings, doubles

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final
 import click
 import msgspec
 
+from ferroscope.cli import doing
 from ferroscope.cli.client import Api, Json, node_path
 from ferroscope.cli.exits import Exit, Failure, worst
 from ferroscope.cli.lookup import label
@@ -95,8 +96,6 @@ def _result(ident: str, node: Json | None, failure: Failure | None, done: str) -
 # Nodes up to which each has a row, whether it failed or not.
 _SHOWN: Final = 20
 _POLL: Final = 0.25
-# Seconds after which a wait looks for what the node is doing, and then again.
-_LOOK_EVERY: Final = 5.0
 _TARGETS: Final = {"on": "power on", "off": "power off", "reboot": "rebooting"}
 _STATES: Final = ("uuid", "name", "provision_state", "power_state", "target_power_state", "last_error")
 
@@ -241,12 +240,12 @@ class Patience:
         """Return the node's states as soon as ``reached`` is true for them; ``Failure`` on timeout."""
         if self._deadline is None:
             self._deadline = time.monotonic() + self._seconds
-        doing, look_at = "", time.monotonic() + _LOOK_EVERY
+        said, look_at = "", time.monotonic() + doing.EVERY
         while not reached(now := self._api.get(node_path(node["uuid"]), fields=_STATES)):
             left = self._deadline - time.monotonic()
             if time.monotonic() >= look_at or left <= 0:
-                doing, look_at = self._doing(node), time.monotonic() + _LOOK_EVERY
-            state = f"{label(node)} is still {now[shown] or 'in an unknown state'}{doing}"
+                said, look_at = doing.doing(self._api, node["uuid"]), time.monotonic() + doing.EVERY
+            state = f"{label(node)} is still {now[shown] or 'in an unknown state'}{f' ({said})' if said else ''}"
             if left <= 0:
                 raise Failure(
                     f"{state}, after {self._seconds:g} s",
@@ -256,12 +255,3 @@ class Patience:
             waiting.say(state, left)
             time.sleep(_POLL)
         return now
-
-    def _doing(self, node: Json) -> str:
-        """Return the last step of the node's timeline: it says that a BMC is left alone for a while, for example."""
-        found = self._api.get(node_path(node["uuid"], "timeline"), limit=1)
-        steps = [*found["entries"], *(step for one in found["inspections"] for step in one["entries"])]
-        if not steps:
-            return ""
-        last = max(steps, key=lambda step: str(step["at"]))
-        return f" ({last['message'] or last['step']})"
