@@ -126,16 +126,17 @@ def _discovered(service: Service, identifier: Callable[[str], str]) -> None:
 
 def _inspect(service: Service, ident: str, number: int) -> None:
     service.wait(ident, mac=document(number)["inventory"]["interfaces"][0]["mac_address"])
-    _finish(service, ident, document(number))
+    inspected(service, ident, document(number))
 
 
 def inspect_again(service: Service, ident: str, body: dict[str, Any]) -> None:
     """Inspect the machine once more; it sends this body."""
     service.bare_metal.put(f"/v1/nodes/{ident}/states/provision", {"target": "inspect"})
-    _finish(service, ident, body)
+    inspected(service, ident, body)
 
 
-def _finish(service: Service, ident: str, body: dict[str, Any]) -> None:
+def inspected(service: Service, ident: str, body: dict[str, Any]) -> None:
+    """Let the machine, whose inspection has begun, send this body, and the inspection finish."""
     if service.node(ident).state != "waiting":
         service.consume()
         service.step(ident, Event.WAIT)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import bcrypt
@@ -9,7 +10,7 @@ import pytest
 
 from ferroscope.contrib.ui import session
 from ferroscope.contrib.ui.render import Rendered
-from tests.api.browsing import IDENTITIES, Browser
+from tests.api.browsing import IDENTITIES, Browser, add
 from tests.api.service import Service
 
 
@@ -71,6 +72,47 @@ def test_a_session_expires(service: Service) -> None:
     removed = service.store.write(lambda tx: tx.web_sessions.remove_ended(tx.now + 8 * 3600 + 1, 100))
     assert removed == 1
     assert browser.get("/ui").status_code == 303
+
+
+def test_what_was_entered_when_a_session_ended_is_sent_after_the_next_login(service: Service) -> None:
+    uuid = add(service, "here")
+    browser, password = Browser(service).log_in("root"), "secret-of-the-bmc"
+    service.store.write(lambda tx: tx.web_sessions.remove_ended(tx.now + 8 * 3600 + 1, 100))
+    late = browser.post(f"/ui/machines/{uuid}/notes", text="the fan rattles", also=password)
+    assert late.status_code == 401
+    assert "What you entered is kept" in late.text
+    assert not any(one in late.text for one in ("rattles", password))
+    sealed = kept(late.text)
+    wrong = browser.post("/ui/login", token="nobody", kept=sealed)
+    assert (wrong.status_code, kept(wrong.text)) == (401, sealed)
+    ready = browser.post("/ui/login", token="root", kept=sealed)
+    assert ready.status_code == 200
+    assert f'action="/ui/machines/{uuid}/notes"' in ready.text
+    assert not any(one in ready.text for one in ("rattles", password))
+    assert "rattles" not in browser.get(f"/ui/machines/{uuid}").text
+    token = re.search(r'name="csrf" value="([0-9a-f]{64})"', ready.text)
+    assert token is not None
+    other = browser.post("/ui/machines/act", csrf=token[1], kept=kept(ready.text))
+    assert (other.status_code, "another page" in other.text) == (400, True)
+    assert browser.post(f"/ui/machines/{uuid}/notes", csrf=token[1], kept=kept(ready.text)).status_code == 303
+    assert browser.get(f"/ui/machines/{uuid}").text.count("the fan rattles</bdi>") == 1
+    # Neither another browser nor the session before opens it.
+    stranger = Browser(service).log_in("root")
+    assert stranger.post(f"/ui/machines/{uuid}/notes", kept=kept(ready.text)).status_code == 400
+
+
+def kept(page: str) -> str:
+    found = re.search(r'name="kept" value="([^"]+)"', page)
+    assert found is not None
+    return found[1]
+
+
+def test_what_is_too_long_to_be_kept_is_not_lost_without_a_word(service: Service) -> None:
+    browser = Browser(service).log_in("root")
+    service.store.write(lambda tx: tx.web_sessions.remove_ended(tx.now + 8 * 3600 + 1, 100))
+    late = browser.post("/ui/enroll", text="x" * 100_000)
+    assert (late.status_code, "too long to be kept" in late.text) == (401, True)
+    assert 'name="kept"' not in late.text
 
 
 def test_a_user_has_so_many_sessions_and_a_new_login_ends_the_oldest(

@@ -101,6 +101,26 @@ def test_a_stored_password_is_not_sent_to_another_address_and_the_form_says_so(s
     assert service.pending(uuid) == []
 
 
+def test_who_corrects_a_bmc_does_not_undo_what_somebody_else_has_corrected_meanwhile(service: Service) -> None:
+    uuid = broken(service)
+    one, other = Browser(service).log_in("root"), Browser(service).log_in("root")
+    shown = {f"was-{name}": value for name, value in INFO.items() if name != "redfish_password"}
+    first = shown | INFO | {"redfish_address": "https://192.0.2.8", "redfish_password": "new"}
+    assert one.post(f"/ui/machines/{uuid}/bmc", action="correct", **first).status_code == 303
+    # The address stands in the form of the other one as it was.
+    second = shown | INFO | {"redfish_username": "admin", "redfish_password": ""}
+    assert other.post(f"/ui/machines/{uuid}/bmc", action="correct", **second).status_code == 303
+    info = service.node(uuid).driver_info
+    assert (info["redfish_address"], info["redfish_username"]) == ("https://192.0.2.8", "admin")
+    third = shown | INFO | {"redfish_address": "https://192.0.2.9", "redfish_password": "newer"}
+    refused = other.post(f"/ui/machines/{uuid}/bmc", action="correct", **third)
+    assert refused.status_code == 409
+    assert "Somebody else has changed redfish_address meanwhile" in text_of(refused)
+    assert 'name="redfish_address" value="https://192.0.2.9"' in refused.text
+    assert 'name="was-redfish_address" value="https://192.0.2.8"' in refused.text
+    assert service.node(uuid).driver_info["redfish_address"] == "https://192.0.2.8"
+
+
 def test_the_outcome_of_a_trial_is_on_the_card(service: Service) -> None:
     uuid = broken(service)
     browser = Browser(service).log_in("root")

@@ -77,6 +77,27 @@ def test_a_rule_is_created_shown_changed_and_deleted(service: Service, root: Bro
     assert root.get(f"/ui/rules/{rule.uuid}").status_code == 404
 
 
+def test_who_saves_a_rule_learns_that_somebody_else_has_changed_it_and_loses_nothing(
+    service: Service, root: Browser
+) -> None:
+    def version(text: str) -> str:
+        found = re.search(r'name="was" value="([^"]*)"', text)
+        assert found is not None
+        return html.unescape(found[1])
+
+    root.post("/ui/rules/new", action="save", **RULE)
+    path = f"/ui/rules/{stored(service)[0].uuid}"
+    was = version(root.get(path).text)
+    assert root.post(path, action="save", was=was, **RULE | {"priority": "9"}).status_code == 303
+    refused = root.post(path, action="save", was=was, **RULE | {"description": "mine"})
+    assert (refused.status_code, "Somebody else has changed this rule" in text_of(refused)) == (400, True)
+    assert 'value="mine"' in refused.text
+    assert (stored(service)[0].priority, stored(service)[0].description) == (9, "acme")
+    again = root.post(path, action="save", was=version(refused.text), **RULE | {"description": "mine"})
+    assert again.status_code == 303
+    assert stored(service)[0].description == "mine"
+
+
 @pytest.mark.parametrize(
     ("given", "field", "expected"),
     [

@@ -32,6 +32,7 @@ from ferroscope.contrib.ui import (
     fleet,
     form,
     inbox,
+    kept,
     login,
     machine,
     machine_actions,
@@ -178,7 +179,10 @@ def _responder(context: ApiContext, template: str, handler: Handler | None, memo
             given = form.read(context, req, visitor, most) if req.method == "POST" else {}
             if handler is None:
                 outcome, visitor = _entrance(context, req, visitor, given)
+            elif given and visitor.identity is None:
+                outcome = _too_late(context, req, visitor, given)
             else:
+                given = kept.of(context, visitor.secret, given, req.path)
                 outcome = _outcome(context, req, visitor, handler, path, given, memory)
         except Exception as exc:  # noqa: BLE001  # the boundary, as in the responder of the API
             outcome = _failure(context, req, visitor, exc)
@@ -229,6 +233,7 @@ def _entrance(
                 leaving.end(303)
         return Redirect("/ui/login"), Visitor(secret=session.new_secret(), is_new=True)
     target = login.target(form.fields(req.query_string))
+    sealed = (given.get(kept.FIELD) or [""])[0]
     if req.method != "POST":
         return (login.page(context, target) if visitor.identity is None else Redirect(target)), visitor
     with LoginAudit(context, req, LOGIN, login.claims(context, given)) as entering:
@@ -240,8 +245,17 @@ def _entrance(
             failed = exc
         else:
             entering.end(303)
-            return Redirect(target), entered
-    return login.page(context, target, failed=failed, user=(given.get("user") or [""])[0]), visitor
+            late = kept.opened(context, visitor.secret, given)
+            return Redirect(target) if late is None else kept.page(context, entered.secret, late), entered
+    return login.page(context, target, failed=failed, user=(given.get("user") or [""])[0], kept=sealed), visitor
+
+
+def _too_late(context: ApiContext, req: falcon.Request, visitor: Visitor, given: dict[str, list[str]]) -> Outcome:
+    """Ask for a login first; what was entered is kept, if it is not too long."""
+    sealed = kept.close(context, visitor.secret, kept.Kept(req.path, given))
+    lost = "" if sealed else " What you entered is too long to be kept: your browser has it if you go back."
+    failed = UnauthorizedError(f"Your session has ended.{lost}")
+    return login.page(context, "/ui", failed=failed, kept=sealed)
 
 
 def _failure(context: ApiContext, req: falcon.Request, visitor: Visitor, exc: Exception) -> Outcome:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from ferroscope.api.baremetal.bmc_trial import POLICY as TRIAL
-from ferroscope.api.http.errors import ApiError, BadRequestError, ForbiddenError
+from ferroscope.api.http.errors import ApiError, BadRequestError, ForbiddenError, StateConflictError
 from ferroscope.contrib.ui.page import Page, Redirect, Visit
 from ferroscope.core.model import Node
 
@@ -37,7 +37,8 @@ def fields(visit: Visit, node: Node, info: Any) -> list[dict[str, Any]]:
             plain = not secret and isinstance(value, str | int) and "***" not in str(value)
             found.append(
                 {"name": name, "title": title, "about": about, "secret": secret, "stored": value is not None,
-                 "value": str(value) if plain else "", "shown": plain or value is None}
+                 "value": str(value) if plain else "", "was": str(value) if plain else "",
+                 "shown": plain or value is None}
             )  # fmt: skip
     return found
 
@@ -66,12 +67,23 @@ def act(visit: Visit) -> Page | Redirect:
 
 
 def _patch(visit: Visit, form: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return the changes; what the form shows as empty is removed, a password that is empty stays."""
+    """Return the changes; what the form shows as empty is removed, a password that is empty stays.
+
+    ``StateConflictError`` if somebody else has changed meanwhile what the form changes, too.
+    """
     found: list[dict[str, Any]] = []
     for one in form:
         if one["name"] not in visit.form:
             continue
         value, where = visit.given(one["name"])[:_LONGEST], f"/driver_info/{one['name']}"
+        was = visit.form.get(f"was-{one['name']}")
+        if was is not None and not one["secret"] and was[0] != one["was"]:
+            if value == was[0]:
+                continue  # left as it was shown: what somebody else has entered stays
+            raise StateConflictError(
+                f"Somebody else has changed {one['name']} meanwhile: it is {one['was'][:200]!r} now. Nothing was "
+                "changed; below is what you entered, and saving it again replaces theirs."
+            )
         if value and (one["secret"] or value != one["value"]):
             found.append({"op": "add", "path": where, "value": value})
         elif not value and one["shown"] and not one["secret"] and one["stored"]:

@@ -94,8 +94,7 @@ def _whole(tx: Transaction) -> Summary:
     for row in tx.statistics.nodes():
         found.states[str(row.provision_state)] += row.nodes
     found.maintenance, found.inbox = tx.statistics.marked()
-    ended = Query(filters={"state": State.FINISHED}, sort_key="finished_at", descending=True, limit=progress.USUAL_OF)
-    found.usual = progress.usual(tx.inspections.list(ended))
+    found.usual = progress.newest(tx)
     if any(found.states[str(state)] for state in UNDER_WAY):
         oldest = Query(filters={"state": tuple(ACTIVE)}, sort_key="inspection_started_at", limit=_SHOWN)
         found.active = [progress.of(node, found.usual) for node in tx.nodes.list(oldest)]

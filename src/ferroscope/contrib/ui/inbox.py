@@ -58,7 +58,7 @@ def _list(visit: Visit) -> dict[str, Any]:
     visit.context.data.store.read(lambda tx: _add_what_is_stored(visit, tx, known))
     sources = {row["source"] for row in rows if row["source"] and row["may_reject"]}
     rejected = visit.call_if_possible("GET /v1/rejections")
-    shared = _shared_macs(visit)
+    shared, named = _shared_macs(visit)
     return {
         "rows": rows,
         "sources": sorted(source for source in sources if sum(row["source"] == source for row in rows) > 1),
@@ -70,15 +70,21 @@ def _list(visit: Visit) -> dict[str, Any]:
         "more_rejected": 0 if rejected is None else max(0, len(rejected["rejections"]) - _SHOWN),
         "may_readmit": visit.may(_APPROVE),
         "shared": shared[:_SHOWN],
+        "shared_names": named,
         "shared_line": shared_macs.line(visit.context.settings.inspector, shared) if shared else "",
     }
 
 
-def _shared_macs(visit: Visit) -> Sequence[SharedMac]:
-    """Return the MAC addresses that several machines have, for those who may see all machines."""
+def _shared_macs(visit: Visit) -> tuple[Sequence[SharedMac], dict[str, str]]:
+    """Return the MAC addresses that several machines have, and names of these, for those who may see all machines."""
     if not visit.may(_STATUS):
-        return ()
-    return visit.context.data.store.read(lambda tx: shared_macs.find(visit.context, tx))
+        return (), {}
+
+    def work(tx: Transaction) -> tuple[Sequence[SharedMac], dict[str, str]]:
+        found = shared_macs.find(visit.context, tx)
+        return found, shared_macs.names(tx, found[:_SHOWN])
+
+    return visit.context.data.store.read(work)
 
 
 def _row(visit: Visit, view: dict[str, Any]) -> dict[str, Any]:

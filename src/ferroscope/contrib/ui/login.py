@@ -23,13 +23,14 @@ def target(query: dict[str, list[str]]) -> str:
     return wanted if is_ours and wanted.isprintable() and wanted.isascii() and "\\" not in wanted else "/ui"
 
 
-def page(context: ApiContext, target: str, *, failed: ApiError | None = None, user: str = "") -> Page:
-    """Return the form; with the reason why a login failed."""
+def page(context: ApiContext, target: str, *, failed: ApiError | None = None, user: str = "", kept: str = "") -> Page:
+    """Return the form; with the reason why a login failed, and with what was kept of a form that came too late."""
     data = {
         "target": target,
         "strategy": context.settings.api.auth_strategy,
         "failed": None if failed is None else failed.message,
         "name": user[:255],
+        "kept": kept,
     }
     return Page(template="login.html", title="Log in", data=data, status=200 if failed is None else failed.status)
 

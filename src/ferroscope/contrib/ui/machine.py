@@ -9,10 +9,11 @@ from typing import Any, Final
 
 import msgspec
 
+from ferroscope.api.auth import access
 from ferroscope.api.baremetal import bmc_trial, node_states, notes
 from ferroscope.api.http.errors import ApiError, StateConflictError
 from ferroscope.contracts.store import Query
-from ferroscope.contrib.ui import bmc_form, ramdisk_log, remedy, rules
+from ferroscope.contrib.ui import bmc_form, progress, ramdisk_log, remedy, rules
 from ferroscope.contrib.ui.bulk import Action
 from ferroscope.contrib.ui.machine_actions import ACTIONS
 from ferroscope.contrib.ui.machines import deviations_of, labels_of
@@ -47,6 +48,8 @@ _ROWS: Final = 256
 _INSPECTIONS: Final = 5
 _STEPS: Final = 200
 _RAW: Final = 200_000
+# Seconds for which it is remembered how long inspections usually take.
+_USUAL_SECONDS: Final = 60.0
 _ADDRESSES: Final = ("redfish_address", "ipmi_address", "sim_address")
 
 
@@ -85,6 +88,7 @@ def show(visit: Visit) -> Page | Download:
         ],
         "actions": _actions(visit, node),
         "active": node.state in ACTIVE,
+        "progress": progress.of(node, _usual(visit)) if node.state in ACTIVE else None,
         "may_note": visit.may(notes.POLICY, node),
         "trouble": trouble,
         "trial": remedy.trial(visit, node, made if tab == "timeline" else None),
@@ -93,6 +97,14 @@ def show(visit: Visit) -> Page | Download:
         tab: made,
     }
     return Page(template="machine.html", title=shown["name"] or shown["uuid"], data=data)
+
+
+def _usual(visit: Visit) -> dict[str, progress.Usual]:
+    """Return how long inspections of the whole fleet take, for those who may see it."""
+    if access.scope(visit.context.access.policy, visit.identity, "node") is not None:
+        return {}
+    read = visit.context.data.store.read
+    return visit.remembered("usual", _USUAL_SECONDS, lambda: read(progress.newest))
 
 
 def _text(value: Any) -> str:
@@ -169,7 +181,7 @@ def _hardware(visit: Visit, path: dict[str, str], _node: dict[str, Any]) -> list
             {"kind": kind, "title": title, "names": titles, "rows": rows,
              "more": max(0, len(listed) - _ROWS), "source": sources.pop() if len(sources) == 1 else ""}
         )  # fmt: skip
-    return tables
+    return sorted(tables, key=lambda table: len(table["rows"]) > 1)  # what is short, beside each other
 
 
 def _repeats(part: parts.Part, name: str) -> bool:

@@ -13,8 +13,10 @@ from typing import Any, Final
 import msgspec
 
 from ferroscope.api.http.schemas import iso_exact
+from ferroscope.contracts.store import Query
 from ferroscope.core.model import Inspection, Node
-from ferroscope.core.states import PHASES, STATES
+from ferroscope.core.states import PHASES, STATES, State
+from ferroscope.db.transaction import Transaction
 from ferroscope.telemetry.log import phases
 
 # Finished inspections that say what is usual, and how many there must be.
@@ -38,6 +40,12 @@ def usual(ended: Iterable[Inspection]) -> dict[str, Usual]:
             for phase, seconds in phases(one).items():
                 found.setdefault(phase, []).append(seconds)
     return {phase: _usual(seconds) for phase, seconds in found.items() if len(seconds) >= _FEWEST}
+
+
+def newest(tx: Transaction) -> dict[str, Usual]:
+    """Return what was usual for the newest inspections of the whole fleet."""
+    ended = Query(filters={"state": State.FINISHED}, sort_key="finished_at", descending=True, limit=USUAL_OF)
+    return usual(tx.inspections.list(ended))
 
 
 def whole(known: dict[str, Usual]) -> dict[str, float] | None:

@@ -7,6 +7,7 @@ from datetime import datetime
 from typing import Any, Final
 from urllib.parse import urlsplit
 
+from ferroscope.api.http.schemas import iso_exact
 from ferroscope.contrib.ui.page import Visit
 from ferroscope.core import advice
 from ferroscope.core.explanations import EXPLANATIONS
@@ -85,10 +86,13 @@ def console(shown: dict[str, Any]) -> dict[str, str]:
 def trial(visit: Visit, node: Node, timeline: dict[str, Any] | None) -> dict[str, Any] | None:
     """Return the newest trial of the BMC: ``state`` is trying, answers or failed; None if there was none."""
     pending = visit.context.data.store.read(lambda tx: tx.requests.pending(node.uuid), snapshot=False)
-    if any(request.event is Event.VERIFY for request in pending):
-        return {"state": "trying", "at": None, "message": ""}
     steps = (timeline or {"entries": []})["entries"]
     asked = [number for number, one in enumerate(steps) if (one["step"], one["message"]) == _ASKED]
+    asks = next((request for request in pending if request.event is Event.VERIFY), None)
+    if asks is not None:
+        # What has happened since says why it takes long: the BMC was silent, and is left alone for a while.
+        since = steps[asked[-1] + 1 :] if asked else []
+        return {"state": "trying", "at": iso_exact(asks.created_at), "message": since[-1]["message"] if since else ""}
     if not asked:
         return None
     end = next((one for one in steps[asked[-1] :] if one["step"] in _TRIAL_ENDS), None)

@@ -137,6 +137,8 @@ def act(visit: Visit) -> Page | Redirect:
             return _page(visit, rule, given, errors=errors)
         if action == "try":
             return _page(visit, rule, given, tried=_try(visit, rule, body))
+        if rule is not None and visit.given("was") not in ("", _version(rule)):
+            return _page(visit, rule, given, errors={"": [_CHANGED]})
         if rule is None:
             return Redirect(f"/ui/rules/{visit.call('POST /v1/inspection_rules', body=body)['uuid']}?saved=yes")
         changed = [
@@ -147,6 +149,16 @@ def act(visit: Visit) -> Page | Redirect:
         return Redirect(f"/ui/rules/{rule['uuid']}?saved=yes")
     except (BadRequestError, TooLargeError) as exc:
         return _page(visit, rule, given, errors=_by_field(exc.message))
+
+
+_CHANGED: Final = (
+    "Somebody else has changed this rule since you opened it. Nothing was saved; below is what you entered, and saving "
+    "it again replaces theirs."
+)
+
+
+def _version(rule: dict[str, Any]) -> str:
+    return str(rule["updated_at"] or rule["created_at"])
 
 
 def _body(given: dict[str, str], *, hidden: bool) -> tuple[dict[str, Any], dict[str, list[str]]]:
@@ -195,6 +207,7 @@ def _page(
     matches = matched.get(rule["uuid"], []) if rule else []
     data = {
         "rule": rule and {name: rule[name] for name in ("uuid", "dialect", "created_at", "updated_at")},
+        "was": "" if rule is None else _version(rule),
         "hidden": rule is not None and rule["conditions"] is None,
         "given": {name: given.get(name, "") for name in _FIELDS},
         "errors": errors or {},

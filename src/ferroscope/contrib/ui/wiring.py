@@ -41,12 +41,12 @@ Port = tuple[str, str]
 class Found(msgspec.Struct):
     """The number of links of each switch, ports at which several machines are, and links as far as they are shown.
 
-    ``at``: the machines at the first of the shared ports.
+    ``at``: the machines at the first of the shared ports, UUID -> name.
     """
 
     switches: dict[str, int]
     shared: list[Port]
-    at: dict[Port, list[str]]
+    at: dict[Port, dict[str, str]]
     links: Sequence[Link]
 
 
@@ -90,7 +90,11 @@ def _shown(visit: Visit, wanted: str) -> dict[str, Any]:
         ],
         "is_open": len(found.switches) <= _OPEN,
         "shared": [
-            {"switch": switch, "port": port, "machines": found.at[switch, port][:10]}
+            {
+                "switch": switch,
+                "port": port,
+                "machines": [{"uuid": uuid, "name": name} for uuid, name in found.at[switch, port].items()][:10],
+            }
             for switch, port in found.shared[:_CONTRADICTIONS]
         ],
         "misplaced": misplaced[:_CONTRADICTIONS],
@@ -122,12 +126,12 @@ def of_links(links: Sequence[Link]) -> Found:
     return Found(dict(switches), _by_port(at), at, links if len(links) <= most else [])
 
 
-def _machines_at(links: Iterable[Link]) -> dict[Port, list[str]]:
+def _machines_at(links: Iterable[Link]) -> dict[Port, dict[str, str]]:
     found: dict[Port, dict[str, str]] = {}
     for link in links:
         if link.port:
             found.setdefault((link.switch, link.port), {})[link.node] = link.machine
-    return {port: sorted(machines.values()) for port, machines in found.items()}
+    return {port: dict(sorted(one.items(), key=lambda named: natural(named[1]))) for port, one in found.items()}
 
 
 def _by_port(ports: Iterable[Port]) -> list[Port]:
@@ -185,7 +189,7 @@ def _with_contradictions(links: Sequence[Link], misplaced: list[dict[str, str]])
         texts.setdefault(one["uuid"], []).append(text)
     rows = []
     for link in _sorted(links):
-        beside = [name for name in others.get((link.switch, link.port), ()) if name != link.machine]
+        beside = [name for uuid, name in others.get((link.switch, link.port), {}).items() if uuid != link.node]
         also = [f"also at this port: {', '.join(beside)}"] if beside else []
         contradiction = "; ".join(also + texts.get(link.node, []))
         rows.append(msgspec.to_builtins(link) | {"contradiction": contradiction})

@@ -17,7 +17,7 @@ function duration(seconds) {
 }
 
 // The clock of the server, which may differ from that of the browser.
-let ahead = 0;
+let ahead = Number(document.getElementById("main")?.dataset.now ?? Date.now()) - Date.now();
 
 function timeLeft(ends, late, now) {
   if (ends - now >= 1000) return duration((ends - now) / 1000);
@@ -54,6 +54,18 @@ document.addEventListener("change", (event) => {
     for (const box of document.querySelectorAll('input[name="node"]')) box.checked = event.target.checked;
   }
   countSelected();
+});
+
+// With the Shift key, all from the box that was clicked before to this one.
+let clicked = null;
+
+document.addEventListener("click", (event) => {
+  const box = event.target;
+  if (!box.matches('input[name="node"]')) return;
+  const boxes = [...document.querySelectorAll('input[name="node"]')];
+  const [from, to] = [boxes.indexOf(clicked), boxes.indexOf(box)].sort((a, b) => a - b);
+  if (event.shiftKey && from >= 0) for (const one of boxes.slice(from, to + 1)) one.checked = box.checked;
+  clicked = box;
 });
 
 // The search box completes the last word, which may be a field.
@@ -128,6 +140,25 @@ function unfold() {
 window.addEventListener("hashchange", unfold);
 unfold();
 
+// A question, and what was done, are no places to come back to: the browser would ask whether to send the form again.
+const back = document.getElementById("main")?.dataset.back;
+if (back) history.replaceState(null, "", back);
+
+// Where the names of the pages do not fit beside each other, that of this page is among those that are seen.
+const pages = document.querySelector(".top nav");
+const here = pages?.querySelector("[aria-current]");
+if (here) pages.scrollLeft = here.offsetLeft - pages.offsetLeft - (pages.clientWidth - here.offsetWidth) / 2;
+
+// The heading of a list stays in sight where the list is not wider than the page: a list that scrolls would keep it.
+function fit() {
+  for (const list of document.querySelectorAll(".scroll.list")) {
+    list.classList.remove("fits");
+    list.classList.toggle("fits", list.scrollWidth <= list.clientWidth);
+  }
+}
+
+window.addEventListener("resize", fit);
+
 function isBusy(main) {
   const active = document.activeElement;
   return (active !== main && main.contains(active)) || main.querySelector("input:checked[name=node], details[open]:not(.notes, .fold)");
@@ -135,8 +166,9 @@ function isBusy(main) {
 
 async function refresh(main) {
   const answer = await fetch(location.href, {
-    headers: main.dataset.tag ? { "If-None-Match": `"${main.dataset.tag}"` } : {}, cache: "no-store", redirect: "error",
+    headers: main.dataset.tag ? { "If-None-Match": `"${main.dataset.tag}"` } : {}, cache: "no-store", redirect: "manual",
   });
+  if (answer.type === "opaqueredirect") throw new Error("login");
   const date = Date.parse(answer.headers.get("Date"));
   if (!Number.isNaN(date)) ahead = date - Date.now();
   if (answer.status === 304) return false;
@@ -148,8 +180,12 @@ async function refresh(main) {
   Object.assign(main.dataset, news.dataset);
   countSelected();
   offerCopies();
+  fit();
   return true;
 }
+
+// Where a look is led elsewhere, and for some answers.
+const WHY = { login: "you are no longer logged in; load the page again", 403: "you may not see this any more", 404: "this is no longer there" };
 
 function keepUpToDate(main) {
   const note = document.getElementById("live-note");
@@ -163,9 +199,9 @@ function keepUpToDate(main) {
         unchanged = (await refresh(main)) ? 0 : unchanged + 1;
         failures = 0;
         note.textContent = "";
-      } catch {
+      } catch (error) {
         failures += 1;
-        note.textContent = "Not up to date: the service does not answer. Trying again.";
+        note.textContent = `Not up to date: ${WHY[error.message] ?? "the service does not answer"}. Trying again.`;
       }
     }
     next();
@@ -173,12 +209,48 @@ function keepUpToDate(main) {
   next();
 }
 
+// A form is sent when the service answers: to a browser's page about an error, what somebody has entered is lost.
+async function answers() {
+  try {
+    await fetch(document.querySelector("link[rel=icon]").href, { method: "HEAD", cache: "no-store" });
+    return true;
+  } catch {
+    return false;
+  }
+}
+
+document.addEventListener("submit", async (event) => {
+  const { target: form, submitter } = event;
+  if (form.method !== "post" || form.dataset.sure) return;
+  event.preventDefault();
+  if (form.dataset.asks) return;
+  form.dataset.asks = "yes";
+  document.getElementById("not-sent")?.remove();
+  if (await answers()) {
+    form.dataset.sure = "yes";
+    form.requestSubmit(submitter);
+  } else {
+    const note = Object.assign(document.createElement("p"), { id: "not-sent", className: "alert", role: "alert" });
+    note.textContent = "Not sent: the service does not answer. What you entered is still here; try again in a moment.";
+    form.append(note);
+  }
+  delete form.dataset.sure;
+  delete form.dataset.asks;
+});
+
 // A long import goes on by itself; while BMCs are tried, after a second.
 const rest = document.querySelector("form[data-continue]");
-if (rest) setTimeout(() => rest.submit(), 1000 * Number(rest.dataset.continue));
+
+async function goOn() {
+  if (await answers()) rest.submit();
+  else setTimeout(goOn, 5000);
+}
+
+if (rest) setTimeout(goOn, 1000 * Number(rest.dataset.continue));
 
 countSelected();
 offerCopies();
+fit();
 setInterval(showAges, 1000);
 const main = document.getElementById("main");
 if (main && main.dataset.live) keepUpToDate(main);

@@ -1,0 +1,168 @@
+"""What is unusual: what machines report, wrong clocks, sessions and connections that end, and going back."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import bcrypt
+import pytest
+
+from ferroscope.core.delivery import Fail
+from ferroscope.core.reasons import Reason
+from ferroscope.core.states import Event
+from ferroscope_sim.inventory.body import document
+from tests.api.service import Service
+from tests.support.browser import Chromium
+from tests.support.fleet_stage import inspected, stage
+from tests.support.processes import until
+
+# Markup, text that runs from right to left or says so, and characters of several code points.
+ODD = (
+    "<img src=x onerror=alert(1)>\"'&amp; \u202egnp.exe\u202c \U0001f525\U0001f468\u200d\U0001f469 "
+    "\u0645\u0631\u062d\u0628\u0627 "
+)
+SIZES = ((360, 740), (1440, 900), (2560, 1440))
+TOO_WIDE = "document.documentElement.scrollWidth > innerWidth"
+
+
+@pytest.fixture
+def browser(tmp_path: Path) -> Iterator[Chromium]:
+    started = Chromium(tmp_path / "profile")
+    started.command("Emulation.setFocusEmulationEnabled", enabled=True)
+    started.shape(1440, 900)
+    yield started
+    started.close()
+
+
+def back(browser: Chromium) -> None:
+    """Go back, as the button of the browser does."""
+    known = browser.command("Page.getNavigationHistory")
+    before = known["entries"][known["currentIndex"] - 1]["id"]
+    browser.command("Page.navigateToHistoryEntry", entryId=before)
+
+
+def failed(service: Service, name: str, message: str) -> str:
+    uuid = service.enrol(name=name)
+    service.wait(uuid)
+    service.step(uuid, Event.FAIL, Fail(Reason.RAMDISK_ERROR, message))
+    return uuid
+
+
+def monster() -> dict[str, Any]:
+    """Return the body of a machine with many parts, and with names that nobody expects."""
+    body = document(40)
+    inventory: dict[str, Any] = body["inventory"]
+    nic, disk = inventory["interfaces"][0], inventory["disks"][0]
+    macs = [f"02:aa:00:00:{number // 256:02x}:{number % 256:02x}" for number in range(512)]
+    inventory["interfaces"] = [nic | {"name": f"eth{at}", "mac_address": mac} for at, mac in enumerate(macs)]
+    inventory["disks"] = [disk | {"name": f"/dev/sd{number}", "serial": f"{ODD}{number}"} for number in range(200)]
+    inventory["system_vendor"] |= {"product_name": ODD * 20, "serial_number": (ODD * 10)[:255]}
+    return body
+
+
+def test_what_machines_say_fits_on_every_page_and_is_only_text(browser: Chromium, sqlite_url: str) -> None:
+    with stage(sqlite_url) as (base, service):
+        body = monster()
+        many = service.enrol(name="many", labels={"rack": "x" * 63, "role": "y" * 63})
+        service.wait(many, mac=body["inventory"]["interfaces"][0]["mac_address"])
+        inspected(service, many, body)
+        bad = failed(service, ("n" + "a1-" * 90)[:255], (ODD * 200)[:4096])
+        paths = ("/ui", "/ui/machines", "/ui/machines?reason=ramdisk-error", f"/ui/machines/{bad}", "/ui/wiring",
+                 f"/ui/machines/{many}", f"/ui/machines/{many}?tab=raw", f"/ui/machines/labels?node={bad}")  # fmt: skip
+        wrong = []
+        for path in paths:
+            for width, height in SIZES:
+                browser.shape(width, height)
+                browser.go(base + path)
+                wrong += [f"{path} at {width}"] if browser.evaluate(TOO_WIDE) else []
+        assert wrong == []
+        assert browser.complaints == []  # an image that is asked for is one
+        browser.go(f"{base}/ui/machines/{many}")
+        assert "Network interfaces (512)" in browser.text()
+        assert "Disks (200)" in browser.text()
+
+
+@pytest.mark.parametrize(("width", "height"), SIZES)
+def test_a_long_cause_leaves_the_remedies_in_sight(browser: Chromium, sqlite_url: str, width: int, height: int) -> None:
+    with stage(sqlite_url) as (base, service):
+        bad = failed(service, "bad", ("no disk was found on this controller " * 120)[:4000] + "the end")
+        browser.shape(width, height)
+        browser.go(f"{base}/ui/machines/{bad}")
+        button = "document.querySelector('.toolbar button[value=inspect]').getBoundingClientRect()"
+        assert browser.evaluate(f"{button}.bottom <= innerHeight")
+        browser.evaluate("document.querySelector('.cause + details').open = true")
+        assert "the end" in browser.text()
+
+
+def test_a_browser_whose_clock_is_wrong_shows_the_same_ages(browser: Chromium, sqlite_url: str) -> None:
+    with stage(sqlite_url) as (base, service):
+        bad = failed(service, "bad", "no disk")
+        wrong = "{const now = Date.now; Date.now = () => now() + 3 * 86400e3; window.turns = 0;"
+        counted = (
+            "const every = setInterval; window.setInterval = (work, time) => every(() => {work(); turns += 1}, time);}"
+        )
+        browser.command("Page.addScriptToEvaluateOnNewDocument", source=wrong + counted)
+        browser.command("Emulation.setTimezoneOverride", timezoneId="Pacific/Kiritimati")
+        for path in (f"/ui/machines/{bad}?tab=raw", "/ui/machines?reason=ramdisk-error"):
+            browser.go(base + path)
+            until(lambda: browser.evaluate("turns > 0"))
+            ages = browser.evaluate("[...document.querySelectorAll('time[data-age]')].map(one => one.textContent)")
+            assert ages
+            assert not any(" d" in one or " h" in one for one in ages), ages
+
+
+def test_going_back_after_an_action_leads_to_the_page_before_it(browser: Chromium, sqlite_url: str) -> None:
+    with stage(sqlite_url) as (base, service):
+        uuid = failed(service, "bad", "no disk")
+        browser.go(f"{base}/ui/machines/{uuid}")
+        browser.click(".toolbar button[value=maintenance]")
+        browser.click("main form button.primary")
+        assert "In maintenance" in browser.text()
+        back(browser)
+        until(lambda: browser.evaluate("location.pathname") == f"/ui/machines/{uuid}")
+        until(lambda: "bad" in browser.text())  # and not the browser's question whether to send the form again
+
+
+def test_a_form_stays_while_the_service_is_away(browser: Chromium, sqlite_url: str) -> None:
+    def away(offline: bool) -> None:
+        limits = {"latency": 0, "downloadThroughput": -1, "uploadThroughput": -1}
+        browser.command("Network.emulateNetworkConditions", offline=offline, **limits)
+
+    with stage(sqlite_url) as (base, _):
+        browser.go(f"{base}/ui/rules/new")
+        browser.evaluate("document.getElementById('description').value = 'long in the making'")
+        away(True)
+        save = "#rule-form button[value=save]"
+        browser.evaluate(f"document.querySelector('{save}').click()")
+        until(lambda: "Not sent: the service does not answer" in browser.text())
+        assert browser.evaluate("document.getElementById('description').value") == "long in the making"
+        away(False)
+        browser.click(save)
+        assert "The rule is saved" in browser.text()
+        assert "long in the making" in browser.evaluate("document.title")
+
+
+def test_what_was_entered_when_the_session_had_ended_is_sent_after_a_login(
+    browser: Chromium, sqlite_url: str, tmp_path: Path
+) -> None:
+    def log_in() -> None:
+        browser.evaluate("document.getElementById('user').value = 'alice'")
+        browser.evaluate("document.getElementById('password').value = 'secret'")
+        browser.click("form button.primary")
+
+    users = tmp_path / "htpasswd"
+    users.write_text(f"alice:{bcrypt.hashpw(b'secret', bcrypt.gensalt(4)).decode()}:admin\n")
+    with stage(sqlite_url, auth_strategy="http_basic", http_basic_auth_user_file=str(users)) as (base, service):
+        browser.go(f"{base}/ui/rules/new")
+        log_in()
+        browser.evaluate("document.getElementById('description').value = 'long in the making'")
+        service.store.write(lambda tx: tx.web_sessions.remove_ended(tx.now + 86400, 100))
+        browser.click("#rule-form button[value=save]")
+        assert "What you entered is kept" in browser.text()
+        log_in()
+        assert "Nothing was changed yet" in browser.text()
+        browser.click("main form button.primary")
+        assert "The rule is saved" in browser.text()
+        assert "long in the making" in browser.evaluate("document.title")
