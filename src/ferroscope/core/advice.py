@@ -24,6 +24,10 @@ _CODE: Final = re.compile(
 )
 # What is left to fill in: such a command cannot be pasted.
 _BLANK: Final = re.compile(r"\b(?:PROPERTY=VALUE|FILE|URL|PATH|RULE|MAC|NAME|DRIVER)\b")
+# What was tried at which node comes after why it failed: a list may be cut, and says the name anyway.
+_TRIED: Final = re.compile(
+    r"(?P<tried>[a-z ]{3,60}) of \S{1,255} failed(?: \((?P<where>[^()]{1,255})\))?: (?P<why>.+)", re.DOTALL
+)
 _ADDRESS: Final = "_address"
 
 
@@ -34,12 +38,15 @@ def reason_of(error: str | None) -> Reason | None:
 
 
 def cause_of(error: str | None) -> str:
-    """Return a last error without the code and the hint, which lists and cards show apart from it."""
+    """Return a last error without the code and the hint, which lists and cards show apart from it; the cause first."""
     reason, text = reason_of(error), error or ""
-    if reason is None:
+    if reason is not None:
+        message, code, _ = text.rpartition(f" ({reason}).")
+        text = message if code else text.removesuffix(EXPLANATIONS[reason].hint).rstrip()
+    found = _TRIED.fullmatch(text)
+    if found is None:
         return text
-    message, code, _ = text.rpartition(f" ({reason}).")
-    return message if code else text.removesuffix(EXPLANATIONS[reason].hint).rstrip()
+    return f"{found['why']} ({'; '.join(filter(None, (found['tried'], found['where'])))})"
 
 
 def hint(node: Mapping[str, Any], callers: int = 0) -> str:

@@ -29,6 +29,15 @@ def test_a_text_without_a_code_is_its_own_cause(error: str | None) -> None:
     assert (advice.reason_of(error), advice.cause_of(error)) == (None, error or "")
 
 
+def test_why_something_failed_comes_before_what_was_tried() -> None:
+    said = "reading the power state of n1 failed (simulator 127.0.0.2:6390): timed out; gave up after 3 attempts"
+    cause = "timed out; gave up after 3 attempts (reading the power state; simulator 127.0.0.2:6390)"
+    assert advice.cause_of(explain(Fail(Reason.BMC_UNREACHABLE, said))) == cause
+    assert (
+        advice.cause_of("setting the boot device of n1 failed: no: not now") == "no: not now (setting the boot device)"
+    )
+
+
 def test_commands_name_the_node_and_leave_nothing_to_fill_in() -> None:
     error = explain(Fail(Reason.BMC_CREDENTIALS, "the BMC refused the login"))
     found = advice.commands(NODE | {"last_error": error, "driver_info": {"redfish_password": "******"}})

@@ -12,6 +12,7 @@ from ferroscope.contrib.ui.page import Visit
 from ferroscope.core import advice
 from ferroscope.core.explanations import EXPLANATIONS
 from ferroscope.core.model import Node
+from ferroscope.core.reasons import Reason
 from ferroscope.core.states import Event, Provision, State
 
 # Machines in the inbox that are looked at.
@@ -20,6 +21,7 @@ _TITLES: Final = {
     Provision.INSPECT_FAILED: "The inspection failed",
     Provision.INSPECT_WAIT: "The machine has not called back yet",
 }
+_CALLS: Final = (Reason.TIMEOUT, Reason.CALLBACK_REFUSED, None)
 _TRIAL_ENDS: Final = ("verified", "failed")
 
 
@@ -28,10 +30,11 @@ def card(visit: Visit, node: Node, shown: dict[str, Any]) -> dict[str, Any] | No
     error = shown["last_error"]
     failed = shown["provision_state"] == Provision.INSPECT_FAILED
     waits = node.state is State.WAITING
-    callers = _callers(visit, node) if failed or waits else 0
+    reason = advice.reason_of(error)
+    # Who never reached the BMC has not booted the machine.
+    callers = _callers(visit, node) if waits or (failed and reason in _CALLS) else 0
     if not (error or failed or callers):
         return None
-    reason = advice.reason_of(error)
     complete = {"driver_info": {}} | shown
     return {
         "title": _TITLES.get(shown["provision_state"], "The last command failed"),
@@ -96,7 +99,8 @@ def trial(visit: Visit, node: Node, timeline: dict[str, Any] | None) -> dict[str
     if not asked:
         return None
     end = next((one for one in steps[asked[-1] :] if one["step"] in _TRIAL_ENDS), None)
-    if end is None:
+    # What has happened since, such as an inspection that failed, is newer than the answer.
+    if end is None or datetime.fromisoformat(end["at"]).timestamp() < (node.inspection_finished_at or 0.0):
         return None
     state = "answers" if end["step"] == "verified" else "failed"
     return {"state": state, "at": end["at"], "message": end["message"]}
