@@ -135,6 +135,20 @@ def test_the_outcome_of_a_trial_is_on_the_card(service: Service) -> None:
     assert "The BMC is being tried" in browser.get(f"/ui/machines/{uuid}").text
 
 
+def test_what_a_bmc_answered_before_the_inspection_failed_is_no_news(service: Service) -> None:
+    uuid = add(service, "once-well", driver="redfish", driver_info=INFO)
+    browser = Browser(service).log_in("root")
+    browser.post(f"/ui/machines/{uuid}/bmc", action="try")
+    service.consume()
+    steps = [Entry(node=uuid, inspection=None, step="verified", message="the BMC responds: power on")]
+    service.store.write(lambda tx: tx.journal.append(steps))
+    assert "The BMC answered" in text_of(browser.get(f"/ui/machines/{uuid}?tab=timeline"))
+    browser.post("/ui/machines/act", action="inspect", node=uuid, confirm="yes")
+    service.consume()
+    service.step(uuid, Event.FAIL, Fail(Reason.BMC_UNREACHABLE, "no answer"))
+    assert "The BMC answered" not in text_of(browser.get(f"/ui/machines/{uuid}"))
+
+
 def test_who_may_only_read_sees_no_form_and_changes_nothing(service: Service) -> None:
     uuid = broken(service)
     browser = Browser(service).log_in("reader")
