@@ -80,7 +80,8 @@ def test_what_the_database_counts_is_what_is_in_the_links(adapter: Adapter, want
     fill(adapter)
     counted = count(adapter, wanted)
     assert counted == wiring.of_links(links_of(adapter, wanted, exact=wanted == "leaf-1"))
-    assert counted.at.get(("leaf-1", "eth10")) == (["b", "c"] if wanted in ("", "leaf", "leaf-1") else None)
+    machines = list(counted.at.get(("leaf-1", "eth10"), {}).values())
+    assert machines == (["b", "c"] if wanted in ("", "leaf", "leaf-1") else [])
 
 
 def test_a_switch_with_many_links_has_a_page_of_its_own(adapter: Adapter) -> None:
