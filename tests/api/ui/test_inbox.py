@@ -179,9 +179,15 @@ def test_what_a_machine_says_is_only_text(service: Service, root: Browser) -> No
 def test_macs_that_several_machines_have_are_shown_to_operators(service: Service, root: Browser) -> None:
     assert "several machines" not in text_of(root.get("/ui/inbox"))
     mac = "52:54:00:00:00:01"
-    for _ in range(2):
+    called = ("sn-one", "sn-two")
+    for serial in called:
         ident = discover(service, examples.uuid())
-        service.learn(ident, {"interfaces": [{"name": "usb0", "mac_address": mac}]})
+        vendor = {"manufacturer": "ACME", "serial_number": serial.upper()}
+        service.learn(ident, {"interfaces": [{"name": "usb0", "mac_address": mac}], "system_vendor": vendor})
     shown = text_of(root.get("/ui/inbox"))
     assert f"ignored_macs = known,{mac}" in shown
+    # Where the service names them by UUIDs, people read names.
+    for path in ("/ui/service", "/ui/inbox"):
+        shown = text_of(root.get(path))
+        assert all(name in shown for name in called), path
     assert "several machines" not in text_of(Browser(service).log_in("a-admin").get("/ui/inbox"))

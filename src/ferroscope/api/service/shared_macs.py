@@ -12,9 +12,7 @@ from typing import Final
 from ferroscope.api.http.context import ApiContext
 from ferroscope.config.options import InspectorSettings
 from ferroscope.contracts.data import SharedMac
-from ferroscope.contracts.store import Query
 from ferroscope.db.transaction import Transaction
-from ferroscope.hardware.names import suggestion
 from ferroscope.telemetry.finding import Finding
 
 _READ: Final = 64
@@ -33,21 +31,9 @@ def line(settings: InspectorSettings, found: Sequence[SharedMac]) -> str:
     return f"ignored_macs = {','.join([*settings.ignored_macs, *(one.address for one in found)])}"
 
 
-def names(tx: Transaction, found: Sequence[SharedMac]) -> dict[str, str]:
-    """Return what people call the nodes: the name, the serial number for one that has none yet, else the UUID."""
-    wanted = tuple({uuid for one in found for uuid in one.nodes})
-    known = {node.uuid: node for node in tx.nodes.list(Query(filters={"uuid": wanted}))} if wanted else {}
-    called = {uuid: node.name or suggestion(node.hardware.get("serial")) for uuid, node in known.items()}
-    return {uuid: called.get(uuid) or uuid for uuid in wanted}
-
-
-def finding(tx: Transaction, settings: InspectorSettings, found: Sequence[SharedMac]) -> Finding:
+def finding(settings: InspectorSettings, found: Sequence[SharedMac]) -> Finding:
     """Return what the service's status says of them."""
-    by_nodes: dict[str, list[str]] = {}
-    called = names(tx, found[:_NAMED])
-    for one in found[:_NAMED]:
-        by_nodes.setdefault(_nodes(one, called), []).append(one.address)
-    named = "; ".join(f"{nodes} ({', '.join(addresses)})" for nodes, addresses in by_nodes.items())
+    named = "; ".join(f"{one.address} (nodes {_nodes(one)})" for one in found[:_NAMED])
     more = f"; and {len(found) - _NAMED} more addresses" if len(found) > _NAMED else ""
     return Finding(
         "macs-shared",
@@ -59,6 +45,5 @@ def finding(tx: Transaction, settings: InspectorSettings, found: Sequence[Shared
     )
 
 
-def _nodes(one: SharedMac, called: dict[str, str]) -> str:
-    first, last = (called[uuid] for uuid in one.nodes)
-    return f"{first}, {last} and others" if one.nics > len(one.nodes) else f"{first} and {last}"
+def _nodes(one: SharedMac) -> str:
+    return f"{one.nodes[0]}, {one.nodes[1]} and others" if one.nics > len(one.nodes) else " and ".join(one.nodes)

@@ -247,7 +247,7 @@ def _may_have_orphans(settings: Settings) -> bool:
 
 def _shared_macs(context: ApiContext, tx: Transaction) -> Finding | None:
     found = shared_macs.find(context, tx)
-    return shared_macs.finding(tx, context.settings.inspector, found) if found else None
+    return shared_macs.finding(context.settings.inspector, found) if found else None
 
 
 def _leases(tx: Transaction) -> list[Lease]:

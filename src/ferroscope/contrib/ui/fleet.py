@@ -13,7 +13,7 @@ from ferroscope.api.http import paging
 from ferroscope.api.http.large_lists import Room
 from ferroscope.api.http.schemas import iso_exact
 from ferroscope.contracts.store import Failures, Query
-from ferroscope.contrib.ui import activity, progress, render
+from ferroscope.contrib.ui import activity, naming, progress, render
 from ferroscope.contrib.ui.page import STATE_KINDS, Page, Visit
 from ferroscope.core.model import HARDWARE_CHANGED, Node
 from ferroscope.core.states import ACTIVE, UNDER_WAY, Provision, State
@@ -55,9 +55,7 @@ def show(visit: Visit) -> Page:
     )
     if project is None and not visit.may(access.FAILURE):
         summary = msgspec.structs.replace(summary, failures=[])
-    status = (
-        visit.remembered("status", _REMEMBERED, lambda: visit.call("GET /v1/status")) if visit.may(STATUS) else None
-    )
+    status = visit.remembered("status", _REMEMBERED, lambda: naming.status(visit)) if visit.may(STATUS) else None
     chart = (
         visit.remembered("activity", _CHART_SECONDS, lambda: visit.context.data.store.read(activity.read))
         if project is None

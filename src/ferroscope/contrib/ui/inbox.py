@@ -11,7 +11,7 @@ from ferroscope.api.http.errors import BadRequestError, ForbiddenError
 from ferroscope.api.service import shared_macs
 from ferroscope.contracts.data import SharedMac
 from ferroscope.contracts.store import Query
-from ferroscope.contrib.ui import bulk
+from ferroscope.contrib.ui import bulk, naming
 from ferroscope.contrib.ui.bulk import Action, Form
 from ferroscope.contrib.ui.page import Page, Redirect, Visit
 from ferroscope.core.model import Node
@@ -82,7 +82,7 @@ def _shared_macs(visit: Visit) -> tuple[Sequence[SharedMac], dict[str, str]]:
 
     def work(tx: Transaction) -> tuple[Sequence[SharedMac], dict[str, str]]:
         found = shared_macs.find(visit.context, tx)
-        return found, shared_macs.names(tx, found[:_SHOWN])
+        return found, naming.names(tx, (uuid for one in found[:_SHOWN] for uuid in one.nodes))
 
     return visit.context.data.store.read(work)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from ferroscope.contrib.ui import naming
 from ferroscope.contrib.ui.fleet import STATUS, machines_of
 from ferroscope.contrib.ui.page import Page, Visit
 
@@ -19,7 +20,7 @@ def show(visit: Visit) -> Page:
 
 def _shown(visit: Visit) -> dict[str, Any]:
     """Return the status for display; ``ForbiddenError``."""
-    status = visit.call("GET /v1/status")
+    status = naming.status(visit)
     # What changes all the time is left out or rounded, so that an unchanged service has an unchanged page.
     members = [
         {name: member[name] for name in ("name", "host", "pid", "role", "alive", "started_at", "version", "status")}

@@ -1,0 +1,36 @@
+"""What people call machines: the name, the serial number of one that has none yet, else the UUID."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import Any, Final
+
+from ferroscope.contracts.store import Query
+from ferroscope.contrib.ui.page import Visit
+from ferroscope.db.transaction import Transaction
+from ferroscope.hardware.names import suggestion
+
+_UUID: Final = re.compile(r"\b[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\b")
+# UUIDs in the texts of a page that are looked up.
+_MOST: Final = 100
+
+
+def names(tx: Transaction, uuids: Iterable[str]) -> dict[str, str]:
+    """Return what these nodes are called, by UUID."""
+    wanted = tuple(dict.fromkeys(uuids))
+    known = tx.nodes.list(Query(filters={"uuid": wanted})) if wanted else []
+    called = {node.uuid: node.name or suggestion(node.hardware.get("serial")) for node in known}
+    return {uuid: called.get(uuid) or uuid for uuid in wanted}
+
+
+def status(visit: Visit) -> dict[str, Any]:
+    """Return the status of the service, whose problems call machines by their names."""
+    found: dict[str, Any] = visit.call("GET /v1/status")
+    mentioned = [uuid for one in found["problems"] for uuid in _UUID.findall(one["summary"])][:_MOST]
+    called = visit.context.data.store.read(lambda tx: names(tx, mentioned)) if mentioned else {}
+    problems = [
+        one | {"summary": _UUID.sub(lambda match: called.get(match[0], match[0]), one["summary"])}
+        for one in found["problems"]
+    ]
+    return found | {"problems": problems}
