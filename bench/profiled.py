@@ -23,7 +23,7 @@ from typing import Any
 import msgspec
 from sqlalchemy import Engine, event
 
-from ferroscope.db import senders, store
+from ferroscope.db import senders, unit_of_work
 from ferroscope.db.senders import Sender
 
 Stats = dict[Any, tuple[int, int, float, float, dict[Any, Any]]]
@@ -77,7 +77,7 @@ class Profiler:
 
             return counted
 
-        vars(store)["sender_for"] = watched
+        vars(unit_of_work)["sender_for"] = watched
 
     def _note(self, text: str, seconds: float) -> None:
         numbers = self._statements[text]

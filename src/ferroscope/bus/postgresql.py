@@ -20,7 +20,8 @@ from sqlalchemy.exc import DBAPIError
 from ferroscope.bus.local import DATABASE, RABBITMQ, LocalBus
 from ferroscope.config.options import DatabaseSettings
 from ferroscope.contracts.queue import MAC_CHANNELS, Channel, StopFlag
-from ferroscope.db.engine import NOTIFY_CHANNEL, build_engine, described
+from ferroscope.db.engine import NOTIFY_CHANNEL, build_engine
+from ferroscope.db.errors import described
 from ferroscope.db.url import checked
 
 _log = structlog.get_logger(__name__)

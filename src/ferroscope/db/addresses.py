@@ -14,10 +14,10 @@ from ferroscope.core.model import Node
 from ferroscope.core.states import AWAITED
 from ferroscope.db import mapping, schema
 from ferroscope.db.batch import PendingAnswer
-from ferroscope.db.engine import upsert
 from ferroscope.db.mapping import one_of, padded, several
 from ferroscope.db.nodes import NODE
 from ferroscope.db.session import Session
+from ferroscope.db.spellings import upsert
 
 _i = schema.inspections.c
 _p, _b, _m = schema.ports.c, schema.bmc_addresses.c, schema.machine_macs.c

@@ -15,9 +15,9 @@ from ferroscope.contracts.errors import ConflictError
 from ferroscope.core.model import ClockStep
 from ferroscope.core.states import ACTIVE
 from ferroscope.db import schema
-from ferroscope.db.engine import db_now
 from ferroscope.db.mapping import Mapper
 from ferroscope.db.session import Session
+from ferroscope.db.spellings import db_now
 
 _STEP = Mapper(ClockStep, schema.clock_steps)
 _KEPT: Final = 100

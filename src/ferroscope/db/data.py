@@ -12,9 +12,9 @@ from sqlalchemy import LargeBinary, Select, and_, bindparam, delete, insert, or_
 from ferroscope.contracts.data import Held, Later, ObjectState, Part, StoredObject
 from ferroscope.core.states import TERMINAL
 from ferroscope.db import schema
-from ferroscope.db.engine import largest_value, upsert
 from ferroscope.db.mapping import Mapper, one_of, several
 from ferroscope.db.session import Session
+from ferroscope.db.spellings import largest_value, upsert
 
 _CODEC: Final = "zlib"
 # Level 1 compresses an inventory to a tenth of its size in a third of a millisecond; higher levels gain little.

@@ -13,8 +13,9 @@ from sqlalchemy import Connection, Dialect, Engine
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.sql.elements import ClauseElement
 
-from ferroscope.db.engine import NOTIFY_CHANNEL, NOW, WAL
+from ferroscope.db.engine import NOTIFY_CHANNEL, WAL
 from ferroscope.db.senders import Command
+from ferroscope.db.spellings import NOW
 
 
 def _begins(*texts: str) -> Sequence[Command]:

@@ -19,8 +19,8 @@ from ferroscope.contracts.errors import LeaseHeldError, LeaseLostError
 from ferroscope.contracts.queue import Channel
 from ferroscope.core.model import Candidate, Lease, LeaseClaim, LeaseProof
 from ferroscope.db import schema
-from ferroscope.db.engine import db_now, upsert
 from ferroscope.db.session import Session
+from ferroscope.db.spellings import db_now, upsert
 
 _l = schema.leases.c
 _NO_TOKEN: Final = ""

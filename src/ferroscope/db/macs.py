@@ -16,9 +16,9 @@ from ferroscope.core.lookup import Rejection
 from ferroscope.core.model import Port
 from ferroscope.core.states import MAY_BOOT, Provision
 from ferroscope.db import mapping, schema
-from ferroscope.db.engine import upsert
 from ferroscope.db.mapping import Mapper, one_of, padded, several
 from ferroscope.db.session import Session
+from ferroscope.db.spellings import upsert
 
 _BATCH: Final = 5000
 # If a transaction changes more MACs than this, its messages do not list them.

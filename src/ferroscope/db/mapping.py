@@ -16,7 +16,6 @@ from sqlalchemy import (
     Column,
     ColumnElement,
     Insert,
-    Integer,
     LargeBinary,
     Select,
     Table,
@@ -30,15 +29,13 @@ from sqlalchemy import (
     or_,
     select,
 )
-from sqlalchemy.ext.compiler import compiles
-from sqlalchemy.sql.compiler import SQLCompiler
-from sqlalchemy.sql.functions import FunctionElement
 
 from ferroscope.contracts.data import Later
 from ferroscope.contracts.errors import NotFoundError
 from ferroscope.contracts.store import Query
 from ferroscope.db import schema
 from ferroscope.db.session import Session
+from ferroscope.db.spellings import Bytes
 
 # Multi-row INSERT, because the drivers' ``executemany`` sends a statement for each row. The number of rows in a
 # statement is a power of two, so that few different statements are compiled and prepared.
@@ -193,27 +190,9 @@ def _shape(tx: Session, mapper: Mapper[Any], query: Query, key: str) -> tuple[_S
     return shape, parameters
 
 
-class _Bytes(FunctionElement[int]):
-    """The length of a text in bytes; NULL if it is NULL. A server returns it without reading a long text."""
-
-    type = Integer()
-    inherit_cache = True
-
-
-@compiles(_Bytes)
-def _octets(element: _Bytes, compiler: SQLCompiler, **given: Any) -> str:
-    return f"octet_length({compiler.process(element.clauses, **given)})"
-
-
-@compiles(_Bytes, "sqlite")
-def _octets_on_sqlite(element: _Bytes, compiler: SQLCompiler, **given: Any) -> str:
-    # octet_length is newer than the SQLite of Debian 12, and the length of a text is that in characters.
-    return f"length(CAST({compiler.process(element.clauses, **given)} AS BLOB))"
-
-
 def size_of(columns: Iterable[Column[Any]]) -> ColumnElement[int]:
     """Return the bytes of the documents and long texts among these columns; others are short."""
-    long = [func.coalesce(_Bytes(column), 0) for column in columns if _is_long(column)]
+    long = [func.coalesce(Bytes(column), 0) for column in columns if _is_long(column)]
     return cast("ColumnElement[int]", reduce(operator.add, long, literal(0)))
 
 

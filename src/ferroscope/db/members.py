@@ -10,9 +10,9 @@ from ferroscope.contracts.queue import Channel
 from ferroscope.core.losses import GAP
 from ferroscope.core.model import Member
 from ferroscope.db import schema
-from ferroscope.db.engine import db_now
 from ferroscope.db.mapping import Mapper
 from ferroscope.db.session import Session
+from ferroscope.db.spellings import db_now
 
 _MEMBER = Mapper(Member, schema.members)
 

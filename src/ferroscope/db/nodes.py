@@ -18,7 +18,7 @@ from ferroscope.core.values import storable
 from ferroscope.db import schema
 from ferroscope.db import secrets as node_secrets
 from ferroscope.db.batch import Answer
-from ferroscope.db.engine import conflict
+from ferroscope.db.errors import conflict
 from ferroscope.db.inspections import INSPECTION
 from ferroscope.db.macs import Macs
 from ferroscope.db.mapping import Mapper, page, size_of, sizes

@@ -36,8 +36,8 @@ from ferroscope.core.losses import Cause, Loss, loss_of, may_release, noted
 from ferroscope.core.model import REQUEST_VERSION, Claim, Member
 from ferroscope.core.states import Event
 from ferroscope.db import schema
-from ferroscope.db.engine import db_now
 from ferroscope.db.requests import REQUEST
+from ferroscope.db.spellings import db_now
 from ferroscope.db.store import Store
 from ferroscope.db.transaction import Transaction
 

@@ -10,9 +10,9 @@ from sqlalchemy import Double, bindparam, delete, insert, select, update
 from ferroscope.contracts.receipts import Receipt, RepeatedCallError, StoredReceipt
 from ferroscope.db import schema
 from ferroscope.db.batch import Answer
-from ferroscope.db.engine import db_now
 from ferroscope.db.mapping import Mapper
 from ferroscope.db.session import Session
+from ferroscope.db.spellings import db_now
 
 _RECEIPT: Final = Mapper(StoredReceipt, schema.receipts)
 _t = schema.receipts.c

@@ -14,7 +14,7 @@ from ferroscope.contracts.store import Query
 from ferroscope.core.model import Chassis, Portgroup
 from ferroscope.core.remediation import Remediation
 from ferroscope.db import schema
-from ferroscope.db.engine import conflict
+from ferroscope.db.errors import conflict
 from ferroscope.db.mapping import Mapper, page, sizes
 from ferroscope.db.session import Session
 

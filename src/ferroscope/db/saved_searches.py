@@ -8,9 +8,9 @@ from sqlalchemy import bindparam, delete, select
 
 from ferroscope.core.saved_search import SavedSearch
 from ferroscope.db import schema
-from ferroscope.db.engine import upsert
 from ferroscope.db.mapping import Mapper
 from ferroscope.db.session import Session
+from ferroscope.db.spellings import upsert
 
 _SAVED = Mapper(SavedSearch, schema.saved_searches)
 _s = schema.saved_searches.c

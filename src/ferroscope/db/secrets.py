@@ -14,8 +14,8 @@ from ferroscope.core.model import Node
 from ferroscope.core.node import STORED
 from ferroscope.core.secrets import ENCRYPTED, Document, Path, is_plain, replaced
 from ferroscope.db import schema
-from ferroscope.db.engine import upsert
 from ferroscope.db.session import Session
+from ferroscope.db.spellings import upsert
 
 FIELDS: Final = tuple(field.name for field in STORED if field.encrypted)
 _k = schema.secret_keys.c

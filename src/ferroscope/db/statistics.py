@@ -4,13 +4,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import Any, TypeVar, cast
+from typing import TypeVar, cast
 
 import msgspec
-from sqlalchemy import Double, Integer, bindparam, case, func, select
-from sqlalchemy.ext.compiler import compiles
-from sqlalchemy.sql.compiler import SQLCompiler
-from sqlalchemy.sql.functions import FunctionElement
+from sqlalchemy import Double, bindparam, case, func, select
 
 from ferroscope.contracts.store import Backlog, Condition, Ended, Failures, Population
 from ferroscope.core.model import Inspection
@@ -18,6 +15,7 @@ from ferroscope.core.states import Event, Provision, State
 from ferroscope.db import mapping, schema
 from ferroscope.db.inspections import INSPECTION
 from ferroscope.db.session import Session
+from ferroscope.db.spellings import Whole
 
 _nodes, _r = schema.nodes.c, schema.requests.c
 _NODES = (
@@ -51,25 +49,7 @@ _CHANGED = (
 )
 
 
-class _Whole(FunctionElement[int]):
-    """The whole part of a positive number; a cast to an integer is rounded by servers, and not by SQLite."""
-
-    type = Integer()
-    inherit_cache = True
-
-
-@compiles(_Whole)
-def _whole(element: _Whole, compiler: SQLCompiler, **given: Any) -> str:
-    return f"floor({compiler.process(element.clauses, **given)})"
-
-
-@compiles(_Whole, "sqlite")
-def _whole_on_sqlite(element: _Whole, compiler: SQLCompiler, **given: Any) -> str:
-    # Not every SQLite has been built with floor().
-    return f"CAST({compiler.process(element.clauses, **given)} AS INTEGER)"
-
-
-_BAR = _Whole((_i.finished_at - bindparam("first", type_=Double)) / bindparam("width", type_=Double)).label("bar")
+_BAR = Whole((_i.finished_at - bindparam("first", type_=Double)) / bindparam("width", type_=Double)).label("bar")
 _ENDED = (
     select(_BAR, func.count(), func.count(case((_i.state == State.ERROR.value, 1))))
     .where(

@@ -23,7 +23,7 @@ from ferroscope.contracts.errors import LeaseHeldError, LeaseLostError, StoreUna
 from ferroscope.contracts.queue import MAX_SKEW
 from ferroscope.core.model import Member
 from ferroscope.db import location, migrate, replication
-from ferroscope.db.engine import cannot_answer
+from ferroscope.db.errors import cannot_answer
 from ferroscope.db.prepare import schema_problem
 from ferroscope.db.rekey import census
 from ferroscope.db.store import Store

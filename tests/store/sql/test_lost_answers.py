@@ -41,11 +41,12 @@ class Lossy:
 
     def __init__(self, adapter: Adapter) -> None:
         self.store: Any = adapter.store
+        runner = self.store._runner
         self.times = 0
         self.arrives = True
         self.only_changes = False
-        self._send = self.store._send
-        self.store._send = self
+        self._send = runner.send
+        runner.send = self
 
     def __call__(self, connection: Any, commands: Sequence[Command]) -> list[Result]:
         commits = [place for place, command in enumerate(commands) if command.text == "COMMIT"]

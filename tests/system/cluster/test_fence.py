@@ -23,7 +23,8 @@ from ferroscope.contracts.errors import LeaseHeldError, StoreUnavailableError
 from ferroscope.core.model import LeaseClaim
 from ferroscope.db import executor, leases
 from ferroscope.db.batch import Batch
-from ferroscope.db.engine import build_engine, classify
+from ferroscope.db.engine import build_engine
+from ferroscope.db.errors import classify
 from ferroscope.db.executor import Statements
 from ferroscope.db.leases import _digest
 from ferroscope.db.senders import sender_for

@@ -22,7 +22,8 @@ from ferroscope.db.copying import tables
 from ferroscope.db.copying.destination import Destination, OtherCopyError
 from ferroscope.db.copying.reading import batches
 from ferroscope.db.copying.values import Checksum, Converter, Limits, OddValueError, Row
-from ferroscope.db.engine import build_engine, described, violated_constraint, waiting
+from ferroscope.db.engine import build_engine, waiting
+from ferroscope.db.errors import described, violated_constraint
 from ferroscope.db.prepare import SchemaError, explained, schema_problem
 from ferroscope.db.url import DatabaseUrlError, checked
 from ferroscope.secrets.keys import key_ring

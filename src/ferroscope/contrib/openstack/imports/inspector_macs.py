@@ -17,7 +17,7 @@ from ferroscope.config.errors import SetupError
 from ferroscope.contracts.queue import Clock, StopFlag
 from ferroscope.contrib.openstack.imports.inspector_source import engine_of
 from ferroscope.core.boot_macs import number, spelled
-from ferroscope.db.engine import described
+from ferroscope.db.errors import described
 from ferroscope.db.url import DatabaseUrlError
 from ferroscope.telemetry.finding import Finding
 

@@ -32,7 +32,7 @@ from ferroscope.contracts.remote import (
     ObjectStoreError,
 )
 from ferroscope.core.model import Document, Rule, RuleDialect
-from ferroscope.db.engine import described
+from ferroscope.db.errors import described
 from ferroscope.db.url import checked
 
 _SECTION: Final = "swift"

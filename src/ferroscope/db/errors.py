@@ -1,0 +1,140 @@
+"""The errors of the databases: which of them to retry, what they say to people, and which constraint was violated."""
+
+from __future__ import annotations
+
+import os
+import re
+import sqlite3
+from typing import Any, Final, Literal
+
+from sqlalchemy import URL, Table
+from sqlalchemy.exc import DBAPIError, IntegrityError, InterfaceError, OperationalError
+
+from ferroscope.contracts.errors import ConflictError
+
+# Messages about database errors. They never contain a credential.
+
+_LONGEST: Final = 200
+# If a password was not percent-encoded in the URL, part of it is parsed as the host, which drivers quote.
+_BEFORE_AT: Final = re.compile(r"""[^\s"']+@(?=[^\s"'])""")
+
+
+def cannot_answer(url: URL, error: DBAPIError) -> str:
+    """Return why the database is unavailable; for SQLite with the file name, which its own message lacks."""
+    file = f" ({url.database}{_why_not_writable(url.database)})" if url.get_backend_name() == "sqlite" else ""
+    return f"the database is unavailable: {described(error)}{file}"
+
+
+def _why_not_writable(database: str | None) -> str:
+    """Return what the kernel says, which to SQLite is a "disk I/O error" only; "" if the place is writable.
+
+    It is asked with the lock file: another file descriptor of the database's own, closed, would release all its locks.
+    """
+    try:
+        os.close(os.open(f"{database}-writelock", os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW))
+    except FileNotFoundError:
+        return ""
+    except OSError as exc:
+        return f": {exc.strerror}"
+    return ""
+
+
+def described(error: DBAPIError) -> str:
+    """Return the first line of the driver's or server's message, with its error code if there is one."""
+    original: Any = error.orig
+    arguments: list[Any] = list(getattr(original, "args", ()))
+    number = getattr(original, "sqlstate", None)
+    text = str(original)
+    if len(arguments) > 1 and isinstance(arguments[0], int):  # MariaDB's driver
+        number, text = arguments[0], str(arguments[1])
+    line = _BEFORE_AT.sub("******@", next(iter(text.strip().splitlines()), ""))[:_LONGEST]
+    return (line or type(original).__name__) + (f" ({number})" if number else "")
+
+
+# What to do about an error.
+
+ErrorClass = Literal["busy", "unavailable", "other"]
+
+_PG_BUSY: Final = {"40001", "40P01", "55P03"}
+_PG_UNAVAILABLE: Final = {"25006", "53100", "53200", "53300", "57014", "57P01", "57P02", "57P03", "25P03"}
+_MYSQL_BUSY: Final = {1205, 1213, 1020}
+_MYSQL_DENIED: Final = {1044, 1045, 1049}  # while a password is being changed or the database restored
+_MYSQL_GONE: Final = {1021, 1040, 1053, 1114, 1290, 1792, 1836, 1927, 1969, 2002, 2003, 2006, 2013, 2055, 3024}
+# Of a Galera node: it is not part of the primary component (1047), or left it during COMMIT, whose outcome is unknown.
+_GALERA_LEFT: Final = 1180
+_GALERA_GONE: Final = {1047, _GALERA_LEFT}
+_MYSQL_UNAVAILABLE: Final = _MYSQL_GONE | _MYSQL_DENIED | _GALERA_GONE
+# The server accepts no writes, but another one at the same address may: behind a load balancer, or in a list of hosts.
+_ELSEWHERE: Final = {"25006", 1290, 1792, 1836} | _GALERA_GONE
+_SQLITE_BUSY: Final = ("database is locked", "database table is locked", "database schema is locked")
+
+
+def classify(error: DBAPIError) -> ErrorClass:
+    """Return whether to retry at once (busy), to raise ``StoreUnavailableError`` (unavailable), or neither."""
+    original: Any = error.orig
+    if error.connection_invalidated or isinstance(error, InterfaceError):
+        return "unavailable"
+    code = original.args[0] if original is not None and original.args else None
+    if isinstance(code, int):  # MariaDB and MySQL: the code is more specific than the SQLSTATE
+        return _by_code(code, _MYSQL_BUSY, _MYSQL_UNAVAILABLE, unavailable=code == 0)
+    sqlstate = getattr(original, "sqlstate", None)
+    if sqlstate is not None:
+        return _by_code(sqlstate, _PG_BUSY, _PG_UNAVAILABLE, unavailable=sqlstate.startswith("08"))
+    if isinstance(error, OperationalError):
+        if any(text in str(original) for text in _SQLITE_BUSY):
+            return "busy"
+        wrong = getattr(original, "sqlite_errorcode", None) == sqlite3.SQLITE_ERROR  # invalid SQL
+        return "other" if wrong and "no such table" not in str(original) else "unavailable"
+    return "other"
+
+
+def leaves_open(error: DBAPIError) -> bool:
+    """Whether a COMMIT that ended with this error may have taken effect: it was not answered, or not conclusively."""
+    original: Any = error.orig
+    code = original.args[0] if original is not None and original.args else None
+    return error.connection_invalidated or code == _GALERA_LEFT or getattr(original, "unreplicated", False)
+
+
+def is_elsewhere(error: DBAPIError) -> bool:
+    """Whether a new connection may lead to where writes are accepted; this one is up, and does not accept them.
+
+    SQLite opens a file that it may not write for reading, and such a connection never writes, whatever comes later.
+    """
+    original: Any = error.orig
+    if (getattr(original, "sqlite_errorcode", 0) & 0xFF) == sqlite3.SQLITE_READONLY:
+        return True
+    code = original.args[0] if original is not None and original.args else None
+    return (code if isinstance(code, int) else getattr(original, "sqlstate", None)) in _ELSEWHERE
+
+
+def _by_code(code: Any, busy: set[Any], gone: set[Any], *, unavailable: bool) -> ErrorClass:
+    if code in busy:
+        return "busy"
+    return "unavailable" if unavailable or code in gone else "other"
+
+
+# Constraints.
+
+# MariaDB's message ends with the key, MySQL's with table and key, SQLite's with the column.
+_VIOLATED: Final = re.compile(r"(?:for key '(?:[^'.]+\.)?(?P<key>[^'.]+)'|failed: (?P<column>\w+\.\w+))\Z")
+
+
+def violated_constraint(error: IntegrityError) -> str | None:
+    """Return the name of the constraint, or on SQLite ``table.column``; never a value."""
+    original: Any = error.orig
+    if diagnosis := getattr(original, "diag", None):
+        name: str | None = diagnosis.constraint_name
+        return name
+    found = _VIOLATED.search(str(original.args[-1]))
+    return (found["key"] or found["column"]) if found else None
+
+
+def conflict(error: IntegrityError, row: dict[str, Any], table: Table) -> Exception:
+    """Return the ``ConflictError`` for a violated unique constraint; other errors are returned unchanged."""
+    violated = violated_constraint(error)
+    for column in table.columns:
+        if violated in (f"uq_{table.name}_{column.name}", f"{table.name}.{column.name}"):
+            return ConflictError(column.name, str(row[column.name]))
+    if violated in ("PRIMARY", f"pk_{table.name}"):
+        return ConflictError("uuid", str(row["uuid"]))
+    return error
