@@ -13,7 +13,7 @@ from enum import StrEnum
 from itertools import compress
 from operator import ne
 from types import NoneType
-from typing import Annotated, Any, Final, get_args
+from typing import Annotated, Any, Final, get_args, get_origin
 
 import msgspec
 
@@ -207,6 +207,7 @@ STORED: Final = _declared(Node, stored=True)
 ATTRIBUTES: Final = _declared(NodeAttributes, stored=False)
 NODE_FIELDS: Final = STORED + ATTRIBUTES
 SETTABLE: Final = {field.name: field for field in NODE_FIELDS if field.settable}
+DOCUMENTS: Final = tuple(field.name for field in STORED if get_origin(field.type) is dict)
 
 
 # Owned by ``transition`` and the store, never taken from a task's copy.

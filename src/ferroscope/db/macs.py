@@ -16,6 +16,7 @@ from ferroscope.core.lookup import Rejection
 from ferroscope.core.model import Port
 from ferroscope.core.states import MAY_BOOT, Provision
 from ferroscope.db import mapping, schema
+from ferroscope.db.batch import PendingAnswer
 from ferroscope.db.mapping import Mapper, one_of, padded, several
 from ferroscope.db.session import Session
 from ferroscope.db.spellings import upsert
@@ -57,10 +58,19 @@ class Macs:
 
     def __init__(self, tx: Session) -> None:
         self._tx = tx
+        self._asked: dict[str, PendingAnswer] = {}  # by node: its ports, as ``changed`` needs them
+
+    def ahead(self, node: str) -> None:
+        """Ask for what ``changed`` needs, to be sent with what is asked before.
+
+        Call it when the node was asked to be locked, in a transaction that changes no ports of it.
+        """
+        self._asked[node] = self._tx.ask(_PORTS_OF, {"node": node})
 
     def changed(self, node: str, *, booting: bool) -> None:
         """Record that the node's MACs may boot, or no longer may, from this transaction on."""
-        ports = [(uuid, mac) for uuid, mac in self._tx.run(_PORTS_OF, {"node": node})]
+        asked = self._asked.pop(node, None) or self._tx.ask(_PORTS_OF, {"node": node})
+        ports = [(uuid, mac) for uuid, mac in asked.answer()]
         self._note(ports)
         self._publish(Channel.ALLOW, "add" if booting else "remove", ports)
         self._publish(Channel.DENY, "remove" if booting else "add", ports)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import compress
 from operator import ne
 from typing import Any
@@ -87,13 +87,17 @@ class Nodes:
         self._tx.written.note("node", node.uuid, node.version)
         self._tx.ask(_INSERT_NODE, row, failed=lambda exc: conflict(exc, row, schema.nodes))
 
-    def get(self, ident: str, *, lock: bool = False) -> Node:
+    def get(self, ident: str, *, lock: bool = False, ahead: Callable[[str], None] | None = None) -> Node:
         """Return the node with this UUID or name; ``NotFoundError``.
 
-        ``lock`` prevents other transactions from changing it before this one has ended.
+        ``lock`` prevents other transactions from changing it before this one has ended. ``ahead`` asks for what will be
+        needed beside it, by its UUID; it is not called for a name.
         """
         for statement in _SELECT_NODE[lock][_is_uuid(ident)]:
-            row = self._tx.run(statement, {"ident": ident}).first()
+            asked = self._tx.ask(statement, {"ident": ident})
+            if ahead is not None and statement is _SELECT_NODE[lock][True][0]:
+                ahead(ident)
+            row = asked.answer().first()
             if row is not None:
                 return self._read(row, lock=lock)
         raise NotFoundError("node", ident)

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 import msgspec
 from sqlalchemy import bindparam, delete, insert, select, update
 
+from ferroscope.contracts.data import Later
 from ferroscope.contracts.errors import ConflictError, NotFoundError
 from ferroscope.contracts.store import Query
 from ferroscope.core.model import Rule, RuleDialect
@@ -94,8 +95,12 @@ class Rules:
 
     def revision(self) -> int:
         """Return the revision, which every change of any rule increases."""
-        row = self._tx.run(_REVISION, {"ident": 1}).first()
-        return 0 if row is None else int(row[0])
+        return self.revision_later().get()
+
+    def revision_later(self) -> Later[int]:
+        """Like ``revision``, but read later; see ``Later``."""
+        asked = self._tx.ask(_REVISION, {"ident": 1})
+        return Later(lambda: next((int(row[0]) for row in asked.answer()), 0))
 
     def changed(self) -> None:
         """Increase the revision."""

@@ -125,11 +125,15 @@ class RuleCache:
         self._built_in = tuple(built_in)
         self._current: RuleSet | None = None
 
+    def known(self, revision: int) -> RuleSet | None:
+        """Return the rules of this revision, if they were the last that were read."""
+        current = self._current
+        return current if current is not None and current.revision == revision else None
+
     def current(self, tx: Transaction) -> RuleSet:
         """Return the rules as this transaction sees them, with one small query unless they have changed."""
         revision = tx.rules.revision()
-        known = self._current
-        if known is not None and known.revision == revision:
+        if (known := self.known(revision)) is not None:
             return known
         stored = [_compiled(rule) for rule in tx.rules.list(Query())]
         expected = [one for given in tx.expectations.list() if (one := _expected(given)) is not None]

@@ -15,19 +15,21 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cached_property
+from operator import attrgetter
 from typing import Any, Final, TypeVar
 
 import msgspec
 import structlog
 
 from ferroscope.contracts.bmc import Bmc
-from ferroscope.contracts.data import Part
+from ferroscope.contracts.data import Later, Part
 from ferroscope.contracts.errors import BmcError
 from ferroscope.contracts.store import Query
 from ferroscope.core import bmc_access
 from ferroscope.core.delivery import Decision, Run
 from ferroscope.core.lanes import ENDING
 from ferroscope.core.model import Claim, Document, Inspection, Node, Port, Request
+from ferroscope.core.node import DOCUMENTS
 from ferroscope.core.notification import ChangeView
 from ferroscope.core.reasons import Reason
 from ferroscope.core.states import Event
@@ -64,6 +66,7 @@ class Locked(msgspec.Struct, frozen=True):
 
     ``confirmed_at`` is a time of the monotonic clock *before* the claim was last written or committed: the process may
     have been frozen, and replaced, since then. ``decision`` is what to do, if it was saved in the same transaction.
+    ``read`` is what the task begins with, if it was read in that transaction: see ``run.ReadsAhead``.
     """
 
     claim: Claim
@@ -71,6 +74,7 @@ class Locked(msgspec.Struct, frozen=True):
     inspection: Inspection | None
     confirmed_at: float
     decision: Decision | None = None
+    read: Later[Any] | None = None
 
 
 class Attempt:
@@ -96,6 +100,7 @@ class Attempt:
         self.claim = locked.claim
         self.request = locked.claim.request
         self.inspection = locked.inspection
+        self.read = locked.read
         self.decision = decision
         self.rerun = isinstance(decision, Run) and decision.rerun
         self.progress: Document = dict(self.request.progress)
@@ -266,8 +271,7 @@ class Attempt:
 
 def _documents(node: Node) -> dict[str, Any]:
     """Return deep copies of the node's documents, so that hooks may change them in place."""
-    return {
-        name: msgspec.json.decode(msgspec.json.encode(value)) if value else {}
-        for name in Node.__struct_fields__
-        if isinstance(value := getattr(node, name), dict)
-    }
+    return dict(zip(DOCUMENTS, msgspec.json.decode(msgspec.json.encode(_documents_of(node))), strict=True))
+
+
+_documents_of: Final = attrgetter(*DOCUMENTS)

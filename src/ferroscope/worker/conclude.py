@@ -129,6 +129,8 @@ class Conclusion:
         else:
             tx.requests.consume(attempt.claim)
         locked = tx.nodes.locked_later(request.node)
+        if finishing:
+            tx.macs.ahead(request.node)
         # Read under the node's lock, as requests are put under it: one that is being put just now must not be missed.
         pending = tx.requests.pending_later(request.node).get() if checks_pending else ()
         node, inspection = locked.get()

@@ -46,7 +46,7 @@ from ferroscope.worker.attempt import Attempt, Locked
 from ferroscope.worker.bmc import BmcObserver
 from ferroscope.worker.conclude import CLOCKED, Reserve, SameThread, concluded
 from ferroscope.worker.journal import Journal
-from ferroscope.worker.run import Task, run
+from ferroscope.worker.run import ReadsAhead, Task, run
 from ferroscope.worker.services import Services
 
 # Seconds for which a node is left alone whose state only a newer release knows.
@@ -196,12 +196,17 @@ class Worker:
         return self.save(tx, locked, decision), decision
 
     def lock(self, tx: Transaction, claim: Claim) -> Locked:
-        """Lock the node of a claim against all other writers; return it with its newest inspection."""
-        now = self.clock.monotonic()
-        node, inspection = tx.nodes.locked(claim.request.node)
+        """Lock the node of a claim against all other writers; return it with its newest inspection.
+
+        What the task will begin with is read under the same lock.
+        """
+        now, request = self.clock.monotonic(), claim.request
+        locked, task = tx.nodes.locked_later(request.node), self.tasks.get(request.event)
+        read = task.ahead(tx, request) if isinstance(task, ReadsAhead) else None
+        node, inspection = locked.get()
         if not isinstance(node.state, State):
             raise UnknownStateError(f"the state {node.state} of its node is unknown to this release")
-        return Locked(claim, node, inspection, now)
+        return Locked(claim, node, inspection, now, read=read)
 
     def decide(self, locked: Locked, *, overdue: bool = True) -> Decision:
         """Let the state machine take the event."""

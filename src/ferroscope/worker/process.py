@@ -10,11 +10,11 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator
 
-from ferroscope.contracts.data import Part
+from ferroscope.contracts.data import Later, Part
 from ferroscope.contracts.store import Query
 from ferroscope.core import json_safety
 from ferroscope.core.delivery import Fail, Next, Outcome
-from ferroscope.core.model import Port, Severity
+from ferroscope.core.model import Port, Request, Severity
 from ferroscope.core.node import Source, sourced, sourced_values
 from ferroscope.core.reasons import Reason
 from ferroscope.core.states import Event
@@ -23,16 +23,16 @@ from ferroscope.hardware import machine_identity
 from ferroscope.hooks.base import HookError
 from ferroscope.hooks.pipeline import Pipeline, encode
 from ferroscope.rules.data import RuleFailedError
-from ferroscope.rules.engine import RuleSet
 from ferroscope.worker import findings, out_of_band, undo
 from ferroscope.worker.attempt import Attempt
 from ferroscope.worker.journal import Journal
 from ferroscope.worker.reads import HookRun
 from ferroscope.worker.rules import RuleStep
+from ferroscope.worker.run import ReadsAhead
 from ferroscope.worker.services import Services
 
 
-class ProcessTask:
+class ProcessTask(ReadsAhead):
     """The task of ``continue`` and ``reapply``."""
 
     def __init__(self, pipeline: Pipeline, rules: RuleStep) -> None:
@@ -41,10 +41,12 @@ class ProcessTask:
 
     def __call__(self, attempt: Attempt, journal: Journal, services: Services) -> Outcome:
         """Run the hooks, then the rules; a failure of either fails the inspection with its reason."""
-        ident = attempt.request.inspection or ""
-        parts, attempt.ports, rules = services.store.read(
-            lambda tx: self._load(tx, ident, attempt.node.uuid), snapshot=False
+        parts, attempt.ports, revision = (
+            services.store.read(lambda tx: self.ahead(tx, attempt.request).get(), snapshot=False)
+            if attempt.read is None
+            else attempt.read.get()
         )
+        rules = self._rules.of(revision, services.store)
         if "inventory" not in parts:
             return Fail(Reason.DATA_MISSING, "no data is stored for this inspection")
         try:
@@ -84,12 +86,12 @@ class ProcessTask:
         journal.note("processed", f"processed by the hooks {', '.join(self._pipeline.names)}")
         return Next(Event.FINISH, services.attached.recorded(attempt) | undo.recorded(attempt))
 
-    def _load(self, tx: Transaction, inspection: str, node: str) -> tuple[dict[Part, bytes], list[Port], RuleSet]:
-        """Read what hooks and rules work on, and the rules, in one round trip."""
-        parts = tx.data.load_later(inspection, ("inventory", "unprocessed", "out_of_band"))
-        ports = tx.ports.list_later(Query(filters={"node": node}))
-        rules = self._rules.current(tx)
-        return parts.get(), list(ports.get()), rules
+    def ahead(self, tx: Transaction, request: Request) -> Later[tuple[dict[Part, bytes], list[Port], int]]:
+        """Ask for what hooks and rules work on, and for the revision of the rules."""
+        parts = tx.data.load_later(request.inspection or "", ("inventory", "unprocessed", "out_of_band"))
+        ports = tx.ports.list_later(Query(filters={"node": request.node}))
+        revision = tx.rules.revision_later()
+        return Later(lambda: (parts.get(), list(ports.get()), revision.get()))
 
 
 @contextlib.contextmanager

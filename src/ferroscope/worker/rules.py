@@ -13,7 +13,7 @@ import structlog
 from ferroscope.contracts.remote import Web, WebError
 from ferroscope.core import bmc_access
 from ferroscope.core.model import Document, Severity
-from ferroscope.db.transaction import Transaction
+from ferroscope.db.store import Store
 from ferroscope.rules import engine
 from ferroscope.rules.builtin import RuleCache, allowed
 from ferroscope.rules.data import ApiCall, Logged, RuleContext, RuleFailedError, Unmatched
@@ -38,9 +38,9 @@ class RuleStep:
         self._rules = cache or RuleCache()
         self._web = web
 
-    def current(self, tx: Transaction) -> RuleSet:
-        """Return the rules as ``tx`` sees them."""
-        return self._rules.current(tx)
+    def of(self, revision: int, store: Store) -> RuleSet:
+        """Return the rules of this revision; if they have to be read, they may be newer."""
+        return self._rules.known(revision) or store.read(self._rules.current)
 
     def apply(
         self,

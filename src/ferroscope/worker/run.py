@@ -7,24 +7,35 @@ Only the loss of the claim remains an error: after that nothing may be written. 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 import structlog
 
+from ferroscope.contracts.data import Later
 from ferroscope.contracts.errors import BmcError, ClaimLostError, StoreUnavailableError
 from ferroscope.core.delivery import Done, Drop, Fail, Outcome, Retry, Run, exhausted
 from ferroscope.core.lanes import Lane, lane_of
 from ferroscope.core.losses import counted, deaths, described
-from ferroscope.core.model import Severity
+from ferroscope.core.model import Request, Severity
 from ferroscope.core.reasons import Reason
 from ferroscope.core.states import MACHINE, Event
+from ferroscope.db.transaction import Transaction
 from ferroscope.worker.attempt import Attempt, StoppedError, SupersededError
 from ferroscope.worker.boot import power_off_quietly, undo_start_quietly
 from ferroscope.worker.journal import Journal
 from ferroscope.worker.services import Services
 
 Task = Callable[[Attempt, Journal, Services], Outcome]
+
+
+class ReadsAhead:
+    """A task that begins with a read, which is made with the claim: that saves a round trip and a transaction."""
+
+    def ahead(self, tx: Transaction, request: Request) -> Later[Any]:
+        """Ask for it, after the node of the request was asked to be locked. It must not fail, whatever is stored."""
+        raise NotImplementedError
+
 
 # Reasons to wait for an attached Ironic.
 WAITS: Final = frozenset({Reason.REGISTRY_UNAVAILABLE, Reason.NODE_LOCKED})

@@ -22,7 +22,7 @@ from tests.support import examples
 from tests.support.wire import Overheard, Wire, kinds
 
 # What one inspection takes, of which nothing is idle talk: nobody beats, renews or polls here.
-ROUND_TRIPS = {"postgresql": 22, "mariadb": 22}
+ROUND_TRIPS = {"postgresql": 19, "mariadb": 19}
 # A connection prepares what it says for the fifth time; and a machine is as it was before.
 _WARM = 6
 # Events are written together with what they tell of: no round trip more.

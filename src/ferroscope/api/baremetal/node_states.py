@@ -277,7 +277,7 @@ def set_provision_state(context: ApiContext, call: Call[NoQuery, ProvisionTarget
     ident = node_ident(call)
 
     def work(tx: Transaction) -> None:
-        node = tx.nodes.get(ident, lock=True)
+        node = tx.nodes.get(ident, lock=True, ahead=tx.macs.ahead if target == "inspect" else None)
         if target == "abort" and node.state is State.WAITING and call.minor < _ABORT_WAIT_SINCE:
             raise NotAcceptableError(f"Aborting an inspection requires API version 1.{_ABORT_WAIT_SINCE}.")
         verb(context, tx, node)
