@@ -132,20 +132,21 @@ class Unobserved:
         return 0.0
 
 
-# Seconds for which the power state counts that an attached Ironic has reported. Short: the node might be used by others
-# in the meantime, whose machine must be left alone.
+# Seconds for which a power state counts that was reported. Short: the machine might be used by others in the meantime,
+# and must be left alone then.
 _MOMENT: Final = 2.0
 
 
 class ReportedPower:
-    """The power state that an attached Ironic has reported, remembered for a moment so that it is not asked again."""
+    """The power state as an attached Ironic, or the BMC, has just reported it: it is not asked again for a moment."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._seen: tuple[Power, float] | None = None
 
-    def saw(self, power: Power) -> None:
-        self._seen = (power, self._clock.monotonic())
+    def saw(self, power: Power, *, at: float | None = None) -> None:
+        """Remember what was answered to a question that was asked ``at`` that time, or else just now."""
+        self._seen = (power, self._clock.monotonic() if at is None else at)
 
     def forget(self) -> None:
         """The power is about to change."""

@@ -165,10 +165,13 @@ def power_off_first(attempt: Attempt, journal: Journal, services: Services) -> N
     """Power the machine off before the ramdisk boots; remember that it was on, for a start that fails."""
     if disables_power_off(attempt.node):
         return
-    power = attempt.reported.recent() or attempt.driver().get_power(attempt.node)
+    reported, asked_at = attempt.reported.recent(), services.clock.monotonic()
+    power = reported or attempt.driver().get_power(attempt.node)
     if power is Power.ON and not attempt.intended(_OFF):
         attempt.intend(_OFF, journal)
     ensure_power(attempt, journal, services, Power.OFF, known=power)
+    if reported is None and power is Power.OFF:  # it is powered on a moment later
+        attempt.reported.saw(power, at=asked_at)
 
 
 def undo_start_quietly(attempt: Attempt, journal: Journal, services: Services) -> None:

@@ -230,3 +230,20 @@ def test_without_a_port_nobody_can_ask_for_the_script_which_is_reported() -> Non
     service.start()
     service.work()
     assert [entry.severity for entry in service.journal if entry.step == "ipxe"] == [Severity.INFO, Severity.WARNING]
+
+
+@pytest.mark.parametrize(("slow", "asked"), [(0.0, 2), (3.0, 3)])
+def test_a_machine_that_was_off_a_moment_ago_is_powered_on_without_another_question(slow: float, asked: int) -> None:
+    service = Service(settings())
+    seen: list[str] = []
+
+    def see(what: str) -> None:
+        seen.append(what)
+        if what == "boot":
+            service.clock.now += slow
+
+    service.machine.fail = see
+    service.start()
+    service.worker.step()
+    assert service.machine.commands == ["boot pxe", "power on"]
+    assert seen.count("get") == asked  # first, perhaps before the power-on, and after it
