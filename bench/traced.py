@@ -15,7 +15,7 @@ from typing import Any, Final
 import msgspec
 
 FILE: Final = "journeys.jsonl"
-_CALL: Final = "Connection._submit.<locals>.serve"
+_CALL: Final = "Connection._serve"
 _REQUEST: Final = "Worker.carry_out"
 
 Step = tuple[int, str, str]

@@ -88,6 +88,7 @@ class Batch:
         self._statements = statements
         self._send = send
         self._waiting: list[PendingAnswer] = []
+        self._has_checks = False  # whether any of them has one
         self._opening = opening
         self._clock = clock
         self._now = 0.0
@@ -127,6 +128,8 @@ class Batch:
             values = [*map(values.__getitem__, compiled.positions)]
         pending = PendingAnswer(compiled.text, values, compiled.answers, False, self, check, failed)
         self._waiting.append(pending)
+        if check is not None:
+            self._has_checks = True
         return pending
 
     def run(self, statement: ClauseElement, given: Parameters = NOTHING, *, failed: Failed | None = None) -> Answer:
@@ -140,7 +143,7 @@ class Batch:
 
         ``position`` is a query for a number or NULL, sent immediately before ``closing``; return its answer.
         """
-        if any(pending.check is not None for pending in self._waiting):
+        if self._has_checks:
             self.flush()
         if not self._waiting and not self.begun:
             return None
@@ -174,9 +177,11 @@ class Batch:
             self._now = float(results[len(opening) - 1][0][0][0]) if self._clock is None else self._clock()
         for pending, (rows, count) in zip(waiting, results[len(opening) :], strict=False):
             pending.received = Answer(rows, count)
-        for pending in waiting:
-            if pending.check is not None:
-                pending.check(pending.received)
+        if self._has_checks:
+            self._has_checks = False
+            for pending in waiting:
+                if pending.check is not None:
+                    pending.check(pending.received)
 
     def _is_committed(self, error: SendError, commit: int) -> bool:
         """Whether only what comes after the COMMIT at this place failed; a broken connection is not used again."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Collection, Sequence
 from typing import Any, Final
 
@@ -11,6 +10,7 @@ from sqlalchemy import and_, bindparam, delete, func, insert, or_, select, updat
 
 from ferroscope.contracts.events import Audited
 from ferroscope.core.audit import AuditEvent
+from ferroscope.core.idents import new_uuid
 from ferroscope.core.model import Inspection, Node
 from ferroscope.core.notification import (
     MAX_CHANGES,
@@ -65,14 +65,14 @@ class Outbox:
         if not targets:
             return
         data = msgspec.json.encode(_data(view, inspection, changes)).decode()
-        event, now = str(uuid.uuid4()), self._tx.now
+        event, now = new_uuid(), self._tx.now
         rows = [(target, event, str(kind), node.uuid, data, now, "pending", 0) for target in targets]
         add(self._tx, schema.outbox, _NEW, rows)
 
     def add_general(self, kind: Kind, data: EventData) -> int:
         """Add an event that concerns no node for each target that wants it and all nodes; return their number."""
         targets = [one.target for one in self._tx.subscriptions if one.wants(kind) and not one.nodes]
-        event, written = str(uuid.uuid4()), msgspec.json.encode(data).decode()
+        event, written = new_uuid(), msgspec.json.encode(data).decode()
         rows = [(target, event, str(kind), "", written, self._tx.now, "pending", 0) for target in targets]
         if rows:
             add(self._tx, schema.outbox, _NEW, rows)

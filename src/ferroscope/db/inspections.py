@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
@@ -12,6 +11,7 @@ from sqlalchemy import bindparam, delete, exists, func, insert, or_, select, upd
 from ferroscope.contracts.errors import NotFoundError
 from ferroscope.contracts.events import PENDING
 from ferroscope.contracts.store import Query
+from ferroscope.core.idents import new_uuid
 from ferroscope.core.model import Entry, Inspection
 from ferroscope.core.states import State
 from ferroscope.core.values import storable
@@ -150,7 +150,11 @@ def _by_start(query: Query) -> Query:
 
 _ENTRY = Mapper(Entry, schema.journal)
 _PROCESS: Final = 128
-_NEW_ENTRY: Final = tuple(name for name in _ENTRY.fields if name != "id")
+# The columns of a new entry, in the order in which ``write`` gives them; the database adds the ``id``.
+_NEW_ENTRY: Final = (
+    "uuid", "node", "inspection", "step", "message", "severity", "reason", "process", "detail", "at",
+)  # fmt: skip
+_encode: Final = msgspec.json.Encoder().encode
 
 _j = schema.journal.c
 _OLD = (
@@ -172,17 +176,25 @@ class Journal:
 
     def write(self) -> None:
         """Write the appended entries in as few statements as possible."""
-        rows, audited = [], PENDING.get()
-        for entry in self._unwritten:
-            row = _ENTRY.to_row(entry)
-            row["message"] = storable(entry.message)
-            row["uuid"] = entry.uuid or str(uuid.uuid4())
-            row["at"] = entry.at or self._tx.now
-            if audited is not None and audited.by:
-                row["process"] = f"{audited.by} via {entry.process}"[:_PROCESS]
-            rows.append([row[name] for name in _NEW_ENTRY])
+        entries, self._unwritten = self._unwritten, []
+        audited, now = PENDING.get(), self._tx.now if entries else 0.0
+        by = "" if audited is None or not audited.by else f"{audited.by} via "
+        rows = [
+            (
+                entry.uuid or new_uuid(),
+                entry.node,
+                entry.inspection,
+                entry.step,
+                storable(entry.message),
+                entry.severity,
+                entry.reason,
+                f"{by}{entry.process}"[:_PROCESS] if by else entry.process,
+                _encode(entry.detail).decode() if entry.detail else "{}",
+                entry.at or now,
+            )
+            for entry in entries
+        ]
         mapping.add(self._tx, schema.journal, _NEW_ENTRY, rows)
-        self._unwritten = []
 
     def list(self, query: Query) -> Sequence[Entry]:
         """Return one page, filtered by ``node``, ``inspection``, ``uuid`` or ``severity``, by ``id``."""

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import re
-import uuid
 from collections.abc import Sequence
 from typing import Any, Final
 
@@ -17,6 +16,7 @@ from sqlalchemy import Double, and_, bindparam, case, delete, insert, literal, o
 
 from ferroscope.contracts.errors import LeaseHeldError, LeaseLostError
 from ferroscope.contracts.queue import Channel
+from ferroscope.core.idents import new_uuid
 from ferroscope.core.model import Candidate, Lease, LeaseClaim, LeaseProof
 from ferroscope.db import schema
 from ferroscope.db.session import Session
@@ -138,7 +138,7 @@ class Leases:
 
         ``LeaseHeldError`` if it is held, even by the same holder.
         """
-        token = str(uuid.uuid4())
+        token = new_uuid()
         values = _taken(name, holder, duration, token) | {"_data": data, "_source": source or None}
         if self._tx.run(_TAKE, values).rowcount == 0:
             present = self.get(name)
@@ -155,7 +155,7 @@ class Leases:
         fence rejects that holder's writes. It may still act outside the database, so only leaders that never do so may
         be replaced like this. ``LeaseHeldError`` if the condition does not hold; ``LeaseLostError`` as ``acquire``.
         """
-        token = str(uuid.uuid4())
+        token = new_uuid()
         values = _taken(lost.name, holder, duration, token) | {"_lost": lost.epoch, "_silent": silent}
         if self._tx.run(_TAKE_OVER, values).rowcount == 0:
             raise LeaseHeldError(self.get(lost.name) or lost)

@@ -6,7 +6,6 @@ violates the constraint, whatever both transactions saw before.
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar
 
@@ -31,6 +30,7 @@ from sqlalchemy.sql.dml import ReturningUpdate
 
 from ferroscope.contracts.errors import StoreUnavailableError
 from ferroscope.contracts.queue import EVERYTHING, MOST_WITHOUT, Bus, Channel, Clock, StopFlag, Take, requests_of
+from ferroscope.core.idents import new_uuid
 from ferroscope.core.lanes import OVERTAKING, Lane
 from ferroscope.core.losses import Cause, Loss, loss_of, may_release, noted
 from ferroscope.core.model import REQUEST_VERSION, Claim, Member
@@ -185,7 +185,7 @@ class Queue:
         return None
 
     def _claim(self, holder: str, take: Take, work: Work[T] | None) -> tuple[Claim, T | None] | None:
-        token, found = str(uuid.uuid4()), None
+        token, found = new_uuid(), None
         self._store.claims.add(token)
         try:
             found = self._store.write(lambda tx: self._take(tx, holder, token, take, work), durable=False)

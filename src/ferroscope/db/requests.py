@@ -6,7 +6,6 @@ committed before this transaction has ended.
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Sequence
 from typing import Any
 
@@ -16,6 +15,7 @@ from sqlalchemy import bindparam, delete, insert, select, update
 from ferroscope.contracts.data import Later
 from ferroscope.contracts.errors import ClaimLostError
 from ferroscope.contracts.queue import requests_of
+from ferroscope.core.idents import new_uuid
 from ferroscope.core.lanes import lane_of, priority_of
 from ferroscope.core.model import Claim, Request
 from ferroscope.db import schema
@@ -137,7 +137,7 @@ class Requests:
 
     def _replace(self, claim: Claim, request: Request) -> Claim:
         # A new token: if a failover loses this transaction, the previous claim must not be mistaken for this one.
-        now, token = self._tx.now, str(uuid.uuid4())
+        now, token = self._tx.now, new_uuid()
         self._fenced(
             _REPLACE,
             claim,

@@ -68,8 +68,8 @@ def sender_for(driver: str) -> Sender:
 
 def one_by_one(connection: Connection, commands: Sequence[Command]) -> list[Result]:
     """Execute the statements one by one, with any DB-API driver."""
-    cursor: Any = connection.connection.cursor()
-    error, results = connection.dialect.loaded_dbapi.Error, list[Result]()
+    driver: Any = connection.connection.dbapi_connection
+    cursor, results = driver.cursor(), list[Result]()
     try:
         for command in commands:
             if command.values is None:
@@ -77,7 +77,7 @@ def one_by_one(connection: Connection, commands: Sequence[Command]) -> list[Resu
             else:
                 cursor.execute(command.text, command.values)
             results.append((cursor.fetchall() if command.answers else (), cursor.rowcount))
-    except error as exc:
+    except connection.dialect.loaded_dbapi.Error as exc:
         raise SendError(len(results), exc) from exc
     return results
 

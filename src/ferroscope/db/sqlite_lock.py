@@ -15,8 +15,9 @@ import fcntl
 import os
 import time
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import AbstractContextManager
+from types import TracebackType
 from typing import Final
 
 import structlog
@@ -38,28 +39,28 @@ def write_lock(engine: Engine, timeout: float) -> Callable[[], AbstractContextMa
     if not file or file == ":memory:":
         return contextlib.nullcontext
     lock = SqliteWriteLock(f"{file}-writelock", timeout)
-
-    @contextlib.contextmanager
-    def held() -> Iterator[None]:
-        has_lock = lock.acquire()
-        try:
-            yield
-        finally:
-            if has_lock:
-                with contextlib.suppress(OSError):  # what was written is committed
-                    lock.release()
-
-    return held
+    return lambda: lock
 
 
 class SqliteWriteLock:
-    """``path`` is the lock file; ``timeout`` the seconds to wait for it. For one thread at a time."""
+    """``path`` is the lock file; ``timeout`` the seconds to wait for it. For one thread at a time, which enters it."""
 
     def __init__(self, path: str, timeout: float) -> None:
         self._path = path
         self._timeout = timeout
         self._file: int | None = None
+        self._is_held = False
         self._bypassed_until = float("-inf")
+
+    def __enter__(self) -> None:
+        self._is_held = self.acquire()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._is_held:
+            with contextlib.suppress(OSError):  # what was written is committed
+                self.release()
 
     def acquire(self) -> bool:
         """Acquire the lock; return False if that took too long, and the caller has to do without it."""

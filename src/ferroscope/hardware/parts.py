@@ -12,6 +12,8 @@ import re
 from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from ipaddress import ip_address
+from itertools import compress
+from operator import itemgetter, methodcaller
 from typing import Any, Final, Literal
 
 import msgspec
@@ -66,11 +68,7 @@ def parts(inventory: Any, plugin_data: Any) -> list[Part]:
     found += _some((_nic(one, switches) for one in mappings(inventory.get("interfaces"))), "nic")
     found += _some((_disk(one) for one in mappings(inventory.get("disks"))), "disk")
     found += _some(_dimms(extra), "dimm")
-    # There are hundreds of PCI devices, few of which are used, so filter before calling a function for each.
-    listed = extra.get("pci_devices") or inventory.get("pci_devices")
-    listed = listed if isinstance(listed, list) else []
-    devices = [one for one in listed if type(one) is dict and str(one.get("class"))[:4] in _GPU_CLASSES]
-    found += _some((_gpu(one) for one in devices), "gpu")
+    found += _some(map(_gpu, _gpus(extra.get("pci_devices") or inventory.get("pci_devices"))), "gpu")
     found += _some(_firmware(inventory, extra, found[0].fields.get("firmware")), "firmware")
     return found + _some(_health(mapping(mapping(extra.get("out_of_band")).get("health"))), "health")
 
@@ -220,6 +218,16 @@ def _dimms(extra: dict[str, Any]) -> Iterator[dict[str, Value]]:
             )
 
 
+# There are hundreds of PCI devices, few of which are GPUs, so they are filtered without a line of Python for each.
+_class_of: Final = methodcaller("get", "class")
+_four: Final = itemgetter(slice(4))
+
+
+def _gpus(listed: Any) -> Iterator[dict[str, Any]]:
+    devices = mappings(listed)
+    return compress(devices, map(_GPU_CLASSES.__contains__, map(_four, map(str, map(_class_of, devices)))))
+
+
 def _gpu(device: dict[str, Any]) -> dict[str, Value]:
     vendor = text(device.get("vendor_id"))
     if vendor in _CONSOLES:
@@ -298,6 +306,9 @@ _SHORT: Final = 64
 _remembered: Final = lru_cache(maxsize=4096)(_plain)
 
 
+_NUMBERS: Final = (int, float)
+
+
 def address(value: Any) -> str | None:
     """Return a BMC's address; None for the placeholders of ramdisks."""
     found = text(value)
@@ -313,7 +324,7 @@ def number(value: Any, factor: int = 1) -> float | None:
             value = float(value)
         except ValueError:
             return None
-    if isinstance(value, bool) or not isinstance(value, int | float):
+    if isinstance(value, bool) or not isinstance(value, _NUMBERS):
         return None
     try:
         found = float(value) * factor
@@ -346,4 +357,9 @@ def mapping(value: Any) -> dict[str, Any]:
 
 def mappings(value: Any) -> list[dict[str, Any]]:
     """Return the objects in a list, none if the value is not a list."""
-    return [one for one in value if isinstance(one, dict)] if isinstance(value, list) else []
+    if not isinstance(value, list):
+        return []
+    return value if _OBJECTS.issuperset(map(type, value)) else [one for one in value if isinstance(one, dict)]
+
+
+_OBJECTS: Final = frozenset({dict})

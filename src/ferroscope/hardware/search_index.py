@@ -194,16 +194,21 @@ def label(key: str) -> Field:
 
 def fold(text: str, *, vendor: bool = False) -> str:
     """Return the text as stored and compared."""
-    folded = _folded(text) if len(text) <= MAX_TEXT else _fold(text)
-    return VENDORS.get(folded.removeprefix("0x"), folded) if vendor else folded
+    return (_folded_vendor if vendor else _folded)(text if len(text) <= MAX_TEXT else _fold(text))
 
 
 def _fold(text: str) -> str:
     return " ".join(text.lower().split()).replace("\0", "")[:MAX_TEXT].rstrip()
 
 
+def _fold_vendor(text: str) -> str:
+    folded = _fold(text)
+    return VENDORS.get(folded.removeprefix("0x"), folded)
+
+
 # Machines of a site have most of their texts in common.
 _folded: Final = lru_cache(maxsize=4096)(_fold)
+_folded_vendor: Final = lru_cache(maxsize=1024)(_fold_vendor)
 
 
 def text(row: IndexRow, field: str) -> str | None:
@@ -299,14 +304,15 @@ def _fact(part: hardware.Part, position: int) -> IndexRow:
     columns = _COLUMNS[part.kind]
     values: dict[str, Any] = {}
     for name, value in part.fields.items():
-        column, vendor = columns[name]
+        column, folded = columns[name]
         if type(value) is str:
-            values[column] = (fold(value, vendor=vendor) if vendor or len(value) > MAX_TEXT else _folded(value)) or None
+            values[column] = folded(value if len(value) <= MAX_TEXT else _fold(value)) or None
         else:
             values[column] = value
     return IndexRow(part.kind, position, **values)
 
 
 _COLUMNS: Final = {
-    kind: {name: (field.column, field.vendor) for name, field in fields.items()} for kind, fields in KINDS.items()
+    kind: {name: (field.column, _folded_vendor if field.vendor else _folded) for name, field in fields.items()}
+    for kind, fields in KINDS.items()
 }

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import uuid
 from typing import Final
+
+from ferroscope.core.idents import new_uuid
 
 HEADER: Final = "Openstack-Request-Id"
 # Present if the body has not been read: it is only decided whether to read it. A response with status 100 means yes;
@@ -15,7 +16,7 @@ NAMES: Final = "ferroscope.client_certificate"
 
 def new_request_id() -> str:
     """Return an ID for a request that does not reach the application."""
-    return f"req-{uuid.uuid4()}"
+    return f"req-{new_uuid()}"
 
 
 def retries_after(user_agent: str) -> bool:

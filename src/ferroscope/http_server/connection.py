@@ -9,7 +9,9 @@ would reset the connection and the client would lose the response.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from typing import Any, Final, cast
 
 import httptools
@@ -262,15 +264,10 @@ class Connection(asyncio.Protocol):
     def _submit(self, environ: dict[str, Any], keep: bool, version: str, source: str) -> None:
         """Run the application in one of its threads."""
 
-        def serve() -> None:
-            self._serve(environ, keep, version)
-            with suppress(RuntimeError):  # the loop is closed
-                self._loop.call_soon_threadsafe(self._connections.release, source)
+        self._host.submit(partial(self._serve, environ, keep, version, source))
 
-        self._host.submit(serve)
-
-    def _serve(self, environ: dict[str, Any], keep: bool, version: str) -> None:
-        """Run the application; called in a worker thread."""
+    def _serve(self, environ: dict[str, Any], keep: bool, version: str, source: str) -> None:
+        """Run the application; called in a worker thread. The loop is woken up once, at the end."""
         keep = keep and not self._host.is_draining()  # decided when the request begins, so the response can say so
         try:
             head, body = run(self._host.app, environ, keep=keep, version=version)
@@ -281,11 +278,16 @@ class Connection(asyncio.Protocol):
         size = environ["wsgi.input"].getbuffer().nbytes
         try:
             if HEAD_ONLY in environ:
-                self._loop.call_soon_threadsafe(self._decided, head, b"" if isinstance(body, FilePart) else body)
+                decided = partial(self._decided, head, b"" if isinstance(body, FilePart) else body)
+                self._loop.call_soon_threadsafe(self._served, source, decided)
                 return
-            self._loop.call_soon_threadsafe(self._answered, head, body, keep, size)
+            self._loop.call_soon_threadsafe(self._served, source, partial(self._answered, head, body, keep, size))
         except RuntimeError:  # the loop is closed: the response came after the stop timeout
             return
+
+    def _served(self, source: str, then: Callable[[], None]) -> None:
+        self._connections.release(source)
+        then()
 
     def _answered(self, head: bytes, body: bytes | FilePart, keep: bool, size: int) -> None:
         self._connections.answered(size, self._loop.time())

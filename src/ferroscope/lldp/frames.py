@@ -75,6 +75,7 @@ def names(bits: int, meanings: dict[int, str]) -> list[str]:
 MAX_VALUE: Final = 511
 MAX_TLVS: Final = 1024
 _MAX_TYPE: Final = 127
+_SEQUENCES: Final = (list, tuple)
 
 
 class Tlv(NamedTuple):
@@ -88,7 +89,7 @@ def frame(recorded: object) -> tuple[list[Tlv], list[str]]:
     """Return the TLVs in order, and messages about those that were skipped."""
     if recorded is None:
         return [], []
-    if not isinstance(recorded, list | tuple):
+    if not isinstance(recorded, _SEQUENCES):
         return [], [f"the record is not a list but {type(recorded).__name__}"]
     tlvs, problems = [], []
     for number, item in enumerate(recorded[:MAX_TLVS]):
@@ -104,7 +105,7 @@ def frame(recorded: object) -> tuple[list[Tlv], list[str]]:
 
 def _tlv(item: Any) -> Tlv | str:
     """Return the TLV, or what is wrong with it."""
-    if not isinstance(item, list | tuple) or len(item) != 2:
+    if not isinstance(item, _SEQUENCES) or len(item) != 2:
         return "is not a pair of type and value"
     kind, text = item
     if type(kind) is not int or not 0 <= kind <= _MAX_TYPE:

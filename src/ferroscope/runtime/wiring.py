@@ -6,7 +6,6 @@ Implementations are built only here, in ``backend`` (the database) and in ``pxe_
 from __future__ import annotations
 
 import threading
-import uuid
 from collections.abc import Callable, Iterable, Mapping
 from functools import lru_cache
 from importlib import import_module
@@ -26,6 +25,7 @@ from ferroscope.contracts.queue import Clock, StopFlag
 from ferroscope.contracts.remote import Forwarder
 from ferroscope.contracts.secrets import SecretOptions
 from ferroscope.contracts.telemetry import SILENT, Meter
+from ferroscope.core.idents import new_uuid
 from ferroscope.remote.addresses import Networks
 from ferroscope.runtime.backend import Backend
 from ferroscope.runtime.system import SystemClock, new_token
@@ -179,7 +179,7 @@ def build_context(
             name=process,
             log=structlog.get_logger("ferroscope.api"),
             clock=clock,
-            new_uuid=lambda: str(uuid.uuid4()),
+            new_uuid=new_uuid,
             new_token=new_token,
             meter=meter or SILENT,
             metrics=None if meter is None or not settings.api.enable_metrics else _renderer(meter, backend),

@@ -211,7 +211,7 @@ def _() -> Iterator[Any]:
     replace = requests.Requests._replace
 
     def replaced(self: Any, claim: Any, request: Any) -> Any:
-        with mock.patch.object(requests.uuid, "uuid4", lambda: claim.token):
+        with mock.patch.object(requests, "new_uuid", lambda: claim.token):
             result = replace(self, claim, request)
         self._tx.ended.discard(claim.token)
         return result

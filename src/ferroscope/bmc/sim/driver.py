@@ -278,7 +278,7 @@ class SimBmc:
     properties: Mapping[str, str] = PROPERTIES
     simulated = True
 
-    def __init__(self, options: DriverOptions | None = None, *, idle: int = 8, most: int = 128) -> None:
+    def __init__(self, options: DriverOptions | None = None, *, idle: int = 8, most: int = 256) -> None:
         self._options = options or DriverOptions()
         limits = self._options.limits
         # The simulated fleet usually runs on this host, and its protocol is of no use against anything else there.
