@@ -12,7 +12,6 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import Any, Final
 
@@ -24,6 +23,7 @@ from ferroscope.http_server.connection import Connection
 from ferroscope.http_server.host import Host
 from ferroscope.http_server.limits import Connections, limits
 from ferroscope.http_server.sources import TrustedProxies
+from ferroscope.http_server.threads import CallThreads
 from ferroscope.http_server.tls import Certificates, TlsConnection
 from ferroscope.http_server.wsgi import Application, base_environ
 from ferroscope.telemetry.quiet_log import QuietLog
@@ -63,10 +63,10 @@ class HttpServer:
         self._ticked = time.monotonic()
         self._failed = failed
         self._sockets = list(sockets)
-        self._executor = ThreadPoolExecutor(settings.threads, thread_name_prefix="http-call")
+        self._threads = CallThreads(settings.threads, "http-call")
         self._draining = threading.Event()
         connections = Connections(limits(settings), TrustedProxies(settings.trusted_proxies))
-        self._host = Host(app, connections, self._executor.submit, self._draining.is_set, decides=decides)
+        self._host = Host(app, connections, self._threads.submit, self._draining.is_set, decides=decides)
         self._grace = 0.0
         self._stopping = threading.Event()
         self._interrupt: Callable[[], object] = lambda: None
@@ -114,7 +114,7 @@ class HttpServer:
             with asyncio.Runner() as runner:
                 runner.run(self._serve())
         finally:
-            self._executor.shutdown(wait=False, cancel_futures=True)
+            self._threads.close()
             self._begun.set()
             if not self._stopping.is_set():
                 self._failed()
