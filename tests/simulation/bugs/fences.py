@@ -59,7 +59,7 @@ def _() -> Iterator[Any]:
     "finish-unchecked",
     "what ends a request does not ask whether the attempt is still mine",
     rule="I3",
-    seeds=40,
+    seeds=80,
     **FROZEN,
 )
 def _() -> Iterator[Any]:

@@ -25,7 +25,7 @@ _FOUND_BY = {
     "filter-not-armed": 24,
     "filter-outlives-lease": 13,
     "filter-resigns-open": 3,
-    "finish-unchecked": 8,
+    "finish-unchecked": 54,
     "frozen-leader-goes-on": 3,
     "intent-ignored": 3,
     "late-power-off-forgotten": 6,
