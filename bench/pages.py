@@ -90,13 +90,18 @@ class Shown(msgspec.Struct, frozen=True):
 
 
 class Watched(msgspec.Struct, frozen=True):
-    """The share of a processor that the api needs for the viewers of a page; ``new``: the answers that were new."""
+    """The share of a processor that the api needs for the viewers of a page; ``new``: the answers that were new.
+
+    ``took``: seconds for the looks of ``_SECONDS``. Where that is much more, the machine was too busy for the share to
+    say anything: what viewers share for a second or two is then made for each of them.
+    """
 
     page: str
     changing: bool
     share: float
     looks: int
     new: int
+    took: float
 
 
 class Pages(msgspec.Struct, frozen=True):
@@ -247,7 +252,7 @@ def _watch(client: requests.Session, url: str, cpu: Callable[[], float], page: s
             new += 1
             sent["If-None-Match"] = answer.headers["ETag"]
     # Of the time in which they would look on an idle machine: on a busy one it takes longer.
-    return Watched(page, changed is not None, (cpu() - used) / _SECONDS, looks, new)
+    return Watched(page, changed is not None, (cpu() - used) / _SECONDS, looks, new, time.monotonic() - began)
 
 
 def _change(store: Store, number: int) -> None:

@@ -109,11 +109,12 @@ def pages(report: Report, found: Pages) -> None:
     ]
     report.table(("page", "first ms", "ms p50", "ms max", "first CPU ms", "CPU ms", "kB"), rows)
     watched = [
-        (one.page, "every second" if one.changing else "nothing", f"{one.looks} ({one.new})", one.share * 100)
+        (one.page, "every second" if one.changing else "nothing", f"{one.looks} ({one.new})", one.took, one.share * 100)
         for one in found.watched
     ]
-    watched.append(("nobody", "nothing", "0", found.idle * 100))
-    report.table((f"{found.viewers} viewers of", "changes", "looks (new)", "CPU, % of a core"), watched)
+    watched.append(("nobody", "nothing", "0", 20.0, found.idle * 100))
+    columns = (f"{found.viewers} viewers of", "changes", "looks (new)", "in s (20 if idle)", "CPU, % of a core")
+    report.table(columns, watched)
     report.keep("pages", found)
     slowest = max(one.median for one in found.shown[:2])
     report.found(Figure("fleet and machines of 10,000, ms", found.database, slowest))
