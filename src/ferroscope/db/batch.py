@@ -93,8 +93,8 @@ class Batch:
         self._clock = clock
         self._now = 0.0
         self.begun = False  # whether anything has been sent
-        self.unanswered = False  # sent without an answer, and without COMMIT: nothing can have been committed
-        self.committing = False  # COMMIT was sent, and not answered
+        self.unanswered = False  # the first message failed, and COMMIT was not sent: nothing can have been committed
+        self.committing = False  # COMMIT may have been sent, and was not answered
 
     @property
     def now(self) -> float:
@@ -154,6 +154,12 @@ class Batch:
         found = asked.received.rows[0][0] if position else None
         return None if found is None else int(found)
 
+    def probe(self) -> None:
+        """Send what is buffered, or else a query: if the connection is broken, that is found before COMMIT is sent."""
+        if not self._waiting and self.begun:
+            self._waiting.append(PendingAnswer("SELECT 1", {}, answers=True))
+        self.flush()
+
     def flush(self, closing: Sequence[Command] = ()) -> None:
         """Send the buffered statements and ``closing``, and before them BEGIN if it has not been sent yet."""
         if not self._waiting and self.begun and not closing:
@@ -168,6 +174,8 @@ class Batch:
             results = self._send(self._connection, commands)
         except SendError as exc:
             error = self._translated(exc, commands, waiting, len(opening))
+            if exc.sent <= len(opening) + len(waiting):
+                self.unanswered, self.committing = first, False
             if not closing or not self._is_committed(exc, len(opening) + len(waiting)):
                 raise error from exc.cause
             _log.debug("committed, but others were not notified", error=str(error))

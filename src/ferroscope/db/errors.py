@@ -62,6 +62,10 @@ _MYSQL_DENIED: Final = {1044, 1045, 1049}  # while a password is being changed o
 _MYSQL_GONE: Final = {1021, 1040, 1053, 1114, 1290, 1792, 1836, 1927, 1969, 2002, 2003, 2006, 2013, 2055, 3024}
 # Of a Galera node: it is not part of the primary component (1047), or left it during COMMIT, whose outcome is unknown.
 _GALERA_LEFT: Final = 1180
+# The same number reports a COMMIT that lost a conflict, with the system's or the storage engine's number of a deadlock;
+# it was rolled back.
+_DEADLOCK: Final = 1213
+_LOST_CONFLICT: Final = re.compile(r"Got error (35|149)\b")
 _GALERA_GONE: Final = {1047, _GALERA_LEFT}
 _MYSQL_UNAVAILABLE: Final = _MYSQL_GONE | _MYSQL_DENIED | _GALERA_GONE
 # The server accepts no writes, but another one at the same address may: behind a load balancer, or in a list of hosts.
@@ -74,7 +78,7 @@ def classify(error: DBAPIError) -> ErrorClass:
     original: Any = error.orig
     if error.connection_invalidated or isinstance(error, InterfaceError):
         return "unavailable"
-    code = original.args[0] if original is not None and original.args else None
+    code = _code_of(original)
     if isinstance(code, int):  # MariaDB and MySQL: the code is more specific than the SQLSTATE
         return _by_code(code, _MYSQL_BUSY, _MYSQL_UNAVAILABLE, unavailable=code == 0)
     sqlstate = getattr(original, "sqlstate", None)
@@ -91,8 +95,8 @@ def classify(error: DBAPIError) -> ErrorClass:
 def leaves_open(error: DBAPIError) -> bool:
     """Whether a COMMIT that ended with this error may have taken effect: it was not answered, or not conclusively."""
     original: Any = error.orig
-    code = original.args[0] if original is not None and original.args else None
-    return error.connection_invalidated or code == _GALERA_LEFT or getattr(original, "unreplicated", False)
+    left = _code_of(original) == _GALERA_LEFT
+    return error.connection_invalidated or left or getattr(original, "unreplicated", False)
 
 
 def is_elsewhere(error: DBAPIError) -> bool:
@@ -103,8 +107,14 @@ def is_elsewhere(error: DBAPIError) -> bool:
     original: Any = error.orig
     if (getattr(original, "sqlite_errorcode", 0) & 0xFF) == sqlite3.SQLITE_READONLY:
         return True
-    code = original.args[0] if original is not None and original.args else None
+    code = _code_of(original)
     return (code if isinstance(code, int) else getattr(original, "sqlstate", None)) in _ELSEWHERE
+
+
+def _code_of(original: Any) -> Any:
+    """Return the first argument of the driver's error, which is the number of an error of MariaDB or MySQL."""
+    code, *rest = original.args if original is not None and original.args else (None,)
+    return _DEADLOCK if code == _GALERA_LEFT and rest and _LOST_CONFLICT.search(str(rest[0])) else code
 
 
 def _by_code(code: Any, busy: set[Any], gone: set[Any], *, unavailable: bool) -> ErrorClass:

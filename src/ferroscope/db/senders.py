@@ -28,6 +28,8 @@ _PREPARED_AFTER: Final = 5
 _MOST_PREPARED: Final = 200
 # Characters in one packet; the server's default limit is 16 MiB (see ``spellings.largest_value``).
 _PACKET: Final = 4 * 1024 * 1024
+# The driver's own error numbers.
+_CLIENT_ERRORS: Final = range(2000, 3000)
 _PLACEHOLDER: Final = re.compile(r"%\((\w+)\)s|%%")
 
 
@@ -46,14 +48,18 @@ class Command(msgspec.Struct, eq=False):
 class SendError(Exception):
     """The statement at index ``place`` failed; later ones were not executed. ``cause`` is the driver's error.
 
-    ``results`` are those of the statements before it, as far as they are known.
+    ``results`` are those of the statements before it, as far as they are known. The first ``sent`` statements may have
+    been executed, if the connection is broken; those after them certainly were not.
     """
 
-    def __init__(self, place: int, cause: Exception, results: Sequence[Result] = ()) -> None:
+    def __init__(
+        self, place: int, cause: Exception, results: Sequence[Result] = (), *, sent: int | None = None
+    ) -> None:
         super().__init__(str(cause))
         self.place = place
         self.cause: Any = cause
         self.results = results
+        self.sent = place + 1 if sent is None else sent
 
 
 class Sender(Protocol):
@@ -98,11 +104,14 @@ def joined(connection: Connection, commands: Sequence[Command]) -> list[Result]:
     cursor, results = driver.cursor(), list[Result]()
     texts = [one.text if one.values is None else cursor.mogrify(one.text, one.values) for one in commands]
     last = [is_galera(connection) and not command.begins for command in commands]
+    sent = 0
     try:
         for size in _packets(texts, last):
             first = len(results)
             text = ";".join(texts[first : first + size])
+            # If this fails, the server has not got the whole text, and executes none of it.
             driver._execute_command(COMMAND.COM_QUERY, text.encode(driver.encoding, "surrogateescape"))
+            sent = first + size
             reader = ResultReader(driver)
             for left in reversed(range(size)):
                 results.append(reader.next())
@@ -110,8 +119,14 @@ def joined(connection: Connection, commands: Sequence[Command]) -> list[Result]:
                     driver._force_close()
                     raise RuntimeError("the server returned a different number of results than statements were sent")
     except driver.Error as exc:
-        raise SendError(len(results), exc) from exc
+        raise SendError(len(results), exc, sent=len(results) + 1 if _is_answer(exc) else sent) from exc
     return results
+
+
+def _is_answer(error: Any) -> bool:
+    """Whether it is what the server said of a statement, after which it executes no other one of the text."""
+    code = error.args[0] if error.args else None
+    return isinstance(code, int) and code != 0 and code not in _CLIENT_ERRORS
 
 
 def _packets(texts: Sequence[str], last: Sequence[bool]) -> Iterator[int]:
@@ -138,35 +153,41 @@ def pipelined(connection: Connection, commands: Sequence[Command]) -> list[Resul
     prepared: dict[str, _Prepared] = connection.info.setdefault("prepared", {})
     pgconn = driver.pgconn
 
-    def exchange() -> Generator[Any, Any, list[Any]]:
+    def exchange() -> Generator[Any, Any, None]:
         yield from generators.send(pgconn)
-        found = []
-        for _ in range(sent):
+        for _ in range(expected):
             found.append((yield from generators.fetch_many(pgconn)))
         ended = yield from generators.fetch_many(pgconn)  # the result of the sync
         severity = ended[0].error_field(psycopg.pq.DiagnosticField.SEVERITY_NONLOCALIZED) if ended else None
         if severity == b"ERROR":  # of NOTIFY, whose transaction ends here; COMMIT came before it
             yield from generators.fetch_many(pgconn)
-        return found
 
-    results, prepared_now = list[Result](), list[_Prepared]()
+    results, prepared_now, preparing = list[Result](), list[_Prepared](), list[_Prepared | None]()
+    found, sent = list[Any](), 0
     connection.info.pop(UNREPLICATED, None)
     try:
         pgconn.enter_pipeline_mode()
-        preparing = [_send(pgconn, prepared, command) for command in commands]
+        for command in commands:
+            sent += 1  # libpq may send it at once
+            preparing.append(_send(pgconn, prepared, command))
         prepared_now = [name for name in preparing if name is not None]
         try:
             pgconn.pipeline_sync()
         except psycopg.OperationalError as exc:
             # psycopg says that there is no pipeline, whatever the reason, such as a server that has closed it.
             raise psycopg.OperationalError(pgconn.get_error_message().strip() or str(exc)) from None
-        sent = len(commands) + sum(name is not None for name in preparing)
-        found = iter(driver.wait(exchange()))
+        expected = len(commands) + len(prepared_now)
+        lost = None
+        try:
+            driver.wait(exchange())
+        except psycopg.OperationalError as exc:
+            lost = exc  # what was answered before counts, such as that the server ends the session at this statement
+        answers = iter(found)
         for command, name in zip(commands, preparing, strict=True):
             if name is not None:
-                _result(driver, connection, next(found), answers=False)
+                _result(driver, connection, next(answers, lost), answers=False)
                 prepared_now.remove(name)
-            results.append(_result(driver, connection, next(found), answers=command.answers))
+            results.append(_result(driver, connection, next(answers, lost), answers=command.answers))
         if UNREPLICATED in connection.info:
             # Somebody has cancelled the wait for the synchronous standby. The server has committed, and says so, but a
             # fail-over would discard it: it must not be acknowledged.
@@ -174,7 +195,8 @@ def pipelined(connection: Connection, commands: Sequence[Command]) -> list[Resul
     except psycopg.Error as exc:
         for name in prepared_now:  # skipped by the server after the error
             name.ready = False
-        failure = SendError(min(len(results), len(commands) - 1), exc, results)
+        place = min(len(results), len(commands) - 1)
+        failure = SendError(place, exc, results, sent=place + 1 if exc.sqlstate else sent)
         failure.cause.unreplicated = connection.info.pop(UNREPLICATED, False)
         raise failure from exc
     finally:
@@ -250,10 +272,12 @@ def _numbered(text: str) -> tuple[bytes, tuple[str, ...]]:
     return _PLACEHOLDER.sub(number, text).encode(), tuple(names)
 
 
-def _result(driver: Any, connection: Connection, found: Sequence[Any], *, answers: bool) -> Result:
-    """Return the result of a statement; raise psycopg's error if it failed."""
+def _result(driver: Any, connection: Connection, found: Any, *, answers: bool) -> Result:
+    """Return the result of a statement; raise psycopg's error if it failed, or was ``found`` instead of an answer."""
     from psycopg import errors, pq
 
+    if isinstance(found, Exception):
+        raise found
     result = found[0]
     if result.status not in (pq.ExecStatus.COMMAND_OK, pq.ExecStatus.TUPLES_OK):
         raise errors.error_from_result(result)

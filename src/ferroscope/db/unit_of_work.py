@@ -31,7 +31,9 @@ from ferroscope.secrets.keys import KeyRing
 
 # A pooled connection's time of last use, by the monotonic clock.
 _USED_AT: Final = "used at"
-# Seconds after which an idle connection may have broken unnoticed.
+# Seconds after which an idle connection may have broken unnoticed, before a transaction or within one. Something is
+# sent separately then: if the first exchange on a broken connection contained COMMIT, it would be unknown whether the
+# server received it, and the work could not be retried.
 _IDLE: Final = 0.5
 
 
@@ -116,10 +118,14 @@ class Runner:
         opening = executor.opening(connection, write=work.write, durable=work.durable, snapshot=work.snapshot)
         batch = Batch(connection, self._statements, self.send, opening, self._own_clock)
         transaction = self._transaction(connection, batch)
+        can_break = work.write and self._own_clock is None
+        began = self._clock.monotonic()
         try:
-            if work.write and self._own_clock is None and self._was_idle(connection):
+            if can_break and began - connection.info.get(_USED_AT, float("-inf")) > _IDLE:
                 batch.flush()
             done = self._do(transaction, batch, work)
+            if can_break and batch.is_used and self._clock.monotonic() - began > _IDLE:
+                batch.probe()
             if work.write or work.snapshot:
                 self._commit(batch, connection, transaction, durable=work.durable)
         except DBAPIError as exc:
@@ -164,15 +170,6 @@ class Runner:
         if receipt is not None and batch.is_used:
             ident = transaction.receipts.add(receipt)
         return Done(result, transaction, ident, receipt, batch.is_used)
-
-    def _was_idle(self, connection: Connection) -> bool:
-        """Whether the connection has been idle for a while: then BEGIN is sent separately.
-
-        If the first exchange on a broken connection contained COMMIT, it would be unknown whether the server received
-        it, and the work could not be retried.
-        """
-        used_at: float = connection.info.get(_USED_AT, float("-inf"))
-        return self._clock.monotonic() - used_at > _IDLE
 
     def _commit(self, batch: Batch, connection: Connection, transaction: Transaction, *, durable: bool) -> None:
         # Before COMMIT: as soon as it takes effect, the queue would release a claim that is not among ``claims``.

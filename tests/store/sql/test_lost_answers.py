@@ -36,6 +36,8 @@ def receipt() -> Iterator[Receipt]:
 class Lossy:
     """Breaks connections at a COMMIT: before the server gets it, or before its answer arrives.
 
+    Without ``is_sent`` they break before that.
+
     ``only_changes``: not where only something is read, or a receipt is looked for.
     """
 
@@ -44,6 +46,7 @@ class Lossy:
         runner = self.store._runner
         self.times = 0
         self.arrives = True
+        self.is_sent = True
         self.only_changes = False
         self._send = runner.send
         runner.send = self
@@ -60,7 +63,8 @@ class Lossy:
         family = connection.dialect.name.replace("mariadb", "mysql")
         if family != "sqlite":  # which has no connection that could break
             connection.connection.dbapi_connection.close()
-        raise SendError(commits[0], _BROKEN[family]())
+        place = commits[0] if self.is_sent else 0
+        raise SendError(place, _BROKEN[family](), sent=None if self.is_sent else commits[0])
 
 
 def added(tx: Transaction) -> str:
@@ -130,6 +134,20 @@ def test_without_a_receipt_the_outcome_is_unknown(adapter: Adapter) -> None:
     lossy.times = 1
     with pytest.raises(OutcomeUnknownError):
         adapter.write(added)
+
+
+def test_a_connection_that_breaks_before_commit_is_sent_has_changed_nothing(adapter: Adapter) -> None:
+    lossy = Lossy(adapter)
+    lossy.times, lossy.arrives, lossy.is_sent = 1, False, False
+
+    def work(tx: Transaction) -> None:
+        tx.connection  # noqa: B018  # begins
+        added(tx)
+
+    with pytest.raises(StoreUnavailableError) as failed:
+        adapter.write(work)
+    assert not isinstance(failed.value, OutcomeUnknownError)
+    assert list(adapter.read(lambda tx: tx.nodes.list(Query()))) == []
 
 
 def test_the_same_key_has_effect_once(adapter: Adapter, receipt: Receipt) -> None:
