@@ -1,239 +1,185 @@
-"""``ferroscope bmc``: find BMCs in networks, and put their machines into the inbox; the group of its commands."""
+"""``ferroscope bmc``: try the BMCs of nodes, and write down what one answers; the group of all commands for BMCs."""
 
 from __future__ import annotations
 
+import sys
 import threading
-from collections import Counter
-from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, Any
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 import msgspec
 
-from ferroscope.cli import lookup
+from ferroscope import __version__
+from ferroscope.cli import doing
 from ferroscope.cli.bmc_password import set_password
-from ferroscope.cli.bmc_report import report
-from ferroscope.cli.bmc_trial import try_bmc
-from ferroscope.cli.client import Api, ApiError, Json, connect
+from ferroscope.cli.client import Api, Json, node_path
 from ferroscope.cli.exits import Exit, Failure
 from ferroscope.cli.lookup import label
-from ferroscope.cli.node.write import label_pair
-from ferroscope.cli.output import Output, cloud_option, insecure_option, output_option, table, url_option
-from ferroscope.cli.screen import track
-from ferroscope.cli.service import config_option, settings_of
+from ferroscope.cli.node.actions import each, timeout_option
+from ferroscope.cli.output import Group, Output, with_api
+from ferroscope.cli.screen import Waiting
+from ferroscope.cli.selection import Wanted, resolve, selectors
+from ferroscope.cli.service import config_option, database_option, settings_of
 from ferroscope.cli.text import many
+from ferroscope.core.states import UNDER_WAY, Provision
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
     from ferroscope.config.options import Settings
-    from ferroscope.enrollment.bmc_scan import Found, Login, Plan
+    from ferroscope.core.model import Document
+
+_POLL: Final = 0.5
+_POSSIBLE: Final = frozenset(Provision) - set(UNDER_WAY) - {Provision.VERIFYING}
+# The steps with which a trial ends.
+_ENDS: Final = ("verified", "failed", "dropped")
+_FILE: Final = "bmc-report.json"
 
 
-@click.group()
+@click.group(cls=Group)
 def bmc() -> None:
     """Find BMCs in networks, try them, change their passwords, and report what a BMC answers."""
 
 
-bmc.add_command(report)
 bmc.add_command(set_password)
-bmc.add_command(try_bmc)
 
 
-class Result(msgspec.Struct):
-    """A machine, or a BMC whose machines are unknown, and what became of it."""
+@bmc.command("try")
+@selectors
+@timeout_option
+@with_api
+def try_bmc(api: Api, out: Output, *, wanted: Wanted, timeout: float) -> None:
+    """Try the BMCs of nodes now, and wait for their answers.
 
-    address: str
-    protocol: str
-    vendor: str | None
-    model: str | None
-    serial: str | None
-    macs: list[str]
-    result: str
-    node: str | None = None
-    detail: str = ""
-
-
-@bmc.command(
-    "scan",
-    epilog="Exit code 0: all that was found is in the inbox or known. 1: some could not be added. 2: the networks must "
-    "not be scanned.",
-)
-@click.argument("networks", nargs=-1, required=True, metavar="NETWORK...")
-@click.option("--username", help="User name at the BMCs, to read models, serial numbers and MAC addresses.")
-@click.option(
-    "--reference", "password", metavar="secret://...", help="Reference to its password; never the password itself."
-)
-@click.option(
-    "--verify-ca",
-    default="true",
-    show_default=True,
-    help="As redfish_verify_ca: true, false, or the name of a CA file.",
-)
-@click.option("--label", "labels", type=label_pair, metavar="KEY[=VALUE]", multiple=True, help="Label of found nodes.")
-@click.option("--rate", type=click.FloatRange(0.1, 1000), default=50, show_default=True, help="Addresses per second.")
-@click.option("--parallel", type=click.IntRange(1, 256), default=32, show_default=True, help="Addresses at a time.")
-@click.option("--timeout", type=click.FloatRange(0.1, 60), default=3, show_default=True, help="Seconds for a probe.")
-@click.option("--max-addresses", type=click.IntRange(1, 65536), default=4096, show_default=True, help="Refuse more.")
-@click.option("--redfish-port", type=click.IntRange(1, 65535), default=443, show_default=True, help="TCP port.")
-@click.option("--ipmi-port", type=click.IntRange(1, 65535), default=623, show_default=True, help="UDP port.")
-@click.option("--public", is_flag=True, help="Allow networks with public addresses.")
-@click.option("--dry-run", is_flag=True, help="Only show what is found.")
-@config_option
-@url_option
-@cloud_option
-@insecure_option
-@output_option
-def scan(
-    networks: tuple[str, ...],
-    *,
-    username: str | None,
-    password: str | None,
-    verify_ca: str,
-    labels: tuple[tuple[str, str], ...],
-    rate: float,
-    parallel: int,
-    timeout: float,
-    max_addresses: int,
-    redfish_port: int,
-    ipmi_port: int,
-    public: bool,
-    dry_run: bool,
-    files: tuple[str, ...],
-    url: str | None,
-    cloud: str | None,
-    insecure_http: bool,
-    fmt: str,
-) -> None:
-    """Find BMCs in NETWORK, such as 192.0.2.0/24, and add their machines to the inbox.
-
-    Each address is asked without credentials: over Redfish, then over IPMI. With --username and --reference, the
-    machines behind a Redfish service are read too. The password is sent only to addresses in NETWORK whose certificate
-    is valid, or to all of them with --verify-ca false. It scans from this host; [drivers] bmc_networks of its
-    configuration limits the networks.
+    Nothing else happens: the nodes keep their states, and the machines their power. A BMC that answers ends the pause
+    in which it is left alone after timeouts.
     """
-    from ferroscope.enrollment import bmc_scan
+    deadline = time.monotonic() + timeout
 
-    settings, out = settings_of(files), Output(fmt)
-    try:
-        chosen = bmc_scan.networks(networks, settings, most=max_addresses, public=public)
-    except bmc_scan.ScanError as exc:
-        raise click.UsageError(str(exc)) from None
-    stop = threading.Event()
-    login = _login(settings, username, password, verify_ca, stop)
-    plan = bmc_scan.Plan(chosen, redfish_port, ipmi_port, timeout, rate, parallel)
-    api = connect(url, cloud=cloud, insecure_http=insecure_http)
-    results = [
-        _result(api, fleet, found, dict(labels), dry_run=dry_run)
-        for fleet in (_Fleet(api),)
-        for found in _found(settings, plan, login, stop)
-    ]
-    results.sort(key=lambda one: (len(one.address), one.address, one.model or ""))
-    out.show([msgspec.to_builtins(one) for one in results], lambda screen: _draw(screen, results))
-    if not out.for_programs:
-        total = sum(1 for _ in plan.addresses())
-        counts = ", ".join(f"{number} {what}" for what, number in sorted(Counter(r.result for r in results).items()))
-        out.say(f"{many(total, 'address', 'addresses')} scanned: {counts or 'no BMC found'}")
-        if any(one.result == "in the inbox" for one in results):
-            out.say("next: ferroscope node inbox, then: ferroscope node approve --all --suggested-names")
-    if any(one.result == "failed" for one in results):
-        raise click.exceptions.Exit(Exit.FAILURE)
+    def ask(node: Json) -> None:
+        node["tried"] = len(_steps(api, node))
+        api.post(node_path(node["uuid"], "bmc", "trial"), None)
+
+    def answered(node: Json, waiting: Waiting) -> None:
+        while (end := _end(steps := _steps(api, node)[node["tried"] :])) is None:
+            left = deadline - time.monotonic()
+            said = doing.told(steps[-1]) if steps else ""
+            if left <= 0:
+                raise Failure(
+                    f"no answer from the BMC of {label(node)} within {timeout:g} s{f' ({said})' if said else ''}",
+                    exit_code=Exit.TIMED_OUT,
+                    advice=f"see its timeline: ferroscope node timeline {label(node)}",
+                )
+            waiting.say(f"{label(node)}: its BMC has not answered yet{f' ({said})' if said else ''}", left)
+            time.sleep(_POLL)
+        if end["step"] != "verified":
+            raise Failure(end["message"], advice=end["hint"])
+
+    each(out, resolve(api, wanted, states=_POSSIBLE), ask, done="the BMC answers", wait=answered)
 
 
-def _login(
-    settings: Settings, username: str | None, password: str | None, verify_ca: str, stop: threading.Event
-) -> Login | None:
+def _steps(api: Api, node: Json) -> list[Any]:
+    found: list[Any] = api.get(node_path(node["uuid"], "timeline"), limit=1)["entries"]
+    return found
+
+
+def _end(steps: list[Any]) -> Any:
+    return next((one for one in steps if one["step"] in _ENDS), None)
+
+
+# ``ferroscope bmc report``: what a BMC answers, without what identifies the machine, to report a quirk.
+
+
+@bmc.command(epilog="Exit code 0: the file was written. 1: the BMC could not be asked. 3: there is no such node.")
+@click.argument("ident", metavar="NODE")
+@click.option(
+    "--output",
+    "file",
+    type=click.Path(dir_okay=False, allow_dash=True, path_type=Path),
+    default=_FILE,
+    show_default=True,
+    help="The file, which must not exist yet; - is standard output.",
+)
+@click.option(
+    "--identities",
+    is_flag=True,
+    help="Keep serial numbers, MAC addresses, names and addresses. Without it, there are stand-ins for them.",
+)
+@config_option
+@database_option
+def report(ident: str, *, file: Path, identities: bool, files: tuple[str, ...], database: str | None) -> None:
+    """Save what the BMC of NODE (a name or UUID) answers, to report a BMC that is not supported well.
+
+    It is made on a host of the service, whose configuration has the database, the secrets and the networks of BMCs. The
+    BMC is only read: its system, managers, virtual media, NICs, drives and processors. The file has no passwords and no
+    tokens, and of everything else only what is on a list: read it before you publish it.
+    """
     from ferroscope.config.errors import SetupError
-    from ferroscope.contracts.secrets import SecretSourceError
-    from ferroscope.core.secrets import is_reference
-    from ferroscope.enrollment.bmc_scan import Login
-    from ferroscope.runtime.wiring import build_resolver
+    from ferroscope.contracts.errors import BmcError, NotFoundError, StoreUnavailableError
 
-    if username is None and password is None:
-        return None
-    if username is None or password is None:
-        raise click.UsageError("--username and --reference belong together")
-    if not is_reference(password):
-        raise click.UsageError(
-            "--reference takes a reference such as secret://file/bmc/password, because others see command lines; "
-            "see [secrets] sources"
-        )
+    if str(file) != "-" and file.exists():
+        raise Failure(f"{file} exists already", advice="name another file with --output, or remove this one")
+    stop = threading.Event()
     try:
-        resolver = build_resolver(settings, stop)
-        if resolver is None:
-            raise Failure("there are no sources of secrets", advice="set [secrets] sources in the configuration")
-        secret = resolver.resolve(password)
+        found = _answers(settings_of(files, database), ident, stop, identities=identities)
+    except NotFoundError:
+        advice = "list the nodes: ferroscope node list"
+        raise Failure(f"there is no node {ident[:80]}", exit_code=Exit.NOT_FOUND, advice=advice) from None
     except SetupError as exc:
         raise Failure(str(exc), advice=exc.advice) from None
-    except SecretSourceError as exc:
-        raise Failure(f"cannot resolve {password}: {exc}") from None
-    common = {"redfish_username": username, "redfish_verify_ca": verify_ca}
-    return Login(common | {"redfish_password": secret}, common | {"redfish_password": password})
-
-
-def _found(settings: Settings, plan: Plan, login: Login | None, stop: threading.Event) -> Iterator[Found]:
-    """Yield what is found."""
-    from ferroscope.enrollment import bmc_scan
-    from ferroscope.runtime.externals import build_drivers, close_drivers
-
-    enabled = msgspec.structs.replace(settings.drivers, enabled=("redfish",))
-    drivers = build_drivers(msgspec.structs.replace(settings, drivers=enabled), stop) if login is not None else {}
-    answers: Iterable[tuple[str, list[Found]]] = bmc_scan.scan(plan, drivers, login, stop)
-    try:
-        for _, machines in track(answers, "Scanning", total=sum(1 for _ in plan.addresses())):
-            yield from machines
+    except StoreUnavailableError as exc:
+        raise Failure(str(exc), advice="check the configuration: ferroscope doctor") from None
+    except BmcError as exc:
+        raise Failure(str(exc), advice=f"what the reason means: ferroscope explain {exc.reason}") from None
     finally:
         stop.set()
+    _write(file, found)
+
+
+def _answers(settings: Settings, ident: str, stop: threading.Event, *, identities: bool) -> Document:
+    """Return the report of the node with this name or UUID.
+
+    ``SetupError``, ``SchemaError``, ``StoreUnavailableError``, ``NotFoundError``, ``BmcError``.
+    """
+    from ferroscope.contracts.bmc import ReportsAnswers
+    from ferroscope.contracts.errors import BmcError
+    from ferroscope.core import bmc_access
+    from ferroscope.core.reasons import Reason
+    from ferroscope.runtime.backend import opened
+    from ferroscope.runtime.externals import build_drivers, close_drivers
+    from ferroscope.runtime.wiring import build_resolver
+    from ferroscope.secrets.references import SecretReader
+
+    with opened(settings) as backend:
+        found = backend.store.read(lambda tx: tx.nodes.get(ident))
+        if why := bmc_access.withheld(found, networks=settings.drivers.bmc_networks):
+            raise BmcError(why, transient=False, reason=Reason.BMC_NOT_ALLOWED)
+        node = SecretReader(backend.keys, build_resolver(settings, stop)).revealed(found)
+    only = msgspec.structs.replace(settings.drivers, enabled=(node.driver,))
+    drivers = build_drivers(msgspec.structs.replace(settings, drivers=only), stop)
+    try:
+        driver: object = drivers[node.driver]
+        if not isinstance(driver, ReportsAnswers):
+            message = f"the driver {node.driver} makes no reports; only those of Redfish services do"
+            raise BmcError(message, transient=False, reason=Reason.BMC_REFUSED)
+        return {"ferroscope": __version__} | driver.report(node, identities=identities)
+    finally:
         close_drivers(drivers)
 
 
-class _Fleet:
-    """The enrolled nodes, by the addresses of their BMCs."""
-
-    def __init__(self, api: Api) -> None:
-        self._nodes: dict[str, list[Json]] = {}
-        for node in api.pages("/v1/nodes", "nodes", fields=("uuid", "name", "driver_info")):
-            for address in lookup.addresses(node.get("driver_info") or {}):
-                self._nodes.setdefault(address, []).append(node)
-        self.drivers = {one["name"] for one in api.get("/v1/drivers")["drivers"]}
-
-    def find(self, found: Found) -> Json | None:
-        """Return the node of this machine; any of this BMC, if either names no system."""
-        system = found.driver_info.get("redfish_system_id")
-        for node in self._nodes.get(found.address, ()):
-            other = node["driver_info"].get("redfish_system_id")
-            if not system or not other or str(other).rsplit("/", 1)[-1] == str(system).rsplit("/", 1)[-1]:
-                return node
-        return None
-
-
-def _result(api: Api, fleet: _Fleet, found: Found, labels: dict[str, str], *, dry_run: bool) -> Result:
-    serial = (found.inventory.get("system_vendor") or {}).get("serial_number")
-    shown = Result(found.address, found.protocol, found.vendor, found.model, serial, list(found.macs), "found")
-    shown.detail = found.error
-    known = fleet.find(found)
-    if known is not None:
-        return msgspec.structs.replace(shown, result="known", node=label(known))
-    if found.driver not in fleet.drivers:
-        detail = f"the driver {found.driver} is not enabled; see [drivers] enabled"
-        return msgspec.structs.replace(shown, result="failed", detail=detail)
-    if dry_run:
-        return msgspec.structs.replace(shown, result="would be added")
-    given: dict[str, Any] = {"driver": found.driver, "driver_info": found.driver_info, "labels": labels}
-    try:
-        node = api.post("/v1/inbox", given | {"macs": list(found.macs), "inventory": found.inventory})
-    except ApiError as exc:
-        if exc.status == 409:
-            return msgspec.structs.replace(shown, result="known", detail=exc.message)
-        return msgspec.structs.replace(shown, result="failed", detail=exc.message)
-    return msgspec.structs.replace(shown, result="in the inbox", node=node["uuid"])
-
-
-def _draw(screen: Console, results: list[Result]) -> None:
-    if not results:
+def _write(file: Path, found: dict[str, Any]) -> None:
+    text = msgspec.json.format(msgspec.json.encode(found), indent=1) + b"\n"
+    if str(file) == "-":
+        sys.stdout.buffer.write(text)
         return
-    rows = [
-        (one.address, one.protocol, one.vendor, one.model, one.serial, one.result, one.node, one.detail)
-        for one in results
-    ]
-    screen.print(table(("ADDRESS", "BMC", "VENDOR", "MODEL", "SERIAL", "RESULT", "NODE", "DETAIL"), rows))
+    try:
+        with file.open("xb") as output:
+            output.write(text)
+    except OSError as exc:
+        raise Failure(f"cannot write {file}: {exc.strerror}", advice="name another file with --output") from None
+    partly = "" if found["complete"] else " (not complete: the BMC has more than fits, or was too slow)"
+    click.echo(f"{many(len(found['answers']), 'answer')} written to {file}{partly}", err=True)
+    if found["identities"]:
+        click.echo("it contains serial numbers, MAC addresses, names and addresses: do not publish it", err=True)
+    else:
+        click.echo("read it before you publish it; it should contain nothing that identifies the machine", err=True)

@@ -57,7 +57,6 @@ def _close_standard_output() -> None:
 
 # What the service has by itself; packages add more (see ``contracts.commands``).
 _OWN: Final[dict[str, Command]] = {
-    "setup": Command("ferroscope.cli.setup:setup", "Ask five questions and write the configuration."),
     "all": Command(
         "ferroscope.cli.service:run_all",
         "Run api, worker and periodic tasks in one process.",
@@ -116,7 +115,7 @@ def grouped() -> dict[str, list[str]]:
     found: dict[str, list[str]] = {group: list(names) for group, names in GROUPS.items()}
     for name, one in _commands().items():
         if name not in group_of:
-            among = found[group_of.get(one.after, _OTHERS)]
+            among = found[group_of.get(one.after or "", _OTHERS)]
             among.insert(among.index(one.after) + 1 if one.after in among else len(among), name)
     return {group: [name for name in names if name in _commands()] for group, names in found.items()}
 
@@ -190,7 +189,8 @@ class LazyGroup(click.Group):
     def _below(self, ctx: click.Context) -> dict[str, list[str]]:
         """Return the commands of each group; it imports all, which only an error needs."""
         found = {name: self.get_command(ctx, name) for name in _commands()}
-        return {name: one.list_commands(ctx) for name, one in found.items() if isinstance(one, click.Group)}
+        groups = {name: one for name, one in found.items() if isinstance(one, click.Group)}
+        return {name: one.list_commands(click.Context(one, ctx, name)) for name, one in groups.items()}
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]

@@ -16,7 +16,10 @@ import click
 from click.core import ParameterSource
 
 from ferroscope.cli.client import DEFAULT_URL, connect
+from ferroscope.cli.exits import Failure
 from ferroscope.cli.text import clean, utc_option
+from ferroscope.config.added import added
+from ferroscope.config.plugins import PluginError
 from ferroscope.core.values import spreadsheet_cell
 
 if TYPE_CHECKING:
@@ -190,7 +193,17 @@ class Output:
 
 
 class Group(click.Group):
-    """A group that lists its commands with untruncated help texts."""
+    """A group that lists its commands with untruncated help texts, also those that packages add to it.
+
+    A package adds one with an entry point in the group ``ferroscope.subcommands``: its name is GROUP.COMMAND, its value
+    the click command.
+    """
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return sorted({*super().list_commands(ctx), *_added(ctx)})
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        return super().get_command(ctx, cmd_name) or _added(ctx).get(cmd_name)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         commands = {name: self.get_command(ctx, name) for name in self.list_commands(ctx)}
@@ -207,6 +220,15 @@ class Group(click.Group):
             found = suggestions(args[0], self.list_commands(ctx))
             raise no_such_command(args[0], found, ctx, f"ferroscope {_path(ctx)} ")
         return super().resolve_command(ctx, args)
+
+
+def _added(context: click.Context) -> dict[str, click.Command]:
+    """Return what packages add to the group of this context; ``Failure``."""
+    group = f"{_path(context).replace(' ', '.')}."
+    try:
+        return {name.removeprefix(group): one for name, one in added("ferroscope.subcommands", group).items()}
+    except PluginError as exc:
+        raise Failure(str(exc), advice=exc.advice) from exc
 
 
 def _path(context: click.Context) -> str:

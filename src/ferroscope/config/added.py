@@ -1,9 +1,10 @@
 """What installed packages add to the service, by entry point: the optional parts in ``contrib``, and those of others.
 
 The groups are ``ferroscope.roles`` and ``ferroscope.tasks`` (see ``runtime.roles``), ``ferroscope.options``
-(``config.sections``), ``ferroscope.commands`` (``contracts.commands``), ``ferroscope.routes`` and ``ferroscope.pages``
-(``api.http.added``). What an option names, such as a BMC driver, is found by ``plugins`` instead: it is loaded only if
-it is named. So are the ``backend``s that an option of the service selects.
+(``config.sections``), ``ferroscope.commands`` and ``ferroscope.subcommands`` (``contracts.commands``),
+``ferroscope.routes`` and ``ferroscope.pages`` (``api.http.added``). What an option names, such as a BMC driver, is
+found by ``plugins`` instead: it is loaded only if it is named. So are the ``backend``s that an option of the service
+selects.
 """
 
 from __future__ import annotations
@@ -16,21 +17,21 @@ from ferroscope.config.plugins import EntryPoint, PluginError
 
 
 class Placed(Protocol):
-    """What is listed after a certain one of the service's own, to which it belongs; "" if it belongs to none."""
+    """What is listed after one of the service's own, to which it belongs; "" if to none, None: the first."""
 
     @property
-    def after(self) -> str: ...
+    def after(self) -> str | None: ...
 
 
 T = TypeVar("T", bound=Placed)
 
 
 @cache
-def added(group: str) -> Mapping[str, Any]:
-    """Return what installed packages add to this group, by name; ``PluginError``."""
+def added(group: str, prefix: str = "") -> Mapping[str, Any]:
+    """Return what installed packages add to this group under names with this prefix, by name; ``PluginError``."""
     from importlib.metadata import entry_points  # most commands do without it, and it takes a while to import
 
-    return load_all(group, entry_points(group=group))
+    return load_all(group, (point for point in entry_points(group=group) if point.name.startswith(prefix)))
 
 
 def backend(name: str) -> Any:
@@ -69,8 +70,8 @@ def _loaded(kind: str, point: EntryPoint) -> Any:
 
 def placed(own: Mapping[str, T], more: Mapping[str, T]) -> dict[str, T]:
     """Return ``own`` with ``more``, each after the one that it belongs to; a name of ``own`` cannot be taken."""
-    found = dict[str, T]()
     left = {name: one for name, one in more.items() if name not in own}
+    found = {name: left.pop(name) for name, one in list(left.items()) if getattr(one, "after", "") is None}
     for name, one in own.items():
         found[name] = one
         for other in [other for other, added_one in left.items() if getattr(added_one, "after", "") == name]:

@@ -19,10 +19,10 @@ _CHOSEN = {
     "config/inspection_options.py",
     "cli/main.py",
     "cli/sim.py",
-    "cli/bmc.py",
+    "contrib/dcim/bmc_scan/command.py",
+    "contrib/dcim/bmc_scan/scan.py",
     "contrib/openstack/attached.py",
     "contrib/openstack/import_command.py",
-    "enrollment/bmc_scan.py",
 }
 
 

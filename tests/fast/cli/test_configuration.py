@@ -34,7 +34,10 @@ def _reading(command: click.Command, words: tuple[str, ...]) -> Iterator[tuple[s
     if any(option.name == "files" for option in command.params):
         yield words
     if isinstance(command, click.Group):
-        for name, below in command.commands.items():
+        context = click.Context(command, click.Context(main), words[-1])
+        for name in command.list_commands(context):
+            below = command.get_command(context, name)
+            assert below is not None
             yield from _reading(below, (*words, name))
 
 

@@ -40,6 +40,7 @@ _NOT_OURS: Final = {
     "ferroscope.hooks",
     "ferroscope.bmc",
     "ferroscope.commands",
+    "ferroscope.subcommands",
     "ferroscope.options",
     "ferroscope.roles",
     "ferroscope.backends",

@@ -62,7 +62,7 @@ def known(words: list[str]) -> str | None:
         found = command.get_command(context, words[0])
         if found is None:
             return f"there is no command {words[0]}"
-        command, words = found, words[1:]
+        command, context, words = found, click.Context(found, context, words[0]), words[1:]
     options = {name for param in command.get_params(context) for name in (*param.opts, *param.secondary_opts)}
     missing = [word for word in words if word.startswith("-") and word.rstrip(",") not in options]
     return f"{command.name} has no option {missing[0]}" if missing else None

@@ -15,8 +15,8 @@ import pytest
 
 from ferroscope.cli.exits import Exit
 from ferroscope.config.options import DriverSettings, Settings
-from ferroscope.remote import bmc_probe
-from ferroscope.remote.bmc_probe import IpmiAnswer, RedfishRoot
+from ferroscope.contrib.dcim.bmc_scan import probe
+from ferroscope.contrib.dcim.bmc_scan.probe import IpmiAnswer, RedfishRoot
 from ferroscope.runtime.externals import build_drivers
 from tests.api.service import Service
 from tests.support import ipmi as ipmi_sim
@@ -185,7 +185,7 @@ def response(body: bytes, *, status: bytes = b"200 OK", headers: bytes = b"") ->
 
 def test_a_service_root_is_read_and_its_texts_are_harmless(certificate: tuple[Path, Path]) -> None:
     with over_tls(certificate, [response(ROOT)]) as port:
-        assert bmc_probe.redfish("127.0.0.1", port, 5) == RedfishRoot("1.6.0", "Ven\\x1b[2Jdor")
+        assert probe.redfish("127.0.0.1", port, 5) == RedfishRoot("1.6.0", "Ven\\x1b[2Jdor")
 
 
 @pytest.mark.parametrize(
@@ -204,18 +204,18 @@ def test_a_service_root_is_read_and_its_texts_are_harmless(certificate: tuple[Pa
 )
 def test_what_is_no_redfish_service_is_said_to_be_none(certificate: tuple[Path, Path], answer: bytes) -> None:
     with over_tls(certificate, [answer]) as port:
-        found = bmc_probe.redfish("127.0.0.1", port, 5)
+        found = probe.redfish("127.0.0.1", port, 5)
     assert isinstance(found, str)
     assert found
 
 
 def test_a_server_without_tls_or_without_haste_costs_its_time_only(certificate: tuple[Path, Path]) -> None:
     with a_server_that([b"HTTP/1.1 200 OK\r\n\r\n"]) as port:
-        assert isinstance(bmc_probe.redfish("127.0.0.1", int(port), 5), str)
+        assert isinstance(probe.redfish("127.0.0.1", int(port), 5), str)
     with a_server_that([]) as port:
-        assert bmc_probe.redfish("127.0.0.1", int(port), 0.3) == ""
+        assert probe.redfish("127.0.0.1", int(port), 0.3) == ""
     with over_tls(certificate, one_by_one(response(ROOT)), pause=0.05) as port:
-        assert bmc_probe.redfish("127.0.0.1", int(port), 0.5) == ""
+        assert probe.redfish("127.0.0.1", int(port), 0.5) == ""
 
 
 def a_udp_server(answer: Callable[[bytes], bytes]) -> contextlib.AbstractContextManager[int]:
@@ -246,10 +246,10 @@ def a_udp_server(answer: Callable[[bytes], bytes]) -> contextlib.AbstractContext
 @pytest.mark.parametrize("answer", [lambda packet: packet, lambda _: b"", lambda packet: packet[:4] + bytes(60)])
 def test_a_udp_service_that_is_no_bmc_is_none(answer: Callable[[bytes], bytes]) -> None:
     with a_udp_server(answer) as port:
-        assert bmc_probe.ipmi("127.0.0.1", port, 0.4) is None
+        assert probe.ipmi("127.0.0.1", port, 0.4) is None
 
 
 def test_a_bmc_that_only_answers_the_ping_is_found() -> None:
     pong = bytes.fromhex("0600ff06000011be40000010 000011be00000000 81 000000000000".replace(" ", ""))
     with a_udp_server(lambda _packet: pong) as port:
-        assert bmc_probe.ipmi("127.0.0.1", port, 0.4) == IpmiAnswer()
+        assert probe.ipmi("127.0.0.1", port, 0.4) == IpmiAnswer()

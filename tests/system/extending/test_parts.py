@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
@@ -36,19 +38,26 @@ def site(tmp_path: Path, place: Path) -> Iterator[Site]:
     running.close()
 
 
-def test_role_options_command_route_and_page_come_from_one_package(site: Site, tmp_path: Path) -> None:
+def test_role_options_command_route_and_page_come_from_one_package(site: Site, tmp_path: Path, place: Path) -> None:
     site.wait_ready()
     assert site.call("GET", "/v1/greetings/Ada") == {"text": "Ahoy, Ada"}
     described = site.call("GET", "/openapi.json")["paths"]["/v1/greetings/{name}"]["get"]
     assert (described["summary"], described["x-policy"]) == ("Greet somebody by name.", "public_api")
     with urllib.request.urlopen(f"{site.url}/greeter", timeout=PATIENCE) as page:
         assert page.read() == b"Ahoy"
+    assert "Greet NAME." in _said(place, "node", "--help")
+    assert _said(place, "node", "greet", "Ada", "--url", site.url) == "Ahoy, Ada\n"
     role = Played("greeter", tmp_path, site.command("greeter"))
     try:
         role.wait_ready()
         assert until(lambda: any("Ahoy, epoch" in text for text in _statuses(site)))
     finally:
         role.end()
+
+
+def _said(place: Path, *words: str) -> str:
+    command = [sys.executable, "-m", "ferroscope", *words]
+    return subprocess.run(command, env={"PYTHONPATH": str(place)}, capture_output=True, text=True, check=True).stdout
 
 
 def _statuses(site: Site) -> list[str]:

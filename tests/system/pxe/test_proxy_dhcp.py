@@ -7,9 +7,9 @@ import socket
 import msgspec
 import pytest
 
-from ferroscope.boot_config.boot_host import dhcp_message, dhcp_probe
-from ferroscope.boot_config.boot_host.dhcp_message import OFFER, Reply
 from ferroscope.config.options import DatabaseSettings, PxeFilterSettings, Settings
+from ferroscope.contrib.setup.boot_host import dhcp_message, dhcp_probe
+from ferroscope.contrib.setup.boot_host.dhcp_message import OFFER, Reply
 from ferroscope.runtime.pxe_filter import open_host
 from tests.support.processes import until
 from tests.support.pxe import foreign

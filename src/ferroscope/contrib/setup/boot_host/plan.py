@@ -11,8 +11,8 @@ from typing import Final
 import msgspec
 
 from ferroscope.boot_config import dnsmasq, ipxe
-from ferroscope.boot_config.boot_host.facts import Interface
 from ferroscope.config.options import Settings
+from ferroscope.contrib.setup.boot_host.facts import Interface
 
 HTTP_PORT: Final = 8080
 # More addresses are rarely needed at the same time, and fewer are easier to tell from others.

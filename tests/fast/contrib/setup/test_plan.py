@@ -6,10 +6,10 @@ import ipaddress
 
 import pytest
 
-from ferroscope.boot_config.boot_host import plan
-from ferroscope.boot_config.boot_host.facts import Interface
-from ferroscope.boot_config.boot_host.plan import BootHost, PlanError
 from ferroscope.config.options import BootSettings, Settings
+from ferroscope.contrib.setup.boot_host import plan
+from ferroscope.contrib.setup.boot_host.facts import Interface
+from ferroscope.contrib.setup.boot_host.plan import BootHost, PlanError
 
 _ADDRESS = ipaddress.IPv4Interface("10.0.0.11/24")
 _OFFICE = Interface("eth0", (ipaddress.IPv4Interface("192.0.2.5/24"),), up=True, routes=True)

@@ -89,7 +89,7 @@ class Draft:
             return
         let_service_read(self._temporary)
         if self._path.exists() and self._replaces:
-            from ferroscope.boot_config.boot_host.apply import keep, kept_at
+            from ferroscope.contrib.setup.boot_host.apply import keep, kept_at
 
             keep(self._path, kept_at(self._path.with_name(f"{self._path.name}.old"), self._path.read_bytes()))
         self._temporary.replace(self._path)

@@ -19,9 +19,9 @@ from ferroscope.config.options import Settings
 from ferroscope.contracts.bmc import Bmc, OutOfBand, SeveralSystems
 from ferroscope.contracts.errors import BmcError
 from ferroscope.contracts.queue import StopFlag
+from ferroscope.contrib.dcim.bmc_scan import probe
+from ferroscope.contrib.dcim.bmc_scan.probe import IpmiAnswer, RedfishRoot
 from ferroscope.core.model import Document, Node
-from ferroscope.remote import bmc_probe
-from ferroscope.remote.bmc_probe import IpmiAnswer, RedfishRoot
 
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
@@ -140,10 +140,10 @@ class _Pace:
 
 
 def _look(plan: Plan, drivers: Mapping[str, Bmc], login: Login | None, address: str) -> list[Found]:
-    root = bmc_probe.redfish(address, plan.redfish_port, plan.seconds)
+    root = probe.redfish(address, plan.redfish_port, plan.seconds)
     if isinstance(root, RedfishRoot):
         return _redfish(plan, drivers, login, address, root)
-    ipmi = bmc_probe.ipmi(address, plan.ipmi_port, plan.seconds)
+    ipmi = probe.ipmi(address, plan.ipmi_port, plan.seconds)
     if ipmi is None:
         return []
     return [_ipmi(plan, address, ipmi, root)]

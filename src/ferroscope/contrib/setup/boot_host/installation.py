@@ -17,12 +17,12 @@ import msgspec
 from ferroscope.cli.exits import Exit, Failure
 
 if TYPE_CHECKING:
-    from ferroscope.boot_config.boot_host.apply import Written
-    from ferroscope.boot_config.boot_host.dhcp_probe import Server
-    from ferroscope.boot_config.boot_host.facts import Interface
-    from ferroscope.boot_config.boot_host.outside_check import Check
-    from ferroscope.boot_config.boot_host.plan import BootHost, Target
     from ferroscope.config.options import Settings
+    from ferroscope.contrib.setup.boot_host.apply import Written
+    from ferroscope.contrib.setup.boot_host.dhcp_probe import Server
+    from ferroscope.contrib.setup.boot_host.facts import Interface
+    from ferroscope.contrib.setup.boot_host.outside_check import Check
+    from ferroscope.contrib.setup.boot_host.plan import BootHost, Target
 
 WAYS: Final = ("own", "proxy")
 _MARKS: Final = {"ok": "ok", "wrong": "WRONG", "note": "note"}
@@ -48,7 +48,7 @@ class Chosen(msgspec.Struct, frozen=True):
 
 def ask_interface(questions: Questions) -> str:
     """Return the interface on which machines boot; "" if this host shall be no boot host."""
-    from ferroscope.boot_config.boot_host import facts, plan
+    from ferroscope.contrib.setup.boot_host import facts, plan
 
     if not questions.interactive or os.geteuid() != 0:
         return questions.ask("interface", "", "")
@@ -65,10 +65,12 @@ def ask_interface(questions: Questions) -> str:
     ).removeprefix("none")
 
 
-def ask(questions: Questions, interface: str, existing: Settings | None, *, install: bool, dry_run: bool) -> Chosen:
+def ask_boot_host(
+    questions: Questions, interface: str, existing: Settings | None, *, install: bool, dry_run: bool
+) -> Chosen:
     """Ask for what a boot host needs; install missing packages if that is wanted."""
     from ferroscope.boot_config import dnsmasq
-    from ferroscope.boot_config.boot_host import facts, plan
+    from ferroscope.contrib.setup.boot_host import facts, plan
 
     if os.geteuid() != 0:
         raise Failure("a boot host can be set up by root only", exit_code=Exit.USAGE, advice="use sudo")
@@ -106,7 +108,7 @@ def ask(questions: Questions, interface: str, existing: Settings | None, *, inst
 
 
 def _packages(questions: Questions, *, install: bool, dry_run: bool) -> None:
-    from ferroscope.boot_config.boot_host import apply, facts
+    from ferroscope.contrib.setup.boot_host import apply, facts
 
     lacking = facts.missing_packages()
     if not lacking:
@@ -131,7 +133,7 @@ def _packages(questions: Questions, *, install: bool, dry_run: bool) -> None:
 
 
 def _others(interface: Interface) -> list[Server]:
-    from ferroscope.boot_config.boot_host import dhcp_probe
+    from ferroscope.contrib.setup.boot_host import dhcp_probe
 
     click.echo(f"looking for other DHCP servers on {interface.name} ({dhcp_probe.SECONDS:.0f} s)")
     try:
@@ -178,8 +180,8 @@ class Installation:
     """What will be written. Finding out whether it can be written changes nothing; ``Failure`` if not."""
 
     def __init__(self, settings: Settings, chosen: Chosen, *, replace: bool) -> None:
-        from ferroscope.boot_config.boot_host import apply, facts, plan
         from ferroscope.config.errors import StartError
+        from ferroscope.contrib.setup.boot_host import apply, facts, plan
         from ferroscope.pxe_filter.checks import closed_ruleset
 
         self._settings = settings
@@ -209,7 +211,7 @@ class Installation:
 
     def carry_out(self, path: Path, *, configured: bool) -> None:
         """Write the files and start the services. ``path``: of the configuration; ``configured``: it was changed."""
-        from ferroscope.boot_config.boot_host import apply, facts, plan
+        from ferroscope.contrib.setup.boot_host import apply, facts, plan
 
         try:
             apply.write(self._targets, self.changes)
@@ -245,7 +247,7 @@ class Installation:
     def check(self) -> list[Check]:
         """Check the host from the outside, and show what was found."""
         from ferroscope.boot_config import dnsmasq
-        from ferroscope.boot_config.boot_host import outside_check
+        from ferroscope.contrib.setup.boot_host import outside_check
         from ferroscope.pxe_filter.checks import table_of
         from ferroscope.runtime.pxe_filter import open_host
 

@@ -21,10 +21,10 @@ from typing import Final
 
 import msgspec
 
-from ferroscope.boot_config.boot_host import facts, plan
-from ferroscope.boot_config.boot_host.plan import Target
 from ferroscope.config.load import STATE_DIRECTORY
 from ferroscope.config.options import BootSettings, Settings
+from ferroscope.contrib.setup.boot_host import facts, plan
+from ferroscope.contrib.setup.boot_host.plan import Target
 
 _INSTALLED: Final = "/opt/ferroscope/bin/ferroscope"
 _SECONDS: Final = 600.0
@@ -159,7 +159,7 @@ def units() -> list[Target]:
     lacking = [name for name in plan.UNITS if facts.unit(name) in (None, _UNIT_DIRECTORY / name)]
     if not lacking:
         return []
-    places = [Path(sysconfig.get_path("data"), "share/ferroscope/deploy"), Path(__file__).parents[4] / "deploy"]
+    places = [Path(sysconfig.get_path("data"), "share/ferroscope/deploy"), Path(__file__).parents[5] / "deploy"]
     source = next((place / "systemd" for place in places if (place / "systemd" / lacking[0]).exists()), None)
     if source is None:
         raise ApplyError("the systemd units are not installed", "install them from deploy/systemd of the source")

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from ferroscope.boot_config.boot_host import apply, plan
-from ferroscope.boot_config.boot_host.plan import Target
+from ferroscope.contrib.setup.boot_host import apply, plan
+from ferroscope.contrib.setup.boot_host.plan import Target
 
 
 def test_what_others_wrote_is_kept_however_often_setup_replaces_it(

@@ -10,13 +10,11 @@ import click
 from ferroscope.config.load import CONFIG_FILES
 
 if TYPE_CHECKING:
-    from ferroscope.cli import boot_host
     from ferroscope.config.options import Settings
+    from ferroscope.contrib.setup.boot_host.installation import Installation
 
 
-def show(
-    path: Path, settings: Settings, installation: boot_host.Installation | None, *, changed: bool, mend: bool
-) -> None:
+def show(path: Path, settings: Settings, installation: Installation | None, *, changed: bool, mend: bool) -> None:
     """Print the steps. ``changed``: the configuration was; ``mend``: a check has found something."""
     from ferroscope.api.urls import page_url
 
@@ -45,7 +43,7 @@ def _service(settings: Settings, own: str, *, changed: bool, started: bool) -> l
 
     ``started``: the units that a boot host needs were started with the new settings.
     """
-    from ferroscope.boot_config.boot_host import facts
+    from ferroscope.contrib.setup.boot_host import facts
 
     alone = settings.database.connection.startswith("sqlite")
     roles = ("all",) if alone else ("api", "worker")

@@ -19,10 +19,10 @@ from typing import Final
 import msgspec
 
 from ferroscope.boot_config import dnsmasq
-from ferroscope.boot_config.boot_host import dhcp_message, dhcp_probe, downloads, facts
-from ferroscope.boot_config.boot_host.dhcp_message import Reply
-from ferroscope.boot_config.boot_host.visitor import NIC, Visitor, VisitorError
 from ferroscope.config.options import BootSettings
+from ferroscope.contrib.setup.boot_host import dhcp_message, dhcp_probe, downloads, facts
+from ferroscope.contrib.setup.boot_host.dhcp_message import Reply
+from ferroscope.contrib.setup.boot_host.visitor import NIC, Visitor, VisitorError
 
 _PATIENCE: Final = 4.0
 _SILENCE: Final = 2.0

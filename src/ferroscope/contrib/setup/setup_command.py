@@ -14,15 +14,16 @@ from urllib.parse import urlsplit
 
 import click
 
-from ferroscope.cli import boot_host, setup_next
 from ferroscope.cli.exits import Exit, Failure
 from ferroscope.cli.output import Output
 from ferroscope.cli.service import show_checks
-from ferroscope.cli.setup_file import Draft, Sections, let_service_read, old_text
 from ferroscope.cli.text import is_terminal
 from ferroscope.cli.user import ask_password, check_name, put_user
 from ferroscope.config.load import CONFIG_FILES
 from ferroscope.config.options import Settings
+from ferroscope.contrib.setup import next_steps
+from ferroscope.contrib.setup.boot_host.installation import WAYS, Chosen, Installation, ask_boot_host, ask_interface
+from ferroscope.contrib.setup.setup_file import Draft, Sections, let_service_read, old_text
 
 _LOGINS: Final = ("noauth", "http_basic", "keystone")
 # Addresses to listen on that tell nobody where the service is.
@@ -53,7 +54,7 @@ _BOOTS: Final = ("virtual-media", "network", "none")
 @click.option("--range", help="Boot host: addresses that it assigns to machines, FIRST-LAST.")
 @click.option(
     "--dhcp",
-    type=click.Choice(boot_host.WAYS),
+    type=click.Choice(WAYS),
     help="Boot host: assign addresses, or be a proxy beside another server.",
 )
 @click.option("--install-packages", "install", is_flag=True, help="Boot host: install missing Debian packages.")
@@ -76,9 +77,9 @@ def setup(path: Path, *, install: bool, dry_run: bool, replace: bool, **given: s
         sections["database"] = {} if dry_run else _database(questions)
         sections["api"], sections["keystone_authtoken"] = _api(questions, path.parent / "htpasswd", dry_run=dry_run)
     boot = "network" if existing is not None else _boots(questions)
-    interface = boot_host.ask_interface(questions) if boot == "network" else ""
+    interface = ask_interface(questions) if boot == "network" else ""
     if interface:
-        chosen = boot_host.ask(questions, interface, existing, install=install, dry_run=dry_run)
+        chosen = ask_boot_host(questions, interface, existing, install=install, dry_run=dry_run)
     listen = list(existing.api.host) if existing is not None else sections["api"]["host"].split(",")
     if existing is None or not existing.boot.callback_url:
         address = str(chosen.host.address.ip) if chosen is not None else ""
@@ -86,7 +87,7 @@ def setup(path: Path, *, install: bool, dry_run: bool, replace: bool, **given: s
     if chosen is not None:
         _add(sections, chosen, existing)
     with Draft(path, old, sections, replace=replace) as draft:
-        installation = boot_host.Installation(draft.settings, chosen, replace=replace) if chosen is not None else None
+        installation = Installation(draft.settings, chosen, replace=replace) if chosen is not None else None
         if dry_run:
             click.echo(f"\n{path} would get:\n{draft.added}" if draft.text != old else f"unchanged: {path}")
             if installation is not None:
@@ -102,7 +103,7 @@ def setup(path: Path, *, install: bool, dry_run: bool, replace: bool, **given: s
     wrong = show_checks((str(path),), None, Output())
     if installation is not None:
         wrong += sum(one.verdict == "wrong" for one in installation.check())
-    setup_next.show(path, draft.settings, installation, changed=draft.text != old, mend=bool(wrong))
+    next_steps.show(path, draft.settings, installation, changed=draft.text != old, mend=bool(wrong))
     if wrong:
         raise click.exceptions.Exit(Exit.FAILURE)
 
@@ -123,8 +124,8 @@ def _image(questions: _Questions) -> str:
     )
 
 
-def _add(sections: Sections, chosen: boot_host.Chosen, existing: Settings | None) -> None:
-    from ferroscope.boot_config.boot_host import plan
+def _add(sections: Sections, chosen: Chosen, existing: Settings | None) -> None:
+    from ferroscope.contrib.setup.boot_host import plan
 
     try:
         added = plan.sections(chosen.host, existing)

@@ -1,0 +1,1 @@
+"""``ferroscope bmc scan``: finds BMCs in networks, and puts their machines into the inbox."""
