@@ -43,7 +43,7 @@ def test_what_is_added_is_listed_after_what_it_belongs_to_and_takes_no_name_of_o
 
 
 def test_a_package_that_is_installed_twice_counts_once() -> None:
-    twice = [point("sync", "ferroscope.contrib.dcim.commands:SYNC")] * 2
+    twice = [point("sync", "ferroscope.contrib.dcim:SYNC")] * 2
     assert list(load_all(GROUP, twice)) == ["sync"]
 
 
@@ -56,7 +56,7 @@ def test_two_packages_with_one_name_are_both_named() -> None:
     assert refused.value.advice == "uninstall all but one"
 
 
-@pytest.mark.parametrize("value", ["no_such_package:X", "ferroscope.contrib.dcim.commands:NOTHING"])
+@pytest.mark.parametrize("value", ["no_such_package:X", "ferroscope.contrib.dcim:NOTHING"])
 def test_a_package_that_cannot_be_loaded_is_named(value: str) -> None:
     with pytest.raises(PluginError, match=f"{value}, which adds 'relay' to the commands, cannot be loaded"):
         load_all(GROUP, [point("relay", value)])

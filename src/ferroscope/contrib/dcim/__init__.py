@@ -4,3 +4,20 @@
 of a machine; ``rest.py`` a client of their REST APIs. Machines come from the caller: nothing of these calls our API.
 ``exporters/`` writes the fleet in other forms, and ``bmc_scan/`` finds machines that nobody has written down yet.
 """
+
+from __future__ import annotations
+
+from typing import Final
+
+from ferroscope.contracts.commands import Command
+
+EXPORT: Final = Command(
+    "ferroscope.contrib.dcim.export_command:export",
+    "Write the fleet as a table, or for Ansible or Prometheus.",
+    after="firmware",
+)
+SYNC: Final = Command(
+    "ferroscope.contrib.dcim.sync_command:sync",
+    "Keep the devices of NetBox or Nautobot up to date.",
+    after="firmware",
+)

@@ -4,3 +4,15 @@
 ``programs.py``, ``host.py``, ``sources.py`` and ``build.py``, which run programs. ``boot_config.ramdisk`` reads what a
 ramdisk says of itself once it is built, because the service checks that.
 """
+
+from __future__ import annotations
+
+from typing import Final
+
+from ferroscope.contracts.commands import Command
+
+RAMDISK: Final = Command(
+    "ferroscope.contrib.ramdisk.ramdisk_command:ramdisk",
+    "Build the ramdisk that machines boot, and check it.",
+    after="pxe",
+)

@@ -2,3 +2,15 @@
 
 Nothing here is needed once the configuration is written: the service reads it, and ``ferroscope doctor`` checks it.
 """
+
+from __future__ import annotations
+
+from typing import Final
+
+from ferroscope.contracts.commands import Command
+
+SETUP: Final = Command(
+    "ferroscope.contrib.setup.setup_command:setup",
+    "Ask five questions and write the configuration.",
+    after=None,
+)
