@@ -12,7 +12,7 @@ from typing import Any, Final
 import yaml
 
 from tests import ROOT
-from tests.support.kubernetes import release
+from tests.support.kubernetes_programs import release
 from tests.support.speed import slowness
 
 KUSTOMIZATIONS: Final = ROOT / "deploy/kubernetes"

@@ -7,8 +7,9 @@ from collections.abc import Iterator
 from typing import Final, get_args
 from urllib.parse import urlsplit
 
+from ferroscope.config.api_options import ApiSettings
 from ferroscope.config.options import Settings
-from ferroscope.config.service_options import ApiSettings, LogLevel
+from ferroscope.config.service_options import LogLevel
 from ferroscope.core import labels
 
 # Seconds that one renewal may take; a lease too short for it would be lost as soon as it is acquired.

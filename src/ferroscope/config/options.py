@@ -13,6 +13,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
+from ferroscope.config.api_options import ApiSettings, is_loopback
 from ferroscope.config.boot_options import BootSettings, PxeFilterSettings
 from ferroscope.config.coordination_options import CoordinationSettings
 from ferroscope.config.inspection_options import (
@@ -29,7 +30,6 @@ from ferroscope.config.messaging_options import BusSettings, NotificationSetting
 from ferroscope.config.security_options import AuditSettings, KeystoneSettings, PolicySettings, SecretSettings
 from ferroscope.config.service_options import (
     SIMULATED,
-    ApiSettings,
     DatabaseSettings,
     DriverSettings,
     LeaseSettings,
@@ -37,7 +37,6 @@ from ferroscope.config.service_options import (
     MetricsSettings,
     TracingSettings,
     WorkerSettings,
-    is_loopback,
 )
 
 __all__ = [

@@ -30,7 +30,8 @@ from tests import ROOT
 from tests.nightly.kubernetes.rack import Machine, Rack
 from tests.support import databases
 from tests.support.installation import Installation, Played
-from tests.support.kubernetes import Cluster, Program
+from tests.support.kubernetes import Cluster
+from tests.support.kubernetes_programs import Program
 from tests.support.processes import until
 
 NAME: Final = "tested"

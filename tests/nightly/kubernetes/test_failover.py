@@ -14,7 +14,7 @@ from ferroscope.core.remediation import Phase, Proof
 from tests.nightly.kubernetes.fleet import Fleet, prefers, workload
 from tests.nightly.kubernetes.witness import evicted, forced
 from tests.support.installation import Played
-from tests.support.kubernetes import release
+from tests.support.kubernetes_programs import release
 from tests.support.processes import until
 
 _DRIVER = "csi.example.invalid"

@@ -11,7 +11,8 @@ import pytest
 from ferroscope.contrib.kubernetes import role
 from ferroscope.contrib.kubernetes.failover.client import Kubernetes, KubernetesError
 from ferroscope.contrib.kubernetes.options import FailoverSettings
-from tests.support.kubernetes import Cluster, release
+from tests.support.kubernetes import Cluster
+from tests.support.kubernetes_programs import release
 
 _MERGE = "application/merge-patch+json"
 

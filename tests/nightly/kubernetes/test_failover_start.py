@@ -18,7 +18,8 @@ from ferroscope.contrib.kubernetes.failover.reading import TAINT_SINCE
 from ferroscope.contrib.kubernetes.options import FailoverSettings
 from tests.support import databases
 from tests.support.certificates import Authority
-from tests.support.kubernetes import Cluster, release
+from tests.support.kubernetes import Cluster
+from tests.support.kubernetes_programs import release
 from tests.support.processes import PATIENCE, free_port
 
 _ALL = (*RIGHTS, *FORCING_RIGHTS, Right("create", "", "pods/eviction"))
