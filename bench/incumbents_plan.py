@@ -37,31 +37,22 @@ class Dialect(msgspec.Struct, frozen=True, kw_only=True):
     data: str
 
 
+# Field -> in the Bare Metal API, in the Introspection API.
+_SPELLED: Final = {
+    "method": ("PUT", "POST"),
+    "start": ("/v1/nodes/{}/states/provision", "/v1/introspection/{}"),
+    "body": ({"target": "inspect"}, None),
+    "look": ("/v1/nodes/{}?fields=provision_state", "/v1/introspection/{}"),
+    "field": ("provision_state", "state"),
+    "waiting": ("inspect wait", "waiting"),
+    "finished": ("manageable", "finished"),
+    "failed": ("inspect failed", "error"),
+    "callback": ("/v1/continue_inspection", "/v1/continue"),
+    "data": ("/v1/nodes/{}/inventory", "/v1/introspection/{}/data"),
+}
 DIALECTS: Final = {
-    BARE_METAL: Dialect(
-        method="PUT",
-        start="/v1/nodes/{}/states/provision",
-        body={"target": "inspect"},
-        look="/v1/nodes/{}?fields=provision_state",
-        field="provision_state",
-        waiting="inspect wait",
-        finished="manageable",
-        failed="inspect failed",
-        callback="/v1/continue_inspection",
-        data="/v1/nodes/{}/inventory",
-    ),
-    INTROSPECTION: Dialect(
-        method="POST",
-        start="/v1/introspection/{}",
-        body=None,
-        look="/v1/introspection/{}",
-        field="state",
-        waiting="waiting",
-        finished="finished",
-        failed="error",
-        callback="/v1/continue",
-        data="/v1/introspection/{}/data",
-    ),
+    api: msgspec.convert({field: both[at] for field, both in _SPELLED.items()}, Dialect)
+    for at, api in enumerate((BARE_METAL, INTROSPECTION))
 }
 
 

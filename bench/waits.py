@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import threading
 from collections import Counter
 from contextlib import suppress
-from types import TracebackType
 from typing import Final
 
 import psycopg
 
 from ferroscope.db.url import checked
+from ferroscope_sim.beside import Beside
 
 # Seconds between two looks.
 _PERIOD: Final = 0.01
@@ -21,25 +20,14 @@ _LOOK: Final = (
 )
 
 
-class Waits:
-    """A context manager; afterwards ``sessions`` has the mean number of busy sessions by what they wait for."""
+class Waits(Beside):
+    """Afterwards ``sessions`` has the mean number of busy sessions by what they wait for."""
 
     def __init__(self, url: str) -> None:
+        super().__init__()
         self._url = checked(url).set(drivername="postgresql").render_as_string(hide_password=False)
-        self._stop = threading.Event()
         self._seen: Counter[str] = Counter()
         self._looks = 0
-        self._thread = threading.Thread(target=self._run, name="waits", daemon=True)
-
-    def __enter__(self) -> Waits:
-        self._thread.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._stop.set()
-        self._thread.join()
 
     @property
     def sessions(self) -> dict[str, float]:

@@ -15,16 +15,15 @@ import socket
 import sqlite3
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from types import TracebackType
 from typing import Final
 
 import msgspec
 
 from ferroscope.cli.exits import Failure
+from ferroscope_sim.beside import Beside
 
 MEMBER_TTL: Final = 2.0
 
@@ -214,31 +213,20 @@ class Killing(msgspec.Struct, frozen=True):
     done: int
 
 
-class Killer:
+class Killer(Beside):
     """Kills one of ``workers`` halfway through ``total`` inspections, or at once if these are few.
 
     ``killing`` is None until then.
     """
 
     def __init__(self, workers: Sequence[Player], database: Path, total: int) -> None:
+        super().__init__()
         self.killing: Killing | None = None
         self._workers = workers
         self._database = database
         self._enough = total // 2 if total >= _SMALL else 0
-        self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._watch, name="killer", daemon=True)
 
-    def __enter__(self) -> Killer:
-        self._thread.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._stop.set()
-        self._thread.join()
-
-    def _watch(self) -> None:
+    def _run(self) -> None:
         while self.killing is None and not self._stop.wait(_PAUSE):
             done = finished(self._database)
             if done >= self._enough:
