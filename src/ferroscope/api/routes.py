@@ -20,8 +20,6 @@ from ferroscope.api.auth.access import METRICS
 from ferroscope.api.baremetal import (
     absent,
     agent,
-    bmc_password,
-    bmc_trial,
     callback_body,
     conductors,
     drivers,
@@ -29,6 +27,7 @@ from ferroscope.api.baremetal import (
     history,
     inbox,
     inventory,
+    node_bmc,
     node_fields,
     node_policies,
     node_states,
@@ -48,7 +47,7 @@ from ferroscope.api.baremetal import (
 from ferroscope.api.http import errors, openapi
 from ferroscope.api.http.added import joined
 from ferroscope.api.http.context import ApiContext
-from ferroscope.api.http.middleware import JsonSuffix, RequestIds
+from ferroscope.api.http.middleware import JsonSuffix, NonEmptyIdentifier, OwnHost, RequestIds, Unversioned
 from ferroscope.api.http.responder import Responder, responder, send_failure
 from ferroscope.api.http.route import BINARY, PLAIN, TEXT, Route, Surface, make
 from ferroscope.api.service import audit, expectations, leases, root, saved_searches, status
@@ -163,11 +162,11 @@ _OWN: Final[tuple[Route, ...]] = (
                 "baremetal:node:set_boot_device", 204),
     _bare_metal(f"GET {_NODE}/management/boot_device/supported", node_states.get_supported_boot_devices,
                 "baremetal:node:get_boot_device", 200, _Supported),
-    _bare_metal(f"GET {_NODE}/bmc/password", bmc_password.get_password_change,
-                "baremetal:node:get:driver_info", 200, bmc_password.PasswordChange),
-    _bare_metal(f"PUT {_NODE}/bmc/password", bmc_password.set_password,
-                bmc_password.POLICY, 202, bmc_password.PasswordAccepted),
-    _bare_metal(f"POST {_NODE}/bmc/trial", bmc_trial.try_bmc, bmc_trial.POLICY, 202),
+    _bare_metal(f"GET {_NODE}/bmc/password", node_bmc.get_password_change,
+                "baremetal:node:get:driver_info", 200, node_bmc.PasswordChange),
+    _bare_metal(f"PUT {_NODE}/bmc/password", node_bmc.set_password,
+                node_bmc.POLICY, 202, node_bmc.PasswordAccepted),
+    _bare_metal(f"POST {_NODE}/bmc/trial", node_bmc.try_bmc, node_bmc.TRIAL_POLICY, 202),
     _bare_metal(f"GET {_NODE}/vmedia", vmedia.list_media,
                 "baremetal:node:vmedia:get", 200, list[Medium], since=vmedia.LIST_SINCE),
     _bare_metal(f"POST {_NODE}/vmedia", vmedia.attach, "baremetal:node:vmedia:attach", 204, since=vmedia.SINCE),
@@ -331,13 +330,12 @@ ROUTES: Final[tuple[Route, ...]] = joined(_OWN, added("ferroscope.routes"))
 
 def create_app(context: ApiContext) -> falcon.App[falcon.Request, falcon.Response]:
     """Return the application; it is stateless, and safe for any number of threads."""
-    own_host, suffix = _OwnHost(context), JsonSuffix()
     middleware: list[Any] = [
         RequestIds(context.process.new_uuid),
-        own_host,
-        _NonEmptyIdentifier(),
-        _Unversioned(),
-        suffix,
+        OwnHost(context.access.hosts),
+        NonEmptyIdentifier(),
+        Unversioned({route.path.split("/")[2] for route in ROUTES if route.surface is Surface.BARE_METAL}),
+        JsonSuffix(),
     ]
     app = falcon.App(middleware=middleware)
     app.req_options.strip_url_path_trailing_slash = True
@@ -352,38 +350,6 @@ def create_app(context: ApiContext) -> falcon.App[falcon.Request, falcon.Respons
         app.add_route(path, type("Resource", (), {name: staticmethod(on) for name, on in responders.items()})())
     _handle_errors(app, context)
     return app
-
-
-class _OwnHost:
-    """Rejects a request for a host name that is not ours, before anything else looks at it."""
-
-    def __init__(self, context: ApiContext) -> None:
-        self._hosts = context.access.hosts
-
-    def process_request(self, req: falcon.Request, _resp: falcon.Response) -> None:
-        self._hosts.check(req.env.get("HTTP_HOST", ""))
-
-
-class _NonEmptyIdentifier:
-    """Rejects a DELETE whose path ends with a slash: the client's identifier is probably empty.
-
-    Other requests may end with a slash, as those of some clients do; no known client does so with DELETE.
-    """
-
-    def process_request(self, req: falcon.Request, _resp: falcon.Response) -> None:
-        if req.method == "DELETE" and req.env["PATH_INFO"].endswith("/"):
-            raise errors.MissingError(f"{req.path[:200]}/ does not exist: the identifier after the slash is empty.")
-
-
-class _Unversioned:
-    """Serves the Bare Metal API's paths without ``/v1`` too: its ``bookmark`` links are such paths."""
-
-    def __init__(self) -> None:
-        self._names = {route.path.split("/")[2] for route in ROUTES if route.surface is Surface.BARE_METAL}
-
-    def process_request(self, req: falcon.Request, _resp: falcon.Response) -> None:
-        if req.path.partition("/")[2].partition("/")[0] in self._names:
-            req.path = f"/v1{req.path}"
 
 
 def _handle_errors(app: falcon.App[Any, Any], context: ApiContext) -> None:

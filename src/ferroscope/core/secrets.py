@@ -11,9 +11,12 @@ import re
 from collections.abc import Callable, Iterator
 from typing import Any, Final
 
+import msgspec
+
+from ferroscope.core.node import Document as Document
+from ferroscope.core.node import Node
 from ferroscope.core.values import is_secret
 
-Document = dict[str, Any]
 # The position of a value: the document's field and the keys that lead to the value.
 Path = tuple[str, ...]
 
@@ -93,6 +96,7 @@ def references(document: Document) -> set[str]:
     return found
 
 
-def stand_ins(document: Document) -> Document:
-    """Return the document with ``STAND_IN`` for encrypted values and references, to be validated only."""
-    return replaced(document, is_concealed, lambda *_: STAND_IN)
+def for_validation(node: Node) -> Node:
+    """Return the node with ``STAND_IN`` for encrypted secrets and references: only workers decrypt and resolve them."""
+    info = replaced(node.driver_info, is_concealed, lambda *_: STAND_IN)
+    return msgspec.structs.replace(node, driver_info=info)

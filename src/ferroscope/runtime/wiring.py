@@ -38,8 +38,7 @@ if TYPE_CHECKING:
     from ferroscope.api.auth.authentication import Authentication
     from ferroscope.api.auth.policy import Policy
     from ferroscope.api.http.added import AddPages
-    from ferroscope.api.http.context import ApiContext
-    from ferroscope.api.http.writable import CanWrite
+    from ferroscope.api.http.context import ApiContext, CanWrite
     from ferroscope.hooks.pipeline import Pipeline
     from ferroscope.rules.engine import CompiledRule
     from ferroscope.telemetry.metrics import Metrics

@@ -15,7 +15,7 @@ from ferroscope.contracts.secrets import SecretOptions, SecretSourceError
 from ferroscope.core import bmc_access
 from ferroscope.core.model import Node
 from ferroscope.core.reasons import Reason
-from ferroscope.core.secrets import STAND_IN, stand_ins
+from ferroscope.core.secrets import STAND_IN, for_validation
 from ferroscope.secrets.env import EnvSource
 from ferroscope.secrets.file import FileSource
 from ferroscope.secrets.references import Resolver, SecretReader, load_sources
@@ -141,7 +141,7 @@ def test_a_driver_gets_the_secret_and_an_error_names_the_reference() -> None:
     with pytest.raises(BmcError, match="secret://s/user") as caught:
         SecretReader().revealed(node)
     assert caught.value.reason is Reason.REFERENCE_UNRESOLVED
-    assert stand_ins(info) == info | {"redfish_username": STAND_IN, "redfish_password": STAND_IN}
+    assert for_validation(node).driver_info == info | {"redfish_username": STAND_IN, "redfish_password": STAND_IN}
 
 
 def test_a_reference_is_a_stored_secret_when_the_address_changes() -> None:

@@ -22,7 +22,7 @@ from ferroscope.core import driver_fields, interfaces
 from ferroscope.core.boot import BootError
 from ferroscope.core.interfaces import AGENT, KINDS, NO_INSPECT, VIRTUAL_MEDIA
 from ferroscope.core.model import Document, Node
-from ferroscope.core.secrets import stand_ins
+from ferroscope.core.secrets import for_validation
 from ferroscope.db.transaction import Transaction
 
 FIELDS: Final = {f"{kind}_interface": kind for kind in KINDS}
@@ -96,11 +96,6 @@ NodeValidation = msgspec.defstruct(
     module=__name__,
     frozen=True,
 )
-
-
-def for_validation(node: Node) -> Node:
-    """Return the node without encrypted secrets and references, which only workers decrypt and resolve."""
-    return msgspec.structs.replace(node, driver_info=stand_ins(node.driver_info))
 
 
 def interface_checks(settings: Settings, node: Node, drivers: Mapping[str, Bmc]) -> dict[str, InterfaceCheck]:

@@ -13,7 +13,7 @@ from typing import Annotated, Final
 import msgspec
 
 from ferroscope import transition
-from ferroscope.api.baremetal import bmc_password, discovery, node_input, node_policies
+from ferroscope.api.baremetal import discovery, node_bmc, node_input, node_policies
 from ferroscope.api.baremetal.callback_body import Parsed
 from ferroscope.api.baremetal.node_input import NodeCreate
 from ferroscope.api.baremetal.nodes import check_references, check_unprotected
@@ -277,7 +277,7 @@ def _reject(settings: Settings, tx: Transaction, node: Node) -> None:
     tx.rejections.add(node.uuid, discovery.banned(tx, node), str(discovery.origin(node).get("source") or ""))
     if remember:
         tx.rejections.forget(tx.now - remember)
-    bmc_password.check_unlocked(tx, node)
+    node_bmc.check_unlocked(tx, node)
     transition.remove_node(tx, node)
 
 

@@ -37,6 +37,7 @@ from ferroscope.core.callback_secret import Delivery
 from ferroscope.core.delivery import is_inspectable
 from ferroscope.core.interfaces import NO_INSPECT
 from ferroscope.core.model import Node
+from ferroscope.core.secrets import for_validation
 from ferroscope.core.states import ACTIVE, RESTING_VERBS, Event, Provision, State
 from ferroscope.db.transaction import Transaction
 
@@ -264,17 +265,16 @@ _ABORT_WAIT_SINCE: Final = 41
 
 def set_provision_state(context: ApiContext, call: Call[NoQuery, ProvisionTarget]) -> Reply:
     """Request a provision state; the node's ``provision_state`` shows the progress."""
-    target = call.body.target
+    target, ident = call.body.target, node_ident(call)
     if target in RESTING_VERBS:
         context.services.attached.check_change(f"The target {target}")
     if target == "inspect":
-        context.services.attached.prepare(context, node_ident(call))
+        context.services.attached.prepare(context, ident)
     verb = _VERBS.get(target)
     if verb is None:
         raise BadRequestError(f"Unsupported target {shown(target)}: it must be one of {', '.join(sorted(_VERBS))}.")
     if call.minor < _SINCE[target]:
         raise NotAcceptableError(f"The target {target} requires API version 1.{_SINCE[target]}.")
-    ident = node_ident(call)
 
     def work(tx: Transaction) -> None:
         node = tx.nodes.get(ident, lock=True, ahead=tx.macs.ahead if target == "inspect" else None)
@@ -357,11 +357,7 @@ def check_power(services: Services, node: Node) -> None:
     A driver that is not enabled in this process may be enabled in workers, which check it themselves.
     """
     driver = services.drivers.get(node.driver)
-    problem = (
-        driver.validate(drivers.for_validation(node))
-        if driver is not None and node.state is not State.STARTING
-        else None
-    )
+    problem = driver.validate(for_validation(node)) if driver is not None and node.state is not State.STARTING else None
     if problem is not None:
         raise BadRequestError(f"Node {node.uuid} cannot be inspected: {problem}.")
 

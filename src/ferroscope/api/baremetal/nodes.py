@@ -9,7 +9,7 @@ import msgspec
 
 from ferroscope import transition
 from ferroscope.api.auth import access
-from ferroscope.api.baremetal import bmc_password, drivers, node_filters, node_input, node_policies, quotas
+from ferroscope.api.baremetal import drivers, node_bmc, node_filters, node_input, node_policies, quotas
 from ferroscope.api.baremetal.node_fields import (
     BY_NAME,
     DEFAULT_FIELDS,
@@ -204,7 +204,7 @@ def update_node(context: ApiContext, call: Call[NodePatchQuery, list[Operation]]
         check_references(context, call, node, changed)
         _check_parent(context, call, tx, changed)
         _check_chassis(tx, node, changed)
-        bmc_password.check_change(tx, node, changed)
+        node_bmc.check_change(tx, node, changed)
         if bmc_access.moved(node.driver_info, changed.driver_info):  # a worker resolves host names
             tx.addresses.set_bmc(node.uuid, bmc_access.literal(changed.driver_info))
         changed.sources = sourced(sourced_values(node), changed, Source.OPERATOR)
@@ -231,7 +231,7 @@ def _patched(context: ApiContext, call: Call[NodePatchQuery, list[Operation]], n
         raise NotAcceptableError(f"Removing chassis_uuid requires API version 1.{_CHASSIS_REMOVED_SINCE}.")
     if changed.maintenance != node.maintenance:  # the end of another maintenance is not that of this one
         changed.attributes = {name: one for name, one in changed.attributes.items() if name != "maintenance_until"}
-    bmc_password.keep_pending(node, changed, call.body)
+    node_bmc.keep_pending(node, changed, call.body)
     node_input.check_secrets(node, changed, call.body)
     return changed
 
@@ -295,7 +295,7 @@ def delete_node(context: ApiContext, call: Call[NoQuery, None]) -> Reply:
         node = tx.nodes.get(ident, lock=True)
         _check_delete(context, call, node)
         check_unprotected(node)
-        bmc_password.check_unlocked(tx, node)
+        node_bmc.check_unlocked(tx, node)
         if node.state in ACTIVE:
             raise StateConflictError(
                 f"Node {node.uuid} is being inspected ({node.state}); abort the inspection first: "

@@ -19,6 +19,7 @@ from ferroscope.api.http.errors import BadRequestError
 from ferroscope.api.http.route import Call, NoQuery, Reply
 from ferroscope.contracts.bmc import AttachesMedia, MediaDevice, Medium
 from ferroscope.core.model import Document, Node
+from ferroscope.core.secrets import for_validation
 from ferroscope.core.states import Event
 from ferroscope.core.virtual_media import SEEN
 from ferroscope.db.transaction import Transaction
@@ -106,5 +107,5 @@ def _check(services: Services, node: Node, extension: str) -> None:
     if driver is None or not isinstance(driver, AttachesMedia):
         raise BadRequestError(drivers.not_supported(node, extension))
     bmc: Any = driver
-    if (problem := bmc.validate(drivers.for_validation(node))) is not None:
+    if (problem := bmc.validate(for_validation(node))) is not None:
         raise BadRequestError(f"{problem[:1].upper()}{problem[1:]}.")

@@ -19,6 +19,7 @@ import msgspec
 import structlog
 
 from ferroscope.api.auth.identity import Identity
+from ferroscope.api.http.middleware import SAFE
 from ferroscope.api.http.rate_limit import Buckets
 from ferroscope.config.options import AuditSettings
 from ferroscope.contracts.errors import StoreUnavailableError
@@ -39,7 +40,6 @@ _TOO_MANY: Final = 429
 
 # A lease is renewed every second or two; only who acquires and releases it is of interest.
 _FREQUENT: Final = frozenset({"PUT /v1/leases/{name}"})
-_SAFE: Final = frozenset({"GET", "HEAD", "OPTIONS"})
 # Refused calls that have an event: from one source, and in one process, in a burst and then per second. An attacker who
 # goes on for a year causes some millions, which is a gigabyte.
 _REFUSED_BY_SOURCE: Final = 30
@@ -150,7 +150,7 @@ class CallAudit:
     def __init__(self, audit: Audit | None, call: str, *, ramdisk: bool) -> None:
         self._audit = audit
         self._ramdisk = ramdisk
-        self._changes = not ramdisk and call not in _FREQUENT and call.partition(" ")[0] not in _SAFE
+        self._changes = not ramdisk and call not in _FREQUENT and call.partition(" ")[0] not in SAFE
         self._audited: Audited | None = None
         self._token: Token[Audited | None] | None = None
         self._receipt: Token[Receipt | None] | None = None

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, TypeVar
+from typing import Any, Final, Protocol, TypeVar
 
 import msgspec
 
@@ -19,7 +19,6 @@ from ferroscope.api.http.middleware import Hosts
 from ferroscope.api.http.rate_limit import Admission, Callers, PerMinute, RefusalCache
 from ferroscope.api.http.remembered import Remembered
 from ferroscope.api.http.sending import Places, Readers
-from ferroscope.api.http.writable import CanWrite, Writes
 from ferroscope.config.options import Settings
 from ferroscope.contracts.attached import Attached
 from ferroscope.contracts.bmc import Bmc
@@ -36,6 +35,37 @@ from ferroscope.storage.reader import Archive
 from ferroscope.telemetry.quiet_log import QuietLog
 
 R = TypeVar("R")
+
+# Seconds for which a process counts as unable to write after a call that could not be; then it is given another call.
+_SUSPECT: Final = 5.0
+
+
+class CanWrite(Protocol):
+    """Whether this process has recently written its heartbeat; ``at_once``: whether it has written the last one."""
+
+    def __call__(self, *, at_once: bool = False) -> bool: ...
+
+
+class Writes:
+    """What the last calls that change something say of the database. Times are monotonic seconds.
+
+    Nothing is written to find it out, so whoever asks, however often, costs the database nothing.
+    """
+
+    def __init__(self) -> None:
+        self._failed_at: float | None = None
+
+    def succeeded(self) -> None:
+        self._failed_at = None
+
+    def failed(self, now: float) -> None:
+        """The database could not be written."""
+        self._failed_at = now
+
+    def fail(self, now: float) -> bool:
+        """Return whether the last call could not be written, a moment ago."""
+        failed_at = self._failed_at
+        return failed_at is not None and now - failed_at < _SUSPECT
 
 
 class DatabaseInfo(msgspec.Struct, frozen=True):

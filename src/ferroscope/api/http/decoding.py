@@ -13,16 +13,20 @@ from functools import lru_cache
 from typing import Any, Final, Literal, TypeVar, get_args, get_type_hints
 from uuid import UUID
 
+import falcon
 import msgspec
 
-from ferroscope.api.http.errors import BadRequestError, MissingError
-from ferroscope.api.http.route import Call
+from ferroscope.api.http.errors import BadRequestError, MissingError, TooLargeError
+from ferroscope.api.http.route import Body, Call, Route
+from ferroscope.config.options import Settings
 from ferroscope.core import labels as core_labels
 from ferroscope.core import values
-from ferroscope.core.json_safety import MAX_CONTAINERS, containers_exceed, depth_exceeds
+from ferroscope.core.json_safety import MAX_CONTAINERS, MAX_DEPTH, containers_exceed, depth_exceeds
 from ferroscope.core.lookup import MAX_MACS
 
 MAX_DOCUMENT_SIZE: Final = 1024 * 1024
+# Bytes of a body over the limit that are searched for the machine that sent it.
+_TRACES: Final = 256 * 1024
 
 
 class UnreadableError(BadRequestError):
@@ -148,6 +152,47 @@ def ident(kind: str, value: str, *, named: bool = True) -> str:
     if not named:
         raise MissingError(f"{kind.capitalize()} {value} could not be found; before version 1.5, use the UUID.")
     return value
+
+
+# Bodies, which other WSGI servers than ours may deliver, too.
+
+
+def read_body(settings: Settings, route: Route, req: falcon.Request) -> bytes:
+    limit = settings.api.max_body_size
+    if route.body_kind is not Body.RAW:
+        limit = min(limit, MAX_DOCUMENT_SIZE)
+    declared = req.content_length or 0
+    if (encoding := req.get_header("Content-Encoding") or "").strip().lower() not in ("", "identity"):
+        raise BadRequestError(
+            f"The request body has the Content-Encoding {shown(encoding)}, which is not supported; "
+            "send it uncompressed."
+        )
+    try:
+        raw = b"" if declared > limit else _stream(req).read(limit + 1)
+    except Exception as exc:  # what another WSGI server raises if the client leaves, or sends bad chunks
+        raise BadRequestError("The request body is incomplete or malformed.") from exc
+    if declared > limit or len(raw) > limit:
+        raise TooLargeError(f"The request body is too large: at most {limit} bytes are allowed.")
+    return raw
+
+
+def beginning(req: falcon.Request) -> bytes:
+    """Return the beginning of a body that is too large."""
+    try:
+        return bytes(_stream(req).read(_TRACES))
+    except Exception:  # noqa: BLE001  # as in ``read_body``
+        return b""
+
+
+def _stream(req: falcon.Request) -> Any:
+    """Return the body; other WSGI servers than ours do not know the size of one that is sent in chunks."""
+    return req.stream if req.env.get("wsgi.input_terminated") else req.bounded_stream
+
+
+def body_of(route: Route, raw: bytes) -> Any:
+    if route.body_kind is Body.DECODED and (raw or route.body_required):
+        return decode(raw, route.body, max_depth=MAX_DEPTH)
+    return None
 
 
 # How a call identifies its node: by UUID or name, in the path or in a filter.

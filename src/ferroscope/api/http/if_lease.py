@@ -14,6 +14,7 @@ from typing import Any, Final
 
 from ferroscope.api.http.context import ApiContext, Data
 from ferroscope.api.http.errors import BadRequestError, PreconditionError
+from ferroscope.api.http.middleware import SAFE
 from ferroscope.contracts.coordination import PRECONDITION
 from ferroscope.contracts.errors import StaleLeaseError
 from ferroscope.core.model import LeaseProof
@@ -22,7 +23,6 @@ HEADER: Final = "If-Lease"
 PATTERN: Final = r"^[A-Za-z0-9._~/-]{1,200}/[1-9][0-9]{0,17}/[!-.0-~]{1,64}$"
 _FORM: Final = re.compile(r"(.{1,200})/([1-9][0-9]{0,17})/([^/]{1,64})")
 _VALID: Final = re.compile(PATTERN)
-_SAFE: Final = ("GET", "HEAD", "OPTIONS")
 
 
 @contextmanager
@@ -35,7 +35,7 @@ def required(context: ApiContext, environ: Mapping[str, Any]) -> Iterator[None]:
     if given is None:
         yield
         return
-    if environ.get("REQUEST_METHOD") in _SAFE:
+    if environ.get("REQUEST_METHOD") in SAFE:
         raise BadRequestError(f"{HEADER} applies to requests that change something only; omit it here.")
     asked = PRECONDITION.set(_proof(given))
     try:

@@ -11,12 +11,11 @@ from typing import Any
 import msgspec
 
 from ferroscope.api.auth import access
-from ferroscope.api.auth.identity import ANYBODY, Identity
-from ferroscope.api.auth.policy import NoPolicy
+from ferroscope.api.auth.identity import Identity
 from ferroscope.api.http import errors
 from ferroscope.api.http.audit import IDENTITY, CallAudit, event_of
 from ferroscope.api.http.context import ApiContext
-from ferroscope.api.http.responder import check_owner, visible
+from ferroscope.api.http.responder import check_owner
 from ferroscope.api.http.route import Body, Call, Reply, Route
 from ferroscope.api.http.versions import BARE_METAL
 from ferroscope.core.audit import AuditEvent
@@ -60,7 +59,7 @@ def perform(
 
     audit = CallAudit(context.access.audit, endpoint, ramdisk=False)
     try:
-        identity = _authorized(context, route, caller.identity, path)
+        identity = access.admitted(context, route, path, lambda: caller.identity, named=True)
         check_owner(context.services, route, endpoint)
         audit.begin(event)
         call: Call[Any, Any] = Call(
@@ -100,19 +99,6 @@ def _decoded(reply: Reply) -> Reply:
 
 def _are_encoded(value: object) -> bool:
     return isinstance(value, list) and bool(value) and isinstance(value[0], msgspec.Raw)
-
-
-def _authorized(context: ApiContext, route: Route, identity: Identity, path: Mapping[str, str]) -> Identity:
-    if context.access.authentication.is_disabled and isinstance(context.access.policy, NoPolicy):
-        return ANYBODY
-    return access.authorize(
-        context.access.policy,
-        route.policies,
-        lambda: identity,
-        lambda who: visible(context, who, dict(path), named=True),
-        path,
-        late=route.late,
-    )
 
 
 def _body(route: Route, body: Any) -> Any:

@@ -1,4 +1,4 @@
-"""What every request passes before its route: its ID, the suffix ``.json`` of its path, and the name of its host.
+"""What every request passes before its route: its ID, its path, the name of its host, and whether a web page sent it.
 
 *IDs*: one for each call, in its response and in each of its log lines. A caller may send its own ID in
 ``X-Openstack-Request-Id``, to find its calls in the logs of several services. It only goes into our log, as
@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import re
 import socket
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import urlsplit
@@ -27,7 +27,7 @@ import falcon
 import structlog
 
 from ferroscope.api.http import versions
-from ferroscope.api.http.errors import ApiError, BadRequestError
+from ferroscope.api.http.errors import ApiError, BadRequestError, ForbiddenError, MissingError
 from ferroscope.api.http.versions import BARE_METAL
 from ferroscope.config.options import Settings
 from ferroscope.http_server.agreed import HEADER
@@ -66,6 +66,28 @@ class RequestIds:
         resp.set_header(HEADER, of(req.env))
         resp.set_header(_STANDARD_HEADER, of(req.env))
         structlog.contextvars.clear_contextvars()
+
+
+class NonEmptyIdentifier:
+    """Rejects a DELETE whose path ends with a slash: the client's identifier is probably empty.
+
+    Other requests may end with a slash, as those of some clients do; no known client does so with DELETE.
+    """
+
+    def process_request(self, req: falcon.Request, _resp: falcon.Response) -> None:
+        if req.method == "DELETE" and req.env["PATH_INFO"].endswith("/"):
+            raise MissingError(f"{req.path[:200]}/ does not exist: the identifier after the slash is empty.")
+
+
+class Unversioned:
+    """Serves the Bare Metal API's paths without ``/v1`` too: its ``bookmark`` links are such paths."""
+
+    def __init__(self, names: Collection[str]) -> None:
+        self._names = names
+
+    def process_request(self, req: falcon.Request, _resp: falcon.Response) -> None:
+        if req.path.partition("/")[2].partition("/")[0] in self._names:
+            req.path = f"/v1{req.path}"
 
 
 SUFFIX: Final = ".json"
@@ -135,6 +157,16 @@ class Hosts:
         )
 
 
+class OwnHost:
+    """Rejects a request for a host name that is not ours, before anything else looks at it."""
+
+    def __init__(self, hosts: Hosts) -> None:
+        self._hosts = hosts
+
+    def process_request(self, req: falcon.Request, _resp: falcon.Response) -> None:
+        self._hosts.check(req.env.get("HTTP_HOST", ""))
+
+
 def known_names(settings: Settings) -> Iterator[str]:
     """Yield the names of this service: configured ones, loopback, and those of this host."""
     yield from settings.api.allowed_hosts
@@ -172,3 +204,22 @@ def _own_names(hostname: str) -> Iterator[str]:
         names = line.partition("#")[0].split()[1:]
         if hostname in names:
             yield from names
+
+
+# Protection against cross-site request forgery: without authentication, or with credentials that the browser has
+# stored, any web page could otherwise make an operator's browser reboot machines.
+#
+# Browsers say where a request comes from in headers that no page can forge, and that no client, ramdisk or BMC
+# sends. Following a link to a document is allowed. Source: the Fetch standard, Fetch Metadata.
+
+SAFE: Final = ("GET", "HEAD", "OPTIONS")
+_CROSS_ORIGIN: Final = ("cross-site", "same-site")
+
+
+def reject_cross_site(req: falcon.Request) -> None:
+    """Raise ``ForbiddenError`` if a browser sent this request on behalf of a web page."""
+    environ, safe = req.env, req.method in SAFE
+    follows_link = safe and environ.get("HTTP_SEC_FETCH_MODE") == "navigate"
+    cross_origin = environ.get("HTTP_SEC_FETCH_SITE") in _CROSS_ORIGIN and not follows_link
+    if cross_origin or (not safe and "HTTP_ORIGIN" in environ):
+        raise ForbiddenError("Cross-site requests from web pages are not allowed (Origin, Sec-Fetch-Site).")

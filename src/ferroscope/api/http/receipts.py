@@ -18,13 +18,13 @@ import msgspec
 from ferroscope.api.auth.identity import Identity
 from ferroscope.api.http.context import Data
 from ferroscope.api.http.errors import BadRequestError, StateConflictError
+from ferroscope.api.http.middleware import SAFE
 from ferroscope.api.http.route import Reply, Route
 from ferroscope.contracts.errors import StoreUnavailableError
 from ferroscope.contracts.receipts import Receipt, RepeatedCallError
 
 _KEY: Final = "HTTP_IDEMPOTENCY_KEY"
 _FORM: Final = re.compile(r"[\x21-\x7e]{1,255}")
-_SAFE: Final = frozenset({"GET", "HEAD", "OPTIONS"})
 # The token of a lease is stored nowhere.
 _NOT_KEPT: Final = ("/v1/leases/",)
 _LONGEST: Final = 256 * 1024
@@ -35,7 +35,7 @@ _encode = msgspec.json.Encoder(decimal_format="number").encode
 def receipt_of(data: Data, route: Route, environ: Mapping[str, Any], identity: Identity, raw: bytes) -> Receipt | None:
     """Return the receipt of a call with a key; None without one. ``RepeatedCallError`` if the call was made before."""
     key = environ.get(_KEY)
-    if key is None or route.ramdisk or route.method in _SAFE:
+    if key is None or route.ramdisk or route.method in SAFE:
         return None
     if not _FORM.fullmatch(key):
         raise BadRequestError("Idempotency-Key must be 1 to 255 printable ASCII characters without spaces.")

@@ -10,35 +10,30 @@ import secrets
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from time import perf_counter
-from typing import Any, Final
+from typing import Any
 
 import falcon
 import msgspec
 import structlog
 
 from ferroscope.api.auth import access
-from ferroscope.api.auth.identity import ANYBODY, Identity
-from ferroscope.api.auth.policy import NoPolicy
+from ferroscope.api.auth.identity import Identity
 from ferroscope.api.http import decoding, errors, if_lease, middleware, receipts, versions
 from ferroscope.api.http.audit import IDENTITY, CallAudit, event_of
 from ferroscope.api.http.context import ApiContext, Data, Services
-from ferroscope.api.http.errors import ForbiddenError
-from ferroscope.api.http.middleware import API
+from ferroscope.api.http.middleware import API, SAFE, reject_cross_site
 from ferroscope.api.http.middleware import of as request_id
 from ferroscope.api.http.route import Body, Call, NoQuery, Reply, Route, Surface
 from ferroscope.api.http.served_files import ServedFile, reply_with
 from ferroscope.api.http.versions import BARE_METAL, INTROSPECTION, Dialect, Version
 from ferroscope.config.options import Settings
 from ferroscope.contracts import telemetry
-from ferroscope.contracts.errors import NotFoundError, OutcomeUnknownError, StoreUnavailableError
+from ferroscope.contracts.errors import OutcomeUnknownError, StoreUnavailableError
 from ferroscope.contracts.receipts import Receipt, RepeatedCallError
 from ferroscope.contracts.store import Query
 from ferroscope.contracts.telemetry import CALL, Span
 from ferroscope.core import values
 from ferroscope.core.audit import LOGIN, AuditEvent
-from ferroscope.core.json_safety import MAX_DEPTH
-from ferroscope.core.model import Node
-from ferroscope.db.transaction import Transaction
 from ferroscope.http_server.agreed import HEAD_ONLY, retries_after
 from ferroscope.http_server.file_part import FilePart
 from ferroscope.http_server.sources import group
@@ -73,29 +68,8 @@ def traced(context: ApiContext, route: Route, environ: Mapping[str, Any], identi
         )
 
 
-# Protection against cross-site request forgery: without authentication, or with credentials that the browser has
-# stored, any web page could otherwise make an operator's browser reboot machines.
-#
-# Browsers say where a request comes from in headers that no page can forge, and that no client, ramdisk or BMC
-# sends. Following a link to a document is allowed. Source: the Fetch standard, Fetch Metadata.
-
-_SAFE: Final = ("GET", "HEAD", "OPTIONS")
-_CROSS_ORIGIN: Final = ("cross-site", "same-site")
-
-
-def reject_cross_site(req: falcon.Request) -> None:
-    """Raise ``ForbiddenError`` if a browser sent this request on behalf of a web page."""
-    environ, safe = req.env, req.method in _SAFE
-    follows_link = safe and environ.get("HTTP_SEC_FETCH_MODE") == "navigate"
-    cross_origin = environ.get("HTTP_SEC_FETCH_SITE") in _CROSS_ORIGIN and not follows_link
-    if cross_origin or (not safe and "HTTP_ORIGIN" in environ):
-        raise ForbiddenError("Cross-site requests from web pages are not allowed (Origin, Sec-Fetch-Site).")
-
-
 Responder = Callable[..., None]
 
-# Bytes of a body over the limit that are searched for the machine that sent it.
-_TRACES: Final = 256 * 1024
 _access = structlog.get_logger("ferroscope.access")
 
 _encode = msgspec.json.Encoder(decimal_format="number").encode
@@ -106,11 +80,11 @@ def responder(context: ApiContext, route: Route) -> Responder:
 
     endpoint = f"{route.method} {route.path}"
 
-    def event(req: falcon.Request, path: dict[str, str]) -> AuditEvent:
+    def event(req: falcon.Request, path: dict[str, str], source: str) -> AuditEvent:
         return event_of(
             req.env,
             request_id=request_id(req.env),
-            source=context.access.callers.source(req.env),
+            source=source,
             policy=route.policy,
             call=endpoint,
             target=next(iter(path.values()), ""),
@@ -121,7 +95,7 @@ def responder(context: ApiContext, route: Route) -> Responder:
     def respond(req: falcon.Request, resp: falcon.Response, **path: str) -> None:
         introspection = by_introspection_listener(context.settings, req)
         dialect = _dialect(route, introspection)
-        began = perf_counter()
+        began, source = perf_counter(), context.access.callers.source(req.env)
         version: Version | None = None
         audit = CallAudit(context.access.audit, endpoint, ramdisk=route.ramdisk)
         receipt: Receipt | None = None
@@ -133,12 +107,12 @@ def responder(context: ApiContext, route: Route) -> Responder:
             if HEAD_ONLY in req.env:
                 resp.status = 100
                 return
-            with context.access.admission.admit(_caller(context, route, req, identity)):
-                call = _call(context, route, req, path, version, introspection, identity)
+            with context.access.admission.admit(_caller(route, source, identity)):
+                call = _call(context, route, req, path, version, introspection, identity, source)
                 req.env.setdefault(IDENTITY, identity)
                 receipt = receipts.receipt_of(context.data, route, req.env, identity, call.raw)
                 with if_lease.required(context, req.env), traced(context, route, req.env, identity):
-                    audit.begin(lambda: event(req, path), receipt)
+                    audit.begin(lambda: event(req, path, source), receipt)
                     reply = route.handler(context, call)
                     if isinstance(reply.body, ServedFile):
                         reply = reply_with(reply.body, req.env, call.source, context)
@@ -151,13 +125,13 @@ def responder(context: ApiContext, route: Route) -> Responder:
             if isinstance(exc, OutcomeUnknownError) and route.ramdisk:
                 exc = errors.UnavailableError(errors.REPEAT_IT, {"Retry-After": "1"})
             if isinstance(exc, errors.TooLargeError) and route.refused is not None:
-                route.refused(context, _beginning(req), context.access.callers.source(req.env), exc)
+                route.refused(context, decoding.beginning(req), source, exc)
             reply = failure(context, req, exc, dialect)
         finally:
             audit.end()
-        if reply.status < 300 and route.method not in _SAFE:
+        if reply.status < 300 and route.method not in SAFE:
             context.data.writes.succeeded()
-        audit.answered(reply.status, lambda: event(req, path))
+        audit.answered(reply.status, lambda: event(req, path, source))
         receipts.keep(context.data, route, receipt, reply)
         _send(resp, reply, route.media if reply.status < 300 else falcon.MEDIA_JSON)
         resp.set_headers(versions.headers(dialect, version))
@@ -214,7 +188,7 @@ def failure(context: ApiContext, req: falcon.Request, exc: Exception, dialect: D
         context.process.log.error("request failed", method=req.method, path=req.path, exc_info=exc)
         known = errors.ApiError(errors.INTERNAL_MESSAGE.format(request_id=request_id(req.env)))
     if isinstance(exc, StoreUnavailableError):
-        if req.method not in _SAFE:
+        if req.method not in SAFE:
             context.data.writes.failed(context.process.clock.monotonic())
         _log_outage(context, req, exc)
     body = errors.introspection_body if dialect is INTROSPECTION else errors.bare_metal_body
@@ -252,11 +226,11 @@ def _dialect(route: Route, introspection: bool) -> Dialect:
     return BARE_METAL
 
 
-def _caller(context: ApiContext, route: Route, req: falcon.Request, identity: Identity) -> str:
+def _caller(route: Route, source: str, identity: Identity) -> str:
     """Return the caller that this call counts for; "" if it counts for nobody: ramdisks have limits of their own."""
     if route.ramdisk or route.policy in ("public_api", access.METRICS):
         return ""
-    return identity.principal or group(context.access.callers.source(req.env))
+    return identity.principal or group(source)
 
 
 def _call(
@@ -267,17 +241,18 @@ def _call(
     version: Version,
     introspection: bool,
     identity: Identity,
+    source: str,
 ) -> Call[Any, Any]:
-    raw = b"" if route.body_kind is Body.NONE else _read(context.settings, route, req)
+    raw = b"" if route.body_kind is Body.NONE else decoding.read_body(context.settings, route, req)
     return Call(
         path=path,
         query=decoding.decode_query(req.params, route.query) if req.query_string else _empty(route),
-        body=_body(route, raw),
+        body=decoding.body_of(route, raw),
         version=version,
         url=_url(context.settings, req, route, introspection),
         raw=raw,
         introspection=introspection,
-        source=context.access.callers.source(req.env),
+        source=source,
         identity=identity,
         request_id=request_id(req.env),
         forwarded="HTTP_FERROSCOPE_FORWARDED" in req.env,
@@ -295,18 +270,8 @@ def _admitted(
         raise route.unsupported(
             f"{req.path} requires API version 1.{route.since} or newer; the request uses {versions.text(version)}."
         )
-    if context.access.authentication.is_disabled and isinstance(context.access.policy, NoPolicy):
-        return ANYBODY
     named = route.surface is Surface.INTROSPECTION or version[1] >= decoding.NAMES_SINCE
-
-    return access.authorize(
-        context.access.policy,
-        route.policies,
-        lambda: _identified(context, req),
-        lambda identity: visible(context, identity, path, named=named),
-        path,
-        late=route.late,
-    )
+    return access.admitted(context, route, path, lambda: _identified(context, req), named=named)
 
 
 def check_owner(services: Services, route: Route, endpoint: str) -> None:
@@ -336,32 +301,6 @@ def _logged_in(context: ApiContext, req: falcon.Request, identity: Identity) -> 
         context.access.audit.logged_in(event)
 
 
-def visible(context: ApiContext, identity: Identity, path: dict[str, str], *, named: bool) -> Node:
-    """Return the node that the path names, or that of its port or port group.
-
-    ``NotFoundError`` also if the caller may not see it.
-    """
-    kind = next(kind for kind in access.OF_NODES if kind in path)
-    ident = values.normalize(path[kind]) if kind == "port" else None
-    ident = ident or decoding.ident(kind, path[kind], named=named or kind != "node")
-
-    def find(tx: Transaction) -> Node:
-        if kind == "node":
-            return tx.nodes.get(ident)
-        if kind == "portgroup":
-            return tx.nodes.get(tx.portgroups.get(ident).node)
-        if values.is_uuid(ident) or values.normalize(ident):
-            return tx.nodes.get(tx.ports.get(ident).node)
-        for port in tx.ports.list(Query(filters={"name": ident}, limit=1)):
-            return tx.nodes.get(port.node)
-        raise NotFoundError(kind, ident)
-
-    node = context.data.store.read(find)
-    if not access.sees(context.access.policy, identity, node):
-        raise NotFoundError(kind, ident)
-    return node
-
-
 def _with_suffix(data: Data, req: falcon.Request, path: dict[str, str]) -> dict[str, str]:
     """Return the path's parameters; a node whose name ends in ``.json`` is meant if there is none without that."""
     name = path.get("node", "")
@@ -377,44 +316,6 @@ def _empty(route: Route) -> msgspec.Struct:
 
 
 _NO_QUERY = NoQuery()
-
-
-def _read(settings: Settings, route: Route, req: falcon.Request) -> bytes:
-    limit = settings.api.max_body_size
-    if route.body_kind is not Body.RAW:
-        limit = min(limit, decoding.MAX_DOCUMENT_SIZE)
-    declared = req.content_length or 0
-    if (encoding := req.get_header("Content-Encoding") or "").strip().lower() not in ("", "identity"):
-        raise errors.BadRequestError(
-            f"The request body has the Content-Encoding {decoding.shown(encoding)}, which is not supported; "
-            "send it uncompressed."
-        )
-    try:
-        raw = b"" if declared > limit else _stream(req).read(limit + 1)
-    except Exception as exc:  # what another WSGI server raises if the client leaves, or sends bad chunks
-        raise errors.BadRequestError("The request body is incomplete or malformed.") from exc
-    if declared > limit or len(raw) > limit:
-        raise errors.TooLargeError(f"The request body is too large: at most {limit} bytes are allowed.")
-    return raw
-
-
-def _beginning(req: falcon.Request) -> bytes:
-    """Return the beginning of a body that is too large."""
-    try:
-        return bytes(_stream(req).read(_TRACES))
-    except Exception:  # noqa: BLE001  # as in ``_read``
-        return b""
-
-
-def _stream(req: falcon.Request) -> Any:
-    """Return the body; other WSGI servers than ours do not know the size of one that is sent in chunks."""
-    return req.stream if req.env.get("wsgi.input_terminated") else req.bounded_stream
-
-
-def _body(route: Route, raw: bytes) -> Any:
-    if route.body_kind is Body.DECODED and (raw or route.body_required):
-        return decoding.decode(raw, route.body, max_depth=MAX_DEPTH)
-    return None
 
 
 def _url(settings: Settings, req: falcon.Request, route: Route, introspection: bool) -> str:

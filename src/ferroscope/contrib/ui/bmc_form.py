@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from ferroscope.api.baremetal.bmc_trial import POLICY as TRIAL
+from ferroscope.api.baremetal.node_bmc import TRIAL_POLICY
 from ferroscope.api.http.errors import ApiError, BadRequestError, ForbiddenError, StateConflictError
 from ferroscope.contrib.ui.page import Page, Redirect, Visit
 from ferroscope.core.model import Node
@@ -57,7 +57,7 @@ def act(visit: Visit) -> Page | Redirect:
                 visit.call("PATCH /v1/nodes/{node}", path, body=patch)
         elif visit.given("action") != "try":
             raise BadRequestError("Choose an action.")
-        if visit.may(TRIAL, node):
+        if visit.may(TRIAL_POLICY, node):
             visit.call("POST /v1/nodes/{node}/bmc/trial", path)
     except ApiError as exc:
         kept = [one | {"value": "" if one["secret"] else visit.given(one["name"])} for one in form]

@@ -10,7 +10,7 @@ from typing import Any, Final
 import msgspec
 
 from ferroscope.api.auth import access
-from ferroscope.api.baremetal import bmc_trial, node_states, notes
+from ferroscope.api.baremetal import node_bmc, node_states, notes
 from ferroscope.api.http.errors import ApiError, StateConflictError
 from ferroscope.contracts.store import Query
 from ferroscope.contrib.ui import bmc_form, progress, ramdisk_log, remedy, rules
@@ -124,7 +124,7 @@ def _actions(visit: Visit, node: Node) -> dict[str, str]:
 
     found = {name: action.title for name, action in ACTIONS.items() if visit.may(action.policy, node)}
     found = {name: title for name, title in found.items() if possible(name, ACTIONS[name])}
-    if visit.may(bmc_trial.POLICY, node) and not (node.state in ACTIVE or node.inbox):
+    if visit.may(node_bmc.TRIAL_POLICY, node) and not (node.state in ACTIVE or node.inbox):
         found["try"] = "Try the BMC now"
     return found | ({"inspect": "Retry"} if failed and "inspect" in found else {})
 

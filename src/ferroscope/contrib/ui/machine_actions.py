@@ -1,4 +1,4 @@
-"""What can be done with many machines at once from their list, or with one from its page."""
+"""What can be done with many machines at once from their list, or with one from its page; notes on a machine."""
 
 from __future__ import annotations
 
@@ -91,6 +91,16 @@ def act(visit: Visit) -> Page | Redirect:
     if is_one and page.data.get("confirmed") and page.data["succeeded"] == len(page.data["results"]) == 1:
         return Redirect("/ui/machines" if action.policy == _DELETE else back)
     return page
+
+
+def note(visit: Visit) -> Redirect:
+    """Add a note to a machine, or delete one; go back to its page."""
+    path = {"node": visit.path["node"]}
+    if number := visit.given("remove"):
+        visit.call("DELETE /v1/nodes/{node}/notes/{number}", path | {"number": number})
+    else:
+        visit.call("POST /v1/nodes/{node}/notes", path, body={"text": visit.given("text")})
+    return Redirect(f"/ui/machines/{visit.path['node']}")
 
 
 def _selected(visit: Visit) -> tuple[list[Node], bool]:

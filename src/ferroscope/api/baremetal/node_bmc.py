@@ -1,8 +1,12 @@
-"""The password of a node's BMC: a new one is stored beside the present one, and a worker changes it on the BMC.
+"""A node's BMC: a new password for it, and a trial.
 
-The answer never has a password. All nodes that log in to the same BMC as the same user get the new one together, or
-none does; a node of another owner is one of them only if it has the present password already. While a change is queued,
-nothing that decides to whom passwords are sent can be changed.
+*Passwords*: a new one is stored beside the present one, and a worker changes it on the BMC. The answer never has a
+password. All nodes that log in to the same BMC as the same user get the new one together, or none does; a node of
+another owner is one of them only if it has the present password already. While a change is queued, nothing that decides
+to whom passwords are sent can be changed.
+
+*Trials*: a worker asks the BMC for the power state, so whoever has just corrected an address need not start an
+inspection. The timeline shows what it answered, and the node's last error why it did not; its state stays as it is.
 """
 
 from __future__ import annotations
@@ -26,8 +30,9 @@ from ferroscope.contracts.errors import SecretKeyError
 from ferroscope.contracts.store import Query
 from ferroscope.core import bmc_access, bmc_password
 from ferroscope.core.bmc_password import Change
+from ferroscope.core.delivery import TRIAL
 from ferroscope.core.model import Node
-from ferroscope.core.secrets import ENCRYPTED, is_encrypted, is_reference
+from ferroscope.core.secrets import ENCRYPTED, for_validation, is_encrypted, is_reference
 from ferroscope.core.states import Event
 from ferroscope.db.transaction import Transaction
 from ferroscope.secrets.keys import DecryptionError
@@ -181,7 +186,7 @@ def _check(
 
 def _check_valid(driver: Bmc, node: Node, field: str, password: str) -> None:
     info = node.driver_info | ({} if is_reference(password) else {field: password})
-    problem = driver.validate(drivers.for_validation(msgspec.structs.replace(node, driver_info=info)))
+    problem = driver.validate(for_validation(msgspec.structs.replace(node, driver_info=info)))
     if problem is not None:
         raise BadRequestError(f"Node {node.uuid} cannot get this password: {problem}.")
 
@@ -231,3 +236,22 @@ def check_change(tx: Transaction, before: Node, after: Node) -> None:
         return
     if before.driver_info != after.driver_info or before.driver != after.driver:
         check_unlocked(tx, before)
+
+
+TRIAL_POLICY = "baremetal:node:set_provision_state"
+
+
+def try_bmc(context: ApiContext, call: Call[NoQuery, None]) -> Reply:
+    """Have a worker ask the BMC for the power state; a trial that is waiting already is the same one."""
+    ident = node_ident(call)
+
+    def work(tx: Transaction) -> None:
+        node = tx.nodes.get(ident, lock=True)
+        if node.inbox:
+            raise StateConflictError(f"Node {node.uuid} is in the inbox: approve it before its BMC is contacted.")
+        if any(request.event is Event.VERIFY for request in tx.requests.pending(node.uuid)):
+            return
+        transition.submit(tx, node, Event.VERIFY, process=context.process.name, payload={TRIAL: True})
+
+    context.data.store.write(work)
+    return Reply(202, headers={"Location": f"{call.url}/v1/nodes/{call.node}/timeline"})
