@@ -123,7 +123,8 @@ def _boot(directory: Path, ramdisk: Path, api: Api) -> tuple[list[Part], int]:
     callback = f"{api.url.replace('127.0.0.1', '10.0.2.2')}/v1/continue_inspection"
     mac = _MAC.replace(":", "-")
     words = f"{_LOGGED} ipa-inspection-callback-url={callback} ipa-collect-lldp=1 BOOTIF=01-{mac}"
-    (directory / "disk").write_bytes(bytes(1 << 20))
+    with (directory / "disk").open("wb") as disk:
+        disk.truncate(8 << 30)  # the agent waits for a disk on which a system would fit
     command = [
         "qemu-system-x86_64", "-machine", "q35", "-cpu", "max", "-m", "1024", "-display", "none", "-no-reboot",
         "-icount", f"shift={_SHIFT}", "-serial", f"file:{console}",
