@@ -7,6 +7,7 @@ redirects to another host are not followed, because the session's token would be
 
 from __future__ import annotations
 
+import contextlib
 import ssl
 from typing import Any, Final
 from urllib.parse import urljoin, urlsplit
@@ -40,11 +41,13 @@ class _Adapter(HTTPAdapter):
     def send(self, request: Any, **kwargs: Any) -> requests.Response:  # type: ignore[override]
         response = super().send(request, **kwargs | {"stream": True})
         body = bytearray()
-        for chunk in response.iter_content(_CHUNK):
-            body += chunk
-            if len(body) > MAX_BODY:
-                response.close()
-                raise TooLargeError(f"the response is longer than {MAX_BODY} bytes")
+        with contextlib.ExitStack() as broken:
+            broken.callback(response.close)  # what is left of it is of no use
+            for chunk in response.iter_content(_CHUNK):
+                body += chunk
+                if len(body) > MAX_BODY:
+                    raise TooLargeError(f"the response is longer than {MAX_BODY} bytes")
+            broken.pop_all()
         response._content = bytes(body)
         return response
 
@@ -63,9 +66,12 @@ class BoundedSession(requests.Session):
         self.mount("https://", _Adapter(tls, allowed))
 
     def get_redirect_target(self, resp: requests.Response) -> str | None:
-        """Return the target of a redirect, None if that is another host."""
-        target = super().get_redirect_target(resp)
-        return target if target is not None and self.belongs(urljoin(str(resp.url), target)) else None
+        """Return the target of a redirect, None if that is another host, or no address at all."""
+        with contextlib.suppress(ValueError):
+            target = super().get_redirect_target(resp)
+            if target is not None and self.belongs(urljoin(str(resp.url), target)):
+                return target
+        return None
 
     def part(self) -> None:
         """Close persistent connections; the next request opens one."""

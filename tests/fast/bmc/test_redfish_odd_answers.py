@@ -12,7 +12,8 @@ from ferroscope.bmc.redfish.driver import RedfishBmc
 from ferroscope.contracts.bmc import BootDevice, Image, Power
 from ferroscope.contracts.errors import BmcError
 from ferroscope.core.reasons import Reason
-from tests.support.scripted_redfish import MANAGER, SESSIONS, SYSTEM, ScriptedBmc, answer, collection, link
+from tests.support.bad_server import a_server_that
+from tests.support.scripted_redfish import MANAGER, SESSIONS, SYSTEM, ScriptedBmc, answer, collection, link, node_at
 
 ROOT = "/redfish/v1/"
 NICS = f"{SYSTEM}/EthernetInterfaces"
@@ -193,6 +194,33 @@ def test_a_redirect_to_the_bmcs_own_name_is_followed_at_the_address_that_we_know
     assert len(macs(driver, machine)) == 2
 
 
+def test_the_encoding_that_a_header_claims_is_not_believed(machine: ScriptedBmc, driver: RedfishBmc) -> None:
+    for path in (ROOT, SYSTEM):
+        body = json.dumps(machine.documents[path]).encode()
+        machine.documents[path] = answer(200, body, Content_Type="application/json; charset=utf-16")
+    assert driver.get_power(machine.node()) is Power.ON
+
+
+@pytest.mark.parametrize(
+    "sends",
+    [
+        b"SSH-2.0-OpenSSH_9.2\r\n",
+        b"\0\x1b[2J\0\0",
+        b"HTTP/1.1 OK 200\r\n\r\n{}",
+        b"HTTP/1.1 200 OK\r\nContent-Length: 90\r\n\r\n{}",
+        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n",
+        b"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\n\r\n{}",
+        b"HTTP/1.1 200 OK\r\n" + b"X: y\r\n" * 200,
+    ],
+    ids=["ssh", "binary", "status", "length", "chunks", "gzip", "headers"],
+)
+def test_an_answer_that_is_broken_is_not_called_a_connection_that_failed(driver: RedfishBmc, sends: bytes) -> None:
+    with a_server_that([sends]) as port, pytest.raises(BmcError, match="is not HTTP") as caught:
+        driver.get_power(node_at(f"http://127.0.0.1:{port}"))
+    assert caught.value.transient
+    assert str(caught.value).isprintable()
+
+
 @pytest.mark.parametrize("status", [301, 302, 307, 308])
 def test_a_command_that_is_redirected_is_sent_as_the_command_that_it_is(
     machine: ScriptedBmc, driver: RedfishBmc, status: int
@@ -212,8 +240,8 @@ def test_a_command_whose_answer_is_to_be_seen_elsewhere_is_done(machine: Scripte
 
 @pytest.mark.parametrize(
     "place",
-    [SYSTEM, f"http://elsewhere.example{SYSTEM}", "/redfish/v1/a", ""],
-    ids=["itself", "host", "circle", "none"],
+    [SYSTEM, f"http://elsewhere.example{SYSTEM}", "/redfish/v1/a", "", "http://[::1"],
+    ids=["itself", "host", "circle", "none", "nonsense"],
 )
 def test_a_redirect_that_leads_nowhere_says_so(bmc: ScriptedBmc, driver: RedfishBmc, place: str) -> None:
     bmc.documents[SYSTEM] = answer(301, None, Location=place)

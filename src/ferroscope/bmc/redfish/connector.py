@@ -72,6 +72,7 @@ class Connector(sushy_connector.Connector):  # type: ignore[misc]
             raise _refused(f"the BMC at {self._url} redirects without end")
         if method == "GET":
             response._content = _resource(response.content)
+            response.encoding = "utf-8"  # whatever its header says: it was decoded as that
         return response
 
     def _sent(self, method: str, path: str, most: float, kwargs: dict[str, Any]) -> Any:
@@ -109,7 +110,10 @@ class Connector(sushy_connector.Connector):  # type: ignore[misc]
         if response.status_code not in _REDIRECTS or (response.status_code == _SEE_OTHER and method != "GET"):
             return None
         here = urlsplit(urljoin(self._url, path))
-        there = urlsplit(urljoin(here.geturl(), response.headers.get("Location") or ""))
+        try:
+            there = urlsplit(urljoin(here.geturl(), response.headers.get("Location") or ""))
+        except ValueError:
+            raise _refused(f"the BMC at {self._url} redirects to what is no address") from None
         if here.scheme == "http" and there.scheme == "https" and here.hostname == there.hostname:
             place = one_line(f"https://{there.netloc.rpartition('@')[2]}", _SHOWN)
             message = f"the BMC at {self._url} redirects http to https; set redfish_address to {place}"

@@ -10,11 +10,13 @@ from __future__ import annotations
 
 import base64
 import errno
+import http.client
 import re
 import ssl
 from typing import Any, Final, NamedTuple
 
 import requests
+import urllib3
 from sushy import exceptions as sushy
 
 from ferroscope.bmc.redfish.info import Access
@@ -22,7 +24,7 @@ from ferroscope.contracts.errors import BmcError
 from ferroscope.core.callback_secret import without_disk_key
 from ferroscope.core.explanations import EXPLANATIONS
 from ferroscope.core.reasons import Reason
-from ferroscope.core.values import MASK, WITHHELD, is_too_short, without_secrets
+from ferroscope.core.values import MASK, WITHHELD, is_too_short, one_line, without_secrets
 from ferroscope.remote.deadline import Deadline, DeadlineError
 from ferroscope.remote.resolver import UnresolvedError
 from ferroscope.remote.retry import retry_after
@@ -31,6 +33,9 @@ from ferroscope.remote.tls_errors import is_disagreement, is_plain
 
 _MAX_MESSAGE: Final = 300
 _MAX_READ: Final = 4096
+_MAX_SHOWN: Final = 120
+# What is raised for an answer that begins, and then is no HTTP, or ends too soon.
+_BROKEN: Final = (http.client.HTTPException, urllib3.exceptions.DecodeError, ValueError)
 # Busy or locked: the same call may succeed later.
 _TRANSIENT: Final = frozenset({408, 409, 412, 423, 425, 429, 500, 502, 503, 504})
 _SCHEME: Final = "set redfish_address to http://HOST:PORT, or to the port of https"
@@ -242,6 +247,9 @@ def _unanswered(error: Exception, *, known: bool) -> Verdict:
         return _not_redfish("not JSON", known=known)
     if any("\x15\x03" in str(cause) or r"\x15\x03" in str(cause) for cause in chain):
         return _speaks_tls()
+    if any(isinstance(cause, _BROKEN) and not isinstance(cause, http.client.RemoteDisconnected) for cause in chain):
+        message = f"the response breaks off, or is not HTTP ({_innermost(chain)}); the BMC may be restarting"
+        return Verdict(message, True, Reason.BMC_UNREACHABLE)
     # A BMC that restarts refuses connections; one that never answered may have another address.
     refused = any(isinstance(cause, OSError) and cause.errno == errno.ECONNREFUSED for cause in chain)
     pause = 0.0 if refused and known else None
@@ -272,4 +280,4 @@ def causes(error: BaseException) -> list[BaseException]:
 
 def _innermost(chain: list[BaseException]) -> str:
     plain = [cause for cause in chain if isinstance(cause, OSError) and cause.strerror]
-    return str(plain[-1].strerror) if plain else str(chain[-1])[:120]
+    return str(plain[-1].strerror) if plain else one_line(str(chain[-1]).strip(), _MAX_SHOWN)
