@@ -56,13 +56,13 @@ class Connector(sushy_connector.Connector):  # type: ignore[misc]
 
     def _op(self, method: str, path: str = "", **kwargs: Any) -> Any:
         path = local(path)
-        if method != "GET":
-            # A BMC may close an idle connection at any time. A read that was lost by that is repeated, but not a
-            # command: it is unknown whether the command has arrived.
-            self._session.part()
         most = kwargs.get("timeout") or math.inf
         fixed = {"server_side_retries_left": 0, "allow_reauth": False, "allow_redirects": False}
         for _ in range(_MAX_HOPS):
+            if method != "GET":
+                # A BMC may close an idle connection at any time. A read that was lost by that is repeated, but not a
+                # command: it is unknown whether the command has arrived.
+                self._session.part()
             response = self._sent(method, path, most, kwargs | fixed)
             following = self._redirected(method, path, response)
             if following is None:
