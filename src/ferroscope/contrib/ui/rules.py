@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections import Counter
 from typing import Any, Final
@@ -158,7 +159,8 @@ _CHANGED: Final = (
 
 
 def _version(rule: dict[str, Any]) -> str:
-    return str(rule["updated_at"] or rule["created_at"])
+    # Not its time, which has whole seconds.
+    return hashlib.sha256(msgspec.json.encode([rule[name] for name in _FIELDS])).hexdigest()
 
 
 def _body(given: dict[str, str], *, hidden: bool) -> tuple[dict[str, Any], dict[str, list[str]]]:
