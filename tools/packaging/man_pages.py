@@ -28,6 +28,7 @@ inspection APIs of OpenStack Ironic."""
 _FILES: Final = {
     "/etc/ferroscope/ferroscope.conf": "Options of the service, if no file is given with -c.",
     "/var/lib/ferroscope": "The database, if it is SQLite.",
+    "/var/lib/ferroscope-tftp": "What machines boot, on boot hosts; root's.",
 }
 
 

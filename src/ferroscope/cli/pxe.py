@@ -11,6 +11,7 @@ import click
 
 from ferroscope.cli.output import Group, Output, output_option
 from ferroscope.cli.service import config_option, not_started, settings_of
+from ferroscope.config import foreign
 
 if TYPE_CHECKING:
     from ferroscope.config.options import ApiSettings
@@ -95,7 +96,9 @@ def listens_here(url: str, api: ApiSettings) -> bool:
 def _write(files: dict[Path, str]) -> None:
     for path, content in files.items():
         try:
+            foreign.refuse(path.parent)
             path.parent.mkdir(parents=True, exist_ok=True)
+            foreign.refuse(path.parent)
             path.write_text(content, encoding="utf-8")
         except OSError as exc:
             raise click.ClickException(f"cannot write {path}: {exc.strerror}") from exc
@@ -134,6 +137,7 @@ def _write_ruleset(path: Path, text: str) -> None:
     """Replace the file atomically: a truncated ruleset would load, and close nothing."""
     beside = path.with_name(f".{path.name}.new")
     try:
+        foreign.refuse(path.parent)
         with beside.open("w", encoding="utf-8") as file:
             file.write(text)
             file.flush()

@@ -23,6 +23,7 @@ from ferroscope.cli.exits import Exit, Failure
 from ferroscope.cli.output import Group, Output, list_output_option, output_option, table
 from ferroscope.cli.service import config_option, settings_of
 from ferroscope.cli.text import is_terminal, many
+from ferroscope.config import foreign
 
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@-]{0,63}", re.ASCII)
 _NAME_RULE: Final = "1 to 64 letters, digits, '.', '_', '@' or '-', not starting with a sign"
@@ -134,7 +135,16 @@ def _path(file: Path | None, files: tuple[str, ...]) -> Path:
     given = file or settings_of(files).api.http_basic_auth_user_file
     if not given:
         raise click.UsageError("no htpasswd file: use --file, or set [api] http_basic_auth_user_file")
+    _refuse_foreign(Path(given))
     return Path(os.path.realpath(given))
+
+
+def _refuse_foreign(path: Path) -> None:
+    """Refuse as root a file of which others could make a link to another one."""
+    try:
+        foreign.refuse(path.parent)
+    except PermissionError as exc:
+        raise Failure(f"root does not use {path}: {exc.strerror}", exit_code=Exit.USAGE) from exc
 
 
 def _check_exists(path: Path) -> None:
@@ -199,6 +209,7 @@ def _locked(directory: Path) -> Iterator[None]:
 
 def _replace(path: Path, text: str) -> None:
     """Write a new file and rename it to ``path``, with owner, group and mode of the old one."""
+    _refuse_foreign(path)
     exists = path.exists()
     like = path.stat() if exists else path.parent.stat()
     descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")

@@ -115,7 +115,9 @@ class BootSettings(msgspec.Struct, frozen=True, kw_only=True):
             "secret (see [inspector] callback_secret). Empty: machines that boot from the network get no secret."
         ),
     ] = ""
-    tftp_root: Annotated[str, Opt("Directory served over TFTP.")] = "/var/lib/ferroscope/tftp"
+    tftp_root: Annotated[
+        str, Opt("Directory served over TFTP. It, and all above it, must be root's: root builds and writes there.")
+    ] = "/var/lib/ferroscope-tftp"
     http_url: Annotated[
         str,
         Opt(

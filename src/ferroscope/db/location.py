@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from ferroscope.config import load
+from ferroscope.config import foreign, load
 from ferroscope.config.options import DatabaseSettings
 from ferroscope.db.url import DatabaseUrlError, checked, hosts
 
@@ -44,8 +44,22 @@ def make_directory(settings: DatabaseSettings) -> None:
     """Create the default directory if it does not exist; ``OSError``."""
     file = file_of(settings)
     if file is not None and file == load.default_database():
-        # The system directory is shared with the files for boot hosts; only the owner can read the database file.
+        # The system directory as its package makes it; only the owner can read the database file.
         file.parent.mkdir(mode=0o755 if file.parent == load.STATE_DIRECTORY else 0o700, parents=True, exist_ok=True)
+
+
+def refuse_others(settings: DatabaseSettings) -> None:
+    """Raise ``PermissionError`` if this is root, and SQLite's file is where its owner decides what root would write."""
+    file = file_of(settings)
+    if file is None:
+        return
+    try:
+        foreign.refuse(file.parent)
+    except PermissionError as exc:
+        raise PermissionError(
+            f"root does not write {file}: others decide what that is, and cannot use what root creates; run it as the "
+            "service's user: runuser -u ferroscope -- ferroscope db ..."
+        ) from exc
 
 
 def left_behind(settings: DatabaseSettings) -> Path | None:

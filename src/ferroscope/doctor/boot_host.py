@@ -20,6 +20,7 @@ from typing import Final
 from ferroscope.boot_config import dnsmasq
 from ferroscope.boot_config.dnsmasq import HOST, Address, AddressError, PoolError, Range, overlap, own, own_name, parse
 from ferroscope.boot_config.proxy_dhcp import ProxyError
+from ferroscope.config import foreign
 from ferroscope.config.errors import StartError
 from ferroscope.config.options import BootSettings, PxeFilterSettings, Settings
 from ferroscope.contracts.pxe_filter import PxeFilterError
@@ -199,6 +200,10 @@ def _files(settings: BootSettings) -> Iterator[Finding]:
         yield Finding("boot-files", "wrong", f"missing in {root}: {', '.join(missing)}; machines cannot boot", advice)
     else:
         yield Finding("boot-files", "ok", f"boot files found in {root}: {', '.join(needed)}")
+    with suppress(OSError):  # what cannot be read is reported as missing
+        if (part := foreign.changeable(root, 0)) is not None:
+            summary = f"others than root can change {part}, and so what machines boot from {root}"
+            yield Finding("boot-files", "note", summary, "choose a directory of root's: [boot] tftp_root")
     loaders = [settings.loader_bios, settings.loader_x64, settings.loader_arm64]
     lacking = [name for name in loaders if not (root / name).is_file()]
     if lacking:

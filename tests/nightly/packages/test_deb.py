@@ -128,8 +128,7 @@ def test_a_boot_host_is_closed_until_its_filter_runs(debian: Debian, packages: l
     debian.install(*packages)
     conf = debian.root / CONF
     conf.write_text(conf.read_text() + "\n[pxe_filter]\nnetwork = rack\ninterfaces = lo\n")
-    debian.run("ferroscope", "db", "upgrade")
-    debian.run("chown", "--recursive", "ferroscope:", "/var/lib/ferroscope")
+    debian.run("runuser", "-u", "ferroscope", "--", "ferroscope", "db", "upgrade")
     assert debian.call("systemctl", "start", "ferroscope-pxe-closed.service").returncode != 0, "there is no ruleset"
     debian.run("ferroscope", "pxe", "ruleset", "-o", "/etc/ferroscope/pxe-closed.nft")
     debian.run("systemctl", "start", "ferroscope-pxe-closed.service")

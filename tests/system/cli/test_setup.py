@@ -70,7 +70,7 @@ def test_five_answers_on_a_terminal_make_a_configuration_that_works(path: Path) 
     settings = load([str(path)])
     assert settings.api.host == ("127.0.0.2",)
     assert settings.inspector.callback_endpoint_override == "http://127.0.0.2:6385"
-    assert settings.inspector.ramdisk_iso == "/var/lib/ferroscope/tftp/ipa.iso"
+    assert settings.inspector.ramdisk_iso == "/var/lib/ferroscope-tftp/ipa.iso"
     _moved(path)
     service = Played("all", path.parent, [executable(), "all", "-c", str(path)])
     try:

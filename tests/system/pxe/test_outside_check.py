@@ -21,7 +21,7 @@ from tests.support.installation import Played
 from tests.support.pxe.bare_host import ADDRESS, BareHost
 from tests.support.pxe.lab import Lab
 
-_TFTP = "/var/lib/ferroscope/tftp"
+_TFTP = "/var/lib/ferroscope-tftp"
 _PXE_FILTER = PxeFilterSettings(interfaces=("boot",), http_ports=(8080,))
 _BOOT = BootSettings(
     hosts=("boot1",),

@@ -15,7 +15,7 @@ from tests.support.pxe import foreign
 from tests.support.pxe.bare_host import ADDRESS, CONFIGURATION, BareHost
 from tests.support.pxe.lab import Lab
 
-_TFTP = "/var/lib/ferroscope/tftp"
+_TFTP = "/var/lib/ferroscope-tftp"
 _DNSMASQ = "/etc/dnsmasq.d/ferroscope.conf"
 _ANSWERS = ("--interface", "boot", "--database", "", "--listen", ADDRESS, "--login", "http_basic", "--user", "admin")
 _PASSWORD = "of-the-admin-1\n"
@@ -114,7 +114,7 @@ def test_what_others_have_written_is_refused_or_kept(host: BareHost) -> None:
     assert host.read(_DNSMASQ) == host.read(CONFIGURATION) == ""
     host.setup(*_ANSWERS, "--replace", stdin=_PASSWORD)
     assert host.read(plan.BACKUPS / plan.WEB_SITE.relative_to("/")) == "server { listen 8080; }\n"
-    assert "root /var/lib/ferroscope/tftp" in host.read(plan.WEB_SITE)
+    assert "root /var/lib/ferroscope-tftp" in host.read(plan.WEB_SITE)
     other = host.setup("--interface", "boot", "--range", "10.77.0.60-10.77.0.70")
     assert other.returncode == Exit.CONFLICT
     assert "[boot] ranges" in other.stderr

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Final
 
 from ferroscope.boot_config.ramdisk.manifest import RamdiskError
+from ferroscope.config import foreign
 from ferroscope.contrib.ramdisk.plan import Names
 
 _PREFIX: Final = ".ramdisk-build-"
@@ -27,8 +28,10 @@ _ESCAPE: Final = re.compile(r"\\([0-7]{3})")
 @contextmanager
 def work_directory(directory: Path) -> Iterator[Path]:
     """Create a directory beside the result, and remove it at the end; one build at a time."""
+    _refuse_foreign(directory)
     created = [one for one in (directory, *directory.parents) if not one.exists()]
     directory.mkdir(parents=True, exist_ok=True)
+    _refuse_foreign(directory)
     lock = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
     try:
         try:
@@ -48,6 +51,14 @@ def work_directory(directory: Path) -> Iterator[Path]:
         for one in created:
             if not any(one.iterdir()):
                 one.rmdir()
+
+
+def _refuse_foreign(directory: Path) -> None:
+    """Refuse to build as root where others could move the build away, and have its programs write elsewhere."""
+    try:
+        foreign.refuse(directory)
+    except PermissionError as exc:
+        raise RamdiskError(f"cannot build in {directory}: {exc.strerror}", "choose another: --directory") from exc
 
 
 def _remove(directory: Path) -> None:
@@ -86,6 +97,7 @@ def put_into_place(out: Path, names: Names, directory: Path) -> None:
     for name in [*names.files, *([signed] if signed else []), names.manifest]:
         target = directory / name
         target.parent.mkdir(exist_ok=True)
+        _refuse_foreign(target.parent)
         path = out / name
         path.chmod(0o644)
         os.utime(path)  # web servers and their caches tell files apart by their time

@@ -29,7 +29,7 @@ _LOGINS: Final = ("noauth", "http_basic", "keystone")
 # Addresses to listen on that tell nobody where the service is.
 _UNREACHABLE: Final = ("localhost", "127.0.0.1", "::1", "::", "0.0.0.0")  # noqa: S104  # they are compared
 # Where 'ferroscope ramdisk build' puts it.
-_IMAGE: Final = "/var/lib/ferroscope/tftp/ipa.iso"
+_IMAGE: Final = "/var/lib/ferroscope-tftp/ipa.iso"
 _BOOTS: Final = ("virtual-media", "network", "none")
 
 

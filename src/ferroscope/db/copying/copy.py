@@ -149,6 +149,8 @@ class _Side:
             return
         try:
             with self.errors("open"):
+                if create:
+                    location.refuse_others(self.settings)
                 location.make_directory(self.settings)
                 self._connection = self.engine.connect()
             with waiting(self._connection, _LOCK_TIMEOUT):

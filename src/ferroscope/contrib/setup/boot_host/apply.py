@@ -21,7 +21,7 @@ from typing import Final
 
 import msgspec
 
-from ferroscope.config.load import STATE_DIRECTORY
+from ferroscope.config import foreign
 from ferroscope.config.options import BootSettings, Settings
 from ferroscope.contrib.setup.boot_host import facts, plan
 from ferroscope.contrib.setup.boot_host.plan import Target
@@ -63,6 +63,7 @@ def compare(targets: Iterable[Target], *, replace: bool) -> list[Written]:
     found = []
     for target in targets:
         try:
+            foreign.refuse(target.path.parent)
             before = target.path.read_bytes()
         except FileNotFoundError:
             found.append(Written(target.path, Change.NEW))
@@ -90,7 +91,9 @@ def write(targets: Sequence[Target], changes: Sequence[Written]) -> None:
                 change.kept.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
                 keep(target.path, change.kept)
             if change.change is not Change.SAME:
+                foreign.refuse(target.path.parent)
                 _make(target.path.parent)
+                foreign.refuse(target.path.parent)
                 _write_atomically(target)
         except OSError as exc:
             raise ApplyError(f"cannot write {target.path}: {exc.strerror or exc}") from exc
@@ -168,19 +171,6 @@ def units() -> list[Target]:
         Target(_UNIT_DIRECTORY / name, (source / name).read_text().replace(_INSTALLED, program).encode())
         for name in lacking
     ]
-
-
-def let_others_read(root: Path) -> None:
-    """Let dnsmasq and the web server, which are other users, reach the boot files below the service's own directory.
-
-    Each file in it has permissions of its own. Directories of others are left alone.
-    """
-    for one in (root, *root.absolute().parents):
-        if one.is_dir() and one.is_relative_to(STATE_DIRECTORY):
-            mode = stat.S_IMODE(one.stat().st_mode)
-            wanted = mode | (0o055 if one == root else stat.S_IXGRP | stat.S_IXOTH)
-            if wanted != mode:
-                one.chmod(wanted)
 
 
 def unreadable(root: Path) -> Path | None:

@@ -215,7 +215,6 @@ class Installation:
 
         try:
             apply.write(self._targets, self.changes)
-            apply.let_others_read(Path(self._settings.boot.tftp_root))
             if facts.SYSTEMD.is_dir():
                 apply.add_user()
                 wanted = apply.services(self.changes, self._settings, configured=configured)

@@ -1,0 +1,56 @@
+"""Whether somebody else can change what a path means, before root writes there.
+
+Who may rename or link in a directory decides where a write below it ends, and whose permissions a chmod changes. The
+service's user owns the service's directory, so root neither reads, writes nor builds below it: with the service, its
+user would be root. Checked from the top: nobody else can change what was found in a directory that is root's.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from pathlib import Path
+from typing import Final
+
+# As the kernel: longer chains of symbolic links are loops.
+_LINKS: Final = 40
+
+
+def changeable(directory: Path, user: int) -> Path | None:
+    """Return the first part of the path that others than root and ``user`` can change; None if there is none.
+
+    What does not exist yet is nobody's. In a directory such as /tmp (sticky), others cannot replace what is ours, but
+    they can be there first: so it is good on the way, and not as the last part. ``OSError``.
+    """
+    path = Path(os.path.abspath(directory))  # noqa: PTH100  # not resolve(): each link is looked at
+    return _changeable(path, (0, user), _LINKS)
+
+
+def _changeable(path: Path, users: tuple[int, int], links: int) -> Path | None:
+    if links == 0:
+        raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), str(path))
+    for one in (*reversed(path.parents), path):
+        try:
+            found = one.lstat()
+        except FileNotFoundError:
+            return None
+        if found.st_uid not in users:
+            return one
+        if stat.S_ISLNK(found.st_mode):
+            if (through := _changeable(one.parent / one.readlink(), users, links - 1)) is not None:
+                return through
+        elif found.st_mode & 0o022 and (one == path or not found.st_mode & stat.S_ISVTX):
+            return one
+    return None
+
+
+def refuse(directory: Path) -> None:
+    """Raise ``PermissionError`` if this process is root's and others can change the path; its text says what to do."""
+    if os.geteuid() == 0 and (part := changeable(directory, 0)) is not None:
+        raise PermissionError(
+            errno.EPERM,
+            f"others than root can change {part}, and so where root would write; choose a directory of root's, or give "
+            f"it to root: chown root {part}; chmod go-w {part}",
+            str(directory),
+        )
