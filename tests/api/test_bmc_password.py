@@ -10,6 +10,7 @@ import msgspec
 import pytest
 from sqlalchemy import text
 
+from ferroscope.api.auth.failures import MISTYPED
 from ferroscope.api.auth.identity import Identity
 from ferroscope.bmc.drivers import DriverOptions, Limits
 from ferroscope.bmc.ipmi.driver import IpmiBmc
@@ -306,3 +307,19 @@ def test_a_node_that_a_project_claims_to_share_a_bmc_learns_no_password(caller: 
     assert enrolled.status_code == 201, enrolled.text
     answer = caller("system")("PUT", "/v1/nodes/n1/bmc/password", {"password": NEW})
     assert enrolled.json["uuid"] not in answer.json["nodes"], answer.text
+
+
+def test_whether_a_guess_is_the_stored_password_of_others_is_told_a_few_times_only(caller: Callable[[str], As]) -> None:
+    """Who names the account of a BMC of others in a node of their own would read it from the answer: 202 or 409."""
+    answers = []
+    for number in range(8):
+        mine = INFO | {"redfish_address": "https://192.0.2.1", "redfish_password": f"a-Guess.{number}"}
+        enrolled = caller("intruder")("POST", "/v1/nodes", {"driver": "redfish", "driver_info": mine})
+        assert enrolled.status_code == 201, enrolled.text
+        path = f"/v1/nodes/{enrolled.json['uuid']}/bmc/password"
+        answers.append(caller("intruder")("PUT", path, {"password": NEW}))
+    statuses = [one.status_code for one in answers]
+    assert statuses[:MISTYPED] == [202, *[409] * (MISTYPED - 1)]  # it waits for its own first change
+    assert statuses[MISTYPED:] == [429] * (8 - MISTYPED)
+    assert answers[-1].headers["Retry-After"].isdigit()
+    assert caller("system")("PUT", "/v1/nodes/n1/bmc/password", {"password": NEW}).status_code == 202

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final
 import structlog
 
 from ferroscope.api.auth.configured import build_authentication, build_policy
+from ferroscope.api.auth.failures import guesses
 from ferroscope.config.added import added
 from ferroscope.config.added import backend as _selected
 from ferroscope.config.errors import SetupError
@@ -165,6 +166,7 @@ def build_context(
             callers=Callers(settings.api),
             hosts=Hosts(known_names(settings)),
             admission=Admission(settings.api, clock),
+            guesses=guesses(settings.api),
         ),
         services=Services(
             drivers=drivers,

@@ -26,6 +26,11 @@ _MISTYPED_RATE: Final = 1 / 200
 _THIS_HOST: Final = "loopback"
 
 
+def guesses(settings: ApiSettings) -> Buckets:
+    """Return what limits guesses of a password that is not the caller's own: no more than a person mistypes."""
+    return Buckets(settings.failure_rate * _MISTYPED_RATE, MISTYPED)
+
+
 class FailedLogins:
     """Counts wrong passwords by source and name, and by source. One instance serves all threads.
 

@@ -21,7 +21,7 @@ from ferroscope.api.baremetal import drivers
 from ferroscope.api.baremetal.node_fields import shown_to
 from ferroscope.api.http.context import ApiContext, Process, Services
 from ferroscope.api.http.decoding import node_ident
-from ferroscope.api.http.errors import BadRequestError, StateConflictError
+from ferroscope.api.http.errors import BadRequestError, StateConflictError, TooManyError
 from ferroscope.api.http.json_patch import Operation
 from ferroscope.api.http.route import Call, NoQuery, Reply
 from ferroscope.api.http.schemas import iso
@@ -90,7 +90,7 @@ def set_password(context: ApiContext, call: Call[NoQuery, NewPassword]) -> Reply
         found = tx.nodes.get(ident)
         field = _field(context, found)
         # In one order, whichever of them was named: others may lock the same nodes.
-        shared = sorted([found.uuid, *(one.uuid for one in _sharing(context, tx, found, field))])
+        shared = sorted([found.uuid, *(one.uuid for one in _sharing(context, call, tx, found, field))])
         nodes = [tx.nodes.get(uuid, lock=True) for uuid in shared]
         for node in nodes:
             _check(context, call, tx, node, field, password)
@@ -116,7 +116,7 @@ def _changeable(services: Services, node: Node) -> str | None:
     return bmc_password.field_of(driver.properties) if isinstance(driver, ChangesPassword) else None
 
 
-def _sharing(context: ApiContext, tx: Transaction, node: Node, field: str) -> list[Node]:
+def _sharing(context: ApiContext, call: Call[Any, Any], tx: Transaction, node: Node, field: str) -> list[Node]:
     """Return the other nodes that log in to this node's BMC as the same user.
 
     One of another owner is such if it has the same password: whoever enrolls a node may name any BMC and any user.
@@ -130,11 +130,24 @@ def _sharing(context: ApiContext, tx: Transaction, node: Node, field: str) -> li
         if one.uuid != node.uuid
         and _changeable(context.services, one) == field
         and bmc_password.same_account(node, one, field)
-        and (one.owner == node.owner or _password(tx, one, field) == _password(tx, node, field))
+        and (known or not bmc_access.moved(_place(node), _place(one)))
     ]
-    if known:
-        return near
-    return [one for one in near if not bmc_access.moved(_place(node), _place(one))]
+    for one in near:
+        _count_guess(context, call, node, one)
+    return [one for one in near if one.owner == node.owner or _password(tx, one, field) == _password(tx, node, field)]
+
+
+def _count_guess(context: ApiContext, call: Call[Any, Any], node: Node, other: Node) -> None:
+    """Count that the answer tells the caller whether the passwords of both nodes are the same; ``TooManyError``."""
+    if other.owner == node.owner or access.may(context.access.policy, POLICY, call.identity, access.target_of(other)):
+        return
+    wait = context.access.guesses.take((node.owner, other.uuid), context.process.clock.monotonic())
+    if wait:
+        raise TooManyError(
+            "The password of this BMC was to be changed too often by projects that share it; try again later, or let "
+            "a member of the whole service change it.",
+            {"Retry-After": str(wait)},
+        )
 
 
 def _password(tx: Transaction, node: Node, field: str) -> Any:

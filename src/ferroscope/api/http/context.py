@@ -12,14 +12,15 @@ from typing import Any, Final, Protocol, TypeVar
 import msgspec
 
 from ferroscope.api.auth.authentication import Authentication
+from ferroscope.api.auth.failures import guesses
 from ferroscope.api.auth.policy import NoPolicy, Policy
 from ferroscope.api.http.audit import Audit
 from ferroscope.api.http.large_lists import Room, Turns
 from ferroscope.api.http.middleware import Hosts
-from ferroscope.api.http.rate_limit import Admission, Callers, PerMinute, RefusalCache
+from ferroscope.api.http.rate_limit import Admission, Buckets, Callers, PerMinute, RefusalCache
 from ferroscope.api.http.remembered import Remembered
 from ferroscope.api.http.sending import Places, Readers
-from ferroscope.config.options import Settings
+from ferroscope.config.options import ApiSettings, Settings
 from ferroscope.contracts.attached import Attached
 from ferroscope.contracts.bmc import Bmc
 from ferroscope.contracts.data import SharedMac
@@ -110,7 +111,7 @@ class Access(msgspec.Struct, frozen=True, kw_only=True):
     ``refusals`` limits the logging of refused callbacks, ``floods`` that of a flood of unknown machines.
     ``refusal_cache`` limits the queries that a flood causes. ``sources`` counts the machines that each source has had
     discovered. ``places`` limits the files that are being sent at once, ``readers`` knows which version each source
-    reads.
+    reads. ``guesses`` limits what one project may learn about the passwords of another's BMC.
     """
 
     authentication: Authentication
@@ -125,6 +126,7 @@ class Access(msgspec.Struct, frozen=True, kw_only=True):
     sources: PerMinute = msgspec.field(default_factory=PerMinute)
     places: Places = msgspec.field(default_factory=Places)
     readers: Readers = msgspec.field(default_factory=Readers)
+    guesses: Buckets = msgspec.field(default_factory=lambda: guesses(ApiSettings()))
 
 
 class Services(msgspec.Struct, frozen=True, kw_only=True):
