@@ -40,6 +40,9 @@ def test_notes_have_an_author_and_a_number(known: Service) -> None:
     assert call("DELETE", f"/v1/nodes/{uuid}/notes/1").status_code == 404
     call("POST", f"/v1/nodes/{uuid}/notes", {"text": "again"})
     assert [one["number"] for one in call("GET", f"/v1/nodes/{uuid}").json["notes"]] == [2, 3]
+    for number in (3, 2):  # also those of the newest, and of the last one, are not used again
+        assert call("DELETE", f"/v1/nodes/{uuid}/notes/{number}").status_code == 204
+    assert [one["number"] for one in call("POST", f"/v1/nodes/{uuid}/notes", {"text": "more"}).json["notes"]] == [4]
 
 
 def test_notes_are_bounded_and_not_for_readers(known: Service) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 
 from ferroscope.core.saved_search import SavedSearch
+from ferroscope.db.transaction import Transaction
 from tests.store.conftest import Adapter
 from tests.support.processes import PATIENCE
 
@@ -30,3 +31,26 @@ def test_who_saves_the_same_search_at_the_same_time_saves_it(adapter: Adapter) -
             thread.join(PATIENCE)
     assert errors == []
     assert [one.name for one in adapter.read(lambda tx: tx.saved_searches.list("u"))] == ["a", "b", "c", "d"]
+
+
+def test_who_saves_others_at_the_same_time_counts_them_one_after_the_other(adapter: Adapter) -> None:
+    """Otherwise each finds room for its own, and there are more than one user may have."""
+    adapter.write(lambda tx: tx.saved_searches.put(SavedSearch(user="u", name="first")))
+    together, found = threading.Barrier(_AT_ONCE), list[int]()
+
+    def save(number: int) -> None:
+        together.wait(PATIENCE)
+
+        def work(tx: Transaction) -> int:
+            known = len(tx.saved_searches.names("u"))
+            tx.saved_searches.put(SavedSearch(user="u", name=f"n{number}"))
+            return known
+
+        found.append(adapter.write(work))
+
+    threads = [threading.Thread(target=save, args=(number,)) for number in range(_AT_ONCE)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(PATIENCE)
+    assert sorted(found) == list(range(1, _AT_ONCE + 1))

@@ -15,6 +15,7 @@ from ferroscope.db.spellings import upsert
 _SAVED = Mapper(SavedSearch, schema.saved_searches)
 _s = schema.saved_searches.c
 _LIST = select(*_SAVED.columns).where(_s.user == bindparam("user")).order_by(_s.name)
+_LOCK = select(_s.name).where(_s.user == bindparam("user")).order_by(_s.name).with_for_update()
 _REMOVE = delete(schema.saved_searches).where(_s.user == bindparam("user"), _s.name == bindparam("name"))
 
 
@@ -27,6 +28,12 @@ class SavedSearches:
     def list(self, user: str) -> Sequence[SavedSearch]:
         """Return the searches of this user, by name."""
         return [_SAVED.from_row(row) for row in self._tx.run(_LIST, {"user": user})]
+
+    def names(self, user: str) -> set[str]:
+        """Return the names of this user's searches; until this transaction ends, nobody else gets past this."""
+        locked = self._tx.run(_LOCK, {"user": user})
+        # Asked again: who had to wait sees only now what the others have added.
+        return {name for (name,) in self._tx.run(_LOCK, {"user": user})} if locked else set()
 
     def put(self, search: SavedSearch) -> None:
         """Store it, in the place of one with the same name; who does so at the same time may, too."""

@@ -16,6 +16,7 @@ from ferroscope.db.transaction import Transaction
 
 POLICY: Final = "baremetal:node:update_extra"
 MOST: Final = 50
+_LAST: Final = "last_note"
 
 
 class NewNote(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -45,11 +46,10 @@ def add_note(context: ApiContext, call: Call[NoQuery, NewNote]) -> Reply:
     if not text:
         raise BadRequestError("The note is empty.")
 
-    def change(tx: Transaction, known: list[Document]) -> list[Document]:
+    def change(tx: Transaction, known: list[Document], last: int) -> list[Document]:
         if len(known) >= MOST:
             raise StateConflictError(f"A node has at most {MOST} notes; delete one first.")
-        number = max((int(one["number"]) for one in known), default=0) + 1
-        return [*known, {"number": number, "text": text, "by": str(call.identity)[:255], "at": iso(tx.now)}]
+        return [*known, {"number": last + 1, "text": text, "by": str(call.identity)[:255], "at": iso(tx.now)}]
 
     return Reply(201, _changed(context, call, change))
 
@@ -57,7 +57,7 @@ def add_note(context: ApiContext, call: Call[NoQuery, NewNote]) -> Reply:
 def remove_note(context: ApiContext, call: Call[NoQuery, None]) -> Reply:
     """Delete a note of a node."""
 
-    def change(_tx: Transaction, known: list[Document]) -> list[Document]:
+    def change(_tx: Transaction, known: list[Document], _last: int) -> list[Document]:
         left = [one for one in known if str(one["number"]) != call.path["number"]]
         if len(left) == len(known):
             raise MissingError(f"Node {call.node} has no note {call.path['number'][:20]!r}.")
@@ -73,8 +73,13 @@ def _changed(context: ApiContext, call: Call[Any, Any], change: Any) -> Notes:
     def work(tx: Transaction) -> Node:
         node = tx.nodes.get(ident, lock=True)
         attributes = {name: value for name, value in node.attributes.items() if name != "notes"}
-        if notes := change(tx, list(node.attributes.get("notes") or [])):
+        known: list[Document] = list(node.attributes.get("notes") or [])
+        last = max([node.internal.get(_LAST, 0), *(int(one["number"]) for one in known)])
+        notes = change(tx, known, last)
+        if notes:
             attributes["notes"] = notes
-        return tx.nodes.update(msgspec.structs.replace(node, attributes=attributes))
+        # A number that was seen once is never another note's, or who deletes by number deletes what they have not read.
+        internal = node.internal | {_LAST: max([last, *(int(one["number"]) for one in notes)])}
+        return tx.nodes.update(msgspec.structs.replace(node, attributes=attributes, internal=internal))
 
     return Notes(msgspec.convert(context.data.store.write(work).attributes.get("notes") or [], list[Note]))

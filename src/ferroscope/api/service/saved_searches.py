@@ -55,8 +55,7 @@ def save(context: ApiContext, call: Call[NoQuery, SearchToSave]) -> Reply:
         parsed(body.q)
 
     def work(tx: Transaction) -> SavedSearch:
-        known = {one.name for one in tx.saved_searches.list(user)}
-        if len(known | {name}) > MOST:
+        if len(tx.saved_searches.names(user) | {name}) > MOST:
             raise StateConflictError(f"At most {MOST} searches can be saved; delete one first.")
         saved = SavedSearch(user=user, name=name, q=body.q, view=body.view, created_at=tx.now)
         tx.saved_searches.put(saved)
