@@ -168,6 +168,7 @@ def _queries() -> Iterator[Asked]:
 
 def _frames() -> Iterator[Asked]:
     for header, path in itertools.product(HEADERS, (b"/", b"/v1/nodes", b"/v1/nodes/" + UUID.encode(), b"/nope")):
+        header = header if header.lower().startswith(b"host") else b"Host: localhost\r\n" + header
         end = b"0\r\n\r\n" if b"chunked" in header else b""
         yield Asked(b"GET " + path + b" HTTP/1.1\r\n" + header + b"\r\nConnection: close\r\n\r\n" + end)
         yield Asked(

@@ -126,6 +126,8 @@ _HEADER: Final = re.compile(
 )
 _ANY: Final = "*"
 _LOOPBACK: Final = ("localhost", "localhost.localdomain", "ip6-localhost", "ip6-loopback")
+# Images are read by BMCs, of which some do not send the header.
+_MEDIA: Final = "/v1/media/"
 _HOSTS_FILE: Final = Path("/etc/hosts")
 
 
@@ -164,7 +166,10 @@ class OwnHost:
         self._hosts = hosts
 
     def process_request(self, req: falcon.Request, _resp: falcon.Response) -> None:
-        self._hosts.check(req.env.get("HTTP_HOST", ""))
+        env = req.env
+        if "HTTP_HOST" not in env and env.get("SERVER_PROTOCOL") == "HTTP/1.1" and not req.path.startswith(_MEDIA):
+            raise BadRequestError("The Host header is missing; HTTP/1.1 requires it (RFC 9112, section 3.2).")
+        self._hosts.check(env.get("HTTP_HOST", ""))
 
 
 def known_names(settings: Settings) -> Iterator[str]:
