@@ -18,6 +18,7 @@ from sqlalchemy.pool import NullPool
 
 from ferroscope.config.options import DatabaseSettings
 from ferroscope.db import replication
+from ferroscope.db.sqlite_timeout import TimedConnection
 from ferroscope.db.url import DatabaseUrlError, checked
 
 NOTIFY_CHANNEL: Final = "ferroscope"
@@ -44,7 +45,11 @@ def build_engine(settings: DatabaseSettings) -> Engine:
     url = checked(settings.connection)
     family = url.get_backend_name()
     if family == "sqlite":
-        arguments: dict[str, Any] = {"timeout": 0, "check_same_thread": False}
+        arguments: dict[str, Any] = {
+            "timeout": 0,
+            "check_same_thread": False,
+            "factory": partial(TimedConnection, seconds=settings.statement_timeout),
+        }
     elif family == "postgresql":
         url = url.set(drivername="postgresql+psycopg") if "+" not in url.drivername else url
         arguments = _postgresql_arguments(settings)
