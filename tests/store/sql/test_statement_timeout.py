@@ -1,13 +1,15 @@
-"""A statement that takes too long is ended, on each database; its connection goes on."""
+"""A statement of SQLite that takes too long is ended; its connection goes on."""
 
 from __future__ import annotations
+
+from contextlib import ExitStack
 
 import pytest
 
 from ferroscope.contracts.errors import StoreUnavailableError
 from ferroscope.contracts.store import Query
 from ferroscope.db.transaction import Transaction
-from tests.store.conftest import Open
+from tests.store.conftest import Adapter, stores
 from tests.support import examples
 
 # It would go on for hours.
@@ -16,8 +18,12 @@ _ENDLESS = (
 )
 
 
-def test_an_endless_statement_is_ended_and_its_connection_goes_on(open_adapter: Open) -> None:
-    adapter = open_adapter(statement_timeout=1.0)
+def test_an_endless_statement_is_ended_and_its_connection_goes_on(sqlite_url: str) -> None:
+    with ExitStack() as stack:
+        _check(stores(stack, sqlite_url)(statement_timeout=1.0))
+
+
+def _check(adapter: Adapter) -> None:
 
     def endless(tx: Transaction) -> None:
         tx.nodes.add(examples.node())
