@@ -10,24 +10,41 @@ from __future__ import annotations
 import errno
 import os
 import stat
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
 # As the kernel: longer chains of symbolic links are loops.
 _LINKS: Final = 40
+_UID_MAP: Final = Path("/proc/self/uid_map")
+# In no user namespace: all users mean themselves.
+_ALL: Final = ["0", "0", "4294967295"]
+# The user that others than those of a namespace look like in it.
+_OVERFLOW: Final = Path("/proc/sys/kernel/overflowuid")
 
 
 def changeable(directory: Path, user: int) -> Path | None:
     """Return the first part of the path that others than root and ``user`` can change; None if there is none.
 
-    What does not exist yet is nobody's. In a directory such as /tmp (sticky), others cannot replace what is ours, but
-    they can be there first: so it is good on the way, and not as the last part. ``OSError``.
+    What does not exist yet is nobody's. In a directory such as /tmp (sticky), others cannot replace what is ours; where
+    they can be there first, the part that is theirs is returned, or see ``is_others``. ``OSError``.
     """
     path = Path(os.path.abspath(directory))  # noqa: PTH100  # not resolve(): each link is looked at
-    return _changeable(path, (0, user), _LINKS)
+    return _changeable(path, {user} | _trusted(), _LINKS)
 
 
-def _changeable(path: Path, users: tuple[int, int], links: int) -> Path | None:
+def _trusted() -> set[int]:
+    """Return whom root trusts: itself, who has called sudo, and who is outside of a user namespace."""
+    users = {0}
+    if (caller := os.environ.get("SUDO_UID", "")).isdecimal():
+        users.add(int(caller))
+    with suppress(FileNotFoundError):  # in a chroot without /proc
+        if _UID_MAP.read_text(encoding="ascii").split() != _ALL:
+            users.add(int(_OVERFLOW.read_text(encoding="ascii")))
+    return users
+
+
+def _changeable(path: Path, users: set[int], links: int) -> Path | None:
     if links == 0:
         raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), str(path))
     for one in (*reversed(path.parents), path):
@@ -40,7 +57,7 @@ def _changeable(path: Path, users: tuple[int, int], links: int) -> Path | None:
         if stat.S_ISLNK(found.st_mode):
             if (through := _changeable(one.parent / one.readlink(), users, links - 1)) is not None:
                 return through
-        elif found.st_mode & 0o022 and (one == path or not found.st_mode & stat.S_ISVTX):
+        elif found.st_mode & 0o022 and not found.st_mode & stat.S_ISVTX:
             return one
     return None
 
@@ -54,3 +71,11 @@ def refuse(directory: Path) -> None:
             f"it to root: chown root {part}; chmod go-w {part}",
             str(directory),
         )
+
+
+def is_others(file: Path) -> bool:
+    """Return whether this process is root's, and the file exists and is somebody else's."""
+    try:
+        return os.geteuid() == 0 and file.lstat().st_uid not in _trusted()
+    except FileNotFoundError:
+        return False

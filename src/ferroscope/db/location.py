@@ -53,13 +53,16 @@ def refuse_others(settings: DatabaseSettings) -> None:
     file = file_of(settings)
     if file is None:
         return
+    error = PermissionError(
+        f"root does not write {file}: others decide what that is, and cannot use what root creates; run it as the "
+        "service's user: runuser -u ferroscope -- ferroscope db ..."
+    )
+    if foreign.is_others(file):
+        raise error
     try:
         foreign.refuse(file.parent)
     except PermissionError as exc:
-        raise PermissionError(
-            f"root does not write {file}: others decide what that is, and cannot use what root creates; run it as the "
-            "service's user: runuser -u ferroscope -- ferroscope db ..."
-        ) from exc
+        raise error from exc
 
 
 def left_behind(settings: DatabaseSettings) -> Path | None:

@@ -94,11 +94,24 @@ def test_each_part_of_a_path_counts_also_behind_links_and_what_does_not_exist_is
     assert foreign.changeable(ours, me + 1) == (None if me == 0 else next(iter(_owned(ours, me))))
     theirs.chmod(0o775)
     assert foreign.changeable(ours / "link/new/x", me) == ours / "../theirs"
-    theirs.chmod(0o1777)  # such as /tmp: what is ours in it stays ours, but others may have been there first
+    theirs.chmod(0o1777)  # such as /tmp: what is ours in it stays ours
     assert foreign.changeable(ours / "link", me) is None
-    assert foreign.changeable(theirs, me) == theirs
+    assert foreign.changeable(theirs, me) is None
     with pytest.raises(OSError, match="symbolic links"):
         foreign.changeable(ours / "loop", me)
+
+
+def test_who_has_called_sudo_may_have_root_write_in_directories_of_their_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    me = os.getuid()
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    monkeypatch.setenv("SUDO_UID", str(me))
+    foreign.refuse(tmp_path)
+    assert not foreign.is_others(tmp_path)
+    tmp_path.chmod(0o777)
+    with pytest.raises(PermissionError, match="chmod go-w"):
+        foreign.refuse(tmp_path)
 
 
 def _owned(path: Path, user: int) -> list[Path]:

@@ -127,6 +127,23 @@ def test_a_copy_that_fills_the_disk_is_repeated_when_there_is_space(sqlite_url: 
     assert copied["inspection_data"] == 60
 
 
+def test_root_writes_no_database_that_somebody_else_has_put_where_all_may_create_files(
+    sqlite_url: str, tmp_path: Path
+) -> None:
+    tmp_path.chmod(0o1777)
+    theirs = tmp_path / "theirs.db"
+    theirs.touch()
+    os.chown(theirs, 65534, 65534)
+    for words in (
+        ["db", "copy", sqlite_url, f"sqlite:///{theirs}"],
+        ["db", "upgrade", "--database", f"sqlite:///{theirs}"],
+    ):
+        result = run(*words)
+        assert (result.exit_code, "runuser -u ferroscope" in result.stderr) == (Exit.FAILURE, True)
+    assert theirs.read_bytes() == b""
+    assert run("db", "copy", sqlite_url, f"sqlite:///{tmp_path}/ours.db").exit_code == 0
+
+
 def test_what_sqlite_stores_and_no_other_does_is_found_by_a_dry_run(sqlite_url: str, tmp_path: Path) -> None:
     service = Service(sqlite_url)
     uuid = service.enrol(name="n1")
