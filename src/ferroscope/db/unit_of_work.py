@@ -133,13 +133,17 @@ class Runner:
                 connection.invalidate()
                 self.connections.suspect_all()
                 raise UnansweredError(exc, done) from exc
+            # SQLite answers what a connection that cannot write reads; what was answered before the refusal counts for
+            # nothing, as it does where a server refuses.
             elsewhere = is_elsewhere(exc)
             if classify(exc) != "unavailable" or not (elsewhere or (batch.unanswered and work.again)):
                 executor.rollback(connection)
                 raise
+            if elsewhere:
+                executor.rollback(connection)  # a closed connection of SQLite keeps its lock until its cursors are gone
             connection.invalidate()
             self.connections.suspect_all()
-            if not (batch.unanswered and work.again):
+            if not work.again:
                 raise
             return None
         except BaseException:

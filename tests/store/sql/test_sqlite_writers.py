@@ -150,6 +150,19 @@ def test_a_full_disk_at_the_first_statement_breaks_no_connection_for_others(stor
     assert store.read(lambda tx: tx.receipts.get("small")) is not None
 
 
+def test_a_change_that_has_read_before_it_meets_a_connection_that_cannot_write_succeeds(store: Store) -> None:
+    seen: list[int] = []
+
+    def change(tx: Transaction) -> None:
+        seen.append(len(tx.nodes.list(Query())))
+        tx.connection.exec_driver_sql(f"PRAGMA query_only={int(len(seen) == 1)}")
+        tx.nodes.add(examples.node(name="after-a-read"))
+
+    store.write(change)
+    assert seen == [0, 0]
+    assert _names(store) == ["after-a-read"]
+
+
 def test_a_connection_that_is_read_only_is_replaced_also_by_a_group(store: Store) -> None:
     spoils = ["once"]
 
