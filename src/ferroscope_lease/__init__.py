@@ -146,14 +146,14 @@ class Leases:
         waiting: Callable[[str], object] = lambda _why: None,
     ) -> Lease | None:
         """Try until the lease is acquired; None if ``stop`` was set. ``waiting`` learns why, whenever that changes."""
-        stop, said = stop or threading.Event(), ""
+        stop, logged = stop or threading.Event(), ""
         while not stop.is_set():
             lease, why = self.acquire(name, duration, holder=holder)
             if lease is not None:
                 return lease
-            if why != said:
+            if why != logged:
                 waiting(why)
-                said = why
+                logged = why
             stop.wait(_POLL)
         return None
 

@@ -70,7 +70,7 @@ class Machine:
         return (self._always, True) if self._once is None else (self._once, False)
 
     @property
-    def said(self) -> Power:
+    def reported_power(self) -> Power:
         """What the BMC says about the power."""
         says = self.member.outcome.says
         if says == "unknown":

@@ -182,7 +182,7 @@ class Bmcs:
 
 
 def _get_power(machine: Machine, _: Call) -> bytes:
-    return _POWER_LINES[machine.said]
+    return _POWER_LINES[machine.reported_power]
 
 
 def _set_power(machine: Machine, call: Call) -> bytes:

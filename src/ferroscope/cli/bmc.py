@@ -12,7 +12,7 @@ import click
 import msgspec
 
 from ferroscope import __version__
-from ferroscope.cli import doing
+from ferroscope.cli import newest_step
 from ferroscope.cli.bmc_password import set_password
 from ferroscope.cli.client import Api, Json, node_path
 from ferroscope.cli.exits import Exit, Failure
@@ -63,14 +63,14 @@ def try_bmc(api: Api, out: Output, *, wanted: Wanted, timeout: float) -> None:
     def answered(node: Json, waiting: Waiting) -> None:
         while (end := _end(steps := _steps(api, node)[node["tried"] :])) is None:
             left = deadline - time.monotonic()
-            said = doing.told(steps[-1]) if steps else ""
+            step = newest_step.message(steps[-1]) if steps else ""
             if left <= 0:
                 raise Failure(
-                    f"no answer from the BMC of {label(node)} within {timeout:g} s{f' ({said})' if said else ''}",
+                    f"no answer from the BMC of {label(node)} within {timeout:g} s{f' ({step})' if step else ''}",
                     exit_code=Exit.TIMED_OUT,
                     advice=f"see its timeline: ferroscope node timeline {label(node)}",
                 )
-            waiting.say(f"{label(node)}: its BMC has not answered yet{f' ({said})' if said else ''}", left)
+            waiting.say(f"{label(node)}: its BMC has not answered yet{f' ({step})' if step else ''}", left)
             time.sleep(_POLL)
         if end["step"] != "verified":
             raise Failure(end["message"], advice=end["hint"])

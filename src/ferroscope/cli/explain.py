@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from ferroscope.cli import doing
+from ferroscope.cli import newest_step
 from ferroscope.cli.client import Api, Json
 from ferroscope.cli.exits import Exit, Failure
 from ferroscope.cli.lookup import complete_names, find, label
@@ -91,7 +91,7 @@ def _explained(api: Api, node: Json) -> dict[str, Any]:
         "since": node["provision_updated_at"],
         "reason": None if reason is None else str(reason),
         "error": node["last_error"],
-        "doing": doing.doing(api, node["uuid"]) if node["provision_state"] in _BUSY else "",
+        "newest_step": newest_step.newest_message(api, node["uuid"]) if node["provision_state"] in _BUSY else "",
         "unknown_callers": callers,
         "hint": advice.hint(node, callers),
         "commands": [f"{one} {suffix}".rstrip() for one in advice.commands(node, callers)],
@@ -120,7 +120,8 @@ def _draw_reason(screen: Console, shown: dict[str, Any]) -> None:
 def _draw_node(screen: Console, explained: dict[str, Any]) -> None:
     since = age(explained["since"])
     state = f"{explained['state']}, for {since}" if since else explained["state"]
-    shown = {"Node": explained["node"], "State": state, "Now": explained["doing"] or None, "Error": explained["error"]}
+    step = explained["newest_step"] or None
+    shown = {"Node": explained["node"], "State": state, "Now": step, "Error": explained["error"]}
     screen.print(key_values(shown))
     if explained["reason"] is None or explained["hint"] not in (explained["error"] or ""):
         screen.print(explained["hint"])

@@ -13,7 +13,7 @@ from typing import Final
 
 import msgspec
 
-from ferroscope.cli import doing
+from ferroscope.cli import newest_step
 from ferroscope.cli.client import Api, ApiError, Json, node_path
 from ferroscope.cli.exits import Exit
 from ferroscope.core.states import TERMINAL, UNDER_WAY, State
@@ -56,7 +56,7 @@ class Watch:
     """``waiting`` are not started yet, ``active`` (UUID -> provision state) are in progress, ``ended`` have ended.
 
     With ``join`` nothing is started: it watches inspections in progress, and reports the results of the others.
-    ``seconds_left``: until it gives up, None for never; ``doing``: what the last few do, "" while there are more.
+    ``seconds_left``: until it gives up, None for never; ``newest_steps``: those of the last few nodes, else "".
     """
 
     def __init__(
@@ -79,7 +79,7 @@ class Watch:
         self.active: dict[str, str] = {}
         self.ended: list[Ended] = []
         self.seconds_left: float | None = None
-        self.doing = ""
+        self.newest_steps = ""
         self._looked = clock()
 
     @property
@@ -111,13 +111,13 @@ class Watch:
         return expected if expected >= 1.0 else None
 
     def look(self) -> None:
-        """Look now and then at what the last few are doing: a BMC that is left alone for a while, for example."""
+        """Read the newest steps of the last few now and then: a BMC that is left alone for a while, for example."""
         if len(self.active) > _NAMED or not self.active:
-            self.doing = ""
-        elif self._clock() - self._looked >= doing.EVERY:
+            self.newest_steps = ""
+        elif self._clock() - self._looked >= newest_step.EVERY:
             self._looked = self._clock()
-            said = [(self.label(uuid), doing.doing(self._api, uuid)) for uuid in self.active]
-            self.doing = "; ".join(f"{name}: {text}" for name, text in said if text)
+            steps = [(self.label(uuid), newest_step.newest_message(self._api, uuid)) for uuid in self.active]
+            self.newest_steps = "; ".join(f"{name}: {text}" for name, text in steps if text)
 
     def counts(self) -> Counter[str]:
         """Return how many nodes are in each phase."""

@@ -97,10 +97,10 @@ def display(*, error: bool = False, quiet: bool = False) -> Display:
 
 
 def outlook(watch: Watch) -> str:
-    """Return how long it takes yet, when the command gives up, and what the last ones are doing; "" if unknown."""
+    """Return how long it takes yet, when the command gives up, and the newest steps of the last ones; "" if unknown."""
     expected, gives_up = watch.expected, None if watch.over else watch.seconds_left
     found = [f"about {span(expected)} left" if expected is not None else ""]
-    found += [f"gives up in {gives_up:.0f} s" if gives_up is not None else "", watch.doing]
+    found += [f"gives up in {gives_up:.0f} s" if gives_up is not None else "", watch.newest_steps]
     return "  ".join(filter(None, found))
 
 

@@ -49,9 +49,9 @@ class Power(StrEnum):
     UNKNOWN = "unknown"
 
     @classmethod
-    def of(cls, said: object) -> Power:
+    def of(cls, answer: object) -> Power:
         """Return the answer in exactly these words; ``UNKNOWN`` for everything else."""
-        return _ANSWERS.get(said, cls.UNKNOWN) if isinstance(said, str) else cls.UNKNOWN
+        return _ANSWERS.get(answer, cls.UNKNOWN) if isinstance(answer, str) else cls.UNKNOWN
 
     @property
     def settled(self) -> bool:

@@ -178,15 +178,15 @@ class Mail:
                 refused = exc.recipients
                 if all(code >= 500 for code, _ in refused.values()):
                     raise SendError(
-                        f"no recipient is accepted: {_said(*next(iter(refused.values())))}", refused=True
+                        f"no recipient is accepted: {_reply(*next(iter(refused.values())))}", refused=True
                     ) from None
             except smtplib.SMTPSenderRefused as exc:
                 raise SendError(
-                    f"the sender is refused: {_said(exc.smtp_code, exc.smtp_error)}", unreachable=True
+                    f"the sender is refused: {_reply(exc.smtp_code, exc.smtp_error)}", unreachable=True
                 ) from None
             except smtplib.SMTPDataError as exc:
                 raise SendError(
-                    f"the mail is refused: {_said(exc.smtp_code, exc.smtp_error)}", refused=exc.smtp_code >= 500
+                    f"the mail is refused: {_reply(exc.smtp_code, exc.smtp_error)}", refused=exc.smtp_code >= 500
                 ) from None
             self._look_at(refused)
             with contextlib.suppress(smtplib.SMTPException, OSError):
@@ -230,11 +230,11 @@ class Mail:
         """Log who is refused for good; ``SendError`` if somebody is for now: then all get the mail again."""
         for address, (code, text) in refused.items():
             if code < 500:
-                raise SendError(f"{address} is refused for now: {_said(code, text)}")
-            _log.warning("mail recipient refused", target=self._target.name, recipient=address, why=_said(code, text))
+                raise SendError(f"{address} is refused for now: {_reply(code, text)}")
+            _log.warning("mail recipient refused", target=self._target.name, recipient=address, why=_reply(code, text))
 
 
-def _said(code: int, text: bytes | str) -> str:
-    """Return what the server has said, for display."""
-    said = text.decode("utf-8", "replace") if isinstance(text, bytes) else text
-    return f"{code} {_cleaned(said).replace(chr(10), ' ')[:_QUOTED]}".rstrip()
+def _reply(code: int, text: bytes | str) -> str:
+    """Return what the server has reply, for display."""
+    reply = text.decode("utf-8", "replace") if isinstance(text, bytes) else text
+    return f"{code} {_cleaned(reply).replace(chr(10), ' ')[:_QUOTED]}".rstrip()

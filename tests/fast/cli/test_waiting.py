@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from ferroscope.cli.doing import told
+from ferroscope.cli.newest_step import message
 from ferroscope.cli.screen import Waiting
 
 
@@ -26,7 +26,7 @@ def test_a_short_wait_says_nothing(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("step", "said"),
+    ("step", "expected"),
     [
         (None, ""),
         ({"step": "booted", "message": "the machine boots\nfrom the network"}, "the machine boots"),
@@ -43,11 +43,11 @@ def test_a_short_wait_says_nothing(capsys: pytest.CaptureFixture[str]) -> None:
         ({"step": "retry", "message": "no answer", "detail": {"after": "soon"}}, "no answer"),
     ],
 )
-def test_a_pause_of_a_bmc_is_told_with_what_is_left_of_it(step: dict[str, Any] | None, said: str) -> None:
+def test_a_pause_of_a_bmc_has_the_seconds_that_are_left(step: dict[str, Any] | None, expected: str) -> None:
     at = "2026-11-27T04:00:00+00:00"
-    assert told(step and {"at": at} | step, now=datetime(2026, 11, 27, 4, 0, 12, tzinfo=UTC)) == said
+    assert message(step and {"at": at} | step, now=datetime(2026, 11, 27, 4, 0, 12, tzinfo=UTC)) == expected
 
 
 def test_a_clock_that_is_wrong_makes_no_pause_longer() -> None:
     step = {"at": "2026-11-27T04:00:00+00:00", "step": "retry", "message": "no answer", "detail": {"after": 12.5}}
-    assert told(step, now=datetime(2026, 11, 24, tzinfo=UTC)) == "no answer; trying again in 12 s"
+    assert message(step, now=datetime(2026, 11, 24, tzinfo=UTC)) == "no answer; trying again in 12 s"

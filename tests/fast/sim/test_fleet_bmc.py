@@ -76,9 +76,9 @@ def test_a_bmc_may_say_that_the_power_is_changing_until_it_has_changed() -> None
     tally = Tally(Counters(), clock=lambda: 0.0)
     machine = Machine(Member("sim-power-changing-1", 1), tally, later=later, start=lambda _: Silent(), lag=2.0)
     machine.command("power on")
-    assert machine.said is Power.CHANGING
+    assert machine.reported_power is Power.CHANGING
     waiting.pop()()
-    assert machine.said is Power.ON
+    assert machine.reported_power is Power.ON
 
 
 @pytest.mark.parametrize("answer", ["changing", "unknown"])

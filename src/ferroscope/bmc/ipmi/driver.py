@@ -60,8 +60,8 @@ _REMEMBERED: Final = 20_000
 
 def power_of(output: str) -> Power:
     """Return the power state that ipmitool has printed; unknown unless it is exactly one of its two sentences."""
-    said = {_STATES[line.strip()] for line in output.splitlines() if line.strip() in _STATES}
-    return said.pop() if len(said) == 1 else Power.UNKNOWN
+    states = {_STATES[line.strip()] for line in output.splitlines() if line.strip() in _STATES}
+    return states.pop() if len(states) == 1 else Power.UNKNOWN
 
 
 def boot_device_of(output: str) -> tuple[BootDevice | None, bool | None]:

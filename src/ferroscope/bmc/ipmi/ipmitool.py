@@ -180,10 +180,10 @@ def classify(access: Access, cipher: int, what: str, stderr: str) -> BmcError:
     lines = [line for line in lines if line and not line.lower().startswith(_NOISE)]
     telling = [line for line in lines if not line.lower().startswith(_CONSEQUENCES)] or lines
     last = telling[-1] if telling else "ipmitool failed without an error message"
-    said = "\n".join(telling).lower()
+    output = "\n".join(telling).lower()
 
     def has(*words: str) -> bool:
-        return any(word in said for word in words)
+        return any(word in output for word in words)
 
     if has(*_GARBLED):
         return _silent(access, cipher, what, last)

@@ -68,11 +68,11 @@ def systems(root: Any) -> list[str]:
 
 def power(system: Any) -> Power:
     """Return its power state, by the words of the BMC and nothing else."""
-    said = _said(system)
-    return _POWERS.get(said, Power.UNKNOWN) if isinstance(said, str) else Power.UNKNOWN
+    state = _power_state(system)
+    return _POWERS.get(state, Power.UNKNOWN) if isinstance(state, str) else Power.UNKNOWN
 
 
-def _said(system: Any) -> Any:
+def _power_state(system: Any) -> Any:
     return system.json.get("PowerState")
 
 
@@ -81,7 +81,7 @@ def set_power(system: Any, wanted: Switch) -> None:
 
     One that is powering off may be waiting for its operating system, so its power is cut all the same.
     """
-    if power(system) is wanted or (wanted is Power.ON and _said(system) == "PoweringOn"):
+    if power(system) is wanted or (wanted is Power.ON and _power_state(system) == "PoweringOn"):
         return
     allowed = system.get_allowed_reset_system_values()
     on = sushy.RESET_ON if sushy.RESET_ON in allowed else sushy.RESET_FORCE_ON
@@ -122,7 +122,7 @@ def reboot(system: Any, once: Once) -> None:
 
 def soft_power_off(system: Any) -> None:
     """Have the operating system shut down, unless the machine is off or powering off."""
-    if power(system) is not Power.OFF and _said(system) != "PoweringOff":
+    if power(system) is not Power.OFF and _power_state(system) != "PoweringOff":
         _reset(system, sushy.RESET_GRACEFUL_SHUTDOWN)
 
 

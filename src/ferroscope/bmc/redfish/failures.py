@@ -97,13 +97,13 @@ def translate(
     was sent to the BMC, too.
     """
     verdict = _classify(error, seconds, known=known)
-    said = f"{what} at {access.url}: {verdict.message}"
+    message = f"{what} at {access.url}: {verdict.message}"
     if not is_too_short(access.password):
-        text = scrub(said, access, new)
+        text = scrub(message, access, new)
     elif verdict.quotes:
         text = f"{what} at {access.url}: {EXPLANATIONS[verdict.reason].meaning.rstrip('.')} ({WITHHELD})"
     else:
-        text = _shortened(without_secrets(said))
+        text = _shortened(without_secrets(message))
     return BmcError(text, transient=verdict.transient, reason=verdict.reason, pause=verdict.pause, again=verdict.again)
 
 
@@ -136,12 +136,12 @@ def is_rejected_login(error: Exception) -> bool:
     """Whether the BMC says that the session has ended, or that the credentials are wrong: by 401, or in other words."""
     if not isinstance(error, sushy.AccessError):
         return False
-    return error.status_code == 401 or _NO_SESSION in _said(error).lower()
+    return error.status_code == 401 or _NO_SESSION in _message_of(error).lower()
 
 
 def sessions_are_exhausted(error: Exception) -> bool:
     """Whether the BMC says that it has no session left."""
-    return isinstance(error, sushy.HTTPError) and bool(_SESSIONS.search(_said(error)))
+    return isinstance(error, sushy.HTTPError) and bool(_SESSIONS.search(_message_of(error)))
 
 
 def is_temporary(error: Exception) -> bool:
@@ -149,7 +149,7 @@ def is_temporary(error: Exception) -> bool:
     if not isinstance(error, sushy.HTTPError):
         return False
     code = error.status_code
-    return code in _TRANSIENT or (code not in (401, 403) and bool(_NOT_READY.search(_said(error))))
+    return code in _TRANSIENT or (code not in (401, 403) and bool(_NOT_READY.search(_message_of(error))))
 
 
 def seconds_to_wait(error: Exception) -> float:
@@ -188,9 +188,9 @@ def _classify(error: Exception, seconds: float, *, known: bool) -> Verdict:
 
 
 def _answered(error: sushy.HTTPError, *, known: bool) -> Verdict:
-    code, said = error.status_code, _said(error)
+    code, message = error.status_code, _message_of(error)
     status = f"HTTP {code}" + (f": {error.detail}" if error.detail else "")
-    if _WANTS_TLS.search(said):
+    if _WANTS_TLS.search(message):
         return _speaks_tls()
     if sessions_are_exhausted(error):
         hint = "close some, or set redfish_auth_type to basic"
@@ -199,7 +199,7 @@ def _answered(error: sushy.HTTPError, *, known: bool) -> Verdict:
         )
     if is_rejected_login(error):
         return Verdict(f"the credentials were rejected ({status})", False, Reason.BMC_CREDENTIALS)
-    if code == 403 and "passwordchangerequired" in said.replace(" ", "").lower():
+    if code == 403 and "passwordchangerequired" in message.replace(" ", "").lower():
         message = f"the BMC demands a new password for this account first ({status})"
         return Verdict(message, False, Reason.BMC_CREDENTIALS)
     if code == 403:
@@ -257,7 +257,7 @@ def _unanswered(error: Exception, *, known: bool) -> Verdict:
     return Verdict(f"cannot connect ({_innermost(chain)})", True, reason, pause)
 
 
-def _said(error: sushy.HTTPError) -> str:
+def _message_of(error: sushy.HTTPError) -> str:
     """Return what the body of an answer says, in whatever form."""
     response = getattr(error, "response", None)
     body = response.content[:_MAX_READ].decode(errors="replace") if response is not None else ""

@@ -96,7 +96,7 @@ def _status(resource: Document) -> str | None:
     return worst(_state(status.get("Health")), _state(status.get("HealthRollup")))
 
 
-def _said(value: Any, most: int = _TEXT) -> str | None:
+def _text(value: Any, most: int = _TEXT) -> str | None:
     found = text(value)
     return one_line(found, most) if found else None
 
@@ -108,9 +108,9 @@ def _known(**fields: Any) -> Document:
 def _part(component: str, resource: Document, problem: str | None = None) -> Document:
     return _known(
         component=component,
-        name=_said(resource.get("Name")) or _said(resource.get("Id")) or component,
-        model=_said(resource.get("Model")) or _said(resource.get("PartNumber")),
-        serial=_said(resource.get("SerialNumber")),
+        name=_text(resource.get("Name")) or _text(resource.get("Id")) or component,
+        model=_text(resource.get("Model")) or _text(resource.get("PartNumber")),
+        serial=_text(resource.get("SerialNumber")),
         health=_status(resource) or "ok",
         problem=problem,
     )
@@ -166,10 +166,10 @@ def _sensors(listed: Any, kind: str, reading: str, unit: str) -> Iterator[Docume
         if measured is None and state in (None, "ok"):
             continue
         yield _known(
-            kind=kind or (_said(one.get("ReadingType"), 40) or "sensor").lower(),
-            name=_said(one.get("Name")) or _said(one.get("FanName")) or _said(one.get("MemberId")) or "sensor",
+            kind=kind or (_text(one.get("ReadingType"), 40) or "sensor").lower(),
+            name=_text(one.get("Name")) or _text(one.get("FanName")) or _text(one.get("MemberId")) or "sensor",
             reading=measured,
-            unit=_said(one.get(unit), 20) if unit.startswith("Reading") else unit,
+            unit=_text(one.get(unit), 20) if unit.startswith("Reading") else unit,
             health=state or "unknown",
         )
 
@@ -206,19 +206,19 @@ def _newest_page(reader: Reader, at: str) -> Document:
 def _entries(page: Document) -> Iterator[Document]:
     for one in mappings(page.get("Members")):
         severity = _state(one.get("Severity"))
-        message = _said(one.get("Message"), _MESSAGE) or _said(one.get("MessageId"), _MESSAGE)
+        message = _text(one.get("Message"), _MESSAGE) or _text(one.get("MessageId"), _MESSAGE)
         if severity in STATES[1:] and message:
-            yield _known(created=_said(one.get("Created"), 40), severity=severity, message=message)
+            yield _known(created=_text(one.get("Created"), 40), severity=severity, message=message)
 
 
 def _firmware(component: str, resource: Document, *names: str) -> Document:
     return _known(
         component=component,
-        name=_said(resource.get("Id")) or _said(resource.get("MemberId")) or _said(resource.get("Name")) or component,
-        model=_said(resource.get("Model")) or _said(resource.get("Name")),
-        vendor=_said(resource.get("Manufacturer")),
-        serial=_said(resource.get("SerialNumber")),
-        version=next((found for name in names if (found := _said(resource.get(name)))), None),
+        name=_text(resource.get("Id")) or _text(resource.get("MemberId")) or _text(resource.get("Name")) or component,
+        model=_text(resource.get("Model")) or _text(resource.get("Name")),
+        vendor=_text(resource.get("Manufacturer")),
+        serial=_text(resource.get("SerialNumber")),
+        version=next((found for name in names if (found := _text(resource.get(name)))), None),
     )
 
 
@@ -229,7 +229,7 @@ def _controllers(storages: list[Document]) -> Iterable[Document]:
 def _adapters(reader: Reader, chassis: list[Document]) -> Iterator[Document]:
     for one in chassis:
         for adapter in reader.members(one.get("NetworkAdapters"), _MAX_PARTS):
-            versions = [_said(each.get("FirmwarePackageVersion")) for each in mappings(adapter.get("Controllers"))]
+            versions = [_text(each.get("FirmwarePackageVersion")) for each in mappings(adapter.get("Controllers"))]
             for version in dict.fromkeys(filter(None, versions)):
                 yield _firmware("nic", adapter) | {"version": version}
 

@@ -138,10 +138,10 @@ class Redactor:
 
     def _identity(self, kind: str, value: str) -> str:
         padding = _PADDING.search(value)
-        said = value[: padding.start()] if padding else value
-        if says_nothing(said) or said.strip().casefold() == "localhost" or not set(said) - set("0 :-."):
+        shown = value[: padding.start()] if padding else value
+        if says_nothing(shown) or shown.strip().casefold() == "localhost" or not set(shown) - set("0 :-."):
             return value
-        return self._replaced(kind, said) + value[len(said) :]
+        return self._replaced(kind, shown) + value[len(shown) :]
 
     def _replaced(self, kind: str, value: str) -> str:
         if kind == "mac":

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 import click
 import msgspec
 
-from ferroscope.cli import doing
+from ferroscope.cli import newest_step
 from ferroscope.cli.client import Api, Json, node_path
 from ferroscope.cli.exits import Exit, Failure, worst
 from ferroscope.cli.lookup import label
@@ -240,12 +240,13 @@ class Patience:
         """Return the node's states as soon as ``reached`` is true for them; ``Failure`` on timeout."""
         if self._deadline is None:
             self._deadline = time.monotonic() + self._seconds
-        said, look_at = "", time.monotonic() + doing.EVERY
+        step, look_at = "", time.monotonic() + newest_step.EVERY
         while not reached(now := self._api.get(node_path(node["uuid"]), fields=_STATES)):
             left = self._deadline - time.monotonic()
             if time.monotonic() >= look_at or left <= 0:
-                said, look_at = doing.doing(self._api, node["uuid"]), time.monotonic() + doing.EVERY
-            state = f"{label(node)} is still {now[shown] or 'in an unknown state'}{f' ({said})' if said else ''}"
+                step = newest_step.newest_message(self._api, node["uuid"])
+                look_at = time.monotonic() + newest_step.EVERY
+            state = f"{label(node)} is still {now[shown] or 'in an unknown state'}{f' ({step})' if step else ''}"
             if left <= 0:
                 raise Failure(
                     f"{state}, after {self._seconds:g} s",

@@ -144,10 +144,10 @@ class RestClient:
                 why = f"no response within {self._seconds:g} s" if deadline.expired else type(exc).__name__
                 raise DcimError(f"cannot call {self._url}: {why}") from exc
         if answer.status >= 300:
-            said = values.one_line(received[:2000].decode(errors="replace").replace(self._token, values.MASK), 300)
+            answered = values.one_line(received[:2000].decode(errors="replace").replace(self._token, values.MASK), 300)
             after = answer.headers.get("Retry-After", "")
             pause = float(after) if after.isdecimal() else 0.0
-            raise DcimError(f"{method} {target[:100]}: HTTP {answer.status}: {said}", answer.status, pause)
+            raise DcimError(f"{method} {target[:100]}: HTTP {answer.status}: {answered}", answer.status, pause)
         try:
             return msgspec.json.decode(received) if received else None
         except (msgspec.DecodeError, UnicodeDecodeError):

@@ -179,17 +179,17 @@ class KubernetesService:
             raise CoordinationUnavailableError(f"{type(exc).__name__}: {exc}"[:300]) from None
 
     def _explained(self, exc: ApiError, verb: str) -> str:
-        code, said = exc.status.code, str(exc.status.message or exc)[:200]
+        code, message = exc.status.code, str(exc.status.message or exc)[:200]
         if code == 401:
             return "the API server rejects the token or client certificate (401)"
         if code == 403:
             rule = f"grant it with a Role in the namespace {self._namespace}: {RULE}"
             return f"permission denied to {verb} leases in the namespace {self._namespace}; {rule}"
-        if code == 404 and said.startswith("namespaces "):
+        if code == 404 and message.startswith("namespaces "):
             return f"the namespace {self._namespace} does not exist; create it, or set [coordination] namespace"
         if code == 404:
             return "the API server does not serve coordination.k8s.io/v1; Kubernetes 1.14 or newer is required"
-        return f"HTTP {code}: {said}"
+        return f"HTTP {code}: {message}"
 
 
 def _load(settings: CoordinationSettings) -> Any:

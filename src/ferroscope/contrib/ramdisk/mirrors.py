@@ -120,8 +120,8 @@ def _listing() -> str:
     except (OSError, subprocess.TimeoutExpired) as exc:
         raise RamdiskError(f"cannot ask apt for this host's mirror: {exc}", advice) from exc
     if done.returncode:
-        said = [line.removeprefix("E: ") for line in done.stderr.splitlines() if line.startswith("E: ")]
-        reason = without_secrets(said[0]) if said else f"exit code {done.returncode}"
+        errors = [line.removeprefix("E: ") for line in done.stderr.splitlines() if line.startswith("E: ")]
+        reason = without_secrets(errors[0]) if errors else f"exit code {done.returncode}"
         raise RamdiskError(f"cannot ask apt for this host's mirror: apt-get: {reason}", advice)
     return done.stdout
 

@@ -131,19 +131,19 @@ class Failover:
         if now < self._next_at and not self._wake.is_set() and not self._calls.answered():
             return self._status
         self._wake.clear()  # type: ignore[attr-defined]
-        said: dict[str, str] = {}
+        summaries: dict[str, str] = {}
         try:
             for one in self._reader.look(leading.keep_alive, epoch=leading.epoch, patience=_PATIENCE):
                 self._carry_out(leading, one)
                 if one.decision.record is not None:
-                    said[one.seen.name] = one.decision.message or one.decision.reason
+                    summaries[one.seen.name] = one.decision.message or one.decision.reason
         except KubernetesError as exc:
             self._next_at = now + max(_BUSY, exc.retry_after)
             self._status = f"cannot read the cluster: {exc}"
             _log.warning("cannot read the cluster", cluster=self._cluster, error=str(exc), status=exc.status)
             return self._status
         for name, record in self._reader.open.items():  # also of those that this pass has left out
-            said.setdefault(name, record.message or "its BMC is asked")
+            summaries.setdefault(name, record.message or "its BMC is asked")
         if not self._reader.open:
             self._refusals.clear()
         self.problem = _finding(self._cluster, self._reader.open.values())
@@ -152,7 +152,7 @@ class Failover:
         self._next_at = min(self._next_at, self._clock.monotonic() + self._reader.again_in)
         idle = len(self._reader.idle)
         calm = f"no node has failed; {idle} are not ready, and never were" if idle else "all nodes are ready"
-        self._status = "; ".join(f"{name}: {text}" for name, text in sorted(said.items())) or calm
+        self._status = "; ".join(f"{name}: {text}" for name, text in sorted(summaries.items())) or calm
         return self._status
 
     def _carry_out(self, leading: StepLeadership, looked: Looked) -> None:
