@@ -37,8 +37,8 @@ class Figure(msgspec.Struct, frozen=True):
         return self.value >= self.target.value if self.target.least else self.value <= self.target.value
 
 
-_CYCLE: Final = "ironic-inspector 17 with a stub for Ironic, Ironic 3.9"
-_CYCLE_CPU: Final = "ironic-inspector 54, Ironic 252"
+_CYCLE: Final = "ironic-inspector 20 with a stub for Ironic, Ironic 4.1"
+_CYCLE_CPU: Final = "ironic-inspector 47, Ironic 256"
 
 # key, or key and the first word of ``of``
 TARGETS: Final[dict[str, Target]] = {
