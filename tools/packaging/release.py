@@ -11,6 +11,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final
@@ -33,7 +34,9 @@ def make(directory: Path, say: Callable[[str], None]) -> list[Path]:
     directory.mkdir(parents=True)
     for name, step in _STEPS.items():
         say(f"== {name}")
+        began = time.monotonic()
         step(directory)
+        say(f"   done after {time.monotonic() - began:.0f} s")
     files = sorted(one for one in directory.iterdir() if one.is_file())
     (directory / SUMS).write_text("".join(f"{checksum(one)}  {one.name}\n" for one in files))
     return [*files, directory / SUMS]
@@ -99,7 +102,7 @@ def _installed(directory: Path) -> None:
 
 def _debian(directory: Path) -> None:
     files = deb.build(directory)
-    run("lintian", "--allow-root", "--fail-on", "error,warning", "--display-info", *files)
+    run("lintian", "--allow-root", "--fail-on", "error,warning", *files)
 
 
 def _image(directory: Path) -> None:

@@ -137,6 +137,13 @@ def test_the_page_about_packages_names_every_extra() -> None:
     assert [name for name in project["optional-dependencies"] if name != "dev" and f"`{name}`" not in text] == []
 
 
+def test_the_packages_beside_this_one_are_of_the_same_release() -> None:
+    """They are released in its source distribution only."""
+    beside = {path.parent.name: tomllib.loads(path.read_text()) for path in contents.ROOT.glob("*/pyproject.toml")}
+    assert {"client-plugin", "ironic-interface"} <= set(beside)
+    assert {name: one["project"]["version"] for name, one in beside.items()} == dict.fromkeys(beside, contents.VERSION)
+
+
 def test_the_source_distribution_has_every_package_that_pages_install_from_it() -> None:
     kept = re.findall(r"^graft (\S+)$", (contents.ROOT / "MANIFEST.in").read_text(), re.MULTILINE)
     installed = {name for one in pages() for name in re.findall(r"pip install \./([a-z-]+)(?=[`\s])", one.text)}
