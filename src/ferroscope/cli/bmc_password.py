@@ -20,6 +20,7 @@ import msgspec
 
 from ferroscope.cli.client import Api, Json, node_path
 from ferroscope.cli.exits import Exit, Failure, worst
+from ferroscope.cli.input_files import InputFile
 from ferroscope.cli.lookup import label
 from ferroscope.cli.node.actions import wait_option
 from ferroscope.cli.output import Output, table, with_api
@@ -199,7 +200,7 @@ class Campaign:
 @click.option(
     "--from-file",
     "file",
-    type=click.File("r", encoding="utf-8", lazy=True),
+    type=InputFile("r", encoding="utf-8", lazy=True),
     help="Read the new password from the first line of this file; - is standard input. Without it, it is asked for.",
 )
 @click.option("--generate", is_flag=True, help="A random password for each machine.")

@@ -9,6 +9,7 @@ import msgspec
 
 from ferroscope.cli.client import Api, Json
 from ferroscope.cli.exits import Exit
+from ferroscope.cli.input_files import InputFile, invalid, yaml_of
 from ferroscope.cli.lookup import label
 from ferroscope.cli.output import CommandOrBelow, Output, table, with_api, with_api_and_lists
 from ferroscope.cli.screen import progress
@@ -26,7 +27,7 @@ _LARGEST: Final = 4 * 1024 * 1024
     epilog="Subcommands: 'expect report' shows what deviates, 'expect show' the expectations. Exit code 2: the file is "
     "invalid; nothing was changed.",
 )
-@click.argument("file", type=click.File("rb", lazy=True))
+@click.argument("file", type=InputFile("rb", lazy=True))
 @click.option("--dry-run", is_flag=True, help="Only check the file, and show what would change.")
 @with_api
 def expect(api: Api, out: Output, *, file: Any, dry_run: bool) -> None:
@@ -57,21 +58,14 @@ def expect(api: Api, out: Output, *, file: Any, dry_run: bool) -> None:
 
 
 def _read(file: Any) -> list[Expectation]:
-    import yaml
-
-    content = file.read(_LARGEST + 1)
-    if len(content) > _LARGEST:
-        raise click.UsageError(f"{file.name} is larger than {_LARGEST // 2**20} MiB")
+    loaded = yaml_of(file, _LARGEST)
+    if isinstance(loaded, dict) and loaded.keys() == {"expectations"}:
+        loaded = loaded["expectations"]
     try:
-        loaded = yaml.load(content, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))  # noqa: S506  # both are safe
-        if isinstance(loaded, dict) and loaded.keys() == {"expectations"}:
-            loaded = loaded["expectations"]
         given = msgspec.convert(loaded or [], list[Expectation])
         expectations.check(given)
-    except (yaml.YAMLError, RecursionError, UnicodeDecodeError) as exc:
-        raise click.UsageError(f"{file.name} is not YAML: {' '.join(str(exc).split())[:300]}") from None
     except (msgspec.ValidationError, ExpectationError) as exc:
-        raise click.UsageError(f"{file.name} is invalid; nothing was changed: {exc}") from None
+        raise invalid(f"{file.name} is invalid; nothing was changed: {exc}") from None
     return given
 
 

@@ -9,6 +9,7 @@ import click
 
 from ferroscope.cli.client import Api, node_path
 from ferroscope.cli.exits import Exit, Failure
+from ferroscope.cli.input_files import InputFile
 from ferroscope.cli.lookup import find, label, node_argument
 from ferroscope.cli.output import CommandOrBelow, Output, table, typed, with_api
 from ferroscope.cli.selection import Selection, Wanted, confirm, resolve, selectors
@@ -25,7 +26,7 @@ _NAMED: Final = 50
 
 @click.command()
 @node_argument
-@click.option("--data", "file", type=click.File("rb"), help="Use this data: the JSON body of a callback.")
+@click.option("--data", "file", type=InputFile("rb"), help="Use this data: the JSON body of a callback.")
 @with_api
 def reapply(api: Api, out: Output, *, ident: str, file: IO[bytes] | None) -> None:
     """Run hooks and rules again on the stored data of a node's last inspection, without touching the machine."""

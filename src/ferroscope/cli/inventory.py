@@ -16,6 +16,7 @@ import msgspec
 from ferroscope.cli import lookup
 from ferroscope.cli.client import Api, ApiError, Json, node_path
 from ferroscope.cli.exits import Exit, Failure
+from ferroscope.cli.input_files import InputFile, invalid, yaml_of
 from ferroscope.cli.lookup import find, label, node_argument
 from ferroscope.cli.node import columns
 from ferroscope.cli.output import Group, Output, table, with_api, with_api_and_lists
@@ -280,7 +281,7 @@ def firmware() -> None:
 @click.option(
     "--list",
     "file",
-    type=click.File("rb", lazy=True),
+    type=InputFile("rb", lazy=True),
     help="YAML: a list of objects with model, a pattern, and the oldest versions that are not outdated: bios, bmc, "
     "parts (patterns of the models of NICs, disks and others).",
 )
@@ -318,17 +319,10 @@ def report(api: Api, out: Output, *, selector: str | None, file: Any, outdated: 
 
 
 def _read(file: Any) -> list[Wanted]:
-    import yaml
-
-    content = file.read(_LARGEST + 1)
-    if len(content) > _LARGEST:
-        raise click.UsageError(f"{file.name} is larger than {_LARGEST // 2**20} MiB")
     try:
-        return msgspec.convert(yaml.safe_load(content) or [], list[Wanted])
-    except (yaml.YAMLError, RecursionError, UnicodeDecodeError) as exc:
-        raise click.UsageError(f"{file.name} is not YAML: {' '.join(str(exc).split())[:300]}") from None
+        return msgspec.convert(yaml_of(file, _LARGEST) or [], list[Wanted])
     except msgspec.ValidationError as exc:
-        raise click.UsageError(f"{file.name} is invalid: {exc}; quote versions such as '2.10'") from None
+        raise invalid(f"{file.name} is invalid: {exc}; quote versions such as '2.10'") from None
 
 
 def _components(hardware: dict[str, Any]) -> Iterator[tuple[str, str, str]]:

@@ -13,6 +13,7 @@ import click
 
 from ferroscope.cli.client import DEFAULT_URL, connect
 from ferroscope.cli.exits import Failure
+from ferroscope.cli.input_files import InputPath
 from ferroscope.cli.output import Output, cloud_option, insecure_option, key_values, output_option
 
 if TYPE_CHECKING:
@@ -66,7 +67,7 @@ _share = click.FloatRange(0, 1)
 )
 @click.option(
     "--inventory",
-    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    type=InputPath(exists=True, dir_okay=False, path_type=Path),
     help="Inventory that every machine sends, with its own addresses.",
 )
 @click.option(

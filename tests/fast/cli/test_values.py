@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import click
@@ -35,6 +36,25 @@ def test_a_password_comes_from_a_file_and_not_from_the_command_line(tmp_path: Pa
     assert pair('at:="@home"') == ("at", "@home")
     with pytest.raises(click.BadParameter, match="redfish_password"):
         pair(f"redfish_password=@{tmp_path / 'nothing'}")
+
+
+def test_a_terminal_is_asked_for_a_password_which_it_does_not_show(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[tuple[str, bool]] = []
+
+    def prompt(text: str, *, hide_input: bool, err: bool) -> str:
+        assert err
+        asked.append((text, hide_input))
+        return "s3cret"
+
+    terminal, ours = os.openpty()
+    with open(ours) as stdin:  # noqa: PTH123  # a descriptor
+        monkeypatch.setattr("sys.stdin", stdin)
+        monkeypatch.setattr("click.prompt", prompt)
+        assert pair("redfish_password=@-") == ("redfish_password", "s3cret")
+        assert asked == [("redfish_password", True)]
+        os.write(terminal, b"what all may see\n\x04")
+        assert pair("notes=@-") == ("notes", "what all may see")
+    os.close(terminal)
 
 
 @pytest.mark.parametrize("text", ["user", "=admin", ":=1", "", "port:=62a0", "x:=NaN", "x:=-Infinity"])

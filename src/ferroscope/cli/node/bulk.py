@@ -18,6 +18,7 @@ import msgspec
 
 from ferroscope.cli.client import Api, Json, connect, node_path
 from ferroscope.cli.exits import Exit, Failure
+from ferroscope.cli.input_files import InputFile, content_of, invalid
 from ferroscope.cli.node.write import create_port, create_with_ports
 from ferroscope.cli.output import Output, cloud_option, insecure_option, output_option, table, url_option
 from ferroscope.cli.screen import track
@@ -71,7 +72,7 @@ def _fleet(api: Api) -> Fleet:
     "import",
     epilog="Exit code 0: all nodes match the file. 1: some rows failed. 2: the file is invalid; nothing was changed.",
 )
-@click.argument("file", type=click.File("rb", lazy=True))
+@click.argument("file", type=InputFile("rb", lazy=True))
 @click.option("--format", "kind", type=click.Choice(node_file.FORMATS), help="Format. [default: by the name's suffix]")
 @click.option("--driver", help="BMC driver of the rows without one.")
 @click.option("--unknown-as-labels", is_flag=True, help="CSV: a column that is no field becomes a label.")
@@ -136,7 +137,7 @@ def _invalid(file: Any, error: FileError) -> Failure:
     message = f"{file.name} is invalid; nothing was changed:\n{error}"
     foreign = any(one.startswith("unknown column") for one in error.errors)
     advice = "to make labels of all unknown columns: --unknown-as-labels" if foreign else ""
-    return Failure(message, exit_code=Exit.USAGE, advice=advice)
+    return invalid(message, advice)
 
 
 def _rows(
@@ -147,14 +148,11 @@ def _rows(
     kind = kind or {"yml": "yaml"}.get(suffix, suffix)
     if kind not in node_file.FORMATS:
         raise click.UsageError(f"the format of {file.name} is unknown; use --format {'|'.join(node_file.FORMATS)}")
-    content = file.read(node_file.LARGEST + 1)
-    if len(content) > node_file.LARGEST:
-        raise Failure(f"{file.name} is larger than {node_file.LARGEST // 2**20} MiB", exit_code=Exit.USAGE)
+    content = content_of(file, node_file.LARGEST)
     try:
         rows, errors = node_file.read(node_file.text_of(content), kind, unknown_as_labels=unknown_as_labels)
     except UnicodeDecodeError as exc:
-        what = f"{file.name} is not in UTF-8 or UTF-16: {exc.reason} at byte {exc.start}"
-        raise Failure(what, exit_code=Exit.USAGE) from None
+        raise invalid(f"{file.name} is not in UTF-8 or UTF-16: {exc.reason} at byte {exc.start}") from None
     except FileError as exc:
         raise _invalid(file, exc) from None
     for row in rows:

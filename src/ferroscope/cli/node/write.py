@@ -56,9 +56,11 @@ def pair(text: str) -> tuple[str, Any]:
 
 
 def _content(key: str, file: str) -> str:
-    """Return the contents of the file, without the final line break."""
+    """Return the contents of the file, without the final line break; who sits at a terminal is asked for a secret."""
     if file == "-":
         _take_standard_input(key)
+        if values.is_secret(key) and is_terminal(sys.stdin):
+            return str(click.prompt(key, hide_input=True, err=True))
     try:
         with click.open_file(file, encoding="utf-8") as stream:
             content: str = stream.read()

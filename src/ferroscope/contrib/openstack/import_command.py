@@ -14,6 +14,7 @@ import msgspec
 
 from ferroscope.cli.client import Api, ApiError, connect
 from ferroscope.cli.exits import Exit, Failure
+from ferroscope.cli.input_files import InputPath
 from ferroscope.cli.output import Group, Output, cloud_option, insecure_option, output_option, table, url_option
 from ferroscope.cli.screen import track
 from ferroscope.cli.service import config_option, database_option, settings_of
@@ -165,7 +166,7 @@ def draw(screen: Console, items: list[Item], counts: dict[str, int], *, dry_run:
 )
 @click.option(
     "--driver-info-file",
-    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    type=InputPath(exists=True, dir_okay=False, path_type=Path),
     help="CSV file with NODE,KEY,VALUE in each line: what is added to driver_info, such as the BMC's password. NODE is "
     "a UUID or a name, VALUE may be a reference to a secret (secret://...).",
 )
