@@ -3,20 +3,28 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterator
 
 import pytest
+from sqlalchemy import make_url
 
 from ferroscope.api.auth.identity import local
 from ferroscope.contrib.ui import machines
 from ferroscope.contrib.ui.machine_list import Wanted
 from ferroscope.contrib.ui.page import Visit
+from ferroscope.runtime.system import SystemClock
 from tests.api.browsing import IDENTITIES, Browser, add
 from tests.api.callers import service_for
 from tests.api.service import Service
+from tests.support.wire import Wire
 
 OLD = {"If-None-Match": '"an-earlier-one"'}
-READERS = IDENTITIES | {"other": local("rita <i>", "token", ["reader"])}
+READERS = IDENTITIES | {
+    "other": local("rita <i>", "token", ["reader"]),
+    "admin": local("ada", "token", ["admin"]),
+    "a-other": local("ari", "token", ["reader"], project="a"),
+}
 
 
 @pytest.fixture
@@ -82,3 +90,74 @@ def test_a_project_of_an_odd_name_gets_no_labels_of_others(sqlite_url: str) -> N
     assert "ours" in page
     assert "secret-rack" not in page
     service.close()
+
+
+class LaterClock(SystemClock):
+    """A clock of which the test says by how many seconds it goes ahead."""
+
+    later = 0.0
+
+    def monotonic(self) -> float:
+        return super().monotonic() + self.later
+
+
+class Overhearing:
+    """A service whose conversation with its database is overheard."""
+
+    def __init__(self, url: str) -> None:
+        self._wire = Wire("postgresql", make_url(url).port or 0)
+        self._clock = LaterClock()
+        there = make_url(url).set(port=self._wire.port).render_as_string(hide_password=False)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr("ferroscope.runtime.wiring.SystemClock", lambda: self._clock)
+            self.service = service_for(there, READERS)
+
+    def wait(self) -> None:
+        """Let the time be over for which anything is shared."""
+        self._clock.later += 120.0
+
+    def asked(self, browser: Browser, page: str) -> Counter[str]:
+        """Return what the database is asked for one look of a page for news of itself, beside who looks."""
+        before = self._wire.overheard()
+        assert browser.get(page, headers=OLD).status_code == 200
+        found = (self._wire.overheard() - before).statements
+        return Counter({kind: number for kind, number in found.items() if kind.startswith("SELECT ")}) - OF_SESSION
+
+    def close(self) -> None:
+        self.service.close()
+        self._wire.close()
+
+
+# Each unit of work asks for the time, too.
+OF_SESSION = Counter({"SELECT web_sessions": 1, "SELECT (nothing)": 99})
+
+
+@pytest.fixture
+def overhearing(postgresql_url: str) -> Iterator[Overhearing]:
+    found = Overhearing(postgresql_url)
+    yield found
+    found.close()
+
+
+@pytest.mark.parametrize("page", ["/ui", "/ui/machines", "/ui/inbox", "/ui/service"])
+def test_the_second_viewer_asks_the_database_for_nothing_but_what_is_its_own(
+    overhearing: Overhearing, page: str
+) -> None:
+    service = overhearing.service
+    for number in range(3):
+        add(service, f"m-{number}", owner="a")
+    own = Counter({"SELECT saved_searches": 1} if page == "/ui/machines" else {})
+    for users in (("root", "admin"), ("a-reader", "a-other"))[: 1 if page == "/ui/service" else 2]:
+        first, second = (Browser(service).log_in(user) for user in users)
+        overhearing.wait()
+        assert overhearing.asked(first, page) > own
+        assert overhearing.asked(second, page) == own
+
+
+def test_the_first_page_reads_little_twice(overhearing: Overhearing) -> None:
+    """The machines: by state, by mark, in which condition, and whether one waits; their failures come with these."""
+    add(overhearing.service, "m-a")
+    browser = Browser(overhearing.service).log_in("root")
+    overhearing.wait()
+    asked = overhearing.asked(browser, "/ui")
+    assert asked["SELECT nodes"] <= 5, asked

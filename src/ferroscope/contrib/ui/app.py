@@ -7,7 +7,7 @@ data, so that a browser which looks for news every few seconds costs nothing whi
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Hashable
+from collections.abc import Callable
 from html import escape
 from time import perf_counter
 from typing import Any, Final
@@ -25,6 +25,7 @@ from ferroscope.api.http.middleware import of as request_id
 from ferroscope.api.http.responder import record
 from ferroscope.config.errors import extra
 from ferroscope.contracts.errors import StoreUnavailableError
+from ferroscope.contracts.queue import Clock
 from ferroscope.contrib.ui import (
     asset_labels,
     bmc_form,
@@ -46,6 +47,7 @@ from ferroscope.contrib.ui import (
 )
 from ferroscope.contrib.ui.audit import LoginAudit
 from ferroscope.contrib.ui.page import Download, Page, Redirect, Visit
+from ferroscope.contrib.ui.recent import Recent
 from ferroscope.contrib.ui.session import Seal, Visitor
 from ferroscope.core.audit import LOGIN, LOGOUT
 from ferroscope.http_server.agreed import HEAD_ONLY
@@ -104,16 +106,16 @@ _FILES: Final = ("/ui/enroll",)
 
 
 class Memory:
-    """What the viewers of a process share for seconds: see ``Visit.recent`` and ``render.Rendered``."""
+    """What the viewers of a process share for seconds: see ``recent.Recent`` and ``render.Rendered``."""
 
-    def __init__(self) -> None:
-        self.recent: dict[Hashable, tuple[float, Any]] = {}
+    def __init__(self, clock: Clock) -> None:
+        self.recent = Recent(clock)
         self.rendered = render.Rendered()
 
 
 def add_pages(app: falcon.App[Any, Any], context: ApiContext) -> None:
     """Add the pages to the application of the API."""
-    memory = Memory()
+    memory = Memory(context.process.clock)
     for path, handlers in PAGES.items():
         responders = {
             f"on_{method.lower()}": _responder(context, path, handler, memory) for method, handler in handlers.items()

@@ -48,14 +48,13 @@ class Summary(msgspec.Struct):
 def show(visit: Visit) -> Page:
     """Show the fleet."""
     project = access.scope(visit.context.access.policy, visit.identity, "node")
-    summary = (
-        visit.context.data.read_list(lambda tx, room: _own(visit, tx, room, project))
-        if project is not None
-        else visit.remembered("fleet", _REMEMBERED, lambda: visit.context.data.store.read(_whole))
+    summary, status = (
+        visit.remembered(("fleet", visit.may(STATUS)), _REMEMBERED, lambda: _whole(visit))
+        if project is None
+        else visit.remembered(("fleet", visit.rights), _REMEMBERED, lambda: _part(visit, project))
     )
     if project is None and not visit.may(access.FAILURE):
         summary = msgspec.structs.replace(summary, failures=[])
-    status = visit.remembered("status", _REMEMBERED, lambda: naming.status(visit)) if visit.may(STATUS) else None
     chart = (
         visit.remembered("activity", _CHART_SECONDS, lambda: visit.context.data.store.read(activity.read))
         if project is None
@@ -86,17 +85,37 @@ def show(visit: Visit) -> Page:
     return Page(template="fleet.html", title="Fleet", data=data)
 
 
-def _whole(tx: Transaction) -> Summary:
-    """Return the summary of all nodes, in few queries."""
-    found = Summary(failures=list(tx.statistics.failures()))
-    for row in tx.statistics.nodes():
-        found.states[str(row.provision_state)] += row.nodes
-    found.maintenance, found.inbox = tx.statistics.marked()
-    found.usual = progress.newest(tx)
-    if any(found.states[str(state)] for state in UNDER_WAY):
-        oldest = Query(filters={"state": tuple(ACTIVE)}, sort_key="inspection_started_at", limit=_SHOWN)
-        found.active = [progress.of(node, found.usual) for node in tx.nodes.list(oldest)]
-    return found
+def _status(visit: Visit) -> dict[str, Any] | None:
+    """Return the status of the service, for those who may see it."""
+    return naming.status(visit) if visit.may(STATUS) else None
+
+
+def _part(visit: Visit, project: str) -> tuple[Summary, dict[str, Any] | None]:
+    """Return the summary of the nodes of a project, and the status of the service."""
+    return visit.context.data.read_list(lambda tx, room: _own(visit, tx, room, project)), _status(visit)
+
+
+def _whole(visit: Visit) -> tuple[Summary, dict[str, Any] | None]:
+    """Return the summary of all nodes, and the status of the service; what this has of it is not read again."""
+    status = _status(visit)
+    usual = progress.shared(visit)
+
+    def work(tx: Transaction) -> Summary:
+        found = Summary(usual=usual)
+        found.maintenance, found.inbox = tx.statistics.marked()
+        if status is None:
+            found.failures = list(tx.statistics.failures())
+            for row in tx.statistics.nodes():
+                found.states[str(row.provision_state)] += row.nodes
+        else:
+            found.failures = [Failures(reason=reason, nodes=nodes) for reason, nodes in status["failed"].items()]
+            found.states.update(status["nodes"])
+        if any(found.states[str(state)] for state in UNDER_WAY):
+            oldest = Query(filters={"state": tuple(ACTIVE)}, sort_key="inspection_started_at", limit=_SHOWN)
+            found.active = [progress.of(node, usual) for node in tx.nodes.list(oldest)]
+        return found
+
+    return visit.context.data.store.read(work), status
 
 
 def _changes(tx: Transaction) -> dict[str, Any]:

@@ -48,8 +48,6 @@ _ROWS: Final = 256
 _INSPECTIONS: Final = 5
 _STEPS: Final = 200
 _RAW: Final = 200_000
-# Seconds for which it is remembered how long inspections usually take.
-_USUAL_SECONDS: Final = 60.0
 _ADDRESSES: Final = ("redfish_address", "ipmi_address", "sim_address")
 
 
@@ -103,8 +101,7 @@ def _usual(visit: Visit) -> dict[str, progress.Usual]:
     """Return how long inspections of the whole fleet take, for those who may see it."""
     if access.scope(visit.context.access.policy, visit.identity, "node") is not None:
         return {}
-    read = visit.context.data.store.read
-    return visit.remembered("usual", _USUAL_SECONDS, lambda: read(progress.newest))
+    return progress.shared(visit)
 
 
 def _text(value: Any) -> str:

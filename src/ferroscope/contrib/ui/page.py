@@ -5,8 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Hashable, Mapping
 from functools import lru_cache
-from time import thread_time
-from typing import Any, Final, TypeVar, cast
+from typing import Any, Final, TypeVar
 
 import msgspec
 
@@ -17,16 +16,11 @@ from ferroscope.api.http.errors import ForbiddenError, MissingError
 from ferroscope.api.http.in_process import Caller, perform
 from ferroscope.api.http.route import Route
 from ferroscope.api.routes import ROUTES
+from ferroscope.contrib.ui.recent import Recent
 from ferroscope.contrib.ui.session import Seal
 from ferroscope.core.model import Node
 
 T = TypeVar("T")
-
-# The share of a processor for making something again and again; after so many seconds it is made anyway.
-_SHARE: Final = 0.005
-_LONGEST: Final = 5.0
-# Things that a process remembers at the same time: a list of ten thousand machines takes a megabyte.
-_REMEMBERED: Final = 64
 
 
 class Shared(msgspec.Struct, frozen=True):
@@ -78,8 +72,8 @@ class Download(msgspec.Struct, frozen=True, kw_only=True):
 class Visit(msgspec.Struct, frozen=True, kw_only=True):
     """A request of a known caller. ``query`` and ``form`` have all values of each parameter.
 
-    ``recent`` is shared by all visits of a process: by name until when something is remembered, and what. ``seal``
-    hides from the browser what it shall send back. ``again``: a page looks for news of itself, and may be a moment old.
+    ``recent`` is shared by all visits of a process. ``seal`` hides from the browser what it shall send back. ``again``:
+    a page looks for news of itself, and may be a moment old.
     """
 
     context: ApiContext
@@ -87,36 +81,25 @@ class Visit(msgspec.Struct, frozen=True, kw_only=True):
     path: Mapping[str, str] = {}
     query: Mapping[str, list[str]] = {}
     form: Mapping[str, list[str]] = {}
-    recent: dict[Hashable, tuple[float, Any]] = msgspec.field(default_factory=dict)
+    recent: Recent
     seal: Seal
     again: bool = False
 
     def remembered(self, name: Hashable, seconds: float, make: Callable[[], T]) -> T:
-        """Return what ``make`` returned at most so many seconds ago, to any caller who has the same ``name``.
-
-        What takes long is kept for longer, so that viewers of a large fleet do not keep a processor busy.
-        """
-        now = self.context.process.clock.monotonic()
-        until, value = self.recent.get(name, (0.0, None))
-        if until <= now:
-            began = thread_time()
-            value = make()
-            cost = thread_time() - began
-            if len(self.recent) >= _REMEMBERED:
-                for old in [one for one, (end, _) in list(self.recent.items()) if end <= now]:
-                    self.recent.pop(old, None)
-                if len(self.recent) >= _REMEMBERED:
-                    return value
-            self.recent[name] = (now + max(seconds, min(_LONGEST, cost / _SHARE)), value)
-        return cast("T", value)
+        """Return what ``make`` returned at most so many seconds ago, to any caller who has the same ``name``."""
+        return self.recent.get(name, seconds, make)
 
     def shared(self, name: str, seconds: float, make: Callable[[], dict[str, Any]]) -> Shared:
         """Return the data of a page that looks for news of itself, as all with the same rights see it; or new data."""
         if not self.again:
             return Shared.of(make())
-        rights = self.context.access.policy.rights_of(self.identity)
         asked = tuple(sorted((one, tuple(given)) for one, given in self.query.items()))
-        return self.remembered((name, rights, asked), seconds, lambda: Shared.of(make()))
+        return self.remembered((name, self.rights, asked), seconds, lambda: Shared.of(make()))
+
+    @property
+    def rights(self) -> Hashable:
+        """What decides what the caller sees: the same for all who see the same."""
+        return self.context.access.policy.rights_of(self.identity)
 
     @property
     def identity(self) -> Identity:

@@ -14,6 +14,7 @@ import msgspec
 
 from ferroscope.api.http.schemas import iso_exact
 from ferroscope.contracts.store import Query
+from ferroscope.contrib.ui.page import Visit
 from ferroscope.core.model import Inspection, Node
 from ferroscope.core.states import PHASES, STATES, State
 from ferroscope.db.transaction import Transaction
@@ -23,6 +24,8 @@ from ferroscope.telemetry.log import phases
 USUAL_OF: Final = 200
 _FEWEST: Final = 5
 _TOTAL: Final = "total"
+# Seconds for which it is remembered.
+_SECONDS: Final = 60.0
 
 
 class Usual(msgspec.Struct, frozen=True):
@@ -46,6 +49,11 @@ def newest(tx: Transaction) -> dict[str, Usual]:
     """Return what was usual for the newest inspections of the whole fleet."""
     ended = Query(filters={"state": State.FINISHED}, sort_key="finished_at", descending=True, limit=USUAL_OF)
     return usual(tx.inspections.list(ended))
+
+
+def shared(visit: Visit) -> dict[str, Usual]:
+    """Return what was usual a moment ago, for those who may see the whole fleet."""
+    return visit.remembered("usual", _SECONDS, lambda: visit.context.data.store.read(newest))
 
 
 def whole(known: dict[str, Usual]) -> dict[str, float] | None:

@@ -1,0 +1,73 @@
+"""What was found out a moment ago, for all viewers of a process: many who look cost little more than one.
+
+While one of them finds it out again, the others see what was known before, or wait for it if nothing was. What takes
+long, in the database too, is kept for longer, so that viewers of a large fleet keep no processor busy.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Hashable
+from typing import Any, Final, TypeVar
+
+import msgspec
+
+from ferroscope.contracts.queue import Clock
+
+T = TypeVar("T")
+
+# The share of the time for finding something out again and again; after so many seconds it is done anyway.
+_SHARE: Final = 0.005
+_LONGEST: Final = 5.0
+# Things that are kept at the same time: a list of ten thousand machines takes a megabyte.
+_MOST: Final = 64
+
+
+class _Known(msgspec.Struct, frozen=True):
+    """A value, and until when it is as good as new."""
+
+    value: Any
+    until: float
+
+
+class Recent:
+    """Threads may use it at the same time."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._known: dict[Hashable, _Known] = {}
+        self._finding: dict[Hashable, threading.Lock] = {}
+
+    def get(self, name: Hashable, seconds: float, find: Callable[[], T]) -> T:
+        """Return what ``find`` returned at most so many seconds ago, to any caller who has the same ``name``."""
+        known = self._at(name, 0.0)
+        if known is not None:
+            return known.value  # type: ignore[no-any-return]
+        finding = self._finding.setdefault(name, threading.Lock())
+        before = self._at(name, _LONGEST)
+        if not finding.acquire(blocking=before is None):
+            return before.value  # type: ignore[union-attr, no-any-return]
+        try:
+            known = self._at(name, 0.0)
+            if known is not None:  # found while this one waited
+                return known.value  # type: ignore[no-any-return]
+            began = self._clock.monotonic()
+            value = find()
+            now = self._clock.monotonic()
+            self._keep(name, _Known(value, now + max(seconds, min(_LONGEST, (now - began) / _SHARE))), now)
+            return value
+        finally:
+            self._finding.pop(name, None)
+            finding.release()
+
+    def _at(self, name: Hashable, late: float) -> _Known | None:
+        """Return what is known, at most so many seconds after its time."""
+        known = self._known.get(name)
+        return known if known is not None and known.until + late > self._clock.monotonic() else None
+
+    def _keep(self, name: Hashable, known: _Known, now: float) -> None:
+        if len(self._known) >= _MOST:
+            for old in [one for one, other in list(self._known.items()) if other.until <= now]:
+                self._known.pop(old, None)
+        if len(self._known) < _MOST:
+            self._known[name] = known
