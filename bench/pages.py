@@ -105,13 +105,22 @@ class Watched(msgspec.Struct, frozen=True):
 
 
 class Pages(msgspec.Struct, frozen=True):
-    """All pages, and what the api needs for viewers of those that keep themselves up to date; ``idle``: for nobody."""
+    """All pages, and what the api needs for viewers of those that keep themselves up to date; ``idle``: for nobody.
+
+    ``changes``: for nobody while something changes every second, which takes the database more than many a look.
+    """
 
     database: str
     shown: list[Shown]
     viewers: int
     idle: float
+    changes: float
     watched: list[Watched]
+
+    @property
+    def most(self) -> float:
+        """The share for the viewers of the page that needs most, without what is needed for nobody."""
+        return max(one.share - (self.changes if one.changing else self.idle) for one in self.watched)
 
 
 class Fleet(msgspec.Struct, frozen=True):
@@ -147,13 +156,13 @@ def measure(name: str, directory: Path, *, nodes: int, tries: int) -> Pages:
     """Get each page ``tries`` times of a database of the kind ``name``, after the first time."""
     with fleet(name, directory, nodes=nodes) as found, requests.Session() as client:
         shown = [_get(client, found.url, page, found.cpu, tries) for page in PAGES]
-        idle = _idle(found.cpu)
+        idle, changes = _idle(found.cpu), _idle(found.cpu, found.store)
         watched = [
             _watch(client, found.url, found.cpu, page, found.store if changing else None)
             for page in _LIVE
             for changing in (False, True)
         ]
-        return Pages(found.database, shown, _VIEWERS, idle, watched)
+        return Pages(found.database, shown, _VIEWERS, idle, changes, watched)
 
 
 def _inspect(store: Store) -> None:
@@ -226,10 +235,13 @@ def _get(client: requests.Session, url: str, page: str, cpu: Callable[[], float]
     return Shown(page, taken[0], taken[1:], (used - began_with) * 1000, (cpu() - used) / tries * 1000, size)
 
 
-def _idle(cpu: Callable[[], float]) -> float:
-    """Return the share of a processor that the api needs while nobody looks."""
+def _idle(cpu: Callable[[], float], changed: Store | None = None) -> float:
+    """Return the share of a processor that is needed while nobody looks, while ``changed`` changes every second."""
     used, began = cpu(), time.monotonic()
-    time.sleep(_SECONDS)
+    for number in range(1, round(_SECONDS) + 1):
+        if changed is not None:
+            _change(changed, number)
+        time.sleep(max(0.0, began + number - time.monotonic()))
     return (cpu() - used) / (time.monotonic() - began)
 
 

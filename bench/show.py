@@ -113,6 +113,7 @@ def pages(report: Report, found: Pages) -> None:
         for one in found.watched
     ]
     watched.append(("nobody", "nothing", "0", 20.0, found.idle * 100))
+    watched.append(("nobody", "every second", "0", 20.0, found.changes * 100))
     columns = (f"{found.viewers} viewers of", "changes", "looks (new)", "in s (20 if idle)", "CPU, % of a core")
     report.table(columns, watched)
     report.keep("pages", found)
@@ -121,8 +122,7 @@ def pages(report: Report, found: Pages) -> None:
     report.found(Figure("first page of a process, CPU ms", found.database, found.shown[0].first_cpu))
     slowest_cpu = max(one.cpu for one in found.shown if one.page.startswith("/ui"))
     report.found(Figure("slowest page of 10,000, CPU ms", found.database, slowest_cpu))
-    most = max(one.share for one in found.watched) - found.idle
-    report.found(Figure(f"api CPU for {found.viewers} viewers, share of a core", found.database, most))
+    report.found(Figure(f"api CPU for {found.viewers} viewers, share of a core", found.database, found.most))
 
 
 def auth(report: Report, found: list[Costs]) -> None:

@@ -102,6 +102,14 @@ def add(service: Service, name: str, **fields: Any) -> str:
     return node.uuid
 
 
+def expect(service: Service, *conditions: str) -> None:
+    """Expect this of all machines, and check those that are stored."""
+    root = {"X-Auth-Token": "root"}
+    body = {"expectations": [{"name": "rack 1", "expect": list(conditions)}]}
+    assert service.bare_metal.put("/v1/expectations", body, headers=root).status_code == 200
+    assert service.bare_metal.post("/v1/expectations/check", headers=root).status_code == 200
+
+
 def failed(service: Service, name: str, reason: Reason, **fields: Any) -> str:
     """Enroll a node whose inspection has failed."""
     uuid = add(service, name, **fields)

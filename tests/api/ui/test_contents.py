@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import base64
-import csv
 import gzip
 import html
-import io
 import re
 from typing import Any
 from urllib.parse import quote
@@ -19,7 +17,7 @@ from ferroscope.contrib.ui import fleet
 from ferroscope.core.reasons import Reason
 from ferroscope.core.states import Event, Provision, State
 from ferroscope.telemetry.finding import Finding
-from tests.api.browsing import IDENTITIES, Browser, Elements, add, failed
+from tests.api.browsing import IDENTITIES, Browser, Elements, add, expect, failed
 from tests.api.callers import service_for
 from tests.api.service import Service, callback_body
 from tests.support import examples
@@ -192,15 +190,6 @@ def test_labels_of_many_machines_are_changed_at_once(service: Service) -> None:
     assert denied.status_code == 403
 
 
-LLDP = {"interfaces": [{"name": "eth0", "mac_address": "52:54:00:00:00:01", "lldp": []}]}
-
-
-def wired(service: Service, uuid: str, port: str) -> None:
-    """Store what LLDP has told about the node's NIC."""
-    found = {"parsed_lldp": {"eth0": {"switch_system_name": "Leaf-1", "switch_port_id": port}}}
-    service.learn(uuid, LLDP, found)
-
-
 def test_a_machine_has_its_hardware_timeline_history_and_raw_data(service: Service) -> None:
     uuid = add(service, "one")
     root = {"X-Auth-Token": "root"}
@@ -277,51 +266,6 @@ def test_a_machine_shows_its_health_with_problems_first(service: Service) -> Non
         assert f"/ui/machines/{uuid}" in browser.get(link).text
     codes = {one["code"] for one in service.bare_metal.get("/v1/status", headers=root).json["problems"]}
     assert codes >= {"health-critical", "drives-failing"}
-
-
-def test_the_wiring_names_ports_and_contradictions(service: Service) -> None:
-    for name, port in (("one", "Ethernet10"), ("two", "Ethernet2"), ("three", "Ethernet2")):
-        wired(service, add(service, name, owner="a" if name == "one" else "b"), port)
-    browser = Browser(service).log_in("root")
-    text = Elements(browser.get("/ui/wiring").text).text
-    assert text.index("ethernet2") < text.index("ethernet10")
-    assert "Several machines claim to be at leaf-1 ethernet2" in text
-    assert browser.get("/ui/wiring?format=csv").text.splitlines()[0] == "switch,port,machine,nic,mac,contradiction"
-    assert browser.get("/ui/wiring?format=csv").text.count("leaf-1") == 3
-    assert "No machine has reported" in browser.get("/ui/wiring?switch=spine").text
-    assert "Ethernet10".lower() in browser.get("/ui/machines?c=ports").text
-    own = Browser(service).log_in("a-reader").get("/ui/wiring").text
-    assert ("one" in own, "ethernet2<" in own, "Several" in own) == (True, False, False)
-
-
-def expect(service: Service, *conditions: str) -> None:
-    """Expect this of all machines, and check those that are stored."""
-    root = {"X-Auth-Token": "root"}
-    body = {"expectations": [{"name": "rack 1", "expect": list(conditions)}]}
-    assert service.bare_metal.put("/v1/expectations", body, headers=root).status_code == 200
-    assert service.bare_metal.post("/v1/expectations/check", headers=root).status_code == 200
-
-
-def test_the_wiring_names_machines_that_are_not_where_they_are_expected(service: Service) -> None:
-    uuids = [add(service, name, owner=owner) for name, owner in (("one", "a"), ("two", "b"), ("three", "b"))]
-    for uuid, port in zip(uuids, ("Ethernet1", "Ethernet9"), strict=False):
-        wired(service, uuid, port)
-    service.learn(uuids[2], LLDP, {})
-    browser = Browser(service).log_in("root")
-    assert "Contradictions" not in browser.get("/ui/wiring").text
-    expect(service, "nic[switch == leaf-1 and port == Ethernet1]", "memory >= 900TB")
-    page = Elements(browser.get("/ui/wiring").text)
-    assert page.text.count("is not where it is expected") == 2
-    assert "found: nic.switch: leaf-1; nic.port: ethernet9" in page.text.lower()
-    assert "900TB" not in page.text
-    found = browser.get("/ui/wiring?format=csv").text
-    rows = {row["machine"]: row for row in csv.DictReader(io.StringIO(found))}
-    assert rows["one"]["contradiction"] == ""
-    assert "(rack 1); found nic.switch: leaf-1; nic.port: ethernet9" in rows["two"]["contradiction"]
-    assert rows["three"]["switch"] == ""
-    assert "expected nic[" in rows["three"]["contradiction"]
-    assert "Contradictions" not in browser.get("/ui/wiring?switch=spine").text
-    assert "Contradictions" not in Browser(service).log_in("a-reader").get("/ui/wiring").text
 
 
 def test_the_fleet_has_a_chart_of_the_last_week_and_a_table_with_the_same(

@@ -49,6 +49,7 @@ def test_a_waiting_machine_is_shown_with_what_it_says_and_from_where(service: Se
         assert expected in shown, expected
     assert f"/ui/machines/{ident}" in page.text
     assert "duplicate?" not in shown
+    assert '<span class="count">1</span>' in page.text
     assert 'href="/ui/inbox"' in root.get("/ui").text
 
 

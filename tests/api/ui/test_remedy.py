@@ -10,6 +10,7 @@ import pytest
 
 from ferroscope.bmc.fake import FakeBmc
 from ferroscope.bmc.redfish.driver import RedfishBmc
+from ferroscope.contrib.ui import remedy
 from ferroscope.core.delivery import TRIAL, Fail
 from ferroscope.core.model import Entry
 from ferroscope.core.reasons import Reason
@@ -172,10 +173,26 @@ def test_unknown_machines_that_called_meanwhile_lead_to_the_inbox(service: Servi
     for number in range(2):
         add(service, f"new-{number}", inbox=True, auto_discovered=True, created_at=moment + 1)
     page = browser.get(f"/ui/machines/{uuid}")
+    assert text_of(page).count("called meanwhile") + text_of(page).count("Meanwhile") == 1
     assert "2 unknown machines called meanwhile" in text_of(page)
     assert 'href="/ui/inbox">Show the inbox' in page.text
     service.step(uuid, Event.FAIL, Fail(Reason.TIMEOUT, "no callback within 1800 s"))
     assert "2 unknown machines called meanwhile" in text_of(browser.get(f"/ui/machines/{uuid}"))
+
+
+def test_of_a_full_inbox_those_count_that_called_last(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(remedy, "_CALLERS", 3)
+    uuid = add(service, "waits", driver="fake-hardware")
+    browser = Browser(service).log_in("root")
+    moment = service.store.read(lambda tx: tx.now)
+    for number in range(4):
+        add(service, f"old-{number}", inbox=True, auto_discovered=True, created_at=moment - 3600)
+    browser.post("/ui/machines/act", action="inspect", node=uuid, confirm="yes")
+    service.consume()
+    service.step(uuid, Event.WAIT)
+    for number, said in ((1, "1 unknown machine called"), (2, ""), (3, "3 unknown machines or more called")):
+        add(service, f"new-{number}", inbox=True, auto_discovered=True, created_at=moment + 60)
+        assert said in text_of(browser.get(f"/ui/machines/{uuid}"))
 
 
 def test_power_is_changed_after_a_confirmation_and_leads_back_to_the_machine(service: Service) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from collections.abc import Iterator
 from pathlib import Path
@@ -79,6 +80,25 @@ def test_a_laptop_shows_25_machines_and_a_phone_the_first_one_at_once(browser: C
         assert browser.evaluate("document.querySelector('.scroll').scrollWidth <= innerWidth")
         browser.evaluate("scrollTo(0, 2000)")
         assert browser.evaluate("document.querySelector('header').getBoundingClientRect().top") == 0
+
+
+def test_the_chart_can_be_read_in_each_size(browser: Chromium, sqlite_url: str) -> None:
+    """Its text does not shrink with it, and no label covers another one or is cut."""
+    with stage(sqlite_url) as (base, service):
+        fill(service)
+        for width, height in SIZES:
+            browser.shape(width, height)
+            browser.go(f"{base}/ui")
+            boxes: Any = browser.evaluate(
+                "[...document.querySelectorAll('.chart text')].filter(one => one.checkVisibility())"
+                ".map(one => one.getBoundingClientRect()).map(one => [one.left, one.right, one.top, one.height])"
+            )
+            assert all(tall >= 11 and left >= 0 and right <= width for left, right, _, tall in boxes), boxes
+            days = sorted(boxes, key=lambda one: one[2])[-3:]
+            assert len({top for _, _, top, _ in days}) == 1
+            days = sorted(one for one in boxes if one[2] == days[0][2])
+            assert len(days) >= 3
+            assert all(one[1] < other[0] for one, other in itertools.pairwise(days))
 
 
 def test_lists_are_walked_through_with_keys(browser: Chromium, sqlite_url: str) -> None:

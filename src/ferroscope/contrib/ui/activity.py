@@ -12,13 +12,12 @@ from ferroscope.db.transaction import Transaction
 # Seconds of a bar, and bars of the chart.
 WIDTH: Final = 6 * 3600
 BARS: Final = 28
-# Units of the drawing: a bar with its gap, the height of the highest bar, and the space for the days below.
-_STEP: Final = 42
-_GAP: Final = 10
+# The drawing: percent of the width for a bar with its gap, the share of it for the bar; pixels of the height of the
+# highest bar, below for the days, and above. So its text is as large on a telephone as on a wide screen.
+_STEP: Final = 100 / BARS
+_BAR: Final = 0.76
 _HEIGHT: Final = 130
 _BELOW: Final = 20
-# For the numbers beside the axis, and above the highest bar.
-_LEFT: Final = 48
 _ABOVE: Final = 10
 _TICKS: Final = 4
 
@@ -40,7 +39,7 @@ def draw(first: float, ended: Sequence[Ended]) -> dict[str, Any]:
         moment = datetime.fromtimestamp(first + number * WIDTH, UTC)
         bars.append(
             {
-                "x": _LEFT + number * _STEP,
+                "x": round(number * _STEP, 2),
                 "finished": one.finished,
                 "failed": one.failed,
                 "finished_y": round(_HEIGHT - finished, 1),
@@ -49,13 +48,12 @@ def draw(first: float, ended: Sequence[Ended]) -> dict[str, Any]:
                 "failed_height": failed,
                 "time": f"{moment:%Y-%m-%d %H:%M}",
                 "day": f"{moment:%d %b}" if moment.hour == 0 else "",
+                "spare": moment.toordinal() % 2 == 1,
             }
         )
     return {
         "bars": bars,
-        "bar": _STEP - _GAP,
-        "width": _LEFT + len(bars) * _STEP,
-        "left": _LEFT,
+        "bar": round(_STEP * _BAR, 2),
         "ticks": [{"number": one, "y": round(_HEIGHT - one / most * (_HEIGHT - _ABOVE), 1)} for one in ticks],
         "height": _HEIGHT,
         "whole": _HEIGHT + _BELOW,

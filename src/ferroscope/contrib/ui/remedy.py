@@ -9,6 +9,7 @@ from urllib.parse import urlsplit
 
 from ferroscope.api.http.schemas import iso_exact
 from ferroscope.contrib.ui.page import Visit
+from ferroscope.contrib.ui.render import plural
 from ferroscope.core import advice
 from ferroscope.core.explanations import EXPLANATIONS
 from ferroscope.core.model import Node
@@ -42,17 +43,22 @@ def card(visit: Visit, node: Node, shown: dict[str, Any]) -> dict[str, Any] | No
         "meaning": EXPLANATIONS[reason].meaning if reason else "",
         "cause": advice.cause_of(error),
         "since": shown["provision_updated_at"],
-        "hint": advice.hint(complete, callers),
-        "callers": callers,
+        "hint": "" if callers and reason is None else advice.hint(complete, callers),  # the callers are named anyway
+        "callers": _named(callers),
         "console": console(shown),
         "commands": advice.commands(complete, callers),
     }
 
 
+def _named(callers: int) -> str:
+    return "" if not callers else f"{plural(callers, 'unknown machine')}{' or more' if callers >= _CALLERS else ''}"
+
+
 def _callers(visit: Visit, node: Node) -> int:
     """Return how many unknown machines called since the inspection began, if the visitor may see them."""
     since = node.inspection_started_at or 0.0
-    found = visit.call_if_possible("GET /v1/nodes", inbox=True, fields=["uuid", "created_at"], limit=_CALLERS)
+    newest: dict[str, Any] = {"sort_key": "created_at", "sort_dir": "desc", "limit": _CALLERS}
+    found = visit.call_if_possible("GET /v1/nodes", inbox=True, fields=["uuid", "created_at"], **newest)
     moments = [one["created_at"] for one in (found or {"nodes": []})["nodes"] if one["created_at"]]
     return sum(datetime.fromisoformat(one).timestamp() >= since for one in moments)
 

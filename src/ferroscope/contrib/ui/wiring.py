@@ -30,6 +30,8 @@ _MACHINES: Final = 10_000
 _SHOWN: Final = 500
 _OF_ONE: Final = 2000
 _OPEN: Final = 2
+# Switches of the index that are seen at once; the others are unfolded.
+_INDEXED: Final = 100
 # Contradictions that are shown; the export has all.
 _CONTRADICTIONS: Final = 50
 _COLUMNS: Final = ("switch", "port", "machine", "nic", "mac", "contradiction")
@@ -81,14 +83,16 @@ def _shown(visit: Visit, wanted: str) -> dict[str, Any]:
         "switches": [
             {
                 "name": name,
+                "number_here": here,
                 "number": found.switches[name],
                 "machines": len({link["node"] for link in links.get(name, ())}),
                 "contradictions": contradicted[name],
                 "links": links.get(name, []),
             }
-            for name in sorted(found.switches, key=natural)
+            for here, name in enumerate(sorted(found.switches, key=natural))
         ],
         "is_open": len(found.switches) <= _OPEN,
+        "indexed": _INDEXED,
         "shared": [
             {
                 "switch": switch,

@@ -1,0 +1,69 @@
+"""The page of the wiring: switches, their ports, and what contradicts them."""
+
+from __future__ import annotations
+
+import csv
+import io
+
+import pytest
+
+from ferroscope.contrib.ui import wiring
+from tests.api.browsing import Browser, Elements, add, expect
+from tests.api.service import Service
+
+LLDP = {"interfaces": [{"name": "eth0", "mac_address": "52:54:00:00:00:01", "lldp": []}]}
+
+
+def wired(service: Service, uuid: str, port: str, switch: str = "Leaf-1") -> None:
+    """Store what LLDP has told about the node's NIC."""
+    found = {"parsed_lldp": {"eth0": {"switch_system_name": switch, "switch_port_id": port}}}
+    service.learn(uuid, LLDP, found)
+
+
+def test_the_wiring_names_ports_and_contradictions(service: Service) -> None:
+    for name, port in (("one", "Ethernet10"), ("two", "Ethernet2"), ("three", "Ethernet2")):
+        wired(service, add(service, name, owner="a" if name == "one" else "b"), port)
+    browser = Browser(service).log_in("root")
+    text = Elements(browser.get("/ui/wiring").text).text
+    assert text.index("ethernet2") < text.index("ethernet10")
+    assert "Several machines claim to be at leaf-1 ethernet2" in text
+    assert browser.get("/ui/wiring?format=csv").text.splitlines()[0] == "switch,port,machine,nic,mac,contradiction"
+    assert browser.get("/ui/wiring?format=csv").text.count("leaf-1") == 3
+    assert "No machine has reported" in browser.get("/ui/wiring?switch=spine").text
+    assert "Ethernet10".lower() in browser.get("/ui/machines?c=ports").text
+    own = Browser(service).log_in("a-reader").get("/ui/wiring").text
+    assert ("one" in own, "ethernet2<" in own, "Several" in own) == (True, False, False)
+
+
+def test_of_many_switches_the_index_shows_some_and_unfolds_the_others(
+    service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(wiring, "_INDEXED", 2)
+    for number in range(4):
+        wired(service, add(service, f"m-{number}"), "Ethernet1", switch=f"leaf-{number}")
+    page = Browser(service).log_in("root").get("/ui/wiring").text
+    before, _, folded = page.partition("2 more switches")
+    assert [f'#switch-{number}"' in before for number in range(4)] == [True, True, False, False]
+    assert all(f'href="#switch-{number}"' in folded and f'id="switch-{number}"' in folded for number in (2, 3))
+
+
+def test_the_wiring_names_machines_that_are_not_where_they_are_expected(service: Service) -> None:
+    uuids = [add(service, name, owner=owner) for name, owner in (("one", "a"), ("two", "b"), ("three", "b"))]
+    for uuid, port in zip(uuids, ("Ethernet1", "Ethernet9"), strict=False):
+        wired(service, uuid, port)
+    service.learn(uuids[2], LLDP, {})
+    browser = Browser(service).log_in("root")
+    assert "Contradictions" not in browser.get("/ui/wiring").text
+    expect(service, "nic[switch == leaf-1 and port == Ethernet1]", "memory >= 900TB")
+    page = Elements(browser.get("/ui/wiring").text)
+    assert page.text.count("is not where it is expected") == 2
+    assert "found: nic.switch: leaf-1; nic.port: ethernet9" in page.text.lower()
+    assert "900TB" not in page.text
+    found = browser.get("/ui/wiring?format=csv").text
+    rows = {row["machine"]: row for row in csv.DictReader(io.StringIO(found))}
+    assert rows["one"]["contradiction"] == ""
+    assert "(rack 1); found nic.switch: leaf-1; nic.port: ethernet9" in rows["two"]["contradiction"]
+    assert rows["three"]["switch"] == ""
+    assert "expected nic[" in rows["three"]["contradiction"]
+    assert "Contradictions" not in browser.get("/ui/wiring?switch=spine").text
+    assert "Contradictions" not in Browser(service).log_in("a-reader").get("/ui/wiring").text
