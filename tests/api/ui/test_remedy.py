@@ -136,6 +136,29 @@ def test_the_outcome_of_a_trial_is_on_the_card(service: Service) -> None:
     assert "The BMC is being tried" in browser.get(f"/ui/machines/{uuid}").text
 
 
+def test_where_the_bmc_has_to_be_corrected_its_form_is_open_and_before_the_retry(service: Service) -> None:
+    def order(uuid: str) -> list[str]:
+        card = browser.get(f"/ui/machines/{uuid}").text.partition('class="remedy"')[2].partition("</section>")[0]
+        marks = {
+            "form": r'<details class="inline fold" open><summary>Correct the BMC',
+            "folded form": r'<details class="inline"><summary>Correct the BMC',
+            "retry first": r'value="inspect" class="primary">Retry',
+            "retry": r'value="inspect">Retry',
+        }
+        return sorted((name for name, mark in marks.items() if mark in card), key=lambda name: card.index(marks[name]))
+
+    browser = Browser(service).log_in("root")
+    uuid = broken(service)
+    assert order(uuid) == ["form", "retry"]
+    browser.post(f"/ui/machines/{uuid}/bmc", action="correct", redfish_password="new")
+    service.consume()
+    answer = Entry(node=uuid, inspection=None, step="verified", message="the BMC responds: power on")
+    service.store.write(lambda tx: tx.journal.append([answer]))
+    assert order(uuid) == ["retry first", "folded form"]
+    slow = failed(service, "slow", Reason.TIMEOUT, driver="redfish", driver_info=INFO)
+    assert order(slow) == ["retry first", "folded form"]
+
+
 def test_what_a_bmc_answered_before_the_inspection_failed_is_no_news(service: Service) -> None:
     uuid = add(service, "once-well", driver="redfish", driver_info=INFO)
     browser = Browser(service).log_in("root")

@@ -125,6 +125,30 @@ def test_going_back_after_an_action_leads_to_the_page_before_it(browser: Chromiu
         until(lambda: "bad" in browser.text())  # and not the browser's question whether to send the form again
 
 
+def test_what_is_half_entered_stays_while_there_is_news(browser: Chromium, sqlite_url: str) -> None:
+    """The form of a machine whose BMC has to be corrected is open, and whoever types there may look elsewhere."""
+    with stage(sqlite_url) as (base, service):
+        uuid = service.enrol(name="wrong", driver="fake-hardware")
+        service.wait(uuid)
+        service.step(uuid, Event.FAIL, Fail(Reason.BMC_CREDENTIALS, "HTTP 401"))
+        browser.go(f"{base}/ui/machines/{uuid}")
+        for field, value in (("bmc_address", "192.0.2.99"), ("note", "the label is wrong")):
+            browser.evaluate(f"document.getElementById('{field}').value = '{value}'")
+        browser.evaluate("document.activeElement.blur()")
+        service.bare_metal.put(f"/v1/nodes/{uuid}/maintenance", {"reason": "news"})
+        assert browser.evaluate("refresh(document.getElementById('main'))") is True
+        assert browser.evaluate("document.getElementById('bmc_address').value") == "192.0.2.99"
+        assert "In maintenance" not in browser.text()
+        for field in ("bmc_address", "note"):
+            browser.evaluate(
+                f"document.getElementById('{field}').value = document.getElementById('{field}').defaultValue"
+            )
+        assert browser.evaluate("refresh(document.getElementById('main'))") is True
+        assert "In maintenance" in browser.text()
+        assert browser.evaluate("document.querySelector('.remedy details').open") is True
+        assert browser.complaints == []
+
+
 def test_a_form_stays_while_the_service_is_away(browser: Chromium, sqlite_url: str) -> None:
     def away(offline: bool) -> None:
         limits = {"latency": 0, "downloadThroughput": -1, "uploadThroughput": -1}

@@ -14,7 +14,8 @@ import bcrypt
 import pytest
 
 from ferroscope.core import credentials
-from ferroscope.core.states import Provision
+from ferroscope.core.model import Entry
+from ferroscope.core.states import Event, Provision
 from ferroscope_sim.inventory.body import document
 from tests.support import examples
 from tests.support.browser import Chromium
@@ -209,6 +210,28 @@ def test_the_inbox_is_emptied_without_scripts(plain: Chromium, sqlite_url: str) 
         assert "No machine waits" in plain.text()
         plain.click("button[name=readmit]")
         assert "Rejected" not in plain.text()
+        assert plain.complaints == []
+
+
+def test_who_waits_for_a_bmc_looks_again_without_scripts(plain: Chromium, sqlite_url: str) -> None:
+    with stage(sqlite_url) as (base, service):
+        uuid = service.enrol(name="one")
+        service.wait(uuid)
+        plain.go(f"{base}/ui/machines/{uuid}")
+        assert plain.evaluate("[...document.querySelectorAll('noscript a')].map(one => one.textContent)") == [
+            "Look again"
+        ]
+        service.bare_metal.put(f"/v1/nodes/{uuid}/states/provision", {"target": "abort"})
+        service.consume()
+        service.step(uuid, Event.ABORT)
+        plain.click("noscript a")
+        plain.click("button[value=try]")
+        assert "The BMC is being tried" in plain.text()
+        service.consume()
+        answer = Entry(node=uuid, inspection=None, step="verified", message="the BMC responds: power off")
+        service.store.write(lambda tx: tx.journal.append([answer]))
+        plain.click("noscript a")
+        assert "The BMC answered" in plain.text()
         assert plain.complaints == []
 
 

@@ -15,7 +15,7 @@ from ferroscope.core.model import Node
 UPDATE: Final = "baremetal:node:update:driver_info"
 # Of the properties of a driver, those that say where a BMC is, who logs in, and how it is recognized.
 _ENDINGS: Final = {
-    "_address": "Address", "_port": "Port", "_system_id": "System", "_username": "User", "_password": "Password",
+    "_address": "Address", "_username": "User", "_password": "Password", "_port": "Port", "_system_id": "System",
     "_verify_ca": "Certificate check",
 }  # fmt: skip
 _OTHERS: Final = ("target_", "transit_", "local_", "snmp", "terminal")

@@ -23,6 +23,11 @@ _TITLES: Final = {
     Provision.INSPECT_WAIT: "The machine has not called back yet",
 }
 _CALLS: Final = (Reason.TIMEOUT, Reason.CALLBACK_REFUSED, None)
+# What is mended by correcting how the BMC is reached.
+_CORRECTED: Final = frozenset({
+    Reason.BMC_CREDENTIALS, Reason.BMC_NAME_UNKNOWN, Reason.BMC_CONNECTION_REFUSED, Reason.BMC_NOT_REDFISH,
+    Reason.BMC_CERTIFICATE, Reason.BMC_SYSTEM_UNCLEAR, Reason.DRIVER_INFO_INVALID, Reason.DECRYPTION_FAILED,
+})  # fmt: skip
 _TRIAL_ENDS: Final = ("verified", "failed")
 
 
@@ -45,6 +50,7 @@ def card(visit: Visit, node: Node, shown: dict[str, Any]) -> dict[str, Any] | No
         "since": shown["provision_updated_at"],
         "hint": "" if callers and reason is None else advice.hint(complete, callers),  # the callers are named anyway
         "callers": _named(callers),
+        "corrects": reason in _CORRECTED,
         "console": console(shown),
         "commands": advice.commands(complete, callers),
     }

@@ -159,9 +159,11 @@ function fit() {
 
 window.addEventListener("resize", fit);
 
+// Whether somebody is at work on the page, so that news would take something away.
 function isBusy(main) {
   const active = document.activeElement;
-  return (active !== main && main.contains(active)) || main.querySelector("input:checked[name=node], details[open]:not(.notes, .fold)");
+  const entered = [...main.querySelectorAll("input, textarea")].some((one) => one.value !== one.defaultValue);
+  return entered || (active !== main && main.contains(active)) || main.querySelector("input:checked[name=node], details[open]:not(.notes, .fold)");
 }
 
 async function refresh(main) {
