@@ -103,7 +103,7 @@ def test_a_program_that_does_not_end_is_killed_with_all_that_it_has_started(
     monkeypatch.setattr(programs, "_END_SECONDS", 0.1)
     started = tmp_path / "started"
     script = f"trap '' TERM; sh -c 'echo $$ >{started}.new; mv {started}.new {started}; exec sleep 1000' & wait; wait"
-    runner = programs.Runner(tmp_path / "log", {"PATH": os.environ["PATH"]})
+    runner = programs.Runner({"PATH": os.environ["PATH"]})
 
     def interrupt() -> None:
         until(started.exists)
@@ -115,3 +115,13 @@ def test_a_program_that_does_not_end_is_killed_with_all_that_it_has_started(
         runner.run(["sh", "-c", script], "waiting")
     interrupter.join()
     assert until(lambda: not Path(f"/proc/{started.read_text().strip()}").exists())
+
+
+def test_what_a_killed_build_has_started_ends(tmp_path: Path) -> None:
+    script = f"sh -c 'echo $$ >{tmp_path}/new; mv {tmp_path}/new {tmp_path}/started; exec sleep 1000' & wait"
+    build = "import sys; from ferroscope.contrib.ramdisk import programs; programs.Runner({}).run(sys.argv[1:], '')"
+    process = subprocess.Popen([sys.executable, "-c", build, "sh", "-c", script])
+    assert until((tmp_path / "started").exists)
+    process.kill()
+    process.wait()
+    assert until(lambda: not Path(f"/proc/{(tmp_path / 'started').read_text().strip()}").exists())

@@ -6,10 +6,12 @@ The finished files are renamed into place, the manifest last. Whatever ends a bu
 from __future__ import annotations
 
 import datetime
+import errno
 import os
 import shutil
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import msgspec
@@ -22,7 +24,7 @@ from ferroscope.contrib.ramdisk import agent, archive, boot_files, content, host
 from ferroscope.contrib.ramdisk.archive import File
 from ferroscope.contrib.ramdisk.mirrors import Mirrors
 from ferroscope.contrib.ramdisk.plan import AGENT, Names, Plan
-from ferroscope.contrib.ramdisk.programs import Runner, ends_orderly, usual_permissions
+from ferroscope.contrib.ramdisk.programs import MAKE_ROOM, Runner, ends_orderly, usual_permissions
 from ferroscope.contrib.ramdisk.workspace import put_into_place, work_directory
 
 Say = Callable[[str], None]
@@ -51,9 +53,9 @@ def build(
     """Build the ramdisk into ``directory``; ``RamdiskError`` says what failed. The plan and the host were checked."""
     if sign_key is not None:
         signature.check_key(sign_key)
-    with ends_orderly(), usual_permissions(), work_directory(directory) as work:
+    with ends_orderly(), usual_permissions(), _explained(directory), work_directory(directory) as work:
         environment = {"PATH": host.search_path(), "TMPDIR": str(work)}
-        runner = Runner(work / "log", environment, loud)
+        runner = Runner(environment, loud)
         say(f"asking {mirrors.packages}")
         published = sources.ask(plan, mirrors, runner, work)
         say(f"Debian's packages are those of {published:%Y-%m-%d %H:%M} UTC")
@@ -66,6 +68,16 @@ def build(
             signature.sign(job.out / names.manifest, sign_key)
         put_into_place(job.out, names, directory)
     return manifest
+
+
+@contextmanager
+def _explained(directory: Path) -> Iterator[None]:
+    """Say what to do if what is written here, and not by a program, cannot be: most often the disk is full."""
+    try:
+        yield
+    except OSError as exc:
+        advice = MAKE_ROOM if exc.errno in (errno.ENOSPC, errno.EDQUOT) else "choose another --directory"
+        raise RamdiskError(f"cannot build in {directory}: {exc.strerror or exc}", advice) from exc
 
 
 def _make(job: Job, published: datetime.datetime) -> Manifest:
@@ -117,7 +129,7 @@ def _root(job: Job) -> None:
     settings = job.work / "apt.conf"
     settings.write_text(sources.apt_settings(), encoding="utf-8")
     command = system.mmdebstrap(job.plan, job.mirrors, job.work, settings, sources.passwords())
-    job.runner.run([*host.private_mounts(), *command], "installing Debian's packages")
+    job.runner.run([*host.alone(), *command], "installing Debian's packages")
 
 
 def _store(job: Job) -> dict[str, bytes]:
@@ -145,7 +157,7 @@ def _network_files(job: Job, store: dict[str, bytes]) -> None:
     (job.out / names.script).write_text(boot_files.ipxe_script(names, plan.callback_url, plan.kernel_params))
     (job.out / names.shim).write_bytes(_loader(store, "shim"))
     (job.out / names.grub).write_bytes(_loader(store, "grubnet"))
-    (job.out / names.grub_config).parent.mkdir()
+    (job.out / names.grub_config).parent.mkdir(parents=True)
     menu = boot_files.network_grub_menu(names, plan.callback_url, plan.kernel_params)
     (job.out / names.grub_config).write_text(menu)
 

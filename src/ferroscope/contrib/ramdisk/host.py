@@ -36,6 +36,11 @@ _SPACE: Final[dict[Kernel, int]] = {"cloud": 2 * _GIB, "generic": 4 * _GIB}
 _BINFMT: Final = Path("/proc/sys/fs/binfmt_misc")
 _EMULATORS: Final = {"arm64": "qemu-aarch64", "amd64": "qemu-x86_64"}
 _SECONDS: Final = 20.0
+# The second one is for containers that may not mount /proc.
+_ALONE: Final = (
+    ("unshare", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc"),
+    ("unshare", "--mount"),
+)
 
 
 def search_path() -> str:
@@ -114,16 +119,19 @@ def _user() -> str:
         return str(os.getuid())
 
 
-def private_mounts() -> list[str]:
-    """Return the beginning of a command whose mounts end with it and are seen by nobody else.
+def alone() -> list[str]:
+    """Return the beginning of a command whose mounts and processes end with it, and are seen by nobody else.
 
     As root, mmdebstrap mounts /dev, /proc and /sys in the new root; killed, it would leave them there, and whoever
-    deletes that directory would delete in them. In a container that may not mount, mmdebstrap does without.
+    deletes that directory would delete in them. What a package or a hook has started would go on there. In a container
+    that may not mount, mmdebstrap does without, and so does this.
     """
     if os.geteuid():
-        return []  # it is in a namespace of its own
-    command = ["unshare", "--mount"]
-    return [] if subprocess.run([*command, "true"], capture_output=True, check=False).returncode else command  # noqa: S603
+        return []  # it is in namespaces of its own
+    for command in _ALONE:
+        if not subprocess.run([*command, "true"], capture_output=True, check=False).returncode:  # noqa: S603
+            return list(command)
+    return []
 
 
 def _has_subordinate_ids(path: Path, user: str) -> bool:

@@ -10,8 +10,8 @@ import os
 import re
 import signal
 import subprocess
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import FrameType
 from typing import IO, Final
@@ -25,11 +25,15 @@ _FIXED: Final = {"HOME": "/nonexistent", "LC_ALL": "C.UTF-8", "TZ": "UTC"}
 # Of the caller's environment: proxies, and the certificates with which servers are verified.
 _PASSED_ON: Final = re.compile(r"(https?|ftp|all|no)_proxy|(HTTPS?|FTP|ALL|NO)_PROXY|SSL_CERT_(FILE|DIR)")
 UMASK: Final = 0o022
+# Kills the group of processes that it was told of last, once this process has ended or was killed.
+_GUARD: Final = 'while read -r line; do group=$line; done; [ -z "$group" ] || kill -s KILL -- "-$group"'
 # Programs that start others.
 _BEFORE: Final = frozenset({"unshare", "env"})
 _ERROR: Final = re.compile(
-    r"^(E: |ERROR: |error: |fatal: |xorriso : (FAILURE|FATAL) : )(?P<text>.+?)( \(from versions: .*)?$", re.IGNORECASE
+    r"^(E: |(fatal )?error: |fatal: |xorriso : (FAILURE|FATAL) : )(?P<text>.+?)( \(from versions: .*)?$", re.IGNORECASE
 )
+_NO_SPACE: Final = re.compile(r"No space left on device|have enough free space|Disk quota exceeded")
+MAKE_ROOM: Final = "make room, or choose another --directory"
 
 
 class InterruptedBuildError(RamdiskError):
@@ -37,12 +41,11 @@ class InterruptedBuildError(RamdiskError):
 
 
 class Runner(msgspec.Struct):
-    """``log``: the file to which programs write; ``loud``: to standard error instead.
+    """Keeps what programs print, or shows it if it is ``loud``.
 
     ``environment``: what the programs of this build have in it beside what all have.
     """
 
-    log: Path
     environment: Mapping[str, str]
     loud: bool = False
 
@@ -60,33 +63,38 @@ class Runner(msgspec.Struct):
         ``passed_on``: more names of variables that the program gets from the caller's environment.
         """
         given = {name: value for name, value in os.environ.items() if passed_on and passed_on.fullmatch(name)}
-        with self.log.open("ab") as log:
-            start = log.tell()
-            out = None if self.loud else log
+        # In memory: on a full disk, the program could not say so.
+        with os.fdopen(os.memfd_create("printed"), "r+b") as printed, _guard() as guarded:
+            out = None if self.loud else printed
             process = subprocess.Popen(  # noqa: S603
                 list(command), stdin=stdin, stdout=out, stderr=out, env=fixed(self.environment) | given, umask=UMASK,
                 process_group=0,
             )  # fmt: skip
             try:
+                guarded(process.pid)
                 status = process.wait()
             except BaseException:
                 _end(process)
                 raise
-        if status:
-            raise RamdiskError(
-                f"{doing} failed: {self._reason(start, _program(command), status)}",
-                advice or ("" if self.loud else "run it again with --verbose to see all that was printed"),
-            )
+            if not status:
+                return
+            printed.seek(0)
+            text = printed.read().decode(errors="replace")
+        if _NO_SPACE.search(text):
+            advice = MAKE_ROOM
+        raise RamdiskError(
+            f"{doing} failed: {_program(command)}: {reason(text, status)}",
+            advice or ("" if self.loud else "run it again with --verbose to see all that was printed"),
+        )
 
-    def _reason(self, start: int, program: str, status: int) -> str:
-        with self.log.open("rb") as log:
-            log.seek(start)
-            lines = log.read().decode(errors="replace").splitlines()
-        lines = [line.strip() for line in lines if line.strip()]
-        # The first error is the cause, the last line of other programs is.
-        found = [match["text"] for line in lines if (match := _ERROR.match(line)) and "exited" not in line]
-        ended = f"ended by signal {-status}" if status < 0 else f"exit code {status}"
-        return f"{program}: {' '.join((found or lines[-1:] or [ended])[0].split())[:300]}"
+
+def reason(printed: str, status: int) -> str:
+    """Return why a program failed: that the disk is full, else its first error, else the last that it has printed."""
+    lines = [" ".join(line.split()) for line in printed.splitlines() if line.strip()]
+    full = [line for line in lines if _NO_SPACE.search(line)]
+    errors = [match["text"] for line in lines if (match := _ERROR.match(line)) and "exited" not in line]
+    ended = f"ended by signal {-status}" if status < 0 else f"exit code {status}"
+    return (full or errors or lines[-1:] or [ended])[0][:300]
 
 
 def _program(command: Sequence[str]) -> str:
@@ -100,13 +108,37 @@ def fixed(environment: Mapping[str, str]) -> dict[str, str]:
     return _FIXED | passed_on | dict(environment)
 
 
+@contextmanager
+def _guard() -> Iterator[Callable[[int], object]]:
+    """Yield what is told a program's number: if this process is killed, that ends, with all that it has started.
+
+    PR_SET_PDEATHSIG would reach the program alone, and not what it has started.
+    """
+    with subprocess.Popen(  # noqa: S603
+        ["sh", "-c", _GUARD],  # noqa: S607
+        stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True,
+    ) as guard:  # fmt: skip
+        told = guard.stdin
+        assert told is not None  # noqa: S101  # it is a pipe
+        try:
+            yield lambda group: os.write(told.fileno(), b"%d\n" % group)
+        finally:
+            guard.communicate(b"\n")
+
+
 def _end(process: subprocess.Popen[bytes]) -> None:
-    """Let the program remove what it has mounted; after a while, kill it with all that it has started."""
-    process.terminate()
+    """Let the program and all that it has started end; kill what is left, after a while or when told to stop again.
+
+    mmdebstrap itself only waits for what it has started, and then removes what it has made.
+    """
     try:
+        os.killpg(process.pid, signal.SIGTERM)
         process.wait(_END_SECONDS)
-    except subprocess.TimeoutExpired:
-        os.killpg(process.pid, signal.SIGKILL)
+    except (ProcessLookupError, subprocess.TimeoutExpired):
+        pass
+    finally:
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
         process.wait()
 
 

@@ -64,7 +64,7 @@ def _refuse_foreign(directory: Path) -> None:
 def _remove(directory: Path) -> None:
     """Remove it, and not what is mounted in it: mmdebstrap, if it was killed, leaves this host's /dev/shm there.
 
-    So do builds that could have no namespace of mounts of their own (``host.private_mounts``).
+    So do builds that could have no namespace of mounts of their own (``host.alone``).
     """
     for place in reversed(_mounted(directory)):
         subprocess.run(["umount", "--lazy", place], check=False, stderr=subprocess.DEVNULL)  # noqa: S603, S607
@@ -96,7 +96,7 @@ def put_into_place(out: Path, names: Names, directory: Path) -> None:
         (directory / names.signature).unlink(missing_ok=True)
     for name in [*names.files, *([signed] if signed else []), names.manifest]:
         target = directory / name
-        target.parent.mkdir(exist_ok=True)
+        target.parent.mkdir(parents=True, exist_ok=True)
         _refuse_foreign(target.parent)
         path = out / name
         path.chmod(0o644)

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from pathlib import Path
 
 import pytest
 
 from ferroscope.contrib.ramdisk import agent
-from ferroscope.contrib.ramdisk.programs import Runner, fixed
+from ferroscope.contrib.ramdisk.programs import fixed, reason
 
 _OURS = {"PATH": "/usr/bin", "SOURCE_DATE_EPOCH": "1700000000"}
 
@@ -49,7 +48,7 @@ def test_and_not_those_of_others(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("printed", "reason"),
+    ("printed", "why"),
     [
         (
             "I: extracting\nE: Failed to fetch http://m/x  404  Not Found\nE: run exited\n",
@@ -57,9 +56,13 @@ def test_and_not_those_of_others(name: str) -> None:
         ),
         ("ERROR: No version for x==99 (from versions: 1.0, 2.0)\nERROR: nothing for x==99\n", "No version for x==99"),
         ("all was well\nbut not this\n", "but not this"),
+        (
+            "E: first\ntar: x: Cannot write: No space left on device\ntar: exiting\n",
+            "tar: x: Cannot write: No space left on device",
+        ),
+        ("FATAL ERROR: cannot open it\nclosing\n", "cannot open it"),
         ("", "exit code 3"),
     ],
 )
-def test_the_reason_of_a_failure_is_the_first_error_or_the_last_line(tmp_path: Path, printed: str, reason: str) -> None:
-    (tmp_path / "log").write_text(printed)
-    assert Runner(tmp_path / "log", {})._reason(0, "program", 3) == f"program: {reason}"
+def test_the_reason_of_a_failure_is_a_full_disk_or_the_first_error_or_the_last_line(printed: str, why: str) -> None:
+    assert reason(printed, 3) == why
