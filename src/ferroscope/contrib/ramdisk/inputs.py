@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import re
 from pathlib import Path
 from typing import Final
@@ -27,13 +28,15 @@ def ssh_key(path: Path) -> Extra:
     return Extra(path.name, content)
 
 
-def certificates(path: Path) -> list[Extra]:
-    """Return the certificates in a PEM file, each as one of its own; ``RamdiskError``."""
+def certificates(path: Path, now: datetime.datetime | None = None) -> list[Extra]:
+    """Return the certificates in a PEM file, each as one of its own; ``RamdiskError``, also if all have expired."""
     content = _read(path, "--ca")
     try:
         found = x509.load_pem_x509_certificates(content)
     except ValueError as exc:
         raise RamdiskError(f"--ca {path} is not a certificate in PEM: {exc}", "give the certificate of the CA") from exc
+    if (last := max(one.not_valid_after_utc for one in found)) < (now or datetime.datetime.now(datetime.UTC)):
+        raise RamdiskError(f"--ca {path} expired on {last:%Y-%m-%d}", "give the CA's new certificate")
     stem = re.sub(r"[^A-Za-z0-9_.-]", "-", path.stem)
     names = [f"{stem}.crt"] if len(found) == 1 else [f"{stem}-{number}.crt" for number in range(1, len(found) + 1)]
     return [Extra(name, one.public_bytes(Encoding.PEM)) for name, one in zip(names, found, strict=True)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Final
 
 from ferroscope.boot_config.ramdisk.manifest import Arch
@@ -82,12 +83,13 @@ def boot(arch: Arch) -> tuple[str, ...]:
 
 
 def sources(plan: Plan, mirrors: Mirrors, suite: str) -> list[str]:
-    """Return the lines of apt's sources."""
+    """Return the lines of apt's sources; of a directory as those of a mirror, whose files come into the new root."""
     components = "main non-free-firmware" if plan.firmware else "main"
+    packages, security = (re.sub("^file:", "copy:", one) for one in (mirrors.packages, mirrors.security))
     return [
-        f"deb {mirrors.packages} {suite} {components}",
-        f"deb {mirrors.packages} {suite}-updates {components}",
-        f"deb {mirrors.security} {suite}-security {components}",
+        f"deb {packages} {suite} {components}",
+        f"deb {packages} {suite}-updates {components}",
+        f"deb {security} {suite}-security {components}",
     ]
 
 

@@ -69,6 +69,8 @@ class Names(msgspec.Struct, frozen=True):
 
 
 _EFI: Final = {"amd64": "x64", "arm64": "aa64"}
+# Where Debian's GRUB looks before it looks for grub/grub.cfg, which all architectures would have in common.
+_GRUB: Final = {"amd64": "x86_64-efi", "arm64": "arm64-efi"}
 
 
 def names(kernel: str, ramdisk: str, arch: Arch) -> Names:
@@ -88,7 +90,7 @@ def names(kernel: str, ramdisk: str, arch: Arch) -> Names:
         script=f"{stem}.ipxe",
         shim=f"shim{efi}.efi",
         grub=f"grub{efi}.efi",
-        grub_config="grub/grub.cfg",
+        grub_config=f"grub/{_GRUB[arch]}/grub.cfg",
         manifest=f"{stem}.manifest.json",
     )
 

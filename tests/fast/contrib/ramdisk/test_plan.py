@@ -27,7 +27,7 @@ def test_the_files_are_those_that_boot_hosts_serve() -> None:
 def test_files_of_two_architectures_fit_in_one_directory() -> None:
     one, other = names("ipa.kernel", "ipa.initramfs", "amd64"), names("ipa.kernel", "ipa.initramfs", "arm64")
     shared = {*one.files, one.manifest, one.signature} & {*other.files, other.manifest, other.signature}
-    assert shared == {"grub/grub.cfg"}
+    assert shared == set()
 
 
 def test_urls_and_directories_of_the_options_are_left_out_of_names() -> None:
@@ -101,3 +101,8 @@ def test_an_extra_package_that_is_there_already_is_named_once() -> None:
     found = packages.installed(Plan(extra_packages=("lshw", "fio")))
     assert found.count("lshw") == 1
     assert "fio" in found
+
+
+def test_a_directory_is_copied_from_because_it_is_not_in_the_new_root() -> None:
+    found = packages.sources(Plan(), Mirrors("file:/srv/debian", "https://mirror.example.org/security"), "bookworm")
+    assert [line.split()[1] for line in found][::2] == ["copy:/srv/debian", "https://mirror.example.org/security"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 from collections import namedtuple
 from collections.abc import Callable
 from pathlib import Path
@@ -122,10 +123,11 @@ def test_only_public_keys_are_taken(tmp_path: Path) -> None:
     public, private, text = (tmp_path / name for name in ("id.pub", "id", "text"))
     public.write_bytes(_KEY)
     private.write_bytes(b"-----BEGIN OPENSSH PRIVATE KEY-----\n")
-    text.write_bytes(b"hello\n")
     assert inputs.ssh_key(public).content == _KEY
     assert str(public) in _refused(lambda: inputs.ssh_key(private)).advice
-    _refused(lambda: inputs.ssh_key(text))
+    for content in (b"hello\n", b"", b"\n# none\n"):
+        text.write_bytes(content)
+        _refused(lambda: inputs.ssh_key(text))
     _refused(lambda: inputs.ssh_key(tmp_path / "missing"))
 
 
@@ -133,6 +135,8 @@ def test_each_certificate_of_a_bundle_is_added_by_itself(tmp_path: Path) -> None
     bundle = tmp_path / "our CAs.pem"
     bundle.write_bytes(b"".join(Authority(tmp_path, name).ca.read_bytes() for name in ("a", "b")))
     assert [one.name for one in inputs.certificates(bundle)] == ["our-CAs-1.crt", "our-CAs-2.crt"]
+    later = datetime.datetime.now(datetime.UTC) + datetime.timedelta(days=1000)
+    assert "expired" in _refused(lambda: inputs.certificates(bundle, later)).summary
     bundle.write_bytes(b"no certificate")
     _refused(lambda: inputs.certificates(bundle))
 
