@@ -25,6 +25,7 @@ def test_a_machine_boots_the_image_and_finds_its_parameters_on_the_disk(
         assert state == "manageable", site.told(machine)
         assert inserted["Cd"] == image
         assert "/v1/ramdisk_parameters/" in inserted["Floppy"]
+        assert "?secret=***" in machine.console.text  # nobody gets it there
         check_hardware(site, machine)
         check_neighbors(site, machine)
         check_end(site, machine)

@@ -70,11 +70,14 @@ def test_a_machine_with_little_memory_boots_from_the_network_files_and_calls_bac
     built = ramdisk.cached()
     with service(tmp_path, _OPTIONS) as api:
         _begin(api)
-        words = f"console=ttyS0 ipa-inspection-callback-url={_callback(api)} ipa-collect-lldp=1"
+        url = f"{_callback(api)}?secret=not-on-consoles"
+        words = f"console=ttyS0 loglevel=4 ipa-inspection-callback-url={url} ipa-collect-lldp=1"
         files = ["-kernel", str(built / "ipa.kernel"), "-initrd", str(built / "ipa.initramfs"), "-append", words]
         node, said = _inspected(tmp_path, files, api, memory=memory)
     assert node["provision_state"] == "manageable", (node["last_error"], said[-3000:])
     assert node["properties"]["cpu_arch"] == "x86_64"
+    assert "Posting collected data" in said
+    assert "not-on-consoles" not in said
 
 
 def test_the_iso_boots_with_secure_boot(tmp_path: Path) -> None:

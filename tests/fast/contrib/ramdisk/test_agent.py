@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from importlib.machinery import SourceFileLoader
 from importlib.util import module_from_spec, spec_from_loader
 from types import SimpleNamespace
@@ -70,3 +71,13 @@ def test_nobody_listens_for_lldp_at_ports_without_a_cable(agent: Any) -> None:
     assert netutils.get_lldp_info(["dead", "live"]) == {"dead": [], "live": [(1, b"switch")]}
     assert netutils.get_lldp_info(["dead"]) == {"dead": []}
     assert heard == [["live"], []]
+
+
+def test_what_the_agent_logs_has_no_secret(agent: Any) -> None:
+    written = io.StringIO()
+    masked = agent.Masked(written)
+    masked.write("Posting to http://10.0.0.1/v1/continue_inspection?secret=0abc1 ('/x?a=b&secret=0abc1')\n")
+    masked.write("ipa-agent-token=0abc1 console=ttyS0\n")
+    masked.flush()
+    assert "0abc1" not in written.getvalue()
+    assert written.getvalue().endswith("('/x?a=b&secret=***')\nipa-agent-token=*** console=ttyS0\n")
