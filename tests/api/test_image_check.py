@@ -13,7 +13,9 @@ from typing import Any
 
 import pytest
 
+from ferroscope.config.options import InspectorSettings, Settings
 from ferroscope.core.reasons import Reason
+from ferroscope.doctor import media
 from ferroscope.remote.addresses import Networks
 from ferroscope.remote.image_check import ImageCheck
 from tests.support import images
@@ -132,6 +134,32 @@ def test_a_certificate_that_nobody_knows_is_named(tmp_path: Path) -> None:
     assert (found.reason, found.certain) == (Reason.ISO_CERTIFICATE, False)
 
 
+def test_a_server_that_does_not_speak_tls_has_no_certificate_to_trust() -> None:
+    with serving(_send(images.iso())) as (url, _):
+        found = ImageCheck(ManualClock()).flaw(url.replace("http://", "https://"))
+    assert found is not None
+    assert (found.reason, found.certain) == (Reason.ISO_UNREACHABLE, False)
+    assert "not https" in found.message
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "localhost"])
+def test_doctor_notes_an_image_that_only_this_host_reaches_and_one_that_it_does_not(tmp_path: Path, host: str) -> None:
+    def noted(image: str, base: str = "") -> str:
+        settings = Settings(inspector=InspectorSettings(ramdisk_iso=image, callback_endpoint_override=base))
+        (found,) = media.examine_image(settings, ManualClock())
+        assert found.verdict == "note"
+        return found.summary
+
+    with serving(_send(images.iso())) as (url, server):
+        assert "this host only" in noted(url.replace("127.0.0.1", host))
+        assert server.asked == 0
+    file = tmp_path / "ipa.iso"
+    file.write_bytes(images.iso())
+    assert "this host only" in noted(str(file), f"http://{host}:6385")
+    assert "cannot be reached" in noted(str(file), "http://name.invalid:6385")
+    assert "does not exist" in noted(f"{file}.old", "http://name.invalid:6385")
+
+
 def test_a_good_image_is_looked_at_once_in_minutes_and_a_bad_one_soon_again() -> None:
     clock = ManualClock()
     check = ImageCheck(clock)
@@ -160,8 +188,11 @@ def test_secrets_of_the_url_are_not_in_the_message() -> None:
 def test_nobody_learns_by_an_image_what_a_worker_can_reach(host: str) -> None:
     check = ImageCheck(ManualClock(), allowed=Networks(guarded=True))
     with serving(_send(b"", status=404)) as (url, server):
-        assert check.flaw(url.replace("127.0.0.1", host)) is None
+        found = check.flaw(url.replace("127.0.0.1", host))
+        other = check.flaw(f"http://{host}:{free_port()}/ipa.iso")
         assert server.asked == 0
+    assert (found is None) == (other is None)
+    assert found is None or (found.reason, found.certain) == (Reason.ISO_UNREACHABLE, False)
 
 
 def test_what_is_not_http_is_not_looked_at() -> None:

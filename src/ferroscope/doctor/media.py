@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
+from urllib.parse import urlsplit
 
-from ferroscope.config.options import Settings
+from ferroscope.config.options import Settings, is_loopback
 from ferroscope.contracts.queue import Clock
+from ferroscope.core.values import without_secrets
 from ferroscope.remote.image_check import ImageCheck
 from ferroscope.telemetry.finding import Finding
 
@@ -15,25 +17,39 @@ _CODE: Final = "ramdisk-iso"
 
 
 def examine_image(settings: Settings, clock: Clock) -> Iterator[Finding]:
-    """Yield what is wrong with ``[inspector] ramdisk_iso``, if it is configured."""
+    """Yield what is wrong with ``[inspector] ramdisk_iso``, if it is configured: with its file, and with its URL."""
     image = settings.inspector.ramdisk_iso
     if not image:
         return
-    if image.startswith("/"):
-        yield _file(Path(image), f"{settings.callback_base.rstrip('/')}/v1/media/{Path(image).name}")
+    served = image.startswith("/")
+    url = f"{settings.callback_base.rstrip('/')}/v1/media/{Path(image).name}" if served else image
+    if served and (found := _file(Path(image))) is not None:
+        yield found
         return
-    flaw = ImageCheck(clock).flaw(image)
+    option = "callback_endpoint_override" if served else "ramdisk_iso"
+    parts = urlsplit(url)
+    if is_loopback(parts.hostname or ""):
+        summary = f"BMCs read the ISO image from {without_secrets(url)}, which is an address of this host only"
+        yield Finding(_CODE, "note", summary, f"set [inspector] {option} to an address that BMCs can reach")
+        return
+    flaw = ImageCheck(clock).flaw(url)
     if flaw is None:
-        yield Finding(_CODE, "ok", f"the ISO image can be read in parts: {image}")
-    else:
-        advice = "correct [inspector] ramdisk_iso, or its web server"
-        yield Finding(_CODE, "wrong" if flaw.certain else "note", flaw.message, advice)
+        yield Finding(_CODE, "ok", f"the ISO image can be read in parts: {without_secrets(url)}")
+        return
+    advice = "correct [inspector] ramdisk_iso, or its web server"
+    if served:
+        scheme = "https" if settings.api.tls_certificate_file else "http"
+        advice = "start the api, which serves it, or correct [inspector] callback_endpoint_override"
+        if parts.scheme != scheme and parts.port == settings.api.bare_metal_port:
+            advice = f"the api speaks {scheme}: correct [inspector] callback_endpoint_override"
+    yield Finding(_CODE, "wrong" if flaw.certain else "note", flaw.message, advice)
 
 
-def _file(path: Path, url: str) -> Finding:
+def _file(path: Path) -> Finding | None:
+    """Return what prevents the api from serving a file."""
     try:
         with path.open("rb"):
-            return Finding(_CODE, "ok", f"the api serves the ISO image {path} to BMCs as {url}")
+            return None
     except FileNotFoundError:
         advice = "build it: ferroscope ramdisk build; needed on the api's hosts only"
         return Finding(_CODE, "note", f"the ISO image {path} does not exist on this host", advice)

@@ -19,7 +19,7 @@ import msgspec
 from ferroscope.boot_config.ramdisk import signature
 from ferroscope.boot_config.ramdisk.installed import OLD_DAYS, Installed, agent_is_old, find
 from ferroscope.boot_config.ramdisk.manifest import Manifest, RamdiskError
-from ferroscope.config.options import Settings
+from ferroscope.config.options import BootSettings, Settings, is_loopback
 from ferroscope.core.boot import callback_url
 from ferroscope.telemetry.finding import Finding
 
@@ -34,6 +34,7 @@ def examine_ramdisks(settings: Settings) -> Iterator[Finding]:
         try:
             for one in find(Path(settings.boot.tftp_root)):
                 yield from examine(one, settings)
+                yield from _architecture(one, settings.boot)
         except RamdiskError as exc:
             yield Finding("ramdisk", "wrong", exc.summary, exc.advice)
     try:
@@ -55,9 +56,23 @@ def examine(
     yield from _callback(one.manifest, one.name, settings)
 
 
+def _architecture(one: Installed, boot: BootSettings) -> Iterator[Finding]:
+    """Note a kernel that not all machines can run to which this host gives iPXE, and then that kernel."""
+    arch, root = one.manifest.options.arch, Path(boot.tftp_root)
+    if arch == "amd64" or boot.kernel not in one.manifest.files:
+        return
+    if any((root / loader).is_file() for loader in (boot.loader_x64, boot.loader_bios)):
+        summary = f"[boot] kernel {boot.kernel} is for {arch}: x86 machines, which boot from here, too, cannot run it"
+        advice = "for them, set boot_interface (ipxe), deploy_kernel and deploy_ramdisk of their nodes"
+        yield Finding("ramdisk-arch", "note", summary, advice)
+
+
 def _contents(manifest: Manifest, name: str, now: datetime.datetime) -> Iterator[Finding]:
     days = (now - manifest.sources_time).days
-    what = f"{name}: ironic-python-agent {manifest.agent}, kernel {manifest.kernel}, sources {days} days old"
+    what = (
+        f"{name} ({manifest.options.arch}): ironic-python-agent {manifest.agent}, kernel {manifest.kernel}, "
+        f"sources {days} days old"
+    )
     if agent_is_old(manifest.agent):
         yield Finding("ramdisk", "wrong", f"{what}; this agent is no longer supported", _BUILD)
     elif days > OLD_DAYS:
@@ -90,6 +105,10 @@ def _callback(manifest: Manifest, name: str, settings: Settings) -> Iterator[Fin
     url = urlsplit(expected or built_in)
     if url.scheme == "https" and url.hostname:
         yield _trust(manifest, name, url)
+    elif is_loopback(url.hostname or ""):
+        summary = f"machines with {name} would call back to {url.geturl()}, which is each machine's own address"
+        advice = "set [inspector] callback_endpoint_override, or [boot] callback_url, to an address of the api"
+        yield Finding("ramdisk-callback", "note", summary, advice)
     elif expected:
         yield Finding("ramdisk-callback", "ok", f"{name} calls back to {expected}")
 

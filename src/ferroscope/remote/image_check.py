@@ -11,17 +11,19 @@ from __future__ import annotations
 import ssl
 import threading
 from typing import Final
+from urllib.parse import urlsplit
 
 import urllib3
 
 from ferroscope.contracts.images import Flaw
 from ferroscope.contracts.queue import Clock
 from ferroscope.core.reasons import Reason
-from ferroscope.core.values import without_secrets
+from ferroscope.core.values import is_loopback, without_secrets
 from ferroscope.remote.addresses import ANYWHERE, Networks
 from ferroscope.remote.bounded_http import bound
 from ferroscope.remote.deadline import Deadline, DeadlineError
 from ferroscope.remote.resolver import ForbiddenAddressError
+from ferroscope.remote.tls_errors import is_plain
 
 _SECONDS: Final = 3.0
 _GOOD_FOR: Final = 300.0
@@ -79,7 +81,7 @@ class ImageCheck:
                 data = _read(answer, _FIRST + _LENGTH)[_FIRST:] if answer.status == 200 else _read(answer, _LENGTH)
                 answer.close()
             except ForbiddenAddressError:
-                return None
+                return _own(shown)
             except (urllib3.exceptions.HTTPError, OSError, ValueError, DeadlineError) as exc:
                 return _unreachable(shown, exc)
             finally:
@@ -106,10 +108,24 @@ def _read(answer: urllib3.BaseHTTPResponse, most: int) -> bytes:
     return data
 
 
+def _own(shown: str) -> Flaw | None:
+    """Return what an address says by itself, which tells nobody what this host can reach."""
+    if not is_loopback(urlsplit(shown).hostname or ""):
+        return None
+    message = f"{shown} is an address that every host has for itself: a BMC would look for the image on itself"
+    return Flaw(Reason.ISO_UNREACHABLE, message, certain=False)
+
+
 def _unreachable(shown: str, exc: Exception) -> Flaw:
     causes = [exc, getattr(exc, "reason", None), exc.__cause__, exc.__context__]
-    if any(isinstance(one, ssl.SSLCertVerificationError | urllib3.exceptions.SSLError) for one in causes):
+    untrusted = any(isinstance(one, ssl.SSLCertVerificationError) for one in causes)
+    failed = next((one for one in causes if isinstance(one, ssl.SSLError)), None)
+    if untrusted:
         message = f"the certificate of {shown} is not trusted on this host, and perhaps not by the BMC"
         return Flaw(Reason.ISO_CERTIFICATE, message, certain=False)
-    message = f"{shown} cannot be reached from this host: {type(exc).__name__}"
-    return Flaw(Reason.ISO_UNREACHABLE, message, certain=False)
+    if failed is not None:
+        why = "it is http there, not https" if is_plain(failed) else f"TLS failed ({failed.reason})"
+    else:
+        said = (one.strerror for one in causes if isinstance(one, OSError) and one.strerror)
+        why = next(said, type(exc).__name__)
+    return Flaw(Reason.ISO_UNREACHABLE, f"{shown} cannot be reached from this host: {why}", certain=False)

@@ -84,6 +84,24 @@ def test_a_callback_url_that_was_built_in_and_is_another_now_is_noted(tmp_path: 
     assert {found.verdict for found in doctor.examine(one, other) if found.code == "ramdisk-callback"} == {"note", "ok"}
 
 
+def test_a_callback_url_that_only_this_host_reaches_is_noted(tmp_path: Path) -> None:
+    settings = Settings(inspector=InspectorSettings(callback_endpoint_override="http://localhost:6385"))
+    assert _verdicts(_install(tmp_path), settings)["ramdisk-callback"] == "note"
+
+
+def test_a_kernel_that_x86_machines_cannot_run_is_noted_where_they_boot(tmp_path: Path) -> None:
+    _install(tmp_path, options=msgspec.structs.replace(_OPTIONS, arch="arm64"))
+    boot = BootSettings(hosts=("boot1",), tftp_root=str(tmp_path))
+
+    def noted(boot: BootSettings = boot) -> bool:
+        return "ramdisk-arch" in {one.code for one in doctor.examine_ramdisks(Settings(boot=boot))}
+
+    assert not noted()
+    (tmp_path / boot.loader_x64).write_bytes(b"")
+    assert noted()
+    assert not noted(msgspec.structs.replace(boot, kernel="other.kernel"))
+
+
 def test_a_signature_that_is_wanted_and_missing_is_wrong(tmp_path: Path) -> None:
     found = doctor.examine(_install(tmp_path), Settings(), tmp_path / "key.pub", now=_NOW)
     assert {one.verdict for one in found if one.code == "ramdisk-signature"} == {"wrong"}
