@@ -115,7 +115,9 @@ def _agent(job: Job) -> dict[str, str]:
     """Fetch the agent, and write the archive of what is added to Debian's files."""
     target = job.work / "agent"
     arguments = agent.pip_arguments(job.plan.agent, job.plan.arch, target)
-    advice = "" if job.plan.agent == AGENT else "check that this release exists, and runs on Python 3.11"
+    advice = "check that this host's pip reaches a package index; --verbose shows all that it prints"
+    if job.plan.agent != AGENT:
+        advice = "check that this release exists, and runs on Python 3.11"
     doing = f"fetching ironic-python-agent {job.plan.agent}"
     job.runner.run([*host.pip(), *arguments], doing, advice=advice, passed_on=agent.SETTINGS)
     files = content.own_files() | content.agent_files(target) | content.operators_files(job.plan)

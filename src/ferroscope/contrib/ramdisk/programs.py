@@ -33,6 +33,17 @@ _ERROR: Final = re.compile(
     r"^(E: |(fatal )?error: |fatal: |xorriso : (FAILURE|FATAL) : )(?P<text>.+?)( \(from versions: .*)?$", re.IGNORECASE
 )
 _NO_SPACE: Final = re.compile(r"No space left on device|have enough free space|Disk quota exceeded")
+# What apt says -> what to do.
+_KNOWN: Final = (
+    (
+        re.compile("Unable to locate package|no installation candidate|Version '.+' for '.+' was not found"),
+        "check the names of --extra-package",
+    ),
+    (
+        re.compile("Failed to fetch|Hash Sum mismatch|unexpected size|is not signed"),
+        "run it again, or choose another mirror: --mirror URL, --security-mirror URL",
+    ),
+)
 MAKE_ROOM: Final = "make room, or choose another --directory"
 
 
@@ -80,12 +91,20 @@ class Runner(msgspec.Struct):
                 return
             printed.seek(0)
             text = printed.read().decode(errors="replace")
-        if _NO_SPACE.search(text):
-            advice = MAKE_ROOM
-        raise RamdiskError(
-            f"{doing} failed: {_program(command)}: {reason(text, status)}",
-            advice or ("" if self.loud else "run it again with --verbose to see all that was printed"),
+        why = reason(text, status)
+        advice = (
+            known_advice(why)
+            or advice
+            or ("" if self.loud else "run it again with --verbose to see all that was printed")
         )
+        raise RamdiskError(f"{doing} failed: {_program(command)}: {why}", advice)
+
+
+def known_advice(why: str) -> str:
+    """Return what to do about a reason of a failure, "" if that is not known."""
+    if _NO_SPACE.search(why):
+        return MAKE_ROOM
+    return next((advice for pattern, advice in _KNOWN if pattern.search(why)), "")
 
 
 def reason(printed: str, status: int) -> str:

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 import pytest
 
 from ferroscope.contrib.ramdisk import agent
-from ferroscope.contrib.ramdisk.programs import fixed, reason
+from ferroscope.contrib.ramdisk.programs import fixed, known_advice, reason
 
 _OURS = {"PATH": "/usr/bin", "SOURCE_DATE_EPOCH": "1700000000"}
 
@@ -66,3 +66,18 @@ def test_and_not_those_of_others(name: str) -> None:
 )
 def test_the_reason_of_a_failure_is_a_full_disk_or_the_first_error_or_the_last_line(printed: str, why: str) -> None:
     assert reason(printed, 3) == why
+
+
+@pytest.mark.parametrize(
+    ("why", "word"),
+    [
+        ("Unable to locate package fio2", "--extra-package"),
+        ("Version '9' for 'fio' was not found", "--extra-package"),
+        ("Failed to fetch http://m/fio.deb 404 Not Found [IP: 192.0.2.1 80]", "--mirror"),
+        ("cannot write: No space left on device", "room"),
+        ("You don't have enough free space in /var/cache/apt/archives/.", "room"),
+    ],
+)
+def test_what_is_known_of_a_reason_is_said(why: str, word: str) -> None:
+    assert word in known_advice(why)
+    assert not known_advice("command failed: chroot")
