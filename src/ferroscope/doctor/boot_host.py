@@ -196,7 +196,7 @@ def _files(settings: BootSettings) -> Iterator[Finding]:
     needed = [settings.script, *(name for name in (settings.kernel, settings.ramdisk) if "://" not in name)]
     missing = [name for name in needed if not (root / name).is_file()]
     if missing:
-        advice = f"'ferroscope pxe config --install' creates the script; copy kernel and ramdisk to {root}"
+        advice = "create the script: ferroscope pxe config --install; kernel and ramdisk: ferroscope ramdisk build"
         yield Finding("boot-files", "wrong", f"missing in {root}: {', '.join(missing)}; machines cannot boot", advice)
     else:
         yield Finding("boot-files", "ok", f"boot files found in {root}: {', '.join(needed)}")

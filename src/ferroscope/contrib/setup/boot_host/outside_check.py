@@ -81,7 +81,7 @@ def look(subject: Subject) -> Iterator[Check]:
         with _admitted(subject.table, allowed, denied), _visitor(subject, allowed, denied) as visitor:
             yield from _denied(subject, visitor, denied)
             yield from _allowed(subject, visitor, allowed, {one.code for one in silent})
-    except VisitorError as exc:
+    except (VisitorError, OSError) as exc:
         advice = "boot one machine to see it work; its timeline and the console say where it stops"
         yield Check("outside", "note", f"this host cannot be checked from the outside: {exc}", advice)
 

@@ -81,7 +81,8 @@ class Visitor:
     def _open(self) -> None:
         _run("ip", "netns", "add", self.name)
         _run("ip", "link", "add", self._cable, "type", "veth", "peer", "name", NIC, "netns", self.name)
-        Path(f"/proc/sys/net/ipv6/conf/{self._cable}/disable_ipv6").write_text("1")  # nothing may be sent from this end
+        with suppress(VisitorError):  # a kernel without IPv6
+            _run("ip", "link", "set", self._cable, "addrgenmode", "none")  # nothing may be sent from this end
         _run("ip", "link", "set", self._cable, "up")
         if self._bridge:
             _run("ip", "link", "set", self._cable, "master", self._interface)
