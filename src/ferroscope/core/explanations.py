@@ -30,6 +30,7 @@ _SHOW: Final = "ferroscope node show NODE"
 _LOG: Final = "ferroscope node log NODE"
 _INBOX: Final = "ferroscope node inbox"
 _DOCTOR: Final = "ferroscope doctor"
+_TRY: Final = "ferroscope bmc try NODE"
 _PORTS: Final = "ferroscope node ports NODE"
 
 EXPLANATIONS: Final[dict[Reason, Explanation]] = {
@@ -121,22 +122,22 @@ EXPLANATIONS: Final[dict[Reason, Explanation]] = {
     Reason.BMC_UNREACHABLE: Explanation(
         "The BMC did not answer in time, or closed the connection without an answer.",
         "Check that the BMC has power and a cable, that its address is right, and the network and firewalls to it.",
-        (_SHOW, _STATUS, _INSPECT),
+        (_SHOW, _STATUS, _TRY, _INSPECT),
     ),
     Reason.BMC_NAME_UNKNOWN: Explanation(
         "The host name of the BMC does not resolve to an address on the worker.",
         "Correct the host name in driver_info, or the name servers of the workers; an IP address needs neither.",
-        ("ferroscope node set NODE -d PROPERTY=VALUE", _DOCTOR, _INSPECT),
+        ("ferroscope node set NODE -d PROPERTY=VALUE", _DOCTOR, _TRY, _INSPECT),
     ),
     Reason.BMC_CONNECTION_REFUSED: Explanation(
         "A host has the address of the BMC, but nothing listens on the port, or a firewall rejects the connection.",
         "Check the port of the BMC's address, and that its Redfish service is enabled; a BMC that restarts comes back.",
-        (_SHOW, "ferroscope node set NODE -d PROPERTY=VALUE", _INSPECT),
+        (_SHOW, "ferroscope node set NODE -d PROPERTY=VALUE", _TRY, _INSPECT),
     ),
     Reason.BMC_NOT_READY: Explanation(
         "The BMC answered that it is busy, restarting or temporarily unavailable, and stayed so.",
         "Wait until the BMC is ready, and try again; if it stays busy, restart the BMC.",
-        (_TIMELINE, _STATUS, _INSPECT),
+        (_TIMELINE, _TRY, _INSPECT),
     ),
     Reason.BMC_REFUSED: Explanation(
         "The BMC answered with an error, and has not done what was asked.",
@@ -146,7 +147,7 @@ EXPLANATIONS: Final[dict[Reason, Explanation]] = {
     Reason.BMC_CREDENTIALS: Explanation(
         "The BMC rejected the user name or the password.",
         "The BMC rejected the credentials; correct driver_info before it locks the account.",
-        (_VALIDATE, "ferroscope node set NODE -d PROPERTY=VALUE", _INSPECT),
+        ("ferroscope node set NODE -d PROPERTY=VALUE", _TRY, _INSPECT),
     ),
     Reason.BMC_PASSWORD_UNCLEAR: Explanation(
         "The BMC accepted neither the stored password nor the new one, after the change of its password.",
@@ -161,12 +162,12 @@ EXPLANATIONS: Final[dict[Reason, Explanation]] = {
     Reason.BMC_CERTIFICATE: Explanation(
         "The TLS certificate of the BMC is signed by no trusted CA, has expired, or is for another host.",
         "The BMC's certificate is not trusted; set redfish_verify_ca to the file of its CA.",
-        (_VALIDATE, "ferroscope node set NODE -d redfish_verify_ca=FILE", _INSPECT),
+        (_VALIDATE, "ferroscope node set NODE -d redfish_verify_ca=FILE", _TRY, _INSPECT),
     ),
     Reason.BMC_NOT_REDFISH: Explanation(
         "What answers at the address of the BMC is no Redfish service: http instead of https, or a web page.",
         "There is no Redfish service at redfish_address; check its scheme, port and host.",
-        (_VALIDATE, "ferroscope node set NODE -d redfish_address=URL", _INSPECT),
+        (_VALIDATE, "ferroscope node set NODE -d redfish_address=URL", _TRY, _INSPECT),
     ),
     Reason.BMC_SYSTEM_UNCLEAR: Explanation(
         "The BMC manages several systems, or none, and driver_info does not say which of them the node is.",
@@ -231,7 +232,7 @@ EXPLANATIONS: Final[dict[Reason, Explanation]] = {
     Reason.BMC_SILENT: Explanation(
         "Earlier requests to this BMC timed out, so the request is delayed. It is retried automatically.",
         "The BMC has not answered recently, so it is retried less often; check its address and network.",
-        (_STATUS, _TIMELINE, _VALIDATE),
+        (_STATUS, _TIMELINE, _TRY),
     ),
     Reason.BMC_BUSY: Explanation(
         "Another request to this BMC is in progress, or all slots are busy. It is retried automatically.",
