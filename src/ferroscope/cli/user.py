@@ -165,6 +165,10 @@ def ask_password(text: str = "Password") -> str:
         password = str(click.prompt(text, hide_input=True, confirmation_prompt=True))
     else:
         password = sys.stdin.readline().rstrip("\r\n")
+        if not password:
+            raise Failure(
+                "no password: without a terminal, it is the first line of standard input", exit_code=Exit.USAGE
+            )
     if len(password) < _SHORTEST:
         raise Failure(f"the password is too short: at least {_SHORTEST} characters", exit_code=Exit.USAGE)
     if len(password.encode()) > _LONGEST_BYTES:

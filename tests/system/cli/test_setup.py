@@ -91,6 +91,17 @@ def test_without_a_terminal_the_defaults_are_a_configuration_that_doctor_approve
     assert doctor.returncode == Exit.OK, doctor.stdout
 
 
+@pytest.mark.parametrize("listen", ["127.0.0.1", "localhost, ::1"])
+def test_this_host_has_more_names_than_one(path: Path, run: Run, listen: str) -> None:
+    done = run("--listen", listen, "--database", f"sqlite:///{path.parent}/machines.db", "--boot", "network")
+    assert load([str(path)]).api.auth_strategy == "noauth", done.stderr
+    steps = done.stdout.partition("Next:")[2]
+    assert f"ferroscope all -c {path}" in steps
+    assert "ferroscope worker" not in steps
+    assert "set-up-a-boot-host" in steps
+    assert "/ui\n" in steps
+
+
 def test_on_a_database_server_it_creates_the_tables(path: Path, run: Run, shared_postgresql: Server) -> None:
     with databases.fresh(shared_postgresql, migrated=False) as url:
         done = run("--database", url, "--boot", "network", "--machine-url", "http://192.0.2.1:6385/")
@@ -110,6 +121,7 @@ def test_on_a_database_server_it_creates_the_tables(path: Path, run: Run, shared
         (["--database", f"postgresql://nobody:{_PASSWORD}@127.0.0.1:1/x"], "", Exit.FAILURE),
         (["--listen", "192.0.2.1", "--login", "noauth"], "", Exit.USAGE),
         (["--login", "http_basic"], "short\n", Exit.USAGE),
+        (["--login", "http_basic"], "", Exit.USAGE),
         (["--login", "http_basic", "--user", "a:b"], f"{_PASSWORD}\n", Exit.USAGE),
         (["--login", "keystone"], "", Exit.USAGE),
         (["--machine-url", "ftp://x"], "", Exit.USAGE),

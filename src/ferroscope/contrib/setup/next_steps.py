@@ -14,8 +14,14 @@ if TYPE_CHECKING:
     from ferroscope.contrib.setup.boot_host.installation import Installation
 
 
-def show(path: Path, settings: Settings, installation: Installation | None, *, changed: bool, mend: bool) -> None:
-    """Print the steps. ``changed``: the configuration was; ``mend``: a check has found something."""
+def show(
+    path: Path, settings: Settings, installation: Installation | None, *, changed: bool, mend: bool, boots: bool
+) -> None:
+    """Print the steps.
+
+    ``changed``: the configuration was; ``mend``: a check has found something; ``boots``: machines boot from a network,
+    for which this host is no boot host.
+    """
     from ferroscope.api.urls import page_url
 
     own = "" if str(path) == CONFIG_FILES[0] else f" -c {path}"
@@ -25,8 +31,9 @@ def show(path: Path, settings: Settings, installation: Installation | None, *, c
     steps += _service(settings, own, changed=changed, started=installation is not None)
     if settings.api.auth_strategy != "noauth" and not settings.api.loopback_only:
         steps.append("serve HTTPS, because passwords are sent with each call: ferroscope docs serve-https")
-    if settings.boot.callback_url and installation is None:
-        steps.append("set up a boot host: ferroscope docs set-up-a-boot-host")
+    if boots:
+        first = "" if settings.boot.callback_url else "once the api listens on an address that machines reach, "
+        steps.append(f"{first}set up a boot host: ferroscope docs set-up-a-boot-host")
     image = settings.inspector.ramdisk_iso
     if image.startswith("/") and not Path(image).exists():
         steps.append(f"put the ramdisk's ISO image at {image}: ferroscope ramdisk build{own}")

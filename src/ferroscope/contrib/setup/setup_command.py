@@ -24,6 +24,7 @@ from ferroscope.config.options import Settings
 from ferroscope.contrib.setup import next_steps
 from ferroscope.contrib.setup.boot_host.installation import WAYS, Chosen, Installation, ask_boot_host, ask_interface
 from ferroscope.contrib.setup.setup_file import Draft, Sections, let_service_read, old_text
+from ferroscope.core.values import is_loopback
 
 _LOGINS: Final = ("noauth", "http_basic", "keystone")
 # Addresses to listen on that tell nobody where the service is.
@@ -103,7 +104,8 @@ def setup(path: Path, *, install: bool, dry_run: bool, replace: bool, **given: s
     wrong = show_checks((str(path),), None, Output())
     if installation is not None:
         wrong += sum(one.verdict == "wrong" for one in installation.check())
-    next_steps.show(path, draft.settings, installation, changed=draft.text != old, mend=bool(wrong))
+    boots = boot == "network" and installation is None
+    next_steps.show(path, draft.settings, installation, changed=draft.text != old, mend=bool(wrong), boots=boots)
     if wrong:
         raise click.exceptions.Exit(Exit.FAILURE)
 
@@ -205,7 +207,7 @@ def _api(questions: _Questions, users: Path, *, dry_run: bool) -> tuple[dict[str
         "localhost",
         explanation="2. The address that the APIs listen on. localhost: this host only; machines cannot reach that.",
     )
-    here = host == "localhost"
+    here = all(is_loopback(one.strip()) for one in host.split(","))
     while True:
         login = questions.ask(
             "login",
