@@ -20,6 +20,7 @@ from bench.databases import database
 from bench.quantiles import middle
 from bench.service import Service, service
 from ferroscope.config.load import load as read_settings
+from ferroscope.contracts.data import packed
 from ferroscope.core.model import Inspection, Node, Port
 from ferroscope.core.states import Provision, State
 from ferroscope.db.transaction import Transaction
@@ -135,5 +136,7 @@ def _inspected(tx: Transaction, node: Node, inventory: bytes) -> None:
     )
     tx.inspections.add(inspection)
     tx.nodes.update(msgspec.structs.replace(node, state=State.FINISHED, inspection=inspection.uuid))
-    tx.data.save(inspection.uuid, node.uuid, {"inventory": inventory, "unprocessed": b"{}", "plugin_data": b"{}"})
+    tx.data.save(
+        inspection.uuid, node.uuid, packed({"inventory": inventory, "unprocessed": b"{}", "plugin_data": b"{}"})
+    )
     tx.addresses.set_bmc(node.uuid, [str(node.driver_info["sim_bmc_address"])])

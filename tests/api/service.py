@@ -16,6 +16,7 @@ from ferroscope import transition
 from ferroscope.api.auth.authentication import Authentication
 from ferroscope.bmc.fake import FakeBmc
 from ferroscope.config.options import ApiSettings, DatabaseSettings, Settings
+from ferroscope.contracts.data import packed
 from ferroscope.contracts.queue import Clock
 from ferroscope.contracts.telemetry import SILENT, Meter
 from ferroscope.core.delivery import Fail, advance
@@ -192,7 +193,7 @@ class Service:
         node = self.node(ident)
         assert node.inspection is not None
         inspection = node.inspection
-        parts: Any = {"plugin_data": msgspec.json.encode(plugin_data)}
+        parts = packed({"plugin_data": msgspec.json.encode(plugin_data)})
         self.store.write(lambda tx: tx.data.save(inspection, node.uuid, parts))
 
     def inspect(self, ident: str, *, serial: str = "1", mac: str | None = None) -> dict[str, Any]:

@@ -12,6 +12,7 @@ import pytest
 from ferroscope.core.states import Event, State
 from tests.api.service import Service, callback_body, caller, fault, message
 from tests.support import examples
+from tests.support.stores import compressions
 
 GENERIC = "Resource could not be found."
 
@@ -36,6 +37,19 @@ def test_callback_without_a_version_is_answered_with_the_uuid(service: Service, 
     assert json.loads(stored["unprocessed"]) == {k: v for k, v in body.items() if k != "inventory"}
     inspection = service.store.read(lambda tx: tx.inspections.get(node.inspection or ""))
     assert len(inspection.digest or "") == 64
+
+
+def test_data_is_compressed_before_the_transaction_that_stores_it(
+    service: Service, waiting: tuple[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ident, mac = waiting
+    found = compressions(service.store, monkeypatch)
+    assert call(service, callback_body(mac)).status_code == 202
+    assert found == [False, False]
+    service.finish(ident)
+    answer = service.introspection.post(f"/v1/introspection/{ident}/data/unprocessed", callback_body(mac))
+    assert answer.status_code == 202
+    assert set(found) == {False}
 
 
 @pytest.mark.parametrize("version", ["1.2", "1.22", "1.83"])

@@ -18,6 +18,7 @@ from ferroscope.core.reasons import Reason
 from ferroscope.core.states import Event, Provision, State
 from tests.api.service import Service, callback_body, caller, fault
 from tests.support import examples
+from tests.support.stores import compressions
 
 Make = Callable[..., Service]
 
@@ -82,6 +83,13 @@ def test_an_unknown_machine_becomes_a_node_that_waits_in_the_inbox(make: Make) -
     assert [one["verdict"] for one in problems if one["code"] == "inbox"] == ["note"]
     shown = service.bare_metal.get(f"/v1/nodes/{node.uuid}").json
     assert (shown["auto_discovered"], shown["inbox"], shown["provision_state"]) == (True, True, "enroll")
+
+
+def test_its_data_is_compressed_before_the_transaction(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    service = make()
+    found = compressions(service.store, monkeypatch)
+    assert call(service, callback_body(examples.mac())).status_code == 202
+    assert set(found) == {False}
 
 
 def test_the_discovered_node_stays_in_enroll_when_its_data_was_processed(make: Make) -> None:

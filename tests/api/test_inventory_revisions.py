@@ -8,6 +8,7 @@ from urllib.parse import quote
 
 import pytest
 
+from ferroscope.contracts.data import packed
 from ferroscope.core.states import Event
 from ferroscope.hardware import search_index
 from tests.api.service import Service, callback_body, fault
@@ -197,7 +198,7 @@ def test_no_machine_is_compared_with_one_that_is_not_there(service: Service, ins
 def test_inventories_of_too_many_parts_are_not_compared(service: Service, inspected: str) -> None:
     node = service.node(inspected)
     bomb = b'{"interfaces":[],"x":[' + b"[]," * 60_000 + b"0]}"
-    service.store.write(lambda tx: tx.data.save(str(node.inspection), node.uuid, {"inventory": bomb}))
+    service.store.write(lambda tx: tx.data.save(str(node.inspection), node.uuid, packed({"inventory": bomb})))
     answer = service.bare_metal.get("/v1/nodes/n/inventory/diff")
     assert (answer.status_code, "50000" in fault(answer)) == (400, True)
     assert service.bare_metal.get("/v1/nodes/n/inventory").status_code == 200

@@ -6,6 +6,7 @@ from typing import Any
 
 import msgspec
 
+from ferroscope.contracts.data import packed
 from ferroscope.core.model import Inspection, Node, Port, Severity
 from ferroscope.core.states import State
 from ferroscope.hooks.base import HookError
@@ -43,7 +44,7 @@ def _option(value: Any) -> Any:
 
 def _inspected(tx: Any, node: Node, inventory: dict[str, Any]) -> None:
     tx.inspections.add(Inspection(uuid="before", node=node.uuid, state=State.FINISHED, started_at=1.0))
-    tx.data.save("before", node.uuid, {"inventory": msgspec.json.encode(inventory)})
+    tx.data.save("before", node.uuid, packed({"inventory": msgspec.json.encode(inventory)}))
 
 
 def _port(port: Port) -> dict[str, Any]:

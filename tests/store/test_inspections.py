@@ -8,7 +8,7 @@ import random
 import msgspec
 import pytest
 
-from ferroscope.contracts.data import Part
+from ferroscope.contracts.data import Part, packed
 from ferroscope.contracts.errors import NotFoundError
 from ferroscope.contracts.store import Query
 from ferroscope.core.model import Entry
@@ -54,7 +54,7 @@ def test_ended_inspections_go_with_all_that_is_theirs_but_never_a_nodes_newest(a
     def fill(tx):  # type: ignore[no-untyped-def]
         for one in (old, late, newest, running):
             tx.inspections.add(one)
-            tx.data.save(one.uuid, node.uuid, {"inventory": b"{}"})
+            tx.data.save(one.uuid, node.uuid, packed({"inventory": b"{}"}))
             tx.journal.append([Entry(node=node.uuid, inspection=one.uuid, step="s", message=one.uuid)])
         tx.nodes.update(msgspec.structs.replace(tx.nodes.get(node.uuid), inspection=newest.uuid))
 
@@ -131,7 +131,7 @@ def test_data_comes_back_byte_for_byte(adapter: Adapter) -> None:
 
     def save(tx):  # type: ignore[no-untyped-def]
         tx.inspections.add(inspection)
-        tx.data.save(inspection.uuid, node.uuid, {"inventory": inventory, "unprocessed": b""})
+        tx.data.save(inspection.uuid, node.uuid, packed({"inventory": inventory, "unprocessed": b""}))
 
     adapter.write(save)
     parts = adapter.read(lambda tx: tx.data.load(inspection.uuid, ["inventory", "unprocessed", "plugin_data"]))
@@ -146,17 +146,17 @@ def test_a_part_replaces_the_one_before_and_no_other(adapter: Adapter) -> None:
 
     def save(tx):  # type: ignore[no-untyped-def]
         tx.inspections.add(inspection)
-        tx.data.save(inspection.uuid, node.uuid, {"inventory": b"i", "plugin_data": b"old"})
+        tx.data.save(inspection.uuid, node.uuid, packed({"inventory": b"i", "plugin_data": b"old"}))
 
     adapter.write(save)
-    adapter.write(lambda tx: tx.data.save(inspection.uuid, node.uuid, {"plugin_data": b"new"}))
+    adapter.write(lambda tx: tx.data.save(inspection.uuid, node.uuid, packed({"plugin_data": b"new"})))
     parts = adapter.read(lambda tx: tx.data.load(inspection.uuid, ["inventory", "plugin_data"]))
     assert parts == {"inventory": b"i", "plugin_data": b"new"}
 
 
 def test_saving_no_parts_is_allowed(adapter: Adapter) -> None:
     node = adapter.node()
-    adapter.write(lambda tx: tx.data.save(examples.uuid(), node.uuid, {}))
+    adapter.write(lambda tx: tx.data.save(examples.uuid(), node.uuid, packed({})))
 
 
 def test_the_largest_callback_that_the_api_takes_can_be_stored(open_adapter: Open) -> None:
@@ -165,7 +165,7 @@ def test_the_largest_callback_that_the_api_takes_can_be_stored(open_adapter: Ope
     inspection = examples.uuid()
     content = base64.b64encode(random.Random(1).randbytes(12 * 1024 * 1024 - 64))
     assert 15 * 1024 * 1024 < len(content) < 16 * 1024 * 1024
-    adapter.write(lambda tx: tx.data.save(inspection, node.uuid, {"unprocessed": content}))
+    adapter.write(lambda tx: tx.data.save(inspection, node.uuid, packed({"unprocessed": content})))
     assert adapter.read(lambda tx: tx.data.load(inspection, ["unprocessed"])) == {"unprocessed": content}
 
 
@@ -177,7 +177,7 @@ def test_inspections_are_removed_with_their_data_and_journal_and_no_others(adapt
     def fill(tx):  # type: ignore[no-untyped-def]
         for one in (gone, kept):
             tx.inspections.add(one)
-            tx.data.save(one.uuid, node.uuid, parts)
+            tx.data.save(one.uuid, node.uuid, packed(parts))
             tx.journal.append([Entry(node=node.uuid, inspection=one.uuid, step="x", message="y")])
 
     adapter.write(fill)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
+from ferroscope.contracts.data import packed
 from ferroscope.contracts.errors import ConflictError, LostUpdateError, NotFoundError, StaleError
 from ferroscope.contracts.store import Query
 from ferroscope.core.model import Node
@@ -197,7 +198,7 @@ def test_a_removed_node_takes_everything_along(adapter: Adapter) -> None:
         for node in (gone, stays):
             tx.ports.add([examples.port(node), examples.port(node)])
             tx.inspections.add(inspections[node.uuid])
-            tx.data.save(inspections[node.uuid].uuid, node.uuid, {"inventory": b"{}"})
+            tx.data.save(inspections[node.uuid].uuid, node.uuid, packed({"inventory": b"{}"}))
             tx.requests.put(examples.request(node))
             tx.journal.append([examples.entry(node)])
             tx.addresses.set_bmc(node.uuid, [bmc[node.uuid]])

@@ -8,7 +8,7 @@ from functools import partial
 import msgspec
 import pytest
 
-from ferroscope.contracts.data import Held, StoredObject
+from ferroscope.contracts.data import Held, StoredObject, packed
 from ferroscope.contracts.errors import ConflictError
 from ferroscope.core.model import Node
 from ferroscope.core.states import State
@@ -118,7 +118,7 @@ def test_parts_of_ended_inspections_are_listed_in_order_and_page_by_page(adapter
     def fill(tx):  # type: ignore[no-untyped-def]
         for one in (*ended, running):
             tx.inspections.add(one)
-            tx.data.save(one.uuid, node.uuid, {"inventory": b"{}", "plugin_data": b"[]"})
+            tx.data.save(one.uuid, node.uuid, packed({"inventory": b"{}", "plugin_data": b"[]"}))
 
     adapter.write(fill)
     wanted = sorted((one.uuid, part) for one in ended for part in ("inventory", "plugin_data"))
@@ -143,9 +143,9 @@ def test_a_part_that_was_written_anew_is_not_dropped(adapter: Adapter) -> None:
     node = adapter.node()
     one = examples.inspection(node, state=State.FINISHED, finished_at=2.0)
     adapter.write(lambda tx: tx.inspections.add(one))
-    adapter.write(lambda tx: tx.data.save(one.uuid, node.uuid, {"inventory": b"1"}))
+    adapter.write(lambda tx: tx.data.save(one.uuid, node.uuid, packed({"inventory": b"1"})))
     (held,) = adapter.read(lambda tx: tx.data.held(10))
-    adapter.write(lambda tx: tx.data.save(one.uuid, node.uuid, {"inventory": b"2"}))
+    adapter.write(lambda tx: tx.data.save(one.uuid, node.uuid, packed({"inventory": b"2"})))
     assert not adapter.write(lambda tx: tx.data.drop(held))
     (held,) = adapter.read(lambda tx: tx.data.held(10))
     assert adapter.write(lambda tx: tx.data.drop(held))

@@ -12,7 +12,7 @@ import pytest
 from ferroscope import transition
 from ferroscope.bmc.fake import FakeBmc
 from ferroscope.config.options import InspectorSettings, Settings, WorkerSettings
-from ferroscope.contracts.data import Part
+from ferroscope.contracts.data import Part, packed
 from ferroscope.contracts.store import Query
 from ferroscope.core.delivery import Next
 from ferroscope.core.model import Document, Inspection, Node, Port
@@ -109,7 +109,7 @@ class Site:
             "inventory": msgspec.json.encode(inventory),
             "unprocessed": msgspec.json.encode(rest),
         }
-        write(lambda tx: tx.data.save(inspection, self.uuid, parts))
+        write(lambda tx: tx.data.save(inspection, self.uuid, packed(parts)))
         self.submit(worker, Event.CONTINUE)
 
     def submit(self, worker: Worker, event: Event) -> None:
@@ -127,7 +127,7 @@ class Site:
                 reapplies=of,
             )
             transition.reapply(tx, tx.nodes.get(self.uuid), new, process="api")
-            tx.data.save(inspection, self.uuid, tx.data.load(of, ("inventory", "unprocessed")))
+            tx.data.save(inspection, self.uuid, packed(tx.data.load(of, ("inventory", "unprocessed"))))
 
         self.adapter.write(work)
         self.work(worker)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from ferroscope.contracts.data import Part
+from ferroscope.contracts.data import Part, packed
 from ferroscope.contracts.store import Query
 from ferroscope.core.states import State
 from tests.store.conftest import Adapter
@@ -38,7 +38,7 @@ def test_old_logs_of_ramdisks_go_and_leave_the_data(adapter: Adapter) -> None:
     some = [examples.inspection(node) for _ in range(2)]
     for one in some:
         parts: dict[Part, bytes] = {"inventory": b"{}", "logs": b"\x1f\x8bnot JSON"}
-        adapter.write(lambda tx, one=one, parts=parts: tx.data.save(one.uuid, node.uuid, parts))  # type: ignore[misc]
+        adapter.write(lambda tx, one=one, parts=parts: tx.data.save(one.uuid, node.uuid, packed(parts)))  # type: ignore[misc]
     later = adapter.read(lambda tx: tx.now) + 60.0
     for before, removed in ((0.0, 0), (later, 1), (later, 1), (later, 0)):
         assert adapter.write(lambda tx, before=before: tx.data.remove_logs(before, 1)) == removed  # type: ignore[misc]

@@ -11,11 +11,13 @@ import sqlite3
 import tempfile
 import threading
 import weakref
+import zlib
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Final
 
+import pytest
 from sqlalchemy import Engine, event
 
 from ferroscope.bus.local import LocalBus
@@ -75,6 +77,30 @@ def open_store(
 def open_queue(store: Store, *, clock: Clock, bus: Bus, poll_interval: float = 0.0) -> Queue:
     """Return the queue of this store."""
     return Queue(store, store.engine, bus=bus, clock=clock, poll_interval=poll_interval)
+
+
+def compressions(store: Store, monkeypatch: pytest.MonkeyPatch) -> list[bool]:
+    """Return a list that gets, from now on, whether each compression was made inside a write of the store."""
+    thread, found = threading.local(), list[bool]()
+    write, compress = store.write, zlib.compress
+
+    def observed(work: Callable[[Any], Any], **more: Any) -> Any:
+        def within(tx: Any) -> Any:
+            thread.writes = True
+            try:
+                return work(tx)
+            finally:
+                thread.writes = False
+
+        return write(within, **more)
+
+    def compressed(*given: Any, **more: Any) -> bytes:
+        found.append(getattr(thread, "writes", False))
+        return compress(*given, **more)
+
+    monkeypatch.setattr(store, "write", observed)
+    monkeypatch.setattr(zlib, "compress", compressed)
+    return found
 
 
 class _Cursor(sqlite3.Cursor):

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, Generic, Literal, TypeVar
+import zlib
+from collections.abc import Callable, Mapping
+from typing import Any, Final, Generic, Literal, NewType, TypeVar
 
 import msgspec
 
@@ -18,6 +19,19 @@ class Later(Generic[T_co]):
 
 
 Part = Literal["inventory", "unprocessed", "plugin_data", "out_of_band", "logs"]
+Packed = NewType("Packed", bytes)
+
+# Level 1 compresses an inventory to a tenth of its size in a third of a millisecond; higher levels gain little.
+_LEVEL: Final = 1
+
+
+def packed(parts: Mapping[Part, bytes]) -> dict[Part, Packed]:
+    """Return the parts as the database stores them: compressed by zlib.
+
+    Call it before the transaction. In it, others would wait meanwhile: for the locks that it holds, and on SQLite for
+    the only writer.
+    """
+    return {part: Packed(zlib.compress(content, _LEVEL)) for part, content in parts.items()}
 
 
 class Held(msgspec.Struct, frozen=True, kw_only=True):

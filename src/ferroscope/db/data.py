@@ -3,22 +3,21 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, Final
 
 from sqlalchemy import LargeBinary, Select, and_, bindparam, delete, insert, or_, select, update
 
-from ferroscope.contracts.data import Held, Later, ObjectState, Part, StoredObject
+from ferroscope.contracts.data import Held, Later, ObjectState, Packed, Part, StoredObject
 from ferroscope.core.states import TERMINAL
 from ferroscope.db import schema
 from ferroscope.db.mapping import Mapper, one_of, several
 from ferroscope.db.session import Session
 from ferroscope.db.spellings import largest_value, upsert
 
+# See ``contracts.data.packed``.
 _CODEC: Final = "zlib"
-# Level 1 compresses an inventory to a tenth of its size in a third of a millisecond; higher levels gain little.
-_LEVEL: Final = 1
 
 _d, _i = schema.inspection_data.c, schema.inspections.c
 _APPEND_PART = (
@@ -73,7 +72,7 @@ class InspectionData:
     def __init__(self, tx: Session) -> None:
         self._tx = tx
 
-    def save(self, inspection: str, node: str, parts: dict[Part, bytes]) -> None:
+    def save(self, inspection: str, node: str, parts: Mapping[Part, Packed]) -> None:
         """Store or replace these parts."""
         if not parts:
             return
@@ -81,9 +80,8 @@ class InspectionData:
         # the others are appended to it in the same transaction.
         size = largest_value(self._tx.dialect)
         rows, rests = [], []
-        for part, content in parts.items():
+        for part, packed in parts.items():
             key = {"inspection": inspection, "part": part}
-            packed = zlib.compress(content, _LEVEL)
             first = packed[:size]
             rows.append(key | {"node": node, "codec": _CODEC, "content": first, "created_at": self._tx.now})
             rests += [

@@ -14,7 +14,7 @@ from typing import Final
 
 import msgspec
 
-from ferroscope.contracts.data import Held, StoredObject
+from ferroscope.contracts.data import Held, StoredObject, packed
 from ferroscope.contracts.errors import NotFoundError, StoreUnavailableError
 from ferroscope.contracts.remote import ObjectMissingError, ObjectStoreError
 from ferroscope.core.model import Entry, Severity
@@ -100,7 +100,7 @@ class Mover:
 
     def move_to_database(self, source: StoredObject, fence: Fence = unfenced) -> bool:
         """Move one object into the database; errors as for ``Archive.content``."""
-        content = self._archive.content(source)
+        parts = packed({source.part: self._archive.content(source)})
 
         def work(tx: Transaction) -> bool:
             fence(tx)
@@ -111,7 +111,7 @@ class Mover:
                 return False
             if source.key not in [one.key for one in tx.objects.find(source.inspection, (source.part,))]:
                 return False
-            tx.data.save(source.inspection, source.node, {source.part: content})
+            tx.data.save(source.inspection, source.node, parts)
             tx.objects.discard(source.inspection, (source.part,))
             return True
 

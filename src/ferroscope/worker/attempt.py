@@ -22,7 +22,7 @@ import msgspec
 import structlog
 
 from ferroscope.contracts.bmc import Bmc
-from ferroscope.contracts.data import Later, Part
+from ferroscope.contracts.data import Later, Packed, Part
 from ferroscope.contracts.errors import BmcError
 from ferroscope.contracts.store import Query
 from ferroscope.core import bmc_access
@@ -105,7 +105,7 @@ class Attempt:
         self.rerun = isinstance(decision, Run) and decision.rerun
         self.progress: Document = dict(self.request.progress)
         self.port_changes = PortChanges()
-        self.parts: dict[Part, bytes] = {}
+        self.parts: dict[Part, Packed] = {}
         self.index_rows: list[IndexRow] | None = None
         self.hardware_changes: list[ChangeView] = []
         self.deviations: list[Document] | None = None

@@ -13,7 +13,7 @@ from typing import Any, Final
 import msgspec
 
 from ferroscope.contracts.bmc import ListsNics, OutOfBand, OutOfBandNic, ReportsHealth
-from ferroscope.contracts.data import Part
+from ferroscope.contracts.data import Packed, Part, packed
 from ferroscope.contracts.errors import BmcError, ConflictError
 from ferroscope.core.delivery import Fail, Next, Outcome
 from ferroscope.core.model import Document, Port, Severity
@@ -42,11 +42,8 @@ def inspect(attempt: Attempt, journal: Journal, services: Services) -> Outcome:
     if not inventory.get("interfaces"):
         return Fail(Reason.INVALID_INVENTORY, "the BMC reports no network interface")
     health = _health(attempt, journal, inventory)
-    attempt.parts = {
-        "inventory": msgspec.json.encode(inventory),
-        "unprocessed": b"{}",
-        "out_of_band": _kept(attempt, services, inventory, health),
-    }
+    sent: dict[Part, bytes] = {"inventory": msgspec.json.encode(inventory), "unprocessed": b"{}"}
+    attempt.parts = packed(sent) | _kept(attempt, services, inventory, health)
     parts = ", ".join(sorted(inventory))
     journal.note("out of band", f"the BMC reported: {parts}")
     return Next(Event.CONTINUE)
@@ -62,11 +59,11 @@ def prepare(attempt: Attempt, journal: Journal, services: Services) -> None:
     lister = driver if settings.pre_create_ports and isinstance(driver, ListsNics) else None
     if attempt.intended(_READ) or not (collects or lister):
         return
-    parts: dict[Part, bytes] = {}
+    parts: dict[Part, Packed] = {}
     try:
         if collects:
             inventory = _inventory(attempt, journal)
-            parts["out_of_band"] = _kept(attempt, services, inventory, _health(attempt, journal, inventory))
+            parts = _kept(attempt, services, inventory, _health(attempt, journal, inventory))
             journal.note("out of band", f"the BMC reported: {', '.join(sorted(inventory))}")
         if lister is not None:
             _create_ports(attempt, journal, services, [nic for nic in lister.nics(attempt.node) if nic.enabled])
@@ -86,7 +83,7 @@ def _inventory(attempt: Attempt, journal: Journal) -> Document:
     return inventory
 
 
-def _save(tx: Transaction, attempt: Attempt, parts: dict[Part, bytes]) -> None:
+def _save(tx: Transaction, attempt: Attempt, parts: dict[Part, Packed]) -> None:
     if parts and attempt.node.inspection:
         tx.data.save(attempt.node.inspection, attempt.node.uuid, parts)
 
@@ -168,9 +165,9 @@ def _health(attempt: Attempt, journal: Journal, inventory: Document) -> Document
     return health
 
 
-def _kept(attempt: Attempt, services: Services, inventory: Document, health: Document) -> bytes:
+def _kept(attempt: Attempt, services: Services, inventory: Document, health: Document) -> dict[Part, Packed]:
     report = {"source": attempt.node.driver, "read_at": iso(services.clock.time()), "inventory": inventory}
-    return msgspec.json.encode(report | ({"health": health} if health else {}))
+    return packed({"out_of_band": msgspec.json.encode(report | ({"health": health} if health else {}))})
 
 
 def _create_ports(attempt: Attempt, journal: Journal, services: Services, nics: list[OutOfBandNic]) -> None:

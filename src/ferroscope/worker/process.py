@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator
 
-from ferroscope.contracts.data import Later, Part
+from ferroscope.contracts.data import Later, Part, packed
 from ferroscope.contracts.store import Query
 from ferroscope.core import json_safety
 from ferroscope.core.delivery import Fail, Next, Outcome
@@ -72,7 +72,7 @@ class ProcessTask(ReadsAhead):
             with _notes_held_back(journal):
                 self._rules.apply(attempt, journal, services, rules, inventory, plugin_data)
             attempt.node.sources = sourced(unruled, attempt.node, Source.RULE)
-            attempt.parts["plugin_data"] = encode(plugin_data)
+            attempt.parts |= packed({"plugin_data": encode(plugin_data)})
             found = findings.update_search_index(attempt, journal, services, inventory, plugin_data)
         except HookError as exc:
             return Fail(exc.reason, str(exc))

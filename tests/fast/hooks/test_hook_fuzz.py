@@ -19,6 +19,7 @@ import structlog.testing
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from ferroscope.contracts.data import packed
 from ferroscope.core import values
 from ferroscope.core.model import Inspection
 from ferroscope.core.reasons import Reason
@@ -214,7 +215,7 @@ def check(
 
 def inspected(tx: Any, inventory: dict[str, Any]) -> None:
     tx.inspections.add(Inspection(uuid="before", node=NODE, state=State.FINISHED, started_at=1.0))
-    tx.data.save("before", NODE, {"inventory": msgspec.json.encode(inventory)})
+    tx.data.save("before", NODE, packed({"inventory": msgspec.json.encode(inventory)}))
 
 
 def check_result(result: Run, elsewhere: dict[str, str]) -> None:

@@ -14,6 +14,7 @@ from ferroscope import transition
 from ferroscope.bus.local import LocalBus
 from ferroscope.config.options import DriverSettings, InspectorSettings, Settings, WorkerSettings
 from ferroscope.contracts.bmc import BootDevice, Power
+from ferroscope.contracts.data import packed
 from ferroscope.contracts.errors import BmcError
 from ferroscope.contracts.images import Images, Unchecked
 from ferroscope.contracts.store import Query
@@ -190,7 +191,7 @@ class Service:
         """The ramdisk's callback, as the api stores it."""
         parts = {"inventory": msgspec.json.encode(inventory), "unprocessed": msgspec.json.encode(unprocessed)}
         inspection = self.node.inspection or ""
-        self.store.write(lambda tx: tx.data.save(inspection, NODE, parts))
+        self.store.write(lambda tx: tx.data.save(inspection, NODE, packed(parts)))
         self.submit(Event.CONTINUE)
 
     def reapply(self, inventory: Any = None, **unprocessed: Any) -> Node:
@@ -211,7 +212,7 @@ class Service:
             if inventory is not None:
                 parts = {"inventory": msgspec.json.encode(inventory), "unprocessed": msgspec.json.encode(unprocessed)}
             node = transition.reapply(tx, tx.nodes.get(NODE), new, process="api")
-            tx.data.save(new.uuid, NODE, parts)
+            tx.data.save(new.uuid, NODE, packed(parts))
             return node
 
         return self.store.write(work)

@@ -7,12 +7,14 @@ import pytest
 
 from ferroscope import transition
 from ferroscope.contracts.bmc import Power
+from ferroscope.contracts.data import packed
 from ferroscope.contracts.errors import BmcError
 from ferroscope.core.delivery import IllegalEventError, Run
 from ferroscope.core.states import Event, Provision, State
 from ferroscope.db.transaction import Transaction
 from ferroscope.worker.run import run
 from tests.fast.worker.conftest import NODE, Service, conclude
+from tests.support.stores import compressions
 
 
 def test_an_inspection_goes_from_the_operator_to_a_finished_node(service: Service) -> None:
@@ -278,13 +280,25 @@ def test_a_machine_that_called_unasked_keeps_its_power_and_its_provision_state(
     assert (service.machine.power, service.machine.commands) == (Power.ON, [])
 
 
+def test_results_are_compressed_before_the_transaction_that_stores_them(
+    service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    service.start()
+    service.work()
+    service.call_back()
+    found = compressions(service.store, monkeypatch)
+    service.work()
+    assert service.node.state is State.FINISHED
+    assert found == [False]
+
+
 def test_data_of_too_many_parts_fails_its_inspection_and_is_not_decoded(service: Service) -> None:
     service.start()
     service.work()
     service.call_back()
     node = service.node
     bomb = b'{"interfaces":[],"x":[' + b"[]," * 60_000 + b"0]}"
-    service.store.write(lambda tx: tx.data.save(str(node.inspection), node.uuid, {"inventory": bomb}))
+    service.store.write(lambda tx: tx.data.save(str(node.inspection), node.uuid, packed({"inventory": bomb})))
     service.work()
     assert service.node.state is State.ERROR
     assert "data-too-large" in {entry.reason for entry in service.journal}

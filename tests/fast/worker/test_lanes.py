@@ -11,6 +11,7 @@ import pytest
 
 from ferroscope import transition
 from ferroscope.config.options import Settings
+from ferroscope.contracts.data import packed
 from ferroscope.contracts.errors import BmcError
 from ferroscope.contracts.store import Query
 from ferroscope.core.lanes import Lane
@@ -93,7 +94,7 @@ class Site:
     def call_back(self, uuid: str) -> None:
         parts: Any = {"inventory": msgspec.json.encode(INVENTORY), "unprocessed": b"{}"}
         ident = str(self.get(uuid).inspection)
-        self.service.store.write(lambda tx: tx.data.save(ident, uuid, parts))
+        self.service.store.write(lambda tx: tx.data.save(ident, uuid, packed(parts)))
         self.submit(uuid, Event.CONTINUE)
 
     def get(self, uuid: str) -> Node:

@@ -6,6 +6,7 @@ from typing import Any
 
 import msgspec
 
+from ferroscope.contracts.data import packed
 from ferroscope.core.model import Inspection
 from ferroscope.core.states import State
 from tests.fast.hooks.runs import NODE, OTHER, context
@@ -17,7 +18,7 @@ def inspected(store: Any, number: int, *, state: State = State.FINISHED, node: s
     def work(tx: Any) -> None:
         tx.inspections.add(Inspection(uuid=f"i{number}", node=node, state=state, started_at=float(number)))
         if data:
-            tx.data.save(f"i{number}", node, {"inventory": msgspec.json.encode({"number": number})})
+            tx.data.save(f"i{number}", node, packed({"inventory": msgspec.json.encode({"number": number})}))
 
     store.write(work)
 

@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from ferroscope.contracts.data import packed
 from ferroscope.contracts.errors import ConflictError, NotFoundError, StaleError
 from ferroscope.contracts.store import Query
 from ferroscope.core.model import Node
@@ -46,7 +47,7 @@ def test_work_that_fails_leaves_nothing_behind(adapter: Adapter) -> None:
     claim = adapter.must_claim("worker")
     adapter.write(lambda tx: tx.ports.add([port, examples.port(removed)]))
     adapter.write(lambda tx: tx.inspections.add(examples.inspection(kept, uuid=inspection)))
-    adapter.write(lambda tx: tx.data.save(inspection, kept.uuid, {"inventory": b"old"}))
+    adapter.write(lambda tx: tx.data.save(inspection, kept.uuid, packed({"inventory": b"old"})))
     before = adapter.read(_everything)
 
     def work(tx: Transaction) -> None:
@@ -56,7 +57,7 @@ def test_work_that_fails_leaves_nothing_behind(adapter: Adapter) -> None:
         tx.ports.update(msgspec.structs.replace(port, address=examples.mac()))
         tx.ports.add([examples.port(kept, address=port.address)])
         tx.inspections.add(examples.inspection(kept))
-        tx.data.save(inspection, kept.uuid, {"inventory": b"new", "plugin_data": b"new"})
+        tx.data.save(inspection, kept.uuid, packed({"inventory": b"new", "plugin_data": b"new"}))
         tx.journal.append([examples.entry(kept)])
         tx.addresses.set_bmc(kept.uuid, ["192.0.2.1"])
         tx.members.beat(examples.member("new"), 60.0)

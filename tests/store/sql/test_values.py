@@ -6,7 +6,7 @@ import os
 
 import pytest
 
-from ferroscope.contracts.data import Part
+from ferroscope.contracts.data import Part, packed
 from ferroscope.contracts.store import Query
 from ferroscope.db.transaction import Transaction
 from tests.store.conftest import Adapter
@@ -33,7 +33,7 @@ def test_a_text_of_each_length_is_read_as_it_was_written(adapter: Adapter, lengt
 def test_bytes_are_read_as_they_were_written(adapter: Adapter, size: int) -> None:
     node = adapter.node()
     parts: dict[Part, bytes] = {"inventory": os.urandom(size), "unprocessed": b"{}"}
-    adapter.write(lambda tx: tx.data.save(node.uuid, node.uuid, parts))
+    adapter.write(lambda tx: tx.data.save(node.uuid, node.uuid, packed(parts)))
     assert adapter.read(lambda tx: tx.data.load(node.uuid, ("inventory", "unprocessed"))) == parts
 
 

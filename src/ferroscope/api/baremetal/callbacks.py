@@ -65,6 +65,7 @@ class _Sent(msgspec.Struct, frozen=True):
     """A callback, with the secret in its query and the address it came from."""
 
     parsed: Parsed
+    to_store: discovery.ToStore
     secret: str | None
     source: str
 
@@ -79,7 +80,7 @@ def handle_callback(
     elsewhere: Elsewhere = _NOWHERE,
 ) -> Accepted:
     """Handle the callback that ``source`` sent; every refusal raises the same ``MissingError``."""
-    sent = _Sent(parsed, secret, source)
+    sent = _Sent(parsed, discovery.to_store(context.settings, parsed.parts), secret, source)
 
     def work(tx: Transaction) -> Accepted | lookup.Refused:
         verdict = _look_up(context.settings, tx, sent)
@@ -208,7 +209,7 @@ def _submit(
         return node
     early = node.state is State.STARTING and inspection.manage_boot and _boots_later(tx, node)
     if not queued and node.state in TAKES_CALLBACK:
-        tx.data.save(inspection.uuid, node.uuid, discovery.parts(node, parsed.parts))
+        tx.data.save(inspection.uuid, node.uuid, sent.to_store.by(node))
         tx.inspections.update(inspection.uuid, digest=parsed.digest, clock_since=None)
         tx.addresses.called(node.uuid, source)
         if parsed.oddities:

@@ -18,7 +18,7 @@ from ferroscope.api.baremetal.callback_body import Parsed
 from ferroscope.api.http.context import ApiContext, Services
 from ferroscope.config.options import Settings
 from ferroscope.contracts.bmc import Discovers
-from ferroscope.contracts.data import Part
+from ferroscope.contracts.data import Packed, Part, packed
 from ferroscope.contracts.store import Query
 from ferroscope.core import bmc_access, lookup
 from ferroscope.core.model import Document, Node
@@ -178,13 +178,25 @@ def take_unasked(context: ApiContext, tx: Transaction, node: Node, source: str) 
     return transition.enroll(tx, node, what, inspection=context.process.new_uuid(), process=context.process.name)
 
 
-def parts(node: Node, sent: dict[Part, bytes]) -> dict[Part, bytes]:
-    """Return the parts to store; data of a machine that is being discovered gets the key ``auto_discovered``."""
-    if node.state is not State.ENROLLING or not node.auto_discovered:
-        return sent
-    unprocessed: dict[str, Any] = _decode_parts(sent["unprocessed"])
+class ToStore(msgspec.Struct, frozen=True):
+    """What to store of a callback: ``sent``, or as that of a machine that is being discovered."""
+
+    sent: dict[Part, Packed]
+    discovered: dict[Part, Packed]
+
+    def by(self, node: Node) -> dict[Part, Packed]:
+        """Return the parts to store if it is the callback of this node."""
+        return self.discovered if node.state is State.ENROLLING and node.auto_discovered else self.sent
+
+
+def to_store(settings: Settings, parts: dict[Part, bytes]) -> ToStore:
+    """Return what to store; data of a machine that is being discovered gets the key ``auto_discovered``."""
+    sent = packed(parts)
+    if not (settings.auto_discovery.enabled or settings.inspector.permit_active):
+        return ToStore(sent, sent)
+    unprocessed: dict[str, Any] = _decode_parts(parts["unprocessed"])
     unprocessed["auto_discovered"] = True
-    return sent | {"unprocessed": _encode(unprocessed)}
+    return ToStore(sent, sent | packed({"unprocessed": _encode(unprocessed)}))
 
 
 def _limit(context: ApiContext, tx: Transaction, source: str, *, count_waiting: bool) -> lookup.Refused | None:

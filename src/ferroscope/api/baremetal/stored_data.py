@@ -13,7 +13,7 @@ from ferroscope.api.baremetal import callback_body, quotas
 from ferroscope.api.http.context import ApiContext, Data, Process
 from ferroscope.api.http.errors import MissingError
 from ferroscope.api.http.route import Call
-from ferroscope.contracts.data import Part
+from ferroscope.contracts.data import Packed, Part, packed
 from ferroscope.contracts.errors import StaleError
 from ferroscope.core.delivery import take
 from ferroscope.core.json_safety import MAX_DEPTH
@@ -77,11 +77,12 @@ def submit(
     if call.raw.strip():
         parts = callback_body.split(call.raw, max_depth=MAX_DEPTH)
         parts.pop("logs", None)
+        supplied = packed(parts)
 
         def given(tx: Transaction) -> None:
             node = introspected(tx, ident, lock=True)[0]
             may(node)
-            _begin(context.process, tx, node, GIVEN, parts)
+            _begin(context.process, tx, node, GIVEN, supplied)
             quotas.check(context, call, tx, node.owner)
 
         context.data.store.write(given)
@@ -89,7 +90,7 @@ def submit(
     node, found = context.data.store.read(lambda tx: _stored(tx, ident))
     if found is None:
         return
-    parts = context.data.archive.fetch(found) | context.data.archive.load(found.inspection, ("out_of_band",))
+    stored = packed(context.data.archive.fetch(found) | context.data.archive.load(found.inspection, ("out_of_band",)))
 
     def work(tx: Transaction) -> None:
         now = introspected(tx, ident, lock=True)[0]
@@ -97,7 +98,7 @@ def submit(
             return
         if now.inspection != node.inspection:
             raise StaleError
-        _begin(context.process, tx, now, found.inspection, parts)
+        _begin(context.process, tx, now, found.inspection, stored)
 
     context.data.store.write(work)
 
@@ -131,7 +132,7 @@ def _is_queued(tx: Transaction, node: Node) -> bool:
     return any(one.event is Event.REAPPLY and not one.begun for one in tx.requests.pending(node.uuid))
 
 
-def _begin(process: Process, tx: Transaction, node: Node, of: str, parts: dict[Part, bytes]) -> None:
+def _begin(process: Process, tx: Transaction, node: Node, of: str, parts: dict[Part, Packed]) -> None:
     """Start an inspection of this data: that of the inspection ``of``, or ``GIVEN``."""
     digest = None
     if of != GIVEN:

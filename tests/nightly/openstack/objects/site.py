@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 
 from ferroscope.config.options import DatabaseSettings, Settings
+from ferroscope.contracts.data import packed
 from ferroscope.contracts.remote import ObjectStore
 from ferroscope.core.model import Inspection, Node
 from ferroscope.core.states import State
@@ -55,7 +56,7 @@ class Site:
             tx.nodes.add(node)
             self.nodes.append(node)
         tx.inspections.add(one)
-        tx.data.save(one.uuid, node.uuid, {part: content(one, part) for part in ALL})  # type: ignore[misc]
+        tx.data.save(one.uuid, node.uuid, packed({part: content(one, part) for part in ALL}))  # type: ignore[misc]
 
     def here(self, one: Inspection) -> list[str]:
         return sorted(self.store.read(lambda tx: locate(tx, one.uuid, ALL)).here)  # type: ignore[arg-type]

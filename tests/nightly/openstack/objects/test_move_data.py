@@ -10,6 +10,7 @@ from click.testing import CliRunner
 
 from ferroscope.cli.database import db
 from ferroscope.config.options import DatabaseSettings, S3Settings, Settings, StorageSettings, SwiftSettings
+from ferroscope.contracts.data import packed
 from ferroscope.contracts.remote import ObjectStore
 from ferroscope.contrib.openstack.swift import SwiftStore
 from ferroscope.db.transaction import Transaction
@@ -105,7 +106,9 @@ def test_the_command_says_what_is_missing(sqlite_url: str) -> None:
 
 def test_facts_are_derived_anew(site: Site, sqlite_url: str) -> None:
     (one,) = site.inspected(1)
-    site.store.write(lambda tx: tx.data.save(one.uuid, one.node, {"inventory": b'{"memory": {"physical_mb": 64}}'}))
+    site.store.write(
+        lambda tx: tx.data.save(one.uuid, one.node, packed({"inventory": b'{"memory": {"physical_mb": 64}}'}))
+    )
 
     def point(tx: Transaction) -> None:
         tx.nodes.update(msgspec.structs.replace(tx.nodes.get(one.node), inspection=one.uuid))

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from ferroscope.contracts.data import StoredObject
+from ferroscope.contracts.data import StoredObject, packed
 from ferroscope.contracts.remote import ObjectDamagedError, ObjectMissingError, ObjectStore
 from ferroscope.contracts.store import Query
 from ferroscope.contrib.openstack.swift import SwiftStore
@@ -64,7 +64,7 @@ def test_data_that_is_written_while_it_moves_wins(stocked: tuple[Site, str]) -> 
     (one,) = site.inspected(1)
     held = site.store.read(lambda tx: tx.data.held(10))
     carried = [site.mover.carry(job) for job in site.mover.plan(held, kind)]
-    site.store.write(lambda tx: tx.data.save(one.uuid, one.node, {"inventory": b"[2]"}))
+    site.store.write(lambda tx: tx.data.save(one.uuid, one.node, packed({"inventory": b"[2]"})))
     assert site.mover.record_moves(carried) == 2
     assert site.archive.load(one.uuid, ("inventory",)) == {"inventory": b"[2]"}
     assert site.here(one) == ["inventory"]

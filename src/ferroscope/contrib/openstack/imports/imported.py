@@ -8,11 +8,13 @@ from typing import Any, Final, Literal, TypeVar
 
 import msgspec
 
+from ferroscope.contracts.data import Packed, Part, packed
 from ferroscope.contracts.errors import ConflictError, NotFoundError
 from ferroscope.contracts.store import Query
 from ferroscope.core.model import Chassis, Rule
 from ferroscope.db.store import Store
 from ferroscope.db.transaction import Transaction
+from ferroscope.hardware.search_index import Learned, learn
 from ferroscope.rules.data import InvalidRuleError
 from ferroscope.rules.engine import compile_rule
 
@@ -33,6 +35,7 @@ Result = Literal[
     "changed since",
 ]
 
+_PROCESSED: Final[tuple[Part, ...]] = ("inventory", "plugin_data")
 _PLURALS: Final = {"node": "nodes", "rule": "rules", "chassis": "chassis"}
 
 
@@ -48,6 +51,19 @@ class Item(msgspec.Struct, frozen=True):
     detail: str = ""
     started_at: float | None = None
     manage_boot: bool | None = None
+
+
+class Data(msgspec.Struct, frozen=True):
+    """The data of a machine as it is stored here, and what searches learn of it; None if it was not processed."""
+
+    parts: dict[Part, Packed]
+    learned: Learned | None
+
+    @classmethod
+    def of(cls, parts: dict[Part, bytes]) -> Data:
+        """Return what a transaction will need, so that it does not have to compute anything of it."""
+        processed = [msgspec.json.decode(parts[part]) for part in _PROCESSED if part in parts]
+        return cls(packed(parts), learn(*processed) if len(processed) == len(_PROCESSED) else None)
 
 
 class _DryRunError(Exception):

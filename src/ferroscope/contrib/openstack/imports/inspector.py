@@ -22,7 +22,7 @@ from ferroscope.contracts.data import Part
 from ferroscope.contracts.errors import NotFoundError
 from ferroscope.contracts.remote import Introspected
 from ferroscope.contracts.store import Query
-from ferroscope.contrib.openstack.imports.imported import Item, Result, Track, add_rule, remove_rule, write
+from ferroscope.contrib.openstack.imports.imported import Data, Item, Result, Track, add_rule, remove_rule, write
 from ferroscope.contrib.openstack.imports.inspector_source import (
     NAMESPACE,
     Introspection,
@@ -91,10 +91,10 @@ def fetched(settings: Settings, store: Store) -> Callable[[Introspected], Callab
     def prepare(found: Introspected) -> Callable[[Transaction], str]:
         one = Introspection(found.node, found.state, found.started_at, found.finished_at, found.error, True)
         try:
-            parts, macs = importer.parts(found.data)
+            data, macs = importer.data(found.data)
         except ApiError as exc:
             raise ValueError(exc.message) from None
-        return lambda tx: importer.store_node(tx, one, parts, macs).result
+        return lambda tx: importer.store_node(tx, one, data, macs).result
 
     return prepare
 
@@ -110,12 +110,12 @@ class _Importer:
         if one.state not in TERMINAL or one.started_at is None:
             return Item("node", one.uuid, "skipped", f"unexpected state {one.state}")
         try:
-            parts, macs = self.parts(source.data_of(one.uuid))
+            data, macs = self.data(source.data_of(one.uuid))
         except (ApiError, ValueError) as exc:
             return Item("node", one.uuid, "skipped", f"its data is invalid: {exc}")
-        return write(self._store, lambda tx: self.store_node(tx, one, parts, macs), dry_run=self._options.dry_run)
+        return write(self._store, lambda tx: self.store_node(tx, one, data, macs), dry_run=self._options.dry_run)
 
-    def parts(self, raw: dict[bool, bytes]) -> tuple[dict[Part, bytes], tuple[str, ...]]:
+    def data(self, raw: dict[bool, bytes]) -> tuple[Data, tuple[str, ...]]:
         """Return the data in the form in which it is stored here, and the MACs of the machine."""
         api, ignored = self._settings.api, self._settings.inspector.ignored
         parts: dict[Part, bytes] = {}
@@ -130,9 +130,9 @@ class _Importer:
             parsed.parts.pop("logs", None)
             parts |= parsed.parts | {"plugin_data" if processed else "unprocessed": rest}
             macs = parsed.evidence.macs
-        return parts, macs
+        return Data.of(parts), macs
 
-    def store_node(self, tx: Transaction, one: Introspection, parts: dict[Part, bytes], macs: tuple[str, ...]) -> Item:
+    def store_node(self, tx: Transaction, one: Introspection, data: Data, macs: tuple[str, ...]) -> Item:
         result: Result = "imported"
         try:
             node = tx.nodes.get(one.uuid, lock=True)
@@ -155,16 +155,16 @@ class _Importer:
             error=None if failure is None else failure.message,
         )
         tx.inspections.add(inspection)
-        tx.data.save(one.ident, one.uuid, parts)
+        tx.data.save(one.ident, one.uuid, data.parts)
         entry = Entry(
             node=one.uuid, inspection=one.ident, step="imported", message="imported from ironic-inspector",
             process="import",
         )  # fmt: skip
         tx.journal.append([entry])
-        detail = "" if parts else "without data"
+        detail = "" if data.parts else "without data"
         if node.state not in RESTING or (node.inspection_started_at or 0.0) >= inspection.started_at:
             return Item("node", one.uuid, result, detail or "as an earlier inspection: the node has a newer one here")
-        self._make_current(tx, node, inspection, failure, parts, created=result == "created")
+        self._make_current(tx, node, inspection, failure, data, created=result == "created")
         return Item("node", one.uuid, result, detail)
 
     def _make_current(
@@ -173,7 +173,7 @@ class _Importer:
         node: Node,
         inspection: Inspection,
         failure: Fail | None,
-        parts: dict[Part, bytes],
+        data: Data,
         *,
         created: bool,
     ) -> None:
@@ -187,9 +187,8 @@ class _Importer:
             "last_error": None if failure is None else transition.explain(failure),
             "internal": node.internal | {KEY: record},
         }
-        if failure is None and {"inventory", "plugin_data"} <= parts.keys():
-            inventory, plugin_data = (msgspec.json.decode(parts[part]) for part in ("inventory", "plugin_data"))
-            learned = search_index.learn(inventory, plugin_data)
+        learned = data.learned
+        if failure is None and learned is not None:
             tx.search_index.replace(node.uuid, learned.rows, had=node.search_digest is not None)
             changes |= {"search_digest": learned.digest, "hardware": learned.summary}
         tx.nodes.update(msgspec.structs.replace(node, **changes))

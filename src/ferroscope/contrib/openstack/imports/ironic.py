@@ -23,6 +23,7 @@ from ferroscope.contracts.errors import ConflictError, NotFoundError
 from ferroscope.contracts.store import Query
 from ferroscope.contrib.openstack.imports.documents import FIELDS, IronicDocuments
 from ferroscope.contrib.openstack.imports.imported import (
+    Data,
     Item,
     Track,
     add_chassis,
@@ -37,7 +38,6 @@ from ferroscope.core.model import Document, Entry, Inspection, Node, Port, Portg
 from ferroscope.core.states import Provision, State
 from ferroscope.db.store import Store
 from ferroscope.db.transaction import Transaction
-from ferroscope.hardware import search_index
 from ferroscope.runtime.backend import opened
 
 # The key of the import in a node's internal data.
@@ -149,8 +149,10 @@ class _Importer:
                 f"{missing[0]}=secret://... or import with --driver-info-file"
             )
 
+        data = Data.of(parts)
+
         def work(tx: Transaction) -> Item:
-            ours = self._store_node(tx, document, node, parts)
+            ours = self._store_node(tx, document, node, data)
             present = {
                 port.address for port in tx.ports.list(Query(filters={"address": tuple(p.address for p in taken)}))
             }
@@ -223,10 +225,10 @@ class _Importer:
         parsed = callback_body.parse(body, None, max_depth=MAX_DEPTH, ignored=self._settings.inspector.ignored)
         return {"inventory": parsed.parts["inventory"], "plugin_data": parsed.parts["unprocessed"]}
 
-    def _store_node(self, tx: Transaction, document: Document, node: Node, parts: dict[Part, bytes]) -> Node:
+    def _store_node(self, tx: Transaction, document: Document, node: Node, data: Data) -> Node:
         node = msgspec.structs.replace(node, created_at=tx.now)
         inspection = None
-        if parts:
+        if data.learned is not None:
             started, finished = (_seconds(document.get(f"inspection_{name}_at")) for name in ("started", "finished"))
             ended = finished or started or tx.now
             inspection = Inspection(
@@ -236,23 +238,22 @@ class _Importer:
                 started_at=min(started or ended, ended),
                 finished_at=ended,
             )
-            learned = search_index.learn(*(msgspec.json.decode(parts[part]) for part in ("inventory", "plugin_data")))
             node = msgspec.structs.replace(
                 node,
                 state=State.FINISHED,
                 inspection=inspection.uuid,
                 inspection_started_at=inspection.started_at,
                 inspection_finished_at=ended,
-                search_digest=learned.digest,
-                hardware=learned.summary,
+                search_digest=data.learned.digest,
+                hardware=data.learned.summary,
             )
         transition.add_node(tx, node)
         if literal := bmc_access.literal(node.driver_info):
             tx.addresses.set_bmc(node.uuid, literal)
-        if inspection is not None:
+        if inspection is not None and data.learned is not None:
             tx.inspections.add(inspection)
-            tx.data.save(inspection.uuid, node.uuid, parts)
-            tx.search_index.replace(node.uuid, learned.rows, had=False)
+            tx.data.save(inspection.uuid, node.uuid, data.parts)
+            tx.search_index.replace(node.uuid, data.learned.rows, had=False)
         tx.journal.append(
             [
                 Entry(
