@@ -4,10 +4,15 @@ Instructions of Python's interpreter are counted, which gives the same number on
 not show what the libraries in C do, SQLite included. CPU time does, but on a busy machine it varies by some percent,
 even though both trees take turns of a fraction of a second. So only an excess of instructions is a failure, and CPU
 time is shown beside it. Waiting, disks and servers are left out.
+
+Fewer instructions of Python are not always less work: a call that replaces ten of them may take longer than they do.
+``--processor`` has valgrind count the instructions of the processor instead, those of the libraries included.
 """
 
 from __future__ import annotations
 
+import os
+import re
 import subprocess
 import tempfile
 from collections.abc import Sequence
@@ -31,6 +36,9 @@ ALLOWED: Final = 1.03
 _WARM: Final = 50
 _EACH: Final = 8
 _COUNTED: Final = 20
+# Without garbage collection: one of all objects costs as much as two inspections, and may or may not fall into it.
+_RUN: Final = "import gc, runpy; gc.disable(); runpy.run_module('bench.probe', run_name='__main__')"
+_TOTAL: Final = re.compile(r"^totals: (\d+)", re.MULTILINE)
 
 Costs = dict[str, float]
 
@@ -40,14 +48,15 @@ class ProbeError(Exception):
 
 
 class Probe:
-    """``bench.probe`` of a tree, as a context manager."""
+    """``bench.probe`` of a tree, as a context manager; ``under``: the command that runs it."""
 
-    def __init__(self, tree: Tree, directory: Path) -> None:
+    def __init__(self, tree: Tree, directory: Path, under: Sequence[str] = ()) -> None:
         self._log = directory / "log"
         with self._log.open("wb") as log:
             self._process = subprocess.Popen(
-                [tree.python, "-m", "bench.probe", str(directory)],
+                [*under, tree.python, *(("-c", _RUN) if under else ("-m", "bench.probe")), str(directory)],
                 cwd=tree.source.parent,
+                env=os.environ | {"PYTHONHASHSEED": "0"},
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=log,
@@ -70,6 +79,10 @@ class Probe:
             self._process.stdin.write(msgspec.json.encode({"do": what, "times": times}) + b"\n")
             self._process.stdin.flush()
         return self._answer()
+
+    def control(self, what: str) -> None:
+        """Tell callgrind, under which it runs."""
+        subprocess.run(["callgrind_control", what, str(self._process.pid)], capture_output=True, check=True)
 
     def _answer(self) -> dict[str, float]:
         line = self._process.stdout.readline() if self._process.stdout is not None else b""
@@ -109,6 +122,23 @@ def measure(trees: Sequence[Tree], turns: int, directory: str | None) -> Gate:
     return Gate(cpu, instructions)
 
 
+def processor(tree: Tree, directory: str | None) -> float:
+    """Return the thousands of instructions that the processor needs for an inspection with all that belongs to it, and
+    for a list."""
+    with tempfile.TemporaryDirectory(prefix="ferroscope-gate-", dir=directory) as place:
+        counts = Path(place) / "counts"
+        under = ("valgrind", "--tool=callgrind", "--instr-atstart=no", f"--callgrind-out-file={counts}")
+        with Probe(tree, Path(place), under) as probe:
+            probe.do("cpu", _WARM)
+            probe.control("--instr=on")
+            probe.do("cpu", 1)  # valgrind translates what it sees for the first time
+            probe.control("--zero")
+            probe.do("cpu", _COUNTED)
+            probe.control("--dump")
+            counted = [_TOTAL.search(file.read_text()) for file in Path(place).glob("counts*")]
+    return max(int(found[1]) for found in counted if found) / 1000 / _COUNTED
+
+
 def show(report: Report, trees: Sequence[Tree], gates: Sequence[Gate]) -> None:
     """Show all of them; the figures are those of the first."""
     for kind, unit in (("instructions", "thousands of instructions"), ("cpu", "CPU ms")):
@@ -139,12 +169,22 @@ def _in_memory() -> str | None:
 @click.argument("commit", default="")
 @click.option("--turns", default=20, show_default=True, help="Of CPU time; instructions are counted once.")
 @click.option("--repeat", default=1, show_default=True, help="Do it so often, to show by how much the result varies.")
-def gate(found: tuple[Report, Path], commit: str, turns: int, repeat: int) -> None:
+@click.option("--processor", "by_processor", is_flag=True, help="Count its instructions, with valgrind; takes minutes.")
+def gate(found: tuple[Report, Path], commit: str, turns: int, repeat: int, by_processor: bool) -> None:
     """Fail if this tree needs more instructions than COMMIT, by default the one that is kept for it."""
     report, _ = found
     if not commit and not is_known(REFERENCE):
         report.section(f"gate: nothing compared: this clone is without {REFERENCE}, which git fetch --unshallow brings")
         return
     trees = (this(), prepared(commit or REFERENCE))
+    if by_processor:
+        report.section(f"gate: {trees[0].commit} against {trees[1].commit}, instructions of the processor")
+        ours, theirs = (processor(tree, _in_memory()) for tree in trees)
+        report.table(
+            ("thousands for", "this tree", trees[1].commit, "ratio"),
+            [("an inspection and a list", ours, theirs, f"{ours / theirs:.3f}")],
+        )
+        report.found(Figure("instructions of the processor / reference", "sqlite", ours / theirs))
+        return
     report.section(f"gate: {trees[0].commit} against {trees[1].commit}, {turns} turns")
     show(report, trees, [measure(trees, turns, _in_memory()) for _ in range(repeat)])
