@@ -8,9 +8,11 @@ from pathlib import Path
 import bcrypt
 import pytest
 
+from ferroscope.api.auth.identity import local
 from ferroscope.contrib.ui import session
 from ferroscope.contrib.ui.render import Rendered
 from tests.api.browsing import IDENTITIES, Browser, add
+from tests.api.callers import service_for
 from tests.api.service import Service
 
 
@@ -50,6 +52,24 @@ def test_viewers_share_a_page_but_not_the_token_of_its_forms(service: Service) -
     tags = [page.headers["ETag"].strip('"') for page in pages]
     assert pages[0].text.replace(first.token, second.token).replace(*tags) == pages[1].text
     assert pages[0].headers["ETag"] != pages[1].headers["ETag"]
+
+
+def test_a_role_that_is_taken_away_while_a_page_is_open_takes_its_buttons(sqlite_url: str) -> None:
+    roles = {"ada": local("ada", "token", ["admin"])}
+    service = service_for(sqlite_url, roles)
+    uuid = add(service, "m-a")
+    browser = Browser(service).log_in("ada")
+    for path in ("/ui/machines", f"/ui/machines/{uuid}", "/ui/inbox"):
+        roles["ada"] = local("ada", "token", ["admin"])
+        opened = browser.get(path)
+        assert opened.status_code == 200
+        roles["ada"] = local("ada", "token", ["reader"])
+        look = browser.get(path, headers={"If-None-Match": opened.headers["ETag"]})
+        assert (look.status_code, 'name="action"' in look.text) == (200, False)
+    answer = browser.post("/ui/machines/act", action="delete", node=uuid, confirm="yes")
+    assert answer.status_code == 403
+    assert service.node(uuid)
+    service.close()
 
 
 def test_rendered_pages_are_kept_for_a_moment_and_few_of_them() -> None:

@@ -15,8 +15,10 @@ from ferroscope.core.states import Event
 from ferroscope_sim.inventory.body import document
 from tests.api.service import Service
 from tests.support.browser import Chromium
+from tests.support.databases import fresh
 from tests.support.fleet_stage import inspected, stage
 from tests.support.processes import until
+from tests.support.servers import Server
 
 # Markup, text that runs from right to left or says so, and characters of several code points.
 ODD = (
@@ -166,6 +168,29 @@ def test_a_form_stays_while_the_service_is_away(browser: Chromium, sqlite_url: s
         browser.click(save)
         assert "The rule is saved" in browser.text()
         assert "long in the making" in browser.evaluate("document.title")
+
+
+def test_a_page_and_its_forms_survive_a_database_that_is_down(browser: Chromium, postgresql_server: Server) -> None:
+    with fresh(postgresql_server) as url, stage(url) as (base, service):
+        uuid = service.enrol(name="one", driver="fake-hardware")
+        browser.go(f"{base}/ui/machines/{uuid}")
+        browser.evaluate("document.querySelector('.notes').open = true")
+        browser.evaluate("document.getElementById('note').value = 'long in the making'")
+        postgresql_server.stop()
+        browser.evaluate("document.querySelector('.notes form.search button').click()")
+        until(lambda: "Not sent: the service cannot reach its database" in browser.text())
+        assert browser.evaluate("document.getElementById('note').value") == "long in the making"
+        why = "refresh(document.getElementById('main')).catch(error => WHY[error.message])"
+        assert "database" in browser.evaluate(why)
+        browser.go(f"{base}/ui/machines")
+        assert "Temporarily unavailable" in browser.text()
+        postgresql_server.start()
+        browser.go(f"{base}/ui/machines/{uuid}")
+        browser.evaluate("document.querySelector('.notes').open = true")
+        browser.evaluate("document.getElementById('note').value = 'long in the making'")
+        browser.click(".notes form.search button")
+        assert "long in the making" in browser.text()
+        assert [one for one in browser.complaints if " 503 " not in one] == []
 
 
 def test_what_was_entered_when_the_session_had_ended_is_sent_after_a_login(

@@ -187,7 +187,11 @@ async function refresh(main) {
 }
 
 // Where a look is led elsewhere, and for some answers.
-const WHY = { login: "you are no longer logged in; load the page again", 403: "you may not see this any more", 404: "this is no longer there" };
+const WHY = {
+  login: "you are no longer logged in; load the page again", 403: "you may not see this any more", 404: "this is no longer there",
+  500: "the service has an internal error", 503: "the service cannot reach its database, or is too busy",
+};
+const SILENT = "the service does not answer";
 
 function keepUpToDate(main) {
   const note = document.getElementById("live-note");
@@ -203,7 +207,7 @@ function keepUpToDate(main) {
         note.textContent = "";
       } catch (error) {
         failures += 1;
-        note.textContent = `Not up to date: ${WHY[error.message] ?? "the service does not answer"}. Trying again.`;
+        note.textContent = `Not up to date: ${WHY[error.message] ?? SILENT}. Trying again.`;
       }
     }
     next();
@@ -212,12 +216,13 @@ function keepUpToDate(main) {
 }
 
 // A form is sent when the service answers: to a browser's page about an error, what somebody has entered is lost.
-async function answers() {
+// Return why it is not to be sent now, "" if it is.
+async function hindrance() {
   try {
-    await fetch(document.querySelector("link[rel=icon]").href, { method: "HEAD", cache: "no-store" });
-    return true;
+    const answer = await fetch(location.href, { method: "HEAD", cache: "no-store", redirect: "manual" });
+    return answer.status < 500 ? "" : (WHY[answer.status] ?? SILENT);
   } catch {
-    return false;
+    return SILENT;
   }
 }
 
@@ -228,12 +233,13 @@ document.addEventListener("submit", async (event) => {
   if (form.dataset.asks) return;
   form.dataset.asks = "yes";
   document.getElementById("not-sent")?.remove();
-  if (await answers()) {
+  const why = await hindrance();
+  if (!why) {
     form.dataset.sure = "yes";
     form.requestSubmit(submitter);
   } else {
     const note = Object.assign(document.createElement("p"), { id: "not-sent", className: "alert", role: "alert" });
-    note.textContent = "Not sent: the service does not answer. What you entered is still here; try again in a moment.";
+    note.textContent = `Not sent: ${why}. What you entered is still here; try again in a moment.`;
     form.append(note);
   }
   delete form.dataset.sure;
@@ -244,8 +250,8 @@ document.addEventListener("submit", async (event) => {
 const rest = document.querySelector("form[data-continue]");
 
 async function goOn() {
-  if (await answers()) rest.submit();
-  else setTimeout(goOn, 5000);
+  if (await hindrance()) setTimeout(goOn, 5000);
+  else rest.submit();
 }
 
 if (rest) setTimeout(goOn, 1000 * Number(rest.dataset.continue));
