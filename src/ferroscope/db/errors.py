@@ -56,9 +56,15 @@ def described(error: DBAPIError) -> str:
 ErrorClass = Literal["busy", "unavailable", "other"]
 
 _PG_BUSY: Final = {"40001", "40P01", "55P03"}
-_PG_UNAVAILABLE: Final = {"25006", "53100", "53200", "53300", "57014", "57P01", "57P02", "57P03", "25P03"}
-_MYSQL_BUSY: Final = {1205, 1213, 1020}
-_MYSQL_DENIED: Final = {1044, 1045, 1049}  # while a password is being changed or the database restored
+# The server's own trouble: no connection, no resources, somebody has intervened, its disk or a file has failed.
+_PG_CLASSES: Final = ("08", "53", "57", "58")
+# A table or schema is missing, or access is denied, while a backup is restored or an administrator changes something.
+_PG_ABSENT: Final = {"3F000", "42501", "42P01"}
+_PG_UNAVAILABLE: Final = {"25006", "25P03", "25P04"} | _PG_ABSENT
+_MYSQL_BUSY: Final = {1205, 1213, 1020, 1412}  # the last one: a table was altered since the snapshot of this read
+_MYSQL_DENIED: Final = {1044, 1045, 1142, 1143, 1226, 1820}  # also: the user's limit is reached, its password expired
+_MYSQL_ABSENT: Final = {1046, 1049, 1146, 1932}
+_MYSQL_BROKEN: Final = {1026, 1030, 1036, 1037, 1038, 1041, 1317}  # its disk, memory or a table; KILL QUERY
 _MYSQL_GONE: Final = {1021, 1040, 1053, 1114, 1290, 1792, 1836, 1927, 1969, 2002, 2003, 2006, 2013, 2055, 3024}
 # Of a Galera node: it is not part of the primary component (1047), or left it during COMMIT, whose outcome is unknown.
 _GALERA_LEFT: Final = 1180
@@ -67,7 +73,7 @@ _GALERA_LEFT: Final = 1180
 _DEADLOCK: Final = 1213
 _LOST_CONFLICT: Final = re.compile(r"Got error (35|149)\b")
 _GALERA_GONE: Final = {1047, _GALERA_LEFT}
-_MYSQL_UNAVAILABLE: Final = _MYSQL_GONE | _MYSQL_DENIED | _GALERA_GONE
+_MYSQL_UNAVAILABLE: Final = _MYSQL_GONE | _MYSQL_DENIED | _MYSQL_ABSENT | _MYSQL_BROKEN | _GALERA_GONE
 # The server accepts no writes, but another one at the same address may: behind a load balancer, or in a list of hosts.
 _ELSEWHERE: Final = {"25006", 1290, 1792, 1836} | _GALERA_GONE
 _SQLITE_BUSY: Final = ("database is locked", "database table is locked", "database schema is locked")
@@ -76,20 +82,25 @@ _SQLITE_BUSY: Final = ("database is locked", "database table is locked", "databa
 def classify(error: DBAPIError) -> ErrorClass:
     """Return whether to retry at once (busy), to raise ``StoreUnavailableError`` (unavailable), or neither."""
     original: Any = error.orig
-    if error.connection_invalidated or isinstance(error, InterfaceError):
+    if error.connection_invalidated or isinstance(error, InterfaceError) or _of_connecting(error):
         return "unavailable"
     code = _code_of(original)
     if isinstance(code, int):  # MariaDB and MySQL: the code is more specific than the SQLSTATE
         return _by_code(code, _MYSQL_BUSY, _MYSQL_UNAVAILABLE, unavailable=code == 0)
     sqlstate = getattr(original, "sqlstate", None)
     if sqlstate is not None:
-        return _by_code(sqlstate, _PG_BUSY, _PG_UNAVAILABLE, unavailable=sqlstate.startswith("08"))
+        return _by_code(sqlstate, _PG_BUSY, _PG_UNAVAILABLE, unavailable=sqlstate.startswith(_PG_CLASSES))
     if isinstance(error, OperationalError):
         if any(text in str(original) for text in _SQLITE_BUSY):
             return "busy"
         wrong = getattr(original, "sqlite_errorcode", None) == sqlite3.SQLITE_ERROR  # invalid SQL
         return "other" if wrong and "no such table" not in str(original) else "unavailable"
     return "other"
+
+
+def _of_connecting(error: DBAPIError) -> bool:
+    """Whether there was no connection yet: whatever the server says, no statement of ours is the reason."""
+    return error.statement is None and isinstance(error, OperationalError)
 
 
 def leaves_open(error: DBAPIError) -> bool:
