@@ -11,7 +11,7 @@ import sqlite3
 import threading
 from collections.abc import Iterable
 from contextlib import closing
-from typing import Final, Protocol
+from typing import Any, Final, Protocol
 
 import msgspec
 import structlog
@@ -44,6 +44,13 @@ _NUMBERS: Final = (
 )
 _NEW_LANES: Final = "SELECT DISTINCT lane FROM requests WHERE id > ?"
 _RECONNECT_AFTER: Final = 0.5
+# Of the connection that listens: nothing else tells it that its server is gone.
+_ALIVE: Final[dict[str, Any]] = {
+    "keepalives_idle": 5,
+    "keepalives_interval": 2,
+    "keepalives_count": 3,
+    "application_name": "ferroscope wake-up",
+}
 
 
 class Watcher(Protocol):
@@ -187,8 +194,8 @@ class PostgresqlWatcher:
 
     def __init__(self, settings: DatabaseSettings, *, bus: LocalBus, stop: StopFlag) -> None:
         engine = build_engine(settings)
-        self._parameters = engine.dialect.create_connect_args(engine.url)[1]
-        self._connect_timeout = settings.connect_timeout
+        given = engine.dialect.create_connect_args(engine.url)[1]  # what the URL says comes first
+        self._parameters = {**_ALIVE, "connect_timeout": settings.connect_timeout, **given}
         self._bus = bus
         self._stop = stop
 
@@ -205,14 +212,7 @@ class PostgresqlWatcher:
     def _listen(self) -> None:
         import psycopg
 
-        with psycopg.connect(
-            **{"connect_timeout": self._connect_timeout, **self._parameters},
-            autocommit=True,
-            keepalives_idle=5,
-            keepalives_interval=2,
-            keepalives_count=3,
-            application_name="ferroscope wake-up",
-        ) as connection:
+        with psycopg.connect(**self._parameters, autocommit=True) as connection:
             connection.execute(f"LISTEN {NOTIFY_CHANNEL}")
             for channel in Channel:  # whatever came before we listened
                 self._bus.publish(channel)

@@ -9,26 +9,24 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Iterator
-from functools import cache, partial
+from functools import partial
 from typing import Any, Final
 
-from sqlalchemy import Connection, Engine, create_engine, event
+from sqlalchemy import URL, Connection, Engine, create_engine, event
 from sqlalchemy.exc import NoSuchModuleError
 from sqlalchemy.pool import NullPool
 
 from ferroscope.config.options import DatabaseSettings
-from ferroscope.db import replication
+from ferroscope.db import postgresql_session, replication
 from ferroscope.db.sqlite_timeout import TimedConnection
 from ferroscope.db.url import DatabaseUrlError, checked
 
 NOTIFY_CHANNEL: Final = "ferroscope"
 
-# The class of the warning that a commit is not on the synchronous standby; its text is translated. No statement of
-# ours causes other warnings.
-_NOT_REPLICATED: Final = {"01000", "57P01"}
-UNREPLICATED: Final = "unreplicated"
 # A connection's, to SQLite: the path of its write-ahead log; "" if it has none, as not every file system can.
 WAL: Final = "write-ahead log"
+# Arguments of PostgreSQL's connections that a URL does not override: time limits are options of the service.
+_RELIED_ON: Final = {"connect_timeout", "tcp_user_timeout", "client_encoding", "prepare_threshold"}
 # PyMySQL's client flags: count the rows that matched, not those that changed; and accept several statements in one
 # text (see ``senders.joined``).
 _FOUND_ROWS: Final = 1 << 1
@@ -52,7 +50,7 @@ def build_engine(settings: DatabaseSettings) -> Engine:
         }
     elif family == "postgresql":
         url = url.set(drivername="postgresql+psycopg") if "+" not in url.drivername else url
-        arguments = _postgresql_arguments(settings)
+        arguments = _with_options(url, _postgresql_arguments(settings))
     else:
         url = url.set(drivername="mysql+pymysql") if "+" not in url.drivername else url
         arguments = _mysql_arguments(settings)
@@ -71,8 +69,8 @@ def build_engine(settings: DatabaseSettings) -> Engine:
         event.listen(engine, "do_connect", _create_private_file)
         event.listen(engine, "connect", partial(_prepare_sqlite, settings.busy_timeout))
     elif family == "postgresql":
-        event.listen(engine, "connect", _prepare_postgresql)
-        event.listen(engine, "do_connect", partial(_connect_postgresql, settings.statement_timeout * 2))
+        event.listen(engine, "connect", postgresql_session.prepare)
+        event.listen(engine, "do_connect", partial(postgresql_session.connect, settings.statement_timeout))
     else:
         replication.watch_galera(engine)
     return engine
@@ -116,63 +114,6 @@ def waiting(connection: Connection, timeout: float = 5.0) -> Iterator[None]:
         connection.exec_driver_sql("PRAGMA busy_timeout=0")
 
 
-def _connect_postgresql(timeout: float, _dialect: Any, _record: Any, _arguments: Any, parameters: Any) -> Any:
-    import psycopg
-
-    connection = _connection_type(timeout).connect(**parameters)
-    if connection.pgconn.parameter_status(b"in_hot_standby") == b"on":
-        connection.close()
-        raise psycopg.OperationalError("the server is a standby: it has not been promoted")
-    return connection
-
-
-@cache
-def _connection_type(answer_timeout: float) -> Any:
-    """Return a subclass of psycopg's connection that waits at most ``answer_timeout`` seconds for each answer.
-
-    The server's own timeouts work only while its processes run, and TCP's only if its kernel is silent too. A server
-    whose processes hang (failed disk, SIGSTOP) is detected only by this timeout.
-    """
-    import psycopg
-    from psycopg.pq import TransactionStatus
-
-    class TimedConnection(psycopg.Connection[Any]):
-        def wait(self, gen: Any, interval: float = 0.1, timeout: float | None = None) -> Any:
-            try:
-                return super().wait(gen, interval, answer_timeout if timeout is None else timeout)
-            except psycopg.OperationalError:
-                if timeout is None and self.pgconn.transaction_status == TransactionStatus.ACTIVE:
-                    self.pgconn.finish()  # a late answer must not be read as the next statement's
-                raise
-
-    return TimedConnection
-
-
-def _prepare_postgresql(connection: Any, record: Any) -> None:
-    """Replace NUL, which PostgreSQL cannot store in text, with U+FFFD; ramdisks do send it.
-
-    Also note when the server gives up waiting for its synchronous standby: see ``senders.pipelined``.
-    """
-    connection.add_notice_handler(partial(_noticed, record.info))
-    from psycopg.types.string import StrDumper, StrDumperUnknown, StrDumperVarchar
-
-    for dumper in (StrDumperVarchar, StrDumper, StrDumperUnknown):
-        connection.adapters.register_dumper(str, _without_nul(dumper))
-
-
-def _noticed(info: dict[str, Any], notice: Any) -> None:
-    if notice.severity_nonlocalized == "WARNING" and notice.sqlstate in _NOT_REPLICATED:
-        info[UNREPLICATED] = True
-
-
-@cache
-def _without_nul(dumper: Any) -> Any:
-    def dump(self: Any, text: str) -> Any:
-        return dumper.dump(self, text.replace("\0", "\ufffd") if "\0" in text else text)
-
-    return type(dumper.__name__, (dumper,), {"dump": dump})
-
-
 def _postgresql_arguments(settings: DatabaseSettings) -> dict[str, Any]:
     milliseconds = int(settings.statement_timeout * 1000)
     limits = ("statement_timeout", "lock_timeout", "idle_in_transaction_session_timeout")
@@ -184,9 +125,23 @@ def _postgresql_arguments(settings: DatabaseSettings) -> dict[str, Any]:
         "keepalives_count": 3,
         "tcp_user_timeout": milliseconds,
         "application_name": "ferroscope",
+        "client_encoding": "utf8",  # the server's default is the encoding of the database, or an administrator's
         # psycopg must not prepare statements itself: on rollback it would deallocate all prepared statements of the
         # session, including those of ``senders``.
         "prepare_threshold": None,
+    }
+
+
+def _with_options(url: URL, arguments: dict[str, Any]) -> dict[str, Any]:
+    """Return the arguments without those that the URL has, except what the service relies on.
+
+    ``options`` are the settings of the session: the URL's, such as a search_path, and then ours, because the last value
+    of a setting counts.
+    """
+    given = url.normalized_query
+    options = " ".join([*given.get("options", ()), arguments["options"]])
+    return {name: value for name, value in arguments.items() if name not in given or name in _RELIED_ON} | {
+        "options": options
     }
 
 

@@ -17,7 +17,7 @@ from typing import Any, Final, Protocol
 import msgspec
 from sqlalchemy import Connection
 
-from ferroscope.db.engine import UNREPLICATED
+from ferroscope.db.postgresql_session import UNREPLICATED
 from ferroscope.db.replication import is_galera
 
 Rows = Sequence[Any]
