@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
+import re
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from typing import Any, Final
@@ -13,6 +14,7 @@ Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 # One subscriber usually has a whole IPv6 /64.
 IPV6_PREFIX: Final = 64
 _LONGEST: Final = 64
+_PORT: Final = re.compile(r":\d{1,5}", re.ASCII)
 
 
 @lru_cache(maxsize=1024)
@@ -25,6 +27,15 @@ def parse(text: str) -> Address | None:
     except ValueError:
         return None
     return getattr(address, "ipv4_mapped", None) or address
+
+
+def forwarded(text: str) -> Address | None:
+    """Return an address as a proxy writes it into X-Forwarded-For: some add the port, and then brackets to IPv6."""
+    text = text.strip()
+    host, bracket, port = text.removeprefix("[").partition("]") if text.startswith("[") else text.partition(":")
+    if bracket == "]":
+        return parse(host) if not port or _PORT.fullmatch(port) else None
+    return parse(host) if _PORT.fullmatch(f":{port}") and "." in host else parse(text)
 
 
 def networks(texts: Iterable[str]) -> tuple[Network, ...]:
@@ -60,7 +71,7 @@ class TrustedProxies:
             return "" if address is None else str(address)
         source = peer
         for text in reversed(str(env.get("HTTP_X_FORWARDED_FOR", "")).split(",")):
-            address = parse(text)
+            address = forwarded(text)
             if address is None:
                 break
             source = str(address)
