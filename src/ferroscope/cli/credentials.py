@@ -18,6 +18,7 @@ from urllib.parse import urlsplit
 
 from ferroscope.cli.exits import Exit, Failure
 from ferroscope.config.errors import extra
+from ferroscope.config.home import below_home
 from ferroscope.core.values import is_loopback
 
 Headers = Mapping[str, str]
@@ -111,14 +112,18 @@ def _variable(env: Mapping[str, str], name: str) -> tuple[str, str] | None:
 # name is the service's URL, so that credentials are never sent to another one.
 
 
-def _credentials_file(env: Mapping[str, str]) -> Path:
-    configured = Path(env.get("XDG_CONFIG_HOME", ""))
-    base = configured if configured.is_absolute() else Path("~/.config").expanduser()
-    return base / "ferroscope" / "credentials"
+def _credentials_file(env: Mapping[str, str]) -> Path | None:
+    """Return this user's file; None if there is none, or it is in the home of somebody else, as after ``runuser``."""
+    base = below_home("XDG_CONFIG_HOME", ".config", env)
+    path = None if base is None else base / "ferroscope" / "credentials"
+    try:
+        return path if path is not None and path.is_file() else None
+    except PermissionError:
+        return None
 
 
-def _from_file(path: Path, url: str) -> Credentials:
-    if not path.is_file():
+def _from_file(path: Path | None, url: str) -> Credentials:
+    if path is None:
         return NO_CREDENTIALS
     _check_private(path)
     parser = configparser.ConfigParser(interpolation=None, default_section="")

@@ -15,6 +15,7 @@ import msgspec
 from oslo_config import cfg
 
 from ferroscope.config.constraints import problems
+from ferroscope.config.home import below_home
 from ferroscope.config.options import SECTIONS, Settings
 from ferroscope.config.plugins import PluginError
 from ferroscope.config.sections import options as declared_options
@@ -103,12 +104,14 @@ def files_with_secrets(files: Sequence[str] | None = None) -> list[Path]:
 
 
 def default_database() -> Path:
-    """Return this user's SQLite file; it does not depend on the working directory."""
+    """Return this user's SQLite file; it does not depend on the working directory.
+
+    A user without a home directory has that of the system service, or else is told where it cannot be created.
+    """
     if os.geteuid() == 0 or os.access(STATE_DIRECTORY, os.W_OK):
         return STATE_DIRECTORY / DATABASE_NAME
-    configured = Path(os.environ.get("XDG_STATE_HOME", ""))
-    state = configured if configured.is_absolute() else Path("~/.local/state").expanduser()
-    return state / "ferroscope" / DATABASE_NAME
+    state = below_home("XDG_STATE_HOME", ".local/state", os.environ)
+    return STATE_DIRECTORY / DATABASE_NAME if state is None else state / "ferroscope" / DATABASE_NAME
 
 
 def _files(files: Sequence[str] | None) -> list[str]:

@@ -41,11 +41,18 @@ def place(settings: DatabaseSettings) -> str:
 
 
 def make_directory(settings: DatabaseSettings) -> None:
-    """Create the default directory if it does not exist; ``OSError``."""
+    """Create the default directory if it does not exist; ``OSError``, whose text says what to do."""
     file = file_of(settings)
-    if file is not None and file == load.default_database():
+    if file is None or file != load.default_database():
+        return
+    try:
         # The system directory as its package makes it; only the owner can read the database file.
         file.parent.mkdir(mode=0o755 if file.parent == load.STATE_DIRECTORY else 0o700, parents=True, exist_ok=True)
+    except OSError as exc:
+        raise OSError(
+            f"cannot create the directory of the database, {file.parent}: {exc.strerror}; "
+            "set [database] connection to sqlite:////DIRECTORY/ferroscope.db, or to a database server"
+        ) from exc
 
 
 def refuse_others(settings: DatabaseSettings) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import base64
+import errno
+import pwd
 from collections.abc import Callable
 from pathlib import Path
 
@@ -51,6 +53,20 @@ def failure(env: dict[str, str], url: str = URL) -> Failure:
 def test_nothing_is_sent_by_who_has_nothing(tmp_path: Path) -> None:
     found = from_environment(URL, {"XDG_CONFIG_HOME": str(tmp_path)})
     assert (found.source, found.headers()) == ("", {})
+
+
+def test_whose_home_is_missing_or_somebody_elses_has_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As in a container whose user is a number, or after ``runuser``, which leaves HOME as it was."""
+    monkeypatch.setenv("HOME", "/somebody/else")
+    monkeypatch.setattr(Path, "is_file", _denied)
+    assert from_environment(URL, {}).source == ""
+    monkeypatch.delenv("HOME")
+    monkeypatch.setattr(pwd, "getpwuid", {}.__getitem__)
+    assert from_environment(URL, {}).source == ""
+
+
+def _denied(_path: Path) -> bool:
+    raise PermissionError(errno.EACCES, "Permission denied")
 
 
 def test_each_kind_becomes_its_header_and_the_first_one_counts(write: Write, tmp_path: Path) -> None:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+import pwd
 from pathlib import Path
 
 import pytest
 
 from ferroscope.config import load as loading
 from ferroscope.config.load import load
+from ferroscope.config.options import DatabaseSettings
 from ferroscope.db import location
 
 
@@ -52,6 +54,20 @@ def test_without_a_connection_each_user_has_one_database_wherever_a_command_is_r
     state.rmdir()
     monkeypatch.setattr(os, "geteuid", lambda: 0)
     assert loading.default_database() == state / "ferroscope.db"
+
+
+def test_a_user_without_a_home_is_told_what_to_set(state: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As in a container whose user is a number, and in the unit of such a user."""
+    monkeypatch.delenv("HOME")
+    monkeypatch.setattr(pwd, "getpwuid", {}.__getitem__)
+    database = load([]).database
+    assert database.connection == f"sqlite:///{state}/ferroscope.db"
+    state.write_text("")  # where nobody can make a directory, not even root
+    with pytest.raises(OSError, match=rf"{state}: File exists; set \[database\] connection"):
+        location.make_directory(database)
+    elsewhere = DatabaseSettings(connection="sqlite:////data/f.db")
+    location.make_directory(elsewhere)
+    assert location.left_behind(elsewhere) is None
 
 
 def test_a_database_of_an_earlier_release_in_this_directory_is_named_and_not_used(

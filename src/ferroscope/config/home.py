@@ -1,0 +1,21 @@
+"""The home directory of the user, who may have none: in a container, or as a unit's user without an entry in passwd."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+
+def below_home(variable: str, default: str, env: Mapping[str, str]) -> Path | None:
+    """Return the directory that the variable of the XDG specification names, or else ``default`` in the home directory.
+
+    None if neither is an absolute path.
+    """
+    configured = Path(env.get(variable, ""))
+    if configured.is_absolute():
+        return configured
+    try:
+        found = Path("~", default).expanduser()
+    except RuntimeError:
+        return None
+    return found if found.is_absolute() else None
