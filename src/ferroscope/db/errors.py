@@ -60,11 +60,12 @@ _PG_BUSY: Final = {"40001", "40P01", "55P03"}
 _PG_CLASSES: Final = ("08", "53", "57", "58")
 # A table or schema is missing, or access is denied, while a backup is restored or an administrator changes something.
 _PG_ABSENT: Final = {"3F000", "42501", "42P01"}
-_PG_UNAVAILABLE: Final = {"25006", "25P03", "25P04"} | _PG_ABSENT
+_PG_DAMAGED: Final = {"XX001", "XX002"}
+_PG_UNAVAILABLE: Final = {"25006", "25P03", "25P04"} | _PG_ABSENT | _PG_DAMAGED
 _MYSQL_BUSY: Final = {1205, 1213, 1020, 1412}  # the last one: a table was altered since the snapshot of this read
 _MYSQL_DENIED: Final = {1044, 1045, 1142, 1143, 1226, 1820}  # also: the user's limit is reached, its password expired
 _MYSQL_ABSENT: Final = {1046, 1049, 1146, 1932}
-_MYSQL_BROKEN: Final = {1026, 1030, 1036, 1037, 1038, 1041, 1317}  # its disk, memory or a table; KILL QUERY
+_MYSQL_BROKEN: Final = {1026, 1030, 1034, 1036, 1037, 1038, 1041, 1194, 1317, 1712}  # disk, memory, table; KILL QUERY
 _MYSQL_GONE: Final = {1021, 1040, 1053, 1114, 1290, 1792, 1836, 1927, 1969, 2002, 2003, 2006, 2013, 2055, 3024}
 # Of a Galera node: it is not part of the primary component (1047), or left it during COMMIT, whose outcome is unknown.
 _GALERA_LEFT: Final = 1180
@@ -76,6 +77,8 @@ _GALERA_GONE: Final = {1047, _GALERA_LEFT}
 _MYSQL_UNAVAILABLE: Final = _MYSQL_GONE | _MYSQL_DENIED | _MYSQL_ABSENT | _MYSQL_BROKEN | _GALERA_GONE
 # The server accepts no writes, but another one at the same address may: behind a load balancer, or in a list of hosts.
 _ELSEWHERE: Final = {"25006", 1290, 1792, 1836} | _GALERA_GONE
+# The file is damaged, or something else was written there.
+_SQLITE_BROKEN: Final = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}
 _SQLITE_BUSY: Final = ("database is locked", "database table is locked", "database schema is locked")
 
 
@@ -95,7 +98,8 @@ def classify(error: DBAPIError) -> ErrorClass:
             return "busy"
         wrong = getattr(original, "sqlite_errorcode", None) == sqlite3.SQLITE_ERROR  # invalid SQL
         return "other" if wrong and "no such table" not in str(original) else "unavailable"
-    return "other"
+    broken = (getattr(original, "sqlite_errorcode", 0) & 0xFF) in _SQLITE_BROKEN
+    return "unavailable" if broken else "other"
 
 
 def _of_connecting(error: DBAPIError) -> bool:

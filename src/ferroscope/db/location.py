@@ -7,6 +7,7 @@ until data is missed. So the start logs the location, and warns of a file that e
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -97,22 +98,41 @@ def watched(settings: DatabaseSettings) -> Callable[[], str]:
     path = file_of(settings)
     if path is None:
         return lambda: ""
-    opened = _identity(path)
+    opened, real = _identity(path), path.resolve()
 
     def look() -> str:
-        present = _identity(path)
-        if present == opened:
+        try:
+            present = _identity(path)
+        except OSError:  # whether it is there cannot be seen now; those who use it say what is wrong
             return ""
+        if present == opened:
+            lost = _deleted(real)
+            return f"{lost}, a part of the database, was deleted; further writes would be lost" if lost else ""
         what = "was deleted" if present is None else "was replaced"
         return f"the database file {path} {what}; further writes would be lost"
 
     return look
 
 
+def _deleted(path: Path) -> str:
+    """Return which of SQLite's auxiliary files was deleted although this process has it open, "" if none was.
+
+    Without its log, a database lacks the last commits after a crash; without the other file, which has the locks of all
+    processes, two of them would write at the same time. SQLite itself deletes both only after the last one has closed
+    the database.
+    """
+    auxiliary = {f"{path}{suffix} (deleted)": f"{path}{suffix}" for suffix in ("-wal", "-shm")}
+    for descriptor in Path("/proc/self/fd").glob("*"):  # none without /proc
+        with suppress(OSError):  # closed meanwhile
+            if (found := auxiliary.get(str(descriptor.readlink()))) is not None:
+                return found
+    return ""
+
+
 def _identity(path: Path) -> tuple[int, int] | None:
     """Return the identity of the file, which is not reused while a connection has it open."""
     try:
         found = path.stat()
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return None
     return found.st_dev, found.st_ino

@@ -45,7 +45,10 @@ class SqliteWriters:
         """Return when all that was committed before is durable; ``OSError``, ``DBAPIError``, ``queue.Empty``."""
         if self._sync.has_failed:
             self._copy_log()
-        self._sync()
+        try:
+            self._sync()
+        except FileNotFoundError:  # it was deleted, but SQLite still has it open
+            self._copy_log()
 
     def _write_all(self, units: Sequence[Unit[Work, Done | None]]) -> None:
         """Run all of them in one transaction of SQLite, each under a savepoint; a single one as on any database."""

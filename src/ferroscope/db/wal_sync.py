@@ -17,7 +17,7 @@ from pathlib import Path
 class WalSync:
     """``log`` is the path of the write-ahead log; "" if SQLite has none, and syncs by itself.
 
-    ``has_failed``: a sync has failed, so the log may have a hole, which no later sync reports.
+    ``has_failed``: a sync has failed, so the log may have a hole, which no later sync reports, or nobody will find it.
     """
 
     def __init__(self) -> None:
@@ -28,7 +28,7 @@ class WalSync:
         self._entry = 0  # the inode of the log whose directory entry is durable
 
     def __call__(self) -> None:
-        """Return when all commits before the call are durable; ``OSError``."""
+        """Return when all commits before the call are durable; ``OSError``, also if the log was deleted."""
         # A sync that has begun already may have missed the last commit.
         needed = self._begun + 1
         with self._syncing:
@@ -47,10 +47,7 @@ class WalSync:
     def _sync(self) -> None:
         if not self.log:
             return
-        try:
-            file = os.open(self.log, os.O_RDONLY | os.O_CLOEXEC)
-        except FileNotFoundError:
-            return  # the last connection was closed, and SQLite has synced the database
+        file = os.open(self.log, os.O_RDONLY | os.O_CLOEXEC)
         try:
             os.fdatasync(file)
             if (inode := os.fstat(file).st_ino) != self._entry:

@@ -3,22 +3,23 @@
 from __future__ import annotations
 
 import os
+import shutil
 import sqlite3
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
-from sqlalchemy import event, insert
+from sqlalchemy import event, insert, make_url
 from sqlalchemy.exc import OperationalError
 
 from ferroscope.config.options import DatabaseSettings, Settings
 from ferroscope.contracts.errors import ConflictError, OutcomeUnknownError, StoreUnavailableError
 from ferroscope.contracts.store import Query
-from ferroscope.db import executor, schema, wal_sync
+from ferroscope.db import executor, location, schema, wal_sync
 from ferroscope.db.store import Store
 from ferroscope.db.transaction import Transaction
 from ferroscope.runtime.backend import open_backend
@@ -312,3 +313,37 @@ def test_the_log_of_a_database_behind_a_symbolic_link_is_synced(
     backend.store.write(_adding("a"))
     backend.close()
     assert disk.syncs == 1
+
+
+def test_what_is_acknowledged_after_the_log_was_deleted_survives_a_crash(
+    store: Store, sqlite_url: str, tmp_path: Path
+) -> None:
+    """As by somebody who has read that this helps against a locked database."""
+    file = Path(str(make_url(sqlite_url).database))
+    store.write(lambda tx: tx.nodes.add(examples.node()))
+    file.with_name(f"{file.name}-wal").unlink()
+    for _ in range(2):
+        store.write(lambda tx: tx.nodes.add(examples.node()))
+        crashed = Path(shutil.copyfile(file, tmp_path / "crashed.db"))  # what the next process would find
+    with closing(sqlite3.connect(crashed)) as found:
+        assert found.execute("SELECT count(*) FROM nodes").fetchone() == (3,)
+
+
+@pytest.mark.parametrize("suffix", ["-wal", "-shm"])
+def test_a_deleted_part_of_the_database_is_noticed_while_it_is_open(store: Store, sqlite_url: str, suffix: str) -> None:
+    look = location.watched(DatabaseSettings(connection=sqlite_url))
+    store.write(lambda tx: tx.nodes.add(examples.node()))
+    assert look() == ""
+    part = Path(f"{make_url(sqlite_url).database}{suffix}")
+    part.unlink()
+    assert look().startswith(f"{part}, a part of the database, was deleted")
+    part.write_bytes(b"")  # by another process, which has another one then
+    assert look()
+
+
+def test_a_file_that_is_no_database_any_more_is_an_outage(store: Store, sqlite_url: str) -> None:
+    file = Path(str(make_url(sqlite_url).database))
+    store.engine.dispose()
+    file.write_bytes(b"something else " * 1000)
+    with pytest.raises(StoreUnavailableError, match=f"not a database.*{file.name}"):
+        store.write(lambda tx: tx.nodes.add(examples.node()))
