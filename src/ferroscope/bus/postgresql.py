@@ -49,6 +49,7 @@ _ALIVE: Final[dict[str, Any]] = {
     "keepalives_idle": 5,
     "keepalives_interval": 2,
     "keepalives_count": 3,
+    "target_session_attrs": "primary",
     "application_name": "ferroscope wake-up",
 }
 

@@ -125,6 +125,7 @@ def _postgresql_arguments(settings: DatabaseSettings) -> dict[str, Any]:
         "keepalives_count": 3,
         "tcp_user_timeout": milliseconds,
         "application_name": "ferroscope",
+        "target_session_attrs": "primary",  # of the servers or addresses that a name stands for
         "client_encoding": "utf8",  # the server's default is the encoding of the database, or an administrator's
         # psycopg must not prepare statements itself: on rollback it would deallocate all prepared statements of the
         # session, including those of ``senders``.

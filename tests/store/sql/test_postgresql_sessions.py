@@ -17,7 +17,7 @@ from ferroscope.config.options import DatabaseSettings
 from ferroscope.db.engine import build_engine
 from tests.store.conftest import stores
 from tests.support import databases
-from tests.support.pooler import pooler
+from tests.support.postgresql_places import pooler, standby
 from tests.support.processes import until
 from tests.support.servers import Server
 
@@ -100,3 +100,19 @@ def test_a_pooler_whose_sessions_keep_nothing_is_refused(postgresql_url: str, *,
         _connected(url.set(port=port).render_as_string(hide_password=False)),
     ):
         pytest.fail("it was used")
+
+
+def test_a_standby_in_front_of_the_primary_is_passed_over_in_any_list(postgresql_url: str) -> None:
+    """As where a name has several addresses; the list is libpq's own form."""
+    url = make_url(postgresql_url)
+    with standby() as port:
+        given = f"host=127.0.0.1,127.0.0.1&port={port},{url.port}"
+        with _connected(f"postgresql://{url.username}@/{url.database}?{given}") as connection:
+            assert connection.exec_driver_sql("SELECT pg_is_in_recovery()").scalar_one() is False
+        bus, stop = LocalBus(), threading.Event()
+        settings = DatabaseSettings(connection=f"postgresql://{url.username}@/{url.database}?{given}")
+        thread = start_watcher(settings, bus=bus, stop=stop)
+        assert until(lambda: bus.hears)
+        stop.set()
+        assert thread is not None
+        thread.join()

@@ -1,6 +1,7 @@
-"""The part of PgBouncer that matters to who connects: it does not know the settings of a session.
+"""What else may answer in place of a PostgreSQL that can be used, as far as it matters to who connects.
 
-It refuses them, or ignores them (``ignore_startup_parameters = options``); then it passes on what is said.
+PgBouncer does not know the settings of a session. It refuses them, or ignores them (``ignore_startup_parameters =
+options``); then it passes on what is said. A standby says what it is.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from typing import Final
 
 _LENGTH: Final = struct.Struct("!I")
 _PROTOCOL: Final = 196608
-_MESSAGE: Final = b"SFATAL\0VFATAL\0C08P01\0Munsupported startup parameter: options\0\0"
+_REFUSAL: Final = b"SFATAL\0VFATAL\0C08P01\0Munsupported startup parameter: options\0\0"
 
 
 @contextmanager
@@ -27,7 +28,7 @@ def pooler(server: int, *, ignores: bool) -> Iterator[int]:
             words = _startup(self.request)
             given = dict(zip(words[::2], words[1::2], strict=False))
             if given.pop(b"options", None) is not None and not ignores:
-                self.request.sendall(b"E" + _LENGTH.pack(4 + len(_MESSAGE)) + _MESSAGE)
+                self.request.sendall(_message(b"E", _REFUSAL))
                 return
             body = _LENGTH.pack(_PROTOCOL) + b"".join(b"%s\0%s\0" % pair for pair in given.items()) + b"\0"
             with socket.create_connection(("127.0.0.1", server)) as upstream:
@@ -37,11 +38,39 @@ def pooler(server: int, *, ignores: bool) -> Iterator[int]:
                 _pass_on(self.request, upstream)
                 back.join()
 
-    with socketserver.ThreadingTCPServer(("127.0.0.1", 0), Handler) as proxy:
-        proxy.daemon_threads = True
-        threading.Thread(target=proxy.serve_forever, daemon=True).start()
-        yield proxy.server_address[1]
-        proxy.shutdown()
+    with _serving(Handler) as port:
+        yield port
+
+
+@contextmanager
+def standby() -> Iterator[int]:
+    """Give the port of a standby: it greets whoever connects, and hangs up at the first statement."""
+
+    class Handler(socketserver.BaseRequestHandler):
+        def handle(self) -> None:
+            _startup(self.request)
+            said = {"server_version": "15.0", "server_encoding": "UTF8", "in_hot_standby": "on"}
+            said |= {"client_encoding": "UTF8", "default_transaction_read_only": "off"}
+            greeting = _message(b"R", _LENGTH.pack(0))
+            greeting += b"".join(_message(b"S", f"{name}\0{value}\0".encode()) for name, value in said.items())
+            self.request.sendall(greeting + _message(b"K", bytes(8)) + _message(b"Z", b"I"))
+            self.request.recv(1)
+
+    with _serving(Handler) as port:
+        yield port
+
+
+@contextmanager
+def _serving(handler: type[socketserver.BaseRequestHandler]) -> Iterator[int]:
+    with socketserver.ThreadingTCPServer(("127.0.0.1", 0), handler) as server:
+        server.daemon_threads = True
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield server.server_address[1]
+        server.shutdown()
+
+
+def _message(kind: bytes, body: bytes) -> bytes:
+    return kind + _LENGTH.pack(4 + len(body)) + body
 
 
 def _startup(connection: socket.socket) -> list[bytes]:
