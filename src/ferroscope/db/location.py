@@ -6,14 +6,18 @@ until data is missed. So the start logs the location, and warns of a file that e
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from ferroscope.config import foreign, load
 from ferroscope.config.options import DatabaseSettings
 from ferroscope.db.url import DatabaseUrlError, checked, hosts
+
+_MOUNTS: Final = Path("/proc/self/mountinfo")
+_OCTAL: Final = re.compile(r"\\([0-7]{3})")
 
 
 def file_of(settings: DatabaseSettings) -> Path | None:
@@ -71,6 +75,32 @@ def refuse_others(settings: DatabaseSettings) -> None:
         foreign.refuse(file.parent)
     except PermissionError as exc:
         raise error from exc
+
+
+def mounted_alone(settings: DatabaseSettings) -> tuple[str, str] | None:
+    """Return what is wrong with a file of SQLite that is mounted without its directory, and what to do; or None.
+
+    As with ``docker run -v /srv/f.db:/data/f.db``. SQLite puts its log next to it, and so into a container that is
+    removed one day: without it, the database lacks its last commits.
+    """
+    file = file_of(settings)
+    if file is None or str(file.resolve()) not in _mount_points():
+        return None
+    return (
+        f"the database file {file} is mounted without its directory, so {file}-wal, where its last changes are, is not "
+        "kept with it",
+        f"stop the service, and mount a directory at {file.parent}, with this file in it",
+    )
+
+
+def _mount_points() -> set[str]:
+    """Return where anything is mounted, in this process's view; the kernel writes blanks and the like in octal."""
+    try:
+        lines = _MOUNTS.read_text(encoding="utf-8", errors="surrogateescape").splitlines()
+    except OSError:
+        return set()
+    places = [line.split()[4] for line in lines]
+    return {_OCTAL.sub(lambda found: chr(int(found[1], 8)), place) for place in places}
 
 
 def left_behind(settings: DatabaseSettings) -> Path | None:

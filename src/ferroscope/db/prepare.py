@@ -34,10 +34,12 @@ def check_url(settings: Settings) -> None:
 def ensure_schema(settings: Settings, *, upgrade: bool) -> str:
     """Check the schema, or upgrade it; return its version.
 
-    ``SetupError``: the URL is invalid. ``SchemaError``: the schema does not match. ``StoreUnavailableError``: the
-    database cannot be reached. ``OSError``: the default directory cannot be created.
+    ``SetupError``: the URL is invalid, or its file is mounted by itself. ``SchemaError``: the schema does not match.
+    ``StoreUnavailableError``: the database cannot be reached. ``OSError``: the default directory cannot be created.
     """
     database = settings.database
+    if alone := location.mounted_alone(database):
+        raise SetupError(*alone)
     if upgrade:  # a migration may take long
         location.make_directory(database)
         database = msgspec.structs.replace(database, statement_timeout=_MIGRATION)

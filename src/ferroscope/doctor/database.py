@@ -158,7 +158,9 @@ def _missing_file(settings: Settings, *, served: bool) -> Finding | None:
 
 
 def _readable_file(settings: Settings) -> Iterator[Finding]:
-    """Check the mode of a SQLite file: it contains the passwords of BMCs."""
+    """Check where a SQLite file is mounted, and its mode: it contains the passwords of BMCs."""
+    if alone := location.mounted_alone(settings.database):
+        yield Finding("database-file", "wrong", *alone)
     path = location.file_of(settings.database)
     if path is None or not path.is_file() or not path.stat().st_mode & 0o077:
         return

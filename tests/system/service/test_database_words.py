@@ -90,6 +90,22 @@ def test_a_file_that_is_no_database_is_said(tmp_path: Path) -> None:
     assert f"{tmp_path}/f.db" in _refused(f"sqlite:///{tmp_path}/f.db")
 
 
+def test_a_file_that_is_mounted_without_its_directory_is_refused(tmp_path: Path) -> None:
+    """As in a container: the log next to it would be removed with that, and with the log the last changes."""
+    host, inside = tmp_path / "host.db", tmp_path / "in side" / "f.db"
+    inside.parent.mkdir()
+    for file in (host, inside):
+        file.touch()
+    script = 'mount --bind "$1" "$2" && exec "$3" -m ferroscope db upgrade --database "sqlite:///$2"'
+    done = subprocess.run(
+        ["unshare", "--user", "--map-root-user", "--mount", "sh", "-c", script, "-", host, inside, sys.executable],
+        capture_output=True, text=True, check=False, timeout=PATIENCE,
+    )  # fmt: skip
+    assert f"mount a directory at {inside.parent}" in done.stderr
+    assert done.returncode == Exit.CONFIGURATION
+    assert host.read_bytes() == b""
+
+
 def test_another_programs_database_is_said(tmp_path: Path) -> None:
     with sqlite3.connect(tmp_path / "f.db") as connection:
         connection.execute("CREATE TABLE nodes (x)")
