@@ -33,11 +33,13 @@ import structlog
 from sqlalchemy import Connection, Engine, event, text
 
 from ferroscope.contracts.queue import Clock
+from ferroscope.db.spellings import PACKET
 
-_ON: Final = "SHOW GLOBAL VARIABLES LIKE 'wsrep_on'"
+_ASKED: Final = "SHOW GLOBAL VARIABLES WHERE variable_name IN ('wsrep_on', 'max_allowed_packet')"
 # Bit 1: the beginning of a transaction, and a SELECT outside of one. Each of our transactions begins explicitly.
 _CAUSAL: Final = "SET SESSION wsrep_sync_wait = 1"
 _GALERA: Final = "galera"
+_PACKET_TOO_BIG: Final = 1153  # the server's own number for it
 
 _VARIABLES: Final = text("SHOW GLOBAL VARIABLES WHERE variable_name LIKE 'wsrep%' OR variable_name LIKE 'innodb%'")
 _STATUS: Final = text("SHOW GLOBAL STATUS LIKE 'wsrep%'")
@@ -62,15 +64,24 @@ class Problem(NamedTuple):
 
 
 def watch_galera(engine: Engine) -> None:
-    """Prepare each new connection of this engine, if it leads to a node of a Galera cluster."""
+    """Prepare each new connection of this engine, if it leads to a node of a Galera cluster.
+
+    A server that would refuse the largest statements is refused: callbacks would fail one day, and nothing else.
+    """
     event.listen(engine, "connect", _prepare)
 
 
 def _prepare(connection: Any, record: Any) -> None:
     cursor = connection.cursor()
-    cursor.execute(_ON)
-    row = cursor.fetchone()  # none on a server without Galera's interface, such as MySQL
-    if row is not None and row[1] == "ON":
+    cursor.execute(_ASKED)
+    found = dict(cursor.fetchall())  # a server without Galera's interface, such as MySQL, has one of the two
+    if (largest := int(found["max_allowed_packet"])) < PACKET:
+        raise connection.OperationalError(
+            _PACKET_TOO_BIG,
+            f"max_allowed_packet of the server is {largest}, and large inventories need {PACKET}; set "
+            f"max_allowed_packet = {PACKET // 1024 // 1024}M in its configuration",
+        )
+    if found.get("wsrep_on") == "ON":
         cursor.execute(_CAUSAL)
         record.info[_GALERA] = True
     cursor.close()

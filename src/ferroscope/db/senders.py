@@ -26,7 +26,7 @@ Result = tuple[Rows, int]
 # A statement is prepared when it is executed this often on a connection (psycopg's default), up to a maximum number.
 _PREPARED_AFTER: Final = 5
 _MOST_PREPARED: Final = 200
-# Characters in one packet; the server's default limit is 16 MiB (see ``spellings.largest_value``).
+# Characters in one packet; the server's limit is ``spellings.PACKET``.
 _PACKET: Final = 4 * 1024 * 1024
 # The driver's own error numbers.
 _CLIENT_ERRORS: Final = range(2000, 3000)

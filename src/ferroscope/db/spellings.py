@@ -79,7 +79,11 @@ def upsert(family: str, table: Table) -> Any:
     )
 
 
+# What MariaDB's server takes by default in one packet, in bytes.
+PACKET: Final = 16 * 1024 * 1024
+
+
 def largest_value(dialect: Dialect) -> int:
     """Return the maximum number of bytes to send as one value."""
-    # MariaDB's packets are at most 16 MiB by default, and PyMySQL sends bytes as hexadecimal.
+    # Within a ``PACKET``: PyMySQL sends bytes as hexadecimal.
     return 4 * 1024 * 1024 if dialect.name in ("mysql", "mariadb") else sys.maxsize

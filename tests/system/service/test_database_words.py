@@ -9,6 +9,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+import pymysql
 import pytest
 from click.testing import CliRunner
 
@@ -78,6 +79,13 @@ def test_a_driver_that_is_not_installed_is_named_with_the_command(tmp_path: Path
 def test_a_wrong_password_is_the_servers_own_word(shared_mariadb: Server) -> None:
     said = _refused(f"mysql://nobody-here:{_SECRET}@127.0.0.1:{shared_mariadb.port}/n")
     assert "Access denied for user" in said
+
+
+def test_a_server_that_would_refuse_a_large_inventory_is_refused(mariadb_server: Server) -> None:
+    with pymysql.connect(host="127.0.0.1", port=mariadb_server.port, user="root", autocommit=True) as connection:
+        connection.query("CREATE DATABASE small")
+        connection.query("SET GLOBAL max_allowed_packet = 1048576")
+    assert "set max_allowed_packet = 16M" in _refused(mariadb_server.url("small"))
 
 
 def test_a_database_that_does_not_exist_is_named(shared_postgresql: Server) -> None:
