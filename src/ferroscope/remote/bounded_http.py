@@ -47,8 +47,11 @@ class _BoundedConnection:
         return f"{self.host}:{self.port}"  # used in error messages
 
     def _new_conn(self) -> socket.socket:
+        host = self._dns_host
+        if ":" in host:  # in a URL, the % before the interface of a link-local address is encoded
+            host = host.replace("%25", "%")
         try:
-            return connect(self._dns_host, self.port, current(), self.allowed)
+            return connect(host, self.port, current(), self.allowed)
         except UnresolvedError as exc:
             raise NewConnectionError(self, str(exc)) from None  # type: ignore[arg-type]
         except TimeoutError:

@@ -8,6 +8,7 @@ redirects to another host are not followed, because the session's token would be
 from __future__ import annotations
 
 import contextlib
+import re
 import ssl
 from typing import Any, Final
 from urllib.parse import urljoin, urlsplit
@@ -20,6 +21,7 @@ from ferroscope.remote.bounded_http import bound
 
 MAX_BODY: Final = 4 * 1024 * 1024
 _CHUNK: Final = 64 * 1024
+_ZONE: Final = re.compile(r"%[^\]]*")
 
 
 class TooLargeError(requests.exceptions.RequestException):
@@ -60,8 +62,10 @@ class BoundedSession(requests.Session):
 
     def __init__(self, base: str, tls: ssl.SSLContext | None = None, allowed: Networks = ANYWHERE) -> None:
         super().__init__()
-        self._base = urlsplit(base)
+        self._base = urlsplit(requests.utils.requote_uri(base))  # as it is in the URLs of requests
         self.trust_env = False
+        if "%" in self._base.netloc.rpartition("@")[2]:  # our interface; to the server it is no part of its name
+            self.headers["Host"] = _ZONE.sub("", self._base.netloc.rpartition("@")[2])
         self.mount("http://", _Adapter(None, allowed))
         self.mount("https://", _Adapter(tls, allowed))
 
