@@ -42,6 +42,12 @@ def test_output_that_cannot_be_written_is_one_line() -> None:
     assert (done.returncode, done.stderr) == (Exit.FAILURE, "Error: No space left on device\n")
 
 
+def test_a_command_whose_output_is_closed_does_its_work_in_silence() -> None:
+    script = '"$1" -m ferroscope search --fields >&-'
+    done = subprocess.run(["sh", "-c", script, "-", sys.executable], stderr=subprocess.PIPE, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
 @pytest.mark.parametrize(("fmt", "text"), [("table", "\\xe4"), ("json", '"\\u00e4"'), ("yaml", '"\\xE4"')])
 def test_a_terminal_that_lacks_a_letter_gets_its_number(fmt: str, text: str) -> None:
     code = (

@@ -25,8 +25,13 @@ from ferroscope.contracts.commands import Command
 # expects are its own ``Failure``.
 
 
-def escape_unsupported_characters() -> None:
-    """Escape characters on standard output that the terminal's encoding does not support."""
+def prepare_standard_output() -> None:
+    """Escape characters that the terminal's encoding does not support; discard everything if it is closed.
+
+    Scripts close it (``>&-``) where nobody reads it, and then it is None.
+    """
+    if sys.stdout is None:
+        sys.stdout = os.fdopen(os.open(os.devnull, os.O_WRONLY), "w", encoding="utf-8")
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")
 
@@ -158,7 +163,7 @@ class LazyGroup(click.Group):
         return command
 
     def invoke(self, ctx: click.Context) -> Any:
-        escape_unsupported_characters()
+        prepare_standard_output()
         try:
             return super().invoke(ctx)
         except KeyboardInterrupt:
