@@ -6,14 +6,17 @@ The BMC is OpenIPMI's; what it does not do by itself is done to its datagrams on
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 
 import pytest
 
-from ferroscope.bmc.drivers import DriverOptions
+from ferroscope.bmc.drivers import DriverOptions, Limits
 from ferroscope.bmc.ipmi.driver import IpmiBmc
 from ferroscope.contracts.bmc import BootDevice, Power
 from ferroscope.contracts.errors import BmcError
 from ferroscope.core.reasons import Reason
+from ferroscope.remote import resolver
+from ferroscope.remote.addresses import Networks
 from tests.support.ipmi import READER, Simulator, asks_for_sha256, between, opposite, refused, simulator
 
 CONTROL = 0x02  # chassis commands
@@ -51,6 +54,23 @@ def test_silence_about_the_suite_that_has_worked_leads_back_to_the_other_one(bmc
             bmc.get_power(node)
         assert any(map(asks_for_sha256, seen))
         assert (caught.value.transient, caught.value.reason) == (True, Reason.BMC_UNREACHABLE)
+
+
+def test_a_name_whose_first_address_is_silent_leads_to_the_next_one_which_is_remembered(
+    bmc_at: Simulator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As where a name still has an address that the BMC lost, or one of IPv6 that it does not serve."""
+    dead = ("127.0.0.8", "127.0.0.9")
+    monkeypatch.setattr(
+        resolver.socket, "getaddrinfo", lambda *_, **__: [(0, 0, 0, "", (one, 0)) for one in (*dead, bmc_at.address)]
+    )
+    bmc = IpmiBmc(DriverOptions(limits=Limits(networks=Networks(["127.0.0.0/8"])), command_timeout=2.0))
+    node = bmc_at.node(ipmi_address="bmc.example")
+    for _ in dead:  # silence takes all the time of a call; the worker tries again
+        with suppress(BmcError):
+            bmc.get_power(node)
+    for _ in range(2):
+        assert bmc.get_power(node) in (Power.ON, Power.OFF)
 
 
 def test_silence_names_the_cipher_suite_and_the_privilege_level(bmc_at: Simulator) -> None:

@@ -98,6 +98,8 @@ class IpmiBmc:
         self._options = options or DriverOptions()
         # The cipher suites of BMCs that do not support the preferred one.
         self._ciphers: dict[tuple[str, int], int] = {}
+        # The address of a name that did not answer the last time.
+        self._silent: dict[str, str] = {}
 
     def validate(self, node: Node) -> str | None:
         """Return what is wrong with ``driver_info``, or None. Does not contact the BMC."""
@@ -235,11 +237,21 @@ class IpmiBmc:
         if not self._options.limits.networks and command_fence.limit() is None:
             return access
         try:
-            return msgspec.structs.replace(access, host=resolve(access.host, seconds, self._options.limits.networks)[0])
+            found = resolve(access.host, seconds, self._options.limits.networks)
         except ForbiddenAddressError:
             raise not_allowed(access.host) from None
         except UnresolvedError as exc:
             raise BmcError(str(exc), transient=True, reason=Reason.BMC_NAME_UNKNOWN) from None
+        silent = self._silent.get(access.host, "")
+        return msgspec.structs.replace(
+            access, host=found[(found.index(silent) + 1) % len(found) if silent in found else 0]
+        )
+
+    def _pass_over(self, name: str, address: str) -> None:
+        """Have the next try, in this call or a later one, begin with another address of the name, if it has several."""
+        self._silent.pop(name, None)
+        if address != name and len(self._silent) < _REMEMBERED:
+            self._silent[name] = address
 
     def _time_left(self, seconds: float | None = None) -> Callable[[], float]:
         """Return the time that is left for a call that begins now, however many commands it needs."""
@@ -253,7 +265,11 @@ class IpmiBmc:
         def attempt() -> str:
             access = self._at_allowed(named, left())
             once.sent = command.once
-            return self._attempt(access, command, left)
+            try:
+                return self._attempt(access, command, left)
+            except SilentError:
+                self._pass_over(named.host, access.host)
+                raise
 
         return retry_bmc_call(attempt, left, self._options.stop, self._options.command_tries, once)
 
