@@ -11,25 +11,23 @@ import socket
 import threading
 import uuid
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from typing import Final
 
-from sqlalchemy import Connection
-from sqlalchemy.exc import DBAPIError, SQLAlchemyError
+from sqlalchemy.exc import SQLAlchemyError
 
 from ferroscope.config.errors import SetupError
 from ferroscope.config.options import Settings
 from ferroscope.contracts.errors import LeaseHeldError, LeaseLostError, StoreUnavailableError
 from ferroscope.contracts.queue import MAX_SKEW
 from ferroscope.core.model import Member
-from ferroscope.db import location, migrate, replication
-from ferroscope.db.errors import cannot_answer
+from ferroscope.db import location, migrate
 from ferroscope.db.prepare import schema_problem
 from ferroscope.db.rekey import census
 from ferroscope.db.store import Store
 from ferroscope.db.transaction import Transaction
 from ferroscope.doctor import host
 from ferroscope.doctor.boot_host import examine_boot, examine_pxe_filter
+from ferroscope.doctor.database_server import cluster, durability
 from ferroscope.doctor.media import examine_image
 from ferroscope.doctor.ramdisk import examine_ramdisks
 from ferroscope.runtime.backend import Backend, open_backend
@@ -39,66 +37,6 @@ from ferroscope.telemetry import finding
 from ferroscope.telemetry.finding import Finding
 from ferroscope.telemetry.key_check import missing_keys
 from ferroscope.telemetry.members import about
-
-# How many standbys of each kind are connected. Without the role pg_monitor their state is hidden; then nothing can be
-# said. The last column: whether commits wait for a synchronous one.
-_STANDBYS: Final = (
-    "SELECT count(*) FILTER (WHERE sync_state IN ('sync', 'quorum')), count(*) FILTER (WHERE sync_state = 'async'), "
-    "count(*) FILTER (WHERE sync_state IS NULL), current_setting('synchronous_standby_names') <> '' "
-    "FROM pg_stat_replication"
-)
-
-
-def cluster(settings: Settings, backend: Backend) -> Iterator[Finding]:
-    """Yield the findings; nothing for a single server. ``StoreUnavailableError``."""
-    if backend.engine.dialect.name in ("mysql", "mariadb"):
-        yield from _galera(settings, backend)
-    elif backend.engine.dialect.name == "postgresql":
-        yield from _postgresql(backend)
-
-
-@contextmanager
-def _connected(backend: Backend) -> Iterator[Connection]:
-    try:
-        with backend.engine.connect() as connection:
-            yield connection
-    except DBAPIError as exc:
-        raise StoreUnavailableError(cannot_answer(backend.engine.url, exc)) from exc
-
-
-def _galera(settings: Settings, backend: Backend) -> Iterator[Finding]:
-    with _connected(backend) as connection:
-        if not replication.is_galera(connection):
-            return
-        problems = replication.galera_problems(connection, settings.worker.member_ttl)
-    for wrong, summary, advice in problems:
-        yield Finding("galera", "wrong" if wrong else "note", f"Galera: {summary}", advice)
-    if not problems:
-        yield Finding("galera", "ok", "the Galera cluster has the settings that are required")
-
-
-def _postgresql(backend: Backend) -> Iterator[Finding]:
-    with _connected(backend) as connection:
-        synchronous, asynchronous, hidden, required = connection.exec_driver_sql(_STANDBYS).one()
-    if hidden:
-        return
-    if asynchronous and not synchronous:
-        yield Finding(
-            "standby",
-            "note",
-            "PostgreSQL has only asynchronous standbys: a fail-over loses the last acknowledged commits",
-            "set synchronous_standby_names on the primary",
-        )
-    elif required and not synchronous:
-        yield Finding(
-            "standby",
-            "wrong",
-            "PostgreSQL requires a synchronous standby, and none is connected: every commit waits",
-            "start the standby, or change synchronous_standby_names",
-        )
-    elif synchronous:
-        yield Finding("standby", "ok", "PostgreSQL has a synchronous standby")
-
 
 _LEASE: Final = "ferroscope/doctor"
 _OLD_REQUEST: Final = 60.0
@@ -181,6 +119,7 @@ def _database(settings: Settings, backend: Backend) -> Iterator[Finding]:
         yield Finding("schema", "wrong", *schema_problem(schema))
         return
     yield Finding("schema", "ok", f"the schema is up to date ({migrate.HEAD})")
+    yield from _guarded("durability", lambda: list(durability(backend)))
     yield from _guarded("cluster", lambda: list(cluster(settings, backend)))
     yield from _guarded("clock", lambda: [_clock(backend), *_steps(backend)])
     yield from _guarded("writing", lambda: [_writing(backend)])

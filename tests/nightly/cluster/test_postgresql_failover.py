@@ -16,7 +16,7 @@ from ferroscope.config.options import DatabaseSettings, LeaseSettings, Settings
 from ferroscope.contracts.errors import StoreUnavailableError
 from ferroscope.core.model import LeaseClaim
 from ferroscope.db.url import checked, hosts
-from ferroscope.doctor.database import cluster
+from ferroscope.doctor.database_server import cluster
 from ferroscope.runtime.backend import Backend, open_backend
 from ferroscope.runtime.system import SystemClock
 from tests.support import examples

@@ -20,7 +20,7 @@ from ferroscope.db import schema
 from ferroscope.db.replication import judged
 from ferroscope.db.store import Store
 from ferroscope.db.transaction import Transaction
-from ferroscope.doctor.database import cluster as examined
+from ferroscope.doctor.database_server import cluster as examined
 from ferroscope.runtime.backend import open_backend
 from ferroscope.runtime.system import SystemClock
 from tests.support import examples

@@ -134,6 +134,17 @@ def test_a_file_that_others_may_read_is_noted(tmp_path: Path) -> None:
     assert "chmod" in found["advice"]
 
 
+def test_a_server_that_acknowledges_what_it_has_not_stored_is_noted(
+    tmp_path: Path, request: pytest.FixtureRequest, server_kind: str
+) -> None:
+    """The tests' own server does not wait for the disk."""
+    found = Doctor(tmp_path, request.getfixturevalue(f"{server_kind}_url"))(check=Exit.OK)["durability"]
+    assert found["verdict"] == "note"
+    assert "loses the last acknowledged changes" in found["summary"]
+    with databases.fresh(request.getfixturevalue(f"{server_kind}_server")) as url:
+        assert "durability" not in Doctor(tmp_path, url)(check=Exit.OK)
+
+
 def test_a_connection_that_is_no_url_is_wrong(doctor: Doctor) -> None:
     doctor.settings["database"]["connection"] = "hunter2"
     found = doctor(check=Exit.FAILURE)
