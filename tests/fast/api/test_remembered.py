@@ -44,3 +44,12 @@ def test_what_is_read_slowly_is_read_for_a_small_share_of_the_time() -> None:
         clock.now += 1.0
     assert reading.times * reading.seconds < 0.02 * 3600
     assert reading.times > 2
+
+
+def test_what_is_slow_for_those_who_look_every_few_seconds_is_read_a_few_times_a_minute() -> None:
+    clock = Clock()
+    reading, remembered = Reading(clock, 0.04), Remembered[int]()
+    while clock.now < 1000.0 + 60:
+        assert remembered.get(reading, clock) == reading.times
+        clock.now += 2.5
+    assert reading.times == 3

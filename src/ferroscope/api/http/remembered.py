@@ -9,8 +9,10 @@ from ferroscope.contracts.queue import Clock
 
 T = TypeVar("T")
 
-# Seconds. What is read in less is not remembered.
-_SLOW: Final = 0.2
+# Seconds: what is read in less is not remembered, the rest at least for so long. Reading takes at most one of so many
+# parts of the time.
+_SLOW: Final = 0.02
+_LEAST: Final = 20.0
 _SHARE: Final = 100.0
 
 
@@ -27,5 +29,5 @@ class Remembered(Generic[T]):
             return known[1]
         found = read()
         took = clock.monotonic() - began
-        self._known = (began + took * _SHARE, found) if took > _SLOW else None
+        self._known = (began + max(_LEAST, took * _SHARE), found) if took > _SLOW else None
         return found
