@@ -13,6 +13,7 @@ from typing import Any, Final
 
 import msgspec
 from oslo_config import cfg
+from oslo_config.sources._environment import EnvironmentConfigurationSource
 
 from ferroscope.config.constraints import problems
 from ferroscope.config.home import below_home
@@ -75,8 +76,21 @@ def load(
     return _resolved(settings)
 
 
+class _Environment(EnvironmentConfigurationSource):
+    """Values without blanks and line breaks around them, which files do not have either.
+
+    A secret that was made with ``echo`` ends with a line break, a line of a file from Windows with a carriage return:
+    an option would not mean what it says, and a database would be another one.
+    """
+
+    def get(self, group_name: str | None, option_name: str, opt: Any) -> Any:
+        value, location = super().get(group_name, option_name, opt)
+        return (value.strip() if isinstance(value, str) else value), location
+
+
 def _parsed_by_oslo(files: Sequence[str], overrides: dict[str, Any]) -> cfg.ConfigOpts:
     conf = cfg.ConfigOpts()
+    conf._env_driver = _Environment()  # there is no public way
     for section, options in declared_options().items():
         conf.register_opts(options, group=section)
     try:

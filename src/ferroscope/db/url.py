@@ -27,7 +27,7 @@ class DatabaseUrlError(ValueError):
 def checked(connection: str) -> URL:
     """Return the parsed URL; ``DatabaseUrlError`` if it is invalid or the database is not supported."""
     try:
-        url = _parsed(connection)
+        url = _parsed(connection.strip())  # of an argument that was read from a file, too
     except ArgumentError:
         raise DatabaseUrlError("invalid database URL", f"expected {_FORMS}") from None
     except ValueError:  # Python's message would quote the port, which may be part of a password

@@ -56,6 +56,21 @@ def test_without_a_connection_each_user_has_one_database_wherever_a_command_is_r
     assert loading.default_database() == state / "ferroscope.db"
 
 
+@pytest.mark.parametrize("end", ["\n", "\r", " \r\n"])
+def test_the_end_of_the_line_that_a_variable_was_made_of_is_no_part_of_its_value(
+    monkeypatch: pytest.MonkeyPatch, end: str
+) -> None:
+    """As of a secret that was made with echo, or of a file of variables that was written on Windows."""
+    for name, value in (("DATABASE__CONNECTION", "sqlite:////data/f.db"), ("API__AUTH_STRATEGY", "http_basic"),
+                        ("API__HOST", "192.0.2.1, 192.0.2.2"), ("API__BARE_METAL_PORT", "1")):  # fmt: skip
+        monkeypatch.setenv(f"OS_{name}", f" {value}{end}")
+    settings = load([])
+    assert settings.database.connection == "sqlite:////data/f.db"
+    assert (settings.api.auth_strategy, settings.api.bare_metal_port) == ("http_basic", 1)
+    assert settings.api.host == ("192.0.2.1", "192.0.2.2")
+    assert location.file_of(DatabaseSettings(connection=f"sqlite:////data/f.db{end}")) == Path("/data/f.db")
+
+
 def test_a_user_without_a_home_is_told_what_to_set(state: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """As in a container whose user is a number, and in the unit of such a user."""
     monkeypatch.delenv("HOME")
