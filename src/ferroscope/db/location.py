@@ -105,10 +105,14 @@ def _mount_points() -> set[str]:
 
 def left_behind(settings: DatabaseSettings) -> Path | None:
     """Return the file in the working directory that earlier releases used by default, if it is not the one in use."""
-    file, old = file_of(settings), Path(load.DATABASE_NAME).absolute()
-    if file is None or file != load.default_database() or not old.is_file():
+    file = file_of(settings)
+    if file is None or file != load.default_database():
         return None
-    return None if file.exists() and file.samefile(old) else old
+    try:
+        old = Path(load.DATABASE_NAME).absolute()
+    except FileNotFoundError:  # the working directory was deleted, as by who installs another release there
+        return None
+    return None if not old.is_file() or (file.exists() and file.samefile(old)) else old
 
 
 def announce(settings: DatabaseSettings, log: Any) -> None:

@@ -102,6 +102,15 @@ def test_a_database_of_an_earlier_release_in_this_directory_is_named_and_not_use
     assert location.left_behind(load([]).database) is None
 
 
+@pytest.mark.usefixtures("state")
+def test_a_working_directory_that_was_deleted_has_no_database(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "gone").mkdir()
+    monkeypatch.chdir(tmp_path / "gone")
+    (tmp_path / "gone").rmdir()
+    assert location.left_behind(load([]).database) is None
+    assert location.left_behind(DatabaseSettings(connection="sqlite:////data/f.db")) is None
+
+
 @pytest.mark.parametrize(
     ("lines", "silent"),
     [
