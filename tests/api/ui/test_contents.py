@@ -208,6 +208,8 @@ def test_a_machine_has_its_hardware_timeline_history_and_raw_data(service: Servi
     assert page.status_code == 200
     for text in ("SECOND", "480 GB", mac, "16 GiB"):
         assert text in page.text, text
+    assert f'data-copy="{uuid}"' in page.text
+    assert 'data-copy="SECOND"' in page.text
     assert browser.get("/ui/machines/one").status_code == 200
     timeline = Elements(browser.get(f"/ui/machines/{uuid}?tab=timeline").text).text
     assert timeline.count("callback received") == 2
