@@ -292,6 +292,41 @@ def test_a_session_that_is_not_valid_any_more_is_opened_anew_whatever_the_status
         assert len(machine.asked("POST", SESSIONS)) == number + 2
 
 
+def test_a_session_that_ends_as_soon_as_it_is_opened_is_opened_anew(machine: ScriptedBmc, driver: RedfishBmc) -> None:
+    """End it as a BMC with few sessions does, when others log in at the same time."""
+    machine.sessions = set()
+    machine.will(answer(401), at=SYSTEM, times=2)
+    assert driver.get_power(machine.node()) is Power.ON
+    assert len(machine.asked("POST", SESSIONS)) == 3
+    machine.will(answer(401), at=SYSTEM, times=3)  # one that has been of use, and two that have not
+    assert driver.get_power(machine.node()) is Power.ON
+    resets = [answer(401), answer(401)]
+    machine.upon["POST", RESET] = lambda _body: resets.pop() if resets else None
+    driver.reboot(machine.node())
+    assert len(machine.asked("POST", RESET)) == 3
+
+
+def test_what_is_rejected_after_an_accepted_login_is_no_wrong_password(
+    machine: ScriptedBmc, driver: RedfishBmc
+) -> None:
+    machine.sessions = set()
+    machine.upon["POST", RESET] = lambda _body: answer(401)
+    with pytest.raises(BmcError, match="accepts the login, but not this request") as caught:
+        driver.reboot(machine.node())
+    assert (caught.value.transient, caught.value.reason) == (False, Reason.BMC_PRIVILEGES)
+    assert len(machine.asked("POST", SESSIONS)) == 3
+
+
+def test_a_password_that_is_sent_with_each_request_is_sent_once_if_it_is_wrong(
+    machine: ScriptedBmc, driver: RedfishBmc
+) -> None:
+    machine.will(answer(401), at=SYSTEM, times=100)
+    with pytest.raises(BmcError, match="credentials were rejected") as caught:
+        driver.get_power(machine.node(redfish_auth_type="basic"))
+    assert (caught.value.transient, caught.value.reason) == (False, Reason.BMC_CREDENTIALS)
+    assert len(machine.asked("GET", SYSTEM)) == 1
+
+
 def test_the_addresses_of_nics_are_read_from_every_property_that_has_them(bmc: ScriptedBmc, driver: RedfishBmc) -> None:
     bmc.has(f"{MANAGER}/1", {"Id": "1", "MacAddress": "52-54-00-00-00-09"})
     bmc.documents[MANAGER]["EthernetInterfaces"] = link("/manager-nics")

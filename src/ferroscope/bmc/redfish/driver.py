@@ -36,6 +36,8 @@ T = TypeVar("T")
 
 # How often an inventory is read anew because of a part that may be readable later; then it is left out.
 _PATIENCE: Final = 2
+# So many new sessions in a row may be ended by the BMC before a call is given up.
+_SESSIONS_LOST: Final = 3
 
 
 class RedfishBmc:
@@ -311,10 +313,15 @@ class RedfishBmc:
         *,
         whole: bool,
     ) -> T:
-        """Try once; a session that the BMC no longer knows is replaced, and the call tried once more."""
+        """Try once, and again with another session where the BMC does not know one any more.
+
+        A BMC with few sessions may end one as soon as it was opened, when others log in. Its password is known to be
+        right, so nobody is locked out by logging in again.
+        """
         from ferroscope.bmc.redfish import commands
         from ferroscope.bmc.redfish.failures import is_rejected_login, timed, translate
 
+        lost = 0
         while True:
             client = clients.get(access)
             used, known = not client.fresh, access.system in client.known
@@ -330,11 +337,14 @@ class RedfishBmc:
             except ForbiddenAddressError:
                 raise not_allowed(urlsplit(access.url).hostname or "") from None
             except Exception as exc:  # noqa: BLE001  # the boundary: sushy raises what its parsers stumble over
+                had_session = client.has_session
                 if is_rejected_login(exc):
                     clients.drop(access, client)
-                    if used and not deadline.expired:
+                    lost += not used
+                    if (used or (had_session and lost < _SESSIONS_LOST)) and not deadline.expired:
                         continue
-                raise translate(timed(exc, deadline), access, what, deadline.seconds, known=known) from None
+                error, seconds = timed(exc, deadline), deadline.seconds
+                raise translate(error, access, what, seconds, known=known, logged_in=had_session) from None
 
 
 class IdracBmc(RedfishBmc):

@@ -89,14 +89,23 @@ class Verdict(NamedTuple):
 
 
 def translate(
-    error: Exception, access: Access, what: str, seconds: float, *, known: bool = False, new: str = ""
+    error: Exception,
+    access: Access,
+    what: str,
+    seconds: float,
+    *,
+    known: bool = False,
+    logged_in: bool = False,
+    new: str = "",
 ) -> BmcError:
     """Return the ``BmcError`` for ``error``, which was raised by ``what`` on the BMC of ``access``.
 
-    ``known``: what failed has been read from this BMC before, so that it only needs time. ``new``: a password that
-    was sent to the BMC, too.
+    ``known``: what failed has been read from this BMC before, so that it only needs time. ``logged_in``: the BMC has
+    opened a session for it. ``new``: a password that was sent to the BMC, too.
     """
     verdict = _classify(error, seconds, known=known)
+    if logged_in and verdict.reason is Reason.BMC_CREDENTIALS and is_rejected_login(error):
+        verdict = _no_login(error)
     message = f"{what} at {access.url}: {verdict.message}"
     if not is_too_short(access.password):
         text = scrub(message, access, new)
@@ -212,6 +221,14 @@ def _answered(error: sushy.HTTPError, *, known: bool) -> Verdict:
         return Verdict(message, True, Reason.BMC_NOT_READY, seconds_to_wait(error))
     # Not there, or not there yet.
     return Verdict(f"the BMC refused ({status})", False, Reason.BMC_REFUSED, again=code == 404)
+
+
+def _no_login(error: Exception) -> Verdict:
+    """Return what a rejected request means after a login that was accepted, and other logins after it."""
+    status = f"HTTP {getattr(error, 'status_code', 401)}"
+    message = f"the BMC accepts the login, but not this request ({status}): the account may lack the privilege for it"
+    hint = "or the BMC ends sessions at once; if it does, set redfish_auth_type to basic"
+    return Verdict(f"{message}, {hint}", False, Reason.BMC_PRIVILEGES)
 
 
 def _not_redfish(what: str, *, known: bool) -> Verdict:

@@ -43,7 +43,7 @@ class BasicAuth(sushy_auth.BasicAuth):  # type: ignore[misc]
 
 
 class SessionAuth(sushy_auth.AuthBase):  # type: ignore[misc]
-    """A session, and nothing else."""
+    """A session, and nothing else. ``opened``: the service has opened one, so the password is right."""
 
     _connector: Any
     _root_resource: Any
@@ -51,6 +51,7 @@ class SessionAuth(sushy_auth.AuthBase):  # type: ignore[misc]
     def __init__(self, username: str | None = None, password: str | None = None) -> None:
         super().__init__(username, password)
         self._session = ""
+        self.opened = False
 
     def _do_authenticate(self) -> None:
         root = mapping(self._root_resource.json)
@@ -68,6 +69,7 @@ class SessionAuth(sushy_auth.AuthBase):  # type: ignore[misc]
             self.close()
             raise sushy.MissingXAuthToken(method="POST", url=path, response=answer)
         self._connector.set_http_session_auth(token)
+        self.opened = True
 
     def can_refresh_session(self) -> bool:
         return False

@@ -57,6 +57,12 @@ class Client:
         finally:
             self._lock.release()
 
+    @property
+    def has_session(self) -> bool:
+        """Whether the service has opened a session for it: then the password is right, whatever else is refused."""
+        auth = getattr(self._root, "_auth", None)
+        return isinstance(auth, SessionAuth) and auth.opened
+
     def _open(self) -> Any:
         access = self._access
         connector, auth = Connector(access, self._allowed), self._auth()
