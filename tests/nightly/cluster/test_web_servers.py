@@ -203,23 +203,27 @@ def test_large_bodies_in_chunks_arrive_as_they_were_sent(site: Site) -> None:
 
 
 def test_logins_are_limited_by_the_real_address_of_the_client(site: Site) -> None:
-    wrong = urllib3.make_headers(basic_auth="operator:wrong") | {"X-Forwarded-For": "192.0.2.99"}
+    forwarded = {"X-Forwarded-For": "192.0.2.99", "X_Forwarded_For": "192.0.2.98"}
     proxied, direct = site.balancer.bare_metal, site.server.bare_metal
 
-    def get(port: int, source: str, headers: Headers) -> int:
+    def get(port: int, source: str, password: str) -> int:
+        headers = {**_VERSION, **forwarded, **urllib3.make_headers(basic_auth=f"operator:{password}")}
         connection = http.client.HTTPConnection("127.0.0.1", port, 60, source_address=(source, 0))
         try:
-            connection.request(
-                "GET", "/v1/nodes?limit=1", headers={**_VERSION, **headers, "X_Forwarded_For": "192.0.2.98"}
-            )
+            connection.request("GET", "/v1/nodes?limit=1", headers=headers)
             return connection.getresponse().status
         finally:
             connection.close()
 
-    for port, source, other in ((proxied, "127.0.0.3", "127.0.0.4"), (direct, "127.0.0.5", "127.0.0.6")):
-        # Each process counts by itself.
-        assert until(lambda port=port, source=source: [get(port, source, wrong) for _ in range(4)] == [429] * 4)
-        assert get(port, other, urllib3.make_headers(basic_auth=f"operator:{PASSWORD}")) == 200
+    def guess(port: int, source: str) -> int:
+        return get(port, source, f"wrong-{next(_numbers)}")  # to repeat a wrong password is no guess
+
+    places = ((proxied, "127.0.0.3", "127.0.0.4"), (direct, "127.0.0.5", "127.0.0.6"))
+    assert [guess(port, source) for port, source, _ in places] == [401, 401]
+    for port, source, other in places:
+        # Each process counts by itself, and all addresses of this host as one.
+        assert until(lambda port=port, source=source: [guess(port, source) for _ in range(4)] == [429] * 4)
+        assert get(port, other, PASSWORD) == 200
     events = site.request("GET", "/v1/audit?limit=1000")
     sources = {event["source"] for event in next(iter(events.values())) if event["status"] == 401}
     assert {"127.0.0.3", "127.0.0.5"} <= sources
