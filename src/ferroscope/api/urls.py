@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ferroscope.config.options import ApiSettings
+from ferroscope.config.options import ApiSettings, is_loopback
 from ferroscope.http_server.server import addresses, enabled
 
 # They are listened on, and no client can connect to them.
@@ -15,18 +15,23 @@ def api_url(settings: ApiSettings) -> str:
     """Return the URL of the Bare Metal API as clients reach it, "" if there is none; best from this host."""
     if not settings.bare_metal_port:
         return ""
+    host = "127.0.0.1" if "localhost" in settings.host or not settings.host else settings.host[0]
+    return _url(settings, _ANY.get(host, host))
+
+
+def _url(settings: ApiSettings, host: str) -> str:
     if settings.public_url:
         return settings.public_url.rstrip("/")
-    host = "127.0.0.1" if "localhost" in settings.host or not settings.host else settings.host[0]
-    host = _ANY.get(host, host)
     scheme = "https" if settings.tls_certificate_file else "http"
     return f"{scheme}://{f'[{host}]' if ':' in host else host}:{settings.bare_metal_port}"
 
 
 def page_url(settings: ApiSettings) -> str:
-    """Return the URL of the web page, "" if there is none."""
-    url = api_url(settings)
-    return f"{url}/ui" if url and settings.enable_ui else ""
+    """Return the URL of the web page, "" if there is none; best from other hosts, because servers have no browser."""
+    if not settings.bare_metal_port or not settings.enable_ui:
+        return ""
+    reachable = next((one for one in settings.host if one not in _ANY and not is_loopback(one)), "")
+    return f"{_url(settings, reachable) if reachable else api_url(settings)}/ui"
 
 
 def announce(settings: ApiSettings, log: Any) -> None:

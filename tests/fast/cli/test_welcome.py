@@ -34,6 +34,7 @@ def test_with_simulated_drivers_a_simulated_fleet_is_the_first_thing_to_try() ->
         (ApiSettings(), "http://127.0.0.1:6385/ui"),
         (ApiSettings(host=("0.0.0.0",)), "http://127.0.0.1:6385/ui"),
         (ApiSettings(host=("2001:db8::1",)), "http://[2001:db8::1]:6385/ui"),
+        (ApiSettings(host=("localhost", "10.20.0.5")), "http://10.20.0.5:6385/ui"),
         (ApiSettings(tls_certificate_file="/etc/c.pem"), "https://127.0.0.1:6385/ui"),
         (ApiSettings(public_url="https://bm.example.org/"), "https://bm.example.org/ui"),
         (ApiSettings(enable_ui=False), ""),
