@@ -1,0 +1,110 @@
+"""A fresh Debian 12 with the packages: ``ferroscope setup`` makes it what the pages promise, also after a restart."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.support import ramdisk
+from tests.support.debian import Debian, make
+from tests.support.processes import until
+from tools.packaging import deb
+
+_ADDRESS = "10.20.0.5"
+_BOOT = "var/lib/ferroscope-tftp"
+_PASSWORD = "of-alice-123"
+_ANSWERS = f"--database '' --listen {_ADDRESS},localhost --login http_basic --user alice"
+_CABLES = f"""\
+[Unit]
+Before=network-pre.target
+Wants=network-pre.target
+[Service]
+Type=oneshot
+RemainAfterExit=yes
+ExecStart=/sbin/ip link add eth1 type veth peer rack
+ExecStart=/sbin/ip address add {_ADDRESS}/24 dev eth1
+ExecStart=/sbin/ip link set eth1 up
+ExecStart=/sbin/ip link set rack up
+[Install]
+WantedBy=multi-user.target
+"""
+# What ferroscope-boot-host depends on, and what a newcomer has anyway.
+_PACKAGES = (
+    "adduser", "python3", "nftables", "ca-certificates", "iproute2", "curl", "dnsmasq", "ipxe", "nginx-light",
+)  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a directory with a Debian that never ran, and the packages."""
+    directory = tmp_path_factory.mktemp("newcomer")
+    make(directory / "debian", "bookworm", *_PACKAGES)
+    deb.build(directory / "packages")
+    return directory
+
+
+@pytest.fixture
+def debian(base: Path, tmp_path: Path) -> Iterator[Debian]:
+    """Give one with the packages, and a network with nobody else on it: eth1, whose other end is in the rack."""
+    subprocess.run(["cp", "-a", base / "debian", tmp_path], check=True)
+    with Debian(tmp_path / "debian") as booted:
+        booted.install(*sorted((base / "packages").glob("*.deb"), reverse=True))
+        (booted.root / "etc/systemd/system/cables.service").write_text(_CABLES)
+        booted.run("systemctl", "enable", "--now", "cables.service")
+        yield booted
+
+
+def _setup(debian: Debian, options: str) -> tuple[int, str]:
+    done = debian.call("sh", "-c", f"echo {_PASSWORD} | ferroscope setup {options}", patience=1200.0)
+    return done.returncode, done.stdout
+
+
+def _copy_ramdisk(debian: Debian) -> None:
+    """Put a ramdisk there, as ``ferroscope ramdisk build`` would."""
+    shutil.copytree(ramdisk.cached(), debian.root / _BOOT, dirs_exist_ok=True)
+
+
+def _active(debian: Debian, *units: str) -> bool:
+    return debian.call("systemctl", "is-active", *units).stdout.split() == ["active"] * len(units)
+
+
+_BOOT_HOST = ("ferroscope-all", "ferroscope-pxe-closed", "ferroscope-pxe-filter", "dnsmasq", "nginx")
+
+
+def test_one_command_makes_it_a_boot_host_that_is_one_again_after_a_restart(debian: Debian) -> None:
+    code, said = _setup(debian, f"--boot network --interface eth1 {_ANSWERS}")
+    assert "from the outside" in said, said
+    assert f"http://{_ADDRESS}:6385/ui" in said
+    assert _active(debian, *_BOOT_HOST)
+    assert "ferroscope ramdisk build" in said.partition("Next:")[2]
+    assert code == 1, said  # kernel and ramdisk are missing
+    _copy_ramdisk(debian)
+    code, said = _setup(debian, "--boot network --interface eth1")
+    assert (code, "WRONG" in said) == (0, False), said
+    assert f"an allowed machine gets an address ({_ADDRESS.rpartition('.')[0]}." in said
+    assert "ipa.initramfs" in said.partition("from the outside")[2]
+    debian.stop()
+    debian.start()
+    assert until(lambda: _active(debian, *_BOOT_HOST))
+    assert until(lambda: _setup(debian, "--boot network --interface eth1")[0] == 0)
+
+
+def test_one_command_makes_it_serve_the_image_to_bmcs(debian: Debian) -> None:
+    code, said = _setup(debian, f"--boot virtual-media {_ANSWERS}")
+    assert code == 0, said
+    assert "ferroscope ramdisk build" in said.partition("Next:")[2]
+    _copy_ramdisk(debian)
+    debian.run("systemctl", "enable", "--now", "ferroscope-all.service")
+    size = str((ramdisk.cached() / "ipa.iso").stat().st_size)
+    headers = debian.run(
+        "curl", "-sSf", "-r", "32768-34815", "-D", "-", "-o", "/dev/null", f"http://{_ADDRESS}:6385/v1/media/ipa.iso"
+    )
+    assert f"32768-34815/{size}" in headers
+    found = debian.call("ferroscope", "doctor").stdout
+    assert "the ISO image can be read in parts" in found, found
+    debian.run("sh", "-c", "ferroscope token create laptop --role admin >/root/token; chmod 600 /root/token")
+    assert "no-worker" not in debian.run("env", "FERROSCOPE_TOKEN_FILE=/root/token", "ferroscope", "status")
