@@ -10,6 +10,8 @@ import difflib
 from collections.abc import Collection, Iterable
 from typing import Final
 
+# Not the driver's: by such an address, as by each that a field has, a machine that calls is found.
+_OF_LOOKUPS: Final = "_bmc_address"
 _ALIKE: Final = 0.8
 _MOST: Final = 5
 
@@ -18,7 +20,7 @@ def unknown(names: Iterable[str], known: Collection[str]) -> str | None:
     """Return a note on the names that are not ``known`` although they look as if they should be; None if none is."""
     prefixes = {name.partition("_")[0] for name in known if "_" in name}
     notes = []
-    for name in sorted(set(names) - set(known)):
+    for name in sorted(name for name in set(names) - set(known) if not name.endswith(_OF_LOOKUPS)):
         close = difflib.get_close_matches(name[:64], sorted(known), n=1, cutoff=_ALIKE)
         if close:
             notes.append(f"{name[:64]} (did you mean {close[0]}?)")
