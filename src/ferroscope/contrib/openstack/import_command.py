@@ -126,7 +126,8 @@ def _started(api: Api, item: Item) -> Item:
         api.post(f"/v1/introspection/{item.uuid}?manage_boot={item.manage_boot}")
     except Failure as exc:
         return msgspec.structs.replace(item, detail=f"it could not be started here: {exc.message}")
-    return msgspec.structs.replace(item, result="started")
+    detail = "boot its ramdisk: it was started there with manage_boot=false" if item.manage_boot is False else ""
+    return msgspec.structs.replace(item, result="started", detail=detail)
 
 
 def _last_started(api: Api, uuid: str) -> str | None:

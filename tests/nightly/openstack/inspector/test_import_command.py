@@ -32,7 +32,12 @@ def test_what_is_in_progress_there_is_started_here_once(service: Service, shell:
     service.store.write(lambda tx: tx.nodes.add(node))
     assert shell.json(*source, *database, "--start", "--dry-run")["counts"]["nodes in progress"] == 1
     assert service.node(WAITING).state is State.NONE
-    assert shell.json(*source, *database, "--start")["counts"]["nodes started"] == 1
+    done = shell.json(*source, *database, "--start")
+    assert done["counts"]["nodes started"] == 1
+    # What to do has changed: nobody is told to start it again.
+    (item,) = (one for one in done["items"] if one["uuid"] == WAITING)
+    assert "manage_boot=false" in item["detail"]
+    assert "--start" not in item["detail"]
     started = service.node(WAITING)
     inspection = service.store.read(lambda tx: tx.inspections.get(started.inspection or ""))
     assert (started.state, inspection.manage_boot) == (State.STARTING, False)  # as it was there
