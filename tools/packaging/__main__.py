@@ -49,6 +49,8 @@ def make_release(directory: Path, key: str) -> None:
     """Make, check and sign all that a release is published with, as root."""
     changed = release.changed()
     try:
+        if key:
+            release.has_key(key)
         files = release.make(directory, click.echo)
         if key:
             files.append(release.sign(directory, key))

@@ -42,6 +42,11 @@ def make(directory: Path, say: Callable[[str], None]) -> list[Path]:
     return [*files, directory / SUMS]
 
 
+def has_key(key: str) -> None:
+    """``PackagingError`` if GnuPG cannot sign with this key, which would else be found out when all has been made."""
+    run("gpg", "--batch", "--list-secret-keys", key, output=True)
+
+
 def sign(directory: Path, key: str) -> Path:
     """Sign the checksums with this key of GnuPG; return the file of the signature."""
     target = directory / f"{SUMS}.asc"

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.servers import made_once
 from tests.support.speed import slowness
 from tools.packaging import contents, image
 
@@ -61,11 +62,9 @@ class Podman:
 
 
 @pytest.fixture(scope="session")
-def archive(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Give the image as an OCI archive."""
-    target = tmp_path_factory.mktemp("image") / "ferroscope.oci.tar"
-    image.build(target)
-    return target
+def archive() -> Path:
+    """Give the image as an OCI archive, built once for all processes of the test run."""
+    return made_once("ferroscope.oci.tar", image.build)
 
 
 @pytest.fixture(scope="session")
