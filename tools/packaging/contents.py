@@ -46,8 +46,9 @@ _UNUSED: Final = (
     "sqlalchemy/dialects/oracle", "google/api", "google/cloud", "google/longrunning", "google/type",
     "falcon/bench", "oslo_config/sources/templates",
 )  # fmt: skip
-# What pip knows of its files, which are not those of the image any more, and lists of what a wheel was built of.
-_RECORDS: Final = ("*.dist-info/RECORD", "*.dist-info/sboms")
+# What pip knows of its files, which are not those of the image any more, lists of what a wheel was built of, and the
+# directory of the build, whose name is another one each time.
+_RECORDS: Final = ("*.dist-info/RECORD", "*.dist-info/sboms", "*.dist-info/direct_url.json")
 # It says for which Python a wheel was built.
 _OF_A_WHEEL: Final = ("WHEEL",)
 # Prints the files of the modules that all commands and roles of Ferroscope import, with SQLite and PostgreSQL.
