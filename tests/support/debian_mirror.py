@@ -15,12 +15,13 @@ from contextlib import contextmanager
 from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 from urllib.parse import unquote
 
+from ferroscope.contrib.ramdisk import mirrors
+from ferroscope.contrib.ramdisk.plan import Plan
 from tests.support.processes import PATIENCE
 
-_REAL: Final = "http://deb.debian.org"
 Answer = Callable[[BaseHTTPRequestHandler, bytes], None]
 
 
@@ -60,10 +61,17 @@ class _Handler(BaseHTTPRequestHandler):
         pass
 
 
+def _real(path: str) -> str:
+    """Return the URL of a file at the mirror that this host's apt uses."""
+    real = mirrors.of(Plan())
+    _, archive, file = path.split("/", 2)
+    return f"{real.security if archive == 'debian-security' else real.packages}/{file}"
+
+
 def _fetch(path: str, kept: Path) -> None:
     kept.parent.mkdir(parents=True, exist_ok=True)
     new = kept.with_name(f"{kept.name}.{threading.get_ident()}")
-    with urllib.request.urlopen(_REAL + path, timeout=PATIENCE) as answer, new.open("wb") as file:
+    with urllib.request.urlopen(_real(path), timeout=PATIENCE) as answer, new.open("wb") as file:
         shutil.copyfileobj(answer, file)
     new.rename(kept)
 

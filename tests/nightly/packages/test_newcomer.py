@@ -106,5 +106,5 @@ def test_one_command_makes_it_serve_the_image_to_bmcs(debian: Debian) -> None:
     assert f"32768-34815/{size}" in headers
     found = debian.call("ferroscope", "doctor").stdout
     assert "the ISO image can be read in parts" in found, found
-    debian.run("sh", "-c", "ferroscope token create laptop --role admin >/root/token; chmod 600 /root/token")
-    assert "no-worker" not in debian.run("env", "FERROSCOPE_TOKEN_FILE=/root/token", "ferroscope", "status")
+    debian.run("sh", "-c", "ferroscope token create laptop --role admin >/run/token; chmod 600 /run/token")
+    assert "no-worker" not in debian.run("env", "FERROSCOPE_TOKEN_FILE=/run/token", "ferroscope", "status")

@@ -25,7 +25,7 @@ _FIXED: Final = {"HOME": "/nonexistent", "LC_ALL": "C.UTF-8", "TZ": "UTC"}
 # Of the caller's environment: proxies, and the certificates with which servers are verified.
 _PASSED_ON: Final = re.compile(r"(https?|ftp|all|no)_proxy|(HTTPS?|FTP|ALL|NO)_PROXY|SSL_CERT_(FILE|DIR)")
 UMASK: Final = 0o022
-# Kills the group of processes that it was told of last, once this process has ended or was killed.
+# Kills the group of processes whose number it has read last, once this process has ended or was killed.
 _GUARD: Final = 'while read -r line; do group=$line; done; [ -z "$group" ] || kill -s KILL -- "-$group"'
 # Programs that start others.
 _BEFORE: Final = frozenset({"unshare", "env"})
@@ -48,7 +48,7 @@ MAKE_ROOM: Final = "make room, or choose another --directory"
 
 
 class InterruptedBuildError(RamdiskError):
-    """The build was told to stop."""
+    """The build was interrupted."""
 
 
 class Runner(msgspec.Struct):
@@ -129,7 +129,7 @@ def fixed(environment: Mapping[str, str]) -> dict[str, str]:
 
 @contextmanager
 def _guard() -> Iterator[Callable[[int], object]]:
-    """Yield what is told a program's number: if this process is killed, that ends, with all that it has started.
+    """Yield what takes a program's number: if this process is killed, that ends, with all that it has started.
 
     PR_SET_PDEATHSIG would reach the program alone, and not what it has started.
     """
@@ -137,10 +137,10 @@ def _guard() -> Iterator[Callable[[int], object]]:
         ["sh", "-c", _GUARD],  # noqa: S607
         stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True,
     ) as guard:  # fmt: skip
-        told = guard.stdin
-        assert told is not None  # noqa: S101  # it is a pipe
+        pipe = guard.stdin
+        assert pipe is not None  # noqa: S101  # it is a pipe
         try:
-            yield lambda group: os.write(told.fileno(), b"%d\n" % group)
+            yield lambda group: os.write(pipe.fileno(), b"%d\n" % group)
         finally:
             guard.communicate(b"\n")
 
