@@ -75,8 +75,6 @@ _OWN: Final[dict[str, Command]] = {
     "secret": Command("ferroscope.cli.token:secret", "Manage the keys that encrypt BMC passwords."),
     "token": Command("ferroscope.cli.token:token", "Create, list and revoke access tokens for the API."),
     "user": Command("ferroscope.cli.user:user", "Add, list and remove users who log in with a password."),
-    "sim": Command("ferroscope.cli.sim:sim", "Run a simulated fleet."),
-    "demo": Command("ferroscope.cli.demo:demo", "Demonstrate the service on a simulated fleet."),
     "node": Command("ferroscope.cli.node:node", "Enroll, list, show, change and delete nodes."),
     "bmc": Command("ferroscope.cli.bmc:bmc", "Find BMCs in networks, and report what a BMC answers."),
     "driver": Command("ferroscope.cli.status:driver", "List BMC drivers and their properties."),

@@ -71,9 +71,15 @@ def _loaded(kind: str, point: EntryPoint) -> Any:
 def placed(own: Mapping[str, T], more: Mapping[str, T]) -> dict[str, T]:
     """Return ``own`` with ``more``, each after the one that it belongs to; a name of ``own`` cannot be taken."""
     left = {name: one for name, one in more.items() if name not in own}
-    found = {name: left.pop(name) for name, one in list(left.items()) if getattr(one, "after", "") is None}
-    for name, one in own.items():
+    found: dict[str, T] = {}
+
+    def place(name: str, one: T) -> None:
         found[name] = one
         for other in [other for other, added_one in left.items() if getattr(added_one, "after", "") == name]:
-            found[other] = left.pop(other)
+            place(other, left.pop(other))
+
+    for name in [name for name, one in left.items() if getattr(one, "after", "") is None]:
+        place(name, left.pop(name))
+    for name, one in own.items():
+        place(name, one)
     return found | left

@@ -18,7 +18,6 @@ _CHOSEN = {
     "config/service_options.py",
     "config/inspection_options.py",
     "cli/main.py",
-    "cli/sim.py",
     "contrib/dcim/bmc_scan/command.py",
     "contrib/dcim/bmc_scan/scan.py",
     "contrib/openstack/attached.py",

@@ -33,12 +33,13 @@ def test_what_is_added_is_listed_after_what_it_belongs_to_and_takes_no_name_of_o
     own = {name: Command("a:b", name) for name in ("node", "rule")}
     more = {
         "relay": Command("r:r", "relay", after="node"),
+        "below": Command("b:b", "below", after="relay"),
         "node": Command("evil:node", "evil"),
         "last": Command("l:l", "last"),
         "lost": Command("l:l", "lost", after="nothing"),
     }
     found = placed(own, more)
-    assert list(found) == ["node", "relay", "rule", "last", "lost"]
+    assert list(found) == ["node", "relay", "below", "rule", "last", "lost"]
     assert found["node"] is own["node"]
 
 

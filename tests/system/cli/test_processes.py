@@ -17,8 +17,8 @@ from pathlib import Path
 
 import pytest
 
-from ferroscope.cli.demo import GO_ON, called
 from ferroscope.cli.exits import Exit
+from ferroscope_sim.demo.demo_command import GO_ON, called
 from tests.support.processes import PATIENCE, free_port, until
 from tests.system.cli.console import Shell
 
@@ -96,7 +96,7 @@ def test_a_second_simulator_leaves_the_machines_of_the_first_one_alone(
 def test_a_simulator_takes_a_free_port_where_the_usual_one_is_in_use() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         usual = taken.getsockname()[1]
-        program = f"import ferroscope.cli.sim as cli; cli._PORT = {usual}; cli.sim(['--nodes', '1'])"
+        program = f"import ferroscope_sim.sim_command as cli; cli._PORT = {usual}; cli.sim(['--nodes', '1'])"
         with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True) as process:
             assert process.stdout is not None
             output = process.stdout.readline() + process.stdout.readline()

@@ -49,11 +49,11 @@ def demo(nodes: int, seed: int, stay: bool) -> None:
     Starts the service on SQLite in a temporary directory, with an api process and two worker processes, and removes
     everything at the end.
     """
-    from ferroscope.cli.demo_stage import Stage
-    from ferroscope.cli.demo_story import Story
     from ferroscope.cli.output import console
     from ferroscope.config.options import LogSettings
     from ferroscope.telemetry import log
+    from ferroscope_sim.demo.stage import Stage
+    from ferroscope_sim.demo.story import Story
     from ferroscope_sim.model import FleetSettings
 
     log.configure(LogSettings(level="error"), process="demo")

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from ferroscope.cli.client import Api, Json, node_path
-from ferroscope.cli.demo_stage import MEMBER_TTL, Held, Killer, Killing, Player, Stage
 from ferroscope.cli.exits import Exit, Failure
 from ferroscope.cli.node import columns, timeline
 from ferroscope.cli.output import table
@@ -17,6 +16,7 @@ from ferroscope.cli.text import parse
 from ferroscope.cli.watch import FINISHED, Target, Watch
 from ferroscope.cli.watch_display import Display, display, follow
 from ferroscope.core.boot import CALLBACK_PATH
+from ferroscope_sim.demo.stage import MEMBER_TTL, Held, Killer, Killing, Player, Stage
 from ferroscope_sim.enroll import BareMetalError, enroll
 from ferroscope_sim.model import FleetSettings, roster
 from ferroscope_sim.run import FleetThread

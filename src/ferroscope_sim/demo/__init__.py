@@ -1,0 +1,1 @@
+"""``ferroscope demo``: the service on a simulated fleet, whose worker is killed meanwhile."""
