@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import itertools
 import re
 import shlex
@@ -12,6 +13,7 @@ import click
 import pytest
 
 from ferroscope.cli.main import main
+from ferroscope.core import values
 from tests import ROOT
 from tests.fast.docs.pages import Page, page, pages, typed
 from tests.support import misses
@@ -81,10 +83,28 @@ def unparsed(line: str) -> str | None:
 
 def test_what_is_typed_can_be_parsed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("sys.stdin", io.StringIO("SECRET"))
     for file in _FILES:
         Path(file).touch()
     misses.none(
         f"{source.at(line)}: {line}: {wrong}" for source, line in _typed("ferroscope") if (wrong := unparsed(line))
+    )
+
+
+def exposed(line: str) -> list[str]:
+    """Return the fields of a line that is typed whose secrets every user of the host could read meanwhile."""
+    pairs = (word.partition("=") for word in shlex.split(line, comments=True))
+    return [
+        key for key, _, value in pairs if value and values.is_secret(key) and not value.startswith(("@", "secret:"))
+    ]
+
+
+def test_no_secret_is_typed_as_an_argument() -> None:
+    assert exposed("ferroscope node set n1 -d redfish_password=SECRET") == ["redfish_password"]
+    misses.none(
+        f"{source.at(line)}: {line}: {key} is readable by all"
+        for source, line in _typed("ferroscope")
+        for key in exposed(line)
     )
 
 
