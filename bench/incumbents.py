@@ -80,7 +80,7 @@ def measure(
                 turn = one_turn(side, nodes, clients, seconds, directory)
             except _NOT_RUN as error:
                 failed.add(side.name)
-                report.wrong([f"{side.name} could not be measured: {_said(error)}"])
+                report.wrong([f"{side.name} could not be measured: {_failure(error)}"])
                 continue
             found[side.name].append(turn)
             report.console.print(f"turn {number}, {side.name}: {turn.rate:.1f}/s, {turn.cpu:.1f} ms", style="dim")
@@ -88,7 +88,7 @@ def measure(
     return {name: those for name, those in found.items() if those}
 
 
-def _said(error: BaseException) -> str:
+def _failure(error: BaseException) -> str:
     output = getattr(error, "stderr", None) or b""
     return f"{type(error).__name__}: {error} {output.decode(errors='replace')[-2000:]}".strip()
 

@@ -146,7 +146,7 @@ def _load(report: Report, filtered: FilteredLab, url: str, sizes: tuple[int, ...
             stored = _store(filtered, node.uuid, stored, size)
             filtered.wait_applied()
             if not leader.pxe_filter.alive:
-                raise RuntimeError(f"the open filter has ended:\n{leader.pxe_filter.said()[-3000:]}")
+                raise RuntimeError(f"the open filter has ended:\n{leader.pxe_filter.output()[-3000:]}")
             held = memory(leader.pxe_filter.pid)
             loads = [_load_once(leader, backend.store) for _ in range(5)]
             report.keep("filter load", loads)

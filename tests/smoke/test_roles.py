@@ -134,7 +134,7 @@ def test_a_failed_node_controller_leads_and_another_one_does_when_it_is_killed(t
 
 
 def _leads(process: Played, lease: str = "") -> bool:
-    return any("leadership acquired" in line and lease in line for line in process.said().splitlines())
+    return any("leadership acquired" in line and lease in line for line in process.output().splitlines())
 
 
 def test_periodic_tasks_of_a_killed_process_are_taken_over(tmp_path: Path) -> None:

@@ -47,7 +47,7 @@ class Follower:
         path = f"{Path(executable()).parent}{os.pathsep}{os.environ['PATH']}"
         self.environment = shown | {"FERROSCOPE_URL": self.url, "PATH": path, "COLUMNS": "160", "HOME": str(directory)}
         self.running: list[Played] = []
-        self.said: dict[str, str] = {}
+        self.outputs: dict[str, str] = {}
         self.seconds: dict[str, float] = {}
 
     def follow(self, command: str) -> None:
@@ -87,7 +87,7 @@ class Follower:
             check=False,
         )
         self.seconds[command] = time.monotonic() - began
-        self.said[command] = done.stdout
+        self.outputs[command] = done.stdout
         expected = (1,) if any(part in own for part in self._failing) else (0,)
         if " setup " in own:
             expected = (0, 1)  # a port of this host may be taken
@@ -99,5 +99,5 @@ class Follower:
         if command.startswith("ferroscope all"):
             self.running[-1].wait_ready()
         else:
-            assert until(lambda: not self.running[-1].alive or "end with Ctrl-C" in self.running[-1].said())
-            assert self.running[-1].alive, self.running[-1].said()
+            assert until(lambda: not self.running[-1].alive or "end with Ctrl-C" in self.running[-1].output())
+            assert self.running[-1].alive, self.running[-1].output()

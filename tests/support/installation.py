@@ -52,13 +52,13 @@ class Played:
         """Return when it has logged this."""
         until(lambda: not self.alive or self.ready(word))
         if not self.ready(word):
-            raise RuntimeError(f"{self.name} did not become ready:\n{self.said()[-3000:]}")
+            raise RuntimeError(f"{self.name} did not become ready:\n{self.output()[-3000:]}")
 
     def ready(self, word: str = "ready") -> bool:
         """Tell whether it has logged this as a word: an address that is already in use says something else."""
-        return re.search(rf"\b{re.escape(word)}\b", self.said()) is not None
+        return re.search(rf"\b{re.escape(word)}\b", self.output()) is not None
 
-    def said(self) -> str:
+    def output(self) -> str:
         """Return what it has logged since it was last started."""
         return self.log.read_bytes()[self._from :].decode(errors="replace")
 
@@ -76,7 +76,7 @@ class Played:
         try:
             return self.process.wait(seconds)
         except subprocess.TimeoutExpired:
-            raise RuntimeError(f"{self.name} did not stop within {seconds:g} s:\n{self.said()[-3000:]}") from None
+            raise RuntimeError(f"{self.name} did not stop within {seconds:g} s:\n{self.output()[-3000:]}") from None
 
     def freeze(self) -> None:
         signal_tree(self.pid, signal.SIGSTOP)

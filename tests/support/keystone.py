@@ -127,7 +127,7 @@ class Keystone(Played):
     def wait_answers(self) -> None:
         """Return when it answers."""
         until(lambda: not self.alive or self.identity.answers(), seconds=_START_SECONDS)
-        assert self.alive, self.said()[-3000:]
+        assert self.alive, self.output()[-3000:]
 
 
 def _install(directory: Path) -> None:
@@ -156,7 +156,7 @@ def cloud(directory: Path) -> Iterator[Cloud]:
         swift = Played("swift", directory, command, cwd=directory / "swift")
         try:
             until(lambda: not swift.alive or daemon.answers(port), seconds=_START_SECONDS)
-            assert swift.alive, swift.said()[-3000:]
+            assert swift.alive, swift.output()[-3000:]
             made = Cloud(running.identity, f"http://127.0.0.1:{port}")
             _furnish(made)
             yield made

@@ -61,7 +61,7 @@ class Site:
         return self._play(name, [sys.executable, "-m", "ferroscope", *arguments, "-c", str(self.conf)])
 
     def upgrade(self, done: Played) -> None:
-        assert done.process.wait(PATIENCE) == 0, done.said()
+        assert done.process.wait(PATIENCE) == 0, done.output()
 
     def ask(self, statement: str) -> list[Any]:
         with self.engine.connect() as connection:

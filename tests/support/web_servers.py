@@ -79,9 +79,9 @@ class WebServer:
         """Return when it is healthy."""
         ca = str(self.tls.certificate.with_name("ca.pem")) if self.tls else None
         if not until(lambda: not self.played.alive or healthy(self.url, ca)) or not self.played.alive:
-            raise RuntimeError(f"{self.played.name} does not serve:\n{self.said()[-3000:]}")
+            raise RuntimeError(f"{self.played.name} does not serve:\n{self.output()[-3000:]}")
 
-    def said(self) -> str:
+    def output(self) -> str:
         """Return all that it and the application have logged."""
         logs = (self.played.log, self.directory / "apache-error.log")
         return "".join(path.read_text(errors="replace") for path in logs if path.exists())

@@ -117,7 +117,7 @@ class _Conversation:
         self._turn: list[str] = []
         self._lock = threading.Lock()
         self._pumps = 2
-        for source, sink, hear in ((client, server, self._said), (server, client, self._answered)):
+        for source, sink, hear in ((client, server, self._requested), (server, client, self._answered)):
             threading.Thread(target=self._pump, args=(source, sink, hear), daemon=True).start()
 
     def _pump(self, source: socket.socket, sink: socket.socket, hear: Callable[[bytes], None]) -> None:
@@ -138,7 +138,7 @@ class _Conversation:
                 source.close()
                 sink.close()
 
-    def _said(self, data: bytes) -> None:
+    def _requested(self, data: bytes) -> None:
         with self._lock:
             self._turn += self._read.send(data)
 

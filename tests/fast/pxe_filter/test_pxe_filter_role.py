@@ -88,10 +88,10 @@ class Unstarted(threading.Thread):
 class FilterMeter(Silent):
     """What was last said of the filter: whether it is open, how many MACs are allowed and denied."""
 
-    said: tuple[bool, int, int] | None = None
+    reported: tuple[bool, int, int] | None = None
 
     def pxe_filter(self, network: str, *, is_open: bool, allowed: int, denied: int) -> None:
-        self.said = (is_open, allowed, denied)
+        self.reported = (is_open, allowed, denied)
 
 
 class Network:
@@ -175,13 +175,13 @@ def test_the_gauge_says_closed_at_the_start_and_after_the_end() -> None:
     network = Network()
     network.node(IDLE)
     seen: list[tuple[bool, int, int] | None] = []
-    network.at = {2: lambda: seen.append(network.meter.said), 3: network.stop.set}
+    network.at = {2: lambda: seen.append(network.meter.reported), 3: network.stop.set}
     network.pxe_filter.campaign()
-    assert (seen, network.meter.said) == ([(True, 0, 1)], (False, 0, 1))
+    assert (seen, network.meter.reported) == ([(True, 0, 1)], (False, 0, 1))
     other = Network()
     other.stop.set()
     other.pxe_filter.run()
-    assert other.meter.said == (False, 0, 0)
+    assert other.meter.reported == (False, 0, 0)
 
 
 def test_a_pxe_filter_whose_process_was_told_to_stop_while_the_guard_passed_does_not_open() -> None:

@@ -34,7 +34,7 @@ def test_the_agent_proves_itself_by_its_token_while_no_worker_runs(
         site.inspect(machine)
         site.until_step(machine, "boot-script")
         worker.freeze()
-        site.until(machine, lambda: _beats(api.said()), "its heartbeat is accepted")
+        site.until(machine, lambda: _beats(api.output()), "its heartbeat is accepted")
         worker.thaw()
         assert site.until_done(machine) == "manageable", site.told(machine)
         check_end(site, machine)

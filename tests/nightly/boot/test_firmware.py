@@ -48,7 +48,7 @@ def test_a_boot_host_that_dies_in_the_middle_of_a_download_is_replaced_by_the_se
         first = site.open_boot_host()
         site.slow_down(machine, megabits=8)
         site.inspect(machine)
-        site.until_said(machine, f"{first.address}:8080/ipa.initramfs")
+        site.until_printed(machine, f"{first.address}:8080/ipa.initramfs")
         site.kill(first)
         site.speed_up(machine)
         state = site.until_done(machine)

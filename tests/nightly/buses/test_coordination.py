@@ -61,7 +61,7 @@ def test_leaders_are_replaced_early_and_an_outage_of_the_service_is_survived_and
         assert until(lambda: party.all_see(2))
         leader.kill()
         leader, epoch = party.wait_led(after=epoch)
-        assert party.said("lease taken over from a lost member")
+        assert party.logged("lease taken over from a lost member")
         party.revive()
 
         # Frozen for longer than its session: there is a successor, and what the old leader still wants to write is not
@@ -123,7 +123,7 @@ def test_without_the_fence_a_leader_that_was_frozen_leaves_a_stale_write(
 
 
 def _has_lost(leader: Played) -> bool:
-    return "leadership lost" in leader.said()
+    return "leadership lost" in leader.output()
 
 
 def test_a_trail_shows_stale_writes_and_double_leaders() -> None:

@@ -120,7 +120,7 @@ class Site:
         self.directory, self.database, self.port = directory, database, free_port()
         self.url = f"http://127.0.0.1:{self.port}"
         CANARIES.update(dict.fromkeys(_ISSUED, ""))  # those of another site
-        self.said: dict[str, str] = {}
+        self.outputs: dict[str, str] = {}
         self._calls = 0
         for name in ("bmc", "hosts"):
             (directory / name).mkdir()
@@ -141,7 +141,7 @@ class Site:
         self._password.write_text(CANARIES["htpasswd"])
         users = directory / "users"
         self.run("user", "add", "root", "--role", "admin", "--file", str(users), given=CANARIES["htpasswd"])
-        self.said["users"] = users.read_text()
+        self.outputs["users"] = users.read_text()
         command = [sys.executable, "-m", "ferroscope", "all", "-c", str(file)]
         self.service = Played("service", directory, command)
         self.others: list[Played] = []
@@ -162,7 +162,7 @@ class Site:
                         seen = Path(f"/proc/{pid}/{name}").read_bytes().decode(errors="replace")
                     except OSError:
                         continue
-                    self.said[f"{name} of {seen[:40]!r}"] = seen
+                    self.outputs[f"{name} of {seen[:40]!r}"] = seen
 
     def play(self, name: str, *words: str) -> Played:
         """Run another of our commands until the end."""
@@ -181,7 +181,7 @@ class Site:
         except urllib.error.HTTPError as exc:
             raw = exc.read()
         if not path.startswith(_TELLS):
-            self.said[f"answer to {method} {path}"] = raw.decode(errors="replace")
+            self.outputs[f"answer to {method} {path}"] = raw.decode(errors="replace")
         return json.loads(raw) if raw[:1] in b"{[" and raw else raw.decode(errors="replace")
 
     def _login(self) -> dict[str, str]:
@@ -201,7 +201,7 @@ class Site:
             command, env=environment, input=given, capture_output=True, text=True, check=False, timeout=PATIENCE
         )
         if not tells:
-            self.said[" ".join(words)] = done.stdout + done.stderr
+            self.outputs[" ".join(words)] = done.stdout + done.stderr
         return done.stdout
 
     def stop(self) -> None:
@@ -209,7 +209,7 @@ class Site:
             one.stop()
         self._over.set()
         for file in (*self.directory.glob("*.log"), *(self.directory / "hosts").iterdir()):
-            self.said[file.name] = file.read_text(errors="replace")
+            self.outputs[file.name] = file.read_text(errors="replace")
 
     def end(self) -> None:
         self._over.set()
@@ -316,7 +316,7 @@ def _ask(site: Site) -> None:
     text = Path(site.configuration[1]).read_text()
     for number, (old, new) in enumerate((("bucket = b", "bucket b"), ("command_timeout = 2", "command_timeout = x"))):
         wrong.write_text(text.replace(old, new))
-        site.said[f"wrong configuration {number}"] = site.run("doctor", "-c", str(wrong), "-o", "json")
+        site.outputs[f"wrong configuration {number}"] = site.run("doctor", "-c", str(wrong), "-o", "json")
 
 
 def _simulate(site: Site) -> None:
@@ -346,7 +346,7 @@ def played(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Site]:
             _ask(site)
             _simulate(site)
         site.stop()
-        site.said |= {file.name: file.read_text() for file in tmp_path.glob("kept.json")}
+        site.outputs |= {file.name: file.read_text() for file in tmp_path.glob("kept.json")}
         yield site
     finally:
         site.end()
@@ -369,15 +369,15 @@ def found(texts: dict[str, str]) -> set[tuple[str, str]]:
 )
 def test_no_secret_is_found_in_database_log_answers_commands_or_the_process_list(played: Site) -> None:
     assert all(CANARIES.values())
-    assert any(name.startswith("cmdline") and "ipmitool" in name for name in played.said)
-    assert "******" in played.said["answer to GET /v1/nodes/redfish"]
-    assert {"pxe-filter.log", "sim.log"} <= played.said.keys()
-    assert found(played.said) == set()
+    assert any(name.startswith("cmdline") and "ipmitool" in name for name in played.outputs)
+    assert "******" in played.outputs["answer to GET /v1/nodes/redfish"]
+    assert {"pxe-filter.log", "sim.log"} <= played.outputs.keys()
+    assert found(played.outputs) == set()
     assert found({"database": played.dump()}) == set()
 
 
 @pytest.mark.parametrize("played", [("sqlite", False)], indirect=True, ids=["plain"])
 def test_what_is_not_encrypted_is_found(played: Site) -> None:
-    assert found(played.said) == set()
+    assert found(played.outputs) == set()
     assert {name for name, _ in found({"database": played.dump()})} == set(_OF_NODES)
     assert found({"log": f"x{CANARIES['s3']}y"}) == {("s3", "log")}

@@ -96,7 +96,9 @@ def test_a_crowd_has_its_wish_once(database_url: str, tmp_path: Path) -> None:
         starts_boot_the_machine_once(cluster, crowd)
         first_calls_make_one_node(crowd)
         a_flood_is_limited_and_keeps_nobody_out(crowd)
-        faults = [line for played in cluster.processes() for line in played.said().splitlines() if "Traceback" in line]
+        faults = [
+            line for played in cluster.processes() for line in played.output().splitlines() if "Traceback" in line
+        ]
         assert faults == []
 
 

@@ -90,7 +90,7 @@ def fail_over(tmp_path: Path, sqlite_url: str, rounds: int) -> None:
     """Do each fault to the active balancer this often."""
     with Site(tmp_path, sqlite_url) as network:
         network.active()
-        assert "invalid" not in "".join(host.keepalived.said() for host in network.balancers)
+        assert "invalid" not in "".join(host.keepalived.output() for host in network.balancers)
         client = Client(network.client)
         client.start()
         try:

@@ -130,7 +130,7 @@ def site(
                 )
                 assert not enrolled.failed
                 yield Site(server, balancer, running)
-            assert "Traceback" not in server.said()
+            assert "Traceback" not in server.output()
         finally:
             balancer.close()
             worker.end()
@@ -262,7 +262,7 @@ def test_a_graceful_restart_under_load_fails_no_request(site: Site) -> None:
     assert until(lambda: after.callbacks_accepted - before.callbacks_accepted == _NODES), after
     accepted = after.callbacks_accepted - before.callbacks_accepted
     print(f"{restarts} graceful restarts, {sum(reader.answered for reader in readers)} reads, {accepted} callbacks")
-    assert failed == [], f"{len(failed)}: {site.balancer.log.read_text()[-2000:]}\n{site.server.said()[-4000:]}"
+    assert failed == [], f"{len(failed)}: {site.balancer.log.read_text()[-2000:]}\n{site.server.output()[-4000:]}"
     assert after.callbacks_failed == before.callbacks_failed
 
 
@@ -351,7 +351,7 @@ def test_a_configuration_that_cannot_be_used_is_named(kind: str, tmp_path: Path,
             assert server.played.process.returncode != 0
         else:
             assert until(lambda: _status(server) == 503)
-        assert "[api] auth_strategy = noauth" in server.said()
+        assert "[api] auth_strategy = noauth" in server.output()
         if kind == "apache":
             server.config.write_text(f"{server.config.read_text()}{_ANYBODY}")
             assert until(lambda: _status(server) == 200)

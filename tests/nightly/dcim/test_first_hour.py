@@ -36,4 +36,4 @@ def test_the_machines_are_in_nautobot_and_the_module_is_told(tmp_path: Path, sha
     # All but those whose BMC does not answer, those whose inspection failed, and 25 whose maker has not entered a
     # model; the dry run has created none.
     assert devices == [0, 171, 171]
-    assert "part-gone" in next(text for command, text in hour.said.items() if command.endswith("--role Server"))
+    assert "part-gone" in next(text for command, text in hour.outputs.items() if command.endswith("--role Server"))

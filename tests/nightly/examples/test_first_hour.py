@@ -34,7 +34,7 @@ def test_a_newcomer_finds_the_five_bad_machines_and_the_missing_module(hour: Fol
 
 def _check(hour: Follower) -> None:
     def of(part: str) -> str:
-        (text,) = [text for command, text in hour.said.items() if part in command]
+        (text,) = [text for command, text in hour.outputs.items() if part in command]
         return text
 
     assert "200" in of("import machines.csv --dry-run")

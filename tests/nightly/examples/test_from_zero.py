@@ -72,20 +72,20 @@ def test_somebody_who_follows_the_page_has_195_servers_and_the_reasons_of_the_fi
         operator.follow(command)
         if "> machines.csv" in command:
             _simulate(operator.directory)
-    said = operator.said
-    assert "1 finished" in said["ferroscope inspect r1-u01 --wait"]
-    assert "199 created, 1 unchanged" in said["ferroscope node import machines.csv"]
+    outputs = operator.outputs
+    assert "1 finished" in outputs["ferroscope inspect r1-u01 --wait"]
+    assert "199 created, 1 unchanged" in outputs["ferroscope node import machines.csv"]
     unreachable, failed = (
-        said[f"ferroscope node list --{one} --fields name,last_error"] for one in ("state enroll", "failed")
+        outputs[f"ferroscope node list --{one} --fields name,last_error"] for one in ("state enroll", "failed")
     )
     assert _names(unreachable) == ["r1-u07"]
     assert _names(failed) == list(BAD)
     # The table of the page has the reasons that the service gives.
-    results = said["ferroscope inspect --state manageable --wait --limit 50"]
+    results = outputs["ferroscope inspect --state manageable --wait --limit 50"]
     shown = re.findall(r"^\| (r5-u\d+) \| `([a-z-]+)` \|", page(PAGE).text, re.MULTILINE)
     assert sorted(shown) == sorted(re.findall(r"^(r5-u\d+) +failed +([a-z-]+)", results, re.MULTILINE))
     assert "195 finished, 4 failed" in results
-    assert "1 finished" in said["ferroscope inspect r1-u07 --wait"]
+    assert "1 finished" in outputs["ferroscope inspect r1-u07 --wait"]
 
 
 def _simulate(directory: Path) -> None:

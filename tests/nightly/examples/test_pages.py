@@ -61,7 +61,9 @@ def test_the_page_about_sizing(follower: Follower) -> None:
     for command in steps("docs/how-to/size-it.md"):
         if "--limit" not in command:
             follower.follow(command)
-    total = next(int(line.split()[0]) for line in follower.said["du -kc machines.db*"].splitlines() if "total" in line)
+    total = next(
+        int(line.split()[0]) for line in follower.outputs["du -kc machines.db*"].splitlines() if "total" in line
+    )
     print(f"{total / 50:.0f} KB for a machine with one inspection")
     assert 5 < total / 50 < 200
 

@@ -302,7 +302,7 @@ class Chaos:
         """Start controllers that have ended by themselves again, as a service manager does; none should."""
         for one in self._fleet.controllers:
             if not one.alive:
-                self.ended.append(f"{one.name}, exit code {one.process.returncode}: {one.said()[-300:]}")
+                self.ended.append(f"{one.name}, exit code {one.process.returncode}: {one.output()[-300:]}")
                 _start(one)
 
     def _break_leader(self, kind: str, chance: random.Random) -> None:
@@ -334,7 +334,7 @@ def _start(controller: Played) -> None:
     controller.start()
     for _ in range(_STARTS):
         until(lambda: controller.ready() or not controller.alive)
-        if controller.ready() or "cannot reach the API server" not in controller.said():
+        if controller.ready() or "cannot reach the API server" not in controller.output():
             break
         controller.start()
     controller.wait_ready()

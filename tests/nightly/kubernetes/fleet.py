@@ -185,7 +185,7 @@ class Fleet(Installation):
 
     def a_leader(self) -> Played:
         """Wait until one leads."""
-        assert until(lambda: self.leader() is not None), [one.said()[-1000:] for one in self.controllers]
+        assert until(lambda: self.leader() is not None), [one.output()[-1000:] for one in self.controllers]
         found = self.leader()
         assert found is not None
         return found

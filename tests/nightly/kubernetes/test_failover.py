@@ -180,7 +180,7 @@ def test_mode_label_leaves_pods_where_they_are_as_long_as_a_disruption_budget_wa
         before = len(evicted(fleet.audit))
         fleet.cluster.apply(budget("stateless", 2))
         fleet.machines[home].lose_power()
-        assert until(lambda: controller.said().count("a disruption budget keeps a pod") >= 6)  # three passes
+        assert until(lambda: controller.output().count("a disruption budget keeps a pod") >= 6)  # three passes
         assert evicted(fleet.audit)[before:] == []
         fleet.cluster.kubectl("delete", "poddisruptionbudget/stateless")
         assert until(lambda: len(fleet.places("stateless")) == 2 and home not in fleet.places("stateless"))

@@ -83,7 +83,7 @@ def test_while_the_api_server_is_frozen_or_dead_nothing_happens_and_afterwards_i
     home = fail(fleet)
     assert until(lambda: fleet.reason(home) != "")
     (server.freeze if fault == "frozen" else server.kill)()
-    assert until(lambda: any("cannot read the cluster" in one.said()[-2000:] for one in fleet.controllers))
+    assert until(lambda: any("cannot read the cluster" in one.output()[-2000:] for one in fleet.controllers))
     (server.thaw if fault == "frozen" else server.start)()
     assert until(lambda: fleet.moved("db", home), seconds=180)
 

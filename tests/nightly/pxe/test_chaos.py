@@ -52,7 +52,7 @@ def test_the_clock_that_a_fault_steps_is_that_of_a_pxe_filter_that_runs(tmp_path
         pxe_filter.end()
         sweep()
     first, *_, last = (
-        datetime.fromisoformat(word) for word in re.findall(r"^(\S+Z) ", pxe_filter.said(), re.MULTILINE)
+        datetime.fromisoformat(word) for word in re.findall(r"^(\S+Z) ", pxe_filter.output(), re.MULTILINE)
     )
     assert first.timestamp() == pytest.approx(time.time(), abs=60)
     assert last.timestamp() - first.timestamp() == pytest.approx(DAY, abs=60)

@@ -21,7 +21,7 @@ def test_a_virtual_machine_boots_by_proxy_dhcp_beside_a_foreign_server(tmp_path:
         site.provision("vm1", "inspect")
         site.until_state("vm1", "manageable", "inspect failed", seconds=BOOT)
         node, inventory = site.node("vm1"), site.inventory("vm1")
-    assert node["provision_state"] == "manageable", f"{node['last_error']}\n{machine.said()[-3000:]}"
+    assert node["provision_state"] == "manageable", f"{node['last_error']}\n{machine.output()[-3000:]}"
     assert machine.starts == 1
     addresses = [nic["ipv4_address"] for nic in inventory["interfaces"] if nic["mac_address"] == MAC]
     assert all(foreign.is_its(str(one)) for one in addresses if one), addresses

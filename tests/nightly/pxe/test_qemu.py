@@ -69,13 +69,13 @@ def test_a_virtual_machine_boots_through_the_open_pxe_filter_proves_itself_and_i
         timeline = {entry["step"]: entry for entry in site.timeline("vm1")}
         steps = list(timeline)
         ports = site.ports("vm1")
-        logged = "".join(process.said() for process in site.processes)
-    assert node["provision_state"] == "manageable", f"{node['last_error']}\n{machine.said()[-3000:]}"
+        logged = "".join(process.output() for process in site.processes)
+    assert node["provision_state"] == "manageable", f"{node['last_error']}\n{machine.output()[-3000:]}"
     assert machine.starts == 1
     # It got the secret by its script, and returned it; somebody else without it was refused.
     assert spoofed
-    secret = re.search(r"continue_inspection\?secret=([0-9a-f]{64})", machine.said())
-    assert secret is not None, machine.said()[-3000:]
+    secret = re.search(r"continue_inspection\?secret=([0-9a-f]{64})", machine.output())
+    assert secret is not None, machine.output()[-3000:]
     assert timeline["callback"]["detail"]["proof"] == "verified"
     assert timeline["callback-refused"]["reason"] == "callback-unproven"
     assert timeline["boot-script"]["detail"]["source"]
@@ -108,7 +108,7 @@ def test_a_virtual_machine_boots_by_its_own_script_with_the_files_of_its_node(
         site.provision("vm1", "inspect")
         state = site.until_state("vm1", "manageable", "inspect failed", seconds=BOOT)
         timeline = {entry["step"]: entry for entry in site.timeline("vm1")}
-    assert state == "manageable", machine.said()[-3000:]
+    assert state == "manageable", machine.output()[-3000:]
     assert machine.starts == 1
     assert timeline["callback"]["detail"]["proof"] == "verified"
     assert "vmlinuz" in timeline["ipxe"]["message"]
@@ -124,7 +124,7 @@ def test_a_machine_returns_a_secret_that_ipxe_could_take_for_an_option(tmp_path:
             connection.exec_driver_sql("UPDATE inspections SET secret = '-A0123456789'")
         state = site.until_state("vm1", "manageable", "inspect failed", seconds=BOOT)
         proof = next(entry for entry in site.timeline("vm1") if entry["step"] == "callback")["detail"]["proof"]
-    assert state == "manageable", machine.said()
+    assert state == "manageable", machine.output()
     assert proof == "verified"
 
 
@@ -136,13 +136,13 @@ def test_a_machine_whose_dhcpv4_is_answered_late_asks_for_its_script_again_with_
         for host in site.hosts:
             host.nft(_NO_DHCPV4)
         site.provision("vm1", "inspect")
-        without = until(lambda: "No answer from Ferroscope; asking again" in machine.said(), seconds=BOOT)
+        without = until(lambda: "No answer from Ferroscope; asking again" in machine.output(), seconds=BOOT)
         for host in site.hosts:
             host.nft("delete table netdev late")
         state = site.until_state("vm1", "manageable", "inspect failed", seconds=BOOT)
-    assert without, machine.said()
+    assert without, machine.output()
     assert state == "manageable"
-    assert "Giving up" not in machine.said()
+    assert "Giving up" not in machine.output()
 
 
 def _refused(site: Site) -> bool:
@@ -167,14 +167,14 @@ def test_over_ipv6_alone_a_virtual_machine_loads_from_the_open_host_and_goes_on_
         first.start_dnsmasq()
         machine.power_on()
         lab.after(machine.power_off)
-        moved = until(lambda: "asking for another boot host" in machine.said())
+        moved = until(lambda: "asking for another boot host" in machine.output())
         first.kill_dnsmasq()
         second.start_dnsmasq()
-        assert moved, machine.said()[-2000:]
+        assert moved, machine.output()[-2000:]
         # The kernel that starts clears the serial console and may swallow iPXE's last "ok". That it runs and misses a
         # root file system (the initramfs is empty) shows that both files came.
-        assert until(lambda: "Unable to mount root fs" in machine.said()), machine.said()[-2000:]
-        said = machine.said()
+        assert until(lambda: "Unable to mount root fs" in machine.output()), machine.output()[-2000:]
+        said = machine.output()
     assert "tftp://[fd77::11]/boot.ipxe... ok" in said
     assert "tftp://[fd77::12]/boot.ipxe... ok" in said
     assert "tftp://[fd77::12]/initramfs..." in said

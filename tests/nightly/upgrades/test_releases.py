@@ -103,7 +103,7 @@ def test_the_way_back_is_open_while_the_schema_is_the_same_and_else_the_backup(
     if theirs != migrate.HEAD:
         refused = kept.old("refused", "api")
         assert refused.process.wait(60) != 0
-        assert theirs in refused.said()
+        assert theirs in refused.output()
         restore(version, url)
     old = kept.old("back", "all")
     old.wait_ready()

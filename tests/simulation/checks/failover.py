@@ -153,9 +153,9 @@ class FailoverCheck:
                 reason = f"{record.get('reason')}: {record.get('message')}"
                 self._fail("stuck", f"the remediation of {name} is still {record['phase']} ({reason})")
         for machine in self._left_off():
-            said = self._said(machine)
-            if machine.switched_off_by_us and " off" not in said:
-                self._fail("stuck", f"{machine.name} was left off, and all that is said is {said!r}")
+            explanation = self._explanation(machine)
+            if machine.switched_off_by_us and " off" not in explanation:
+                self._fail("stuck", f"{machine.name} was left off, and all that is said is {explanation!r}")
         for name in self._not_running():
             if not self._may_wait(name):
                 self._fail("stuck", f"{name} does not run although nothing is wrong any more")
@@ -173,7 +173,7 @@ class FailoverCheck:
             return machine is not None and machine.crossed
         return node is not None and ready(node) != "True" and reason in ("nothing-to-free", "nowhere-to-go")
 
-    def _said(self, machine: Machine) -> str:
+    def _explanation(self, machine: Machine) -> str:
         """Return what the records of this machine's node say in the end, and what conditions of the node say."""
         of_node = [one for one in self.records if one.get("machine") == machine.uuid or one["node"] == machine.node]
         found = [f"{one.get('reason')}: {one.get('message')}" for one in of_node[-1:]]

@@ -50,7 +50,7 @@ class Bmc:
     def wait_answers(self) -> None:
         """Return when it answers this host."""
         if not until(lambda: not self._process.alive or self._answers()) or not self._process.alive:
-            raise RuntimeError(f"sushy-emulator does not answer:\n{self._process.said()[-2000:]}")
+            raise RuntimeError(f"sushy-emulator does not answer:\n{self._process.output()[-2000:]}")
 
     def driver_info(self, uuid: str) -> dict[str, Any]:
         """Return what ``driver_info`` says of a machine."""

@@ -78,7 +78,7 @@ class Hypervisor:
         self.uri = f"qemu+unix:///system?socket={socket}"
         daemon = site.play("libvirtd", [*space.prefix, "unshare", "--mount", "sh", "-c", script])
         if not until(lambda: not daemon.alive or self._answers()) or not daemon.alive:
-            raise RuntimeError(f"libvirtd does not answer:\n{daemon.said()[-2000:]}")
+            raise RuntimeError(f"libvirtd does not answer:\n{daemon.output()[-2000:]}")
         self._make_pool()
 
     def define(self, xml: str) -> None:

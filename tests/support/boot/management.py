@@ -69,7 +69,7 @@ def management(site: Installation, space: Netns, name: str, address: str, mac: s
     program = ["ipmi_sim", "-c", str(configuration), "-f", str(commands), "-s", str(directory / "state"), "-n"]
     running = site.play(f"{name}-management", [*space.prefix, *program])
     if not until(lambda: not running.alive or _listens(space, serial)) or not running.alive:
-        raise RuntimeError(f"ipmi_sim does not listen:\n{running.said()[-2000:]}")
+        raise RuntimeError(f"ipmi_sim does not listen:\n{running.output()[-2000:]}")
     return Management(address, mac, serial)
 
 

@@ -137,7 +137,7 @@ class BootSite(Site):
         self.until(machine, lambda: step in self.steps(machine), f"there is the step {step}")
         return self.steps(machine)[step]
 
-    def until_said(self, machine: Machine, word: str) -> None:
+    def until_printed(self, machine: Machine, word: str) -> None:
         """Wait for a word on its console."""
         self.until(machine, lambda: word in machine.console.text, f"it says {word!r}")
 

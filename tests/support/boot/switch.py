@@ -35,5 +35,5 @@ def announce(site: Installation, space: Netns, links: Sequence[str]) -> None:
     configuration.write_text(_CONFIGURATION)
     script = _START.format(configuration=configuration, links=",".join(links))
     daemon = site.play(f"lldpd-{links[0]}", [*space.prefix, "unshare", "--mount", "sh", "-c", script])
-    if not until(lambda: not daemon.alive or "should resume" in daemon.said()) or not daemon.alive:
-        raise RuntimeError(f"lldpd did not start:\n{daemon.said()[-2000:]}")
+    if not until(lambda: not daemon.alive or "should resume" in daemon.output()) or not daemon.alive:
+        raise RuntimeError(f"lldpd did not start:\n{daemon.output()[-2000:]}")

@@ -64,7 +64,7 @@ class LoadBalancer(Installation):
     @property
     def state(self) -> str:
         """The state that keepalived has logged last."""
-        states: list[str] = re.findall(r"Entering (\w+) STATE", self.keepalived.said())
+        states: list[str] = re.findall(r"Entering (\w+) STATE", self.keepalived.output())
         return states[-1] if states else ""
 
     def kill_haproxy(self) -> None:

@@ -114,9 +114,9 @@ class Party(Installation):
         with self._engine.connect() as connection:
             return judge([tuple(row) for row in connection.execute(_TRAIL)])  # type: ignore[misc]
 
-    def said(self, word: str) -> bool:
+    def logged(self, word: str) -> bool:
         """Whether a candidate has logged this since it was last started."""
-        return any(word in one.said() for one in self.candidates)
+        return any(word in one.output() for one in self.candidates)
 
     def revive(self) -> None:
         """Start what has ended, as a service manager does."""

@@ -57,7 +57,7 @@ class Inspector(Played):
 
     def wait_answers(self) -> None:
         assert until(lambda: not self.alive or self.answers())
-        assert self.alive, self.said()[-3000:]
+        assert self.alive, self.output()[-3000:]
 
     def answers(self) -> bool:
         try:

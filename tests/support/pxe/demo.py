@@ -66,7 +66,7 @@ class SerialConsole:
 
     def fresh(self) -> list[str]:
         """Return what is new, in sentences."""
-        said = re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", self._machine.said())
+        said = re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", self._machine.output())
         found = []
         for pattern, sentence in _STEPS.items():
             match = re.search(pattern, said)

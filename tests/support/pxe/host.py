@@ -104,7 +104,7 @@ class BootHost:
 
     def last_words(self) -> str:
         """Return the last line that the filter here has logged."""
-        lines = self.pxe_filter.said().splitlines() if self.pxe_filter is not None else []
+        lines = self.pxe_filter.output().splitlines() if self.pxe_filter is not None else []
         return f"{self.name}: {lines[-1] if lines else 'no pxe_filter'}"
 
     def cut(self) -> None:

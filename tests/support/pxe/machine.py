@@ -57,7 +57,7 @@ class VirtualMachine:
             self._process.wait()
             self._process = None
 
-    def said(self) -> str:
+    def output(self) -> str:
         """Return what it wrote on its serial console."""
         return self.console.read_text(errors="replace") if self.console.exists() else ""
 

@@ -181,7 +181,7 @@ class Site(Installation):
         for played in self.processes:
             played.wait_ready()
         if not until(self._answers):
-            raise RuntimeError(f"the api does not answer: {self.processes[0].said()[-2000:]}")
+            raise RuntimeError(f"the api does not answer: {self.processes[0].output()[-2000:]}")
         # Before there is an open filter, power-ons wait for none.
         if not until(self._open):
             raise RuntimeError("no filter opens: " + "; ".join(host.last_words() for host in self.hosts))

@@ -49,7 +49,7 @@ class Machine:
         self.pending: dict[str, Any] = dict(self.override)  # of the settings resource, until the next boot
         self.resets: list[str] = []
         self.boots: list[str] = []
-        self.said: str | None = None  # the last PowerState
+        self.reported: str | None = None  # the last PowerState
         self.ignores_resets = False  # they are accepted, and nothing happens
         self.switched = 0  # how often the chassis was powered on
         self.loses_images = False  # insertions are accepted, and nothing is inserted
@@ -68,11 +68,11 @@ class Machine:
         """Return ``PowerState`` as it is said now; a reset is nearer to its effect afterwards."""
         with self._lock:
             if self._way:
-                self.said = self._way.pop(0)
+                self.reported = self._way.pop(0)
             else:
                 self._take_effect()
-                self.said = self.power
-            return self.said
+                self.reported = self.power
+            return self.reported
 
     def reset(self, kind: str) -> None:
         """Command a reset; ``RefusedError``."""

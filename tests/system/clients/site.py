@@ -216,7 +216,7 @@ class Site:
                 return False
             return True
 
-    def said(self) -> str:
+    def output(self) -> str:
         """Return all that the processes have logged."""
         return "".join(role.log.read_text(errors="replace") for role in self._service.roles.values())
 

@@ -128,7 +128,7 @@ def test_no_secret_is_in_any_log(locked: Locked) -> None:
     token = logins.token(locked.site, "reader")
     locked.ask(X_Auth_Token=token)
     locked.ask(Authorization="Basic " + base64.b64encode(f"watcher:{PASSWORD}".encode()).decode())
-    said = locked.site.said()
+    said = locked.site.output()
     assert "/v1/nodes" in said
     for secret in (token, token.split("_", 2)[2], PASSWORD, base64.b64encode(f"watcher:{PASSWORD}".encode()).decode()):
         assert secret not in said

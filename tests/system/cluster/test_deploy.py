@@ -143,10 +143,10 @@ def test_a_unit_for_one_network_of_several_is_the_plain_one_with_files_of_its_ow
         ("ferroscope pxe-filter", "ferroscope pxe-filter -c /etc/ferroscope/%i.conf"),
     ):
         plain = plain.replace(one, several)
-    assert _said(template.read_text()) == _said(plain)
+    assert _sections(template.read_text()) == _sections(plain)
 
 
-def _said(unit: str) -> list[str]:
+def _sections(unit: str) -> list[str]:
     """Return the lines from the first section on: before that is how it is installed."""
     return unit[unit.index("[Unit]") :].splitlines()
 

@@ -146,7 +146,7 @@ def test_policies_are_checked_and_changed_with_a_reload(site: Site) -> None:
         assert site.run(command) == (0, output)
     ((reload, _),) = commands(section("Reload"))
     assert site.run(reload)[0] == 0
-    assert until(lambda: site.api is not None and "reloaded" in site.api.said())
+    assert until(lambda: site.api is not None and "reloaded" in site.api.output())
     assert site.api.alive
     assert site.api.process.send_signal(signal.SIGTERM) is None
     assert site.api.process.wait(PATIENCE) == 0

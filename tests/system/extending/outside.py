@@ -72,8 +72,8 @@ class Site:
     def wait_ready(self) -> None:
         self._service.wait_ready()
 
-    def said(self) -> str:
-        return self._service.said()
+    def output(self) -> str:
+        return self._service.output()
 
     def run(self, *words: str) -> str:
         """Run another command with the same configuration; return what it prints."""

@@ -144,7 +144,7 @@ def test_a_source_of_secrets_is_a_package(make_site: MakeSite, tmp_path: Path, m
         assert node["driver_info"] == {"bmc_password": "******"}
     assert errors["rack1"] is None
     assert "secret://lines/rack2" in errors["rack2"]
-    assert "Canary-9c" not in site.said()
+    assert "Canary-9c" not in site.output()
 
 
 def _rested(node: dict[str, Any]) -> bool:

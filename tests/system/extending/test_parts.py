@@ -45,8 +45,8 @@ def test_role_options_command_route_and_page_come_from_one_package(site: Site, t
     assert (described["summary"], described["x-policy"]) == ("Greet somebody by name.", "public_api")
     with urllib.request.urlopen(f"{site.url}/greeter", timeout=PATIENCE) as page:
         assert page.read() == b"Ahoy"
-    assert "Greet NAME." in _said(place, "node", "--help")
-    assert _said(place, "node", "greet", "Ada", "--url", site.url) == "Ahoy, Ada\n"
+    assert "Greet NAME." in _output(place, "node", "--help")
+    assert _output(place, "node", "greet", "Ada", "--url", site.url) == "Ahoy, Ada\n"
     role = Played("greeter", tmp_path, site.command("greeter"))
     try:
         role.wait_ready()
@@ -55,7 +55,7 @@ def test_role_options_command_route_and_page_come_from_one_package(site: Site, t
         role.end()
 
 
-def _said(place: Path, *words: str) -> str:
+def _output(place: Path, *words: str) -> str:
     command = [sys.executable, "-m", "ferroscope", *words]
     return subprocess.run(command, env={"PYTHONPATH": str(place)}, capture_output=True, text=True, check=True).stdout
 

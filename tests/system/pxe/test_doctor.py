@@ -35,7 +35,7 @@ class Doctor:
         assert all(check.advice for check in found if check.verdict != "ok")
         return [check for check in found if check.verdict != "ok"]
 
-    def said(self, **options: Any) -> str:
+    def report(self, **options: Any) -> str:
         return "\n".join(f"{check.verdict}: {check.summary}; {check.advice}" for check in self(**options))
 
     def install(self, **options: Any) -> None:
@@ -109,10 +109,10 @@ def test_host_files_that_dnsmasq_may_not_read_are_wrong(doctor: Doctor) -> None:
     hosts.mkdir(mode=0o755)
     assert "host-files" not in {one.code for one in doctor(backends=("dnsmasq",), dhcp_hostsdir=str(hosts))}
     hosts.chmod(0o750)
-    assert f"chmod a+rx {hosts}" in doctor.said(backends=("dnsmasq",), dhcp_hostsdir=str(hosts))
+    assert f"chmod a+rx {hosts}" in doctor.report(backends=("dnsmasq",), dhcp_hostsdir=str(hosts))
     hosts.chmod(0o755)
     doctor.rulesets.chmod(0o700)
-    assert f"chmod a+x {doctor.rulesets}" in doctor.said(backends=("dnsmasq",), dhcp_hostsdir=str(hosts))
+    assert f"chmod a+x {doctor.rulesets}" in doctor.report(backends=("dnsmasq",), dhcp_hostsdir=str(hosts))
 
 
 def test_a_table_that_another_name_left_behind_is_wrong(doctor: Doctor) -> None:

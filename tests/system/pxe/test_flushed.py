@@ -51,7 +51,7 @@ def test_a_leader_whose_firewall_is_flushed_leaves_its_lease_and_is_closed_again
     leader.space.run(tool, "-F")
     assert until(lambda: "-j fspxe-default" in leader.space.run(tool, "-S", "INPUT").stdout)
     assert leader.pxe_filter is not None
-    assert f"rules in {tool}" in leader.pxe_filter.said()
+    assert f"rules in {tool}" in leader.pxe_filter.output()
     prober.look()
     again = time.monotonic()
     assert until(lambda: filtered.record().open)

@@ -91,7 +91,7 @@ def test_after_an_upgrade_machines_boot_and_after_a_change_of_name_the_log_says_
     assert host.pxe_filter is not None
     host.pxe_filter.end()
     filtered.start_pxe_filter(host, options="network = rack-b")
-    assert until(lambda: "ferroscope_pxe_rack-a" in host.pxe_filter.said())  # type: ignore[union-attr]
+    assert until(lambda: "ferroscope_pxe_rack-a" in host.pxe_filter.output())  # type: ignore[union-attr]
 
 
 def _pxe_filter(network: str, *interfaces: str) -> NftablesFilter:

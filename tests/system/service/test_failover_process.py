@@ -91,15 +91,15 @@ def test_after_a_step_that_hung_the_next_one_still_asks_bmcs(tmp_path: Path) -> 
         process = Played("failover", tmp_path, [sys.executable, "-m", "ferroscope", "failover", "-c", str(config)])
         try:
             process.wait_ready()
-            assert until(lambda: "leadership acquired" in process.said())
+            assert until(lambda: "leadership acquired" in process.output())
             dead = node_document("n1", "Unknown")
             dead["status"]["nodeInfo"]["systemUUID"] = SYSTEM_UUID
             api.fail("/leases", hanging)
             api.put("nodes", dead)
-            assert until(lambda: "the work has not stopped" in process.said())
+            assert until(lambda: "the work has not stopped" in process.output())
             # The thread of the step that hung ends when its call times out, and closes what it has used.
-            assert until(lambda: "cannot read the cluster" in process.said())
-            assert until(lambda: process.said().count("leadership acquired") == 2)
+            assert until(lambda: "cannot read the cluster" in process.output())
+            assert until(lambda: process.output().count("leadership acquired") == 2)
 
             def asked() -> bool:
                 found = backend.store.read(lambda tx: tx.remediations.active("default"))
@@ -107,9 +107,9 @@ def test_after_a_step_that_hung_the_next_one_still_asks_bmcs(tmp_path: Path) -> 
 
             api.put("pods", {"metadata": {"name": "db-0", "namespace": "default", "uid": "u1", "resourceVersion": "1"},
                              "spec": {"nodeName": "n1"}, "status": {"phase": "Running"}})  # fmt: skip
-            assert until(asked), process.said()[-2000:]
+            assert until(asked), process.output()[-2000:]
             assert process.alive
-            assert "periodic task failed" not in process.said()
+            assert "periodic task failed" not in process.output()
         finally:
             api.released.set()
             process.end()
@@ -118,7 +118,7 @@ def test_after_a_step_that_hung_the_next_one_still_asks_bmcs(tmp_path: Path) -> 
 
 def test_a_bmc_that_is_silent_for_hours_does_not_delay_another_node_or_age_its_proof(tmp_path: Path) -> None:
     with _Bmcs() as bmcs, FaultyKubernetes() as api, _failover(tmp_path, api, bmcs) as process:
-        assert until(lambda: "leadership acquired" in process.said())
+        assert until(lambda: "leadership acquired" in process.output())
         _free(api, bmcs, "first")
         api.put("nodes", _dead("silent"))
         api.put("pods", pod_document("db-silent", node="silent"))

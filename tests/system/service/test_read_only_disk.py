@@ -65,8 +65,8 @@ def test_inspections_go_on_when_the_file_system_is_writable_again(site: Site, di
     with pytest.raises(urllib.error.HTTPError, match="503"):
         site.call_back(macs[WAITING[0]])
     assert until(lambda: status_of(site, "GET", "/healthcheck") == 503)
-    assert until(lambda: "Read-only file system" in service.said()), service.said()
-    assert "Traceback" not in service.said()
+    assert until(lambda: "Read-only file system" in service.output()), service.output()
+    assert "Traceback" not in service.output()
     assert service.alive
 
     disk.turn_writable()

@@ -100,20 +100,20 @@ def site(tmp_path: Path) -> Iterator[Site]:
 )
 def test_no_role_ends_and_each_process_reads_again(site: Site, words: tuple[str, ...], processes: int) -> None:
     one = site.start(*words)
-    assert until(lambda: one.said().count("ready ") >= max(1, processes - 1)), one.said()
+    assert until(lambda: one.output().count("ready ") >= max(1, processes - 1)), one.output()
     members = set(tree(one.pid))
     for number in (1, 2):
         site.write("f.conf", (site.directory / "f.conf").read_text() + "format = json\n")
         os.kill(one.pid, signal.SIGHUP)
-        assert until(lambda: one.said().count("reloaded") == number * processes), one.said()  # noqa: B023
-    assert one.said().count('"event": "reloaded"') == 2 * processes
+        assert until(lambda: one.output().count("reloaded") == number * processes), one.output()  # noqa: B023
+    assert one.output().count('"event": "reloaded"') == 2 * processes
     assert set(tree(one.pid)) >= members
     assert one.stop() == 0
 
 
 def test_files_are_read_at_once_and_no_connection_is_lost(site: Site) -> None:
     one = site.start("api", "--processes", "2")
-    assert until(lambda: one.said().count("ready ") == 2)
+    assert until(lambda: one.output().count("ready ") == 2)
     connection, slow = site.connect(), site.connect()
     assert site.status("/v1/nodes", connection) == 200
     assert site.status("/metrics", connection) == 403
@@ -125,13 +125,13 @@ def test_files_are_read_at_once_and_no_connection_is_lost(site: Site) -> None:
     site.write("policy.yaml", '"ferroscope:metrics:get": "role:reader"\n"public_api": "role:admin"\n')
     site.write("f.conf", (site.directory / "f.conf").read_text() + "levels = ferroscope.access:warning\n")
     os.kill(one.pid, signal.SIGHUP)
-    assert until(lambda: one.said().count("reloaded") == 3)
-    lines = one.said().count("path=/v1/nodes")
+    assert until(lambda: one.output().count("reloaded") == 3)
+    lines = one.output().count("path=/v1/nodes")
     assert site.status("/metrics", connection) == 200
     assert {site.status("/metrics", user="bob") for _ in range(8)} == {200}
     assert {site.status("/healthcheck", user="bob") for _ in range(8)} == {403}
     assert site.status("/v1/nodes", connection) == 200
-    assert one.said().count("path=/v1/nodes") == lines
+    assert one.output().count("path=/v1/nodes") == lines
     slow.send(b"{}")
     assert slow.getresponse().status in (400, 403)  # with the role that alice had when it began, or has now
     connection.close()
@@ -146,14 +146,14 @@ def test_what_is_broken_changes_nothing_and_other_options_are_named(site: Site) 
     site.write("policy.yaml", '"baremetal:node:get": "role:a or or"\n')
     site.write("f.conf", (site.directory / "f.conf").read_text() + "level = loud\n")
     os.kill(one.pid, signal.SIGHUP)
-    assert until(lambda: "reloaded" in one.said())
-    assert one.said().count("stays in use") == 3
+    assert until(lambda: "reloaded" in one.output())
+    assert one.output().count("stays in use") == 3
     assert (site.status("/v1/nodes"), site.status("/metrics")) == (200, 403)
     site.write(
         "f.conf", _SETTINGS.format(port=site.port, directory=site.directory).replace("threads = 1", "threads = 2")
     )
     os.kill(one.pid, signal.SIGHUP)
-    assert until(lambda: "sections=['worker']" in one.said())
+    assert until(lambda: "sections=['worker']" in one.output())
     assert one.stop() == 0
 
 
@@ -165,8 +165,8 @@ def test_an_unknown_option_is_refused_and_the_process_goes_on(
     one.wait_ready()
     site.write("f.conf", (site.directory / "f.conf").read_text() + "format = json\nlevls = x:debug\n")
     os.kill(one.pid, signal.SIGHUP)
-    assert until(lambda: "reloaded" in one.said())
-    assert ("levls" in one.said(), "stays in use" in one.said()) == (not taken, not taken)
-    assert ('"event": "reloaded"' in one.said()) is taken
+    assert until(lambda: "reloaded" in one.output())
+    assert ("levls" in one.output(), "stays in use" in one.output()) == (not taken, not taken)
+    assert ('"event": "reloaded"' in one.output()) is taken
     assert site.status("/v1/nodes") == 200
     assert one.stop() == 0

@@ -174,7 +174,7 @@ def test_a_collector_that_is_away_does_no_harm(tmp_path: Path) -> None:
     with Site(tmp_path, free_port()) as site:
         site.inspect()
         assert site.service.stop(20) == 0
-        assert "Traceback" not in site.service.said()
+        assert "Traceback" not in site.service.output()
 
 
 def test_without_an_endpoint_nothing_of_opentelemetry_is_imported() -> None:

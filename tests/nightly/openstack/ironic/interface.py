@@ -113,7 +113,7 @@ def await_provision(place: Place, uuid: str, state: str) -> Any:
     """Return Ironic's node as soon as it is in this state."""
     assert until(lambda: place.ironic.node(uuid)["provision_state"] == state), (
         place.ironic.node(uuid),
-        place.said()[-2000:],
+        place.output()[-2000:],
         (place.ironic.log.parent / "ironic-service.log").read_text()[-4000:],
     )
     return place.ironic.node(uuid)

@@ -142,7 +142,7 @@ class Place(Installation):
         return self.call("GET", f"/v1/introspection/{uuid}", root=self.introspection)[1]
 
     def await_state(self, uuid: str, *states: str) -> None:
-        assert until(lambda: self.state(uuid) in states), (self.status(uuid), self.said()[-3000:])
+        assert until(lambda: self.state(uuid) in states), (self.status(uuid), self.output()[-3000:])
 
     def inspected(self, uuid: str, number: int) -> None:
         """Inspect a machine to the end."""
@@ -160,8 +160,8 @@ class Place(Installation):
         with closing(sqlite3.connect(self.directory / "f.db", timeout=PATIENCE)) as connection:
             return connection.execute(statement).fetchall()
 
-    def said(self) -> str:
-        return "".join(played.said() for played in (self.api, *self.workers))
+    def output(self) -> str:
+        return "".join(played.output() for played in (self.api, *self.workers))
 
 
 def expected(number: int) -> dict[str, Any]:

@@ -196,7 +196,7 @@ def test_the_endpoint_is_in_the_catalog_and_rejected_tokens_are_renewed(
         assert place.call_back(number) == 202
         place.await_state(uuid, "finished")
         assert ironic.node(uuid)["properties"]["memory_mb"] == expected(number)["memory_mb"]
-        assert PASSWORD not in place.said()
+        assert PASSWORD not in place.output()
 
 
 def test_a_cloud_of_clouds_yaml(
@@ -250,7 +250,7 @@ def test_what_was_handed_over_survives_an_outage_of_keystone_and_a_change_of_cre
     handed_over.await_state(uuid, "waiting")
     identity.kill()
     try:
-        assert until(lambda: "cannot validate tokens with Keystone" in handed_over.api.said())
+        assert until(lambda: "cannot validate tokens with Keystone" in handed_over.api.output())
     finally:
         identity.start()
         identity.wait_answers()

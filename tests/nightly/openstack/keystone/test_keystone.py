@@ -238,11 +238,11 @@ def test_a_killed_keystone_is_503_for_its_tokens_only_and_all_goes_on_when_it_is
         assert int(headers["Retry-After"]) > 0
         assert cloud.ask(X_Auth_Token=ours) == 200
         assert cloud.ask("/") == 200
-        before = cloud.site.said().count("Unable to validate token")
+        before = cloud.site.output().count("Unable to validate token")
         for number in range(5):
             assert until(lambda: cloud.ask(X_Auth_Token=f"gAAAAA{number}{'y' * 99}") == 503)  # noqa: B023
             time.sleep(1.1)  # longer than nobody asks Keystone after it did not answer
-        assert before <= cloud.site.said().count("Unable to validate token") <= before + 1
+        assert before <= cloud.site.output().count("Unable to validate token") <= before + 1
         done = cloud.ferroscope("node", "list", OS_CLOUD="watcher")
         assert done.code == Exit.UNREACHABLE, done.err
     finally:

@@ -33,8 +33,8 @@ def test_on_and_off_are_said_only_of_a_machine_of_which_the_bmc_says_so(service:
         bmc.set_power(node, wanted)
         for _ in range(5):
             found = bmc.get_power(node)
-            assert (found is Power.ON, found is Power.OFF) == (machine.said == "On", machine.said == "Off")
-        assert machine.said == state
+            assert (found is Power.ON, found is Power.OFF) == (machine.reported == "On", machine.reported == "Off")
+        assert machine.reported == state
 
 
 def test_a_command_for_the_state_that_the_machine_is_in_is_no_error(

@@ -79,7 +79,7 @@ def _of(kind: type[Any], document: Any) -> Any:
     return msgspec.json.decode(msgspec.json.encode(document), type=kind)
 
 
-_SAID = {True: Power.OFF, False: Power.ON, None: Power.UNKNOWN}
+_POWER = {True: Power.OFF, False: Power.ON, None: Power.UNKNOWN}
 
 
 class Case:
@@ -125,7 +125,7 @@ class Case:
         settled = stored.get(self.record.machine) if self.record is not None and self.record.settled else None
         seen = Seen(
             name="n1", node=self.node, renewal=self.renewal, silent=self.silent, match=self.match, settled=settled,
-            power=self.power or _SAID[self.power_off], power_error="timed out",
+            power=self.power or _POWER[self.power_off], power_error="timed out",
             command_error=self.command_error, asked_at=self.now - self.answer_took,
             read_at=self.now, pods=self.pods, attachments=self.attachments,
             volumes=self.volumes, refused=self.refused,
@@ -133,7 +133,7 @@ class Case:
         self.seen = seen
         decision = decide(view, seen, self.record, self.rules, lambda: "record-1")
         # What is said on the Node is a matter of its own.
-        self.said = [one.message for one in decision.effects if isinstance(one, SetCondition)]
+        self.conditions = [one.message for one in decision.effects if isinstance(one, SetCondition)]
         effects = tuple(one for one in decision.effects if not isinstance(one, SetCondition))
         decision = msgspec.structs.replace(decision, effects=effects)
         self.record = None if decision.record is None or decision.record.ended else decision.record

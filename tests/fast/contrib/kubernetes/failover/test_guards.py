@@ -163,7 +163,7 @@ def test_a_power_on_that_never_takes_effect_is_given_up_and_the_machine_is_said_
     commands = [effect for _ in range(40) for effect in case.step(31.0).effects]
     assert commands == [PowerOn()] * 10
     assert case.record.reason == "gave-up"
-    assert case.said == ["machine m1 is still off after 10 power-on commands"]
+    assert case.conditions == ["machine m1 is still off after 10 power-on commands"]
     case.power_off = False
     assert case.step(1.0).reason == "waiting-for-return"
     assert case.record.left_off == ""

@@ -170,10 +170,10 @@ def test_whatever_keeps_a_machine_off_that_we_have_powered_off_is_reported_on_it
     decision = case.step(31.0)
     assert (decision.reason, decision.effects) == (why, ())
     assert case.record.left_off in decision.message
-    assert case.said == [case.record.left_off]
+    assert case.conditions == [case.record.left_off]
     case.power_off = False
     case.step(1.0)
-    assert case.said == []
+    assert case.conditions == []
 
 
 def test_a_machine_that_takes_its_time_to_be_powered_on_is_not_said_to_be_left_off() -> None:
