@@ -233,7 +233,7 @@ def _image(attempt: Attempt, services: Services) -> Image:
 
 # Power: command, then poll until the state has followed; that the BMC accepted the command is not enough.
 
-_POWER_STATE_TEXT: Final = {
+_POWER_TEXT: Final = {
     Power.ON: "on",
     Power.OFF: "off",
     Power.CHANGING: "being powered on or off",
@@ -294,7 +294,7 @@ def _follow(attempt: Attempt, services: Services, power: Switch, seconds: float)
     while (actual := bmc.get_power(node)) is not power:
         if services.clock.monotonic() > began + seconds:
             node.power_state = actual.published
-            message = f"the BMC accepted {power}, and the machine is still {_POWER_STATE_TEXT[actual]} after {seconds:g} s"
+            message = f"the BMC accepted {power}, and the machine is still {_POWER_TEXT[actual]} after {seconds:g} s"
             raise BmcError(message, transient=True, reason=Reason.POWER_FAILED)
         attempt.pause(pause)
         pause = min(pause * 1.5, longest)

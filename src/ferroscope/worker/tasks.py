@@ -187,7 +187,7 @@ def _time(seconds: float) -> str:
 
 # Commands: they do not change the inspection's state; their failure is the node's ``last_error``.
 
-_POWER_STATE_TEXT: Final = {
+_POWER_TEXT: Final = {
     Power.CHANGING: "the machine is being powered on or off",
     Power.UNKNOWN: "it does not say whether the machine is on or off",
 }
@@ -211,7 +211,7 @@ def verify(attempt: Attempt, journal: Journal, services: Services) -> Outcome:
     journal.bmc_addresses = resolve_addresses(attempt.node, seconds=services.settings.drivers.command_timeout)
     _learn_boot_device(attempt, journal)
     virtual_media.learn(attempt)
-    journal.note("verified", f"the BMC responds: {_POWER_STATE_TEXT.get(power, str(power))}")
+    journal.note("verified", f"the BMC responds: {_POWER_TEXT.get(power, str(power))}")
     return Done()
 
 
