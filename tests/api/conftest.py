@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 
+from ferroscope.api.http import recent
+from ferroscope.api.service import shared_macs
 from tests.api.service import Client, Service
 
 
@@ -44,6 +47,13 @@ def with_drivers(database_url: str) -> Iterator[Callable[..., Service]]:
 def callback_version(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Run the test with both versions of the callback: with a token in the response, and without."""
     monkeypatch.setattr(Service, "callback_version", request.param)
+
+
+@pytest.fixture
+def nothing_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have each call find out anew what another one may have found out a moment ago, however busy this machine is."""
+    monkeypatch.setattr(recent, "_SHARE", math.inf)
+    monkeypatch.setattr(shared_macs, "KEPT", 0.0)
 
 
 @pytest.fixture

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -12,7 +11,6 @@ from urllib.parse import quote
 import pytest
 
 from ferroscope.api.auth.identity import local
-from ferroscope.api.http import remembered
 from ferroscope.config.options import BootSettings, DiscoverySettings, InspectorSettings
 from ferroscope.contracts.store import Query
 from ferroscope.core.lookup import MAX_MACS
@@ -101,8 +99,8 @@ def test_where_a_shared_mac_is_not_known_the_nic_that_booted_decides(make: Make)
         assert UNKNOWN_USB in told["message"]
 
 
-def test_a_mac_that_several_machines_reported_is_proposed(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(remembered, "_SLOW", math.inf)  # however busy this machine is
+@pytest.mark.usefixtures("nothing_is_kept")
+def test_a_mac_that_several_machines_reported_is_proposed(make: Make) -> None:
     service = make()
     worker = working.worker(service)
 

@@ -146,6 +146,7 @@ def build_context(
     from ferroscope.api.http.context import Process as ServingProcess
     from ferroscope.api.http.middleware import Hosts, known_names
     from ferroscope.api.http.rate_limit import Admission, Callers
+    from ferroscope.api.http.recent import Recent
     from ferroscope.hooks.pipeline import from_settings
     from ferroscope.rules.builtin import RuleCache
 
@@ -157,6 +158,7 @@ def build_context(
             archive=build_archive(settings, backend.store, stop or threading.Event()),
             describe=lambda: DatabaseInfo(*backend.describe()),
             page=settings.api.max_page_size,
+            recent=Recent(clock),
             can_write=can_write,
         ),
         access=Access(

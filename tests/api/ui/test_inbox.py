@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 
 import pytest
 
-from ferroscope.api.http import remembered
 from ferroscope.config.options import DiscoverySettings
 from ferroscope.core.states import Event, Provision
 from tests.api.browsing import IDENTITIES, Browser, Elements, text_of
@@ -179,10 +177,8 @@ def test_what_a_machine_says_is_only_text(service: Service, root: Browser) -> No
     assert "\u202e" not in page.text
 
 
-def test_macs_that_several_machines_have_are_shown_to_operators(
-    service: Service, root: Browser, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(remembered, "_SLOW", math.inf)  # however busy this machine is
+@pytest.mark.usefixtures("nothing_is_kept")
+def test_macs_that_several_machines_have_are_shown_to_operators(service: Service, root: Browser) -> None:
     assert "several machines" not in text_of(root.get("/ui/inbox"))
     mac = "52:54:00:00:00:01"
     called = ("sn-one", "sn-two")

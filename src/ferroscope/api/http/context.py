@@ -6,7 +6,7 @@ It has no state of a call; one context serves all threads of the process.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any, Final, Protocol, TypeVar
 
 import msgspec
@@ -18,12 +18,11 @@ from ferroscope.api.http.audit import Audit
 from ferroscope.api.http.large_lists import Room, Turns
 from ferroscope.api.http.middleware import Hosts
 from ferroscope.api.http.rate_limit import Admission, Buckets, Callers, PerMinute, RefusalCache
-from ferroscope.api.http.remembered import Remembered
+from ferroscope.api.http.recent import Recent
 from ferroscope.api.http.sending import Places, Readers
 from ferroscope.config.options import ApiSettings, Settings
 from ferroscope.contracts.attached import Attached
 from ferroscope.contracts.bmc import Bmc
-from ferroscope.contracts.data import SharedMac
 from ferroscope.contracts.queue import Clock, StopFlag
 from ferroscope.contracts.remote import Forwarder
 from ferroscope.contracts.telemetry import SILENT, Meter
@@ -82,7 +81,7 @@ class Data(msgspec.Struct, frozen=True, kw_only=True):
 
     ``archive`` reads inspection data wherever it is stored. ``describe`` queries the database's kind and schema.
     ``page``: the most bytes of a page of a list; ``turns`` limits the large lists that are made at once.
-    ``shared_macs`` are the MACs that several machines reported, remembered where reading them is slow.
+    ``recent`` is what a call has found out a moment ago, for the others.
     ``can_write`` returns whether this process has recently written its heartbeat, None if it has none; ``writes`` what
     its last calls have found. ``outages`` limits the logging of an outage.
     """
@@ -91,8 +90,8 @@ class Data(msgspec.Struct, frozen=True, kw_only=True):
     archive: Archive
     describe: Callable[[], DatabaseInfo]
     page: int
+    recent: Recent
     turns: Turns = msgspec.field(default_factory=Turns)
-    shared_macs: Remembered[Sequence[SharedMac]] = msgspec.field(default_factory=Remembered)
     can_write: CanWrite | None = None
     writes: Writes = msgspec.field(default_factory=Writes)
     outages: QuietLog = msgspec.field(default_factory=lambda: QuietLog(burst=1))

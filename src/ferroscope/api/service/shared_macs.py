@@ -16,12 +16,15 @@ from ferroscope.db.transaction import Transaction
 from ferroscope.telemetry.finding import Finding
 
 _READ: Final = 64
+# Seconds for which they are kept, and for which they are where reading them takes long.
+KEPT: Final = 20.0
+_LONGEST: Final = 600.0
 _NAMED: Final = 4
 
 
 def find(context: ApiContext, tx: Transaction) -> list[SharedMac]:
     """Return the addresses that several machines reported and that are not ignored, those of most NICs first."""
-    found = context.data.shared_macs.get(lambda: tx.search_index.shared_macs(_READ), context.process.clock)
+    found = context.data.recent.get("shared MACs", KEPT, lambda: tx.search_index.shared_macs(_READ), longest=_LONGEST)
     ignored = context.settings.inspector.ignored
     return [one for one in found if ignored.identifying(one.address) is not None]
 

@@ -25,7 +25,6 @@ from ferroscope.api.http.middleware import of as request_id
 from ferroscope.api.http.responder import record
 from ferroscope.config.errors import extra
 from ferroscope.contracts.errors import StoreUnavailableError
-from ferroscope.contracts.queue import Clock
 from ferroscope.contrib.ui import (
     asset_labels,
     bmc_form,
@@ -47,7 +46,6 @@ from ferroscope.contrib.ui import (
 )
 from ferroscope.contrib.ui.audit import LoginAudit
 from ferroscope.contrib.ui.page import Download, Page, Redirect, Visit
-from ferroscope.contrib.ui.recent import Recent
 from ferroscope.contrib.ui.session import Seal, Visitor
 from ferroscope.core.audit import LOGIN, LOGOUT
 from ferroscope.http_server.agreed import HEAD_ONLY
@@ -105,30 +103,22 @@ NAVIGATION: Final[tuple[tuple[str, str, tuple[str, ...]], ...]] = (
 _FILES: Final = ("/ui/enroll",)
 
 
-class Memory:
-    """What the viewers of a process share for seconds: see ``recent.Recent`` and ``render.Rendered``."""
-
-    def __init__(self, clock: Clock) -> None:
-        self.recent = Recent(clock)
-        self.rendered = render.Rendered()
-
-
 def add_pages(app: falcon.App[Any, Any], context: ApiContext) -> None:
     """Add the pages to the application of the API."""
-    memory = Memory(context.process.clock)
+    rendered = render.Rendered()
     for path, handlers in PAGES.items():
         responders = {
-            f"on_{method.lower()}": _responder(context, path, handler, memory) for method, handler in handlers.items()
+            f"on_{method.lower()}": _responder(context, path, handler, rendered) for method, handler in handlers.items()
         }
         if "GET" in handlers:
             responders["on_head"] = responders["on_get"]
         _add(app, path, responders)
-    entry = _responder(context, "/ui/login", None, memory)
+    entry = _responder(context, "/ui/login", None, rendered)
     _add(app, "/ui/login", {"on_get": entry, "on_head": entry, "on_post": entry})
-    _add(app, "/ui/logout", {"on_post": _responder(context, "/ui/logout", None, memory)})
+    _add(app, "/ui/logout", {"on_post": _responder(context, "/ui/logout", None, rendered)})
     static = _static(context)
     _add(app, "/ui/static/{name}", {"on_get": static, "on_head": static})
-    app.add_sink(_responder(context, "/ui/*", _nothing, memory), r"/ui/")
+    app.add_sink(_responder(context, "/ui/*", _nothing, rendered), r"/ui/")
 
 
 def _add(app: falcon.App[Any, Any], path: str, responders: dict[str, Callable[..., None]]) -> None:
@@ -163,7 +153,9 @@ def _static(context: ApiContext) -> Callable[..., None]:
 _MEDIA: Final = {"css": "text/css; charset=utf-8", "js": "text/javascript; charset=utf-8", "svg": "image/svg+xml"}
 
 
-def _responder(context: ApiContext, template: str, handler: Handler | None, memory: Memory) -> Callable[..., None]:
+def _responder(
+    context: ApiContext, template: str, handler: Handler | None, rendered: render.Rendered
+) -> Callable[..., None]:
     """Return what serves one page; without ``handler``, the login or the logout."""
 
     def respond(req: falcon.Request, resp: falcon.Response, **path: str) -> None:
@@ -184,10 +176,10 @@ def _responder(context: ApiContext, template: str, handler: Handler | None, memo
                 outcome = _too_late(context, req, visitor, given)
             else:
                 given = kept.of(context, visitor.secret, given, req.path)
-                outcome = _outcome(context, req, visitor, handler, path, given, memory)
+                outcome = _outcome(context, req, visitor, handler, path, given)
         except Exception as exc:  # noqa: BLE001  # the boundary, as in the responder of the API
             outcome = _failure(context, req, visitor, exc)
-        _send(context, req, resp, visitor, outcome, memory.rendered)
+        _send(context, req, resp, visitor, outcome, rendered)
         method = req.method if req.method in falcon.HTTP_METHODS else "other"
         record(context, req, resp, method, template, perf_counter() - began)
 
@@ -201,7 +193,6 @@ def _outcome(
     handler: Handler,
     path: dict[str, str],
     given: dict[str, list[str]],
-    memory: Memory,
 ) -> Outcome:
     if visitor.identity is None:
         raise UnauthorizedError("Log in first.")
@@ -214,7 +205,6 @@ def _outcome(
         path=path,
         query=form.fields(req.query_string),
         form=given,
-        recent=memory.recent,
         seal=Seal(visitor.secret, context.process.clock.time),
         again="HTTP_IF_NONE_MATCH" in req.env,
     )

@@ -16,7 +16,6 @@ from ferroscope.api.http.errors import ForbiddenError, MissingError
 from ferroscope.api.http.in_process import Caller, perform
 from ferroscope.api.http.route import Route
 from ferroscope.api.routes import ROUTES
-from ferroscope.contrib.ui.recent import Recent
 from ferroscope.contrib.ui.session import Seal
 from ferroscope.core.model import Node
 
@@ -72,8 +71,8 @@ class Download(msgspec.Struct, frozen=True, kw_only=True):
 class Visit(msgspec.Struct, frozen=True, kw_only=True):
     """A request of a known caller. ``query`` and ``form`` have all values of each parameter.
 
-    ``recent`` is shared by all visits of a process. ``seal`` hides from the browser what it shall send back. ``again``:
-    a page looks for news of itself, and may be a moment old.
+    ``seal`` hides from the browser what it shall send back. ``again``: a page looks for news of itself, and may be a
+    moment old.
     """
 
     context: ApiContext
@@ -81,13 +80,12 @@ class Visit(msgspec.Struct, frozen=True, kw_only=True):
     path: Mapping[str, str] = {}
     query: Mapping[str, list[str]] = {}
     form: Mapping[str, list[str]] = {}
-    recent: Recent
     seal: Seal
     again: bool = False
 
     def remembered(self, name: Hashable, seconds: float, make: Callable[[], T]) -> T:
         """Return what ``make`` returned at most so many seconds ago, to any caller who has the same ``name``."""
-        return self.recent.get(name, seconds, make)
+        return self.context.data.recent.get(name, seconds, make)
 
     def shared(self, name: str, seconds: float, make: Callable[[], dict[str, Any]]) -> Shared:
         """Return the data of a page that looks for news of itself, as all with the same rights see it; or new data."""

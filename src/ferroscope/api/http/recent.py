@@ -1,7 +1,7 @@
-"""What was found out a moment ago, for all viewers of a process: many who look cost little more than one.
+"""What was found out a moment ago, for all callers of a process: many who look cost little more than one.
 
 While one of them finds it out again, the others see what was known before, or wait for it if nothing was. What takes
-long, in the database too, is kept for longer, so that viewers of a large fleet keep no processor busy.
+long, in the database too, is kept for longer, so that those who look at a large fleet keep no processor busy.
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ from ferroscope.contracts.queue import Clock
 
 T = TypeVar("T")
 
-# The share of the time for finding something out again and again; after so many seconds it is done anyway.
+# The share of the time for finding something out again and again; after so many seconds it is done anyway, unless the
+# caller says otherwise.
 _SHARE: Final = 0.005
 _LONGEST: Final = 5.0
 # Things that are kept at the same time: a list of ten thousand machines takes a megabyte.
@@ -38,13 +39,16 @@ class Recent:
         self._known: dict[Hashable, _Known] = {}
         self._finding: dict[Hashable, threading.Lock] = {}
 
-    def get(self, name: Hashable, seconds: float, find: Callable[[], T]) -> T:
-        """Return what ``find`` returned at most so many seconds ago, to any caller who has the same ``name``."""
+    def get(self, name: Hashable, seconds: float, find: Callable[[], T], *, longest: float = _LONGEST) -> T:
+        """Return what ``find`` returned at most so many seconds ago, to any caller who has the same ``name``.
+
+        Where it takes long, at most ``longest`` seconds ago.
+        """
         known = self._at(name, 0.0)
         if known is not None:
             return known.value  # type: ignore[no-any-return]
         finding = self._finding.setdefault(name, threading.Lock())
-        before = self._at(name, _LONGEST)
+        before = self._at(name, longest)
         if not finding.acquire(blocking=before is None):
             return before.value  # type: ignore[union-attr, no-any-return]
         try:
@@ -54,7 +58,7 @@ class Recent:
             began = self._clock.monotonic()
             value = find()
             now = self._clock.monotonic()
-            self._keep(name, _Known(value, now + max(seconds, min(_LONGEST, (now - began) / _SHARE))), now)
+            self._keep(name, _Known(value, now + max(seconds, min(longest, (now - began) / _SHARE))), now)
             return value
         finally:
             self._finding.pop(name, None)

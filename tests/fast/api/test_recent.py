@@ -1,4 +1,4 @@
-"""What a viewer of a page has found out is shared by the others: once at a time, and for longer where it takes long."""
+"""What one caller has found out is shared by the others: once at a time, and for longer where it takes long."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from ferroscope.contrib.ui.recent import Recent
+from ferroscope.api.http.recent import Recent
 from tests.support.processes import until
 
 
@@ -49,6 +49,16 @@ def test_what_takes_long_in_the_database_is_kept_for_longer_and_never_for_long()
     assert quick.times == 60
     assert 14 <= slow.times <= 16
     assert slowest.times == 6
+
+
+def test_what_takes_very_long_takes_a_small_share_of_the_time_where_it_may_be_old() -> None:
+    clock = Clock()
+    recent, find = Recent(clock), Finding(clock, 2.0)
+    while clock.now < 1000.0 + 3600.0:
+        assert recent.get("slow", 1.0, find, longest=600.0) == find.times
+        clock.now += 1.0
+    assert find.times * find.seconds < 0.01 * 3600
+    assert find.times > 2
 
 
 def test_what_several_want_at_once_is_found_out_once() -> None:
