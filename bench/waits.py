@@ -9,7 +9,7 @@ from typing import Final
 import psycopg
 
 from ferroscope.db.url import checked
-from ferroscope_sim.beside import Beside
+from ferroscope_sim.run import Beside
 
 # Seconds between two looks.
 _PERIOD: Final = 0.01

@@ -10,6 +10,7 @@ import signal
 import threading
 from collections.abc import Callable
 from types import TracebackType
+from typing import Self
 
 from ferroscope_sim.fleet import Fleet
 from ferroscope_sim.model import FleetSettings
@@ -101,3 +102,27 @@ class FleetThread:
     def _ready(self, fleet: Fleet, places: Addresses) -> None:
         self.fleet, self.address, self.bmcs = fleet, places.control, places.bmcs
         self._up.set()
+
+
+class Beside:
+    """Something that goes on in a thread of its own while a block runs, such as watching the fleet.
+
+    ``_run`` returns when ``_stop`` is set, at the end of the block at the latest.
+    """
+
+    def __init__(self) -> None:
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, name=type(self).__name__, daemon=True)
+
+    def _run(self) -> None:
+        raise NotImplementedError
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._stop.set()
+        self._thread.join()

@@ -27,7 +27,7 @@ import ferroscope.contrib.kubernetes.failover.client
 import ferroscope.contrib.kubernetes.failover.controller
 import ferroscope.contrib.kubernetes.failover.node_watch
 import ferroscope.contrib.kubernetes.role
-import ferroscope.core.idents
+import ferroscope.core.values
 import ferroscope.db.connections
 import ferroscope.db.engine
 import ferroscope.db.store
@@ -168,7 +168,7 @@ def installed(world: World) -> Iterator[None]:
             default(kept.__init__, new_flag=lambda: Flag(kernel), new_thread=threading.Thread)
         default(_product.leadership.LeaseRenewer.__init__, new_flag=lambda: Flag(kernel), leave=lambda: _leave(world))
         put(uuid, "uuid4", _uuids(world))
-        put(_product.core.idents, "urandom", kernel.rng("identifiers").randbytes)
+        put(_product.core.values, "urandom", kernel.rng("identifiers").randbytes)
         put(_product.worker.loop.Worker, "carry_out", _taken_over(world, _product.worker.loop.Worker.carry_out))
         put(_product.leadership.Leadership, "__init__", _watched(world, _product.leadership.Leadership.__init__))
         step, looked = _product.periodic.timeouts.Timeouts.step, world.checks.leaders.stepped

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeVar
+from urllib.parse import urlsplit
 
 import click
 import msgspec
@@ -164,14 +165,34 @@ def _run(
     **options: Any,
 ) -> None:
     """Run the roles; ``greets``: say where everything is once they are ready."""
-    from ferroscope.cli import welcome
     from ferroscope.runtime.process import run
 
     adjusted = adjust or (lambda settings: settings)
     settings = adjusted(settings_of(files, database))
     if greets:
-        options["ready"] = lambda: click.echo("\n" + "\n".join(welcome.lines(settings)) + "\n", err=True)
+        options["ready"] = lambda: click.echo("\n" + "\n".join(welcome(settings)) + "\n", err=True)
     exit_with(run, settings, roles, reread=lambda: adjusted(read(files, database)), **options)
+
+
+_DEFAULT_PORT: Final = 6385
+_EXAMPLE: Final = "ferroscope node import machines.csv, or ferroscope bmc scan NETWORK"
+
+
+def welcome(settings: Settings) -> list[str]:
+    """Return what a person wants to know who has just started the service: the page, what to try, where the data is.
+
+    The log says the same, for services (``api.urls.announce``).
+    """
+    from ferroscope.api.urls import api_url, page_url
+    from ferroscope.db import location
+
+    url, simulated = api_url(settings.api), set(SIMULATED) & set(settings.drivers.enabled)
+    other = "" if urlsplit(url).port == _DEFAULT_PORT and "127.0.0.1" in url else f" (export FERROSCOPE_URL={url})"
+    rows = [("web page", page_url(settings.api))]
+    if url:
+        rows.append(("try", ("ferroscope sim --nodes 50 --enroll" if simulated else _EXAMPLE) + other))
+    rows.append(("data", location.place(settings.database)))
+    return [f"{name:<8}  {text}" for name, text in rows if text]
 
 
 def exit_with(run: Callable[..., int], *args: Any, **options: Any) -> NoReturn:

@@ -10,7 +10,6 @@ from sqlalchemy import and_, bindparam, delete, func, insert, or_, select, updat
 
 from ferroscope.contracts.events import Audited
 from ferroscope.core.audit import AuditEvent
-from ferroscope.core.idents import new_uuid
 from ferroscope.core.model import Inspection, Node
 from ferroscope.core.notification import (
     MAX_CHANGES,
@@ -25,6 +24,7 @@ from ferroscope.core.notification import (
     shortened,
     view_of,
 )
+from ferroscope.core.values import new_uuid
 from ferroscope.db import schema
 from ferroscope.db.mapping import Mapper, add
 from ferroscope.db.session import Session

@@ -11,10 +11,9 @@ from sqlalchemy import bindparam, delete, exists, func, insert, or_, select, upd
 from ferroscope.contracts.errors import NotFoundError
 from ferroscope.contracts.events import PENDING
 from ferroscope.contracts.store import Query
-from ferroscope.core.idents import new_uuid
 from ferroscope.core.model import Entry, Inspection
 from ferroscope.core.states import State
-from ferroscope.core.values import storable
+from ferroscope.core.values import new_uuid, storable
 from ferroscope.db import mapping, schema
 from ferroscope.db.mapping import Mapper, page, sizes
 from ferroscope.db.session import Session

@@ -16,8 +16,8 @@ from sqlalchemy import Double, and_, bindparam, case, delete, insert, literal, o
 
 from ferroscope.contracts.errors import LeaseHeldError, LeaseLostError
 from ferroscope.contracts.queue import Channel
-from ferroscope.core.idents import new_uuid
 from ferroscope.core.model import Candidate, Lease, LeaseClaim, LeaseProof
+from ferroscope.core.values import new_uuid
 from ferroscope.db import schema
 from ferroscope.db.session import Session
 from ferroscope.db.spellings import db_now, upsert

@@ -30,11 +30,11 @@ from sqlalchemy.sql.dml import ReturningUpdate
 
 from ferroscope.contracts.errors import StoreUnavailableError
 from ferroscope.contracts.queue import EVERYTHING, MOST_WITHOUT, Bus, Channel, Clock, StopFlag, Take, requests_of
-from ferroscope.core.idents import new_uuid
 from ferroscope.core.lanes import OVERTAKING, Lane
 from ferroscope.core.losses import Cause, Loss, loss_of, may_release, noted
 from ferroscope.core.model import REQUEST_VERSION, Claim, Member
 from ferroscope.core.states import Event
+from ferroscope.core.values import new_uuid
 from ferroscope.db import schema
 from ferroscope.db.requests import REQUEST
 from ferroscope.db.spellings import db_now

@@ -15,9 +15,9 @@ from sqlalchemy import bindparam, delete, insert, select, update
 from ferroscope.contracts.data import Later
 from ferroscope.contracts.errors import ClaimLostError
 from ferroscope.contracts.queue import requests_of
-from ferroscope.core.idents import new_uuid
 from ferroscope.core.lanes import lane_of, priority_of
 from ferroscope.core.model import Claim, Request
+from ferroscope.core.values import new_uuid
 from ferroscope.db import schema
 from ferroscope.db.batch import Answer
 from ferroscope.db.mapping import Mapper

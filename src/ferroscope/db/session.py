@@ -10,14 +10,41 @@ from typing import Final
 
 from sqlalchemy import Connection
 
+from ferroscope.contracts.errors import LostUpdateError
 from ferroscope.contracts.telemetry import Moved
 from ferroscope.core.notification import ChangeView, Subscription
 from ferroscope.db.batch import Batch
-from ferroscope.db.lost_updates import Written
 from ferroscope.db.replication import Memory
 from ferroscope.secrets.keys import KeyRing
 
 NO_KEYS: Final = KeyRing()
+_REMOVED: Final = object()
+
+
+class Written:
+    """The rows that a transaction has written. A row's ``mark`` differs after each write: its version, or its time.
+
+    A struct that was read before the same transaction wrote its row must not be written: the version alone would report
+    another process where there is none, so that the caller repeats the request for ever, and a record without a version
+    would be reverted in silence. That is a mistake in the program, so it is raised where it is made.
+    """
+
+    def __init__(self) -> None:
+        self._marks: dict[tuple[str, str], object] = {}
+
+    def check(self, kind: str, uuid: str, mark: object) -> None:
+        """Raise ``LostUpdateError`` if a struct with this mark is older than what this transaction wrote."""
+        written = self._marks.get((kind, uuid), mark)
+        if written != mark:
+            raise LostUpdateError(kind, uuid, removed=written is _REMOVED)
+
+    def note(self, kind: str, uuid: str, mark: object) -> None:
+        """Remember the mark of a row that has been added or updated."""
+        self._marks[kind, uuid] = mark
+
+    def removed(self, kind: str, uuid: str) -> None:
+        """Remember that a row has been removed."""
+        self._marks[kind, uuid] = _REMOVED
 
 
 class Session:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from ferroscope.core.idents import new_uuid
+from ferroscope.core.values import new_uuid
 
 HEADER: Final = "Openstack-Request-Id"
 # Present if the body has not been read: it is only decided whether to read it. A response with status 100 means yes;

@@ -26,7 +26,7 @@ from ferroscope.contracts.queue import Clock, StopFlag
 from ferroscope.contracts.remote import Forwarder
 from ferroscope.contracts.secrets import SecretOptions
 from ferroscope.contracts.telemetry import SILENT, Meter
-from ferroscope.core.idents import new_uuid
+from ferroscope.core.values import new_uuid
 from ferroscope.remote.addresses import Networks
 from ferroscope.runtime.backend import Backend
 from ferroscope.runtime.system import SystemClock, new_token

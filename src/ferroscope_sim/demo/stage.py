@@ -23,7 +23,7 @@ from typing import Final
 import msgspec
 
 from ferroscope.cli.exits import Failure
-from ferroscope_sim.beside import Beside
+from ferroscope_sim.run import Beside
 
 MEMBER_TTL: Final = 2.0
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import uuid
 
-from ferroscope.core.idents import new_uuid
+from ferroscope.core.values import new_uuid
 
 
 def test_new_uuids_are_canonical_of_version_4_and_all_different() -> None:
