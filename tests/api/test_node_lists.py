@@ -6,6 +6,7 @@ import uuid
 
 import pytest
 
+from ferroscope.api.baremetal.node_fields import FIELDS
 from tests.api.service import Service, fault
 from tests.api.test_nodes import REFERENCE_FIELDS
 
@@ -99,7 +100,9 @@ def test_list_filters(service: Service) -> None:
         "labels=rack=r1,example.com/spare",
         "labels=rack%20in%20(r1,r2)",
     ):
-        assert [n["uuid"] for n in service.bare_metal.get(f"/v1/nodes?{query}").json["nodes"]] == [rich], query
+        for chosen in ("", "&fields=uuid"):
+            found = service.bare_metal.get(f"/v1/nodes?{query}{chosen}").json["nodes"]
+            assert [n["uuid"] for n in found] == [rich], query
     for query in (
         "labels=!rack",
         "labels=rack!=r1",
@@ -113,6 +116,39 @@ def test_list_filters(service: Service) -> None:
     assert len(service.bare_metal.get("/v1/nodes?provision_state=enroll").json["nodes"]) == 2
     for query in ("auto_discovered=true", "provision_state=available", "fault=power%20failure", "conductor=c1"):
         assert service.bare_metal.get(f"/v1/nodes?{query}").json["nodes"] == [], query
+
+
+def test_a_field_is_the_same_alone_and_among_all(service: Service) -> None:
+    """Only what is asked for is read, so a field that reads more than it declares would show a default."""
+    service.enrol(name="parent")
+    fields = {
+        "name": "rich",
+        "driver": "sim",
+        "driver_info": {"deploy_iso": "http://images/own.iso", "secret_password": "x"},
+        "properties": {"cpus": 4},
+        "extra": {"a": 1},
+        "labels": {"rack": "r1"},
+        "instance_info": {"b": 2},
+        "instance_uuid": str(uuid.uuid4()),
+        "maintenance": True,
+        "resource_class": "gold",
+        "conductor_group": "rack1",
+        "owner": "p1",
+        "lessee": "p2",
+        "description": "big",
+        "parent_node": "parent",
+    }
+    added = service.bare_metal.post("/v1/nodes", fields).json  # shown without having been read
+    path = f"/v1/nodes/{added['uuid']}"
+    assert service.bare_metal.get(path).json == added
+    listed = service.bare_metal.get("/v1/nodes/detail?include_children=true&driver=sim").json["nodes"]
+    assert listed == [added]
+    for name in added.keys() - {field.name for field in FIELDS if field.full_only}:
+        expected = {name: added[name], "links": added["links"]}
+        assert service.bare_metal.get(f"{path}?fields={name}").json == expected, name
+        assert service.bare_metal.get(f"/v1/nodes/rich?fields={name}").json == expected, name
+        found = service.bare_metal.get(f"/v1/nodes?fields={name}&include_children=true&driver=sim").json["nodes"]
+        assert found == [expected], name
 
 
 def test_children_are_listed_on_request(service: Service) -> None:

@@ -62,7 +62,8 @@ class Query(msgspec.Struct, frozen=True, kw_only=True):
     ``filters`` maps a field to a value, or to a tuple of alternatives; ``before`` maps a field to an exclusive upper
     limit. ``project`` limits nodes, or ports of nodes, to those that may belong to this project as owner or lessee, and
     ``attributes`` limits nodes to those that may have these texts in ``Node.attributes``, and ``present`` to those that
-    may have anything there by these names; for certainty look at the nodes. ``marker`` is the UUID of the previous
+    may have anything there by these names; for certainty look at the nodes. ``fields``: only these are read, and the
+    others have their defaults; None: all. ``marker`` is the UUID of the previous
     page's last item; an unknown one raises ``NotFoundError``. Items are ordered by ``sort_key``, then by UUID, so that
     pagination is stable.
     """
@@ -72,6 +73,7 @@ class Query(msgspec.Struct, frozen=True, kw_only=True):
     project: str | None = None
     attributes: dict[str, str] = {}
     present: tuple[str, ...] = ()
+    fields: frozenset[str] | None = None
     limit: int | None = None
     marker: str | None = None
     sort_key: str = "created_at"

@@ -77,11 +77,11 @@ _decode = msgspec.json.decode
 
 
 class Mapper(Generic[S]):
-    """Maps one struct type to the rows of its table; built once per type."""
+    """Maps one struct type to the rows of its table; built once per type, and for each choice of ``fields``."""
 
-    def __init__(self, struct: type[S], table: Table) -> None:
+    def __init__(self, struct: type[S], table: Table, fields: Sequence[str] = ()) -> None:
         self.struct = struct
-        self.fields = struct.__struct_fields__
+        self.fields = tuple(fields) or struct.__struct_fields__
         self.columns: tuple[Column[Any], ...] = tuple(table.c[name] for name in self.fields)
         hints = get_type_hints(struct)
         kinds = [hints[name] for name in self.fields]
@@ -108,6 +108,16 @@ class Mapper(Generic[S]):
         for index, known in self._enums:
             values[index] = known.get(values[index], values[index])
         return self.struct(**dict(zip(self.fields, values, strict=True)))
+
+
+@lru_cache(maxsize=256)
+def narrowed(mapper: Mapper[Any], fields: frozenset[str] | None) -> Mapper[Any]:
+    """Return the mapper that reads only these fields, None for all; the others have their defaults."""
+    if fields is None:
+        return mapper
+    needed = {field.name for field in msgspec.structs.fields(mapper.struct) if field.required}
+    chosen = [name for name in mapper.fields if name in fields | needed]
+    return Mapper(mapper.struct, mapper.columns[0].table, chosen)
 
 
 def _is_enum(kind: Any) -> bool:

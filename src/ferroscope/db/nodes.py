@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
 from itertools import compress
 from operator import ne
 from typing import Any
 
 import msgspec
-from sqlalchemy import bindparam, delete, func, insert, select, update
+from sqlalchemy import Select, bindparam, delete, func, insert, select, update
 
 from ferroscope.contracts.data import Later
 from ferroscope.contracts.errors import NotFoundError, StaleError
@@ -21,7 +22,7 @@ from ferroscope.db.batch import Answer
 from ferroscope.db.errors import conflict
 from ferroscope.db.inspections import INSPECTION
 from ferroscope.db.macs import Macs
-from ferroscope.db.mapping import Mapper, page, size_of, sizes
+from ferroscope.db.mapping import Mapper, narrowed, page, size_of, sizes
 from ferroscope.db.session import Session
 
 NODE = Mapper(Node, schema.nodes)
@@ -64,6 +65,13 @@ _WRITE_LOCKED = update(schema.nodes).where(_n.uuid == bindparam("_uuid")).values
 _DELETE_NODE = delete(schema.nodes).where(_n.uuid == bindparam("uuid"))
 
 
+@lru_cache(maxsize=256)
+def _narrow(mapper: Mapper[Node]) -> tuple[Select[Any], Select[Any]]:
+    """Return the statements by UUID and by name that read what the mapper does."""
+    chosen = select(*mapper.columns)
+    return chosen.where(_n.uuid == bindparam("ident")), chosen.where(_n.name == bindparam("ident"))
+
+
 def _is_uuid(ident: str) -> bool:
     return len(ident) == 36 and ident.count("-") == 4
 
@@ -100,6 +108,15 @@ class Nodes:
             row = asked.answer().first()
             if row is not None:
                 return self._read(row, lock=lock)
+        raise NotFoundError("node", ident)
+
+    def show(self, ident: str, fields: frozenset[str]) -> Node:
+        """Return the node with this UUID or name, of which only these fields are read; ``NotFoundError``."""
+        mapper: Mapper[Node] = narrowed(NODE, fields)
+        for statement in _narrow(mapper)[not _is_uuid(ident) :]:
+            row = self._tx.run(statement, {"ident": ident}).first()
+            if row is not None:
+                return mapper.from_row(row)
         raise NotFoundError("node", ident)
 
     def locked(self, uuid: str) -> tuple[Node, Inspection | None]:
@@ -190,11 +207,11 @@ class Nodes:
 
     def list(self, query: Query) -> Sequence[Node]:
         """Return one page of nodes."""
-        return page(self._tx, NODE, query)
+        return page(self._tx, narrowed(NODE, query.fields), query)
 
     def sizes(self, query: Query) -> Sequence[int]:
         """Return, without reading them, the bytes of the documents and long texts of each item of the page."""
-        return sizes(self._tx, NODE, query)
+        return sizes(self._tx, narrowed(NODE, query.fields), query)
 
     def usage(self, owner: str) -> Usage:
         """Return what the nodes of this owner take, including what this transaction has written.

@@ -30,25 +30,31 @@ Getter = Callable[[Node, str], Any]
 
 
 class Field(msgspec.Struct, frozen=True):
-    """``get`` takes the node and the API's base URL; ``full_only``: shown in full representations only."""
+    """``get`` takes the node and the API's base URL; ``full_only``: shown in full representations only.
+
+    ``reads``: the stored fields that the value depends on, besides those of ``ALWAYS_READ``.
+    """
 
     name: str
     since: int
     type: Any
     get: Getter
     full_only: bool = False
+    reads: tuple[str, ...] = ()
 
 
 def _of_the_node(field: NodeField, since: int) -> Field:
-    name = field.shown_as or field.name
+    name, reads = field.shown_as or field.name, (field.name,)
     if not field.stored:
-        return Field(name, since, field.type, _attribute(field.name, field.default))
+        # Whether a node has an image of its own decides on the default of an interface.
+        reads = ("driver_info",) if name.endswith("_interface") else ()
+        return Field(name, since, field.type, _attribute(field.name, field.default), reads=reads)
     if field.plain is float:
-        return Field(name, since, str | None, lambda node, _url: iso(getattr(node, field.name)))
+        return Field(name, since, str | None, lambda node, _url: iso(getattr(node, field.name)), reads=reads)
     if field.masked:
-        return Field(name, since, field.type, lambda node, _url: values.mask(getattr(node, field.name)))
+        return Field(name, since, field.type, lambda node, _url: values.mask(getattr(node, field.name)), reads=reads)
     kind = str | None if isinstance(field.plain, type) and issubclass(field.plain, StrEnum) else field.type
-    return Field(name, since, kind, lambda node, _url: getattr(node, field.name))
+    return Field(name, since, kind, lambda node, _url: getattr(node, field.name), reads=reads)
 
 
 def _attribute(name: str, default: Any) -> Getter:
@@ -96,6 +102,15 @@ FIELDS: Final[tuple[Field, ...]] = tuple(
 )
 BY_NAME: Final[dict[str, Field]] = {field.name: field for field in FIELDS}
 FieldName = Annotated[str, one_of(*(field.name for field in FIELDS if not field.full_only))]
+
+# What decides on who may see a node, and which conductor and interfaces it has.
+ALWAYS_READ: Final = frozenset({"uuid", "driver", "owner", "attributes"})
+
+
+def read_for(fields: tuple[Field, ...]) -> frozenset[str]:
+    """Return the stored fields that are needed to show these."""
+    return ALWAYS_READ.union(*(field.reads for field in fields))
+
 
 # Sort keys and the stored fields; "id" is the order of creation.
 SORT_FIELDS: Final[dict[str, str]] = {"id": "created_at"} | {

@@ -48,6 +48,8 @@ _FILTERS: Final = {field.name: field for field in NODE_FIELDS if field.filters i
 # not see are left out, whatever it is: else a list would say what the representation does not.
 READ_BY: Final = {"deviating": "deviations", "description_contains": "description", "labels": "labels"}
 
+_COLUMNS: Final = {"associated": "instance_uuid", "labels": "labels", "orphaned": "orphaned_at"}
+
 
 def _kind(field: NodeField) -> Any:
     """Return the type of the parameter that filters by this field."""
@@ -108,6 +110,11 @@ def fields_read(query: NodeListQuery) -> list[str]:
     """Return the fields with redacted content that the filters and the order of the list depend on."""
     given = [name for name, _, _ in _PARAMETERS if getattr(query, name) is not None]
     return [field for name in (*given, query.sort_key) if (field := READ_BY.get(name, name)) in REDACTED]
+
+
+def columns_read(query: NodeListQuery) -> list[str]:
+    """Return the stored fields that ``kept`` depends on, besides those that are always read."""
+    return [field for name, field in _COLUMNS.items() if getattr(query, name) is not None]
 
 
 def present(query: NodeListQuery) -> tuple[str, ...]:

@@ -18,6 +18,7 @@ from ferroscope.api.baremetal.node_fields import (
     FieldName,
     check_known,
     chosen_fields,
+    read_for,
     render,
     reveals,
     select,
@@ -84,6 +85,7 @@ def _list(context: ApiContext, call: Call[NodeListQuery, None], fields: tuple[Fi
         marker=paging.marker(asked.marker),
         sort_key=paging.sort_field(asked.sort_key, SORT_FIELDS),
         descending=paging.descending(asked.sort_dir),
+        fields=read_for(fields).union(node_filters.columns_read(asked)),
     )
     fits, read = node_filters.kept(asked, context.services.conductor_of), node_filters.fields_read(asked)
 
@@ -150,7 +152,7 @@ def get_node(context: ApiContext, call: Call[NodeQuery, None]) -> Reply:
     """Show one node."""
     fields = select(call.minor, chosen_fields(call.minor, call.query.fields, None, None))
     ident = node_ident(call)
-    node = context.data.store.read(lambda tx: tx.nodes.get(ident), snapshot=False)
+    node = context.data.store.read(lambda tx: tx.nodes.show(ident, read_for(fields)), snapshot=False)
     return Reply(200, _shown(context, call, node, fields))
 
 
