@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -35,11 +36,33 @@ def test_the_package_runs_as_a_module() -> None:
     assert done.stdout.startswith("ferroscope, version ")
 
 
-def test_output_that_cannot_be_written_is_one_line() -> None:
+PRINTS = ("search --fields -o json", "--help", "--version", "node create --help", "help node", "explain")
+
+
+@pytest.mark.parametrize("arguments", PRINTS)
+def test_output_that_cannot_be_written_is_one_line(arguments: str) -> None:
     with open("/dev/full", "wb") as full:  # noqa: PTH123  # a device
-        command = [sys.executable, "-m", "ferroscope", "search", "--fields", "-o", "json"]
+        command = [sys.executable, "-m", "ferroscope", *arguments.split()]
         done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
     assert (done.returncode, done.stderr) == (Exit.FAILURE, "Error: No space left on device\n")
+
+
+@pytest.mark.parametrize("target", [">/dev/full", "| true"])
+def test_a_completion_that_cannot_be_written_is_no_traceback(target: str) -> None:
+    script = f'_FERROSCOPE_COMPLETE=bash_source "$1"/ferroscope {target}'
+    where = str(Path(sys.executable).parent)
+    done = subprocess.run(["sh", "-c", script, "-", where], stderr=subprocess.PIPE, text=True, check=False)
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("arguments", PRINTS)
+def test_output_that_nobody_reads_is_silence(arguments: str) -> None:
+    reads, writes = os.pipe()
+    os.close(reads)
+    command = [sys.executable, "-m", "ferroscope", *arguments.split()]
+    done = subprocess.run(command, stdout=writes, stderr=subprocess.PIPE, text=True, check=False)
+    os.close(writes)
+    assert (done.returncode, done.stderr) == (Exit.FAILURE, "")
 
 
 def test_a_command_whose_output_is_closed_does_its_work_in_silence() -> None:

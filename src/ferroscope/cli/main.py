@@ -160,8 +160,22 @@ class LazyGroup(click.Group):
         assert isinstance(command, click.Command)  # noqa: S101  # the table above says so
         return command
 
-    def invoke(self, ctx: click.Context) -> Any:
+    def make_context(self, *given: Any, **more: Any) -> click.Context:
+        """Read the arguments; the help and the release are written meanwhile."""
         prepare_standard_output()
+        try:
+            return super().make_context(*given, **more)
+        except OSError as exc:
+            raise unexpected(exc) from None
+
+    def _main_shell_completion(self, *given: Any, **more: Any) -> None:
+        try:
+            super()._main_shell_completion(*given, **more)
+        except OSError as exc:
+            _close_standard_output()
+            sys.exit(f"Error: {exc.strerror}")
+
+    def invoke(self, ctx: click.Context) -> Any:
         try:
             return super().invoke(ctx)
         except KeyboardInterrupt:
