@@ -15,6 +15,7 @@ from ferroscope.cli.client import DEFAULT_URL, connect
 from ferroscope.cli.exits import Failure
 from ferroscope.cli.input_files import InputPath
 from ferroscope.cli.output import Output, cloud_option, insecure_option, key_values, output_option
+from ferroscope.core.values import many
 
 if TYPE_CHECKING:
     from ferroscope_sim.model import FleetSettings
@@ -138,7 +139,9 @@ def sim(
         machines = settings.nodes + len(settings.special)
         if machines_file:
             write_machines(machines_file, roster(settings), places.bmcs)
-        out.say(f"{machines} machines at {places.control}, calling back to {settings.callback_url}; end with Ctrl-C")
+        out.say(
+            f"{many(machines, 'machine')} at {places.control}, calling back to {settings.callback_url}; end with Ctrl-C"
+        )
         if enroll:
             threading.Thread(target=_enroll, args=(settings, api_url, headers, places), daemon=True).start()
 

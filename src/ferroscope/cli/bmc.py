@@ -22,8 +22,8 @@ from ferroscope.cli.output import Group, Output, with_api
 from ferroscope.cli.screen import Waiting
 from ferroscope.cli.selection import Wanted, resolve, selectors
 from ferroscope.cli.service import config_option, database_option, settings_of
-from ferroscope.cli.text import many
 from ferroscope.core.states import UNDER_WAY, Provision
+from ferroscope.core.values import many
 
 if TYPE_CHECKING:
     from ferroscope.config.options import Settings

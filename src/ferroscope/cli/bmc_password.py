@@ -26,11 +26,12 @@ from ferroscope.cli.node.actions import wait_option
 from ferroscope.cli.output import Output, table, with_api
 from ferroscope.cli.screen import Waiting
 from ferroscope.cli.selection import Selection, Wanted, confirm, resolve, selectors
-from ferroscope.cli.text import is_terminal, many, parse
+from ferroscope.cli.text import is_terminal, parse
 from ferroscope.core import bmc_password
 from ferroscope.core.bmc_password import GENERATED, SHORTEST, Change
 from ferroscope.core.secrets import is_reference
 from ferroscope.core.states import UNDER_WAY, Provision
+from ferroscope.core.values import many
 
 _POLL: Final = 0.5
 _POSSIBLE: Final = frozenset(Provision) - set(UNDER_WAY)

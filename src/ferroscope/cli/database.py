@@ -16,6 +16,7 @@ from ferroscope.cli.output import Group, Output, output_option, table
 from ferroscope.cli.screen import progress
 from ferroscope.cli.service import config_option, database_option, refused, settings_of
 from ferroscope.cli.text import is_terminal
+from ferroscope.core.values import many
 
 if TYPE_CHECKING:
     from ferroscope.config.options import Settings
@@ -110,14 +111,14 @@ def _show_copy(done: Copied, out: Output, *, dry_run: bool) -> None:
     rows = [(one.name, f"{one.rows:,}", one.checksum[:12]) for one in done.tables if one.rows]
     out.show(msgspec.to_builtins(done), lambda screen: screen.print(table(("TABLE", "ROWS", "CHECKSUM"), rows)))
     for left in done.left:
-        out.say(f"not copied: {left.name}, {left.rows:,} rows: {left.why}")
+        out.say(f"not copied: {left.name}, {many(left.rows, 'row')}: {left.why}")
     for note in done.notes:
         out.say(f"note: {note}")
-    total = sum(one.rows for one in done.tables)
+    rows_in_all = many(sum(one.rows for one in done.tables), "row")
     if dry_run:
-        out.say(f"dry run: {total:,} rows can be copied from {done.source} to {done.destination}; nothing was written")
+        out.say(f"dry run: {rows_in_all} can be copied from {done.source} to {done.destination}; nothing was written")
         return
-    out.say(f"copied and verified: {total:,} rows from {done.source} to {done.destination}")
+    out.say(f"copied and verified: {rows_in_all} from {done.source} to {done.destination}")
     out.say("next: set [database] connection to the destination on every host, and start the service")
     out.say("never start it on the source again: two services would control the same machines")
 
@@ -156,7 +157,7 @@ def move_data(source: str, target: str, files: tuple[str, ...], database: str | 
     except (SetupError, StoreUnavailableError) as exc:
         raise click.ClickException(str(exc)) from exc
     skipped = f", {done.skipped} skipped because they were changed or deleted concurrently" if done.skipped else ""
-    click.echo(f"{done.moved} parts moved from {source} to {target}{skipped}")
+    click.echo(f"{many(done.moved, 'part')} moved from {source} to {target}{skipped}")
     if done.error:
         raise click.ClickException(f"ended early: {done.error}; run it again to continue")
 
@@ -175,9 +176,9 @@ def rebuild_search_index(files: tuple[str, ...], database: str | None) -> None:
             done = rebuild(store, archive, _report, advance)
     except (SetupError, StoreUnavailableError) as exc:
         raise click.ClickException(str(exc)) from exc
-    click.echo(f"search index rebuilt: {done.changed} of {done.nodes} nodes changed")
+    click.echo(f"search index rebuilt: {done.changed:,} of {many(done.nodes, 'node')} changed")
     if done.errors:
-        raise click.ClickException(f"cannot read the data of {done.errors} nodes; run it again")
+        raise click.ClickException(f"cannot read the data of {many(done.errors, 'node')}; run it again")
 
 
 @db.command("rekey", epilog="Exit code 0: all secrets are encrypted with the first key. 1: some cannot be decrypted.")
@@ -205,9 +206,11 @@ def rekey(lost: tuple[str, ...], files: tuple[str, ...], database: str | None) -
             done = run(backend.store, backend.keys, _report, advance, lost)
     except (SetupError, SecretKeyError, StoreUnavailableError) as exc:
         raise click.ClickException(str(exc)) from exc
-    click.echo(f"{done.nodes} nodes checked, {done.changed} changed")
+    click.echo(f"{many(done.nodes, 'node')} checked, {done.changed} changed")
     if done.failed:
-        raise click.ClickException(f"the secrets of {done.failed} nodes cannot be decrypted and were not changed")
+        raise click.ClickException(
+            f"the secrets of {many(done.failed, 'node')} cannot be decrypted and were not changed"
+        )
 
 
 def _report(text: str) -> None:

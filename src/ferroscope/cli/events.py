@@ -14,6 +14,7 @@ from ferroscope.cli.client import Api
 from ferroscope.cli.output import Group, Output, output_option, table, with_api
 from ferroscope.cli.service import config_option, database_option, settings_of
 from ferroscope.cli.text import clean, moment, utc_option
+from ferroscope.core.values import many
 
 if TYPE_CHECKING:
     from ferroscope.config.options import Settings
@@ -84,7 +85,7 @@ def redeliver(
     with _store(settings_of(files, database)) as store:
         while changed := store.write(work):
             done += changed
-    click.echo(f"{done} events will be delivered again")
+    click.echo(f"{many(done, 'event')} will be delivered again")
 
 
 @events.command("test")

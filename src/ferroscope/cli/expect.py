@@ -14,8 +14,7 @@ from ferroscope.cli.lookup import label
 from ferroscope.cli.output import CommandOrBelow, Output, table, with_api, with_api_and_lists
 from ferroscope.cli.screen import progress
 from ferroscope.cli.selection import selector_option
-from ferroscope.cli.text import many
-from ferroscope.core.values import natural
+from ferroscope.core.values import many, natural
 from ferroscope.hardware import expectations
 from ferroscope.hardware.expectations import Expectation, ExpectationError
 

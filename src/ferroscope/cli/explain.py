@@ -16,11 +16,12 @@ from ferroscope.cli.client import Api, Json
 from ferroscope.cli.exits import Exit, Failure
 from ferroscope.cli.lookup import complete_names, find, label
 from ferroscope.cli.output import Output, key_values, table, typed, with_api
-from ferroscope.cli.text import age, many
+from ferroscope.cli.text import age
 from ferroscope.core import advice
 from ferroscope.core.explanations import EXPLANATIONS
 from ferroscope.core.reasons import Reason
 from ferroscope.core.states import UNDER_WAY, Provision
+from ferroscope.core.values import many
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -13,8 +13,8 @@ from ferroscope.cli.input_files import InputFile
 from ferroscope.cli.lookup import find, label, node_argument
 from ferroscope.cli.output import CommandOrBelow, Output, table, typed, with_api
 from ferroscope.cli.selection import Selection, Wanted, confirm, resolve, selectors
-from ferroscope.cli.text import many
 from ferroscope.core.states import INSPECTABLE, UNDER_WAY, Provision
+from ferroscope.core.values import many
 
 if TYPE_CHECKING:
     from rich.console import Console

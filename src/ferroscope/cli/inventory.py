@@ -21,9 +21,9 @@ from ferroscope.cli.lookup import find, label, node_argument
 from ferroscope.cli.node import columns
 from ferroscope.cli.output import Group, Output, table, with_api, with_api_and_lists
 from ferroscope.cli.selection import selector_option
-from ferroscope.cli.text import ago, many
+from ferroscope.cli.text import ago
 from ferroscope.core import values
-from ferroscope.core.values import natural
+from ferroscope.core.values import many, natural
 from ferroscope.hardware import names
 
 _NUMBER: Final = re.compile(r"-?[0-9]+\Z", re.ASCII)

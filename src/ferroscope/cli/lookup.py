@@ -20,6 +20,7 @@ from ferroscope.cli.exits import Exit, Failure
 from ferroscope.cli.output import STYLES, Output, plain
 from ferroscope.cli.text import short, width_of
 from ferroscope.core import values
+from ferroscope.core.values import many
 
 if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderResult
@@ -103,7 +104,7 @@ def _of_bmc(api: Api, ident: str) -> str | None:
         names = ", ".join(label(node) for node in found[:5])
         more = f" and {len(found) - 5} more" if len(found) > 5 else ""
         raise Failure(
-            f"ambiguous BMC address {ident}: {len(found)} nodes have it ({names}{more})",
+            f"ambiguous BMC address {ident}: {many(len(found), 'node')} have it ({names}{more})",
             exit_code=Exit.CONFLICT,
             advice="use the node's name, UUID or MAC address",
         )

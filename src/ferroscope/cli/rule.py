@@ -15,6 +15,7 @@ from ferroscope.cli.lookup import Listing, find
 from ferroscope.cli.output import Group, Output, key_values, output_option, table, with_api
 from ferroscope.cli.text import is_terminal, moment
 from ferroscope.core import values
+from ferroscope.core.values import many
 
 # Rule files: YAML or JSON, one rule or a list of rules.
 
@@ -55,7 +56,7 @@ def one(path: str) -> dict[str, Any]:
     """Return the only rule in the file."""
     found = rules(path)
     if len(found) != 1:
-        raise Failure(f"{path} contains {len(found)} rules; expected one", exit_code=Exit.USAGE)
+        raise Failure(f"{path} contains {many(len(found), 'rule')}; expected one", exit_code=Exit.USAGE)
     return found[0]
 
 
@@ -239,8 +240,7 @@ def check(path: str, fmt: str) -> None:
         out.show({"valid": False, "problems": problems}, lambda screen: screen.print("\n".join(problems)))
         raise Failure(f"{path} is invalid", exit_code=Exit.FAILURE) from None
     result = {"valid": True, "rules": [rule.rule.uuid for rule in rules]}
-    number = "1 rule" if len(rules) == 1 else f"{len(rules)} rules"
-    out.show(result, lambda screen: screen.print(f"{path}: {number}, all valid"))
+    out.show(result, lambda screen: screen.print(f"{path}: {many(len(rules), 'rule')}, all valid"))
 
 
 def _draw(screen: Any, explanation: Json) -> None:

@@ -20,10 +20,10 @@ from ferroscope.cli.client import Api, Json
 from ferroscope.cli.exits import Exit, Failure
 from ferroscope.cli.lookup import NODE_HELP, complete_names, find, label
 from ferroscope.cli.output import Output, table
-from ferroscope.cli.text import is_terminal, many
+from ferroscope.cli.text import is_terminal
 from ferroscope.core import labels
 from ferroscope.core.states import Provision
-from ferroscope.core.values import natural
+from ferroscope.core.values import many, natural
 from ferroscope.hardware import names
 
 FIELDS: Final = ("uuid", "name", "provision_state", "maintenance", "maintenance_reason", "instance_uuid", "inbox")

@@ -15,6 +15,7 @@ from ferroscope.cli.output import Output, output_option, table
 from ferroscope.cli.text import is_terminal
 from ferroscope.config.load import ConfigurationError, load, unknown_options
 from ferroscope.config.options import SIMULATED, Settings
+from ferroscope.core.values import many
 
 if TYPE_CHECKING:
     from ferroscope.config.errors import StartError
@@ -244,7 +245,7 @@ def show_findings(findings: Sequence[Finding], out: Output) -> int:
     out.show({"checks": checks}, lambda screen: screen.print(table(("", "CHECK", "RESULT"), map(_finding_row, checks))))
     wrong = sum(one.verdict == "wrong" for one in findings)
     if wrong:
-        out.say(f"{wrong} of {len(findings)} checks failed")
+        out.say(f"{wrong} of {many(len(findings), 'check')} failed")
     return wrong
 
 

@@ -43,11 +43,6 @@ def with_reason(message: str | None, reason: str | None) -> str:
     return text if not reason or code in f" {text}" else f"{text}{code}"
 
 
-def many(count: int, noun: str, plural: str | None = None) -> str:
-    """Return ``1 node``, ``2,000 nodes``."""
-    return f"{count:,} {noun if count == 1 else plural or noun + 's'}"
-
-
 # Names of PCI devices, from the host's PCI ID database if it is installed; inventories contain only IDs.
 #
 # The packages pci.ids (Debian) and hwdata install it; nothing is downloaded. Without it, only vendors of NICs and GPUs

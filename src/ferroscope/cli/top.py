@@ -19,8 +19,9 @@ from ferroscope.cli.exits import Exit, Failure
 from ferroscope.cli.lookup import label
 from ferroscope.cli.output import cloud_option, insecure_option, url_option
 from ferroscope.cli.screen import Screen, size
-from ferroscope.cli.text import clean, many, moment, parse, short, span, utc_option
+from ferroscope.cli.text import clean, moment, parse, short, span, utc_option
 from ferroscope.core.states import OF_STATE, UNDER_WAY, Provision, State
+from ferroscope.core.values import many
 
 _KEYS: Final = "qQ"
 _ANSWER_SECONDS: Final = 5.0

@@ -26,6 +26,7 @@ from ferroscope.core.states import (
     State,
     Transition,
 )
+from ferroscope.core.values import many
 
 # The state machine on the table in ``states``: a state accepts an event, or rejects it.
 #
@@ -230,11 +231,11 @@ def exhausted(node: Node, request: Request, policy: DeliveryPolicy) -> Run | Fai
     lost, tried = losses_of(request), counted(request) - 1
     if tried < policy.max_attempts and len(lost) < _MOST_LOST:
         return None
-    why = f"{request.event} did not succeed in {tried} attempts"
+    why = f"{request.event} did not succeed in {many(tried, 'attempt')}"
     if len(lost) >= _MOST_LOST:
-        why = f"{request.event} was delivered {request.attempt - 1} times, and its worker was lost each time"
+        why = f"{request.event} was delivered {many(request.attempt - 1, 'time')}, and its worker was lost each time"
     elif other := request.attempt - 1 - tried:
-        why += f"; {other} more deliveries ended in outages or stops"
+        why += f"; {many(other, 'more delivery', 'more deliveries')} ended in outages or stops"
     row = _BY_PAIR.get((node.state, request.event))
     if request.event is Event.FINISH and row is not None and not ironic_nodes.is_attached(node):
         left = _LEFT_ON if node.state is State.PROCESSING else "the results are kept"

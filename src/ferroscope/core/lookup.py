@@ -18,6 +18,7 @@ import msgspec
 from ferroscope.core.model import Inspection, Node
 from ferroscope.core.reasons import Reason
 from ferroscope.core.states import AWAITED, State
+from ferroscope.core.values import many
 
 MAX_MACS: Final = 512
 """MACs of one machine, everywhere: NICs with all their virtual functions. Databases limit the parameters of a query."""
@@ -272,12 +273,12 @@ def too_many(limits: Limits, *, made: int, unclaimed: int) -> Refused | None:
     if made >= limits.per_minute:
         return Refused(
             Reason.DISCOVERY_LIMITED,
-            f"limit reached: {made} machines discovered in this minute; see [auto_discovery] max_per_minute",
+            f"limit reached: {many(made, 'machine')} discovered in this minute; see [auto_discovery] max_per_minute",
         )
     if unclaimed >= limits.waiting:
         return Refused(
             Reason.DISCOVERY_LIMITED,
-            f"limit reached: {unclaimed} discovered nodes are in enroll; see [auto_discovery] max_waiting",
+            f"limit reached: {many(unclaimed, 'discovered node')} in enroll; see [auto_discovery] max_waiting",
         )
     return None
 

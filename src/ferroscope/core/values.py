@@ -278,6 +278,11 @@ def storable(text: str) -> str:
     return _UNSTORABLE.sub("\N{REPLACEMENT CHARACTER}", text)
 
 
+def many(number: int, noun: str, plural: str | None = None) -> str:
+    """Return ``1 node``, ``2,000 nodes``."""
+    return f"{number:,} {noun if number == 1 else plural or noun + 's'}"
+
+
 def one_line(text: str, most: int) -> str:
     """Return the text on one line, with all control characters escaped, cut to at most ``most`` characters.
 
@@ -286,7 +291,7 @@ def one_line(text: str, most: int) -> str:
     """
     cut = len(text) - most
     kept = clean(text[:most]).translate(_BREAKS)
-    return kept if cut <= 0 else f"{kept[:most]}... ({cut} more characters)"
+    return kept if cut <= 0 else f"{kept[:most]}... ({many(cut, 'more character')})"
 
 
 # What begins a formula, in the usual and in full width.

@@ -20,6 +20,7 @@ from ferroscope.config.options import Settings
 from ferroscope.contracts.errors import LeaseHeldError, LeaseLostError, StoreUnavailableError
 from ferroscope.contracts.queue import MAX_SKEW
 from ferroscope.core.model import Member
+from ferroscope.core.values import many
 from ferroscope.db import location, migrate
 from ferroscope.db.prepare import schema_problem
 from ferroscope.db.rekey import census
@@ -212,14 +213,14 @@ def secret_findings(store: Store, keys: KeyRing) -> Iterator[Finding]:
     total = found.plain + sum(found.by_key.values())
     if not keys.keys:
         if found.plain:
-            summary = f"{found.plain} secrets of nodes, such as BMC passwords, are stored in plain text"
+            summary = f"stored in plain text: {many(found.plain, 'secret')} of nodes, such as BMC passwords"
             advice = "to encrypt them, see: ferroscope docs encrypt-bmc-passwords"
             yield Finding("secrets-plain", "note", summary, advice)
     elif keys.active is None:
         summary = "the first line of [secrets] key_file is 'identity': new secrets are stored in plain text"
         yield Finding("secrets-plain", "note", summary, "unless that is intended, move a key to the first line")
     elif rest := total - found.by_key.get(keys.active.id, 0):
-        summary = f"{rest} of {total} secrets of nodes are not encrypted with the first key of [secrets] key_file"
+        summary = f"not encrypted with the first key of [secrets] key_file: {rest} of {many(total, 'secret')} of nodes"
         yield Finding("secrets-plain", "note", summary, "run: ferroscope db rekey")
     else:
-        yield Finding("secrets", "ok", f"all {total} secrets of nodes are encrypted with the key {keys.active.id}")
+        yield Finding("secrets", "ok", f"encrypted with the key {keys.active.id}: all {many(total, 'secret')} of nodes")

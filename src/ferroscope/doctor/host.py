@@ -27,6 +27,7 @@ from ferroscope.config.load import files_with_secrets
 from ferroscope.config.options import Settings
 from ferroscope.contracts.bmc import Requirements
 from ferroscope.contracts.coordination import CoordinationUnavailableError
+from ferroscope.core.values import many
 from ferroscope.http_server.server import addresses, bind, check_anonymous
 from ferroscope.http_server.tls import certificates
 from ferroscope.liveness.service import build_coordination_service
@@ -183,7 +184,9 @@ def _coordination(settings: Settings) -> Iterator[Finding]:
         yield Finding("coordination", "wrong", summary, "check the service and the section [coordination]")
         return
     others = len(alive - {member})
-    yield Finding("coordination", "ok", f"coordination service: {place(settings.coordination)}; {others} members")
+    yield Finding(
+        "coordination", "ok", f"coordination service: {place(settings.coordination)}; {many(others, 'member')}"
+    )
     session, ttl = settings.coordination.session_timeout, settings.lease.numbers().ttl
     if session >= ttl:
         summary = f"[coordination] session_timeout is {session} s, but leases expire after {ttl:g} s anyway"

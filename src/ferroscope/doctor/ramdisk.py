@@ -21,6 +21,7 @@ from ferroscope.boot_config.ramdisk.installed import OLD_DAYS, Installed, agent_
 from ferroscope.boot_config.ramdisk.manifest import Manifest, RamdiskError
 from ferroscope.config.options import BootSettings, Settings, is_loopback
 from ferroscope.core.boot import callback_url
+from ferroscope.core.values import many
 from ferroscope.telemetry.finding import Finding
 
 _SECONDS: Final = 5.0
@@ -71,7 +72,7 @@ def _contents(manifest: Manifest, name: str, now: datetime.datetime) -> Iterator
     days = (now - manifest.sources_time).days
     what = (
         f"{name} ({manifest.options.arch}): ironic-python-agent {manifest.agent}, kernel {manifest.kernel}, "
-        f"sources {days} days old"
+        f"sources {many(days, 'day')} old"
     )
     if agent_is_old(manifest.agent):
         yield Finding("ramdisk", "wrong", f"{what}; this agent is no longer supported", _BUILD)

@@ -21,6 +21,7 @@ import msgspec
 
 from ferroscope.core import labels, values
 from ferroscope.core.node import SETTABLE
+from ferroscope.core.values import many
 
 Json = Any
 FORMATS: Final = ("csv", "yaml", "json")
@@ -113,7 +114,8 @@ def _from_csv(text: str, errors: list[str], unknown_as_labels: bool) -> list[Row
             where = f"line {lines.line_num}"
             if len(cells) > len(columns):
                 errors.append(
-                    f"{where}: {len(cells)} cells, but {len(columns)} columns; quote cells with {delimiter!r}"
+                    f"{where}: {many(len(cells), 'cell')}, but {many(len(columns), 'column')}; "
+                    f"quote cells with {delimiter!r}"
                 )
                 continue
             stripped = ((name, cell.strip()) for name, cell in zip(columns, cells, strict=False))

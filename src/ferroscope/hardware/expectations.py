@@ -17,6 +17,7 @@ from ferroscope.core import labels
 from ferroscope.core import model as level
 from ferroscope.core.model import Document, Node
 from ferroscope.core.reasons import Reason
+from ferroscope.core.values import many
 from ferroscope.hardware import expressions
 from ferroscope.hardware.expressions import Query
 from ferroscope.hardware.query import QueryError, parse
@@ -86,7 +87,7 @@ def compiled(expectation: Expectation) -> Compiled:
 def check(expectations: Sequence[Expectation]) -> tuple[Compiled, ...]:
     """Return all expectations, parsed; ``ExpectationError`` if one is invalid, or two have one name."""
     if len(expectations) > MAX_EXPECTATIONS:
-        raise ExpectationError(f"{len(expectations):,} expectations are more than {MAX_EXPECTATIONS}")
+        raise ExpectationError(f"{many(len(expectations), 'expectation')} are more than {MAX_EXPECTATIONS:,}")
     twice = [name for name, count in Counter(one.name for one in expectations).items() if count > 1]
     if twice:
         raise ExpectationError(f"several expectations have the name {twice[0][:80]!r}")

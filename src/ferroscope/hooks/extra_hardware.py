@@ -10,6 +10,7 @@ import itertools
 from typing import Any, Final
 
 from ferroscope.core.model import Document
+from ferroscope.core.values import many
 from ferroscope.hooks.base import HookTask, InspectionHook
 from ferroscope.hooks.helpers import warn
 
@@ -40,7 +41,7 @@ class ExtraHardwareHook(InspectionHook):
             warn(
                 task,
                 "extra-hardware",
-                f"ignored {ignored} malformed records of the extra hardware data",
+                f"ignored {many(ignored, 'malformed record')} of the extra hardware data",
             )
         plugin_data["extra"] = extra
         del plugin_data["data"]

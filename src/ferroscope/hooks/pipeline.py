@@ -17,6 +17,7 @@ from ferroscope.config.options import InspectorSettings
 from ferroscope.contracts.errors import StoreUnavailableError
 from ferroscope.core.model import Document, Node, Port, Severity
 from ferroscope.core.reasons import Reason
+from ferroscope.core.values import many
 from ferroscope.hooks.base import HookContext, HookError, HookTask, InspectionHook, PortChanges, ReadOnlyError
 from ferroscope.hooks.helpers import shown
 from ferroscope.hooks.loader import LoadedHook, check_order, load
@@ -254,7 +255,7 @@ class Pipeline:
             raise failures[0]
         if failures:
             listing = "; ".join(f"{failure.hook}: {failure.message}" for failure in failures)
-            raise HookError(failures[0].reason, f"{len(failures)} hooks rejected the data: {listing}")
+            raise HookError(failures[0].reason, f"{many(len(failures), 'hook')} rejected the data: {listing}")
         return data, out
 
 

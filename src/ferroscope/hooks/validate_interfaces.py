@@ -17,6 +17,7 @@ from ferroscope.core.ignored_macs import IgnoredMacs
 from ferroscope.core.lookup import MAX_INTERFACES
 from ferroscope.core.model import Document
 from ferroscope.core.reasons import Reason
+from ferroscope.core.values import many
 from ferroscope.hooks.base import HookError, HookTask, InspectionHook
 from ferroscope.hooks.helpers import listed, part, shown, warn
 
@@ -68,7 +69,7 @@ def _all_interfaces(inventory: Document, boot_mac: str | None) -> tuple[Interfac
     if len(records) > MAX_INTERFACES:
         raise HookError(
             Reason.INVALID_INVENTORY,
-            f"the inventory has {len(records)} interfaces; at most {MAX_INTERFACES} are accepted",
+            f"the inventory has {many(len(records), 'interface')}; at most {MAX_INTERFACES} are accepted",
         )
     found: Interfaces = {}
     malformed = []

@@ -24,6 +24,7 @@ import structlog
 from ferroscope.config.errors import SetupError
 from ferroscope.config.followed import Followed
 from ferroscope.config.options import ApiSettings
+from ferroscope.core.values import many
 from ferroscope.http_server.agreed import NAMES
 from ferroscope.http_server.connection import Connection
 from ferroscope.telemetry.finding import Finding
@@ -90,7 +91,7 @@ def expiry(expires: datetime, now: datetime, file: Path) -> Finding | None:
         )
     if left > EXPIRES_SOON:
         return None
-    summary = f"the certificate {file} expires in {left / 86400:.0f} days, on {expires:%Y-%m-%d %H:%M} UTC"
+    summary = f"the certificate {file} expires in {many(round(left / 86400), 'day')}, on {expires:%Y-%m-%d %H:%M} UTC"
     return Finding("certificate-expires", "wrong", summary, advice)
 
 

@@ -19,6 +19,7 @@ import structlog
 
 from ferroscope.contracts.coordination import CoordinationService, CoordinationUnavailableError
 from ferroscope.contracts.queue import Bus, Channel, Clock, StopFlag
+from ferroscope.core.values import many
 from ferroscope.telemetry.finding import Finding
 
 _log = structlog.get_logger(__name__)
@@ -74,7 +75,7 @@ class PartyWatch:
         """What an operator reads: the members seen, or why leases are taken by the database alone."""
         if self._error:
             return f"the database alone decides: {self._error}"
-        return f"sees {len(self._known)} members"
+        return f"sees {many(len(self._known), 'member')}"
 
     @property
     def problem(self) -> Finding | None:

@@ -8,6 +8,7 @@ from socket import AF_INET6, inet_ntop
 from typing import Any, Final, NamedTuple
 
 from ferroscope.core.json_repair import clean_text
+from ferroscope.core.values import many
 
 _IPV4, _IPV6, _MAC = 1, 2, 6  # IANA's address family numbers
 _SIZES: Final = {_IPV4: 4, _IPV6: 16, _MAC: 6}
@@ -99,7 +100,7 @@ def frame(recorded: object) -> tuple[list[Tlv], list[str]]:
         else:
             problems.append(f"TLV number {number} {found}")
     if len(recorded) > MAX_TLVS:
-        problems.append(f"{len(recorded) - MAX_TLVS} TLVs after the first {MAX_TLVS} are ignored")
+        problems.append(f"{many(len(recorded) - MAX_TLVS, 'TLV')} after the first {MAX_TLVS} are ignored")
     return tlvs, problems
 
 

@@ -15,6 +15,7 @@ from ferroscope.contracts.queue import Clock
 from ferroscope.contracts.remote import ObjectStoreError
 from ferroscope.contracts.store import Query
 from ferroscope.core.states import State
+from ferroscope.core.values import many
 from ferroscope.db.store import Store
 from ferroscope.db.transaction import Fence, Transaction
 from ferroscope.leadership import StepLeadership
@@ -176,4 +177,4 @@ class Archiving:
             wait = max(0.0, self._again_at - self._clock.monotonic())
             return f"{self._error}; data stays in the database, retrying in {wait:.0f} s"
         done = "dropped" if self._keep == "none" else f"moved to {self._keep}"
-        return f"{moved} parts {done}, {deleted} objects deleted"
+        return f"{many(moved, 'part')} {done}, {many(deleted, 'object')} deleted"

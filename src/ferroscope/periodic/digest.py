@@ -6,6 +6,7 @@ from typing import Final
 
 from ferroscope.core.digest import DAY, day_of, ends
 from ferroscope.core.notification import EventData, Kind
+from ferroscope.core.values import many
 from ferroscope.db.store import Store
 from ferroscope.db.transaction import Transaction
 from ferroscope.leadership import StepLeadership
@@ -35,4 +36,4 @@ class Digests:
             return tx.outbox.add_general(Kind.DIGEST, EventData(digest=digest))
 
         sent = self._store.write(work)
-        return "no digest is due" if sent is None else f"the digest of the day is on its way to {sent} targets"
+        return "no digest is due" if sent is None else f"the digest of the day is on its way to {many(sent, 'target')}"

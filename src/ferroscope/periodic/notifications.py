@@ -22,6 +22,7 @@ from ferroscope.contracts.events import Sender, SendError, Senders
 from ferroscope.contracts.queue import Clock
 from ferroscope.contracts.telemetry import Meter
 from ferroscope.core.notification import OutboxEvent, Tally
+from ferroscope.core.values import many
 from ferroscope.db.store import Store
 from ferroscope.db.transaction import Fence, Transaction
 from ferroscope.leadership import StepLeadership
@@ -191,7 +192,7 @@ class Notifications:
             wait(running, min(left, 0.1), FIRST_COMPLETED)
         self._take_census(leadership)
         down = [lane.target for lane in self._lanes.values() if lane.is_down]
-        return f"{delivered} events delivered, {failed} failed" + (f"; down: {', '.join(down)}" if down else "")
+        return f"{many(delivered, 'event')} delivered, {failed} failed" + (f"; down: {', '.join(down)}" if down else "")
 
     def close(self) -> None:
         """Send nothing new; what is on its way stays pending, and is sent again."""
@@ -260,18 +261,20 @@ class Notifications:
                 number = 0 if waiting is None else waiting.events
                 summary = (
                     f"the notification target {lane.target} has been down for {now - lane.down_since:.0f} s "
-                    f"({lane.error}); {number} events wait for it"
+                    f"({lane.error}); waiting for it: {many(number, 'event')}"
                 )
                 return Finding("notification-target-down", "wrong", summary, _advice(lane.target))
         for target, waiting in pending.items():
             if target not in self._lanes:
-                summary = f"{waiting.events} events wait for {target}, which is not a [notifications] target"
+                summary = (
+                    f"waiting for {target}, which is not a [notifications] target: {many(waiting.events, 'event')}"
+                )
                 advice = "add it again, or wait: they are deleted after [notifications] keep_dead"
                 return Finding("notification-target-unknown", "wrong", summary, advice)
             if database_now - waiting.oldest > _WARN_AFTER:
                 summary = (
-                    f"{waiting.events} events wait for the notification target {target}, the oldest one for "
-                    f"{database_now - waiting.oldest:.0f} s"
+                    f"waiting for the notification target {target}: {many(waiting.events, 'event')}, the oldest one "
+                    f"for {database_now - waiting.oldest:.0f} s"
                 )
                 return Finding("notifications-late", "wrong", summary, _advice(target))
         return None

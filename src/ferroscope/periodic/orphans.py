@@ -16,6 +16,7 @@ from ferroscope.contracts.remote import IronicUnavailableError, NodeSource
 from ferroscope.core.model import Entry, Node, Port, Severity
 from ferroscope.core.reasons import Reason
 from ferroscope.core.states import ACTIVE, Event
+from ferroscope.core.values import many
 from ferroscope.db.store import Store
 from ferroscope.db.transaction import Transaction
 from ferroscope.leadership import StepLeadership
@@ -72,7 +73,7 @@ class Orphans:
             elif uuid not in tracked:
                 deleted += self._on(uuid, self._delete, leadership)
         missing = len(before.keys() - tracked)
-        return f"{len(tracked)} nodes tracked, {missing} of ours are orphans, {deleted} being deleted"
+        return f"{many(len(tracked), 'node')} tracked, {many(missing, 'orphan')} of ours, {deleted} being deleted"
 
     def close(self) -> None:
         """Stop querying."""
@@ -99,7 +100,7 @@ class Orphans:
         missing = len(ours - tracked)
         if missing > max(1, int(len(ours) * self._settings.max_missing)):
             summary = (
-                f"{missing} of our {len(ours)} nodes are missing from the registry at {self._where}, more than "
+                f"the registry at {self._where} lacks {missing} of {many(len(ours), 'node')} of ours, more than "
                 "[registry] max_missing allows; none is marked or deleted"
             )
             advice = "if they are gone for good, run ferroscope node delete, or raise max_missing temporarily"
@@ -121,9 +122,8 @@ class Orphans:
 
     def _mark(self, tx: Transaction, node: Node) -> bool:
         days = self._settings.delete_after / _DAY
-        follows = (
-            f"it is deleted in {days:g} days unless it is listed again" if days else "it is not deleted automatically"
-        )
+        after = f"{days:g} {'day' if days == 1 else 'days'}"
+        follows = f"it is deleted in {after} unless it is listed again" if days else "it is not deleted automatically"
         return self._set(tx, node, tx.now, f"the registry no longer lists this node; {follows}")
 
     def _tracked_again(self, tx: Transaction, node: Node) -> bool:

@@ -22,6 +22,7 @@ from ferroscope.core.delivery import IllegalEventError, Refused
 from ferroscope.core.interfaces import own_names
 from ferroscope.core.model import Node
 from ferroscope.core.states import ACTIVE, Provision, State
+from ferroscope.core.values import many
 from ferroscope.db.store import Store
 from ferroscope.db.transaction import Fence, Transaction
 from ferroscope.leadership import StepLeadership
@@ -69,7 +70,7 @@ class Reinspection:
             leadership.keep_alive()
             started += self._store.write(partial(self._start, node, leadership.fence))
         more = len(due) - started
-        return f"started {started} inspections out of band" + (f"; {more} more are due" if more > 0 else "")
+        return f"started {many(started, 'inspection')} out of band" + (f"; due: {more} more" if more > 0 else "")
 
     def _due(self, leadership: StepLeadership) -> list[tuple[float, str]]:
         """Return when each due node has become due, and its UUID."""

@@ -14,6 +14,7 @@ from collections.abc import Callable
 from typing import Final
 
 from ferroscope.contracts.queue import Clock
+from ferroscope.core.values import many
 from ferroscope.db.store import Store
 from ferroscope.db.transaction import Transaction
 from ferroscope.leadership import StepLeadership
@@ -78,7 +79,7 @@ class Retention:
         )
         self._all(leadership, lambda tx: tx.receipts.remove_old(_BATCH))
         more = "; the next run continues" if self._is_over() else ""
-        return f"removed {removed} old inspections and {changes} old MAC changes{more}"
+        return f"removed {many(removed, 'old inspection')} and {many(changes, 'old MAC change')}{more}"
 
     def _is_over(self) -> bool:
         return self._clock.monotonic() >= self._until

@@ -19,6 +19,7 @@ import structlog
 from ferroscope.contracts.errors import LeaseLostError, StoreUnavailableError
 from ferroscope.contracts.queue import Bus, Channel, Clock, StopFlag
 from ferroscope.core.model import LeaseProfile
+from ferroscope.core.values import many
 from ferroscope.leadership import Election, Leadership, StepLeadership, StoppingError
 from ferroscope.telemetry.finding import Finding
 
@@ -89,13 +90,13 @@ class Singleton:
     @property
     def status(self) -> str:
         """The task's status, including hung steps."""
-        return f"{self._status}; {self._hung} steps hung and were abandoned" if self._hung else self._status
+        return f"{self._status}; hung and abandoned: {many(self._hung, 'step')}" if self._hung else self._status
 
     @property
     def problem(self) -> Finding | None:
         """A finding for operators: a hung step, or the task's own finding if it leads here."""
         if self._hung:
-            summary = f"{self._hung} steps of {self.task.name} hung and were abandoned"
+            summary = f"{self.task.name} has hung, and was abandoned in {many(self._hung, 'step')}"
             return Finding("step-hangs", "wrong", summary, "see the log for the cause; restart the process")
         leads = self._leadership is not None and self._leadership.is_valid()
         return getattr(self.task, "problem", None) if leads else None

@@ -20,6 +20,7 @@ from ferroscope.contracts.store import Query
 from ferroscope.core.delivery import IllegalEventError, is_overdue
 from ferroscope.core.model import Entry, Node
 from ferroscope.core.states import Event, State
+from ferroscope.core.values import many
 from ferroscope.db.store import Store
 from ferroscope.db.transaction import Fence, Transaction
 from ferroscope.leadership import StepLeadership
@@ -62,7 +63,8 @@ class Timeouts:
         for uuid in self._over():
             leadership.keep_alive()
             ended += self._store.write(partial(self._end_maintenance, uuid, leadership.fence))
-        return f"found {overdue} overdue inspections" + (f", ended the maintenance of {ended} nodes" if ended else "")
+        more = f", ended the maintenance of {many(ended, 'node')}" if ended else ""
+        return f"found {many(overdue, 'overdue inspection')}{more}"
 
     def _suspects(self, tx: Transaction) -> list[str]:
         """Return the nodes to check: by the clock, and those that a release without that clock has written."""

@@ -16,6 +16,7 @@ from urllib.parse import quote
 import msgspec
 
 from ferroscope.core.model import Document
+from ferroscope.core.values import many
 from ferroscope.rules import template
 from ferroscope.rules.data import (
     MAX_DEPTH,
@@ -246,7 +247,7 @@ class Signature(msgspec.Struct, frozen=True):
         if self.arguments and self.arguments[0].name == "values" and given and not isinstance(given[0], list):
             return {"values": given}
         if len(given) > len(self.arguments):
-            raise InvalidRuleError([f"args has {len(given)} items; at most {len(self.arguments)} are allowed"])
+            raise InvalidRuleError([f"args has {many(len(given), 'item')}; at most {len(self.arguments)} are allowed"])
         return {argument.name: value for argument, value in zip(self.arguments, given, strict=False)}
 
     def compile(self, given: Any, roots: Collection[str], *, looped: bool) -> Arguments:
@@ -300,7 +301,7 @@ def compile_loop(loop: Any, roots: Collection[str]) -> template.Render | None:
     if loop in (None, [], {}):
         return None
     if isinstance(loop, list) and len(loop) > MAX_LOOP:
-        raise InvalidRuleError([f"loop has {len(loop)} items; at most {MAX_LOOP}"])
+        raise InvalidRuleError([f"loop has {many(len(loop), 'item')}; at most {MAX_LOOP}"])
     if not isinstance(loop, list | dict) and not is_variable(loop, roots):
         raise InvalidRuleError(["loop must be a list, an object, or a placeholder such as {inventory[interfaces]}"])
     try:
@@ -317,6 +318,6 @@ def each(loop: template.Render, data: Data) -> Iterator[Data]:
     if not isinstance(items, list):
         raise RuleError(f"loop must be over a list, not {type(items).__name__}")
     if len(items) > MAX_LOOP:
-        raise RuleError(f"the loop has {len(items)} items; at most {MAX_LOOP}")
+        raise RuleError(f"the loop has {many(len(items), 'item')}; at most {MAX_LOOP}")
     for item in items:
         yield data.with_item(item)

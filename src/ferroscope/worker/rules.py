@@ -13,6 +13,7 @@ import structlog
 from ferroscope.contracts.remote import Web, WebError
 from ferroscope.core import bmc_access
 from ferroscope.core.model import Document, Severity
+from ferroscope.core.values import many
 from ferroscope.db.store import Store
 from ferroscope.rules import engine
 from ferroscope.rules.builtin import RuleCache, allowed
@@ -148,4 +149,4 @@ def _note(journal: Journal, rules: RuleSet, applied: list[CompiledRule]) -> None
     detail = {"applied": [rule.rule.uuid for rule in applied]}
     shown = engine.titles(applied[:5])
     more = f" and {len(applied) - 5} more" if len(applied) > 5 else ""
-    journal.note("rules", f"{len(applied)} of {len(rules.rules)} rules applied: {shown}{more}", detail=detail)
+    journal.note("rules", f"{len(applied)} of {many(len(rules.rules), 'rule')} applied: {shown}{more}", detail=detail)

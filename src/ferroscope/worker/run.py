@@ -20,6 +20,7 @@ from ferroscope.core.losses import counted, deaths, described
 from ferroscope.core.model import Request, Severity
 from ferroscope.core.reasons import Reason
 from ferroscope.core.states import MACHINE, Event
+from ferroscope.core.values import many
 from ferroscope.db.transaction import Transaction
 from ferroscope.worker.attempt import Attempt, StoppedError, SupersededError
 from ferroscope.worker.boot import power_off_quietly, undo_start_quietly
@@ -80,7 +81,7 @@ def run_task(task: Task, attempt: Attempt, journal: Journal, services: Services)
     if isinstance(ending, Run):
         return leave_undone(journal, f"{outcome.message}; {ending.undone}", outcome.reason)
     if isinstance(ending, Fail) and ending.reason is Reason.ATTEMPTS_EXHAUSTED:
-        return Fail(outcome.reason, f"{outcome.message}; gave up after {counted(request)} attempts")
+        return Fail(outcome.reason, f"{outcome.message}; gave up after {many(counted(request), 'attempt')}")
     return ending or outcome
 
 

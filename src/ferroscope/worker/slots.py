@@ -17,6 +17,7 @@ from ferroscope.contracts.queue import Clock, StopFlag
 from ferroscope.core.model import Claim, Request, Severity
 from ferroscope.core.reasons import Reason
 from ferroscope.core.states import Event
+from ferroscope.core.values import many
 from ferroscope.db.transaction import Transaction
 from ferroscope.telemetry.finding import Finding
 from ferroscope.transition import request_for, step
@@ -133,7 +134,7 @@ class Slots:
 
     def status(self) -> str:
         """Return how full the lane is, and what does not return."""
-        text = f"{len(self._busy)} of {self.number} slots busy"
+        text = f"{len(self._busy)} of {many(self.number, 'slot')} busy"
         with self.changed:
             stuck = sorted(self._abandoned, key=lambda slot: slot.since)
         if stuck:
@@ -181,7 +182,7 @@ class BmcSlots(Slots):
         with self.changed:
             silent = sum(slot.is_silent(now) for slot in self._busy)
             open_breakers = sorted(self.breakers.open(now), key=lambda one: one[1])
-            text = f"{len(self._busy) - silent} of {self.number} slots busy"
+            text = f"{len(self._busy) - silent} of {many(self.number, 'slot')} busy"
         if silent:
             text += f", {silent} waiting for silent BMCs"
         if open_breakers:

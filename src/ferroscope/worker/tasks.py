@@ -19,6 +19,7 @@ from ferroscope.core.delivery import TRIAL, Done, Fail, Outcome, failure_of
 from ferroscope.core.model import Entry, Node, Severity
 from ferroscope.core.reasons import CANCELED, Reason
 from ferroscope.core.states import MACHINE, Event, State
+from ferroscope.core.values import many
 from ferroscope.db.transaction import Transaction
 from ferroscope.hooks.pipeline import Pipeline
 from ferroscope.worker import virtual_media
@@ -175,7 +176,7 @@ def _unknown_callers(tx: Transaction, failure: Fail, since: float | None) -> Fai
     called = [one for one in tx.nodes.list(query) if since is not None and one.created_at >= since]
     if not called:
         return failure
-    number = f"{len(called)} unknown machines" if len(called) > 1 else "an unknown machine"
+    number = many(len(called), "unknown machine") if len(called) > 1 else "an unknown machine"
     most = "at least " if len(called) == _COUNTED else ""
     message = f"{failure.message}; meanwhile {most}{number} called: ferroscope node inbox"
     return Fail(failure.reason, message)

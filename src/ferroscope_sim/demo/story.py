@@ -16,6 +16,7 @@ from ferroscope.cli.text import parse
 from ferroscope.cli.watch import FINISHED, Target, Watch
 from ferroscope.cli.watch_display import Display, display, follow
 from ferroscope.core.boot import CALLBACK_PATH
+from ferroscope.core.values import many
 from ferroscope_sim.demo.stage import MEMBER_TTL, Held, Killer, Killing, Player, Stage
 from ferroscope_sim.enroll import BareMetalError, enroll
 from ferroscope_sim.model import FleetSettings, roster
@@ -86,20 +87,20 @@ class Story:
 
     def _enroll(self, fleet: FleetThread) -> list[Target]:
         count = self._settings.nodes
-        self._head(f"The fleet: {_count(count, 'simulated machine')}, each with a BMC, NICs, disks and a ramdisk")
+        self._head(f"The fleet: {many(count, 'simulated machine')}, each with a BMC, NICs, disks and a ramdisk")
         try:
             done = enroll(roster(self._settings), api_url=self._stage.url, sim_address=fleet.bmcs)
         except BareMetalError as exc:
             raise Failure(f"cannot enroll the machines: {exc}") from exc
         if done.failed:
             name, why = next(iter(done.failed.items()))
-            raise Failure(f"{len(done.failed)} machines could not be enrolled, for example {name}: {why}")
-        self._say(f"{len(done.created)} nodes enrolled, their BMCs verified")
+            raise Failure(f"{many(len(done.failed), 'machine')} could not be enrolled, for example {name}: {why}")
+        self._say(f"{many(len(done.created), 'node')} enrolled, their BMCs verified")
         nodes = self._api.pages("/v1/nodes", "nodes", fields=("uuid", "name"), sort_key="name")
         return [Target(node["uuid"], node["name"]) for node in nodes]
 
     def _inspect(self, targets: list[Target], workers: tuple[Player, ...]) -> Watch:
-        self._head(f"The inspections: {_count(len(targets), 'machine')} at once, and a worker is killed")
+        self._head(f"The inspections: {many(len(targets), 'machine')} at once, and a worker is killed")
         watch = Watch(self._api, targets)
         timeout = _SECONDS + _SECONDS_A_NODE * len(targets)
         with Killer(workers, self._stage.database, len(targets)) as killer, display() as shown:
@@ -113,7 +114,7 @@ class Story:
         self._killing = killing = killer.killing
         shown.say(
             f"SIGKILL to {killing.worker} (pid {killing.pid}) with {killing.done} of {watch.total} done. "
-            f"It held {_count(len(killing.held), 'request')}:",
+            f"It held {many(len(killing.held), 'request')}:",
             style="bold yellow",
         )
         for request in killing.held:
@@ -139,8 +140,8 @@ class Story:
     def _check_boots(self, fleet: FleetThread, machines: int) -> None:
         boots = fleet.fleet.totals.pxe_boots
         if boots != machines:
-            raise Failure(f"{machines} machines were booted {boots} times, but once was expected for each")
-        self._say(f"No machine was booted twice: {boots} boots for {machines} inspections.")
+            raise Failure(f"machines booted: {machines}, boots: {boots}; one was expected for each")
+        self._say(f"No machine was booted twice: {many(boots, 'boot')} for {many(machines, 'inspection')}.")
 
     def _redelivery(self, request: Held, killing: Killing) -> Redelivery:
         newest = self._api.get(node_path(request.uuid, "timeline"), limit=1)["inspections"][0]
@@ -166,7 +167,3 @@ class Story:
 def _seconds(step: Json) -> float:
     at = parse(step["at"])
     return at.timestamp() if at else 0.0
-
-
-def _count(number: int, what: str) -> str:
-    return f"{number} {what}{'' if number == 1 else 's'}"

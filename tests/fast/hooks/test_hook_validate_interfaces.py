@@ -191,7 +191,7 @@ def test_an_empty_list_of_interfaces_is_refused() -> None:
 def test_more_interfaces_than_any_machine_has_are_refused() -> None:
     many = [nic(f"eth{number}", f"02:00:00:00:{number >> 8:02x}:{number & 255:02x}") for number in range(1, 2050)]
     assert len(valid("all", interfaces=many[:MAX_INTERFACES])) == MAX_INTERFACES
-    assert "the inventory has 2049 interfaces" in refusal("all", interfaces=many).message
+    assert "the inventory has 2,049 interfaces" in refusal("all", interfaces=many).message
 
 
 def test_the_message_stays_short_whatever_the_inventory_holds() -> None:

@@ -52,7 +52,7 @@ def test_it_ends_when_it_is_over_and_the_timeline_says_so() -> None:
     early, late, never = site.add(10.0), site.add(100.0), site.add(None)
     assert "maintenance" not in site.step()
     site.clock.now += 20.0
-    assert "ended the maintenance of 1 nodes" in site.step()
+    assert "ended the maintenance of 1 node" in site.step()
     assert (site.node(early).maintenance, site.node(early).attributes) == (False, {"description": "mine"})
     assert (site.node(late).maintenance, site.node(never).maintenance) == (True, True)
     (entry,) = site.store.read(lambda tx: tx.journal.list(Query(filters={"node": early}, sort_key="id")))
@@ -101,6 +101,6 @@ def test_all_of_many_end_and_few_are_in_memory_at_the_same_time(monkeypatch: pyt
     monkeypatch.setattr(Nodes, "list", counted)
     many = [site.add(10.0 if number % 3 else None) for number in range(3 * _PAGE)]
     site.clock.now += 20.0
-    assert f"ended the maintenance of {2 * _PAGE} nodes" in site.step()
+    assert f"ended the maintenance of {2 * _PAGE:,} nodes" in site.step()
     assert max(read) <= _PAGE
     assert sum(site.node(uuid).maintenance for uuid in many) == _PAGE

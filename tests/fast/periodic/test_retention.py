@@ -79,7 +79,7 @@ def test_retention_forgets_old_changes_of_macs_even_where_inspections_are_kept_f
     task = Retention(members.store, threshold=0.0, period=30.0, clock=members.clock)
     assert "0 old MAC changes" in task.step(examples.UNLED)
     members.clock.now += 3601.0
-    assert "1 old MAC changes" in task.step(examples.UNLED)
+    assert "1 old MAC change" in task.step(examples.UNLED)
     assert members.store.read(lambda tx: tx.macs.newest()) == 0
 
 

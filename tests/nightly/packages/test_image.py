@@ -22,7 +22,7 @@ EXTRAS = (
 def test_a_machine_is_inspected_with_a_read_only_root(podman: Podman) -> None:
     done = podman.run("demo", "--nodes", "1", options=WRITABLE)
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "1 boots for 1 inspections" in done.stdout or "All 1 finished" in done.stdout, done.stdout
+    assert "1 boot for 1 inspection" in done.stdout or "All 1 finished" in done.stdout, done.stdout
 
 
 def test_it_runs_without_root_and_without_a_place_to_write(podman: Podman) -> None:

@@ -18,6 +18,7 @@ from pathlib import Path
 import pytest
 
 from ferroscope.cli.exits import Exit
+from ferroscope.core.values import many
 from ferroscope_sim.demo.demo_command import GO_ON, called
 from tests.support.processes import PATIENCE, free_port, until
 from tests.system.cli.console import Shell
@@ -170,7 +171,7 @@ def test_the_demo_kills_a_worker_at_work_in_a_small_fleet_too(
     assert re.search(
         rf"SIGKILL to worker-\d \(pid \d+\) with 0 of {nodes} done. It held \d+ request", demo.out.read_text()
     )
-    assert demo.printed(f"{nodes} boots for {nodes} inspections.")
+    assert demo.printed(f"{many(nodes, 'boot')} for {many(nodes, 'inspection')}.")
 
 
 def test_the_commands_to_go_on_with_work_as_they_are_printed(programs: list[Program], tmp_path: Path) -> None:

@@ -24,6 +24,7 @@ from ferroscope.core import bmc_access, lookup
 from ferroscope.core.model import Document, Node
 from ferroscope.core.reasons import Reason
 from ferroscope.core.states import ACTIVE, Provision, State
+from ferroscope.core.values import many
 from ferroscope.db.transaction import Transaction
 from ferroscope.hardware import machine_identity
 from ferroscope.hardware.machine_identity import MachineIdentity
@@ -224,10 +225,12 @@ def _limit_of(
     settings = context.settings.auto_discovery
     most = settings.max_waiting_per_source
     if count_waiting and source and most and tx.discoveries.unclaimed(source) >= most:
-        message = f"{source} has reached [auto_discovery] max_waiting_per_source ({most} discovered nodes in enroll)"
+        message = (
+            f"{source} has reached [auto_discovery] max_waiting_per_source ({many(most, 'discovered node')} in enroll)"
+        )
         return lookup.Refused(Reason.DISCOVERY_LIMITED, message)
     most = settings.max_per_minute_per_source
     if source and most and context.access.sources.made(source, minute) > most:
-        message = f"{source} has reached [auto_discovery] max_per_minute_per_source ({most} machines)"
+        message = f"{source} has reached [auto_discovery] max_per_minute_per_source ({many(most, 'machine')})"
         return lookup.Refused(Reason.DISCOVERY_LIMITED, message)
     return None

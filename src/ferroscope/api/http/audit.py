@@ -27,6 +27,7 @@ from ferroscope.contracts.events import PENDING, Audited
 from ferroscope.contracts.queue import Clock
 from ferroscope.contracts.receipts import RECEIPT, Receipt
 from ferroscope.core.audit import REFUSED, UNKNOWN, AuditEvent, cadf, claimed
+from ferroscope.core.values import many
 from ferroscope.db.store import Store
 from ferroscope.db.transaction import Transaction
 from ferroscope.http_server.sources import group
@@ -105,7 +106,7 @@ class Audit:
             *(
                 AuditEvent(
                     request_id="", user=UNKNOWN, method="none", source=source, call=REFUSED, status=_TOO_MANY,
-                    target=f"{number} more calls",
+                    target=f"{many(number, 'more call')}",
                 )
                 for source, number in counted.items()
             )

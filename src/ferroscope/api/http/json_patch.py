@@ -17,6 +17,7 @@ from ferroscope.api.http.decoding import MAX_DOCUMENT_SIZE, shown
 from ferroscope.api.http.errors import BadRequestError, TooLargeError
 from ferroscope.core.json_safety import depth_exceeds
 from ferroscope.core.model import Document
+from ferroscope.core.values import many
 
 MAX_OPERATIONS: Final = 1000
 MAX_TOKENS: Final = 64
@@ -38,7 +39,7 @@ def apply(document: Document, operations: Sequence[Operation], allowed: Collecti
     """
     if not 0 < len(operations) <= MAX_OPERATIONS:
         raise BadRequestError(
-            f"The patch has {len(operations)} operations; between 1 and {MAX_OPERATIONS} are allowed."
+            f"The patch has {many(len(operations), 'operation')}; between 1 and {MAX_OPERATIONS} are allowed."
         )
     paths = [_pointer(operation, allowed) for operation in operations]
     patched = {name: copy.deepcopy(document[name]) for name in sorted({path[0] for path in paths})}
@@ -127,7 +128,7 @@ def _index(parent: list[Any], token: str, operation: Operation, *, limit: int) -
     plain = token.isascii() and token.isdigit() and len(token) <= 9 and str(int(token)) == token
     if not plain or int(token) >= limit:
         raise BadRequestError(
-            f"Invalid index {shown(token)} in {shown(operation.path)}: the list has {len(parent)} items."
+            f"Invalid index {shown(token)} in {shown(operation.path)}: the list has {many(len(parent), 'item')}."
         )
     return int(token)
 

@@ -18,6 +18,7 @@ from ferroscope.api.http.errors import TooManyError
 from ferroscope.config.options import ApiSettings
 from ferroscope.contracts.queue import Clock
 from ferroscope.core.lookup import Refused
+from ferroscope.core.values import many
 from ferroscope.http_server.sources import TrustedProxies, group
 
 # Keys that are remembered; the one that was used longest ago is dropped first.
@@ -152,7 +153,7 @@ class Admission:
         with self._lock:
             running = self._running.get(caller, 0)
             if self._at_once and running >= self._at_once:
-                raise _too_many(f"at most {self._at_once} requests at once ([api] max_concurrent_requests)", 1)
+                raise _too_many(f"at most {many(self._at_once, 'request')} at once ([api] max_concurrent_requests)", 1)
             if self._rate and (wait := self._requests.take(caller, self._clock.monotonic())):
                 raise _too_many(f"at most {self._rate:g} requests per second ([api] request_rate)", wait)
             self._running[caller] = running + 1

@@ -12,6 +12,7 @@ from typing import Final
 from ferroscope.api.http.context import ApiContext
 from ferroscope.config.options import InspectorSettings
 from ferroscope.contracts.data import SharedMac
+from ferroscope.core.values import many
 from ferroscope.db.transaction import Transaction
 from ferroscope.telemetry.finding import Finding
 
@@ -37,7 +38,7 @@ def line(settings: InspectorSettings, found: Sequence[SharedMac]) -> str:
 def finding(settings: InspectorSettings, found: Sequence[SharedMac]) -> Finding:
     """Return what the service's status says of them."""
     named = "; ".join(f"{one.address} (nodes {_nodes(one)})" for one in found[:_NAMED])
-    more = f"; and {len(found) - _NAMED} more addresses" if len(found) > _NAMED else ""
+    more = f"; and {many(len(found) - _NAMED, 'more address', 'more addresses')}" if len(found) > _NAMED else ""
     return Finding(
         "macs-shared",
         "note",

@@ -24,6 +24,7 @@ from ferroscope.contracts.queue import MAX_SKEW
 from ferroscope.contracts.store import Backlog, Condition, Failures, Population, Query
 from ferroscope.core.boot_macs import LEASE_PREFIX, decode_record
 from ferroscope.core.model import ClockStep, Lease, Member
+from ferroscope.core.values import many
 from ferroscope.db.transaction import Transaction
 from ferroscope.telemetry import finding
 from ferroscope.telemetry.finding import Finding
@@ -203,8 +204,7 @@ def problems(seen: Seen, process: str) -> list[Finding]:
         advice = "list them with 'ferroscope node inbox', and approve or reject them"
         found.append(Finding("inbox", "note", "nodes are waiting in the inbox", advice, "inbox == yes"))
     if deviating := seen.condition.deviating:
-        machines = "1 machine" if deviating == 1 else f"{deviating:,} machines"
-        summary = f"the hardware of {machines} is not as expected"
+        summary = f"the hardware of {many(deviating, 'machine')} is not as expected"
         advice = "correct the machines or the expectations; to list both, run: ferroscope expect report"
         found.append(Finding("hardware-deviates", "note", summary, advice, "deviating == yes"))
     found += _unwell(seen.condition)
@@ -233,7 +233,7 @@ def _unwell(condition: Condition) -> list[Finding]:
         Finding(
             code,
             "note",
-            f"{'1 machine reports' if number == 1 else f'{number:,} machines report'} {what}",
+            f"{many(number, 'machine reports', 'machines report')} {what}",
             search=search,
         )
         for code, number, what, search in known

@@ -26,6 +26,7 @@ from ferroscope.bmc.redfish.restarts import restarted_since as restarted_since
 from ferroscope.contracts.bmc import Power, Switch, unsettled
 from ferroscope.contracts.errors import BmcError
 from ferroscope.core.reasons import Reason
+from ferroscope.core.values import many
 from ferroscope.hardware.parts import mapping
 from ferroscope.remote.retry import Once
 
@@ -52,7 +53,7 @@ def system(root: Any, access: Access) -> Any:
         message = f"the BMC at {access.url} lists no system; it may be restarting"
         raise BmcError(message, transient=True, reason=Reason.BMC_SYSTEM_UNCLEAR, pause=0.0)
     listed = ", ".join(found[:_LISTED]) + (", ..." if len(found) > _LISTED else "")
-    message = f"the BMC at {access.url} has {len(found)} systems; set redfish_system_id to one of: {listed}"
+    message = f"the BMC at {access.url} has {many(len(found), 'system')}; set redfish_system_id to one of: {listed}"
     raise BmcError(message, transient=False, reason=Reason.BMC_SYSTEM_UNCLEAR)
 
 

@@ -12,7 +12,8 @@ from ferroscope.cli.lookup import Listing
 from ferroscope.cli.node.actions import each
 from ferroscope.cli.output import Output, table, with_api
 from ferroscope.cli.selection import Selection, Wanted, confirm, resolve, selectors, suggested
-from ferroscope.cli.text import age, ago, many, short
+from ferroscope.cli.text import age, ago, short
+from ferroscope.core.values import many
 from ferroscope.hardware.parts import mapping, text
 
 _LISTED: Final = (

@@ -15,8 +15,9 @@ from ferroscope.cli.node.actions import each
 from ferroscope.cli.node.upkeep import until_when
 from ferroscope.cli.output import Output, key_values, with_api
 from ferroscope.cli.selection import Wanted, confirm, resolve, selectors
-from ferroscope.cli.text import is_terminal, many
+from ferroscope.cli.text import is_terminal
 from ferroscope.core import labels, values
+from ferroscope.core.values import many
 from ferroscope.enrollment.importing import pointer, set_value
 
 # Values on the command line: ``key=text``, ``key=@file`` and ``key:=json`` pairs, and MAC addresses.
@@ -356,7 +357,7 @@ def delete(api: Api, out: Output, *, wanted: Wanted) -> None:
             advice="to delete them without a question, add --yes; --dry-run lists them",
         )
     if names and not wanted.yes and is_terminal(sys.stdin):
-        more = f" ... ({len(names)} nodes)" if len(names) > _SHOWN else ""
+        more = f" ... ({many(len(names), 'node')})" if len(names) > _SHOWN else ""
         click.confirm(f"Delete {', '.join(names[:_SHOWN])}{more} with all data?", abort=True, err=True)
     each(out, chosen, _deleting(api), done="deleted")
 

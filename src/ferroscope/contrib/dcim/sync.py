@@ -18,6 +18,7 @@ from ferroscope.contrib.dcim.dialects import Dialect, Found
 from ferroscope.contrib.dcim.machines import Interface, Machine
 from ferroscope.contrib.dcim.rest import DcimError, RestClient
 from ferroscope.contrib.dcim.writer import LeftAloneError, Report, Writer
+from ferroscope.core.values import many
 
 _AT_ONCE: Final = 40  # machines: their identifiers are in one URL, their parts in one body
 _DEVICES: Final = "dcim/devices"
@@ -77,7 +78,7 @@ class Sync:
     def _only(self, path: str, name: str) -> Any:
         found = list(self._client.list(path, name=name))
         if len(found) != 1:
-            raise DcimError(f"{len(found)} objects of {path} have the name {name!r}; expected one")
+            raise DcimError(f"{many(len(found), 'object')} of {path} have the name {name!r}; expected one")
         return found[0]["id"]
 
     def _parts(self, path: str, devices: list[Any]) -> dict[Any, dict[str, Found]]:
@@ -130,7 +131,7 @@ class Sync:
         named = self._by_name.get(_key(machine.name), [])
         same = [one for one in named if machine.serial and one["serial"] == machine.serial]
         if len(named) > 1 and len(same) != 1:
-            raise LeftAloneError("several-devices", f"{len(named)} devices have this name")
+            raise LeftAloneError("several-devices", f"{many(len(named), 'device')} have this name")
         if named and not same and named[0]["role"]["id"] != self._role and named[0]["device_type"]["id"] != kind:
             raise LeftAloneError("other-device", "a device with another role, serial number and type has this name")
         return (same or named)[0] if named else self._renamed(machine)

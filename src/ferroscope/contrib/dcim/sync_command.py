@@ -15,7 +15,6 @@ from ferroscope.cli.exits import Exit, Failure
 from ferroscope.cli.output import Group, Output, with_api
 from ferroscope.cli.screen import progress
 from ferroscope.cli.selection import selector_option
-from ferroscope.cli.text import many
 from ferroscope.contrib.dcim import machines
 from ferroscope.contrib.dcim.dialects import NAUTOBOT, NETBOX, Dialect
 from ferroscope.contrib.dcim.machines import Machine
@@ -23,6 +22,7 @@ from ferroscope.contrib.dcim.rest import DcimError, RestClient
 from ferroscope.contrib.dcim.sync import Place, Sync
 from ferroscope.contrib.dcim.writer import REFUSED, Report
 from ferroscope.core import values
+from ferroscope.core.values import many
 
 _Decorated = Callable[[Callable[..., None]], Callable[..., None]]
 

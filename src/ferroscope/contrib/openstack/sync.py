@@ -24,6 +24,7 @@ from ferroscope.contrib.openstack import copies
 from ferroscope.core import ironic_nodes
 from ferroscope.core.model import Document, Node, Port
 from ferroscope.core.states import ACTIVE
+from ferroscope.core.values import many
 from ferroscope.db.store import Store
 from ferroscope.db.transaction import Transaction
 from ferroscope.leadership import StepLeadership
@@ -73,7 +74,7 @@ class IronicCopies:
         bare = sum(not found.ports.get(uuid) for uuid in listed)
         if bare > max(1, int(len(listed) * self._settings.max_missing)):
             summary = (
-                f"Ironic lists no ports of {bare} of the {len(listed)} nodes that have ports here, more than "
+                f"Ironic lists no ports of {bare} of {many(len(listed), 'node')} with ports here, more than "
                 "[registry] max_missing allows; the copies of nodes and ports are not updated"
             )
             advice = "check the roles of this service in Ironic; if the ports are gone, raise max_missing temporarily"
@@ -90,7 +91,7 @@ class IronicCopies:
                 except ConflictError as exc:
                     conflicts.append(f"{uuid}: {exc}")
         self.problem = _conflicts(conflicts)
-        return f"{len(found.nodes)} nodes in Ironic, {changed} updated here"
+        return f"{many(len(found.nodes), 'node')} in Ironic, {changed} updated here"
 
     def close(self) -> None:
         """Stop querying."""
@@ -168,7 +169,7 @@ def _conflicts(found: list[str]) -> Finding | None:
     if not found:
         return None
     _log.warning("nodes of Ironic conflict with ours", conflicts=found[:20])
-    summary = f"{len(found)} nodes of Ironic conflict with others here, such as {found[0]}"
+    summary = f"conflicts with others here: {many(len(found), 'node')} of Ironic, such as {found[0]}"
     return Finding("registry-conflict", "wrong", summary, "remove the wrong node or port; see the log for all of them")
 
 

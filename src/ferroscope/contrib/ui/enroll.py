@@ -23,7 +23,7 @@ from ferroscope.contrib.ui.page import Page, Visit
 from ferroscope.core.json_safety import MAX_DEPTH
 from ferroscope.core.model import Port
 from ferroscope.core.node import SETTABLE
-from ferroscope.core.values import is_uuid
+from ferroscope.core.values import is_uuid, many
 from ferroscope.db.transaction import Transaction
 from ferroscope.enrollment import importing, node_file
 from ferroscope.enrollment.correctable import without_secrets
@@ -126,7 +126,7 @@ def _rows(visit: Visit) -> list[Row]:
     rows, errors = node_file.read(text, kind, aliases=False)
     if len(rows) > _MOST:
         raise FileError(
-            [f"the file has {len(rows)} rows; here at most {_MOST} are allowed: use ferroscope node import"]
+            [f"the file has {many(len(rows), 'row')}; here at most {_MOST} are allowed: use ferroscope node import"]
         )
     if not rows and not errors:
         raise FileError(["the file has no nodes"])

@@ -17,6 +17,7 @@ from ferroscope.contrib.ui import activity, naming, progress, render
 from ferroscope.contrib.ui.page import STATE_KINDS, Page, Visit
 from ferroscope.core.model import HARDWARE_CHANGED, Node
 from ferroscope.core.states import ACTIVE, UNDER_WAY, Provision, State
+from ferroscope.core.values import many
 from ferroscope.db.transaction import Transaction
 
 STATUS: Final = "ferroscope:status:get"
@@ -185,14 +186,13 @@ def _problems(summary: Summary, status: dict[str, Any] | None) -> list[dict[str,
             )  # fmt: skip
     for failure in summary.failures:
         hint = hint_of(failure.reason) or ""
-        machines = "machine" if failure.nodes == 1 else "machines"
-        text = f"{failure.nodes:,} {machines} failed: {failure.reason.replace('-', ' ').replace('bmc', 'BMC')}"
+        text = f"{many(failure.nodes, 'machine')} failed: {failure.reason.replace('-', ' ').replace('bmc', 'BMC')}"
         link = f"/ui/machines?reason={failure.reason}"
         found.append(
             {"kind": "bad", "text": text, "advice": hint, "link": link, "label": "Show them", "reason": failure.reason}
         )
     if summary.inbox:
-        text = f"{summary.inbox:,} {'machine waits' if summary.inbox == 1 else 'machines wait'} for approval"
+        text = f"{many(summary.inbox, 'machine waits', 'machines wait')} for approval"
         found.append({"kind": "note", "text": text, "advice": "", "link": INBOX, "label": "Show them", "reason": ""})
     return sorted(found, key=lambda one: one["kind"])
 

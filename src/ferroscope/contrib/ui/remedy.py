@@ -9,12 +9,12 @@ from urllib.parse import urlsplit
 
 from ferroscope.api.http.schemas import iso_exact
 from ferroscope.contrib.ui.page import Visit
-from ferroscope.contrib.ui.render import plural
 from ferroscope.core import advice
 from ferroscope.core.explanations import EXPLANATIONS
 from ferroscope.core.model import Node
 from ferroscope.core.reasons import Reason
 from ferroscope.core.states import Event, Provision, State
+from ferroscope.core.values import many
 
 # Machines in the inbox that are looked at.
 _CALLERS: Final = 100
@@ -57,7 +57,7 @@ def card(visit: Visit, node: Node, shown: dict[str, Any]) -> dict[str, Any] | No
 
 
 def _named(callers: int) -> str:
-    return "" if not callers else f"{plural(callers, 'unknown machine')}{' or more' if callers >= _CALLERS else ''}"
+    return "" if not callers else f"{many(callers, 'unknown machine')}{' or more' if callers >= _CALLERS else ''}"
 
 
 def _callers(visit: Visit, node: Node) -> int:

@@ -17,6 +17,7 @@ from typing import Any, Final
 from urllib.parse import urlencode
 
 from ferroscope.contrib.ui.page import STATE_KINDS
+from ferroscope.core.values import many
 
 FOLDER: Final = Path(__file__).parent
 _LONGEST: Final = 300
@@ -114,11 +115,6 @@ def link(path: str, **query: Any) -> str:
     return f"{path}?{urlencode(given, doseq=True)}" if given else path
 
 
-def plural(number: int, one: str, many: str | None = None) -> str:
-    """Return a number with its noun."""
-    return f"{number:,} {one if number == 1 else many or one + 's'}"
-
-
 def lines(text: str) -> int:
     """Return how many lines a field for this text has."""
     return min(30, max(6, text.count("\n") + 2))
@@ -190,7 +186,7 @@ def environment() -> Any:
     )
     shown = (harmless, duration, size, memory, kind, age, left, capitalized, heading, moment, lines, combine)
     made.filters |= {one.__name__: one for one in shown}
-    made.globals |= {"link": link, "plural": plural, "static": static_path}
+    made.globals |= {"link": link, "plural": many, "static": static_path}
     return made
 
 

@@ -17,6 +17,7 @@ from sqlalchemy.exc import DBAPIError, IntegrityError
 
 from ferroscope.config.options import DatabaseSettings, Settings
 from ferroscope.contracts.queue import MAX_SKEW
+from ferroscope.core.values import many
 from ferroscope.db import executor, location, migrate
 from ferroscope.db.copying import tables
 from ferroscope.db.copying.destination import Destination, OtherCopyError
@@ -216,7 +217,8 @@ def _check_source(side: _Side, settings: Settings, *, dry_run: bool) -> list[str
     if dry_run:
         with side.errors("read"):
             running = len(tables.processes(side.connection))
-        return [f"{running} processes are running on the source; stop all before the copy"] if running else []
+        processes = many(running, "process", "processes")
+        return [f"the service is running on the source: {processes}; stop all before the copy"] if running else []
     _refuse_processes(side, "the service is running on the source")
     return []
 
@@ -237,7 +239,7 @@ def _check_destination(side: _Side, *, dry_run: bool) -> str:
     with side.errors("read"):
         filled = tables.filled(side.connection)
     if filled:
-        shown = ", ".join(filled[:5]) + (f" and {len(filled) - 5} more tables" if len(filled) > 5 else "")
+        shown = ", ".join(filled[:5]) + (f" and {many(len(filled) - 5, 'more table')}" if len(filled) > 5 else "")
         raise CopyError(
             f"the destination {side.place} is not empty: it has rows in {shown}",
             "give a new database; nothing is overwritten or merged",
@@ -358,7 +360,7 @@ class _Copying:
                         advance(len(rows))
                 if (checksum.rows, checksum.text) != (copied.rows, copied.checksum):
                     raise CopyError(
-                        f"table {table.name} of the destination differs: {copied.rows} rows were copied, "
+                        f"table {table.name} of the destination differs: {copied.rows:,} rows were copied, "
                         f"{checksum.rows} were read back, and the checksums are {copied.checksum[:12]} and "
                         f"{checksum.text[:12]}",
                         _AGAIN,

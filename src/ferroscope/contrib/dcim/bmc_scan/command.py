@@ -18,7 +18,7 @@ from ferroscope.cli.node.write import label_pair
 from ferroscope.cli.output import Output, cloud_option, insecure_option, output_option, table, url_option
 from ferroscope.cli.screen import track
 from ferroscope.cli.service import config_option, settings_of
-from ferroscope.cli.text import many
+from ferroscope.core.values import many
 
 if TYPE_CHECKING:
     from rich.console import Console

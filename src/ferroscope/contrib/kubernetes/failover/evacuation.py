@@ -21,6 +21,7 @@ from ferroscope.contrib.kubernetes.failover.terms import (
     is_aged,
 )
 from ferroscope.core.remediation import Phase, Proof, Remediation
+from ferroscope.core.values import many
 
 TAINT_WORKS: Final = 60.0  # seconds after which pods that the taint has not removed are deleted one by one
 
@@ -56,10 +57,12 @@ def evacuating(case: Case, record: Remediation, node: KubeNode) -> Decision:
         return _tainting(case, record, node, len(fits))
     if fits:
         effects: tuple[Effect, ...] = tuple(DeletePod(one) for one in fits)
-        return _forcing(case, record, effects, f"deleting {len(fits)} pods")
+        return _forcing(case, record, effects, f"deleting {many(len(fits), 'pod')}")
     volumes = [one for one in case.detachable(stuck) if not one.terminating]
     if volumes:
-        return _forcing(case, record, tuple(map(DeleteAttachment, volumes)), f"detaching {len(volumes)} volumes")
+        return _forcing(
+            case, record, tuple(map(DeleteAttachment, volumes)), f"detaching {many(len(volumes), 'volume')}"
+        )
     message = "its pods and volumes are free"
     refused = [one for one in stuck if one.uid in case.seen.refused]
     if left := [one for one in stuck if one not in refused]:
@@ -98,9 +101,12 @@ def taint_off(case: Case, record: Remediation, node: KubeNode) -> tuple[Effect, 
 
 def _tainting(case: Case, record: Remediation, node: KubeNode, pods: int) -> Decision:
     if node.out_of_service:
-        return case.wait(record, "tainted", f"waiting for the cluster to remove {pods} pods")
+        return case.wait(record, "tainted", f"waiting for the cluster to remove {many(pods, 'pod')}")
     decision = _forcing(
-        case, record, (SetTaint(node, present=True),), f"tainting the node as out of service, to remove {pods} pods"
+        case,
+        record,
+        (SetTaint(node, present=True),),
+        f"tainting the node as out of service, to remove {many(pods, 'pod')}",
     )
     if not decision.effects or decision.record is None:
         return decision

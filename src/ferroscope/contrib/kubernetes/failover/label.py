@@ -9,6 +9,7 @@ from ferroscope.contrib.kubernetes.failover.cluster import KubeNode
 from ferroscope.contrib.kubernetes.failover.pods import Attachment, Pod
 from ferroscope.contrib.kubernetes.failover.terms import Decision, DeleteAttachment, DeletePod
 from ferroscope.core.remediation import Phase, Proof, Remediation
+from ferroscope.core.values import many
 
 
 def by_label(case: Case, record: Remediation, node: KubeNode) -> Decision:
@@ -21,19 +22,19 @@ def by_label(case: Case, record: Remediation, node: KubeNode) -> Decision:
         return case.wait(record, "storm", "many nodes were not ready a moment ago")
     chosen = [one for one in _eligible(case) if case.rules.without_proof(one)]
     if not chosen and (volumes := _released(case, record)):
-        message = f"detaching {len(volumes)} volumes of pods that were deleted without proof"
+        message = f"detaching {many(len(volumes), 'volume')} of pods that were deleted without proof"
         return case.act(record, "", message, *map(DeleteAttachment, volumes))
     if not chosen:
         return case.wait(record, "nothing-to-free", "it has no pods that are selected and could run elsewhere")
     if record.phase is Phase.DWELL:
         record = msgspec.structs.replace(record, phase=Phase.EVACUATING, proof=Proof.LABEL)
-        record = case.log(record, "without-proof", f"deleting {len(chosen)} selected pods, without proof")
+        record = case.log(record, "without-proof", f"deleting {many(len(chosen), 'selected pod')}, without proof")
     force = case.rules.label_force
     if force:
         names = {volume.name for one in chosen for volume in case.seen.volumes_of(one)}
         record = msgspec.structs.replace(record, detach=tuple(sorted({*record.detach, *names})))
     effects = tuple(DeletePod(one, ask_budget=not (one.terminating or force)) for one in chosen)
-    message = f"deleting {len(chosen)} pods without proof, as mode = label says"
+    message = f"deleting {many(len(chosen), 'pod')} without proof, as mode = label says"
     return case.act(record, "", message, *effects)
 
 

@@ -17,6 +17,7 @@ from typing import Final
 import msgspec
 
 from ferroscope.contrib.kubernetes.failover.cluster import MACHINE, SERIAL, KubeNode
+from ferroscope.core.values import many
 from ferroscope.hardware.machine_identity import MachineIdentity, identify
 
 # Provider IDs of this scheme have the machine's own UUID; others may have something that is not stored here.
@@ -144,7 +145,9 @@ class Inventory:
             title, why = self._machines[min(wrong)].title, wrong[min(wrong)]
             return Match(None, "machine-contradicts", f"machine {title} fits its {sources}, but not its {why}")
         if len(left) > 1:
-            return Match(None, "machine-ambiguous", f"{len(left)} machines have its {sources}; a guess is not made")
+            return Match(
+                None, "machine-ambiguous", f"{many(len(left), 'machine')} have its {sources}; a guess is not made"
+            )
         return Match(self._machines[left[0]])
 
     def _may_have(self, node: KubeNode) -> set[str]:

@@ -30,6 +30,7 @@ from ferroscope.contrib.kubernetes.failover.returning import (
 )
 from ferroscope.contrib.kubernetes.failover.terms import Decision, PowerOff, is_storm, is_suspect
 from ferroscope.core.remediation import Phase, Proof, Remediation, Sighting
+from ferroscope.core.values import many
 
 _CORDONED: Final = (
     "the node is cordoned, or being drained, as for maintenance; uncordon it, or confirm that its machine is off"
@@ -98,7 +99,7 @@ def dwell(case: Case, record: Remediation, node: KubeNode) -> Decision:
     fits, stuck = case.places()
     movable = bool(fits) or bool(case.detachable(stuck))
     if stuck and not movable:
-        return case.wait(record, "nowhere-to-go", f"no other node could take its {len(stuck)} pods")
+        return case.wait(record, "nowhere-to-go", f"no other node could take its {many(len(stuck), 'pod')}")
     if not movable:
         return case.wait(record, "nothing-to-free", "it has no pods or volumes that could move to another node")
     confirmed = is_confirmed(node) and case.seen.power not in (Power.ON, Power.CHANGING)

@@ -11,6 +11,7 @@ from ferroscope.contrib.kubernetes.failover.case import Case
 from ferroscope.contrib.kubernetes.failover.cluster import KubeNode
 from ferroscope.contrib.kubernetes.failover.terms import Decision, Effect, Inspect, PowerOn, SetTaint
 from ferroscope.core.remediation import Phase, Proof, Remediation
+from ferroscope.core.values import many
 
 # Seconds.
 REPEAT_COMMAND: Final = 30.0  # after which a power command that has not taken effect is sent again
@@ -139,7 +140,7 @@ def back(case: Case, record: Remediation, node: KubeNode) -> Decision:
         return _untainted(case, record, node, remove, "was-alive", message)
     left = [one for one in case.movable if one.terminating]
     if remove and left:
-        return case.wait(record, "old-pods-left", f"{len(left)} pods of the old boot are still being deleted")
+        return case.wait(record, "old-pods-left", f"waiting for {many(len(left), 'pod')} of the old boot to be deleted")
     return _untainted(case, record, node, remove, "returned", "the node is back, with a new boot")
 
 

@@ -17,6 +17,7 @@ from ferroscope.config.errors import SetupError
 from ferroscope.contracts.queue import Clock, StopFlag
 from ferroscope.contrib.openstack.imports.inspector_source import engine_of
 from ferroscope.core.boot_macs import number, spelled
+from ferroscope.core.values import many
 from ferroscope.db.errors import described
 from ferroscope.db.url import DatabaseUrlError
 from ferroscope.telemetry.finding import Finding
@@ -57,7 +58,7 @@ class InspectorMacs:
         return self._macs if self._age() < _REMEMBERED else frozenset()
 
     def status(self) -> str:
-        macs = f"ironic-inspector inspects machines with {len(self.active())} MACs"
+        macs = f"ironic-inspector inspects machines with {many(len(self.active()), 'MAC')}"
         return f"{macs}, as of {self._age():.0f} s ago: {self._error}" if self._error else macs
 
     def problem(self) -> Finding | None:
