@@ -13,6 +13,7 @@ from typing import Any, Final
 import sushy
 
 from ferroscope.bmc.redfish.reader import Reader
+from ferroscope.bmc.redfish.resources import spelt
 from ferroscope.contracts.bmc import BootDevice
 from ferroscope.contracts.errors import BmcError
 from ferroscope.core.model import Document
@@ -113,16 +114,19 @@ def _target(system: Any, device: BootDevice) -> Any:
             parameter="boot_device", value=str(device), valid_values=", ".join(map(str, _DEVICES))
         )
     allowed = system.get_allowed_system_boot_source_values()
-    usb_cd = sushy.BootSource.USB_CD
-    return usb_cd if target is sushy.BOOT_SOURCE_TARGET_CD and target not in allowed and usb_cd in allowed else target
+    if target is sushy.BOOT_SOURCE_TARGET_CD and target not in allowed:
+        target = sushy.BootSource.USB_CD
+    if target not in allowed:
+        raise sushy.exceptions.InvalidParameterValueError(
+            parameter=_TARGET, value=_DEVICES[device].value, valid_values=spelt(allowed)
+        )
+    return target
 
 
 def _shown(system: Any) -> list[Document]:
     """Return what the BMC shows of booting: now, and in its resource of settings, if it has one."""
-    resource = mapping(system.json)
-    settings = mapping(resource.get("@Redfish.Settings")).get("SettingsObject")
-    later = mapping(Reader(system._conn).get(settings).get("Boot")) if settings else {}
-    return [mapping(resource.get("Boot")), *([later] if later else [])]
+    later = mapping(Reader(system._conn).get(system.settings).get("Boot")) if system.settings else {}
+    return [mapping(mapping(system.json).get("Boot")), *([later] if later else [])]
 
 
 def _is_so(shown: list[Document], target: Any, often: Any) -> bool:

@@ -20,7 +20,7 @@ from ferroscope.bmc.redfish.boot import set_boot_device as set_boot_device
 from ferroscope.bmc.redfish.failures import is_temporary
 from ferroscope.bmc.redfish.info import Access
 from ferroscope.bmc.redfish.reader import Reader, path_of, same
-from ferroscope.bmc.redfish.resources import system_of
+from ferroscope.bmc.redfish.resources import spelt, system_of
 from ferroscope.bmc.redfish.restarts import boot_marks as boot_marks
 from ferroscope.bmc.redfish.restarts import restarted_since as restarted_since
 from ferroscope.contracts.bmc import Power, Switch, unsettled
@@ -84,10 +84,12 @@ def set_power(system: Any, wanted: Switch) -> None:
     """
     if power(system) is wanted or (wanted is Power.ON and _power_state(system) == "PoweringOn"):
         return
-    allowed = system.get_allowed_reset_system_values()
-    on = sushy.RESET_ON if sushy.RESET_ON in allowed else sushy.RESET_FORCE_ON
+    kind = sushy.RESET_FORCE_OFF
+    if wanted is Power.ON:
+        is_plain = sushy.RESET_ON in system.get_allowed_reset_system_values()
+        kind = sushy.RESET_ON if is_plain else sushy.RESET_FORCE_ON
     try:
-        system.reset_system(on if wanted is Power.ON else sushy.RESET_FORCE_OFF)
+        _reset(system, kind)
     except sushy.exceptions.HTTPError as exc:
         if isinstance(exc, sushy.exceptions.AccessError) or is_temporary(exc):
             raise
@@ -99,7 +101,7 @@ def set_power(system: Any, wanted: Switch) -> None:
 def force_off(system: Any) -> bool:
     """Send ``ForceOff`` in any state; return False if the BMC has refused it and says that the system is off."""
     try:
-        system.reset_system(sushy.RESET_FORCE_OFF)
+        _reset(system, sushy.RESET_FORCE_OFF)
     except sushy.exceptions.AccessError:
         raise
     except sushy.exceptions.HTTPError:
@@ -133,8 +135,11 @@ def soft_reboot(system: Any, once: Once) -> None:
 
 
 def _reset(system: Any, kind: sushy.ResetType, once: Once | None = None) -> None:
-    if kind not in system.get_allowed_reset_system_values():
-        raise sushy.exceptions.MissingActionError(action=kind.value, resource=system.path)
+    allowed = system.get_allowed_reset_system_values()
+    if kind not in allowed:
+        raise sushy.exceptions.InvalidParameterValueError(
+            parameter="ResetType", value=kind.value, valid_values=spelt(allowed)
+        )
     if once is not None:
         once.sent = True
     system.reset_system(kind)

@@ -23,6 +23,7 @@ from ferroscope.contracts.errors import BmcError
 from ferroscope.core import json_repair, json_safety
 from ferroscope.core.reasons import Reason
 from ferroscope.core.values import one_line
+from ferroscope.hardware.parts import mapping
 from ferroscope.remote.addresses import Networks
 from ferroscope.remote.deadline import current
 from ferroscope.remote.session import BoundedSession
@@ -30,6 +31,8 @@ from ferroscope.remote.session import BoundedSession
 _SHOWN: Final = 120
 _REDIRECTS: Final = frozenset({300, 301, 302, 303, 307, 308})
 _SEE_OTHER: Final = 303  # after a command: it was carried out
+ACCEPTED: Final = 202  # after a command: it is being carried out
+_ETAG: Final = "@odata.etag"
 _MAX_HOPS: Final = 5
 
 
@@ -50,6 +53,8 @@ class Connector(sushy_connector.Connector):  # type: ignore[misc]
         self._session.headers.update(plain.headers)
         plain.close()
         self._last: Any = None  # the last answer
+        # Where the last command is still being carried out, by its task monitor (DSP0266, 13.5.6); "": it is not.
+        self.task = ""
 
     def _note(self, response: requests.Response) -> None:
         self._last = response
@@ -73,7 +78,15 @@ class Connector(sushy_connector.Connector):  # type: ignore[misc]
         if method == "GET":
             response._content = _resource(response.content)
             response.encoding = "utf-8"  # whatever its header says: it was decoded as that
+            _show_etag(response)
+        else:
+            self.task = _monitor(response) if response.status_code == ACCEPTED else ""
         return response
+
+    @property
+    def status(self) -> int:
+        """The status of the last answer, 0 if there was none."""
+        return 0 if self._last is None else int(self._last.status_code)
 
     def _sent(self, method: str, path: str, most: float, kwargs: dict[str, Any]) -> Any:
         try:
@@ -146,6 +159,26 @@ def _resource(body: bytes) -> bytes:
         return json_repair.readable(body)
     except json_repair.TooOddError:
         raise InvalidAnswerError("not JSON") from None
+
+
+def _show_etag(response: requests.Response) -> None:
+    """Have a resource's ETag in the header, where sushy looks for it; some services have it in the body only.
+
+    They refuse writes without it all the same (DMTF/Redfish-Tacklebox#22, ansible-collections/community.general#11261).
+    """
+    if "ETag" not in response.headers and _ETAG.encode() in response.content:
+        etag = mapping(json_safety.decode(response.content)).get(_ETAG)
+        if isinstance(etag, str) and etag.isascii() and etag.isprintable():
+            response.headers["ETag"] = etag
+
+
+def _monitor(response: requests.Response) -> str:
+    """Return the path of the task monitor, or of the task; "" if the service says neither."""
+    link: Any = response.headers.get("Location")
+    if not link:
+        with contextlib.suppress(ValueError, json_safety.TooManyContainersError):
+            link = mapping(json_safety.decode(response.content)).get("@odata.id")
+    return local(link) if isinstance(link, str) else ""
 
 
 def _unparsed(method: str, url: str, response: requests.Response) -> sushy.HTTPError:

@@ -73,6 +73,10 @@ class InvalidAnswerError(Exception):
         super().__init__(what)
 
 
+class TaskFailedError(Exception):
+    """A command that the BMC accepted, and could not carry out; the message is the BMC's."""
+
+
 class Verdict(NamedTuple):
     """What to make of an error; ``again`` and ``pause`` as in ``BmcError``, ``again`` None as ``transient``."""
 
@@ -182,6 +186,8 @@ def _classify(error: Exception, seconds: float, *, known: bool) -> Verdict:
         return Verdict(f"timed out after {seconds:g} s", True, Reason.BMC_UNREACHABLE)
     if isinstance(error, InvalidAnswerError):
         return _not_redfish(error.what, known=known)
+    if isinstance(error, TaskFailedError):
+        return Verdict(f"the BMC accepted this, and could not carry it out: {error}", False, Reason.BMC_REFUSED)
     if isinstance(error, sushy.HTTPError):
         return _answered(error, known=known)
     if isinstance(error, sushy.ConnectionError | requests.exceptions.RequestException):

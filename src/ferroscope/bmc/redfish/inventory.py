@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from typing import Any, Final
 from urllib.parse import urlsplit
 
+from ferroscope.bmc.redfish import adapters
 from ferroscope.bmc.redfish.reader import Reader, is_absent, is_gone, path_of, same
 from ferroscope.contracts.bmc import OutOfBandNic
 from ferroscope.core import values
@@ -63,9 +64,15 @@ def _document(system: Any) -> Document:
 
 
 def _ethernet(reader: Reader, resource: Document) -> list[tuple[str, Document]]:
-    """Return MAC and resource of the Ethernet interfaces that are there."""
+    """Return MAC and resource of the Ethernet interfaces that are there, else of the ports of network adapters."""
+    return _with_macs(reader.members(resource.get("EthernetInterfaces"), _MAX_PARTS)) or _with_macs(
+        adapters.ports(reader, resource)
+    )
+
+
+def _with_macs(interfaces: Iterable[Document]) -> list[tuple[str, Document]]:
     found: dict[str, Document] = {}
-    for one in reader.members(resource.get("EthernetInterfaces"), _MAX_PARTS):
+    for one in interfaces:
         mac = _mac(one)
         if mac is not None and not is_absent(one):
             found.setdefault(mac, one)

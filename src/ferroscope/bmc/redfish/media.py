@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import ipaddress
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final
 from urllib.parse import unquote, urlsplit
@@ -17,8 +18,9 @@ from urllib.parse import unquote, urlsplit
 import structlog
 from sushy import exceptions
 
+from ferroscope.bmc.redfish import tasks
 from ferroscope.bmc.redfish.boot import set_boot_device
-from ferroscope.bmc.redfish.failures import is_temporary
+from ferroscope.bmc.redfish.failures import TaskFailedError, is_temporary
 from ferroscope.bmc.redfish.reader import Reader, is_absent, path_of
 from ferroscope.bmc.redfish.resources import VirtualMedia
 from ferroscope.contracts.bmc import BootDevice, Image
@@ -39,6 +41,8 @@ _MAX_MANAGERS: Final = 4
 # (ansible-collections/community.general#8279).
 _LOOKS: Final = 8
 _LOOK_PAUSE: Final = 1.0
+# How often a drive may answer that it is not ready before another one is tried.
+_PATIENCE: Final = 3
 _SHOWN: Final = 120
 # Identifiers that nobody else has: of a node, a session or a file.
 _TOKEN: Final = re.compile(r"[0-9a-f]{8}-[0-9a-f-]{27}|[0-9a-f]{16,}")
@@ -103,9 +107,16 @@ class Drive:
         """Whether one of these images is in there, as far as the BMC shows what is."""
         return self.has(urls) or (bool(urls) and not self.is_empty and not self.shown)
 
-    def insert(self, url: str) -> None:
+    def insert(self, url: str) -> str:
+        """Insert the image; return the task that does so, "" if it was done at once."""
         self._media().insert_media(url, inserted=True, write_protected=True)
+        task = str(self._system._conn.task)
         self.refresh()
+        return task
+
+    def is_running(self, task: str) -> bool:
+        """Whether the task goes on; ``TaskFailedError``."""
+        return tasks.is_running(self._system._conn, task)
 
     def eject(self) -> None:
         """Eject, and verify that the drive is empty: sushy reports most refusals as success."""
@@ -131,6 +142,8 @@ class Insertion:
         self._image = image
         self._mode = mode
         self._looks: dict[tuple[str, str], int] = {}
+        self._tasks: dict[tuple[str, str], str] = {}
+        self._busy: Counter[tuple[str, str]] = Counter()
 
     @property
     def begun(self) -> bool:
@@ -172,11 +185,16 @@ class Insertion:
         for drive in sorted(usable, key=lambda one: not one.is_empty):
             if self._looks.get((drive.path, url), 0) >= _LOOKS or not drive.can_insert:
                 continue
+            if refusal is not None and is_temporary(refusal) and not drive.is_empty:
+                continue  # for a BMC that may only be busy, no foreign medium is ejected
             try:
                 return self._insert(drive, url)
-            except exceptions.HTTPError as exc:
-                if isinstance(exc, exceptions.AccessError) or is_temporary(exc):
-                    raise  # what the account may not do with one, it may not do with another
+            except exceptions.AccessError:
+                raise  # what the account may not do with one, it may not do with another
+            except (exceptions.HTTPError, TaskFailedError) as exc:
+                self._busy[drive.path, url] += is_temporary(exc)
+                if is_temporary(exc) and self._busy[drive.path, url] < _PATIENCE:
+                    raise
                 refusal = exc  # perhaps another one takes it
         if refusal is not None:
             raise refusal
@@ -195,12 +213,25 @@ class Insertion:
                 _log.warning(
                     "ejected a foreign medium from a virtual drive", bmc=address, drive=drive.name, medium=what
                 )
-            drive.insert(url)
+            self._tasks[key] = drive.insert(url)
         self._looks[key] = self._looks.get(key, 0) + 1
         if drive.has([url]) or (not drive.is_empty and not drive.shown):
             return drive
+        if self._goes_on(drive, key):
+            self._looks[key] -= 1
         message = f"the BMC accepted the image, and does not show it in the virtual drive {drive.name}"
         raise BmcError(message, transient=True, reason=Reason.BMC_REFUSED, pause=_LOOK_PAUSE)
+
+    def _goes_on(self, drive: Drive, key: tuple[str, str]) -> bool:
+        """Whether the BMC says that it is still inserting; ``TaskFailedError`` if it has given up."""
+        try:
+            goes_on = bool(self._tasks[key]) and drive.is_running(self._tasks[key])
+        except TaskFailedError:
+            self._looks[key] = _LOOKS
+            raise
+        if not goes_on:
+            self._tasks[key] = ""
+        return goes_on
 
 
 def eject(system: Any, image: Image) -> bool:

@@ -9,11 +9,14 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import re
+from collections.abc import Iterable
+from types import SimpleNamespace
 from typing import Any, Final
 
 import sushy
 from sushy import main as sushy_main
-from sushy.exceptions import ResourceNotFoundError, SushyError
+from sushy.exceptions import BadRequestError, ResourceNotFoundError, SushyError
 from sushy.resources import base
 from sushy.resources.manager import virtual_media
 from sushy.resources.system import system
@@ -23,6 +26,9 @@ from ferroscope.hardware.parts import mapping
 
 # What fields and their adapters raise for a value of another type.
 _STUMBLES: Final = (SushyError, ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
+
+
+_FUTURE: Final = re.compile(r"FutureState ?URI ?\((/redfish/[^\s()]{1,200})\)")
 
 
 class _Lenient:
@@ -50,6 +56,8 @@ class System(_Lenient, system.System):  # type: ignore[misc]
     boot: Any
     manufacturer: Any
     _settings: Any
+    # Where the BMC says that settings are written: AMI's does not link it from the system (DMTF/Redfish-Tacklebox#144).
+    _future = ""
 
     def _parse_attributes(self, json_doc: Document) -> Document:
         super()._parse_attributes(json_doc)
@@ -67,6 +75,12 @@ class System(_Lenient, system.System):  # type: ignore[misc]
             found = super().get_allowed_reset_system_values()
         return found or set(sushy.ResetType)
 
+    @property
+    def settings(self) -> str:
+        """The path of the resource of settings, which count from the next boot; "" if there is none."""
+        link = mapping(mapping(mapping(self.json).get("@Redfish.Settings")).get("SettingsObject")).get("@odata.id")
+        return link if isinstance(link, str) else self._future
+
     def set_system_boot_options(self, **options: Any) -> None:
         """Write boot options, to the system itself if its resource of settings is none."""
         try:
@@ -75,6 +89,13 @@ class System(_Lenient, system.System):  # type: ignore[misc]
             if self._settings is None:
                 raise
             self._settings = None
+            super().set_system_boot_options(**options)
+        except BadRequestError as exc:
+            found = _FUTURE.search(str(exc.body))
+            if found is None or self.settings:
+                raise
+            self._future = found[1]
+            self._settings = SimpleNamespace(resource_uri=self._future)
             super().set_system_boot_options(**options)
 
 
@@ -85,6 +106,11 @@ class VirtualMedia(_Lenient, virtual_media.VirtualMedia):  # type: ignore[misc]
 def system_of(root: Root, path: str) -> System:
     """Return the system at ``path``; sushy's exceptions."""
     return System(root._conn, path, redfish_version=root.redfish_version, registries=root.lazy_registries, root=root)
+
+
+def spelt(values: Iterable[Any]) -> str:
+    """Return sushy's constants in Redfish's spelling, for messages."""
+    return ", ".join(sorted(str(one.value) for one in values))
 
 
 def _value(field: Any, body: Document, resource: Any) -> Any:

@@ -14,7 +14,10 @@ import threading
 import time
 from collections import OrderedDict
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
+
+from sushy.exceptions import AccessError
 
 from ferroscope.bmc.redfish.connector import Connector
 from ferroscope.bmc.redfish.info import Access
@@ -65,9 +68,18 @@ class Client:
 
     def _open(self) -> Any:
         access = self._access
-        connector, auth = Connector(access, self._allowed), self._auth()
+        connector = Connector(access, self._allowed)
+        read = partial(Root, access.url, root_prefix=access.root, verify=access.verify, connector=connector)
         try:
-            return Root(access.url, root_prefix=access.root, verify=access.verify, auth=auth, connector=connector)
+            try:
+                return read(auth=self._auth())
+            except AccessError:
+                if self._given is not None or access.username is None or access.auth_type == "session":
+                    raise
+                # The password was not sent yet: some services do not even show the root without it
+                # (DMTF/python-redfish-library#132, #165, karmab/kcli#678).
+                connector.set_http_basic_auth(access.username, access.password)
+                return read(auth=BasicAuth(access.username, access.password))
         except BaseException:
             connector.close()
             raise

@@ -1,0 +1,83 @@
+"""NICs that a BMC lists below network adapters only: dsx-ai-factory/infra-controller#4436, and others."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from ferroscope.bmc.redfish.driver import RedfishBmc
+from tests.support.scripted_redfish import SYSTEM, ScriptedBmc, collection, link
+
+CHASSIS = "/redfish/v1/Chassis/1"
+ADAPTERS = f"{CHASSIS}/NetworkAdapters"
+MAC = "52:54:00:00:00:0{}"
+
+
+def has_adapter(bmc: ScriptedBmc, name: str, **parts: dict[str, Any]) -> str:
+    """Have an adapter whose collections are named like the keywords, with one member for each name in them."""
+    path = f"{ADAPTERS}/{name}"
+    bmc.has(path, {"Id": name, "Name": name, **{kind: link(f"{path}/{kind}") for kind in parts}})
+    for kind, members in parts.items():
+        bmc.has(f"{path}/{kind}", collection(*(f"{path}/{kind}/{one}" for one in members)))
+        for one, document in members.items():
+            bmc.has(f"{path}/{kind}/{one}", {"Id": one, "Name": one, **document})
+    return path
+
+
+@pytest.fixture
+def chassis(bmc: ScriptedBmc) -> ScriptedBmc:
+    """Give a machine with two adapters, an empty slot, and no Ethernet interfaces."""
+    functions = {
+        "1": {"NetDevFuncType": "Ethernet", "Ethernet": {"MACAddress": MAC.format(1)}},
+        "2": {"NetDevFuncType": "FibreChannel", "FibreChannel": {"PermanentWWPN": "10:00:00:00:00:00:00:01"}},
+    }
+    ports = {
+        "1": {"Ethernet": {"AssociatedMACAddresses": [MAC.format(2), MAC.format(9)]}, "CurrentSpeedGbps": 25},
+        "2": {"Ethernet": {"AssociatedMACAddresses": []}},
+        "3": {"AssociatedNetworkAddresses": ["10:00:00:00:00:00:00:02"]},
+    }
+    paths = [
+        has_adapter(bmc, "A", NetworkDeviceFunctions=functions, Ports=ports),
+        has_adapter(bmc, "B", NetworkDeviceFunctions={}, Ports=ports),
+        has_adapter(bmc, "slot-3"),
+        has_adapter(bmc, "slot-4", NetworkPorts={"1": {"AssociatedNetworkAddresses": [MAC.format(3)]}}),
+    ]
+    bmc.documents[paths[2]]["Status"] = {"State": "Absent"}
+    bmc.has(ADAPTERS, collection(*paths))
+    bmc.has(CHASSIS, {"Id": "1", "Name": "1", "NetworkAdapters": link(ADAPTERS)})
+    bmc.system["Links"]["Chassis"] = [link(CHASSIS)]
+    return bmc
+
+
+def test_without_ethernet_interfaces_the_ports_of_adapters_count(chassis: ScriptedBmc, driver: RedfishBmc) -> None:
+    expected = [("A-1", MAC.format(1)), ("B-1", MAC.format(2)), ("slot-4-1", MAC.format(3))]
+    assert [(one.name, one.mac) for one in driver.nics(chassis.node())] == expected
+    found = driver.inventory(chassis.node())["interfaces"]
+    assert [(one["name"], one["mac_address"]) for one in found] == expected
+    assert [one.get("speed_mbps") for one in found] == [None, 25000, None]
+
+
+def test_only_the_adapters_of_the_system_count_where_it_names_them(chassis: ScriptedBmc, driver: RedfishBmc) -> None:
+    """Name one of the chassis, which may hold several machines."""
+    chassis.system["NetworkInterfaces"] = link(f"{SYSTEM}/NetworkInterfaces")
+    chassis.has(f"{SYSTEM}/NetworkInterfaces", collection(f"{SYSTEM}/NetworkInterfaces/A"))
+    chassis.has(
+        f"{SYSTEM}/NetworkInterfaces/A", {"Id": "A", "Name": "A", "Links": {"NetworkAdapter": link(f"{ADAPTERS}/A")}}
+    )
+    assert [one.mac for one in driver.nics(chassis.node())] == [MAC.format(1)]
+
+
+@pytest.mark.parametrize("mac", [None, "", "00:00:00:00:00:00", "N/A"])
+def test_ethernet_interfaces_count_alone_as_soon_as_one_has_a_mac(
+    chassis: ScriptedBmc, driver: RedfishBmc, mac: str | None
+) -> None:
+    listed = f"{SYSTEM}/EthernetInterfaces"
+    chassis.system["EthernetInterfaces"] = link(listed)
+    chassis.has(listed, collection(f"{listed}/1", f"{listed}/2"))
+    chassis.has(f"{listed}/1", {"Id": "1", "MACAddress": mac})
+    chassis.has(f"{listed}/2", {"Id": "2", "MACAddress": mac})
+    assert len(driver.nics(chassis.node())) == 3
+    chassis.documents[f"{listed}/2"]["MACAddress"] = MAC.format(7)
+    assert [one.mac for one in driver.nics(chassis.node())] == [MAC.format(7)]
+    assert chassis.asked("GET", ADAPTERS)
