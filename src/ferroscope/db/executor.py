@@ -123,7 +123,7 @@ def _quoted(text: str) -> str:
 
 
 def _sqlite_write(connection: Connection) -> Sequence[Command]:
-    # With a write-ahead log, the store syncs after COMMIT (see ``wal_sync``).
+    # With a write-ahead log, the store syncs after COMMIT (see ``sqlite_writers``).
     if not connection.info.get(WAL) or connection.info.get(_SYNCED_LATER):
         return (_SQLITE_WRITE,)
     connection.info[_SYNCED_LATER] = True

@@ -96,7 +96,7 @@ class Store:
         """
         job = Work(work, write=True, durable=durable)
         try:
-            done = self._until_done(lambda: self._attempt(job))
+            done = self._until_done(job)
         except UnansweredError as exc:
             self._find_out(exc)
             done = exc.done
@@ -117,7 +117,7 @@ class Store:
         saves a round trip if ``work`` needs only one.
         """
         job = Work(work, write=False, durable=False, snapshot=snapshot)
-        result: T = self._until_done(lambda: self._attempt(job)).result
+        result: T = self._until_done(job).result
         return result
 
     def _attempt(self, work: Work) -> Done:
@@ -195,12 +195,13 @@ class Store:
             return None
         return False
 
-    def _until_done(self, attempt: Callable[[], T]) -> T:
+    def _until_done(self, work: Work) -> Done:
+        """Run ``work``, again while others are in its way; ``StoreUnavailableError``."""
         deadline = self._clock.monotonic() + self._settings.busy_timeout
         delay = self._settings.retry_interval / 64
         while True:
             try:
-                return attempt()
+                return self._attempt(work)
             except Empty as exc:
                 self._meter.db_error("unavailable")
                 raise StoreUnavailableError("all database connections are in use") from exc

@@ -12,6 +12,7 @@ process; without one the request waits, unclaimed, on the queue.
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Sequence
+from functools import partial
 from typing import Final, Protocol
 
 from ferroscope import transition
@@ -76,9 +77,8 @@ def concluded(
     place = None if follows is None else reserve(attempt.request.event, follows)
     kept = None
     try:
-        kept = services.persist(
-            lambda tx: conclusion.commit(tx, outcome, follows, keep=place is not None), durable=durable
-        )
+        commit = partial(conclusion.commit, outcome=outcome, follows=follows, keep=place is not None)
+        kept = services.persist(commit, durable=durable)
     except ConflictError as exc:
         # Another node took a MAC, or a name that a rule gave to this one, while the task ran: start over.
         reason = Reason.PORT_CONFLICT if exc.field == "address" else Reason.NAME_TAKEN

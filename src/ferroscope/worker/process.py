@@ -8,25 +8,29 @@ one: after a failure the loop puts a request to ``fail`` on the queue, which pow
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+
+import msgspec
 
 from ferroscope.contracts.data import Later, Part, packed
 from ferroscope.contracts.store import Query
 from ferroscope.core import json_safety
 from ferroscope.core.delivery import Fail, Next, Outcome
-from ferroscope.core.model import Port, Request, Severity
+from ferroscope.core.model import Document, Port, Request, Severity
 from ferroscope.core.node import Source, sourced, sourced_values
+from ferroscope.core.notification import ChangeView
 from ferroscope.core.reasons import Reason
 from ferroscope.core.states import Event
 from ferroscope.db.transaction import Transaction
-from ferroscope.hardware import machine_identity
+from ferroscope.hardware import diff, expectations, machine_identity, search_index
+from ferroscope.hardware.expectations import Compiled
 from ferroscope.hooks.base import HookError
 from ferroscope.hooks.pipeline import Pipeline, encode
 from ferroscope.rules.data import RuleFailedError
-from ferroscope.worker import findings, out_of_band, undo
+from ferroscope.worker import out_of_band, undo
 from ferroscope.worker.attempt import Attempt
 from ferroscope.worker.journal import Journal
-from ferroscope.worker.reads import HookRun
+from ferroscope.worker.reads import HookRun, previous_data
 from ferroscope.worker.rules import RuleStep
 from ferroscope.worker.run import ReadsAhead
 from ferroscope.worker.services import Services
@@ -73,12 +77,12 @@ class ProcessTask(ReadsAhead):
                 self._rules.apply(attempt, journal, services, rules, inventory, plugin_data)
             attempt.node.sources = sourced(unruled, attempt.node, Source.RULE)
             attempt.parts |= packed({"plugin_data": encode(plugin_data)})
-            found = findings.update_search_index(attempt, journal, services, inventory, plugin_data)
+            found = _update_search_index(attempt, journal, services, inventory, plugin_data)
         except HookError as exc:
             return Fail(exc.reason, str(exc))
         except RuleFailedError as exc:
             return Fail(exc.reason, exc.message)
-        deviation = findings.compare_with_expectations(attempt, journal, rules.expectations, found)
+        deviation = _compare_with_expectations(attempt, journal, rules.expectations, found)
         if deviation is not None:
             return Fail(Reason.HARDWARE_DEVIATES, deviation)
         if (identity := attempt.request.payload.get("identity")) is not None:
@@ -105,3 +109,36 @@ def _notes_held_back(journal: Journal) -> Iterator[None]:
         raise
     finally:
         journal.entries = held + journal.entries
+
+
+def _update_search_index(
+    attempt: Attempt, journal: Journal, services: Services, inventory: Document, plugin_data: Document
+) -> list[search_index.IndexRow]:
+    """Return the rows of the search index for the results; nothing is written if they have not changed."""
+    found = search_index.learn(inventory, plugin_data)
+    attempt.node.hardware = found.summary
+    if found.digest != attempt.node.search_digest:
+        attempt.node.search_digest, attempt.index_rows = found.digest, found.rows
+        if attempt.before.search_digest is not None:
+            parts = previous_data(
+                attempt, journal, services, ("inventory", "plugin_data"), "so nothing says what has changed"
+            )
+            if parts:
+                changes = diff.compare((parts["inventory"], parts["plugin_data"]), (inventory, plugin_data))
+                attempt.hardware_changes = [ChangeView(**msgspec.structs.asdict(change)) for change in changes]
+    return found.rows
+
+
+def _compare_with_expectations(
+    attempt: Attempt, journal: Journal, expected: Iterable[Compiled], rows: list[search_index.IndexRow]
+) -> str | None:
+    """Note how the hardware deviates from what is expected; return why the inspection fails, if it does."""
+    attempt.deviations = msgspec.to_builtins(expectations.deviations(expected, rows, attempt.node))
+    message, severity, reason = expectations.timeline_entry(attempt.deviations)
+    changed = expectations.noted(attempt.node, attempt.deviations)
+    if changed is not None:
+        attempt.node = changed
+    fails = any(one["severity"] == "failure" for one in attempt.deviations)
+    if not fails and (attempt.deviations or changed is not None):
+        journal.note("expectations", message, severity=severity, reason=reason)
+    return message if fails else None

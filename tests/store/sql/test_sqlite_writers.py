@@ -19,7 +19,7 @@ from sqlalchemy.exc import OperationalError
 from ferroscope.config.options import DatabaseSettings, Settings
 from ferroscope.contracts.errors import ConflictError, OutcomeUnknownError, StoreUnavailableError
 from ferroscope.contracts.store import Query
-from ferroscope.db import executor, location, schema, wal_sync
+from ferroscope.db import executor, location, schema, sqlite_writers
 from ferroscope.db.store import Store
 from ferroscope.db.transaction import Transaction
 from ferroscope.runtime.backend import open_backend
@@ -237,7 +237,7 @@ class _Disk:
                 raise OSError(5, "Input/output error")
             real(file)
 
-        monkeypatch.setattr(wal_sync.os, "fdatasync", fdatasync)
+        monkeypatch.setattr(sqlite_writers.os, "fdatasync", fdatasync)
 
 
 def test_what_is_durable_is_synced_before_it_returns(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:

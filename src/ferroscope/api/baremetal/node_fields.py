@@ -44,7 +44,8 @@ class Field(msgspec.Struct, frozen=True):
 
 
 def _of_the_node(field: NodeField, since: int) -> Field:
-    name, reads = field.shown_as or field.name, (field.name,)
+    name = field.shown_as or field.name
+    reads: tuple[str, ...] = (field.name,)
     if not field.stored:
         # Whether a node has an image of its own decides on the default of an interface.
         reads = ("driver_info",) if name.endswith("_interface") else ()
