@@ -363,6 +363,36 @@ def test_the_script_is_served_to_machines_that_wait_and_says_who_asked(site: Cal
     assert served.fetched(MACHINE) == ""
 
 
+def test_who_has_read_the_secret_can_report_for_that_inspection_and_that_is_all_it_opens(
+    site: Callable[..., Site],
+) -> None:
+    served = site("boot script")
+    client = served.service.bare_metal
+    other = served.service.enrol(driver="able", driver_info={"bmc_address": "10.99.0.8"})
+    client.post("/v1/ports", {"node_ident": other, "address": (others_mac := examples.mac())})
+    client.put(f"/v1/nodes/{other}/states/provision", {"target": "inspect"})
+    served.power_on()
+    secret, node = served.fetched(ATTACKER), served.node
+    beat = {"callback_url": "https://198.51.100.66:9999", "agent_token": callback_secret.agent_token(secret)}
+    assert client.post(f"/v1/heartbeat/{other}", beat).status_code == 404
+    body = callback_body(others_mac, serial="POISONED")
+    named = served.service.client("1.84").post(f"/v1/continue_inspection?node_uuid={other}&secret={secret}", body)
+    assert named.status_code == 404
+    # The report is the inspection's, whatever machine it describes; the timeline says where it came from.
+    assert served.call(secret, source=ATTACKER, body=body).status_code == 202
+    served.service.consume()
+    waits = served.service.store.read(lambda tx: tx.inspections.get(str(tx.nodes.get(other).inspection)))
+    assert waits.digest is None
+    served.service.finish(node)
+    assert any(step == "callback" and ATTACKER in message for step, _, message in served.timeline())
+    served.start()
+    served.power_on()
+    assert served.call(secret, source=ATTACKER).status_code == 404
+    assert client.post(f"/v1/heartbeat/{node}", beat).status_code == 404
+    key = callback_secret.disk_key(secret)
+    assert client.get(f"/v1/ramdisk_parameters/{node}/{key}/disk.img").status_code == 404
+
+
 def test_a_node_with_the_boot_interface_ipxe_boots_by_the_script_and_proves_itself(site: Callable[..., Site]) -> None:
     served = site("ipxe")
     served.power_on()
