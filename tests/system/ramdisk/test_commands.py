@@ -13,10 +13,11 @@ from pathlib import Path
 
 import pytest
 
+from ferroscope.boot_config.ramdisk.manifest import RamdiskError
 from ferroscope.contrib.ramdisk import programs
 from tests.support import ramdisk
 from tests.support.bad_server import a_server_that
-from tests.support.processes import until
+from tests.support.processes import HOURS, until
 
 _RUN = [sys.executable, "-m", "ferroscope", "ramdisk"]
 
@@ -115,6 +116,13 @@ def test_a_program_that_does_not_end_is_killed_with_all_that_it_has_started(
         runner.run(["sh", "-c", script], "waiting")
     interrupter.join()
     assert until(lambda: not Path(f"/proc/{started.read_text().strip()}").exists())
+
+
+def test_a_program_that_takes_too_long_is_ended() -> None:
+    runner = programs.Runner({"PATH": os.environ["PATH"]})
+    with pytest.raises(RamdiskError, match="sleep has not ended after") as failed:
+        runner.run(["sleep", str(HOURS)], "waiting", seconds=0.1)
+    assert "--verbose" in failed.value.advice
 
 
 def test_what_a_killed_build_has_started_ends(tmp_path: Path) -> None:

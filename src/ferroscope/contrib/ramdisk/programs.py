@@ -21,6 +21,8 @@ import msgspec
 from ferroscope.boot_config.ramdisk.manifest import RamdiskError
 
 _END_SECONDS: Final = 60.0
+# apt and pip give up a server that is silent, but never one that sends a byte now and then.
+_MOST_SECONDS: Final = 2 * 3600.0
 _FIXED: Final = {"HOME": "/nonexistent", "LC_ALL": "C.UTF-8", "TZ": "UTC"}
 # Of the caller's environment: proxies, and the certificates with which servers are verified.
 _PASSED_ON: Final = re.compile(r"(https?|ftp|all|no)_proxy|(HTTPS?|FTP|ALL|NO)_PROXY|SSL_CERT_(FILE|DIR)")
@@ -44,6 +46,7 @@ _KNOWN: Final = (
         "run it again, or choose another mirror: --mirror URL, --security-mirror URL",
     ),
 )
+_STUCK: Final = "--verbose shows what it waits for: if that is a mirror, choose another one with --mirror URL"
 MAKE_ROOM: Final = "make room, or choose another --directory"
 
 
@@ -68,10 +71,12 @@ class Runner(msgspec.Struct):
         stdin: IO[bytes] | int = subprocess.DEVNULL,
         advice: str = "",
         passed_on: re.Pattern[str] | None = None,
+        seconds: float = _MOST_SECONDS,
     ) -> None:
         """Run a program to its end; ``RamdiskError`` says what was being done, and the program's own error.
 
-        ``passed_on``: more names of variables that the program gets from the caller's environment.
+        ``passed_on``: more names of variables that the program gets from the caller's environment. ``seconds``: how
+        long it may take.
         """
         given = {name: value for name, value in os.environ.items() if passed_on and passed_on.fullmatch(name)}
         # In memory: on a full disk, the program could not say so.
@@ -83,7 +88,11 @@ class Runner(msgspec.Struct):
             )  # fmt: skip
             try:
                 guarded(process.pid)
-                status = process.wait()
+                status = process.wait(seconds)
+            except subprocess.TimeoutExpired:
+                _end(process)
+                late = f"{_program(command)} has not ended after {seconds / 60:.0f} minutes"
+                raise RamdiskError(f"{doing} failed: {late}", advice or _STUCK) from None
             except BaseException:
                 _end(process)
                 raise

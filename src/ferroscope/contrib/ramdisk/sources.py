@@ -19,7 +19,9 @@ from ferroscope.contrib.ramdisk.programs import Runner, fixed
 # Where this host's apt has passwords for mirrors. What is in the new root for a while does not stay there.
 _PASSWORDS: Final = (Path("/etc/apt/auth.conf"), Path("/etc/apt/auth.conf.d"))
 _HELPER: Final = "/usr/lib/apt/apt-helper"
+# How long a mirror may be silent, and how long it may take for a list.
 _SECONDS: Final = 30
+_MOST_SECONDS: Final = 300.0
 # Settings of this host's apt that say how mirrors are reached, not what is installed.
 _PASSED_ON: Final = re.compile(
     r"^Acquire::((https?|ftp)::.+|Retries|Check-Valid-Until|Check-Date|ForceIPv[46]|Max-FutureTime) \"",
@@ -66,7 +68,8 @@ def ask(plan: Plan, mirrors: Mirrors, runner: Runner, work: Path) -> datetime.da
         settings = [f"-oAcquire::http::Timeout={_SECONDS}", f"-oAcquire::https::Timeout={_SECONDS}"]
         settings += ["-oAcquire::Retries=1", "-oAPT::Sandbox::User=root"]
         advice = "check the URL, and the proxy of this host's apt (apt-config dump | grep Proxy); or say --mirror URL"
-        runner.run([_HELPER, *settings, "download-file", url, str(path)], "asking the mirror", advice=advice)
+        command = [_HELPER, *settings, "download-file", url, str(path)]
+        runner.run(command, "asking the mirror", advice=advice, seconds=_MOST_SECONDS)
         text = path.read_text(encoding="utf-8", errors="replace")
         try:
             times.append(published(text))
