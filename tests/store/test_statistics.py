@@ -11,7 +11,7 @@ from tests.support import examples
 
 
 def test_nothing_is_counted_where_there_is_nothing(adapter: Adapter) -> None:
-    assert adapter.read(lambda tx: list(tx.statistics.nodes())) == []
+    assert adapter.read(lambda tx: tx.statistics.census()).nodes == []
     assert adapter.read(lambda tx: list(tx.statistics.backlog())) == []
 
 
@@ -40,7 +40,7 @@ def test_nodes_are_counted_by_state(adapter: Adapter) -> None:
     adapter.node(state=State.NONE, provision_state=Provision.MANAGEABLE)
     adapter.node(state=State.FINISHED, provision_state=Provision.MANAGEABLE)
     counted = {
-        (row.state, row.provision_state): row.nodes for row in adapter.read(lambda tx: list(tx.statistics.nodes()))
+        (row.state, row.provision_state): row.nodes for row in adapter.read(lambda tx: tx.statistics.census()).nodes
     }
     assert counted == {
         (State.WAITING, Provision.INSPECT_WAIT): 3,

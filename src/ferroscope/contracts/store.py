@@ -42,6 +42,15 @@ class Condition(msgspec.Struct, frozen=True, kw_only=True):
     deviating: int = 0
 
 
+class Census(msgspec.Struct, frozen=True, kw_only=True):
+    """How many nodes there are: in each state, without empty ones, in maintenance, in the inbox, in which condition."""
+
+    nodes: list[Population] = []
+    maintenance: int = 0
+    inbox: int = 0
+    condition: Condition = Condition()
+
+
 class Failures(msgspec.Struct, frozen=True, kw_only=True):
     """How many nodes have a last inspection that failed for one reason; ``reason`` is its code."""
 

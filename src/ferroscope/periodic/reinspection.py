@@ -131,4 +131,4 @@ class Reinspection:
 
 
 def _in_progress(tx: Transaction) -> int:
-    return sum(row.nodes for row in tx.statistics.nodes() if row.state in ACTIVE)
+    return sum(row.nodes for row in tx.statistics.census().nodes if row.state in ACTIVE)

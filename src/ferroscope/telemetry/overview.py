@@ -46,12 +46,13 @@ class Overview(Collector):
         up, ahead = _gauge("ferroscope_database_up"), _gauge("ferroscope_clock_skew_seconds")
         up.add_metric((), 1)
         ahead.add_metric((), skew)
+        census = tx.statistics.census()
         return [
             up,
             ahead,
             *_queue(list(tx.statistics.backlog()), tx.now),
-            _nodes(list(tx.statistics.nodes())),
-            *_condition(tx.statistics.condition()),
+            _nodes(census.nodes),
+            *_condition(census.condition),
             *_members(list(tx.members.list()), tx.now),
             *_leases(tx),
             *_events(list(tx.outbox.tallies()), tx.now),

@@ -21,7 +21,7 @@ from ferroscope.api.service.leases import LeaseView, is_own, view
 from ferroscope.config.options import Settings
 from ferroscope.contracts.bmc import Simulated
 from ferroscope.contracts.queue import MAX_SKEW
-from ferroscope.contracts.store import Backlog, Condition, Failures, Population, Query
+from ferroscope.contracts.store import Backlog, Census, Condition, Failures, Query
 from ferroscope.core.boot_macs import LEASE_PREFIX, decode_record
 from ferroscope.core.model import ClockStep, Lease, Member
 from ferroscope.core.values import many
@@ -72,7 +72,8 @@ class StatusView(msgspec.Struct, frozen=True):
     """``problems``: findings with code, summary and advice; none has the verdict ``wrong`` if the service is healthy.
 
     Dead members with a successor are omitted. ``leases`` are Ferroscope's own and some others, without their data;
-    ``leases_total`` is the number of all leases. ``failed``: the nodes whose last inspection failed, by reason code.
+    ``leases_total`` is the number of all leases. ``failed``: the nodes whose last inspection failed, by reason code;
+    ``maintenance`` and ``inbox``: the nodes there.
     """
 
     at: str | None
@@ -86,6 +87,8 @@ class StatusView(msgspec.Struct, frozen=True):
     queue: list[QueueView]
     nodes: dict[str, int]
     failed: dict[str, int]
+    maintenance: int
+    inbox: int
     problems: list[Finding]
 
 
@@ -106,7 +109,6 @@ class PxeFilterView(msgspec.Struct, frozen=True):
 
 
 _FOREIGN_LEASES: Final = 50
-_INBOX: Final = Query(filters={"inbox": True}, limit=1)
 _ORPHANS: Final = Query(before={"orphaned_at": 1e15}, limit=1)
 
 
@@ -122,14 +124,12 @@ class Seen(msgspec.Struct, frozen=True):
     members: Sequence[Member]
     leases: Sequence[Lease]
     backlog: Sequence[Backlog]
-    nodes: Sequence[Population]
-    inbox: bool = False
+    census: Census = Census()
     unreached: bool = False
     unmanaged: bool = False
     clock_steps: Sequence[ClockStep] = ()
     orphans: bool = False
     failed: Sequence[Failures] = ()
-    condition: Condition = Condition()
     shared_macs: Finding | None = None
 
 
@@ -144,10 +144,8 @@ def get_status(context: ApiContext, _call: Call[NoQuery, None]) -> Reply:
             members=tx.members.list(),
             leases=_leases(tx),
             backlog=tx.statistics.backlog(),
-            nodes=tx.statistics.nodes(),
-            inbox=bool(tx.nodes.list(_INBOX)),
+            census=tx.statistics.census(),
             failed=tx.statistics.failures(),
-            condition=tx.statistics.condition(),
             unreached=context.settings.hidden_from_ramdisks and _has_machines(context.services, tx),
             unmanaged=context.settings.boots_unmanaged_by_silence and _has_machines(context.services, tx),
             clock_steps=tx.clock_steps.list(),
@@ -158,7 +156,7 @@ def get_status(context: ApiContext, _call: Call[NoQuery, None]) -> Reply:
     seen = context.data.store.read(work)
     database = context.data.describe()
     counts: dict[str, int] = defaultdict(int)
-    for row in seen.nodes:
+    for row in seen.census.nodes:
         counts[str(row.provision_state)] += row.nodes
     names = {member.id: name_of(member) for member in seen.members}
     missing = finding.missing(seen.members, seen.now)
@@ -177,6 +175,8 @@ def get_status(context: ApiContext, _call: Call[NoQuery, None]) -> Reply:
             queue=[_queue(row, seen.now) for row in seen.backlog],
             nodes=dict(counts),
             failed={one.reason: one.nodes for one in seen.failed},
+            maintenance=seen.census.maintenance,
+            inbox=seen.census.inbox,
             problems=problems(seen, context.process.name),
         ),
     )
@@ -200,14 +200,14 @@ def problems(seen: Seen, process: str) -> list[Finding]:
         + finding.skewed(alive)
         + finding.drift(alive)
     )
-    if seen.inbox:
+    if seen.census.inbox:
         advice = "list them with 'ferroscope node inbox', and approve or reject them"
         found.append(Finding("inbox", "note", "nodes are waiting in the inbox", advice, "inbox == yes"))
-    if deviating := seen.condition.deviating:
+    if deviating := seen.census.condition.deviating:
         summary = f"the hardware of {many(deviating, 'machine')} is not as expected"
         advice = "correct the machines or the expectations; to list both, run: ferroscope expect report"
         found.append(Finding("hardware-deviates", "note", summary, advice, "deviating == yes"))
-    found += _unwell(seen.condition)
+    found += _unwell(seen.census.condition)
     if seen.orphans:
         found.append(Finding("orphans", "note", "some nodes no longer exist in the registry", search="has orphaned"))
     if seen.shared_macs is not None:

@@ -48,6 +48,11 @@ class Summary(msgspec.Struct):
 
 def show(visit: Visit) -> Page:
     """Show the fleet."""
+    return Page(template="fleet.html", title="Fleet", shared=visit.shared("fleet", _REMEMBERED, lambda: _shown(visit)))
+
+
+def _shown(visit: Visit) -> dict[str, Any]:
+    """Return the fleet for display."""
     project = access.scope(visit.context.access.policy, visit.identity, "node")
     summary, status = (
         visit.remembered(("fleet", visit.may(STATUS)), _REMEMBERED, lambda: _whole(visit))
@@ -66,7 +71,7 @@ def show(visit: Visit) -> Page:
         if project is None and visit.may(access.INVENTORY)
         else None
     )
-    data = {
+    return {
         "problems": _problems(summary, status),
         "tiles": _tiles(summary),
         "total": summary.states.total(),
@@ -83,7 +88,6 @@ def show(visit: Visit) -> Page:
             "baremetal:node:set_provision_state", Node(uuid="", driver="", owner=visit.identity.project_id)
         ),
     }
-    return Page(template="fleet.html", title="Fleet", data=data)
 
 
 def _status(visit: Visit) -> dict[str, Any] | None:
@@ -103,12 +107,14 @@ def _whole(visit: Visit) -> tuple[Summary, dict[str, Any] | None]:
 
     def work(tx: Transaction) -> Summary:
         found = Summary(usual=usual)
-        found.maintenance, found.inbox = tx.statistics.marked()
         if status is None:
+            census = tx.statistics.census()
+            found.maintenance, found.inbox = census.maintenance, census.inbox
             found.failures = list(tx.statistics.failures())
-            for row in tx.statistics.nodes():
+            for row in census.nodes:
                 found.states[str(row.provision_state)] += row.nodes
         else:
+            found.maintenance, found.inbox = status["maintenance"], status["inbox"]
             found.failures = [Failures(reason=reason, nodes=nodes) for reason, nodes in status["failed"].items()]
             found.states.update(status["nodes"])
         if any(found.states[str(state)] for state in UNDER_WAY):

@@ -168,7 +168,7 @@ def _misplaced(visit: Visit) -> list[dict[str, str]]:
     """Return the conditions about switches and ports that do not hold, each with its machine and what was found."""
     found: list[dict[str, str]] = []
     read, marker = 0, None
-    if not visit.context.data.store.read(lambda tx: tx.statistics.condition()).deviating:
+    if not visit.context.data.store.read(lambda tx: tx.statistics.census()).condition.deviating:
         return found
     while read < _MACHINES:
         fields = ["uuid", "name", expectations.KEY]
