@@ -6,7 +6,7 @@ of a transition. Both run in a transaction that the caller has opened, and recor
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
@@ -39,6 +39,8 @@ from ferroscope.hardware import machine_identity
 
 # A second request for one of these is merged with the pending one: its result is the same.
 _MERGED = frozenset({Event.ABORT, Event.TIMEOUT, Event.DELETE})
+# Seconds between the starts of a node's inspections, at least.
+_APART: Final = 0.001
 
 
 def add_node(tx: Transaction, node: Node) -> None:
@@ -183,9 +185,13 @@ def _add(
     tx: Transaction, node: Node, transition: Transition, new: Inspection, replaced: Inspection | None = None
 ) -> Node:
     """Save a new inspection and make it the node's current one, instead of ``replaced``; return the node."""
-    new = telemetry.join_trace(msgspec.structs.replace(new, state=transition.target, started_at=tx.now))
+    # Later than the one before, also if the clock was ahead then: they are listed in the order of their starts.
+    started = max(tx.now, (node.inspection_started_at or 0.0) + _APART)
+    new = telemetry.join_trace(msgspec.structs.replace(new, state=transition.target, started_at=started))
     tx.inspections.add(new)
-    node = msgspec.structs.replace(node, inspection=new.uuid, inspection_started_at=tx.now, inspection_finished_at=None)
+    node = msgspec.structs.replace(
+        node, inspection=new.uuid, inspection_started_at=started, inspection_finished_at=None
+    )
     node = tx.nodes.update(_moved(node, transition, tx.now))
     _tell(tx, node, transition, new)
     _moved_on(tx, node, transition, new, replaced)

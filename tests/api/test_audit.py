@@ -19,6 +19,7 @@ from ferroscope.db.unit_of_work import Runner
 from ferroscope.runtime.system import SystemClock
 from tests.api.callers import As, service_for
 from tests.api.service import Service, callback_body
+from tests.fast.worker.conftest import ManualClock
 
 SOURCE = "192.0.2.7"
 ALICE = local("alice", "http_basic", ["admin"], project="infra")
@@ -172,6 +173,15 @@ def test_it_can_be_turned_off(sqlite_url: str) -> None:
     service.enrol()
     assert events(service) == []
     service.close()
+
+
+def test_the_clock_of_a_host_does_not_date_events(service: Service) -> None:
+    clock = ManualClock()  # of 1970: what is older than a year is removed
+    Audit(AuditSettings(), service.store, clock, process="api").append(
+        AuditEvent(request_id="r", user="u", method="none")
+    )
+    (found,), now = service.store.read(lambda tx: (tx.audit.list(limit=9), tx.now))
+    assert now - 3600.0 < found.at <= now
 
 
 def test_texts_are_cut_to_what_can_be_stored(everywhere: Service) -> None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import pytest
 from sqlalchemy import text
 
+from ferroscope.core.credentials import WebSession
 from ferroscope.core.states import Event
 from tests.store.conftest import Adapter
 from tests.support import examples
@@ -30,3 +32,19 @@ def test_nothing_lasts_for_a_day_because_the_clock_was_a_day_ahead(adapter: Adap
     assert rejection.rejected_at <= now
     adapter.join("worker-1")
     assert adapter.must_claim("worker-1").request.node == node.uuid
+
+
+def test_a_time_out_and_a_session_last_no_longer_than_from_now_on(adapter: Adapter) -> None:
+    node = adapter.node()
+    now = adapter.read(lambda tx: tx.now)
+    waiting = examples.inspection(node, clock_since=now + 86400.0)
+    session = WebSession(id="s", sealed="x", user="alice", created_at=now + 86400.0, expires_at=now + 90000.0)
+    adapter.write(lambda tx: tx.inspections.add(waiting))
+    adapter.write(lambda tx: tx.web_sessions.add(session))
+    adapter.write(lambda tx: tx.clock_steps.shorten())
+    now = adapter.read(lambda tx: tx.now)
+    assert now - 60.0 < (adapter.read(lambda tx: tx.inspections.get(waiting.uuid)).clock_since or 0.0) <= now
+    left = adapter.read(lambda tx: tx.web_sessions.get("s"))
+    assert left is not None
+    assert left.expires_at - left.created_at == pytest.approx(3600.0)
+    assert now - 60.0 < left.created_at <= now

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final
 
-from sqlalchemy import Double, bindparam, delete, insert, literal, or_, select, update
+from sqlalchemy import Double, bindparam, case, delete, insert, literal, or_, select, update
 
 from ferroscope.contracts.errors import ConflictError
 from ferroscope.core.model import ClockStep
@@ -24,6 +24,7 @@ _KEPT: Final = 100
 _LONGEST_RETRY: Final = 600.0  # seconds; longer than any retry delay
 
 _c, _l, _m, _r = schema.clock_steps.c, schema.leases.c, schema.members.c, schema.requests.c
+_i, _w = schema.inspections.c, schema.web_sessions.c
 _LIST = select(*_STEP.columns).order_by(_c.id)
 _ADD = insert(schema.clock_steps)
 _TRIM = delete(schema.clock_steps).where(_c.id <= bindparam("_oldest"))
@@ -32,17 +33,25 @@ _SHORTEN: Final = (
     update(schema.members).where(_m.expires_at > db_now() + _m.ttl).values(expires_at=db_now() + _m.ttl),
     update(schema.requests).where(_r.due_at > db_now() + _LONGEST_RETRY).values(due_at=db_now()),
     update(schema.rejections).where(schema.rejections.c.rejected_at > db_now()).values(rejected_at=db_now()),
+    update(schema.inspections).where(_i.clock_since > db_now()).values(clock_since=db_now()),
+    update(schema.web_sessions)
+    .where(_w.created_at > db_now())
+    # In this order: MariaDB uses the values that it has just set.
+    .ordered_values((_w.expires_at, db_now() + _w.expires_at - _w.created_at), (_w.created_at, db_now())),
 )
 
 
 def _moved(table: Any, column: Any, *where: Any) -> Any:
-    """Return the UPDATE that shifts the times in ``column``, except recent ones: they were read from the new clock."""
-    step: Any = bindparam("_seconds", type_=Double())
+    """Return the UPDATE that shifts the times in ``column``, except recent ones: they were read from the new clock.
+
+    None is shifted past the present: it is from before an earlier step that no process noticed.
+    """
+    shifted: Any = column + bindparam("_seconds", type_=Double())
     recent: Any = bindparam("_recent", type_=Double())
     return (
         update(table)
         .where(*where, column.is_not(None), or_(column > db_now(), column <= db_now() - recent))
-        .values({column.name: column + step})
+        .values({column.name: case((shifted > db_now(), db_now()), else_=shifted)})
     )
 
 
@@ -83,6 +92,6 @@ class ClockSteps:
         self.shorten()
 
     def shorten(self) -> None:
-        """Limit the remaining time of leases, heartbeats, retries and rejections to their configured durations."""
+        """Limit what leases, heartbeats, retries, rejections, time-outs and sessions have left to their durations."""
         for statement in _SHORTEN:
             self._tx.ask(statement)

@@ -114,19 +114,19 @@ class Audit:
 
     def append(self, *events: AuditEvent) -> None:
         """Write events in a transaction of their own."""
-        at = self._clock.time()
-        events = tuple(msgspec.structs.replace(event, at=at) for event in events)
 
-        def work(tx: Transaction) -> None:
+        def work(tx: Transaction) -> float:
             for event in events:
                 tx.audit.append(event)
+            return tx.now
 
         try:
-            self._store.write(work, durable=False)
+            at = self._store.write(work, durable=False)
         except StoreUnavailableError as exc:
+            at = self._clock.time()
             _log.warning("audit event not stored", call=events[0].call, user=events[0].user, error=str(exc))
         for event in events:
-            self.write_line(event)
+            self.write_line(msgspec.structs.replace(event, at=at))
 
     def write_line(self, event: AuditEvent) -> None:
         """Append a line to the file, which is opened each time, so that it can be rotated at any time."""

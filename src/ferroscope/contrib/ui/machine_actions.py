@@ -163,9 +163,8 @@ def _end(visit: Visit, hours: str) -> str:
         return ""
     if hours not in HOURS:
         raise BadRequestError(f"Invalid duration of the maintenance: {hours[:20]!r} hours.")
-    return datetime.fromtimestamp(visit.context.process.clock.time() + 3600 * int(hours), UTC).isoformat(
-        timespec="seconds"
-    )
+    now = visit.context.data.store.read(lambda tx: tx.now)
+    return datetime.fromtimestamp(now + 3600 * int(hours), UTC).isoformat(timespec="seconds")
 
 
 def _label_changes(text: str) -> dict[str, str | None]:
