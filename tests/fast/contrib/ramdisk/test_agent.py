@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import io
+import threading
 from importlib.machinery import SourceFileLoader
 from importlib.util import module_from_spec, spec_from_loader
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from ferroscope.contrib.ramdisk import content
+from tests.support.processes import PATIENCE, until
 
 
 @pytest.fixture(scope="module")
@@ -59,18 +60,36 @@ def test_collectors_that_a_parameter_chooses_stay(agent: Any, given: str, expect
     assert _collectors(agent.arguments({"ipa-inspection-collectors": given})) == given.split(",")
 
 
-def test_nobody_listens_for_lldp_at_ports_without_a_cable(agent: Any) -> None:
-    heard = []
+class _Nics:
+    """The agent's module: NICs that hear their switch once it is let, with those of ``live`` up."""
 
-    def listen(names: list[str]) -> dict[str, list[tuple[int, bytes]]]:
-        heard.append(names)
+    def __init__(self, *live: str) -> None:
+        self.live = list(live)
+        self.asked: list[list[str]] = []
+        self.sends = threading.Event()
+
+    def list_interfaces(self) -> list[str]:
+        return ["dead", "up", "late"]
+
+    def interface_has_carrier(self, name: str) -> bool:
+        return name in self.live
+
+    def get_lldp_info(self, names: list[str]) -> dict[str, list[tuple[int, bytes]]]:
+        self.asked.append(names)
+        assert self.sends.wait(PATIENCE)
         return {name: [(1, b"switch")] for name in names}
 
-    netutils = SimpleNamespace(get_lldp_info=listen, interface_has_carrier=lambda name: name == "live")
-    agent.leave_out_dead_ports(netutils)
-    assert netutils.get_lldp_info(["dead", "live"]) == {"dead": [], "live": [(1, b"switch")]}
-    assert netutils.get_lldp_info(["dead"]) == {"dead": []}
-    assert heard == [["live"], []]
+
+def test_the_agent_hears_lldp_while_it_does_other_things_and_only_once_and_where_a_cable_is(agent: Any) -> None:
+    nics = _Nics("up")
+    agent.listen_meanwhile(nics)
+    assert until(lambda: nics.asked == [["up"]])  # before anything asks for it
+    nics.live.append("late")
+    nics.sends.set()
+    heard = [(1, b"switch")]
+    for _ in range(2):
+        assert nics.get_lldp_info(["dead", "up", "late"]) == {"dead": [], "up": heard, "late": heard}
+    assert nics.asked == [["up"], ["late"]]
 
 
 def test_what_the_agent_logs_has_no_secret(agent: Any) -> None:
