@@ -47,8 +47,8 @@ def make_dist(directory: Path) -> None:
 @click.option("--sign", "key", default="", help="The GnuPG key that signs the checksums.")
 def make_release(directory: Path, key: str) -> None:
     """Make, check and sign all that a release is published with, as root."""
-    changed = release.changed()
     try:
+        changed, tag = release.changed(), release.tag_of()
         if key:
             release.has_key(key)
         files = release.make(directory, click.echo)
@@ -62,6 +62,9 @@ def make_release(directory: Path, key: str) -> None:
         click.echo(f"NOT OF A COMMIT: {len(changed)} files differ from it, such as {changed[0]}")
     if pending := [*itertools.chain.from_iterable(changes.fragments(contents.ROOT / "changes").values())]:
         click.echo(f"NOT IN THE NOTES: {len(pending)} fragments, such as {pending[0].name}: see changes/README.md")
+    if not tag:
+        version = contents.VERSION
+        click.echo(f'NOT TAGGED: to publish them: git tag --sign v{version} -m "Ferroscope {version}"')
     if not key:
         click.echo("UNSIGNED: no key was named; name one with: make release KEY=...")
 

@@ -78,6 +78,21 @@ def changed() -> list[str]:
     return [line[3:] for line in listed.splitlines()]
 
 
+def tag_of(commit: str = "HEAD", where: Path = ROOT) -> str:
+    """Return the tag of this version if the commit has it, "" if nothing has it yet.
+
+    ``PackagingError`` if it is at another commit: users would get two releases with one name.
+    """
+    tag = f"v{VERSION}"
+    if tag in run("git", "tag", "--points-at", commit, output=True, where=where).split():
+        return tag
+    if run("git", "tag", "--list", tag, output=True, where=where):
+        raise PackagingError(
+            f"{tag} is the tag of another commit: check that out, or give the next release its version"
+        )
+    return ""
+
+
 def _python(directory: Path) -> None:
     files = dist.build(directory)
     with tempfile.TemporaryDirectory(prefix="ferroscope-again-") as name:
