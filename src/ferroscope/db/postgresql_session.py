@@ -5,6 +5,8 @@ What would fail later, or be wrong without a word, is refused while connecting; 
 
 from __future__ import annotations
 
+import select
+import time
 from functools import cache, partial
 from typing import Any, Final
 
@@ -69,6 +71,19 @@ def _connection_type(answer_timeout: float) -> Any:
     from psycopg.pq import TransactionStatus
 
     class TimedConnection(psycopg.Connection[Any]):
+        def __init__(self, *arguments: Any, **options: Any) -> None:
+            super().__init__(*arguments, **options)
+            self.answer_timeout = answer_timeout
+            self._socket = select.poll()
+            self._socket.register(self.pgconn.socket, select.POLLIN)
+
+        def wait_until_readable(self, deadline: float) -> None:
+            """Return when the server has sent something; ``OperationalError`` at this time of the monotonic clock."""
+            left = deadline - time.monotonic()
+            if left <= 0 or not self._socket.poll(left * 1000):
+                self.pgconn.finish()  # a late answer must not be read as the next statement's
+                raise psycopg.OperationalError(f"the server has not answered for {answer_timeout:g} s")
+
         def wait(self, gen: Any, interval: float = 0.1, timeout: float | None = None) -> Any:
             try:
                 return super().wait(gen, interval, answer_timeout if timeout is None else timeout)
@@ -83,7 +98,7 @@ def _connection_type(answer_timeout: float) -> Any:
 def prepare(connection: Any, record: Any) -> None:
     """Replace NUL, which PostgreSQL cannot store in text, with U+FFFD; ramdisks do send it.
 
-    Also note when the server gives up waiting for its synchronous standby: see ``senders.pipelined``.
+    Also note when the server gives up waiting for its synchronous standby: see ``pipeline``.
     """
     connection.add_notice_handler(partial(_noticed, record.info))
     from psycopg.types.string import StrDumper, StrDumperUnknown, StrDumperVarchar

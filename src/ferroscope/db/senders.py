@@ -1,36 +1,26 @@
 """Sending several statements in one round trip, for each driver.
 
 SQLite runs in the process, so there is no round trip to save. With PyMySQL the statements are joined into one text,
-except on a Galera cluster (see ``joined``).
-libpq has a pipeline mode, but psycopg's API for it sends statements separately and adapts each parameter by its Python
-type, which takes 0.3 ms instead of 0.06 ms for ten statements. So libpq is called directly, through psycopg's wrapper;
-parameters are sent as text, and get their types from the statement.
+except on a Galera cluster (see ``joined``). For psycopg see ``pipeline``.
 """
 
 from __future__ import annotations
 
-import re
-from collections.abc import Generator, Iterator, Sequence
-from functools import lru_cache
+from collections.abc import Iterator, Sequence
 from typing import Any, Final, Protocol
 
 import msgspec
 from sqlalchemy import Connection
 
-from ferroscope.db.postgresql_session import UNREPLICATED
 from ferroscope.db.replication import is_galera
 
 Rows = Sequence[Any]
 Result = tuple[Rows, int]
 
-# A statement is prepared when it is executed this often on a connection (psycopg's default), up to a maximum number.
-_PREPARED_AFTER: Final = 5
-_MOST_PREPARED: Final = 200
 # Characters in one packet; the server's limit is ``spellings.PACKET``.
 _PACKET: Final = 4 * 1024 * 1024
 # The driver's own error numbers.
 _CLIENT_ERRORS: Final = range(2000, 3000)
-_PLACEHOLDER: Final = re.compile(r"%\((\w+)\)s|%%")
 
 
 class Command(msgspec.Struct, eq=False):
@@ -69,7 +59,11 @@ class Sender(Protocol):
 
 def sender_for(driver: str) -> Sender:
     """Return the sender for a driver, by its name in SQLAlchemy."""
-    return {"psycopg": pipelined, "pymysql": joined}.get(driver, one_by_one)
+    if driver == "psycopg":
+        from ferroscope.db.pipeline import pipelined
+
+        return pipelined
+    return joined if driver == "pymysql" else one_by_one
 
 
 def one_by_one(connection: Connection, commands: Sequence[Command]) -> list[Result]:
@@ -142,152 +136,3 @@ def _packets(texts: Sequence[str], last: Sequence[bool]) -> Iterator[int]:
             number = length = 0
     if number:
         yield number
-
-
-def pipelined(connection: Connection, commands: Sequence[Command]) -> list[Result]:
-    """Send all statements in libpq's pipeline mode, with one sync at the end."""
-    import psycopg
-    from psycopg import generators
-
-    driver: Any = connection.connection.dbapi_connection
-    prepared: dict[str, _Prepared] = connection.info.setdefault("prepared", {})
-    pgconn = driver.pgconn
-
-    def exchange() -> Generator[Any, Any, None]:
-        yield from generators.send(pgconn)
-        for _ in range(expected):
-            found.append((yield from generators.fetch_many(pgconn)))
-        ended = yield from generators.fetch_many(pgconn)  # the result of the sync
-        severity = ended[0].error_field(psycopg.pq.DiagnosticField.SEVERITY_NONLOCALIZED) if ended else None
-        if severity == b"ERROR":  # of NOTIFY, whose transaction ends here; COMMIT came before it
-            yield from generators.fetch_many(pgconn)
-
-    results, prepared_now, preparing = list[Result](), list[_Prepared](), list[_Prepared | None]()
-    found, sent = list[Any](), 0
-    connection.info.pop(UNREPLICATED, None)
-    try:
-        pgconn.enter_pipeline_mode()
-        for command in commands:
-            sent += 1  # libpq may send it at once
-            preparing.append(_send(pgconn, prepared, command))
-        prepared_now = [name for name in preparing if name is not None]
-        try:
-            pgconn.pipeline_sync()
-        except psycopg.OperationalError as exc:
-            # psycopg says that there is no pipeline, whatever the reason, such as a server that has closed it.
-            raise psycopg.OperationalError(pgconn.get_error_message().strip() or str(exc)) from None
-        expected = len(commands) + len(prepared_now)
-        lost = None
-        try:
-            driver.wait(exchange())
-        except psycopg.OperationalError as exc:
-            lost = exc  # what was answered before counts, such as that the server ends the session at this statement
-        answers = iter(found)
-        for command, name in zip(commands, preparing, strict=True):
-            if name is not None:
-                _result(driver, connection, next(answers, lost), answers=False)
-                prepared_now.remove(name)
-            results.append(_result(driver, connection, next(answers, lost), answers=command.answers))
-        if UNREPLICATED in connection.info:
-            # Somebody has cancelled the wait for the synchronous standby. The server has committed, and says so, but a
-            # fail-over would discard it: it must not be acknowledged.
-            raise psycopg.OperationalError("the synchronous standby has not confirmed the commit")
-    except psycopg.Error as exc:
-        for name in prepared_now:  # skipped by the server after the error
-            name.ready = False
-        place = min(len(results), len(commands) - 1)
-        failure = SendError(place, exc, results, sent=place + 1 if exc.sqlstate else sent)
-        failure.cause.unreplicated = connection.info.pop(UNREPLICATED, False)
-        raise failure from exc
-    finally:
-        if pgconn.status == psycopg.pq.ConnStatus.OK:
-            try:
-                pgconn.exit_pipeline_mode()
-            except psycopg.OperationalError:
-                # The sync was answered with FATAL: the server ends this connection. What it answered before is valid:
-                # a COMMIT that it has confirmed must not be reported as failed.
-                driver.close()
-    return results
-
-
-class _Prepared:
-    """A statement on one connection: how often it was executed, and whether the server has prepared it."""
-
-    __slots__ = ("name", "ready", "used")
-
-    def __init__(self, number: int) -> None:
-        self.name = f"f{number}".encode()
-        self.used = 0
-        self.ready = False
-
-
-def _send(pgconn: Any, prepared: dict[str, _Prepared], command: Command) -> _Prepared | None:
-    """Add the statement to the pipeline; return its entry if a PREPARE was added before it."""
-    text, values = command.text, command.values
-    if values is None:
-        pgconn.send_query_params(text.encode(), None)
-        return None
-    numbered, names = _numbered(text)
-    texts, formats = list[bytes | None](), list[bool]()
-    for name in names:
-        value = values[name]
-        formats.append(isinstance(value, bytes))  # format 1 is binary: bytes are sent unchanged
-        if isinstance(value, str):
-            # PostgreSQL cannot store NUL, which ramdisks do send: it becomes U+FFFD.
-            texts.append((value.replace("\0", "\ufffd") if "\0" in value else value).encode())
-        elif isinstance(value, bool):
-            texts.append(b"t" if value else b"f")
-        elif value is None or isinstance(value, bytes):
-            texts.append(value)
-        else:  # a number
-            texts.append(repr(value).encode())
-    known = prepared.get(text)
-    if known is None:
-        if len(prepared) >= _MOST_PREPARED:
-            pgconn.send_query_params(numbered, texts, param_formats=formats)
-            return None
-        known = prepared[text] = _Prepared(len(prepared))
-    known.used += 1
-    if known.ready or known.used < _PREPARED_AFTER:
-        new = None
-    else:
-        pgconn.send_prepare(known.name, numbered)
-        new, known.ready = known, True
-    if known.ready:
-        pgconn.send_query_prepared(known.name, texts, param_formats=formats)
-    else:
-        pgconn.send_query_params(numbered, texts, param_formats=formats)
-    return new
-
-
-@lru_cache(maxsize=4096)
-def _numbered(text: str) -> tuple[bytes, tuple[str, ...]]:
-    """Return the text with ``$1`` instead of ``%(name)s``, and the names in the order of their numbers."""
-    names: dict[str, int] = {}
-
-    def number(found: re.Match[str]) -> str:
-        name = found[1]
-        return "%" if name is None else f"${names.setdefault(name, len(names) + 1)}"
-
-    return _PLACEHOLDER.sub(number, text).encode(), tuple(names)
-
-
-def _result(driver: Any, connection: Connection, found: Any, *, answers: bool) -> Result:
-    """Return the result of a statement; raise psycopg's error if it failed, or was ``found`` instead of an answer."""
-    from psycopg import errors, pq
-
-    if isinstance(found, Exception):
-        raise found
-    result = found[0]
-    if result.status not in (pq.ExecStatus.COMMAND_OK, pq.ExecStatus.TUPLES_OK):
-        raise errors.error_from_result(result)
-    count = result.command_tuples or 0
-    if not answers:
-        return (), count
-    transformer = connection.info.get("transformer")
-    if transformer is None:
-        from psycopg.adapt import Transformer
-
-        transformer = connection.info["transformer"] = Transformer(driver)
-    transformer.set_pgresult(result)
-    return transformer.load_rows(0, result.ntuples, tuple), count

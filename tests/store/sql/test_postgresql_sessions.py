@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import threading
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -15,6 +17,8 @@ from ferroscope.bus.local import LocalBus
 from ferroscope.bus.postgresql import start_watcher
 from ferroscope.config.options import DatabaseSettings
 from ferroscope.db.engine import build_engine
+from ferroscope.db.pipeline import pipelined
+from ferroscope.db.senders import Command, SendError
 from tests.store.conftest import stores
 from tests.support import databases
 from tests.support.postgresql_places import pooler, standby
@@ -67,6 +71,27 @@ def test_text_and_times_are_stored_as_they_are_whatever_an_administrator_prefers
         assert node.created_at == pytest.approx(adapter.read(lambda tx: tx.now), abs=600)
         with psycopg.connect(url.replace("+psycopg", ""), client_encoding="utf8") as connection:
             assert connection.execute("SELECT extra FROM nodes").fetchone() == ('{"place":"Süd, 日本"}',)
+
+
+def test_a_session_that_hangs_is_given_up(postgresql_url: str) -> None:
+    """The server's own time limits work only while its processes run."""
+    engine = build_engine(DatabaseSettings(connection=postgresql_url, statement_timeout=0.2))
+    with engine.connect() as connection:
+        pid = int(connection.exec_driver_sql("SELECT pg_backend_pid()").scalar_one())
+        driver = connection.connection.dbapi_connection
+        asked = [Command("SELECT 1", {}, answers=True), Command("SELECT 2", {}, answers=True)]
+        assert [rows for rows, _ in pipelined(connection, asked)] == [[(1,)], [(2,)]]
+        os.kill(pid, signal.SIGSTOP)
+        try:
+            with pytest.raises(SendError, match="has not answered for 0") as caught:
+                pipelined(connection, asked)
+        finally:
+            os.kill(pid, signal.SIGCONT)
+        assert caught.value.sent == len(asked)  # they may have been executed
+        assert driver is not None
+        assert driver.closed  # a late answer must not be read as that of the next one
+        connection.invalidate()
+    engine.dispose()
 
 
 def test_settings_in_the_url_hold_beside_those_of_the_service(postgresql_url: str) -> None:

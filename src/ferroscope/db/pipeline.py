@@ -1,0 +1,197 @@
+"""Sending several statements to PostgreSQL in one round trip, in libpq's pipeline mode.
+
+psycopg's API for it sends statements separately and adapts each parameter by its Python type, which takes 0.3 ms
+instead of 0.06 ms for ten statements. So libpq is called directly, through psycopg's wrapper; parameters are sent as
+text, and get their types from the statement. The answers are read by the thread that waits for them, without psycopg's
+generators, of which there would be one for each statement.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Any, Final
+
+import psycopg
+from psycopg import errors, generators
+from psycopg.adapt import Transformer
+from psycopg.pq import ConnStatus, DiagnosticField, ExecStatus
+from sqlalchemy import Connection
+
+from ferroscope.db.postgresql_session import UNREPLICATED
+from ferroscope.db.senders import Command, Result, SendError
+
+# A statement is prepared when it is executed this often on a connection (psycopg's default), up to a maximum number.
+_PREPARED_AFTER: Final = 5
+_MOST_PREPARED: Final = 200
+_PLACEHOLDER: Final = re.compile(r"%\((\w+)\)s|%%")
+_DONE: Final = frozenset({int(ExecStatus.COMMAND_OK), int(ExecStatus.TUPLES_OK)})
+_FAILED, _SYNCED = int(ExecStatus.FATAL_ERROR), int(ExecStatus.PIPELINE_SYNC)
+
+
+def pipelined(connection: Connection, commands: Sequence[Command]) -> list[Result]:
+    """Send all statements, with one sync at the end."""
+    driver: Any = connection.connection.dbapi_connection
+    info = connection.info
+    prepared: dict[str, _Prepared] = info.setdefault("prepared", {})
+    pgconn = driver.pgconn
+    results, prepared_now, preparing = list[Result](), list[_Prepared](), list[_Prepared | None]()
+    sent = 0
+    info.pop(UNREPLICATED, None)
+    try:
+        pgconn.enter_pipeline_mode()
+        for command in commands:
+            sent += 1  # libpq may send it at once
+            preparing.append(_send(pgconn, prepared, command))
+        prepared_now = [name for name in preparing if name is not None]
+        try:
+            pgconn.pipeline_sync()
+        except psycopg.OperationalError as exc:
+            # psycopg says that there is no pipeline, whatever the reason, such as a server that has closed it.
+            raise psycopg.OperationalError(pgconn.get_error_message().strip() or str(exc)) from None
+        found, lost = _answers(driver, len(commands) + len(prepared_now))
+        answers = iter(found)
+        for command, name in zip(commands, preparing, strict=True):
+            if name is not None:
+                _result(driver, info, next(answers, lost), answers=False)
+                prepared_now.remove(name)
+            results.append(_result(driver, info, next(answers, lost), answers=command.answers))
+        if UNREPLICATED in info:
+            # Somebody has cancelled the wait for the synchronous standby. The server has committed, and says so, but a
+            # fail-over would discard it: it must not be acknowledged.
+            raise psycopg.OperationalError("the synchronous standby has not confirmed the commit")
+    except psycopg.Error as exc:
+        for name in prepared_now:  # skipped by the server after the error
+            name.ready = False
+        place = min(len(results), len(commands) - 1)
+        failure = SendError(place, exc, results, sent=place + 1 if exc.sqlstate else sent)
+        failure.cause.unreplicated = info.pop(UNREPLICATED, False)
+        raise failure from exc
+    finally:
+        if pgconn.status == ConnStatus.OK:
+            try:
+                pgconn.exit_pipeline_mode()
+            except psycopg.OperationalError:
+                # The sync was answered with FATAL: the server ends this connection. What it answered before is valid:
+                # a COMMIT that it has confirmed must not be reported as failed.
+                driver.close()
+    return results
+
+
+def _answers(driver: Any, number: int) -> tuple[list[Any], psycopg.OperationalError | None]:
+    """Return the answers to so many statements, and why the rest is missing: what was answered before counts."""
+    pgconn, found = driver.pgconn, list[Any]()
+    deadline = time.monotonic() + driver.answer_timeout
+    try:
+        if pgconn.flush():  # more than the socket takes at once
+            driver.wait(generators.send(pgconn))
+        for _ in range(number):
+            found.append(_answer(driver, pgconn, deadline))
+        ended = _answer(driver, pgconn, deadline)  # the sync's
+        severity = ended[0].error_field(DiagnosticField.SEVERITY_NONLOCALIZED) if ended else None
+        if severity == b"ERROR":  # of NOTIFY, whose transaction ends here; COMMIT came before it
+            _answer(driver, pgconn, deadline)
+    except psycopg.OperationalError as exc:
+        return found, exc
+    return found, None
+
+
+def _answer(driver: Any, pgconn: Any, deadline: float) -> list[Any]:
+    """Return the results of the next statement."""
+    results = list[Any]()
+    while True:
+        try:
+            while pgconn.is_busy():
+                driver.wait_until_readable(deadline)
+                pgconn.consume_input()
+        except psycopg.OperationalError:
+            if any(one.status == _FAILED for one in results):  # it says why the session has ended
+                return results
+            raise
+        result = pgconn.get_result()
+        if result is None:
+            return results
+        results.append(result)
+        if result.status == _SYNCED:  # the only one that no None follows
+            return results
+
+
+class _Prepared:
+    """A statement on one connection: how often it was executed, and whether the server has prepared it."""
+
+    __slots__ = ("name", "ready", "used")
+
+    def __init__(self, number: int) -> None:
+        self.name = f"f{number}".encode()
+        self.used = 0
+        self.ready = False
+
+
+def _send(pgconn: Any, prepared: dict[str, _Prepared], command: Command) -> _Prepared | None:
+    """Add the statement to the pipeline; return its entry if a PREPARE was added before it."""
+    text, values = command.text, command.values
+    if values is None:
+        pgconn.send_query_params(text.encode(), None)
+        return None
+    numbered, names = _numbered(text)
+    texts, formats = list[bytes | None](), list[bool]()
+    for name in names:
+        value = values[name]
+        formats.append(isinstance(value, bytes))  # format 1 is binary: bytes are sent unchanged
+        if isinstance(value, str):
+            # PostgreSQL cannot store NUL, which ramdisks do send: it becomes U+FFFD.
+            texts.append((value.replace("\0", "\ufffd") if "\0" in value else value).encode())
+        elif isinstance(value, bool):
+            texts.append(b"t" if value else b"f")
+        elif value is None or isinstance(value, bytes):
+            texts.append(value)
+        else:  # a number
+            texts.append(repr(value).encode())
+    known = prepared.get(text)
+    if known is None:
+        if len(prepared) >= _MOST_PREPARED:
+            pgconn.send_query_params(numbered, texts, param_formats=formats)
+            return None
+        known = prepared[text] = _Prepared(len(prepared))
+    known.used += 1
+    if known.ready or known.used < _PREPARED_AFTER:
+        new = None
+    else:
+        pgconn.send_prepare(known.name, numbered)
+        new, known.ready = known, True
+    if known.ready:
+        pgconn.send_query_prepared(known.name, texts, param_formats=formats)
+    else:
+        pgconn.send_query_params(numbered, texts, param_formats=formats)
+    return new
+
+
+@lru_cache(maxsize=4096)
+def _numbered(text: str) -> tuple[bytes, tuple[str, ...]]:
+    """Return the text with ``$1`` instead of ``%(name)s``, and the names in the order of their numbers."""
+    names: dict[str, int] = {}
+
+    def number(found: re.Match[str]) -> str:
+        name = found[1]
+        return "%" if name is None else f"${names.setdefault(name, len(names) + 1)}"
+
+    return _PLACEHOLDER.sub(number, text).encode(), tuple(names)
+
+
+def _result(driver: Any, info: Any, found: Any, *, answers: bool) -> Result:
+    """Return the result of a statement; raise psycopg's error if it failed, or was ``found`` instead of an answer."""
+    if isinstance(found, Exception):
+        raise found
+    result = found[0]
+    if result.status not in _DONE:
+        raise errors.error_from_result(result)
+    count = result.command_tuples or 0
+    if not answers:
+        return (), count
+    transformer = info.get("transformer")
+    if transformer is None:
+        transformer = info["transformer"] = Transformer(driver)
+    transformer.set_pgresult(result)
+    return transformer.load_rows(0, result.ntuples, tuple), count
