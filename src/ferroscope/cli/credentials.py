@@ -19,6 +19,7 @@ from urllib.parse import urlsplit
 from ferroscope.cli.exits import Exit, Failure
 from ferroscope.config.errors import extra
 from ferroscope.config.home import below_home
+from ferroscope.core.text_files import NotTextError, text_of
 from ferroscope.core.values import is_loopback
 
 Headers = Mapping[str, str]
@@ -167,11 +168,11 @@ def _origin(url: str) -> tuple[str, str, int | None]:
 
 def _read(path: Path, source: str) -> str:
     try:
-        return path.read_text(encoding="utf-8")
+        return text_of(path.read_bytes())
     except OSError as exc:
         raise Failure(f"{source}: cannot read {path}: {exc.strerror}", exit_code=Exit.USAGE) from None
-    except UnicodeDecodeError:
-        raise _malformed(source, f"{path} is not text") from None
+    except NotTextError as exc:
+        raise _malformed(source, f"{path}: {exc}") from None
 
 
 def _malformed(source: str, why: str) -> Failure:

@@ -24,6 +24,7 @@ from ferroscope.cli.output import Group, Output, list_output_option, output_opti
 from ferroscope.cli.service import config_option, settings_of
 from ferroscope.cli.text import is_terminal
 from ferroscope.config import foreign
+from ferroscope.core.text_files import NotTextError, text_of
 from ferroscope.core.values import many
 
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@-]{0,63}", re.ASCII)
@@ -233,7 +234,10 @@ def _replace(path: Path, text: str) -> None:
 
 
 def _lines(path: Path) -> list[str]:
-    return path.read_text(encoding="utf-8").splitlines() if path.exists() else []
+    try:
+        return text_of(path.read_bytes()).splitlines() if path.exists() else []
+    except NotTextError as exc:
+        raise Failure(f"{path}: {exc}", exit_code=Exit.USAGE) from None
 
 
 def _find(lines: list[str], name: str) -> int | None:

@@ -15,6 +15,8 @@ from typing import Any, Final, Generic, TypeVar
 
 import structlog
 
+from ferroscope.core.text_files import NotTextError, text_of
+
 T = TypeVar("T")
 
 # Seconds between two looks at a file.
@@ -33,9 +35,9 @@ class FileError(Exception):
 def read_text(path: Path) -> str:
     """Return the content of a text file; ``FileError``, ``OSError``."""
     try:
-        return path.read_text(encoding="utf-8")
-    except UnicodeDecodeError:
-        raise FileError("it is not UTF-8 text") from None
+        return text_of(path.read_bytes())
+    except NotTextError as exc:
+        raise FileError(str(exc)) from None
 
 
 class Followed(Generic[T]):

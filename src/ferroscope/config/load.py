@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import msgspec
-from oslo_config import cfg
+from oslo_config import cfg, iniparser
 from oslo_config.sources._environment import EnvironmentConfigurationSource
 
 from ferroscope.config.constraints import problems
@@ -23,6 +23,7 @@ from ferroscope.config.sections import options as declared_options
 from ferroscope.config.sections import sections as declared_sections
 from ferroscope.config.unknown import UnknownOption, written
 from ferroscope.config.unknown import unknown_options as _unknown_options
+from ferroscope.core.text_files import NotTextError, lines_of
 
 CONFIG_FILES: Final = ("/etc/ferroscope/ferroscope.conf",)
 # The state directory of the system service, and the SQLite file's name there and in a user's state directory.
@@ -76,6 +77,29 @@ def load(
     return _resolved(settings)
 
 
+class _Parser(cfg.ConfigParser):
+    """oslo.config's, for files as people write them."""
+
+    def parse(self) -> None:  # type: ignore[override]  # as the class itself has it
+        try:
+            lines = lines_of(Path(self.filename).read_bytes())
+        except NotTextError as exc:
+            raise ConfigurationError(f"{self.filename}: {exc}") from None
+        iniparser.BaseParser.parse(self, lines)
+
+
+class _Options(cfg.ConfigOpts):
+    """oslo.config's, which reads its files with ``_Parser``; there is no public way."""
+
+    files: Sequence[str] = ()
+
+    def _parse_config_files(self) -> Any:
+        namespace = super()._parse_config_files()
+        for file in self.files:
+            _Parser._parse_file(file, namespace)
+        return namespace
+
+
 class _Environment(EnvironmentConfigurationSource):
     """Values without blanks and line breaks around them, which files do not have either.
 
@@ -89,12 +113,13 @@ class _Environment(EnvironmentConfigurationSource):
 
 
 def _parsed_by_oslo(files: Sequence[str], overrides: dict[str, Any]) -> cfg.ConfigOpts:
-    conf = cfg.ConfigOpts()
+    conf = _Options()
+    conf.files = files
     conf._env_driver = _Environment()  # there is no public way
     for section, options in declared_options().items():
         conf.register_opts(options, group=section)
     try:
-        conf(args=[], project="ferroscope", default_config_files=list(files), default_config_dirs=[])
+        conf(args=[], project="ferroscope", default_config_files=[], default_config_dirs=[])
         for name, value in overrides.items():
             section, option = name.split(".", 1)
             conf.set_override(option, value, group=section)
@@ -137,7 +162,7 @@ def _parsed(file: str) -> dict[str, dict[str, Any]]:
     if not Path(file).is_file():
         return {}
     sections: dict[str, dict[str, Any]] = {}
-    cfg.ConfigParser(file, sections).parse()
+    _Parser(file, sections).parse()
     return {section: options for section, options in sections.items() if options}
 
 

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from ferroscope.config.sections import sections
+from ferroscope.core.text_files import NotTextError, lines_of
 
 _REFERENCE: Final = "see: ferroscope docs configuration"
 _VARIABLE: Final = re.compile(r"OS_\w+?__\w+", re.IGNORECASE)
@@ -57,17 +58,17 @@ def written(file: str) -> Iterator[Written]:
     """Yield what a file that oslo.config could read says, in its order; nothing if it cannot be opened."""
     section = ""
     try:
-        with Path(file).open(errors="replace") as lines:
-            for number, line in enumerate(map(str.rstrip, lines), 1):
-                if not line or line[0] in " \t#;":  # an indented line continues a value
-                    continue
-                if line[0] == "[":
-                    section = line[1:-1]
-                    yield Written(number, section, "")
-                else:
-                    yield Written(number, section, re.split("[:=]", line, maxsplit=1)[0].strip())
-    except OSError:
+        lines = lines_of(Path(file).read_bytes())
+    except (OSError, NotTextError):
         return
+    for number, line in enumerate(map(str.rstrip, lines), 1):
+        if not line or line[0] in " \t#;":  # an indented line continues a value
+            continue
+        if line[0] == "[":
+            section = line[1:-1]
+            yield Written(number, section, "")
+        else:
+            yield Written(number, section, re.split("[:=]", line, maxsplit=1)[0].strip())
 
 
 def unknown_options(files: Sequence[str]) -> list[UnknownOption]:

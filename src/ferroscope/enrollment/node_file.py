@@ -64,17 +64,6 @@ class FileError(ValueError):
         super().__init__("\n".join([*self.errors[:_MOST_ERRORS], *([f"and {more} more"] if more > 0 else [])]))
 
 
-_UTF16: Final = {b"\xff\xfe": "utf-16-le", b"\xfe\xff": "utf-16-be"}
-
-
-def text_of(content: bytes) -> str:
-    """Return the text of a file in UTF-8, or in UTF-16, as spreadsheets write it; ``UnicodeDecodeError``."""
-    encoding = _UTF16.get(content[:2])
-    if encoding is None and b"\0" in content[:2]:  # without a byte order mark: the first character is ASCII
-        encoding = "utf-16-be" if content[:1] == b"\0" else "utf-16-le"
-    return content.decode(encoding).lstrip("\ufeff") if encoding else content.decode("utf-8-sig")
-
-
 def read(text: str, fmt: str, *, aliases: bool = True, unknown_as_labels: bool = False) -> tuple[list[Row], list[str]]:
     """Return the rows of a file, and what is wrong with them, each error after its row's ``where`` and a colon.
 

@@ -17,6 +17,7 @@ import yaml
 
 from ferroscope.config.options import InspectorSettings
 from ferroscope.core.model import Document
+from ferroscope.core.text_files import text_of
 from ferroscope.hooks import helpers
 from ferroscope.hooks.base import HookSetupError, HookTask, InspectionHook
 from ferroscope.hooks.helpers import warn
@@ -95,7 +96,7 @@ def _known_accelerators(path: str) -> Mapping[tuple[str, str], Document]:
     where = f"[inspector] known_accelerators = {path}"
     try:
         source = Path(path) if path else files("ferroscope.hooks") / "known_accelerators.yaml"
-        content = yaml.safe_load(source.read_text(encoding="utf-8"))
+        content = yaml.safe_load(text_of(source.read_bytes()))
     except (OSError, ValueError, yaml.YAMLError) as exc:
         raise HookSetupError(f"cannot read {where}: {exc}") from exc
     listed = content.get("pci_devices") if isinstance(content, dict) else None

@@ -8,12 +8,13 @@ from pathlib import Path
 from typing import Final
 
 from ferroscope.contracts.secrets import SecretOptions, SecretSourceError
+from ferroscope.core.text_files import NotTextError, text_of
 
 _MAX_BYTES: Final = 64 * 1024
 
 
 class FileSource:
-    """See ``contracts.secrets.SecretSource``. One line feed at the end of a file is not a part of the secret."""
+    """See ``contracts.secrets.SecretSource``. One line break at the end of a file is not a part of the secret."""
 
     def __init__(self, options: SecretOptions) -> None:
         if not options.file_directory.startswith("/"):
@@ -43,6 +44,6 @@ class FileSource:
         if len(content) > _MAX_BYTES:
             raise SecretSourceError(f"the file is larger than {_MAX_BYTES} bytes")
         try:
-            return content.decode().removesuffix("\n")
-        except UnicodeDecodeError:
-            raise SecretSourceError("the file is not UTF-8 text") from None
+            return text_of(content).removesuffix("\n").removesuffix("\r")
+        except NotTextError as exc:
+            raise SecretSourceError(str(exc)) from None

@@ -25,6 +25,7 @@ from ferroscope.config.followed import FileError, Followed
 from ferroscope.config.options import Settings
 from ferroscope.contracts.errors import SecretKeyError
 from ferroscope.core.secrets import Path as Position
+from ferroscope.core.text_files import NotTextError, text_of
 
 # The line of the key file that stands for "do not encrypt"; as the first one, it makes ``db rekey`` decrypt.
 IDENTITY: Final = "identity"
@@ -72,7 +73,7 @@ def parse(text: str) -> tuple[Key, ...]:
 
 def _key(word: str, number: int) -> Key:
     try:
-        secret = base64.urlsafe_b64decode(word.encode())
+        secret = base64.urlsafe_b64decode(word.encode("ascii"))
     except (binascii.Error, UnicodeError, ValueError):
         secret = b""
     if len(secret) != _KEY_BYTES:
@@ -149,8 +150,8 @@ def _read(file: Path) -> tuple[Key, ...]:
         mode = file.stat().st_mode
         if mode & (stat.S_IRWXG | stat.S_IRWXO) and file.parent != place(""):
             raise FileError(f"{file} is accessible to users other than its owner", f"chmod go= {file}")
-        return parse(file.read_text(encoding="ascii"))
-    except UnicodeDecodeError:
+        return parse(text_of(file.read_bytes()))
+    except NotTextError:
         raise FileError(f"{file} is not a key file", "create one: ferroscope secret generate-key FILE") from None
     except OSError as exc:
         raise FileError(

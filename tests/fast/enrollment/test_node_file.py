@@ -35,11 +35,6 @@ def test_one_column_is_a_file_too() -> None:
     assert [row.fields["name"] for row in rows] == ["n1"]
 
 
-@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16", "utf-16-le", "utf-16-be"])
-def test_a_file_may_be_in_utf8_or_utf16(encoding: str) -> None:
-    assert node_file.text_of("name;owner\nn1;Jürgen\n".encode(encoding)) == "name;owner\nn1;Jürgen\n"
-
-
 def test_an_unknown_column_is_refused_with_where_its_values_could_go() -> None:
     with pytest.raises(node_file.FileError, match="unknown column 'rack'; use labels/rack or extra/rack"):
         node_file.read("name,rack\nn1,r1\n", "csv")

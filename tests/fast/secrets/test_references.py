@@ -42,7 +42,7 @@ def files(tmp_path: Path) -> FileSource:
     directory = tmp_path / "bmc"
     (directory / "rack1").mkdir(parents=True)
     (directory / "rack1" / "password").write_text(f"{SECRET}\n")
-    (directory / "binary").write_bytes(b"\xff\xfe")
+    (directory / "binary").write_bytes(b"\x80\xff\xfe")
     (directory / "large").write_text("x" * 70_000)
     os.mkfifo(directory / "fifo")
     (tmp_path / "other").write_text("private")

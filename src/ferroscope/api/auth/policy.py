@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from ferroscope.api.auth.identity import Identity
-from ferroscope.config.followed import FileError, Followed
+from ferroscope.config.followed import FileError, Followed, read_text
 from ferroscope.contracts.queue import Clock
 
 
@@ -313,10 +313,10 @@ def overrides(file: str) -> dict[str, str]:
     if not file:
         return {}
     try:
-        found = yaml.safe_load(Path(file).read_text(encoding="utf-8")) or {}
+        found = yaml.safe_load(read_text(Path(file))) or {}
     except FileNotFoundError:
         raise FileError(f"policy file {file} not found: create it, or unset [oslo_policy] policy_file") from None
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as exc:
+    except (FileError, OSError, yaml.YAMLError) as exc:
         raise FileError(f"policy file {file}: {exc}") from exc
     if not isinstance(found, dict) or not all(isinstance(part, str) for pair in found.items() for part in pair):
         raise FileError(f"policy file {file}: expected lines of the form 'NAME: CHECK', both of them text")

@@ -23,6 +23,7 @@ from ferroscope.cli.node.write import create_port, create_with_ports
 from ferroscope.cli.output import Output, cloud_option, insecure_option, output_option, table, url_option
 from ferroscope.cli.screen import track
 from ferroscope.cli.selection import Wanted, resolve, selectors
+from ferroscope.core.text_files import NotTextError, text_of
 from ferroscope.enrollment import importing, node_file
 from ferroscope.enrollment.importing import Fleet, Result
 from ferroscope.enrollment.node_file import FileError, Row
@@ -150,9 +151,9 @@ def _rows(
         raise click.UsageError(f"the format of {file.name} is unknown; use --format {'|'.join(node_file.FORMATS)}")
     content = content_of(file, node_file.LARGEST)
     try:
-        rows, errors = node_file.read(node_file.text_of(content), kind, unknown_as_labels=unknown_as_labels)
-    except UnicodeDecodeError as exc:
-        raise invalid(f"{file.name} is not in UTF-8 or UTF-16: {exc.reason} at byte {exc.start}") from None
+        rows, errors = node_file.read(text_of(content), kind, unknown_as_labels=unknown_as_labels)
+    except NotTextError as exc:
+        raise invalid(f"{file.name}: {exc}") from None
     except FileError as exc:
         raise _invalid(file, exc) from None
     for row in rows:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import io
 import threading
 from collections.abc import Iterable, Iterator
 from datetime import datetime
@@ -20,6 +21,7 @@ from ferroscope.cli.screen import track
 from ferroscope.cli.service import config_option, database_option, settings_of
 from ferroscope.config.errors import extra
 from ferroscope.core.states import INSPECTABLE, Provision
+from ferroscope.core.text_files import NotTextError, text_of
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -237,14 +239,16 @@ def _driver_info(path: Path) -> dict[str, Document]:
     """Return what the file says of each node; its lines may contain secrets, so no message shows them."""
     found: dict[str, Document] = {}
     try:
-        with path.open(encoding="utf-8", newline="") as stream:
-            for number, row in enumerate(csv.reader(stream), 1):
-                if not row:
-                    continue
-                if len(row) != 3 or not row[0] or not row[1]:
-                    raise click.ClickException(f"{path}, line {number}: expected NODE,KEY,VALUE")
-                found.setdefault(row[0].strip(), {})[row[1].strip()] = row[2]
-    except (OSError, UnicodeDecodeError, csv.Error) as exc:
+        rows = csv.reader(io.StringIO(text_of(path.read_bytes()), newline=""))
+        for number, row in enumerate(rows, 1):
+            if not row:
+                continue
+            if len(row) != 3 or not row[0] or not row[1]:
+                raise click.ClickException(f"{path}, line {number}: expected NODE,KEY,VALUE")
+            found.setdefault(row[0].strip(), {})[row[1].strip()] = row[2]
+    except NotTextError as exc:
+        raise click.ClickException(f"cannot read {path}: {exc}") from exc
+    except (OSError, csv.Error) as exc:
         raise click.ClickException(f"cannot read {path}: {type(exc).__name__}") from exc
     return found
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import codecs
+import contextlib
 import datetime
 import re
 from pathlib import Path
@@ -12,8 +14,11 @@ from cryptography.hazmat.primitives.serialization import Encoding
 
 from ferroscope.boot_config.ramdisk.manifest import RamdiskError
 from ferroscope.contrib.ramdisk.plan import Extra
+from ferroscope.core.text_files import NotTextError, text_of
 
 _PUBLIC_KEY: Final = re.compile(rb"^((ssh|ecdsa|sk-ssh|sk-ecdsa)-[a-z0-9@.-]+) [A-Za-z0-9+/=]+( .*)?$")
+# Byte order marks.
+_MARKS: Final = (codecs.BOM_UTF8, codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
 
 
@@ -22,6 +27,8 @@ def ssh_key(path: Path) -> Extra:
     content = _read(path, "--ssh-key")
     if b"PRIVATE KEY" in content:
         raise RamdiskError(f"--ssh-key {path} is a private key", f"give the public one: {path}.pub")
+    with contextlib.suppress(NotTextError):
+        content = text_of(content).encode()
     lines = [line for line in content.splitlines() if line.strip() and not line.startswith(b"#")]
     if not lines or not all(_PUBLIC_KEY.match(line) for line in lines):
         raise RamdiskError(f"--ssh-key {path} is not a public key of OpenSSH", "such as ~/.ssh/id_ed25519.pub")
@@ -49,6 +56,10 @@ def hooks(directory: Path) -> list[Extra]:
     found = []
     for path in sorted(one for one in directory.iterdir() if one.is_file() and _NAME.fullmatch(one.name)):
         content = _read(path, "--hook")
+        if b"\r" in content.partition(b"\n")[0] or content.startswith(_MARKS):
+            raise RamdiskError(
+                f"--hook: {path} is a text of Windows, which the kernel cannot run", f"run: dos2unix {path}"
+            )
         if not content.startswith((b"#!", b"\x7fELF")):
             raise RamdiskError(f"--hook: {path} is not a script", "begin it with a line such as #!/bin/sh")
         found.append(Extra(path.name, content))

@@ -11,6 +11,7 @@ from ferroscope.cli.exits import Exit, Failure
 from ferroscope.config.load import ConfigurationError, load
 from ferroscope.config.merge import MergeError, added, merged
 from ferroscope.config.options import Settings
+from ferroscope.core.text_files import NotTextError, text_of
 from ferroscope.runtime.system import service_group
 
 Sections = dict[str, dict[str, str]]
@@ -32,7 +33,10 @@ def old_text(path: Path, *, add: bool, replace: bool) -> tuple[str, Settings | N
         )
     if not path.exists():
         return "", None
-    text = path.read_text(encoding="utf-8")
+    try:
+        text = text_of(path.read_bytes())
+    except NotTextError as exc:
+        raise Failure(f"{path}: {exc}", exit_code=Exit.CONFIGURATION) from exc
     set_lines = [line for line in text.splitlines() if line.strip() and line.lstrip()[0] not in "#;["]
     if not set_lines or replace:
         return text, None
@@ -85,7 +89,7 @@ class Draft:
 
     def install(self) -> None:
         """Replace the file as a whole."""
-        if self._path.exists() and self._path.read_text(encoding="utf-8") == self.text:
+        if self._path.exists() and self._path.read_bytes() == self.text.encode():
             return
         let_service_read(self._temporary)
         if self._path.exists() and self._replaces:

@@ -15,7 +15,7 @@ from ferroscope.api.http.errors import BadRequestError, TooLargeError
 from ferroscope.contrib.ui import session
 from ferroscope.contrib.ui.session import Visitor
 from ferroscope.core.json_safety import depth_exceeds
-from ferroscope.enrollment import node_file
+from ferroscope.core.text_files import NotTextError, text_of
 
 # Bytes of a form: the UUIDs of a thousand machines. With a file: MOST_OF_A_FILE once as it is, or sealed in base64.
 MOST: Final = 128 * 1024
@@ -75,11 +75,11 @@ def _parts(raw: bytes, kind: str) -> dict[str, list[str]]:
         for part in handler.deserialize(io.BytesIO(raw), kind, len(raw)):
             content = part.get_data()
             try:
-                text = node_file.text_of(content) if part.filename else content.decode("utf-8-sig")
+                text = text_of(content) if part.filename else content.decode("utf-8-sig")
+            except NotTextError as exc:
+                raise BadRequestError(f"The file cannot be read: {exc}.") from None
             except UnicodeDecodeError as exc:
-                raise BadRequestError(
-                    f"The file is not in UTF-8 or UTF-16: {exc.reason} at byte {exc.start + 1}."
-                ) from None
+                raise BadRequestError(f"The form is not in UTF-8: {exc.reason} at byte {exc.start + 1}.") from None
             found.setdefault(part.name or "", []).append(text)
             if part.filename:
                 found[f"{part.name}.name"] = [part.filename[:255]]

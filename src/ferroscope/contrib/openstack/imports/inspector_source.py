@@ -32,6 +32,7 @@ from ferroscope.contracts.remote import (
     ObjectStoreError,
 )
 from ferroscope.core.model import Document, Rule, RuleDialect
+from ferroscope.core.text_files import NotTextError, text_of
 from ferroscope.db.errors import described
 from ferroscope.db.url import checked
 
@@ -201,8 +202,8 @@ def connection_of(source: str) -> tuple[str, StoredData | None]:
         return source, None
     parser = configparser.ConfigParser(interpolation=None, strict=False)
     try:
-        parser.read_string(Path(source).read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, configparser.Error) as exc:
+        parser.read_string(text_of(Path(source).read_bytes()))
+    except (OSError, NotTextError, configparser.Error) as exc:
         raise SetupError(f"cannot read {source}: {str(exc).splitlines()[0]}") from exc
     connection = parser.get("database", "connection", fallback="").strip()
     if not connection:
