@@ -14,13 +14,14 @@ from pathlib import Path
 from typing import Final
 
 import structlog
-from sqlalchemy import Connection, Engine, inspect, text
+from sqlalchemy import Connection, Engine, Index, PrimaryKeyConstraint, UniqueConstraint, inspect, text
 from sqlalchemy.exc import DBAPIError
 
 from ferroscope.contracts.errors import StoreUnavailableError
 from ferroscope.db import replication
 from ferroscope.db.engine import waiting
 from ferroscope.db.errors import cannot_answer, described
+from ferroscope.db.schema import metadata
 
 _VERSIONS: Final = Path(__file__).parent / "migrations" / "versions"
 # Where Alembic finds the migrations; tests let it find those of a next release, too.
@@ -37,6 +38,7 @@ _PG_TRY: Final = "SELECT pg_try_advisory_xact_lock(6384633391)"
 _PG_WAIT: Final = "SELECT 1 FROM (SELECT pg_advisory_xact_lock(6384633391)) AS locked"
 _MYSQL_WAIT: Final = "SELECT GET_LOCK(CONCAT('ferroscope-upgrade-', MD5(DATABASE())), {seconds})"
 _LONGEST_WAIT: Final = 6 * 3600
+_PG_INDEXES: Final = "SELECT indexname FROM pg_indexes WHERE schemaname = current_schema()"
 
 _log = structlog.get_logger(__name__)
 
@@ -51,6 +53,28 @@ def current(engine: Engine) -> str | None:
             return version
     except DBAPIError as exc:
         raise StoreUnavailableError(cannot_answer(engine.url, exc)) from exc
+
+
+def parts(engine: Engine) -> tuple[set[str], set[str]]:
+    """Return the parts of this release's schema that are there, and those that are missing; ``StoreUnavailableError``.
+
+    Parts are tables, and on PostgreSQL also indexes: backups of others create a table with its indexes.
+    """
+    wanted: set[str] = set(metadata.tables)
+    try:
+        with engine.connect() as connection, waiting(connection):
+            found = set(inspect(connection).get_table_names())
+            if engine.dialect.name == "postgresql":
+                wanted |= {
+                    str(one.name)
+                    for table in metadata.tables.values()
+                    for one in (*table.indexes, *table.constraints)
+                    if isinstance(one, Index | PrimaryKeyConstraint | UniqueConstraint)
+                }
+                found |= set(connection.execute(text(_PG_INDEXES)).scalars())
+    except DBAPIError as exc:
+        raise StoreUnavailableError(cannot_answer(engine.url, exc)) from exc
+    return wanted & found, wanted - found
 
 
 def upgrade(engine: Engine, revision: str = "head") -> None:

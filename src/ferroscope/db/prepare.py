@@ -13,6 +13,7 @@ import msgspec
 
 from ferroscope.config.errors import SetupError, extra
 from ferroscope.config.options import DatabaseSettings, Settings
+from ferroscope.core.values import many
 from ferroscope.db import location, migrate
 from ferroscope.db.engine import build_engine
 from ferroscope.db.url import DatabaseUrlError, checked
@@ -31,8 +32,11 @@ def check_url(settings: Settings) -> None:
         build_engine(settings.database).dispose()
 
 
-def ensure_schema(settings: Settings, *, upgrade: bool) -> str:
+def ensure_schema(settings: Settings, *, upgrade: bool, completes: bool = True) -> str:
     """Check the schema, or upgrade it; return its version.
+
+    ``completes``: an upgrade also completes what a killed one has left. Without it, what is there may as well be the
+    beginning of a backup that is being restored, and is not touched.
 
     ``SetupError``: the URL is invalid, or its file is mounted by itself. ``SchemaError``: the schema does not match.
     ``StoreUnavailableError``: the database cannot be reached. ``OSError``: the default directory cannot be created.
@@ -49,6 +53,9 @@ def ensure_schema(settings: Settings, *, upgrade: bool) -> str:
         engine = build_engine(database)
     try:
         found = migrate.current(engine)
+        there, missing = migrate.parts(engine) if found in (None, migrate.HEAD) else (set(), set())
+        if there and missing and not (found is None and upgrade and completes):
+            raise SchemaError(*_incomplete(missing, found))
         if found == migrate.HEAD:
             return found
         if not upgrade or is_foreign(found):
@@ -94,6 +101,13 @@ def schema_problem(found: str | None) -> tuple[str, str]:
         )
     where = "is empty" if found is None else f"has schema {found}"
     return f"the database {where}, this release needs {migrate.HEAD}", "run: ferroscope db upgrade"
+
+
+def _incomplete(missing: set[str], found: str | None) -> tuple[str, str]:
+    advice = "if a backup is being restored, wait for its end; else restore it again, into an empty database"
+    if found is None:
+        advice += "; if an upgrade was killed, run: ferroscope db upgrade"
+    return f"the database is incomplete: it lacks {many(len(missing), 'table or index', 'tables or indexes')}", advice
 
 
 @contextmanager

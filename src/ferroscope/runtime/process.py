@@ -131,7 +131,7 @@ class Process:
         if sockets is None:
             sockets = listeners(settings.api) if "api" in self._roles else []
         certificates = tls.certificates(settings.api) if sockets or settings.metrics.port else None
-        schema = ensure_schema(settings, upgrade=self._upgrade)
+        schema = ensure_schema(settings, upgrade=self._upgrade, completes=False)
         if not self._member:  # otherwise the supervisor has done it
             location.announce(settings.database, _log)
             check_bus(settings)
@@ -317,7 +317,7 @@ def run(
     reload = Reload(settings, process_name(f"{roles[0]} supervisor"), reread)
     try:
         sockets = listeners(settings.api) if "api" in roles else []
-        ensure_schema(settings, upgrade=upgrade)
+        ensure_schema(settings, upgrade=upgrade, completes=False)
         location.announce(settings.database, _log)
         check_bus(settings)
     except (StoreUnavailableError, SetupError, OSError) as exc:

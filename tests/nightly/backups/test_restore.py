@@ -38,7 +38,7 @@ def _restore(server: Server | None, name: str, file: Path) -> None:
     if server is None:
         _shell("cp", file, name)
     elif server.kind == "postgresql":
-        _shell("pg_restore", *_postgresql(server), f"--dbname={name}", "--exit-on-error", file)
+        _shell("pg_restore", *_postgresql(server), f"--dbname={name}", "--single-transaction", file)
     else:
         _shell("sh", "-c", f"mariadb {' '.join(_mariadb(server))} {name} < {file}")
 
