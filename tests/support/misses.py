@@ -7,8 +7,8 @@ from collections.abc import Iterable
 import pytest
 
 
-def none(misses: Iterable[str]) -> None:
+def none(misses: Iterable[object]) -> None:
     """Fail with the list of what is wrong, unless it is empty."""
-    found = list(misses)
+    found = list(map(str, misses))
     if found:
         pytest.fail("\n".join((f"{len(found)} wrong:", *found)), pytrace=False)

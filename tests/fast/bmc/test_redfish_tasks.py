@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import closing
 from functools import partial
 from typing import Any
 
@@ -12,6 +13,7 @@ from ferroscope.bmc.redfish.driver import RedfishBmc
 from ferroscope.contracts.bmc import Image
 from ferroscope.contracts.errors import BmcError
 from ferroscope.core.reasons import Reason
+from tests.fast.bmc.conftest import hurried
 from tests.support.scripted_redfish import SYSTEM, Answer, ScriptedBmc, answer, collection, link
 
 MEDIA = f"{SYSTEM}/VirtualMedia"
@@ -112,6 +114,15 @@ def test_a_drive_that_is_never_ready_is_left_for_an_empty_one(
     bmc.upon["POST", insert(f"{MEDIA}/1")] = lambda _body: refused
     driver.insert_ramdisk(bmc.node(), IMAGE)
     assert [bmc.documents[f"{MEDIA}/{number}"]["Inserted"] for number in (1, 2)] == [False, True]
+
+
+def test_a_refusal_without_a_word_is_judged_by_its_status(bmc: ScriptedBmc) -> None:
+    has_drives(bmc, f"{MEDIA}/1")
+    bmc.upon["POST", insert(f"{MEDIA}/1")] = lambda _body: answer(503)
+    with closing(hurried(5)) as driver, pytest.raises(BmcError) as caught:
+        driver.insert_ramdisk(bmc.node(), IMAGE)
+    assert (caught.value.transient, caught.value.reason) == (True, Reason.BMC_NOT_READY)
+    assert len(bmc.asked("POST", insert(f"{MEDIA}/1"))) == 5
 
 
 def test_no_foreign_medium_is_ejected_because_another_drive_is_not_ready(bmc: ScriptedBmc, driver: RedfishBmc) -> None:

@@ -26,7 +26,8 @@ def test_this_environment_has_the_entry_points_of_this_checkout() -> None:
     """After a change of pyproject.toml: .venv/bin/python -m pip install --no-deps --no-build-isolation -e ."""
     groups = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["entry-points"]
     for group, points in groups.items():
-        misses.none(set(points.items()) - {(one.name, one.value) for one in entry_points(group=group)})
+        here = {one.name: one.value for one in entry_points(group=group)}
+        misses.none(f"{group}: {name} = {value}" for name, value in points.items() if here.get(name) != value)
 
 
 def test_what_is_added_is_listed_after_what_it_belongs_to_and_takes_no_name_of_ours() -> None:

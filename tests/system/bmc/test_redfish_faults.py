@@ -293,15 +293,6 @@ def test_a_broken_driver_info_never_reaches_a_bmc(make_bmc: MakeBmc) -> None:
     assert (error.transient, error.reason) == (False, Reason.DRIVER_INFO_INVALID)
 
 
-def test_a_refusal_without_a_word_is_judged_by_its_status(
-    rack: Emulator, proxy: FaultyProxy, make_bmc: MakeBmc
-) -> None:
-    image = Image(iso=f"{rack.url}/redfish/v1/")
-    proxy.will(fault.status(503), method="POST", path="InsertMedia", times=100)
-    error = fails(lambda: make_bmc(inventory_timeout=8.0).insert_ramdisk(node_at(proxy.url, 40), image))
-    assert (error.transient, error.reason) == (True, Reason.BMC_NOT_READY)
-
-
 def test_a_refused_ejection_is_noticed_and_tried_again(rack: Emulator, proxy: FaultyProxy, make_bmc: MakeBmc) -> None:
     bmc, node = make_bmc(), node_at(proxy.url, 42)
     image = Image(iso=f"{proxy.url}/redfish/v1/")
