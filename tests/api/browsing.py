@@ -33,10 +33,12 @@ class Browser:
         self._client = falcon.testing.TestClient(service.app)
         self._source = source
         self.cookie = ""
+        self.view = ""  # the cookie of columns and page size
 
     def send(self, method: str, path: str, body: str | bytes = "", headers: dict[str, str] | None = None) -> Any:
         path, _, query = path.partition("?")
-        given = {"Cookie": self.cookie} if self.cookie else {}
+        cookies = "; ".join(filter(None, (self.cookie, self.view)))
+        given = {"Cookie": cookies} if cookies else {}
         if method == "POST":
             given |= {"Content-Type": "application/x-www-form-urlencoded"} | SAME
         answer = self._client.simulate_request(
@@ -52,7 +54,11 @@ class Browser:
         if found := answer.headers.get("Set-Cookie"):
             assert "HttpOnly" in found
             assert "SameSite=Lax" in found
-            self.cookie = found.partition(";")[0]
+            kept = found.partition(";")[0]
+            if kept.startswith("ferroscope-list="):
+                self.view = kept
+            else:
+                self.cookie = kept
         return answer
 
     def get(self, path: str, **more: Any) -> Any:

@@ -12,7 +12,7 @@ from functools import lru_cache
 from os import urandom
 from typing import Any, Final
 
-_NUMBERS: Final = re.compile(r"([0-9]{1,18})")
+_NUMBERS: Final = re.compile(r"[0-9]+")
 _UUID: Final = re.compile(r"[0-9a-f]{8}-?[0-9a-f]{4}-?[0-9a-f]{4}-?[0-9a-f]{4}-?[0-9a-f]{12}\Z", re.ASCII)
 # The two highest bits of the digit that says the variant of a UUID are 10, whatever it was.
 _VARIANT: Final = {digit: f"{int(digit, 16) & 3 | 8:x}" for digit in "0123456789abcdef"}
@@ -27,11 +27,15 @@ NAME: Final = f"1 to 255 letters, digits, '-', '.', '_' or '~', not a UUID, and 
 """The rule for names, for error messages."""
 
 
-def natural(text: str) -> tuple[tuple[int, int, str], ...]:
+def natural(text: str) -> str:
     """Return a sort key for names: ``sim-2`` sorts before ``sim-10``, and case is ignored."""
-    return tuple(
-        (0, int(part), part) if part.isdigit() else (1, 0, part) for part in _NUMBERS.split(text.lower()) if part
-    )
+    folded = text.lower()
+    return f"{_NUMBERS.sub(_with_length, folded)}\0{folded}"
+
+
+def _with_length(found: re.Match[str]) -> str:
+    digits = found[0].lstrip("0")
+    return f"\1{chr(len(digits))}{digits}"
 
 
 def is_uuid(text: str) -> bool:

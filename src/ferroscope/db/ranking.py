@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Iterable, Sequence
+from itertools import groupby
+from operator import itemgetter
+from typing import Any, Final
 
 from sqlalchemy import ColumnElement, Double, String, and_, func, literal, select
 from sqlalchemy.ext.compiler import compiles
@@ -12,6 +14,7 @@ from sqlalchemy.sql.functions import FunctionElement
 
 from ferroscope.contracts.store import HARDWARE
 from ferroscope.core.states import State
+from ferroscope.core.values import natural
 from ferroscope.db import mapping, schema
 from ferroscope.db.search import condition
 from ferroscope.db.session import Session
@@ -72,11 +75,12 @@ class Ranking:
         descending: bool = False,
         project: str | None = None,
     ) -> Sequence[str]:
-        """Return the UUIDs of the nodes that match, by one of ``SORTS``; those that have no such value are last.
+        """Return the UUIDs of the nodes that match, by one of ``SORTS``, then by name; those without are last.
 
         ``reason``: only nodes whose last inspection failed for it. ``project`` as in ``contracts.store.Query``.
         """
-        statement, parameters = select(_n.uuid), {}
+        key = literal(0) if sort == "name" else _key(sort)
+        statement, parameters = select(key.label("key"), _n.name, _n.uuid), {}
         if query is not None:
             statement = statement.where(condition(query))
             if expressions.about_hardware(query):
@@ -87,9 +91,30 @@ class Ranking:
         if project is not None:
             statement = statement.where(mapping.in_project(schema.nodes))
             parameters = mapping.of_project(project)
-        key = _key(sort)
-        order = (key.is_(None), key.desc() if descending else key, _n.uuid)
-        return list(self._tx.connection.execute(statement.order_by(*order), parameters).scalars())
+        if sort != "name":
+            statement = statement.order_by(key.is_(None), key.desc() if descending else key)
+        rows = self._tx.connection.execute(statement, parameters)
+        backwards = descending and sort == "name"
+        return [row[2] for _, alike in groupby(rows, _BY_KEY) for row in _by_name(alike, backwards=backwards)]
+
+
+_BY_KEY: Final = itemgetter(0)
+
+
+def _by_name(rows: Iterable[Any], *, backwards: bool) -> list[Any]:
+    """Return the rows as people sort names: node2 is before node10, which no database does alike.
+
+    All that match are read in any case, so an index would save nothing.
+    """
+    found = list(rows)
+    if len(found) == 1:
+        return found
+    unnamed = sorted((row for row in found if row[1] is None), key=itemgetter(2))
+    return sorted((row for row in found if row[1] is not None), key=_natural, reverse=backwards) + unnamed
+
+
+def _natural(row: Any) -> str:
+    return natural(row[1])
 
 
 def _key(sort: str) -> ColumnElement[Any]:

@@ -211,6 +211,10 @@ def test_a_machine_has_its_hardware_timeline_history_and_raw_data(service: Servi
     assert f'data-copy="{uuid}"' in page.text
     assert 'data-copy="SECOND"' in page.text
     assert browser.get("/ui/machines/one").status_code == 200
+    assert re.findall(r'tab=(\w+)"[^>]*>[^<]* <span class="count">(\d+)<', page.text) == [
+        ("timeline", "2"),
+        ("history", "2"),
+    ]
     timeline = Elements(browser.get(f"/ui/machines/{uuid}?tab=timeline").text).text
     assert timeline.count("callback received") == 2
     history = browser.get(f"/ui/machines/{uuid}?tab=history").text

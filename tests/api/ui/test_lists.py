@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import re
 
 from ferroscope.core.reasons import Reason
@@ -74,6 +75,68 @@ def test_the_cause_is_whole_in_lists_of_failures_and_in_the_place_of_the_hardwar
     page = browser.get("/ui/machines").text
     assert re.search(r'<td class="cause-cell " colspan="\d" title="[^"]+"><bdi>The ramdisk reported: lshw', page)
     assert "(ramdisk-error)" not in re.sub(r'title="[^"]*"', "", page)
+
+
+def test_names_are_in_the_order_of_people_also_among_equal_ones(service: Service) -> None:
+    for name in ("m-10", "m-9", "m-B2", "m-b10", "m-b1"):
+        add(service, name)
+    browser = Browser(service).log_in("reader")
+    names = [re.findall(r"<bdi>(m-[A-Za-z0-9]+)</bdi>", browser.get(f"/ui/machines?{query}").text)
+             for query in ("", "sort=provision_state", "sort=provision_state&dir=desc", "dir=desc")]  # fmt: skip
+    assert names[0] == names[1] == names[2] == ["m-9", "m-10", "m-b1", "m-B2", "m-b10"]
+    assert names[3] == names[0][::-1]
+
+
+def test_a_value_leads_to_all_machines_that_have_it_too(service: Service) -> None:
+    products = {"m-a": "R650 (SKU=1;ModelName=R650)", "m-b": "R650 (SKU=2)", "m-c": "R650xs", "m-d": "it's 5\""}
+    for name, product in products.items():
+        uuid = add(service, name, owner="o'1" if name == "m-a" else "p", labels={"rack": "r1"})
+        found = {"system_vendor": {"manufacturer": "Dell Inc.", "product_name": product, "serial_number": "SN"}}
+        nic = {"name": "eth0", "mac_address": "02:00:00:00:00:01", "lldp": [[5, "7377" + name[-1].encode().hex()]]}
+        service.learn(uuid, found | {"interfaces": [nic]})
+    browser = Browser(service).log_in("root")
+
+    def links(path: str, text: str) -> list[str]:
+        page = browser.get(path).text
+        found = re.findall(r'<a class="alike" href="([^"]*)"><bdi>([^<]*)</bdi>', page)
+        return [html.unescape(link) for link, shown in found if html.unescape(shown) == text]
+
+    (link, other) = links("/ui/machines", "Dell Inc. R650")
+    assert link == other
+    assert names_of(browser.get(link).text) == ["m-a", "m-b"]
+    (narrowed, _) = links("/ui/machines?q=label.rack%20==%20r1&c=model&c=owner", "Dell Inc. R650")
+    assert "label.rack" in narrowed
+    assert names_of(browser.get(narrowed).text) == ["m-a", "m-b"]
+    assert len(links("/ui/machines?c=owner", "p")) == 3
+    assert names_of(browser.get(links("/ui/machines?c=owner", "o'1")[0]).text) == ["m-a"]
+    assert links("/ui/machines", "Dell Inc. it's 5\"") == []  # no query can say both marks
+
+
+def test_columns_and_page_size_are_kept_by_the_browser_for_all_lists_but_those_of_failures(service: Service) -> None:
+    for number in range(30):
+        add(service, f"m-{number}", driver="fake-hardware")
+    failed(service, "m-bad", Reason.TIMEOUT)
+    one, other = (Browser(service).log_in("root") for _ in range(2))
+
+    def heads(browser: Browser, path: str) -> list[str]:
+        return [re.sub("<[^>]*>", "", head) for head in re.findall(r'<th scope="col".*?</th>', browser.get(path).text)]
+
+    usual = heads(one, "/ui/machines")
+    answer = one.get("/ui/machines?q=m&c=state&c=driver&c=nonsense&size=25&keep=yes&sort=driver")
+    assert (answer.status_code, answer.headers["Location"]) == (303, "/ui/machines?q=m&sort=driver")
+    page = one.get("/ui/machines")
+    assert heads(one, "/ui/machines") == ["Name ▲", "State", "Driver"]
+    assert (len(names_of(page.text)), "1 to 25 of 31" in text_of(page)) == (25, True)
+    assert "c=driver" not in page.text  # links need not say what the browser remembers
+    assert "Cause" in heads(one, "/ui/machines?reason=timeout")
+    assert heads(one, "/ui/machines?c=uuid") == ["Name ▲", "UUID"]
+    assert heads(other, "/ui/machines") == usual
+    one.get("/ui/machines?keep=usual&c=state&size=100")
+    assert heads(one, "/ui/machines") == usual
+    for wrong in ("x", "state~7", "~", "state.nonsense~100", "a" * 5000):
+        one.view = f"ferroscope-list={wrong}"
+        assert one.get("/ui/machines").status_code == 200
+    assert heads(one, "/ui/machines") == usual
 
 
 def test_what_a_machine_lacks_is_a_dash(service: Service) -> None:

@@ -55,7 +55,7 @@ def test_a_reader_has_no_buttons_and_may_not_act(service: Service) -> None:
             "/ui/machines/saved",  # of the reader's own searches
         }
         buttons = [tag for tag in Elements(reader.get(path).text).tags if tag[0] == "button" and tag[1].get("value")]
-        assert buttons == []
+        assert [one for _, one in buttons if one["name"] != "keep"] == []  # of columns, by the browser
         assert "Retry" not in reader.get(path).text
     for action in ("inspect", "abort", "manage", "maintenance", "clear"):
         for confirm in ("", "yes"):

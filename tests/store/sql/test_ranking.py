@@ -85,3 +85,13 @@ def test_only_those_that_match_are_listed(store: Store, names: dict[str, str]) -
 def test_each_sort_is_a_column_or_known_of_the_hardware(store: Store, names: dict[str, str]) -> None:
     for sort in SORTS:
         assert len(listed(store, names, sort=sort)) == len(MACHINES), sort
+
+
+@pytest.mark.parametrize("sort", ["name", "provision_state", "memory"])
+def test_equal_nodes_are_in_the_natural_order_of_their_names_on_every_database(store: Store, sort: str) -> None:
+    names = ("n10", "N9", "n1-b2", "n1-B10", "n01", "n1")
+    nodes = [examples.node(name=name) for name in names] + [examples.node(name=None)]
+    store.write(lambda tx: [tx.nodes.add(node) for node in nodes])
+    known = {node.uuid: node.name for node in nodes}
+    found = [known[uuid] for uuid in store.read(lambda tx: tx.ranking.uuids(sort=sort))]
+    assert found == ["n01", "n1", "n1-b2", "n1-B10", "N9", "n10", None]

@@ -42,6 +42,7 @@ from ferroscope.contrib.ui import (
     saved_searches,
     service,
     session,
+    view,
     wiring,
 )
 from ferroscope.contrib.ui.audit import LoginAudit
@@ -207,6 +208,7 @@ def _outcome(
         form=given,
         seal=Seal(visitor.secret, context.process.clock.time),
         again="HTTP_IF_NONE_MATCH" in req.env,
+        view=(req.get_cookie_values(view.NAME) or [""])[0] if handler is machines.show else "",
     )
     with context.access.admission.admit(visitor.identity.principal or group(source)):
         return handler(visit)
@@ -287,6 +289,8 @@ def _send(
     if visitor.is_new and visitor.secret:
         session.set_cookie(context, req, resp, visitor.secret)
     if isinstance(outcome, Redirect):
+        if outcome.view:
+            session.remember(context, req, resp, view.NAME, outcome.view, view.SECONDS)
         resp.status = 303
         resp.set_header("Location", quote(outcome.location, safe=_IN_A_URL))
         return

@@ -13,10 +13,10 @@ from ferroscope.api.auth import access
 from ferroscope.api.baremetal import node_bmc, node_states, notes
 from ferroscope.api.http.errors import ApiError, StateConflictError
 from ferroscope.contracts.store import Query
-from ferroscope.contrib.ui import bmc_form, progress, ramdisk_log, remedy, rules
+from ferroscope.contrib.ui import alike, bmc_form, progress, ramdisk_log, remedy, rules
 from ferroscope.contrib.ui.bulk import Action
 from ferroscope.contrib.ui.machine_actions import ACTIONS
-from ferroscope.contrib.ui.machines import deviations_of, labels_of
+from ferroscope.contrib.ui.machines import deviations_of
 from ferroscope.contrib.ui.page import Download, Page, Visit
 from ferroscope.core import json_safety
 from ferroscope.core.model import Node
@@ -48,6 +48,7 @@ _ROWS: Final = 256
 _INSPECTIONS: Final = 5
 _STEPS: Final = 200
 _RAW: Final = 200_000
+_HISTORY: Final = "baremetal:node:history:get"
 _ADDRESSES: Final = ("redfish_address", "ipmi_address", "sim_address")
 
 
@@ -67,6 +68,7 @@ def show(visit: Visit) -> Page | Download:
     in_trouble = node.provision_state == Provision.INSPECT_FAILED or node.state in ACTIVE
     tab = visit.asked("tab") if visit.asked("tab") in TABS else "timeline" if in_trouble else "hardware"
     trouble = remedy.card(visit, node, shown)
+    more = _more(visit, path, shown, node)
     build = {
         "hardware": _hardware, "health": _health, "timeline": _timeline, "history": _history, "rules": _rules,
         "log": _log, "raw": _raw,
@@ -74,11 +76,14 @@ def show(visit: Visit) -> Page | Download:
     made: Any = build(visit, path, shown)
     data = {
         "node": shown | {"driver_info": _visible(shown["driver_info"]), "name": shown["name"] or shown["uuid"]},
-        "labels": labels_of(shown),
+        "labels": alike.labels_of(shown),
         "deviations": deviations_of(shown),
         "bmc": _bmc(shown["driver_info"]),
         "tab": tab,
-        "tabs": [{"name": name, "title": title} for name, title in TABS.items()],
+        "tabs": [{"name": name, "title": title, "more": more.get(name, "")} for name, title in TABS.items()],
+        "alike": {
+            name: alike.term(name, shown.get(name)) for name in ("driver", "owner", "resource_class") if shown.get(name)
+        },
         "sources": sources,
         "properties": [
             {"text": f"{name}={_text(value)}", "source": sources.get(f"properties.{name}", "")}
@@ -95,6 +100,22 @@ def show(visit: Visit) -> Page | Download:
         tab: made,
     }
     return Page(template="machine.html", title=shown["name"] or shown["uuid"], data=data)
+
+
+def _more(visit: Visit, path: dict[str, str], shown: dict[str, Any], node: Node) -> dict[str, str]:
+    """Return what stands beside the titles of tabs: the health if it is not good, and how many there are."""
+    found = {}
+    known = _visible(shown.get("hardware"))
+    if known.get("health") in ("warning", "critical"):
+        found["health"] = str(known["health"])
+    if visit.may(_HISTORY, node):
+        found["timeline"] = str(
+            len(visit.context.data.store.read(lambda tx: tx.inspections.list(Query(filters={"node": node.uuid}))))
+        )
+    kept = visit.call_if_possible("GET /v1/nodes/{node}/inventory/revisions", path)
+    if kept is not None:
+        found["history"] = str(len(kept["revisions"]))
+    return {name: text for name, text in found.items() if text != "0"}
 
 
 def _usual(visit: Visit) -> dict[str, progress.Usual]:
@@ -165,9 +186,9 @@ def _hardware(visit: Visit, path: dict[str, str], _node: dict[str, Any]) -> list
         sources = {sources[name] for part, sources in listed for name in part.fields}
         rows = [
             [
-                {"text": _shown(kind, name, part.fields[name]), "source": sources[name]}
+                {"text": _shown(kind, name, part.fields[name]), "source": sources[name], "q": alike.part(part, name)}
                 if name in part.fields and not _repeats(part, name)
-                else {"text": "-", "source": ""}
+                else {"text": "-", "source": "", "q": ""}
                 for name in names
             ]
             for part, sources in listed[:_ROWS]

@@ -10,16 +10,16 @@ import msgspec
 
 from ferroscope.api.baremetal.history import hint_of
 from ferroscope.api.http.errors import BadRequestError
-from ferroscope.contrib.ui import saved_searches
+from ferroscope.contrib.ui import alike, saved_searches, view
 from ferroscope.contrib.ui.machine_list import Wanted, menu, ranked, views
-from ferroscope.contrib.ui.page import Download, Own, Page, Visit
+from ferroscope.contrib.ui.page import Download, Own, Page, Redirect, Visit
+from ferroscope.contrib.ui.render import link
 from ferroscope.core import advice, labels, values
 from ferroscope.core.model import Node
 from ferroscope.core.states import Provision
 from ferroscope.hardware import expectations, names
 from ferroscope.hardware.search_index import KINDS, OWN, text
 
-SIZE: Final = 100
 # Machines of an export.
 _EXPORTED: Final = 20_000
 _PAGE: Final = 1000
@@ -72,11 +72,17 @@ _FAILED: Final = (Provision.INSPECT_FAILED, Provision.ENROLL)
 _OF_DEVIATING: Final = ("state", "model", "serial", "deviations", "labels", "inspected")
 _OF_FAILED: Final = ("state", "error", "model", "serial", "labels", "power", "since")
 _USUAL: Final = tuple(column.name for column in COLUMNS if column.usual)
+_NAMES: Final = frozenset(column.name for column in COLUMNS)
 
 
-def show(visit: Visit) -> Page | Download:
-    """Show a page of machines, or all of them as CSV."""
+def show(visit: Visit) -> Page | Download | Redirect:
+    """Show a page of machines, or all of them as CSV; or have the browser remember columns and page size."""
     wanted = Wanted.of(visit.asked)
+    if visit.asked("keep"):
+        columns = () if visit.asked("keep") == "usual" else tuple(_chosen(visit))
+        kept = view.View(() if columns == _USUAL else columns, view.size_of(visit.asked("size")))
+        order = {name: visit.asked(name) for name in ("sort", "dir")}
+        return Redirect(link("/ui/machines", **msgspec.to_builtins(wanted), **order), kept.written)
     if visit.asked("format") == "csv":
         return _export(visit, wanted)
     shared = visit.shared("machines", _REMEMBERED, lambda: _list(visit, wanted))
@@ -87,21 +93,23 @@ def show(visit: Visit) -> Page | Download:
 def _list(visit: Visit, wanted: Wanted) -> dict[str, Any]:
     """Return a page of machines for display."""
     sort, descending = visit.asked("sort", "name"), visit.asked("dir") == "desc"
-    chosen = [name for name in visit.query.get("c", []) if any(one.name == name for one in COLUMNS)]
+    chosen, kept = _chosen(visit), view.read(visit.view, _NAMES)
     problem, uuids = "", []
     try:
         uuids = ranked(visit, wanted, sort, descending=descending)
     except BadRequestError as exc:
         problem = exc.message
-    pages = max(1, -(-len(uuids) // SIZE))
+    pages = max(1, -(-len(uuids) // kept.size))
     number = min(pages, _number(visit.asked("page")))
-    first = (number - 1) * SIZE
-    rows = [_row(visit, node, wanted) for node in views(visit, uuids[first : first + SIZE])]
+    first = (number - 1) * kept.size
+    rows = [_row(visit, node, wanted) for node in views(visit, uuids[first : first + kept.size])]
     wished = chosen or _wished(wanted, rows)
+    if wished == _USUAL and kept.columns:
+        wished = kept.columns
     # What is known of no machine takes no space.
     visible = chosen or [name for name in wished if any(_knows(row, name) for row in rows)]
-    if "ports" in chosen:
-        _add_ports(visit, rows)
+    if "ports" in wished:
+        _add_ports(visit, rows, wanted.q)
     hardware = [name for name in _HARDWARE if name in visible]
     for row in rows:
         row["known"] = {name: _knows(row, name) for name in visible}
@@ -119,8 +127,10 @@ def _list(visit: Visit, wanted: Wanted) -> dict[str, Any]:
             msgspec.to_builtins(column) | {"shown": column.name in visible, "wished": column.name in wished}
             for column in COLUMNS
         ],
-        "chosen": chosen if chosen != list(_USUAL) else [],
-        "whole_cause": _is_about_failures(wanted) or "error" in chosen,
+        "chosen": [] if chosen == list(kept.columns or _USUAL) else chosen,
+        "size": kept.size,
+        "sizes": view.SIZES,
+        "whole_cause": _is_about_failures(wanted) or "error" in wished,
         "sort": sort,
         "descending": descending,
         "states": [str(state) for state in Provision],
@@ -134,6 +144,11 @@ def _list(visit: Visit, wanted: Wanted) -> dict[str, Any]:
 
 def _number(text: str) -> int:
     return max(1, int(text)) if text.isascii() and text.isdigit() and len(text) < 7 else 1
+
+
+def _chosen(visit: Visit) -> list[str]:
+    """Return the columns that the URL names."""
+    return [name for name in visit.query.get("c", []) if name in _NAMES]
 
 
 def _is_about_failures(wanted: Wanted) -> bool:
@@ -154,17 +169,6 @@ def _wished(wanted: Wanted, rows: list[dict[str, Any]]) -> tuple[str, ...]:
 
 def _knows(row: dict[str, Any], column: str) -> bool:
     return any(row[key] for key in _KEYS.get(column, (column,)))
-
-
-def labels_of(node: dict[str, Any], q: str = "") -> list[dict[str, str]]:
-    """Return each label as text, with the search that finds the machines which have it too, among those of ``q``."""
-    found = []
-    for key, value in sorted((node.get("labels") or {}).items()):
-        term = f"label.{key} == '{value}'" if value else f"has label.{key}"
-        found.append(
-            {"key": key, "text": labels.written({key: value}), "q": term if q in ("", term) else f"({q}) and {term}"}
-        )
-    return found
 
 
 def deviations_of(node: dict[str, Any]) -> list[dict[str, str]]:
@@ -198,7 +202,16 @@ def _row(visit: Visit, node: dict[str, Any], wanted: Wanted) -> dict[str, Any]:
         "driver": node["driver"],
         "owner": node.get("owner"),
         "class": node.get("resource_class"),
-        "labels": labels_of(node, wanted.q),
+        "labels": alike.labels_of(node, wanted.q),
+        "alike": {
+            name: alike.narrowed(wanted.q, term)
+            for name, term in (
+                ("model", alike.model(known.get("vendor"), known.get("product"))),
+                ("driver", alike.term("driver", node["driver"])),
+                ("owner", alike.term("owner", node.get("owner"))),
+                ("class", alike.term("resource_class", node.get("resource_class"))),
+            )
+        },
         "error": node["last_error"],
         "cause": advice.cause_of(node["last_error"]),
         "deviations": deviations_of(node),
@@ -210,13 +223,17 @@ def _row(visit: Visit, node: dict[str, Any], wanted: Wanted) -> dict[str, Any]:
     }
 
 
-def _add_ports(visit: Visit, rows: list[dict[str, Any]]) -> None:
+def _add_ports(visit: Visit, rows: list[dict[str, Any]], q: str) -> None:
     """Add the switch ports to the rows of machines whose inventory the caller may see."""
     known = [row["uuid"] for row in rows if row["nics"]]
     found = visit.context.data.store.read(lambda tx: tx.search_index.some(known, ("nic",)) if known else {})
     for row in rows:
         named = [(text(nic, "switch"), text(nic, "port")) for nic in found.get(row["uuid"], [])]
-        row["ports"] = [f"{switch} {port or ''}".strip() for switch, port in named if switch]
+        row["ports"] = [
+            {"switch": switch, "port": port or "", "q": alike.narrowed(q, alike.term("nic.switch", switch))}
+            for switch, port in named
+            if switch
+        ]
 
 
 def _export(visit: Visit, wanted: Wanted) -> Download:

@@ -55,9 +55,10 @@ class Page(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Redirect(msgspec.Struct, frozen=True):
-    """The answer to a form: look at this path of ours."""
+    """The answer to a form: look at this path of ours; ``view``: what the browser remembers of the list."""
 
     location: str
+    view: str = ""
 
 
 class Download(msgspec.Struct, frozen=True, kw_only=True):
@@ -72,7 +73,7 @@ class Visit(msgspec.Struct, frozen=True, kw_only=True):
     """A request of a known caller. ``query`` and ``form`` have all values of each parameter.
 
     ``seal`` hides from the browser what it shall send back. ``again``: a page looks for news of itself, and may be a
-    moment old.
+    moment old. ``view``: what the browser remembers of the list of machines.
     """
 
     context: ApiContext
@@ -82,6 +83,7 @@ class Visit(msgspec.Struct, frozen=True, kw_only=True):
     form: Mapping[str, list[str]] = {}
     seal: Seal
     again: bool = False
+    view: str = ""
 
     def remembered(self, name: Hashable, seconds: float, make: Callable[[], T]) -> T:
         """Return what ``make`` returned at most so many seconds ago, to any caller who has the same ``name``."""
@@ -92,7 +94,7 @@ class Visit(msgspec.Struct, frozen=True, kw_only=True):
         if not self.again:
             return Shared.of(make())
         asked = tuple(sorted((one, tuple(given)) for one, given in self.query.items()))
-        return self.remembered((name, self.rights, asked), seconds, lambda: Shared.of(make()))
+        return self.remembered((name, self.rights, self.view, asked), seconds, lambda: Shared.of(make()))
 
     @property
     def rights(self) -> Hashable:

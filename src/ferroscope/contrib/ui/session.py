@@ -147,6 +147,14 @@ def set_cookie(context: ApiContext, req: falcon.Request, resp: falcon.Response, 
     resp.set_cookie(name, secret, path="/", http_only=True, secure=secure, same_site="Lax")
 
 
+def remember(
+    context: ApiContext, req: falcon.Request, resp: falcon.Response, name: str, value: str, seconds: int
+) -> None:
+    """Have the browser keep something that is no secret, for so long."""
+    secure = is_secure(context, req)
+    resp.set_cookie(name, value, path="/ui", max_age=seconds, http_only=True, secure=secure, same_site="Lax")
+
+
 def check_origin(context: ApiContext, req: falcon.Request) -> None:
     """Raise ``ForbiddenError`` if a page of another origin sent a form here.
 

@@ -1,0 +1,66 @@
+"""Searches for all machines that have a value in common: what a click on the value looks for."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from ferroscope.core import labels
+from ferroscope.hardware import names, parts
+
+# What several machines have in common, by kind of part; serial numbers and addresses are each machine's own.
+_COMMON: Final = {
+    "node": {"vendor", "product", "firmware", "boot_mode"},
+    "cpu": {"model"},
+    "nic": {"vendor", "product", "driver", "switch"},
+    "disk": {"vendor", "model"},
+    "dimm": {"vendor", "model"},
+    "gpu": {"vendor", "product"},
+    "firmware": {"version"},
+}
+
+
+def term(field: str, value: Any, compare: str = "==") -> str:
+    """Return the condition that a field has this value; "" if there is none, or no query can contain it."""
+    mark = next((one for one in ("'", '"') if value and one not in str(value)), "")
+    return f"{field} {compare} {mark}{value}{mark}" if mark else ""
+
+
+def narrowed(q: str, found: str) -> str:
+    """Return the search for those that are found by both; "" if there is no condition."""
+    return found if not found or q in ("", found) else f"({q}) and {found}"
+
+
+def model(vendor: Any, product: Any) -> str:
+    """Return the search for a model, whatever numbers of its own the vendor adds to it."""
+    name = names.model(str(product)) if product else ""
+    same = term("product", name)
+    if same and name != str(product):
+        same = f"({same} or {term('product', f'{name} (*', '~')})"
+    if name and not same:
+        return ""
+    return " and ".join(filter(None, (term("vendor", vendor), same)))
+
+
+def label(key: str, value: str) -> str:
+    """Return the search for a label."""
+    return term(f"label.{key}", value) or f"has label.{key}"
+
+
+def labels_of(node: dict[str, Any], q: str = "") -> list[dict[str, str]]:
+    """Return each label as text, with the search that finds the machines which have it too, among those of ``q``."""
+    return [
+        {"key": key, "text": labels.written({key: value}), "q": narrowed(q, label(key, value))}
+        for key, value in sorted((node.get("labels") or {}).items())
+    ]
+
+
+def part(of: parts.Part, name: str) -> str:
+    """Return the search for the value of a field of a part; "" if it is the machine's own."""
+    if name not in _COMMON.get(of.kind, ()):
+        return ""
+    if of.kind == "node" and name == "product":
+        return model(None, of.fields[name])
+    if of.kind != "firmware":
+        return term(name if of.kind == "node" else f"{of.kind}.{name}", of.fields[name])
+    component, version = term("component", of.fields.get("component")), term("version", of.fields[name])
+    return f"firmware[{component} and {version}]" if component and version else ""

@@ -1,0 +1,44 @@
+"""What a browser remembers of the list of machines: its columns, and how many machines a page has.
+
+It is a cookie of the browser, not of the user: on a phone people want other columns than beside a wall of screens, and
+without logins there are no users.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection
+from typing import Final
+
+import msgspec
+
+NAME: Final = "ferroscope-list"
+SECONDS: Final = 365 * 86400
+SIZES: Final = (25, 50, 100, 250)
+_SIZE: Final = 100
+_WRITTEN: Final = re.compile(r"([a-z.]{0,400})~(\d{2,3})\Z")
+
+
+class View(msgspec.Struct, frozen=True):
+    """No ``columns``: those that fit what is looked for."""
+
+    columns: tuple[str, ...] = ()
+    size: int = _SIZE
+
+    @property
+    def written(self) -> str:
+        """The value of the cookie."""
+        return f"{'.'.join(self.columns)}~{self.size}"
+
+
+def size_of(text: str) -> int:
+    """Return one of ``SIZES``."""
+    return next((size for size in SIZES if str(size) == text), _SIZE)
+
+
+def read(written: str, known: Collection[str]) -> View:
+    """Return the view of a cookie, without columns that are not known."""
+    match = _WRITTEN.match(written)
+    if match is None:
+        return View()
+    return View(tuple(name for name in match[1].split(".") if name in known), size_of(match[2]))
