@@ -10,6 +10,8 @@ from ferroscope.contrib.ui import alike
 from ferroscope.hardware.parts import Kind, Part
 from ferroscope.hardware.query import parse
 
+BIOS = {"component": "bios", "version": "2.1"}
+
 
 @pytest.mark.parametrize(
     ("kind", "fields", "name", "expected"),
@@ -22,7 +24,7 @@ from ferroscope.hardware.query import parse
         ("nic", {"switch": "a'\""}, "switch", ""),
         ("nic", {"mac": "02:00:00:00:00:01"}, "mac", ""),
         ("disk", {"model": "P41"}, "model", "disk.model == 'P41'"),
-        ("firmware", {"component": "bios", "version": "2.1"}, "version", "firmware[component == 'bios' and version == '2.1']"),
+        ("firmware", BIOS, "version", "firmware[component == 'bios' and version == '2.1']"),
         ("firmware", {"version": "2.1"}, "version", ""),
         ("health", {"state": "ok"}, "state", ""),
     ],
