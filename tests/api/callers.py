@@ -8,7 +8,7 @@ from typing import Any
 from ferroscope.api.auth.authentication import Authentication
 from ferroscope.api.auth.failures import FailedLogins
 from ferroscope.api.auth.identity import Identity
-from ferroscope.api.http.errors import UnauthorizedError
+from ferroscope.api.errors import UnauthorizedError
 from ferroscope.config.options import ApiSettings
 from ferroscope.runtime.system import SystemClock
 from tests.api.service import Client, Service

@@ -10,8 +10,8 @@ from typing import Any
 import msgspec
 import pytest
 
+from ferroscope.api.errors import UnavailableError
 from ferroscope.api.http import large_lists
-from ferroscope.api.http.errors import UnavailableError
 from ferroscope.contracts.store import Query
 from ferroscope.core.model import Chassis, Entry, Inspection, Node, Port, Portgroup, Rule, RuleDialect
 from ferroscope.core.states import State

@@ -9,7 +9,7 @@ from ferroscope.api.auth import access
 from ferroscope.api.auth.identity import Identity, local
 from ferroscope.api.auth.policy import Policy, Target
 from ferroscope.api.baremetal import groups, node_fields, node_policies, port_fields, portgroups, rule_schema
-from ferroscope.api.http.errors import ForbiddenError
+from ferroscope.api.errors import ForbiddenError
 from ferroscope.core.model import Node
 from ferroscope.runtime.system import SystemClock
 from tools.docs.policies import CALLERS, HIDDEN, LESSEE, LIMITED, LOGIN, NO, OWNER, YES

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Final
 
+from ferroscope.api import rate_limit
 from ferroscope.api.auth import failures
 from ferroscope.api.baremetal import ramdisk
-from ferroscope.api.http import decoding, large_lists, rate_limit
+from ferroscope.api.http import decoding, large_lists
 from ferroscope.config.options import ApiSettings
 from ferroscope.contrib.ui import session
 from ferroscope.core import json_safety, lookup

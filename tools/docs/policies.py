@@ -8,7 +8,7 @@ from typing import Final
 from ferroscope.api.auth import access
 from ferroscope.api.auth.identity import Identity, local
 from ferroscope.api.auth.policy import RULES, Policy
-from ferroscope.api.http.errors import ForbiddenError, UnauthorizedError
+from ferroscope.api.errors import ForbiddenError, UnauthorizedError
 from ferroscope.api.http.route import Route
 from ferroscope.api.routes import ROUTES
 from ferroscope.contracts.errors import NotFoundError

@@ -20,10 +20,10 @@ from ferroscope.api.baremetal.nodes import page_of
 from ferroscope.api.baremetal.rule_schema import IntrospectionRuleCreate
 from ferroscope.api.baremetal.rules import rule_uuid, store_new
 from ferroscope.api.baremetal.stored_data import introspected
+from ferroscope.api.errors import BadRequestError, MissingError, StateConflictError
 from ferroscope.api.http import decoding, paging
 from ferroscope.api.http.context import ApiContext
 from ferroscope.api.http.decoding import introspected_ident
-from ferroscope.api.http.errors import BadRequestError, MissingError, StateConflictError
 from ferroscope.api.http.large_lists import Room
 from ferroscope.api.http.route import Call, NoQuery, Reply
 from ferroscope.api.http.schemas import IntrospectionState, LimitOrZero, Link, Uuid, iso_micro, own

@@ -15,7 +15,7 @@ from typing import Any, Final
 
 import falcon
 
-from ferroscope.api import introspection
+from ferroscope.api import errors, introspection
 from ferroscope.api.auth.access import METRICS
 from ferroscope.api.baremetal import (
     absent,
@@ -44,7 +44,7 @@ from ferroscope.api.baremetal import (
     traits,
     vmedia,
 )
-from ferroscope.api.http import errors, openapi
+from ferroscope.api.http import openapi
 from ferroscope.api.http.added import joined
 from ferroscope.api.http.context import ApiContext
 from ferroscope.api.http.middleware import JsonSuffix, NonEmptyIdentifier, OwnHost, RequestIds, Unversioned

@@ -17,7 +17,7 @@ from typing import Any, Final
 
 import structlog
 
-from ferroscope.api.http.errors import bare_metal_body
+from ferroscope.api.errors import bare_metal_body
 from ferroscope.config.errors import SetupError, StartError
 from ferroscope.config.load import ConfigurationError, load, unknown_options
 from ferroscope.config.options import LogSettings, Settings

@@ -145,8 +145,8 @@ def build_context(
     from ferroscope.api.http.context import Access, ApiContext, Data, DatabaseInfo, Services
     from ferroscope.api.http.context import Process as ServingProcess
     from ferroscope.api.http.middleware import Hosts, known_names
-    from ferroscope.api.http.rate_limit import Admission, Callers
     from ferroscope.api.http.recent import Recent
+    from ferroscope.api.rate_limit import Admission, Callers
     from ferroscope.hooks.pipeline import from_settings
     from ferroscope.rules.builtin import RuleCache
 

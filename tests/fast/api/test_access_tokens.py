@@ -11,7 +11,7 @@ import pytest
 
 from ferroscope.api.auth.identity import Identity
 from ferroscope.api.auth.tokens import TRUSTED_FOR, TokenAuth
-from ferroscope.api.http.errors import UnauthorizedError
+from ferroscope.api.errors import UnauthorizedError
 from ferroscope.contracts.errors import StoreUnavailableError
 from ferroscope.core import credentials
 from ferroscope.core.credentials import AccessToken

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from ferroscope.api.http.errors import TooManyError
-from ferroscope.api.http.rate_limit import Admission
+from ferroscope.api.errors import TooManyError
+from ferroscope.api.rate_limit import Admission
 from ferroscope.config.options import ApiSettings
 
 
@@ -68,7 +68,7 @@ def test_what_counts_for_nobody_is_never_limited() -> None:
 
 
 def test_the_memory_of_callers_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ferroscope.api.http.rate_limit._REMEMBERED", 10)
+    monkeypatch.setattr("ferroscope.api.rate_limit._REMEMBERED", 10)
     admission = Admission(ApiSettings(request_rate=0.001, request_burst=1), Clock())
     for number in range(100):
         assert _call(admission, f"192.0.2.{number}") == 0

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from ferroscope.api.errors import BadRequestError
 from ferroscope.api.http import middleware
-from ferroscope.api.http.errors import BadRequestError
 from ferroscope.api.http.middleware import Hosts, MisdirectedError, known_names
 from ferroscope.config.options import ApiSettings, BootSettings, InspectorSettings, Settings
 

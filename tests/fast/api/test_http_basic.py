@@ -11,7 +11,7 @@ import pytest
 
 from ferroscope.api.auth import http_basic
 from ferroscope.api.auth.http_basic import BasicAuth, parse
-from ferroscope.api.http.errors import UnauthorizedError, UnavailableError
+from ferroscope.api.errors import UnauthorizedError, UnavailableError
 from ferroscope.config.followed import FileError
 from tests.support.processes import PATIENCE
 

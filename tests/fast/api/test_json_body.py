@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ferroscope.api.errors import BadRequestError
 from ferroscope.api.http import decoding
-from ferroscope.api.http.errors import BadRequestError
 from ferroscope.core import json_safety
 
 TEXTS = st.text(alphabet='[]{}"\\,:a\n', max_size=8)

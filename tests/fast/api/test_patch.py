@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ferroscope.api.errors import BadRequestError
 from ferroscope.api.http import json_patch
-from ferroscope.api.http.errors import BadRequestError
 from ferroscope.api.http.json_patch import Operation
 
 DOCUMENT: dict[str, Any] = {"name": "n", "extra": {"a": {"b": [1, 2]}, "": 0}, "list": [1, 2, 3]}

@@ -9,8 +9,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from ferroscope.api.baremetal.node_filters import NodeListQuery
+from ferroscope.api.errors import BadRequestError, MissingError
 from ferroscope.api.http import decoding
-from ferroscope.api.http.errors import BadRequestError, MissingError
 from ferroscope.core import values
 
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from ferroscope.api.errors import BadRequestError
 from ferroscope.api.http import decoding
-from ferroscope.api.http.errors import BadRequestError
 from ferroscope.core.model import Document
 from ferroscope.core.reasons import Reason
 from ferroscope.rules.data import InvalidRuleError, RuleFailedError

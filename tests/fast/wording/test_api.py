@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import pytest
 
-from ferroscope.api.http import errors
+from ferroscope.api import errors
 from ferroscope.contracts.errors import ConflictError, StaleError, StoreUnavailableError
 from ferroscope.core.delivery import IllegalEventError
 from ferroscope.core.states import Event, State

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from ferroscope.api.http import errors
+from ferroscope.api import errors
 from ferroscope.contracts.errors import StoreUnavailableError
 from ferroscope.db import executor, store
 from tests.simulation.bugs.registry import bug

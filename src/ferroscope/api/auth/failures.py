@@ -13,7 +13,7 @@ from collections import OrderedDict
 from collections.abc import Mapping
 from typing import Any, Final
 
-from ferroscope.api.http.rate_limit import Buckets
+from ferroscope.api.rate_limit import Buckets
 from ferroscope.config.options import ApiSettings
 from ferroscope.http_server.sources import TrustedProxies, group, parse
 

@@ -21,7 +21,7 @@ from typing import Final, NamedTuple
 
 from ferroscope.api.auth.failures import Remembered
 from ferroscope.api.auth.identity import ROLES, Identity, local
-from ferroscope.api.http.errors import UnauthorizedError, UnavailableError
+from ferroscope.api.errors import UnauthorizedError, UnavailableError
 from ferroscope.config.followed import FileError, Followed, read_text
 from ferroscope.contracts.queue import Clock
 

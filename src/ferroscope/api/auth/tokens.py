@@ -17,7 +17,7 @@ from typing import Final
 import msgspec
 
 from ferroscope.api.auth.identity import Identity, local
-from ferroscope.api.http.errors import UnauthorizedError
+from ferroscope.api.errors import UnauthorizedError
 from ferroscope.contracts.errors import StoreUnavailableError
 from ferroscope.contracts.queue import Clock
 from ferroscope.core import credentials

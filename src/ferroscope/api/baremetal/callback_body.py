@@ -16,8 +16,8 @@ from typing import Annotated, Any, Final
 
 import msgspec
 
+from ferroscope.api.errors import BadRequestError
 from ferroscope.api.http import decoding
-from ferroscope.api.http.errors import BadRequestError
 from ferroscope.api.http.schemas import Mac
 from ferroscope.contracts.data import Part
 from ferroscope.core import bmc_access, json_repair, values

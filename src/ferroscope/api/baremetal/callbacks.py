@@ -17,8 +17,8 @@ from ferroscope import transition
 from ferroscope.api.baremetal import agent, discovery, inbox, refusals
 from ferroscope.api.baremetal.callback_body import Parsed
 from ferroscope.api.baremetal.machine_lookup import look_up, note_elsewhere
+from ferroscope.api.errors import LOOKUP_FAILED, MissingError, UnavailableError
 from ferroscope.api.http.context import ApiContext, Process
-from ferroscope.api.http.errors import LOOKUP_FAILED, MissingError, UnavailableError
 from ferroscope.boot_config import ipxe
 from ferroscope.config.options import Settings
 from ferroscope.contracts import telemetry

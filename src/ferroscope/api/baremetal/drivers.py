@@ -10,9 +10,9 @@ from typing import Any, Final
 
 import msgspec
 
+from ferroscope.api.errors import BadRequestError, MissingError, NotAcceptableError
 from ferroscope.api.http.context import ApiContext, Services
 from ferroscope.api.http.decoding import shown
-from ferroscope.api.http.errors import BadRequestError, MissingError, NotAcceptableError
 from ferroscope.api.http.route import Call, NoQuery, Reply
 from ferroscope.api.http.schemas import DriverType, Link, pair
 from ferroscope.boot_config import ipxe

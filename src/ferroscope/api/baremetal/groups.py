@@ -15,10 +15,10 @@ from ferroscope.api.baremetal import nodes, representation
 from ferroscope.api.baremetal.node_fields import chosen_fields
 from ferroscope.api.baremetal.node_filters import NodeListQuery
 from ferroscope.api.baremetal.representation import Field, Page, Representation, links, stored, timestamps
+from ferroscope.api.errors import BadRequestError
 from ferroscope.api.http import decoding, paging
 from ferroscope.api.http.context import ApiContext
 from ferroscope.api.http.decoding import node_ident
-from ferroscope.api.http.errors import BadRequestError
 from ferroscope.api.http.json_patch import Operation
 from ferroscope.api.http.large_lists import Room
 from ferroscope.api.http.route import Call, NoQuery, Reply

@@ -13,10 +13,10 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from ferroscope.api.auth import access
+from ferroscope.api.errors import MissingError
 from ferroscope.api.http import decoding, paging
 from ferroscope.api.http.context import ApiContext
 from ferroscope.api.http.decoding import node_ident
-from ferroscope.api.http.errors import MissingError
 from ferroscope.api.http.large_lists import Room
 from ferroscope.api.http.paging import Page
 from ferroscope.api.http.route import Call, NoQuery, Reply

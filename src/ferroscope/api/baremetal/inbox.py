@@ -17,10 +17,10 @@ from ferroscope.api.baremetal import discovery, node_bmc, node_input, node_polic
 from ferroscope.api.baremetal.callback_body import Parsed
 from ferroscope.api.baremetal.node_input import NodeCreate
 from ferroscope.api.baremetal.nodes import check_references, check_unprotected
+from ferroscope.api.errors import BadRequestError, MissingError, StateConflictError
 from ferroscope.api.http import decoding
 from ferroscope.api.http.context import ApiContext, Process
 from ferroscope.api.http.decoding import node_ident
-from ferroscope.api.http.errors import BadRequestError, MissingError, StateConflictError
 from ferroscope.api.http.route import Call, NoQuery, Reply
 from ferroscope.api.http.schemas import Mac, iso
 from ferroscope.config.options import Settings

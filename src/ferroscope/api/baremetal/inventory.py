@@ -14,10 +14,10 @@ from msgspec import UNSET, UnsetType
 
 from ferroscope.api.auth import access
 from ferroscope.api.baremetal import stored_data
+from ferroscope.api.errors import BadRequestError, MissingError
 from ferroscope.api.http import decoding, schemas
 from ferroscope.api.http.context import ApiContext, Data
 from ferroscope.api.http.decoding import node_ident
-from ferroscope.api.http.errors import BadRequestError, MissingError
 from ferroscope.api.http.route import Call, NoQuery, Reply
 from ferroscope.api.http.schemas import iso, one_of
 from ferroscope.contracts.data import Part

@@ -19,9 +19,9 @@ from ferroscope import transition
 from ferroscope.api.auth import access
 from ferroscope.api.baremetal import drivers
 from ferroscope.api.baremetal.node_fields import shown_to
+from ferroscope.api.errors import BadRequestError, StateConflictError, TooManyError
 from ferroscope.api.http.context import ApiContext, Process, Services
 from ferroscope.api.http.decoding import node_ident
-from ferroscope.api.http.errors import BadRequestError, StateConflictError, TooManyError
 from ferroscope.api.http.json_patch import Operation
 from ferroscope.api.http.route import Call, NoQuery, Reply
 from ferroscope.api.http.schemas import iso

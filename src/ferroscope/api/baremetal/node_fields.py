@@ -18,7 +18,7 @@ import msgspec
 from ferroscope.api.auth.access import ANSWERS, INVENTORY, may, target_of
 from ferroscope.api.auth.identity import Identity
 from ferroscope.api.auth.policy import Policy
-from ferroscope.api.http.errors import BadRequestError, NotAcceptableError
+from ferroscope.api.errors import BadRequestError, NotAcceptableError
 from ferroscope.api.http.schemas import Link, iso, one_of, pair
 from ferroscope.core import values
 from ferroscope.core.bmc_texts import error_without_answer

@@ -16,8 +16,8 @@ from ferroscope.api.baremetal.node_fields import (
     FieldName,
     NodeSortKey,
 )
+from ferroscope.api.errors import BadRequestError, NotAcceptableError
 from ferroscope.api.http import decoding
-from ferroscope.api.http.errors import BadRequestError, NotAcceptableError
 from ferroscope.api.http.schemas import Limit, ProvisionState, SortDir, Uuid
 from ferroscope.core import labels
 from ferroscope.core.labels import LabelError, Selector

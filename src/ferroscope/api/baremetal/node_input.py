@@ -14,8 +14,8 @@ from msgspec import UNSET, Meta, UnsetType
 
 from ferroscope.api.baremetal.drivers import check_interfaces
 from ferroscope.api.baremetal.node_fields import BY_NAME
+from ferroscope.api.errors import BadRequestError, NotAcceptableError, StateConflictError
 from ferroscope.api.http import decoding
-from ferroscope.api.http.errors import BadRequestError, NotAcceptableError, StateConflictError
 from ferroscope.api.http.json_patch import Operation
 from ferroscope.api.http.schemas import Uuid
 from ferroscope.contracts.bmc import Bmc

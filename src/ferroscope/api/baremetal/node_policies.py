@@ -17,8 +17,8 @@ from ferroscope.api.auth import access
 from ferroscope.api.auth.identity import Identity
 from ferroscope.api.auth.policy import Policy
 from ferroscope.api.baremetal.node_input import PATCHABLE, NodeSettable
+from ferroscope.api.errors import BadRequestError
 from ferroscope.api.http import decoding
-from ferroscope.api.http.errors import BadRequestError
 from ferroscope.api.http.json_patch import Operation
 from ferroscope.core.node import SETTABLE, Node
 

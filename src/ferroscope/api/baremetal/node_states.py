@@ -15,10 +15,10 @@ from msgspec import UNSET, UnsetType
 from ferroscope import transition
 from ferroscope.api.baremetal import drivers
 from ferroscope.api.baremetal.node_fields import NodeStates, old_provision_state, shown_to
+from ferroscope.api.errors import BadRequestError, NotAcceptableError, StateConflictError
 from ferroscope.api.http import schemas
 from ferroscope.api.http.context import ApiContext, Services
 from ferroscope.api.http.decoding import boolean, node_ident, shown
-from ferroscope.api.http.errors import BadRequestError, NotAcceptableError, StateConflictError
 from ferroscope.api.http.route import Call, NoQuery, Reply
 from ferroscope.api.http.schemas import Device, Limit, PowerState, iso
 from ferroscope.boot_config import ipxe

@@ -26,10 +26,10 @@ from ferroscope.api.baremetal.node_fields import (
 )
 from ferroscope.api.baremetal.node_filters import Keep, NodeListQuery
 from ferroscope.api.baremetal.node_input import NodeCreate, NodeSettable
+from ferroscope.api.errors import BadRequestError, ForbiddenError, NotAcceptableError, StateConflictError
 from ferroscope.api.http import decoding, json_patch, paging
 from ferroscope.api.http.context import ApiContext
 from ferroscope.api.http.decoding import node_ident
-from ferroscope.api.http.errors import BadRequestError, ForbiddenError, NotAcceptableError, StateConflictError
 from ferroscope.api.http.json_patch import Operation
 from ferroscope.api.http.large_lists import Room
 from ferroscope.api.http.paging import Page

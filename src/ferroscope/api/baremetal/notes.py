@@ -6,9 +6,9 @@ from typing import Annotated, Any, Final
 
 import msgspec
 
+from ferroscope.api.errors import BadRequestError, MissingError, StateConflictError
 from ferroscope.api.http.context import ApiContext
 from ferroscope.api.http.decoding import node_ident
-from ferroscope.api.http.errors import BadRequestError, MissingError, StateConflictError
 from ferroscope.api.http.route import Call, NoQuery, Reply
 from ferroscope.api.http.schemas import iso
 from ferroscope.core.model import Document, Node

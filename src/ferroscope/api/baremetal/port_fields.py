@@ -9,8 +9,8 @@ from typing import Annotated, Any, Final, Literal
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
+from ferroscope.api.errors import BadRequestError, NotAcceptableError
 from ferroscope.api.http import decoding
-from ferroscope.api.http.errors import BadRequestError, NotAcceptableError
 from ferroscope.api.http.schemas import Link, Mac, Uuid, iso, one_of, pair
 from ferroscope.core.json_safety import ready
 from ferroscope.core.model import Document, Port

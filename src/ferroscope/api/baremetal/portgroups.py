@@ -15,9 +15,9 @@ from ferroscope.api.auth import access
 from ferroscope.api.baremetal import ports, quotas, representation
 from ferroscope.api.baremetal.node_fields import chosen_fields
 from ferroscope.api.baremetal.representation import Field, Page, Representation, links, stored, timestamps
+from ferroscope.api.errors import BadRequestError, NotAcceptableError
 from ferroscope.api.http import decoding, paging
 from ferroscope.api.http.context import ApiContext
-from ferroscope.api.http.errors import BadRequestError, NotAcceptableError
 from ferroscope.api.http.json_patch import Operation
 from ferroscope.api.http.large_lists import Room
 from ferroscope.api.http.route import Call, NoQuery, Reply

@@ -27,10 +27,10 @@ from ferroscope.api.baremetal.port_fields import (
     render,
     select,
 )
+from ferroscope.api.errors import BadRequestError, MissingError, StateConflictError
 from ferroscope.api.http import decoding, json_patch, paging
 from ferroscope.api.http.context import ApiContext, Process
 from ferroscope.api.http.decoding import named_node
-from ferroscope.api.http.errors import BadRequestError, MissingError, StateConflictError
 from ferroscope.api.http.json_patch import Operation
 from ferroscope.api.http.large_lists import Room
 from ferroscope.api.http.paging import Page

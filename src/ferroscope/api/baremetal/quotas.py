@@ -12,8 +12,8 @@ import msgspec
 
 from ferroscope.api.auth.identity import Identity
 from ferroscope.api.auth.policy import Policy
+from ferroscope.api.errors import ForbiddenError
 from ferroscope.api.http.context import ApiContext
-from ferroscope.api.http.errors import ForbiddenError
 from ferroscope.api.http.route import Call
 from ferroscope.db.transaction import Transaction
 

@@ -14,9 +14,9 @@ import msgspec
 
 from ferroscope.api.baremetal import agent, callback_body, callbacks, refusals
 from ferroscope.api.baremetal.machine_lookup import look_up
+from ferroscope.api.errors import LOOKUP_FAILED, ApiError, BadRequestError, MissingError, TooManyError
 from ferroscope.api.http import decoding
 from ferroscope.api.http.context import ApiContext
-from ferroscope.api.http.errors import LOOKUP_FAILED, ApiError, BadRequestError, MissingError, TooManyError
 from ferroscope.api.http.route import Call, NoQuery, Reply
 from ferroscope.api.http.schemas import Mac, Uuid
 from ferroscope.contracts.errors import NotFoundError

@@ -17,9 +17,9 @@ import msgspec
 from ferroscope import transition
 from ferroscope.api.baremetal import ramdisk
 from ferroscope.api.baremetal.machine_lookup import look_up
+from ferroscope.api.errors import LOOKUP_FAILED, BadRequestError, MissingError
 from ferroscope.api.http import decoding
 from ferroscope.api.http.context import ApiContext, Process
-from ferroscope.api.http.errors import LOOKUP_FAILED, BadRequestError, MissingError
 from ferroscope.api.http.route import Call, NoQuery, Reply
 from ferroscope.api.http.schemas import Mac
 from ferroscope.api.http.served_files import ServedFile

@@ -18,8 +18,8 @@ import msgspec
 
 from ferroscope import transition
 from ferroscope.api.baremetal import callback_body
+from ferroscope.api.errors import LOOKUP_FAILED, ApiError, MissingError, UnavailableError
 from ferroscope.api.http.context import ApiContext, Process
-from ferroscope.api.http.errors import LOOKUP_FAILED, ApiError, MissingError, UnavailableError
 from ferroscope.api.http.route import Call
 from ferroscope.contracts.errors import NotFoundError, StoreUnavailableError
 from ferroscope.contracts.remote import ForwardBusyError, ForwardError

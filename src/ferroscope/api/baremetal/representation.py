@@ -11,8 +11,8 @@ from typing import Annotated, Any, Final, Generic, TypeVar
 import msgspec
 
 from ferroscope.api.baremetal.node_fields import chosen_fields
+from ferroscope.api.errors import BadRequestError, NotAcceptableError
 from ferroscope.api.http import json_patch, paging
-from ferroscope.api.http.errors import BadRequestError, NotAcceptableError
 from ferroscope.api.http.json_patch import Operation
 from ferroscope.api.http.route import Call, Reply
 from ferroscope.api.http.schemas import Limit, Link, SortDir, Uuid, iso, one_of, pair

@@ -12,9 +12,9 @@ from urllib.parse import urlsplit
 import msgspec
 from msgspec import Meta
 
+from ferroscope.api.errors import BadRequestError
 from ferroscope.api.http import decoding
 from ferroscope.api.http.decoding import shown
-from ferroscope.api.http.errors import BadRequestError
 from ferroscope.api.http.schemas import Link, Uuid, iso, one_of, own, pair
 from ferroscope.core.json_safety import ready
 from ferroscope.core.model import PHASES, Document, Rule, RuleDialect

@@ -11,9 +11,9 @@ import msgspec
 
 from ferroscope.api.baremetal import rule_schema, stored_data
 from ferroscope.api.baremetal.rule_schema import Phase, RuleCreate, RuleField, RuleSettable, RuleSortKey
+from ferroscope.api.errors import BadRequestError, MissingError, StateConflictError
 from ferroscope.api.http import decoding, json_patch, paging
 from ferroscope.api.http.context import ApiContext, Data, Services
-from ferroscope.api.http.errors import BadRequestError, MissingError, StateConflictError
 from ferroscope.api.http.json_patch import Operation
 from ferroscope.api.http.large_lists import Room
 from ferroscope.api.http.route import Call, NoQuery, Reply

@@ -10,9 +10,9 @@ from msgspec import UNSET, UnsetType
 
 from ferroscope.api.auth import access
 from ferroscope.api.auth.identity import Identity
+from ferroscope.api.errors import BadRequestError
 from ferroscope.api.http import paging
 from ferroscope.api.http.context import ApiContext
-from ferroscope.api.http.errors import BadRequestError
 from ferroscope.api.http.large_lists import Room
 from ferroscope.api.http.route import Call, Reply
 from ferroscope.api.http.schemas import Limit, Uuid

@@ -10,8 +10,8 @@ from typing import Any, Final
 
 from ferroscope import transition
 from ferroscope.api.baremetal import callback_body, quotas
+from ferroscope.api.errors import MissingError
 from ferroscope.api.http.context import ApiContext, Data, Process
-from ferroscope.api.http.errors import MissingError
 from ferroscope.api.http.route import Call
 from ferroscope.contracts.data import Packed, Part, packed
 from ferroscope.contracts.errors import StaleError

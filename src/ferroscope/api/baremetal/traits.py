@@ -11,9 +11,9 @@ from typing import Any
 
 import msgspec
 
+from ferroscope.api.errors import BadRequestError, MissingError
 from ferroscope.api.http.context import ApiContext, Data
 from ferroscope.api.http.decoding import node_ident, shown
-from ferroscope.api.http.errors import BadRequestError, MissingError
 from ferroscope.api.http.route import Call, NoQuery, Reply
 from ferroscope.core.node import Node, Source, sourced, sourced_values
 from ferroscope.core.values import MAX_TRAITS, TRAIT, is_trait

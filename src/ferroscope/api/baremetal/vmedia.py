@@ -13,9 +13,9 @@ import msgspec
 
 from ferroscope import transition
 from ferroscope.api.baremetal import drivers
+from ferroscope.api.errors import BadRequestError
 from ferroscope.api.http.context import ApiContext, Services
 from ferroscope.api.http.decoding import node_ident, shown
-from ferroscope.api.http.errors import BadRequestError
 from ferroscope.api.http.route import Call, NoQuery, Reply
 from ferroscope.contracts.bmc import AttachesMedia, MediaDevice, Medium
 from ferroscope.core.model import Document, Node

@@ -20,7 +20,7 @@ import structlog
 
 from ferroscope.api.auth.identity import Identity
 from ferroscope.api.http.middleware import SAFE
-from ferroscope.api.http.rate_limit import Buckets
+from ferroscope.api.rate_limit import Buckets
 from ferroscope.config.options import AuditSettings
 from ferroscope.contracts.errors import StoreUnavailableError
 from ferroscope.contracts.events import PENDING, Audited

@@ -17,9 +17,9 @@ from ferroscope.api.auth.policy import NoPolicy, Policy
 from ferroscope.api.http.audit import Audit
 from ferroscope.api.http.large_lists import Room, Turns
 from ferroscope.api.http.middleware import Hosts
-from ferroscope.api.http.rate_limit import Admission, Buckets, Callers, PerMinute, RefusalCache
 from ferroscope.api.http.recent import Recent
 from ferroscope.api.http.sending import Places, Readers
+from ferroscope.api.rate_limit import Admission, Buckets, Callers, PerMinute, RefusalCache
 from ferroscope.config.options import ApiSettings, Settings
 from ferroscope.contracts.attached import Attached
 from ferroscope.contracts.bmc import Bmc

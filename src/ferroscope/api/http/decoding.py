@@ -16,7 +16,7 @@ from uuid import UUID
 import falcon
 import msgspec
 
-from ferroscope.api.http.errors import BadRequestError, MissingError, TooLargeError
+from ferroscope.api.errors import BadRequestError, MissingError, TooLargeError
 from ferroscope.api.http.route import Body, Call, Route
 from ferroscope.config.options import Settings
 from ferroscope.core import labels as core_labels

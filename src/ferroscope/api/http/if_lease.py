@@ -12,8 +12,8 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, Final
 
+from ferroscope.api.errors import BadRequestError, PreconditionError
 from ferroscope.api.http.context import ApiContext, Data
-from ferroscope.api.http.errors import BadRequestError, PreconditionError
 from ferroscope.api.http.middleware import SAFE
 from ferroscope.contracts.coordination import PRECONDITION
 from ferroscope.contracts.errors import StaleLeaseError

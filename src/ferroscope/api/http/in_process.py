@@ -10,10 +10,10 @@ from typing import Any
 
 import msgspec
 
-from ferroscope.api.auth import access
+from ferroscope.api import errors
 from ferroscope.api.auth.identity import Identity
-from ferroscope.api.http import errors
 from ferroscope.api.http.audit import IDENTITY, CallAudit, event_of
+from ferroscope.api.http.authorization import admitted
 from ferroscope.api.http.context import ApiContext
 from ferroscope.api.http.responder import check_owner
 from ferroscope.api.http.route import Body, Call, Reply, Route
@@ -59,7 +59,7 @@ def perform(
 
     audit = CallAudit(context.access.audit, endpoint, ramdisk=False)
     try:
-        identity = access.admitted(context, route, path, lambda: caller.identity, named=True)
+        identity = admitted(context, route, path, lambda: caller.identity, named=True)
         check_owner(context.services, route, endpoint)
         audit.begin(event)
         call: Call[Any, Any] = Call(

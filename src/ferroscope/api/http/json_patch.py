@@ -13,8 +13,8 @@ from typing import Any, Final, Literal
 import msgspec
 from msgspec import UNSET, UnsetType
 
+from ferroscope.api.errors import BadRequestError, TooLargeError
 from ferroscope.api.http.decoding import MAX_DOCUMENT_SIZE, shown
-from ferroscope.api.http.errors import BadRequestError, TooLargeError
 from ferroscope.core.json_safety import depth_exceeds
 from ferroscope.core.model import Document
 from ferroscope.core.values import many

@@ -10,7 +10,7 @@ import threading
 from collections.abc import Callable
 from typing import Final, TypeVar
 
-from ferroscope.api.http.errors import UnavailableError
+from ferroscope.api.errors import UnavailableError
 from ferroscope.db.store import Store
 from ferroscope.db.transaction import Transaction
 

@@ -26,8 +26,8 @@ from urllib.parse import urlsplit
 import falcon
 import structlog
 
+from ferroscope.api.errors import ApiError, BadRequestError, ForbiddenError, MissingError
 from ferroscope.api.http import versions
-from ferroscope.api.http.errors import ApiError, BadRequestError, ForbiddenError, MissingError
 from ferroscope.api.http.versions import BARE_METAL
 from ferroscope.config.options import Settings
 from ferroscope.http_server.agreed import HEADER

@@ -14,9 +14,9 @@ from typing import Any, Final, get_type_hints
 import msgspec
 
 from ferroscope import __version__
+from ferroscope.api.errors import BareMetalFailure, IntrospectionFailure
 from ferroscope.api.http import if_lease
 from ferroscope.api.http.context import ApiContext
-from ferroscope.api.http.errors import BareMetalFailure, IntrospectionFailure
 from ferroscope.api.http.route import Body, Call, NoQuery, Reply, Route, Surface
 from ferroscope.api.http.versions import BARE_METAL, INTROSPECTION, Dialect
 

@@ -14,8 +14,8 @@ from urllib.parse import urlencode
 
 import msgspec
 
+from ferroscope.api.errors import BadRequestError
 from ferroscope.api.http import decoding
-from ferroscope.api.http.errors import BadRequestError
 from ferroscope.api.http.large_lists import Room
 from ferroscope.contracts.store import Query
 

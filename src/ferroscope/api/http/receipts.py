@@ -16,8 +16,8 @@ from typing import Any, Final
 import msgspec
 
 from ferroscope.api.auth.identity import Identity
+from ferroscope.api.errors import BadRequestError, StateConflictError
 from ferroscope.api.http.context import Data
-from ferroscope.api.http.errors import BadRequestError, StateConflictError
 from ferroscope.api.http.middleware import SAFE
 from ferroscope.api.http.route import Reply, Route
 from ferroscope.contracts.errors import StoreUnavailableError

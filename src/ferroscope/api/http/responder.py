@@ -16,10 +16,12 @@ import falcon
 import msgspec
 import structlog
 
+from ferroscope.api import errors
 from ferroscope.api.auth import access
 from ferroscope.api.auth.identity import Identity
-from ferroscope.api.http import decoding, errors, if_lease, middleware, receipts, versions
+from ferroscope.api.http import decoding, if_lease, middleware, receipts, versions
 from ferroscope.api.http.audit import IDENTITY, CallAudit, event_of
+from ferroscope.api.http.authorization import admitted
 from ferroscope.api.http.context import ApiContext, Data, Services
 from ferroscope.api.http.middleware import API, SAFE, reject_cross_site
 from ferroscope.api.http.middleware import of as request_id
@@ -271,7 +273,7 @@ def _admitted(
             f"{req.path} requires API version 1.{route.since} or newer; the request uses {versions.text(version)}."
         )
     named = route.surface is Surface.INTROSPECTION or version[1] >= decoding.NAMES_SINCE
-    return access.admitted(context, route, path, lambda: _identified(context, req), named=named)
+    return admitted(context, route, path, lambda: _identified(context, req), named=named)
 
 
 def check_owner(services: Services, route: Route, endpoint: str) -> None:

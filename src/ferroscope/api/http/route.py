@@ -12,8 +12,8 @@ from typing import Any, Final, Generic, TypeVar, get_args, get_origin, get_type_
 import msgspec
 
 from ferroscope.api.auth.identity import ANYBODY, Identity
+from ferroscope.api.errors import ApiError, MissingError, NotAllowedError
 from ferroscope.api.http.context import ApiContext
-from ferroscope.api.http.errors import ApiError, MissingError, NotAllowedError
 from ferroscope.api.http.versions import Version
 from ferroscope.core.json_safety import ready
 

@@ -19,8 +19,8 @@ from typing import Any, Final
 
 import msgspec
 
+from ferroscope.api.errors import MissingError, UnavailableError
 from ferroscope.api.http.context import ApiContext
-from ferroscope.api.http.errors import MissingError, UnavailableError
 from ferroscope.api.http.route import Reply
 from ferroscope.http_server.file_part import FilePart, close
 from ferroscope.http_server.sources import group

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import msgspec
 
-from ferroscope.api.http.errors import ApiError, BadRequestError, NotAcceptableError
+from ferroscope.api.errors import ApiError, BadRequestError, NotAcceptableError
 
 Version = tuple[int, int]
 

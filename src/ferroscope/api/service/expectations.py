@@ -11,9 +11,9 @@ from typing import Final
 import msgspec
 
 from ferroscope import transition
+from ferroscope.api.errors import BadRequestError
 from ferroscope.api.http import paging
 from ferroscope.api.http.context import ApiContext, Process
-from ferroscope.api.http.errors import BadRequestError
 from ferroscope.api.http.route import Call, NoQuery, Reply
 from ferroscope.api.http.schemas import Uuid
 from ferroscope.contracts.store import Query

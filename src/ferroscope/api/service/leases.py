@@ -13,12 +13,12 @@ from typing import Annotated, Any, Final, NamedTuple
 import msgspec
 from msgspec import UNSET, UnsetType
 
+from ferroscope.api import errors
 from ferroscope.api.auth import access
 from ferroscope.api.auth.policy import Target
-from ferroscope.api.http import errors
+from ferroscope.api.errors import BadRequestError, ForbiddenError
 from ferroscope.api.http.context import ApiContext
 from ferroscope.api.http.decoding import shown
-from ferroscope.api.http.errors import BadRequestError, ForbiddenError
 from ferroscope.api.http.route import Call, NoQuery, Reply
 from ferroscope.api.http.schemas import iso_exact
 from ferroscope.config.options import ApiSettings

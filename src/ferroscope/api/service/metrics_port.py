@@ -14,7 +14,7 @@ from typing import Any, Final
 import structlog
 from prometheus_client import make_wsgi_app
 
-from ferroscope.api.http.errors import ApiError, translate
+from ferroscope.api.errors import ApiError, translate
 from ferroscope.api.http.middleware import Hosts, known_names
 from ferroscope.config.options import ApiSettings, MetricsSettings, Settings
 from ferroscope.contracts.errors import StoreUnavailableError

@@ -10,8 +10,8 @@ from typing import Final
 
 import msgspec
 
+from ferroscope.api.errors import MissingError, UnavailableError
 from ferroscope.api.http.context import ApiContext
-from ferroscope.api.http.errors import MissingError, UnavailableError
 from ferroscope.api.http.route import Call, NoQuery, Reply
 from ferroscope.api.http.schemas import Link, own, pair
 from ferroscope.api.http.versions import BARE_METAL, INTROSPECTION, text

@@ -7,8 +7,8 @@ from typing import Annotated, Any, Final
 import msgspec
 
 from ferroscope.api.baremetal.search import parsed
+from ferroscope.api.errors import BadRequestError, MissingError, StateConflictError
 from ferroscope.api.http.context import ApiContext
-from ferroscope.api.http.errors import BadRequestError, MissingError, StateConflictError
 from ferroscope.api.http.route import Call, NoQuery, Reply
 from ferroscope.api.http.schemas import iso
 from ferroscope.core.saved_search import MOST, NAME, SavedSearch, is_name

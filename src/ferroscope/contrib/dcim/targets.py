@@ -10,10 +10,10 @@ import msgspec
 
 from ferroscope.api.baremetal import node_filters, nodes
 from ferroscope.api.baremetal.search import matches, parsed
+from ferroscope.api.errors import BadRequestError
 from ferroscope.api.http import paging
 from ferroscope.api.http.added import AddedRoutes
 from ferroscope.api.http.context import ApiContext
-from ferroscope.api.http.errors import BadRequestError
 from ferroscope.api.http.large_lists import Room
 from ferroscope.api.http.route import Call, Reply, Surface, make
 from ferroscope.api.http.schemas import one_of

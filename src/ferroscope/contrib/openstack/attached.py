@@ -7,8 +7,8 @@ from typing import Any, Final
 
 import structlog
 
+from ferroscope.api.errors import belongs_to_ironic
 from ferroscope.api.http.context import ApiContext
-from ferroscope.api.http.errors import belongs_to_ironic
 from ferroscope.config.errors import SetupError, extra
 from ferroscope.config.integration_options import problem
 from ferroscope.config.options import Settings

@@ -5,8 +5,8 @@ from __future__ import annotations
 import threading
 from typing import Final
 
+from ferroscope.api.errors import BadRequestError, UnavailableError
 from ferroscope.api.http.context import ApiContext
-from ferroscope.api.http.errors import BadRequestError, UnavailableError
 from ferroscope.contracts.errors import ConflictError, NotFoundError
 from ferroscope.contracts.remote import IronicClient, IronicLockedError, IronicRefusedError, IronicUnavailableError
 from ferroscope.contrib.openstack import copies

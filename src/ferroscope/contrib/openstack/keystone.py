@@ -20,7 +20,7 @@ import structlog
 
 from ferroscope.api.auth.failures import Remembered
 from ferroscope.api.auth.identity import Identity, PasswordLogin
-from ferroscope.api.http.errors import UnauthorizedError, UnavailableError
+from ferroscope.api.errors import UnauthorizedError, UnavailableError
 from ferroscope.config.security_options import KeystoneSettings
 from ferroscope.contracts.queue import Clock
 from ferroscope.telemetry.quiet_log import QuietLog

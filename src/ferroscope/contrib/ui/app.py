@@ -17,9 +17,9 @@ import falcon
 import msgspec
 
 from ferroscope import __version__
-from ferroscope.api.http import errors
+from ferroscope.api import errors
+from ferroscope.api.errors import ApiError, BadRequestError, MissingError, UnauthorizedError
 from ferroscope.api.http.context import ApiContext
-from ferroscope.api.http.errors import ApiError, BadRequestError, MissingError, UnauthorizedError
 from ferroscope.api.http.in_process import Caller
 from ferroscope.api.http.middleware import of as request_id
 from ferroscope.api.http.responder import record

@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import groupby
 from typing import Any, Final
 
-from ferroscope.api.http.errors import BadRequestError, MissingError
+from ferroscope.api.errors import BadRequestError, MissingError
 from ferroscope.contrib.ui.machine_list import Wanted, ranked, views
 from ferroscope.contrib.ui.page import Page, Visit
 from ferroscope.core import qr

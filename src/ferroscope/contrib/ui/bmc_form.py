@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from ferroscope.api.baremetal.node_bmc import TRIAL_POLICY
-from ferroscope.api.http.errors import ApiError, BadRequestError, ForbiddenError, StateConflictError
+from ferroscope.api.errors import ApiError, BadRequestError, ForbiddenError, StateConflictError
 from ferroscope.contrib.ui.page import Page, Redirect, Visit
 from ferroscope.core.model import Node
 

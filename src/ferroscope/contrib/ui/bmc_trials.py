@@ -13,7 +13,7 @@ from typing import Final
 import msgspec
 
 from ferroscope.api.baremetal import nodes
-from ferroscope.api.http.errors import ApiError
+from ferroscope.api.errors import ApiError
 from ferroscope.contracts.store import Query
 from ferroscope.contrib.ui.machine_list import call_of
 from ferroscope.contrib.ui.page import Visit

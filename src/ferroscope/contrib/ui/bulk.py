@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from ferroscope.api.http.errors import ApiError, ForbiddenError, MissingError
+from ferroscope.api.errors import ApiError, ForbiddenError, MissingError
 from ferroscope.contrib.ui.page import Page, Visit
 from ferroscope.core.model import Node
 

@@ -14,7 +14,7 @@ import msgspec
 
 from ferroscope.api.auth import access
 from ferroscope.api.baremetal import nodes
-from ferroscope.api.http.errors import ApiError, BadRequestError
+from ferroscope.api.errors import ApiError, BadRequestError
 from ferroscope.contracts.store import Query
 from ferroscope.contrib.ui import bmc_trials, form
 from ferroscope.contrib.ui.bmc_trials import Trial

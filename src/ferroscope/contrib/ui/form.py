@@ -10,8 +10,8 @@ import falcon
 import msgspec
 from falcon.media.multipart import MultipartFormHandler
 
+from ferroscope.api.errors import BadRequestError, TooLargeError
 from ferroscope.api.http.context import ApiContext
-from ferroscope.api.http.errors import BadRequestError, TooLargeError
 from ferroscope.contrib.ui import session
 from ferroscope.contrib.ui.session import Visitor
 from ferroscope.core.json_safety import depth_exceeds

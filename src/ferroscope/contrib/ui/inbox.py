@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
 from ferroscope.api.auth import access
-from ferroscope.api.http.errors import BadRequestError, ForbiddenError
+from ferroscope.api.errors import BadRequestError, ForbiddenError
 from ferroscope.api.service import shared_macs
 from ferroscope.contracts.data import SharedMac
 from ferroscope.contracts.store import Query

@@ -10,8 +10,8 @@ from typing import Final
 
 import msgspec
 
+from ferroscope.api.errors import BadRequestError
 from ferroscope.api.http.context import ApiContext
-from ferroscope.api.http.errors import BadRequestError
 from ferroscope.contrib.ui.page import Page
 from ferroscope.contrib.ui.session import Seal
 

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from ferroscope.api.auth.identity import PasswordLogin
+from ferroscope.api.errors import ApiError, BadRequestError
 from ferroscope.api.http.context import ApiContext
-from ferroscope.api.http.errors import ApiError, BadRequestError
 from ferroscope.contrib.ui.page import Page
 from ferroscope.core import credentials
 

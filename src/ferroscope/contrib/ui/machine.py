@@ -11,7 +11,7 @@ import msgspec
 
 from ferroscope.api.auth import access
 from ferroscope.api.baremetal import node_bmc, node_states, notes
-from ferroscope.api.http.errors import ApiError, StateConflictError
+from ferroscope.api.errors import ApiError, StateConflictError
 from ferroscope.contracts.store import Query
 from ferroscope.contrib.ui import alike, bmc_form, progress, ramdisk_log, remedy, rules
 from ferroscope.contrib.ui.bulk import Action

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from typing import Final
 
 from ferroscope.api.baremetal import node_states
-from ferroscope.api.http.errors import BadRequestError
+from ferroscope.api.errors import BadRequestError
 from ferroscope.contrib.ui import bulk
 from ferroscope.contrib.ui.bulk import Action, Form
 from ferroscope.contrib.ui.machine_list import Wanted, menu, ranked, seen

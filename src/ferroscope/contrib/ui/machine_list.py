@@ -10,8 +10,8 @@ import msgspec
 from ferroscope.api.auth import access
 from ferroscope.api.baremetal import node_filters, nodes
 from ferroscope.api.baremetal.search import parsed
+from ferroscope.api.errors import BadRequestError
 from ferroscope.api.http import paging
-from ferroscope.api.http.errors import BadRequestError
 from ferroscope.api.http.large_lists import Room
 from ferroscope.api.http.route import Call, NoQuery
 from ferroscope.api.http.versions import BARE_METAL

@@ -9,7 +9,7 @@ from typing import Any, Final
 import msgspec
 
 from ferroscope.api.baremetal.history import hint_of
-from ferroscope.api.http.errors import BadRequestError
+from ferroscope.api.errors import BadRequestError
 from ferroscope.contrib.ui import alike, saved_searches, view
 from ferroscope.contrib.ui.machine_list import Wanted, menu, ranked, views
 from ferroscope.contrib.ui.page import Download, Own, Page, Redirect, Visit

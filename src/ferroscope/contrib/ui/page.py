@@ -11,8 +11,8 @@ import msgspec
 
 from ferroscope.api.auth import access
 from ferroscope.api.auth.identity import Identity
+from ferroscope.api.errors import ForbiddenError, MissingError
 from ferroscope.api.http.context import ApiContext
-from ferroscope.api.http.errors import ForbiddenError, MissingError
 from ferroscope.api.http.in_process import Caller, perform
 from ferroscope.api.http.route import Route
 from ferroscope.api.routes import ROUTES

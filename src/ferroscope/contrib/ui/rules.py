@@ -10,7 +10,7 @@ from typing import Any, Final
 import msgspec
 
 from ferroscope.api.auth import access
-from ferroscope.api.http.errors import ApiError, BadRequestError, MissingError, TooLargeError
+from ferroscope.api.errors import ApiError, BadRequestError, MissingError, TooLargeError
 from ferroscope.contracts.store import Query
 from ferroscope.contrib.ui import form
 from ferroscope.contrib.ui.machine_list import Wanted, ranked, seen

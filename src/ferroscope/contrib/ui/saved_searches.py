@@ -6,7 +6,7 @@ import shlex
 from typing import Any
 from urllib.parse import parse_qs, quote, urlencode
 
-from ferroscope.api.http.errors import BadRequestError
+from ferroscope.api.errors import BadRequestError
 from ferroscope.contrib.ui import render
 from ferroscope.contrib.ui.machine_list import Wanted
 from ferroscope.contrib.ui.page import Redirect, Visit

@@ -22,8 +22,8 @@ import falcon
 import msgspec
 
 from ferroscope.api.auth.identity import Identity
+from ferroscope.api.errors import ApiError, BadRequestError, ForbiddenError, UnauthorizedError
 from ferroscope.api.http.context import ApiContext
-from ferroscope.api.http.errors import ApiError, BadRequestError, ForbiddenError, UnauthorizedError
 from ferroscope.contrib.ui import audit
 from ferroscope.contrib.ui.audit import LoginAudit
 from ferroscope.core.credentials import WebSession

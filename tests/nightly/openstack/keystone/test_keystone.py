@@ -15,7 +15,7 @@ import requests
 import urllib3
 
 from bench.service import executable
-from ferroscope.api.http.errors import UnauthorizedError
+from ferroscope.api.errors import UnauthorizedError
 from ferroscope.cli.exits import Exit
 from ferroscope.config.options import KeystoneSettings
 from ferroscope.contrib.openstack.keystone import KeystoneAuth

@@ -16,7 +16,7 @@ import msgspec
 
 from ferroscope import transition
 from ferroscope.api.baremetal import callback_body
-from ferroscope.api.http.errors import ApiError
+from ferroscope.api.errors import ApiError
 from ferroscope.config.options import Settings
 from ferroscope.contracts.data import Part
 from ferroscope.contracts.errors import ConflictError, NotFoundError

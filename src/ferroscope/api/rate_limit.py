@@ -14,7 +14,7 @@ from collections.abc import Hashable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, Final
 
-from ferroscope.api.http.errors import TooManyError
+from ferroscope.api.errors import TooManyError
 from ferroscope.config.options import ApiSettings
 from ferroscope.contracts.queue import Clock
 from ferroscope.core.lookup import Refused

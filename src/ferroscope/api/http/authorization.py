@@ -1,0 +1,59 @@
+"""Who may make a call, by its route and the node in its path: decided before the body is read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from ferroscope.api.auth.access import OF_NODES, authorize, sees
+from ferroscope.api.auth.identity import ANYBODY, Identity
+from ferroscope.api.auth.policy import NoPolicy
+from ferroscope.api.http import decoding
+from ferroscope.api.http.context import ApiContext
+from ferroscope.api.http.route import Route
+from ferroscope.contracts.errors import NotFoundError
+from ferroscope.contracts.store import Query
+from ferroscope.core import values
+from ferroscope.core.model import Node
+from ferroscope.db.transaction import Transaction
+
+
+def admitted(
+    context: ApiContext, route: Route, path: Mapping[str, str], identify: Callable[[], Identity], *, named: bool
+) -> Identity:
+    """Return the identity of a caller who may make this call; ``named``: the call may name nodes by their names."""
+    if context.access.authentication.is_disabled and isinstance(context.access.policy, NoPolicy):
+        return ANYBODY
+    return authorize(
+        context.access.policy,
+        route.policies,
+        identify,
+        lambda identity: visible(context, identity, path, named=named),
+        path,
+        late=route.late,
+    )
+
+
+def visible(context: ApiContext, identity: Identity, path: Mapping[str, str], *, named: bool) -> Node:
+    """Return the node that the path names, or that of its port or port group.
+
+    ``NotFoundError`` also if the caller may not see it.
+    """
+    kind = next(kind for kind in OF_NODES if kind in path)
+    ident = values.normalize(path[kind]) if kind == "port" else None
+    ident = ident or decoding.ident(kind, path[kind], named=named or kind != "node")
+
+    def find(tx: Transaction) -> Node:
+        if kind == "node":
+            return tx.nodes.get(ident)
+        if kind == "portgroup":
+            return tx.nodes.get(tx.portgroups.get(ident).node)
+        if values.is_uuid(ident) or values.normalize(ident):
+            return tx.nodes.get(tx.ports.get(ident).node)
+        for port in tx.ports.list(Query(filters={"name": ident}, limit=1)):
+            return tx.nodes.get(port.node)
+        raise NotFoundError(kind, ident)
+
+    node = context.data.store.read(find)
+    if not sees(context.access.policy, identity, node):
+        raise NotFoundError(kind, ident)
+    return node
