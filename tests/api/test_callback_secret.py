@@ -14,121 +14,19 @@ from typing import Any
 import msgspec
 import pytest
 
-from ferroscope.bmc.fake import FakeBmc
-from ferroscope.config.options import BootSettings, DriverSettings, InspectorSettings, LogSettings
-from ferroscope.contracts.bmc import Image
 from ferroscope.core import callback_secret
-from ferroscope.core.model import Inspection, Node
 from ferroscope.core.states import Event
-from tests.api.service import DRIVERS, Service, callback_body, caller, fault
-from tests.support import databases, examples
-
-API = "http://192.0.2.1:6385"
-SCRIPT = f"{API}/v1/boot.ipxe"
-ATTACKER, MACHINE = "198.51.100.66", "192.0.2.77"
+from tests.api.booted import ATTACKER, MACHINE, Site, sites
+from tests.api.service import callback_body, caller, fault
+from tests.support import examples
 
 pytestmark = pytest.mark.usefixtures("callback_version")
-
-
-class Able(FakeBmc):
-    """A driver that can boot the ramdisk by virtual media."""
-
-    def insert_ramdisk(self, node: Node, image: Image) -> str | None:
-        return None
-
-    def eject_ramdisk(self, node: Node, image: Image) -> bool:
-        return True
-
-
-class Site:
-    """A service whose machines boot in one way, and its node that waits for the callback."""
-
-    def __init__(self, directory: Path, way: str, mode: str = "required") -> None:
-        sections: dict[str, Any] = {
-            "inspector": InspectorSettings(
-                callback_secret=mode,  # type: ignore[arg-type]
-                ramdisk_iso=f"{API}/r.iso" if way == "virtual media" else "",
-                callback_endpoint_override=API,
-            ),
-            "boot": BootSettings(machine_script_url=SCRIPT if way in ("boot script", "ipxe") else "", http_url=API),
-            "log": LogSettings(access=True),
-            "drivers": DriverSettings(enabled=("fake-hardware", "sim", "able")),
-        }
-        self.way = way
-        self.service = Service(databases.sqlite(directory), sections=sections, drivers=DRIVERS | {"able": Able()})
-        self.node = self.service.enrol(driver="able", driver_info={"bmc_address": "10.99.0.7"})
-        self.mac = examples.mac()
-        if way == "ipxe":
-            patch = {"op": "add", "path": "/boot_interface", "value": "ipxe"}
-            assert self.service.bare_metal.patch(f"/v1/nodes/{self.node}", patch).status_code == 200
-        self.start()
-
-    def start(self) -> None:
-        start = self.service.introspection.post if self.way == "unmanaged" else None
-        known = self.service.bare_metal.get(f"/v1/ports?address={self.mac}").json["ports"]
-        if not known:
-            self.service.bare_metal.post("/v1/ports", {"node_ident": self.node, "address": self.mac})
-        if start:
-            answer = start(f"/v1/introspection/{self.node}?manage_boot=false")
-        else:
-            answer = self.service.bare_metal.put(f"/v1/nodes/{self.node}/states/provision", {"target": "inspect"})
-        assert answer.status_code == 202, answer.text
-
-    def power_on(self) -> None:
-        """Do what a worker does until the machine runs."""
-        if self.way == "virtual media":
-            found = self.inspection
-            self.service.store.write(lambda tx: tx.inspections.update(found.uuid, secret_delivery="virtual-media"))
-        self.service.consume()
-        self.service.step(self.node, Event.WAIT)
-
-    @property
-    def inspection(self) -> Inspection:
-        return self.service.store.read(lambda tx: tx.inspections.get(str(tx.nodes.get(self.node).inspection)))
-
-    @property
-    def secret(self) -> str:
-        """The secret as the machine gets it, "" if it gets none."""
-        if self.way == "virtual media":
-            key = callback_secret.disk_key(str(self.inspection.secret))
-            disk = self.service.bare_metal.get(f"/v1/ramdisk_parameters/{self.node}/{key}/disk.img")
-            assert disk.status_code == 200
-            found = re.search(rb"continue_inspection\?secret=(\S+)", disk.content)
-            assert found is not None
-            return found[1].decode()
-        if self.way == "boot script":
-            return self.fetched(MACHINE)
-        return ""
-
-    def fetched(self, source: str) -> str:
-        script = self.service.bare_metal.get(f"/v1/boot.ipxe?mac={self.mac}", remote_addr=source)
-        assert script.status_code == 200
-        assert script.text.startswith("#!ipxe\n")
-        return (re.findall(r"^set secret (\S+)$", script.text, re.MULTILINE) or [""])[0]
-
-    def call(self, secret: str | None, *, source: str, body: Any = None, path: str = "/v1/continue_inspection") -> Any:
-        query = "" if secret is None else f"?secret={secret}"
-        body = callback_body(self.mac) if body is None else body
-        version = None if path == "/v1/continue" else self.service.callback_version
-        return self.service.client(version).post(path + query, body, remote_addr=source)
-
-    def timeline(self) -> list[tuple[str, str | None, str]]:
-        entries = self.service.bare_metal.get(f"/v1/nodes/{self.node}/timeline").json["inspections"][0]["entries"]
-        return [(entry["step"], entry["reason"], entry["message"]) for entry in entries]
 
 
 @pytest.fixture
 def site(tmp_path: Path) -> Iterator[Callable[..., Site]]:
     """Return a function that makes a site."""
-    made: list[Site] = []
-
-    def make(way: str, mode: str = "required") -> Site:
-        made.append(Site(tmp_path, way, mode))
-        return made[-1]
-
-    yield make
-    for one in made:
-        one.service.close()
+    yield from sites(tmp_path)
 
 
 def spoofs(site: Site) -> list[tuple[Any, Any]]:
@@ -340,107 +238,6 @@ def test_no_answer_and_no_log_line_contains_a_secret(tmp_path: Path, capfd: pyte
     for text in [*answers, printed]:
         for canary in (secret, key, token):
             assert canary not in text
-
-
-def test_the_script_is_served_to_machines_that_wait_and_says_who_asked(site: Callable[..., Site]) -> None:
-    served = site("boot script")
-    get = served.service.bare_metal.get
-    nothing = get(f"/v1/boot.ipxe?mac={examples.mac()}")
-    assert (nothing.status_code, "secret " in nothing.text) == (200, False)
-    assert get("/v1/boot.ipxe").status_code == get("/v1/boot.ipxe?mac=nonsense").status_code == 400
-    spelled = served.mac.replace(":", "-").upper()
-    assert "set secret" in get(f"/v1/boot.ipxe?mac={spelled}", remote_addr=MACHINE).text
-    for source in (MACHINE, ATTACKER, ATTACKER, MACHINE):
-        served.fetched(source)
-    loaded = [entry[2] for entry in served.timeline() if entry[0] == "boot-script"]
-    assert len(loaded) == 2
-    assert MACHINE in loaded[0]
-    assert ATTACKER in loaded[1]
-    assert MACHINE in loaded[1]
-    served.power_on()
-    served.call(served.secret, source=MACHINE)
-    served.service.finish(served.node)
-    assert served.fetched(MACHINE) == ""
-
-
-def test_who_has_read_the_secret_can_report_for_that_inspection_and_that_is_all_it_opens(
-    site: Callable[..., Site],
-) -> None:
-    served = site("boot script")
-    client = served.service.bare_metal
-    other = served.service.enrol(driver="able", driver_info={"bmc_address": "10.99.0.8"})
-    client.post("/v1/ports", {"node_ident": other, "address": (others_mac := examples.mac())})
-    client.put(f"/v1/nodes/{other}/states/provision", {"target": "inspect"})
-    served.power_on()
-    secret, node = served.fetched(ATTACKER), served.node
-    beat = {"callback_url": "https://198.51.100.66:9999", "agent_token": callback_secret.agent_token(secret)}
-    assert client.post(f"/v1/heartbeat/{other}", beat).status_code == 404
-    body = callback_body(others_mac, serial="POISONED")
-    named = served.service.client("1.84").post(f"/v1/continue_inspection?node_uuid={other}&secret={secret}", body)
-    assert named.status_code == 404
-    # The report is the inspection's, whatever machine it describes; the timeline says where it came from.
-    assert served.call(secret, source=ATTACKER, body=body).status_code == 202
-    served.service.consume()
-    waits = served.service.store.read(lambda tx: tx.inspections.get(str(tx.nodes.get(other).inspection)))
-    assert waits.digest is None
-    served.service.finish(node)
-    assert any(step == "callback" and ATTACKER in message for step, _, message in served.timeline())
-    served.start()
-    served.power_on()
-    assert served.call(secret, source=ATTACKER).status_code == 404
-    assert client.post(f"/v1/heartbeat/{node}", beat).status_code == 404
-    key = callback_secret.disk_key(secret)
-    assert client.get(f"/v1/ramdisk_parameters/{node}/{key}/disk.img").status_code == 404
-
-
-def test_a_node_with_the_boot_interface_ipxe_boots_by_the_script_and_proves_itself(site: Callable[..., Site]) -> None:
-    served = site("ipxe")
-    served.power_on()
-    script = served.service.bare_metal.get(f"/v1/boot.ipxe?mac={served.mac}", remote_addr=MACHINE).text
-    assert f"kernel --timeout 60000 --name kernel {API}/ipa.kernel " in script
-    (secret,) = re.findall(rf"={API}/v1/continue_inspection\?secret=(\S+)", script)
-    assert served.call("wrong", source=MACHINE).status_code == 404
-    assert served.call(secret, source=MACHINE).status_code == 202
-    served.service.finish(served.node)
-    assert "kernel" not in served.service.bare_metal.get(f"/v1/boot.ipxe?mac={served.mac}").text
-
-
-def test_a_node_without_a_known_mac_cannot_get_the_script_and_needs_no_secret(site: Callable[..., Site]) -> None:
-    served = site("boot script")
-    node = served.service.enrol(driver="able", driver_info={"bmc_address": "10.99.0.8"})
-    target = {"target": "inspect"}
-    assert served.service.bare_metal.put(f"/v1/nodes/{node}/states/provision", target).status_code == 202
-    body = callback_body(examples.mac(), bmc_address="10.99.0.8")
-    assert served.call(None, source=MACHINE, body=body).status_code == 202
-
-
-@pytest.mark.parametrize("path", ["/v1/boot.ipxe?mac={}", "/v1/lookup?addresses={}"])
-def test_guessing_macs_is_limited_and_does_not_stop_the_machine_behind_the_same_address(
-    tmp_path: Path, path: str
-) -> None:
-    boot = {"boot": BootSettings(machine_script_url=SCRIPT)}
-    service = Service(databases.sqlite(tmp_path), sections=boot, failure_burst=3, failure_rate=0.0001)
-
-    def get(mac: str, source: str = ATTACKER) -> int:
-        return int(service.bare_metal.get(path.format(mac), remote_addr=source).status_code)
-
-    try:
-        node = service.enrol(driver="sim")
-        mac = service.wait(node)
-        guesses = [get(examples.mac()) for _ in range(25)]
-        refused = 200 if "boot" in path else 404
-        assert guesses == [refused] * 3 + [429] * 22
-        assert [get(mac) for _ in range(5)] == [200] * 5
-        # Enumeration is bounded: after ten times as many guesses, nothing is looked up for this source.
-        assert [get(examples.mac()) for _ in range(10)] == [429] * 10
-        assert get(mac) == 429
-        assert get(mac, MACHINE) == 200
-        # Whoever knows the secret needs no luck.
-        inspection = service.store.read(lambda tx: tx.inspections.get(str(tx.nodes.get(node).inspection)))
-        query = f"/v1/continue_inspection?secret={inspection.secret}"
-        assert service.bare_metal.post(query, callback_body(mac), remote_addr=ATTACKER).status_code == 202
-    finally:
-        service.close()
 
 
 def test_the_answer_is_that_for_an_unknown_machine(site: Callable[..., Site]) -> None:

@@ -16,9 +16,9 @@ from ferroscope.contracts.store import Query
 from ferroscope.core.lookup import MAX_MACS
 from ferroscope.core.states import Event
 from tests.api import working
+from tests.api.booted import ATTACKER, MACHINE, Site
 from tests.api.callers import As, service_for
 from tests.api.service import Service, callback_body, caller
-from tests.api.test_callback_secret import ATTACKER, MACHINE, Site
 from tests.support import databases, examples
 
 USB = "be:3a:f2:b6:05:9f"  # the USB NIC of Supermicro's BMCs

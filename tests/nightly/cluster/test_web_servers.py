@@ -8,11 +8,8 @@ import json
 import os
 import random
 import signal
-import socket
-import ssl
 import subprocess
 import time
-import warnings
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
@@ -29,14 +26,12 @@ from ferroscope_sim.model import FleetSettings, roster
 from ferroscope_sim.run import FleetThread
 from tests.nightly.cluster.test_restart import Reader
 from tests.support import databases
-from tests.support.certificates import Authority
 from tests.support.cluster.balancer import Balancer
 from tests.support.installation import Played
-from tests.support.keystone import keystone
 from tests.support.processes import PATIENCE, until
 from tests.support.servers import Server
 from tests.support.web_servers import KINDS, WebServer
-from tests.system.clients.logins import PASSWORD, furnish
+from tests.system.clients.logins import PASSWORD
 
 _NODES: Final = 15
 _VERSION: Final = {"X-OpenStack-Ironic-API-Version": "1.96"}
@@ -364,64 +359,3 @@ def _status(server: WebServer) -> int:
         return _HTTP.request("GET", f"{server.url}/healthcheck", timeout=10.0).status
     except urllib3.exceptions.HTTPError:
         return 0
-
-
-def test_apache_serves_both_apis_over_https(tmp_path: Path, sqlite_url: str) -> None:
-    authority = Authority(tmp_path)
-    server = KINDS["apache"](tmp_path, sqlite_url, _ANYBODY, tls=authority.issue("server"))
-    try:
-        server.wait_ready()
-        with urllib3.PoolManager(ca_certs=str(authority.ca), retries=False, timeout=PATIENCE) as http:
-            root = http.request("GET", f"{server.url}/v1")
-            assert root.headers["Strict-Transport-Security"]
-            assert root.json()["links"][0]["href"] == f"{server.url}/v1/"
-            body = {"name": "n", "driver": "fake-hardware"}
-            assert http.request("POST", f"{server.url}/v1/nodes", json=body, headers=_VERSION).status == 201
-            introspection = http.request("GET", f"https://127.0.0.1:{server.introspection}/v1").json()
-            assert introspection["resources"][0]["links"][0]["href"].startswith("https://")
-        plain = _HTTP.request("GET", server.url.replace("https", "http") + "/v1")
-        assert plain.status == 400
-        old = ssl.create_default_context(cafile=str(authority.ca))
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", DeprecationWarning)
-            old.minimum_version = ssl.TLSVersion.TLSv1
-            old.maximum_version = ssl.TLSVersion.TLSv1_1
-        old.set_ciphers("ALL:@SECLEVEL=0")
-        with socket.create_connection(("127.0.0.1", server.bare_metal), 20) as raw, pytest.raises(ssl.SSLError):
-            old.wrap_socket(raw, server_hostname="127.0.0.1")
-    finally:
-        server.played.end()
-
-
-def test_keystone_tokens_are_validated_behind_either_server(tmp_path: Path, sqlite_url: str) -> None:
-    with keystone(tmp_path / "identity") as running:
-        identity = running.identity
-        furnish(identity)
-        options = (
-            f"auth_strategy = keystone\n[keystone_authtoken]\nauth_url = {identity.url}\nusername = ferroscope\n"
-            f"password = {PASSWORD}\n"
-        )
-        tokens = {who: identity.token(who, PASSWORD, None) for who in ("operator", "watcher")} | {"nobody": "wrong"}
-        for kind in sorted(KINDS):
-            (tmp_path / kind).mkdir()
-            server = KINDS[kind](tmp_path / kind, sqlite_url, options)
-            try:
-                server.wait_ready()
-                node = {"name": f"of-{kind}", "driver": "fake-hardware"}
-                found = {
-                    who: _HTTP.request(
-                        "POST",
-                        f"{server.url}/v1/nodes",
-                        json=node,
-                        headers=_VERSION | {"X-Auth-Token": token},
-                    )
-                    for who, token in tokens.items()
-                }
-                assert {who: one.status for who, one in found.items()} == {
-                    "operator": 201,
-                    "watcher": 403,
-                    "nobody": 401,
-                }
-                assert found["nobody"].headers["WWW-Authenticate"].startswith("Keystone ")
-            finally:
-                server.played.end()

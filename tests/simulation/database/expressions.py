@@ -9,7 +9,8 @@ from collections.abc import Callable
 from typing import Any
 
 from tests.simulation.database.plan import Frame, Select, Source, Value
-from tests.simulation.database.text import Tree, UnknownSqlError
+from tests.simulation.database.text import Tree
+from tests.simulation.database.tokens import UnknownSqlError
 
 Scope = dict[str, Source]
 Subquery = Callable[[Tree, list[Scope]], Select]

@@ -9,7 +9,8 @@ from typing import Any
 from tests.simulation.database.expressions import Expressions, Scope, cell, resolve
 from tests.simulation.database.plan import Change, Control, Derived, Frame, Insert, Plan, Select, Source, Value
 from tests.simulation.database.storage import Table
-from tests.simulation.database.text import Tree, UnknownSqlError, parse
+from tests.simulation.database.text import Tree, parse
+from tests.simulation.database.tokens import UnknownSqlError
 
 
 class Planner:

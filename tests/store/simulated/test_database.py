@@ -27,7 +27,7 @@ from tests.simulation.database.server import Server
 from tests.simulation.database.sessions import Limits
 from tests.simulation.database.statements import Family
 from tests.simulation.database.storage import build
-from tests.simulation.database.text import UnknownSqlError
+from tests.simulation.database.tokens import UnknownSqlError
 from tests.store import conftest as conformance
 from tests.store.sql.test_leases import *  # noqa: F403  # noqa: F403
 from tests.store.sql.test_node_text import *  # noqa: F403  # noqa: F403
