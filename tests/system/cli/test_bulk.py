@@ -157,7 +157,7 @@ def test_files_for_the_clients_of_the_bare_metal_service_are_understood(shell: S
         ("f.csv", "name,drvier\nn1,x\n", "unknown column 'drvier'; did you mean driver?"),
         ("f.csv", "name,name\nn1,x\n", "column name occurs twice"),
         ("f.csv", "name,driver_info\nn1,x\n", "column driver_info needs a key, such as driver_info/KEY"),
-        ("f.csv", "name\nn1,x\n", "line 2: 2 cells, but 1 columns"),
+        ("f.csv", "name\nn1,x\n", "line 2: 2 cells, but 1 column;"),
         ("f.csv", "name\nn1\nN1\n", "line 3: the name n1 is also in line 2"),
         ("f.csv", f"name,macs\nn1,{MACS[0]}\nn2,{MACS[0]}\n", f"the MAC address {MACS[0]} is also in line 2"),
         ("f.csv", "name,macs\nn1,nonsense\n", "line 2: invalid MAC address 'nonsense'"),
