@@ -11,6 +11,7 @@ import pytest
 import yaml
 
 from ferroscope.cli.exits import Exit
+from ferroscope.cli.node import write
 from tests.api.service import Service
 from tests.fast.docs.pages import page, typed
 from tests.system.cli.console import Shell
@@ -232,3 +233,41 @@ def test_the_commands_of_the_page_work(shell: Shell, tmp_path: Path) -> None:
     assert len(exports) == 2
     for words in exports:
         assert "rack1-u08" in shell(*words[1 : words.index(">")], check=0).stdout
+
+
+def test_an_import_does_not_delete_the_node_to_which_the_same_import_has_just_added_a_port(
+    shell: Shell, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The second one has seen the node without its ports, and adds them before the first one does."""
+    file = tmp_path / "f.csv"
+    file.write_text(f"name,driver,macs\nn1,fake-hardware,{MACS[0]} {MACS[1]}\n")
+    create, second = write.create_port, []
+
+    def late(api: Any, node: str, mac: str) -> Any:
+        if not second:
+            second.append(mac)
+            second.append(shell.json("node", "import", str(file))[0]["result"])
+        return create(api, node, mac)
+
+    monkeypatch.setattr(write, "create_port", late)
+    assert shell.json("node", "import", str(file))[0]["result"] == "created"
+    assert second[1] == "changed"
+    assert [port["address"] for port in shell.json("node", "show", "n1")["ports"]] == MACS[:2]
+
+
+def test_an_import_whose_mac_address_another_node_gets_meanwhile_creates_nothing(
+    shell: Shell, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "f.csv"
+    file.write_text(f"name,driver,macs\nn1,fake-hardware,{MACS[0]}\n")
+    create = write.create_port
+
+    def late(api: Any, node: str, mac: str) -> Any:
+        monkeypatch.setattr(write, "create_port", create)
+        shell("node", "create", "other", "--driver", "fake-hardware", "--port", mac, check=0)
+        return create(api, node, mac)
+
+    monkeypatch.setattr(write, "create_port", late)
+    (found,) = shell.json("node", "import", str(file), check=1)
+    assert (found["result"], "in use by node other" in found["detail"]) == ("failed", True)
+    assert [node["name"] for node in shell.json("node", "list")] == ["other"]

@@ -19,7 +19,7 @@ import msgspec
 from ferroscope.cli.client import Api, Json, connect, node_path
 from ferroscope.cli.exits import Exit, Failure
 from ferroscope.cli.input_files import InputFile, content_of, invalid
-from ferroscope.cli.node.write import create_port, create_with_ports
+from ferroscope.cli.node.write import create_with_ports, ensure_port
 from ferroscope.cli.output import Output, cloud_option, insecure_option, output_option, table, url_option
 from ferroscope.cli.screen import track
 from ferroscope.cli.selection import Wanted, resolve, selectors
@@ -45,7 +45,7 @@ class Calls:
         return _of_row(lambda: create_with_ports(self._api, fields, macs))
 
     def add_port(self, node: str, mac: str) -> None:
-        _of_row(lambda: create_port(self._api, node, mac))
+        _of_row(lambda: ensure_port(self._api, node, mac))
 
     def change(self, node: str, patch: list[Json]) -> None:
         _of_row(lambda: self._api.patch(node_path(node), patch))

@@ -192,7 +192,7 @@ def _say_what_is_odd(api: Api, out: Output, nodes: list[Json], fields: dict[str,
 
 def _add_ports(api: Api, node: Json, ports: Iterable[str]) -> list[Json]:
     try:
-        return [create_port(api, node["uuid"], mac) for mac in dict.fromkeys(ports)]
+        return [ensure_port(api, node["uuid"], mac) for mac in dict.fromkeys(ports)]
     except Failure as exc:
         code = Exit(exc.exit_code)
         try:
@@ -218,6 +218,17 @@ def create_port(api: Api, node: str, mac: str) -> Json:
             exit_code=Exit.CONFLICT,
             advice=f"ferroscope node show {owner}",
         ) from None
+
+
+def ensure_port(api: Api, node: str, mac: str) -> Json:
+    """Create a port unless the node has it: the same import, started twice, may have created it a moment ago."""
+    try:
+        return create_port(api, node, mac)
+    except Failure:
+        there = api.get("/v1/ports/detail", address=mac)["ports"]
+        if not there or there[0]["node_uuid"] != node:
+            raise
+        return there[0]
 
 
 def _owner(api: Api, mac: str) -> str | None:
