@@ -242,17 +242,18 @@ class Queue:
         if now - self._looked_at < self._poll_interval:
             return
         self._looked_at = now
-        orphans, due = self._store.read(lambda tx: self._seen(tx, holder))
+        known = frozenset(self._store.claims)  # one that ends meanwhile is no orphan
+        orphans, due = self._store.read(lambda tx: self._seen(tx, holder, known))
         if self._free_orphans(orphans):
             self._bus.publish(Channel.REQUESTS)
         for lane in due:
             self._bus.publish(requests_of(lane))
 
-    def _seen(self, tx: Transaction, holder: str) -> tuple[list[_Orphan], list[Lane]]:
-        """Return the claims to release, and the lanes with a request to claim."""
+    def _seen(self, tx: Transaction, holder: str, known: frozenset[str]) -> tuple[list[_Orphan], list[Lane]]:
+        """Return the claims to release, and the lanes with a request to claim; ``known``: our claims before that."""
         due = [lane for lane, found in _DUE.items() if tx.run(found).first() is not None]
         rows = list(tx.run(_ORPHANS, {"_me": holder}))
-        rows = [row for row in rows if row[0] != holder or row[1] not in self._store.claims]
+        rows = [row for row in rows if row[0] != holder or not (row[1] in known or row[1] in self._store.claims)]
         return list(_released(rows, holder, tx.members.list(left=True), tx.now)) if rows else [], due
 
     def _free_orphans(self, orphans: Sequence[_Orphan]) -> bool:

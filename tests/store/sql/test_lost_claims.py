@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import pytest
 from sqlalchemy import update
 
 from ferroscope.core.losses import Cause, counted, losses_of
@@ -10,6 +13,7 @@ from ferroscope.core.states import Event
 from ferroscope.db import schema
 from tests.store.conftest import Adapter
 from tests.support import examples
+from tests.support.processes import until
 
 _TTL = 600.0
 
@@ -92,6 +96,26 @@ def test_a_claim_that_its_process_does_not_know_uses_no_attempt(adapter: Adapter
     adapter.store.claims.discard(claim.token)  # type: ignore[attr-defined]  # a crash has lost what ended it
     request = released(adapter, node, "worker")
     assert (request.attempt, counted(request)) == (2, 1)
+
+
+def test_a_claim_that_ends_while_the_queue_is_looked_at_is_not_lost(
+    adapter: Adapter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its row is still in what the look reads, and it is not among the claims any more."""
+    adapter.join("worker", ttl=_TTL)
+    _, claim = held(adapter)
+    seen, found = adapter.queue._seen, []
+
+    def late(*arguments: Any) -> Any:
+        adapter.store.claims.discard(claim.token)
+        found.append(seen(*arguments))
+        adapter.store.claims.add(claim.token)
+        return found[-1]
+
+    monkeypatch.setattr(adapter.queue, "_seen", late)
+    assert until(lambda: adapter.claim("worker") is not None or bool(found))
+    assert found[0][0] == []
+    adapter.write(lambda tx: tx.requests.consume(claim))
 
 
 def test_what_was_lost_belongs_to_one_request_only(adapter: Adapter) -> None:
