@@ -130,7 +130,7 @@ def installed(world: World) -> Iterator[None]:
         for module in (runtime.process, runtime.pxe_filter):
             put(module, "signal", NoMasks())
         for module in (runtime.process, runtime.pxe_filter, runtime.role_process):
-            put(module, "ensure_schema", lambda _settings, *, upgrade: migrate.HEAD)
+            put(module, "ensure_schema", lambda _settings, **_options: migrate.HEAD)
         put(runtime.system, "wait", world.signals.wait)
         for module in (runtime.pxe_filter, runtime.role_process):
             put(module, "membership_of", _member(world, runtime.member.membership_of))
