@@ -41,6 +41,15 @@ def cut_off(handler: BaseHTTPRequestHandler, content: bytes) -> None:
     handler.close_connection = True
 
 
+def silent(handler: BaseHTTPRequestHandler, content: bytes) -> None:
+    """Send nothing more in the middle of a file, and keep the connection."""
+    _send(handler, content, most=len(content) // 2)
+    handler.wfile.flush()
+    server: Any = handler.server
+    server.over.wait()
+    handler.close_connection = True
+
+
 class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     server: Any
@@ -87,12 +96,13 @@ def _send(handler: BaseHTTPRequestHandler, content: bytes, *, most: int | None =
 def serving(directory: Path, where: str = "", answer: Answer = missing) -> Iterator[str]:
     """Give its URL; ``directory``: what it keeps. ``where``: an expression for the paths at which it breaks."""
     server: Any = ThreadingHTTPServer(("127.0.0.1", 0), _Handler)
-    server.directory, server.where, server.answer = directory, where, answer
+    server.directory, server.where, server.answer, server.over = directory, where, answer, threading.Event()
     thread = threading.Thread(target=partial(server.serve_forever, 0.02), daemon=True)
     thread.start()
     try:
         yield f"http://127.0.0.1:{server.server_address[1]}"
     finally:
+        server.over.set()
         server.shutdown()
         server.server_close()
         thread.join(PATIENCE)

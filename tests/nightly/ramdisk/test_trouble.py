@@ -12,7 +12,7 @@ import pytest
 from ferroscope.boot_config.ramdisk import manifest
 from tests.support import debian_mirror, ramdisk
 from tests.support.bad_server import a_server_that
-from tests.support.debian_mirror import Answer, cut_off, missing, page
+from tests.support.debian_mirror import Answer, cut_off, missing, page, silent
 from tests.support.processes import until
 
 pytestmark = pytest.mark.timeout(3600)
@@ -45,9 +45,11 @@ def _failed(done: subprocess.CompletedProcess[str], out: Path) -> list[str]:
         (r"bookworm/main/binary-amd64/", page, "unexpected size"),
         (r"lshw_.*\.deb$", missing, "404"),
         (r"lshw_.*\.deb$", cut_off, "lshw"),
+        (r"lshw_.*\.deb$", silent, "lshw"),
         (r"security.*InRelease", page, "is not a release file of Debian"),
+        (r"security.*InRelease", silent, "timed out"),
     ],
-    ids=["page", "missing", "cut-off", "page-first"],
+    ids=["page", "missing", "cut-off", "silent", "page-first", "silent-first"],
 )
 def test_a_mirror_that_breaks_in_the_middle(tmp_path: Path, kept: Path, where: str, answer: Answer, words: str) -> None:
     with debian_mirror.serving(kept, where, answer) as url:
@@ -71,9 +73,10 @@ def test_what_does_not_exist(tmp_path: Path, options: tuple[str, ...], words: st
     assert advice in said[1]
 
 
-def test_an_index_that_breaks_while_the_agent_is_fetched(tmp_path: Path) -> None:
+@pytest.mark.parametrize("pause", [0.0, 3600.0], ids=["cut-off", "silent"])
+def test_an_index_that_breaks_while_the_agent_is_fetched(tmp_path: Path, pause: float) -> None:
     begun = b"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nContent-Length: 5000\r\n\r\n<html>"
-    with a_server_that([begun]) as port:
+    with a_server_that([begun], pause=pause) as port:
         others = {
             "PIP_INDEX_URL": f"http://127.0.0.1:{port}/simple",
             "PIP_CONFIG_FILE": "/dev/null",
