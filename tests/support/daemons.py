@@ -19,7 +19,7 @@ from tests import ROOT
 from tests.support import rabbitmq
 from tests.support.processes import account, run
 
-_PACKAGES: Final = "install the Debian packages postgresql and mariadb-server, or run: make test"
+_ADVICE: Final = "tools/setup.sh and the folder's file needs say what installs it; or run: make test"
 
 
 # The certificates that sign those of clients, where a server shall ask for them.
@@ -331,7 +331,7 @@ def _program(name: str, directories: list[Path]) -> str:
     path = os.pathsep.join([*map(str, directories), os.environ.get("PATH", os.defpath), "/usr/sbin"])
     found = shutil.which(name, path=path)
     if found is None:
-        raise MissingServerError(f"the tests need {name}, which is not installed; {_PACKAGES}")
+        raise MissingServerError(f"the tests need {name}, which is not installed; {_ADVICE}")
     return found
 
 

@@ -1,4 +1,4 @@
-"""What is installed for whom: a user gets no test tools, and what is shipped needs none."""
+"""What is installed for whom: a user gets no test tools, what is shipped needs none, and tests find their servers."""
 
 from __future__ import annotations
 
@@ -8,9 +8,12 @@ import sys
 import tomllib
 from collections.abc import Iterator
 from importlib.metadata import packages_distributions
+from pathlib import Path
 
 from tests import ROOT
 from tests.fast.docs.names import parsed
+from tests.support import misses
+from tools.tests import needs
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 
@@ -47,3 +50,53 @@ def test_what_is_shipped_imports_what_is_declared_for_users() -> None:
     assert len(found) > 50
     undeclared = {(file, top) for file, top in found if not allowed.intersection(map(_plain, origin.get(top, [top])))}
     assert not undeclared
+
+
+# What installs each kind of server that tests start: a word in one of the files in tools/setup.
+PROGRAMS = {
+    "postgresql": "bin/postgres:",
+    "mariadb": "mariadbd:",
+    "swift": "locked_venv swift ",
+    "rabbitmq": "rabbitmq-server:",
+    "etcd": "etcd:",
+    "zookeeper": "zookeeper.jar:",
+    "redis": "redis-server:",
+}
+_STARTED = re.compile(r'\bServer\(\s*"(\w+)"|\b(?:shared_)?(\w+)_(?:server|url)\b|\bshared_(\w+)\b')
+
+
+def _used(folder: Path) -> set[Path]:
+    """Return the files of a folder of tests, and those of tests/support that they import, directly or not."""
+    found: set[Path] = set()
+    ahead = list(folder.rglob("*.py"))
+    while ahead:
+        file = ahead.pop()
+        if file in found:
+            continue
+        found.add(file)
+        modules = {
+            name
+            for node in ast.walk(parsed(file))
+            if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("tests.support")
+            for name in (str(node.module), *(f"{node.module}.{alias.name}" for alias in node.names))
+        }
+        places = [ROOT / module.replace(".", "/") for module in modules]
+        ahead += [file for one in places for file in (one.with_suffix(".py"), one / "__init__.py") if file.exists()]
+    return found
+
+
+def _servers(folder: Path) -> set[str]:
+    """Return the kinds of servers that the tests of a folder start."""
+    texts = (file.read_text(encoding="utf-8") for file in _used(folder))
+    return {kind for text in texts for match in _STARTED.finditer(text) for kind in match.groups() if kind in PROGRAMS}
+
+
+def test_what_tests_start_is_set_up_for_them() -> None:
+    folders = sorted(file.parent for file in (ROOT / "tests").rglob("needs"))
+    assert _servers(ROOT / "tests" / "nightly" / "dcim") == {"postgresql", "redis"}
+    misses.none(
+        f"{folder.relative_to(ROOT)}: its tests start {kind}, which nothing in its file needs installs"
+        for folder in folders
+        for kind in sorted(_servers(folder))
+        if not any(PROGRAMS[kind] in (ROOT / f"tools/setup/{name}.sh").read_text() for name in needs(folder))
+    )
