@@ -14,7 +14,7 @@ import shlex
 import subprocess
 import sys
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Final
 from xml.etree import ElementTree
@@ -44,7 +44,7 @@ class Runner:
     def __init__(self) -> None:
         self._took: list[tuple[str, float, float]] = []
 
-    def run(self, name: str, *commands: Iterable[str], beside: Iterable[str] = ()) -> None:
+    def run(self, name: str, *commands: Iterable[str], beside: Sequence[str] = ()) -> None:
         """Run the commands one after the other, and ``beside`` at the same time; raise ``FailedError``."""
         print(f"== {name}", flush=True)
         began, spent = time.monotonic(), _processor_time()
@@ -60,7 +60,7 @@ class Runner:
         if failed:
             raise FailedError(shlex.join(failed[0]))
 
-    def tests(self, name: str, where: Iterable[str], *options: str, jobs: float, beside: Iterable[str] = ()) -> None:
+    def tests(self, name: str, where: Iterable[str], *options: str, jobs: float, beside: Sequence[str] = ()) -> None:
         """Run the tests of these folders; ``jobs`` is the number of processes for each processor."""
         REPORTS.mkdir(parents=True, exist_ok=True)
         report = REPORTS / f"{name.replace('/', '-')}.xml"
