@@ -23,7 +23,7 @@ from typing import Any
 import msgspec
 from sqlalchemy import Engine, event
 
-from ferroscope.db import senders, unit_of_work
+from ferroscope.db import unit_of_work
 from ferroscope.db.senders import Sender
 
 Stats = dict[Any, tuple[int, int, float, float, dict[Any, Any]]]
@@ -62,7 +62,7 @@ class Profiler:
 
     def _watch_constants(self) -> None:
         """Count the messages that go to the driver without SQLAlchemy, which so has no event for them."""
-        choose = senders.sender_for
+        choose = unit_of_work.sender_for
 
         def watched(driver: str) -> Sender:
             send = choose(driver)

@@ -57,15 +57,6 @@ class Sender(Protocol):
         """Execute the commands in this order; ``SendError``."""
 
 
-def sender_for(driver: str) -> Sender:
-    """Return the sender for a driver, by its name in SQLAlchemy."""
-    if driver == "psycopg":
-        from ferroscope.db.pipeline import pipelined
-
-        return pipelined
-    return joined if driver == "pymysql" else one_by_one
-
-
 def one_by_one(connection: Connection, commands: Sequence[Command]) -> list[Result]:
     """Execute the statements one by one, with any DB-API driver."""
     driver: Any = connection.connection.dbapi_connection

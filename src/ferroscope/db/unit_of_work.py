@@ -25,7 +25,7 @@ from ferroscope.db.connections import Connections
 from ferroscope.db.errors import classify, is_elsewhere, leaves_open
 from ferroscope.db.executor import Statements
 from ferroscope.db.replication import POSITION, Memory, timeline_of
-from ferroscope.db.senders import Sender, sender_for
+from ferroscope.db.senders import Sender, joined, one_by_one
 from ferroscope.db.transaction import Transaction
 from ferroscope.secrets.keys import KeyRing
 
@@ -187,3 +187,12 @@ class Runner:
         if position is not None:
             self.memory.committed(timeline, position)
         self.memory.keep(transaction.epochs)
+
+
+def sender_for(driver: str) -> Sender:
+    """Return the sender for a driver, by its name in SQLAlchemy."""
+    if driver == "psycopg":
+        from ferroscope.db.pipeline import pipelined
+
+        return pipelined
+    return joined if driver == "pymysql" else one_by_one

@@ -27,8 +27,8 @@ from ferroscope.db.engine import build_engine
 from ferroscope.db.errors import classify
 from ferroscope.db.executor import Statements
 from ferroscope.db.leases import _digest
-from ferroscope.db.senders import sender_for
 from ferroscope.db.store import Store
+from ferroscope.db.unit_of_work import sender_for
 from ferroscope.runtime.system import SystemClock
 from tests.support import examples
 from tests.support.cluster.takeovers import race
