@@ -49,14 +49,17 @@ class Http:
         self._timeout = timeout
         self._http = urllib3.PoolManager(timeout=timeout, retries=False, maxsize=32, **tls)
         bound(self._http)
+        # By scheme and host, each with its own connections: to find it by a URL costs as much as half a request.
+        self._pools: dict[str, urllib3.HTTPConnectionPool] = {}
 
     def send(self, method: str, url: str, headers: Mapping[str, str], body: bytes | None = None) -> Answer:
         """Return the complete response; ``TransientError`` if there was none, ``IronicUnavailableError``."""
         deadline = Deadline(self._timeout)
         try:
             with deadline:
-                answer = self._http.request(
-                    method, url, body=body, headers=headers, redirect=False, preload_content=False
+                pool, path = self._place(url)
+                answer = pool.urlopen(
+                    method, path, body=body, headers=headers, retries=False, redirect=False, preload_content=False
                 )
                 content = answer.read(_MAX_BODY + 1)
                 deadline.left()  # headers cut off by the deadline look like a response without a body
@@ -72,6 +75,15 @@ class Http:
         if len(content) > _MAX_BODY:
             raise IronicUnavailableError(f"a page is longer than {_MAX_BODY} bytes")
         return Answer(answer.status, answer.headers, content)
+
+    def _place(self, url: str) -> tuple[urllib3.HTTPConnectionPool, str]:
+        """Return the connections to the URL's host, and the rest of the URL."""
+        scheme, _, rest = url.partition("://")
+        host, slash, path = rest.partition("/")
+        pool = self._pools.get(f"{scheme}://{host}")
+        if pool is None:
+            pool = self._pools[f"{scheme}://{host}"] = self._http.connection_from_url(url)
+        return pool, f"{slash}{path}"
 
     def close(self) -> None:
         self._http.clear()
