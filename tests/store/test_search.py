@@ -142,7 +142,7 @@ def test_a_real_inventory_is_found_by_what_it_has(adapter: Adapter) -> None:
         "disks": [{"name": "/dev/nvme0n1", "size": 960 * 10**9, "rotational": False, "serial": "S1"}] * 4,
     }
     node = adapter.node(search_digest=f"{WITH_WORDS}digest")
-    adapter.write(lambda tx: tx.search_index.replace(node.uuid, search_index.derive(inventory, {}), had=False))
+    adapter.write(lambda tx: tx.search_index.replace(node.uuid, search_index.learn(inventory, {}).rows, had=False))
     for text, expected in {
         "memory_gb >= 512 and nic.speed >= 25G": True,
         "memory_gb > 512": False,

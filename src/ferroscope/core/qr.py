@@ -40,7 +40,6 @@ _MASKS: Final = (
 _LEVEL_M: Final = 0b00
 _BYTES: Final = 0b0100
 _PADDING: Final = (0b11101100, 0b00010001)
-_FINDER: Final = (1, 0, 1, 1, 1, 0, 1)
 
 Modules = list[list[bool]]
 

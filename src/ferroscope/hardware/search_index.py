@@ -254,11 +254,6 @@ def learn(inventory: Any, plugin_data: Any) -> Learned:
     return Learned(found, summary if address is None else summary | {"ip": address}, digest)
 
 
-def derive(inventory: Any, plugin_data: Any) -> list[IndexRow]:
-    """Return only the rows of a machine."""
-    return learn(inventory, plugin_data).rows
-
-
 def _digest(rows: Sequence[IndexRow], summary: Mapping[str, Any]) -> str:
     """Return a digest of the rows, of 64 characters."""
     digest = hashlib.sha256(VERSION + msgspec.msgpack.encode((rows, summary), order="sorted")).hexdigest()

@@ -52,14 +52,16 @@ def test_the_summary_has_state_drives_and_each_model_of_component_once() -> None
     ],
 )
 def test_problems_and_versions_are_found(query: str, holds: bool) -> None:
-    rows = search_index.derive(INVENTORY, stored(DISK, state="critical"))
+    rows = search_index.learn(INVENTORY, stored(DISK, state="critical")).rows
     assert matches(parse(query), rows, examples.node()) is holds
 
 
 def test_temperatures_and_the_state_that_follows_them_are_no_change() -> None:
     before, after = stored(celsius=20), stored(celsius=90, state="critical")
     assert changes(before, after) == []
-    assert search_index.derive(INVENTORY, stored(celsius=20)) == search_index.derive(INVENTORY, stored(celsius=30))
+    assert (
+        search_index.learn(INVENTORY, stored(celsius=20)).rows == search_index.learn(INVENTORY, stored(celsius=30)).rows
+    )
 
 
 def test_a_problem_is_new_once_and_gone_once() -> None:

@@ -70,7 +70,7 @@ def _queries() -> Iterator[tuple[str, str]]:
 def machines() -> list[list[IndexRow]]:
     """Return what is known of simulated machines and of another one."""
     bodies = [document(index, size=40_000) for index in range(1, 121)] + [dict(_OTHER)]
-    return [search_index.derive(body.pop("inventory"), body) for body in bodies]
+    return [search_index.learn(body.pop("inventory"), body).rows for body in bodies]
 
 
 def test_a_query_of_the_documentation_finds_something(machines: list[list[IndexRow]]) -> None:
