@@ -43,6 +43,15 @@ def is_reference(value: Any) -> bool:
     return isinstance(value, str) and value.startswith(REFERENCE)
 
 
+def holds_concealed(value: Any) -> bool:
+    """Whether an encrypted value or a reference is in it, at any depth."""
+    if isinstance(value, str):
+        return value.startswith(REFERENCE)
+    if isinstance(value, dict):
+        return is_encrypted(value) or any(map(holds_concealed, value.values()))
+    return isinstance(value, list) and any(map(holds_concealed, value))
+
+
 def is_place(name: str) -> bool:
     """Whether the field defines the BMC's location or its identity check."""
     return _PLACE.search(name) is not None

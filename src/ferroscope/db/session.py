@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cached_property
 from typing import Final
 
 from sqlalchemy import Connection
@@ -83,7 +84,7 @@ class Session:
         # How repositories execute constant statements; for others there is ``connection``.
         self.ask, self.run = batch.ask, batch.run
 
-    @property
+    @cached_property
     def now(self) -> float:
         """The database's clock when the transaction began."""
         return self._batch.now

@@ -15,7 +15,7 @@ from ferroscope.contracts.errors import BmcError, SecretKeyError
 from ferroscope.contracts.secrets import SecretOptions, SecretSource, SecretSourceError
 from ferroscope.core.model import Document, Node
 from ferroscope.core.reasons import Reason
-from ferroscope.core.secrets import ENCRYPTED, REFERENCE, Path, is_concealed, is_encrypted, is_reference, replaced
+from ferroscope.core.secrets import ENCRYPTED, REFERENCE, Path, holds_concealed, is_concealed, replaced
 from ferroscope.secrets.keys import DecryptionError, KeyRing
 
 GROUP: Final = "ferroscope.secrets"
@@ -119,7 +119,7 @@ class SecretReader:
 
     def driver_info(self, node: Node) -> Document:
         """Return ``driver_info`` with all secrets in plain text; ``BmcError`` as above."""
-        if not _holds_any(node.driver_info):
+        if not holds_concealed(node.driver_info):
             return node.driver_info
 
         def reveal(path: Path, value: Any) -> Any:
@@ -139,14 +139,6 @@ class SecretReader:
         except SecretSourceError as exc:
             message = f"cannot resolve {reference[:255]} in {name}: {exc}"
             raise BmcError(message, transient=exc.transient, reason=Reason.REFERENCE_UNRESOLVED) from None
-
-
-def _holds_any(value: Any) -> bool:
-    if is_encrypted(value) or is_reference(value):
-        return True
-    if isinstance(value, dict):
-        return any(map(_holds_any, value.values()))
-    return isinstance(value, list) and any(map(_holds_any, value))
 
 
 def _reason(exc: Exception) -> Reason:
