@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from typing import Any
+from urllib.parse import urlsplit
+
+import msgspec
 
 from ferroscope.config.options import ApiSettings, is_loopback
 from ferroscope.http_server.server import addresses, enabled
@@ -27,9 +30,14 @@ def _url(settings: ApiSettings, host: str) -> str:
 
 
 def page_url(settings: ApiSettings) -> str:
-    """Return the URL of the web page, "" if there is none; best from other hosts, because servers have no browser."""
+    """Return the URL of the web page, "" if there is none; best from other hosts, because servers have no browser.
+
+    If a proxy has the API at a path, that is no place of the page, whose links begin with /ui.
+    """
     if not settings.bare_metal_port or not settings.enable_ui:
         return ""
+    if urlsplit(settings.public_url).path.strip("/"):
+        settings = msgspec.structs.replace(settings, public_url="")
     reachable = next((one for one in settings.host if one not in _ANY and not is_loopback(one)), "")
     return f"{_url(settings, reachable) if reachable else api_url(settings)}/ui"
 

@@ -37,6 +37,7 @@ def test_with_simulated_drivers_a_simulated_fleet_is_the_first_thing_to_try() ->
         (ApiSettings(host=("localhost", "10.20.0.5")), "http://10.20.0.5:6385/ui"),
         (ApiSettings(tls_certificate_file="/etc/c.pem"), "https://127.0.0.1:6385/ui"),
         (ApiSettings(public_url="https://bm.example.org/"), "https://bm.example.org/ui"),
+        (ApiSettings(host=("10.20.0.5",), public_url="https://example.org/baremetal"), "http://10.20.0.5:6385/ui"),
         (ApiSettings(enable_ui=False), ""),
         (ApiSettings(bare_metal_port=0), ""),
     ],
