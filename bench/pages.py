@@ -156,9 +156,10 @@ def measure(name: str, directory: Path, *, nodes: int, tries: int) -> Pages:
     """Get each page ``tries`` times of a database of the kind ``name``, after the first time."""
     with fleet(name, directory, nodes=nodes) as found, requests.Session() as client:
         shown = [_get(client, found.url, page, found.cpu, tries) for page in PAGES]
-        idle, changes = _idle(found.cpu), _idle(found.cpu, found.store)
+        change = Changes(found.store)
+        idle, changes = _idle(found.cpu), _idle(found.cpu, change)
         watched = [
-            _watch(client, found.url, found.cpu, page, found.store if changing else None)
+            _watch(client, found.url, found.cpu, page, change if changing else None)
             for page in _LIVE
             for changing in (False, True)
         ]
@@ -235,28 +236,28 @@ def _get(client: requests.Session, url: str, page: str, cpu: Callable[[], float]
     return Shown(page, taken[0], taken[1:], (used - began_with) * 1000, (cpu() - used) / tries * 1000, size)
 
 
-def _idle(cpu: Callable[[], float], changed: Store | None = None) -> float:
-    """Return the share of a processor that is needed while nobody looks, while ``changed`` changes every second."""
+def _idle(cpu: Callable[[], float], change: Changes | None = None) -> float:
+    """Return the share of a processor that is needed while nobody looks, while something changes every second."""
     used, began = cpu(), time.monotonic()
     for number in range(1, round(_SECONDS) + 1):
-        if changed is not None:
-            _change(changed, number)
+        if change is not None:
+            change(number)
         time.sleep(max(0.0, began + number - time.monotonic()))
     return (cpu() - used) / (time.monotonic() - began)
 
 
-def _watch(client: requests.Session, url: str, cpu: Callable[[], float], page: str, changed: Store | None) -> Watched:
-    """Have all viewers open a page and then look for news, while ``changed`` changes every second."""
+def _watch(client: requests.Session, url: str, cpu: Callable[[], float], page: str, change: Changes | None) -> Watched:
+    """Have all viewers open a page and then look for news, while something changes every second."""
     viewers: list[dict[str, str]] = [{"Cookie": f"ferroscope={number:043}"} for number in range(_VIEWERS)]
-    looks, new = round(_VIEWERS * _SECONDS / _LIVE[page] / (2 if changed is None else 1)), 0
+    looks, new = round(_VIEWERS * _SECONDS / _LIVE[page] / (2 if change is None else 1)), 0
     for sent in viewers:
         sent["If-None-Match"] = client.get(url + page, headers=sent, timeout=60).headers["ETag"]
     used, began, changes = cpu(), time.monotonic(), 0
     for number in range(looks):
         time.sleep(max(0.0, began + number * _SECONDS / looks - time.monotonic()))
-        if changed is not None and time.monotonic() - began >= changes:
+        if change is not None and time.monotonic() - began >= changes:
             changes += 1
-            _change(changed, changes)
+            change(changes)
         sent = viewers[number % _VIEWERS]
         answer = client.get(url + page, headers=sent, timeout=60)
         answer.raise_for_status()
@@ -264,17 +265,27 @@ def _watch(client: requests.Session, url: str, cpu: Callable[[], float], page: s
             new += 1
             sent["If-None-Match"] = answer.headers["ETag"]
     # Of the time in which they would look on an idle machine: on a busy one it takes longer.
-    return Watched(page, changed is not None, (cpu() - used) / _SECONDS, looks, new, time.monotonic() - began)
+    return Watched(page, change is not None, (cpu() - used) / _SECONDS, looks, new, time.monotonic() - began)
 
 
-def _change(store: Store, number: int) -> None:
-    """Change a machine of the first page of the list, and one of that of the inbox; give a lease another epoch."""
+class Changes:
+    """Changes a machine of the first page of the list, and one of that of the inbox; gives a lease another epoch.
 
-    def work(tx: Transaction) -> None:
-        node = tx.nodes.list(Query(sort_key="name", limit=number))[-1]
-        tx.nodes.update(msgspec.structs.replace(node, maintenance=not node.maintenance))
-        waiting = tx.nodes.list(Query(filters={"inbox": True}, sort_key="created_at", limit=number))[-1]
-        tx.nodes.update(msgspec.structs.replace(waiting, last_error=f"change at {tx.now}"))
-        tx.leases.acquire("bench", f"holder-{number}", 0.01)
+    Which machines these are is found out before: a service that changes a machine knows it, too.
+    """
 
-    store.write(work)
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        inbox = Query(filters={"inbox": True}, sort_key="created_at", limit=round(_SECONDS))
+        self._listed = store.read(lambda tx: tx.ranking.uuids()[: round(_SECONDS)])
+        self._waiting = store.read(lambda tx: [node.uuid for node in tx.nodes.list(inbox)])
+
+    def __call__(self, number: int) -> None:
+        def work(tx: Transaction) -> None:
+            node = tx.nodes.get(self._listed[number % len(self._listed)])
+            tx.nodes.update(msgspec.structs.replace(node, maintenance=not node.maintenance))
+            waiting = tx.nodes.get(self._waiting[number % len(self._waiting)])
+            tx.nodes.update(msgspec.structs.replace(waiting, last_error=f"change at {tx.now}"))
+            tx.leases.acquire("bench", f"holder-{number}", 0.01)
+
+        self._store.write(work)

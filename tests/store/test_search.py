@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from ferroscope.contracts.data import Match
 from ferroscope.contracts.store import Query
+from ferroscope.core import bmc_access
 from ferroscope.db.transaction import Transaction
 from ferroscope.hardware import expressions, search_index
 from ferroscope.hardware.query import parse
@@ -67,7 +68,7 @@ own = st.one_of(
     st.builds(expressions.Glob, st.sampled_from(("label.rack", "label.example.com/a-b")), patterns | st.just("r*1")),
 )
 themselves = st.builds(expressions.Own, st.recursive(own, joined, max_leaves=3))
-bare = st.builds(expressions.Word, st.sampled_from(("a", "b", "a_b", "%", "!", "n1", "ä")))
+bare = st.builds(expressions.Word, st.sampled_from(("a", "b", "a_b", "%", "!", "n1", "ä", "192.0.2.1")))
 queries = st.recursive(
     some | themselves | bare | st.builds(expressions.Count, some, operators, st.sampled_from((0.0, 1.0, 2.0))),
     joined,
@@ -90,10 +91,12 @@ def store(adapter: Adapter, machines: list[list[IndexRow]]) -> dict[str, list[In
         for number, listed in enumerate(machines):
             owned = {"owner": OWNERS[number % 4], "maintenance": number % 2 == 0, "labels": LABELS[number % 4]}
             owned |= {"attributes": ATTRIBUTES[number % 3]}
+            owned |= {"driver_info": {"redfish_address": f"https://192.0.2.{number}"} if number % 2 else {}}
             digest = ("digest", f"{WITH_WORDS}digest")[number % 2]  # of an earlier release, or of this one
             node = examples.node(search_digest=digest, name=f"N{number}", created_at=number + 1, **owned)
             numbered = [msgspec.structs.replace(row, position=place) for place, row in enumerate(listed)]
             tx.nodes.add(node)
+            tx.addresses.set_bmc(node.uuid, bmc_access.literal(node.driver_info))
             tx.search_index.replace(node.uuid, numbered, had=False)
             stored[node.uuid] = numbered
         return stored
@@ -112,6 +115,14 @@ def test_every_adapter_finds_what_the_definition_finds(
     assert found == [
         {uuid for uuid, rows in stored.items() if expressions.matches(query, rows, nodes[uuid])} for query in asked
     ]
+
+
+def test_the_address_of_a_bmc_finds_its_machine_whether_it_was_inspected_or_not(adapter: Adapter) -> None:
+    node = adapter.node(driver_info={"ipmi_address": "192.0.2.77"})
+    adapter.node(driver_info={"ipmi_address": "192.0.2.7"})
+    adapter.write(lambda tx: tx.addresses.set_bmc(node.uuid, ["192.0.2.77"]))
+    found = adapter.read(lambda tx: tx.search_index.search(parse("192.0.2.77"), 10))
+    assert [one.uuid for one in found] == [node.uuid]
 
 
 def test_nodes_that_were_never_inspected_match_nothing(adapter: Adapter) -> None:

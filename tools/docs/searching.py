@@ -31,7 +31,7 @@ itself, or by a word. [Search for machines](../how-to/find-machines.md) has exam
 | `cpu.arch in (x86_64, aarch64)` | one of these values |
 | `state == available and not has owner` | this state, and no owner (fields of the node itself) |
 | `inspected < 2030-01-31` | a latest inspection before this day (UTC); a time is written as `2030-01-31T12:00:00` |
-| `R740`, `9YPX7M2`, `"PowerEdge R740"` | this bare word in any text of a part, in its name, owner or similar fields |
+| `R740`, `9YPX7M2`, `"PowerEdge R740"` | this bare word in any text of a part, a name, an owner or a BMC address |
 
 Combine conditions with `and`, `or`, `not` and parentheses. `not` has the highest precedence, then `and`, then `or`.
 Within `[ ]`, omit the kind of the part from field names.

@@ -108,16 +108,18 @@ def containing(column: ColumnElement[Any], text: str) -> ColumnElement[bool]:
 
 
 def _anywhere(text: str) -> ColumnElement[bool]:
-    """Match text in the node's own fields or in any of its parts; a UUID matches by prefix."""
+    """Match text in the node's own fields, its BMC's addresses or any of its parts; a UUID matches by prefix."""
     table, node = schema.search_index.c, schema.nodes.c
     own = [containing(func.lower(func.coalesce(node[name], "")), text) for name in expressions.WORDS]
     has_text = or_(*(containing(table[name], text) for name in expressions.TEXTS))
+    bmc = schema.bmc_addresses.c
+    known = exists().where(and_(bmc.node == node.uuid, containing(bmc.address, text)))
     begins = node.uuid.like(f"{text.translate(_EXACT)}%", escape=_ESCAPE)
     collected = and_(table.node == node.uuid, table.kind == _WORDS)
     has_words = func.coalesce(node.search_digest, "").like(f"{WITH_WORDS}%")
     words = and_(has_words, exists().where(and_(collected, has_text)))
     parts = and_(not_(has_words), exists().where(and_(table.node == node.uuid, has_text)))
-    return or_(begins, *own, words, parts)
+    return or_(begins, *own, known, words, parts)
 
 
 def _parts(some: expressions.Some) -> ColumnElement[bool]:

@@ -16,6 +16,7 @@ from typing import Final, Literal
 
 import msgspec
 
+from ferroscope.core import bmc_access
 from ferroscope.core.model import Node
 from ferroscope.hardware.parts import Kind
 from ferroscope.hardware.search_index import KINDS, LABEL, OWN, IndexRow
@@ -98,7 +99,7 @@ class Own(msgspec.Struct, frozen=True, tag=True):
 
 
 class Word(msgspec.Struct, frozen=True, tag=True):
-    """The text occurs in the texts of a part, in ``WORDS`` of the node, or at the start of its UUID."""
+    """The text occurs in the texts of a part, in ``WORDS`` of the node, its BMC's address, or the start of its UUID."""
 
     text: str
 
@@ -133,6 +134,7 @@ def matches(query: Query, rows: Sequence[IndexRow], node: Node) -> bool:
         case Word(text):
             texts = [getattr(row, column) for row in rows for column in TEXTS]
             texts += [str(getattr(node, name) or "").lower() for name in WORDS]
+            texts += bmc_access.literal(node.driver_info)
             return node.uuid.startswith(text) or any(text in one for one in texts if one)
         case Some():
             return any(_is(query, row) for row in rows)

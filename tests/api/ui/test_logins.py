@@ -11,7 +11,7 @@ import pytest
 from ferroscope.api.auth.identity import local
 from ferroscope.contrib.ui import session
 from ferroscope.contrib.ui.render import Rendered
-from tests.api.browsing import IDENTITIES, Browser, add
+from tests.api.browsing import IDENTITIES, SAME, Browser, add
 from tests.api.callers import service_for
 from tests.api.service import Service
 
@@ -119,6 +119,42 @@ def test_what_was_entered_when_a_session_ended_is_sent_after_the_next_login(serv
     # Neither another browser nor the session before opens it.
     stranger = Browser(service).log_in("root")
     assert stranger.post(f"/ui/machines/{uuid}/notes", kept=kept(ready.text)).status_code == 400
+
+
+def test_a_form_of_another_window_in_which_somebody_else_has_logged_in_is_asked_about(
+    service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    uuid = add(service, "here")
+    browser = Browser(service).log_in("root")
+    before = browser.token
+    browser.post("/ui/logout")
+    browser.log_in("root")  # another session, in another window
+    late = browser.post(f"/ui/machines/{uuid}/notes", csrf=before, text="the fan rattles")
+    assert (late.status_code, "sent as <strong>root</strong>" in late.text) == (409, True)
+    assert "rattles" not in late.text + browser.get(f"/ui/machines/{uuid}").text
+    assert browser.post(f"/ui/machines/{uuid}/notes", kept=kept(late.text)).status_code == 303
+    assert "the fan rattles" in browser.get(f"/ui/machines/{uuid}").text
+    assert browser.post(f"/ui/machines/{uuid}/notes", csrf=before, text="x" * 100_000).status_code == 403
+    # What proves nothing of where it comes from is refused.
+    monkeypatch.delitem(SAME, "Origin")
+    monkeypatch.delitem(SAME, "Sec-Fetch-Site")
+    assert browser.post("/ui/machines/act", csrf=before).status_code == 403
+
+
+def test_a_form_of_a_window_after_a_logout_in_another_one_is_kept(service: Service) -> None:
+    uuid = add(service, "here")
+    browser = Browser(service).log_in("root")
+    before = browser.token
+    assert browser.post("/ui/logout").status_code == 303
+    late = browser.post(f"/ui/machines/{uuid}/notes", csrf=before, text="the fan rattles")
+    assert (late.status_code, "What you entered is kept" in late.text) == (401, True)
+    token = re.search(r'name="csrf" value="([0-9a-f]{64})"', late.text)
+    assert token is not None
+    ready = browser.post("/ui/login", csrf=token[1], token="root", kept=kept(late.text))
+    token = re.search(r'name="csrf" value="([0-9a-f]{64})"', ready.text)
+    assert token is not None
+    assert browser.post(f"/ui/machines/{uuid}/notes", csrf=token[1], kept=kept(ready.text)).status_code == 303
+    assert "the fan rattles" in browser.get(f"/ui/machines/{uuid}").text
 
 
 def kept(page: str) -> str:

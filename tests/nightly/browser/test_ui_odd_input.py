@@ -9,10 +9,13 @@ from typing import Any
 import bcrypt
 import pytest
 
+from ferroscope.contrib.ui import app, render
 from ferroscope.core.delivery import Fail
 from ferroscope.core.reasons import Reason
 from ferroscope.core.states import Event
+from ferroscope.runtime.system import SystemClock
 from ferroscope_sim.inventory.body import document
+from tests.api.browsing import add
 from tests.api.service import Service
 from tests.support.browser import Chromium
 from tests.support.databases import fresh
@@ -98,21 +101,94 @@ def test_a_long_cause_leaves_the_remedies_in_sight(browser: Chromium, sqlite_url
         assert "the end" in browser.text()
 
 
-def test_a_browser_whose_clock_is_wrong_shows_the_same_ages(browser: Chromium, sqlite_url: str) -> None:
+# Days by which a clock is wrong.
+@pytest.mark.parametrize("days", [3, -3])
+@pytest.mark.parametrize("whose", ["browser", "server"])
+def test_wrong_clocks_show_the_same_ages(
+    browser: Chromium, sqlite_url: str, monkeypatch: pytest.MonkeyPatch, whose: str, days: int
+) -> None:
+    if whose == "server":  # that of the database is right
+        real = SystemClock.time
+        monkeypatch.setattr(SystemClock, "time", lambda self: real(self) + days * 86400)
     with stage(sqlite_url) as (base, service):
         bad = failed(service, "bad", "no disk")
-        wrong = "{const now = Date.now; Date.now = () => now() + 3 * 86400e3; window.turns = 0;"
+        service.wait(service.enrol(name="busy"))
+        off = days if whose == "browser" else 0
+        wrong = f"{{const now = Date.now; Date.now = () => now() + {off} * 86400e3; window.turns = 0;"
         counted = (
             "const every = setInterval; window.setInterval = (work, time) => every(() => {work(); turns += 1}, time);}"
         )
         browser.command("Page.addScriptToEvaluateOnNewDocument", source=wrong + counted)
         browser.command("Emulation.setTimezoneOverride", timezoneId="Pacific/Kiritimati")
-        for path in (f"/ui/machines/{bad}?tab=raw", "/ui/machines?reason=ramdisk-error"):
+        for path in (f"/ui/machines/{bad}?tab=raw", "/ui/machines?reason=ramdisk-error", "/ui"):
             browser.go(base + path)
             until(lambda: browser.evaluate("turns > 0"))
-            ages = browser.evaluate("[...document.querySelectorAll('time[data-age]')].map(one => one.textContent)")
-            assert ages
-            assert not any(" d" in one or " h" in one for one in ages), ages
+            for again in (False, True):
+                if again:
+                    browser.evaluate("refresh(document.getElementById('main')).then(() => showAges())")
+                ages = browser.evaluate("[...document.querySelectorAll('time[data-age]')].map(one => one.textContent)")
+                assert ages
+                assert not any(" d" in one or " h" in one for one in ages), ages
+
+
+def test_a_window_follows_who_has_logged_in_in_another_one(browser: Chromium, sqlite_url: str, tmp_path: Path) -> None:
+    users = tmp_path / "htpasswd"
+    known = "".join(
+        f"{name}:{bcrypt.hashpw(b'secret', bcrypt.gensalt(4)).decode()}:admin\n" for name in ("alice", "bob")
+    )
+    users.write_text(known)
+
+    def elsewhere(path: str, **fields: str) -> None:
+        """Send a form as another window of this browser does."""
+        given = "&".join(f"{name}={value}" for name, value in fields.items())
+        token = "new DOMParser().parseFromString(text, 'text/html').querySelector('[name=csrf]').value"
+        browser.evaluate(
+            f"fetch('/ui/login').then(one => one.text()).then(text => fetch('{path}', {{method: 'POST', headers: "
+            f"{{'Content-Type': 'application/x-www-form-urlencoded'}}, body: 'csrf=' + {token} + '&{given}'}}))"
+            ".then(one => one.status)"
+        )
+
+    with stage(sqlite_url, auth_strategy="http_basic", http_basic_auth_user_file=str(users)) as (base, service):
+        uuid = add(service, "one")
+        browser.go(f"{base}/ui/machines/{uuid}")
+        browser.evaluate("document.getElementById('user').value = 'alice'")
+        browser.evaluate("document.getElementById('password').value = 'secret'")
+        browser.click("form button.primary")
+        browser.go(f"{base}/ui/machines/{uuid}")
+        browser.evaluate("document.querySelector('.notes').open = true")
+        browser.evaluate("document.getElementById('note').value = 'long in the making'")
+        elsewhere("/ui/logout")
+        elsewhere("/ui/login", user="bob", password="secret")
+        browser.click(".notes form.search button")
+        assert "it would be sent as bob" in browser.text()
+        browser.go(f"{base}/ui/machines/{uuid}")
+        assert "long in the making" not in browser.text()
+        elsewhere("/ui/logout")
+        elsewhere("/ui/login", user="alice", password="secret")
+        assert browser.evaluate("document.querySelector('.who span').textContent") == "bob"
+        assert browser.evaluate("refresh(document.getElementById('main'))") is True
+        assert browser.evaluate("document.querySelector('.who span').textContent") == "alice"
+
+
+def test_a_page_that_is_open_over_an_upgrade_gets_the_script_of_the_new_release(
+    browser: Chromium, sqlite_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with stage(sqlite_url) as (base, service):
+        uuid = service.enrol(name="one", driver="fake-hardware")
+        browser.go(f"{base}/ui/machines/{uuid}")
+        browser.evaluate("window.old = true; document.getElementById('note').value = 'long in the making'")
+        monkeypatch.setattr(app, "__version__", "99.0")
+        real = render.static_file
+        newer = lambda name: None if real(name) is None else (real(name)[0] + b"\n", "0" * 24)  # noqa: E731
+        monkeypatch.setattr(render, "static_file", newer)
+        refresh = "refresh(document.getElementById('main')).then(() => true)"
+        assert browser.evaluate(refresh) is True
+        assert browser.evaluate("document.getElementById('note').value") == "long in the making"
+        browser.evaluate("document.getElementById('note').value = ''")
+        browser.evaluate(f"setTimeout(() => {refresh}) > 0")
+        until(lambda: browser.evaluate("window.old ?? false") is False)
+        until(lambda: "99.0" in browser.evaluate("document.querySelector('footer')?.innerText ?? ''"))
+        assert browser.complaints == []
 
 
 def test_going_back_after_an_action_leads_to_the_page_before_it(browser: Chromium, sqlite_url: str) -> None:

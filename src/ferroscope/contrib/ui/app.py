@@ -100,6 +100,8 @@ NAVIGATION: Final[tuple[tuple[str, str, tuple[str, ...]], ...]] = (
     ("/ui/wiring", "Wiring", ()),
     ("/ui/service", "Service", (fleet.STATUS,)),
 )
+# Seconds for which the difference of this host's clock to the database's is kept.
+_CLOCKS_SECONDS: Final = 30.0
 # Pages to which files may be sent, by those who are logged in.
 _FILES: Final = ("/ui/enroll",)
 
@@ -170,13 +172,15 @@ def _responder(
                 return
             visitor = session.visitor(context, req)
             most = form.MOST_WITH_FILE if template in _FILES and visitor.identity is not None else form.MOST
-            given = form.read(context, req, visitor, most) if req.method == "POST" else {}
+            sent = form.read(context, req, visitor, most) if req.method == "POST" else form.Given()
             if handler is None:
-                outcome, visitor = _entrance(context, req, visitor, given)
-            elif given and visitor.identity is None:
-                outcome = _too_late(context, req, visitor, given)
+                outcome, visitor = _entrance(context, req, visitor, sent.fields)
+            elif sent.fields and visitor.identity is None:
+                outcome = _too_late(context, req, visitor, sent.fields)
+            elif sent.late:
+                outcome = kept.page(context, visitor.secret, kept.Kept(req.path, sent.fields), late=True)
             else:
-                given = kept.of(context, visitor.secret, given, req.path)
+                given = kept.of(context, visitor.secret, sent.fields, req.path)
                 outcome = _outcome(context, req, visitor, handler, path, given)
         except Exception as exc:  # noqa: BLE001  # the boundary, as in the responder of the API
             outcome = _failure(context, req, visitor, exc)
@@ -307,6 +311,8 @@ def _send(
     same = hashlib.sha256(
         msgspec.json.encode((__version__, outcome.template, outcome.title, outcome.data, outcome.shared.digest, frame))
     )
+    now = _now(context)
+    resp.set_header("Ferroscope-Now", str(int(now * 1000)))
     token = visitor.csrf if visitor.secret else ""
     theirs = msgspec.json.encode((token, str(visitor.identity), outcome.own))
     tag = hashlib.sha256(same.digest() + theirs).hexdigest()[:32]
@@ -319,7 +325,7 @@ def _send(
     resp.content_type = "text/html; charset=utf-8"
 
     def page(template: str, data: dict[str, Any]) -> bytes:
-        now, found = context.process.clock.time(), templates.get_template(template)
+        found = templates.get_template(template)
         return str(found.render(**data, title=outcome.title, frame=frame, now=now)).encode("utf-8", "replace")
 
     def shared() -> bytes:
@@ -332,6 +338,18 @@ def _send(
     if outcome.own is not None:
         text = text.replace(render.OWN.encode(), page(outcome.own.template, outcome.own.data))
     resp.data = text
+
+
+def _now(context: ApiContext) -> float:
+    """Return the time of the database, to which all times of machines belong: this host's clock may be wrong."""
+
+    def ahead() -> float:
+        return context.process.clock.time() - context.data.store.read(lambda tx: tx.now)
+
+    try:
+        return context.process.clock.time() - context.data.recent.get("ahead", _CLOCKS_SECONDS, ahead)
+    except StoreUnavailableError:
+        return context.process.clock.time()
 
 
 def _is_known(req: falcon.Request, tag: str) -> bool:

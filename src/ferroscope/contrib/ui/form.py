@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 from typing import Any, Final
 from urllib.parse import parse_qs
 
@@ -10,7 +11,7 @@ import falcon
 import msgspec
 from falcon.media.multipart import MultipartFormHandler
 
-from ferroscope.api.errors import BadRequestError, TooLargeError
+from ferroscope.api.errors import BadRequestError, ForbiddenError, TooLargeError
 from ferroscope.api.http.context import ApiContext
 from ferroscope.contrib.ui import session
 from ferroscope.contrib.ui.session import Visitor
@@ -21,6 +22,7 @@ from ferroscope.core.text_files import NotTextError, text_of
 MOST: Final = 128 * 1024
 MOST_OF_A_FILE: Final = 1024 * 1024
 MOST_WITH_FILE: Final = 3 * 1024 * 1024
+_TOKEN: Final = re.compile("[0-9a-f]{64}")
 # Fields of a form or a query.
 _FIELDS: Final = 2000
 
@@ -31,12 +33,19 @@ def check_size(req: falcon.Request, most: int) -> None:
         raise _too_large(most)
 
 
-def read(context: ApiContext, req: falcon.Request, visitor: Visitor, most: int) -> dict[str, list[str]]:
+class Given(msgspec.Struct, frozen=True):
+    """The fields of a form; ``late``: this browser has logged in or out since it got the form from us."""
+
+    fields: dict[str, list[str]] = {}
+    late: bool = False
+
+
+def read(context: ApiContext, req: falcon.Request, visitor: Visitor, most: int) -> Given:
     """Return the form, which this browser got from us; ``ForbiddenError``, ``TooLargeError``, ``BadRequestError``.
 
     The content of a file is the value of its field; its name is that of ``FIELD.name``.
     """
-    session.check_origin(context, req)
+    is_ours = session.check_origin(context, req)
     check_size(req, most)
     stream: Any = req.stream if req.env.get("wsgi.input_terminated") else req.bounded_stream
     raw = stream.read(most + 1)
@@ -44,8 +53,11 @@ def read(context: ApiContext, req: falcon.Request, visitor: Visitor, most: int) 
         raise _too_large(most)
     kind = req.content_type or ""
     form = _parts(raw, kind) if kind.startswith("multipart/form-data") else fields(raw.decode("utf-8", "replace"))
-    session.check_csrf(visitor, (form.get("csrf") or [""])[0])
-    return form
+    token = (form.get("csrf") or [""])[0]
+    late = not session.is_token(visitor, token)
+    if late and not (is_ours and _TOKEN.fullmatch(token)):
+        raise ForbiddenError("This form has expired. Reload the page and try again.")
+    return Given(form, late)
 
 
 def fields(text: str) -> dict[str, list[str]]:

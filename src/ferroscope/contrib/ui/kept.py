@@ -10,7 +10,7 @@ from typing import Final
 
 import msgspec
 
-from ferroscope.api.errors import BadRequestError
+from ferroscope.api.errors import BadRequestError, ForbiddenError
 from ferroscope.api.http.context import ApiContext
 from ferroscope.contrib.ui.page import Page
 from ferroscope.contrib.ui.session import Seal
@@ -52,7 +52,20 @@ def of(context: ApiContext, secret: str, form: Form, path: str) -> Form:
     return kept.form
 
 
-def page(context: ApiContext, secret: str, kept: Kept) -> Page:
-    """Return the page that sends the form, for the new session."""
-    data = {"path": kept.path, "kept": close(context, secret, kept)}
-    return Page(template="kept.html", title="Logged in again", data=data)
+def page(context: ApiContext, secret: str, kept: Kept, *, late: bool = False) -> Page:
+    """Return the page that sends the form, for the new session; ``late``: somebody has logged in elsewhere.
+
+    ``ForbiddenError`` if the form is too long for that.
+    """
+    sealed = close(context, secret, kept)
+    if not sealed:
+        raise ForbiddenError(
+            "Somebody has logged in or out in this browser since this page was opened. Nothing was changed, and what "
+            "you entered is too long to be kept: your browser has it if you go back."
+        )
+    return Page(
+        template="kept.html",
+        title="Send it?",
+        data={"path": kept.path, "kept": sealed, "late": late},
+        status=409 if late else 200,
+    )

@@ -155,8 +155,8 @@ def remember(
     resp.set_cookie(name, value, path="/ui", max_age=seconds, http_only=True, secure=secure, same_site="Lax")
 
 
-def check_origin(context: ApiContext, req: falcon.Request) -> None:
-    """Raise ``ForbiddenError`` if a page of another origin sent a form here.
+def check_origin(context: ApiContext, req: falcon.Request) -> bool:
+    """Raise ``ForbiddenError`` if a page of another origin sent a form here; return whether one of ours certainly did.
 
     Ours are those of the request itself, of ``public_url``, and the one that a trusted proxy reports. HTTPS is ours in
     any case: a proxy may terminate it without a word about it; plain HTTP is not if we are reached over HTTPS.
@@ -165,7 +165,7 @@ def check_origin(context: ApiContext, req: falcon.Request) -> None:
     if site not in (None, "same-origin", "none") or origin == "null":
         raise ForbiddenError("This form was sent by another web site.")
     if origin is None:
-        return
+        return site == "same-origin"
     host = str(req.env.get("HTTP_HOST", ""))
     hosts = [host, context.access.callers.forwarded_host(req.env)]
     schemes = ("https",) if is_secure(context, req) else ("https", "http")
@@ -176,6 +176,7 @@ def check_origin(context: ApiContext, req: falcon.Request) -> None:
             f"This form was sent by another web site, {origin[:_NAMED]!r}: it is not {host[:_NAMED]!r}. If a "
             "proxy changes the host name, set [api] public_url to the URL in the browser."
         )
+    return True
 
 
 def _origin(url: str) -> tuple[str, str, int] | None:
@@ -188,10 +189,9 @@ def _origin(url: str) -> tuple[str, str, int] | None:
     return (parts.scheme, parts.hostname.rstrip("."), port) if parts.hostname else None
 
 
-def check_csrf(visitor: Visitor, token: str) -> None:
-    """Raise ``ForbiddenError`` unless the form is one that this browser got from us."""
-    if visitor.is_new or not hmac.compare_digest(token.encode(), visitor.csrf.encode()):
-        raise ForbiddenError("This form has expired. Reload the page and try again.")
+def is_token(visitor: Visitor, token: str) -> bool:
+    """Return whether a form carries the token of this browser's present session."""
+    return not visitor.is_new and hmac.compare_digest(token.encode(), visitor.csrf.encode())
 
 
 def _anonymous(env: Mapping[str, Any]) -> dict[str, Any]:

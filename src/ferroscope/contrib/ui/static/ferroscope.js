@@ -16,7 +16,7 @@ function duration(seconds) {
   return `${left} s`;
 }
 
-// The clock of the server, which may differ from that of the browser.
+// The clock of the database, which may differ from those of the browser and of the server.
 let ahead = Number(document.getElementById("main")?.dataset.now ?? Date.now()) - Date.now();
 
 function timeLeft(ends, late, now) {
@@ -171,13 +171,19 @@ async function refresh(main) {
     headers: main.dataset.tag ? { "If-None-Match": `"${main.dataset.tag}"` } : {}, cache: "no-store", redirect: "manual",
   });
   if (answer.type === "opaqueredirect") throw new Error("login");
-  const date = Date.parse(answer.headers.get("Date"));
-  if (!Number.isNaN(date)) ahead = date - Date.now();
+  const now = Number(answer.headers.get("Ferroscope-Now"));
+  if (now) ahead = now - Date.now();
   if (answer.status === 304) return false;
   if (!answer.ok) throw new Error(String(answer.status));
   const page = new DOMParser().parseFromString(await answer.text(), "text/html");
   const news = page.getElementById("main");
   if (isBusy(main) || !news) return true;
+  // Another release has another script, and what it shows may need that.
+  const [script, newer] = [document, page].map((one) => one.querySelector("script[src]").getAttribute("src"));
+  if (script !== newer) return location.reload();
+  // In another window, somebody else may have logged in.
+  const [who, other] = [document, page].map((one) => one.querySelector(".who")?.textContent);
+  if (who !== other) document.querySelector(".top").replaceWith(page.querySelector(".top"));
   main.replaceChildren(...news.childNodes);
   Object.assign(main.dataset, news.dataset);
   countSelected();
