@@ -58,7 +58,7 @@ def _service(settings: Settings, own: str, *, changed: bool, started: bool) -> l
     systemd = not own and facts.SYSTEMD.is_dir() and all(map(facts.unit, units))
     port = settings.api.bare_metal_port
     runs = all(map(facts.active, units)) if systemd else bool(port) and facts.listens(port, udp=False)
-    if runs and (not changed or (systemd and started and alone)):
+    if runs and (not changed or (systemd and started)):
         return []
     if systemd:
         how = f"restart {' '.join(units)}" if runs else f"enable --now {' '.join(units)}"

@@ -30,6 +30,7 @@ _INSTALLED: Final = "/opt/ferroscope/bin/ferroscope"
 _SECONDS: Final = 600.0
 _USER: Final = "ferroscope"
 _ALL: Final = "ferroscope-all.service"
+_ROLES: Final = ("ferroscope-api.service", "ferroscope-worker.service", "ferroscope-failover.service")
 _UNIT_DIRECTORY: Final = Path("/etc/systemd/system")
 
 
@@ -165,7 +166,10 @@ def units() -> list[Target]:
     places = [Path(sysconfig.get_path("data"), "share/ferroscope/deploy"), Path(__file__).parents[5] / "deploy"]
     source = next((place / "systemd" for place in places if (place / "systemd" / lacking[0]).exists()), None)
     if source is None:
-        raise ApplyError("the systemd units are not installed", "install them from deploy/systemd of the source")
+        raise ApplyError(
+            "the units of a boot host are not installed",
+            "install the package that has them: apt install ./ferroscope-boot-host_*_all.deb",
+        )
     program = str(Path(sys.argv[0]).resolve())
     return [
         Target(_UNIT_DIRECTORY / name, (source / name).read_text().replace(_INSTALLED, program).encode())
@@ -194,13 +198,15 @@ class Service(msgspec.Struct, frozen=True):
 def services(changes: Iterable[Written], settings: Settings, *, configured: bool) -> list[Service]:
     """Return the services in their order. ``configured``: whether the service's own configuration was changed.
 
-    With SQLite, all of the service is on this host, and the PXE filter needs its tables.
+    With SQLite, all of the service is on this host, and the PXE filter needs its tables. With a database server, what
+    of it runs here goes on with the new configuration.
     """
     changed = {one.path for one in changes if one.change is not Change.SAME}
     closed, pxe_filter = plan.UNITS
     alone = settings.database.connection.startswith("sqlite") and facts.unit(_ALL) is not None
+    roles = [_ALL] if alone else [unit for unit in _ROLES if configured and facts.active(unit)]
     return [
-        *([Service(_ALL, configured)] if alone else []),
+        *(Service(unit, configured) for unit in roles),
         Service(closed, plan.RULESET in changed),
         Service(pxe_filter, configured),
         Service("dnsmasq.service", Path(settings.boot.dnsmasq_config) in changed),

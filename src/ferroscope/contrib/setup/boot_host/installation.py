@@ -74,6 +74,7 @@ def ask_boot_host(
 
     if os.geteuid() != 0:
         raise Failure("a boot host can be set up by root only", exit_code=Exit.USAGE, advice="use sudo")
+    _units()
     _packages(questions, install=install, dry_run=dry_run)
     try:
         found, address = plan.chosen(facts.interfaces(), interface)
@@ -105,6 +106,16 @@ def ask_boot_host(
     except plan.PlanError as exc:
         raise _refused(exc, "--range") from exc
     return Chosen(plan.BootHost(name, interface, address, ranges), found.bridge, others)
+
+
+def _units() -> list[Target]:
+    """Return the units that are missing, if systemd runs; ``Failure`` if they are nowhere on this host."""
+    from ferroscope.contrib.setup.boot_host import apply, facts
+
+    try:
+        return apply.units() if facts.SYSTEMD.is_dir() else []
+    except apply.ApplyError as exc:
+        raise Failure(str(exc), advice=exc.advice) from exc
 
 
 def _packages(questions: Questions, *, install: bool, dry_run: bool) -> None:
@@ -181,7 +192,7 @@ class Installation:
 
     def __init__(self, settings: Settings, chosen: Chosen, *, replace: bool) -> None:
         from ferroscope.config.errors import StartError
-        from ferroscope.contrib.setup.boot_host import apply, facts, plan
+        from ferroscope.contrib.setup.boot_host import apply, plan
         from ferroscope.pxe_filter.checks import closed_ruleset
 
         self._settings = settings
@@ -189,8 +200,7 @@ class Installation:
         try:
             targets = plan.targets(settings, chosen.host.name, closed_ruleset(settings))
             loaders, self.remarks = apply.loaders(settings.boot)
-            units = apply.units() if facts.SYSTEMD.is_dir() else []
-            self._targets: list[Target] = [*targets, *loaders, *units]
+            self._targets: list[Target] = [*targets, *loaders, *_units()]
             self.changes: list[Written] = apply.compare(self._targets, replace=replace)
             self._new_units = any(
                 one.change is not apply.Change.SAME for one in self.changes if one.path.suffix == ".service"
