@@ -175,6 +175,8 @@ def _data(view: NodeView, inspection: Inspection | None, changes: Sequence[Chang
 _AUDIT_EVENT: Final = Mapper(AuditEvent, schema.audit)
 _AUDIT_FIELDS: Final = tuple(name for name in _AUDIT_EVENT.fields if name != "id")
 _a = schema.audit.c
+# The texts of an event, and how long each may be.
+_LIMITS: Final = tuple((name, most) for name in _AUDIT_FIELDS if (most := getattr(_a[name].type, "length", None)))
 _INSERT = insert(schema.audit).values({name: bindparam(name) for name in _AUDIT_FIELDS})
 _OLD = select(_a.id).where(_a.at < bindparam("before")).order_by(_a.at).limit(bindparam("limit"))
 _DELETE_OLD = delete(schema.audit).where(_a.id.in_(bindparam("ids", expanding=True)))
@@ -190,7 +192,11 @@ class AuditLog:
         """Append the event with the transaction's time."""
         row = _AUDIT_EVENT.to_row(event)
         row["at"] = event.at or self._tx.now
-        self._tx.ask(_INSERT, {name: _cut(row[name], name) for name in _AUDIT_FIELDS})
+        del row["id"]
+        for name, most in _LIMITS:
+            if (text := row[name]) is not None and len(text) > most:
+                row[name] = text[:most]
+        self._tx.ask(_INSERT, row)
 
     def list(
         self,
@@ -225,8 +231,3 @@ def record(tx: Session, audit: AuditLog, pending: Audited, changed: set[str]) ->
         pending.event, node=next(iter(changed)) if len(changed) == 1 else None, at=tx.now
     )
     audit.append(pending.event)
-
-
-def _cut(value: object, name: str) -> object:
-    length = getattr(_a[name].type, "length", None)
-    return value[:length] if isinstance(value, str) and length else value

@@ -52,14 +52,6 @@ def how(attempt: Attempt, services: Services) -> Boot:
         raise BmcError(str(exc), transient=False, reason=Reason.UNMANAGED_BOOT) from None
 
 
-def touches_power(attempt: Attempt, services: Services) -> bool:
-    """Whether this inspection may switch the machine's power."""
-    try:
-        return how(attempt, services) in POWERED
-    except BmcError:  # the start failed here, too
-        return attempt.inspection is None or attempt.inspection.manage_boot
-
-
 def note(attempt: Attempt, services: Services, booted: Boot) -> None:
     """Record on the node how it is booted and what will be inserted; also for a rerun that does neither."""
     attempt.node.internal[MANAGED] = booted in (Boot.VIRTUAL_MEDIA, Boot.IPXE)
@@ -308,9 +300,9 @@ def power_off_quietly(attempt: Attempt, journal: Journal, services: Services) ->
     If the ramdisk has not called back, the machine may still be about to boot it: that is taken back, too. A machine
     that must not be off, and was never restarted, is left alone.
     """
-    if not touches_power(attempt, services):
-        return
     awaited, booted = attempt.before.state in AWAITED, _booted(attempt, services)
+    if not _touches_power(attempt, booted):
+        return
     attempt.node.internal.pop(UNSEEN, None)
     if disables_power_off(attempt.node):
         stays = awaited and missed(attempt, booted) is not None
@@ -341,6 +333,13 @@ def _booted(attempt: Attempt, services: Services) -> Boot | None:
         return how(attempt, services)
     except BmcError:
         return None
+
+
+def _touches_power(attempt: Attempt, booted: Boot | None) -> bool:
+    """Whether this inspection may switch the machine's power."""
+    if booted is None:  # the start failed there, too
+        return attempt.inspection is None or attempt.inspection.manage_boot
+    return booted in POWERED
 
 
 def _may_come_on(attempt: Attempt) -> bool:
