@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import socket
 import sqlite3
 import time
 from collections.abc import Iterator
@@ -26,6 +27,8 @@ NOTIFY_CHANNEL: Final = "ferroscope"
 
 # A connection's, to SQLite: the path of its write-ahead log; "" if it has none, as not every file system can.
 WAL: Final = "write-ahead log"
+# Seconds until an idle connection is probed, between probes, and the number of probes; by libpq's names.
+_KEEPALIVE: Final = {"keepalives_idle": 5, "keepalives_interval": 2, "keepalives_count": 3}
 # Arguments of PostgreSQL's connections that a URL does not override: time limits are options of the service.
 _RELIED_ON: Final = {"connect_timeout", "tcp_user_timeout", "client_encoding", "prepare_threshold"}
 # PyMySQL's client flags: count the rows that matched, not those that changed; and accept several statements in one
@@ -74,6 +77,7 @@ def build_engine(settings: DatabaseSettings) -> Engine:
         event.listen(engine, "do_connect", partial(postgresql_session.connect, settings.statement_timeout))
     else:
         replication.watch_galera(engine)
+        event.listen(engine, "connect", partial(_keep_alive, settings.statement_timeout))
     return engine
 
 
@@ -115,15 +119,31 @@ def waiting(connection: Connection, timeout: float = 5.0) -> Iterator[None]:
         connection.exec_driver_sql("PRAGMA busy_timeout=0")
 
 
+def _keep_alive(statement_timeout: float, connection: Any, _record: Any) -> None:
+    """Have the kernel do what libpq is told to by ``_KEEPALIVE``: PyMySQL leaves it to the host's two hours.
+
+    A firewall or NAT that drops what is idle would let the next statement wait for its time limit.
+    """
+    sock = connection._sock
+    if sock.family == socket.AF_UNIX:
+        return
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for option, value in (
+        (socket.TCP_KEEPIDLE, _KEEPALIVE["keepalives_idle"]),
+        (socket.TCP_KEEPINTVL, _KEEPALIVE["keepalives_interval"]),
+        (socket.TCP_KEEPCNT, _KEEPALIVE["keepalives_count"]),
+        (socket.TCP_USER_TIMEOUT, int(statement_timeout * 1000)),
+    ):
+        sock.setsockopt(socket.IPPROTO_TCP, option, value)
+
+
 def _postgresql_arguments(settings: DatabaseSettings) -> dict[str, Any]:
     milliseconds = int(settings.statement_timeout * 1000)
     limits = ("statement_timeout", "lock_timeout", "idle_in_transaction_session_timeout")
     return {
         "connect_timeout": settings.connect_timeout,
         "options": " ".join(f"-c {name}={milliseconds}" for name in limits),
-        "keepalives_idle": 5,
-        "keepalives_interval": 2,
-        "keepalives_count": 3,
+        **_KEEPALIVE,
         "tcp_user_timeout": milliseconds,
         "application_name": "ferroscope",
         "target_session_attrs": "primary",  # of the servers or addresses that a name stands for
