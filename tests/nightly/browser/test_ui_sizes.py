@@ -78,6 +78,11 @@ def test_a_laptop_shows_25_machines_and_a_phone_the_first_one_at_once(browser: C
         assert browser.evaluate("document.querySelector('header').getBoundingClientRect().height") <= 48
         assert browser.evaluate(f"{rows}[0].top") <= 300
         assert browser.evaluate("document.querySelector('.scroll').scrollWidth <= innerWidth")
+        for number in range(browser.evaluate("document.querySelectorAll('.chooser').length")):
+            browser.evaluate(f"document.querySelectorAll('.chooser').forEach((one, at) => one.open = at === {number})")
+            menu = f"document.querySelectorAll('.chooser > :not(summary)')[{number}].getBoundingClientRect()"
+            assert browser.evaluate(f"{menu}.left >= 0 && {menu}.right <= innerWidth && {menu}.bottom <= innerHeight")
+        browser.evaluate("document.querySelectorAll('.chooser').forEach(one => one.open = false)")
         browser.evaluate("scrollTo(0, 2000)")
         assert browser.evaluate("document.querySelector('header').getBoundingClientRect().top") == 0
 
