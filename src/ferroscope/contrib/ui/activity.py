@@ -20,6 +20,8 @@ _HEIGHT: Final = 130
 _BELOW: Final = 20
 _ABOVE: Final = 10
 _TICKS: Final = 4
+# Bars of a day.
+_DAY: Final = round(86400 / WIDTH)
 
 
 def read(tx: Transaction) -> dict[str, Any] | None:
@@ -37,6 +39,7 @@ def draw(first: float, ended: Sequence[Ended]) -> dict[str, Any]:
     for number, one in enumerate(ended):
         finished, failed = _share(one.finished, most), _share(one.failed, most)
         moment = datetime.fromtimestamp(first + number * WIDTH, UTC)
+        room = len(ended) - number
         bars.append(
             {
                 "x": round(number * _STEP, 2),
@@ -47,8 +50,9 @@ def draw(first: float, ended: Sequence[Ended]) -> dict[str, Any]:
                 "failed_y": round(_HEIGHT - finished - failed, 1),
                 "failed_height": failed,
                 "time": f"{moment:%Y-%m-%d %H:%M}",
-                "day": f"{moment:%d %b}" if moment.hour == 0 else "",
-                "spare": moment.toordinal() % 2 == 1,
+                # A day is written to the right of its beginning; on a phone, every other one, and none in the last day.
+                "day": f"{moment:%d %b}" if moment.hour == 0 and room > 1 else "",
+                "spare": (room - 1) // _DAY % 2 == 0,
             }
         )
     return {
