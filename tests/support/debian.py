@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shutil
 import signal
 import subprocess
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final, Self
 
@@ -46,9 +48,13 @@ exec env -i container=test PATH=/usr/sbin:/usr/bin:/sbin:/bin \\
 """.replace("DENIED", _DENIED)
 
 
-def make(path: Path, suite: str, *packages: str) -> None:
-    """Make a Debian with systemd and these packages, and what they depend on, in a directory."""
+def make(path: Path, suite: str, *packages: str, later: tuple[str, ...] = ()) -> None:
+    """Make a Debian with systemd and these packages, and what they depend on, in a directory.
+
+    ``later``: packages that its apt can install when it runs, although it reaches no mirror then.
+    """
     wanted = ",".join(("systemd-sysv", "dbus", *packages))
+    fetch = f'chroot "$1" apt-get -q --yes -o APT::Install-Recommends=1 --download-only install {" ".join(later)}'
     # In a namespace of its own: if it is killed, nothing of this system stays mounted in what is then removed.
     command = [
         "unshare",
@@ -57,13 +63,14 @@ def make(path: Path, suite: str, *packages: str) -> None:
         "--quiet",
         "--variant=minbase",
         f"--include={wanted}",
+        *(("--skip=cleanup/apt", f"--customize-hook={fetch}") if later else ()),
         suite,
         str(path),
     ]
     subprocess.run(command, check=True, timeout=1800 * slowness())
     # It is thrown away: no file of a package has to be on the disk.
     (path / "etc/dpkg/dpkg.cfg.d/unsafe-io").write_text("force-unsafe-io\n")
-    for unit in ("console-getty", "systemd-logind"):
+    for unit in ("console-getty", "systemd-logind", "openipmi"):  # openipmi loads modules of the kernel
         (path / f"etc/systemd/system/{unit}.service").symlink_to("/dev/null")
 
 
@@ -108,12 +115,14 @@ class Debian:
 
     def call(self, *words: str, patience: float = 600.0) -> subprocess.CompletedProcess[str]:
         """Run a program in it; return what it said and its exit code."""
-        flags = ("--mount", "--uts", "--ipc", "--net", "--pid", "--cgroup", "--root", "--wdns=/")
-        command = ["nsenter", f"--target={self._init()}", *flags, *words]
         return subprocess.run(
-            command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+            self._command(words), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
             check=False, env=_ENVIRONMENT, timeout=patience * slowness(),
         )  # fmt: skip
+
+    def _command(self, words: Sequence[str]) -> list[str]:
+        flags = ("--mount", "--uts", "--ipc", "--net", "--pid", "--cgroup", "--root", "--wdns=/")
+        return ["nsenter", f"--target={self._init()}", *flags, *words]
 
     def run(self, *words: str, patience: float = 600.0) -> str:
         """Run a program in it that must succeed; return what it said."""
@@ -123,11 +132,29 @@ class Debian:
 
     def install(self, *packages: Path) -> None:
         """Install package files with dpkg, as ``apt install ./FILE`` would."""
-        names = []
-        for package in packages:
-            (self.root / "var/tmp" / package.name).write_bytes(package.read_bytes())
-            names.append(f"/var/tmp/{package.name}")
-        self.run("dpkg", "--force-confold", "--install", *names)
+        self.run("dpkg", "--force-confold", "--install", *self.copied(*packages))
+
+    def copied(self, *files: Path) -> list[str]:
+        """Copy files there; return where they are."""
+        return [f"/{Path(shutil.copy(one, self.root / 'var/tmp')).relative_to(self.root)}" for one in files]
+
+    def on_terminal(self, answers: Sequence[tuple[str, str]], *words: str) -> tuple[int, str]:
+        """Run a program in it on a terminal, and type each answer when its question appears; return as of ``call``."""
+        ours, theirs = os.openpty()
+        with subprocess.Popen(
+            self._command(words), stdin=theirs, stdout=theirs, stderr=theirs, env=_ENVIRONMENT
+        ) as run:
+            os.close(theirs)
+            seen, asked, left = "", 0, list(answers)
+            with contextlib.suppress(OSError):  # its other end is closed
+                while some := os.read(ours, 4096):
+                    seen += some.decode(errors="replace")
+                    if left and (at := seen.find(left[0][0], asked)) >= 0:
+                        asked = at + len(left[0][0])
+                        os.write(ours, f"{left.pop(0)[1]}\n".encode())
+        os.close(ours)
+        assert not left, f"{words} did not ask {left[0][0]!r}:\n{seen}"
+        return run.returncode, seen.replace("\r\n", "\n")
 
     def _journal(self) -> str:
         return self.call("journalctl", "--no-pager", "--lines=40").stdout

@@ -17,6 +17,7 @@ from tools.packaging import deb
 _ADDRESS = "10.20.0.5"
 _BOOT = "var/lib/ferroscope-tftp"
 _PASSWORD = "of-alice-123"
+_OF_DATABASE = "of-the-database-123"
 _ANSWERS = f"--database '' --listen {_ADDRESS},localhost --login http_basic --user alice"
 _CABLES = f"""\
 [Unit]
@@ -32,9 +33,9 @@ ExecStart=/sbin/ip link set rack up
 [Install]
 WantedBy=multi-user.target
 """
-# What ferroscope-boot-host depends on, and what a newcomer has anyway.
-_PACKAGES = (
-    "adduser", "python3", "nftables", "ca-certificates", "iproute2", "curl", "dnsmasq", "ipxe", "nginx-light",
+# What apt loads from a mirror for a newcomer: ours come from files.
+_FROM_MIRROR = (
+    "adduser", "python3", "nftables", "ca-certificates", "ipmitool", "postgresql", "dnsmasq", "ipxe", "nginx-light",
 )  # fmt: skip
 
 
@@ -42,20 +43,26 @@ _PACKAGES = (
 def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return a directory with a Debian that never ran, and the packages."""
     directory = tmp_path_factory.mktemp("newcomer")
-    make(directory / "debian", "bookworm", *_PACKAGES)
+    make(directory / "debian", "bookworm", "iproute2", "curl", later=_FROM_MIRROR)
     deb.build(directory / "packages")
     return directory
 
 
 @pytest.fixture
-def debian(base: Path, tmp_path: Path) -> Iterator[Debian]:
-    """Give one with the packages, and a network with nobody else on it: eth1, whose other end is in the rack."""
+def fresh(base: Path, tmp_path: Path) -> Iterator[Debian]:
+    """Give one that runs, with a network that nobody else is on: eth1, whose other end is in the rack."""
     subprocess.run(["cp", "-a", base / "debian", tmp_path], check=True)
     with Debian(tmp_path / "debian") as booted:
-        booted.install(*sorted((base / "packages").glob("*.deb"), reverse=True))
         (booted.root / "etc/systemd/system/cables.service").write_text(_CABLES)
         booted.run("systemctl", "enable", "--now", "cables.service")
         yield booted
+
+
+@pytest.fixture
+def debian(base: Path, fresh: Debian) -> Debian:
+    """Give one with the packages."""
+    fresh.run("apt-get", "install", "--yes", *fresh.copied(*(base / "packages").glob("*.deb")))
+    return fresh
 
 
 def _setup(debian: Debian, options: str) -> tuple[int, str]:
@@ -108,3 +115,47 @@ def test_one_command_makes_it_serve_the_image_to_bmcs(debian: Debian) -> None:
     assert "the ISO image can be read in parts" in found, found
     debian.run("sh", "-c", "ferroscope token create laptop --role admin >/run/token; chmod 600 /run/token")
     assert "no-worker" not in debian.run("env", "FERROSCOPE_TOKEN_FILE=/run/token", "ferroscope", "status")
+
+
+def test_the_page_from_zero_with_a_database_server_and_packages_that_setup_installs(base: Path, fresh: Debian) -> None:
+    (package,) = (base / "packages").glob("ferroscope_*_amd64.deb")
+    fresh.run("apt-get", "install", "--yes", *fresh.copied(package), "postgresql")
+    as_postgres = ("runuser", "-u", "postgres", "--")
+    twice = [("password for new role", _OF_DATABASE), ("again", _OF_DATABASE)]
+    assert fresh.on_terminal(twice, *as_postgres, "createuser", "--pwprompt", "ferroscope")[0] == 0
+    kind = ("--owner", "ferroscope", "--encoding", "UTF8", "--template", "template0")
+    fresh.run(*as_postgres, "createdb", *kind, "ferroscope")
+    answers = [
+        ("Password of the database user", _OF_DATABASE), ("Password of alice", _PASSWORD), ("Repeat", _PASSWORD),
+        (f"[http://{_ADDRESS}:6385]", ""), ("[/var/lib/ferroscope-tftp/ipa.iso]", ""),
+    ]  # fmt: skip
+    words = (
+        f"--database postgresql://ferroscope@localhost/ferroscope --listen {_ADDRESS},localhost --login http_basic "
+        "--user alice --boot virtual-media"
+    )
+    code, said = fresh.on_terminal(answers, "ferroscope", "setup", *words.split())
+    assert code == 0, said
+    assert "connected to postgresql ferroscope at localhost" in said
+    assert _OF_DATABASE not in said
+    fresh.run("systemctl", "enable", "--now", "ferroscope-api.service", "ferroscope-worker.service")
+    fresh.run("sh", "-c", "ferroscope token create alice-laptop --role admin >/root/token; chmod 600 /root/token")
+    assert until(lambda: _status(fresh) == 0)
+    # BMCs without virtual media: the same host boots machines from the network, too.
+    code, said = _setup(fresh, "--boot network --interface eth1 --install-packages")
+    assert (code, "ferroscope-boot-host_" in said, "installing" in said) == (1, True, False), said
+    (package,) = (base / "packages").glob("ferroscope-boot-host_*.deb")
+    fresh.run("apt-get", "install", "--yes", "--no-install-recommends", *fresh.copied(package))
+    _copy_ramdisk(fresh)
+    code, said = _setup(fresh, "--boot network --interface eth1 --install-packages")
+    assert (code, "WRONG" in said) == (0, False), said
+    assert "installing " in said
+    assert "ipa.initramfs" in said.partition("from the outside")[2]
+    fresh.stop()
+    fresh.start()
+    parts = ("postgresql", "ferroscope-api", "ferroscope-worker", "ferroscope-pxe-filter", "dnsmasq", "nginx")
+    assert until(lambda: _active(fresh, *parts))
+    assert until(lambda: _status(fresh) == 0)
+
+
+def _status(debian: Debian) -> int:
+    return debian.call("env", "FERROSCOPE_TOKEN_FILE=/root/token", "ferroscope", "status").returncode
