@@ -68,11 +68,14 @@ def start(
     """Start an inspection: set ``starting`` and queue an ``inspect`` request, in this transaction.
 
     ``inspection`` is the UUID of the new inspection, ``secret`` is what its callback has to present. A node that is
-    already starting is returned unchanged, so concurrent starts are merged. If the node is waiting for its machine, the
-    new inspection replaces the one that waits. Raises ``IllegalEventError`` or ``Refused``.
+    already starting is returned unchanged, so concurrent starts are merged; refused if it is about to be aborted. If
+    the node is waiting for its machine, the new inspection replaces the one that waits. Raises ``IllegalEventError`` or
+    ``Refused``.
     """
     transition = check_inspectable(node)
     if node.state is State.STARTING:
+        if any(one.event is Event.ABORT for one in tx.requests.pending(node.uuid)):
+            raise Refused(f"the inspection of node {node.uuid} is being aborted; start another one when it has ended")
         return node
     replaced = _replaced(tx, node, by=inspection, process=process) if node.state is State.WAITING else None
     new = Inspection(

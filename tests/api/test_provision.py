@@ -56,6 +56,20 @@ def test_inspect_starts_once_however_often_it_is_asked_for(service: Service) -> 
     assert len(service.bare_metal.get(f"/v1/nodes/{ident}/inspections").json["inspections"]) == 1
 
 
+def test_a_start_that_an_abort_would_end_is_refused_and_accepted_after_it(service: Service) -> None:
+    ident = service.enrol()
+    assert put(service, ident, "inspect").status_code == 202
+    assert put(service, ident, "abort").status_code == 202
+    refused = put(service, ident, "inspect")
+    assert (refused.status_code, "is being aborted" in fault(refused)) == (409, True)
+    assert [request.event for request in service.pending(ident)] == [Event.INSPECT, Event.ABORT]
+    service.consume()
+    service.step(ident, Event.ABORT)
+    assert provision_state(service, ident) in ("manageable", "inspect failed")
+    assert put(service, ident, "inspect").status_code == 202
+    assert [request.event for request in service.pending(ident)] == [Event.INSPECT]
+
+
 def test_abort_is_queued_once(service: Service) -> None:
     ident = service.enrol()
     service.wait(ident)
