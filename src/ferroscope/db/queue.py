@@ -73,14 +73,16 @@ _CLAIMABLE = (
     _one_of(Event),
     ~_IN_THE_WAY,
 )
-_NEXT = (
-    select(*REQUEST.columns).where(*_CLAIMABLE).order_by(_r.priority, _r.id).limit(1).with_for_update(skip_locked=True)
-)
+_UNORDERED = select(*REQUEST.columns).where(*_CLAIMABLE).limit(1).with_for_update(skip_locked=True)
+_ORDER = (_r.priority, _r.id)
+# The index has this order for rows without a holder. PostgreSQL sees that only if the order names the holder, and sorts
+# the whole queue otherwise; MariaDB sees it only if the order does not.
+_NEXT, _NEXT_RETURNING = _UNORDERED.order_by(*_ORDER), _UNORDERED.order_by(_r.holder, *_ORDER)
 _OF_LANE = (
     _r.lane == bindparam("_lane"),
     or_(_r.network.is_(None), _r.network.not_in([bindparam(f"_without_{n}") for n in range(MOST_WITHOUT)])),
 )
-_NEXT_OF_LANE = _NEXT.where(*_OF_LANE)
+_NEXT_OF_LANE, _NEXT_OF_LANE_RETURNING = _NEXT.where(*_OF_LANE), _NEXT_RETURNING.where(*_OF_LANE)
 _MY_CLAIM = {
     "holder": bindparam("_holder"),
     "token": bindparam("_token"),
@@ -95,7 +97,8 @@ def claiming(found: Select[Any], values: Mapping[str, Any]) -> ReturningUpdate[A
     return update(schema.requests).where(_r.id == ident).values(values).returning(*REQUEST.columns)
 
 
-_CLAIM, _CLAIM_OF_LANE = claiming(_NEXT, _MY_CLAIM), claiming(_NEXT_OF_LANE, _MY_CLAIM)
+_CLAIM = claiming(_NEXT_RETURNING, _MY_CLAIM)
+_CLAIM_OF_LANE = claiming(_NEXT_OF_LANE_RETURNING, _MY_CLAIM)
 _CLAIM_ID = update(schema.requests).where(_r.id == bindparam("_id"), _r.holder.is_(None)).values(_MY_CLAIM)
 _ALIVE = exists().where(_m.id == _r.holder, _m.expires_at > db_now())
 # Whether there is anything to claim in a lane; a claim is a write, even if it finds nothing.
