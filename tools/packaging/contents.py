@@ -14,6 +14,7 @@ import sys
 import sysconfig
 import tempfile
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
@@ -106,6 +107,16 @@ def run(*command: str | Path, output: bool = False, where: Path = ROOT) -> str:
     return done.stdout or ""
 
 
+@contextmanager
+def everybodys_umask() -> Iterator[None]:
+    """Have what is built readable for everybody, and the same, whatever the umask of the builder is."""
+    before = os.umask(0o022)
+    try:
+        yield
+    finally:
+        os.umask(before)
+
+
 def build_time() -> int:
     """Return the time that is written into what is built: SOURCE_DATE_EPOCH, or that of the last commit.
 
@@ -190,6 +201,9 @@ def install_ferroscope(site: Path) -> None:
 def copy_source(target: Path) -> None:
     """Copy the source: setuptools leaves directories where it builds, and takes what lies in old ones."""
     shutil.copytree(ROOT, target, ignore=_not_source)
+    for path in (target, *target.rglob("*")):  # git has given them the modes of the builder's umask
+        if not path.is_symlink():
+            path.chmod(0o755 if path.is_dir() or path.stat().st_mode & 0o100 else 0o644)
 
 
 def imported_modules(sites: Sequence[Path]) -> tuple[list[Path], list[Path]]:

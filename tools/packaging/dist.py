@@ -14,6 +14,7 @@ from tools.packaging.contents import run
 _BUILD = "import setuptools.build_meta as backend, sys; getattr(backend, sys.argv[1])(sys.argv[2])"
 
 
+@contents.everybodys_umask()
 def build(directory: Path) -> list[Path]:
     """Write both into ``directory`` and return their paths; the wheel is built out of the source distribution."""
     epoch = contents.build_time()

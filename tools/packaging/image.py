@@ -58,6 +58,7 @@ _CONFIG: Final[dict[str, Any]] = {
 }
 
 
+@contents.everybodys_umask()
 def build(target: Path) -> Path:
     """Write the image as an OCI archive, which ``podman load``, ``docker load`` and ``ctr images import`` read."""
     epoch = contents.build_time()

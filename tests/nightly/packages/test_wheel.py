@@ -34,6 +34,15 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     return source, wheel
 
 
+def test_they_are_the_same_whatever_the_umask_of_the_builder_is(built: tuple[Path, Path], tmp_path: Path) -> None:
+    before = os.umask(0o077)
+    try:
+        again = dist.build(tmp_path)
+    finally:
+        os.umask(before)
+    assert [one.read_bytes() for one in again] == [one.read_bytes() for one in built]
+
+
 def _tracked(*directories: str) -> set[str]:
     listed = subprocess.run(["git", "ls-files", *directories], cwd=ROOT, capture_output=True, text=True, check=True)
     return set(listed.stdout.split())
