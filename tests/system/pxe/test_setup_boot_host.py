@@ -137,16 +137,17 @@ def test_a_host_that_cannot_be_one_hears_why(host: BareHost) -> None:
 
 def test_with_systemd_it_installs_the_units_and_starts_them_in_their_order(host: BareHost) -> None:
     """systemd cannot run here, so its place is taken by a program that writes down what it is told."""
-    for name in ("systemctl", "adduser"):
-        host.run("mkdir", "-p", "/run/systemd/system", "/run/bin")
-        host.write(f"/run/bin/{name}", f'#!/bin/sh\necho {name} "$@" >> /run/told\n', "755")
+    host.run("mkdir", "-p", "/run/systemd/system", "/run/bin")
+    host.write("/run/bin/adduser", '#!/bin/sh\necho adduser "$@" >> /run/told\n', "755")
+    active = 'if [ "$1" = is-active ]; then [ "$3" = ferroscope-worker.service ]; exit; fi'
+    host.write("/run/bin/systemctl", f'#!/bin/sh\n{active}\necho systemctl "$@" >> /run/told\n', "755")
     host.write("/etc/systemd/system/dnsmasq.service", "[Service]\n")
     before = host.read("/etc/systemd/system/dnsmasq.service")
     path = f"PATH=/run/bin:{os.environ['PATH']}"
     done = host.setup(*_ANSWERS, stdin=_PASSWORD, before=("env", path))
     assert "systemd does not run" not in done.stdout, done.stderr
     told = host.read("/run/told").splitlines()
-    units = ["ferroscope-pxe-closed", "ferroscope-pxe-filter", "dnsmasq", "nginx"]
+    units = ["ferroscope-worker", "ferroscope-pxe-closed", "ferroscope-pxe-filter", "dnsmasq", "nginx"]
     assert [line for line in told if line.startswith("systemctl")] == [
         "systemctl daemon-reload",
         *(f"systemctl {verb} {unit}.service" for unit in units for verb in ("enable", "restart")),

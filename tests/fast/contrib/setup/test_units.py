@@ -28,12 +28,13 @@ def test_units_that_are_nowhere_are_missed_before_anything_is_installed(
     run.assert_not_called()
 
 
-def test_what_runs_here_is_restarted_with_the_new_configuration(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(facts, "active", lambda unit: unit == "ferroscope-api.service")
+@pytest.mark.parametrize("running", ["ferroscope-all.service", "ferroscope-api.service", "ferroscope-failover.service"])
+def test_what_runs_here_is_restarted_with_the_new_configuration(running: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(facts, "active", lambda unit: unit == running)
     settings = Settings(database=DatabaseSettings(connection="postgresql://ferroscope@db/ferroscope"))
 
     def restarted(*, configured: bool) -> list[str]:
         return [one.unit for one in apply.services([], settings, configured=configured) if one.changed]
 
-    assert restarted(configured=True) == ["ferroscope-api.service", "ferroscope-pxe-filter.service"]
+    assert restarted(configured=True) == [running, "ferroscope-pxe-filter.service"]
     assert restarted(configured=False) == []

@@ -30,7 +30,7 @@ _INSTALLED: Final = "/opt/ferroscope/bin/ferroscope"
 _SECONDS: Final = 600.0
 _USER: Final = "ferroscope"
 _ALL: Final = "ferroscope-all.service"
-_ROLES: Final = ("ferroscope-api.service", "ferroscope-worker.service", "ferroscope-failover.service")
+_ROLES: Final = (_ALL, "ferroscope-api.service", "ferroscope-worker.service", "ferroscope-failover.service")
 _UNIT_DIRECTORY: Final = Path("/etc/systemd/system")
 
 
