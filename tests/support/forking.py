@@ -20,6 +20,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
+from types import TracebackType
 from typing import Any, Final
 from unittest import mock
 
@@ -55,6 +56,14 @@ class ForkingPopen(subprocess.Popen):
         self._ended = ours
         self._child_created = True
         self._close_pipe_fds(*(asked[name] for name in names if name[:3] in ("p2c", "c2p", "err")))
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Wait for its end, as ever; but after a failure of the test nothing else would end it."""
+        if error is not None:
+            self.kill()
+        super().__exit__(kind, error, trace)
 
     def _try_wait(self, wait_flags: int) -> tuple[int, int]:
         if self._ended is None:

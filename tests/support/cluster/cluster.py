@@ -92,7 +92,7 @@ class Cluster(Installation):
             self.apis.append(self.play(f"api-{number}", [executable(), "api", "-c", str(config)]))
         for number in range(1, plan.workers + 1):
             self.worker(number)
-        fleet.wait_ready("machines at")
+        fleet.wait_ready("calling back to")
         self.balancer.wait_ready()
         self.settle()
         self._enroll()

@@ -72,6 +72,6 @@ def test_events_are_listed_and_dead_letters_are_delivered_again(run: Run, tmp_pa
     run("redeliver", code=Exit.USAGE)
     run("redeliver", "--dead", dead.event, code=Exit.USAGE)
     assert "0 events" in run("redeliver", "--dead", "--target", "other").output
-    assert "1 events" in run("redeliver", "--dead").output
+    assert "1 event " in run("redeliver", "--dead").output
     assert [event["state"] for event in listed(run)] == ["pending", "pending"]
     assert "0 events" in run("redeliver", dead.event).output

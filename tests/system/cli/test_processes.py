@@ -104,7 +104,7 @@ def test_a_simulator_takes_a_free_port_where_the_usual_one_is_in_use() -> None:
             process.send_signal(signal.SIGTERM)
             assert process.wait(PATIENCE) == 0
     assert f"port {usual} is in use" in output
-    found = re.search(r"1 machines at 127\.0\.0\.1:(\d+)", output)
+    found = re.search(r"1 machine at 127\.0\.0\.1:(\d+)", output)
     assert found is not None
     assert int(found[1]) != usual
 

@@ -163,7 +163,7 @@ def test_a_command_that_a_cut_network_held_back_is_not_delivered_when_it_heals(p
     ]
     fleet = spawn([*command, "--subnet", "0"], user=None, directory=place, log=place / "fleet.log")
     try:
-        assert until(lambda: "machines at" in (place / "fleet.log").read_text())
+        assert until(lambda: "calling back to" in (place / "fleet.log").read_text())
         from ferroscope_sim.client import FleetClient
 
         with FleetClient(f"127.0.0.1:{port}", timeout=PATIENCE) as machines:

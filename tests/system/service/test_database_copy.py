@@ -333,7 +333,7 @@ def test_nul_becomes_what_the_service_writes_to_postgresql(make_url: MakeUrl) ->
     first, there, back = make_url("mariadb"), make_url("postgresql"), make_url("mariadb")
     with connected(first) as connection:
         connection.execute(insert(schema.expectations), {"name": "a", "position": 1, "document": '"\0"'})
-    assert any("1 texts contain NUL" in note for note in copy(first, there).notes)
+    assert any("NUL in 1 text," in note for note in copy(first, there).notes)
     assert copy(there, back).notes == []
     with connected(back) as connection:
         assert connection.execute(schema.expectations.select()).one().document == '"\ufffd"'

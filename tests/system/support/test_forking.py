@@ -68,7 +68,7 @@ def test_a_signal_ends_it_and_is_its_exit_code(program: list[str]) -> None:
     for number, code in ((signal.SIGTERM, 0), (signal.SIGKILL, -signal.SIGKILL)):
         with ForkingPopen([*program, *SIMULATOR[1:]], stdout=subprocess.PIPE, text=True) as process:
             assert process.stdout is not None
-            assert "1 machines" in process.stdout.readline()
+            assert "1 machine" in process.stdout.readline()
             assert is_fork(process)
             assert process.poll() is None
             process.send_signal(number)
@@ -84,7 +84,7 @@ def test_a_signal_ends_it_and_is_its_exit_code(program: list[str]) -> None:
 def test_what_a_fork_could_not_have_is_started_anew(more: dict[str, object]) -> None:
     with ForkingPopen(SIMULATOR, stdout=subprocess.PIPE, text=True, **more) as process:
         assert process.stdout is not None
-        assert "1 machines" in process.stdout.readline()
+        assert "1 machine" in process.stdout.readline()
         assert not is_fork(process)
         process.terminate()
         assert process.wait(PATIENCE) == 0
@@ -118,7 +118,7 @@ def test_a_fork_may_run_in_another_network(request: pytest.FixtureRequest) -> No
     request.addfinalizer(space.close)
     with ForkingPopen([*space.prefix, *SIMULATOR], stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
-        assert "1 machines" in process.stdout.readline()
+        assert "1 machine" in process.stdout.readline()
         assert is_fork(process)
         assert Path(f"/proc/{process.pid}/ns/net").stat().st_ino == Path(f"/run/netns/{space.name}").stat().st_ino
         assert [link.name for link in (Path(f"/proc/{process.pid}/root") / "sys/class/net").iterdir()] == ["lo"]

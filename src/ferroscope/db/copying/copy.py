@@ -376,7 +376,7 @@ class _Copying:
         """Return what is different in the copy."""
         if not self._replaced:
             return []
-        return [f"{self._replaced} texts contain NUL, which PostgreSQL cannot store: it becomes U+FFFD"]
+        return [f"there is NUL in {many(self._replaced, 'text')}, which PostgreSQL cannot store: it becomes U+FFFD"]
 
     @contextmanager
     def _writing(self) -> Iterator[None]:
