@@ -17,6 +17,7 @@ from tools.packaging import deb
 _ADDRESS = "10.20.0.5"
 _BOOT = "var/lib/ferroscope-tftp"
 _PASSWORD = "of-alice-123"
+_TOKEN = "/etc/ferroscope/token"
 _OF_DATABASE = "of-the-database-123"
 _ANSWERS = f"--database '' --listen {_ADDRESS},localhost --login http_basic --user alice"
 _CABLES = f"""\
@@ -138,7 +139,7 @@ def test_the_page_from_zero_with_a_database_server_and_packages_that_setup_insta
     assert "connected to postgresql ferroscope at localhost" in said
     assert _OF_DATABASE not in said
     fresh.run("systemctl", "enable", "--now", "ferroscope-api.service", "ferroscope-worker.service")
-    fresh.run("sh", "-c", "ferroscope token create alice-laptop --role admin >/root/token; chmod 600 /root/token")
+    fresh.run("sh", "-c", f"umask 077; ferroscope token create alice-laptop --role admin >{_TOKEN}")
     assert until(lambda: _status(fresh) == 0)
     # BMCs without virtual media: the same host boots machines from the network, too.
     code, said = _setup(fresh, "--boot network --interface eth1 --install-packages")
@@ -158,4 +159,4 @@ def test_the_page_from_zero_with_a_database_server_and_packages_that_setup_insta
 
 
 def _status(debian: Debian) -> int:
-    return debian.call("env", "FERROSCOPE_TOKEN_FILE=/root/token", "ferroscope", "status").returncode
+    return debian.call("env", f"FERROSCOPE_TOKEN_FILE={_TOKEN}", "ferroscope", "status").returncode
