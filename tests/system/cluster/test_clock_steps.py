@@ -8,10 +8,14 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
+from http import HTTPStatus
 from pathlib import Path
+from typing import Any
+from urllib.error import HTTPError
 
 import pytest
+from sqlalchemy.exc import OperationalError
 
 from ferroscope.runtime.system import DatabaseClock
 from tests.support.daemons import Postgresql
@@ -35,6 +39,30 @@ profile = fast
 """
 _LEASE = "SELECT epoch, renewed_at FROM leases WHERE name = 'periodic/timeouts'"
 _STEPS = "SELECT id FROM clock_steps"
+_RETRIES = 3
+
+
+class RetryingSite(Site):
+    """Asks again after 503, as clients do: a PostgreSQL under libfaketime ends a transaction now and then.
+
+    If its SIGALRM interrupts libfaketime itself, the handler is told the real time. Where that is ahead of the clock
+    that was set, all its time limits are over.
+    """
+
+    def call(self, method: str, path: str, body: Any = None) -> Any:
+        for _ in range(_RETRIES):
+            try:
+                return super().call(method, path, body)
+            except HTTPError as error:
+                if error.code != HTTPStatus.SERVICE_UNAVAILABLE:
+                    raise
+        return super().call(method, path, body)
+
+    def ask(self, statement: str) -> list[Any]:
+        for _ in range(_RETRIES):
+            with suppress(OperationalError):
+                return super().ask(statement)
+        return super().ask(statement)
 
 
 class Place:
@@ -42,7 +70,7 @@ class Place:
 
     def __init__(self, directory: Path, clock: HostClock, url: str, within: list[str]) -> None:
         self.clock = clock
-        self.site = Site(directory, url, within=within)
+        self.site = RetryingSite(directory, url, within=within)
         self.timeout = 600
         self.service: Played
 
