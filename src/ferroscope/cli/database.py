@@ -14,7 +14,7 @@ import msgspec
 from ferroscope.cli.exits import Failure
 from ferroscope.cli.output import Group, Output, output_option, table
 from ferroscope.cli.screen import progress
-from ferroscope.cli.service import config_option, database_option, refused, settings_of
+from ferroscope.cli.service import config_option, database_option, database_url, refused, settings_of
 from ferroscope.cli.text import is_terminal
 from ferroscope.core.values import many
 
@@ -71,17 +71,18 @@ def current(files: tuple[str, ...], database: str | None) -> None:
 
 
 @db.command("copy", epilog="Exit code 0: the copy is complete and verified, or with --dry-run: it is possible.")
-@click.argument("source", metavar="SOURCE")
-@click.argument("destination", metavar="DESTINATION")
+@click.argument("source", type=database_url, metavar="SOURCE")
+@click.argument("destination", type=database_url, metavar="DESTINATION")
 @click.option("--dry-run", is_flag=True, help="Check everything and read all rows; write nothing. The service may run.")
 @config_option
 @output_option
 def copy(source: str, destination: str, files: tuple[str, ...], fmt: str, *, dry_run: bool) -> None:
     """Copy everything from one database to an empty one: SQLite, PostgreSQL or MariaDB, in any direction.
 
-    SOURCE and DESTINATION are URLs as in [database] connection. A password that is missing in a URL is asked for on a
-    terminal. All processes of the service must be stopped. The source is not changed. Until everything was read back
-    and compared, no service starts on the destination; a copy that was interrupted starts over when it is repeated.
+    SOURCE and DESTINATION are URLs as in [database] connection, or @FILE that has one. A password that is missing in a
+    URL is asked for on a terminal. All processes of the service must be stopped. The source is not changed. Until
+    everything was read back and compared, no service starts on the destination; a copy that was interrupted starts
+    over when it is repeated.
     """
     from ferroscope.config.errors import SetupError
     from ferroscope.contracts.errors import StoreUnavailableError

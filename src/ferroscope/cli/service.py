@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeVar
 from urllib.parse import urlsplit
 
@@ -15,6 +16,7 @@ from ferroscope.cli.output import Output, output_option, table
 from ferroscope.cli.text import is_terminal
 from ferroscope.config.load import ConfigurationError, load, unknown_options
 from ferroscope.config.options import SIMULATED, Settings
+from ferroscope.core.text_files import NotTextError, text_of
 from ferroscope.core.values import many
 
 if TYPE_CHECKING:
@@ -54,7 +56,29 @@ _lenient_option = click.option(
     callback=_set_lenient,
     help="Warn of unknown sections and options instead of refusing them, for a file of a newer release.",
 )
-database_option = click.option("--database", help="SQLAlchemy URL; overrides [database] connection.")
+
+
+def database_url(text: str) -> str:
+    """Return the URL of a database, or what ``@FILE`` has; ``click.BadParameter``.
+
+    In the process list, other users of the host would read its password.
+    """
+    if not text.startswith("@"):
+        return text
+    try:
+        return text_of(Path(text[1:]).read_bytes()).strip()
+    except OSError as exc:
+        raise click.BadParameter(f"cannot read {text[1:]!r}: {exc.strerror}") from None
+    except NotTextError as exc:
+        raise click.BadParameter(f"{text[1:]!r}: {exc}") from None
+
+
+database_option = click.option(
+    "--database",
+    type=database_url,
+    metavar="URL",
+    help="SQLAlchemy URL, or @FILE that has one with a password; overrides [database] connection.",
+)
 
 
 def read(files: tuple[str, ...], database: str | None = None) -> Settings:

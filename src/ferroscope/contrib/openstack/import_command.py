@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import threading
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from datetime import datetime
 from pathlib import Path
@@ -22,6 +23,7 @@ from ferroscope.cli.service import config_option, database_option, settings_of
 from ferroscope.config.errors import extra
 from ferroscope.core.states import INSPECTABLE, Provision
 from ferroscope.core.text_files import NotTextError, text_of
+from ferroscope.core.values import many
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -83,7 +85,6 @@ def inspector(
     """
     from ferroscope.config.errors import SetupError
     from ferroscope.contracts.errors import StoreUnavailableError
-    from ferroscope.contrib.openstack.imports import imported
     from ferroscope.contrib.openstack.imports import inspector as inspector_import
 
     if rollback and (create or start):
@@ -106,9 +107,7 @@ def inspector(
     if start and not dry_run:
         api = connect(url, cloud=cloud, insecure_http=insecure_http)
         items = [_started(api, item) if item.result == "in progress" else item for item in items]
-    counts = imported.counts(items)
-    data = {"dry_run": dry_run, "counts": counts, "items": [msgspec.to_builtins(item) for item in items]}
-    Output(fmt).show(data, lambda screen: draw(screen, items, counts, dry_run=dry_run))
+    _show(fmt, items, dry_run=dry_run)
 
 
 def _track(nodes: Iterable[Any]) -> Iterator[Any]:
@@ -143,14 +142,28 @@ def _last_started(api: Api, uuid: str) -> str | None:
     return found
 
 
-def draw(screen: Console, items: list[Item], counts: dict[str, int], *, dry_run: bool) -> None:
-    """Show the report of an import: what needs attention, and how often each result occurs."""
+def _show(fmt: str, items: list[Item], *, dry_run: bool) -> None:
+    """Show the report of an import."""
+    from ferroscope.contrib.openstack.imports.imported import counts
+
+    data = {"dry_run": dry_run, "counts": counts(items), "items": [msgspec.to_builtins(item) for item in items]}
+    Output(fmt).show(data, lambda screen: _draw(screen, items, dry_run=dry_run))
+
+
+def _draw(screen: Console, items: list[Item], *, dry_run: bool) -> None:
+    """Show what needs attention, and how often each result occurs."""
+    from ferroscope.contrib.openstack.imports.imported import PLURALS
+
     notable = [item for item in items if item.detail or item.result not in _QUIET]
     if notable:
         rows = [(item.kind, item.uuid, item.result, item.detail) for item in notable]
         screen.print(table(("KIND", "UUID", "RESULT", "DETAIL"), rows))
-    summary = ", ".join(f"{number} {what}" for what, number in sorted(counts.items())) or "there is nothing to import"
-    screen.print(f"{'dry run, nothing was changed: ' if dry_run else ''}{summary}")
+    parts = [
+        f"{many(number, kind, PLURALS[kind])} {result}"
+        for (kind, result), number in sorted(Counter((item.kind, item.result) for item in items).items())
+    ]
+    prefix = "dry run, nothing was changed: " if dry_run else ""
+    screen.print(f"{prefix}{', '.join(parts) or 'there is nothing to import'}")
 
 
 # From an Ironic.
@@ -197,7 +210,6 @@ def ironic(
     from ferroscope.config.errors import SetupError
     from ferroscope.contracts.errors import StoreUnavailableError
     from ferroscope.contracts.remote import IronicLockedError, IronicRefusedError, IronicUnavailableError
-    from ferroscope.contrib.openstack.imports import imported
     from ferroscope.contrib.openstack.imports import ironic as ironic_import
 
     if endpoint and from_cloud:
@@ -223,9 +235,7 @@ def ironic(
         raise Failure(str(exc), exit_code=Exit.UNREACHABLE) from exc
     except (SetupError, IronicLockedError, IronicRefusedError) as exc:
         raise click.ClickException(str(exc)) from exc
-    counts = imported.counts(items)
-    data = {"dry_run": dry_run, "counts": counts, "items": [msgspec.to_builtins(item) for item in items]}
-    Output(fmt).show(data, lambda screen: draw(screen, items, counts, dry_run=dry_run))
+    _show(fmt, items, dry_run=dry_run)
 
 
 def _pair(text: str) -> tuple[str, str]:

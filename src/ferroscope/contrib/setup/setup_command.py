@@ -16,7 +16,7 @@ import click
 
 from ferroscope.cli.exits import Exit, Failure
 from ferroscope.cli.output import Output
-from ferroscope.cli.service import show_checks
+from ferroscope.cli.service import database_url, show_checks
 from ferroscope.cli.text import is_terminal
 from ferroscope.cli.user import ask_password, check_name, put_user
 from ferroscope.config.load import CONFIG_FILES
@@ -44,7 +44,12 @@ _BOOTS: Final = ("virtual-media", "network", "none")
     show_default=True,
     help="The file to write.",
 )
-@click.option("--database", help="SQLAlchemy URL; '' for SQLite, which serves one host.")
+@click.option(
+    "--database",
+    type=database_url,
+    metavar="URL",
+    help="SQLAlchemy URL, or @FILE that has one with a password; '' for SQLite, which serves one host.",
+)
 @click.option("--listen", help="Address that the APIs listen on; localhost for this host only.")
 @click.option("--login", type=click.Choice(_LOGINS), help="How callers of the API log in.")
 @click.option("--user", help="With http_basic: the first administrator; the password is read from standard input.")

@@ -51,7 +51,7 @@ def test_the_report_for_people_names_what_needs_attention(service: Service, shel
     assert WAITING in shown
     assert "in progress" in shown
     assert "dry run, nothing was changed" in shown
-    assert "1 rules imported" in shown
+    assert "1 rule imported" in shown
 
 
 @pytest.mark.parametrize("options", [["--create", "enroll"], ["--driver", "sim"], ["--rollback", "--start"]])

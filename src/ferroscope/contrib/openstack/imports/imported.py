@@ -36,7 +36,7 @@ Result = Literal[
 ]
 
 _PROCESSED: Final[tuple[Part, ...]] = ("inventory", "plugin_data")
-_PLURALS: Final = {"node": "nodes", "rule": "rules", "chassis": "chassis"}
+PLURALS: Final = {"node": "nodes", "rule": "rules", "chassis": "chassis"}
 
 
 class Item(msgspec.Struct, frozen=True):
@@ -76,7 +76,7 @@ class _DryRunError(Exception):
 
 def counts(items: list[Item]) -> dict[str, int]:
     """Return how often each result occurs, such as ``nodes imported``."""
-    return dict(Counter(f"{_PLURALS[item.kind]} {item.result}" for item in items))
+    return dict(Counter(f"{PLURALS[item.kind]} {item.result}" for item in items))
 
 
 def write(store: Store, work: Callable[[Transaction], T], *, dry_run: bool) -> T:
