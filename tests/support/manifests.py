@@ -36,7 +36,7 @@ def run(program: str, *words: str, kubeconfig: Path | None = None) -> str:
                 env=environment,
             )
         except FileNotFoundError:
-            raise RuntimeError(f"{_PROGRAMS / program} does not exist: run make helm") from None
+            raise RuntimeError(f"{_PROGRAMS / program} does not exist: run tools/setup.sh helm") from None
     if done.returncode:
         raise RuntimeError(f"{program} {' '.join(words)} ended with {done.returncode}: {done.stderr}")
     return done.stdout

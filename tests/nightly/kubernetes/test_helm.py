@@ -27,7 +27,7 @@ VALUES: Object = {f"{part}.enabled": True for part in ("failover", "pxeFilter")}
 
 @pytest.fixture
 def chart(tmp_path: Path) -> Path:
-    """Give the chart as the server of the tests can have it, which does not know of which version it is.
+    """Give the chart as a file, as a release has it, for a server that does not know of which version it is.
 
     ``kubectl version`` says v0.0.0, as of every server that was built without the scripts of its project.
     """
@@ -37,7 +37,9 @@ def chart(tmp_path: Path) -> Path:
     text = about.read_text()
     assert text.count("\nkubeVersion: ") == 1
     about.write_text(re.sub(r"\nkubeVersion: .*", "", text))
-    return copy
+    run("helm", "package", str(copy), "--destination", str(tmp_path))
+    (file,) = tmp_path.glob("*.tgz")
+    return file
 
 
 @pytest.mark.parametrize(
