@@ -161,7 +161,7 @@ EXPLANATIONS: Final[dict[Reason, Explanation]] = {
     ),
     Reason.BMC_CERTIFICATE: Explanation(
         "The TLS certificate of the BMC is signed by no trusted CA, has expired, or is for another host.",
-        "The BMC's certificate is not trusted; set redfish_verify_ca to the file of its CA.",
+        "Set redfish_verify_ca to the file of the BMC's CA, or to false if nobody else can be on the BMCs' network.",
         (_VALIDATE, "ferroscope node set NODE -d redfish_verify_ca=FILE", _TRY, _INSPECT),
     ),
     Reason.BMC_NOT_REDFISH: Explanation(

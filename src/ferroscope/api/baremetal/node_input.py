@@ -180,8 +180,8 @@ def check_secrets(before: Node, after: Node, operations: Iterable[Operation]) ->
     if kept:
         names, places = ", ".join(kept), ", ".join(changed)
         raise BadRequestError(
-            f"Changing {places} would send the stored {names} to another BMC. "
-            f"Set {names} in the same request, or remove what the new BMC does not need."
+            f"Changing {places} could send the stored {names} to another machine than before. "
+            f"Set {names} in the same request, or remove what is no longer needed."
         )
     if bmc_access.unconfirmed(after) and (changed or given):
         bmc_access.confirm(after, by_operator=True)
