@@ -20,7 +20,7 @@ def test_a_machine_is_inspected_by_the_real_agent(
 ) -> None:
     with BootSite(tmp_path, postgresql_url, ramdisk, plan()) as site:
         machine = inspected(site, way, memory=memory)
-        assert "ironic_python_agent.api.app" in machine.console.text
+        assert "ironic_python_agent.inspector" in machine.console.text  # it says so before it calls back
         check_end(site, machine)
 
 
