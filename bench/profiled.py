@@ -24,7 +24,7 @@ import msgspec
 from sqlalchemy import Engine, event
 
 from ferroscope.db import unit_of_work
-from ferroscope.db.senders import Sender
+from ferroscope.db.executor import Sender
 
 Stats = dict[Any, tuple[int, int, float, float, dict[Any, Any]]]
 

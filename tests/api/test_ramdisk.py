@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from ferroscope.api.baremetal.ramdisk import GUESSES
+from ferroscope.api.baremetal.refusals import GUESSES
 from ferroscope.core.lookup import MAX_MACS
 from ferroscope.core.states import Event
 from tests.api.service import Client, Service, callback_body, fault

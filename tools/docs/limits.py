@@ -6,7 +6,7 @@ from typing import Final
 
 from ferroscope.api import rate_limit
 from ferroscope.api.auth import failures
-from ferroscope.api.baremetal import ramdisk
+from ferroscope.api.baremetal import refusals
 from ferroscope.api.http import decoding, large_lists
 from ferroscope.config.options import ApiSettings
 from ferroscope.contrib.ui import session
@@ -66,7 +66,7 @@ def render() -> str:
          "failure_burst, failure_rate", "the same"),
         ("passwords that are hashed at the same time", f"{max(1, api.threads - 2)}", "threads", "503"),
         ("MAC addresses of a machine in a lookup or callback", f"{lookup.MAX_MACS}", "",
-         f"400; {ramdisk.GUESSES} count as one failed call"),
+         f"400; {refusals.GUESSES} count as one failed call"),
         ("logins of a user at the web page", f"{session.MOST}", "", "the oldest one ends"),
         ("nodes of a project that its own callers enroll", f"{api.max_project_nodes:,}", "max_project_nodes", "403"),
         ("ports and port groups of a project's nodes", f"{api.max_project_ports:,}", "max_project_ports", "403"),

@@ -21,6 +21,7 @@ from ferroscope.api.baremetal import (
     absent,
     agent,
     callback_body,
+    callbacks,
     conductors,
     drivers,
     groups,
@@ -68,7 +69,7 @@ _CHASSIS: Final = "/v1/chassis/{chassis}"
 
 _Root = (root.BareMetalRoot, root.IntrospectionRoot)
 _V1 = (root.BareMetalV1, root.IntrospectionV1)
-_Called = (ramdisk.CallbackAnswer, agent.AgentAnswer)
+_Called = (callbacks.CallbackAnswer, agent.AgentAnswer)
 _Node, _NodeList = node_fields.NodeView, node_fields.NodeList
 _Port, _PortList = port_fields.PortView, port_fields.PortList
 _Group, _GroupList = portgroups.PortgroupView, portgroups.PortgroupList
@@ -279,9 +280,9 @@ _OWN: Final[tuple[Route, ...]] = (
     _bare_metal("GET /v1/drivers/{driver}/properties", drivers.get_driver_properties,
                 "baremetal:driver:get_properties", 200, dict[str, str]),
 
-    _bare_metal("POST /v1/continue_inspection", ramdisk.continue_inspection,
+    _bare_metal("POST /v1/continue_inspection", callbacks.continue_inspection,
                 "baremetal:driver:ipa_continue_inspection", 202, _Called, raw=callback_body.Callback, ramdisk=True,
-                refused=ramdisk.too_large),
+                refused=callbacks.too_large),
     _bare_metal("GET /v1/lookup", ramdisk.get_lookup,
                 "baremetal:driver:ipa_lookup", 200, agent.AgentAnswer, since=22, ramdisk=True),
     _bare_metal("GET /v1/ramdisk_parameters/{node}/disk.img", ramdisk_boot.get_disk,
@@ -297,9 +298,9 @@ _OWN: Final[tuple[Route, ...]] = (
     _bare_metal("POST /v1/heartbeat/{node}", ramdisk.heartbeat,
                 "baremetal:node:ipa_heartbeat", 202, since=ramdisk.HEARTBEAT_SINCE, ramdisk=True),
 
-    _introspection("POST /v1/continue", ramdisk.continue_introspection,
-                   "introspection:continue", 202, ramdisk.CallbackAnswer, raw=callback_body.Callback, ramdisk=True,
-                   refused=ramdisk.too_large),
+    _introspection("POST /v1/continue", callbacks.continue_introspection,
+                   "introspection:continue", 202, callbacks.CallbackAnswer, raw=callback_body.Callback, ramdisk=True,
+                   refused=callbacks.too_large),
     _introspection("GET /v1/introspection", introspection.list_introspections,
                    "introspection:status", 200, _StatusList, instead=("baremetal:node:list",)),
     _introspection(f"POST {_INTROSPECTED}", introspection.start_introspection, "introspection:start", 202, _Accepted),

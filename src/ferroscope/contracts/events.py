@@ -1,18 +1,15 @@
-"""Events: the outbox of notifications and the senders that deliver them, and the audit event of an API call.
+"""Events: the outbox of notifications, and the senders that deliver them.
 
 A notification is written in the transaction of its change, so there is neither one without the other. It stays
 ``pending`` until its target has confirmed it, so it is delivered at least once; consumers ignore an ID that they have
-seen. The same holds for the audit event of the call that this thread is serving, except that a call that changes
-nothing has no transaction; its event, if any, is appended afterwards.
+seen.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from contextvars import ContextVar
-from typing import Final, Protocol
+from typing import Protocol
 
-from ferroscope.core.audit import AuditEvent
 from ferroscope.core.notification import OutboxEvent
 
 
@@ -48,18 +45,3 @@ class Sender(Protocol):
 
 
 Senders = Mapping[str, Sender]
-
-
-class Audited:
-    """The event of a call; ``recorded`` once it is committed. ``by``: who is shown in the node's timeline, or ""."""
-
-    def __init__(self, event: AuditEvent) -> None:
-        self.event = event
-        self.recorded = False
-
-    @property
-    def by(self) -> str:
-        return "" if self.event.method == "none" else self.event.user
-
-
-PENDING: Final[ContextVar[Audited | None]] = ContextVar("PENDING", default=None)

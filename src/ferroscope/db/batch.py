@@ -19,8 +19,7 @@ from sqlalchemy import Connection
 from sqlalchemy.exc import DBAPIError, IntegrityError
 from sqlalchemy.sql.elements import ClauseElement
 
-from ferroscope.db.executor import Parameters, Statements
-from ferroscope.db.senders import Command, Rows, Sender, SendError
+from ferroscope.db.executor import Command, Parameters, Rows, Sender, SendError, Statements
 
 _log = structlog.get_logger(__name__)
 

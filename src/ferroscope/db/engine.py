@@ -1,7 +1,7 @@
-"""Engines: how to connect to each database, and with which limits.
+"""Engines: how to connect to each database, with which limits, and the connections that are open.
 
-The other differences between the databases are in ``errors``, ``spellings`` (SQL), ``executor`` (BEGIN and COMMIT) and
-``senders`` (drivers).
+The other differences between the databases are in ``errors``, ``spellings`` (SQL) and ``executor`` (BEGIN and COMMIT,
+and how drivers send).
 """
 
 from __future__ import annotations
@@ -10,9 +10,11 @@ import contextlib
 import os
 import socket
 import sqlite3
+import threading
 import time
 from collections.abc import Iterator
 from functools import partial
+from queue import Empty
 from typing import Any, Final
 
 from sqlalchemy import URL, Connection, Engine, create_engine, event
@@ -32,7 +34,7 @@ _KEEPALIVE: Final = {"keepalives_idle": 5, "keepalives_interval": 2, "keepalives
 # Arguments of PostgreSQL's connections that a URL does not override: time limits are options of the service.
 _RELIED_ON: Final = {"connect_timeout", "tcp_user_timeout", "client_encoding", "prepare_threshold"}
 # PyMySQL's client flags: count the rows that matched, not those that changed; and accept several statements in one
-# text (see ``senders.joined``).
+# text (see ``executor.joined``).
 _FOUND_ROWS: Final = 1 << 1
 _MULTI_STATEMENTS: Final = 1 << 16
 
@@ -63,7 +65,7 @@ def build_engine(settings: DatabaseSettings) -> Engine:
             url,
             isolation_level="AUTOCOMMIT",
             connect_args=arguments,
-            poolclass=NullPool,  # see ``connections``
+            poolclass=NullPool,  # see ``Connections``
             pool_reset_on_return=None,
             skip_autocommit_rollback=True,
         )
@@ -94,7 +96,7 @@ def _create_private_file(_dialect: Any, _record: Any, arguments: list[str], _par
 
 
 def _prepare_sqlite(timeout: float, connection: Any, record: Any) -> None:
-    # The first connection to open the file and the last to close it lock it briefly, outside ``sqlite_lock``.
+    # The first connection to open the file and the last to close it lock it briefly, outside ``sqlite_turns``.
     cursor = connection.cursor()
     cursor.execute(f"PRAGMA busy_timeout={int(timeout * 1000)}")
     (mode,) = cursor.execute("PRAGMA journal_mode=WAL").fetchone()
@@ -149,7 +151,7 @@ def _postgresql_arguments(settings: DatabaseSettings) -> dict[str, Any]:
         "target_session_attrs": "primary",  # of the servers or addresses that a name stands for
         "client_encoding": "utf8",  # the server's default is the encoding of the database, or an administrator's
         # psycopg must not prepare statements itself: on rollback it would deallocate all prepared statements of the
-        # session, including those of ``senders``.
+        # session, including those of ``executor``.
         "prepare_threshold": None,
     }
 
@@ -239,3 +241,100 @@ class TimedCursor(sqlite3.Cursor):
     def _begin(self) -> None:
         connection: Any = self.connection
         connection.deadline.at = time.monotonic() + connection.seconds
+
+
+_GENERATION: Final = "generation"
+
+
+class Connections:
+    """The open connections of one engine: at most ``size``, most recently used first.
+
+    SQLAlchemy's pool, with a new ``Connection`` for each checkout, costs as much CPU time as a short transaction.
+
+    When a server fails, all idle connections break. The first one found broken makes all older ones stale: each is
+    reopened before its next use, instead of failing or timing out one by one. Connections that are lent are not
+    affected.
+    """
+
+    def __init__(self, engine: Engine, *, size: int, timeout: float) -> None:
+        self._engine = engine
+        self._timeout = timeout
+        self._generation = 0
+        self._free: list[Connection | None] = [None] * size  # the most recently used one is last; None: not open yet
+        self._returned = threading.Condition()
+        self._waiting = 0
+        event.listen(engine, "engine_disposed", self._close)
+
+    def borrow(self) -> Connection:
+        """Return a connection, to be given back; ``queue.Empty`` if none became free within the timeout."""
+        try:
+            connection = self._free.pop()  # atomic
+        except IndexError:
+            connection = self._wait()
+        try:
+            if connection is not None and connection.info[_GENERATION] != self._generation:
+                _discard(connection)
+                connection = None
+            if connection is None:
+                connection = self._engine.connect()
+                connection.info[_GENERATION] = self._generation
+        except BaseException:
+            self._put(connection)
+            raise
+        return connection
+
+    def give_back(self, connection: Connection) -> None:
+        """Let others use the connection; what is left of a transaction in it is rolled back."""
+        kept: Connection | None = connection
+        try:
+            # A driver closes its connection by itself if the server has ended it after the last answer.
+            if connection.invalidated or getattr(connection.connection.dbapi_connection, "closed", False):
+                kept = None
+                _discard(connection)
+            elif connection.in_transaction():  # SQLAlchemy's, nothing is sent
+                connection.rollback()
+        finally:
+            self._put(kept)
+
+    def _put(self, connection: Connection | None) -> None:
+        self._free.append(connection)
+        # Who starts to wait after this has seen the connection: it looks again once it is counted.
+        if self._waiting:
+            with self._returned:
+                self._returned.notify()
+
+    def _wait(self) -> Connection | None:
+        deadline = time.monotonic() + self._timeout
+        with self._returned:
+            self._waiting += 1
+            try:
+                while True:
+                    try:
+                        return self._free.pop()
+                    except IndexError:
+                        left = deadline - time.monotonic()
+                        if left <= 0:
+                            raise Empty from None
+                        self._returned.wait(left)
+            finally:
+                self._waiting -= 1
+
+    def suspect_all(self) -> None:
+        """Replace every currently open connection before its next use."""
+        self._generation += 1
+
+    def _close(self, _engine: Engine) -> None:
+        self.suspect_all()
+        for _ in range(len(self._free)):
+            try:
+                connection = self._free.pop()
+            except IndexError:  # another thread was faster
+                return
+            if connection is not None:
+                _discard(connection)
+            self._free.insert(0, None)
+
+
+def _discard(connection: Connection) -> None:
+    connection.invalidate()
+    connection.close()

@@ -8,7 +8,7 @@ from typing import Any, Final
 import msgspec
 from sqlalchemy import and_, bindparam, delete, func, insert, or_, select, update
 
-from ferroscope.contracts.events import Audited
+from ferroscope.contracts.calls import Audited
 from ferroscope.core.audit import AuditEvent
 from ferroscope.core.model import Inspection, Node
 from ferroscope.core.notification import (

@@ -8,8 +8,8 @@ from typing import Any, Final
 import msgspec
 from sqlalchemy import bindparam, delete, exists, func, insert, or_, select, update
 
+from ferroscope.contracts.calls import PENDING
 from ferroscope.contracts.errors import NotFoundError
-from ferroscope.contracts.events import PENDING
 from ferroscope.contracts.store import Query
 from ferroscope.core.model import Entry, Inspection
 from ferroscope.core.states import State

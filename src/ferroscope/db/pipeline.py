@@ -20,8 +20,8 @@ from psycopg.adapt import Transformer
 from psycopg.pq import ConnStatus, DiagnosticField, ExecStatus
 from sqlalchemy import Connection
 
+from ferroscope.db.executor import Command, Result, SendError
 from ferroscope.db.postgresql_session import UNREPLICATED
-from ferroscope.db.senders import Command, Result, SendError
 
 # A statement is prepared when it is executed this often on a connection (psycopg's default), up to a maximum number.
 _PREPARED_AFTER: Final = 5

@@ -1,4 +1,4 @@
-"""Receipts in SQL; see ``contracts.receipts``."""
+"""Receipts in SQL; see ``contracts.calls``."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Final
 
 from sqlalchemy import Double, bindparam, delete, insert, select, update
 
-from ferroscope.contracts.receipts import Receipt, RepeatedCallError, StoredReceipt
+from ferroscope.contracts.calls import Receipt, RepeatedCallError, StoredReceipt
 from ferroscope.db import schema
 from ferroscope.db.batch import Answer
 from ferroscope.db.mapping import Mapper

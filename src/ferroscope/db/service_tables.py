@@ -197,7 +197,7 @@ audit = Table(
     **SEQUENCE,
 )
 
-# What changing calls leave with their changes: see ``contracts.receipts``.
+# What changing calls leave with their changes: see ``contracts.calls``.
 receipts = Table(
     "receipts",
     metadata,

@@ -17,8 +17,7 @@ from ferroscope.contracts.errors import OutcomeUnknownError, StoreUnavailableErr
 from ferroscope.db import executor
 from ferroscope.db.engine import WAL, waiting
 from ferroscope.db.errors import classify, is_elsewhere
-from ferroscope.db.sqlite_lock import write_lock
-from ferroscope.db.together import AbandonedError, Together, Unit
+from ferroscope.db.sqlite_turns import AbandonedError, Together, Unit, write_lock
 from ferroscope.db.unit_of_work import Done, Runner, Work
 
 

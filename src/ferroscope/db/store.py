@@ -18,11 +18,10 @@ from sqlalchemy import Engine
 from sqlalchemy.exc import DBAPIError
 
 from ferroscope.config.options import DatabaseSettings
+from ferroscope.contracts.calls import PENDING, RECEIPT, Receipt, RepeatedCallError
 from ferroscope.contracts.coordination import PRECONDITION
 from ferroscope.contracts.errors import OutcomeUnknownError, StoreUnavailableError
-from ferroscope.contracts.events import PENDING
 from ferroscope.contracts.queue import Clock, Publisher, StopFlag
-from ferroscope.contracts.receipts import RECEIPT, Receipt, RepeatedCallError
 from ferroscope.contracts.telemetry import SILENT, Meter
 from ferroscope.core.notification import Subscription
 from ferroscope.db.errors import cannot_answer, classify
@@ -44,7 +43,7 @@ class Store:
     host.
 
     After a ``StoreUnavailableError`` nothing was changed, except if it is an ``OutcomeUnknownError``. That is raised
-    where the answer to COMMIT was lost; under a ``receipts.RECEIPT`` only if it could not be found out what became of
+    where the answer to COMMIT was lost; under a ``calls.RECEIPT`` only if it could not be found out what became of
     it.
 
     Writes may be sent to the store only with the next read, or at the end of the unit of work. So their errors are

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Set
 from typing import Any, Final, Generic, TypeVar
 
+from ferroscope.contracts.calls import Audited
 from ferroscope.contracts.errors import LeaseLostError, StaleLeaseError
-from ferroscope.contracts.events import Audited
 from ferroscope.core.model import LeaseProof
 from ferroscope.db import replication
 from ferroscope.db.addresses import Addresses

@@ -14,18 +14,16 @@ from sqlalchemy import Connection, Engine
 from sqlalchemy.exc import DBAPIError
 
 from ferroscope.config.options import DatabaseSettings
+from ferroscope.contracts.calls import PENDING, RECEIPT, Receipt
 from ferroscope.contracts.coordination import PRECONDITION
-from ferroscope.contracts.events import PENDING
 from ferroscope.contracts.queue import Clock
-from ferroscope.contracts.receipts import RECEIPT, Receipt
 from ferroscope.core.notification import Subscription
 from ferroscope.db import executor
 from ferroscope.db.batch import Batch
-from ferroscope.db.connections import Connections
+from ferroscope.db.engine import Connections
 from ferroscope.db.errors import classify, is_elsewhere, leaves_open
-from ferroscope.db.executor import Statements
+from ferroscope.db.executor import Sender, Statements, joined, one_by_one
 from ferroscope.db.replication import POSITION, Memory, timeline_of
-from ferroscope.db.senders import Sender, joined, one_by_one
 from ferroscope.db.transaction import Transaction
 from ferroscope.secrets.keys import KeyRing
 

@@ -20,7 +20,7 @@ import msgspec
 
 from ferroscope import lldp
 from ferroscope.core import bmc_access
-from ferroscope.core.json_repair import clean_text
+from ferroscope.core.json_safety import clean_text
 from ferroscope.core.values import boot_mac, normalize
 
 Kind = Literal["node", "cpu", "nic", "disk", "dimm", "gpu", "firmware", "health"]

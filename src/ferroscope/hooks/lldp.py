@@ -15,7 +15,7 @@ from typing import Final
 import msgspec
 
 from ferroscope import lldp
-from ferroscope.core.json_repair import clean_text
+from ferroscope.core.json_safety import clean_text
 from ferroscope.core.model import Document
 from ferroscope.hooks import helpers
 from ferroscope.hooks.base import HookTask, InspectionHook

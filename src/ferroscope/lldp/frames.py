@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from socket import AF_INET6, inet_ntop
 from typing import Any, Final, NamedTuple
 
-from ferroscope.core.json_repair import clean_text
+from ferroscope.core.json_safety import clean_text
 from ferroscope.core.values import many
 
 _IPV4, _IPV6, _MAC = 1, 2, 6  # IANA's address family numbers

@@ -1,6 +1,7 @@
 """One attempt of a claimed request: copies to work on, how long the claim is certainly ours, and what happens outside.
 
 A task changes the copies; ``conclude`` commits them together with the new state and the end of the request, or nothing.
+What there is to tell meanwhile is in the ``Journal``, until a transaction writes it.
 
 A claim is a fence: every write of an attempt checks it, so an attempt whose claim was lost can change nothing in the
 database. A BMC checks no fence. Two things stand in for it:
@@ -24,21 +25,21 @@ import structlog
 from ferroscope.contracts.bmc import Bmc
 from ferroscope.contracts.data import Later, Packed, Part
 from ferroscope.contracts.errors import BmcError
+from ferroscope.contracts.queue import Clock
 from ferroscope.contracts.store import Query
 from ferroscope.core import bmc_access
 from ferroscope.core.delivery import Decision, Run
 from ferroscope.core.lanes import ENDING
-from ferroscope.core.model import Claim, Document, Inspection, Node, Port, Request
+from ferroscope.core.model import Claim, Document, Entry, Inspection, Node, Port, Request, Severity
 from ferroscope.core.node import DOCUMENTS
 from ferroscope.core.notification import ChangeView
 from ferroscope.core.reasons import Reason
-from ferroscope.core.states import Event
+from ferroscope.core.states import COMMANDS, Event
 from ferroscope.db.transaction import Fence, Transaction
 from ferroscope.hardware.search_index import IndexRow
 from ferroscope.hooks.base import PortChanges
 from ferroscope.remote import command_fence
 from ferroscope.worker.bmc import BmcObserver, ReportedPower, Trail, Unobserved, observed
-from ferroscope.worker.journal import Journal
 from ferroscope.worker.services import Services
 
 T = TypeVar("T")
@@ -267,6 +268,75 @@ class Attempt:
         if other.event is Event.TIMEOUT and self.inspection is not None:
             return other.created_at >= (self.inspection.clock_since or 0.0)
         return other.event is Event.DELETE or (other.event in ENDING and other.inspection == self.request.inspection)
+
+
+class Journal:
+    """Timeline entries of an attempt, and what becomes known on its way.
+
+    ``entries`` has the time of the monotonic clock at which each was noted. In the database each gets the
+    transaction's time minus its age when ``begin_writing`` was called, so that a slow transaction moves nothing.
+
+    Written along with them: ``bmc_addresses`` (None: unchanged), ``secret_delivery`` (how the machine gets its secret;
+    None: unchanged) and ``forgotten`` (a key of the node's internal data to delete; None: none).
+    """
+
+    def __init__(self, clock: Clock, process: str, node: Node, request: Request) -> None:
+        self.entries: list[tuple[float, Entry]] = []
+        self.bmc_addresses: frozenset[str] | None = None
+        self.secret_delivery: str | None = None
+        self.forgotten: str | None = None
+        self._clock = clock
+        self._process = process
+        self._node = node.uuid
+        self._inspection = node.inspection
+        self._is_command = request.event in COMMANDS  # which belongs to no inspection
+        self._began_at: float | None = None
+
+    def note(
+        self,
+        name: str,
+        message: str,
+        *,
+        severity: Severity = Severity.INFO,
+        reason: str | None = None,
+        detail: Document | None = None,
+    ) -> None:
+        """Add a step to the timeline."""
+        entry = Entry(
+            node=self._node,
+            inspection=None if self._is_command else self._inspection,
+            step=name,
+            message=message,
+            process=self._process,
+            severity=severity,
+            reason=reason,
+            detail=detail or {},
+        )
+        self.entries.append((self._clock.monotonic(), entry))
+
+    def begin_writing(self) -> None:
+        """Take now as the time at which the following transaction begins, however often it is repeated."""
+        self._began_at = self._clock.monotonic()
+
+    def write(self, tx: Transaction) -> None:
+        """Write what has not been written yet."""
+        if self.secret_delivery is not None and self._inspection is not None:
+            tx.inspections.update(self._inspection, secret_delivery=self.secret_delivery)
+        if self.forgotten is not None:
+            node = tx.nodes.get(self._node, lock=True)
+            internal = {key: value for key, value in node.internal.items() if key != self.forgotten}
+            tx.nodes.update(msgspec.structs.replace(node, internal=internal))
+        if self.bmc_addresses is not None:
+            tx.addresses.set_bmc(self._node, self.bmc_addresses)
+        began = self._began_at if self._began_at is not None else self._clock.monotonic()
+        tx.journal.append(
+            msgspec.structs.replace(entry, at=tx.now - max(0.0, began - noted)) for noted, entry in self.entries
+        )
+
+    def clear(self) -> None:
+        """Forget what has been written."""
+        self.entries, self._began_at = [], None
+        self.bmc_addresses = self.secret_delivery = self.forgotten = None
 
 
 def _documents(node: Node) -> dict[str, Any]:

@@ -23,8 +23,7 @@ from ferroscope.core.reasons import Reason
 from ferroscope.core.states import AWAITED, Event, State
 from ferroscope.core.values import without_secrets
 from ferroscope.core.virtual_media import kept
-from ferroscope.worker.attempt import Attempt
-from ferroscope.worker.journal import Journal
+from ferroscope.worker.attempt import Attempt, Journal
 from ferroscope.worker.next_boot import forget_next_boot_quietly, note_left_boot
 from ferroscope.worker.restart import REBOOT, UNSEEN, disables_power_off, leave_ramdisk_quietly, missed, was_seen
 from ferroscope.worker.services import Services

@@ -42,10 +42,9 @@ from ferroscope.db.store import Store
 from ferroscope.db.transaction import Transaction
 from ferroscope.secrets.references import SecretReader
 from ferroscope.storage.reader import Archive
-from ferroscope.worker.attempt import Attempt, Locked
+from ferroscope.worker.attempt import Attempt, Journal, Locked
 from ferroscope.worker.bmc import BmcObserver
 from ferroscope.worker.conclude import CLOCKED, Reserve, SameThread, concluded
-from ferroscope.worker.journal import Journal
 from ferroscope.worker.run import ReadsAhead, Task, run
 from ferroscope.worker.services import Services
 

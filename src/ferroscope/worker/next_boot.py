@@ -16,8 +16,7 @@ from ferroscope.contracts.errors import BmcError
 from ferroscope.core.boot import FROM_NETWORK, Boot
 from ferroscope.core.interfaces import NOOP
 from ferroscope.core.model import Node, Severity
-from ferroscope.worker.attempt import Attempt
-from ferroscope.worker.journal import Journal
+from ferroscope.worker.attempt import Attempt, Journal
 from ferroscope.worker.services import Services
 
 _STEP: Final = "boot device"

@@ -23,8 +23,7 @@ from ferroscope.core.states import Event
 from ferroscope.db.transaction import Transaction
 from ferroscope.hardware.parts import mapping, mappings, text
 from ferroscope.hardware.sources import combine
-from ferroscope.worker.attempt import Attempt
-from ferroscope.worker.journal import Journal
+from ferroscope.worker.attempt import Attempt, Journal
 from ferroscope.worker.reads import ports_elsewhere, previous_data
 from ferroscope.worker.services import Services
 

@@ -26,8 +26,7 @@ from ferroscope.core.model import Node, Severity
 from ferroscope.core.reasons import Reason
 from ferroscope.core.secrets import is_reference
 from ferroscope.core.values import MASK, is_too_short
-from ferroscope.worker.attempt import Attempt
-from ferroscope.worker.journal import Journal
+from ferroscope.worker.attempt import Attempt, Journal
 from ferroscope.worker.services import Services
 
 PROBE: Final = "probe"

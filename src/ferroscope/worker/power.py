@@ -23,9 +23,8 @@ from ferroscope.contracts.bmc import (
 from ferroscope.contracts.errors import BmcError
 from ferroscope.core.delivery import Done, Drop, Fail, Outcome, Retry
 from ferroscope.core.reasons import Reason
-from ferroscope.worker.attempt import Attempt
+from ferroscope.worker.attempt import Attempt, Journal
 from ferroscope.worker.boot import ensure_power
-from ferroscope.worker.journal import Journal
 from ferroscope.worker.restart import (
     disables_power_off,
     is_on,

@@ -28,8 +28,7 @@ from ferroscope.hooks.base import HookError
 from ferroscope.hooks.pipeline import Pipeline, encode
 from ferroscope.rules.data import RuleFailedError
 from ferroscope.worker import out_of_band, undo
-from ferroscope.worker.attempt import Attempt
-from ferroscope.worker.journal import Journal
+from ferroscope.worker.attempt import Attempt, Journal
 from ferroscope.worker.reads import HookRun, previous_data
 from ferroscope.worker.rules import RuleStep
 from ferroscope.worker.run import ReadsAhead

@@ -7,11 +7,10 @@ from collections.abc import Iterable
 from ferroscope.contracts.data import Part
 from ferroscope.contracts.remote import ObjectStoreError
 from ferroscope.contracts.store import Query
-from ferroscope.core import json_repair
+from ferroscope.core import json_safety
 from ferroscope.core.model import Document, Severity
 from ferroscope.storage.reader import previous
-from ferroscope.worker.attempt import Attempt
-from ferroscope.worker.journal import Journal
+from ferroscope.worker.attempt import Attempt, Journal
 from ferroscope.worker.services import Services
 
 
@@ -55,10 +54,10 @@ def previous_data(
     found = services.store.read(lambda tx: previous(tx, attempt.node.uuid, attempt.inspection, parts))
     try:
         stored = services.archive.fetch(found) if found is not None else {}
-    except ObjectStoreError as exc:
+        if len(stored) < len(parts):
+            return {}
+        return {part: json_safety.decode_clean(stored[part]) for part in parts}
+    except (ObjectStoreError, json_safety.TooManyContainersError) as exc:
         message = f"cannot read the previous inventory, {without}: {exc}"
         journal.note("previous inventory", message, severity=Severity.WARNING)
         return {}
-    if len(stored) < len(parts):
-        return {}
-    return {part: json_repair.decode_clean(stored[part]) for part in parts}

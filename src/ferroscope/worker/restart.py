@@ -28,8 +28,7 @@ from ferroscope.core.delivery import Next, Retry
 from ferroscope.core.model import Document, Node, Severity
 from ferroscope.core.reasons import Reason
 from ferroscope.core.states import Event, State
-from ferroscope.worker.attempt import Attempt
-from ferroscope.worker.journal import Journal
+from ferroscope.worker.attempt import Attempt, Journal
 from ferroscope.worker.next_boot import device_of, has_next_boot
 from ferroscope.worker.services import Services
 

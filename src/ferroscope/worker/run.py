@@ -22,9 +22,8 @@ from ferroscope.core.reasons import Reason
 from ferroscope.core.states import MACHINE, Event
 from ferroscope.core.values import many
 from ferroscope.db.transaction import Transaction
-from ferroscope.worker.attempt import Attempt, StoppedError, SupersededError
+from ferroscope.worker.attempt import Attempt, Journal, StoppedError, SupersededError
 from ferroscope.worker.boot import power_off_quietly, undo_start_quietly
-from ferroscope.worker.journal import Journal
 from ferroscope.worker.services import Services
 
 Task = Callable[[Attempt, Journal, Services], Outcome]

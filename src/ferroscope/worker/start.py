@@ -28,10 +28,9 @@ from ferroscope.db.store import Store
 from ferroscope.db.transaction import Fence, Transaction
 from ferroscope.leadership import Election, Leadership
 from ferroscope.worker import boot, out_of_band
-from ferroscope.worker.attempt import Attempt
+from ferroscope.worker.attempt import Attempt, Journal
 from ferroscope.worker.bmc import resolve_addresses
 from ferroscope.worker.boot import POWER_ON, ensure_power
-from ferroscope.worker.journal import Journal
 from ferroscope.worker.next_boot import boot_from_network
 from ferroscope.worker.restart import (
     REBOOT,

@@ -23,10 +23,9 @@ from ferroscope.core.values import many
 from ferroscope.db.transaction import Transaction
 from ferroscope.hooks.pipeline import Pipeline
 from ferroscope.worker import virtual_media
-from ferroscope.worker.attempt import Attempt
+from ferroscope.worker.attempt import Attempt, Journal
 from ferroscope.worker.bmc import resolve_addresses
 from ferroscope.worker.boot import missed_reset, power_off_quietly
-from ferroscope.worker.journal import Journal
 from ferroscope.worker.next_boot import keeps_boot_order
 from ferroscope.worker.password import set_password
 from ferroscope.worker.power import set_power

@@ -19,9 +19,8 @@ from ferroscope.core.model import Node, Severity
 from ferroscope.core.reasons import Reason
 from ferroscope.core.values import without_secrets
 from ferroscope.core.virtual_media import ATTACHED, SEEN
-from ferroscope.worker.attempt import Attempt
+from ferroscope.worker.attempt import Attempt, Journal
 from ferroscope.worker.boot import eject_quietly
-from ferroscope.worker.journal import Journal
 from ferroscope.worker.services import Services
 
 _SHOWN: Final = 120

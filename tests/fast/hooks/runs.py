@@ -24,8 +24,7 @@ from ferroscope.hooks.loader import LoadedHook
 from ferroscope.hooks.pipeline import Pipeline
 from ferroscope.runtime.system import SystemClock
 from ferroscope.storage.reader import Archive
-from ferroscope.worker.attempt import Attempt, Locked
-from ferroscope.worker.journal import Journal
+from ferroscope.worker.attempt import Attempt, Journal, Locked
 from ferroscope.worker.reads import HookRun
 from ferroscope.worker.services import Services
 from tests import ROOT

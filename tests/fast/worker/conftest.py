@@ -24,9 +24,8 @@ from ferroscope.core.states import Event, Provision, State
 from ferroscope.db.transaction import Transaction
 from ferroscope.hooks.pipeline import from_settings
 from ferroscope.runtime.system import SystemClock
-from ferroscope.worker.attempt import Attempt, Locked
+from ferroscope.worker.attempt import Attempt, Journal, Locked
 from ferroscope.worker.conclude import concluded
-from ferroscope.worker.journal import Journal
 from ferroscope.worker.loop import Worker
 from ferroscope.worker.start import PxeFilterWait, RebootThrottle
 from ferroscope.worker.tasks import build

@@ -13,8 +13,7 @@ from ferroscope.contracts.bmc import Power
 from ferroscope.contracts.errors import ClaimLostError, NotFoundError
 from ferroscope.core.states import Event, State
 from ferroscope.periodic.timeouts import Timeouts
-from ferroscope.worker.attempt import Attempt, StoppedError
-from ferroscope.worker.journal import Journal
+from ferroscope.worker.attempt import Attempt, Journal, StoppedError
 from ferroscope.worker.run import run
 from ferroscope.worker.services import Services
 from tests.fast.worker.conftest import Service, conclude, settings

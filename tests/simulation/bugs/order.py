@@ -11,7 +11,7 @@ from ferroscope import transition
 from ferroscope.core.delivery import Fail, Retry
 from ferroscope.core.reasons import Reason
 from ferroscope.core.states import Event
-from ferroscope.worker import attempt, commit, conclude, loop, start
+from ferroscope.worker import attempt, conclude, loop, start
 from tests.simulation.bugs.registry import bug
 
 
@@ -107,7 +107,7 @@ def _() -> Iterator[Any]:
     nodes=6,
 )
 def _() -> Iterator[Any]:
-    yield commit, "COMMANDS", frozenset()
+    yield conclude, "COMMANDS", frozenset()
 
 
 @bug(

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from functools import lru_cache, partial
 from typing import Any
 
-from ferroscope.db.senders import Command, SendError
+from ferroscope.db.executor import Command, SendError
 from tests.simulation.database.errors import SqlError
 from tests.simulation.database.server import Server
 from tests.simulation.database.sessions import Limits, Result, Said, text_of
@@ -276,7 +276,7 @@ class Cursor:
 
 
 def send(connection: Any, commands: Sequence[Command]) -> list[tuple[list[tuple[Any, ...]], int]]:
-    """What ``senders`` do, with one message."""
+    """What a sender does, with one message."""
     driver: Connection = connection.connection.dbapi_connection
     try:
         results = driver.call([(command.text, dict(command.values or {})) for command in commands])

@@ -11,7 +11,7 @@ from sqlalchemy import insert
 from ferroscope.config.options import DatabaseSettings, Settings
 from ferroscope.contracts.store import Query
 from ferroscope.db import executor, schema
-from ferroscope.db.senders import Command
+from ferroscope.db.executor import Command
 from ferroscope.runtime.backend import Backend, open_backend
 from ferroscope.runtime.system import SystemClock
 from tests.support import examples

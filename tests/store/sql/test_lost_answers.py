@@ -8,11 +8,11 @@ from typing import Any, Final
 
 import pytest
 
+from ferroscope.contracts.calls import RECEIPT, Receipt, RepeatedCallError
 from ferroscope.contracts.errors import OutcomeUnknownError, StoreUnavailableError
-from ferroscope.contracts.receipts import RECEIPT, Receipt, RepeatedCallError
 from ferroscope.contracts.store import Query
 from ferroscope.db import schema
-from ferroscope.db.senders import Command, Result, SendError
+from ferroscope.db.executor import Command, Result, SendError
 from ferroscope.db.transaction import Transaction
 from tests.store.conftest import Adapter, Open
 from tests.support import examples

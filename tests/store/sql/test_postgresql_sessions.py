@@ -17,8 +17,8 @@ from ferroscope.bus.local import LocalBus
 from ferroscope.bus.postgresql import start_watcher
 from ferroscope.config.options import DatabaseSettings
 from ferroscope.db.engine import build_engine
+from ferroscope.db.executor import Command, SendError
 from ferroscope.db.pipeline import pipelined
-from ferroscope.db.senders import Command, SendError
 from tests.store.conftest import stores
 from tests.support import databases
 from tests.support.postgresql_places import pooler, standby

@@ -20,7 +20,7 @@ from ferroscope.api.errors import BadRequestError
 from ferroscope.api.http import decoding
 from ferroscope.api.http.schemas import Mac
 from ferroscope.contracts.data import Part
-from ferroscope.core import bmc_access, json_repair, values
+from ferroscope.core import bmc_access, json_safety, values
 from ferroscope.core.ignored_macs import IgnoredMacs
 from ferroscope.core.lookup import MAX_INTERFACES, MAX_MACS, Evidence
 
@@ -135,8 +135,8 @@ def _readable(raw: bytes, max_depth: int) -> bytes:
         decoding.decode(raw, dict[str, Any], max_depth=max_depth, with_nul=True)
     except decoding.UnreadableError as exc:
         try:
-            repaired = json_repair.repaired(raw)
-        except json_repair.TooOddError:
+            repaired = json_safety.repaired(raw)
+        except json_safety.TooOddError:
             raise exc from None
         if repaired == raw:
             raise
@@ -188,7 +188,7 @@ def traces(raw: bytes, node_uuid: str | None, ignored: IgnoredMacs) -> Evidence:
 def _mac(interface: Any) -> str | None:
     """Return the MAC address of an interface, or else what it reports as such; None if that is no text."""
     reported = interface.get("mac_address") if isinstance(interface, dict) else None
-    text = json_repair.clean_text(reported) if isinstance(reported, str) else None
+    text = json_safety.clean_text(reported) if isinstance(reported, str) else None
     return values.nic_mac(text) or text
 
 
@@ -197,7 +197,7 @@ def _oddities(raw: bytes, readable: bytes, inventory: _Inventory) -> Iterator[st
     if readable is not raw:
         yield "values that are not valid JSON in UTF-8 were replaced"
     fields = (
-        json_repair.odd_fields(msgspec.json.decode(readable), _ODD_FIELDS) if json_repair.may_be_odd(readable) else []
+        json_safety.odd_fields(msgspec.json.decode(readable), _ODD_FIELDS) if json_safety.may_be_odd(readable) else []
     )
     if fields:
         yield f"control characters or unreadable bytes in {', '.join(fields)}"
@@ -215,7 +215,7 @@ def _booted(parts: dict[Part, bytes], inventory: _Inventory) -> list[str]:
     """Return the MAC addresses that the machine reports to have booted from."""
     boot = inventory.boot if isinstance(inventory.boot, dict) else {}
     reported = (boot.get("pxe_interface"), _decode_plugin_data(parts["unprocessed"]).boot_interface)
-    clean = (json_repair.clean_text(text) for text in reported if isinstance(text, str))
+    clean = (json_safety.clean_text(text) for text in reported if isinstance(text, str))
     return [mac for text in clean if (mac := values.boot_mac(text)) is not None]
 
 
@@ -228,4 +228,4 @@ def _address(text: Any) -> str | None:
     """Return the normalized address without a scope; None if it is invalid, unspecified or a loopback address."""
     if not isinstance(text, str) or len(text) > _MAX_ADDRESS:
         return None
-    return bmc_access.normalize(json_repair.clean_text(text))
+    return bmc_access.normalize(json_safety.clean_text(text))

@@ -1,30 +1,35 @@
-"""Handling a callback: look up the machine, store its data, and queue ``continue``, in one transaction.
+"""Callbacks: look up the machine, store its data, and queue ``continue``, in one transaction.
 
 An unknown machine is enrolled first, if discovery is enabled (see ``discovery``). A repeated callback gets the same
 response as the first and starts nothing. A different callback while the first is being processed is queued without its
 data: the worker ends that inspection in error. All refusals look the same to the caller; the reason is logged and
 recorded in the journal.
+
+Source: the Bare Metal API reference and the Introspection API reference, as ironic-python-agent uses them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final, TypeVar
+from typing import Annotated, Any, Final, TypeVar
 
 import msgspec
 
 from ferroscope import transition
-from ferroscope.api.baremetal import agent, discovery, inbox, refusals
+from ferroscope.api.baremetal import agent, callback_body, discovery, machine_lookup, refusals
 from ferroscope.api.baremetal.callback_body import Parsed
-from ferroscope.api.baremetal.machine_lookup import look_up, note_elsewhere
-from ferroscope.api.errors import LOOKUP_FAILED, MissingError, UnavailableError
+from ferroscope.api.errors import LOOKUP_FAILED, ApiError, BadRequestError, MissingError, UnavailableError
+from ferroscope.api.http import decoding
 from ferroscope.api.http.context import ApiContext, Process
+from ferroscope.api.http.route import Call, Reply
+from ferroscope.api.http.schemas import Uuid
 from ferroscope.boot_config import ipxe
 from ferroscope.config.options import Settings
 from ferroscope.contracts import telemetry
 from ferroscope.contracts.errors import ConflictError, NotFoundError
 from ferroscope.core import callback_secret, lookup
 from ferroscope.core.callback_secret import Proof, Verdict
+from ferroscope.core.json_safety import MAX_DEPTH
 from ferroscope.core.model import Inspection, Node, Request, Severity
 from ferroscope.core.reasons import Reason
 from ferroscope.core.states import MAY_CALL, TAKES_CALLBACK, Event, State
@@ -32,6 +37,8 @@ from ferroscope.db.transaction import Transaction
 
 T = TypeVar("T")
 
+CALLBACK_SINCE: Final = 84
+_COMPATIBLE: Final = 1
 _CALLED: Final = "callback"
 _REPEATED: Final = "callback-repeated"
 _CLEANED: Final = "callback-cleaned"
@@ -40,6 +47,32 @@ _CONTRADICTED: Final = "callback-contradicted"
 _CONTRADICTION: Final = 2
 # If a new machine calls several times at once, all calls but one conflict; they retry and find the new node.
 _TRIES: Final = 5
+
+
+# Secrets have 43 characters; longer ones are wrong, too.
+Secret = Annotated[str, msgspec.Meta(max_length=255)]
+
+
+class CallbackQuery(msgspec.Struct, frozen=True):
+    """Query of POST /v1/continue_inspection; ``node_uuid`` requires version 1.84.
+
+    ``secret``: the inspection's, as the machine got it with its boot parameters.
+    """
+
+    node_uuid: Uuid | None = None
+    secret: Secret | None = None
+
+
+class ContinueQuery(msgspec.Struct, frozen=True):
+    """Query of POST /v1/continue; ``secret`` as in POST /v1/continue_inspection."""
+
+    secret: Secret | None = None
+
+
+class CallbackAnswer(msgspec.Struct, frozen=True):
+    """The response in the form of ironic-inspector."""
+
+    uuid: str
 
 
 class Accepted(msgspec.Struct, frozen=True):
@@ -68,6 +101,71 @@ class _Sent(msgspec.Struct, frozen=True):
     to_store: discovery.ToStore
     secret: str | None
     source: str
+
+
+def continue_inspection(context: ApiContext, call: Call[CallbackQuery, None]) -> Reply:
+    """Accept a ramdisk's inspection data and queue its processing."""
+    new = call.minor >= CALLBACK_SINCE
+    node_uuid = call.query.node_uuid
+    if not new and (call.minor != _COMPATIBLE or node_uuid is not None):
+        raise MissingError(f"API version 1.{CALLBACK_SINCE} or newer is required.")
+    if node_uuid is not None:
+        node_uuid = decoding.uuid("node_uuid", node_uuid)
+    accepted = _accept(context, call, node_uuid, call.query.secret, with_token=new)
+    if new:
+        return Reply(202, agent.answer(context.settings, accepted.node, accepted.token, call.url))
+    return Reply(202, CallbackAnswer(uuid=accepted.node.uuid))
+
+
+def continue_introspection(context: ApiContext, call: Call[ContinueQuery, None]) -> Reply:
+    """Accept a ramdisk's inspection data by the Introspection API, in which a failed lookup is 400."""
+    try:
+        accepted = _accept(context, call, None, call.query.secret, with_token=False)
+    except MissingError as exc:
+        raise BadRequestError(exc.message) from None
+    return Reply(202, CallbackAnswer(uuid=accepted.node.uuid))
+
+
+def _accept(
+    context: ApiContext, call: Call[Any, None], node_uuid: str | None, secret: str | None, *, with_token: bool
+) -> Accepted:
+    """Handle the callback; if it is refused, count a failure for its source.
+
+    A callback that matches a waiting node is never refused because of failures of others with the same source address.
+    """
+    try:
+        parsed = callback_body.parse(
+            call.raw,
+            node_uuid,
+            max_depth=MAX_DEPTH,
+            ignored=context.settings.inspector.ignored,
+        )
+    except ApiError as exc:
+        refusals.unusable(context, call.raw, node_uuid, call.source, exc)
+        raise
+    if len(parsed.evidence.macs) > refusals.GUESSES:  # more than most machines have: perhaps guesses
+        refusals.refuse_guessing(context, call)
+    # Callers that want a token, or name the node, are no ramdisks of ironic-inspector.
+    elsewhere = (
+        Elsewhere(
+            lambda refusal: refusals.is_forwarded(context, refusal, call),
+            lambda refusal: refusals.forward(context, refusal, call),
+        )
+        if not with_token
+        else Elsewhere()
+    )
+    try:
+        return handle_callback(
+            context, parsed, with_token=with_token, secret=secret, source=call.source, elsewhere=elsewhere
+        )
+    except MissingError:
+        refusals.count_failure(context, call, len(parsed.evidence.macs))
+        raise
+
+
+def too_large(context: ApiContext, begins: bytes, source: str, why: ApiError) -> None:
+    """Record a callback whose body exceeds the limit."""
+    refusals.unusable(context, begins, None, source, why)
 
 
 def handle_callback(
@@ -147,14 +245,16 @@ def _discover(context: ApiContext, tx: Transaction, sent: _Sent) -> tuple[lookup
         if not ipxe.has_macs(tx, owner):
             return refusals.not_waiting(owner), None
     own = tuple(mac for mac in evidence.macs if mac not in verdict.elsewhere)
-    node = discovery.make(context, tx, parsed, own, inbox.identity_in(parsed), source)
+    node = discovery.make(context, tx, parsed, own, machine_lookup.identity_in(parsed), source)
     discovery.connect(context, tx, node, owners, source)
     return lookup.Found(node, elsewhere=verdict.elsewhere), node
 
 
 def _look_up(settings: Settings, tx: Transaction, sent: _Sent) -> lookup.Verdict:
     secret = callback_secret.searchable(settings.inspector.callback_secret, sent.secret)
-    return look_up(tx, sent.parsed.evidence, secret=secret, machine=inbox.identity_in(sent.parsed))
+    return machine_lookup.look_up(
+        tx, sent.parsed.evidence, secret=secret, machine=machine_lookup.identity_in(sent.parsed)
+    )
 
 
 def _take(
@@ -181,7 +281,7 @@ def _take(
         if isinstance(submitted, lookup.Refused):
             return submitted
         node = submitted
-        note_elsewhere(context, tx, found, source)
+        machine_lookup.note_elsewhere(context, tx, found, source)
     else:
         message = f"the same callback was received again{_from(source)}"
         refusals.add_entry(context.process, tx, node.uuid, _REPEATED, message, source=source)
@@ -200,10 +300,12 @@ def _submit(
     parsed, source = sent.parsed, sent.source
     if node.state not in MAY_CALL:
         return refusals.not_waiting(node)
-    identity = inbox.identity_in(parsed)
-    differences = inbox.contradictions_of(context.settings, node, identity, proven=verdict.proof is Proof.VERIFIED)
+    identity = machine_lookup.identity_in(parsed)
+    differences = machine_lookup.contradictions_of(
+        context.settings, node, identity, proven=verdict.proof is Proof.VERIFIED
+    )
     if differences and inspection.digest is not None:
-        return inbox.refused_data(node, differences)
+        return machine_lookup.refused_data(node, differences)
     queued = _continues(tx, node) if inspection.digest is not None else []
     if any(request.payload.get("digest") == parsed.digest for request in queued) or len(queued) >= _CONTRADICTION:
         return node
@@ -219,8 +321,8 @@ def _submit(
     _note_call(context.process, tx, node, source, verdict, first=inspection.digest is None, early=early)
     payload = {"digest": parsed.digest, "source": source, "identity": msgspec.structs.asdict(identity)}
     if differences:
-        return inbox.hold(context.process, tx, node, payload, differences)
-    if (lifted := inbox.lift_hold(tx, node)) is not node:
+        return machine_lookup.hold(context.process, tx, node, payload, differences)
+    if (lifted := machine_lookup.lift_hold(tx, node)) is not node:
         node = tx.nodes.update(agent.forgotten(lifted))  # the token is not that of the machine whose data was held
     transition.submit(tx, node, Event.CONTINUE, process=context.process.name, payload=payload)
     return node

@@ -7,14 +7,12 @@ Ferroscope's addition to the Bare Metal API; ``GET /v1/nodes?inbox=true`` lists 
 from __future__ import annotations
 
 import contextlib
-import re
 from typing import Annotated, Final
 
 import msgspec
 
 from ferroscope import transition
-from ferroscope.api.baremetal import discovery, node_bmc, node_input, node_policies
-from ferroscope.api.baremetal.callback_body import Parsed
+from ferroscope.api.baremetal import discovery, machine_lookup, node_bmc, node_input, node_policies
 from ferroscope.api.baremetal.node_input import NodeCreate
 from ferroscope.api.baremetal.nodes import check_references, check_unprotected
 from ferroscope.api.errors import BadRequestError, MissingError, StateConflictError
@@ -27,78 +25,21 @@ from ferroscope.config.options import Settings
 from ferroscope.contracts.errors import NotFoundError
 from ferroscope.contracts.store import Query
 from ferroscope.core import bmc_access, lookup, values
-from ferroscope.core.model import Document, Node, Port, Severity
+from ferroscope.core.model import Document, Node, Port
 from ferroscope.core.reasons import Reason
 from ferroscope.core.states import Event, Provision
 from ferroscope.db.transaction import Transaction
 from ferroscope.hardware import machine_identity
-from ferroscope.hardware.machine_identity import Difference, MachineIdentity
 from ferroscope.hardware.search_index import learn
 from ferroscope.http_server import sources
 
-_HELD: Final = "held"
 _APPROVED: Final = "approved"
 _REJECTED: Final = "rejected"
-# The record of the collector extra-hardware; decoding all of them would cost more than the rest of the callback.
-_UUID: Final = re.compile(rb'\[\s*"system"\s*,\s*"product"\s*,\s*"uuid"\s*,\s*"([0-9A-Fa-f-]{32,36})"')
-
-
-def identity_in(parsed: Parsed) -> MachineIdentity:
-    """Return the identity of the machine that sent this callback."""
-    found = _UUID.search(parsed.parts.get("unprocessed", b""))
-    return machine_identity.identify(parsed.system_vendor, found[1].decode() if found else None, parsed.evidence.macs)
-
-
-def contradictions_of(settings: Settings, node: Node, now: MachineIdentity, *, proven: bool) -> tuple[Difference, ...]:
-    """Return how the data contradicts the node's last inspection; nothing if that is not to be checked.
-
-    ``proven``: the machine presented the secret of its inspection.
-    """
-    before = machine_identity.stored(node.internal.get(machine_identity.IDENTITY))
-    if before is None or not settings.inspector.hold_contradicting_data:
-        return ()
-    found = machine_identity.contradictions(before, now)
-    if proven and machine_identity.is_same(before, now):  # its NICs were replaced
-        return tuple(one for one in found if one.what != "macs")
-    return found
-
-
-def refused_data(node: Node, differences: tuple[Difference, ...]) -> lookup.Refused:
-    """Return the refusal of contradicting data after other data of the same inspection."""
-    message = f"contradicts the last inspection: {machine_identity.explain(differences)}"
-    return lookup.Refused(Reason.DATA_CONTRADICTS, f"callback {message}", (node.uuid,))
-
-
-def hold(process: Process, tx: Transaction, node: Node, payload: Document, differences: tuple[Difference, ...]) -> Node:
-    """Hold the data, which has been stored, and return the node; ``payload`` is that of the request to process it."""
-    source = str(payload.get("source") or "")
-    message = machine_identity.explain(differences)
-    record = {"at": tx.now, "source": source, "message": message, "payload": payload}
-    record["differences"] = [msgspec.structs.asdict(one) for one in differences]
-    node = tx.nodes.update(msgspec.structs.replace(node, **machine_identity.with_hold(node, record)))
-    entry = transition.step(
-        node,
-        _HELD,
-        f"the data{f' from {source}' if source else ''} contradicts the last inspection and waits for approval: "
-        f"{message}",
-        process=process.name,
-        severity=Severity.WARNING,
-        reason=str(Reason.DATA_CONTRADICTS),
-        detail={"source": source} if source else None,
-    )
-    tx.journal.append([entry])
-    return node
-
-
-def lift_hold(tx: Transaction, node: Node) -> Node:
-    """Return the node without its hold, if it has one: data that does not contradict has arrived."""
-    fields = machine_identity.without_hold(node)
-    return tx.nodes.update(msgspec.structs.replace(node, **fields)) if fields else node
 
 
 def approve_data(context: ApiContext, tx: Transaction, node: Node, record: Document) -> Node:
     """Process the held data."""
-    node = lift_hold(tx, node)
+    node = machine_lookup.lift_hold(tx, node)
     _note(context.process, tx, node, _APPROVED, "the held data was approved by an operator")
     transition.submit(tx, node, Event.CONTINUE, process=context.process.name, payload=dict(record.get("payload") or {}))
     return node
@@ -106,7 +47,7 @@ def approve_data(context: ApiContext, tx: Transaction, node: Node, record: Docum
 
 def reject_data(context: ApiContext, tx: Transaction, node: Node, record: Document) -> None:
     """Drop the held data and end the inspection."""
-    node = lift_hold(tx, node)
+    node = machine_lookup.lift_hold(tx, node)
     _note(context.process, tx, node, _REJECTED, "the held data was rejected by an operator")
     for part in tx.data.of_node(node.uuid):
         if part.inspection == node.inspection:

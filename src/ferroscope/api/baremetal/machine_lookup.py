@@ -1,27 +1,37 @@
-"""Finding the node of a machine that calls: the queries and what is known of each machine, for ``core.lookup``."""
+"""Which machine calls: the queries that find its node, for ``core.lookup``, and whether its data contradicts the node.
+
+Contradicting data is held: the node waits in the inbox for an operator (see ``inbox``).
+"""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection
 from typing import Final
 
 import msgspec
 
+from ferroscope import transition
 from ferroscope.api.baremetal import discovery, refusals
-from ferroscope.api.http.context import ApiContext
+from ferroscope.api.baremetal.callback_body import Parsed
+from ferroscope.api.http.context import ApiContext, Process
 from ferroscope.boot_config import ipxe
+from ferroscope.config.options import Settings
 from ferroscope.contracts.errors import NotFoundError
 from ferroscope.core import bmc_access, lookup
 from ferroscope.core.lookup import Candidates, Evidence
-from ferroscope.core.model import Node
+from ferroscope.core.model import Document, Node, Severity
 from ferroscope.core.reasons import Reason
 from ferroscope.core.states import State
 from ferroscope.db.transaction import Transaction
 from ferroscope.hardware import machine_identity
-from ferroscope.hardware.machine_identity import MachineIdentity
+from ferroscope.hardware.machine_identity import Difference, MachineIdentity
 
 STEP: Final = "mac-elsewhere"
 _MOST: Final = 8
+_HELD: Final = "held"
+# The record of the collector extra-hardware; decoding all of them would cost more than the rest of the callback.
+_UUID: Final = re.compile(rb'\[\s*"system"\s*,\s*"product"\s*,\s*"uuid"\s*,\s*"([0-9A-Fa-f-]{32,36})"')
 
 
 def look_up(
@@ -87,3 +97,56 @@ def note_elsewhere(context: ApiContext, tx: Transaction, found: lookup.Found, so
             refusals.add_entry(
                 context.process, tx, uuid, STEP, message, source=source, reason=Reason.PORT_CONFLICT, detail=detail
             )
+
+
+def identity_in(parsed: Parsed) -> MachineIdentity:
+    """Return the identity of the machine that sent this callback."""
+    found = _UUID.search(parsed.parts.get("unprocessed", b""))
+    return machine_identity.identify(parsed.system_vendor, found[1].decode() if found else None, parsed.evidence.macs)
+
+
+def contradictions_of(settings: Settings, node: Node, now: MachineIdentity, *, proven: bool) -> tuple[Difference, ...]:
+    """Return how the data contradicts the node's last inspection; nothing if that is not to be checked.
+
+    ``proven``: the machine presented the secret of its inspection.
+    """
+    before = machine_identity.stored(node.internal.get(machine_identity.IDENTITY))
+    if before is None or not settings.inspector.hold_contradicting_data:
+        return ()
+    found = machine_identity.contradictions(before, now)
+    if proven and machine_identity.is_same(before, now):  # its NICs were replaced
+        return tuple(one for one in found if one.what != "macs")
+    return found
+
+
+def refused_data(node: Node, differences: tuple[Difference, ...]) -> lookup.Refused:
+    """Return the refusal of contradicting data after other data of the same inspection."""
+    message = f"contradicts the last inspection: {machine_identity.explain(differences)}"
+    return lookup.Refused(Reason.DATA_CONTRADICTS, f"callback {message}", (node.uuid,))
+
+
+def hold(process: Process, tx: Transaction, node: Node, payload: Document, differences: tuple[Difference, ...]) -> Node:
+    """Hold the data, which has been stored, and return the node; ``payload`` is that of the request to process it."""
+    source = str(payload.get("source") or "")
+    message = machine_identity.explain(differences)
+    record = {"at": tx.now, "source": source, "message": message, "payload": payload}
+    record["differences"] = [msgspec.structs.asdict(one) for one in differences]
+    node = tx.nodes.update(msgspec.structs.replace(node, **machine_identity.with_hold(node, record)))
+    entry = transition.step(
+        node,
+        _HELD,
+        f"the data{f' from {source}' if source else ''} contradicts the last inspection and waits for approval: "
+        f"{message}",
+        process=process.name,
+        severity=Severity.WARNING,
+        reason=str(Reason.DATA_CONTRADICTS),
+        detail={"source": source} if source else None,
+    )
+    tx.journal.append([entry])
+    return node
+
+
+def lift_hold(tx: Transaction, node: Node) -> Node:
+    """Return the node without its hold, if it has one: data that does not contradict has arrived."""
+    fields = machine_identity.without_hold(node)
+    return tx.nodes.update(msgspec.structs.replace(node, **fields)) if fields else node

@@ -1,4 +1,4 @@
-"""The endpoints for ramdisks without authentication: continue an inspection, lookup, heartbeat.
+"""The endpoints for ramdisks without authentication besides callbacks: lookup and heartbeat.
 
 Errors do not reveal their reason. Source: the Bare Metal API reference and the Introspection API reference, as
 ironic-python-agent uses them.
@@ -6,33 +6,26 @@ ironic-python-agent uses them.
 
 from __future__ import annotations
 
-import math
 from typing import Annotated, Any, Final
 from urllib.parse import urlsplit
 
 import msgspec
 
-from ferroscope.api.baremetal import agent, callback_body, callbacks, refusals
+from ferroscope.api.baremetal import agent, refusals
 from ferroscope.api.baremetal.machine_lookup import look_up
-from ferroscope.api.errors import LOOKUP_FAILED, ApiError, BadRequestError, MissingError, TooManyError
+from ferroscope.api.errors import LOOKUP_FAILED, BadRequestError, MissingError
 from ferroscope.api.http import decoding
 from ferroscope.api.http.context import ApiContext
 from ferroscope.api.http.route import Call, NoQuery, Reply
 from ferroscope.api.http.schemas import Mac, Uuid
 from ferroscope.contracts.errors import NotFoundError
 from ferroscope.core import lookup
-from ferroscope.core.json_safety import MAX_DEPTH
 from ferroscope.core.model import Node
 from ferroscope.core.reasons import Reason
 from ferroscope.core.states import RAMDISK
 from ferroscope.core.values import nic_mac
 from ferroscope.db.transaction import Transaction
 
-CALLBACK_SINCE: Final = 84
-# Callers are anonymous, and each address may be a guess: so many of them count as one failed call. Most machines have
-# fewer, also with virtual functions.
-GUESSES: Final = 128
-_COMPATIBLE: Final = 1
 _TOKEN_SINCE: Final = 62
 # Fields of a heartbeat -> microversion in which they appeared.
 HEARTBEAT_SINCE: Final = 22
@@ -45,37 +38,11 @@ _HEARTBEAT_SINCE: Final = {
 _STATUSES: Final = ("start", "end", "error")
 
 
-# Secrets have 43 characters; longer ones are wrong, too.
-Secret = Annotated[str, msgspec.Meta(max_length=255)]
-
-
-class CallbackQuery(msgspec.Struct, frozen=True):
-    """Query of POST /v1/continue_inspection; ``node_uuid`` requires version 1.84.
-
-    ``secret``: the inspection's, as the machine got it with its boot parameters.
-    """
-
-    node_uuid: Uuid | None = None
-    secret: Secret | None = None
-
-
-class ContinueQuery(msgspec.Struct, frozen=True):
-    """Query of POST /v1/continue; ``secret`` as in POST /v1/continue_inspection."""
-
-    secret: Secret | None = None
-
-
 class LookupQuery(msgspec.Struct, frozen=True):
     """Query of GET /v1/lookup; at least one of the two."""
 
     addresses: list[Mac] | None = None
     node_uuid: Uuid | None = None
-
-
-class CallbackAnswer(msgspec.Struct, frozen=True):
-    """The response in the form of ironic-inspector."""
-
-    uuid: str
 
 
 class Heartbeat(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -95,102 +62,6 @@ class NamedHeartbeat(Heartbeat, frozen=True, forbid_unknown_fields=True):
     node_ident: Annotated[str, msgspec.Meta(max_length=255)] | None = None
 
 
-def continue_inspection(context: ApiContext, call: Call[CallbackQuery, None]) -> Reply:
-    """Accept a ramdisk's inspection data and queue its processing."""
-    new = call.minor >= CALLBACK_SINCE
-    node_uuid = call.query.node_uuid
-    if not new and (call.minor != _COMPATIBLE or node_uuid is not None):
-        raise MissingError(f"API version 1.{CALLBACK_SINCE} or newer is required.")
-    if node_uuid is not None:
-        node_uuid = decoding.uuid("node_uuid", node_uuid)
-    accepted = _accept(context, call, node_uuid, call.query.secret, with_token=new)
-    if new:
-        return Reply(202, agent.answer(context.settings, accepted.node, accepted.token, call.url))
-    return Reply(202, CallbackAnswer(uuid=accepted.node.uuid))
-
-
-def continue_introspection(context: ApiContext, call: Call[ContinueQuery, None]) -> Reply:
-    """Accept a ramdisk's inspection data by the Introspection API, in which a failed lookup is 400."""
-    try:
-        accepted = _accept(context, call, None, call.query.secret, with_token=False)
-    except MissingError as exc:
-        raise BadRequestError(exc.message) from None
-    return Reply(202, CallbackAnswer(uuid=accepted.node.uuid))
-
-
-def _accept(
-    context: ApiContext, call: Call[Any, None], node_uuid: str | None, secret: str | None, *, with_token: bool
-) -> callbacks.Accepted:
-    """Handle the callback; if it is refused, count a failure for its source.
-
-    A callback that matches a waiting node is never refused because of failures of others with the same source address.
-    """
-    try:
-        parsed = callback_body.parse(
-            call.raw,
-            node_uuid,
-            max_depth=MAX_DEPTH,
-            ignored=context.settings.inspector.ignored,
-        )
-    except ApiError as exc:
-        refusals.unusable(context, call.raw, node_uuid, call.source, exc)
-        raise
-    if len(parsed.evidence.macs) > GUESSES:  # more than most machines have: perhaps guesses
-        refuse_guessing(context, call)
-    # Callers that want a token, or name the node, are no ramdisks of ironic-inspector.
-    elsewhere = (
-        callbacks.Elsewhere(
-            lambda refusal: refusals.is_forwarded(context, refusal, call),
-            lambda refusal: refusals.forward(context, refusal, call),
-        )
-        if not with_token
-        else callbacks.Elsewhere()
-    )
-    try:
-        return callbacks.handle_callback(
-            context, parsed, with_token=with_token, secret=secret, source=call.source, elsewhere=elsewhere
-        )
-    except MissingError:
-        count_failure(context, call, len(parsed.evidence.macs))
-        raise
-
-
-def too_large(context: ApiContext, begins: bytes, source: str, why: ApiError) -> None:
-    """Record a callback whose body exceeds the limit."""
-    refusals.unusable(context, begins, None, source, why)
-
-
-def refuse_guessing(context: ApiContext, call: Call[Any, None]) -> None:
-    """Raise ``TooManyError`` if this source has had too many failures."""
-    if seconds := context.access.callers.wait(call.source, context.process.clock.monotonic()):
-        raise _too_many(seconds)
-
-
-def refuse_flood(context: ApiContext, call: Call[Any, None]) -> None:
-    """Raise ``TooManyError`` if this source has had so many failures that nothing is looked up for it.
-
-    A machine that is waited for must not suffer from the failures of others with its address, as behind NAT, so a
-    source that has to wait is still answered about such a machine. This bounds how fast MAC addresses can be tried.
-    """
-    if seconds := context.access.callers.wait_for_any(call.source, context.process.clock.monotonic()):
-        raise _too_many(seconds)
-
-
-def count_failure(context: ApiContext, call: Call[Any, None], addresses: int = 1) -> None:
-    """Count a failure of this source, several for many addresses; raise ``TooManyError`` if it has had too many."""
-    seconds = 0
-    for _ in range(max(1, math.ceil(addresses / GUESSES))):
-        seconds = context.access.callers.failed(call.source, context.process.clock.monotonic())
-    if seconds:
-        raise _too_many(seconds)
-
-
-def _too_many(seconds: int) -> TooManyError:
-    return TooManyError(
-        f"Too many failed requests from this address. Try again in {seconds} s.", {"Retry-After": str(seconds)}
-    )
-
-
 def get_lookup(context: ApiContext, call: Call[LookupQuery, None]) -> Reply:
     """Return the node that a ramdisk runs on; the first response has the agent's token, unless the boot delivers it."""
     ignored = context.settings.inspector.ignored
@@ -201,7 +72,7 @@ def get_lookup(context: ApiContext, call: Call[LookupQuery, None]) -> Reply:
     evidence = lookup.Evidence(uuid=uuid, macs=tuple(found))
     if not evidence:
         raise BadRequestError("No lookup information provided: set node_uuid, or a valid MAC address in addresses.")
-    refuse_flood(context, call)
+    refusals.refuse_flood(context, call)
 
     def work(tx: Transaction) -> tuple[Node, str | None] | lookup.Refused:
         verdict = look_up(tx, evidence, expected=RAMDISK)
@@ -220,7 +91,7 @@ def get_lookup(context: ApiContext, call: Call[LookupQuery, None]) -> Reply:
     outcome = context.data.store.write(work)
     if isinstance(outcome, lookup.Refused):
         error = refusals.refused(context, outcome, evidence, call.source)
-        count_failure(context, call, len(found))
+        refusals.count_failure(context, call, len(found))
         raise error
     node, token = outcome
     return Reply(200, agent.answer(context.settings, node, token, call.url))

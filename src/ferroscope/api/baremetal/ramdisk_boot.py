@@ -15,7 +15,7 @@ from typing import Final
 import msgspec
 
 from ferroscope import transition
-from ferroscope.api.baremetal import ramdisk
+from ferroscope.api.baremetal import refusals
 from ferroscope.api.baremetal.machine_lookup import look_up
 from ferroscope.api.errors import LOOKUP_FAILED, BadRequestError, MissingError
 from ferroscope.api.http import decoding
@@ -104,7 +104,7 @@ def get_script(context: ApiContext, call: Call[ScriptQuery, None]) -> Reply:
         raise BadRequestError("The query parameter mac must be the MAC address of the NIC that boots.")
     if mac in context.settings.inspector.ignored:
         return Reply(200, ipxe.machine_script(None).encode())
-    ramdisk.refuse_flood(context, call)
+    refusals.refuse_flood(context, call)
 
     def work(tx: Transaction) -> str | None:
         verdict = look_up(tx, lookup.Evidence(macs=(mac,)))
@@ -120,7 +120,7 @@ def get_script(context: ApiContext, call: Call[ScriptQuery, None]) -> Reply:
 
     script = context.data.store.write(work)
     if script is None:
-        ramdisk.count_failure(context, call)
+        refusals.count_failure(context, call)
     return Reply(200, (script or ipxe.machine_script(None)).encode())
 
 

@@ -12,13 +12,14 @@ which ramdisks do; if the callback is refused there too, it is refused here like
 from __future__ import annotations
 
 import contextlib
+import math
 from typing import Any, Final
 
 import msgspec
 
 from ferroscope import transition
 from ferroscope.api.baremetal import callback_body
-from ferroscope.api.errors import LOOKUP_FAILED, ApiError, MissingError, UnavailableError
+from ferroscope.api.errors import LOOKUP_FAILED, ApiError, MissingError, TooManyError, UnavailableError
 from ferroscope.api.http.context import ApiContext, Process
 from ferroscope.api.http.route import Call
 from ferroscope.contracts.errors import NotFoundError, StoreUnavailableError
@@ -32,6 +33,9 @@ from ferroscope.core.reasons import Reason
 from ferroscope.core.states import ACTIVE, AWAITED, MACHINE
 from ferroscope.db.transaction import Transaction
 
+# Callers are anonymous, and each address may be a guess: so many of them count as one failed call. Most machines have
+# fewer, also with virtual functions.
+GUESSES: Final = 128
 STEP: Final = "callback-refused"
 RAMDISK_STEP: Final = "ramdisk-refused"
 # One call may add an entry to the journals of this many nodes, with this interval between entries.
@@ -185,6 +189,37 @@ def add_entry(
     )
     tx.journal.append([entry])
     return True
+
+
+def refuse_guessing(context: ApiContext, call: Call[Any, None]) -> None:
+    """Raise ``TooManyError`` if this source has had too many failures."""
+    if seconds := context.access.callers.wait(call.source, context.process.clock.monotonic()):
+        raise _too_many(seconds)
+
+
+def refuse_flood(context: ApiContext, call: Call[Any, None]) -> None:
+    """Raise ``TooManyError`` if this source has had so many failures that nothing is looked up for it.
+
+    A machine that is waited for must not suffer from the failures of others with its address, as behind NAT, so a
+    source that has to wait is still answered about such a machine. This bounds how fast MAC addresses can be tried.
+    """
+    if seconds := context.access.callers.wait_for_any(call.source, context.process.clock.monotonic()):
+        raise _too_many(seconds)
+
+
+def count_failure(context: ApiContext, call: Call[Any, None], addresses: int = 1) -> None:
+    """Count a failure of this source, several for many addresses; raise ``TooManyError`` if it has had too many."""
+    seconds = 0
+    for _ in range(max(1, math.ceil(addresses / GUESSES))):
+        seconds = context.access.callers.failed(call.source, context.process.clock.monotonic())
+    if seconds:
+        raise _too_many(seconds)
+
+
+def _too_many(seconds: int) -> TooManyError:
+    return TooManyError(
+        f"Too many failed requests from this address. Try again in {seconds} s.", {"Retry-After": str(seconds)}
+    )
 
 
 _FORWARDED: Final = frozenset({Reason.LOOKUP_UNKNOWN, Reason.LOOKUP_NOT_WAITING})

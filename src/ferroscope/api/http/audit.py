@@ -1,6 +1,6 @@
 """Audit of API calls: which calls have an event, and where it is written.
 
-The store writes the event of a change in the transaction of the change (``contracts.events``). This module writes what
+The store writes the event of a change in the transaction of the change (``contracts.calls``). This module writes what
 has no transaction, such as refused calls. Anybody can cause those, so only some have an event; the others are counted,
 and once a minute each source gets an event with their number. Events are also written as lines of JSON in the form of
 CADF, if configured.
@@ -22,10 +22,9 @@ from ferroscope.api.auth.identity import Identity
 from ferroscope.api.http.middleware import SAFE
 from ferroscope.api.rate_limit import Buckets
 from ferroscope.config.options import AuditSettings
+from ferroscope.contracts.calls import PENDING, RECEIPT, Audited, Receipt
 from ferroscope.contracts.errors import StoreUnavailableError
-from ferroscope.contracts.events import PENDING, Audited
 from ferroscope.contracts.queue import Clock
-from ferroscope.contracts.receipts import RECEIPT, Receipt
 from ferroscope.core.audit import REFUSED, UNKNOWN, AuditEvent, cadf, claimed
 from ferroscope.core.values import many
 from ferroscope.db.store import Store

@@ -15,7 +15,7 @@ import msgspec
 
 from ferroscope import __version__
 from ferroscope.api.errors import BareMetalFailure, IntrospectionFailure
-from ferroscope.api.http import if_lease
+from ferroscope.api.http import conditions
 from ferroscope.api.http.context import ApiContext
 from ferroscope.api.http.route import Body, Call, NoQuery, Reply, Route, Surface
 from ferroscope.api.http.versions import BARE_METAL, INTROSPECTION, Dialect
@@ -137,10 +137,10 @@ def _parameters(route: Route, schemas: _Schemas) -> list[Document]:
 
 
 _IF_LEASE: Final[Document] = {
-    "name": if_lease.HEADER,
+    "name": conditions.IF_LEASE,
     "in": "header",
     "description": "NAME/EPOCH/TOKEN of a lease: the call changes something only while the caller holds it.",
-    "schema": {"type": "string", "pattern": if_lease.PATTERN},
+    "schema": {"type": "string", "pattern": conditions.LEASE_PATTERN},
 }
 
 

@@ -19,7 +19,7 @@ import structlog
 from ferroscope.api import errors
 from ferroscope.api.auth import access
 from ferroscope.api.auth.identity import Identity
-from ferroscope.api.http import decoding, if_lease, middleware, receipts, versions
+from ferroscope.api.http import conditions, decoding, middleware, versions
 from ferroscope.api.http.audit import IDENTITY, CallAudit, event_of
 from ferroscope.api.http.authorization import admitted
 from ferroscope.api.http.context import ApiContext, Data, Services
@@ -30,8 +30,8 @@ from ferroscope.api.http.served_files import ServedFile, reply_with
 from ferroscope.api.http.versions import BARE_METAL, INTROSPECTION, Dialect, Version
 from ferroscope.config.options import Settings
 from ferroscope.contracts import telemetry
+from ferroscope.contracts.calls import Receipt, RepeatedCallError
 from ferroscope.contracts.errors import OutcomeUnknownError, StoreUnavailableError
-from ferroscope.contracts.receipts import Receipt, RepeatedCallError
 from ferroscope.contracts.store import Query
 from ferroscope.contracts.telemetry import CALL, Span
 from ferroscope.core import values
@@ -112,8 +112,8 @@ def responder(context: ApiContext, route: Route) -> Responder:
             with context.access.admission.admit(_caller(route, source, identity)):
                 call = _call(context, route, req, path, version, introspection, identity, source)
                 req.env.setdefault(IDENTITY, identity)
-                receipt = receipts.receipt_of(context.data, route, req.env, identity, call.raw)
-                with if_lease.required(context, req.env), traced(context, route, req.env, identity):
+                receipt = conditions.receipt_of(context.data, route, req.env, identity, call.raw)
+                with conditions.leading(context, req.env), traced(context, route, req.env, identity):
                     audit.begin(lambda: event(req, path, source), receipt)
                     reply = route.handler(context, call)
                     if isinstance(reply.body, ServedFile):
@@ -134,7 +134,7 @@ def responder(context: ApiContext, route: Route) -> Responder:
         if reply.status < 300 and route.method not in SAFE:
             context.data.writes.succeeded()
         audit.answered(reply.status, lambda: event(req, path, source))
-        receipts.keep(context.data, route, receipt, reply)
+        conditions.keep(context.data, route, receipt, reply)
         _send(resp, reply, route.media if reply.status < 300 else falcon.MEDIA_JSON)
         resp.set_headers(versions.headers(dialect, version))
         record(context, req, resp, req.method, route.path, perf_counter() - began, path=route.logged(req.path))
@@ -178,7 +178,7 @@ def by_introspection_listener(settings: Settings, req: falcon.Request) -> bool:
 def replayed(context: ApiContext, route: Route, req: falcon.Request, ident: str, dialect: Dialect) -> Reply:
     """Return the response to a call that was made before."""
     try:
-        return receipts.replay(context.data, route, ident)
+        return conditions.replay(context.data, route, ident)
     except Exception as exc:  # noqa: BLE001  # the boundary, as in ``responder``
         return failure(context, req, exc, dialect)
 

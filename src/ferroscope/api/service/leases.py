@@ -1,7 +1,7 @@
 """Leases over HTTP: leader election for any program.
 
 Only the holder receives the token, so that only the holder can renew and release the lease. The epoch increases with
-each new holder: use it as a fencing token. Source: as of ``api.http.if_lease``.
+each new holder: use it as a fencing token. Source: as of ``api.http.conditions``.
 """
 
 from __future__ import annotations

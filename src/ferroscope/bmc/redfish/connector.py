@@ -20,7 +20,7 @@ from sushy import exceptions as sushy
 from ferroscope.bmc.redfish.failures import InvalidAnswerError
 from ferroscope.bmc.redfish.info import Access, tls_context
 from ferroscope.contracts.errors import BmcError
-from ferroscope.core import json_repair, json_safety
+from ferroscope.core import json_safety
 from ferroscope.core.reasons import Reason
 from ferroscope.core.values import one_line
 from ferroscope.hardware.parts import mapping
@@ -156,8 +156,8 @@ def _resource(body: bytes) -> bytes:
     if json_safety.containers_exceed(body):
         raise InvalidAnswerError(f"JSON of more than {json_safety.MAX_CONTAINERS} objects and arrays")
     try:
-        return json_repair.readable(body)
-    except json_repair.TooOddError:
+        return json_safety.readable(body)
+    except json_safety.TooOddError:
         raise InvalidAnswerError("not JSON") from None
 
 

@@ -18,7 +18,7 @@ from ferroscope.bmc.redfish.info import Access, tls_context
 from ferroscope.bmc.redfish.login import LOGOUT_TIMEOUT, session_of
 from ferroscope.bmc.redfish.redaction import Redactor
 from ferroscope.contracts.errors import BmcError
-from ferroscope.core import json_repair, json_safety
+from ferroscope.core import json_safety
 from ferroscope.core.model import Document
 from ferroscope.core.reasons import Reason
 from ferroscope.remote.addresses import Networks
@@ -197,11 +197,11 @@ class _Service:
 
 def _decoded(content: bytes) -> Document:
     try:
-        found = json_safety.decode(content if json_safety.containers_exceed(content) else json_repair.readable(content))
+        found = json_safety.decode(content if json_safety.containers_exceed(content) else json_safety.readable(content))
     except (
         msgspec.MsgspecError,
         json_safety.TooManyContainersError,
-        json_repair.TooOddError,
+        json_safety.TooOddError,
         RecursionError,
         UnicodeDecodeError,
     ):

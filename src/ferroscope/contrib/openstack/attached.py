@@ -23,8 +23,7 @@ from ferroscope.core.delivery import Fail
 from ferroscope.core.lookup import Evidence
 from ferroscope.core.model import Document, Node
 from ferroscope.db.store import Store
-from ferroscope.worker.attempt import Attempt
-from ferroscope.worker.journal import Journal
+from ferroscope.worker.attempt import Attempt, Journal
 from ferroscope.worker.services import Services
 
 _ATTACH: Final = "see: ferroscope docs attach-an-ironic"

@@ -21,8 +21,7 @@ from ferroscope.core.delivery import Fail
 from ferroscope.core.model import Document, Severity
 from ferroscope.core.reasons import Reason
 from ferroscope.core.states import State
-from ferroscope.worker.attempt import Attempt
-from ferroscope.worker.journal import Journal
+from ferroscope.worker.attempt import Attempt, Journal
 from ferroscope.worker.services import Services
 
 T = TypeVar("T")

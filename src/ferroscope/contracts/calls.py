@@ -1,8 +1,11 @@
-"""Receipts: what a changing call leaves in the transaction of its change, so that its outcome can be looked up.
+"""What a changing call of the API leaves in the transaction of its change: a receipt, and its audit event.
 
-An answer to COMMIT may be lost. The store then looks for the call's receipt over a new connection, before it says what
-became of the change. A caller that gives its call a key (the header ``Idempotency-Key``) and repeats it finds its own
-effect instead of having it a second time.
+A receipt is there so that the call's outcome can be looked up. An answer to COMMIT may be lost. The store then looks
+for the call's receipt over a new connection, before it says what became of the change. A caller that gives its call a
+key (the header ``Idempotency-Key``) and repeats it finds its own effect instead of having it a second time.
+
+With the audit event in the transaction of the change, there is neither one without the other. A call that changes
+nothing has no transaction; its event, if any, is appended afterwards.
 """
 
 from __future__ import annotations
@@ -12,6 +15,8 @@ from contextvars import ContextVar
 from typing import Final
 
 import msgspec
+
+from ferroscope.core.audit import AuditEvent
 
 # Seconds for which a receipt is kept: of a call with a key, and of another one.
 KEPT: Final = 86_400.0
@@ -60,3 +65,18 @@ class RepeatedCallError(Exception):
 
 
 RECEIPT: Final[ContextVar[Receipt | None]] = ContextVar("RECEIPT", default=None)
+
+
+class Audited:
+    """The event of a call; ``recorded`` once it is committed. ``by``: who is shown in the node's timeline, or ""."""
+
+    def __init__(self, event: AuditEvent) -> None:
+        self.event = event
+        self.recorded = False
+
+    @property
+    def by(self) -> str:
+        return "" if self.event.method == "none" else self.event.user
+
+
+PENDING: Final[ContextVar[Audited | None]] = ContextVar("PENDING", default=None)

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ferroscope.core import json_repair
+from ferroscope.core import json_safety
 
 BAD = "\N{REPLACEMENT CHARACTER}"
 
@@ -40,7 +40,7 @@ BAD = "\N{REPLACEMENT CHARACTER}"
 def test_it_can_be_read(raw: bytes, value: Any) -> None:
     with pytest.raises((msgspec.DecodeError, msgspec.ValidationError, UnicodeDecodeError)):
         msgspec.json.decode(raw)
-    assert msgspec.json.decode(json_repair.repaired(raw)) == value
+    assert msgspec.json.decode(json_safety.repaired(raw)) == value
 
 
 @given(
@@ -51,7 +51,7 @@ def test_it_can_be_read(raw: bytes, value: Any) -> None:
 )
 def test_valid_json_is_not_changed(document: Any) -> None:
     for raw in (json.dumps(document).encode(), msgspec.json.encode(document)):
-        assert json_repair.repaired(raw) == raw
+        assert json_safety.repaired(raw) == raw
 
 
 @given(
@@ -62,19 +62,19 @@ def test_valid_json_is_not_changed(document: Any) -> None:
 )
 def test_whatever_python_writes_can_be_read(document: Any) -> None:
     """``json.dumps`` writes NaN and unpaired surrogates, and ramdisks use it."""
-    msgspec.json.decode(json_repair.repaired(json.dumps(document).encode()))
+    msgspec.json.decode(json_safety.repaired(json.dumps(document).encode()))
 
 
 @pytest.mark.parametrize("raw", [b"{", b'{"a": 01}', b'{"a" 1}', b"nonsense", b"", b"\xff\xfe"])
 def test_what_is_no_json_stays_none(raw: bytes) -> None:
     with pytest.raises((msgspec.DecodeError, UnicodeDecodeError)):
-        msgspec.json.decode(json_repair.repaired(raw))
+        msgspec.json.decode(json_safety.repaired(raw))
 
 
 @pytest.mark.parametrize("raw", [b'"' + b"\xff" * 20_000 + b'"', b'"' + b"\x01" * 20_000 + b'"'])
 def test_a_body_that_is_mostly_odd_is_not_repaired(raw: bytes) -> None:
-    with pytest.raises(json_repair.TooOddError):
-        json_repair.repaired(raw)
+    with pytest.raises(json_safety.TooOddError):
+        json_safety.repaired(raw)
 
 
 @pytest.mark.parametrize(
@@ -92,17 +92,17 @@ def test_a_body_that_is_mostly_odd_is_not_repaired(raw: bytes) -> None:
 )
 def test_padding_is_removed_and_the_rest_replaced(text: str, clean: str) -> None:
     document = {text: [text, {"a": text}], "number": 1}
-    assert json_repair.cleaned(document) == {clean: [clean, {"a": clean}], "number": 1}
-    assert json_repair.decode_clean(msgspec.json.encode(document)) == json_repair.cleaned(document)
-    assert json_repair.decode_clean(json.dumps(document).encode()) == json_repair.cleaned(document)
+    assert json_safety.cleaned(document) == {clean: [clean, {"a": clean}], "number": 1}
+    assert json_safety.decode_clean(msgspec.json.encode(document)) == json_safety.cleaned(document)
+    assert json_safety.decode_clean(json.dumps(document).encode()) == json_safety.cleaned(document)
 
 
 def test_odd_fields_are_named() -> None:
     document = {"a": {"b": ["x", "y\0"]}, "fine": "tab\t", "k\0": "v", "more": ["\x01"] * 9}
-    assert json_repair.odd_fields(document, 3) == ["a.b[1]", "k\\x00", "more[0]"]
-    assert json_repair.odd_fields({"fine": "é😀"}, 3) == []
+    assert json_safety.odd_fields(document, 3) == ["a.b[1]", "k\\x00", "more[0]"]
+    assert json_safety.odd_fields({"fine": "é😀"}, 3) == []
 
 
 @pytest.mark.parametrize("raw", [b"[" + b"1," * 1_200_000 + b"NaN]", b"[" + b'"",' * 900_000 + b"NaN]"])
 def test_what_would_cost_too_much_is_left_to_the_decoder(raw: bytes) -> None:
-    assert json_repair.repaired(raw) == raw
+    assert json_safety.repaired(raw) == raw

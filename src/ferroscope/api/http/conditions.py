@@ -1,0 +1,131 @@
+"""Headers on which the effect of a call depends: ``If-Lease``, and ``Idempotency-Key``.
+
+``If-Lease: NAME/EPOCH/TOKEN``: a call changes something only while the caller leads. The store checks the lease first
+in each transaction of the call, and holds it until the commit. So once a newer epoch has been issued, no call of the
+former leader changes anything, however late it arrives. Source: "a precondition of its belief about who is the latest
+master", the proposal for highly available components of Kubernetes.
+
+``Idempotency-Key: KEY``: repeated, a call gets the answer of its first time and changes nothing. The key is the
+caller's own; two callers may use the same. It belongs to one request: method, path, query and body.
+``X-Openstack-Request-Id`` is no such key: services send one value with many different calls. Source: the IETF draft
+"The Idempotency-Key HTTP Header Field".
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, Final
+
+import msgspec
+
+from ferroscope.api.auth.identity import Identity
+from ferroscope.api.errors import BadRequestError, PreconditionError, StateConflictError
+from ferroscope.api.http.context import ApiContext, Data
+from ferroscope.api.http.middleware import SAFE
+from ferroscope.api.http.route import Reply, Route
+from ferroscope.contracts.calls import Receipt, RepeatedCallError
+from ferroscope.contracts.coordination import PRECONDITION
+from ferroscope.contracts.errors import StaleLeaseError, StoreUnavailableError
+from ferroscope.core.model import LeaseProof
+
+IF_LEASE: Final = "If-Lease"
+LEASE_PATTERN: Final = r"^[A-Za-z0-9._~/-]{1,200}/[1-9][0-9]{0,17}/[!-.0-~]{1,64}$"
+_LEASE: Final = re.compile(r"(.{1,200})/([1-9][0-9]{0,17})/([^/]{1,64})")
+_VALID_LEASE: Final = re.compile(LEASE_PATTERN)
+
+
+@contextmanager
+def leading(context: ApiContext, environ: Mapping[str, Any]) -> Iterator[None]:
+    """Have all that is written in this block depend on the lease that the request names, if it names one.
+
+    ``PreconditionError`` (412) before and in the block if the caller does not hold it.
+    """
+    given = environ.get("HTTP_IF_LEASE")
+    if given is None:
+        yield
+        return
+    if environ.get("REQUEST_METHOD") in SAFE:
+        raise BadRequestError(f"{IF_LEASE} applies to requests that change something only; omit it here.")
+    asked = PRECONDITION.set(_proof(given))
+    try:
+        # A call without any change, and one whose changes are elsewhere, is refused, too.
+        context.data.store.write(lambda _tx: None)
+        yield
+    except StaleLeaseError as exc:
+        raise PreconditionError(_why(context.data, exc)) from exc
+    finally:
+        PRECONDITION.reset(asked)
+
+
+def _proof(given: str) -> LeaseProof:
+    found = _LEASE.fullmatch(given)
+    if found is None or _VALID_LEASE.match(given) is None:
+        raise BadRequestError(
+            f"Invalid header {IF_LEASE}: expected NAME/EPOCH/TOKEN, such as backup/nightly/7/6c6a1e0c-..."
+        )
+    name, epoch, token = found.groups()
+    return LeaseProof(name=name, epoch=int(epoch), token=token)
+
+
+def _why(data: Data, stale: StaleLeaseError) -> str:
+    now = data.store.read(lambda tx: tx.leases.get(stale.name))
+    wrong = f"{IF_LEASE}: epoch {stale.epoch} of lease {stale.name} has ended"
+    if now is None:
+        return f"{IF_LEASE}: lease {stale.name} could not be found; nothing was changed."
+    if now.epoch == stale.epoch and now.held:
+        wrong = f"{IF_LEASE}: the token of lease {stale.name} is wrong"
+    holder = f"held by {now.holder} in epoch {now.epoch}" if now.held else "the lease is free"
+    return f"{wrong} ({holder}); nothing was changed. Stop acting as the leader, and acquire the lease again."
+
+
+_KEY: Final = "HTTP_IDEMPOTENCY_KEY"
+_VALID_KEY: Final = re.compile(r"[\x21-\x7e]{1,255}")
+# The token of a lease is stored nowhere.
+_NOT_KEPT: Final = ("/v1/leases/",)
+_LONGEST: Final = 256 * 1024
+
+_encode = msgspec.json.Encoder(decimal_format="number").encode
+
+
+def receipt_of(data: Data, route: Route, environ: Mapping[str, Any], identity: Identity, raw: bytes) -> Receipt | None:
+    """Return the receipt of a call with a key; None without one. ``RepeatedCallError`` if the call was made before."""
+    key = environ.get(_KEY)
+    if key is None or route.ramdisk or route.method in SAFE:
+        return None
+    if not _VALID_KEY.fullmatch(key):
+        raise BadRequestError("Idempotency-Key must be 1 to 255 printable ASCII characters without spaces.")
+    ident = _digest(identity.user, str(identity.project_id), key)
+    call = _digest(route.method, environ["PATH_INFO"], environ.get("QUERY_STRING", ""), raw.hex())
+    found = data.store.read(lambda tx: tx.receipts.get(ident))
+    if found is not None and found.call != call:
+        raise StateConflictError("This Idempotency-Key was used for another request; use a new one for each request.")
+    if found is not None and not found.void:
+        raise RepeatedCallError(ident)
+    return Receipt(ident, call, given=True, instead=found is not None)
+
+
+def keep(data: Data, route: Route, receipt: Receipt | None, reply: Reply) -> None:
+    """Keep the answer for whoever repeats the call; one without a body need not be kept."""
+    if receipt is None or not receipt.written or reply.body is None or route.path.startswith(_NOT_KEPT):
+        return
+    body = reply.body if isinstance(reply.body, bytes) else _encode(reply.body)
+    if len(body) <= _LONGEST:
+        with contextlib.suppress(StoreUnavailableError, UnicodeDecodeError):
+            text = body.decode()
+            data.store.write(lambda tx: tx.receipts.answered(receipt.id, reply.status, text), durable=False)
+
+
+def replay(data: Data, route: Route, ident: str) -> Reply:
+    """Return the answer of a call that was made before."""
+    found = data.store.read(lambda tx: tx.receipts.get(ident))
+    if found is None or (found.reply is None and route.response is not None):
+        raise StateConflictError("The request with this Idempotency-Key has taken effect before; read the object.")
+    return Reply(found.status or route.status, None if found.reply is None else found.reply.encode())
+
+
+def _digest(*parts: str) -> str:
+    return hashlib.sha256("\0".join(parts).encode()).hexdigest()
