@@ -8,13 +8,18 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
+import msgspec
 import pytest
 
+from ferroscope import transition
 from ferroscope.api.auth.identity import local
 from ferroscope.config.options import BootSettings, DiscoverySettings, InspectorSettings
 from ferroscope.contracts.store import Query
+from ferroscope.core.delivery import Fail
 from ferroscope.core.lookup import MAX_MACS
+from ferroscope.core.reasons import Reason
 from ferroscope.core.states import Event
+from ferroscope.hardware import machine_identity
 from tests.api import working
 from tests.api.booted import ATTACKER, MACHINE, Site
 from tests.api.callers import As, service_for
@@ -344,3 +349,26 @@ def test_a_machine_with_many_virtual_functions_works_everywhere(make: Make) -> N
     assert not service.node(node).inbox
     found = {"driver": "fake-hardware", "driver_info": {}, "macs": others[1:]}
     assert service.bare_metal.post("/v1/inbox", found).status_code == 201
+
+
+def test_the_machine_that_has_replaced_another_behind_its_bmc_is_approved_once_it_was_refused(make: Make) -> None:
+    service = make()
+    node = service.enrol()
+
+    def becomes(last_error: str | None) -> Callable[[Any], Any]:
+        def work(tx: Any) -> Any:
+            changed = tx.nodes.get(node)
+            machine_identity.remember_behind_bmc(changed, {"serial": "SN-1"})
+            return tx.nodes.update(msgspec.structs.replace(changed, last_error=last_error))
+
+        return work
+
+    service.store.write(becomes(None))
+    approve = f"/v1/nodes/{node}/approve"
+    assert service.bare_metal.post(approve).status_code == 409
+    failure = Fail(Reason.BMC_OTHER_MACHINE, "another machine is at https://192.0.2.10 than before")
+    service.store.write(becomes(transition.explain(failure)))
+    assert service.bare_metal.post(approve).status_code == 204
+    assert machine_identity.behind_bmc(service.node(node)) is None
+    assert entries(service, node, "approved")
+    assert service.bare_metal.post(approve).status_code == 409

@@ -346,6 +346,17 @@ class ClearsBootDevice(Protocol, metaclass=_Capability):
         """
 
 
+@runtime_checkable
+class TellsMachines(Protocol, metaclass=_Capability):
+    """Optional: the BMC says which machine it is that of, so that no command reaches another one at its address.
+
+    Where ``hardware.machine_identity.behind_bmc`` has another one, all other calls fail with ``BMC_OTHER_MACHINE``.
+    """
+
+    def machine(self, node: Node) -> Document:
+        """Return ``serial`` and ``uuid`` of the machine, as far as the BMC says them, whichever machine it is."""
+
+
 class OutOfBandNic(msgspec.Struct, frozen=True):
     """A NIC as reported by the BMC; ``mac`` in lower case."""
 

@@ -96,6 +96,7 @@ _NOT_DONE: Final = frozenset(
         Reason.BMC_NOT_ALLOWED,
         Reason.BMC_NOT_REDFISH,
         Reason.BMC_SYSTEM_UNCLEAR,
+        Reason.BMC_OTHER_MACHINE,
         Reason.DRIVER_INFO_INVALID,
         Reason.DRIVER_INCOMPLETE,
         Reason.POWER_OFF_DISABLED,

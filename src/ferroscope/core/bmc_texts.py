@@ -26,6 +26,7 @@ OF_ANSWERS: Final = frozenset(
         Reason.BMC_CERTIFICATE,
         Reason.BMC_NOT_REDFISH,
         Reason.BMC_SYSTEM_UNCLEAR,
+        Reason.BMC_OTHER_MACHINE,
         Reason.BMC_BUSY,
         Reason.BMC_SILENT,
     }

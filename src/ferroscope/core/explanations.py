@@ -174,6 +174,11 @@ EXPLANATIONS: Final[dict[Reason, Explanation]] = {
         "Set redfish_system_id in driver_info to the system of this node; the error lists them.",
         (_TIMELINE, "ferroscope node set NODE -d redfish_system_id=PATH", _INSPECT),
     ),
+    Reason.BMC_OTHER_MACHINE: Explanation(
+        "The BMC at this address is that of another machine than before, by its serial number and system UUID.",
+        "Correct the BMC address; if the machine itself got a new mainboard, approve it, and try again.",
+        ("ferroscope node set NODE -d redfish_address=URL", "ferroscope node approve NODE", _TRY, _INSPECT),
+    ),
     Reason.BMC_NOT_ALLOWED: Explanation(
         "The BMC address is outside the permitted networks, or a machine reported it and nobody has approved it.",
         "Approve the node, or set the BMC address yourself; see also [drivers] bmc_networks.",

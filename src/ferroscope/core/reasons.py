@@ -38,6 +38,7 @@ class Reason(StrEnum):
     BMC_CERTIFICATE = "bmc-certificate"
     BMC_NOT_REDFISH = "bmc-not-redfish"
     BMC_SYSTEM_UNCLEAR = "bmc-system-unclear"
+    BMC_OTHER_MACHINE = "bmc-other-machine"
     BMC_NOT_ALLOWED = "bmc-not-allowed"
     DRIVER_INFO_INVALID = "driver-info-invalid"
     ENCRYPTION_KEY_MISSING = "encryption-key-missing"

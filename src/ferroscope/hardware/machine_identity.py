@@ -3,6 +3,9 @@
 Data of another machine is held: it waits for an operator's approval before it is processed. The hold is a record in the
 node's internal data, beside the flag ``inbox``. The inspection stays in its state, its clock stopped, until the data is
 approved or rejected, or the inspection is ended in another way, which ends the hold too.
+
+What a BMC says of its machine is kept beside that, and compared with what the BMC says later only: a ramdisk may read
+another serial number on one and the same machine.
 """
 
 from __future__ import annotations
@@ -148,6 +151,28 @@ def same_uuid(one: str, other: str) -> bool:
 KEY: Final = "held"
 # The key of the machine's identity, as its last processed callback reported it.
 IDENTITY: Final = "machine_identity"
+# The key of what the BMC said which machine it is that of, and of the place of that BMC.
+BEHIND_BMC: Final = "machine_behind_bmc"
+_PLACE: Final = "place"
+_PLACES: Final = ("_address", "_port", "_node", "_system_id", "_root_prefix")
+
+
+def behind_bmc(node: Node) -> MachineIdentity | None:
+    """Return which machine the BMC was that of; None if that is unknown, or was another BMC by its address."""
+    known = mapping(node.internal.get(BEHIND_BMC))
+    if not known or known.get(_PLACE) != _place(node):
+        return None
+    return MachineIdentity(text(known.get("serial")), text(known.get("uuid")))
+
+
+def remember_behind_bmc(node: Node, found: Document) -> None:
+    """Keep in the node's internal data what its BMC said, ``serial`` and ``uuid``; nothing if it said neither."""
+    if found:
+        node.internal[BEHIND_BMC] = {_PLACE: _place(node), **found}
+
+
+def _place(node: Node) -> Document:
+    return {name: value for name, value in node.driver_info.items() if name.endswith(_PLACES)}
 
 
 def hold_of(node: Node) -> Document | None:

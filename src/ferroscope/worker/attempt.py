@@ -22,7 +22,7 @@ from typing import Any, Final, TypeVar
 import msgspec
 import structlog
 
-from ferroscope.contracts.bmc import Bmc
+from ferroscope.contracts.bmc import Bmc, TellsMachines
 from ferroscope.contracts.data import Later, Packed, Part
 from ferroscope.contracts.errors import BmcError
 from ferroscope.contracts.queue import Clock
@@ -36,6 +36,7 @@ from ferroscope.core.notification import ChangeView
 from ferroscope.core.reasons import Reason
 from ferroscope.core.states import COMMANDS, Event
 from ferroscope.db.transaction import Fence, Transaction
+from ferroscope.hardware import machine_identity
 from ferroscope.hardware.search_index import IndexRow
 from ferroscope.hooks.base import PortChanges
 from ferroscope.remote import command_fence
@@ -151,6 +152,12 @@ class Attempt:
         if why := bmc_access.withheld(self.node, networks=self._services.settings.drivers.bmc_networks):
             raise BmcError(why, transient=False, reason=Reason.BMC_NOT_ALLOWED)
         return self.known_driver
+
+    def learn_machine(self) -> None:
+        """Keep which machine the BMC is that of, if that is not known for its present address. ``BmcError``."""
+        driver = self.driver()
+        if isinstance(driver, TellsMachines) and machine_identity.behind_bmc(self.node) is None:
+            machine_identity.remember_behind_bmc(self.node, driver.machine(self.node))
 
     def begins(self, hook: str, what: str = "") -> None:
         """Record what the attempt is running: the named hook, or something else."""

@@ -27,6 +27,7 @@ from ferroscope.contracts.bmc import (
     ShowsRestarts,
     SoftPower,
     SoftReboot,
+    TellsMachines,
 )
 from ferroscope.contracts.errors import BmcError
 from ferroscope.contracts.queue import Clock
@@ -93,7 +94,7 @@ class Trail:
 
 _ABILITIES: Final = (
     Bmc, RamdiskBoot, AttachesMedia, ShowsRestarts, ClearsBootDevice, OutOfBand, ListsNics, ReportsHealth, ForcesOff,
-    SoftPower, SoftReboot, ChangesPassword,
+    SoftPower, SoftReboot, ChangesPassword, TellsMachines,
 )  # fmt: skip
 # Every method that talks to a BMC; a driver has those of ``Bmc``, and any of the optional ones.
 _CALLS: Final = tuple(

@@ -236,6 +236,7 @@ class StartTask:
         if way is Boot.OPERATOR:
             journal.note("unmanaged", "waiting for the operator to boot the ramdisk")
             return Next(Event.WAIT)
+        attempt.learn_machine()
         if way is Boot.OUT_OF_BAND:
             return out_of_band.inspect(attempt, journal, services)
         boot.note(attempt, services, way)

@@ -209,6 +209,7 @@ def verify(attempt: Attempt, journal: Journal, services: Services) -> Outcome:
     if attempt.before.state is not State.ERROR:
         attempt.node.last_error = None
     journal.bmc_addresses = resolve_addresses(attempt.node, seconds=services.settings.drivers.command_timeout)
+    attempt.learn_machine()
     _learn_boot_device(attempt, journal)
     virtual_media.learn(attempt)
     journal.note("verified", f"the BMC responds: {_POWER_TEXT.get(power, str(power))}")

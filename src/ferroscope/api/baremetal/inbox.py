@@ -24,7 +24,7 @@ from ferroscope.api.http.schemas import Mac, iso
 from ferroscope.config.options import Settings
 from ferroscope.contracts.errors import NotFoundError
 from ferroscope.contracts.store import Query
-from ferroscope.core import bmc_access, lookup, values
+from ferroscope.core import advice, bmc_access, lookup, values
 from ferroscope.core.model import Document, Node, Port
 from ferroscope.core.reasons import Reason
 from ferroscope.core.states import Event, Provision
@@ -151,7 +151,10 @@ def _same_system(node: Node, system: object) -> bool:
 
 
 def approve(context: ApiContext, call: Call[NoQuery, None]) -> Reply:
-    """Approve a discovered node; from then on it is like an enrolled one. Held inspection data is processed."""
+    """Approve a discovered node; from then on it is like an enrolled one. Held inspection data is processed.
+
+    A node whose BMC was refused as that of another machine is approved with the machine that is there now.
+    """
     ident = node_ident(call)
 
     def work(tx: Transaction) -> None:
@@ -160,6 +163,9 @@ def approve(context: ApiContext, call: Call[NoQuery, None]) -> Reply:
             node = approve_data(context, tx, node, held)
             if not node.auto_discovered:
                 return
+        if advice.reason_of(node.last_error) is Reason.BMC_OTHER_MACHINE and machine_identity.behind_bmc(node):
+            _approve_machine(context, tx, node)
+            return
         _check_discovered(node)
         if not node.inbox and not bmc_access.unconfirmed(node):
             return
@@ -169,6 +175,13 @@ def approve(context: ApiContext, call: Call[NoQuery, None]) -> Reply:
 
     context.data.store.write(work)
     return Reply(204)
+
+
+def _approve_machine(context: ApiContext, tx: Transaction, node: Node) -> None:
+    """Forget which machine the BMC was that of; the next call learns it anew."""
+    internal = {key: value for key, value in node.internal.items() if key != machine_identity.BEHIND_BMC}
+    node = tx.nodes.update(msgspec.structs.replace(node, internal=internal))
+    _note(context.process, tx, node, _APPROVED, "the other machine at the address of the BMC was approved")
 
 
 def reject(context: ApiContext, call: Call[NoQuery, None]) -> Reply:

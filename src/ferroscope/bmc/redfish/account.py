@@ -12,11 +12,13 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
+from http import HTTPStatus
 from typing import Any, Final
 
 import msgspec
 from sushy import exceptions as sushy
 
+from ferroscope.bmc.redfish import commands, identity
 from ferroscope.bmc.redfish.failures import is_rejected_login
 from ferroscope.bmc.redfish.info import Access
 from ferroscope.bmc.redfish.login import OneLogin
@@ -25,8 +27,9 @@ from ferroscope.bmc.redfish.session import Client
 from ferroscope.contracts.errors import BmcError
 from ferroscope.contracts.queue import StopFlag
 from ferroscope.core import json_safety
-from ferroscope.core.model import Document
+from ferroscope.core.model import Document, Node
 from ferroscope.core.reasons import Reason
+from ferroscope.hardware import machine_identity
 from ferroscope.hardware.parts import mapping
 from ferroscope.remote.addresses import Networks
 from ferroscope.remote.deadline import current
@@ -40,10 +43,11 @@ _ACTION: Final = "#ManagerAccount.ChangePassword"
 
 
 class Login(msgspec.Struct, frozen=True):
-    """How to log in with a new connection; ``allowed``: the networks in which the BMC may be."""
+    """How to log in with a new connection; ``allowed``: the networks in which the BMC of the ``node`` may be."""
 
     access: Access
     allowed: Networks
+    node: Node
 
     def with_password(self, access: Access) -> Login:
         return msgspec.structs.replace(self, access=access)
@@ -64,9 +68,23 @@ def _opened(login: Login) -> Iterator[tuple[Any, OneLogin]]:
     client.reserve()
     try:
         with client.use() as root:
+            _check_machine(root, login)
             yield root, auth
     finally:
         client.part()
+
+
+def _check_machine(root: Any, login: Login) -> None:
+    """Raise ``BmcError`` if this is the BMC of another machine, whose password is none of this node's business."""
+    if machine_identity.behind_bmc(login.node) is None:
+        return
+    try:
+        found = commands.system(root, login.access)
+    except (sushy.AccessError, BmcError):
+        if root._conn.status != HTTPStatus.FORBIDDEN:
+            raise
+        return  # an account that has to change its password may read nothing else
+    identity.check(found, login.access, login.node)
 
 
 def prove(login: Login) -> None:

@@ -12,6 +12,7 @@ import sushy
 
 from ferroscope.bmc.redfish import attached_media as attached_media
 from ferroscope.bmc.redfish import health as health
+from ferroscope.bmc.redfish import identity as identity
 from ferroscope.bmc.redfish import inventory as inventory
 from ferroscope.bmc.redfish import media as media
 from ferroscope.bmc.redfish.boot import boot_device as boot_device

@@ -213,7 +213,7 @@ class RedfishBmc:
         new = access if password is None else msgspec.structs.replace(access, password=password)
         with Deadline(self._options.inventory_timeout) as deadline:
             try:
-                session = account.Login(access, self._options.limits.networks)
+                session = account.Login(access, self._options.limits.networks, node)
                 if password is None:
                     account.prove(session)
                 else:
@@ -254,6 +254,10 @@ class RedfishBmc:
             node, "health", lambda commands, system: commands.health.collect(system), self._options.inventory_timeout
         )
 
+    def machine(self, node: Node) -> Document:
+        """Return serial number and UUID of the system."""
+        return self._call(node, "identity", lambda commands, system: commands.identity.shown(system), checked=False)
+
     def systems(self, node: Node) -> Sequence[str]:
         """Return the paths of all systems of the service."""
         return self._call(
@@ -293,14 +297,19 @@ class RedfishBmc:
         seconds: float | None = None,
         *,
         whole: bool = False,
+        checked: bool = True,
         once: Once | None = None,
     ) -> T:
-        """Call ``work`` for the node's system, or the ``whole`` service; retry transient errors while there is time."""
+        """Call ``work`` for the node's system, or the ``whole`` service; retry transient errors while there is time.
+
+        ``checked``: not for the system of another machine.
+        """
         access = info.read(node.driver_info, self._options.limits)
         with self._opening:  # cached_property is not thread-safe
             clients = self._clients
         with Deadline(seconds or self._options.command_timeout) as deadline:
-            attempt = partial(self._attempt, clients, access, what, work, deadline, whole=whole)
+            known = node if checked else None
+            attempt = partial(self._attempt, clients, access, what, work, deadline, whole=whole, known_as=known)
             return retry_bmc_call(attempt, deadline.remaining, self._options.stop, self._options.command_tries, once)
 
     def _attempt(
@@ -312,6 +321,7 @@ class RedfishBmc:
         deadline: Deadline,
         *,
         whole: bool,
+        known_as: Node | None,
     ) -> T:
         """Try once, and again with another session where the BMC does not know one any more.
 
@@ -331,6 +341,8 @@ class RedfishBmc:
                     if not whole:
                         client.known.add(access.system)
                         known = False  # what lies below it may be missing for good
+                        if known_as is not None:
+                            commands.identity.check(target, access, known_as)
                     return work(commands, target)
             except (BmcError, TooLateError):
                 raise

@@ -51,7 +51,10 @@ def inbox(api: Api, out: Output) -> None:
 @click.option("--suggested-names", is_flag=True, help="Set the suggested name of nodes without a name.")
 @with_api
 def approve(api: Api, out: Output, *, wanted: Wanted, suggested_names: bool) -> None:
-    """Approve discovered nodes, which then count as enrolled, and process held inspection data."""
+    """Approve discovered nodes, which then count as enrolled, and process held inspection data.
+
+    Of a node that failed with bmc-other-machine, the machine that is there now is approved.
+    """
     chosen = _waiting(api, out, wanted, "approve")
 
     def act(node: Json) -> None:
