@@ -116,4 +116,5 @@ def _stamp(path: Path) -> tuple[int, ...] | None:
         found = path.stat()
     except OSError:
         return None
-    return found.st_ino, found.st_size, found.st_mtime_ns, found.st_mode
+    # Owner, mode and access lists change this time only: a file that could not be read may be readable now.
+    return found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns
