@@ -24,7 +24,7 @@ import msgspec
 from sqlalchemy import Engine, event
 
 from ferroscope.db import unit_of_work
-from ferroscope.db.executor import Sender
+from ferroscope.db.executor import Send
 
 Stats = dict[Any, tuple[int, int, float, float, dict[Any, Any]]]
 
@@ -64,7 +64,7 @@ class Profiler:
         """Count the messages that go to the driver without SQLAlchemy, which so has no event for them."""
         choose = unit_of_work.sender_for
 
-        def watched(driver: str) -> Sender:
+        def watched(driver: str) -> Send:
             send = choose(driver)
 
             def counted(connection: Any, commands: Any) -> Any:

@@ -13,7 +13,7 @@ import msgspec
 from ferroscope.contracts import telemetry
 from ferroscope.contracts.telemetry import Moved
 from ferroscope.core import callback_secret, ironic_nodes
-from ferroscope.core.delivery import Fail, IllegalEventError, Refused, advance, check_inspectable, take
+from ferroscope.core.delivery import Fail, IllegalEventError, NotInspectableError, advance, check_inspectable, take
 from ferroscope.core.explanations import hint
 from ferroscope.core.lanes import bmc_of
 from ferroscope.core.model import Document, Entry, Inspection, Node, Request, Severity
@@ -70,12 +70,14 @@ def start(
     ``inspection`` is the UUID of the new inspection, ``secret`` is what its callback has to present. A node that is
     already starting is returned unchanged, so concurrent starts are merged; refused if it is about to be aborted. If
     the node is waiting for its machine, the new inspection replaces the one that waits. Raises ``IllegalEventError`` or
-    ``Refused``.
+    ``NotInspectableError``.
     """
     transition = check_inspectable(node)
     if node.state is State.STARTING:
         if any(one.event is Event.ABORT for one in tx.requests.pending(node.uuid)):
-            raise Refused(f"the inspection of node {node.uuid} is being aborted; start another one when it has ended")
+            raise NotInspectableError(
+                f"the inspection of node {node.uuid} is being aborted; start another one when it has ended"
+            )
         return node
     replaced = _replaced(tx, node, by=inspection, process=process) if node.state is State.WAITING else None
     new = Inspection(
@@ -97,11 +99,11 @@ def _replaced(tx: Transaction, node: Node, *, by: str, process: str) -> Inspecti
     """End the node's inspection, whose machine has not called back, because the inspection ``by`` replaces it.
 
     What is left of it on the queue is dropped when it is delivered, and its secret is not valid any more. Its machine
-    is powered off when the new inspection starts it. Raises ``Refused`` if its data has arrived.
+    is powered off when the new inspection starts it. Raises ``NotInspectableError`` if its data has arrived.
     """
     old = tx.inspections.get(str(node.inspection))
     if old.digest is not None:
-        raise Refused(
+        raise NotInspectableError(
             f"the machine of node {node.uuid} has called back, and its data is about to be processed; "
             "wait for the end of the inspection, or abort it"
         )
@@ -127,11 +129,14 @@ def enroll(tx: Transaction, node: Node, what: str, *, inspection: str, process: 
 def reapply(tx: Transaction, node: Node, new: Inspection, *, process: str) -> Node:
     """Start ``new``, an inspection of existing data: set ``reapplying`` and queue a ``reapply`` request.
 
-    The caller stores its data. Raises ``IllegalEventError``, or ``Refused`` while another reapply is in progress.
+    The caller stores its data. Raises ``IllegalEventError``, or ``NotInspectableError`` while another reapply is in
+    progress.
     """
     transition = take(node, Event.REAPPLY)
     if node.state is State.REAPPLYING:
-        raise Refused(f"stored data of node {node.uuid} is already being processed; wait until that has finished")
+        raise NotInspectableError(
+            f"stored data of node {node.uuid} is already being processed; wait until that has finished"
+        )
     node = _add(tx, node, transition, new)
     tx.requests.put(request_for(node, Event.REAPPLY))
     tx.journal.append([step(node, "requested", "reapply requested", process=process)])

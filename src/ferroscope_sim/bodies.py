@@ -17,7 +17,7 @@ import msgspec
 from ferroscope.core.ignored_macs import KNOWN, ignored
 from ferroscope.core.lookup import MAX_MACS
 from ferroscope.core.model import Document
-from ferroscope.core.values import normalize
+from ferroscope.core.values import normalized_mac
 from ferroscope_sim.inventory import MAX_INDEX, bmc_address, bmc_mac, generate, nic_mac, pxe_mac
 from ferroscope_sim.model import FleetSettings, Member
 from ferroscope_sim.outcomes import Body
@@ -77,12 +77,12 @@ def _as_body(document: Document) -> Document:
 def _macs(inventory: Document) -> list[str]:
     """Return the distinct MACs, the boot MAC first."""
     records = inventory.get("interfaces")
-    found = [normalize(record.get("mac_address")) for record in records or () if isinstance(record, dict)]
+    found = [normalized_mac(record.get("mac_address")) for record in records or () if isinstance(record, dict)]
     macs = list(dict.fromkeys(mac for mac in found if mac and mac not in ignored((KNOWN,))))
     if not 0 < len(macs) <= MAX_MACS:
         raise ValueError(f"it must have between 1 and {MAX_MACS} interfaces with a MAC, not {len(macs)}")
     boot = inventory.get("boot")
-    booted = normalize(boot.get("pxe_interface")) if isinstance(boot, dict) else None
+    booted = normalized_mac(boot.get("pxe_interface")) if isinstance(boot, dict) else None
     return sorted(macs, key=lambda mac: mac != booted)
 
 

@@ -28,6 +28,7 @@ from ferroscope_sim.model import Member
 # is safe because every call here is idempotent; urllib3 would log each of its own retries.
 
 _VERSION: Final = {"X-OpenStack-Ironic-API-Version": "1.80"}
+_THREADS: Final = 8
 _TRIES: Final = 6
 _FIRST_WAIT: Final = 0.1
 _POLL_INTERVAL: Final = 0.25
@@ -135,7 +136,6 @@ def enroll(
     *,
     api_url: str,
     sim_address: str | Mapping[str, str],
-    threads: int = 8,
     headers: Mapping[str, str] | None = None,
     wait: float = 60.0,
     patience: float = 0.0,
@@ -146,13 +146,13 @@ def enroll(
     are added to each call (a token). ``BareMetalError`` if the API cannot be reached, or does not support the
     simulator's driver.
     """
-    api = BareMetal(api_url, threads=threads, headers=headers)
+    api = BareMetal(api_url, threads=_THREADS, headers=headers)
     news: dict[str, bool] = {}
     failed: dict[str, str] = {}
     try:
         api.wait_up(patience)
         _check_driver(api)
-        with ThreadPoolExecutor(threads, thread_name_prefix="enroll") as pool:
+        with ThreadPoolExecutor(_THREADS, thread_name_prefix="enroll") as pool:
             results = pool.map(lambda member: _enroll_one(api, member, _place(member, sim_address)), members)
             for member, result in zip(members, results, strict=True):
                 if isinstance(result, BareMetalError):

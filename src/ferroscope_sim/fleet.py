@@ -26,10 +26,9 @@ _LOOK_EVERY = 0.01
 class Fleet:
     """The machines of ``settings``; ``ValueError`` if those are invalid."""
 
-    def __init__(self, settings: FleetSettings, *, clock: Callable[[], float] = time.time) -> None:
+    def __init__(self, settings: FleetSettings) -> None:
         self.settings = settings
         self.totals = Counters()
-        self._clock = clock
         self._loop = asyncio.get_running_loop()
         self._bodies = Bodies(settings)
         self._poster = HttpPoster(
@@ -55,7 +54,7 @@ class Fleet:
         """Return the counters of the machines in ``names`` (None: all); unknown names are ignored."""
         machines = self._named(names)
         return Status(
-            time=self._clock(),
+            time=time.time(),
             callback_url=",".join(self._urls),
             machines=len(self.machines),
             on=self._on(),
@@ -94,7 +93,7 @@ class Fleet:
         lag = member.outcome.follows_after
         return Machine(
             member,
-            Tally(self.totals, clock=self._clock),
+            Tally(self.totals, clock=time.time),
             later=self._loop.call_later,
             start=self._boot,
             lag=None if lag is None else lag * self.settings.time_scale,

@@ -279,6 +279,8 @@ TABLE: Final = (
 
 OUTCOMES: Final = {outcome.name: outcome for outcome in TABLE}
 
+# Traces of a machine.
+_KEPT: Final = 64
 _NAME: Final = re.compile(r"sim-(?P<outcome>[a-z][a-z-]*?)(?:-\d+)?\Z")
 
 
@@ -368,9 +370,9 @@ class Trace(msgspec.Struct, frozen=True):
 class Tally:
     """The effects of one machine: its counters, the fleet's ``totals``, and the newest traces."""
 
-    def __init__(self, totals: Counters, *, clock: Callable[[], float], keep: int = 64) -> None:
+    def __init__(self, totals: Counters, *, clock: Callable[[], float]) -> None:
         self.counters = Counters()
-        self.traces: deque[Trace] = deque(maxlen=keep)
+        self.traces: deque[Trace] = deque(maxlen=_KEPT)
         self._totals = totals
         self._clock = clock
 

@@ -19,7 +19,7 @@ from ferroscope.db.unit_of_work import Runner
 from ferroscope.runtime.system import SystemClock
 from tests.api.callers import As, service_for
 from tests.api.service import Service, callback_body
-from tests.fast.worker.conftest import ManualClock
+from tests.support.manual_clock import ManualClock
 
 SOURCE = "192.0.2.7"
 ALICE = local("alice", "http_basic", ["admin"], project="infra")

@@ -20,21 +20,8 @@ from ferroscope.remote.addresses import Networks
 from ferroscope.remote.image_check import ImageCheck
 from tests.support import images
 from tests.support.certificates import Authority
+from tests.support.manual_clock import ManualClock
 from tests.support.processes import PATIENCE, free_port
-
-
-class ManualClock:
-    """A clock that stands still."""
-
-    def __init__(self) -> None:
-        self.now = 1000.0
-
-    def monotonic(self) -> float:
-        return self.now
-
-    def time(self) -> float:
-        return self.now
-
 
 Answer = Callable[[BaseHTTPRequestHandler], None]
 

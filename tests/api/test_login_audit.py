@@ -18,7 +18,7 @@ from ferroscope.contrib.ui import session
 from ferroscope.core.audit import AuditEvent, cadf, claimed
 from tests.api.browsing import Browser
 from tests.api.service import Service
-from tests.fast.worker.conftest import ManualClock
+from tests.support.manual_clock import ManualClock
 from tests.support.processes import until
 
 ATTACKER, HOME = "198.51.100.66", "192.0.2.7"

@@ -217,12 +217,21 @@ def metrics() -> str:
 
 
 def _of_process() -> Iterator[str]:
-    from prometheus_client import CollectorRegistry
+    for name, kind, labels, text in instruments():
+        yield _row(name, kind, labels, text)
+
+
+def instruments() -> Iterator[tuple[str, str, tuple[str, ...], str]]:
+    """Yield name, type, labels and help of the metrics of a process."""
+    from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
     from ferroscope.telemetry.metrics import Metrics
 
-    for name, kind, labels, text in Metrics(CollectorRegistry()).instruments():
-        yield _row(name, kind, labels, text)
+    for one in vars(Metrics(CollectorRegistry())).values():
+        if isinstance(one, Counter | Gauge | Histogram):
+            for family in one.describe():
+                suffix = "_total" if family.type == "counter" else ""
+                yield family.name + suffix, family.type, one._labelnames, family.documentation
 
 
 def _overview() -> Iterator[str]:

@@ -116,18 +116,17 @@ class RefusalCache:
 class PerMinute:
     """Counts calls by source within the current minute."""
 
-    def __init__(self, remembered: int = 20_000) -> None:
+    def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._remembered = remembered
         self._minute = 0
         self._made: dict[str, int] = {}
 
     def made(self, source: str, minute: int) -> int:
-        """Count one more call; return this source's total in this minute. Sources beyond ``remembered`` count as 1."""
+        """Count one more call; return this source's total in this minute. Sources beyond a limit count as 1."""
         with self._lock:
             if minute != self._minute:
                 self._minute, self._made = minute, {}
-            if source not in self._made and len(self._made) >= self._remembered:
+            if source not in self._made and len(self._made) >= _REMEMBERED:
                 return 1
             self._made[source] = self._made.get(source, 0) + 1
             return self._made[source]

@@ -50,7 +50,7 @@ class Range(msgspec.Struct, frozen=True):
         return self.first.version
 
     def __contains__(self, address: Address) -> bool:
-        return address.version == self.version and self.first <= address <= self.last  # type: ignore[operator]
+        return address.version == self.version and int(self.first) <= int(address) <= int(self.last)
 
     @property
     def netmask(self) -> str:
@@ -95,7 +95,7 @@ def parse_all(texts: Sequence[str], *, hosts: int) -> tuple[Range, ...]:
 
 def overlap(one: Range, other: Range) -> bool:
     """Whether they have an address in common."""
-    return one.version == other.version and one.first <= other.last and other.first <= one.last  # type: ignore[operator]
+    return one.version == other.version and int(one.first) <= int(other.last) and int(other.first) <= int(one.last)
 
 
 def _bits(text: str, bits: str, found: Range) -> int | None:

@@ -234,7 +234,7 @@ _LARGEST: Final = 1024 * 1024
 _Text = Annotated[str, msgspec.Meta(min_length=1, max_length=255)]
 
 
-class Wanted(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class Minimum(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The oldest versions that are not outdated, for models that match the pattern.
 
     ``parts``: patterns of the models of NICs, disks and other components -> version.
@@ -318,9 +318,9 @@ def report(api: Api, out: Output, *, selector: str | None, file: Any, outdated: 
         raise click.exceptions.Exit(Exit.FAILURE)
 
 
-def _read(file: Any) -> list[Wanted]:
+def _read(file: Any) -> list[Minimum]:
     try:
-        return msgspec.convert(yaml_of(file, _LARGEST) or [], list[Wanted])
+        return msgspec.convert(yaml_of(file, _LARGEST) or [], list[Minimum])
     except msgspec.ValidationError as exc:
         raise invalid(f"{file.name} is invalid: {exc}; quote versions such as '2.10'") from None
 
@@ -337,7 +337,7 @@ def _order(line: Line) -> tuple[Any, ...]:
     return line.component, natural(line.part), natural(line.version)
 
 
-def _line(model: str, component: str, part: str, version: str, nodes: list[str], wanted: list[Wanted]) -> Line:
+def _line(model: str, component: str, part: str, version: str, nodes: list[str], wanted: list[Minimum]) -> Line:
     """Compare with the first entry for model and component; numbers count as numbers, so 2.9 is before 2.10."""
     entries = (one.oldest(component, part) for one in wanted if fnmatchcase(model.lower(), one.model.lower()))
     needed = next(filter(None, entries), None)

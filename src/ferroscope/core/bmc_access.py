@@ -104,7 +104,7 @@ def hosts(info: Document) -> Iterator[tuple[str, str]]:
 
 def literal(info: Document) -> frozenset[str]:
     """Return the addresses as stored, without DNS lookups; a host name is returned as it is."""
-    found = (normalize(host) if is_address(host) else host.lower() for _, host in hosts(info))
+    found = (normalized_ip(host) if is_address(host) else host.lower() for _, host in hosts(info))
     return frozenset(filter(None, found))
 
 
@@ -117,7 +117,7 @@ def is_address(host: str) -> bool:
     return True
 
 
-def normalize(address: str) -> str | None:
+def normalized_ip(address: str) -> str | None:
     """Return the IP address in canonical form; None if it is invalid, loopback or unspecified."""
     return _normalized(address) if len(address) <= _LONGEST else _normalize(address)
 

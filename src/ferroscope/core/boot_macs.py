@@ -13,7 +13,7 @@ from typing import Final
 
 import msgspec
 
-from ferroscope.core.values import normalize
+from ferroscope.core.values import normalized_mac
 
 LEASE_PREFIX: Final = "pxe/"
 
@@ -72,7 +72,7 @@ def decode_record(data: str) -> FilterRecord:
 
 def number(mac: str) -> int | None:
     """Return the MAC, in any accepted spelling, as a number; None if it is invalid."""
-    text = normalize(mac)
+    text = normalized_mac(mac)
     return None if text is None else int(text.replace(":", ""), 16)
 
 

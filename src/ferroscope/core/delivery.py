@@ -59,7 +59,7 @@ def _when(state: State) -> str:
     return "after the inspection has finished" if state is State.FINISHED else f"while the inspection is {state}"
 
 
-class Refused(Exception):  # noqa: N818  # an answer, not a fault
+class NotInspectableError(Exception):
     """The node forbids what its inspection's state would allow; the message says what to change."""
 
 
@@ -67,19 +67,23 @@ def check_inspectable(node: Node) -> Transition:
     """Return the transition that begins an inspection of the machine; the only check of whether it may be inspected.
 
     A node in ``starting`` may be requested again, and one in ``waiting`` restarted. Raises ``IllegalEventError`` or
-    ``Refused``.
+    ``NotInspectableError``.
     """
     transition = take(node, Event.INSPECT)
     if node.state in ACTIVE:
         return transition
     if node.inbox:
-        raise Refused(f"node {node.uuid} is in the inbox; approve it first: ferroscope node approve {node.uuid}")
+        raise NotInspectableError(
+            f"node {node.uuid} is in the inbox; approve it first: ferroscope node approve {node.uuid}"
+        )
     if ironic_nodes.is_attached(node):
         if refusal := ironic_nodes.refusal(node):
-            raise Refused(refusal)
+            raise NotInspectableError(refusal)
     elif node.provision_state not in INSPECTABLE:
         options = ", ".join(sorted(INSPECTABLE))
-        raise Refused(f"cannot inspect a node in state {node.provision_state}; it must be in one of: {options}")
+        raise NotInspectableError(
+            f"cannot inspect a node in state {node.provision_state}; it must be in one of: {options}"
+        )
     return transition
 
 
@@ -91,7 +95,7 @@ def is_inspectable(node: Node) -> bool:
     """Whether ``check_inspectable`` succeeds."""
     try:
         check_inspectable(node)
-    except (IllegalEventError, Refused):
+    except (IllegalEventError, NotInspectableError):
         return False
     return True
 

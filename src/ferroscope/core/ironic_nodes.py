@@ -124,7 +124,7 @@ def fitting(field: NodeField, value: Any) -> Any:
 
 def port(document: Document) -> Port | None:
     """Return the port; None if it has no valid MAC."""
-    address = values.normalize(document.get("address"))
+    address = values.normalized_mac(document.get("address"))
     if address is None:
         return None
     name, network = document.get("name"), document.get("physical_network")

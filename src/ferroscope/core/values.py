@@ -100,7 +100,7 @@ PLACEHOLDER_MACS: Final = frozenset({"00:00:00:00:00:00", "ff:ff:ff:ff:ff:ff"})
 _PXELINUX: Final = re.compile(r"01-(?P<mac>[0-9a-f]{2}(?:-[0-9a-f]{2}){5})\Z")
 
 
-def normalize(value: object) -> str | None:
+def normalized_mac(value: object) -> str | None:
     """Return ``value`` as ``aa:bb:cc:dd:ee:ff``, or None if it is not a MAC address."""
     if not isinstance(value, str) or len(value) > 20:
         return None
@@ -117,7 +117,7 @@ _ETHERNET_ADDRESS: Final = re.compile(r"[0-9a-f]{12}|[0-9a-f]{4}\.[0-9a-f]{4}\.[
 def nic_mac(value: object) -> str | None:
     """Return the MAC that a machine reports for a NIC, also with spaces around it, with dots, or without separators."""
     text = value.strip(" \t\r\n").lower() if isinstance(value, str) and len(value) < _MAX_BOOTIF else ""
-    return bytes.fromhex(text.replace(".", "")).hex(":") if _ETHERNET_ADDRESS.fullmatch(text) else normalize(text)
+    return bytes.fromhex(text.replace(".", "")).hex(":") if _ETHERNET_ADDRESS.fullmatch(text) else normalized_mac(text)
 
 
 _BOOTIF: Final = re.compile(r"\s*(?:bootif=)?[\"']?([0-9a-f]{2}(?:[:.-]?[0-9a-f]{2})*)[\"']?\s*\Z")
@@ -153,7 +153,7 @@ def is_local(mac: str) -> bool:
 
 def identifying_mac(value: object) -> str | None:
     """Return the normalized MAC, or None if it is invalid or a placeholder."""
-    address = normalize(value)
+    address = normalized_mac(value)
     return None if address in PLACEHOLDER_MACS else address
 
 

@@ -19,7 +19,7 @@ from sqlalchemy import Connection
 from sqlalchemy.exc import DBAPIError, IntegrityError
 from sqlalchemy.sql.elements import ClauseElement
 
-from ferroscope.db.executor import Command, Parameters, Rows, Sender, SendError, Statements
+from ferroscope.db.executor import Command, CommandError, Parameters, Rows, Send, Statements
 
 _log = structlog.get_logger(__name__)
 
@@ -79,7 +79,7 @@ class Batch:
         self,
         connection: Connection,
         statements: Statements,
-        send: Sender,
+        send: Send,
         opening: Sequence[Command],
         clock: Callable[[], float] | None = None,
     ) -> None:
@@ -171,7 +171,7 @@ class Batch:
         self.committing = bool(closing)
         try:
             results = self._send(self._connection, commands)
-        except SendError as exc:
+        except CommandError as exc:
             error = self._translated(exc, commands, waiting, len(opening))
             if exc.sent <= len(opening) + len(waiting):
                 self.unanswered, self.committing = first, False
@@ -190,7 +190,7 @@ class Batch:
                 if pending.check is not None:
                     pending.check(pending.received)
 
-    def _is_committed(self, error: SendError, commit: int) -> bool:
+    def _is_committed(self, error: CommandError, commit: int) -> bool:
         """Whether only what comes after the COMMIT at this place failed; a broken connection is not used again."""
         if error.place <= commit or getattr(error.cause, "unreplicated", False):
             return False
@@ -199,7 +199,7 @@ class Batch:
         return True
 
     def _translated(
-        self, error: SendError, commands: Sequence[Command], waiting: Sequence[PendingAnswer], before: int
+        self, error: CommandError, commands: Sequence[Command], waiting: Sequence[PendingAnswer], before: int
     ) -> Exception:
         """Return SQLAlchemy's error, or the result of the statement's ``failed`` if it violated a constraint."""
         dialect, driver = self._connection.dialect, self._connection.connection.dbapi_connection

@@ -31,9 +31,9 @@ class Cabling:
     def __init__(self, tx: Session) -> None:
         self._tx = tx
 
-    def switches(self, part: str = "", *, exact: bool = False) -> Mapping[str, int]:
+    def switches(self, part: str = "") -> Mapping[str, int]:
         """Return the number of links of each switch."""
-        statement = select(_switch, func.count()).where(_on(part, exact=exact)).group_by(_switch)
+        statement = select(_switch, func.count()).where(_on(part, exact=False)).group_by(_switch)
         return dict(tuple(row) for row in self._tx.connection.execute(statement))
 
     def shared_ports(self, part: str = "", *, exact: bool = False) -> Sequence[tuple[str, str]]:

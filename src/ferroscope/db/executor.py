@@ -41,7 +41,7 @@ class Command(msgspec.Struct, eq=False):
     begins: bool = False
 
 
-class SendError(Exception):
+class CommandError(Exception):
     """The statement at index ``place`` failed; later ones were not executed. ``cause`` is the driver's error.
 
     ``results`` are those of the statements before it, as far as they are known. The first ``sent`` statements may have
@@ -58,9 +58,9 @@ class SendError(Exception):
         self.sent = place + 1 if sent is None else sent
 
 
-class Sender(Protocol):
+class Send(Protocol):
     def __call__(self, connection: Connection, commands: Sequence[Command]) -> list[Result]:
-        """Execute the commands in this order; ``SendError``."""
+        """Execute the commands in this order; ``CommandError``."""
 
 
 def one_by_one(connection: Connection, commands: Sequence[Command]) -> list[Result]:
@@ -75,7 +75,7 @@ def one_by_one(connection: Connection, commands: Sequence[Command]) -> list[Resu
                 cursor.execute(command.text, command.values)
             results.append((cursor.fetchall() if command.answers else (), cursor.rowcount))
     except connection.dialect.loaded_dbapi.Error as exc:
-        raise SendError(len(results), exc) from exc
+        raise CommandError(len(results), exc) from exc
     return results
 
 
@@ -110,7 +110,7 @@ def joined(connection: Connection, commands: Sequence[Command]) -> list[Result]:
                     driver._force_close()
                     raise RuntimeError("the server returned a different number of results than statements were sent")
     except driver.Error as exc:
-        raise SendError(len(results), exc, sent=len(results) + 1 if _is_answer(exc) else sent) from exc
+        raise CommandError(len(results), exc, sent=len(results) + 1 if _is_answer(exc) else sent) from exc
     return results
 
 

@@ -20,7 +20,7 @@ from psycopg.adapt import Transformer
 from psycopg.pq import ConnStatus, DiagnosticField, ExecStatus
 from sqlalchemy import Connection
 
-from ferroscope.db.executor import Command, Result, SendError
+from ferroscope.db.executor import Command, CommandError, Result
 from ferroscope.db.postgresql_session import UNREPLICATED
 
 # A statement is prepared when it is executed this often on a connection (psycopg's default), up to a maximum number.
@@ -66,7 +66,7 @@ def pipelined(connection: Connection, commands: Sequence[Command]) -> list[Resul
         for name in prepared_now:  # skipped by the server after the error
             name.ready = False
         place = min(len(results), len(commands) - 1)
-        failure = SendError(place, exc, results, sent=place + 1 if exc.sqlstate else sent)
+        failure = CommandError(place, exc, results, sent=place + 1 if exc.sqlstate else sent)
         failure.cause.unreplicated = info.pop(UNREPLICATED, False)
         raise failure from exc
     finally:

@@ -22,7 +22,7 @@ from ferroscope.db import executor
 from ferroscope.db.batch import Batch
 from ferroscope.db.engine import Connections
 from ferroscope.db.errors import classify, is_elsewhere, leaves_open
-from ferroscope.db.executor import Sender, Statements, joined, one_by_one
+from ferroscope.db.executor import Send, Statements, joined, one_by_one
 from ferroscope.db.replication import POSITION, Memory, timeline_of
 from ferroscope.db.transaction import Transaction
 from ferroscope.secrets.keys import KeyRing
@@ -80,7 +80,7 @@ class Runner:
         self.connections = Connections(engine, size=settings.pool_size, timeout=settings.busy_timeout)
         self.claims: set[str] = set()
         self.memory = memory
-        self.send: Sender = sender_for(engine.dialect.driver)
+        self.send: Send = sender_for(engine.dialect.driver)
         self._keys = keys
         self._subscriptions = subscriptions
         self._statements = Statements(engine)
@@ -187,7 +187,7 @@ class Runner:
         self.memory.keep(transaction.epochs)
 
 
-def sender_for(driver: str) -> Sender:
+def sender_for(driver: str) -> Send:
     """Return the sender for a driver, by its name in SQLAlchemy."""
     if driver == "psycopg":
         from ferroscope.db.pipeline import pipelined

@@ -256,7 +256,7 @@ def _take(row: Row, name: str, value: Any, errors: list[str]) -> None:
 
 
 def _check(row: Row, errors: list[str]) -> None:
-    macs = [values.normalize(mac) for mac in row.macs]
+    macs = [values.normalized_mac(mac) for mac in row.macs]
     errors += [
         f"{row.where}: invalid MAC address {given!r}" + ("; in YAML, quote it" if given.isdigit() else "")
         for given, mac in zip(row.macs, macs, strict=True)

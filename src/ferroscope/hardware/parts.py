@@ -21,7 +21,7 @@ import msgspec
 from ferroscope import lldp
 from ferroscope.core import bmc_access
 from ferroscope.core.json_safety import clean_text
-from ferroscope.core.values import boot_mac, normalize
+from ferroscope.core.values import boot_mac, normalized_mac
 
 Kind = Literal["node", "cpu", "nic", "disk", "dimm", "gpu", "firmware", "health"]
 Value = str | float
@@ -270,10 +270,10 @@ def ip(inventory: Any) -> str | None:
     inventory = mapping(inventory)
     booted = boot_mac(mapping(inventory.get("boot")).get("pxe_interface"))
     nics = mappings(inventory.get("interfaces"))[:MAX_PARTS]
-    nics.sort(key=lambda nic: booted is None or normalize(nic.get("mac_address")) != booted)
+    nics.sort(key=lambda nic: booted is None or normalized_mac(nic.get("mac_address")) != booted)
     for field in ("ipv4_address", "ipv6_address"):
         for nic in nics:
-            found = bmc_access.normalize(text(nic.get(field)) or "")
+            found = bmc_access.normalized_ip(text(nic.get(field)) or "")
             if found is not None and not ip_address(found).is_link_local:
                 return found
     return None

@@ -84,7 +84,7 @@ def _identity(name: str, item: Any) -> str | None:
     if not isinstance(item, dict):
         return None
     if name == "interfaces":
-        return values.normalize(item.get("mac_address"))
+        return values.normalized_mac(item.get("mac_address"))
     key = item.get("serial") or item.get("wwn") or item.get("name")
     return key if isinstance(key, str) else None
 

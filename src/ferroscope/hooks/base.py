@@ -17,7 +17,7 @@ from ferroscope.core.reasons import Reason
 
 
 class PortChanges(msgspec.Struct):
-    """New ports, changed ports by UUID, and UUIDs of ports to delete; see ``port_edits``."""
+    """New ports, changed ports by UUID, and UUIDs of ports to delete; see ``hooks.helpers``."""
 
     added: list[Port] = msgspec.field(default_factory=list)
     updated: dict[str, Port] = msgspec.field(default_factory=dict)
@@ -33,7 +33,7 @@ class HookContext(Protocol):
 
     @property
     def ports(self) -> Sequence[Port]:
-        """The node's ports as stored. Do not change them: use ``port_edits``."""
+        """The node's ports as stored. Do not change them: use ``hooks.helpers``."""
 
     @property
     def port_changes(self) -> PortChanges: ...

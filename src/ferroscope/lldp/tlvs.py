@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import msgspec
 
-from ferroscope.core.values import normalize
+from ferroscope.core.values import normalized_mac
 from ferroscope.lldp import ethernet, frames
 from ferroscope.lldp.frames import FieldError, Tlv, neighbour
 
@@ -49,7 +49,7 @@ def chassis_mac(value: bytes) -> str | None:
     """Return the MAC that identifies the switch, also one that it has written out; None for other identifiers."""
     if frames.number(value, 0, 1) not in {_CHASSIS_MAC, *_CHASSIS_TEXTS}:
         return None
-    return normalize(chassis_id(value))
+    return normalized_mac(chassis_id(value))
 
 
 def port_id(value: bytes) -> str:
@@ -73,7 +73,7 @@ def _identifier(value: bytes, mac: int, address: int, texts: frozenset[int]) -> 
     if subtype in texts:
         return frames.identifier(rest)
     if subtype == mac:  # some switches write it out
-        written = normalize(rest[:_WRITTEN_MAC].decode("latin-1")) if len(rest) >= _WRITTEN_MAC else None
+        written = normalized_mac(rest[:_WRITTEN_MAC].decode("latin-1")) if len(rest) >= _WRITTEN_MAC else None
         return written or frames.mac(rest)
     found = frames.address(frames.number(rest, 0, 1), rest[1:]) if subtype == address else None
     if found is None:

@@ -18,7 +18,7 @@ from ferroscope import transition
 from ferroscope.contracts.errors import NotFoundError
 from ferroscope.contracts.store import Query
 from ferroscope.core import labels
-from ferroscope.core.delivery import IllegalEventError, Refused
+from ferroscope.core.delivery import IllegalEventError, NotInspectableError
 from ferroscope.core.interfaces import own_names
 from ferroscope.core.model import Node
 from ferroscope.core.states import ACTIVE, Provision, State
@@ -123,7 +123,7 @@ class Reinspection:
             if not self._fits(node, node.driver) or self._due_at(node, node.driver, tx.now) is None:
                 return False
             node = transition.start(tx, node, inspection=str(uuid.uuid4()), process=self._process, manage_boot=False)
-        except (NotFoundError, IllegalEventError, Refused):
+        except (NotFoundError, IllegalEventError, NotInspectableError):
             return False
         message = "inspected again by schedule, out of band ([inspector] reinspect_after)"
         tx.journal.append([transition.step(node, "scheduled", message, process=self._process)])

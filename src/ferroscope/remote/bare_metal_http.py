@@ -15,7 +15,7 @@ import urllib3
 
 from ferroscope.contracts.queue import StopFlag
 from ferroscope.contracts.remote import IronicUnavailableError
-from ferroscope.remote.bounded_http import bound
+from ferroscope.remote.bounded_http import Answer, bound
 from ferroscope.remote.deadline import Deadline, DeadlineError
 from ferroscope.remote.retry import backoff, call_with_retries
 
@@ -28,14 +28,6 @@ AGAIN: Final = frozenset({429, 502, 503, 504})
 VERSION: Final = "X-OpenStack-Ironic-API-Version"
 _MAX_BODY: Final = 8 * 1024 * 1024  # bytes; a thousand UUIDs take 300 KB
 _MAX_NODES: Final = 1_000_000
-
-
-class Answer(msgspec.Struct, frozen=True):
-    """Status, headers and the whole body."""
-
-    status: int
-    headers: Mapping[str, str]
-    body: bytes
 
 
 class TransientError(Exception):

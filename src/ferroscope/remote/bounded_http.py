@@ -11,6 +11,7 @@ import socket
 from collections.abc import Mapping
 from typing import Any
 
+import msgspec
 import urllib3
 from urllib3 import PoolManager
 from urllib3.connection import HTTPConnection, HTTPSConnection
@@ -22,6 +23,14 @@ from ferroscope.remote import command_fence
 from ferroscope.remote.addresses import ANYWHERE, Networks
 from ferroscope.remote.deadline import Deadline, DeadlineError, current
 from ferroscope.remote.resolver import UnresolvedError, connect
+
+
+class Answer(msgspec.Struct, frozen=True):
+    """Status, headers and the whole body."""
+
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
 
 
 def bound(manager: PoolManager, allowed: Networks = ANYWHERE) -> None:

@@ -91,15 +91,6 @@ def matches(pattern: Any, value: Any, budget: Budget, *, whole: bool) -> bool:
         budget.regex -= time.monotonic() - began
 
 
-def expansion(pattern: str) -> int:
-    """Return the number of steps in the compiled pattern; ``re.error``.
-
-    The engine expands repetitions: ``a{1000}`` is a thousand steps, ``(a{1000}){1000}`` a million, and ``+`` doubles
-    what it repeats. Compiling holds the interpreter lock, so neither a time limit nor another thread could stop it.
-    """
-    return _size(_parsed(pattern)[0])
-
-
 def _parsed(pattern: str) -> tuple[Any, int]:
     """Return the parts of the pattern, and the flags that apply to all of it."""
     with _parsing, warnings.catch_warnings(record=True) as doubts:
@@ -111,6 +102,11 @@ def _parsed(pattern: str) -> tuple[Any, int]:
 
 
 def _size(tree: Any) -> int:
+    """Return the number of steps in the compiled pattern.
+
+    The engine expands repetitions: ``a{1000}`` is a thousand steps, ``(a{1000}){1000}`` a million, and ``+`` doubles
+    what it repeats. Compiling holds the interpreter lock, so neither a time limit nor another thread could stop it.
+    """
     return sum(_size_of(op.name, value) for op, value in tree)
 
 

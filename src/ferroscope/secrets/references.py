@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import msgspec
 
-from ferroscope.config.plugins import EntryPoint, Plugins
+from ferroscope.config.plugins import Plugins
 from ferroscope.contracts.errors import BmcError, SecretKeyError
 from ferroscope.contracts.secrets import SecretOptions, SecretSource, SecretSourceError
 from ferroscope.core.model import Document, Node
@@ -25,11 +25,9 @@ _MAX_CACHED: Final = 4096
 _MAX_CALLS: Final = 32
 
 
-def load_sources(
-    names: Iterable[str], options: SecretOptions, points: Iterable[EntryPoint] | None = None
-) -> dict[str, SecretSource]:
+def load_sources(names: Iterable[str], options: SecretOptions) -> dict[str, SecretSource]:
     """Return the sources with these names; ``PluginError`` if one cannot be loaded."""
-    plugins = Plugins("source", "[secrets] sources", entry_points(group=GROUP) if points is None else points)
+    plugins = Plugins("source", "[secrets] sources", entry_points(group=GROUP))
     return {name: plugins.build(name, options, _lacks) for name in dict.fromkeys(names)}
 
 

@@ -98,12 +98,11 @@ class Mover:
 
         return self._store.write(work) if arrived else 0
 
-    def move_to_database(self, source: StoredObject, fence: Fence = unfenced) -> bool:
+    def move_to_database(self, source: StoredObject) -> bool:
         """Move one object into the database; errors as for ``Archive.content``."""
         parts = packed({source.part: self._archive.content(source)})
 
         def work(tx: Transaction) -> bool:
-            fence(tx)
             # Nothing was locked during the download: the node may be deleted, or the object replaced by now.
             try:
                 tx.nodes.get(source.node, lock=True)

@@ -17,7 +17,7 @@ import urllib3
 from ferroscope.config.options import SwiftSettings
 from ferroscope.contracts.queue import StopFlag
 from ferroscope.contracts.remote import ObjectStoreError
-from ferroscope.remote.bounded_http import bound
+from ferroscope.remote.bounded_http import Answer, bound
 from ferroscope.remote.deadline import Deadline, DeadlineError
 from ferroscope.remote.retry import backoff, call_with_retries
 
@@ -43,14 +43,6 @@ class RetryPolicy(msgspec.Struct, frozen=True, kw_only=True):
         return call_with_retries(
             attempt, pauses=pauses, is_retryable=lambda exc, _pause: is_retryable(exc), stop=self.stop
         )
-
-
-class Answer(msgspec.Struct, frozen=True):
-    """Status, headers and the whole body."""
-
-    status: int
-    headers: Mapping[str, str]
-    body: bytes
 
 
 class _BusyError(Exception):

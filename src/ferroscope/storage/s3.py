@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import hashlib
 import hmac
-from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Final
 from urllib.parse import quote, urlsplit
 
 from ferroscope.config.options import S3Settings
 from ferroscope.contracts.remote import ObjectMissingError
-from ferroscope.storage.object_http import Answer, Http, RetryPolicy
+from ferroscope.remote.bounded_http import Answer
+from ferroscope.storage.object_http import Http, RetryPolicy
 
 _ALGORITHM: Final = "AWS4-HMAC-SHA256"
 _SIGNED: Final = "host;x-amz-content-sha256;x-amz-date"
@@ -26,16 +26,9 @@ class S3Store:
 
     name = "s3"
 
-    def __init__(
-        self,
-        settings: S3Settings,
-        patience: RetryPolicy,
-        *,
-        now: Callable[[], datetime] = lambda: datetime.now(UTC),
-    ) -> None:
+    def __init__(self, settings: S3Settings, patience: RetryPolicy) -> None:
         self._settings = settings
         self._http = Http("the object store s3", patience, ca_file=settings.ca_file)
-        self._now = now
 
     def put(self, key: str, content: bytes) -> None:
         answer = self._send("PUT", key, content)
@@ -66,7 +59,7 @@ class S3Store:
 
     def _headers(self, method: str, base: str, path: str, body: bytes) -> dict[str, str]:
         parts = urlsplit(base)
-        at = self._now().strftime("%Y%m%dT%H%M%SZ")
+        at = datetime.now(UTC).strftime("%Y%m%dT%H%M%SZ")
         digest = hashlib.sha256(body).hexdigest()
         fields = {"host": parts.netloc.rpartition("@")[2], "x-amz-content-sha256": digest, "x-amz-date": at}
         s3 = self._settings

@@ -5,7 +5,7 @@ Label values come from fixed tables, so that callers cannot increase the cardina
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from typing import Final, Literal, get_args
 
 from prometheus_client import (
@@ -135,14 +135,6 @@ class Metrics:
             self._discoveries.labels(outcome)
         for outcome in ("accepted", "refused", "failed", "busy"):
             self._forwarded.labels(outcome)
-
-    def instruments(self) -> Iterator[tuple[str, str, tuple[str, ...], str]]:
-        """Yield name, type, labels and help of all metrics."""
-        for one in vars(self).values():
-            if isinstance(one, Counter | Gauge | Histogram):
-                for family in one.describe():
-                    suffix = "_total" if family.type == "counter" else ""
-                    yield family.name + suffix, family.type, one._labelnames, family.documentation
 
     tracer: Tracer | None = None
 

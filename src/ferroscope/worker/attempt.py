@@ -89,15 +89,7 @@ class Attempt:
     names third-party code that is running, such as a hook.
     """
 
-    def __init__(
-        self,
-        locked: Locked,
-        decision: Decision,
-        services: Services,
-        *,
-        bmc: Bmc | None = None,
-        observer: BmcObserver | None = None,
-    ) -> None:
+    def __init__(self, locked: Locked, decision: Decision, services: Services, *, bmc: Bmc | None = None) -> None:
         self.work_on(locked.node)
         self.claim = locked.claim
         self.request = locked.claim.request
@@ -114,7 +106,7 @@ class Attempt:
         self.sets_next_boot = False
         self.doing = ""
         self.reported = ReportedPower(services.clock)
-        self.bmc_observer: BmcObserver = observer or Unobserved()
+        self.bmc_observer: BmcObserver = Unobserved()
         self.trail: Trail | None = None
         if services.tracer is not None and self.inspection and self.request.inspection == self.inspection.uuid:
             self.trail = Trail(services.tracer, services.clock, self.inspection, self.request)

@@ -32,7 +32,7 @@ from ferroscope.contracts.bmc import (
 from ferroscope.contracts.errors import BmcError
 from ferroscope.contracts.queue import Clock
 from ferroscope.contracts.telemetry import Span, Tracer, span_of, trace_of
-from ferroscope.core.bmc_access import hosts, is_address, normalize
+from ferroscope.core.bmc_access import hosts, is_address, normalized_ip
 from ferroscope.core.model import Inspection, Node, Request
 from ferroscope.core.reasons import UNAVAILABLE
 from ferroscope.core.states import Event
@@ -224,12 +224,12 @@ def resolve_addresses(node: Node, *, seconds: float) -> frozenset[str]:
 
 def _addresses(node: Node, key: str, host: str, seconds: float) -> set[str]:
     if is_address(host):
-        address = normalize(host)
+        address = normalized_ip(host)
         return {address} if address else set()
     try:
         found = resolver.resolve(host, seconds)
     except UnresolvedError as exc:
         _log.warning("cannot resolve a BMC address", node=node.uuid, field=key, error=str(exc))
         return {host.lower()}
-    resolved = {known for text in found if (known := normalize(text))}
+    resolved = {known for text in found if (known := normalized_ip(text))}
     return resolved | {host.lower()} if resolved else set()

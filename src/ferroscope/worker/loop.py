@@ -43,7 +43,6 @@ from ferroscope.db.transaction import Transaction
 from ferroscope.secrets.references import SecretReader
 from ferroscope.storage.reader import Archive
 from ferroscope.worker.attempt import Attempt, Journal, Locked
-from ferroscope.worker.bmc import BmcObserver
 from ferroscope.worker.conclude import CLOCKED, Reserve, SameThread, concluded
 from ferroscope.worker.run import ReadsAhead, Task, run
 from ferroscope.worker.services import Services
@@ -59,12 +58,9 @@ class UnknownStateError(Exception):
 
 
 class AttemptObserver(Protocol):
-    """Learns which attempt a thread is carrying out, and observes its BMC calls."""
+    """Learns which attempt a thread is carrying out; it may set who observes its BMC calls."""
 
     def attempt_started(self, attempt: Attempt) -> None: ...
-
-    @property
-    def bmc_observer(self) -> BmcObserver | None: ...
 
 
 class Worker:
@@ -237,13 +233,7 @@ class Worker:
         self, locked: Locked, decision: Decision, observer: AttemptObserver | None = None
     ) -> tuple[Attempt, Journal]:
         """Return what the task works on, and tell the observer that the attempt starts."""
-        attempt = Attempt(
-            locked,
-            decision,
-            self.services,
-            bmc=self.drivers.get(locked.node.driver),
-            observer=None if observer is None else observer.bmc_observer,
-        )
+        attempt = Attempt(locked, decision, self.services, bmc=self.drivers.get(locked.node.driver))
         if observer is not None:
             observer.attempt_started(attempt)
         return attempt, Journal(self.clock, self.services.process, locked.node, locked.claim.request)

@@ -23,7 +23,7 @@ from ferroscope.telemetry.finding import Finding
 from ferroscope.transition import request_for, step
 from ferroscope.worker.admission import Admission, BmcRequest, Breakers, Refusal
 from ferroscope.worker.attempt import Attempt
-from ferroscope.worker.bmc import BmcObserver
+from ferroscope.worker.bmc import BmcObserver, Unobserved
 from ferroscope.worker.conclude import CLOCKED
 from ferroscope.worker.loop import Worker
 
@@ -43,11 +43,8 @@ class Slot(BmcRequest):
         self.attempt: Attempt | None = None
         self.since = slots.clock.monotonic()
 
-    @property
-    def bmc_observer(self) -> BmcObserver | None:
-        return self._slots.observer(self)
-
     def attempt_started(self, attempt: Attempt) -> None:
+        attempt.bmc_observer = self._slots.observer(self)
         self.attempt, self.claim = attempt, attempt.claim
         self.since = self._slots.clock.monotonic()
 
@@ -129,8 +126,8 @@ class Slots:
             self.changed.wait_for(lambda: not self._busy, max(0.0, timeout))
             return list(self._busy)
 
-    def observer(self, _slot: Slot) -> BmcObserver | None:
-        return None
+    def observer(self, _slot: Slot) -> BmcObserver:
+        return Unobserved()
 
     def status(self) -> str:
         """Return how full the lane is, and what does not return."""
@@ -174,7 +171,7 @@ class BmcSlots(Slots):
     def refusal(self, request: Request) -> Refusal | None:
         return self._admission.refusal(request, self.clock.monotonic())
 
-    def observer(self, slot: Slot) -> BmcObserver | None:
+    def observer(self, slot: Slot) -> BmcObserver:
         return _SlotObserver(self, slot)
 
     def status(self) -> str:

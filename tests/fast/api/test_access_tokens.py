@@ -16,8 +16,8 @@ from ferroscope.contracts.errors import StoreUnavailableError
 from ferroscope.core import credentials
 from ferroscope.core.credentials import AccessToken
 from ferroscope.db.transaction import Transaction
-from tests.fast.worker.conftest import ManualClock
 from tests.support import examples
+from tests.support.manual_clock import ManualClock
 from tests.support.processes import PATIENCE
 from tests.support.stores import open_store
 

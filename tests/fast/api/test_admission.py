@@ -7,19 +7,7 @@ import pytest
 from ferroscope.api.errors import TooManyError
 from ferroscope.api.rate_limit import Admission
 from ferroscope.config.options import ApiSettings
-
-
-class Clock:
-    """A clock that the test sets."""
-
-    def __init__(self) -> None:
-        self.now = 1000.0
-
-    def monotonic(self) -> float:
-        return self.now
-
-    def time(self) -> float:
-        return self.now
+from tests.support.manual_clock import ManualClock
 
 
 def _call(admission: Admission, caller: str) -> int:
@@ -32,12 +20,12 @@ def _call(admission: Admission, caller: str) -> int:
 
 
 def test_by_default_there_is_no_limit_of_a_caller() -> None:
-    admission = Admission(ApiSettings(), Clock())
+    admission = Admission(ApiSettings(), ManualClock())
     assert {_call(admission, "alice") for _ in range(5000)} == {0}
 
 
 def test_a_caller_above_its_rate_has_to_wait_and_others_do_not() -> None:
-    clock = Clock()
+    clock = ManualClock()
     admission = Admission(ApiSettings(request_rate=0.5, request_burst=3), clock)
     assert [_call(admission, "alice") for _ in range(5)] == [0, 0, 0, 2, 2]
     assert _call(admission, "bob") == 0
@@ -48,7 +36,7 @@ def test_a_caller_above_its_rate_has_to_wait_and_others_do_not() -> None:
 
 
 def test_a_caller_may_have_so_many_calls_at_once_also_after_one_has_failed() -> None:
-    admission = Admission(ApiSettings(max_concurrent_requests=2), Clock())
+    admission = Admission(ApiSettings(max_concurrent_requests=2), ManualClock())
 
     def fail() -> None:
         with admission.admit("alice"):
@@ -63,13 +51,13 @@ def test_a_caller_may_have_so_many_calls_at_once_also_after_one_has_failed() -> 
 
 
 def test_what_counts_for_nobody_is_never_limited() -> None:
-    admission = Admission(ApiSettings(max_concurrent_requests=1, request_rate=0.001, request_burst=1), Clock())
+    admission = Admission(ApiSettings(max_concurrent_requests=1, request_rate=0.001, request_burst=1), ManualClock())
     assert {_call(admission, "") for _ in range(10)} == {0}
 
 
 def test_the_memory_of_callers_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("ferroscope.api.rate_limit._REMEMBERED", 10)
-    admission = Admission(ApiSettings(request_rate=0.001, request_burst=1), Clock())
+    admission = Admission(ApiSettings(request_rate=0.001, request_burst=1), ManualClock())
     for number in range(100):
         assert _call(admission, f"192.0.2.{number}") == 0
     assert len(admission._requests._buckets) == 10

@@ -9,6 +9,7 @@ import pytest
 from ferroscope.api.auth.certificate import CertificateAuth, parse
 from ferroscope.config.followed import FileError
 from ferroscope.http_server.agreed import NAMES
+from tests.support.manual_clock import ManualClock
 
 _FILE = """\
 # operators
@@ -17,19 +18,6 @@ alice.example.org:admin
 spiffe://example.org/monitoring : reader , service
 Bob Smith:member
 """
-
-
-class Clock:
-    """A clock that the test sets."""
-
-    def __init__(self) -> None:
-        self.now = 1000.0
-
-    def monotonic(self) -> float:
-        return self.now
-
-    def time(self) -> float:
-        return self.now
 
 
 @pytest.fixture
@@ -53,7 +41,7 @@ def file(tmp_path: Path) -> Path:
     ],
 )
 def test_the_first_listed_name_counts(file: Path, names: str, user: str | None, role: str | None) -> None:
-    found = CertificateAuth(str(file), Clock()).identify({NAMES: names, "authorization": "Basic x"})
+    found = CertificateAuth(str(file), ManualClock()).identify({NAMES: names, "authorization": "Basic x"})
     assert (found and found.user) == user
     if found is not None:
         assert found.method == "certificate"
@@ -62,7 +50,7 @@ def test_the_first_listed_name_counts(file: Path, names: str, user: str | None, 
 
 
 def test_without_a_certificate_there_is_no_identity(file: Path) -> None:
-    assert CertificateAuth(str(file), Clock()).identify({"ssl-client-verify": "SUCCESS"}) is None
+    assert CertificateAuth(str(file), ManualClock()).identify({"ssl-client-verify": "SUCCESS"}) is None
 
 
 @pytest.mark.parametrize("line", ["alice", "alice:", ":admin", "alice:root", "a:admin\na:reader"])
@@ -72,7 +60,7 @@ def test_an_invalid_line_is_named(line: str) -> None:
 
 
 def test_a_changed_file_is_read_and_a_broken_one_is_not(file: Path) -> None:
-    clock = Clock()
+    clock = ManualClock()
     auth = CertificateAuth(str(file), clock)
     file.write_text("carol:reader\n")
     clock.now += 2

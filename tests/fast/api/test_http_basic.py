@@ -13,20 +13,11 @@ from ferroscope.api.auth import http_basic
 from ferroscope.api.auth.http_basic import BasicAuth, parse
 from ferroscope.api.errors import UnauthorizedError, UnavailableError
 from ferroscope.config.followed import FileError
+from tests.support.manual_clock import ManualClock
 from tests.support.processes import PATIENCE
 
 HASH = bcrypt.hashpw(b"secret", bcrypt.gensalt(4)).decode()
 OTHER = bcrypt.hashpw(b"other", bcrypt.gensalt(4)).decode()
-
-
-class Clock:
-    now = 100.0
-
-    def monotonic(self) -> float:
-        return self.now
-
-    def time(self) -> float:
-        return self.now
 
 
 def headers(user: str, password: str) -> dict[str, str]:
@@ -40,8 +31,8 @@ def file(tmp_path: Path) -> Path:
     return path
 
 
-def auth(file: Path, clock: Clock | None = None, threads: int = 4) -> BasicAuth:
-    return BasicAuth(str(file), clock or Clock(), threads=threads)  # type: ignore[arg-type]  # as much as it needs
+def auth(file: Path, clock: ManualClock | None = None, threads: int = 4) -> BasicAuth:
+    return BasicAuth(str(file), clock or ManualClock(), threads=threads)  # type: ignore[arg-type]  # as much as it needs
 
 
 def test_roles_are_the_third_field_and_reader_without_it(file: Path) -> None:
@@ -89,7 +80,7 @@ def test_a_right_password_is_hashed_once(file: Path, monkeypatch: pytest.MonkeyP
 def test_a_password_in_use_is_remembered_for_a_working_day_since_its_last_use(
     file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    clock = Clock()
+    clock = ManualClock()
     users = auth(file, clock)
     users.identify(headers("alice", "secret"))
     monkeypatch.setattr(http_basic, "_matches", None)
@@ -103,7 +94,7 @@ def test_a_password_in_use_is_remembered_for_a_working_day_since_its_last_use(
 def test_a_wrong_password_that_is_repeated_is_neither_hashed_nor_a_guess_until_it_is_right(
     file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    clock = Clock()
+    clock = ManualClock()
     users = auth(file, clock)
     wrong = [headers("alice", "new"), headers("nobody", "new")]
     for given in wrong:
@@ -139,7 +130,7 @@ def test_unknown_names_cost_as_much_as_known_ones_whatever_the_costs_of_these(
 
 
 def test_a_changed_file_is_read_again_and_old_passwords_end(file: Path) -> None:
-    clock = Clock()
+    clock = ManualClock()
     users = auth(file, clock)
     assert users.identify(headers("alice", "secret"))
     file.write_text(f"alice:{OTHER}:reader\n")
@@ -152,7 +143,7 @@ def test_a_changed_file_is_read_again_and_old_passwords_end(file: Path) -> None:
 
 
 def test_a_file_that_is_broken_later_changes_nothing(file: Path) -> None:
-    clock = Clock()
+    clock = ManualClock()
     users = auth(file, clock)
     file.write_text("alice\n")
     clock.now += 2

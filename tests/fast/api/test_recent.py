@@ -8,24 +8,14 @@ from collections.abc import Callable
 import pytest
 
 from ferroscope.api.http.recent import Recent
+from tests.support.manual_clock import ManualClock
 from tests.support.processes import until
-
-
-class Clock:
-    def __init__(self) -> None:
-        self.now = 1000.0
-
-    def time(self) -> float:
-        return self.now
-
-    def monotonic(self) -> float:
-        return self.now
 
 
 class Finding:
     """Takes ``seconds``, in which this process may do nothing, and says how often it was done."""
 
-    def __init__(self, clock: Clock, seconds: float) -> None:
+    def __init__(self, clock: ManualClock, seconds: float) -> None:
         self.clock = clock
         self.seconds = seconds
         self.times = 0
@@ -37,7 +27,7 @@ class Finding:
 
 
 def test_what_takes_long_in_the_database_is_kept_for_longer_and_never_for_long() -> None:
-    clock = Clock()
+    clock = ManualClock()
     recent = Recent(clock)
     quick, slow, slowest = (Finding(clock, seconds) for seconds in (0.0, 0.02, 5.0))
     findings = {"quick": quick, "slow": slow, "slowest": slowest}
@@ -52,7 +42,7 @@ def test_what_takes_long_in_the_database_is_kept_for_longer_and_never_for_long()
 
 
 def test_what_takes_very_long_takes_a_small_share_of_the_time_where_it_may_be_old() -> None:
-    clock = Clock()
+    clock = ManualClock()
     recent, find = Recent(clock), Finding(clock, 2.0)
     while clock.now < 1000.0 + 3600.0:
         assert recent.get("slow", 1.0, find, longest=600.0) == find.times
@@ -62,7 +52,7 @@ def test_what_takes_very_long_takes_a_small_share_of_the_time_where_it_may_be_ol
 
 
 def test_what_several_want_at_once_is_found_out_once() -> None:
-    clock = Clock()
+    clock = ManualClock()
     recent, found, goes_on = Recent(clock), [], threading.Event()
     begun: list[int] = []
 
@@ -99,7 +89,7 @@ def test_what_several_want_at_once_is_found_out_once() -> None:
 
 
 def test_what_fails_is_not_kept_and_holds_nobody_up() -> None:
-    recent = Recent(Clock())
+    recent = Recent(ManualClock())
 
     def fail() -> int:
         raise LookupError
@@ -111,7 +101,7 @@ def test_what_fails_is_not_kept_and_holds_nobody_up() -> None:
 
 
 def test_few_things_are_kept_and_those_whose_time_is_over_give_way() -> None:
-    clock = Clock()
+    clock = ManualClock()
     recent = Recent(clock)
     made: list[int] = []
 

@@ -8,7 +8,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ferroscope.core.delivery import IllegalEventError, Refused, advance, allowed, check_inspectable, is_inspectable
+from ferroscope.core.delivery import (
+    IllegalEventError,
+    NotInspectableError,
+    advance,
+    allowed,
+    check_inspectable,
+    is_inspectable,
+)
 from ferroscope.core.model import Node
 from ferroscope.core.states import (
     ACTIVE,
@@ -231,5 +238,5 @@ def test_whether_a_node_may_be_inspected_has_one_answer() -> None:
 def _begins_in(node: Node) -> State | None:
     try:
         return check_inspectable(node).target
-    except (IllegalEventError, Refused):
+    except (IllegalEventError, NotInspectableError):
         return None

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from ferroscope.core import bmc_access, ironic_nodes
-from ferroscope.core.delivery import Refused, check_inspectable
+from ferroscope.core.delivery import NotInspectableError, check_inspectable
 from ferroscope.core.model import Node
 from ferroscope.core.states import State
 
@@ -64,13 +64,13 @@ def test_a_node_is_inspected_in_the_states_of_ironic_inspector(state: str) -> No
 
 @pytest.mark.parametrize("state", ["available", "active", "clean wait", "unrescue failed", "deploy hold"])
 def test_a_node_that_ironic_uses_is_not_inspected(state: str) -> None:
-    with pytest.raises(Refused, match=state):
+    with pytest.raises(NotInspectableError, match=state):
         check_inspectable(changed(provision_state=state))
     assert changed(provision_state=state).provision_state == state
 
 
 def test_a_node_in_maintenance_is_not_inspected() -> None:
-    with pytest.raises(Refused, match="fan broken"):
+    with pytest.raises(NotInspectableError, match="fan broken"):
         check_inspectable(changed(maintenance=True, maintenance_reason="fan broken"))
 
 

@@ -225,7 +225,7 @@ def check_result(result: Run, elsewhere: dict[str, str]) -> None:
         assert isinstance(result.node.properties.get(name, 1), int)
         assert result.node.properties.get(name, 1) >= 0
     for mac, found in result.ports().items():
-        assert values.normalize(mac) == mac == found.address
+        assert values.normalized_mac(mac) == mac == found.address
         assert isinstance(found.pxe_enabled, bool)
         assert mac not in elsewhere
     msgspec.json.encode(list(result.ports().values()))

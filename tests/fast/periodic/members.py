@@ -8,7 +8,7 @@ from ferroscope.bus.local import LocalBus
 from ferroscope.core.model import DEFAULT, Node
 from ferroscope.leadership import Election, Leadership, StepLeadership
 from ferroscope.periodic.singleton import Singleton
-from tests.fast.worker.conftest import ManualClock, ManualStop
+from tests.support.manual_clock import ManualClock, ManualStop
 from tests.support.stores import open_store
 
 DAY = 86400.0

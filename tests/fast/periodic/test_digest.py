@@ -8,7 +8,7 @@ from typing import Any
 from ferroscope.core.digest import DAY
 from ferroscope.core.notification import Subscription
 from ferroscope.periodic.digest import Digests
-from tests.fast.worker.conftest import ManualClock
+from tests.support.manual_clock import ManualClock
 from tests.support.stores import open_store
 
 SEVEN = 7 * 3600.0

@@ -9,7 +9,7 @@ import pytest
 from ferroscope.contracts.errors import StoreUnavailableError
 from ferroscope.core.model import Lease, LeaseClaim, LeaseProfile
 from ferroscope.leadership import Leadership, LeaseRenewer
-from tests.fast.worker.conftest import ManualClock, ManualStop
+from tests.support.manual_clock import ManualClock, ManualStop
 from tests.support.processes import PATIENCE
 
 PROFILE = LeaseProfile(ttl=6.0, renew=1.0, poll=1.0, margin=2.0)

@@ -15,8 +15,8 @@ from ferroscope.contracts.store import Query
 from ferroscope.core.model import Node
 from ferroscope.db.nodes import Nodes
 from ferroscope.periodic.timeouts import _PAGE, Timeouts, _maintained
-from tests.fast.worker.conftest import ManualClock
 from tests.support import examples
+from tests.support.manual_clock import ManualClock
 from tests.support.stores import open_store
 
 

@@ -20,7 +20,7 @@ from ferroscope.periodic.notifications import Notifications
 from ferroscope.periodic.orphans import Orphans
 from ferroscope.periodic.retention import Retention
 from ferroscope.periodic.timeouts import Timeouts
-from tests.fast.worker.conftest import ManualClock, ManualStop
+from tests.support.manual_clock import ManualClock, ManualStop
 from tests.support.processes import PATIENCE
 from tests.support.stores import open_store
 

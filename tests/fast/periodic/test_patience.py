@@ -11,7 +11,7 @@ from ferroscope.contracts.queue import StopFlag
 from ferroscope.core.model import DEFAULT
 from ferroscope.leadership import Election
 from ferroscope.periodic.singleton import Singleton
-from tests.fast.worker.conftest import ManualClock, ManualStop
+from tests.support.manual_clock import ManualClock, ManualStop
 from tests.support.stores import open_store
 
 

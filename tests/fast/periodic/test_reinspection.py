@@ -14,8 +14,8 @@ from ferroscope.core.model import Node
 from ferroscope.core.states import Provision, State
 from ferroscope.db.transaction import Transaction
 from ferroscope.periodic.reinspection import Reinspection
-from tests.fast.worker.conftest import ManualClock
 from tests.support import examples
+from tests.support.manual_clock import ManualClock
 from tests.support.stores import open_store
 
 DAY = 86_400.0

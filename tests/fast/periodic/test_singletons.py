@@ -15,7 +15,7 @@ from ferroscope.core.model import DEFAULT
 from ferroscope.leadership import Election, Leadership, LeaseRenewer
 from ferroscope.periodic.orphans import Orphans
 from tests.fast.periodic.members import Members, Task, enrolled
-from tests.fast.worker.conftest import ManualStop
+from tests.support.manual_clock import ManualStop
 
 
 def test_the_leader_runs_once_a_period_until_its_trust_ends() -> None:

@@ -13,7 +13,7 @@ from ferroscope.core.model import DEFAULT, FAST, LeaseProfile
 from ferroscope.leadership import Election
 from ferroscope.pxe_filter.backends.base import TimedOpening
 from ferroscope.pxe_filter.leader import FilterLease
-from tests.fast.worker.conftest import ManualClock, ManualStop
+from tests.support.manual_clock import ManualClock, ManualStop
 from tests.support.stores import open_store
 
 # How long a renewal takes; a program that tells the kernel takes as long on an idle host.

@@ -22,8 +22,8 @@ from ferroscope.core.states import Provision, State
 from ferroscope.leadership import Election, Leadership
 from ferroscope.pxe_filter.leader import PxeFilter
 from ferroscope.pxe_filter.sync import MacSync
-from tests.fast.worker.conftest import ManualClock, ManualStop
 from tests.support import examples
+from tests.support.manual_clock import ManualClock, ManualStop
 from tests.support.stores import open_store
 
 

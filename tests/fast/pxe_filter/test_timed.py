@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from ferroscope.contracts.pxe_filter import PxeFilterError
 from ferroscope.pxe_filter.backends.base import TimedOpening
-from tests.fast.worker.conftest import ManualClock
+from tests.support.manual_clock import ManualClock
 
 TTL, MARGIN, GUARD = 6.0, 1.0, 0.5
 

@@ -11,8 +11,8 @@ from ferroscope.config.options import WorkerSettings
 from ferroscope.contracts.errors import StoreUnavailableError
 from ferroscope.runtime.member import Membership
 from ferroscope.runtime.system import SystemClock
-from tests.fast.worker.conftest import ManualClock
 from tests.support import examples
+from tests.support.manual_clock import ManualClock
 from tests.support.stores import open_store
 
 

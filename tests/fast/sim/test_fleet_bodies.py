@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from ferroscope.core.values import normalize
+from ferroscope.core.values import normalized_mac
 from ferroscope_sim.bodies import RAMDISK_ERROR, Bodies
 from ferroscope_sim.inventory import bmc_address, bmc_mac, generate, macs, pxe_mac
 from ferroscope_sim.model import FleetSettings, Member
@@ -109,7 +109,7 @@ def test_a_given_inventory_is_patched_with_the_machines_addresses(tmp_path: Path
     assert eth1 == bond0 == pxe_mac(5)
     assert eth0[:-2] == pxe_mac(5)[:-2]
     assert eth0 != eth1
-    assert normalize(inventory["boot"]["pxe_interface"]) == pxe_mac(5)
+    assert normalized_mac(inventory["boot"]["pxe_interface"]) == pxe_mac(5)
     assert inventory["boot"]["pxe_interface"].startswith("01-")
     assert inventory["bmc_address"] == bmc_address(5)
     assert inventory["bmc_v6address"] is None
@@ -122,7 +122,7 @@ def test_a_given_inventory_keeps_its_plugin_data_consistent(tmp_path: Path) -> N
     plugin_data = {"macs": ["aa:bb:cc:00:00:02"], "boot_interface": "AA-BB-CC-00-00-02", "error": None}
     body = body_of("sim-0005", inventory_file=write(tmp_path, {"inventory": BARE, **plugin_data}))
     assert body["macs"] == [pxe_mac(5)]
-    assert normalize(body["boot_interface"]) == pxe_mac(5)
+    assert normalized_mac(body["boot_interface"]) == pxe_mac(5)
     stored = body_of("sim-0005", inventory_file=write(tmp_path, {"inventory": BARE, "plugin_data": plugin_data}))
     assert stored == body
 

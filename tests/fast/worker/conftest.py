@@ -29,6 +29,7 @@ from ferroscope.worker.conclude import concluded
 from ferroscope.worker.loop import Worker
 from ferroscope.worker.start import PxeFilterWait, RebootThrottle
 from ferroscope.worker.tasks import build
+from tests.support.manual_clock import ManualClock, ManualStop
 from tests.support.stores import open_queue, open_store
 
 NODE = "11111111-1111-4111-8111-111111111111"
@@ -39,31 +40,6 @@ INVENTORY: dict[str, Any] = {
     "boot": {"pxe_interface": "02:00:00:00:00:01"},
     "disks": [],
 }
-
-
-class ManualClock:
-    """Time passes only when somebody waits or the test says so."""
-
-    def __init__(self) -> None:
-        self.now = 1000.0
-
-    def time(self) -> float:
-        return self.now
-
-    def monotonic(self) -> float:
-        return self.now
-
-
-class ManualStop(threading.Event):
-    """A stop flag whose waits move the manual clock instead of sleeping."""
-
-    def __init__(self, clock: ManualClock) -> None:
-        super().__init__()
-        self._clock = clock
-
-    def wait(self, timeout: float | None = None) -> bool:
-        self._clock.now += timeout or 0.0
-        return self.is_set()
 
 
 class Machine:

@@ -75,7 +75,7 @@ def test_any_number_of_starts_reboot_once(service: Service) -> None:
 
 def test_a_start_from_available_is_refused_with_what_would_do(service: Service) -> None:
     service.store.write(lambda tx: transition.rest(tx, tx.nodes.get(NODE), Provision.AVAILABLE))
-    with pytest.raises(transition.Refused, match="manageable"):
+    with pytest.raises(transition.NotInspectableError, match="manageable"):
         service.start()
 
 

@@ -8,7 +8,7 @@ from ferroscope.core.model import Request
 from ferroscope.core.states import Event
 from ferroscope.hardware.query import parse
 from ferroscope.worker.slots import BmcSlots, Slot, Slots
-from tests.fast.worker.conftest import ManualClock, ManualStop
+from tests.support.manual_clock import ManualClock, ManualStop
 
 
 def request(bmc: str | None = None) -> Request:

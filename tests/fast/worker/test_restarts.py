@@ -42,7 +42,7 @@ def test_a_start_while_waiting_is_refused_once_the_machine_has_called_back(servi
     ident = service.node.inspection or ""
     service.store.write(lambda tx: tx.inspections.update(ident, digest="d"))
     service.call_back()
-    with pytest.raises(transition.Refused, match="called back"):
+    with pytest.raises(transition.NotInspectableError, match="called back"):
         service.start()
     service.work()
     assert (service.node.state, service.node.inspection) == (State.FINISHED, ident)

@@ -179,7 +179,10 @@ def test_a_page_that_is_open_over_an_upgrade_gets_the_script_of_the_new_release(
         browser.evaluate("window.old = true; document.getElementById('note').value = 'long in the making'")
         monkeypatch.setattr(app, "__version__", "99.0")
         real = render.static_file
-        newer = lambda name: None if real(name) is None else (real(name)[0] + b"\n", "0" * 24)  # noqa: E731
+
+        def newer(name: str) -> tuple[bytes, str] | None:
+            return None if (found := real(name)) is None else (found[0] + b"\n", "0" * 24)
+
         monkeypatch.setattr(render, "static_file", newer)
         refresh = "refresh(document.getElementById('main')).then(() => true)"
         assert browser.evaluate(refresh) is True

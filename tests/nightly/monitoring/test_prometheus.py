@@ -12,10 +12,8 @@ from typing import Any, Final
 
 import pytest
 import yaml
-from prometheus_client import CollectorRegistry
 from prometheus_client.parser import text_string_to_metric_families
 
-from ferroscope.telemetry.metrics import Metrics
 from ferroscope.telemetry.overview import LABELS, OVERVIEW
 from tests import ROOT
 from tests.nightly.monitoring.test_rules import ALERTS, RULES
@@ -23,6 +21,7 @@ from tests.support.installation import Installation, Played
 from tests.support.processes import PATIENCE, free_port, until
 from tests.support.prometheus import Prometheus
 from tools.dashboards import DASHBOARDS
+from tools.docs.declarations import instruments
 
 HOW_TO: Final = ROOT / "docs/how-to"
 QUERIES: Final = sorted(
@@ -115,7 +114,7 @@ def test_every_metric_of_the_rules_and_dashboards_is_exposed(site: Site) -> None
 
 
 def test_every_label_that_rules_and_dashboards_select_is_one_of_the_metric() -> None:
-    labels = {name: set(found) for name, _, found, _ in Metrics(CollectorRegistry()).instruments()}
+    labels = {name: set(found) for name, _, found, _ in instruments()}
     labels |= {name: set(LABELS.get(name, ())) for name in OVERVIEW}
     for expression in EXPRESSIONS:
         for name, selected in re.findall(r"(ferroscope_\w+)\{([^}]*)\}", expression):

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from functools import lru_cache, partial
 from typing import Any
 
-from ferroscope.db.executor import Command, SendError
+from ferroscope.db.executor import Command, CommandError
 from tests.simulation.database.errors import SqlError
 from tests.simulation.database.server import Server
 from tests.simulation.database.sessions import Limits, Result, Said, text_of
@@ -281,7 +281,7 @@ def send(connection: Any, commands: Sequence[Command]) -> list[tuple[list[tuple[
     try:
         results = driver.call([(command.text, dict(command.values or {})) for command in commands])
     except Error as exc:
-        raise SendError(driver.failed_at, exc) from exc
+        raise CommandError(driver.failed_at, exc) from exc
     return [(rows, count) for rows, count, _, _ in results]
 
 

@@ -15,7 +15,7 @@ from ferroscope.contracts.errors import OutcomeUnknownError, StoreUnavailableErr
 from ferroscope.contracts.store import Query
 from ferroscope.db import executor, schema, unit_of_work
 from ferroscope.db.errors import classify, leaves_open
-from ferroscope.db.executor import Command, Result, SendError
+from ferroscope.db.executor import Command, CommandError, Result
 from ferroscope.db.transaction import Transaction
 from tests.store.conftest import Adapter, stores
 from tests.support import examples
@@ -116,8 +116,8 @@ def test_a_session_that_ends_at_commit_leaves_it_open(adapter: Adapter) -> None:
         end_session(adapter, connection)
         try:
             return send(connection, commands[-1:])
-        except SendError as exc:
-            raise SendError(len(commands) - 1, exc.cause) from exc
+        except CommandError as exc:
+            raise CommandError(len(commands) - 1, exc.cause) from exc
 
     adapter.store._runner.send = lost
     with pytest.raises(OutcomeUnknownError):

@@ -12,7 +12,7 @@ from ferroscope.contracts.calls import RECEIPT, Receipt, RepeatedCallError
 from ferroscope.contracts.errors import OutcomeUnknownError, StoreUnavailableError
 from ferroscope.contracts.store import Query
 from ferroscope.db import schema
-from ferroscope.db.executor import Command, Result, SendError
+from ferroscope.db.executor import Command, CommandError, Result
 from ferroscope.db.transaction import Transaction
 from tests.store.conftest import Adapter, Open
 from tests.support import examples
@@ -64,7 +64,7 @@ class Lossy:
         if family != "sqlite":  # which has no connection that could break
             connection.connection.dbapi_connection.close()
         place = commits[0] if self.is_sent else 0
-        raise SendError(place, _BROKEN[family](), sent=None if self.is_sent else commits[0])
+        raise CommandError(place, _BROKEN[family](), sent=None if self.is_sent else commits[0])
 
 
 def added(tx: Transaction) -> str:

@@ -17,7 +17,7 @@ from ferroscope.bus.local import LocalBus
 from ferroscope.bus.postgresql import start_watcher
 from ferroscope.config.options import DatabaseSettings
 from ferroscope.db.engine import build_engine
-from ferroscope.db.executor import Command, SendError
+from ferroscope.db.executor import Command, CommandError
 from ferroscope.db.pipeline import pipelined
 from tests.store.conftest import stores
 from tests.support import databases
@@ -83,7 +83,7 @@ def test_a_session_that_hangs_is_given_up(postgresql_url: str) -> None:
         assert [rows for rows, _ in pipelined(connection, asked)] == [[(1,)], [(2,)]]
         os.kill(pid, signal.SIGSTOP)
         try:
-            with pytest.raises(SendError, match="has not answered for 0") as caught:
+            with pytest.raises(CommandError, match="has not answered for 0") as caught:
                 pipelined(connection, asked)
         finally:
             os.kill(pid, signal.SIGCONT)

@@ -19,7 +19,7 @@ from ferroscope.core.model import ACCEPTED_AS, FORWARDED, Entry, Node
 from ferroscope.core.states import Provision, State
 from ferroscope.db.transaction import Transaction
 from ferroscope_sim.inventory import document
-from tests.fast.worker.conftest import ManualClock
+from tests.support.manual_clock import ManualClock
 from tests.support.stores import open_store
 
 NODE = "7b1f7b1f-1111-4111-8111-111111111111"

@@ -27,9 +27,9 @@ from ferroscope.worker.start import PxeFilterWait, RebootThrottle
 from ferroscope.worker.tasks import build
 from tests.api.browsing import Browser
 from tests.api.service import DRIVERS, Service, callback_body
-from tests.fast.worker.conftest import ManualClock
 from tests.support import examples
 from tests.support.http_target import HttpTarget
+from tests.support.manual_clock import ManualClock
 from tests.support.processes import until
 from tests.support.stores import open_store
 

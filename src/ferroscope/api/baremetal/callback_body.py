@@ -228,4 +228,4 @@ def _address(text: Any) -> str | None:
     """Return the normalized address without a scope; None if it is invalid, unspecified or a loopback address."""
     if not isinstance(text, str) or len(text) > _MAX_ADDRESS:
         return None
-    return bmc_access.normalize(json_safety.clean_text(text))
+    return bmc_access.normalized_ip(json_safety.clean_text(text))

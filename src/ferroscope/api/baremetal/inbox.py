@@ -248,7 +248,7 @@ def list_rejections(context: ApiContext, _call: Call[NoQuery, None]) -> Reply:
 def readmit(context: ApiContext, call: Call[NoQuery, None]) -> Reply:
     """Allow a rejected machine to be discovered again."""
     text = call.path["address"]
-    address = values.normalize(text)
+    address = values.normalized_mac(text)
     if address is None:
         raise BadRequestError(f"Invalid MAC address {decoding.shown(text)}.")
 

@@ -41,7 +41,7 @@ from ferroscope.contracts.errors import NotFoundError
 from ferroscope.contracts.store import Query
 from ferroscope.core.json_safety import MAX_DEPTH
 from ferroscope.core.model import Node, Port, Portgroup, Severity
-from ferroscope.core.values import is_uuid, normalize
+from ferroscope.core.values import is_uuid, normalized_mac
 from ferroscope.db.transaction import Transaction
 
 _NAMES_SINCE: Final = 88
@@ -326,7 +326,7 @@ def _check_group(tx: Transaction, port: Port, *, pxe: bool = False) -> None:
 
 def _find(tx: Transaction, call: Call[Any, Any]) -> Port:
     ident = call.path["port"]
-    address = normalize(ident)
+    address = normalized_mac(ident)
     if address is not None:
         return tx.ports.get(address)
     ident = decoding.ident("port", ident)

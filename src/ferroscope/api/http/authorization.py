@@ -39,7 +39,7 @@ def visible(context: ApiContext, identity: Identity, path: Mapping[str, str], *,
     ``NotFoundError`` also if the caller may not see it.
     """
     kind = next(kind for kind in OF_NODES if kind in path)
-    ident = values.normalize(path[kind]) if kind == "port" else None
+    ident = values.normalized_mac(path[kind]) if kind == "port" else None
     ident = ident or decoding.ident(kind, path[kind], named=named or kind != "node")
 
     def find(tx: Transaction) -> Node:
@@ -47,7 +47,7 @@ def visible(context: ApiContext, identity: Identity, path: Mapping[str, str], *,
             return tx.nodes.get(ident)
         if kind == "portgroup":
             return tx.nodes.get(tx.portgroups.get(ident).node)
-        if values.is_uuid(ident) or values.normalize(ident):
+        if values.is_uuid(ident) or values.normalized_mac(ident):
             return tx.nodes.get(tx.ports.get(ident).node)
         for port in tx.ports.list(Query(filters={"name": ident}, limit=1)):
             return tx.nodes.get(port.node)

@@ -134,7 +134,7 @@ def group(field: str, value: str) -> str:
 
 def mac(field: str, value: str) -> str:
     """Return the MAC address as ``aa:bb:cc:dd:ee:ff``."""
-    address = values.normalize(value)
+    address = values.normalized_mac(value)
     if address is None:
         raise BadRequestError(f"Invalid {field} {shown(value)}: it must be a MAC address such as 52:54:00:12:34:56.")
     return address

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from ferroscope.bmc.redfish.reader import Reader, is_absent, path_of, same
 from ferroscope.core.model import Document
-from ferroscope.core.values import normalize
+from ferroscope.core.values import normalized_mac
 from ferroscope.hardware.parts import mapping
 
 _MAX_CHASSIS: Final = 4
@@ -60,7 +60,7 @@ def _ports(reader: Reader, adapter: Document) -> Iterator[Document]:
             listed = mapping(one.get("Ethernet")).get("AssociatedMACAddresses") or one.get("AssociatedNetworkAddresses")
             # The first one is the port's own, others are those of its partitions. What is longer is a WWN.
             first = next(iter(listed if isinstance(listed, list) else [listed]), None)
-            if isinstance(first, str) and normalize(first) is not None:
+            if isinstance(first, str) and normalized_mac(first) is not None:
                 yield {**one, "MACAddress": first, "SpeedMbps": _speed(one)}
 
 

@@ -1,6 +1,6 @@
 """Persistent connections to Redfish services: a session is opened once, not for each call.
 
-At most ``limit`` are kept; the least recently used one is closed first. A client is used by one thread at a time, so as
+At most ``_KEPT`` are kept; the least recently used one is closed first. A client is used by one thread at a time, so as
 many are kept for one service as there were calls at the same time: for different systems behind one address.
 """
 
@@ -15,7 +15,7 @@ import time
 from collections import OrderedDict
 from collections.abc import Iterator
 from functools import partial
-from typing import Any
+from typing import Any, Final
 
 from sushy.exceptions import AccessError
 
@@ -25,6 +25,8 @@ from ferroscope.bmc.redfish.login import LOGOUT_TIMEOUT, BasicAuth, NoAuth, Sess
 from ferroscope.bmc.redfish.resources import Root
 from ferroscope.remote.addresses import ANYWHERE, Networks
 from ferroscope.remote.deadline import Deadline
+
+_KEPT: Final = 256
 
 
 class Client:
@@ -115,8 +117,7 @@ class Client:
 class Clients:
     """The clients of a process, by access; ``allowed`` are the networks in which BMCs may be."""
 
-    def __init__(self, *, limit: int = 256, allowed: Networks = ANYWHERE) -> None:
-        self._limit = limit
+    def __init__(self, *, allowed: Networks = ANYWHERE) -> None:
         self._allowed = allowed
         self._lock = threading.Lock()
         self._kept: OrderedDict[tuple[Any, ...], Client] = OrderedDict()
@@ -135,7 +136,7 @@ class Clients:
             if number and first in self._kept:
                 client.known = self._kept[first].known
             self._kept.move_to_end(key)
-            surplus = [self._kept.popitem(last=False)[1] for _ in range(len(self._kept) - self._limit)]
+            surplus = [self._kept.popitem(last=False)[1] for _ in range(len(self._kept) - _KEPT)]
         self._part(surplus)
         return client
 

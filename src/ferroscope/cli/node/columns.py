@@ -88,7 +88,7 @@ def _nic(nic: Json, booted: str | None) -> tuple[Any, ...]:
     return (
         _words(nic.get("name")),
         mac,
-        "yes" if booted and mac and values.normalize(mac) == booted else "",
+        "yes" if booted and mac and values.normalized_mac(mac) == booted else "",
         _address(nic),
         carrier if isinstance(carrier, bool) else None,
         f"{speed / 1000:g} Gb/s" if speed is not None and speed > 0 else None,

@@ -119,4 +119,4 @@ def _plain(value: Any) -> Any:
     """Return the value as it is compared: the identifier of an object; MAC addresses in one form."""
     if isinstance(value, dict):
         return value.get("id")
-    return (values.normalize(value) or value) if isinstance(value, str) and value else value or None
+    return (values.normalized_mac(value) or value) if isinstance(value, str) and value else value or None

@@ -12,7 +12,7 @@ import logging
 import os
 import time
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Any, Final
 
@@ -53,18 +53,10 @@ class KubernetesService:
     ``CoordinationRefusedError`` if there is no configuration to reach an API server with.
     """
 
-    def __init__(
-        self,
-        settings: CoordinationSettings,
-        member: str,
-        stop: StopFlag,
-        *,
-        monotonic: Callable[[], float] = time.monotonic,
-    ) -> None:
+    def __init__(self, settings: CoordinationSettings, member: str, stop: StopFlag) -> None:
         self._settings = settings
         self._member = member
         self._stop = stop
-        self._monotonic = monotonic
         self._session = settings.session_timeout
         self._config = _load(settings)
         self._namespace = settings.namespace or self._config.namespace
@@ -88,7 +80,7 @@ class KubernetesService:
         self._config = _load(self._settings)  # the file may be another one now
         patience = httpx2.Timeout(max(1.0, self._session / 2))
         self._client = Client(self._config, namespace=self._namespace, timeout=patience, trust_env=False)
-        asked_at = self._monotonic()
+        asked_at = time.monotonic()
         name = f"ferroscope-{uuid.uuid4()}"
         spec = {"holderIdentity": self._member, "leaseDurationSeconds": self._session, "renewTime": _now()}
         about = {"name": name, "namespace": self._namespace, "labels": LABELS}
@@ -97,13 +89,13 @@ class KubernetesService:
         self._lease, self._renewed_at = name, asked_at
 
     def alive(self) -> frozenset[str]:
-        asked_at = self._monotonic()
+        asked_at = time.monotonic()
         has_session = asked_at - self._renewed_at < self._session
         if has_session and asked_at - self._renewed_at >= self._session / _RENEWALS:
             has_session = self._renew(asked_at)
         with self._translated("list"):
             found = list(self._connected().list(Lease, namespace=self._namespace, labels=dict(LABELS)))
-        now = self._monotonic()
+        now = time.monotonic()
         others = self._observe(found, now)
         return others | {self._member} if has_session and now - self._renewed_at < self._session else others
 

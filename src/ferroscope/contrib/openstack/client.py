@@ -20,7 +20,8 @@ from ferroscope.contracts.queue import StopFlag
 from ferroscope.contracts.remote import IronicLockedError, IronicRefusedError, IronicUnavailableError
 from ferroscope.core.model import Document
 from ferroscope.core.reasons import Reason
-from ferroscope.remote.bare_metal_http import AGAIN, PAGE, VERSION, Answer, Http, TransientError, pages
+from ferroscope.remote.bare_metal_http import AGAIN, PAGE, VERSION, Http, TransientError, pages
+from ferroscope.remote.bounded_http import Answer
 from ferroscope.remote.retry import call_with_retries
 
 

@@ -17,9 +17,10 @@ from keystoneauth1.session import Session
 
 from ferroscope.config.options import SwiftSettings
 from ferroscope.contracts.remote import ObjectMissingError, ObjectStoreError
+from ferroscope.remote.bounded_http import Answer
 from ferroscope.remote.deadline import Deadline
 from ferroscope.remote.session import BoundedSession
-from ferroscope.storage.object_http import Access, Answer, Http, RetryPolicy
+from ferroscope.storage.object_http import Access, Http, RetryPolicy
 
 SERVICE: Final = "object-store"
 # What to check if a login is refused, because Keystone does not give the reason.

@@ -12,22 +12,10 @@ import pytest
 from ferroscope.config.errors import SetupError
 from ferroscope.contrib.openstack.imports.inspector_macs import InspectorMacs
 from tests.support.inspector import WAITING, filled_sqlite
+from tests.support.manual_clock import ManualClock
 from tests.support.processes import until
 
 MAC = "11:22:33:44:55:66"
-
-
-class Hands:
-    """A clock that stands still until it is moved."""
-
-    def __init__(self) -> None:
-        self.now = 1000.0
-
-    def time(self) -> float:
-        return self.now
-
-    def monotonic(self) -> float:
-        return self.now
 
 
 @pytest.fixture
@@ -38,7 +26,7 @@ def stop() -> Iterator[threading.Event]:
 
 
 def test_they_are_read_again_and_remembered_for_an_hour(tmp_path: Path, stop: threading.Event) -> None:
-    database, clock = filled_sqlite(tmp_path), Hands()
+    database, clock = filled_sqlite(tmp_path), ManualClock()
     with sqlite3.connect(database) as connection:
         rows = [("a", WAITING, "mac", MAC.upper()), ("b", WAITING, "mac", "nonsense")]
         connection.executemany("INSERT INTO attributes (uuid, node_uuid, name, value) VALUES (?, ?, ?, ?)", rows)
@@ -63,6 +51,6 @@ def test_they_are_read_again_and_remembered_for_an_hour(tmp_path: Path, stop: th
 @pytest.mark.parametrize("url", ["oracle://u:secret@h/x", "nonsense"])
 def test_what_is_no_database_is_refused_at_the_start_without_its_password(url: str, stop: threading.Event) -> None:
     with pytest.raises(SetupError) as raised:
-        InspectorMacs(url, period=1.0, clock=Hands(), stop=stop)
+        InspectorMacs(url, period=1.0, clock=ManualClock(), stop=stop)
     assert "[pxe_filter] inspector_connection" in str(raised.value)
     assert "secret" not in str(raised.value)

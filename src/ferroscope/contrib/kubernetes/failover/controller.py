@@ -16,7 +16,7 @@ from typing import Any, Final
 import msgspec
 import structlog
 
-from ferroscope.contracts.queue import Clock, StopFlag
+from ferroscope.contracts.queue import Clock
 from ferroscope.contracts.telemetry import SILENT, Meter
 from ferroscope.contrib.kubernetes.failover.bmc_calls import BmcCalls, MachinePower
 from ferroscope.contrib.kubernetes.failover.client import Kubernetes, KubernetesError
@@ -35,7 +35,7 @@ from ferroscope.contrib.kubernetes.failover.terms import (
     is_aged,
     is_forced,
 )
-from ferroscope.core.delivery import IllegalEventError, Refused
+from ferroscope.core.delivery import IllegalEventError, NotInspectableError
 from ferroscope.core.model import Entry, Severity
 from ferroscope.core.remediation import Proof, Remediation
 from ferroscope.db.store import Store
@@ -85,7 +85,7 @@ class Failover:
         dry_run: bool = False,
         process: str = "",
         meter: Meter = SILENT,
-        wake: StopFlag | None = None,
+        wake: threading.Event | None = None,
         inspect: Callable[[Transaction, str], None] | None = None,
     ) -> None:
         self.name = LEASE + cluster
@@ -130,7 +130,7 @@ class Failover:
         now = self._clock.monotonic()
         if now < self._next_at and not self._wake.is_set() and not self._calls.answered():
             return self._status
-        self._wake.clear()  # type: ignore[attr-defined]
+        self._wake.clear()
         summaries: dict[str, str] = {}
         try:
             for one in self._reader.look(leading.keep_alive, epoch=leading.epoch, patience=_PATIENCE):
@@ -214,7 +214,7 @@ class Failover:
         if inspects and self._inspect is not None:
             try:
                 self._inspect(tx, record.machine)
-            except (IllegalEventError, Refused) as exc:
+            except (IllegalEventError, NotInspectableError) as exc:
                 _log.warning("the machine cannot be inspected", node=record.node, error=str(exc))
         tx.remediations.save(record)
         if record.machine:

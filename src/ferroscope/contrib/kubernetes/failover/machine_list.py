@@ -91,7 +91,7 @@ def _bmcs(info: Document) -> Iterator[tuple[str, str]]:
     for key, host in bmc_access.hosts(info):
         name = key.removesuffix("_address")
         system = info.get(f"{name}_system_id") or info.get(f"{name}_node") or ""
-        address = bmc_access.normalize(host) or host.lower()
+        address = bmc_access.normalized_ip(host) or host.lower()
         port = info.get(f"{name}_port") or _port(info[key])
         yield f"{address} {port}", str(system).rstrip("/").rpartition("/")[2]
 

@@ -15,7 +15,8 @@ import msgspec
 from ferroscope.config.options import InspectorSettings
 from ferroscope.contracts.remote import ForwardError, Introspected, IronicRefusedError, IronicUnavailableError
 from ferroscope.contrib.openstack.client import Login
-from ferroscope.remote.bare_metal_http import Answer, Http, TransientError
+from ferroscope.remote.bare_metal_http import Http, TransientError
+from ferroscope.remote.bounded_http import Answer
 
 # The first version with the unprocessed data.
 _VERSION: Final = {"X-OpenStack-Ironic-Inspector-API-Version": "1.17"}

@@ -70,7 +70,7 @@ class IronicDocuments(BareMetalClient):
             Portgroup(
                 uuid=str(one["uuid"]),
                 node=uuid,
-                address=values.normalize(one.get("address")),
+                address=values.normalized_mac(one.get("address")),
                 name=one.get("name"),
                 mode=str(one.get("mode") or "active-backup"),
                 properties=one.get("properties") or {},

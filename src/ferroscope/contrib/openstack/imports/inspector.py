@@ -10,6 +10,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Callable
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any, Final, TypeVar
 
 import msgspec
@@ -76,8 +77,8 @@ def roll_back(settings: Settings, source: str, track: Track = iter, *, dry_run: 
     with opened(settings) as backend, connected(source) as read:
         store = backend.store
         ended, known = introspections(read.connection), rules(read.connection)
-        found = [write(store, lambda tx, one=one: _restored(tx, one), dry_run=dry_run) for one in track(ended)]  # type: ignore[misc]
-        found += [write(store, lambda tx, rule=rule: remove_rule(tx, rule), dry_run=dry_run) for rule, _ in known]  # type: ignore[misc]
+        found = [write(store, partial(_restored, one=one), dry_run=dry_run) for one in track(ended)]
+        found += [write(store, partial(remove_rule, rule=rule), dry_run=dry_run) for rule, _ in known]
         return [item for item in found if item is not None]
 
 

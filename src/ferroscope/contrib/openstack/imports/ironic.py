@@ -10,6 +10,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Iterator, Mapping
 from datetime import datetime
+from functools import partial
 from typing import Any, Final
 
 import msgspec
@@ -84,11 +85,11 @@ def roll_back(settings: Settings, source: IronicDocuments, track: Track = iter, 
     with opened(settings) as backend:
         store = backend.store
         uuids = [node.uuid for node in _imported(store)]
-        found = [write(store, lambda tx, one=one: _removed(tx, one), dry_run=dry_run) for one in track(uuids)]  # type: ignore[misc]
-        found += [write(store, lambda tx, rule=rule: remove_rule(tx, rule), dry_run=dry_run) for rule in source.rules()]  # type: ignore[misc]
+        found = [write(store, partial(_removed, ident=one), dry_run=dry_run) for one in track(uuids)]
+        found += [write(store, partial(remove_rule, rule=rule), dry_run=dry_run) for rule in source.rules()]
         gone = {item.uuid for item in found if item is not None and item.result == "rolled back"}
         for one in source.chassis():
-            found.append(write(store, lambda tx, one=one: remove_chassis(tx, one, gone), dry_run=dry_run))  # type: ignore[misc]
+            found.append(write(store, partial(remove_chassis, chassis=one, gone=gone), dry_run=dry_run))
         return [item for item in found if item is not None]
 
 

@@ -17,18 +17,8 @@ from tests.fast.contrib.kubernetes.failover.build import SYSTEM_UUID
 from tests.fast.contrib.kubernetes.failover.test_client import node_document, pod_document
 from tests.support import examples
 from tests.support.faulty_kubernetes import FaultyKubernetes
+from tests.support.manual_clock import ManualClock
 from tests.support.stores import open_store
-
-
-class Clock:
-    def __init__(self) -> None:
-        self.now = 1000.0
-
-    def time(self) -> float:
-        return self.now
-
-    def monotonic(self) -> float:
-        return self.now
 
 
 class Leading:
@@ -76,7 +66,7 @@ class Bmcs:
 
 class Site:
     def __init__(self, api: FaultyKubernetes, kube: Kubernetes) -> None:
-        self.api, self.kube, self.clock, self.power = api, kube, Clock(), Bmcs()
+        self.api, self.kube, self.clock, self.power = api, kube, ManualClock(), Bmcs()
         self.store = open_store(clock=self.clock)
         identity = {"serial": None, "uuid": SYSTEM_UUID, "macs": []}
         self.machine = examples.node(name="m1", internal={machine_identity.IDENTITY: identity})

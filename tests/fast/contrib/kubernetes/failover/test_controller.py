@@ -13,7 +13,7 @@ from ferroscope.contracts.errors import LeaseLostError
 from ferroscope.contracts.store import Query
 from ferroscope.contrib.kubernetes import role
 from ferroscope.contrib.kubernetes.failover.terms import Rules
-from ferroscope.core.delivery import Refused
+from ferroscope.core.delivery import NotInspectableError
 from ferroscope.core.remediation import Phase, Proof
 from ferroscope.core.states import State
 from ferroscope.db.transaction import Transaction
@@ -208,7 +208,7 @@ def test_a_machine_that_was_powered_off_is_inspected_once_if_the_operator_wishes
 
 def test_a_machine_that_cannot_be_inspected_is_powered_on_all_the_same(site: Site) -> None:
     def refuse(_tx: Transaction, _machine: str) -> None:
-        raise Refused("it is in the inbox")
+        raise NotInspectableError("it is in the inbox")
 
     site.passes(site.task(rules=Rules(inspect=True), inspect=refuse), site.lead(), 20)
     assert site.power.commands == [False, True]
