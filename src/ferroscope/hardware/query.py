@@ -85,7 +85,8 @@ def _listed(field: Field, value: str, written: str, at: int) -> str:
         return words[wanted]
     near = difflib.get_close_matches(wanted[:40], words, n=3, cutoff=0.6)
     meant = [f"'{words[one]}'" if " " in words[one] else words[one] for one in near]
-    all_ = f"one of {', '.join(field.among)}" if len(field.among) <= _FEW else "see ferroscope search --fields"
+    some = field.among if len(field.among) <= _FEW else field.among[:_SOME]
+    all_ = f"one {'of' if some == field.among else 'such as'} {', '.join(some)}"
     hint = f"did you mean {' or '.join(meant)}?" if meant else f"expected {all_}"
     raise QueryError(f"unknown value {value[:40]!r} for {written}; {hint}", at)
 
@@ -102,7 +103,9 @@ def _moment(text: str, written: str, at: int) -> float:
         raise QueryError(f"invalid value {text[:20]} for {written}: expected a time such as 2026-01-31", at) from None
 
 
+# Values that are named, all of few, the first of many: those are the states of inspections, and the usual reasons.
 _FEW: Final = 12
+_SOME: Final = 7
 MAX_LENGTH: Final = 2000
 MAX_CONDITIONS: Final = 50
 MAX_DEPTH: Final = 20

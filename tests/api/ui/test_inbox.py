@@ -193,3 +193,15 @@ def test_macs_that_several_machines_have_are_shown_to_operators(service: Service
         shown = text_of(root.get(path))
         assert all(name in shown for name in called), path
     assert "several machines" not in text_of(Browser(service).log_in("a-admin").get("/ui/inbox"))
+
+
+def test_a_machine_that_waits_has_one_name_on_all_pages_and_leads_to_the_inbox(service: Service, root: Browser) -> None:
+    ident = discover(service, "S-1")
+    lldp = {"interfaces": [{"name": "eth0", "mac_address": examples.mac(), "lldp": []}]}
+    vendor = {"system_vendor": {"serial_number": "S-1"}}
+    found = {"parsed_lldp": {"eth0": {"switch_system_name": "leaf-1", "switch_port_id": "Ethernet1"}}}
+    service.learn(ident, lldp | vendor, found)
+    for path in ("/ui/inbox", "/ui/machines", "/ui/wiring", f"/ui/machines/{ident}?tab=log"):
+        page = text_of(root.get(path))
+        assert ("s-1" in page, ident[:8] in page) == (True, False), path
+    assert "waits in the inbox" in page

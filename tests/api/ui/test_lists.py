@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import html
 import re
+from typing import Any
+from urllib.parse import quote
 
 from ferroscope.core.reasons import Reason
 from tests.api.browsing import Browser, add, failed, text_of
@@ -145,3 +147,31 @@ def test_what_a_machine_lacks_is_a_dash(service: Service) -> None:
     page = Browser(service).log_in("root").get("/ui/machines").text
     row = page[page.index(">m-new<") :]
     assert row[: row.index("</tr>")].count('<td class="blank">-</td>') >= 2
+
+
+def test_a_filter_that_does_not_exist_finds_nothing_and_chooses_no_machine(service: Service) -> None:
+    uuid = add(service, "m-a")
+    browser = Browser(service).log_in("root")
+    for query in ("state=nosuch", "maintenance=true", "inbox=1", "reason=nosuch"):
+        page = browser.get(f"/ui/machines?{query}")
+        assert (names_of(page.text), "Unknown " in page.text) == ([], True), query
+        name, _, value = query.partition("=")
+        given: dict[str, Any] = {name: value}
+        refused = browser.post("/ui/machines/act", action="delete", all="yes", **given)
+        assert (refused.status_code, uuid in refused.text) == (400, False), query
+    # As the API, the command line and bookmarks spell it.
+    failed(service, "m-b", Reason.TIMEOUT)
+    assert names_of(browser.get("/ui/machines?state=inspect-failed").text) == ["m-b"]
+
+
+def test_what_is_wrong_with_a_search_has_its_place_in_what_was_entered(service: Service) -> None:
+    browser = Browser(service).log_in("root")
+    for query, problem in (
+        ("memory_gb >=", "expected a value, found the end (at character 13)"),
+        ("one) or (two", "expected 'and', 'or' or the end of the query, found ) (at character 4)"),
+        (
+            "state == nosuch",
+            "unknown value 'nosuch' for state; expected one such as enroll, verifying, manage",
+        ),
+    ):
+        assert problem in text_of(browser.get(f"/ui/machines?q={quote(query)}&state=enroll")), query

@@ -357,12 +357,16 @@ def test_a_machine_shows_what_its_caller_may_see(service: Service) -> None:
 
 
 def test_the_service_is_shown_to_those_who_may_see_its_status(service: Service) -> None:
-    service.store.write(lambda tx: tx.members.beat(examples.member("worker-1", status="<b>idle</b>"), 60.0))
+    loops = {f"periodic/{number}": f"leads periodic/{number}" for number in range(20)}
+    loops = {"worker": "<b>idle</b>"} | loops | {"relay": "cannot reach the broker"}
+    worker = examples.member("worker-1", status="; ".join(loops.values()), detail={"loops": loops})
+    service.store.write(lambda tx: tx.members.beat(worker, 60.0))
     service.store.write(lambda tx: tx.leases.acquire("periodic/timeouts", "worker-1", 60.0))
     page = Browser(service).log_in("reader").get("/ui/service")
     text = " ".join(Elements(page.text).text.split())
     assert "periodic/timeoutsworker@example:421" in text
     assert "<b>idle" in text
+    assert "cannot reach the broker" in text  # all of it, however much that is
     project = Browser(service).log_in("a-reader")
     assert project.get("/ui/service").status_code == 403
     assert "/ui/service" not in project.get("/ui").text

@@ -5,6 +5,7 @@ from __future__ import annotations
 import html
 import re
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -246,3 +247,36 @@ def test_an_action_without_a_selection_keeps_the_filter(service: Service) -> Non
     page = browser.post("/ui/machines/act", action="inspect", back="/ui/machines?state=manageable")
     assert (page.status_code, "No machine is selected" in page.text) == (400, True)
     assert 'href="/ui/machines?state=manageable"' in page.text
+
+
+def test_an_error_leads_back_to_where_the_form_was(service: Service) -> None:
+    uuid = add(service, "one")
+    browser = Browser(service).log_in("root")
+    search = "/ui/machines?q=one&state=enroll"
+    wrong: tuple[tuple[str, dict[str, Any]], ...] = (
+        ("/ui/machines/act", {"action": "nosuch", "node": uuid}),
+        ("/ui/machines/act", {"action": "delete", "all": "yes", "q": "nosuch"}),
+        ("/ui/machines/saved", {"name": "a/b", "q": "one"}),
+    )
+    for path, given in wrong:
+        page = browser.post(path, back=search, **given)
+        assert (page.status_code >= 400, f'href="{html.escape(search)}">Go back' in page.text) == (True, True), given
+        page = browser.post(path, back="https://example.org/", **given)
+        assert ("example.org" in page.text, "Back to the fleet" in page.text) == (False, True), given
+
+
+def test_labels_that_cannot_be_stay_in_the_form_with_the_machines(service: Service) -> None:
+    uuids = [add(service, "one"), add(service, "two")]
+    browser = Browser(service).log_in("root")
+    again = browser.post("/ui/machines/act", action="label", confirm="yes", node=uuids, labels='rack=r1 a=b="c"')
+    assert (again.status_code, "Invalid label" in again.text) == (400, True)
+    assert 'value="rack=r1 a=b=&#34;c&#34;"' in again.text
+    assert all(f'name="node" value="{uuid}"' in again.text for uuid in uuids)
+    assert [service.node(uuid).labels for uuid in uuids] == [{}, {}]
+
+
+def test_a_note_of_spaces_is_none(service: Service) -> None:
+    uuid = add(service, "one")
+    browser = Browser(service).log_in("root")
+    assert browser.post(f"/ui/machines/{uuid}/notes", text="  ").status_code == 303
+    assert "1 note" not in browser.get(f"/ui/machines/{uuid}").text

@@ -164,7 +164,7 @@ def _responder(
     def respond(req: falcon.Request, resp: falcon.Response, **path: str) -> None:
         began = perf_counter()
         resp.set_headers(_HEADERS)
-        visitor = Visitor(secret="", is_new=True)
+        visitor, sent = Visitor(secret="", is_new=True), form.Given()
         try:
             if HEAD_ONLY in req.env:
                 form.check_size(req, form.MOST_WITH_FILE if template in _FILES else form.MOST)
@@ -172,7 +172,7 @@ def _responder(
                 return
             visitor = session.visitor(context, req)
             most = form.MOST_WITH_FILE if template in _FILES and visitor.identity is not None else form.MOST
-            sent = form.read(context, req, visitor, most) if req.method == "POST" else form.Given()
+            sent = form.read(context, req, visitor, most) if req.method == "POST" else sent
             if handler is None:
                 outcome, visitor = _entrance(context, req, visitor, sent.fields)
             elif sent.fields and visitor.identity is None:
@@ -183,7 +183,7 @@ def _responder(
                 given = kept.of(context, visitor.secret, sent.fields, req.path)
                 outcome = _outcome(context, req, visitor, handler, path, given)
         except Exception as exc:  # noqa: BLE001  # the boundary, as in the responder of the API
-            outcome = _failure(context, req, visitor, exc)
+            outcome = _failure(context, req, visitor, exc, form.back(sent.fields))
         _send(context, req, resp, visitor, outcome, rendered)
         method = req.method if req.method in falcon.HTTP_METHODS else "other"
         record(context, req, resp, method, template, perf_counter() - began)
@@ -255,7 +255,7 @@ def _too_late(context: ApiContext, req: falcon.Request, visitor: Visitor, given:
     return login.page(context, "/ui", failed=failed, kept=sealed)
 
 
-def _failure(context: ApiContext, req: falcon.Request, visitor: Visitor, exc: Exception) -> Outcome:
+def _failure(context: ApiContext, req: falcon.Request, visitor: Visitor, exc: Exception, back: str) -> Outcome:
     if isinstance(exc, UnauthorizedError):
         target = req.relative_uri if req.method in ("GET", "HEAD") else "/ui"
         return Redirect(f"/ui/login?next={quote(target, safe='')}")
@@ -270,7 +270,7 @@ def _failure(context: ApiContext, req: falcon.Request, visitor: Visitor, exc: Ex
         left_out = context.data.outages.admit(context.process.clock.monotonic())
         if left_out is not None:
             context.process.log.warning("page not shown", path=req.path, why=str(exc), left_out=left_out)
-    data = {"status": known.status, "message": known.message, "known": visitor.identity is not None}
+    data = {"status": known.status, "message": known.message, "known": visitor.identity is not None, "back": back}
     return Page(template="error.html", title=_TITLES.get(known.status, "Error"), data=data, status=known.status)
 
 

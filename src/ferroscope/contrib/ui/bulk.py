@@ -42,6 +42,7 @@ def act(
     selected: Sequence[Node],
     *,
     more: bool,
+    problem: str = "",
     asked: Callable[[Node], dict[str, Any]],
     why_not: Callable[[Node], str],
     carry_out: Callable[[Node], object],
@@ -49,8 +50,9 @@ def act(
 ) -> Page:
     """Return the page about an action, which is carried out if the form confirms it.
 
-    ``more``: more machines match than one action may have. ``asked`` returns what the page shows of a machine, at
-    least ``uuid`` and ``name``. ``why_not`` returns why one is left out, "" if it is not. ``data`` is for the template.
+    ``more``: more machines match than one action may have. ``problem``: what is wrong with the form, which is then
+    shown again. ``asked`` returns what the page shows of a machine, at least ``uuid`` and ``name``. ``why_not``
+    returns why one is left out, "" if it is not. ``data`` is for the template.
     """
     if not selected and (visit.form.get("node") or visit.given("all") == "yes"):
         raise MissingError("No matching machines.")
@@ -68,7 +70,7 @@ def act(
         else:
             possible.append(node)
     shown = [asked(node) for node in possible]
-    confirmed = visit.given("confirm") == "yes"
+    confirmed = visit.given("confirm") == "yes" and not problem
     results = [one | {"error": _error(carry_out, node)} for one, node in zip(shown, possible, strict=True) if confirmed]
     found = {
         "action": visit.given("action"),
@@ -81,11 +83,12 @@ def act(
         "possible": shown,
         "left_out": left_out,
         "more": more,
+        "problem": problem,
         "confirmed": confirmed,
         "results": results,
         "succeeded": sum(not one["error"] for one in results),
     }
-    return Page(template=form.template, title=action.title, data=found | data)
+    return Page(template=form.template, title=action.title, data=found | data, status=400 if problem else 200)
 
 
 def _error(carry_out: Callable[[Node], object], node: Node) -> str:

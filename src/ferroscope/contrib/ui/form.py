@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import re
+from collections.abc import Mapping
 from typing import Any, Final
 from urllib.parse import parse_qs
 
@@ -66,6 +67,12 @@ def fields(text: str) -> dict[str, list[str]]:
         return parse_qs(text, keep_blank_values=True, max_num_fields=_FIELDS)
     except ValueError:
         raise BadRequestError(f"Too many fields: at most {_FIELDS} are allowed.") from None
+
+
+def back(given: Mapping[str, list[str]], usual: str = "") -> str:
+    """Return the page of ours from which the form was sent, as it says, with its search; otherwise the usual one."""
+    page = (given.get("back") or [""])[0].strip()
+    return page if page.startswith("/ui/") else usual
 
 
 def plain(document: Any, max_depth: int) -> Any:

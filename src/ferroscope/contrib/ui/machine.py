@@ -13,7 +13,7 @@ from ferroscope.api.auth import access
 from ferroscope.api.baremetal import node_bmc, node_states, notes
 from ferroscope.api.errors import ApiError, StateConflictError
 from ferroscope.contracts.store import Query
-from ferroscope.contrib.ui import alike, bmc_form, progress, ramdisk_log, remedy, rules
+from ferroscope.contrib.ui import alike, bmc_form, naming, progress, ramdisk_log, remedy, rules
 from ferroscope.contrib.ui.bulk import Action
 from ferroscope.contrib.ui.machine_actions import ACTIONS
 from ferroscope.contrib.ui.machines import deviations_of
@@ -75,7 +75,7 @@ def show(visit: Visit) -> Page | Download:
     }[tab]  # fmt: skip
     made: Any = build(visit, path, shown)
     data = {
-        "node": shown | {"driver_info": _visible(shown["driver_info"]), "name": shown["name"] or shown["uuid"]},
+        "node": shown | {"driver_info": _visible(shown["driver_info"]), "name": naming.label(shown)},
         "labels": alike.labels_of(shown),
         "deviations": deviations_of(shown),
         "bmc": _bmc(shown["driver_info"]),
@@ -99,7 +99,7 @@ def show(visit: Visit) -> Page | Download:
         "bmc_fields": bmc_form.fields(visit, node, shown["driver_info"]),
         tab: made,
     }
-    return Page(template="machine.html", title=shown["name"] or shown["uuid"], data=data)
+    return Page(template="machine.html", title=naming.label(shown), data=data)
 
 
 def _more(visit: Visit, path: dict[str, str], shown: dict[str, Any], node: Node) -> dict[str, str]:

@@ -7,7 +7,7 @@ from typing import Final
 
 from ferroscope.api.baremetal import node_states
 from ferroscope.api.errors import BadRequestError
-from ferroscope.contrib.ui import bulk
+from ferroscope.contrib.ui import bulk, form
 from ferroscope.contrib.ui.bulk import Action, Form
 from ferroscope.contrib.ui.machine_list import Wanted, menu, ranked, seen
 from ferroscope.contrib.ui.machines import INSPECT, MAINTENANCE
@@ -71,8 +71,13 @@ def act(visit: Visit) -> Page | Redirect:
     if action is None:
         raise BadRequestError("Choose an action.")
     selected, more = _selected(visit)
-    changes = _label_changes(visit.given("labels")) if action.policy == _LABEL and visit.given("confirm") else {}
-    back = visit.given("back") if visit.given("back").startswith("/ui/") else "/ui/machines"
+    changes, problem = {}, ""
+    if action.policy == _LABEL and visit.given("confirm"):
+        try:
+            changes = _label_changes(visit.given("labels"))
+        except BadRequestError as exc:
+            problem = exc.message
+    back = form.back(visit.form, "/ui/machines")
     is_one = back.startswith("/ui/machines/")
     page = bulk.act(
         visit,
@@ -82,11 +87,13 @@ def act(visit: Visit) -> Page | Redirect:
         ),
         selected,
         more=more,
+        problem=problem,
         asked=lambda node: {"uuid": node.uuid, "name": node.name or node.uuid},
         why_not=lambda node: _unasked(visit, action, node) or _why_not(action, node),
         carry_out=lambda node: _label(visit, node, changes) if changes else _carry_out(visit, action, node),
         menu=menu(visit) if action.policy == _LABEL else [],
         hours=HOURS,
+        labels=visit.given("labels") if problem else "",
     )
     if is_one and page.data.get("confirmed") and page.data["succeeded"] == len(page.data["results"]) == 1:
         return Redirect("/ui/machines" if action.policy == _DELETE else back)
@@ -98,8 +105,8 @@ def note(visit: Visit) -> Redirect:
     path = {"node": visit.path["node"]}
     if number := visit.given("remove"):
         visit.call("DELETE /v1/nodes/{node}/notes/{number}", path | {"number": number})
-    else:
-        visit.call("POST /v1/nodes/{node}/notes", path, body={"text": visit.given("text")})
+    elif text := visit.given("text"):
+        visit.call("POST /v1/nodes/{node}/notes", path, body={"text": text})
     return Redirect(f"/ui/machines/{visit.path['node']}")
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import re
+from collections.abc import Callable, Collection, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -47,7 +48,8 @@ class Wanted(msgspec.Struct, frozen=True, kw_only=True):
 
     @classmethod
     def of(cls, get: Callable[[str], str]) -> Wanted:
-        return cls(**{name: get(name) for name in cls.__struct_fields__})
+        found = cls(**{name: get(name) for name in cls.__struct_fields__})
+        return msgspec.structs.replace(found, state=_STATES.get(_spelled(found.state), found.state))
 
     @property
     def query(self) -> str:
@@ -63,6 +65,23 @@ class Wanted(msgspec.Struct, frozen=True, kw_only=True):
     def search(self) -> str:
         """All of it in the language of searches: the command line and the API find the same with it."""
         return " and ".join(filter(None, (self.query, f"reason == {self.reason}" if self.reason else "")))
+
+
+def _spelled(state: str) -> str:
+    """Return the state without what clients, the command line and bookmarks write differently: ``inspect-failed``."""
+    return re.sub("[-_]", " ", state)
+
+
+_STATES: Final = {_spelled(one): one for one in PUBLISHED_STATES}
+# What the filters may be, beside a search.
+_FILTERS: Final[dict[str, Collection[str]]] = {
+    "state": PUBLISHED_STATES, "reason": HINTS, "maintenance": ("yes", "no"), "inbox": ("yes", "no"),
+}  # fmt: skip
+_FEW: Final = 2
+
+
+def _one_of(known: Collection[str]) -> str:
+    return f": {' or '.join(known)}" if len(known) <= _FEW else ""
 
 
 def _searched(term: labels.Term) -> str:
@@ -90,16 +109,19 @@ def call_of(visit: Visit) -> Call[NoQuery, None]:
 
 
 def ranked(visit: Visit, wanted: Wanted, sort: str = "name", *, descending: bool = False) -> list[str]:
-    """Return the UUIDs of all machines that match, in this order; ``BadRequestError`` for an invalid search.
+    """Return the UUIDs of all machines that match, in this order; ``BadRequestError`` for an invalid search or filter.
 
     Who may see a node, but not its inventory, must neither find it by its hardware nor learn that from the order. And
     who may not see why its inspection failed must not find it by that.
     """
-    if wanted.reason and wanted.reason not in HINTS:
-        raise BadRequestError(f"Unknown reason {wanted.reason[:80]!r}.")
+    for name, known in _FILTERS.items():
+        if (given := getattr(wanted, name)) and given not in known:  # else it would be left out, and all would match
+            raise BadRequestError(f"Unknown {name} {given[:80]!r}{_one_of(known)}.")
     if wanted.q and not visit.may(SEARCH):
         raise access.forbidden((SEARCH,), visit.identity)
     sort = sort if sort in SORTS else "name"
+    if wanted.q:  # by itself, so that what is wrong has its place in what was entered
+        parsed(wanted.q)
     text = wanted.query
     query = parsed(text) if text else None
     project = access.scope(visit.context.access.policy, visit.identity, "node")

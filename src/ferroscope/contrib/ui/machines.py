@@ -10,7 +10,7 @@ import msgspec
 
 from ferroscope.api.baremetal.history import hint_of
 from ferroscope.api.errors import BadRequestError
-from ferroscope.contrib.ui import alike, saved_searches, view
+from ferroscope.contrib.ui import alike, naming, saved_searches, view
 from ferroscope.contrib.ui.machine_list import Wanted, menu, ranked, views
 from ferroscope.contrib.ui.page import Download, Own, Page, Redirect, Visit
 from ferroscope.contrib.ui.render import link
@@ -184,7 +184,7 @@ def _row(visit: Visit, node: dict[str, Any], wanted: Wanted) -> dict[str, Any]:
     return {
         "uuid": node["uuid"],
         "name": node["name"] or node["uuid"],
-        "label": node["name"] or (node.get("inbox") and names.suggestion(known.get("serial"))) or node["uuid"],
+        "label": naming.label(node),
         "state": node["provision_state"],
         "maintenance": node["maintenance"],
         "maintenance_reason": node.get("maintenance_reason"),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from ferroscope.contracts.store import Query
@@ -14,6 +14,13 @@ from ferroscope.hardware.names import suggestion
 _UUID: Final = re.compile(r"\b[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\b")
 # UUIDs in the texts of a page that are looked up.
 _MOST: Final = 100
+
+
+def label(node: Mapping[str, Any]) -> str:
+    """Return what a node of the API is called: one that waits in the inbox by its serial number."""
+    known = node.get("hardware")
+    serial = known.get("serial") if isinstance(known, dict) else None
+    return str(node["name"] or (node.get("inbox") and suggestion(serial)) or node["uuid"])
 
 
 def names(tx: Transaction, uuids: Iterable[str]) -> dict[str, str]:

@@ -23,7 +23,9 @@ def _shown(visit: Visit) -> dict[str, Any]:
     status = naming.status(visit)
     # What changes all the time is left out or rounded, so that an unchanged service has an unchanged page.
     members = [
-        {name: member[name] for name in ("name", "host", "pid", "role", "alive", "started_at", "version", "status")}
+        {name: member[name] for name in ("name", "host", "pid", "role", "alive", "started_at", "version")}
+        # The status is stored as one text only as far as a column of it goes.
+        | {"status": "; ".join(dict.fromkeys(member["loops"].values())) or member["status"]}
         | {"busy": sum(lane.get("busy", 0) for lane in member["lanes"].values())}
         | {"slots": sum(lane.get("slots", 0) for lane in member["lanes"].values())}
         for member in status["members"]

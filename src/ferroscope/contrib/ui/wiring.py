@@ -15,6 +15,7 @@ import msgspec
 
 from ferroscope.api.auth import access
 from ferroscope.contracts.data import Link
+from ferroscope.contrib.ui import naming
 from ferroscope.contrib.ui.machine_list import SEARCH, seen, sees_all
 from ferroscope.contrib.ui.machines import deviations_of
 from ferroscope.contrib.ui.page import Download, Page, Visit
@@ -72,6 +73,7 @@ def _shown(visit: Visit, wanted: str) -> dict[str, Any]:
         if sees_all(visit)
         else of_links(_links(visit, wanted))
     )
+    found = _named(visit, found)
     misplaced = _misplaced(visit)
     if wanted and misplaced:
         misplaced = _of_these(misplaced, found.links or _links(visit, wanted), wanted)
@@ -106,6 +108,18 @@ def _shown(visit: Visit, wanted: str) -> dict[str, Any]:
         "total": sum(found.switches.values()),
         "wanted": wanted,
     }
+
+
+def _named(visit: Visit, found: Found) -> Found:
+    """Return the same with what machines without a name are called."""
+    machines = {uuid for port in found.at.values() for uuid, name in port.items() if name == uuid}
+    machines |= {link.node for link in found.links if link.machine == link.node}
+    if not machines:
+        return found
+    called = visit.context.data.store.read(lambda tx: naming.names(tx, machines))
+    at = {port: {uuid: called.get(uuid, name) for uuid, name in some.items()} for port, some in found.at.items()}
+    links = [msgspec.structs.replace(link, machine=called.get(link.node, link.machine)) for link in found.links]
+    return msgspec.structs.replace(found, at=at, links=links)
 
 
 def counted(tx: Transaction, wanted: str) -> Found:
