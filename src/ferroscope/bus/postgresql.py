@@ -18,8 +18,10 @@ import structlog
 from sqlalchemy.exc import DBAPIError
 
 from ferroscope.bus.local import DATABASE, RABBITMQ, LocalBus
+from ferroscope.bus.outage import Outage
 from ferroscope.config.options import DatabaseSettings
 from ferroscope.contracts.queue import MAC_CHANNELS, Channel, StopFlag
+from ferroscope.core.values import one_line
 from ferroscope.db.engine import NOTIFY_CHANNEL, build_engine
 from ferroscope.db.errors import described
 from ferroscope.db.url import checked
@@ -52,6 +54,16 @@ _ALIVE: Final[dict[str, Any]] = {
     "target_session_attrs": "primary",
     "application_name": "ferroscope wake-up",
 }
+
+
+def _lost(outage: Outage, why: str) -> None:
+    if outage.begin(why):
+        _log.warning("wake-up connection lost, polling until it is back", error=why)
+
+
+def _back(outage: Outage) -> None:
+    if outage.end():
+        _log.info("wake-up connection is back")
 
 
 class Watcher(Protocol):
@@ -165,13 +177,14 @@ class PollingWatcher:
         self._bus = bus
         self._news = News(bus)
         self._stop = stop
+        self._outage = Outage()
 
     def run(self) -> None:
         while not self._stop.is_set():
             try:
                 self._watch()
             except DBAPIError as exc:
-                _log.warning("wake-up connection lost, polling until it is back", error=described(exc))
+                _lost(self._outage, described(exc))
                 self._stop.wait(_RECONNECT_AFTER)
 
     def _watch(self) -> None:
@@ -180,6 +193,7 @@ class PollingWatcher:
                 pause = _ASK_LATE
                 while not self._stop.wait(pause):
                     rows = connection.exec_driver_sql(_NEWS).fetchall()
+                    _back(self._outage)
                     numbers = {name: number or 0 for name, number in rows}
                     requests, macs = numbers.pop(_REQUESTS, 0), numbers.pop(_MACS, 0)
                     busy = self._news.look(requests, frozenset(numbers.items()), macs)
@@ -199,6 +213,7 @@ class PostgresqlWatcher:
         self._parameters = {**_ALIVE, "connect_timeout": settings.connect_timeout, **given}
         self._bus = bus
         self._stop = stop
+        self._outage = Outage()
 
     def run(self) -> None:
         import psycopg
@@ -207,7 +222,7 @@ class PostgresqlWatcher:
             try:
                 self._listen()
             except psycopg.Error as exc:
-                _log.warning("wake-up connection lost, polling until it is back", error=type(exc).__name__)
+                _lost(self._outage, one_line(str(exc), 200) or type(exc).__name__)
                 self._stop.wait(_RECONNECT_AFTER)
 
     def _listen(self) -> None:
@@ -215,6 +230,7 @@ class PostgresqlWatcher:
 
         with psycopg.connect(**self._parameters, autocommit=True) as connection:
             connection.execute(f"LISTEN {NOTIFY_CHANNEL}")
+            _back(self._outage)
             for channel in Channel:  # whatever came before we listened
                 self._bus.publish(channel)
             with self._bus.hearing(DATABASE):

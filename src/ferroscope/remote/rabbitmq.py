@@ -8,7 +8,6 @@ from __future__ import annotations
 import random
 import socket
 import ssl
-import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -221,31 +220,3 @@ def check(broker: Broker) -> BrokerError | None:
         else:
             return None
     return error
-
-
-class Outage:
-    """Since when a connection is down and why; read by other threads."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._since: float | None = None
-        self._why = ""
-
-    def begin(self, why: str) -> bool:
-        """Note that it is down; return whether that is new."""
-        with self._lock:
-            new = self._since is None
-            self._since = time.monotonic() if self._since is None else self._since
-            self._why = why
-            return new
-
-    def end(self) -> bool:
-        """Note that it is up; return whether that is new."""
-        with self._lock:
-            ended, self._since = self._since is not None, None
-            return ended
-
-    def look(self) -> tuple[float, str] | None:
-        """Return for how many seconds it has been down, and why; None if it is up."""
-        with self._lock:
-            return None if self._since is None else (time.monotonic() - self._since, self._why)
