@@ -21,7 +21,6 @@ from ferroscope.bus.local import DATABASE, RABBITMQ, LocalBus
 from ferroscope.bus.outage import Outage
 from ferroscope.config.options import DatabaseSettings
 from ferroscope.contracts.queue import MAC_CHANNELS, Channel, StopFlag
-from ferroscope.core.values import one_line
 from ferroscope.db.engine import NOTIFY_CHANNEL, build_engine
 from ferroscope.db.errors import described
 from ferroscope.db.url import checked
@@ -222,7 +221,7 @@ class PostgresqlWatcher:
             try:
                 self._listen()
             except psycopg.Error as exc:
-                _lost(self._outage, one_line(str(exc), 200) or type(exc).__name__)
+                _lost(self._outage, next(iter(str(exc).splitlines()), "") or type(exc).__name__)
                 self._stop.wait(_RECONNECT_AFTER)
 
     def _listen(self) -> None:
