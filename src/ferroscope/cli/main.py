@@ -16,7 +16,7 @@ import click
 from ferroscope import __version__
 from ferroscope.cli.exits import Exit, Failure
 from ferroscope.cli.text import utc_option
-from ferroscope.cli.wrong_words import no_such_command, suggestions
+from ferroscope.cli.wrong_words import no_such_command
 from ferroscope.config.added import added, placed
 from ferroscope.config.plugins import PluginError
 from ferroscope.contracts.commands import Command
@@ -203,19 +203,13 @@ class LazyGroup(click.Group):
         formatter.write_paragraph()
         formatter.write_text(f"Options of all commands: {names}. For details: ferroscope COMMAND --help")
 
-    def _below(self, ctx: click.Context) -> dict[str, list[str]]:
-        """Return the commands of each group; it imports all, which only an error needs."""
-        found = {name: self.get_command(ctx, name) for name in _commands()}
-        groups = {name: one for name, one in found.items() if isinstance(one, click.Group)}
-        return {name: one.list_commands(click.Context(one, ctx, name)) for name, one in groups.items()}
-
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         if args[:1] == ["help"]:
             return "help", _help(self, args[1:]), []
         if args and args[0] not in _OWN and not args[0].startswith("-") and args[0] not in _commands():
-            raise no_such_command(args[0], suggestions(args[0], _commands(), self._below(ctx)), ctx, "ferroscope ")
+            raise no_such_command(args[0], ctx)
         return super().resolve_command(ctx, args)
 
 

@@ -215,10 +215,9 @@ class Group(click.Group):
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         if args and not args[0].startswith("-") and self.get_command(ctx, args[0]) is None:
-            from ferroscope.cli.wrong_words import no_such_command, suggestions
+            from ferroscope.cli.wrong_words import no_such_command
 
-            found = suggestions(args[0], self.list_commands(ctx))
-            raise no_such_command(args[0], found, ctx, f"ferroscope {_path(ctx)} ")
+            raise no_such_command(args[0], ctx, _path(ctx))
         return super().resolve_command(ctx, args)
 
 

@@ -168,7 +168,7 @@ def phase(node: Json) -> str:
 def _failed(failed: dict[str, int]) -> list[tuple[str, ...]]:
     rows: list[tuple[str, ...]] = [("FAILED BY REASON", "NODES", "WHICH")]
     for reason, nodes in sorted(failed.items(), key=lambda one: (-one[1], one[0])):
-        rows.append((reason, f"{nodes:,}", f"ferroscope search 'reason == {reason}'"))
+        rows.append((reason, f"{nodes:,}", f"ferroscope search reason=={reason}"))
     return rows
 
 

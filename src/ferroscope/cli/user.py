@@ -264,9 +264,11 @@ def policy() -> None:
 @output_option
 def list_policies(files: tuple[str, ...], fmt: str) -> None:
     """List the policies with their checks; overrides of the policy file are marked."""
-    from ferroscope.api.auth.policy import RULES, overrides
+    from ferroscope.api.auth.policy import RULES, overrides, unknown
 
     given = overrides(_policy_file(files))
+    for name in unknown(given):
+        click.echo(f"note: the file has a policy that decides nothing here: {name}", err=True)
     rows = [
         {
             "name": rule.name,

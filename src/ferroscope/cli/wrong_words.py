@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Mapping
 from typing import Final
 
 import click
@@ -12,27 +12,37 @@ import click
 _ELSEWHERE: Final[Mapping[str, tuple[str, ...]]] = {
     "add": ("node create", "node import"),
     "apply": ("node import",),
+    "backup": ("docs back-up-and-upgrade",),
     "config": ("setup", "doctor"),
     "describe": ("node show", "explain"),
     "edit": ("node set",),
     "enroll": ("node create", "node import"),
+    "failed": ("node list --state inspect-failed",),
     "get": ("node list", "node show"),
+    "history": ("node timeline", "inventory"),
     "host": ("node",),
     "hosts": ("node list",),
     "introspect": ("inspect",),
     "introspection": ("inspect",),
+    "label": ("node set",),
+    "labels": ("node set",),
     "list": ("node list",),
     "logs": ("node log", "node timeline"),
     "ls": ("node list",),
     "machine": ("node",),
     "machines": ("node list",),
+    "maintenance": ("node set",),
     "nodes": ("node list",),
+    "reboot": ("node power",),
+    "reset": ("node power",),
+    "retry": ("inspect --failed",),
     "rm": ("node delete",),
     "run": ("all",),
     "serve": ("all",),
     "server": ("all",),
     "servers": ("node list",),
     "start": ("all", "inspect"),
+    "verify": ("node manage", "bmc try"),
     "version": ("--version",),
     "wait": ("inspect --wait",),
     "why": ("explain",),
@@ -40,20 +50,33 @@ _ELSEWHERE: Final[Mapping[str, tuple[str, ...]]] = {
 _MOST: Final = 2
 
 
-def suggestions(word: str, known: Iterable[str], below: Mapping[str, Collection[str]] | None = None) -> list[str]:
-    """Return at most two commands; ``below``: the commands of each group, which are named with their group."""
-    words = list(known)
-    if below is None:  # within a group
-        found = [name for one in _ELSEWHERE.get(word, ()) if (name := one.rpartition(" ")[2]) in words]
-    else:
-        found = list(_ELSEWHERE.get(word, ()))
-        found += [f"{group} {word}" for group in sorted(below, key=lambda one: one != "node") if word in below[group]]
-    found += difflib.get_close_matches(word, words, n=_MOST)
+def no_such_command(word: str, context: click.Context, group: str = "") -> click.UsageError:
+    """Return the error for a command that does not exist, at the top or in a group, with those that were meant."""
+    names = [f"'ferroscope {one}'" for one in _suggestions(word, context, group)]
+    meant = f" Did you mean {' or '.join(names)}?" if names else ""
+    return click.UsageError(f"No such command {word!r}.{meant}", context)
+
+
+def _suggestions(word: str, context: click.Context, group: str) -> list[str]:
+    """Return at most two commands, with their groups; it imports all commands, which only an error needs."""
+    root = context.find_root()
+    commands = _below(root)
+    groups = {name: _below(click.Context(one, root, name)) for name, one in commands.items()}
+    within = f"{group} " if group else ""
+    meant = _ELSEWHERE.get(word, ())
+    found = [one for one in meant if one.startswith(within)]
+    found += [word] if group and word in commands else []
+    found += [f"{one} {word}" for one in sorted(groups, key=lambda one: one != "node") if word in groups[one]]
+    found += meant
+    if not (group and found):  # within a group, what is spelled exactly so elsewhere is meant
+        near = difflib.get_close_matches(word, list(_below(context)), n=_MOST)
+        found += [f"{within}{one}" for one in near]
     return list(dict.fromkeys(found))[:_MOST]
 
 
-def no_such_command(word: str, found: Iterable[str], context: click.Context, prefix: str = "") -> click.UsageError:
-    """Return the error for a command that does not exist, with those that were probably meant."""
-    names = [f"'{prefix}{one}'" for one in found]
-    meant = f" Did you mean {' or '.join(names)}?" if names else ""
-    return click.UsageError(f"No such command {word!r}.{meant}", context)
+def _below(context: click.Context) -> dict[str, click.Command]:
+    """Return the commands of the context's group, none if it is no group."""
+    of = context.command
+    if not isinstance(of, click.Group):
+        return {}
+    return {name: one for name in of.list_commands(context) if (one := of.get_command(context, name)) is not None}

@@ -106,8 +106,9 @@ def _closest_section(section: str) -> str:
 
 
 def _closest_option(section: str, option: str) -> str:
-    """Return the option of the section with a similar name, otherwise the one of another section with this name."""
-    if found := _closest(option, _names()[section]):
+    """Return the option of the section with a similar name or this end, or that of another section with this name."""
+    here = _names()[section]
+    if found := _closest(option, here) or " or ".join([name for name in here if name.endswith(f"_{option}")][:2]):
         return found
     elsewhere = [other for other, names in _names().items() if option in names]
     return f"{option} in [{elsewhere[0]}]" if len(elsewhere) == 1 else ""

@@ -15,6 +15,7 @@ from ferroscope.core.reasons import Reason
 # The messages of failures for these reasons may quote what a BMC has answered, or how it did not.
 OF_ANSWERS: Final = frozenset(
     {
+        Reason.START_TIMEOUT,
         Reason.POWER_FAILED,
         Reason.BMC_UNREACHABLE,
         Reason.BMC_NAME_UNKNOWN,

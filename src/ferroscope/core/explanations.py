@@ -75,8 +75,8 @@ EXPLANATIONS: Final[dict[Reason, Explanation]] = {
         (_TIMELINE, _STATUS, _INSPECT),
     ),
     Reason.START_TIMEOUT: Explanation(
-        "The machine could not be powered on within [inspector] timeout, because its BMC was too slow.",
-        "The BMC took too long to start the machine; check the BMC and its network.",
+        "The machine could not be powered on within [inspector] timeout: its BMC was too slow, or failed each time.",
+        "The BMC did not start the machine in time; the message has its last answer, the timeline all of them.",
         (_TIMELINE, _VALIDATE, _INSPECT),
     ),
     Reason.PROCESSING_TIMEOUT: Explanation(
@@ -141,7 +141,7 @@ EXPLANATIONS: Final[dict[Reason, Explanation]] = {
     ),
     Reason.BMC_REFUSED: Explanation(
         "The BMC answered with an error, and has not done what was asked.",
-        "The BMC refused the command; the message has its words. Check driver_info and the BMC's own log.",
+        "The BMC did not do it; the message has its words. Check driver_info and the BMC's own log.",
         (_TIMELINE, _VALIDATE, _INSPECT),
     ),
     Reason.BMC_CREDENTIALS: Explanation(

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import urlsplit
 
-from ferroscope.api.auth.configured import build_authentication, build_policy
+from ferroscope.api.auth.configured import build_authentication, build_policy, policies_without_effect
 from ferroscope.bus.checks import check_bus_setup
 from ferroscope.config.coordination_options import place
 from ferroscope.config.errors import SetupError
@@ -282,6 +282,9 @@ def _authentication(settings: Settings) -> Iterator[Finding]:
         summary = "authentication is disabled: anybody who can reach the API has full control over all machines"
         yield Finding("authentication", "note", summary, "set [api] auth_strategy, and remove allow_anonymous")
         return
+    if unknown := policies_without_effect(settings):
+        summary = f"policies in {settings.oslo_policy.policy_file} that decide nothing here: {', '.join(unknown)}"
+        yield Finding("policies", "note", summary, "correct those that are misspelt: ferroscope policy list")
     if api.auth_strategy == "http_basic":
         yield from _user_file(Path(api.http_basic_auth_user_file))
     yield Finding("authentication", "ok", f"authentication: {api.auth_strategy}")

@@ -83,9 +83,12 @@ def read(text: str, fmt: str, *, aliases: bool = True, unknown_as_labels: bool =
 
 
 def _from_csv(text: str, errors: list[str], unknown_as_labels: bool) -> list[Row]:
-    delimiter = _delimiter(text)
+    said = _SAID.match(text)
+    delimiter = said[1] if said else _delimiter(text)
     lines = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True)
     try:
+        if said:
+            next(lines)
         header = next(lines, None)
         if header is None:
             raise FileError(["the file is empty: the first line must name the columns, such as name,driver,macs"])
@@ -113,6 +116,10 @@ def _from_csv(text: str, errors: list[str], unknown_as_labels: bool) -> list[Row
     except csv.Error as exc:
         raise FileError([f"line {lines.line_num}: invalid CSV: {exc}"]) from None
     return rows
+
+
+# What a first line for Excel says of the separator.
+_SAID: Final = re.compile('\ufeff?"?sep=([^\\s"])"?[\r\n]', re.IGNORECASE)
 
 
 def _delimiter(text: str) -> str:
@@ -163,11 +170,15 @@ def _is_column(name: str) -> bool:
     )
 
 
+# By its letters alone, mac_address would be nearest to bmc_address.
+_OF_MACS: Final = re.compile("(?<![a-z])macs?(?![a-z])")
+
+
 def _unknown(what: str, name: str) -> str:
     if name in DOCUMENTS and name != _LABELS:
         return f"{what} {name} needs a key, such as {name}/KEY"
     known = [*_FIELDS, *_MACS, *BMC, *(f"{one}/" for one in DOCUMENTS)]
-    close = difflib.get_close_matches(name, known, n=1)
+    close = ["macs"] if _OF_MACS.search(name.lower()) else difflib.get_close_matches(name, known, n=1)
     hint = f"did you mean {close[0]}?" if close else f"use {_as_label(name)} or extra/{name}" if name else ""
     if what != "column" and not close:
         hint = ""

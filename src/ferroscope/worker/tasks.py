@@ -93,6 +93,8 @@ def time_out(attempt: Attempt, journal: Journal, services: Services) -> Outcome:
     failure = _timeout(attempt, services)
     if failure.reason is Reason.TIMEOUT and ignored is not None:
         return Fail(Reason.NOT_RESTARTED, ignored)
+    if failure.reason is Reason.START_TIMEOUT:
+        return services.store.read(lambda tx: _last_try(tx, attempt.node, failure))
     if failure.reason is Reason.TIMEOUT:
         return services.store.read(lambda tx: _better(tx, attempt, services, failure))
     return failure
@@ -160,6 +162,14 @@ def _silent_ramdisk(tx: Transaction, node: Node, failure: Fail) -> Fail:
         return failure
     message = f"{failure.message}; the machine loaded its boot script at {_time(script.at)}, and was silent since then"
     return Fail(Reason.RAMDISK_SILENT, message)
+
+
+def _last_try(tx: Transaction, node: Node, failure: Fail) -> Fail:
+    """Return the failure with what the BMC said when the start was tried last; as it was if it has said nothing."""
+    tried = _newest(tx, node, "retry")
+    if tried is None:
+        return failure
+    return Fail(failure.reason, f"{failure.message}; the last try: {tried.message[:_LONGEST_QUOTE]}")
 
 
 def _newest(tx: Transaction, node: Node, step: str) -> Entry | None:

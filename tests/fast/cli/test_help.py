@@ -6,6 +6,7 @@ import pytest
 
 from ferroscope.cli.exits import Exit
 from ferroscope.cli.main import _OWN, GROUPS, commands, grouped
+from ferroscope.cli.wrong_words import _ELSEWHERE
 from tests.fast.cli.running import run
 
 
@@ -36,12 +37,31 @@ def test_each_command_of_the_service_belongs_to_a_task() -> None:
         (["node", "ls"], "ferroscope node list"),
         (["node", "shwo", "n1"], "ferroscope node show"),
         (["node", "rm", "n1"], "ferroscope node delete"),
+        (["node", "inspect", "n1"], "ferroscope inspect"),
+        (["node", "explain", "n1"], "ferroscope explain"),
+        (["node", "try", "n1"], "ferroscope bmc try"),
+        (["rule", "import", "r.yaml"], "ferroscope node import"),
+        (["bmc", "manage", "n1"], "ferroscope node manage"),
+        (["node", "reboot", "n1"], "ferroscope node power"),
+        (["reboot", "n1"], "ferroscope node power"),
+        (["history", "n1"], "ferroscope node timeline"),
+        (["retry"], "ferroscope inspect --failed"),
     ],
 )
 def test_a_wrong_word_leads_to_the_right_command(words: list[str], meant: str) -> None:
     done = run(*words)
     assert done.exit_code == Exit.USAGE
     assert f"'{meant}'" in done.stderr
+
+
+def test_another_groups_command_is_not_hidden_by_one_that_looks_alike() -> None:
+    assert "node set" not in run("node", "inspect", "n1").stderr
+
+
+def test_each_word_of_other_tools_leads_to_a_command_that_exists() -> None:
+    for meant in (one for some in _ELSEWHERE.values() for one in some if not one.startswith("-")):
+        words = meant.split(" --")[0].split()
+        assert run(*words[:2] if words[0] != "docs" else ["docs"], "--help").exit_code == Exit.OK, meant
 
 
 def test_nothing_is_suggested_for_nonsense() -> None:

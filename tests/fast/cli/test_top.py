@@ -57,6 +57,12 @@ def test_one_screen_of_80_by_24_has_a_part_of_everything() -> None:
     assert "16 of 128" in text
 
 
+def test_what_can_be_pasted_is_whole_on_the_narrowest_usual_terminal() -> None:
+    for reason in map(str, Reason):
+        shown = lines(seen(failed={reason: 10_000}), 80, 24, URL, now=NOW)
+        assert any(line.endswith(f" ferroscope search reason=={reason}") for line in shown), reason
+
+
 def test_what_needs_attention_comes_first() -> None:
     shown = lines(seen(), 80, 24, URL, now=NOW)
     assert "api@a:1" in shown[1]
@@ -64,7 +70,7 @@ def test_what_needs_attention_comes_first() -> None:
     assert members[0].split()[:2] == ["api@a:1", "DEAD"]
     leases = [line for line in shown if line.startswith("periodic/")]
     assert leases[0].split()[:2] == ["periodic/x", "NOBODY"]
-    failed = [line.split()[0] for line in shown if "ferroscope search 'reason ==" in line]
+    failed = [line.split()[0] for line in shown if "ferroscope search reason==" in line]
     assert failed == [Reason.BMC_UNREACHABLE, Reason.TIMEOUT]
 
 

@@ -30,6 +30,7 @@ def test_known_options_are_not_reported(tmp_path: Path) -> None:
         ("[DATABASE]\nconnection = x\n", 1, "[database]"),
         ("[api]\nhost =\n  127.0.0.1,\n  ::1\n; threads\nbare-metal-port : 80\n", 6, "bare_metal_port"),
         ("[worker]\nbare_metal_port = 80\n", 2, "bare_metal_port in [api]"),
+        ("[api]\nport = 80\n", 2, "bare_metal_port or introspection_port"),
         ("[DEFAULT]\ndebug = true\n", 1, ""),
         ("[worker]\nxyzzy = 2\n", 2, ""),
     ],

@@ -64,3 +64,17 @@ def test_an_exported_cell_is_no_formula_and_is_imported_as_it_was(value: object)
 def test_a_password_is_read_as_it_is() -> None:
     (row,), _ = node_file.read("name,bmc_password\nr1,'=secret\n", "csv")
     assert row.bmc["bmc_password"] == "'=secret"
+
+
+@pytest.mark.parametrize("first", ["sep=;\r\n", "\ufeffSEP=;\n", '"sep=|"\n', "sep=|\n"])
+def test_the_line_that_tells_excel_the_separator_is_no_header(first: str) -> None:
+    lines = [["name", "driver"], ["n1", "fake-hardware", "x"]]
+    text = first + "\n".join((";" if ";" in first else "|").join(line) for line in lines)
+    _, errors = node_file.read(text, "csv")
+    assert [error.partition(";")[0] for error in errors] == ["line 3: 3 cells, but 2 columns"]
+
+
+@pytest.mark.parametrize(("given", "meant"), [("mac_address", "macs"), ("MAC", "macs"), ("address", "bmc_address")])
+def test_a_column_of_another_name_is_recognized(given: str, meant: str) -> None:
+    with pytest.raises(node_file.FileError, match=f"unknown column '{given}'; did you mean {meant}?"):
+        node_file.read(f"name,driver,{given}\n", "csv")

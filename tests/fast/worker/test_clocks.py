@@ -10,6 +10,7 @@ import pytest
 
 from ferroscope.contracts.bmc import Power
 from ferroscope.contracts.errors import BmcError
+from ferroscope.core.reasons import Reason
 from ferroscope.core.states import Event, State
 from ferroscope.periodic.timeouts import Timeouts
 from ferroscope.worker.start import LEASE
@@ -87,6 +88,27 @@ def test_a_start_whose_bmc_takes_too_long_commands_nothing_more_and_says_so(serv
     service.work()
     assert service.inspection.reason == "start-timeout"
     assert set(service.machine.commands) == {"power off"}
+
+
+def test_a_start_that_took_too_long_says_how_its_last_try_ended(service: Service) -> None:
+    stuck = "the BMC accepted power on, and the machine is still off after 60 s"
+    errors = [BmcError(stuck, transient=True, reason=Reason.POWER_FAILED)]
+    waits = [TIMEOUT + 1.0]
+
+    def fail(command: str) -> BmcError | None:
+        if command == "power off" and not errors and waits:
+            service.clock.now += waits.pop()
+            look(service)
+        return errors.pop() if errors else None
+
+    service.machine.power = Power.ON
+    service.machine.fail = fail
+    service.start()
+    service.work()
+    assert service.inspection.reason == "start-timeout"
+    assert f"did not start the machine within {TIMEOUT:g} s; the last try: {stuck} (start-timeout)" in str(
+        service.node.last_error
+    )
 
 
 @pytest.mark.parametrize(("event", "end"), [(Event.ABORT, "aborted"), (Event.DELETE, "")])

@@ -321,4 +321,10 @@ def test_authentication_is_checked(doctor: Doctor, tmp_path: Path) -> None:
         found = doctor(check=Exit.FAILURE if verdict == "wrong" else Exit.OK)
         assert found["user-file"]["verdict"] == verdict
     users.chmod(0o600)
-    assert "user-file" not in doctor(check=Exit.OK)
+    assert {"user-file", "policies"}.isdisjoint(doctor(check=Exit.OK))
+    policies = tmp_path / "policy.yaml"
+    policies.write_text('"baremetal:node:delte": "!"\n')
+    doctor.settings["oslo_policy"] = {"policy_file": policies}
+    found = doctor(check=Exit.OK)["policies"]
+    assert found["verdict"] == "note"
+    assert "baremetal:node:delte (did you mean baremetal:node:delete?)" in found["summary"]

@@ -63,6 +63,17 @@ def test_an_unknown_policy_and_a_broken_file_are_errors(configured: str, tmp_pat
     run("list", "-c", configured, code=Exit.FAILURE)
 
 
+def test_a_policy_that_is_misspelt_is_named_and_the_files_own_rules_are_not(configured: str, tmp_path: Path) -> None:
+    given = '"operators": "role:ops"\n"baremetal:node:get": "rule:operators"\n"baremetal:node:delte": "!"\n'
+    (tmp_path / "policy.yaml").write_text(given)
+    listed = CliRunner().invoke(main, ["policy", "list", "-c", configured, "-o", "json"])
+    assert listed.stderr == (
+        "note: the file has a policy that decides nothing here: baremetal:node:delte (did you mean "
+        "baremetal:node:delete?)\n"
+    )
+    assert json.loads(listed.stdout)
+
+
 def test_the_sample_without_its_comment_signs_is_the_defaults() -> None:
     lines = [line.removeprefix("#") for line in run("sample").splitlines() if line.startswith('#"')]
     assert yaml.safe_load("\n".join(lines)) == {rule.name: rule.check for rule in RULES}

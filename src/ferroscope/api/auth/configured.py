@@ -47,6 +47,13 @@ def build_policy(settings: Settings, clock: Clock, *, needed: bool = True) -> Po
         raise SetupError(str(exc), "correct [oslo_policy] policy_file or the file") from exc
 
 
+def policies_without_effect(settings: Settings) -> list[str]:
+    """Return what of a policy file that can be read decides nothing, with what was probably meant."""
+    from ferroscope.api.auth.policy import overrides, unknown
+
+    return unknown(overrides(settings.oslo_policy.policy_file))
+
+
 def _challenge(settings: Settings) -> str:
     """Return how callers may authenticate, for ``WWW-Authenticate``."""
     if settings.api.auth_strategy == "keystone":

@@ -6,7 +6,10 @@ the Introspection service; ``ferroscope policy list`` prints the table.
 
 from __future__ import annotations
 
+import difflib
+import re
 import threading
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -304,6 +307,24 @@ def _enforcer(file: str) -> Any:
     except (policy.InvalidDefinitionError, ValueError) as exc:
         raise FileError(f"policy file {file}: {exc}") from exc
     return enforcer
+
+
+def unknown(given: Mapping[str, str]) -> list[str]:
+    """Return what of a file decides nothing, with what was probably meant: a misspelt policy keeps its default.
+
+    It is no error, because the file may be that of Ironic, which has more policies. A name that a check refers to
+    (``rule:NAME``) is the file's own.
+    """
+    known = [rule.name for rule in RULES]
+    own = {name for check in given.values() for name in _REFERENCE.findall(check)}
+    found = []
+    for name in given.keys() - own - set(known):
+        near = difflib.get_close_matches(name, known, n=1, cutoff=0.85)
+        found.append(f"{name} (did you mean {near[0]}?)" if near else name)
+    return sorted(found)
+
+
+_REFERENCE: Final = re.compile(r"rule:([^\s()]+)")
 
 
 def overrides(file: str) -> dict[str, str]:
