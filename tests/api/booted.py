@@ -9,7 +9,7 @@ from typing import Any
 
 from ferroscope.bmc.fake import FakeBmc
 from ferroscope.config.options import BootSettings, DriverSettings, InspectorSettings, LogSettings
-from ferroscope.contracts.bmc import Image
+from ferroscope.contracts.images import Image
 from ferroscope.core import callback_secret
 from ferroscope.core.model import Inspection, Node
 from ferroscope.core.states import Event

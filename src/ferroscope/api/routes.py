@@ -53,7 +53,7 @@ from ferroscope.api.http.responder import Responder, responder, send_failure
 from ferroscope.api.http.route import BINARY, PLAIN, TEXT, Route, Surface, make
 from ferroscope.api.service import audit, expectations, leases, root, saved_searches, status
 from ferroscope.config.added import added
-from ferroscope.contracts.bmc import Medium
+from ferroscope.contracts.images import Medium
 from ferroscope.rules.explain import Explanation
 
 _shared = partial(make, Surface.SHARED)

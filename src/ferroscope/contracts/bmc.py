@@ -1,8 +1,8 @@
 """BMC drivers: power and boot device of a machine, and optional capabilities.
 
 Every driver implements ``Bmc``. The other Protocols are optional: a driver has a capability if it has its methods or
-attributes; nothing else needs to be declared. How to write, package and install a driver:
-docs/how-to/write-a-bmc-driver.md.
+attributes; nothing else needs to be declared. Those for images are in ``contracts.images``. How to write, package and
+install a driver: docs/how-to/write-a-bmc-driver.md.
 
 For all calls that access a BMC:
 
@@ -153,7 +153,7 @@ class Bmc(Protocol):
         """Return device and persistence; None if unknown."""
 
 
-class _Capability(type(Protocol)):  # type: ignore[misc]  # the metaclass of protocols has no public name
+class Capability(type(Protocol)):  # type: ignore[misc]  # the metaclass of protocols has no public name
     """Looks whether an object has a capability, at a tenth of what Python 3.11 needs for it."""
 
     def __init__(cls, name: str, bases: tuple[type, ...], namespace: dict[str, Any]) -> None:
@@ -169,7 +169,7 @@ class _Capability(type(Protocol)):  # type: ignore[misc]  # the metaclass of pro
 
 
 @runtime_checkable
-class SoftPower(Protocol, metaclass=_Capability):
+class SoftPower(Protocol, metaclass=Capability):
     """Optional: the driver can ask the machine's operating system to shut down."""
 
     def soft_power_off(self, node: Node) -> None:
@@ -177,7 +177,7 @@ class SoftPower(Protocol, metaclass=_Capability):
 
 
 @runtime_checkable
-class ForcesOff(Protocol, metaclass=_Capability):
+class ForcesOff(Protocol, metaclass=Capability):
     """Optional: for drivers whose ``set_power`` may send nothing, or hide a refusal, if the BMC says "off" already.
 
     A BMC may be wrong about that, and before a machine counts as dead its power is cut all the same.
@@ -191,7 +191,7 @@ class ForcesOff(Protocol, metaclass=_Capability):
 
 
 @runtime_checkable
-class SoftReboot(Protocol, metaclass=_Capability):
+class SoftReboot(Protocol, metaclass=Capability):
     """Optional: the driver can have the operating system restarted without powering the machine off."""
 
     def soft_reboot(self, node: Node) -> None:
@@ -199,7 +199,7 @@ class SoftReboot(Protocol, metaclass=_Capability):
 
 
 @runtime_checkable
-class NamesInterfaces(Protocol, metaclass=_Capability):
+class NamesInterfaces(Protocol, metaclass=Capability):
     """Optional: the published names of the driver's own interfaces, by kind; they become its default ones.
 
     Without it, the power and management interfaces have the driver's name only. ``boot`` is that of ``RamdiskBoot``,
@@ -211,14 +211,14 @@ class NamesInterfaces(Protocol, metaclass=_Capability):
 
 
 @runtime_checkable
-class StoresInterfaces(Protocol, metaclass=_Capability):
+class StoresInterfaces(Protocol, metaclass=Capability):
     """Optional: other interfaces that the driver's nodes may have, by kind; they are stored for whoever deploys."""
 
     stored_interfaces: Mapping[str, Sequence[str]]
 
 
 @runtime_checkable
-class BootDevices(Protocol, metaclass=_Capability):
+class BootDevices(Protocol, metaclass=Capability):
     """Optional: the boot devices that the driver supports; without it, all.
 
     ``default_boot_device``: what machines of this driver boot from by default; None if only the BMC knows.
@@ -228,38 +228,8 @@ class BootDevices(Protocol, metaclass=_Capability):
     default_boot_device: BootDevice | None
 
 
-class Image(msgspec.Struct, frozen=True):
-    """The images to boot a ramdisk from, as URLs that the BMC fetches.
-
-    ``iso`` is the bootable image; ``parameters`` a small disk image with the agent's parameters, "" for none. Drives
-    with one of the images to ``keep``, which others have attached, are neither used nor emptied.
-    """
-
-    iso: str
-    parameters: str = ""
-    keep: tuple[str, ...] = ()
-
-
 @runtime_checkable
-class RamdiskBoot(Protocol, metaclass=_Capability):
-    """Optional: the driver boots the ramdisk without PXE, for example by virtual media.
-
-    Its boot interface is named ``DRIVER-virtual-media``; it is used if an image is configured and the node selects no
-    other interface.
-    """
-
-    def insert_ramdisk(self, node: Node, image: Image) -> str | None:
-        """Insert ``image`` and boot from it once; return a remark, or None.
-
-        The remark informs operators that the machine boots, but not exactly as requested.
-        """
-
-    def eject_ramdisk(self, node: Node, image: Image) -> bool:
-        """Eject ``image`` if it is inserted, and no other medium; return whether it was."""
-
-
-@runtime_checkable
-class ChangesPassword(Protocol, metaclass=_Capability):
+class ChangesPassword(Protocol, metaclass=Capability):
     """Optional: the driver can change the password of the account with which it logs in.
 
     The password is the one property of the driver that ends in ``_password``. ``validate`` rejects one that is too long
@@ -282,41 +252,8 @@ class ChangesPassword(Protocol, metaclass=_Capability):
         """
 
 
-class MediaDevice(StrEnum):
-    """The virtual devices that an image can be attached to, as the Bare Metal API spells them."""
-
-    DISK = "disk"
-    CDROM = "cdrom"
-    FLOPPY = "floppy"
-
-
-class Medium(msgspec.Struct, frozen=True):
-    """A virtual drive, as the BMC shows it: ``media_types`` in its own words, and the URL of the image in it."""
-
-    media_types: list[str]
-    inserted: bool
-    image: str | None
-
-
 @runtime_checkable
-class AttachesMedia(Protocol, metaclass=_Capability):
-    """Optional: images can be attached to the machine's virtual drives, whatever they are for; nothing boots from them.
-
-    The first two within ``inventory_timeout``. Not called while an inspection may use the drives.
-    """
-
-    def attach_medium(self, node: Node, device: MediaDevice, url: str) -> None:
-        """Insert the image, which the BMC fetches, in place of what is in the drives of this kind."""
-
-    def detach_media(self, node: Node, devices: Sequence[MediaDevice]) -> int:
-        """Empty the drives of these kinds, or all if there are none; return how many had a medium."""
-
-    def media(self, node: Node) -> Sequence[Medium]:
-        """Return all virtual drives."""
-
-
-@runtime_checkable
-class ShowsRestarts(Protocol, metaclass=_Capability):
+class ShowsRestarts(Protocol, metaclass=Capability):
     """Optional: the BMC may show by more than its power state that the machine was restarted.
 
     A BMC may accept a reset and ignore it, and its machine stays "on" in either case.
@@ -333,7 +270,7 @@ class ShowsRestarts(Protocol, metaclass=_Capability):
 
 
 @runtime_checkable
-class ClearsBootDevice(Protocol, metaclass=_Capability):
+class ClearsBootDevice(Protocol, metaclass=Capability):
     """Optional: a boot device that was set for one boot can be taken back before that boot.
 
     Otherwise the machine of an inspection that did not come to its boot boots the ramdisk some day.
@@ -347,7 +284,7 @@ class ClearsBootDevice(Protocol, metaclass=_Capability):
 
 
 @runtime_checkable
-class TellsMachines(Protocol, metaclass=_Capability):
+class TellsMachines(Protocol, metaclass=Capability):
     """Optional: the BMC says which machine it is that of, so that no command reaches another one at its address.
 
     Where ``hardware.machine_identity.behind_bmc`` has another one, all other calls fail with ``BMC_OTHER_MACHINE``.
@@ -366,7 +303,7 @@ class OutOfBandNic(msgspec.Struct, frozen=True):
 
 
 @runtime_checkable
-class SeveralSystems(Protocol, metaclass=_Capability):
+class SeveralSystems(Protocol, metaclass=Capability):
     """Optional: one BMC may manage several systems, and the driver can list them."""
 
     def systems(self, node: Node) -> Sequence[str]:
@@ -374,7 +311,7 @@ class SeveralSystems(Protocol, metaclass=_Capability):
 
 
 @runtime_checkable
-class OutOfBand(Protocol, metaclass=_Capability):
+class OutOfBand(Protocol, metaclass=Capability):
     """Optional: out-of-band inspection, without a ramdisk. The inspect interface has the driver's name."""
 
     def inventory(self, node: Node) -> Document:
@@ -385,7 +322,7 @@ class OutOfBand(Protocol, metaclass=_Capability):
 
 
 @runtime_checkable
-class ListsNics(Protocol, metaclass=_Capability):
+class ListsNics(Protocol, metaclass=Capability):
     """Optional: the machine's NICs, from which ports are created before the ramdisk boots."""
 
     def nics(self, node: Node) -> Sequence[OutOfBandNic]:
@@ -393,7 +330,7 @@ class ListsNics(Protocol, metaclass=_Capability):
 
 
 @runtime_checkable
-class ReportsHealth(Protocol, metaclass=_Capability):
+class ReportsHealth(Protocol, metaclass=Capability):
     """Optional: health and firmware of a machine's parts, read after ``OutOfBand.inventory`` and never required."""
 
     def health(self, node: Node) -> Document:
@@ -407,7 +344,7 @@ class ReportsHealth(Protocol, metaclass=_Capability):
 
 
 @runtime_checkable
-class ReportsAnswers(Protocol, metaclass=_Capability):
+class ReportsAnswers(Protocol, metaclass=Capability):
     """Optional: what the BMC answers, for a report to the driver's developers (``ferroscope bmc report``)."""
 
     def report(self, node: Node, *, identities: bool) -> Document:
@@ -418,7 +355,7 @@ class ReportsAnswers(Protocol, metaclass=_Capability):
 
 
 @runtime_checkable
-class Discovers(Protocol, metaclass=_Capability):
+class Discovers(Protocol, metaclass=Capability):
     """Optional: build the ``driver_info`` of discovered machines, instead of just ``DRIVER_address``."""
 
     def driver_info(self, address: str) -> Document:
@@ -426,7 +363,7 @@ class Discovers(Protocol, metaclass=_Capability):
 
 
 @runtime_checkable
-class Requirements(Protocol, metaclass=_Capability):
+class Requirements(Protocol, metaclass=Capability):
     """Optional: what must be installed on a worker's host; ``ferroscope doctor`` reports what is missing.
 
     ``packages``: Python packages that are imported only by the first call. ``programs``: commands.
@@ -437,7 +374,7 @@ class Requirements(Protocol, metaclass=_Capability):
 
 
 @runtime_checkable
-class KeepsConnections(Protocol, metaclass=_Capability):
+class KeepsConnections(Protocol, metaclass=Capability):
     """Optional: the driver has connections to close when the process ends."""
 
     def close(self) -> None:
@@ -445,7 +382,7 @@ class KeepsConnections(Protocol, metaclass=_Capability):
 
 
 @runtime_checkable
-class Simulated(Protocol, metaclass=_Capability):
+class Simulated(Protocol, metaclass=Capability):
     """Optional: the machines of this driver are simulated, so they are not expected on this host's network."""
 
     simulated: bool

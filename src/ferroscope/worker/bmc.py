@@ -14,7 +14,6 @@ from typing import Any, Final, Protocol, cast
 import structlog
 
 from ferroscope.contracts.bmc import (
-    AttachesMedia,
     Bmc,
     ChangesPassword,
     ClearsBootDevice,
@@ -22,7 +21,6 @@ from ferroscope.contracts.bmc import (
     ListsNics,
     OutOfBand,
     Power,
-    RamdiskBoot,
     ReportsHealth,
     ShowsRestarts,
     SoftPower,
@@ -30,6 +28,7 @@ from ferroscope.contracts.bmc import (
     TellsMachines,
 )
 from ferroscope.contracts.errors import BmcError
+from ferroscope.contracts.images import AttachesMedia, RamdiskBoot
 from ferroscope.contracts.queue import Clock
 from ferroscope.contracts.telemetry import Span, Tracer, span_of, trace_of
 from ferroscope.core.bmc_access import hosts, is_address, normalized_ip

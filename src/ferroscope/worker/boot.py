@@ -13,8 +13,9 @@ from typing import Final
 import structlog
 
 from ferroscope.boot_config import ipxe
-from ferroscope.contracts.bmc import ForcesOff, Image, Power, RamdiskBoot, Switch
+from ferroscope.contracts.bmc import ForcesOff, Power, Switch
 from ferroscope.contracts.errors import BmcError
+from ferroscope.contracts.images import Image, RamdiskBoot
 from ferroscope.core import callback_secret
 from ferroscope.core.boot import POWERED, Boot, BootError, callback_url
 from ferroscope.core.callback_secret import Delivery

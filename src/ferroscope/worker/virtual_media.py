@@ -12,8 +12,9 @@ from typing import Final
 
 import msgspec
 
-from ferroscope.contracts.bmc import AttachesMedia, Bmc, MediaDevice
+from ferroscope.contracts.bmc import Bmc
 from ferroscope.contracts.errors import BmcError
+from ferroscope.contracts.images import AttachesMedia, MediaDevice
 from ferroscope.core.delivery import Done, Outcome
 from ferroscope.core.model import Node, Severity
 from ferroscope.core.reasons import Reason

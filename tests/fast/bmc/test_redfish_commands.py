@@ -9,8 +9,9 @@ import structlog.testing
 
 from ferroscope.bmc.redfish.driver import RedfishBmc
 from ferroscope.bmc.redfish.media import is_same_image
-from ferroscope.contracts.bmc import BootDevice, Image
+from ferroscope.contracts.bmc import BootDevice
 from ferroscope.contracts.errors import BmcError
+from ferroscope.contracts.images import Image
 from ferroscope.core.reasons import Reason
 from tests.support.scripted_redfish import MANAGER, SYSTEM, ScriptedBmc, answer, collection, link
 

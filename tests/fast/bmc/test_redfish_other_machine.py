@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 
 from ferroscope.bmc.redfish.driver import RedfishBmc
-from ferroscope.contracts.bmc import BootDevice, Image, MediaDevice, Power
+from ferroscope.contracts.bmc import BootDevice, Power
 from ferroscope.contracts.errors import BmcError
+from ferroscope.contracts.images import Image, MediaDevice
 from ferroscope.core.model import Node
 from ferroscope.core.reasons import Reason
 from ferroscope.hardware import machine_identity

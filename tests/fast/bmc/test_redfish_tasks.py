@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from ferroscope.bmc.redfish.driver import RedfishBmc
-from ferroscope.contracts.bmc import Image
 from ferroscope.contracts.errors import BmcError
+from ferroscope.contracts.images import Image
 from ferroscope.core.reasons import Reason
 from tests.fast.bmc.conftest import hurried
 from tests.support.scripted_redfish import SYSTEM, Answer, ScriptedBmc, answer, collection, link

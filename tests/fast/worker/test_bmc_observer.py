@@ -6,16 +6,8 @@ import pytest
 
 from ferroscope.bmc.fake import FakeBmc
 from ferroscope.bmc.redfish.driver import RedfishBmc
-from ferroscope.contracts.bmc import (
-    Bmc,
-    BootDevice,
-    ListsNics,
-    OutOfBand,
-    Power,
-    RamdiskBoot,
-    ReportsHealth,
-    ShowsRestarts,
-)
+from ferroscope.contracts.bmc import Bmc, BootDevice, ListsNics, OutOfBand, Power, ReportsHealth, ShowsRestarts
+from ferroscope.contracts.images import RamdiskBoot
 from ferroscope.core.model import Document, Node
 from ferroscope.worker.bmc import BmcObserver, observed
 

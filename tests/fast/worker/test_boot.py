@@ -9,8 +9,9 @@ import msgspec
 import pytest
 
 from ferroscope.config.options import BootSettings
-from ferroscope.contracts.bmc import Image, OutOfBandNic
+from ferroscope.contracts.bmc import OutOfBandNic
 from ferroscope.contracts.errors import BmcError
+from ferroscope.contracts.images import Image
 from ferroscope.core.model import Document, Node, Port, Severity
 from ferroscope.core.states import Event, State
 from tests.fast.worker.conftest import INVENTORY, NODE, Machine, Service, settings

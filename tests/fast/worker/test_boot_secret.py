@@ -5,7 +5,8 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from ferroscope.contracts.bmc import Image, Power
+from ferroscope.contracts.bmc import Power
+from ferroscope.contracts.images import Image
 from ferroscope.core import callback_secret
 from ferroscope.core.states import Event, State
 from ferroscope.core.values import mask

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from ferroscope.contracts.bmc import BootDevice, Image, Power
+from ferroscope.contracts.bmc import BootDevice, Power
 from ferroscope.contracts.errors import BmcError, NotFoundError
+from ferroscope.contracts.images import Image
 from ferroscope.core.model import Node, Severity
 from ferroscope.core.states import Event, State
 from tests.fast.worker.conftest import Machine, Service

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from ferroscope.contracts.bmc import MediaDevice, Medium
+from ferroscope.contracts.images import MediaDevice, Medium
 from ferroscope.core.model import Node
 from ferroscope.core.states import Event, State
 from ferroscope.core.virtual_media import ATTACHED, SEEN

@@ -13,8 +13,9 @@ import msgspec
 import pytest
 
 from ferroscope.bmc.drivers import Limits
-from ferroscope.contracts.bmc import BootDevice, Image, Power
+from ferroscope.contracts.bmc import BootDevice, Power
 from ferroscope.contracts.errors import BmcError
+from ferroscope.contracts.images import Image
 from ferroscope.core.model import Node
 from ferroscope.core.reasons import Reason
 from ferroscope.remote import resolver

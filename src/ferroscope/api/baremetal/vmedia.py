@@ -17,7 +17,7 @@ from ferroscope.api.errors import BadRequestError
 from ferroscope.api.http.context import ApiContext, Services
 from ferroscope.api.http.decoding import node_ident, shown
 from ferroscope.api.http.route import Call, NoQuery, Reply
-from ferroscope.contracts.bmc import AttachesMedia, MediaDevice, Medium
+from ferroscope.contracts.images import AttachesMedia, MediaDevice, Medium
 from ferroscope.core.model import Document, Node
 from ferroscope.core.secrets import for_validation
 from ferroscope.core.states import Event

@@ -12,7 +12,7 @@ from typing import Any, Final
 from sushy import exceptions
 
 from ferroscope.bmc.redfish.media import CDS, Drive, Insertion, drives
-from ferroscope.contracts.bmc import Image, MediaDevice, Medium
+from ferroscope.contracts.images import Image, MediaDevice, Medium
 
 # Device types of the Bare Metal API -> media types of Redfish, in lower case.
 _KINDS: Final[dict[MediaDevice, tuple[str, ...]]] = {

@@ -18,8 +18,9 @@ import msgspec
 
 from ferroscope.bmc.drivers import DriverOptions, not_allowed, problem
 from ferroscope.bmc.redfish import info
-from ferroscope.contracts.bmc import BootDevice, Image, MediaDevice, Medium, OutOfBandNic, Power, Switch
+from ferroscope.contracts.bmc import BootDevice, OutOfBandNic, Power, Switch
 from ferroscope.contracts.errors import BmcError
+from ferroscope.contracts.images import Image, MediaDevice, Medium
 from ferroscope.core.boot import wanted_boot_mode
 from ferroscope.core.interfaces import NOOP, UEFI_HTTP
 from ferroscope.core.model import Document, Node

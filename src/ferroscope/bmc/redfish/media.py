@@ -23,8 +23,9 @@ from ferroscope.bmc.redfish.boot import set_boot_device
 from ferroscope.bmc.redfish.failures import TaskFailedError, is_temporary
 from ferroscope.bmc.redfish.reader import Reader, is_absent, path_of
 from ferroscope.bmc.redfish.resources import VirtualMedia
-from ferroscope.contracts.bmc import BootDevice, Image
+from ferroscope.contracts.bmc import BootDevice
 from ferroscope.contracts.errors import BmcError
+from ferroscope.contracts.images import Image
 from ferroscope.core.callback_secret import without_disk_key
 from ferroscope.core.model import Document
 from ferroscope.core.reasons import Reason

@@ -10,8 +10,9 @@ import pytest
 
 from ferroscope.bmc.drivers import DriverOptions
 from ferroscope.bmc.redfish.driver import RedfishBmc
-from ferroscope.contracts.bmc import BootDevice, Image, Power
+from ferroscope.contracts.bmc import BootDevice, Power
 from ferroscope.contracts.errors import BmcError
+from ferroscope.contracts.images import Image
 from ferroscope.core.model import Node
 from ferroscope.core.reasons import Reason
 from tests.support.processes import until

@@ -7,8 +7,9 @@ from typing import Final
 import pytest
 
 from ferroscope.bmc.redfish.driver import RedfishBmc
-from ferroscope.contracts.bmc import BootDevice, Image, Power
+from ferroscope.contracts.bmc import BootDevice, Power
 from ferroscope.contracts.errors import BmcError
+from ferroscope.contracts.images import Image
 from ferroscope.core.model import Node
 from ferroscope.core.reasons import Reason
 from tests.support.vendors.machine import DISK, NETWORK

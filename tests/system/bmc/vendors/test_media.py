@@ -7,8 +7,8 @@ from typing import Final
 import pytest
 
 from ferroscope.bmc.redfish.driver import RedfishBmc
-from ferroscope.contracts.bmc import Image, MediaDevice
 from ferroscope.contracts.errors import BmcError
+from ferroscope.contracts.images import Image, MediaDevice
 from tests.support.vendors.personality import CD
 from tests.support.vendors.service import Service, node_of
 from tests.system.bmc.vendors.conftest import Reaches
