@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 import subprocess
 import tempfile
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,8 +17,10 @@ from typing import Final
 
 import msgspec
 
-from ferroscope.config.options import DatabaseSettings
+from ferroscope.config.options import DatabaseSettings, Settings
 from ferroscope.db.engine import build_engine
+from ferroscope.runtime.backend import Backend, open_backend
+from ferroscope.runtime.system import SystemClock
 from tests.support import databases
 from tests.support.daemons import KINDS
 from tests.support.servers import KeeperProcess, Server
@@ -28,6 +31,17 @@ _SIZE_OF_MARIADB: Final = (
     "SELECT SUM(data_length + index_length) FROM information_schema.tables WHERE table_schema = DATABASE()"
 )
 NAMES: Final = ("sqlite", "postgresql", "mariadb")
+
+
+@contextmanager
+def opened(url: str) -> Iterator[Backend]:
+    """Give what uses the database, which is closed afterwards; it is up to date already."""
+    settings = Settings(database=DatabaseSettings(connection=url))
+    backend = open_backend(settings, clock=SystemClock(), stop=threading.Event(), listen=False)
+    try:
+        yield backend
+    finally:
+        backend.close()
 
 
 class Database(msgspec.Struct, frozen=True):

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import resource
 import subprocess
-import threading
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -17,14 +16,11 @@ from typing import Final
 import msgspec
 
 from bench.cycle import scratch
-from bench.databases import database
+from bench.databases import database, opened
 from bench.quantiles import middle
 from bench.search import fill
 from bench.service import executable, service
 from bench.usage import cpu_seconds
-from ferroscope.config.options import DatabaseSettings, Settings
-from ferroscope.runtime.backend import open_backend
-from ferroscope.runtime.system import SystemClock
 
 IMPORTED: Final = 500
 COMMANDS: Final = (
@@ -65,12 +61,8 @@ def measure(name: str, directory: Path, *, nodes: int, tries: int) -> Lists:
         database(name, place) as base,
         service(place, base.url, roles=("api",)) as running,
     ):
-        settings = Settings(database=DatabaseSettings(connection=base.url))
-        backend = open_backend(settings, clock=SystemClock(), stop=threading.Event(), listen=False)
-        try:
+        with opened(base.url) as backend:
             fill(backend.store, nodes)
-        finally:
-            backend.close()
         pid = running.roles["api"].pid
         listed = [_run(" ".join(command), [command] * tries, running.url, place, pid) for command in COMMANDS]
         imports = [("node", "import", str(_sheet(place, number))) for number in range(tries)]

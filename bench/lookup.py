@@ -7,7 +7,6 @@ for itself, and a machine that nobody knows; first while few nodes wait, then wh
 from __future__ import annotations
 
 import random
-import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -17,18 +16,16 @@ import msgspec
 from sqlalchemy import text
 
 from bench.cycle import scratch
-from bench.databases import database
+from bench.databases import database, opened
 from bench.quantiles import middle
 from ferroscope.api.baremetal.machine_lookup import look_up
-from ferroscope.config.options import DatabaseSettings, Settings
+from ferroscope.config.options import DatabaseSettings
 from ferroscope.core.lookup import Evidence, Found
 from ferroscope.core.model import Node, Port
 from ferroscope.core.states import Provision, State
 from ferroscope.db.engine import build_engine
 from ferroscope.db.store import Store
 from ferroscope.db.transaction import Transaction
-from ferroscope.runtime.backend import open_backend
-from ferroscope.runtime.system import SystemClock
 from tests.support.databases import upgrade
 
 _BATCH: Final = 250
@@ -84,17 +81,13 @@ def measure(name: str, directory: Path, *, small: int, large: int, lookups: int)
     """Compare; ``lookups`` of each kind, one after the other."""
     with scratch(directory) as place, database(name, place) as base:
         upgrade(base.url)
-        settings = Settings(database=DatabaseSettings(connection=base.url))
-        backend = open_backend(settings, clock=SystemClock(), stop=threading.Event(), listen=False)
-        try:
+        with opened(base.url) as backend:
             _fill(backend.store, 0, small)
             _analyze(base.url)
             few = _times(backend.store, small, lookups)
             _fill(backend.store, small, large)
             _analyze(base.url)
             many = _times(backend.store, large, lookups)
-        finally:
-            backend.close()
         return Comparison(base.title, small, large, few, many)
 
 

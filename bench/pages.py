@@ -12,7 +12,6 @@ else runs on the machine.
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -24,12 +23,11 @@ import msgspec
 import requests
 
 from bench.cycle import scratch
-from bench.databases import database
+from bench.databases import database, opened
 from bench.quantiles import middle
 from bench.search import fill
 from bench.service import service
 from bench.usage import cpu_seconds
-from ferroscope.config.options import DatabaseSettings, Settings
 from ferroscope.contracts.store import Query
 from ferroscope.core.model import Entry, Inspection, Rule
 from ferroscope.core.reasons import Reason
@@ -37,8 +35,6 @@ from ferroscope.core.states import OF_STATE, State
 from ferroscope.db.store import Store
 from ferroscope.db.transaction import Transaction
 from ferroscope.hardware import expectations
-from ferroscope.runtime.backend import open_backend
-from ferroscope.runtime.system import SystemClock
 
 PAGES: Final = (
     "/ui",
@@ -139,17 +135,13 @@ def fleet(name: str, directory: Path, *, nodes: int) -> Iterator[Fleet]:
         scratch(directory) as place,
         database(name, place) as base,
         service(place, base.url, roles=("api",)) as running,
+        opened(base.url) as backend,
     ):
-        settings = Settings(database=DatabaseSettings(connection=base.url))
-        backend = open_backend(settings, clock=SystemClock(), stop=threading.Event(), listen=False)
-        try:
-            fill(backend.store, nodes)
-            _inspect(backend.store)
-            _add_rules(backend.store)
-            pid = running.roles["api"].pid
-            yield Fleet(base.title, running.url, backend.store, lambda: cpu_seconds(pid) + cpu_seconds(base.pid))
-        finally:
-            backend.close()
+        fill(backend.store, nodes)
+        _inspect(backend.store)
+        _add_rules(backend.store)
+        pid = running.roles["api"].pid
+        yield Fleet(base.title, running.url, backend.store, lambda: cpu_seconds(pid) + cpu_seconds(base.pid))
 
 
 def measure(name: str, directory: Path, *, nodes: int, tries: int) -> Pages:

@@ -6,7 +6,6 @@ serial numbers. What is timed is the store's answer: parsing, SQL, and a page of
 
 from __future__ import annotations
 
-import threading
 import time
 import uuid
 from collections.abc import Iterator
@@ -16,19 +15,16 @@ from typing import Final
 import msgspec
 
 from bench.cycle import scratch
-from bench.databases import database
+from bench.databases import database, opened
 from bench.quantiles import middle
-from ferroscope.config.options import DatabaseSettings, Settings
 from ferroscope.core.model import Node
-from ferroscope.db.prepare import ensure_schema
 from ferroscope.db.store import Store
 from ferroscope.db.transaction import Transaction
 from ferroscope.hardware import search_index
 from ferroscope.hardware.query import parse
 from ferroscope.hardware.search_index import IndexRow, Learned
-from ferroscope.runtime.backend import open_backend
-from ferroscope.runtime.system import SystemClock
 from ferroscope_sim.inventory.body import document
+from tests.support.databases import upgrade
 
 QUERIES: Final = (
     "memory_gb >= 512 and nic.speed >= 25G",
@@ -75,14 +71,10 @@ class Searches(msgspec.Struct, frozen=True):
 def measure(name: str, directory: Path, *, nodes: int, tries: int) -> Searches:
     """Fill a database of the kind ``name`` and ask it every query ``tries`` times, after one for the caches."""
     with scratch(directory) as place, database(name, place) as base:
-        settings = Settings(database=DatabaseSettings(connection=base.url))
-        ensure_schema(settings, upgrade=True)
-        backend = open_backend(settings, clock=SystemClock(), stop=threading.Event(), listen=False)
-        try:
+        upgrade(base.url)
+        with opened(base.url) as backend:
             stored = fill(backend.store, nodes)
             asked = [_ask(backend.store, query, tries) for query in QUERIES]
-        finally:
-            backend.close()
         return Searches(base.title, nodes, stored, asked)
 
 

@@ -65,12 +65,6 @@ class StoredObject(msgspec.Struct, frozen=True, kw_only=True):
     content_sha256: str | None = None
 
 
-# Discovered machines: those that became nodes, and those that were rejected.
-
-
-# The search index of the hardware.
-
-
 class Match(msgspec.Struct, frozen=True):
     """A search result; ``hardware`` is the summary of the node's last inventory (see ``hardware.search_index``)."""
 

@@ -191,20 +191,14 @@ class Connection(asyncio.Protocol):
 
     def _decide(self, request: Request) -> None:
         """Let the application decide from the header whether to read the body; read nothing meanwhile."""
-        try:
-            environ = self._base | environ_of(request, b"") | {HEAD_ONLY: True}
-        except (ValueError, httptools.HttpParserError):
-            self._refuse(400)
+        if (admitted := self._admitted(request, b"")) is None:
             return
-        source = self._connections.admit(environ)
-        if source is None:
-            self._refuse_source(environ)
-            return
+        environ, source = admitted
         self._enter(Phase.ANSWERING, _NEVER)
         self._transport.pause_reading()
         self._connections.answering(self)
         self._connections.queued(0)
-        self._submit(environ, False, request.version, source)
+        self._submit(environ | {HEAD_ONLY: True}, False, request.version, source)
 
     def _decided(self, head: bytes, body: bytes) -> None:
         """Read the body, or send the response instead and close the connection after it."""
@@ -244,17 +238,24 @@ class Connection(asyncio.Protocol):
         self._hand_over(request, bytes(request.body))
 
     def _hand_over(self, request: Request, body: bytes) -> None:
+        if (admitted := self._admitted(request, body)) is None:
+            return
+        environ, source = admitted
+        self._connections.queued(len(body))
+        self._submit(environ, request.keep and self._keep, request.version, source)
+
+    def _admitted(self, request: Request, body: bytes) -> tuple[dict[str, Any], str] | None:
+        """Return what the application gets, and the source that it counts for; None: the request has been refused."""
         try:
             environ = self._base | environ_of(request, body)
         except (ValueError, httptools.HttpParserError):
             self._refuse(400)
-            return
+            return None
         source = self._connections.admit(environ)
         if source is None:
             self._refuse_source(environ)
-            return
-        self._connections.queued(len(body))
-        self._submit(environ, request.keep and self._keep, request.version, source)
+            return None
+        return environ, source
 
     def _refuse_source(self, environ: dict[str, Any]) -> None:
         """Respond to a source with too many requests."""
