@@ -33,7 +33,7 @@ from ferroscope.contracts.queue import Clock
 from ferroscope.contracts.telemetry import Span, Tracer, span_of, trace_of
 from ferroscope.core.bmc_access import hosts, is_address, normalized_ip
 from ferroscope.core.model import Inspection, Node, Request
-from ferroscope.core.reasons import UNAVAILABLE
+from ferroscope.core.reasons import UNAVAILABLE, Reason
 from ferroscope.core.states import Event
 from ferroscope.remote import resolver
 from ferroscope.remote.resolver import UnresolvedError
@@ -103,6 +103,9 @@ _CALLS: Final = tuple(
     if isfunction(member) and not name.startswith("_") and name != "validate"
 )
 
+# They prove one password after the other.
+_LOGINS: Final = frozenset(name for name, member in vars(ChangesPassword).items() if isfunction(member))
+
 # Returns the node with its secrets in plain text; ``BmcError``.
 Revealed = Callable[[Node], Node]
 
@@ -162,15 +165,41 @@ class ReportedPower:
 class ObservedDriver:
     """A driver whose calls are observed and get the node with its secrets in plain text.
 
-    Has exactly the methods that ``driver`` has: callers find out by them what it can do."""
+    Has exactly the methods that ``driver`` has: callers find out by them what it can do. A password that the BMC has
+    rejected is not sent again, whatever else the attempt would call: BMCs lock accounts.
+    """
 
     def __init__(self, driver: Bmc, observer: BmcObserver, revealed: Revealed, trail: Trail | None) -> None:
         self.properties = driver.properties if hasattr(driver, "properties") else {}
         self.validate = lambda node: driver.validate(revealed(node))
+        self._observer, self._revealed, self._trail = observer, revealed, trail
+        self._rejected: BmcError | None = None
         for name in _CALLS:
             call = getattr(driver, name, None)
             if call is not None:
-                setattr(self, name, partial(_call, observer, revealed, trail, call))
+                setattr(self, name, partial(self._call, call))
+
+    def _call(self, call: Callable[..., Any], node: Node, *arguments: Any, **options: Any) -> Any:
+        name = call.__name__
+        if self._rejected is not None and name not in _LOGINS:
+            raise self._rejected
+        node = self._revealed(node)  # not a part of the call: the BMC is not to blame if it fails
+        self._observer.call_started()
+        answered, error = True, ""
+        began = 0.0 if self._trail is None else self._trail.time()
+        try:
+            found = call(node, *arguments, **options)
+            # Drivers come from elsewhere, too: whatever one says that is none of the answers is unknown.
+            return Power.of(found) if name == "get_power" else found
+        except BmcError as exc:
+            answered, error = exc.reason not in UNAVAILABLE, str(exc.reason)
+            if exc.reason is Reason.BMC_CREDENTIALS and name not in _LOGINS:
+                self._rejected = exc
+            raise
+        finally:
+            self._observer.call_ended(answered=answered)
+            if self._trail is not None:
+                self._trail.commanded(name, node.driver, began, error)
 
 
 def observed(
@@ -181,32 +210,6 @@ def observed(
 ) -> Bmc | None:
     """Return the driver with all its calls observed, which get the ``revealed`` node; None if there is none."""
     return None if driver is None else cast("Bmc", ObservedDriver(driver, observer, revealed, trail))
-
-
-def _call(
-    observer: BmcObserver,
-    revealed: Revealed,
-    trail: Trail | None,
-    call: Callable[..., Any],
-    node: Node,
-    *arguments: Any,
-    **options: Any,
-) -> Any:
-    node = revealed(node)  # not a part of the call: the BMC is not to blame if it fails
-    observer.call_started()
-    answered, error = True, ""
-    began = 0.0 if trail is None else trail.time()
-    try:
-        found = call(node, *arguments, **options)
-        # Drivers come from elsewhere, too: whatever one says that is none of the answers is unknown.
-        return Power.of(found) if call.__name__ == "get_power" else found
-    except BmcError as exc:
-        answered, error = exc.reason not in UNAVAILABLE, str(exc.reason)
-        raise
-    finally:
-        observer.call_ended(answered=answered)
-        if trail is not None:
-            trail.commanded(call.__name__, node.driver, began, error)
 
 
 def resolve_addresses(node: Node, *, seconds: float) -> frozenset[str]:

@@ -10,6 +10,7 @@ import pytest
 from ferroscope.contracts.bmc import Power
 from ferroscope.contracts.errors import BmcError
 from ferroscope.core.model import HARDWARE_CHANGED, Node, Port, Severity
+from ferroscope.core.reasons import Reason
 from ferroscope.core.states import State
 from tests.fast.worker.conftest import INVENTORY, Service
 from tests.fast.worker.test_boot import able, fails_with, machine, set_field
@@ -163,3 +164,19 @@ def stored(service: Service) -> dict[str, Any]:
     parts = service.store.read(lambda tx: tx.data.load(inspection, ("plugin_data",)))
     decoded: dict[str, Any] = msgspec.json.decode(parts["plugin_data"])
     return decoded
+
+
+def test_a_password_that_was_rejected_when_the_nics_were_read_is_not_sent_again() -> None:
+    """BMCs lock accounts after three to five wrong passwords, and one call may cost two."""
+    service = able(collect_out_of_band=True)
+    asked: list[str] = []
+
+    def rejects(command: str) -> BmcError:
+        asked.append(command)
+        return BmcError("rejected", transient=False, reason=Reason.BMC_CREDENTIALS)
+
+    service.machine.fail = rejects
+    service.start()
+    service.work()
+    assert asked == ["inventory"]
+    assert "bmc-credentials" in (service.node.last_error or "")

@@ -18,7 +18,7 @@ from ferroscope.bmc.redfish import media as media
 from ferroscope.bmc.redfish.boot import boot_device as boot_device
 from ferroscope.bmc.redfish.boot import clear_boot_device as clear_boot_device
 from ferroscope.bmc.redfish.boot import set_boot_device as set_boot_device
-from ferroscope.bmc.redfish.failures import is_temporary
+from ferroscope.bmc.redfish.failures import InvalidAnswerError, is_temporary
 from ferroscope.bmc.redfish.info import Access
 from ferroscope.bmc.redfish.reader import Reader, path_of, same
 from ferroscope.bmc.redfish.resources import spelt, system_of
@@ -59,12 +59,17 @@ def system(root: Any, access: Access) -> Any:
 
 
 def systems(root: Any) -> list[str]:
-    """Return the paths of all systems."""
+    """Return the paths of all systems; ``BmcError`` and sushy's exceptions if the BMC shows something else."""
     reader = Reader(root._conn, patient=True)
     links = reader.links(mapping(root.json).get("Systems") or f"{root.path}Systems")
     found: dict[str, str] = {}
     for path in filter(None, map(path_of, links)):
         found.setdefault(same(path), path)
+    if not found and isinstance(reader.error, InvalidAnswerError):  # the service itself was read before
+        message = f"the BMC answers with {reader.error.what} instead of its systems; it may be restarting"
+        raise BmcError(message, transient=True, reason=Reason.BMC_NOT_READY, pause=0.0)
+    if not found and reader.error is not None and not isinstance(reader.error, sushy.exceptions.ResourceNotFoundError):
+        raise reader.error
     return list(found.values())
 
 

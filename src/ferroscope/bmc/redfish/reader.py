@@ -41,7 +41,8 @@ class Reader:
     """One walk through a service; ``connector`` is sushy's, which sends nothing to another address.
 
     ``patient``: errors that may pass are raised, so that the call is tried again, instead of noted. ``failures`` are
-    the resources that could not be read, and why; ``complete``: none was left out for lack of time or requests.
+    the resources that could not be read, and why; ``error`` is what the last of them has raised. ``complete``: none was
+    left out for lack of time or requests.
     """
 
     def __init__(self, connector: Any, requests: int = _MAX_REQUESTS, *, patient: bool = False) -> None:
@@ -51,6 +52,7 @@ class Reader:
         self._failed = 0  # in a row
         self._read: dict[str, Document] = {}
         self.failures: list[str] = []
+        self.error: Exception | None = None
         self.complete = True
 
     def get(self, link: Any) -> Document:
@@ -73,17 +75,20 @@ class Reader:
         except TooLateError:
             raise
         except BmcError as exc:  # a redirect to elsewhere
+            self.error = exc
             self._note(path, one_line(str(exc), _SHOWN))
             return {}
         except exceptions.HTTPError as exc:
             rejected = is_rejected_login(exc)
             if self._patient and (rejected or is_temporary(exc)):
                 raise
+            self.error = exc
             # Many 401 may lock the account.
             self._failed = _MAX_FAILURES if rejected else self._failed + (exc.status_code >= 500)
             self._note(path, f"HTTP {exc.status_code}")
             return {}
         except Exception as exc:  # the boundary: connections fail, and parsers stumble, in any way
+            self.error = exc
             self._failed += 1
             if self._patient and self._failed >= _MAX_FAILURES:
                 raise
