@@ -52,8 +52,6 @@ CANARIES: Final = {
     "simulated": "",
 }
 _ISSUED: Final = [name for name, value in CANARIES.items() if not value]
-# The answers that tell it.
-_TELLS: Final = ("/v1/leases/canary", "/v1/boot.ipxe?", "/v1/lookup?")
 _OF_NODES: Final = ("redfish_password", "ipmi_password", "ipmi_hex_kg_key", "bmc_password", "instance_info", "rotated")
 
 _CONFIGURED: Final = ("s3", "swift", "registry", "keystone", "application", "inspector")
@@ -171,7 +169,8 @@ class Site:
         self.others.append(Played(name, self.directory, command))
         return self.others[-1]
 
-    def call(self, method: str, path: str, body: Any = None) -> Any:
+    def call(self, method: str, path: str, body: Any = None, *, tells: bool = False) -> Any:
+        """Return the answer; ``tells``: it shall tell a secret."""
         headers = {"X-OpenStack-Ironic-API-Version": "1.96", "Content-Type": "application/json"} | self._login()
         content = None if body is None else json.dumps(body).encode()
         request = urllib.request.Request(f"{self.url}{path}", content, headers, method=method)
@@ -180,7 +179,7 @@ class Site:
                 raw = answer.read()
         except urllib.error.HTTPError as exc:
             raw = exc.read()
-        if not path.startswith(_TELLS):
+        if not tells:
             self.outputs[f"answer to {method} {path}"] = raw.decode(errors="replace")
         return json.loads(raw) if raw[:1] in b"{[" and raw else raw.decode(errors="replace")
 
@@ -258,7 +257,7 @@ def _plant(site: Site) -> None:
     for name in names:
         site.call("PUT", f"/v1/nodes/{name}/states/provision", {"target": "manage"})
     assert until(lambda: all(site.call("GET", f"/v1/nodes/{name}")["last_error"] for name in names))
-    CANARIES["lease"] = site.call("POST", "/v1/leases/canary", {"holder": "h", "duration": 600})["token"]
+    CANARIES["lease"] = site.call("POST", "/v1/leases/canary", {"holder": "h", "duration": 600}, tells=True)["token"]
     words = ("token", "create", "robot", "--role", "admin", "-o", "json", *site.configuration)
     CANARIES["access_token"] = json.loads(site.run(*words, tells=True))["token"]
     _inspect(site)
@@ -272,8 +271,11 @@ def _inspect(site: Site) -> None:
     for target, state in (("manage", "manageable"), ("inspect", "inspect wait")):
         site.call("PUT", f"/v1/nodes/{node}/states/provision", {"target": target})
         assert until(lambda: site.call("GET", f"/v1/nodes/{node}")["provision_state"] == state)  # noqa: B023
-    CANARIES["callback"] = site.call("GET", f"/v1/boot.ipxe?mac={mac}").split("set secret ")[1].strip()
-    CANARIES["agent"] = site.call("GET", f"/v1/lookup?addresses={mac}")["config"]["agent_token"]
+    script = site.call("GET", f"/v1/boot.ipxe?mac={mac}", tells=True)
+    for name, variable in (("callback", "secret"), ("agent", "token")):
+        CANARIES[name] = script.split(f"set {variable} ")[1].split()[0]
+    # The script has delivered it; whoever only knows the MAC address does not get it.
+    assert site.call("GET", f"/v1/lookup?addresses={mac}")["config"]["agent_token"] == "******"
     heartbeat = {"callback_url": "http://127.0.0.1:9", "agent_version": "9", "agent_token": CANARIES["agent"]}
     site.call("POST", f"/v1/heartbeat/{node}", heartbeat)
     site.call("POST", f"/v1/heartbeat/{node}", heartbeat | {"agent_token": f"{CANARIES['agent']}x"})
@@ -281,7 +283,7 @@ def _inspect(site: Site) -> None:
     inventory = {"interfaces": [interface], "memory": {"physical_mb": 1024}, "cpu": {"count": 1, "architecture": "x"}}
     body = {"inventory": inventory | {"bmc_address": "192.0.2.9", "disks": []}}
     site.call("POST", "/v1/continue_inspection?secret=wrong", body)
-    site.call("POST", f"/v1/continue_inspection?secret={CANARIES['callback']}", body)
+    site.call("POST", f"/v1/continue_inspection?secret={CANARIES['callback']}", body, tells=True)
     assert until(lambda: site.call("GET", f"/v1/nodes/{node}")["provision_state"] == "manageable")
 
 
@@ -330,7 +332,7 @@ def _simulate(site: Site) -> None:
     site.call("PUT", f"/v1/nodes/{name}/states/provision", {"target": "inspect"})
     assert until(lambda: state() == "inspect wait")
     (port,) = site.call("GET", f"/v1/nodes/{name}/ports")["ports"]
-    script = site.call("GET", f"/v1/boot.ipxe?mac={port['address']}")
+    script = site.call("GET", f"/v1/boot.ipxe?mac={port['address']}", tells=True)
     CANARIES["simulated"] = script.split("set secret ")[1].strip()
     assert until(lambda: state() == "manageable")
 
