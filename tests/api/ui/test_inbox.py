@@ -110,6 +110,20 @@ def test_one_that_is_refused_does_not_stop_the_others(service: Service, root: Br
     assert service.node(two).inbox
 
 
+def test_what_was_entered_for_machines_that_were_refused_is_asked_for_again(service: Service, root: Browser) -> None:
+    one, two = discover(service, "S-1"), discover(service, "S-2")
+    given = {f"name-{one}": "rack 1", f"address-{one}": "192.0.2.7", f"name-{two}": "two", "username": "root"}
+    entered = given | {"driver": "fake-hardware", "password": PASSWORD}
+    done = root.post("/ui/inbox", action="approve", node=[one, two], confirm="yes", **entered)
+    fields = {str(tag[1].get("name")): tag[1].get("value") for tag in Elements(done.text).tags if tag[0] == "input"}
+    assert (fields[f"name-{one}"], fields[f"address-{one}"], fields["username"]) == ("rack 1", "192.0.2.7", "root")
+    assert f"name-{two}" not in fields
+    assert "<option selected>fake-hardware" in done.text
+    assert PASSWORD not in done.text
+    again = root.post("/ui/inbox", action="approve", node=one, confirm="yes", **{f"name-{one}": "rack-1"})
+    assert "1 of 1 accepted" in again.text
+
+
 def test_rejected_machines_stay_away_and_deleted_ones_return(service: Service, root: Browser) -> None:
     macs = [examples.mac(), examples.mac()]
     rejected, deleted = (discover(service, f"S-{number}", mac=mac) for number, mac in enumerate(macs))

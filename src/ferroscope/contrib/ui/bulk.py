@@ -43,6 +43,7 @@ def act(
     *,
     more: bool,
     problem: str = "",
+    again: bool = False,
     asked: Callable[[Node], dict[str, Any]],
     why_not: Callable[[Node], str],
     carry_out: Callable[[Node], object],
@@ -51,8 +52,9 @@ def act(
     """Return the page about an action, which is carried out if the form confirms it.
 
     ``more``: more machines match than one action may have. ``problem``: what is wrong with the form, which is then
-    shown again. ``asked`` returns what the page shows of a machine, at least ``uuid`` and ``name``. ``why_not``
-    returns why one is left out, "" if it is not. ``data`` is for the template.
+    shown again; ``again``: so it is for machines that were refused. ``asked`` returns what the page shows of a machine,
+    at least ``uuid`` and ``name``. ``why_not`` returns why one is left out, "" if it is not. ``data`` is for the
+    template.
     """
     if not selected and (visit.form.get("node") or visit.given("all") == "yes"):
         raise MissingError("No matching machines.")
@@ -80,7 +82,7 @@ def act(
         "url": form.url,
         "back": form.back,
         "back_to": form.back_to,
-        "possible": shown,
+        "possible": [one for one in results if again and one["error"]] if confirmed else shown,
         "left_out": left_out,
         "more": more,
         "problem": problem,

@@ -206,9 +206,11 @@ def act(visit: Visit) -> Page | Redirect:
         _FORM,
         selected,
         more=more,
-        asked=_asked,
+        again=decision.policy == _APPROVE,
+        asked=lambda node: _asked(visit, node),
         why_not=lambda node: _why_not(visit, node),
         carry_out=lambda node: _carry_out(visit, node),
+        entered={name: visit.given(name) for name in ("driver", "username")},
         drivers=sorted(visit.context.services.drivers),
     )
 
@@ -239,13 +241,14 @@ def _label(node: Node) -> str:
     return node.name or str(node.hardware.get("serial") or node.uuid)
 
 
-def _asked(node: Node) -> dict[str, Any]:
-    """Return what the form asks of a machine."""
+def _asked(visit: Visit, node: Node) -> dict[str, Any]:
+    """Return what the form asks of a machine, with what was entered before."""
+    suggested = node.name or names.suggestion(node.hardware.get("serial")) or ""
     return {
         "uuid": node.uuid,
         "name": _label(node),
-        "suggested": node.name or names.suggestion(node.hardware.get("serial")) or "",
-        "bmc": _address(node.driver_info),
+        "suggested": visit.given(f"name-{node.uuid}") or suggested,
+        "bmc": visit.given(f"address-{node.uuid}") or _address(node.driver_info),
         "held": machine_identity.hold_of(node) is not None,
     }
 
