@@ -50,6 +50,7 @@ _AS_COMMANDS: Final = (
     (re.compile(r"GET /v1/nodes/([^/\s]+)/bmc/password"), r"ferroscope node timeline \1"),
     (re.compile(r"GET /v1/drivers/(\S+)/properties"), r"'ferroscope driver properties'"),
     (re.compile(r"GET /v1/drivers"), "'ferroscope driver list'"),
+    (re.compile(r"Set (\w+_password) in the same request"), r"Give it again with -d \1=@-"),
 )
 
 Json = Any

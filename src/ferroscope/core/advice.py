@@ -108,7 +108,10 @@ def _of_reason(node: Mapping[str, Any], reason: Reason) -> Iterator[str]:
 
 
 def _property(node: Mapping[str, Any], reason: Reason) -> str | None:
-    """Return the field to correct: the password, read from standard input, or the address with its present value."""
+    """Return the field to correct: the password, read from standard input, or the address with its present value.
+
+    With another address, the password has to be given again: a stored one is sent to no other BMC.
+    """
     info = node["driver_info"] if isinstance(node["driver_info"], dict) else {}
     if reason in (Reason.BMC_CREDENTIALS, Reason.DECRYPTION_FAILED):
         names = [name for name in info if name.endswith("_password")]
@@ -116,5 +119,6 @@ def _property(node: Mapping[str, Any], reason: Reason) -> str | None:
     if reason in (Reason.BMC_NAME_UNKNOWN, Reason.BMC_CONNECTION_REFUSED, Reason.BMC_NOT_REDFISH):
         for name, value in info.items():
             if name.endswith(_ADDRESS):
-                return shlex.quote(f"{name}={value}")
+                again = "".join(f" -d {one}=@-" for one in info if one.endswith("_password"))
+                return shlex.quote(f"{name}={value}") + again
     return None

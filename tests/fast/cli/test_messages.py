@@ -53,4 +53,7 @@ def test_calls_become_the_commands_that_do_them() -> None:
     )
     message = as_commands('abort first: PUT /v1/nodes/n1/states/provision with {"target": "abort"}.')
     assert message == "abort first: ferroscope node abort n1."
+    assert as_commands("Set ipmi_password in the same request, or remove") == (
+        "Give it again with -d ipmi_password=@-, or remove"
+    )
     assert "'ferroscope driver list'" in as_commands("GET /v1/drivers lists those that are.")

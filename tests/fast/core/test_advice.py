@@ -45,6 +45,15 @@ def test_commands_name_the_node_and_leave_nothing_to_fill_in() -> None:
     assert not [one for one in found if "NODE" in one or "VALUE" in one]
 
 
+def test_a_command_that_corrects_the_address_gives_the_password_again() -> None:
+    error = explain(Fail(Reason.BMC_NOT_REDFISH, "a web page"))
+    known = {"redfish_address": "https://192.0.2.7", "redfish_username": "root"}
+    command = "ferroscope node set 'rack 1' -d redfish_address=https://192.0.2.7"
+    assert command in advice.commands(NODE | {"last_error": error, "driver_info": known})
+    found = advice.commands(NODE | {"last_error": error, "driver_info": known | {"redfish_password": "******"}})
+    assert f"{command} -d redfish_password=@-" in found
+
+
 def test_a_node_that_waits_while_unknown_machines_call_leads_to_the_inbox() -> None:
     waits = NODE | {"provision_state": "inspect wait"}
     assert "ferroscope node inbox" not in advice.commands(waits)
