@@ -1,7 +1,8 @@
 """Files that are read again when they change: users, roles, policies, keys and certificates.
 
-A new file counts from the next look on. If it is missing or invalid, that is logged, and what was read before stays in
-use. SIGHUP has all of them read again, see ``reload``.
+A new file counts from the next look on. If it is missing or invalid, that is logged, what was read before stays in use,
+and it is tried again: what is wrong may pass without a change of the file. SIGHUP has all of them read again, see
+``reload``.
 """
 
 from __future__ import annotations
@@ -19,8 +20,8 @@ from ferroscope.core.text_files import NotTextError, text_of
 
 T = TypeVar("T")
 
-# Seconds between two looks at a file.
-_INTERVAL: Final = 1.0
+# Seconds between two looks at a file, and between two tries to read one that could not be used.
+_INTERVAL, _TRY_AGAIN = 1.0, 30.0
 _log = structlog.get_logger(__name__)
 
 
@@ -61,6 +62,7 @@ class Followed(Generic[T]):
         self._stamp = self._seen = self._look()
         self._value = read()
         self._look_at = clock() + interval
+        self._why, self._try_at = "", 0.0  # of the last try that failed
         _ALL.add(self)
 
     @property
@@ -74,7 +76,7 @@ class Followed(Generic[T]):
     def reload(self) -> None:
         """Read the files again now, even if they look the same."""
         with self._lock:
-            self._seen = self._look()
+            self._seen, self._why = self._look(), ""
             self._read_again()
 
     def _refresh(self) -> None:
@@ -84,18 +86,23 @@ class Followed(Generic[T]):
         self._look_at = now + self._interval
         before, self._seen = self._seen, self._look()
         # Several files are replaced one by one, so they must be the same in two looks.
-        if self._seen != self._stamp and (len(self._files) == 1 or self._seen == before):
+        settled = len(self._files) == 1 or self._seen == before
+        if (self._seen != self._stamp and settled) or (self._why and now >= self._try_at):
             self._read_again()
 
     def _read_again(self) -> None:
-        self._stamp = self._seen
+        changed, self._stamp = self._seen != self._stamp, self._seen
         file = str(self._files[0]) if self._files else ""
         try:
             self._value = self._read()
         except Exception as exc:  # noqa: BLE001  # whatever is wrong with a file must not stop the service
-            what = "cannot use the changed file; its previous content stays in use"
-            _log.error(what, content=self._what, file=file, why=str(exc))
+            before, self._why = self._why, str(exc) or type(exc).__name__
+            self._try_at = self._clock() + _TRY_AGAIN
+            if changed or self._why != before:
+                what = "cannot use the changed file; its previous content stays in use"
+                _log.error(what, content=self._what, file=file, why=self._why)
         else:
+            self._why = ""
             _log.info("file read again", content=self._what, file=file)
 
     def _look(self) -> list[tuple[int, ...] | None]:

@@ -52,7 +52,9 @@ class Certificates:
         self._file = Path(settings.tls_certificate_file)
         self._quiet = QuietLog(burst=3, period=60.0)
         files = [Path(name) for name in names if name]
-        self._loaded = Followed("certificates", files, lambda: _load(settings, datetime.now(UTC)))
+        self._serves = False
+        self._loaded = Followed("certificates", files, lambda: _load(settings, datetime.now(UTC), renews=self._serves))
+        self._serves = True
 
     @property
     def context(self) -> ssl.SSLContext:
@@ -95,9 +97,16 @@ def expiry(expires: datetime, now: datetime, file: Path) -> Finding | None:
     return Finding("certificate-expires", "wrong", summary, advice)
 
 
-def _load(settings: ApiSettings, now: datetime) -> _Loaded:
-    """Return a context for new connections; ``SetupError`` names the option of an unusable file."""
-    expires = _expires(settings.tls_certificate_file, now)
+def _load(settings: ApiSettings, now: datetime, *, renews: bool) -> _Loaded:
+    """Return a context for new connections; ``SetupError`` names the option of an unusable file.
+
+    ``renews``: there is a certificate, which serves longer if this one is not valid yet. At the start it may as well be
+    this host whose clock is not right yet.
+    """
+    expires, begins = _valid(settings.tls_certificate_file, now)
+    if renews and begins > now:
+        summary = f"[api] tls_certificate_file {settings.tls_certificate_file}"
+        raise SetupError(f"{summary} is not valid before {begins:%Y-%m-%d %H:%M} UTC", "it is tried again later")
     _read("tls_key_file", settings.tls_key_file)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = _VERSIONS[settings.tls_minimum_version]
@@ -140,8 +149,8 @@ def _verify_clients(context: ssl.SSLContext, settings: ApiSettings) -> None:
     context.verify_mode = _CLIENTS[settings.tls_client_certificates]
 
 
-def _expires(path: str, now: datetime) -> datetime:
-    """Return when the certificate expires; ``SetupError`` if it has expired, or cannot be read."""
+def _valid(path: str, now: datetime) -> tuple[datetime, datetime]:
+    """Return when the certificate ends and begins; ``SetupError`` if it has expired, or cannot be read."""
     from cryptography import x509  # only services with TLS need the memory
 
     try:
@@ -151,7 +160,7 @@ def _expires(path: str, now: datetime) -> datetime:
     expires = first.not_valid_after_utc
     if expires <= now:
         raise SetupError(f"[api] tls_certificate_file {path} expired on {expires:%Y-%m-%d %H:%M} UTC", "renew it")
-    return expires
+    return expires, first.not_valid_before_utc
 
 
 def _read(option: str, path: str) -> bytes:

@@ -15,6 +15,7 @@ from cryptography.hazmat.primitives.serialization import (
     load_pem_private_key,
 )
 
+from ferroscope.config import followed
 from ferroscope.config.errors import SetupError
 from ferroscope.config.load import ConfigurationError, load
 from ferroscope.config.options import ApiSettings
@@ -157,3 +158,18 @@ def test_old_firmware_can_be_given_its_ciphers(authority: Authority) -> None:
     assert _agreed(loaded.context, "AES128-SHA256", ssl.TLSVersion.TLSv1_2) == "AES128-SHA256"
     with pytest.raises(SetupError, match="tls_ciphers"):
         certificates(_settings(pair, tls_ciphers="nonsense"))
+
+
+def test_a_renewed_certificate_that_is_not_valid_yet_waits_while_the_old_one_serves(authority: Authority) -> None:
+    pair = authority.issue("server")
+    loaded = certificates(_settings(pair))
+    assert loaded is not None
+    before = loaded.expires
+    authority.issue("server", ends=61 * DAY)  # it begins tomorrow
+    followed.reload()
+    assert loaded.expires == before
+
+
+def test_a_process_starts_with_a_certificate_that_is_not_valid_yet(authority: Authority) -> None:
+    """Its host's clock may be behind until it has asked a time server."""
+    assert certificates(_settings(authority.issue("server", ends=61 * DAY))) is not None
