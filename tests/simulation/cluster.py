@@ -13,7 +13,6 @@ import msgspec
 from falcon import testing
 
 from ferroscope.config.errors import StartError
-from ferroscope.config.options import ApiSettings, DatabaseSettings
 from ferroscope.contracts.errors import StoreUnavailableError
 from ferroscope.contrib.kubernetes.cluster import ROLE
 from ferroscope.runtime import role_process
@@ -221,11 +220,3 @@ def bury(world: World, process: SimulatedProcess) -> None:
         supervisor._release_dead(process.member, 9)
     except StoreUnavailableError:
         world.say(f"could not bury {process.owner.name}")
-
-
-def api_settings() -> ApiSettings:
-    return ApiSettings()
-
-
-def database_settings(**changes: Any) -> DatabaseSettings:
-    return msgspec.structs.replace(DatabaseSettings(connection="postgresql://simulated"), **changes)

@@ -19,11 +19,7 @@ MAX_LOOKUPS: Final = 64
 
 
 class UnresolvedError(Exception):
-    """The name has no address, or resolving it timed out (``timed_out``)."""
-
-    def __init__(self, message: str, *, timed_out: bool) -> None:
-        self.timed_out = timed_out
-        super().__init__(message)
+    """The name has no address, or resolving it timed out."""
 
 
 class ForbiddenAddressError(Exception):
@@ -92,9 +88,9 @@ def _resolve(host: str, seconds: float) -> tuple[str, ...]:
         pass
     lookup = _join(host)
     if not lookup.done.wait(max(seconds, 0.0)):
-        raise UnresolvedError(f"resolving {host} timed out after {seconds:.1f} s", timed_out=True)
+        raise UnresolvedError(f"resolving {host} timed out after {seconds:.1f} s")
     if not lookup.found:
-        raise UnresolvedError(f"cannot resolve {host}: {lookup.error}", timed_out=False)
+        raise UnresolvedError(f"cannot resolve {host}: {lookup.error}")
     return lookup.found
 
 
@@ -104,7 +100,7 @@ def _join(host: str) -> _Lookup:
         if lookup is not None:
             return lookup
         if len(_running) >= MAX_LOOKUPS:
-            raise UnresolvedError(f"too many DNS lookups in progress ({MAX_LOOKUPS}); is DNS down?", timed_out=True)
+            raise UnresolvedError(f"too many DNS lookups in progress ({MAX_LOOKUPS}); is DNS down?")
         lookup = _running[host] = _Lookup(host)
     threading.Thread(target=lookup.run, name=f"resolve {host}", daemon=True).start()
     return lookup

@@ -19,7 +19,6 @@ from tests.support.manual_clock import ManualClock
 from tests.support.stores import open_store
 
 DAY = 86_400.0
-_STARTING = Query(filters={"state": State.STARTING})
 
 
 class Site:

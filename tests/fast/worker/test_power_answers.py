@@ -129,9 +129,6 @@ def refusing(what: str, **options: Any) -> Callable[[str], BmcError | None]:
     return lambda asked: BmcError("no", **options) if asked == what else None
 
 
-REFUSAL = {"transient": False, "reason": Reason.BMC_REFUSED}
-
-
 @pytest.mark.parametrize("reason", [Reason.BMC_REFUSED, Reason.BMC_PRIVILEGES, Reason.BMC_CREDENTIALS])
 @pytest.mark.parametrize("what", ["power on", "power off"])
 def test_a_refused_command_is_not_on_the_timeline_as_sent(what: str, reason: Reason) -> None:

@@ -29,8 +29,6 @@ from tests.support.pxe.lab import MANAGEMENT, Lab
 
 T = TypeVar("T")
 
-# From the kill of the leader to an open successor: the time to live, a poll, the guard, and loading.
-FAILOVER = 8.0
 # For every wait that is not itself measured: on a busy machine, a process alone may take several seconds to start.
 READY = 30.0
 

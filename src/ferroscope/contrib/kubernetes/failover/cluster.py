@@ -158,7 +158,6 @@ class KubeNode(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class _LeaseSpec(msgspec.Struct, frozen=True, rename="camel"):
-    holder_identity: str | None = None
     renew_time: str | None = None
 
 

@@ -142,7 +142,6 @@ class _AttachmentSource(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class _AttachmentSpec(msgspec.Struct, frozen=True, rename="camel"):
-    attacher: str = ""
     node_name: str = ""
     source: _AttachmentSource = _AttachmentSource()
 
