@@ -17,7 +17,7 @@ from ferroscope.contrib.ui import fleet
 from ferroscope.core.reasons import Reason
 from ferroscope.core.states import Event, Provision, State
 from ferroscope.telemetry.finding import Finding
-from tests.api.browsing import IDENTITIES, Browser, Elements, add, expect, failed
+from tests.api.browsing import IDENTITIES, Browser, Elements, add, expect, failed, text_of
 from tests.api.callers import service_for
 from tests.api.service import Service, callback_body
 from tests.support import examples
@@ -226,6 +226,25 @@ def test_a_machine_has_its_hardware_timeline_history_and_raw_data(service: Servi
     download = browser.get(f"/ui/machines/{uuid}?download=inventory")
     assert download.json["inventory"]["system_vendor"]["serial_number"] == "SECOND"
     assert download.headers["Content-Disposition"].startswith("attachment")
+
+
+def test_hardware_is_called_as_people_call_it(service: Service) -> None:
+    uuid, root, mac = add(service, "one"), {"X-Auth-Token": "root"}, examples.mac()
+    nic = {"name": "eth0", "mac_address": mac, "vendor": "0x14e4", "product": "0x16d7"}
+    disks = [{"name": "/dev/sda", "wwn": "0x5002", "size": 1}, {"name": "/dev/sdb", "size": 1}]
+    firmware = {"firmware": {"vendor": "Dell Inc.", "version": "1.13.2"}}
+    service.bare_metal.post("/v1/ports", {"node_uuid": uuid, "address": mac}, headers=root)
+    service.bare_metal.put(f"/v1/nodes/{uuid}/states/provision", {"target": "inspect"}, headers=root)
+    service.consume()
+    service.step(uuid, Event.WAIT)
+    body = callback_body(mac, interfaces=[nic], disks=disks, system_vendor=firmware)
+    assert service.bare_metal.post("/v1/continue_inspection", body, version="1.1").status_code == 202
+    service.finish(uuid)
+    page = text_of(Browser(service).log_in("reader").get("/ui/machines/one"))
+    assert "Vendorbroadcom (0x14e4)PCI ID0x16d7" in page
+    assert ("NameWWNSize" in page, "Wwn" in page) == (True, False)
+    assert "ComponentbiosName-Version1.13.2" in page  # the name says only what the component does
+    assert "/dev/sdb-" in page  # what is not known is not blank
 
 
 def test_a_machine_shows_its_health_with_problems_first(service: Service) -> None:
