@@ -100,3 +100,10 @@ def test_what_tests_start_is_set_up_for_them() -> None:
         for kind in sorted(_servers(folder))
         if not any(PROGRAMS[kind] in (ROOT / f"tools/setup/{name}.sh").read_text() for name in needs(folder))
     )
+
+
+def test_the_page_names_what_making_packages_installs_on_the_host() -> None:
+    page = (ROOT / "docs/how-to/install-a-package.md").read_text(encoding="utf-8")
+    installs = re.search(r"^programs (.*)$", (ROOT / "tools/setup/packaging.sh").read_text(), re.MULTILINE)
+    assert installs is not None
+    misses.none(one for one in installs[1].split() if f"`{one.partition(':')[2]}`" not in page)
