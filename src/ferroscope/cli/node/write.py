@@ -350,7 +350,7 @@ def _port_of(api: Api, node: str, mac: str) -> str:
 @click.command(
     "delete",
     epilog="On a terminal it asks first, unless --yes. Without a terminal, named nodes are deleted without a question, "
-    "as by kubectl, and patterns, labels, --state and --failed require --yes.",
+    "as kubectl does, and patterns, labels, --state and --failed require --yes.",
 )
 @selectors
 @with_api
