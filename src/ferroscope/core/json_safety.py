@@ -89,19 +89,6 @@ def _without_escapes(raw: bytes) -> bytes:
     return raw.replace(b"\\\\", b"").replace(b'\\"', b"")  # slower for few escapes, but linear
 
 
-# Prepares types for decoding before threads start.
-#
-# msgspec builds its description of a struct type at the first decoding. If two threads do that at once, one of them
-# decodes with a partial description and the process crashes with SIGSEGV (seen with 0.22). A module that decodes
-# structs in threads calls ``ready`` when it is imported, or keeps its own ``Decoder``.
-
-
-def ready(*types: Any) -> None:
-    """Have msgspec prepare these types and all types they refer to."""
-    for one in types:
-        msgspec.json.Decoder(one)
-
-
 _BOM: Final = b"\xef\xbb\xbf"
 _REPLACEMENT: Final = "\N{REPLACEMENT CHARACTER}"
 _REPLACED: Final = _REPLACEMENT.encode()
@@ -249,3 +236,16 @@ def _texts(value: Any, path: str) -> Iterator[tuple[str, str]]:
             inner = f"{path}.{key}" if path else key
             yield inner, key
             yield from _texts(item, inner)
+
+
+# Prepares types for decoding before threads start.
+#
+# msgspec builds its description of a struct type at the first decoding. If two threads do that at once, one of them
+# decodes with a partial description and the process crashes with SIGSEGV (seen with 0.22). A module that decodes
+# structs in threads calls ``ready`` when it is imported, or keeps its own ``Decoder``.
+
+
+def ready(*types: Any) -> None:
+    """Have msgspec prepare these types and all types they refer to."""
+    for one in types:
+        msgspec.json.Decoder(one)

@@ -34,6 +34,8 @@ from ferroscope.worker.services import Services
 
 # While one of these is carried out, the clock of the inspection's phase is running.
 CLOCKED: Final = frozenset({Event.INSPECT, Event.CONTINUE})
+# Changes of the hardware that the timeline has in words.
+_TEXTS: Final = 3
 
 
 class Place(Protocol):
@@ -233,10 +235,6 @@ def has_conflicting_callback(request: Request, pending: Sequence[Request]) -> bo
 def _ends(event: Event, outcome: Outcome) -> bool:
     """Whether the outcome ends an inspection or a command; a start and a dropped request only move on."""
     return isinstance(outcome, Fail) or (isinstance(outcome, Done) and event is not Event.INSPECT)
-
-
-# Changes of the hardware that the timeline has in words.
-_TEXTS: Final = 3
 
 
 def commit_results(
