@@ -381,7 +381,7 @@ def _say_what_is_next(out: Output, wanted: Wanted, results: list[Result]) -> Non
     command = ["ferroscope", "bmc", "set-password"]
     if unclear := [one.node for one in results if one.result == Change.UNCLEAR]:
         out.say(f"both passwords are kept; resume: {shlex.join([*command, *unclear, '--resume'])}")
-    if any(one.result in (NOT_STARTED, FAILED) for one in results):
+    if any(one.result in (NOT_STARTED, FAILED) and one.uuid for one in results):  # not what was not found
         times = [one.changed_at for one in results if one.result == Change.CHANGED and one.changed_at]
         since = ["--unless-changed-since", min(times)] if times else []
         out.say(f"to continue, with a new password as before: {shlex.join([*command, *wanted.words, *since])}")

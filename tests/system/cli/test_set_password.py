@@ -191,6 +191,12 @@ def test_labels_that_no_node_has_are_named(rack: Site) -> None:
     assert "no node has the labels rack=r9" in rack.run("-l", "rack=r9", "--generate", file=False)
 
 
+def test_a_name_that_no_node_has_is_nothing_to_continue_with(rack: Site) -> None:
+    said = rack.run("nobody-*", "--generate", file=False, check=3)
+    assert "no matching nodes: nobody-*" in said
+    assert "to continue" not in said
+
+
 def test_a_dry_run_changes_nothing_and_asks_for_no_password(rack: Site) -> None:
     said = rack.run("r1-*", "--dry-run", file=False, given="")
     assert "would change the password of 4 machines" in said
