@@ -64,6 +64,18 @@ def test_every_page_is_accessible_and_fits_in_each_size_and_color(browser: Chrom
         assert browser.complaints == []
 
 
+def test_problems_are_whole_where_they_are_the_subject_also_on_a_phone(browser: Chromium, sqlite_url: str) -> None:
+    texts = "[...document.querySelectorAll('.problems strong, .problems p')]"
+    cut = f"{texts}.filter(one => one.scrollHeight > one.clientHeight).map(one => one.textContent)"
+    with stage(sqlite_url) as (base, service):
+        fill(service)
+        browser.shape(240, 740)
+        for page, whole in (("/ui", False), ("/ui/service", True), ("/ui/wiring", True)):
+            browser.go(base + page)
+            assert browser.evaluate(f"{texts}.length") > 0, page
+            assert (browser.evaluate(cut) == []) is whole, page
+
+
 def test_a_laptop_shows_25_machines_and_a_phone_the_first_one_at_once(browser: Chromium, sqlite_url: str) -> None:
     with stage(sqlite_url) as (base, service):
         fill(service)
