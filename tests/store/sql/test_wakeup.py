@@ -6,10 +6,12 @@ import threading
 from collections.abc import Iterator
 
 import pytest
+import structlog.testing
 
 from ferroscope.config.options import DatabaseSettings, Settings
 from ferroscope.core.model import Request
 from ferroscope.core.states import Event
+from ferroscope.db.engine import build_engine
 from ferroscope.runtime.backend import Backend, open_backend
 from ferroscope.runtime.system import SystemClock
 from tests.support import examples
@@ -78,3 +80,34 @@ def test_a_member_that_leaves_wakes_others_up_for_its_leases(pair: tuple[Backend
     seen = _position(listening, "leases")
     other.store.write(lambda tx: tx.members.leave("leaving"))
     assert _woken(listening, "leases", seen)
+
+
+# How to list the connections of others to this database, and how to end one of them.
+_CONNECTIONS = {
+    "postgresql": (
+        "SELECT pid FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()",
+        "SELECT pg_terminate_backend({})",
+    ),
+    "mariadb": (
+        "SELECT id FROM information_schema.processlist WHERE db = database() AND id <> connection_id()",
+        "KILL {}",
+    ),
+}
+
+
+def test_an_outage_is_said_when_it_begins_and_when_it_ends(
+    pair: tuple[Backend, Backend], database_url: str, database_kind: str
+) -> None:
+    if database_kind == "sqlite":
+        return  # a file has no connection to lose
+    others, end = _CONNECTIONS[database_kind]
+    engine = build_engine(DatabaseSettings(connection=database_url))
+    with structlog.testing.capture_logs() as lines:
+        with engine.connect() as connection:
+            for number in connection.exec_driver_sql(others).scalars().all():
+                connection.exec_driver_sql(end.format(number))
+        assert until(lambda: any(line["event"] == "wake-up connection is back" for line in lines))
+    engine.dispose()
+    said = [line["event"] for line in lines if line["event"].startswith("wake-up")]
+    assert said == ["wake-up connection lost, polling until it is back", "wake-up connection is back"]
+    assert until(lambda: pair[0].bus.hears)
