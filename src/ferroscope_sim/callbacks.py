@@ -16,12 +16,10 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from ferroscope.remote.http_answers import AnswerReader, MalformedError
 from ferroscope_sim.outcomes import Delivery
-from ferroscope_sim.ramdisk import Answer, NoAnswerError, UnreachableError
+from ferroscope_sim.ramdisk import Answer, AnswerReader, MalformedError, NoAnswerError, UnreachableError
 
 _PIECES = 10
-_MAX_BODY = 1024 * 1024
 _SLOW_SECONDS = 5.0
 
 
@@ -65,7 +63,7 @@ class Wire(asyncio.Protocol):
     def __init__(self) -> None:
         self.transport: asyncio.Transport | None = None
         self.open = True
-        self._reader = AnswerReader(_MAX_BODY)
+        self._reader = AnswerReader()
         self._answer: asyncio.Future[Answer] | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -75,7 +73,7 @@ class Wire(asyncio.Protocol):
         """Return the future response; it fails with ``UnreachableError`` or, after ``timeout``, with
         ``NoAnswerError``."""
         loop = asyncio.get_running_loop()
-        self._reader = AnswerReader(_MAX_BODY)
+        self._reader = AnswerReader()
         answer: asyncio.Future[Answer] = loop.create_future()
         self._answer = answer
         timer = loop.call_later(timeout, self._fail, NoAnswerError(f"timed out after {timeout:g} s"))
@@ -105,7 +103,7 @@ class Wire(asyncio.Protocol):
             return
         if not self._reader.keep_alive or self._reader.more:
             self.close()
-        self._answer.set_result(Answer(answer.status, answer.body))
+        self._answer.set_result(answer)
 
     def connection_lost(self, exc: Exception | None) -> None:
         self.open = False
@@ -113,7 +111,7 @@ class Wire(asyncio.Protocol):
             return
         answer = self._reader.end()
         if answer is not None:
-            self._answer.set_result(Answer(answer.status, answer.body))
+            self._answer.set_result(answer)
         else:
             self._answer.set_exception(UnreachableError(f"connection lost: {exc or 'closed by the server'}"))
 

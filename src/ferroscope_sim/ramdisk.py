@@ -15,10 +15,22 @@ from contextlib import AbstractAsyncContextManager
 from enum import Enum, auto
 from typing import Final, Protocol
 
+import httptools
 import msgspec
 
 from ferroscope.core import callback_secret
 from ferroscope_sim.outcomes import Delivery, Effect, Tally
+
+# Parsing of HTTP/1.1 responses: bytes in, a response out.
+#
+# httptools (llhttp) parses them; this code determines when a response is complete, and limits its size.
+
+MAX_HEAD: Final = 64 * 1024
+MAX_BODY: Final = 1024 * 1024
+
+
+class MalformedError(Exception):
+    """The server's response is not valid HTTP, or is too long."""
 
 
 class Answer(msgspec.Struct, frozen=True):
@@ -27,6 +39,74 @@ class Answer(msgspec.Struct, frozen=True):
     status: int
     body: bytes
     seconds: float = 0.0
+
+
+class AnswerReader:
+    """Reads one response, after any number of interim ones.
+
+    ``begun``: a byte of a response has arrived. Once it is complete: ``keep_alive`` says whether the connection can be
+    reused, and ``more`` whether further bytes followed.
+    """
+
+    def __init__(self) -> None:
+        self.begun = False
+        self.keep_alive = False
+        self.more = False
+        self._answer: Answer | None = None
+        self._head_size = 0
+        self._in_body = False
+        self._has_end = False
+        self._body = bytearray()
+        self._parser = httptools.HttpResponseParser(self)
+
+    def feed(self, data: bytes) -> Answer | None:
+        """Process more bytes; return the response once it is complete. ``MalformedError``."""
+        self.begun = True
+        self._head_size += 0 if self._in_body else len(data)
+        try:
+            self._parser.feed_data(data)
+        except (httptools.HttpParserError, httptools.HttpParserUpgrade) as exc:
+            if self._answer is None:
+                raise MalformedError(str(exc.__context__ or f"invalid HTTP response: {exc!r}")) from None
+            self.more = True
+        if self._head_size > MAX_HEAD and not self._in_body and self._answer is None:
+            raise MalformedError(f"the response's head is longer than {MAX_HEAD} bytes")
+        return self._answer
+
+    def end(self) -> Answer | None:
+        """The connection was closed; return the response if that completes it."""
+        if not self._in_body or self._has_end:
+            return None
+        return Answer(self._parser.get_status_code(), bytes(self._body))
+
+    # Callbacks of the parser.
+
+    def on_message_begin(self) -> None:
+        self.more = self._answer is not None
+        self._has_end = False
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        name = name.lower()
+        self._has_end = self._has_end or name in (b"content-length", b"transfer-encoding")
+        if name == b"content-length" and int(value) > MAX_BODY:
+            raise MalformedError(f"the response's body is longer than {MAX_BODY} bytes")
+
+    def on_headers_complete(self) -> None:
+        self._in_body = True
+        self.keep_alive = self.keep_alive if self._answer is not None else self._parser.should_keep_alive()
+
+    def on_body(self, data: bytes) -> None:
+        if self._answer is not None:
+            return
+        self._body += data
+        if len(self._body) > MAX_BODY:
+            raise MalformedError(f"the response's body is longer than {MAX_BODY} bytes")
+
+    def on_message_complete(self) -> None:
+        status = self._parser.get_status_code()
+        self._in_body = False
+        if status >= 200 and self._answer is None:
+            self._answer = Answer(status, bytes(self._body))
 
 
 ATTEMPTS: Final = 5

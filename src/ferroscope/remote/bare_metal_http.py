@@ -6,12 +6,7 @@ configuration. Source: the Bare Metal API reference.
 
 from __future__ import annotations
 
-import contextlib
-import re
-import weakref
-from collections import deque
 from collections.abc import Callable, Iterator, Mapping
-from functools import partial
 from typing import Any, Final, TypeVar
 from urllib.parse import parse_qs, urlencode, urlsplit
 
@@ -20,9 +15,8 @@ import urllib3
 
 from ferroscope.contracts.queue import StopFlag
 from ferroscope.contracts.remote import IronicUnavailableError
-from ferroscope.remote.bounded_http import HttpConnection, HttpsConnection
-from ferroscope.remote.deadline import Deadline, DeadlineError, current
-from ferroscope.remote.http_answers import Answer, AnswerReader, MalformedError, TooLongError
+from ferroscope.remote.bounded_http import Answer, bound
+from ferroscope.remote.deadline import Deadline, DeadlineError
 from ferroscope.remote.retry import backoff, call_with_retries
 
 T = TypeVar("T")
@@ -34,11 +28,6 @@ AGAIN: Final = frozenset({429, 502, 503, 504})
 VERSION: Final = "X-OpenStack-Ironic-API-Version"
 _MAX_BODY: Final = 8 * 1024 * 1024  # bytes; a thousand UUIDs take 300 KB
 _MAX_NODES: Final = 1_000_000
-_READ: Final = 64 * 1024  # bytes
-_MOST_IDLE: Final = 32
-# Our interface, in the address of a server; to the server it is no part of its name.
-_ZONE: Final = re.compile(r"%[^\]]*")
-_COMMON: Final = {"User-Agent": "ferroscope", "Accept-Encoding": "identity"}
 
 
 class TransientError(Exception):
@@ -46,107 +35,50 @@ class TransientError(Exception):
 
 
 class Http:
-    """Requests to a server, each with a deadline; thread-safe. ``tls``: keyword arguments of urllib3's connections.
-
-    urllib3 connects, and keeps no more than that: its requests and responses cost three times as much.
-    """
+    """Requests to one server, each with a deadline; thread-safe. ``tls``: keyword arguments of urllib3's pool."""
 
     def __init__(self, timeout: float, **tls: Any) -> None:
         self._timeout = timeout
-        self._tls = tls
-        self._servers: dict[str, _Server] = {}
+        self._http = urllib3.PoolManager(timeout=timeout, retries=False, maxsize=32, **tls)
+        bound(self._http)
+        # By scheme and host, each with its own connections: to find it by a URL costs as much as half a request.
+        self._pools: dict[str, urllib3.HTTPConnectionPool] = {}
 
     def send(self, method: str, url: str, headers: Mapping[str, str], body: bytes | None = None) -> Answer:
         """Return the complete response; ``TransientError`` if there was none, ``IronicUnavailableError``."""
-        scheme, _, rest = url.partition("://")
-        host, slash, path = rest.partition("/")
-        server = self._servers.get(f"{scheme}://{host}")
-        if server is None:
-            server = self._servers[f"{scheme}://{host}"] = _Server(f"{scheme}://{host}", self._timeout, self._tls)
-        request = _request(method, f"{slash}{path}" or "/", {"Host": server.name, **_COMMON, **headers}, body)
         deadline = Deadline(self._timeout)
         try:
             with deadline:
-                return server.exchange(request)
-        except TooLongError as exc:
-            raise IronicUnavailableError(str(exc)) from exc
-        except (urllib3.exceptions.HTTPError, OSError, DeadlineError, MalformedError) as exc:
+                pool, path = self._place(url)
+                answer = pool.urlopen(
+                    method, path, body=body, headers=headers, retries=False, redirect=False, preload_content=False
+                )
+                content = answer.read(_MAX_BODY + 1)
+                deadline.left()  # headers cut off by the deadline look like a response without a body
+                if len(content) <= _MAX_BODY:
+                    answer.read()  # raises if the body is shorter than announced
+                    answer.release_conn()
+                else:
+                    answer.close()
+        except (urllib3.exceptions.HTTPError, OSError, DeadlineError) as exc:
             # A connection that the deadline has shut down fails in many ways.
-            why = f"no complete answer within {self._timeout:g} s" if deadline.expired else _why(exc)
+            why = f"no complete answer within {self._timeout:g} s" if deadline.expired else type(exc).__name__
             raise TransientError(f"request failed: {why}") from exc
+        if len(content) > _MAX_BODY:
+            raise IronicUnavailableError(f"a page is longer than {_MAX_BODY} bytes")
+        return Answer(answer.status, answer.headers, content)
+
+    def _place(self, url: str) -> tuple[urllib3.HTTPConnectionPool, str]:
+        """Return the connections to the URL's host, and the rest of the URL."""
+        scheme, _, rest = url.partition("://")
+        host, slash, path = rest.partition("/")
+        pool = self._pools.get(f"{scheme}://{host}")
+        if pool is None:
+            pool = self._pools[f"{scheme}://{host}"] = self._http.connection_from_url(url)
+        return pool, f"{slash}{path}"
 
     def close(self) -> None:
-        for server in self._servers.values():
-            server.close()
-
-
-class _Server:
-    """The persistent connections to one server. ``name``: of the header ``Host``."""
-
-    def __init__(self, base: str, timeout: float, tls: Mapping[str, Any]) -> None:
-        parts = urlsplit(base)
-        self.name = _ZONE.sub("", parts.netloc.rpartition("@")[2])
-        kind, options = (HttpsConnection, tls) if parts.scheme == "https" else (HttpConnection, {})
-        self._connection = partial(kind, parts.hostname or "", parts.port, timeout=timeout, **options)
-        self._timeout = timeout
-        self._idle: deque[HttpConnection | HttpsConnection] = deque()
-        self.close = weakref.finalize(self, _close, self._idle)
-
-    def exchange(self, request: bytes) -> Answer:
-        """Send it on a connection of its own, and return the response; within the thread's deadline."""
-        connection, kept = self._take(), False
-        try:
-            if connection.sock is not None:
-                current().watch(connection.sock)  # its last request had a deadline of its own
-            connection.send(request)
-            reader, sock = AnswerReader(_MAX_BODY), connection.sock
-            sock.settimeout(self._timeout)
-            while (answer := _read(reader, sock.recv(_READ))) is None:
-                pass
-            current().left()  # what the deadline has cut off may look like a response that ends with the connection
-            if reader.keep_alive and not reader.more and len(self._idle) < _MOST_IDLE:
-                self._idle.append(connection)
-                kept = True
-            return answer
-        finally:
-            if not kept:
-                connection.close()
-
-    def _take(self) -> HttpConnection | HttpsConnection:
-        """Return the connection that was used last, if the server has not closed it, or else a new one."""
-        with contextlib.suppress(IndexError):
-            while True:
-                connection = self._idle.pop()
-                if connection.is_connected:
-                    return connection
-                connection.close()
-        return self._connection()
-
-
-def _close(idle: deque[HttpConnection | HttpsConnection]) -> None:
-    while idle:
-        idle.pop().close()
-
-
-def _request(method: str, target: str, headers: Mapping[str, str], body: bytes | None) -> bytes:
-    """Return the bytes of a request; ``ValueError`` if a header would end before its value does."""
-    lines = [f"{method} {target} HTTP/1.1", *(f"{name}: {value}" for name, value in headers.items())]
-    if body is not None or method != "GET":
-        lines.append(f"Content-Length: {len(body or b'')}")
-    if any("\r" in line or "\n" in line for line in lines) or " " in target:
-        raise ValueError("a request with line breaks or spaces where none can be")
-    return "\r\n".join((*lines, "", "")).encode("latin-1") + (body or b"")
-
-
-def _read(reader: AnswerReader, data: bytes) -> Answer | None:
-    answer = reader.feed(data) if data else reader.end()
-    if answer is None and not data:
-        raise MalformedError("the connection was closed before the response was complete")
-    return answer
-
-
-def _why(exc: Exception) -> str:
-    return str(exc) if isinstance(exc, MalformedError) else type(exc).__name__
+        self._http.clear()
 
 
 def pages(read: Callable[[str | None], tuple[list[T], str | None]], ident: Callable[[T], str]) -> Iterator[T]:

@@ -11,6 +11,7 @@ import socket
 from collections.abc import Mapping
 from typing import Any
 
+import msgspec
 import urllib3
 from urllib3 import PoolManager
 from urllib3.connection import HTTPConnection, HTTPSConnection
@@ -24,10 +25,18 @@ from ferroscope.remote.deadline import Deadline, DeadlineError, current
 from ferroscope.remote.resolver import UnresolvedError, connect
 
 
+class Answer(msgspec.Struct, frozen=True):
+    """Status, headers and the whole body."""
+
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
+
+
 def bound(manager: PoolManager, allowed: Networks = ANYWHERE) -> None:
     """Limit all connections of ``manager`` to the deadline of the thread that uses them and to ``allowed`` networks."""
-    http = type("_HttpConnection", (HttpConnection,), {"allowed": allowed})
-    https = type("_HttpsConnection", (HttpsConnection,), {"allowed": allowed})
+    http = type("_HttpConnection", (_HttpConnection,), {"allowed": allowed})
+    https = type("_HttpsConnection", (_HttpsConnection,), {"allowed": allowed})
     manager.pool_classes_by_scheme = {
         "http": type("_HttpPool", (_HttpPool,), {"ConnectionCls": http}),
         "https": type("_HttpsPool", (_HttpsPool,), {"ConnectionCls": https}),
@@ -77,20 +86,20 @@ class _BoundedConnection:
         super().request(*args, **kwargs)  # type: ignore[misc]
 
 
-class HttpConnection(_BoundedConnection, HTTPConnection):
+class _HttpConnection(_BoundedConnection, HTTPConnection):
     """HTTP without TLS."""
 
 
-class HttpsConnection(_BoundedConnection, HTTPSConnection):
+class _HttpsConnection(_BoundedConnection, HTTPSConnection):
     """HTTP over TLS."""
 
 
 class _HttpPool(HTTPConnectionPool):
-    ConnectionCls = HttpConnection
+    ConnectionCls = _HttpConnection
 
 
 class _HttpsPool(HTTPSConnectionPool):
-    ConnectionCls = HttpsConnection
+    ConnectionCls = _HttpsConnection
 
 
 class WebClient:

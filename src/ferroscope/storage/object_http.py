@@ -17,9 +17,8 @@ import urllib3
 from ferroscope.config.options import SwiftSettings
 from ferroscope.contracts.queue import StopFlag
 from ferroscope.contracts.remote import ObjectStoreError
-from ferroscope.remote.bounded_http import bound
+from ferroscope.remote.bounded_http import Answer, bound
 from ferroscope.remote.deadline import Deadline, DeadlineError
-from ferroscope.remote.http_answers import Answer
 from ferroscope.remote.retry import backoff, call_with_retries
 
 T = TypeVar("T")

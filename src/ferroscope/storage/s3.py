@@ -14,7 +14,7 @@ from urllib.parse import quote, urlsplit
 
 from ferroscope.config.options import S3Settings
 from ferroscope.contracts.remote import ObjectMissingError
-from ferroscope.remote.http_answers import Answer
+from ferroscope.remote.bounded_http import Answer
 from ferroscope.storage.object_http import Http, RetryPolicy
 
 _ALGORITHM: Final = "AWS4-HMAC-SHA256"

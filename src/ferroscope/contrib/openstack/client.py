@@ -21,7 +21,7 @@ from ferroscope.contracts.remote import IronicLockedError, IronicRefusedError, I
 from ferroscope.core.model import Document
 from ferroscope.core.reasons import Reason
 from ferroscope.remote.bare_metal_http import AGAIN, PAGE, VERSION, Http, TransientError, pages
-from ferroscope.remote.http_answers import Answer
+from ferroscope.remote.bounded_http import Answer
 from ferroscope.remote.retry import call_with_retries
 
 
@@ -101,7 +101,7 @@ _PORT_FIELDS: Final = {
 _DOCUMENTS: Final = 200
 _NEEDED: Final = 37  # traits
 _NEWEST: Final = 103
-_MAXIMUM_VERSION: Final = VERSION.replace("Version", "Maximum-Version").lower()
+_MAXIMUM_VERSION: Final = VERSION.replace("Version", "Maximum-Version")
 _LOCKED: Final = b"is locked by host"
 _NO_CONDUCTOR: Final = b"No conductor service registered"
 # For so many seconds after an outage was noticed no other thread waits for the same time-out.

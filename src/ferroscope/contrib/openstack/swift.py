@@ -17,8 +17,8 @@ from keystoneauth1.session import Session
 
 from ferroscope.config.options import SwiftSettings
 from ferroscope.contracts.remote import ObjectMissingError, ObjectStoreError
+from ferroscope.remote.bounded_http import Answer
 from ferroscope.remote.deadline import Deadline
-from ferroscope.remote.http_answers import Answer
 from ferroscope.remote.session import BoundedSession
 from ferroscope.storage.object_http import Access, Http, RetryPolicy
 

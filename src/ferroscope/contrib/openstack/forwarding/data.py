@@ -16,7 +16,7 @@ from ferroscope.config.options import InspectorSettings
 from ferroscope.contracts.remote import ForwardError, Introspected, IronicRefusedError, IronicUnavailableError
 from ferroscope.contrib.openstack.client import Login
 from ferroscope.remote.bare_metal_http import Http, TransientError
-from ferroscope.remote.http_answers import Answer
+from ferroscope.remote.bounded_http import Answer
 
 # The first version with the unprocessed data.
 _VERSION: Final = {"X-OpenStack-Ironic-Inspector-API-Version": "1.17"}

@@ -6,9 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ferroscope.remote.http_answers import MAX_HEAD, Answer, AnswerReader, MalformedError
-
-MAX_BODY = 4096
+from ferroscope_sim.ramdisk import MAX_BODY, MAX_HEAD, Answer, AnswerReader, MalformedError
 
 WITH_LENGTH = b"HTTP/1.1 202 Accepted\r\nContent-Type: application/json\r\nCONTENT-LENGTH:  2 \r\n\r\n{}"
 CHUNKED = (
@@ -18,23 +16,20 @@ INTERIM = b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\nLink: x\r\n
 EMPTY = b"HTTP/1.1 204 No Content\r\nContent-Length: 5\r\n\r\n"
 SERVER_ERROR = b"HTTP/1.1 503 Service Unavailable\r\nConnection: close\r\nContent-Length: 0\r\n\r\n"
 
-REPEATED = b"HTTP/1.1 200 OK\r\nX: a\r\nContent-Length: 0\r\nx: b\r\n\r\n"
-
 SWITCHING = b"HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: x\r\n\r\n"
 
 CASES = {
-    WITH_LENGTH: Answer(202, {"content-type": "application/json", "content-length": "2"}, b"{}"),
-    CHUNKED: Answer(200, {"transfer-encoding": "chunked", "trailer": "yes"}, b'{"a":1}'),
-    INTERIM: Answer(202, {"content-type": "application/json", "content-length": "2"}, b"{}"),
-    EMPTY: Answer(204, {"content-length": "5"}, b""),
-    SERVER_ERROR: Answer(503, {"connection": "close", "content-length": "0"}, b""),
-    REPEATED: Answer(200, {"content-length": "0", "x": "a, b"}, b""),
+    WITH_LENGTH: Answer(202, b"{}"),
+    CHUNKED: Answer(200, b'{"a":1}'),
+    INTERIM: Answer(202, b"{}"),
+    EMPTY: Answer(204, b""),
+    SERVER_ERROR: Answer(503, b""),
 }
 
 
 @given(st.sampled_from(sorted(CASES)), st.data())
 def test_an_answer_is_read_whole_however_it_is_cut_up(text: bytes, data: st.DataObject) -> None:
-    reader = AnswerReader(MAX_BODY)
+    reader = AnswerReader()
     at = 0
     answer = None
     while at < len(text):
@@ -47,16 +42,16 @@ def test_an_answer_is_read_whole_however_it_is_cut_up(text: bytes, data: st.Data
 
 
 def test_a_body_without_length_ends_with_the_connection() -> None:
-    reader = AnswerReader(MAX_BODY)
+    reader = AnswerReader()
     assert reader.feed(b"HTTP/1.0 200 OK\r\n\r\n{") is None
     assert reader.feed(b"}") is None
-    assert reader.end() == Answer(200, {}, b"{}")
+    assert reader.end() == Answer(200, b"{}")
 
 
 @pytest.mark.parametrize("text", [WITH_LENGTH, CHUNKED])
 def test_an_answer_that_ends_too_early_is_none(text: bytes) -> None:
     for size in range(len(text)):
-        reader = AnswerReader(MAX_BODY)
+        reader = AnswerReader()
         assert reader.feed(text[:size]) is None
         assert reader.end() is None
 
@@ -64,7 +59,7 @@ def test_an_answer_that_ends_too_early_is_none(text: bytes) -> None:
 @pytest.mark.parametrize("text", [WITH_LENGTH, SERVER_ERROR, EMPTY])
 @pytest.mark.parametrize("after", [b"HTTP/1.1 400", CHUNKED, b"SSH-2.0", SWITCHING])
 def test_what_came_after_the_answer_is_noticed_and_no_part_of_it(text: bytes, after: bytes) -> None:
-    reader = AnswerReader(MAX_BODY)
+    reader = AnswerReader()
     assert reader.feed(text + after) == CASES[text]
     assert reader.more
 
@@ -74,7 +69,7 @@ def test_what_came_after_the_answer_is_noticed_and_no_part_of_it(text: bytes, af
     [(WITH_LENGTH, True), (SERVER_ERROR, False), (b"HTTP/1.0 200 OK\r\nContent-Length: 0\r\n\r\n", False)],
 )
 def test_it_says_whether_the_connection_may_be_used_again(text: bytes, *, keep_alive: bool) -> None:
-    reader = AnswerReader(MAX_BODY)
+    reader = AnswerReader()
     reader.feed(text)
     assert reader.keep_alive is keep_alive
 
@@ -97,12 +92,12 @@ def test_it_says_whether_the_connection_may_be_used_again(text: bytes, *, keep_a
 )
 def test_what_is_no_answer_or_too_long_is_refused(text: bytes) -> None:
     with pytest.raises(MalformedError):
-        AnswerReader(MAX_BODY).feed(text)
+        AnswerReader().feed(text)
 
 
 @given(st.binary(max_size=200))
 def test_no_bytes_break_the_reader(text: bytes) -> None:
-    reader = AnswerReader(MAX_BODY)
+    reader = AnswerReader()
     try:
         reader.feed(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n" + text)
     except MalformedError:
