@@ -8,8 +8,8 @@ alone because of the request. Only a death of the holder alone counts:
   same host, started before or after, shows that the host has not failed.
 
 If no heartbeat got through, it was an outage of the database. If no process of the host is left, the host or its
-network failed, until one appears that was started later on the same boot of the host. A holder that is alive again was
-only frozen or cut off. None of these counts, nor does a graceful stop.
+network failed, until one appears that was started later on the same boot of the host. A holder that has sent a
+heartbeat since was only frozen or cut off, also if it died later. None of these counts, nor does a graceful stop.
 """
 
 from __future__ import annotations
@@ -128,7 +128,9 @@ def reviewed(request: Request, members: Sequence[Member], now: float) -> Request
 
 
 def _now_known(loss: Loss, members: Sequence[Member], now: float) -> Cause:
-    if loss.cause is Cause.DIED and any(one.id == loss.member and one.is_alive(now) for one in members):
+    if loss.cause in (Cause.DIED, Cause.SILENT_HOST) and any(
+        one.id == loss.member and _has_returned(one, loss, now) for one in members
+    ):
         return Cause.RETURNED
     if loss.cause is Cause.SILENT_HOST and any(
         one.id != loss.member and one.started_at > loss.at and _same_host(one, loss.host, loss.boot) for one in members
@@ -140,6 +142,11 @@ def _now_known(loss: Loss, members: Sequence[Member], now: float) -> Cause:
 def counted(request: Request) -> int:
     """Return how many of the deliveries of a request, with the present one, count as attempts."""
     return request.attempt - sum(one.cause is not Cause.DIED for one in losses_of(request))
+
+
+def _has_returned(member: Member, loss: Loss, now: float) -> bool:
+    """Whether the holder has sent a heartbeat since, whatever became of it later: the gap before it ended then."""
+    return member.is_alive(now) or (0.0 < loss.at < (member.steady_since or 0.0))
 
 
 def _steady(member: Member, since: float) -> bool:

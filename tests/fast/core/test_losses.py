@@ -89,6 +89,17 @@ def test_a_later_look_shows_who_has_returned_and_which_host_had_not_failed() -> 
     assert losses.counted(losses.reviewed(request(Cause.SILENT_HOST), [rebooted], NOW)) == 1
 
 
+def test_who_has_returned_was_only_frozen_although_it_died_later() -> None:
+    successor = member("m9", started_at=NOW - 1.0)
+    left: dict[str, Any] = {"left_at": NOW, "died_at": NOW, "last": NOW - TTL}
+    for noted in (Cause.DIED, Cause.SILENT_HOST):
+        for later in ({"last": LAST + 0.5}, left):
+            returned = member("m0", steady_since=LAST + 0.5, **later)
+            assert losses.counted(losses.reviewed(request(noted), [returned, successor], NOW)) == 1
+        for gone in (member("m0", last=LAST), member("m0", **left)):
+            assert losses.counted(losses.reviewed(request(noted), [gone, successor], NOW)) == 2
+
+
 NODE = Node(uuid="n", name="n", driver="sim", provision_state=Provision.INSPECTING, state=State.PROCESSING)
 
 
