@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,7 @@ from ferroscope.contracts.bmc import Power
 from ferroscope.contracts.errors import SecretKeyError
 from ferroscope.core.model import Node
 from ferroscope.core.secrets import count_plain, encrypted
+from ferroscope.core.states import Event
 from ferroscope.db.rekey import Rekeyed, census, rekey
 from ferroscope.doctor.database import secret_findings
 from ferroscope.runtime import wiring
@@ -33,14 +34,16 @@ INFO = {"sim_address": "127.0.0.1:1", "bmc_password": SECRET, "accounts": [{"use
 
 
 class Recorder(FakeBmc):
-    """Knows what it was given."""
+    """Knows what it was given. ``meanwhile`` is what happens after its first call, while the attempt goes on."""
 
     def __init__(self) -> None:
         super().__init__()
         self.given: list[Any] = []
+        self.meanwhile: Callable[[], object] = lambda: None
 
     def validate(self, node: Node) -> str | None:
         self.given.append(node.driver_info)
+        self.meanwhile()
         return None
 
     def get_power(self, node: Node) -> Power:
@@ -224,6 +227,38 @@ def test_rekey_changes_nothing_that_it_cannot_decrypt_and_says_so(site: Site) ->
     assert site.row(lost) == before
     assert site.service.node(kept).driver_info != row
     assert len(site.service.store.read(lambda tx: tx.secret_keys.used())) == 2
+
+
+@pytest.mark.parametrize("first", ["", "identity"])
+def test_an_attempt_that_began_before_the_keys_were_changed_goes_on(site: Site, first: str) -> None:
+    uuid, old = site.enrol(), site.lines()
+    new = [first or new_key()]
+
+    def change_the_key() -> None:
+        site.keys(*new, *old)
+        assert site.rekey().changed == 1
+        site.keys(*new, new_key())
+
+    site.driver.meanwhile = change_the_key
+    assert site.verify(uuid).last_error is None
+    assert site.driver.given == [INFO, INFO]
+
+
+def test_an_attempt_whose_bmc_was_replaced_while_the_keys_were_changed_begins_again(site: Site) -> None:
+    uuid, old = site.enrol(), site.lines()
+    new, moved = new_key(), INFO | {"sim_address": "127.0.0.1:2"}
+
+    def move_the_bmc() -> None:
+        site.driver.meanwhile = lambda: None
+        site.keys(new, *old)
+        assert site.patch(uuid, "/driver_info", moved).status_code == 200
+        site.rekey()
+        site.keys(new)
+
+    site.driver.meanwhile = move_the_bmc
+    assert site.verify(uuid).last_error is None
+    assert site.driver.given == [INFO]
+    assert [request.event for request in site.service.pending(uuid)] == [Event.VERIFY]
 
 
 def test_a_key_that_is_lost_for_good_is_declared_lost(site: Site) -> None:

@@ -15,7 +15,7 @@ database. A BMC checks no fence. Two things stand in for it:
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cached_property
+from functools import cached_property, partial
 from operator import attrgetter
 from typing import Any, Final, TypeVar
 
@@ -41,6 +41,7 @@ from ferroscope.hardware.search_index import IndexRow
 from ferroscope.hooks.base import PortChanges
 from ferroscope.remote import command_fence
 from ferroscope.worker.bmc import BmcObserver, ReportedPower, Trail, Unobserved, observed
+from ferroscope.worker.secrets import revealed
 from ferroscope.worker.services import Services
 
 T = TypeVar("T")
@@ -131,7 +132,7 @@ class Attempt:
     @cached_property
     def known_driver(self) -> Bmc | None:
         """The node's driver; None if it is not enabled here."""
-        return observed(self._bmc, self.bmc_observer, self._services.secrets.revealed, self.trail)
+        return observed(self._bmc, self.bmc_observer, partial(revealed, self._services), self.trail)
 
     def driver(self) -> Bmc:
         """Return the node's driver; ``BmcError`` if it is not enabled or must not be sent the stored secrets."""
