@@ -136,10 +136,7 @@ class Mail:
         self._resolve = resolve
         if target.secret.startswith("/"):
             target_secret.read(target.secret, None)  # a mistake is reported at the start
-        try:
-            self._context = ssl.create_default_context(cafile=target.ca_file or None)
-        except ssl.SSLError:
-            raise SecretSourceError(f"{target.ca_file} is not a PEM file of certificates") from None
+        self._tls()  # as well
         url = urlsplit(target.url)
         self._scheme, self._host = url.scheme, url.hostname or ""
         self._port = url.port or _PORTS[url.scheme]
@@ -194,13 +191,25 @@ class Mail:
         finally:
             session.close()
 
+    def _tls(self) -> ssl.SSLContext:
+        """Return how to verify the server: the CA file may have been replaced since the last mail."""
+        try:
+            return ssl.create_default_context(cafile=self._target.ca_file or None)
+        except ssl.SSLError:
+            raise SecretSourceError(f"{self._target.ca_file} is not a PEM file of certificates") from None
+
     def _connected(self, deadline: Deadline) -> _Smtp:
+        try:
+            context = self._tls()
+        except (OSError, SecretSourceError) as exc:
+            reason = exc.strerror if isinstance(exc, OSError) else exc
+            raise SendError(f"cannot read its CA file: {reason}", unreachable=True) from None
         if self._scheme == "smtps":
-            return _Smtps(self._host, self._port, deadline, self._networks, self._context)
+            return _Smtps(self._host, self._port, deadline, self._networks, context)
         session = _Smtp(self._host, self._port, deadline, self._networks)
         if self._target.starttls:
             try:
-                session.starttls(context=self._context)
+                session.starttls(context=context)
             except smtplib.SMTPNotSupportedError:
                 session.close()
                 raise SendError("it offers no STARTTLS; nothing is sent without TLS", unreachable=True) from None

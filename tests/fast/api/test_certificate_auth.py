@@ -69,6 +69,9 @@ def test_a_changed_file_is_read_and_a_broken_one_is_not(file: Path) -> None:
     file.write_text("carol:emperor\n")
     clock.now += 2
     assert auth.identify({NAMES: "carol"}) is not None
+    file.write_text("")
+    clock.now += 2
+    assert auth.identify({NAMES: "carol"}) is not None
     file.unlink()
     clock.now += 2
     assert auth.identify({NAMES: "carol"}) is not None

@@ -11,6 +11,7 @@ from ferroscope.api.auth.policy import RULES, Policy, Target
 from ferroscope.api.routes import ROUTES
 from ferroscope.config.followed import FileError
 from ferroscope.runtime.system import SystemClock
+from tests.support.manual_clock import ManualClock
 
 OWNED = Target(owner="p-owner", lessee="p-lessee")
 
@@ -80,11 +81,25 @@ def test_a_changed_file_counts_and_a_broken_one_does_not(tmp_path: Path) -> None
     clock.monotonic = lambda: now[0]  # type: ignore[method-assign]
     file.write_text('"baremetal:node:delete": "role:member"\n')
     changed = Policy(clock, file=str(file))
-    for text, allowed in (('"baremetal:node:create": "role:member"\n', False), ("- broken\n", False), ("", False)):
+    for text, creates in (
+        ('"baremetal:node:create": "role:member"\n', True),
+        ("- broken\n", True),
+        ("# none\n", False),
+    ):
         file.write_text(text)
         now[0] += 1.5
-        assert changed.allows("baremetal:node:delete", identity("member")) is allowed
-        assert changed.allows("baremetal:node:create", identity("member")) is bool(text)
+        assert not changed.allows("baremetal:node:delete", identity("member"))
+        assert changed.allows("baremetal:node:create", identity("member")) is creates
+
+
+def test_a_file_that_was_emptied_allows_nothing_that_it_forbade(tmp_path: Path) -> None:
+    file, clock = tmp_path / "policy.yaml", ManualClock()
+    file.write_text('"baremetal:node:delete": "!"\n')
+    changed = Policy(clock, file=str(file))
+    for text in ("", "\n", '"baremetal:node:delete": "!"\n'):
+        file.write_text(text)
+        clock.now += 1.5
+        assert not changed.allows("baremetal:node:delete", identity("admin"))
 
 
 def test_metrics_are_as_open_as_the_other_documents_or_as_their_own_policy_says(tmp_path: Path) -> None:

@@ -117,6 +117,22 @@ def test_without_starttls_or_with_a_wrong_certificate_nothing_is_sent(authority:
         assert (error.unreachable, server.logins, server.mails) == (True, [], [])
 
 
+def test_a_new_ca_counts_from_the_next_mail_on_and_a_half_written_one_is_said(
+    authority: Authority, tmp_path: Path
+) -> None:
+    old = tmp_path / "used.pem"
+    old.write_bytes(Authority(tmp_path, "old").ca.read_bytes())
+    with SmtpServer(authority.issue("mail"), tls=True) as server:
+        sender = mail(f"smtps://localhost:{server.port}", ca_file=str(old))
+        assert "certificate is not valid" in str(failure(sender))
+        for content in (b"", authority.ca.read_bytes()[:-40]):
+            old.write_bytes(content)
+            assert "cannot read its CA file" in str(failure(sender))
+        old.write_bytes(authority.ca.read_bytes())
+        sender.send(event())
+    assert len(server.mails) == 1
+
+
 def test_a_refused_login_waits_for_a_correction_and_quotes_nothing(authority: Authority, tmp_path: Path) -> None:
     secret = tmp_path / "secret"
     secret.write_text("hunter2")

@@ -36,6 +36,8 @@ def parse(text: str) -> Mapping[str, Identity]:
         if name in found:
             raise FileError(f"line {number}: {name[:40]!r} is listed twice")
         found[name] = local(name, "certificate", roles)
+    if not found:
+        raise FileError("no name is listed; add the lines NAME:ROLE[,ROLE...]")
     return found
 
 

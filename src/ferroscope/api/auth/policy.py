@@ -225,9 +225,18 @@ class Policy:
         self._lock = threading.Lock()
         self._decisions: dict[tuple[str, Identity, Target], bool] = {}
         self._until = 0.0
+        self._file = file
+        self._running = False
         files = [Path(file)] if file else []
-        self._followed = Followed("policies", files, lambda: _Checks(_enforcer(file)), clock=clock.monotonic)
+        self._followed = Followed("policies", files, self._read, clock=clock.monotonic)
         self._checks = self._followed.value
+        self._running = True
+
+    def _read(self) -> _Checks:
+        if self._running and self._file and not Path(self._file).read_bytes().strip():
+            # Whoever wrote it has not finished, or had no space: what was forbidden must not become allowed by that.
+            raise FileError(f"policy file {self._file} is empty: to have the defaults again, leave a comment in it")
+        return _Checks(_enforcer(self._file))
 
     def allows(self, name: str, identity: Identity, target: Target = _NO_TARGET) -> bool:
         """Whether ``identity`` may do what the policy ``name`` guards; an unknown name is refused."""
