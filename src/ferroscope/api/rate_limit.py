@@ -10,9 +10,9 @@ from __future__ import annotations
 import math
 import threading
 from collections import OrderedDict
-from collections.abc import Hashable, Iterator, Mapping
+from collections.abc import Hashable, Iterator
 from contextlib import contextmanager
-from typing import Any, Final
+from typing import Final
 
 from ferroscope.api.errors import TooManyError
 from ferroscope.config.options import ApiSettings
@@ -64,22 +64,18 @@ class Buckets:
 
 
 class Callers:
-    """Determines the source of each call, and keeps a token bucket of failures for each source."""
+    """Determines the source of each call, and keeps a token bucket of failures for each source.
+
+    ``source`` and ``forwarded_host``: those of ``TrustedProxies``.
+    """
 
     def __init__(self, settings: ApiSettings | None = None) -> None:
         settings = settings or ApiSettings()
-        self._trusted = TrustedProxies(settings.trusted_proxies)
+        trusted = TrustedProxies(settings.trusted_proxies)
+        self.source, self.forwarded_host = trusted.source, trusted.host
         rate, burst = settings.failure_rate, settings.failure_burst
         self._failures = Buckets(rate, burst)
         self._floods = Buckets(rate * FLOOD, burst * FLOOD)
-
-    def source(self, env: Mapping[str, Any]) -> str:
-        """Return the caller's address: the last one in X-Forwarded-For that is not a trusted proxy; "" if unknown."""
-        return self._trusted.source(env)
-
-    def forwarded_host(self, env: Mapping[str, Any]) -> str:
-        """Return the host name under which a trusted proxy was called, "" if there is none or it does not say."""
-        return self._trusted.host(env)
 
     def wait(self, source: str, now: float) -> int:
         """Return the seconds that this source has to wait before its next attempt; 0: none."""
@@ -133,9 +129,13 @@ class PerMinute:
 
 
 class Admission:
-    """How many requests a caller may make. One instance serves all threads of a process."""
+    """How many requests a caller may make. One instance serves all threads of a process.
+
+    ``limited``: whether there is any limit.
+    """
 
     def __init__(self, settings: ApiSettings, clock: Clock) -> None:
+        self.limited = bool(settings.request_rate or settings.max_concurrent_requests)
         self._rate = settings.request_rate
         self._requests = Buckets(settings.request_rate, settings.request_burst)
         self._at_once = settings.max_concurrent_requests
@@ -146,7 +146,7 @@ class Admission:
     @contextmanager
     def admit(self, caller: str) -> Iterator[None]:
         """Count a call of ``caller`` while it runs; ``TooManyError`` if there are too many. "" counts for nobody."""
-        if not caller or not (self._rate or self._at_once):
+        if not caller or not self.limited:
             yield
             return
         with self._lock:

@@ -267,4 +267,4 @@ def try_bmc(context: ApiContext, call: Call[NoQuery, None]) -> Reply:
         transition.submit(tx, node, Event.VERIFY, process=context.process.name, payload={TRIAL: True})
 
     context.data.store.write(work)
-    return Reply(202, headers={"Location": f"{call.url}/v1/nodes/{call.node}/timeline"})
+    return Reply(202, headers={"Location": f"{call.url}/v1/nodes/{call.path['node']}/timeline"})

@@ -229,7 +229,7 @@ def set_power_state(context: ApiContext, call: Call[NoQuery, PowerTarget]) -> Re
         tx.nodes.update(msgspec.structs.replace(node, target_power_state=str(RESULTS[target])))
 
     context.data.store.write(work)
-    return Reply(202, headers={"Location": f"{call.url}/v1/nodes/{call.node}/states"})
+    return Reply(202, headers={"Location": f"{call.url}/v1/nodes/{call.path['node']}/states"})
 
 
 def _check_target(node: Node, target: str, driver: Bmc | None) -> None:
@@ -283,7 +283,7 @@ def set_provision_state(context: ApiContext, call: Call[NoQuery, ProvisionTarget
         verb(context, tx, node)
 
     context.data.store.write(work)
-    return Reply(202, headers={"Location": f"{call.url}/v1/nodes/{call.node}/states"})
+    return Reply(202, headers={"Location": f"{call.url}/v1/nodes/{call.path['node']}/states"})
 
 
 def allowed_verbs(node: Node) -> list[str]:

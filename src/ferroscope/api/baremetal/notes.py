@@ -60,7 +60,7 @@ def remove_note(context: ApiContext, call: Call[NoQuery, None]) -> Reply:
     def change(_tx: Transaction, known: list[Document], _last: int) -> list[Document]:
         left = [one for one in known if str(one["number"]) != call.path["number"]]
         if len(left) == len(known):
-            raise MissingError(f"Node {call.node} has no note {call.path['number'][:20]!r}.")
+            raise MissingError(f"Node {call.path['node']} has no note {call.path['number'][:20]!r}.")
         return left
 
     _changed(context, call, change)

@@ -114,12 +114,14 @@ def list_portgroups_detail(context: ApiContext, call: Call[PortgroupPage, None])
 
 def list_node_portgroups(context: ApiContext, call: Call[PortgroupListQuery, None]) -> Reply:
     """List the port groups of a node."""
-    return _list(context, call, _listed(call), f"nodes/{call.node}/portgroups", call.node)
+    return _list(context, call, _listed(call), f"nodes/{call.path['node']}/portgroups", call.path["node"])
 
 
 def list_node_portgroups_detail(context: ApiContext, call: Call[PortgroupPage, None]) -> Reply:
     """List the port groups of a node with all fields."""
-    return _list(context, call, SHOWN.select(call.minor), f"nodes/{call.node}/portgroups/detail", call.node)
+    return _list(
+        context, call, SHOWN.select(call.minor), f"nodes/{call.path['node']}/portgroups/detail", call.path["node"]
+    )
 
 
 def _listed(call: Call[PortgroupListQuery, None]) -> tuple[Field[Portgroup], ...]:

@@ -85,12 +85,14 @@ def list_ports_detail(context: ApiContext, call: Call[PortListQuery, None]) -> R
 def list_node_ports(context: ApiContext, call: Call[PortListQuery, None]) -> Reply:
     """List the ports of one node."""
     fields = select(call.minor, chosen_fields(call.minor, call.query.fields, call.query.detail, DEFAULT_FIELDS))
-    return _list(context, call, fields, f"nodes/{call.node}/ports", node=call.node)
+    return _list(context, call, fields, f"nodes/{call.path['node']}/ports", node=call.path["node"])
 
 
 def list_node_ports_detail(context: ApiContext, call: Call[PortListQuery, None]) -> Reply:
     """List the ports of one node with all fields."""
-    return _list(context, call, select(call.minor, None), f"nodes/{call.node}/ports/detail", node=call.node)
+    return _list(
+        context, call, select(call.minor, None), f"nodes/{call.path['node']}/ports/detail", node=call.path["node"]
+    )
 
 
 def _list(

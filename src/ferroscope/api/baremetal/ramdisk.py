@@ -99,7 +99,7 @@ def get_lookup(context: ApiContext, call: Call[LookupQuery, None]) -> Reply:
 
 def heartbeat(context: ApiContext, call: Call[NoQuery, Heartbeat]) -> Reply:
     """Record a ramdisk's heartbeat; its token authenticates it."""
-    return _beat(context, call, call.body, call.node)
+    return _beat(context, call, call.body, call.path["node"])
 
 
 def heartbeat_by_name(context: ApiContext, call: Call[NoQuery, NamedHeartbeat]) -> Reply:

@@ -57,7 +57,7 @@ def get_secret_disk(context: ApiContext, call: Call[NoQuery, None]) -> Reply:
 
 
 def _disk(context: ApiContext, call: Call[NoQuery, None], key: str | None) -> Reply:
-    uuid = decoding.uuid("node", call.node)
+    uuid = decoding.uuid("node", call.path["node"])
     try:
         node, inspection = context.data.store.read(lambda tx: _current(tx, uuid))
         url = callback_url(context.settings.callback_base)

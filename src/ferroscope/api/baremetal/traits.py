@@ -55,7 +55,7 @@ def add_trait(context: ApiContext, call: Call[NoQuery, dict[str, Any] | None]) -
     if call.body:
         raise BadRequestError("Adding one trait takes no body; to replace all traits, leave the trait out of the path.")
     _change(context.data, call, lambda node: {*_of(node), trait})
-    return Reply(204, headers={"Location": f"{call.url}/v1/nodes/{call.node}/traits/{trait}"})
+    return Reply(204, headers={"Location": f"{call.url}/v1/nodes/{call.path['node']}/traits/{trait}"})
 
 
 def remove_traits(context: ApiContext, call: Call[NoQuery, None]) -> Reply:

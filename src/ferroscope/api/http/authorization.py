@@ -8,7 +8,7 @@ from ferroscope.api.auth.access import OF_NODES, authorize, sees
 from ferroscope.api.auth.identity import ANYBODY, Identity
 from ferroscope.api.auth.policy import NoPolicy
 from ferroscope.api.http import decoding
-from ferroscope.api.http.context import ApiContext
+from ferroscope.api.http.context import Access, ApiContext
 from ferroscope.api.http.route import Route
 from ferroscope.contracts.errors import NotFoundError
 from ferroscope.contracts.store import Query
@@ -17,11 +17,16 @@ from ferroscope.core.model import Node
 from ferroscope.db.transaction import Transaction
 
 
+def admits_anybody(access: Access) -> bool:
+    """Whether any caller may make any call, because neither authentication nor a policy is configured."""
+    return access.authentication.is_disabled and isinstance(access.policy, NoPolicy)
+
+
 def admitted(
     context: ApiContext, route: Route, path: Mapping[str, str], identify: Callable[[], Identity], *, named: bool
 ) -> Identity:
     """Return the identity of a caller who may make this call; ``named``: the call may name nodes by their names."""
-    if context.access.authentication.is_disabled and isinstance(context.access.policy, NoPolicy):
+    if admits_anybody(context.access):
         return ANYBODY
     return authorize(
         context.access.policy,

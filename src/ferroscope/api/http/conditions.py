@@ -34,23 +34,21 @@ from ferroscope.core.model import LeaseProof
 
 IF_LEASE: Final = "If-Lease"
 LEASE_PATTERN: Final = r"^[A-Za-z0-9._~/-]{1,200}/[1-9][0-9]{0,17}/[!-.0-~]{1,64}$"
+# Its key in a WSGI environment.
+LEASE: Final = "HTTP_IF_LEASE"
 _LEASE: Final = re.compile(r"(.{1,200})/([1-9][0-9]{0,17})/([^/]{1,64})")
 _VALID_LEASE: Final = re.compile(LEASE_PATTERN)
 
 
 @contextmanager
 def leading(context: ApiContext, environ: Mapping[str, Any]) -> Iterator[None]:
-    """Have all that is written in this block depend on the lease that the request names, if it names one.
+    """Have all that is written in this block depend on the lease that the request names.
 
     ``PreconditionError`` (412) before and in the block if the caller does not hold it.
     """
-    given = environ.get("HTTP_IF_LEASE")
-    if given is None:
-        yield
-        return
     if environ.get("REQUEST_METHOD") in SAFE:
         raise BadRequestError(f"{IF_LEASE} applies to requests that change something only; omit it here.")
-    asked = PRECONDITION.set(_proof(given))
+    asked = PRECONDITION.set(_proof(environ[LEASE]))
     try:
         # A call without any change, and one whose changes are elsewhere, is refused, too.
         context.data.store.write(lambda _tx: None)
@@ -82,7 +80,8 @@ def _why(data: Data, stale: StaleLeaseError) -> str:
     return f"{wrong} ({holder}); nothing was changed. Stop acting as the leader, and acquire the lease again."
 
 
-_KEY: Final = "HTTP_IDEMPOTENCY_KEY"
+# The key of the header Idempotency-Key in a WSGI environment.
+KEY: Final = "HTTP_IDEMPOTENCY_KEY"
 _VALID_KEY: Final = re.compile(r"[\x21-\x7e]{1,255}")
 # The token of a lease is stored nowhere.
 _NOT_KEPT: Final = ("/v1/leases/",)
@@ -92,9 +91,9 @@ _encode = msgspec.json.Encoder(decimal_format="number").encode
 
 
 def receipt_of(data: Data, route: Route, environ: Mapping[str, Any], identity: Identity, raw: bytes) -> Receipt | None:
-    """Return the receipt of a call with a key; None without one. ``RepeatedCallError`` if the call was made before."""
-    key = environ.get(_KEY)
-    if key is None or route.ramdisk or route.method in SAFE:
+    """Return the receipt of a call with a key; None if it needs none. ``RepeatedCallError``: it was made before."""
+    key = environ[KEY]
+    if route.ramdisk or route.method in SAFE:
         return None
     if not _VALID_KEY.fullmatch(key):
         raise BadRequestError("Idempotency-Key must be 1 to 255 printable ASCII characters without spaces.")
@@ -108,9 +107,9 @@ def receipt_of(data: Data, route: Route, environ: Mapping[str, Any], identity: I
     return Receipt(ident, call, given=True, instead=found is not None)
 
 
-def keep(data: Data, route: Route, receipt: Receipt | None, reply: Reply) -> None:
+def keep(data: Data, route: Route, receipt: Receipt, reply: Reply) -> None:
     """Keep the answer for whoever repeats the call; one without a body need not be kept."""
-    if receipt is None or not receipt.written or reply.body is None or route.path.startswith(_NOT_KEPT):
+    if not receipt.written or reply.body is None or route.path.startswith(_NOT_KEPT):
         return
     body = reply.body if isinstance(reply.body, bytes) else _encode(reply.body)
     if len(body) <= _LONGEST:

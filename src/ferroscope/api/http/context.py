@@ -46,25 +46,18 @@ class CanWrite(Protocol):
     def __call__(self, *, at_once: bool = False) -> bool: ...
 
 
-class Writes:
+class Writes(msgspec.Struct):
     """What the last calls that change something say of the database. Times are monotonic seconds.
 
-    Nothing is written to find it out, so whoever asks, however often, costs the database nothing.
+    ``failed_at``: when the last one could not be written; None if it was. Nothing is written to find it out, so whoever
+    asks, however often, costs the database nothing.
     """
 
-    def __init__(self) -> None:
-        self._failed_at: float | None = None
-
-    def succeeded(self) -> None:
-        self._failed_at = None
-
-    def failed(self, now: float) -> None:
-        """The database could not be written."""
-        self._failed_at = now
+    failed_at: float | None = None
 
     def fail(self, now: float) -> bool:
         """Return whether the last call could not be written, a moment ago."""
-        failed_at = self._failed_at
+        failed_at = self.failed_at
         return failed_at is not None and now - failed_at < _SUSPECT
 
 

@@ -202,7 +202,7 @@ NAMES_SINCE: Final = 5
 
 def node_ident(call: Call[Any, Any]) -> str:
     """Return the node's UUID or name from a path of the Bare Metal API."""
-    return named_node(call, call.node)
+    return named_node(call, call.path["node"])
 
 
 def named_node(call: Call[Any, Any], given: str) -> str:
@@ -212,7 +212,7 @@ def named_node(call: Call[Any, Any], given: str) -> str:
 
 def introspected_ident(call: Call[Any, Any]) -> str:
     """Return the node's UUID or name from a path of the Introspection API."""
-    return ident("node", call.node)
+    return ident("node", call.path["node"])
 
 
 # Query strings: each parameter must be known, of the right type, and given once.

@@ -15,7 +15,6 @@ from ferroscope.api.auth.identity import Identity
 from ferroscope.api.http.audit import IDENTITY, CallAudit, event_of
 from ferroscope.api.http.authorization import admitted
 from ferroscope.api.http.context import ApiContext
-from ferroscope.api.http.responder import check_owner
 from ferroscope.api.http.route import Body, Call, Reply, Route
 from ferroscope.api.http.versions import BARE_METAL
 from ferroscope.core.audit import AuditEvent
@@ -60,13 +59,14 @@ def perform(
     audit = CallAudit(context.access.audit, endpoint, ramdisk=False)
     try:
         identity = admitted(context, route, path, lambda: caller.identity, named=True)
-        check_owner(context.services, route, endpoint)
+        if route.changes_nodes:
+            context.services.attached.check_change(endpoint)
         audit.begin(event)
         call: Call[Any, Any] = Call(
             path=dict(path),
             query=route.query(**query),
             body=_body(route, body),
-            version=BARE_METAL.maximum,
+            minor=BARE_METAL.maximum[1],
             url=caller.url,
             source=caller.source,
             identity=identity,

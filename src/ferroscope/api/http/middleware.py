@@ -106,7 +106,8 @@ class JsonSuffix:
         if BARE_METAL.environ_key not in req.env:  # as there
             return
         try:
-            minor = versions.requested(req.env, BARE_METAL)[1]
+            own = req.env[BARE_METAL.environ_key]
+            minor = versions.requested(req.env.get(versions.STANDARD), own, BARE_METAL)[1]
         except ApiError:  # the responder reports it
             return
         if minor < _UNTIL:

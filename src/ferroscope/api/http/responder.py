@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from time import perf_counter
-from typing import Any
+from typing import Any, Final
 
 import falcon
 import msgspec
@@ -18,11 +18,11 @@ import structlog
 
 from ferroscope.api import errors
 from ferroscope.api.auth import access
-from ferroscope.api.auth.identity import Identity
+from ferroscope.api.auth.identity import ANYBODY, Identity
 from ferroscope.api.http import conditions, decoding, middleware, versions
 from ferroscope.api.http.audit import IDENTITY, CallAudit, event_of
-from ferroscope.api.http.authorization import admitted
-from ferroscope.api.http.context import ApiContext, Data, Services
+from ferroscope.api.http.authorization import admits_anybody, admitted
+from ferroscope.api.http.context import ApiContext, Data
 from ferroscope.api.http.middleware import API, SAFE, reject_cross_site
 from ferroscope.api.http.middleware import of as request_id
 from ferroscope.api.http.route import Body, Call, NoQuery, Reply, Route, Surface
@@ -76,11 +76,20 @@ _access = structlog.get_logger("ferroscope.access")
 
 _encode = msgspec.json.Encoder(decimal_format="number").encode
 
+# Instead of a context manager that would do nothing.
+_NOTHING: Final = nullcontext()
+
 
 def responder(context: ApiContext, route: Route) -> Responder:
     """Return the Falcon responder that serves ``route``."""
 
     endpoint = f"{route.method} {route.path}"
+    changes_nodes = route.changes_nodes
+    open_to_all = admits_anybody(context.access)
+    # Ramdisks have limits of their own.
+    counted = context.access.admission.limited and not (route.ramdisk or route.policy in ("public_api", access.METRICS))
+    # A path with a key is not logged.
+    logged = route.path if "{key}" in route.path else None
 
     def event(req: falcon.Request, path: dict[str, str], source: str) -> AuditEvent:
         return event_of(
@@ -91,7 +100,7 @@ def responder(context: ApiContext, route: Route) -> Responder:
             call=endpoint,
             target=next(iter(path.values()), ""),
             status=route.status,
-            claims=context.access.authentication.claimed(req.env),
+            claims="" if IDENTITY in req.env else context.access.authentication.claimed(req.env),
         )
 
     def respond(req: falcon.Request, resp: falcon.Response, **path: str) -> None:
@@ -102,18 +111,24 @@ def responder(context: ApiContext, route: Route) -> Responder:
         audit = CallAudit(context.access.audit, endpoint, ramdisk=route.ramdisk)
         receipt: Receipt | None = None
         try:
-            version = versions.requested(req.env, dialect)
+            version = versions.requested(req.env.get(versions.STANDARD), req.env.get(dialect.environ_key), dialect)
             path = _with_suffix(context.data, req, path)
-            identity = _admitted(context, route, req, path, version)
-            check_owner(context.services, route, endpoint)
+            _check(context, route, req, version)
+            identity = ANYBODY if open_to_all else _authorized(context, route, req, path, version)
+            if changes_nodes:
+                context.services.attached.check_change(endpoint)
             if HEAD_ONLY in req.env:
                 resp.status = 100
                 return
-            with context.access.admission.admit(_caller(route, source, identity)):
+            with context.access.admission.admit(identity.principal or group(source)) if counted else _NOTHING:
                 call = _call(context, route, req, path, version, introspection, identity, source)
                 req.env.setdefault(IDENTITY, identity)
-                receipt = conditions.receipt_of(context.data, route, req.env, identity, call.raw)
-                with conditions.leading(context, req.env), traced(context, route, req.env, identity):
+                if conditions.KEY in req.env:
+                    receipt = conditions.receipt_of(context.data, route, req.env, identity, call.raw)
+                with (
+                    conditions.leading(context, req.env) if conditions.LEASE in req.env else _NOTHING,
+                    traced(context, route, req.env, identity),
+                ):
                     audit.begin(lambda: event(req, path, source), receipt)
                     reply = route.handler(context, call)
                     if isinstance(reply.body, ServedFile):
@@ -132,12 +147,13 @@ def responder(context: ApiContext, route: Route) -> Responder:
         finally:
             audit.end()
         if reply.status < 300 and route.method not in SAFE:
-            context.data.writes.succeeded()
+            context.data.writes.failed_at = None
         audit.answered(reply.status, lambda: event(req, path, source))
-        conditions.keep(context.data, route, receipt, reply)
+        if receipt is not None:
+            conditions.keep(context.data, route, receipt, reply)
         _send(resp, reply, route.media if reply.status < 300 else falcon.MEDIA_JSON)
         resp.set_headers(versions.headers(dialect, version))
-        record(context, req, resp, req.method, route.path, perf_counter() - began, path=route.logged(req.path))
+        record(context, req, resp, req.method, route.path, perf_counter() - began, path=logged)
 
     return respond
 
@@ -191,7 +207,7 @@ def failure(context: ApiContext, req: falcon.Request, exc: Exception, dialect: D
         known = errors.ApiError(errors.INTERNAL_MESSAGE.format(request_id=request_id(req.env)))
     if isinstance(exc, StoreUnavailableError):
         if req.method not in SAFE:
-            context.data.writes.failed(context.process.clock.monotonic())
+            context.data.writes.failed_at = context.process.clock.monotonic()
         _log_outage(context, req, exc)
     body = errors.introspection_body if dialect is INTROSPECTION else errors.bare_metal_body
     return Reply(known.status, body(known.status, known.message), _compatible(req, known.headers))
@@ -228,13 +244,6 @@ def _dialect(route: Route, introspection: bool) -> Dialect:
     return BARE_METAL
 
 
-def _caller(route: Route, source: str, identity: Identity) -> str:
-    """Return the caller that this call counts for; "" if it counts for nobody: ramdisks have limits of their own."""
-    if route.ramdisk or route.policy in ("public_api", access.METRICS):
-        return ""
-    return identity.principal or group(source)
-
-
 def _call(
     context: ApiContext,
     route: Route,
@@ -250,7 +259,7 @@ def _call(
         path=path,
         query=decoding.decode_query(req.params, route.query) if req.query_string else _empty(route),
         body=decoding.body_of(route, raw),
-        version=version,
+        minor=version[1],
         url=_url(context.settings, req, route, introspection),
         raw=raw,
         introspection=introspection,
@@ -261,10 +270,8 @@ def _call(
     )
 
 
-def _admitted(
-    context: ApiContext, route: Route, req: falcon.Request, path: dict[str, str], version: Version
-) -> Identity:
-    """Return the identity of a caller who may make this call; decided without reading the body."""
+def _check(context: ApiContext, route: Route, req: falcon.Request, version: Version) -> None:
+    """Refuse a call that nobody may make like this."""
     reject_cross_site(req)
     if route.ramdisk and not context.settings.api.enable_ramdisk_endpoints:
         raise errors.ForbiddenError("The ramdisk endpoints are disabled ([api] enable_ramdisk_endpoints).")
@@ -272,13 +279,14 @@ def _admitted(
         raise route.unsupported(
             f"{req.path} requires API version 1.{route.since} or newer; the request uses {versions.text(version)}."
         )
+
+
+def _authorized(
+    context: ApiContext, route: Route, req: falcon.Request, path: dict[str, str], version: Version
+) -> Identity:
+    """Return the identity of a caller who may make this call; decided without reading the body."""
     named = route.surface is Surface.INTROSPECTION or version[1] >= decoding.NAMES_SINCE
     return admitted(context, route, path, lambda: _identified(context, req), named=named)
-
-
-def check_owner(services: Services, route: Route, endpoint: str) -> None:
-    if route.changes_nodes:
-        services.attached.check_change(endpoint)
 
 
 def _identified(context: ApiContext, req: falcon.Request) -> Identity:

@@ -14,7 +14,6 @@ import msgspec
 from ferroscope.api.auth.identity import ANYBODY, Identity
 from ferroscope.api.errors import ApiError, MissingError, NotAllowedError
 from ferroscope.api.http.context import ApiContext
-from ferroscope.api.http.versions import Version
 from ferroscope.core.json_safety import ready
 
 # A call as a handler receives it, and the reply that it returns.
@@ -33,16 +32,16 @@ class NoQuery(msgspec.Struct, frozen=True):
 class Call(msgspec.Struct, Generic[Q, B], frozen=True, kw_only=True):
     """One call of a route.
 
-    ``path``: the path's parameters. ``version``: the microversion; only ``minor`` ever differs. ``url``: the base URL
-    by which the caller reaches this API, without a trailing slash. ``raw``: the body's bytes. ``introspection``:
-    whether it arrived on that API's port. ``source``: the caller's address, "" if unknown. ``identity``: the caller.
-    ``request_id``: of form ``req-UUID``, as in the response and in the log. ``forwarded``: by another such service.
+    ``path``: the path's parameters. ``minor``: of the microversion 1.``minor``. ``url``: the base URL by which the
+    caller reaches this API, without a trailing slash. ``raw``: the body's bytes. ``introspection``: whether it arrived
+    on that API's port. ``source``: the caller's address, "" if unknown. ``identity``: the caller. ``request_id``: of
+    form ``req-UUID``, as in the response and in the log. ``forwarded``: by another such service.
     """
 
     path: dict[str, str]
     query: Q
     body: B
-    version: Version
+    minor: int
     url: str
     raw: bytes = b""
     introspection: bool = False
@@ -50,14 +49,6 @@ class Call(msgspec.Struct, Generic[Q, B], frozen=True, kw_only=True):
     identity: Identity = ANYBODY
     request_id: str = ""
     forwarded: bool = False
-
-    @property
-    def minor(self) -> int:
-        return self.version[1]
-
-    @property
-    def node(self) -> str:
-        return self.path["node"]
 
 
 class Reply(msgspec.Struct, frozen=True):
@@ -130,10 +121,6 @@ class Route(msgspec.Struct, frozen=True, kw_only=True):
     ramdisk: bool
     media: str
     refused: Refused | None
-
-    def logged(self, path: str) -> str:
-        """Return the path of a call as it may be logged: without a key that it contains."""
-        return self.path if "{key}" in self.path else path
 
     @property
     def changes_nodes(self) -> bool:

@@ -7,9 +7,8 @@ API reference, and how keystoneauth and the clients do it.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from functools import lru_cache
-from typing import Any, Final
+from functools import cached_property, lru_cache
+from typing import Final
 
 import msgspec
 
@@ -18,10 +17,11 @@ from ferroscope.api.errors import ApiError, BadRequestError, NotAcceptableError
 Version = tuple[int, int]
 
 _NUMBER: Final = re.compile(r"([0-9]{1,4})\.([0-9]{1,4})\Z", re.ASCII)
-_STANDARD: Final = "HTTP_OPENSTACK_API_VERSION"
+# The key of the header that all services of OpenStack know, in a WSGI environment.
+STANDARD: Final = "HTTP_OPENSTACK_API_VERSION"
 
 
-class Dialect(msgspec.Struct, frozen=True, kw_only=True):
+class Dialect(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     """How one API negotiates: its header, range, default, and the error for a malformed version."""
 
     service: str
@@ -31,7 +31,7 @@ class Dialect(msgspec.Struct, frozen=True, kw_only=True):
     default: Version
     malformed: type[ApiError]
 
-    @property
+    @cached_property
     def environ_key(self) -> str:
         return "HTTP_" + self.header.upper().replace("-", "_")
 
@@ -63,11 +63,6 @@ def text(version: Version) -> str:
     return f"{version[0]}.{version[1]}"
 
 
-def requested(environ: Mapping[str, Any], dialect: Dialect) -> Version:
-    """Return the requested version; raise the dialect's error if it is malformed or not supported."""
-    return _parse(environ.get(_STANDARD), environ.get(dialect.environ_key), dialect)
-
-
 @lru_cache(maxsize=32)
 def headers(dialect: Dialect, version: Version | None) -> dict[str, str]:
     """Return the version headers of a response; ``version`` is None if negotiation failed."""
@@ -80,7 +75,11 @@ def headers(dialect: Dialect, version: Version | None) -> dict[str, str]:
 
 
 @lru_cache(maxsize=256)
-def _parse(standard: str | None, own: str | None, dialect: Dialect) -> Version:
+def requested(standard: str | None, own: str | None, dialect: Dialect) -> Version:
+    """Return the requested version, by the values of the header of all services and of the dialect's own.
+
+    Raises the dialect's error if it is malformed or not supported.
+    """
     wanted = _from_standard(standard, dialect.service) or own
     if not wanted:
         return dialect.default

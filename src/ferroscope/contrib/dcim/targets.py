@@ -72,7 +72,7 @@ def _nodes(
     fields: Sequence[str],
 ) -> Iterator[dict[str, Any]]:
     """Yield the nodes as the newest API shows them to the caller: Prometheus asks for no microversion."""
-    newest = msgspec.structs.replace(call, version=BARE_METAL.maximum)
+    newest = msgspec.structs.replace(call, minor=BARE_METAL.maximum[1])
     after = ""
     while found := matches(context, call.identity, tx, room, query, _PAGE, after):
         after = found[-1].uuid

@@ -105,7 +105,7 @@ def menu(visit: Visit) -> list[tuple[str, int]]:
 
 def call_of(visit: Visit) -> Call[NoQuery, None]:
     """Return a call by the visitor, for representations of nodes."""
-    return Call(path={}, query=NoQuery(), body=None, version=BARE_METAL.maximum, url="", identity=visit.identity)
+    return Call(path={}, query=NoQuery(), body=None, minor=BARE_METAL.maximum[1], url="", identity=visit.identity)
 
 
 def ranked(visit: Visit, wanted: Wanted, sort: str = "name", *, descending: bool = False) -> list[str]:
