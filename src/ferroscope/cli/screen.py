@@ -16,6 +16,8 @@ from contextlib import contextmanager
 from types import TracebackType
 from typing import Final, Self, TypeVar
 
+import click
+
 from ferroscope.cli.output import console
 from ferroscope.cli.text import short
 
@@ -99,7 +101,7 @@ def progress(title: str, total: int | None = None, *, shown: bool = True) -> Ite
     """Show a bar while the block runs; call what it gives with the number of items that are done since.
 
     ``total``: None if it is unknown; the bar then shows how many are done, else also how long it takes yet. Without
-    ``shown``, there is none.
+    ``shown``, there is none. An interrupt is answered with how many are done: every such command can be repeated.
     """
     from rich.progress import (
         BarColumn,
@@ -119,7 +121,14 @@ def progress(title: str, total: int | None = None, *, shown: bool = True) -> Ite
         columns += [TimeRemainingColumn(), TextColumn("left")]
     with Progress(*columns, console=screen, transient=True, disable=not (shown and screen.is_terminal)) as bar:
         task = bar.add_task(title, total=total)
-        yield lambda count: bar.advance(task, count)
+        try:
+            yield lambda count: bar.advance(task, count)
+        except KeyboardInterrupt:
+            bar.stop()
+            of = "" if total is None else f" of {total:,}"
+            done = f"interrupted while {title.lower()}: {bar.tasks[task].completed:,.0f}{of} done"
+            click.echo(f"{done}; the command can be repeated", err=True)
+            raise
 
 
 class Waiting:

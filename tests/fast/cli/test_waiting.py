@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 
 from ferroscope.cli.newest_step import message
-from ferroscope.cli.screen import Waiting
+from ferroscope.cli.screen import Waiting, progress, track
 
 
 def test_a_wait_without_a_terminal_says_now_and_then_what_it_waits_for(capsys: pytest.CaptureFixture[str]) -> None:
@@ -23,6 +24,30 @@ def test_a_short_wait_says_nothing(capsys: pytest.CaptureFixture[str]) -> None:
     with Waiting(1) as shown:
         shown.say("n1 is still verifying", 119.0)
     assert not capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("total", "expected"), [(3000, "2 of 3,000 done"), (None, "2 done")])
+def test_an_interrupt_is_answered_with_how_many_are_done(
+    capsys: pytest.CaptureFixture[str], total: int | None, expected: str
+) -> None:
+    def rows() -> Iterator[int]:
+        yield from range(2)
+        raise KeyboardInterrupt
+
+    def encrypt() -> None:
+        with progress("Encrypting", total) as advance:
+            advance(2)
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        list(track(rows(), "Importing", total))
+    with pytest.raises(KeyboardInterrupt):
+        encrypt()
+    said = capsys.readouterr().err.splitlines()
+    assert [line.partition("; ")[0] for line in said] == [
+        f"interrupted while importing: {expected}",
+        f"interrupted while encrypting: {expected}",
+    ]
 
 
 @pytest.mark.parametrize(
