@@ -222,7 +222,7 @@ def _moved_on(
 
 def _tell(tx: Transaction, node: Node, transition: Transition, inspection: Inspection) -> None:
     """Add the event of this transition to the outbox, if it has one."""
-    if (kind := kind_of(transition, inspection)) is not None:
+    if tx.subscriptions and (kind := kind_of(transition, inspection)) is not None:
         tx.outbox.add(kind, node, inspection)
 
 

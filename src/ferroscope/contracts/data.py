@@ -11,11 +11,10 @@ import msgspec
 T_co = TypeVar("T_co", covariant=True)
 
 
-class Later(Generic[T_co]):
+class Later(msgspec.Struct, Generic[T_co], frozen=True):
     """``get`` returns the result, and fetches it if necessary."""
 
-    def __init__(self, get: Callable[[], T_co]) -> None:
-        self.get = get
+    get: Callable[[], T_co]
 
 
 Part = Literal["inventory", "unprocessed", "plugin_data", "out_of_band", "logs"]

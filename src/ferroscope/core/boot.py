@@ -13,7 +13,7 @@ from enum import StrEnum
 from typing import Final
 from urllib.parse import urlsplit
 
-from ferroscope.core.interfaces import AGENT, NO_INSPECT, UEFI_HTTP, VIRTUAL_MEDIA, own_names
+from ferroscope.core.interfaces import AGENT, NO_INSPECT, NOOP, UEFI_HTTP, VIRTUAL_MEDIA, own_names
 from ferroscope.core.model import Node
 
 
@@ -34,6 +34,16 @@ class Boot(StrEnum):
 FROM_NETWORK: Final = frozenset({Boot.IPXE, Boot.NETWORK})
 # Those that switch the machine's power.
 POWERED: Final = FROM_NETWORK | {Boot.VIRTUAL_MEDIA}
+
+
+def disables_power_off(node: Node) -> bool:
+    """Whether this machine must not be powered off."""
+    return bool(node.attributes.get("disable_power_off"))
+
+
+def keeps_boot_order(node: Node) -> bool:
+    """Whether the operator has set up the machine's boot order, and wants no command about it."""
+    return node.attributes.get("management_interface") == NOOP
 
 
 class BootError(Exception):

@@ -159,7 +159,8 @@ class Nodes:
         row = NODE.to_row(changed)
         stored = self._stored.get(node.uuid, {})
         unchanged = [name for name in node_secrets.FIELDS if row[name] == stored.get(name)]
-        if encrypted := node_secrets.encrypted(self._tx, changed, unchanged):
+        may_encrypt = self._tx.keys.has_file or len(unchanged) < len(node_secrets.FIELDS)
+        if may_encrypt and (encrypted := node_secrets.encrypted(self._tx, changed, unchanged)):
             changed = msgspec.structs.replace(changed, **encrypted)
             row = NODE.to_row(changed)
         changes = self._changes(row, node.version)

@@ -38,7 +38,8 @@ from ferroscope.db.spellings import PACKET
 _ASKED: Final = "SHOW GLOBAL VARIABLES WHERE variable_name IN ('wsrep_on', 'max_allowed_packet')"
 # Bit 1: the beginning of a transaction, and a SELECT outside of one. Each of our transactions begins explicitly.
 _CAUSAL: Final = "SET SESSION wsrep_sync_wait = 1"
-_GALERA: Final = "galera"
+# A connection's: its row locks are valid on one node only.
+GALERA: Final = "galera"
 _PACKET_TOO_BIG: Final = 1153  # the server's own number for it
 
 _VARIABLES: Final = text("SHOW GLOBAL VARIABLES WHERE variable_name LIKE 'wsrep%' OR variable_name LIKE 'innodb%'")
@@ -83,13 +84,13 @@ def _prepare(connection: Any, record: Any) -> None:
         )
     if found.get("wsrep_on") == "ON":
         cursor.execute(_CAUSAL)
-        record.info[_GALERA] = True
+        record.info[GALERA] = True
     cursor.close()
 
 
 def is_galera(connection: Connection) -> bool:
     """Whether row locks of this connection are valid on one node only."""
-    return bool(connection.info.get(_GALERA))
+    return GALERA in connection.info
 
 
 def galera_problems(connection: Connection, member_ttl: float) -> list[Problem]:
@@ -152,8 +153,9 @@ _LOOK: Final = (
 POSITION: Final = (
     "SELECT CASE WHEN txid_current_if_assigned() IS NOT NULL THEN pg_current_wal_insert_lsn() - '0/0'::pg_lsn END"
 )
-# A server is queried once when a connection is opened; it may not have these functions.
-_FOLLOWS: Final = "follows the log"
+# A connection's timeline, if its position is followed. A server is queried once when a connection is opened; it may not
+# have these functions.
+FOLLOWS: Final = "follows the log"
 
 
 class Memory:
@@ -245,11 +247,6 @@ class Memory:
             _log.error("the database has lost commits", what=what)
 
 
-def timeline_of(info: Mapping[str, Any]) -> int:
-    """Return the timeline of a connection, from its ``info``; 0 if its position is not followed."""
-    return int(info.get(_FOLLOWS, 0))
-
-
 def _look(memory: Memory, connection: Any, record: Any) -> None:
     import psycopg
 
@@ -260,7 +257,7 @@ def _look(memory: Memory, connection: Any, record: Any) -> None:
     if refused := memory.connected(timeline, None if replayed is None else int(replayed)):
         connection.close()
         raise psycopg.OperationalError(refused)
-    record.info[_FOLLOWS] = timeline
+    record.info[FOLLOWS] = timeline
 
 
 def _lsn(position: int) -> str:

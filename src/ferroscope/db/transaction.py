@@ -8,7 +8,6 @@ from typing import Any, Final, Generic, TypeVar
 from ferroscope.contracts.calls import Audited
 from ferroscope.contracts.errors import LeaseLostError, StaleLeaseError
 from ferroscope.core.model import LeaseProof
-from ferroscope.db import replication
 from ferroscope.db.addresses import Addresses
 from ferroscope.db.cabling import Cabling
 from ferroscope.db.clock_steps import ClockSteps
@@ -25,6 +24,7 @@ from ferroscope.db.ports import Ports
 from ferroscope.db.ranking import Ranking
 from ferroscope.db.receipts import Receipts
 from ferroscope.db.records import ChassisRecords, Portgroups, Remediations
+from ferroscope.db.replication import GALERA
 from ferroscope.db.requests import Requests
 from ferroscope.db.rules import Expectations, Rules
 from ferroscope.db.saved_searches import SavedSearches
@@ -99,7 +99,7 @@ class Transaction(Session):
         """Buffer the statements that are written together at the end."""
         if "journal" in vars(self):
             self.journal.write()
-        if "nodes" in vars(self) and replication.is_galera(self._connection):
+        if "nodes" in vars(self) and GALERA in self._connection.info:
             self.nodes.write_locked()
 
     def require(self, proof: LeaseProof) -> None:

@@ -23,7 +23,7 @@ from ferroscope.db.batch import Batch
 from ferroscope.db.engine import Connections
 from ferroscope.db.errors import classify, is_elsewhere, leaves_open
 from ferroscope.db.executor import Send, Statements, joined, one_by_one
-from ferroscope.db.replication import POSITION, Memory, timeline_of
+from ferroscope.db.replication import FOLLOWS, POSITION, Memory
 from ferroscope.db.transaction import Transaction
 from ferroscope.secrets.keys import KeyRing
 
@@ -177,14 +177,15 @@ class Runner:
         # Before COMMIT: as soon as it takes effect, the queue would release a claim that is not among ``claims``.
         self.claims.update(transaction.begun)
         try:
-            timeline = timeline_of(connection.info) if durable else 0
+            timeline = connection.info.get(FOLLOWS, 0) if durable else 0
             position = batch.end(executor.closing(connection, transaction.woken), POSITION if timeline else "")
         except BaseException:
             self.claims.difference_update(transaction.begun)
             raise
         if position is not None:
             self.memory.committed(timeline, position)
-        self.memory.keep(transaction.epochs)
+        if transaction.epochs:
+            self.memory.keep(transaction.epochs)
 
 
 def sender_for(driver: str) -> Send:

@@ -25,7 +25,7 @@ class PortChanges(msgspec.Struct):
 
 
 class HookContext(Protocol):
-    """What the pipeline needs from its caller; in a worker, ``worker.reads.HookRun``."""
+    """What the pipeline needs from its caller; in a worker, ``worker.rules.HookRun``."""
 
     @property
     def node(self) -> Node:

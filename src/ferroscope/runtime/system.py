@@ -15,6 +15,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Collection
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -63,13 +64,13 @@ _NOTICED: Final = 10.0  # seconds; smaller steps are harmless, and may be a paus
 
 
 class SystemClock:
-    """See ``contracts.queue.Clock``; CLOCK_BOOTTIME also counts the time in which the host was suspended."""
+    """See ``contracts.queue.Clock``; CLOCK_BOOTTIME also counts the time in which the host was suspended.
 
-    def time(self) -> float:
-        return time.time()
+    An inspection looks at it a hundred times, so no Python stands before the clock.
+    """
 
-    def monotonic(self) -> float:
-        return time.clock_gettime(time.CLOCK_BOOTTIME)
+    monotonic = staticmethod(partial(time.clock_gettime, time.CLOCK_BOOTTIME))
+    time = staticmethod(time.time)
 
 
 class DatabaseClock:

@@ -87,6 +87,7 @@ class KeyRing:
     """Thread-safe. Without a ``file`` there are no keys: nothing is encrypted, and nothing can be decrypted."""
 
     def __init__(self, file: Path | None = None) -> None:
+        self.has_file = file is not None
         self._ciphers: dict[str, Any] = {}
         # Another process may use a new key at once, so each use looks at the file.
         self._followed = None if file is None else Followed("keys", [file], lambda: _read(file), interval=0.0)

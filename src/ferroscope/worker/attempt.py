@@ -14,7 +14,7 @@ database. A BMC checks no fence. Two things stand in for it:
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import cached_property, partial
 from operator import attrgetter
 from typing import Any, Final, TypeVar
@@ -26,8 +26,9 @@ from ferroscope.contracts.bmc import Bmc, TellsMachines
 from ferroscope.contracts.data import Later, Packed, Part
 from ferroscope.contracts.errors import BmcError
 from ferroscope.contracts.queue import Clock
+from ferroscope.contracts.remote import ObjectStoreError
 from ferroscope.contracts.store import Query
-from ferroscope.core import bmc_access
+from ferroscope.core import bmc_access, json_safety
 from ferroscope.core.delivery import Decision, Run
 from ferroscope.core.lanes import ENDING
 from ferroscope.core.model import Claim, Document, Entry, Inspection, Node, Port, Request, Severity
@@ -40,6 +41,7 @@ from ferroscope.hardware import machine_identity
 from ferroscope.hardware.search_index import IndexRow
 from ferroscope.hooks.base import PortChanges
 from ferroscope.remote import command_fence
+from ferroscope.storage.reader import previous
 from ferroscope.worker.bmc import BmcObserver, ReportedPower, Trail, Unobserved, observed
 from ferroscope.worker.secrets import revealed
 from ferroscope.worker.services import Services
@@ -128,6 +130,32 @@ class Attempt:
         """The node's ports; while the node is locked, only an operator may change them."""
         query = Query(filters={"node": self.node.uuid})
         return list(self._services.store.read(lambda tx: tx.ports.list(query)))
+
+    def ports_elsewhere(self, macs: Iterable[str]) -> dict[str, str]:
+        """Return which of these MACs are ports of other nodes: MAC -> that node's UUID."""
+        query = Query(filters={"address": tuple(macs)})
+        if not query.filters["address"]:
+            return {}
+        found = self._services.store.read(lambda tx: tx.ports.list(query))
+        return {port.address: port.node for port in found if port.node != self.node.uuid}
+
+    def previous_data(self, journal: Journal, parts: tuple[Part, ...], without: str) -> dict[Part, Document]:
+        """Return data of the node's newest inspection that finished before this one, all of it or none.
+
+        It is helpful, not required: an object store that is down must not fail the inspection. ``without`` says what
+        happens without the data, for the note.
+        """
+        services = self._services
+        found = services.store.read(lambda tx: previous(tx, self.node.uuid, self.inspection, parts))
+        try:
+            stored = services.archive.fetch(found) if found is not None else {}
+            if len(stored) < len(parts):
+                return {}
+            return {part: json_safety.decode_clean(stored[part]) for part in parts}
+        except (ObjectStoreError, json_safety.TooManyContainersError) as exc:
+            message = f"cannot read the previous inventory, {without}: {exc}"
+            journal.note("previous inventory", message, severity=Severity.WARNING)
+            return {}
 
     @cached_property
     def known_driver(self) -> Bmc | None:

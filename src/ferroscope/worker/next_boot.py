@@ -13,7 +13,7 @@ import structlog
 
 from ferroscope.contracts.bmc import BootDevice, ClearsBootDevice
 from ferroscope.contracts.errors import BmcError
-from ferroscope.core.boot import FROM_NETWORK, Boot
+from ferroscope.core.boot import FROM_NETWORK, Boot, keeps_boot_order
 from ferroscope.core.interfaces import NOOP
 from ferroscope.core.model import Node, Severity
 from ferroscope.worker.attempt import Attempt, Journal
@@ -23,11 +23,6 @@ _STEP: Final = "boot device"
 _NAMES: Final = {BootDevice.PXE: "the network", BootDevice.CDROM: "virtual media"}
 
 _log = structlog.get_logger(__name__)
-
-
-def keeps_boot_order(node: Node) -> bool:
-    """Whether the operator has set up the machine's boot order, and wants no command about it."""
-    return node.attributes.get("management_interface") == NOOP
 
 
 def device_of(node: Node, booted: Boot | None) -> BootDevice | None:

@@ -24,7 +24,6 @@ from ferroscope.db.transaction import Transaction
 from ferroscope.hardware.parts import mapping, mappings, text
 from ferroscope.hardware.sources import combine
 from ferroscope.worker.attempt import Attempt, Journal
-from ferroscope.worker.reads import ports_elsewhere, previous_data
 from ferroscope.worker.services import Services
 
 # Keys in an inspection's plugin data.
@@ -105,9 +104,7 @@ def beside(inventory: Document, kept: Document) -> Document:
     return hardware
 
 
-def kept(
-    attempt: Attempt, journal: Journal, services: Services, inventory: Document, plugin_data: Document
-) -> Document:
+def kept(attempt: Attempt, journal: Journal, inventory: Document, plugin_data: Document) -> Document:
     """Return what an earlier inspection has read of health and firmware, for one in which the BMC was not asked.
 
     As plugin data; empty if nothing is known of this machine. What the ramdisk has found of firmware is newer.
@@ -115,8 +112,8 @@ def kept(
     known = attempt.before.hardware
     if "health" not in known and not any(one.get("component") == "bmc" for one in known.get("components", ())):
         return {}
-    earlier = previous_data(
-        attempt, journal, services, ("inventory", "plugin_data"), "so the health that the BMC reported is lost"
+    earlier = attempt.previous_data(
+        journal, ("inventory", "plugin_data"), "so the health that the BMC reported is lost"
     )
     found = mapping(earlier.get("plugin_data", {}).get(KEY))
     if not found or len({_serial(earlier["inventory"]), _serial(inventory)} - {None}) > 1:
@@ -173,7 +170,7 @@ def _create_ports(attempt: Attempt, journal: Journal, services: Services, nics: 
     """Create the missing ports immediately: the machine is about to boot."""
     known, ignored = {port.address for port in attempt.ports}, services.settings.inspector.ignored
     nics = [nic for nic in nics if nic.mac not in ignored]
-    elsewhere = ports_elsewhere(attempt, services, [nic.mac for nic in nics if nic.mac not in known])
+    elsewhere = attempt.ports_elsewhere([nic.mac for nic in nics if nic.mac not in known])
     missing = [
         Port(uuid=str(uuid.uuid4()), node=attempt.node.uuid, address=nic.mac)
         for nic in nics

@@ -23,11 +23,11 @@ from ferroscope.core.states import Event
 from ferroscope.db.transaction import Transaction
 from ferroscope.telemetry.finding import Finding
 from ferroscope.transition import step
-from ferroscope.worker.admission import Refusal
 from ferroscope.worker.attempt import Locked
 from ferroscope.worker.conclude import Place, SameThread
+from ferroscope.worker.hanging import Supervisor, release_claim
 from ferroscope.worker.loop import Worker
-from ferroscope.worker.slots import BmcSlots, Slot, Slots, Supervisor, release_claim
+from ferroscope.worker.slots import BmcSlots, Refusal, Slot, Slots
 
 # Seconds after which an idle thread ends.
 _IDLE: Final = 15.0

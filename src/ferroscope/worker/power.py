@@ -21,12 +21,12 @@ from ferroscope.contracts.bmc import (
     unsettled,
 )
 from ferroscope.contracts.errors import BmcError
+from ferroscope.core.boot import disables_power_off
 from ferroscope.core.delivery import Done, Drop, Fail, Outcome, Retry
 from ferroscope.core.reasons import Reason
 from ferroscope.worker.attempt import Attempt, Journal
 from ferroscope.worker.boot import ensure_power
 from ferroscope.worker.restart import (
-    disables_power_off,
     is_on,
     observed_before_reboot,
     reboot_and_look,

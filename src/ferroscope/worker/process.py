@@ -29,8 +29,7 @@ from ferroscope.hooks.pipeline import Pipeline, encode
 from ferroscope.rules.data import RuleFailedError
 from ferroscope.worker import out_of_band, undo
 from ferroscope.worker.attempt import Attempt, Journal
-from ferroscope.worker.reads import HookRun, previous_data
-from ferroscope.worker.rules import RuleStep
+from ferroscope.worker.rules import HookRun, RuleStep
 from ferroscope.worker.run import ReadsAhead
 from ferroscope.worker.services import Services
 
@@ -67,16 +66,16 @@ class ProcessTask(ReadsAhead):
             run = HookRun(attempt, journal, services)
             plugin_data = self._pipeline.run(run, inventory, unprocessed, owned=True, begins=attempt.begins)
             if from_bmc is None:
-                plugin_data |= out_of_band.kept(attempt, journal, services, inventory, plugin_data)
+                plugin_data |= out_of_band.kept(attempt, journal, inventory, plugin_data)
             source = Source.OUT_OF_BAND if out_of_band.is_all(inventory, from_bmc) else Source.IN_BAND
             attempt.node.sources = sourced(sourced_values(attempt.before), attempt.node, source)
             unruled = sourced_values(attempt.node)
             attempt.begins("", "the rules")
             with _notes_held_back(journal):
-                self._rules.apply(attempt, journal, services, rules, inventory, plugin_data)
+                self._rules.apply(run, rules, inventory, plugin_data)
             attempt.node.sources = sourced(unruled, attempt.node, Source.RULE)
             attempt.parts |= packed({"plugin_data": encode(plugin_data)})
-            found = _update_search_index(attempt, journal, services, inventory, plugin_data)
+            found = _update_search_index(attempt, journal, inventory, plugin_data)
         except HookError as exc:
             return Fail(exc.reason, str(exc))
         except RuleFailedError as exc:
@@ -111,7 +110,7 @@ def _notes_held_back(journal: Journal) -> Iterator[None]:
 
 
 def _update_search_index(
-    attempt: Attempt, journal: Journal, services: Services, inventory: Document, plugin_data: Document
+    attempt: Attempt, journal: Journal, inventory: Document, plugin_data: Document
 ) -> list[search_index.IndexRow]:
     """Return the rows of the search index for the results; nothing is written if they have not changed."""
     found = search_index.learn(inventory, plugin_data)
@@ -119,9 +118,7 @@ def _update_search_index(
     if found.digest != attempt.node.search_digest:
         attempt.node.search_digest, attempt.index_rows = found.digest, found.rows
         if attempt.before.search_digest is not None:
-            parts = previous_data(
-                attempt, journal, services, ("inventory", "plugin_data"), "so nothing says what has changed"
-            )
+            parts = attempt.previous_data(journal, ("inventory", "plugin_data"), "so nothing says what has changed")
             if parts:
                 changes = diff.compare((parts["inventory"], parts["plugin_data"]), (inventory, plugin_data))
                 attempt.hardware_changes = [ChangeView(**msgspec.structs.asdict(change)) for change in changes]

@@ -25,7 +25,7 @@ from ferroscope.contracts.bmc import Power, ShowsRestarts, unsettled
 from ferroscope.contracts.errors import BmcError
 from ferroscope.core.boot import Boot
 from ferroscope.core.delivery import Next, Retry
-from ferroscope.core.model import Document, Node, Severity
+from ferroscope.core.model import Document, Severity
 from ferroscope.core.reasons import Reason
 from ferroscope.core.states import Event, State
 from ferroscope.worker.attempt import Attempt, Journal
@@ -50,11 +50,6 @@ class Seen(Enum):
     NOT = 2
     PENDING = 3
     UNKNOWN = 4
-
-
-def disables_power_off(node: Node) -> bool:
-    """Whether this machine must not be powered off."""
-    return bool(node.attributes.get("disable_power_off"))
 
 
 def is_on(attempt: Attempt, what: str) -> bool:
@@ -148,12 +143,10 @@ def _seen(attempt: Attempt, booted: Boot | None, before: Document) -> Seen:
 
 
 def earlier_reboot(attempt: Attempt, journal: Journal, services: Services, booted: Boot) -> Next | Retry | None:
-    """Return what follows from an earlier attempt's reboot; None if there was none or it has to be repeated.
+    """Return what follows from the reboot that an earlier attempt intended; None if it has to be repeated.
 
     ``Next``: it took effect, as far as can be known. ``Retry``: the BMC may still be carrying it out.
     """
-    if not attempt.intended(REBOOT):
-        return None
     before = {"marks": {}, "boot_device": False} | attempt.progress[REBOOT]
     is_off = attempt.driver().get_power(attempt.node) is Power.OFF
     if not is_off and _seen(attempt, booted, before) in (Seen.RESTARTED, Seen.UNKNOWN):

@@ -11,6 +11,7 @@ import msgspec
 import structlog
 
 from ferroscope.contracts.remote import Web, WebError
+from ferroscope.contracts.store import Query
 from ferroscope.core import bmc_access
 from ferroscope.core.model import Document, Severity
 from ferroscope.core.values import many
@@ -20,7 +21,6 @@ from ferroscope.rules.builtin import RuleCache, allowed
 from ferroscope.rules.data import ApiCall, Logged, RuleContext, RuleFailedError, Unmatched
 from ferroscope.rules.engine import CompiledRule, RuleSet
 from ferroscope.worker.attempt import Attempt, Journal
-from ferroscope.worker.reads import HookRun
 from ferroscope.worker.services import Services
 
 _RETRIED_STATUS: Final = frozenset({429, 500, 502, 503, 504})
@@ -29,6 +29,22 @@ _MAX_UNMATCHED: Final = 50
 _SEVERITIES: Final = {"warning": Severity.WARNING, "error": Severity.ERROR, "critical": Severity.ERROR}
 
 _log = structlog.get_logger(__name__)
+
+
+class HookRun:
+    """What hooks and rules work on, as ``hooks.base.HookContext`` and ``rules.data.RuleTaskContext`` say."""
+
+    def __init__(self, attempt: Attempt, journal: Journal, services: Services) -> None:
+        self.node, self.ports, self.port_changes = attempt.node, attempt.ports, attempt.port_changes
+        self.note, self.ports_elsewhere = journal.note, attempt.ports_elsewhere
+        self.attempt, self.journal, self.services = attempt, journal, services
+
+    def named(self, name: str) -> str | None:
+        found = self.services.store.read(lambda tx: tx.nodes.list(Query(filters={"name": name})))
+        return next((node.uuid for node in found if node.uuid != self.node.uuid), None)
+
+    def previous_inventory(self) -> Document | None:
+        return self.attempt.previous_data(self.journal, ("inventory",), "continuing without it").get("inventory")
 
 
 class RuleStep:
@@ -42,19 +58,11 @@ class RuleStep:
         """Return the rules of this revision; if they have to be read, they may be newer."""
         return self._rules.known(revision) or store.read(self._rules.current)
 
-    def apply(
-        self,
-        attempt: Attempt,
-        journal: Journal,
-        services: Services,
-        rules: RuleSet,
-        inventory: Document,
-        plugin_data: Document,
-    ) -> None:
+    def apply(self, run: HookRun, rules: RuleSet, inventory: Document, plugin_data: Document) -> None:
         """Run the rules on the task's copies and on ``plugin_data``; ``RuleFailedError``."""
         if not rules.rules:
             return
-        run = HookRun(attempt, journal, services)
+        attempt, journal, services = run.attempt, run.journal, run.services
         rule_context = RuleContext(run, inventory, plugin_data, drivers=services.settings.drivers.enabled)
         applied = engine.run(rules, rule_context, services.settings.inspection_rules.mask_secrets)
         _check_bmc_address(attempt, engine.titles(applied[:5]))

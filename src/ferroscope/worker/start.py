@@ -18,7 +18,7 @@ import msgspec
 from ferroscope.contracts.bmc import Power
 from ferroscope.contracts.errors import LeaseLostError
 from ferroscope.contracts.queue import Clock
-from ferroscope.core.boot import FROM_NETWORK, Boot
+from ferroscope.core.boot import FROM_NETWORK, Boot, disables_power_off
 from ferroscope.core.boot_macs import LEASE_PREFIX, decode_record
 from ferroscope.core.delivery import Next, Outcome, Retry
 from ferroscope.core.model import Lease, LeaseProfile, Severity
@@ -34,7 +34,6 @@ from ferroscope.worker.boot import POWER_ON, ensure_power
 from ferroscope.worker.next_boot import boot_from_network
 from ferroscope.worker.restart import (
     REBOOT,
-    disables_power_off,
     earlier_reboot,
     follow_into_ramdisk,
     is_on,
@@ -240,7 +239,7 @@ class StartTask:
         if way is Boot.OUT_OF_BAND:
             return out_of_band.inspect(attempt, journal, services)
         boot.note(attempt, services, way)
-        early = Next(Event.WAIT) if _is_powered_on(attempt) else earlier_reboot(attempt, journal, services, way)
+        early = _begun_earlier(attempt, journal, services, way)
         if isinstance(early, Next):
             journal.note("already on", "an earlier attempt powered it on")
             attempt.node.power_state = Power.ON
@@ -254,7 +253,7 @@ class StartTask:
                 return early
             self._prepare(attempt, journal, services, way)
         # Else both were done before the intent was recorded, and an earlier power-on may still be under way: a machine
-        # that was powered off now would boot twice. (A reboot is prepared again, see ``boot.earlier_reboot``.)
+        # that was powered off now would boot twice. (A reboot is prepared again, see ``restart.earlier_reboot``.)
         try:
             self._power_on(attempt, journal, services, way)
         except ThrottledError as exc:
@@ -295,6 +294,9 @@ class StartTask:
             follow_into_ramdisk(attempt, journal, services, way, before)
 
 
-def _is_powered_on(attempt: Attempt) -> bool:
+def _begun_earlier(attempt: Attempt, journal: Journal, services: Services, way: Boot) -> Next | Retry | None:
+    """Return what follows from the boot that an earlier attempt has begun; None if there is none, or it is repeated."""
     # The intent is recorded while the machine is off, so if it is on now, our power-on took effect.
-    return attempt.intended(POWER_ON) and attempt.driver().get_power(attempt.node) is Power.ON
+    if attempt.intended(POWER_ON) and attempt.driver().get_power(attempt.node) is Power.ON:
+        return Next(Event.WAIT)
+    return earlier_reboot(attempt, journal, services, way) if attempt.intended(REBOOT) else None

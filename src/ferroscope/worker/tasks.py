@@ -15,6 +15,7 @@ from typing import Final
 from ferroscope.contracts.bmc import BootDevice, Power
 from ferroscope.contracts.errors import BmcError
 from ferroscope.contracts.store import Query
+from ferroscope.core.boot import keeps_boot_order
 from ferroscope.core.delivery import TRIAL, Done, Fail, Outcome, failure_of
 from ferroscope.core.model import Entry, Node, Severity
 from ferroscope.core.reasons import CANCELED, Reason
@@ -26,7 +27,6 @@ from ferroscope.worker import virtual_media
 from ferroscope.worker.attempt import Attempt, Journal
 from ferroscope.worker.bmc import resolve_addresses
 from ferroscope.worker.boot import missed_reset, power_off_quietly
-from ferroscope.worker.next_boot import keeps_boot_order
 from ferroscope.worker.password import set_password
 from ferroscope.worker.power import set_power
 from ferroscope.worker.process import ProcessTask

@@ -25,7 +25,7 @@ from ferroscope.hooks.pipeline import Pipeline
 from ferroscope.runtime.system import SystemClock
 from ferroscope.storage.reader import Archive
 from ferroscope.worker.attempt import Attempt, Journal, Locked
-from ferroscope.worker.reads import HookRun
+from ferroscope.worker.rules import HookRun
 from ferroscope.worker.services import Services
 from tests import ROOT
 from tests.support.stores import open_store

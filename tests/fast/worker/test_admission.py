@@ -8,7 +8,7 @@ from ferroscope.core.lanes import bmc_of
 from ferroscope.core.model import Request
 from ferroscope.core.reasons import Reason
 from ferroscope.core.states import Event
-from ferroscope.worker.admission import (
+from ferroscope.worker.slots import (
     FIRST_PAUSE,
     LONGEST_PAUSE,
     PATIENCE,

@@ -21,7 +21,7 @@ from ferroscope.core.states import Event, Provision, State
 from ferroscope.hooks.base import HookTask, InspectionHook
 from ferroscope.hooks.loader import LoadedHook
 from ferroscope.hooks.pipeline import Pipeline
-from ferroscope.worker import pool, slots
+from ferroscope.worker import hanging, pool
 from ferroscope.worker.pool import WorkerPool
 from ferroscope.worker.process import ProcessTask
 from ferroscope.worker.rules import RuleStep
@@ -151,8 +151,8 @@ def open_site() -> Iterator[Open]:
 @pytest.fixture
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """The supervisor looks after tenths of seconds."""
-    monkeypatch.setattr(slots, "_CHECK_INTERVAL", 0.05)
-    monkeypatch.setattr(slots, "_LONG", 0.1)
+    monkeypatch.setattr(hanging, "_CHECK_INTERVAL", 0.05)
+    monkeypatch.setattr(hanging, "_LONG", 0.1)
 
 
 def test_a_callback_is_processed_while_every_other_bmc_is_silent(open_site: Open) -> None:

@@ -11,7 +11,7 @@ from ferroscope.config.options import Settings
 from ferroscope.contracts.bmc import Power
 from ferroscope.core.model import Rule, RuleDialect
 from ferroscope.core.states import State
-from ferroscope.worker.reads import HookRun
+from ferroscope.worker.rules import HookRun
 from tests.fast.worker.conftest import INVENTORY, Service, settings
 from tests.support import examples
 
