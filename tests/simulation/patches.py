@@ -123,7 +123,7 @@ def installed(world: World) -> Iterator[None]:
             put(module, "time", Time(kernel))
         put(db.unit_of_work, "Statements", _compiled_once)
         # A new one, so that no task waits for another's.
-        put(db.engine.Connections, "_wait", lambda _connections: None)
+        put(db.unit_of_work.Connections, "_wait", lambda _connections: None)
         put(db.unit_of_work, "sender_for", lambda _driver: driver.send)
         put(_product.telemetry.members, "fingerprints", _fingerprints_once())
         for module in (runtime.process, runtime.pxe_filter):

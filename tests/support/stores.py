@@ -6,6 +6,7 @@ function that asks the test's, so that leases, heartbeats and time-outs pass whe
 
 from __future__ import annotations
 
+import math
 import shutil
 import sqlite3
 import tempfile
@@ -14,6 +15,7 @@ import weakref
 import zlib
 from collections import defaultdict
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -29,6 +31,7 @@ from ferroscope.db.engine import build_engine
 from ferroscope.db.executor import Statements
 from ferroscope.db.queue import Queue
 from ferroscope.db.spellings import NOW
+from ferroscope.db.sqlite import TimedConnection
 from ferroscope.db.store import Store
 from ferroscope.runtime.system import SystemClock
 from tests.support import databases
@@ -111,13 +114,15 @@ class _Cursor(sqlite3.Cursor):
         return super().executemany(sql.replace(_ASKED, "tests_clock()"), *parameters)
 
 
-class _Connection(sqlite3.Connection):
-    def cursor(self, *_: Any) -> sqlite3.Cursor:
+class _Connection(TimedConnection):
+    unlimited = _Cursor
+
+    def cursor(self, *_: Any) -> Any:
         return super().cursor(_Cursor)
 
 
 def _on_the_tests_clock(_dialect: Any, _record: Any, _arguments: Any, parameters: dict[str, Any]) -> None:
-    parameters["factory"] = _Connection
+    parameters["factory"] = partial(_Connection, seconds=math.inf)
 
 
 def _remove(engine: Engine, directory: Path) -> None:

@@ -13,10 +13,9 @@ from ferroscope.core.lookup import Candidates, Evidence
 from ferroscope.core.model import Node
 from ferroscope.core.states import AWAITED
 from ferroscope.db import mapping, schema
-from ferroscope.db.batch import PendingAnswer
 from ferroscope.db.mapping import one_of, padded, several
 from ferroscope.db.nodes import NODE
-from ferroscope.db.session import Session
+from ferroscope.db.session import PendingAnswer, Session
 from ferroscope.db.spellings import upsert
 
 _i = schema.inspections.c

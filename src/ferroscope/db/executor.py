@@ -1,14 +1,14 @@
 """Statements on their way to the driver: those that begin and end transactions, compiled ones, and how they are sent.
 
-All bypass SQLAlchemy's execution, which is too slow. BEGIN and COMMIT need no separate round trips: see ``batch``.
+All bypass SQLAlchemy's execution, which is too slow. BEGIN and COMMIT need no separate round trips: see ``session``.
 
-A sender sends several in one round trip. SQLite runs in the process, so there is no round trip to save. With PyMySQL
-they are joined into one text, except on a Galera cluster (see ``joined``). For psycopg see ``pipeline``.
+A sender sends several in one round trip. With PyMySQL they are joined into one text, except on a Galera cluster (see
+``joined``). For psycopg see ``postgresql``, for SQLite ``sqlite``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, Final, Protocol
 
 import msgspec
@@ -16,7 +16,6 @@ from sqlalchemy import Connection, Dialect, Engine
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.sql.elements import ClauseElement
 
-from ferroscope.db.engine import NOTIFY_CHANNEL, WAL
 from ferroscope.db.replication import is_galera
 from ferroscope.db.spellings import NOW
 
@@ -61,22 +60,6 @@ class CommandError(Exception):
 class Send(Protocol):
     def __call__(self, connection: Connection, commands: Sequence[Command]) -> list[Result]:
         """Execute the commands in this order; ``CommandError``."""
-
-
-def one_by_one(connection: Connection, commands: Sequence[Command]) -> list[Result]:
-    """Execute the statements one by one, with any DB-API driver."""
-    driver: Any = connection.connection.dbapi_connection
-    cursor, results = driver.cursor(), list[Result]()
-    try:
-        for command in commands:
-            if command.values is None:
-                cursor.execute(command.text)
-            else:
-                cursor.execute(command.text, command.values)
-            results.append((cursor.fetchall() if command.answers else (), cursor.rowcount))
-    except connection.dialect.loaded_dbapi.Error as exc:
-        raise CommandError(len(results), exc) from exc
-    return results
 
 
 def joined(connection: Connection, commands: Sequence[Command]) -> list[Result]:
@@ -161,39 +144,24 @@ _MYSQL: Final = {
 }
 _SQLITE_WRITE: Final = Command("BEGIN IMMEDIATE", {}, answers=False, begins=True)
 _SQLITE_READ: Final = Command("BEGIN", {}, answers=False, begins=True)
-_COMMIT: Final = Command("COMMIT", {}, answers=False)
-_SYNCED_LATER: Final = "synced later"
+COMMIT: Final = Command("COMMIT", {}, answers=False)
 # Several units of work in one transaction of SQLite.
 SAVEPOINT: Final = (Command("SAVEPOINT unit", {}, answers=False, begins=True),)
 RELEASE: Final = (Command("RELEASE unit", {}, answers=False),)
 
 
-def opening(connection: Connection, *, write: bool, durable: bool, snapshot: bool) -> Sequence[Command]:
-    """Return the statements that begin a transaction; except on SQLite, the last one returns the database's clock.
+def opening(family: str, *, write: bool, durable: bool, snapshot: bool) -> Sequence[Command]:
+    """Return the statements that begin a transaction; but on SQLite, the last one returns the database's clock.
 
     Without ``snapshot`` a read has no transaction, and that is the only statement. On SQLite a write acquires the write
     lock first (BEGIN IMMEDIATE): upgrading a read lock later could deadlock.
     """
-    family = connection.dialect.name
     if family == "sqlite":
         if write:
-            return _sqlite_write(connection)
+            return (_SQLITE_WRITE,)
         return (_SQLITE_READ,) if snapshot else ()
     statements = (_POSTGRESQL if family == "postgresql" else _MYSQL)[write, durable]
     return statements if write or snapshot else statements[-1:]
-
-
-def closing(connection: Connection, woken: Collection[str]) -> Sequence[Command]:
-    """Return COMMIT, and what is sent after it: on PostgreSQL, a NOTIFY for each message in ``woken``.
-
-    A transaction that has notified holds a lock of the whole server until its commit is on the disk, so such commits
-    would wait for each other. After COMMIT it holds that lock for a moment. If a message is lost, polls find the news.
-    """
-    if not woken or connection.dialect.name != "postgresql":
-        return (_COMMIT,)
-    # The text of a NOTIFY contains its message, so it differs each time and is not worth preparing.
-    notes = [Command(f"NOTIFY {NOTIFY_CHANNEL}, '{_quoted(text)}'", None, answers=False) for text in sorted(woken)]
-    return (_COMMIT, *notes)
 
 
 def rollback(connection: Connection) -> None:
@@ -209,13 +177,12 @@ def rollback(connection: Connection) -> None:
 
 def begin(connection: Connection) -> None:
     """Begin to write to SQLite."""
-    for command in _sqlite_write(connection):
-        _run(connection, command.text)
+    _run(connection, _SQLITE_WRITE.text)
 
 
 def commit(connection: Connection) -> None:
     """Commit what was written to SQLite."""
-    _run(connection, _COMMIT.text)
+    _run(connection, COMMIT.text)
 
 
 def undo(connection: Connection) -> None:
@@ -233,18 +200,6 @@ def undo(connection: Connection) -> None:
 def is_open(connection: Connection) -> bool:
     """Whether a transaction of SQLite has not ended."""
     return not connection.invalidated and bool(_driver(connection).in_transaction)
-
-
-def _quoted(text: str) -> str:
-    return text.replace("'", "''")
-
-
-def _sqlite_write(connection: Connection) -> Sequence[Command]:
-    # With a write-ahead log, the store syncs after COMMIT (see ``sqlite_writers``).
-    if not connection.info.get(WAL) or connection.info.get(_SYNCED_LATER):
-        return (_SQLITE_WRITE,)
-    connection.info[_SYNCED_LATER] = True
-    return (Command("PRAGMA synchronous=NORMAL", {}, answers=False, begins=True), _SQLITE_WRITE)
 
 
 def _driver(connection: Connection) -> Any:
@@ -266,7 +221,7 @@ def _run(connection: Connection, statement: str) -> None:
 # The constant statements of this package, compiled once to a text for the driver.
 #
 # An inspection executes about sixty statements, and a third of its total cost was SQLAlchemy's work on each execution.
-# Statements whose shape varies (lists with filters, ``IN`` with a list) are executed by SQLAlchemy. Sending: ``batch``.
+# Statements whose shape varies (lists with filters, ``IN`` with a list) are executed by SQLAlchemy. See ``session``.
 
 Parameters = dict[str, Any]
 

@@ -16,9 +16,8 @@ from ferroscope.core.lookup import Rejection
 from ferroscope.core.model import Port
 from ferroscope.core.states import MAY_BOOT, Provision
 from ferroscope.db import mapping, schema
-from ferroscope.db.batch import PendingAnswer
 from ferroscope.db.mapping import Mapper, one_of, padded, several
-from ferroscope.db.session import Session
+from ferroscope.db.session import PendingAnswer, Session
 from ferroscope.db.spellings import upsert
 
 _BATCH: Final = 5000

@@ -19,9 +19,9 @@ from sqlalchemy.exc import DBAPIError
 
 from ferroscope.contracts.errors import StoreUnavailableError
 from ferroscope.db import replication
-from ferroscope.db.engine import waiting
 from ferroscope.db.errors import cannot_answer, described
 from ferroscope.db.schema import metadata
+from ferroscope.db.sqlite import waiting
 
 _VERSIONS: Final = Path(__file__).parent / "migrations" / "versions"
 # Where Alembic finds the migrations; tests let it find those of a next release, too.

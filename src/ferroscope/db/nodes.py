@@ -18,12 +18,11 @@ from ferroscope.core.model import Inspection, Node
 from ferroscope.core.values import storable
 from ferroscope.db import schema
 from ferroscope.db import secrets as node_secrets
-from ferroscope.db.batch import Answer
 from ferroscope.db.errors import conflict
 from ferroscope.db.inspections import INSPECTION
 from ferroscope.db.macs import Macs
 from ferroscope.db.mapping import Mapper, narrowed, page, size_of, sizes
-from ferroscope.db.session import Session
+from ferroscope.db.session import Answer, Session
 
 NODE = Mapper(Node, schema.nodes)
 

@@ -13,11 +13,10 @@ from ferroscope.contracts.errors import NotFoundError
 from ferroscope.contracts.store import Query
 from ferroscope.core.model import Port
 from ferroscope.db import schema
-from ferroscope.db.batch import Answer
 from ferroscope.db.errors import conflict
 from ferroscope.db.macs import Macs
 from ferroscope.db.mapping import Mapper, page, page_later, sizes
-from ferroscope.db.session import Session
+from ferroscope.db.session import Answer, Session
 
 _PORT = Mapper(Port, schema.ports)
 

@@ -9,9 +9,8 @@ from sqlalchemy import Double, bindparam, delete, insert, select, update
 
 from ferroscope.contracts.calls import Receipt, RepeatedCallError, StoredReceipt
 from ferroscope.db import schema
-from ferroscope.db.batch import Answer
 from ferroscope.db.mapping import Mapper
-from ferroscope.db.session import Session
+from ferroscope.db.session import Answer, Session
 from ferroscope.db.spellings import db_now
 
 _RECEIPT: Final = Mapper(StoredReceipt, schema.receipts)

@@ -19,9 +19,8 @@ from ferroscope.core.lanes import lane_of, priority_of
 from ferroscope.core.model import Claim, Request
 from ferroscope.core.values import new_uuid
 from ferroscope.db import schema
-from ferroscope.db.batch import Answer
 from ferroscope.db.mapping import Mapper
-from ferroscope.db.session import Session
+from ferroscope.db.session import Answer, Session
 
 REQUEST = Mapper(Request, schema.requests)
 

@@ -1,22 +1,226 @@
-"""An open transaction as its repositories use it: it executes statements and collects what to publish on commit.
+"""An open transaction as its repositories use it: its statements are buffered, so that one round trip carries several.
 
-``transaction.Transaction`` adds the repositories.
+A transaction rarely needs a result at once: its writes can be sent with its next read, BEGIN with its first statement,
+COMMIT with its last. So ``ask`` only buffers a statement. Reading its answer sends it, after all statements buffered
+before it, in their order: the database executes the same sequence as it would without batching.
+
+A condition of the commit (the fence still holds, the row still has the version that was read) is a ``check`` of its
+statement: COMMIT is never sent in the same round trip as a statement whose check has not run yet.
+
+``Session`` also collects what to publish on commit; ``transaction.Transaction`` adds the repositories.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
-from typing import Final
+from typing import Any, Final
 
+import msgspec
+import structlog
 from sqlalchemy import Connection
+from sqlalchemy.exc import DBAPIError, IntegrityError
+from sqlalchemy.sql.elements import ClauseElement
 
 from ferroscope.contracts.errors import LostUpdateError
 from ferroscope.contracts.telemetry import Moved
 from ferroscope.core.notification import ChangeView, Subscription
-from ferroscope.db.batch import Batch
+from ferroscope.db.executor import Command, CommandError, Parameters, Rows, Send, Statements
 from ferroscope.db.replication import Memory
 from ferroscope.secrets.keys import KeyRing
+
+_log = structlog.get_logger(__name__)
+
+Check = Callable[["Answer"], None]
+Failed = Callable[[IntegrityError], Exception]
+
+NOTHING: Final[Parameters] = {}
+
+
+class Answer(msgspec.Struct, frozen=True):
+    """The result of a statement: its rows, as the driver returned them, and the number of rows affected."""
+
+    rows: Rows
+    rowcount: int
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self.rows)
+
+    def first(self) -> Any:
+        """Return the first row, or None."""
+        return self.rows[0] if self.rows else None
+
+    def scalars(self) -> list[Any]:
+        """Return the first column."""
+        return [row[0] for row in self.rows]
+
+
+_NOT_YET: Final = Answer((), -1)
+
+
+class PendingAnswer(Command, eq=False):
+    """A statement passed to ``Batch.ask``, and its answer once received."""
+
+    batch: Any = None
+    check: Check | None = None
+    failed: Failed | None = None
+    received: Answer = _NOT_YET
+
+    def answer(self) -> Answer:
+        """Return the answer; if necessary, send the buffered statements first."""
+        if self.received is _NOT_YET:
+            self.batch.flush()
+        return self.received
+
+
+class Batch:
+    """The statements of one transaction; ``opening`` are those that begin it.
+
+    The last of ``opening`` returns the database's clock, except if ``clock`` is given: on SQLite the host's clock is
+    the database's.
+
+    Half of all calls of an inspection pass through here, so there are few on the way to the driver: ``run``, ``flush``
+    and the sender.
+    """
+
+    def __init__(
+        self,
+        connection: Connection,
+        statements: Statements,
+        send: Send,
+        opening: Sequence[Command],
+        clock: Callable[[], float] | None = None,
+    ) -> None:
+        self._connection = connection
+        self._statements = statements
+        self._send = send
+        self._waiting: list[PendingAnswer] = []
+        self._has_checks = False  # whether any of them has one
+        self._opening = opening
+        self._clock = clock
+        self._now = 0.0
+        self.begun = False  # whether anything has been sent
+        self.unanswered = False  # the first message failed, and COMMIT was not sent: nothing can have been committed
+        self.committing = False  # COMMIT may have been sent, and was not answered
+
+    @property
+    def now(self) -> float:
+        """The database's clock when the transaction began."""
+        if not self.begun:
+            self.flush()
+        return self._now
+
+    @property
+    def is_used(self) -> bool:
+        """Whether there is anything to commit."""
+        return self.begun or bool(self._waiting)
+
+    def ask(
+        self,
+        statement: ClauseElement,
+        given: Parameters = NOTHING,
+        *,
+        check: Check | None = None,
+        failed: Failed | None = None,
+    ) -> PendingAnswer:
+        """Buffer a constant statement; it is sent with the next one whose answer is read.
+
+        ``check`` is called with the answer before COMMIT is sent, and may raise. ``failed`` returns the exception to
+        raise if the statement violates a constraint.
+        """
+        known = self._statements.compiled.get((id(statement), tuple(given)))
+        compiled = self._statements.compile(statement, given) if known is None else known[1]
+        values: Any = compiled.defaults | given if compiled.defaults else given
+        if compiled.positions is not None:
+            values = [*map(values.__getitem__, compiled.positions)]
+        pending = PendingAnswer(compiled.text, values, compiled.answers, False, self, check, failed)
+        self._waiting.append(pending)
+        if check is not None:
+            self._has_checks = True
+        return pending
+
+    def run(self, statement: ClauseElement, given: Parameters = NOTHING, *, failed: Failed | None = None) -> Answer:
+        """Run a constant statement and return its answer."""
+        pending = self.ask(statement, given, failed=failed)
+        self.flush()
+        return pending.received
+
+    def end(self, closing: Sequence[Command], position: str = "") -> int | None:
+        """Send the buffered statements and ``closing``, which begins with COMMIT; nothing if there were no statements.
+
+        ``position`` is a query for a number or NULL, sent immediately before ``closing``; return its answer.
+        """
+        if self._has_checks:
+            self.flush()
+        if not self._waiting and not self.begun:
+            return None
+        asked = PendingAnswer(position, {}, answers=True)
+        if position:
+            self._waiting.append(asked)
+        self.flush(closing)
+        found = asked.received.rows[0][0] if position else None
+        return None if found is None else int(found)
+
+    def probe(self) -> None:
+        """Send what is buffered, or else a query: if the connection is broken, that is found before COMMIT is sent."""
+        if not self._waiting and self.begun:
+            self._waiting.append(PendingAnswer("SELECT 1", {}, answers=True))
+        self.flush()
+
+    def flush(self, closing: Sequence[Command] = ()) -> None:
+        """Send the buffered statements and ``closing``, and before them BEGIN if it has not been sent yet."""
+        if not self._waiting and self.begun and not closing:
+            return
+        waiting, self._waiting = self._waiting, []
+        first, self.begun = not self.begun, True
+        opening = self._opening if first else ()
+        commands: list[Command] = [*opening, *waiting, *closing]
+        self.unanswered = first and not closing
+        self.committing = bool(closing)
+        try:
+            results = self._send(self._connection, commands)
+        except CommandError as exc:
+            error = self._translated(exc, commands, waiting, len(opening))
+            if exc.sent <= len(opening) + len(waiting):
+                self.unanswered, self.committing = first, False
+            if not closing or not self._is_committed(exc, len(opening) + len(waiting)):
+                raise error from exc.cause
+            _log.debug("committed, but others were not notified", error=str(error))
+            results = list(exc.results)
+        self.unanswered = self.committing = False
+        if first:
+            self._now = float(results[len(opening) - 1][0][0][0]) if self._clock is None else self._clock()
+        for pending, (rows, count) in zip(waiting, results[len(opening) :], strict=False):
+            pending.received = Answer(rows, count)
+        if self._has_checks:
+            self._has_checks = False
+            for pending in waiting:
+                if pending.check is not None:
+                    pending.check(pending.received)
+
+    def _is_committed(self, error: CommandError, commit: int) -> bool:
+        """Whether only what comes after the COMMIT at this place failed; a broken connection is not used again."""
+        if error.place <= commit or getattr(error.cause, "unreplicated", False):
+            return False
+        if self._connection.dialect.is_disconnect(error.cause, self._connection.connection.dbapi_connection, None):
+            self._connection.invalidate()
+        return True
+
+    def _translated(
+        self, error: CommandError, commands: Sequence[Command], waiting: Sequence[PendingAnswer], before: int
+    ) -> Exception:
+        """Return SQLAlchemy's error, or the result of the statement's ``failed`` if it violated a constraint."""
+        dialect, driver = self._connection.dialect, self._connection.connection.dbapi_connection
+        gone = dialect.is_disconnect(error.cause, driver, None)
+        kind = dialect.loaded_dbapi.Error
+        raised: Exception = DBAPIError.instance(
+            commands[error.place].text, None, error.cause, kind, connection_invalidated=gone, dialect=dialect
+        )
+        pending = waiting[error.place - before] if before <= error.place < before + len(waiting) else None
+        if pending is not None and pending.failed is not None and isinstance(raised, IntegrityError):
+            return pending.failed(raised)
+        return raised
+
 
 NO_KEYS: Final = KeyRing()
 _REMOVED: Final = object()

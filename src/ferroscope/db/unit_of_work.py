@@ -1,4 +1,4 @@
-"""One unit of work, run once on one connection: its transaction, with what else that has to write.
+"""One unit of work, run once on one open connection: its transaction, with what else that has to write.
 
 ``store`` decides what becomes of errors, and when it is run again. ``sqlite_writers`` runs those of several threads in
 one transaction.
@@ -6,11 +6,15 @@ one transaction.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import threading
+import time
+from collections.abc import Callable, Collection, Sequence
+from functools import cache, partial
+from queue import Empty
 from typing import Any, Final
 
 import msgspec
-from sqlalchemy import Connection, Engine
+from sqlalchemy import Connection, Engine, event
 from sqlalchemy.exc import DBAPIError
 
 from ferroscope.config.options import DatabaseSettings
@@ -18,12 +22,12 @@ from ferroscope.contracts.calls import PENDING, RECEIPT, Receipt
 from ferroscope.contracts.coordination import PRECONDITION
 from ferroscope.contracts.queue import Clock
 from ferroscope.core.notification import Subscription
-from ferroscope.db import executor
-from ferroscope.db.batch import Batch
-from ferroscope.db.engine import Connections
+from ferroscope.db import executor, sqlite
+from ferroscope.db.engine import NOTIFY_CHANNEL
 from ferroscope.db.errors import classify, is_elsewhere, leaves_open
-from ferroscope.db.executor import Send, Statements, joined, one_by_one
+from ferroscope.db.executor import Command, Send, Statements, joined
 from ferroscope.db.replication import FOLLOWS, POSITION, Memory
+from ferroscope.db.session import Batch
 from ferroscope.db.transaction import Transaction
 from ferroscope.secrets.keys import KeyRing
 
@@ -64,6 +68,113 @@ class UnansweredError(Exception):
         self.done = done
 
 
+_GENERATION: Final = "generation"
+
+
+class Connections:
+    """The open connections of one engine: at most ``size``, most recently used first.
+
+    SQLAlchemy's pool, with a new ``Connection`` for each checkout, costs as much CPU time as a short transaction.
+
+    When a server fails, all idle connections break. The first one found broken makes all older ones stale: each is
+    reopened before its next use, instead of failing or timing out one by one. Connections that are lent are not
+    affected.
+    """
+
+    def __init__(self, engine: Engine, *, size: int, timeout: float) -> None:
+        self._engine = engine
+        self._timeout = timeout
+        self._generation = 0
+        self._free: list[Connection | None] = [None] * size  # the most recently used one is last; None: not open yet
+        self._returned = threading.Condition()
+        self._waiting = 0
+        event.listen(engine, "engine_disposed", self._close)
+
+    def borrow(self) -> Connection:
+        """Return a connection, to be given back; ``queue.Empty`` if none became free within the timeout."""
+        try:
+            connection = self._free.pop()  # atomic
+        except IndexError:
+            connection = self._wait()
+        try:
+            if connection is not None and connection.info[_GENERATION] != self._generation:
+                _discard(connection)
+                connection = None
+            if connection is None:
+                connection = self._opened()
+        except BaseException:
+            self._put(connection)
+            raise
+        return connection
+
+    def _opened(self) -> Connection:
+        connection = self._engine.connect()
+        connection.info[_GENERATION] = self._generation
+        if connection.info.get(sqlite.WAL):
+            try:
+                connection.exec_driver_sql("PRAGMA synchronous=NORMAL")  # the store syncs: see ``sqlite.WalSync``
+            except BaseException:
+                _discard(connection)
+                raise
+        return connection
+
+    def give_back(self, connection: Connection) -> None:
+        """Let others use the connection; what is left of a transaction in it is rolled back."""
+        kept: Connection | None = connection
+        try:
+            # A driver closes its connection by itself if the server has ended it after the last answer.
+            if connection.invalidated or getattr(connection.connection.dbapi_connection, "closed", False):
+                kept = None
+                _discard(connection)
+            elif connection.in_transaction():  # SQLAlchemy's, nothing is sent
+                connection.rollback()
+        finally:
+            self._put(kept)
+
+    def _put(self, connection: Connection | None) -> None:
+        self._free.append(connection)
+        # Who starts to wait after this has seen the connection: it looks again once it is counted.
+        if self._waiting:
+            with self._returned:
+                self._returned.notify()
+
+    def _wait(self) -> Connection | None:
+        deadline = time.monotonic() + self._timeout
+        with self._returned:
+            self._waiting += 1
+            try:
+                while True:
+                    try:
+                        return self._free.pop()
+                    except IndexError:
+                        left = deadline - time.monotonic()
+                        if left <= 0:
+                            raise Empty from None
+                        self._returned.wait(left)
+            finally:
+                self._waiting -= 1
+
+    def suspect_all(self) -> None:
+        """Replace every currently open connection before its next use."""
+        self._generation += 1
+
+    def _close(self, _engine: Engine) -> None:
+        self.suspect_all()
+        for _ in range(len(self._free)):
+            try:
+                connection = self._free.pop()
+            except IndexError:  # another thread was faster
+                return
+            if connection is not None:
+                _discard(connection)
+            self._free.insert(0, None)
+
+
+def _discard(connection: Connection) -> None:
+    connection.invalidate()
+    connection.close()
+
+
 class Runner:
     """Runs units of work of one store, each once, on its ``connections``; for the rest see ``Store``."""
 
@@ -81,6 +192,7 @@ class Runner:
         self.claims: set[str] = set()
         self.memory = memory
         self.send: Send = sender_for(engine.dialect.driver)
+        self._opening = cache(partial(executor.opening, engine.dialect.name))
         self._keys = keys
         self._subscriptions = subscriptions
         self._statements = Statements(engine)
@@ -113,7 +225,7 @@ class Runner:
 
     def run(self, connection: Connection, work: Work) -> Done | None:
         """Run ``work`` on this connection; None if that was broken, and the work may be run ``again`` on another."""
-        opening = executor.opening(connection, write=work.write, durable=work.durable, snapshot=work.snapshot)
+        opening = self._opening(write=work.write, durable=work.durable, snapshot=work.snapshot)
         batch = Batch(connection, self._statements, self.send, opening, self._own_clock)
         transaction = self._transaction(connection, batch)
         can_break = work.write and self._own_clock is None
@@ -178,7 +290,7 @@ class Runner:
         self.claims.update(transaction.begun)
         try:
             timeline = connection.info.get(FOLLOWS, 0) if durable else 0
-            position = batch.end(executor.closing(connection, transaction.woken), POSITION if timeline else "")
+            position = batch.end(closing(connection, transaction.woken), POSITION if timeline else "")
         except BaseException:
             self.claims.difference_update(transaction.begun)
             raise
@@ -188,10 +300,27 @@ class Runner:
             self.memory.keep(transaction.epochs)
 
 
+def closing(connection: Connection, woken: Collection[str]) -> Sequence[Command]:
+    """Return COMMIT, and what is sent after it: on PostgreSQL, a NOTIFY for each message in ``woken``.
+
+    A transaction that has notified holds a lock of the whole server until its commit is on the disk, so such commits
+    would wait for each other. After COMMIT it holds that lock for a moment. If a message is lost, polls find the news.
+    """
+    if not woken or connection.dialect.name != "postgresql":
+        return (executor.COMMIT,)
+    # The text of a NOTIFY contains its message, so it differs each time and is not worth preparing.
+    notes = [Command(f"NOTIFY {NOTIFY_CHANNEL}, '{_quoted(text)}'", None, answers=False) for text in sorted(woken)]
+    return (executor.COMMIT, *notes)
+
+
+def _quoted(text: str) -> str:
+    return text.replace("'", "''")
+
+
 def sender_for(driver: str) -> Send:
     """Return the sender for a driver, by its name in SQLAlchemy."""
     if driver == "psycopg":
-        from ferroscope.db.pipeline import pipelined
+        from ferroscope.db.postgresql import pipelined
 
         return pipelined
-    return joined if driver == "pymysql" else one_by_one
+    return joined if driver == "pymysql" else sqlite.send

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from ferroscope.db import sqlite_turns
-from ferroscope.db.sqlite_turns import Together, Unit
+from ferroscope.db import sqlite_writers
+from ferroscope.db.sqlite_writers import Together, Unit
 from tests.support.processes import PATIENCE, until
 
 _CALLER: ContextVar[str] = ContextVar("caller", default="nobody")
@@ -164,7 +164,7 @@ class _Lock:
 
 def test_who_is_interrupted_when_it_is_to_lead_keeps_nobody_from_going_on(monkeypatch: pytest.MonkeyPatch) -> None:
     desk = Desk()
-    monkeypatch.setattr(sqlite_turns, "threading", SimpleNamespace(Lock=_Lock))
+    monkeypatch.setattr(sqlite_writers, "threading", SimpleNamespace(Lock=_Lock))
     with crowd(desk, [lambda: "interrupted", lambda: "second"]) as futures:
         waiting: Any = desk.together._waiting[0].woken
         waiting.interrupts = True

@@ -13,9 +13,10 @@ from ferroscope.config.options import DatabaseSettings
 from ferroscope.contracts.telemetry import Moved, Silent
 from ferroscope.core.model import Node
 from ferroscope.core.states import State
-from ferroscope.db.engine import Connections, build_engine
+from ferroscope.db.engine import build_engine
 from ferroscope.db.store import Store
 from ferroscope.db.transaction import Transaction
+from ferroscope.db.unit_of_work import Connections
 from tests.support import databases, examples
 from tests.support.processes import PATIENCE
 from tests.support.stores import open_store

@@ -63,6 +63,7 @@ def open_adapter(family: Family) -> conformance.Open:
         settings = msgspec.structs.replace(DatabaseSettings(poll_interval=0.05), **options)
         engine, bus, stop = dialects.engine(family, connect), LocalBus(), threading.Event()
         store = Store(engine, settings=settings, bus=bus, clock=clock, stop=stop)
+        store._runner.send = driver.send
         queue = Queue(store, engine, bus=bus, clock=clock, poll_interval=settings.poll_interval)
         return conformance.Adapter(store, queue, bus, stop)
 

@@ -18,7 +18,7 @@ from ferroscope.bus.postgresql import start_watcher
 from ferroscope.config.options import DatabaseSettings
 from ferroscope.db.engine import build_engine
 from ferroscope.db.executor import Command, CommandError
-from ferroscope.db.pipeline import pipelined
+from ferroscope.db.postgresql import pipelined
 from tests.store.conftest import stores
 from tests.support import databases
 from tests.support.postgresql_places import pooler, standby

@@ -22,13 +22,13 @@ from ferroscope.config.options import DatabaseSettings
 from ferroscope.contracts.errors import LeaseHeldError, StoreUnavailableError
 from ferroscope.core.model import LeaseClaim
 from ferroscope.db import executor, leases
-from ferroscope.db.batch import Batch
 from ferroscope.db.engine import build_engine
 from ferroscope.db.errors import classify
 from ferroscope.db.executor import Statements
 from ferroscope.db.leases import _digest
+from ferroscope.db.session import Batch
 from ferroscope.db.store import Store
-from ferroscope.db.unit_of_work import sender_for
+from ferroscope.db.unit_of_work import closing, sender_for
 from ferroscope.runtime.system import SystemClock
 from tests.support import examples
 from tests.support.cluster.takeovers import race
@@ -64,7 +64,7 @@ class OldLeader:
         self.connection = engine.connect()
         self.lease = lease
         clock = time.time if engine.dialect.name == "sqlite" else None
-        opening = executor.opening(self.connection, write=True, durable=True, snapshot=True)
+        opening = executor.opening(self.connection.dialect.name, write=True, durable=True, snapshot=True)
         self._batch = Batch(self.connection, Statements(engine), sender_for(engine.dialect.driver), opening, clock)
         self._batch.flush()
 
@@ -84,7 +84,7 @@ class OldLeader:
         self.connection.close()
 
     def end(self) -> None:
-        self._batch.end(executor.closing(self.connection, ()))
+        self._batch.end(closing(self.connection, ()))
 
     def roll_back(self) -> None:
         executor.rollback(self.connection)

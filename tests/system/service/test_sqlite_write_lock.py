@@ -17,8 +17,8 @@ from types import SimpleNamespace
 import pytest
 
 from ferroscope.config.options import DatabaseSettings, Settings
-from ferroscope.db import sqlite_turns
-from ferroscope.db.sqlite_turns import SqliteWriteLock
+from ferroscope.db import sqlite_writers
+from ferroscope.db.sqlite_writers import SqliteWriteLock
 from ferroscope.runtime.backend import open_backend
 from ferroscope.runtime.system import SystemClock
 from tests.support import examples
@@ -26,7 +26,7 @@ from tests.support.processes import PATIENCE, open_files, until
 
 _HOLDER = """
 import sys, time
-from ferroscope.db.sqlite_turns import SqliteWriteLock
+from ferroscope.db.sqlite_writers import SqliteWriteLock
 write_lock = SqliteWriteLock(sys.argv[1], 5.0)
 write_lock.acquire()
 print("holds", flush=True)
@@ -81,7 +81,7 @@ def _counted(monkeypatch: pytest.MonkeyPatch) -> list[float]:
         pauses.append(seconds)
         time.sleep(seconds)
 
-    monkeypatch.setattr(sqlite_turns, "time", SimpleNamespace(monotonic=time.monotonic, sleep=pause))
+    monkeypatch.setattr(sqlite_writers, "time", SimpleNamespace(monotonic=time.monotonic, sleep=pause))
     return pauses
 
 

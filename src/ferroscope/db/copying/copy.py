@@ -23,9 +23,10 @@ from ferroscope.db.copying import tables
 from ferroscope.db.copying.destination import Destination, OtherCopyError
 from ferroscope.db.copying.reading import batches
 from ferroscope.db.copying.values import Checksum, Converter, Limits, OddValueError, Row
-from ferroscope.db.engine import build_engine, waiting
+from ferroscope.db.engine import build_engine
 from ferroscope.db.errors import described, violated_constraint
 from ferroscope.db.prepare import SchemaError, explained, schema_problem
+from ferroscope.db.sqlite import waiting
 from ferroscope.db.url import DatabaseUrlError, checked
 from ferroscope.secrets.keys import key_ring
 
@@ -186,7 +187,7 @@ class _Side:
     def snapshot(self) -> Iterator[None]:
         """Read what is committed now, until the end of the block."""
         with self.errors("read"):
-            for statement in executor.opening(self.connection, write=False, durable=False, snapshot=True):
+            for statement in executor.opening(self.connection.dialect.name, write=False, durable=False, snapshot=True):
                 self.connection.exec_driver_sql(statement.text)
         try:
             yield

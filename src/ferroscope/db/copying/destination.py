@@ -68,7 +68,7 @@ class Destination:
         connection = self._connection
         self._transactions += 1
         mark = mark or f"{self._name}-{self._transactions}"
-        for statement in executor.opening(connection, write=True, durable=True, snapshot=True):
+        for statement in executor.opening(connection.dialect.name, write=True, durable=True, snapshot=True):
             connection.exec_driver_sql(statement.text)
         try:
             self._swap(mark)
