@@ -22,7 +22,7 @@ from ferroscope.contracts.errors import BmcError
 from ferroscope.contracts.queue import StopFlag
 from ferroscope.core.model import Document
 from ferroscope.core.reasons import Reason
-from ferroscope.remote.addresses import ANYWHERE, Networks, hides_special, literal
+from ferroscope.remote.addresses import ANYWHERE, Networks
 
 
 class Limits(msgspec.Struct, frozen=True):
@@ -47,24 +47,6 @@ class DriverOptions(msgspec.Struct, frozen=True, kw_only=True):
     limits: Limits = Limits()
     stop: StopFlag = msgspec.field(default_factory=threading.Event)
     attached: Attached = msgspec.field(default_factory=Attached)
-
-
-def check_place(host: str, limits: Limits) -> None:
-    """Reject an address outside of the allowed networks; a host name is checked when it is connected to."""
-    if literal(host) is not None and host not in limits.networks:
-        raise not_allowed(host)
-
-
-def not_allowed(host: str) -> BmcError:
-    """Return the error (permanent) for a BMC outside of the allowed networks."""
-    if hides_special(host):
-        why = "is an address of this host, of its link, of a group or of a cloud, and not in [drivers] bmc_networks"
-    elif literal(host) is None:
-        why = "has no address that [drivers] bmc_networks allows"
-    else:
-        why = "is not in any of the networks in [drivers] bmc_networks"
-    message = f"BMC {host[:255]} {why}"
-    return BmcError(message, transient=False, reason=Reason.BMC_NOT_ALLOWED)
 
 
 def ca_path(value: str, limits: Limits) -> str:

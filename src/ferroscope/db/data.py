@@ -14,7 +14,7 @@ from ferroscope.core.states import TERMINAL
 from ferroscope.db import schema
 from ferroscope.db.mapping import Mapper, one_of, several
 from ferroscope.db.session import Session
-from ferroscope.db.spellings import largest_value, upsert
+from ferroscope.db.spellings import LARGEST_VALUE, upsert
 
 # See ``contracts.data.packed``.
 _CODEC: Final = "zlib"
@@ -78,7 +78,7 @@ class InspectionData:
             return
         # A value that exceeds the database's packet size is written in pieces: the first replaces the stored content,
         # the others are appended to it in the same transaction.
-        size = largest_value(self._tx.dialect)
+        size = LARGEST_VALUE[self._tx.dialect.name]
         rows, rests = [], []
         for part, packed in parts.items():
             key = {"inspection": inspection, "part": part}

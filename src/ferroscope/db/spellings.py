@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from functools import cache
 from typing import Any, ClassVar, Final, TypeVar
 
-from sqlalchemy import Dialect, Double, Integer, Table
+from sqlalchemy import Double, Integer, Table
 from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.sql.compiler import SQLCompiler
 from sqlalchemy.sql.functions import FunctionElement
@@ -83,7 +83,10 @@ def upsert(family: str, table: Table) -> Any:
 PACKET: Final = 16 * 1024 * 1024
 
 
-def largest_value(dialect: Dialect) -> int:
-    """Return the maximum number of bytes to send as one value."""
-    # Within a ``PACKET``: PyMySQL sends bytes as hexadecimal.
-    return 4 * 1024 * 1024 if dialect.name in ("mysql", "mariadb") else sys.maxsize
+# The maximum number of bytes to send as one value. Within a ``PACKET``: PyMySQL sends bytes as hexadecimal.
+LARGEST_VALUE: Final = {
+    "sqlite": sys.maxsize,
+    "postgresql": sys.maxsize,
+    "mysql": 4 * 1024 * 1024,
+    "mariadb": 4 * 1024 * 1024,
+}

@@ -14,6 +14,9 @@ from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from typing import Final
 
+from ferroscope.contracts.errors import BmcError
+from ferroscope.core.reasons import Reason
+
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
@@ -117,3 +120,21 @@ def hides_special(host: str) -> bool:
 
 
 ANYWHERE: Final = Networks()
+
+
+def check_bmc(host: str, networks: Networks) -> None:
+    """Reject an address outside of the allowed networks; a host name is checked when it is connected to."""
+    if literal(host) is not None and host not in networks:
+        raise not_allowed(host)
+
+
+def not_allowed(host: str) -> BmcError:
+    """Return the error (permanent) for a BMC outside of the allowed networks."""
+    if hides_special(host):
+        why = "is an address of this host, of its link, of a group or of a cloud, and not in [drivers] bmc_networks"
+    elif literal(host) is None:
+        why = "has no address that [drivers] bmc_networks allows"
+    else:
+        why = "is not in any of the networks in [drivers] bmc_networks"
+    message = f"BMC {host[:255]} {why}"
+    return BmcError(message, transient=False, reason=Reason.BMC_NOT_ALLOWED)

@@ -15,7 +15,7 @@ database. A BMC checks no fence. Two things stand in for it:
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from functools import cached_property, partial
+from functools import cached_property
 from operator import attrgetter
 from typing import Any, Final, TypeVar
 
@@ -43,7 +43,6 @@ from ferroscope.hooks.base import PortChanges
 from ferroscope.remote import command_fence
 from ferroscope.storage.reader import previous
 from ferroscope.worker.bmc import BmcObserver, ReportedPower, Trail, Unobserved, observed
-from ferroscope.worker.secrets import revealed
 from ferroscope.worker.services import Services
 
 T = TypeVar("T")
@@ -108,7 +107,6 @@ class Attempt:
         self.deviations: list[Document] | None = None
         self.sets_next_boot = False
         self.doing = ""
-        self.reported = ReportedPower(services.clock)
         self.bmc_observer: BmcObserver = Unobserved()
         self.trail: Trail | None = None
         if services.tracer is not None and self.inspection and self.request.inspection == self.inspection.uuid:
@@ -124,6 +122,11 @@ class Attempt:
         self.before = node
         self.node = msgspec.structs.replace(node, **_documents(node))
         vars(self).pop("ports", None)
+
+    @cached_property
+    def reported(self) -> ReportedPower:
+        """The power state as it was last reported to this attempt."""
+        return ReportedPower(self._services.clock)
 
     @cached_property
     def ports(self) -> list[Port]:
@@ -160,7 +163,7 @@ class Attempt:
     @cached_property
     def known_driver(self) -> Bmc | None:
         """The node's driver; None if it is not enabled here."""
-        return observed(self._bmc, self.bmc_observer, partial(revealed, self._services), self.trail)
+        return observed(self._bmc, self.bmc_observer, self._services.revealed, self.trail)
 
     def driver(self) -> Bmc:
         """Return the node's driver; ``BmcError`` if it is not enabled or must not be sent the stored secrets."""

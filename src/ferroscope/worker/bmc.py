@@ -34,6 +34,7 @@ from ferroscope.contracts.telemetry import Span, Tracer, span_of, trace_of
 from ferroscope.core.bmc_access import hosts, is_address, normalized_ip
 from ferroscope.core.model import Inspection, Node, Request
 from ferroscope.core.reasons import UNAVAILABLE, Reason
+from ferroscope.core.secrets import holds_concealed
 from ferroscope.core.states import Event
 from ferroscope.remote import resolver
 from ferroscope.remote.resolver import UnresolvedError
@@ -183,7 +184,8 @@ class ObservedDriver:
         name = call.__name__
         if self._rejected is not None and name not in _LOGINS:
             raise self._rejected
-        node = self._revealed(node)  # not a part of the call: the BMC is not to blame if it fails
+        if holds_concealed(node.driver_info):  # not a part of the call: the BMC is not to blame if it fails
+            node = self._revealed(node)
         self._observer.call_started()
         answered, error = True, ""
         began = 0.0 if self._trail is None else self._trail.time()

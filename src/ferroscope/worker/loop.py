@@ -109,6 +109,7 @@ class Worker:
         self.drivers = drivers
         self.member = member
         self.meter = meter
+        self.delivery = settings.worker.delivery()
         self.reserve = reserve
 
     def step(self) -> str:
@@ -205,7 +206,7 @@ class Worker:
 
     def decide(self, locked: Locked, *, overdue: bool = True) -> Decision:
         """Let the state machine take the event."""
-        return decide(locked.node, locked.claim.request, self.settings.worker.delivery(), overdue=overdue)
+        return decide(locked.node, locked.claim.request, self.delivery, overdue=overdue)
 
     def save(self, tx: Transaction, locked: Locked, decision: Decision) -> Locked:
         """Save the target state of a strict event before its task runs, and start the clock of a phase.

@@ -8,7 +8,7 @@ one: after a failure the loop puts a request to ``fail`` on the queue, which pow
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
 
 import msgspec
 
@@ -126,9 +126,12 @@ def _update_search_index(
 
 
 def _compare_with_expectations(
-    attempt: Attempt, journal: Journal, expected: Iterable[Compiled], rows: list[search_index.IndexRow]
+    attempt: Attempt, journal: Journal, expected: Sequence[Compiled], rows: list[search_index.IndexRow]
 ) -> str | None:
     """Note how the hardware deviates from what is expected; return why the inspection fails, if it does."""
+    if not expected and expectations.KEY not in attempt.node.attributes:  # nothing is, and nothing was
+        attempt.deviations = []
+        return None
     attempt.deviations = msgspec.to_builtins(expectations.deviations(expected, rows, attempt.node))
     message, severity, reason = expectations.timeline_entry(attempt.deviations)
     changed = expectations.noted(attempt.node, attempt.deviations)

@@ -12,10 +12,13 @@ import msgspec
 from ferroscope.config.options import Settings
 from ferroscope.contracts.attached import Attached
 from ferroscope.contracts.bmc import Power
-from ferroscope.contracts.errors import StoreUnavailableError
+from ferroscope.contracts.errors import BmcError, NotFoundError, StoreUnavailableError
 from ferroscope.contracts.images import Images, Unchecked
 from ferroscope.contracts.queue import Clock, StopFlag
 from ferroscope.contracts.telemetry import Tracer
+from ferroscope.core.model import Document, Node
+from ferroscope.core.reasons import Reason
+from ferroscope.core.secrets import is_concealed, is_plain, replaced
 from ferroscope.db.store import Store
 from ferroscope.db.transaction import Transaction
 from ferroscope.secrets.references import SecretReader
@@ -69,6 +72,29 @@ class Services(msgspec.Struct, frozen=True):
     power_times: PowerTimes = msgspec.field(default_factory=PowerTimes)
     images: Images = msgspec.field(default_factory=Unchecked)
 
+    def revealed(self, node: Node) -> Node:
+        """Return the node with all secrets of ``driver_info`` in plain text; ``BmcError`` if one cannot be had.
+
+        An attempt may take minutes. Meanwhile ``db rekey`` may have encrypted the stored secrets with another key, and
+        the old one may be gone: then the ones that are stored now are those of the node.
+        """
+        try:
+            return self.secrets.revealed(node)
+        except BmcError as exc:
+            if exc.reason is not Reason.ENCRYPTION_KEY_MISSING:
+                raise
+            try:
+                stored = self.store.read(lambda tx: tx.nodes.get(node.uuid))
+            except NotFoundError:
+                raise exc from None
+            if stored.driver_info == node.driver_info:
+                raise
+            if _without_secrets(stored.driver_info) != _without_secrets(node.driver_info):
+                # The new secrets may be those of another BMC; the next attempt begins with all that is stored.
+                message = f"driver_info was changed during the attempt: {exc}"
+                raise BmcError(message, transient=True, reason=exc.reason) from None
+        return self.secrets.revealed(msgspec.structs.replace(node, driver_info=stored.driver_info))
+
     def persist(self, work: Callable[[Transaction], T], *, durable: bool = True) -> T:
         """Write, however long the database is away; raise ``StoreUnavailableError`` only if the process is stopping."""
         while True:
@@ -77,3 +103,7 @@ class Services(msgspec.Struct, frozen=True):
             except StoreUnavailableError:
                 if self.stop.wait(self.settings.worker.retry_delay):
                     raise
+
+
+def _without_secrets(info: Document) -> Document:
+    return replaced(info, lambda key, value: is_concealed(key, value) or is_plain(key, value), lambda *_: "")

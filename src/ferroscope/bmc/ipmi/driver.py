@@ -13,7 +13,7 @@ from typing import Final
 
 import msgspec
 
-from ferroscope.bmc.drivers import DriverOptions, check_place, not_allowed, problem
+from ferroscope.bmc.drivers import DriverOptions, problem
 from ferroscope.bmc.ipmi import accounts, info
 from ferroscope.bmc.ipmi.info import Access
 from ferroscope.bmc.ipmi.ipmitool import PROGRAM, CipherError, Command, SilentError, StateError, run
@@ -25,6 +25,7 @@ from ferroscope.core.model import Document, Node
 from ferroscope.core.reasons import UNAVAILABLE, Reason
 from ferroscope.core.values import one_line
 from ferroscope.remote import command_fence
+from ferroscope.remote.addresses import check_bmc, not_allowed
 from ferroscope.remote.resolver import ForbiddenAddressError, UnresolvedError, resolve
 from ferroscope.remote.retry import Once, retry_bmc_call
 
@@ -229,7 +230,7 @@ class IpmiBmc:
 
     def _read(self, given: Document) -> Access:
         access = info.read(given)
-        check_place(access.host.partition("%")[0], self._options.limits)
+        check_bmc(access.host.partition("%")[0], self._options.limits.networks)
         return access
 
     def _at_allowed(self, access: Access, seconds: float) -> Access:

@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from ferroscope.bmc.drivers import DriverOptions, not_allowed, problem
+from ferroscope.bmc.drivers import DriverOptions, problem
 from ferroscope.bmc.redfish import info
 from ferroscope.contracts.bmc import BootDevice, OutOfBandNic, Power, Switch
 from ferroscope.contracts.errors import BmcError
@@ -25,6 +25,7 @@ from ferroscope.core.boot import wanted_boot_mode
 from ferroscope.core.interfaces import NOOP, UEFI_HTTP
 from ferroscope.core.model import Document, Node
 from ferroscope.core.reasons import Reason
+from ferroscope.remote.addresses import not_allowed
 from ferroscope.remote.command_fence import TooLateError
 from ferroscope.remote.deadline import Deadline
 from ferroscope.remote.resolver import ForbiddenAddressError

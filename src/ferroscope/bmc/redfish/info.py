@@ -11,10 +11,11 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from ferroscope.bmc.drivers import Limits, ca_path, check_place, wrong
+from ferroscope.bmc.drivers import Limits, ca_path, wrong
 from ferroscope.core import values
 from ferroscope.core.bmc_access import is_address
 from ferroscope.core.model import Document
+from ferroscope.remote.addresses import check_bmc
 
 AUTH_TYPES: Final = ("auto", "session", "basic")
 TLS_VERSIONS: Final = {
@@ -134,7 +135,7 @@ def _url(info: Document, limits: Limits, *, secret: bool) -> str:
             "redfish_address uses http, which would send redfish_password unencrypted; use https, "
             "or set [drivers] allow_http_passwords = true"
         )
-    check_place(host, limits)
+    check_bmc(host, limits.networks)
     if parts.path.strip("/"):
         raise wrong("redfish_address must not have a path; set redfish_root_prefix instead")
     return f"{parts.scheme}://{parts.netloc}"

@@ -17,12 +17,13 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 
-from ferroscope.bmc.drivers import DriverOptions, check_place, problem, wrong
+from ferroscope.bmc.drivers import DriverOptions, problem, wrong
 from ferroscope.contracts.bmc import BootDevice, Power, Switch
 from ferroscope.contracts.errors import BmcError
 from ferroscope.core.model import Document, Node
 from ferroscope.core.reasons import Reason
 from ferroscope.remote import command_fence
+from ferroscope.remote.addresses import check_bmc
 
 ADDRESS_KEY: Final = "sim_address"
 NODE_KEY: Final = "sim_node"
@@ -339,7 +340,7 @@ class SimBmc:
 
     def _locate(self, driver_info: Document) -> tuple[Endpoint, str]:
         endpoint, name = locate(driver_info)
-        check_place(endpoint.host, self._limits)
+        check_bmc(endpoint.host, self._limits.networks)
         return endpoint, name
 
     def _call(

@@ -22,7 +22,6 @@ from ferroscope.core.model import Document, Severity
 from ferroscope.core.reasons import Reason
 from ferroscope.core.states import State
 from ferroscope.worker.attempt import Attempt, Journal
-from ferroscope.worker.secrets import revealed
 from ferroscope.worker.services import Services
 
 T = TypeVar("T")
@@ -74,7 +73,7 @@ def apply(ironic: IronicClient, attempt: Attempt, journal: Journal, services: Se
     state = str(document.get("provision_state"))
     if attempt.before.state is State.PROCESSING and ironic_nodes.is_in_use(state):
         return Fail(Reason.REGISTRY_REFUSED, f"the node has become {state} in Ironic; nothing was changed there")
-    wanted = ironic_nodes.with_secrets(changes["node"], revealed(services, attempt.node))
+    wanted = ironic_nodes.with_secrets(changes["node"], services.revealed(attempt.node))
     traits = ironic_nodes.traits(changes["node"], document.get("traits") or ())
     if patch := ironic_nodes.patch(wanted, document):
         document = _command(attempt, partial(ironic.update_node, uuid, patch))

@@ -17,7 +17,7 @@ from sqlalchemy import Connection, LargeBinary, Table, bindparam, delete, insert
 from ferroscope.db import executor, migrate
 from ferroscope.db.copying import tables
 from ferroscope.db.copying.values import Row
-from ferroscope.db.spellings import largest_value
+from ferroscope.db.spellings import LARGEST_VALUE
 
 _SWAP: Final = text("UPDATE alembic_version SET version_num = :new WHERE version_num = :old")
 
@@ -47,7 +47,7 @@ class Destination:
         with self._transaction() as connection:
             whole, rests = [], []
             for row in rows:
-                values, more = _split(table, dict(zip(names, row, strict=True)), largest_value(connection.dialect))
+                values, more = _split(table, dict(zip(names, row, strict=True)), LARGEST_VALUE[connection.dialect.name])
                 whole.append(values)
                 rests += more
             connection.execute(insert(table), whole)
