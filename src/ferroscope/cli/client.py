@@ -1,7 +1,8 @@
 """The command line's client of the Bare Metal API: connection pool, pagination, readable errors.
 
 HTTP libraries are imported with the first request, so that ``--help`` is fast. Only safe requests are retried: after a
-503, and reads after a broken connection. Redirects are not followed: credentials are for this service only.
+503, reads after a broken connection, and changes that a service that is being restarted did not get. Redirects are not
+followed: credentials are for this service only.
 """
 
 from __future__ import annotations
@@ -68,16 +69,18 @@ class ApiError(Failure):
 
 
 class UnreachableError(Failure):
-    """The service did not respond."""
+    """The service did not respond; ``unsent``: it certainly got nothing."""
 
-    def __init__(self, url: str, why: str, advice: str = _START) -> None:
+    def __init__(self, url: str, why: str, advice: str = _START, *, unsent: bool = False) -> None:
+        self.unsent = unsent
         super().__init__(
             f"cannot connect to the Bare Metal API at {url}: {why}", exit_code=Exit.UNREACHABLE, advice=advice
         )
 
 
 class Api:
-    """``patience``: seconds during which a 503 is retried; ``seconds``: timeout of one request.
+    """``patience``: seconds during which a 503 is retried, or a change after the service has stopped listening;
+    ``seconds``: timeout of one request.
 
     ``verify``: whether the server's certificate is verified, ``ca_file``: by these certificates, "": those of the
     system. ``insecure_http`` allows credentials over plain HTTP to other hosts. Not thread-safe.
@@ -104,6 +107,7 @@ class Api:
         self._patience = patience
         self._seconds = seconds
         self._pool: Any = None
+        self._answered = False
 
     @property
     def credential_headers(self) -> Mapping[str, str]:
@@ -167,7 +171,16 @@ class Api:
         key = "" if method == "GET" else str(uuid.uuid4())
         deadline = time.monotonic() + self._patience
         while True:
-            answer = self._send(method, target, content, key)
+            try:
+                answer = self._send(method, target, content, key)
+            except UnreachableError as exc:
+                # Thousands of changes would fail one after the other while an api is restarted.
+                if not (key and exc.unsent and self._answered) or time.monotonic() >= deadline:
+                    self._answered = False
+                    raise
+                time.sleep(_pause(None))
+                continue
+            self._answered = True
             if answer.status not in (503, 504) or time.monotonic() >= deadline:
                 break
             time.sleep(_pause(answer.headers.get("Retry-After")))
@@ -232,7 +245,8 @@ class Api:
                 if not tries:
                     raise UnreachableError(self.url, *_why(exc, self.url)) from None
             except urllib3.exceptions.HTTPError as exc:
-                raise UnreachableError(self.url, *_why(exc, self.url)) from None
+                unsent = isinstance(exc, urllib3.exceptions.NewConnectionError | urllib3.exceptions.ConnectTimeoutError)
+                raise UnreachableError(self.url, *_why(exc, self.url), unsent=unsent) from None
 
 
 def connect(

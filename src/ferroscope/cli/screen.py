@@ -101,7 +101,7 @@ def progress(title: str, total: int | None = None, *, shown: bool = True) -> Ite
     """Show a bar while the block runs; call what it gives with the number of items that are done since.
 
     ``total``: None if it is unknown; the bar then shows how many are done, else also how long it takes yet. Without
-    ``shown``, there is none. An interrupt is answered with how many are done: every such command can be repeated.
+    ``shown``, there is none. An interrupt is answered with how far it got: every such command can be repeated.
     """
     from rich.progress import (
         BarColumn,
@@ -126,8 +126,8 @@ def progress(title: str, total: int | None = None, *, shown: bool = True) -> Ite
         except KeyboardInterrupt:
             bar.stop()
             of = "" if total is None else f" of {total:,}"
-            done = f"interrupted while {title.lower()}: {bar.tasks[task].completed:,.0f}{of} done"
-            click.echo(f"{done}; the command can be repeated", err=True)
+            said = f"interrupted while {title.lower()}, after {bar.tasks[task].completed:,.0f}{of}"
+            click.echo(f"{said}; the command can be repeated", err=True)
             raise
 
 

@@ -26,8 +26,8 @@ def test_a_short_wait_says_nothing(capsys: pytest.CaptureFixture[str]) -> None:
     assert not capsys.readouterr().err
 
 
-@pytest.mark.parametrize(("total", "expected"), [(3000, "2 of 3,000 done"), (None, "2 done")])
-def test_an_interrupt_is_answered_with_how_many_are_done(
+@pytest.mark.parametrize(("total", "expected"), [(3000, "after 2 of 3,000"), (None, "after 2")])
+def test_an_interrupt_is_answered_with_how_far_it_got(
     capsys: pytest.CaptureFixture[str], total: int | None, expected: str
 ) -> None:
     def rows() -> Iterator[int]:
@@ -45,8 +45,8 @@ def test_an_interrupt_is_answered_with_how_many_are_done(
         encrypt()
     said = capsys.readouterr().err.splitlines()
     assert [line.partition("; ")[0] for line in said] == [
-        f"interrupted while importing: {expected}",
-        f"interrupted while encrypting: {expected}",
+        f"interrupted while importing, {expected}",
+        f"interrupted while encrypting, {expected}",
     ]
 
 

@@ -19,7 +19,7 @@ class ScriptedServer:
     ``ports`` are their methods, with the port of the client's end of the connection.
     """
 
-    def __init__(self, *answers: Answer, tls: ssl.SSLContext | None = None) -> None:
+    def __init__(self, *answers: Answer, tls: ssl.SSLContext | None = None, port: int = 0) -> None:
         self.answers = list(answers)
         self.asked: list[tuple[str, str, dict[str, str], bytes]] = []
         self.ports: list[tuple[str, int]] = []
@@ -47,7 +47,7 @@ class ScriptedServer:
             def log_message(self, format: str, *args: object) -> None:  # noqa: A002
                 return
 
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self._server = ThreadingHTTPServer(("127.0.0.1", port), Handler)
         self._server.daemon_threads = True
         self._server.handle_error = lambda *_: None  # type: ignore[method-assign]  # clients that do not trust it
         if tls is not None:

@@ -23,8 +23,8 @@ def serve() -> Iterator[Serve]:
     """Give what starts a server with a script."""
     servers: list[ScriptedServer] = []
 
-    def start(*answers: Answer) -> ScriptedServer:
-        servers.append(ScriptedServer(*answers))
+    def start(*answers: Answer, port: int = 0) -> ScriptedServer:
+        servers.append(ScriptedServer(*answers, port=port))
         return servers[-1]
 
     yield start
@@ -78,6 +78,44 @@ def test_a_write_whose_connection_breaks_is_not_repeated(serve: Serve) -> None:
     with pytest.raises(UnreachableError):
         Api(server.url).post("/v1/nodes", {"driver": "fake"})
     assert len(server.asked) == 1
+
+
+def test_a_change_waits_for_a_service_that_is_restarted_but_not_for_one_that_is_not_there(
+    serve: Serve, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pauses: list[float] = []
+    before = serve((200, {"Connection": "close"}, b"{}"))
+    api = Api(before.url)
+
+    def pause(seconds: float) -> None:
+        pauses.append(seconds)
+        if len(pauses) == 2:
+            serve(OK, port=int(before.url.rpartition(":")[2]))
+
+    monkeypatch.setattr("ferroscope.cli.client.time.sleep", pause)
+    with pytest.raises(UnreachableError):
+        Api(f"http://127.0.0.1:{free_port()}").post("/v1/nodes", {"driver": "fake"})
+    assert pauses == []
+    api.get("/v1/")
+    before.close()
+    assert api.post("/v1/nodes", {"driver": "fake"}) == {"ok": True}
+    assert len(pauses) == 2
+
+
+def test_changes_fail_at_once_after_one_has_waited_for_the_service_in_vain(
+    serve: Serve, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = [0.0]
+    server = serve((200, {"Connection": "close"}, b"{}"))
+    api = Api(server.url, patience=15.0)
+    api.get("/v1/")
+    server.close()
+    monkeypatch.setattr("ferroscope.cli.client.time.sleep", lambda seconds: now.append(now[-1] + seconds))
+    monkeypatch.setattr("ferroscope.cli.client.time.monotonic", lambda: now[-1])
+    for waited in (15.0, 15.0):
+        with pytest.raises(UnreachableError):
+            api.post("/v1/nodes", {"driver": "fake"})
+        assert now[-1] == waited
 
 
 @pytest.mark.parametrize(
