@@ -147,7 +147,8 @@ class Store:
             receipt.written = True
         for moved in transaction.transitions:
             self._meter.moved(moved)
-        self._meter.hardware_changed(transaction.hardware_changes)
+        if transaction.hardware_changes:
+            self._meter.hardware_changed(transaction.hardware_changes)
 
     def _find_out(self, lost: UnansweredError) -> None:
         """Find out what became of a transaction whose COMMIT was not answered; return if it is committed.

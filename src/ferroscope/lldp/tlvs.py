@@ -1,21 +1,172 @@
-"""The TLVs of IEEE 802.1AB, 802.1 and 802.3, as named values, and the switch and port at the other end.
+"""TLVs as the ramdisk records them, as named values, and the switch and port at the other end.
 
-What a switch sends too much is ignored, and what it cuts off costs only what was cut off: the values before it count.
+They are those of IEEE 802.1AB, 802.1 and 802.3. What a switch sends too much is ignored, and what it cuts off costs
+only what was cut off: the values before it count.
 """
 
 from __future__ import annotations
 
+import binascii
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any, Final
+from socket import AF_INET6, inet_ntop
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from ferroscope.core.values import normalized_mac
-from ferroscope.lldp import ethernet, frames
-from ferroscope.lldp.frames import FieldError, Tlv, neighbour
+from ferroscope.core.json_safety import clean_text
+from ferroscope.core.values import many, normalized_mac
+from ferroscope.lldp import ethernet
 
 CHASSIS_ID, PORT_ID, PORT_DESCRIPTION, SYSTEM_NAME = 1, 2, 4, 5
 SYSTEM_DESCRIPTION, CAPABILITIES, MANAGEMENT_ADDRESS, ORGANIZATIONAL = 6, 7, 8, 127
+
+# The record of the ramdisk: ``[[1, "04aabbccddeeff"], ...]``, types, and values in hexadecimal.
+#
+# Limits: a value has at most 511 bytes (its length field has 9 bits), and at most ``MAX_TLVS`` of a frame are read.
+
+MAX_VALUE: Final = 511
+MAX_TLVS: Final = 1024
+_MAX_TYPE: Final = 127
+_SEQUENCES: Final = (list, tuple)
+
+
+class Tlv(NamedTuple):
+    """One TLV: its type and the bytes of its value."""
+
+    kind: int
+    value: bytes
+
+
+def frame(recorded: object) -> tuple[list[Tlv], list[str]]:
+    """Return the TLVs in order, and messages about those that were skipped."""
+    if recorded is None:
+        return [], []
+    if not isinstance(recorded, _SEQUENCES):
+        return [], [f"the record is not a list but {type(recorded).__name__}"]
+    tlvs, problems = [], []
+    for number, item in enumerate(recorded[:MAX_TLVS]):
+        found = _tlv(item)
+        if type(found) is Tlv:
+            tlvs.append(found)
+        else:
+            problems.append(f"TLV number {number} {found}")
+    if len(recorded) > MAX_TLVS:
+        problems.append(f"{many(len(recorded) - MAX_TLVS, 'TLV')} after the first {MAX_TLVS} are ignored")
+    return tlvs, problems
+
+
+def _tlv(item: Any) -> Tlv | str:
+    """Return the TLV, or what is wrong with it."""
+    if not isinstance(item, _SEQUENCES) or len(item) != 2:
+        return "is not a pair of type and value"
+    kind, text = item
+    if type(kind) is not int or not 0 <= kind <= _MAX_TYPE:
+        return "has no type from 0 to 127"
+    if not isinstance(text, str):
+        return f"(type {kind}) has no hexadecimal value"
+    if len(text) > 2 * MAX_VALUE:
+        return f"(type {kind}) has more than {MAX_VALUE} bytes"
+    try:
+        return Tlv(kind, binascii.unhexlify(text))
+    except ValueError:
+        return f"(type {kind}) has no hexadecimal value"
+
+
+# The neighbours of one NIC: the ramdisk records a frame of each, one after the other. A switch that does not know LLDP
+# forwards those of others, and the firmware of some NICs sends its own.
+
+_END: Final = 0
+_BRIDGE_OR_ROUTER: Final = 0b10100
+
+
+def neighbours(tlvs: Iterable[Tlv]) -> list[list[Tlv]]:
+    """Return the TLVs of each neighbour; what follows the end of a frame and begins no other is padding."""
+    found: list[list[Tlv]] = [[]]
+    ended = False
+    for tlv in tlvs:
+        kinds = {one.kind for one in found[-1]} if tlv.kind == CHASSIS_ID else set()
+        if tlv.kind == _END:
+            ended = bool(found[-1])
+        elif tlv.kind == CHASSIS_ID and (ended or kinds >= {CHASSIS_ID, PORT_ID}):
+            found.append([tlv])
+            ended = False
+        elif not ended:
+            found[-1].append(tlv)
+    return found
+
+
+def neighbour(tlvs: Iterable[Tlv]) -> list[Tlv]:
+    """Return the TLVs of the neighbour that matters: the first one that is a switch, or else the first one."""
+    return max(neighbours(tlvs), key=_importance)  # of equal ones, the first
+
+
+def _importance(tlvs: list[Tlv]) -> int:
+    enabled = (int.from_bytes(tlv.value[2:4], "big") for tlv in tlvs if tlv.kind == CAPABILITIES)
+    if any(bits & _BRIDGE_OR_ROUTER for bits in enabled):
+        return 2
+    return int(any(tlv.kind == CHASSIS_ID for tlv in tlvs))
+
+
+# The fields in a value. These functions raise ``FieldError`` if it is too short or invalid.
+
+_IPV4, _IPV6, _MAC = 1, 2, 6  # IANA's address family numbers
+_SIZES: Final = {_IPV4: 4, _IPV6: 16, _MAC: 6}
+
+
+class FieldError(ValueError):
+    """A malformed TLV; the message begins with a verb."""
+
+
+def _number(value: bytes, start: int, size: int) -> int:
+    """Return the big-endian unsigned number of ``size`` bytes at ``start``."""
+    return int.from_bytes(_part(value, start, size), "big")
+
+
+def _part(value: bytes, start: int, size: int) -> bytes:
+    """Return ``size`` bytes at ``start``."""
+    found = value[start : start + size]
+    if len(found) < size:
+        raise FieldError(f"is too short: {len(value)} bytes")
+    return found
+
+
+def _text(value: bytes) -> str:
+    """Return the value as text, without padding; what is not UTF-8 is replaced."""
+    found = clean_text(value.decode(errors="replace"))
+    if not found and value.strip(b"\0"):
+        raise FieldError("is not valid UTF-8")
+    return found
+
+
+def _text_or_hex(value: bytes) -> str:
+    """Return an identifier that should be a text, in hexadecimal if it is none."""
+    try:
+        found = value.rstrip(b"\0").decode()
+    except UnicodeDecodeError:
+        return value.hex()
+    return found if found.isprintable() else value.hex()
+
+
+def _mac(value: bytes) -> str:
+    """Return the MAC address at the beginning."""
+    return _part(value, 0, 6).hex(":")
+
+
+def _address(family: int, value: bytes) -> str | None:
+    """Return the network address at the beginning of ``value``; None for an unknown family."""
+    size = _SIZES.get(family)
+    if size is None:
+        return None
+    found = _part(value, 0, size)
+    if family == _IPV4:
+        return ".".join(str(byte) for byte in found)
+    return inet_ntop(AF_INET6, found) if family == _IPV6 else found.hex(":")
+
+
+def _names(bits: int, meanings: dict[int, str]) -> list[str]:
+    """Return the names of the set bits, in the order of ``meanings`` (bit number -> name)."""
+    return [meaning for bit, meaning in meanings.items() if bits >> bit & 1]
+
 
 # Subtypes of the identifiers whose value is not text.
 _CHASSIS_MAC, _CHASSIS_ADDRESS, _CHASSIS_TEXTS = 4, 5, frozenset({1, 2, 3, 6, 7})
@@ -47,7 +198,7 @@ def chassis_id(value: bytes) -> str:
 
 def chassis_mac(value: bytes) -> str | None:
     """Return the MAC that identifies the switch, also one that it has written out; None for other identifiers."""
-    if frames.number(value, 0, 1) not in {_CHASSIS_MAC, *_CHASSIS_TEXTS}:
+    if _number(value, 0, 1) not in {_CHASSIS_MAC, *_CHASSIS_TEXTS}:
         return None
     return normalized_mac(chassis_id(value))
 
@@ -59,23 +210,23 @@ def port_id(value: bytes) -> str:
 
 def management_address(value: bytes) -> str | None:
     """Return the management address of the switch; None if its family is unknown."""
-    return frames.address(frames.number(value, 1, 1), value[2:])
+    return _address(_number(value, 1, 1), value[2:])
 
 
 def capabilities(value: bytes) -> Read:
     """Yield the supported and the enabled capabilities of the switch."""
-    yield "switch_capabilities_support", frames.names(frames.number(value, 0, 2), _CAPABILITIES)
-    yield "switch_capabilities_enabled", frames.names(frames.number(value, 2, 2), _CAPABILITIES)
+    yield "switch_capabilities_support", _names(_number(value, 0, 2), _CAPABILITIES)
+    yield "switch_capabilities_enabled", _names(_number(value, 2, 2), _CAPABILITIES)
 
 
 def _identifier(value: bytes, mac: int, address: int, texts: frozenset[int]) -> str:
-    subtype, rest = frames.number(value, 0, 1), value[1:]
+    subtype, rest = _number(value, 0, 1), value[1:]
     if subtype in texts:
-        return frames.identifier(rest)
+        return _text_or_hex(rest)
     if subtype == mac:  # some switches write it out
         written = normalized_mac(rest[:_WRITTEN_MAC].decode("latin-1")) if len(rest) >= _WRITTEN_MAC else None
-        return written or frames.mac(rest)
-    found = frames.address(frames.number(rest, 0, 1), rest[1:]) if subtype == address else None
+        return written or _mac(rest)
+    found = _address(_number(rest, 0, 1), rest[1:]) if subtype == address else None
     if found is None:
         raise FieldError(f"has an unknown subtype or address family ({subtype})")
     return found
@@ -87,47 +238,47 @@ def _identifier(value: bytes, mac: int, address: int, texts: frozenset[int]) -> 
 
 
 def _port_vlan(value: bytes) -> Read:
-    yield "switch_port_untagged_vlan_id", frames.number(value, 0, 2)
+    yield "switch_port_untagged_vlan_id", _number(value, 0, 2)
 
 
 def _protocol_vlan(value: bytes) -> Read:
-    flags = frames.number(value, 0, 1)
+    flags = _number(value, 0, 1)
     yield "switch_port_protocol_vlan_enabled", bool(flags & 4)
     yield "switch_port_protocol_vlan_support", bool(flags & 2)
-    yield "switch_port_protocol_vlan_ids", [frames.number(value, 1, 2)]
+    yield "switch_port_protocol_vlan_ids", [_number(value, 1, 2)]
 
 
 def _vlan_name(value: bytes) -> Read:
-    number, length = frames.number(value, 0, 2), frames.number(value, 2, 1) if len(value) > 2 else 0
-    yield "switch_port_vlans", [{"name": frames.text(value[3 : 3 + length]), "id": number}]
-    frames.part(value, 2, 1 + length)
+    number, length = _number(value, 0, 2), _number(value, 2, 1) if len(value) > 2 else 0
+    yield "switch_port_vlans", [{"name": _text(value[3 : 3 + length]), "id": number}]
+    _part(value, 2, 1 + length)
 
 
 def _protocol(value: bytes) -> Read:
-    yield "switch_protocol_identities", [frames.part(value, 1, frames.number(value, 0, 1)).hex()]
+    yield "switch_protocol_identities", [_part(value, 1, _number(value, 0, 1)).hex()]
 
 
 def _management_vlan(value: bytes) -> Read:
-    yield "switch_port_management_vlan_id", frames.number(value, 0, 2)
+    yield "switch_port_management_vlan_id", _number(value, 0, 2)
 
 
 def _aggregation(value: bytes) -> Read:
-    status = frames.number(value, 0, 1)
+    status = _number(value, 0, 1)
     yield "switch_port_link_aggregation_enabled", bool(status & 2)
     yield "switch_port_link_aggregation_support", bool(status & 1)
-    yield "switch_port_link_aggregation_id", frames.number(value, 1, 4)
+    yield "switch_port_link_aggregation_id", _number(value, 1, 4)
 
 
 def _phy(value: bytes) -> Read:
-    status = frames.number(value, 0, 1)
+    status = _number(value, 0, 1)
     yield "switch_port_autonegotiation_enabled", bool(status & 2)
     yield "switch_port_autonegotiation_support", bool(status & 1)
-    yield "switch_port_physical_capabilities", sorted(frames.names(frames.number(value, 1, 2), ethernet.ADVERTISED))
-    yield "switch_port_mau_type", ethernet.kind(frames.number(value, 3, 2))
+    yield "switch_port_physical_capabilities", sorted(_names(_number(value, 1, 2), ethernet.ADVERTISED))
+    yield "switch_port_mau_type", ethernet.kind(_number(value, 3, 2))
 
 
 def _mtu(value: bytes) -> Read:
-    yield "switch_port_mtu", frames.number(value, 0, 2)
+    yield "switch_port_mtu", _number(value, 0, 2)
 
 
 _IEEE_802_1: Final[dict[int, Callable[[bytes], Read]]] = {
@@ -145,7 +296,7 @@ _BY_OUI: Final = {bytes.fromhex("0080c2"): _IEEE_802_1, bytes.fromhex("00120f"):
 
 def organizational(value: bytes) -> Read:
     """Yield the values of an organizational TLV (type 127); none for an unknown organization or subtype."""
-    read = _BY_OUI.get(frames.part(value, 0, 3), {}).get(frames.number(value, 3, 1))
+    read = _BY_OUI.get(_part(value, 0, 3), {}).get(_number(value, 3, 1))
     if read is not None:
         yield from read(value[4:])
 
@@ -170,9 +321,9 @@ def _management(value: bytes) -> Read:
 _READ: Final[dict[int, Callable[[bytes], Read]]] = {
     CHASSIS_ID: _single("switch_chassis_id", chassis_id),
     PORT_ID: _single("switch_port_id", port_id),
-    PORT_DESCRIPTION: _single("switch_port_description", frames.text),
-    SYSTEM_NAME: _single("switch_system_name", frames.text),
-    SYSTEM_DESCRIPTION: _single("switch_system_description", frames.text),
+    PORT_DESCRIPTION: _single("switch_port_description", _text),
+    SYSTEM_NAME: _single("switch_system_name", _text),
+    SYSTEM_DESCRIPTION: _single("switch_system_description", _text),
     CAPABILITIES: capabilities,
     MANAGEMENT_ADDRESS: _management,
     ORGANIZATIONAL: organizational,
@@ -221,7 +372,7 @@ _READ_LINK: Final[dict[int, tuple[str, Callable[[bytes], str | None]]]] = {
     # Users of ``switch_id`` accept only a MAC.
     CHASSIS_ID: ("switch_id", chassis_mac),
     PORT_ID: ("port_id", port_id),
-    SYSTEM_NAME: ("switch_info", frames.text),
+    SYSTEM_NAME: ("switch_info", _text),
 }
 
 

@@ -1,4 +1,4 @@
-"""The boot device of the next boot: set for one boot, and taken back if the machine has not come to that boot.
+"""The boot device of the next boot, which a start has set for one boot: taken back if the machine has not come to it.
 
 Otherwise the next restart of the machine, by its owner or by a fault, would boot it into a ramdisk that nobody awaits.
 Only what we set is taken back, and only if the BMC shows it as we set it.
@@ -14,7 +14,6 @@ import structlog
 from ferroscope.contracts.bmc import BootDevice, ClearsBootDevice
 from ferroscope.contracts.errors import BmcError
 from ferroscope.core.boot import FROM_NETWORK, Boot, keeps_boot_order
-from ferroscope.core.interfaces import NOOP
 from ferroscope.core.model import Node, Severity
 from ferroscope.worker.attempt import Attempt, Journal
 from ferroscope.worker.services import Services
@@ -30,17 +29,6 @@ def device_of(node: Node, booted: Boot | None) -> BootDevice | None:
     if booted is Boot.VIRTUAL_MEDIA:
         return BootDevice.CDROM
     return BootDevice.PXE if booted in FROM_NETWORK and not keeps_boot_order(node) else None
-
-
-def boot_from_network(attempt: Attempt, journal: Journal) -> None:
-    """Boot from the network next time, and only then; its boot order is left alone with ``NOOP``."""
-    if keeps_boot_order(attempt.node):
-        journal.note(_STEP, f"left as it is, because management_interface is {NOOP}")
-        return
-    bmc = attempt.driver()
-    attempt.command(partial(bmc.set_boot_device, attempt.node, BootDevice.PXE, persistent=False))
-    attempt.sets_next_boot = True
-    journal.note(_STEP, "the next boot is from the network")
 
 
 def has_next_boot(attempt: Attempt, device: BootDevice) -> bool:

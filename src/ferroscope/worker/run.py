@@ -67,8 +67,8 @@ def run(attempt: Attempt, journal: Journal, services: Services, tasks: Mapping[E
 def run_task(task: Task, attempt: Attempt, journal: Journal, services: Services) -> Outcome:
     """Run the task; ``ClaimLostError``. A retry after the last attempt becomes a failure."""
     request = attempt.request
-    again = described(request)
-    if attempt.rerun:
+    again = described(request) if attempt.rerun else ""
+    if again:
         journal.note("delivered again", again)
     outcome = _run(task, attempt, journal, services)
     if isinstance(outcome, Retry) and outcome.reason in WAITS:  # which may take hours, with many deliveries

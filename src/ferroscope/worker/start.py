@@ -11,16 +11,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Final
 
 import msgspec
 
-from ferroscope.contracts.bmc import Power
+from ferroscope.contracts.bmc import BootDevice, Power
 from ferroscope.contracts.errors import LeaseLostError
 from ferroscope.contracts.queue import Clock
-from ferroscope.core.boot import FROM_NETWORK, Boot, disables_power_off
+from ferroscope.core.boot import FROM_NETWORK, Boot, disables_power_off, keeps_boot_order
 from ferroscope.core.boot_macs import LEASE_PREFIX, decode_record
 from ferroscope.core.delivery import Next, Outcome, Retry
+from ferroscope.core.interfaces import NOOP
 from ferroscope.core.model import Lease, LeaseProfile, Severity
 from ferroscope.core.reasons import Reason
 from ferroscope.core.states import Event
@@ -31,7 +33,6 @@ from ferroscope.worker import boot, out_of_band
 from ferroscope.worker.attempt import Attempt, Journal
 from ferroscope.worker.bmc import resolve_addresses
 from ferroscope.worker.boot import POWER_ON, ensure_power
-from ferroscope.worker.next_boot import boot_from_network
 from ferroscope.worker.restart import (
     REBOOT,
     earlier_reboot,
@@ -272,7 +273,7 @@ class StartTask:
             boot.insert_nothing(attempt, journal)
             if way is Boot.IPXE:
                 boot.note_script(attempt, journal, services)
-            boot_from_network(attempt, journal)
+            _boot_from_network(attempt, journal)
 
     def _power_on(self, attempt: Attempt, journal: Journal, services: Services, way: Boot) -> None:
         boot.forget_agent(attempt, journal)
@@ -300,3 +301,14 @@ def _begun_earlier(attempt: Attempt, journal: Journal, services: Services, way: 
     if attempt.intended(POWER_ON) and attempt.driver().get_power(attempt.node) is Power.ON:
         return Next(Event.WAIT)
     return earlier_reboot(attempt, journal, services, way) if attempt.intended(REBOOT) else None
+
+
+def _boot_from_network(attempt: Attempt, journal: Journal) -> None:
+    """Boot from the network next time, and only then; its boot order is left alone with ``NOOP``."""
+    if keeps_boot_order(attempt.node):
+        journal.note("boot device", f"left as it is, because management_interface is {NOOP}")
+        return
+    bmc = attempt.driver()
+    attempt.command(partial(bmc.set_boot_device, attempt.node, BootDevice.PXE, persistent=False))
+    attempt.sets_next_boot = True
+    journal.note("boot device", "the next boot is from the network")
