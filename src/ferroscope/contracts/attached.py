@@ -79,14 +79,12 @@ class Attached:
         """Write what was recorded where it belongs; return why that is impossible, if so."""
         return None
 
-    def pace(
-        self, _attempt: Any, _services: Any, _power: Switch, pause: float, longest: float, _seconds: float
-    ) -> tuple[float, float]:
+    def pace(self, _attempt: Any, _power: Switch, pause: float, longest: float, _seconds: float) -> tuple[float, float]:
         """Return the first and the longest pause between looks at the power, at most ``seconds`` after a command."""
         return pause, longest
 
-    def reached(self, attempt: Any, power: Switch) -> None:
-        """Note that the commanded power state was seen."""
+    def reached(self, attempt: Any, power: Switch, took: float) -> None:
+        """Note that the commanded power state was seen, and after how many seconds."""
 
 
 class Backend(Protocol):

@@ -282,7 +282,7 @@ def _follow(attempt: Attempt, services: Services, power: Switch, seconds: float)
     bmc, node, interval = attempt.driver(), attempt.node, services.settings.drivers.power_poll_interval
     began = services.clock.monotonic()
     pause, longest = interval, max(interval, _LONGEST_POLL_INTERVAL)
-    pause, longest = services.attached.pace(attempt, services, power, pause, longest, seconds)
+    pause, longest = services.attached.pace(attempt, power, pause, longest, seconds)
     while (actual := bmc.get_power(node)) is not power:
         if services.clock.monotonic() > began + seconds:
             node.power_state = actual.published
@@ -290,8 +290,7 @@ def _follow(attempt: Attempt, services: Services, power: Switch, seconds: float)
             raise BmcError(message, transient=True, reason=Reason.POWER_FAILED)
         attempt.pause(pause)
         pause = min(pause * 1.5, longest)
-    services.power_times.took(power, services.clock.monotonic() - began)
-    services.attached.reached(attempt, power)
+    services.attached.reached(attempt, power, services.clock.monotonic() - began)
 
 
 def power_off_quietly(attempt: Attempt, journal: Journal, services: Services) -> None:

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import math
-import threading
 from collections.abc import Callable
-from typing import Final, TypeVar
+from typing import TypeVar
 
 import msgspec
 
 from ferroscope.config.options import Settings
 from ferroscope.contracts.attached import Attached
-from ferroscope.contracts.bmc import Power
 from ferroscope.contracts.errors import BmcError, NotFoundError, StoreUnavailableError
 from ferroscope.contracts.images import Images, Unchecked
 from ferroscope.contracts.queue import Clock, StopFlag
@@ -26,37 +24,12 @@ from ferroscope.storage.reader import Archive
 
 T = TypeVar("T")
 
-# The weight of the newest duration, and the share of the usual one after which to look for the first time.
-_NEWEST: Final = 0.2
-_SHARE: Final = 0.75
-# Seconds: however slow others were, this one may be quick.
-_LONGEST: Final = 15.0
-
-
-class PowerTimes:
-    """The usual seconds between a power command and its effect."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._usual: dict[Power, float] = {}
-
-    def took(self, power: Power, seconds: float) -> None:
-        """Learn from a change that took so long."""
-        with self._lock:
-            usual = self._usual.get(power, seconds)
-            self._usual[power] = usual + _NEWEST * (seconds - usual)
-
-    def first_look(self, power: Power) -> float:
-        """Return after how many seconds it is worth to look for the first time; 0 if that is not known."""
-        with self._lock:
-            return min(_SHARE * self._usual.get(power, 0.0), _LONGEST)
-
 
 class Services(msgspec.Struct, frozen=True):
     """``process`` names the process in timelines. ``claim_valid_for`` returns for how many seconds a claim is certainly
     still this member's that was confirmed at that time of the monotonic clock. ``secrets`` decrypts those of a node.
-    ``attached``: the attached Ironic, if there is one. ``tracer``: None if inspections are not
-    traced. ``power_times``: of its power changes. ``images`` checks what BMCs are to boot.
+    ``attached``: the attached Ironic, if there is one. ``tracer``: None if inspections are not traced. ``images``
+    checks what BMCs are to boot.
     """
 
     store: Store
@@ -69,7 +42,6 @@ class Services(msgspec.Struct, frozen=True):
     secrets: SecretReader = msgspec.field(default_factory=SecretReader)
     attached: Attached = msgspec.field(default_factory=Attached)
     tracer: Tracer | None = None
-    power_times: PowerTimes = msgspec.field(default_factory=PowerTimes)
     images: Images = msgspec.field(default_factory=Unchecked)
 
     def revealed(self, node: Node) -> Node:

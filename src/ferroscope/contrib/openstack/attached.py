@@ -39,6 +39,7 @@ class AttachedIronic(Attached):
 
     def __init__(self, client: IronicClient, settings: Settings) -> None:
         self._client, self._settings = client, settings
+        self._power_times = inspections.PowerTimes()
 
     def client(self) -> IronicClient:
         return self._client
@@ -78,11 +79,12 @@ class AttachedIronic(Attached):
         return inspections.apply(self._client, attempt, journal, services)
 
     def pace(
-        self, attempt: Attempt, services: Services, power: Switch, pause: float, longest: float, seconds: float
+        self, attempt: Attempt, power: Switch, pause: float, longest: float, seconds: float
     ) -> tuple[float, float]:
-        return inspections.pace(attempt, services, power, pause, longest, seconds)
+        return inspections.pace(self._power_times, attempt, power, pause, longest, seconds)
 
-    def reached(self, attempt: Attempt, power: Switch) -> None:
+    def reached(self, attempt: Attempt, power: Switch, took: float) -> None:
+        self._power_times.took(power, took)
         attempt.reported.saw(power)
 
 

@@ -7,6 +7,7 @@ dies, the next one reads what Ironic has and writes what is still missing, so th
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from functools import partial
 from typing import Any, Final, TypeVar
@@ -138,10 +139,36 @@ def _command(attempt: Attempt, call: Callable[[], T]) -> T:
     return attempt.command(fenced)
 
 
+# The weight of the newest duration, and the share of the usual one after which to look for the first time.
+_NEWEST: Final = 0.2
+_SHARE: Final = 0.75
+# Seconds: however slow others were, this one may be quick.
+_LONGEST: Final = 15.0
+
+
+class PowerTimes:
+    """The usual seconds between a power command and its effect."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._usual: dict[Power, float] = {}
+
+    def took(self, power: Power, seconds: float) -> None:
+        """Learn from a change that took so long."""
+        with self._lock:
+            usual = self._usual.get(power, seconds)
+            self._usual[power] = usual + _NEWEST * (seconds - usual)
+
+    def first_look(self, power: Power) -> float:
+        """Return after how many seconds it is worth to look for the first time; 0 if that is not known."""
+        with self._lock:
+            return min(_SHARE * self._usual.get(power, 0.0), _LONGEST)
+
+
 def pace(
-    attempt: Attempt, services: Services, power: Switch, pause: float, longest: float, seconds: float
+    times: PowerTimes, attempt: Attempt, power: Switch, pause: float, longest: float, seconds: float
 ) -> tuple[float, float]:
     """Wait until a look at the power may be worth it: it is a request to Ironic, which is busy with the command."""
-    first = services.power_times.first_look(power)
+    first = times.first_look(power)
     attempt.pause(min(max(first, pause), seconds))
     return max(pause, first / 4), max(longest, first / 2)

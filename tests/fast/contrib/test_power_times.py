@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ferroscope.contracts.bmc import Power
-from ferroscope.worker.services import PowerTimes
+from ferroscope.contrib.openstack.inspections import PowerTimes
 
 
 def test_the_first_look_follows_what_earlier_changes_took() -> None:
