@@ -127,9 +127,9 @@ def _delivered(attempt: Attempt, journal: Journal, delivery: Delivery) -> None:
         journal.secret_delivery = delivery
 
 
-def eject_quietly(attempt: Attempt, journal: Journal, services: Services) -> None:
-    """Eject what an inspection inserted; a failure is only noted."""
-    image = _inserted(attempt, services)
+def eject_quietly(attempt: Attempt, journal: Journal, services: Services, booted: Boot | None) -> None:
+    """Eject what an inspection inserted, which ``booted`` its machine so; a failure is only noted."""
+    image = _inserted(attempt, services, booted)
     if image is None:
         return
     try:
@@ -175,9 +175,10 @@ def undo_start_quietly(attempt: Attempt, journal: Journal, services: Services) -
     if attempt.intended(POWER_ON) or attempt.intended(REBOOT):
         power_off_quietly(attempt, journal, services)
     else:
-        eject_quietly(attempt, journal, services)
+        booted = _booted(attempt, services)
+        eject_quietly(attempt, journal, services, booted)
         if attempt.sets_next_boot or attempt.rerun:
-            forget_next_boot_quietly(attempt, journal, services, _booted(attempt, services))
+            forget_next_boot_quietly(attempt, journal, services, booted)
     if not attempt.intended(_OFF):
         return
     try:
@@ -193,21 +194,18 @@ def undo_start_quietly(attempt: Attempt, journal: Journal, services: Services) -
 
 
 def eject_leftover(attempt: Attempt, journal: Journal, services: Services) -> None:
-    """Eject what an earlier inspection could not eject, before the machine boots from the network."""
+    """Eject the ramdisk that an earlier inspection could not eject, before something else is booted or attached."""
     if _INSERTED in attempt.node.internal:
-        eject_quietly(attempt, journal, services)
+        eject_quietly(attempt, journal, services, _booted(attempt, services))
 
 
-def _inserted(attempt: Attempt, services: Services) -> Image | None:
+def _inserted(attempt: Attempt, services: Services, booted: Boot | None) -> Image | None:
     """Return what is recorded as inserted, or what a start that did not finish may have inserted."""
     recorded = attempt.node.internal.get(_INSERTED)
     if isinstance(recorded, dict):
         parameters = recorded.get(_PARAMETERS, recorded.get("parameters", ""))
         return Image(iso=str(recorded.get("iso", "")), parameters=str(parameters), keep=kept(attempt.node))
-    try:
-        return _image(attempt, services) if how(attempt, services) is Boot.VIRTUAL_MEDIA else None
-    except BmcError:
-        return None
+    return _image(attempt, services) if booted is Boot.VIRTUAL_MEDIA else None
 
 
 def _image(attempt: Attempt, services: Services) -> Image:
@@ -305,7 +303,7 @@ def power_off_quietly(attempt: Attempt, journal: Journal, services: Services) ->
     attempt.node.internal.pop(UNSEEN, None)
     if disables_power_off(attempt.node):
         stays = awaited and missed(attempt, booted) is not None
-        eject_quietly(attempt, journal, services)  # before the reboot, or it would boot the ramdisk again
+        eject_quietly(attempt, journal, services, booted)  # before the reboot, or it would boot the ramdisk again
         if awaited and forget_next_boot_quietly(attempt, journal, services, booted):
             stays = stays or not was_seen(attempt)
         if stays:
@@ -314,7 +312,7 @@ def power_off_quietly(attempt: Attempt, journal: Journal, services: Services) ->
             leave_ramdisk_quietly(attempt, journal, services)
         return
     if not services.settings.inspector.power_off or _powered_off(attempt, journal, services):
-        eject_quietly(attempt, journal, services)
+        eject_quietly(attempt, journal, services, booted)
         if awaited:
             forget_next_boot_quietly(attempt, journal, services, booted)
     elif awaited:

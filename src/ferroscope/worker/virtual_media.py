@@ -21,7 +21,7 @@ from ferroscope.core.reasons import Reason
 from ferroscope.core.values import without_secrets
 from ferroscope.core.virtual_media import ATTACHED, SEEN
 from ferroscope.worker.attempt import Attempt, Journal
-from ferroscope.worker.boot import eject_quietly
+from ferroscope.worker.boot import eject_leftover
 from ferroscope.worker.services import Services
 
 _SHOWN: Final = 120
@@ -31,7 +31,7 @@ def attach(attempt: Attempt, journal: Journal, services: Services) -> Outcome:
     """Attach the payload's ``image_url`` as ``device_type``."""
     driver, payload = _able(attempt), attempt.request.payload
     device, url = MediaDevice(payload["device_type"]), str(payload["image_url"])
-    _eject_leftover(attempt, journal, services)
+    eject_leftover(attempt, journal, services)
     attempt.command(partial(driver.attach_medium, attempt.node, device, url))
     attempt.node.internal[ATTACHED] = {**_attached(attempt.node), device: url}
     journal.note("virtual media", f"attached {without_secrets(url)[:_SHOWN]} as {device}")
@@ -43,7 +43,7 @@ def detach(attempt: Attempt, journal: Journal, services: Services) -> Outcome:
     """Empty the drives of the payload's ``device_types``, or all."""
     driver = _able(attempt)
     devices = [MediaDevice(one) for one in attempt.request.payload.get("device_types") or []]
-    _eject_leftover(attempt, journal, services)
+    eject_leftover(attempt, journal, services)
     ejected = attempt.command(partial(driver.detach_media, attempt.node, devices))
     gone = devices or list(MediaDevice)
     attempt.node.internal[ATTACHED] = {key: url for key, url in _attached(attempt.node).items() if key not in gone}
@@ -74,12 +74,6 @@ def _able(attempt: Attempt) -> AttachesMedia:
 def _attached(node: Node) -> dict[str, str]:
     known = node.internal.get(ATTACHED)
     return known if isinstance(known, dict) else {}
-
-
-def _eject_leftover(attempt: Attempt, journal: Journal, services: Services) -> None:
-    """Eject a ramdisk that an earlier inspection could not eject: nothing of it is in the way any more."""
-    if "inserted_ramdisk" in attempt.node.internal:
-        eject_quietly(attempt, journal, services)
 
 
 def _look(attempt: Attempt, journal: Journal, driver: AttachesMedia) -> None:
