@@ -25,7 +25,7 @@ _KEEPALIVE: Final = {"keepalives_idle": 5, "keepalives_interval": 2, "keepalives
 # Arguments of PostgreSQL's connections that a URL does not override: time limits are options of the service.
 _RELIED_ON: Final = {"connect_timeout", "tcp_user_timeout", "client_encoding", "prepare_threshold"}
 # PyMySQL's client flags: count the rows that matched, not those that changed; and accept several statements in one
-# text (see ``executor.joined``).
+# text (see ``mariadb.joined``).
 _FOUND_ROWS: Final = 1 << 1
 _MULTI_STATEMENTS: Final = 1 << 16
 

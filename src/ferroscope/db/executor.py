@@ -1,14 +1,13 @@
-"""Statements on their way to the driver: those that begin and end transactions, compiled ones, and how they are sent.
+"""Statements on their way to the driver: those that begin and end transactions, and compiled ones.
 
 All bypass SQLAlchemy's execution, which is too slow. BEGIN and COMMIT need no separate round trips: see ``session``.
 
-A sender sends several in one round trip. With PyMySQL they are joined into one text, except on a Galera cluster (see
-``joined``). For psycopg see ``postgresql``, for SQLite ``sqlite``.
+A sender sends several in one round trip: see ``postgresql``, ``mariadb`` and ``sqlite``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any, Final, Protocol
 
 import msgspec
@@ -16,16 +15,10 @@ from sqlalchemy import Connection, Dialect, Engine
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.sql.elements import ClauseElement
 
-from ferroscope.db.replication import is_galera
 from ferroscope.db.spellings import NOW
 
 Rows = Sequence[Any]
 Result = tuple[Rows, int]
-
-# Characters in one packet; the server's limit is ``spellings.PACKET``.
-_PACKET: Final = 4 * 1024 * 1024
-# The driver's own error numbers.
-_CLIENT_ERRORS: Final = range(2000, 3000)
 
 
 class Command(msgspec.Struct, eq=False):
@@ -60,62 +53,6 @@ class CommandError(Exception):
 class Send(Protocol):
     def __call__(self, connection: Connection, commands: Sequence[Command]) -> list[Result]:
         """Execute the commands in this order; ``CommandError``."""
-
-
-def joined(connection: Connection, commands: Sequence[Command]) -> list[Result]:
-    """Send all statements as one text (``MULTI_STATEMENTS``), or several if they exceed a packet.
-
-    The server stops at the first statement that fails. On a Galera cluster that is not enough: a conflicting commit of
-    another node may abort the transaction between two statements of a text. The server then reports no error but
-    executes the rest without a transaction, COMMIT included. Only the end of a text reports it, so there each statement
-    is a text of its own, from the first one that uses a table.
-    """
-    from pymysql.constants import COMMAND
-
-    from ferroscope.db.mysql_results import ResultReader
-
-    driver: Any = connection.connection.dbapi_connection
-    cursor, results = driver.cursor(), list[Result]()
-    texts = [one.text if one.values is None else cursor.mogrify(one.text, one.values) for one in commands]
-    last = [is_galera(connection) and not command.begins for command in commands]
-    sent = 0
-    try:
-        for size in _packets(texts, last):
-            first = len(results)
-            text = ";".join(texts[first : first + size])
-            # If this fails, the server has not got the whole text, and executes none of it.
-            driver._execute_command(COMMAND.COM_QUERY, text.encode(driver.encoding, "surrogateescape"))
-            sent = first + size
-            reader = ResultReader(driver)
-            for left in reversed(range(size)):
-                results.append(reader.next())
-                if reader.more is not bool(left):
-                    driver._force_close()
-                    raise RuntimeError("the server returned a different number of results than statements were sent")
-    except driver.Error as exc:
-        raise CommandError(len(results), exc, sent=len(results) + 1 if _is_answer(exc) else sent) from exc
-    return results
-
-
-def _is_answer(error: Any) -> bool:
-    """Whether it is what the server said of a statement, after which it executes no other one of the text."""
-    code = error.args[0] if error.args else None
-    return isinstance(code, int) and code != 0 and code not in _CLIENT_ERRORS
-
-
-def _packets(texts: Sequence[str], last: Sequence[bool]) -> Iterator[int]:
-    """Yield the number of texts in each packet; a text that is ``last`` ends its packet."""
-    number = length = 0
-    for text, is_last in zip(texts, last, strict=True):
-        if number and length + len(text) > _PACKET:
-            yield number
-            number = length = 0
-        number, length = number + 1, length + len(text)
-        if is_last:
-            yield number
-            number = length = 0
-    if number:
-        yield number
 
 
 def _begins(*texts: str) -> Sequence[Command]:

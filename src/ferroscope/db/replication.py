@@ -7,7 +7,7 @@ changed the same row loses with a deadlock error, and is retried. Four things di
   that was committed anywhere before, so a process sees its own writes on whichever node it reads.
 * ``SELECT ... FOR UPDATE`` locks on one node only, and is not certified. The row must be written: see ``nodes``.
 * A transaction that loses between two statements of one text is reported at the end of the text only, after the rest of
-  it was executed. So each statement is sent by itself: see ``executor.joined``.
+  it was executed. So each statement is sent by itself: see ``mariadb.joined``.
 * A node without the majority refuses everything with error 1047; the connection must be opened again.
 
 An asynchronous standby lacks the last commits of its primary, also acknowledged ones. Once it is promoted, nothing in

@@ -25,7 +25,7 @@ from ferroscope.core.notification import Subscription
 from ferroscope.db import executor, sqlite
 from ferroscope.db.engine import NOTIFY_CHANNEL
 from ferroscope.db.errors import classify, is_elsewhere, leaves_open
-from ferroscope.db.executor import Command, Send, Statements, joined
+from ferroscope.db.executor import Command, Send, Statements
 from ferroscope.db.replication import FOLLOWS, POSITION, Memory
 from ferroscope.db.session import Batch
 from ferroscope.db.transaction import Transaction
@@ -323,4 +323,8 @@ def sender_for(driver: str) -> Send:
         from ferroscope.db.postgresql import pipelined
 
         return pipelined
-    return joined if driver == "pymysql" else sqlite.send
+    if driver == "pymysql":
+        from ferroscope.db.mariadb import joined
+
+        return joined
+    return sqlite.send

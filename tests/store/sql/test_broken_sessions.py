@@ -13,7 +13,7 @@ from sqlalchemy.exc import OperationalError
 
 from ferroscope.contracts.errors import OutcomeUnknownError, StoreUnavailableError
 from ferroscope.contracts.store import Query
-from ferroscope.db import executor, schema, unit_of_work
+from ferroscope.db import mariadb, schema, unit_of_work
 from ferroscope.db.errors import classify, leaves_open
 from ferroscope.db.executor import Command, CommandError, Result
 from ferroscope.db.transaction import Transaction
@@ -85,13 +85,13 @@ def test_a_session_that_ended_while_the_work_took_its_time(adapter: Adapter, mon
 
 def test_a_session_that_ended_before_the_last_statements(adapter: Adapter, monkeypatch: pytest.MonkeyPatch) -> None:
     """PostgreSQL says so at the first of them; a node of Galera gets each of them by itself."""
-    monkeypatch.setattr(executor, "is_galera", lambda _: True)
+    monkeypatch.setattr(mariadb, "is_galera", lambda _: True)
     assert_nothing_changed(adapter, added)
 
 
 def test_a_session_that_ended_before_the_last_text(adapter: Adapter, monkeypatch: pytest.MonkeyPatch) -> None:
     """A change of many megabytes takes more than one text."""
-    monkeypatch.setattr(executor, "_PACKET", 1)
+    monkeypatch.setattr(mariadb, "_PACKET", 1)
     assert_nothing_changed(adapter, added)
 
 

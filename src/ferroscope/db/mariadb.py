@@ -1,4 +1,4 @@
-"""Reads the response of MariaDB or MySQL to several statements that were sent as one text.
+"""MariaDB and MySQL: several statements are sent as one text, and the response to it is read here.
 
 PyMySQL decodes the complete description of every column of every result, about 400 in an inspection, which takes more
 CPU time than decoding the rows. They are read by position here, so only a column's type and character set matter.
@@ -7,14 +7,23 @@ Source: https://mariadb.com/docs/server/reference/clientserver-protocol/4-server
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 from typing import Any, Final
 
 from pymysql import err
 from pymysql.connections import TEXT_TYPES
+from pymysql.constants import COMMAND
 from pymysql.converters import decoders
+from sqlalchemy import Connection
 
+from ferroscope.db.executor import Command, CommandError, Result, Rows
+from ferroscope.db.replication import is_galera
+
+# Characters in one packet; the server's limit is ``spellings.PACKET``.
+_PACKET: Final = 4 * 1024 * 1024
+# The driver's own error numbers.
+_CLIENT_ERRORS: Final = range(2000, 3000)
 # The first byte of a packet says what it is; in a row it is the length of the first value.
 _OK, _LOCAL_FILE, _END, _ERROR = 0x00, 0xFB, 0xFE, 0xFF
 _LONGEST_END: Final = 8  # bytes; a longer packet that begins like the end of a result is a row
@@ -29,7 +38,57 @@ _BINARY: Final = b"\x3f\x00"
 _LOST_CONNECTION: Final = 2013
 _CHUNK: Final = 65536
 
-Rows = Sequence[tuple[Any, ...]]
+
+def joined(connection: Connection, commands: Sequence[Command]) -> list[Result]:
+    """Send all statements as one text (``MULTI_STATEMENTS``), or several if they exceed a packet.
+
+    The server stops at the first statement that fails. On a Galera cluster that is not enough: a conflicting commit of
+    another node may abort the transaction between two statements of a text. The server then reports no error but
+    executes the rest without a transaction, COMMIT included. Only the end of a text reports it, so there each statement
+    is a text of its own, from the first one that uses a table.
+    """
+    driver: Any = connection.connection.dbapi_connection
+    cursor, results = driver.cursor(), list[Result]()
+    texts = [one.text if one.values is None else cursor.mogrify(one.text, one.values) for one in commands]
+    last = [is_galera(connection) and not command.begins for command in commands]
+    sent = 0
+    try:
+        for size in _packets(texts, last):
+            first = len(results)
+            text = ";".join(texts[first : first + size])
+            # If this fails, the server has not got the whole text, and executes none of it.
+            driver._execute_command(COMMAND.COM_QUERY, text.encode(driver.encoding, "surrogateescape"))
+            sent = first + size
+            reader = ResultReader(driver)
+            for left in reversed(range(size)):
+                results.append(reader.next())
+                if reader.more is not bool(left):
+                    driver._force_close()
+                    raise RuntimeError("the server returned a different number of results than statements were sent")
+    except driver.Error as exc:
+        raise CommandError(len(results), exc, sent=len(results) + 1 if _is_answer(exc) else sent) from exc
+    return results
+
+
+def _is_answer(error: Any) -> bool:
+    """Whether it is what the server said of a statement, after which it executes no other one of the text."""
+    code = error.args[0] if error.args else None
+    return isinstance(code, int) and code != 0 and code not in _CLIENT_ERRORS
+
+
+def _packets(texts: Sequence[str], last: Sequence[bool]) -> Iterator[int]:
+    """Yield the number of texts in each packet; a text that is ``last`` ends its packet."""
+    number = length = 0
+    for text, is_last in zip(texts, last, strict=True):
+        if number and length + len(text) > _PACKET:
+            yield number
+            number = length = 0
+        number, length = number + 1, length + len(text)
+        if is_last:
+            yield number
+            number = length = 0
+    if number:
+        yield number
 
 
 class ResultReader:
