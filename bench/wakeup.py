@@ -23,7 +23,7 @@ from bench.quantiles import Spread, spread
 from bench.report import Report
 from ferroscope.bus.local import RABBITMQ, LocalBus
 from ferroscope.config.options import BusSettings, DatabaseSettings, Settings
-from ferroscope.contracts.queue import requests_of
+from ferroscope.contracts.queue import REQUESTS_OF
 from ferroscope.core.lanes import Lane
 from ferroscope.core.model import Request
 from ferroscope.core.states import Event
@@ -85,7 +85,7 @@ def _pair(url: str, broker: str) -> Iterator[tuple[Backend, Backend]]:
 
 def _one(listening: Backend, other: Backend) -> tuple[float, float]:
     """Return the seconds of the commit and of the wake-up; as a dispatcher does, the thread waits on one lane."""
-    channel = requests_of(Lane.BMC)
+    channel = REQUESTS_OF[Lane.BMC]
     seen = listening.bus.wait(channel, 0, 0.0)
     woken: list[float] = []
 

@@ -10,19 +10,20 @@ from typing import Any, Final
 
 import msgspec
 
-from ferroscope.contracts import telemetry
-from ferroscope.contracts.telemetry import Moved
+from ferroscope.contracts.telemetry import CALL, Moved
 from ferroscope.core import callback_secret, ironic_nodes
 from ferroscope.core.delivery import Fail, IllegalEventError, NotInspectableError, advance, check_inspectable, take
 from ferroscope.core.explanations import hint
 from ferroscope.core.lanes import bmc_of
 from ferroscope.core.model import Document, Entry, Inspection, Node, Request, Severity
-from ferroscope.core.notification import Kind, kind_of
+from ferroscope.core.notification import Kind
 from ferroscope.core.reasons import Reason
 from ferroscope.core.states import (
+    ACTIVE,
     AT_REST,
     CLEARS_ERROR,
     COMMANDS,
+    INITIAL,
     MAY_BOOT,
     OF_STATE,
     RESTING,
@@ -195,7 +196,9 @@ def _add(
     """Save a new inspection and make it the node's current one, instead of ``replaced``; return the node."""
     # Later than the one before, also if the clock was ahead then: they are listed in the order of their starts.
     started = max(tx.now, (node.inspection_started_at or 0.0) + _APART)
-    new = telemetry.join_trace(msgspec.structs.replace(new, state=transition.target, started_at=started))
+    new = msgspec.structs.replace(new, state=transition.target, started_at=started)
+    if (call := CALL.get()) is not None:
+        new.traceparent, call.inspection = call.traceparent or None, new
     tx.inspections.add(new)
     node = msgspec.structs.replace(
         node, inspection=new.uuid, inspection_started_at=started, inspection_finished_at=None
@@ -222,8 +225,17 @@ def _moved_on(
 
 def _tell(tx: Transaction, node: Node, transition: Transition, inspection: Inspection) -> None:
     """Add the event of this transition to the outbox, if it has one."""
-    if tx.subscriptions and (kind := kind_of(transition, inspection)) is not None:
-        tx.outbox.add(kind, node, inspection)
+    source, target = transition.source, transition.target
+    if source is target or not tx.subscriptions:
+        return
+    if target in ACTIVE and (source in RESTING or target in INITIAL):
+        tx.outbox.add(Kind.STARTED, node, inspection)
+    elif target is State.WAITING:
+        tx.outbox.add(Kind.WAITING, node, inspection)
+    elif target is State.FINISHED:
+        tx.outbox.add(Kind.FINISHED, node, inspection)
+    elif target is State.ERROR:
+        tx.outbox.add(Kind.ABORTED if inspection.reason == Reason.ABORTED else Kind.FAILED, node, inspection)
 
 
 def _moved(node: Node, transition: Transition, now: float, failure: Fail | None = None) -> Node:
@@ -232,7 +244,8 @@ def _moved(node: Node, transition: Transition, now: float, failure: Fail | None 
     # An inspection that the machine initiated, or a reapply, does not change the provision state of a node at rest.
     keeps = node.provision_state in AT_REST and transition.event is not Event.INSPECT
     if target in OF_STATE and not keeps:
-        finished = ironic_nodes.is_attached(node) and target is State.FINISHED  # Ironic's own state has not changed
+        # The state of a node of an attached Ironic has not changed there.
+        finished = ironic_nodes.ATTACHED in node.internal and target is State.FINISHED
         changes["provision_state"] = ironic_nodes.provision_state(node) if finished else OF_STATE[target]
         changes["target_provision_state"] = None if target is State.FINISHED else str(Provision.MANAGEABLE)
     if target in TERMINAL:

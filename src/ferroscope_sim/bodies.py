@@ -14,13 +14,15 @@ from typing import Final
 
 import msgspec
 
-from ferroscope.core.ignored_macs import KNOWN, ignored
+from ferroscope.core.ignored_macs import KNOWN, IgnoredMacs
 from ferroscope.core.lookup import MAX_MACS
 from ferroscope.core.model import Document
 from ferroscope.core.values import normalized_mac
 from ferroscope_sim.inventory import MAX_INDEX, bmc_address, bmc_mac, generate, nic_mac, pxe_mac
 from ferroscope_sim.model import FleetSettings, Member
 from ferroscope_sim.outcomes import Body
+
+_IGNORED: Final = IgnoredMacs((KNOWN,))
 
 # A given inventory for every machine: read from a file, with each machine's addresses substituted.
 #
@@ -78,7 +80,7 @@ def _macs(inventory: Document) -> list[str]:
     """Return the distinct MACs, the boot MAC first."""
     records = inventory.get("interfaces")
     found = [normalized_mac(record.get("mac_address")) for record in records or () if isinstance(record, dict)]
-    macs = list(dict.fromkeys(mac for mac in found if mac and mac not in ignored((KNOWN,))))
+    macs = list(dict.fromkeys(mac for mac in found if mac and mac not in _IGNORED))
     if not 0 < len(macs) <= MAX_MACS:
         raise ValueError(f"it must have between 1 and {MAX_MACS} interfaces with a MAC, not {len(macs)}")
     boot = inventory.get("boot")

@@ -8,7 +8,12 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Final
 
-from ferroscope.contracts.queue import channels_of
+from ferroscope.contracts.queue import REQUESTS_OF, Channel
+from ferroscope.core.lanes import Lane
+
+# The channels that a message about requests advances; one without a lane that is known here advances all.
+_ADVANCED: Final = {REQUESTS_OF[lane]: frozenset({REQUESTS_OF[lane], Channel.REQUESTS}) for lane in Lane}
+_ALL: Final = frozenset(REQUESTS_OF.values())
 
 # Where messages of other processes come from.
 DATABASE: Final = "database"
@@ -51,12 +56,13 @@ class LocalBus:
             self._sources[source] += change
 
     def publish(self, message: str) -> None:
-        moved = channels_of(message)
+        channel = message.partition(" ")[0]
+        moved = frozenset({channel}) if channel != Channel.REQUESTS else _ADVANCED.get(message, _ALL)
         with self._lock:
             for channel in moved:
                 self._positions[channel] += 1
             for channels, condition in self._waiters.items():
-                if any(channel in moved for channel in channels):
+                if not moved.isdisjoint(channels):
                     condition.notify_all()
 
     def wait(self, channel: str, seen: int, timeout: float) -> int:

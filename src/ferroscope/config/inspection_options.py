@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import Annotated, Literal
 
 import msgspec
 from oslo_config import types
 
 from ferroscope.config.declaration import Gibibytes, Opt
-from ferroscope.core import ignored_macs as shared
+from ferroscope.core.ignored_macs import KNOWN, PATTERN, IgnoredMacs
 
 
 def _cpu_capabilities() -> dict[str, str]:
@@ -16,7 +17,7 @@ def _cpu_capabilities() -> dict[str, str]:
     return {flag: f"cpu_{name}" for flag, name in flags.items()}
 
 
-class InspectorSettings(msgspec.Struct, frozen=True, kw_only=True):
+class InspectorSettings(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     """``[inspector]``: hooks and their options; timeouts of an inspection."""
 
     default_hooks: Annotated[tuple[str, ...], Opt("The hooks that $default_hooks stands for.", type=types.String())] = (
@@ -43,9 +44,9 @@ class InspectorSettings(msgspec.Struct, frozen=True, kw_only=True):
             "MAC addresses that several machines have, such as those of USB NICs of BMCs: they are kept in the "
             "inventory, but never become ports and never identify a machine. An address or its beginning, with ? for "
             "any digit; 'known' stands for those that Ferroscope knows. 'ferroscope status' reports others.",
-            regex=shared.PATTERN,
+            regex=PATTERN,
         ),
-    ] = (shared.KNOWN,)
+    ] = (KNOWN,)
     keep_ports: Annotated[
         Literal["all", "present", "added"],
         Opt("Ports to keep: all, those in the inventory, those that add_ports selects."),
@@ -205,10 +206,10 @@ class InspectorSettings(msgspec.Struct, frozen=True, kw_only=True):
     ] = 4
     reinspect_period: Annotated[float, Opt("Seconds between searches for machines to inspect again.", ge=1)] = 60.0
 
-    @property
-    def ignored(self) -> shared.IgnoredMacs:
-        """The addresses of ``ignored_macs``."""
-        return shared.ignored(tuple(self.ignored_macs))
+    @cached_property
+    def ignored(self) -> IgnoredMacs:
+        """The addresses of ``ignored_macs``; ``ValueError``."""
+        return IgnoredMacs(self.ignored_macs)
 
 
 class DiscoverySettings(msgspec.Struct, frozen=True, kw_only=True):

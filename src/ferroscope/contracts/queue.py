@@ -24,27 +24,18 @@ class Channel(StrEnum):
 
 # The channels of the PXE filter.
 MAC_CHANNELS: Final = (Channel.ALLOW, Channel.DENY)
-_OF_LANES: Final = {lane: f"{Channel.REQUESTS} {lane}" for lane in Lane}
-
-
-def requests_of(lane: Lane | None) -> str:
-    """Return the channel for requests of one lane, or of all lanes."""
-    return Channel.REQUESTS if lane is None else _OF_LANES[lane]
-
-
-def channels_of(message: str) -> tuple[str, ...]:
-    """Return the channels that a message advances: the one it begins with, and for requests that of their lane.
-
-    A message about requests without a lane, as older releases send, advances the channels of all lanes.
-    """
-    channel = message.partition(" ")[0]
-    if channel != Channel.REQUESTS:
-        return (channel,)
-    return (channel, message) if message in _OF_LANES.values() else (channel, *_OF_LANES.values())
+REQUESTS_OF: Final[dict[Lane | None, str]] = {lane: f"{Channel.REQUESTS} {lane}" for lane in Lane} | {
+    None: Channel.REQUESTS
+}
+"""The channel for the requests of a lane; None: of all lanes."""
 
 
 class Publisher(Protocol):
-    """Where messages go. A message is a channel's name (see ``channels_of``), optionally with details; only a hint."""
+    """Where messages go. A message is a channel's name, optionally with details; only a hint.
+
+    One about the requests of a lane advances also the channel of all requests; one about requests without a lane, as
+    older releases send, the channels of all lanes.
+    """
 
     def publish(self, message: str) -> None:
         """Wake up all threads that wait for one of the message's channels; never waits for others, never raises."""

@@ -59,22 +59,6 @@ class Call(msgspec.Struct):
 CALL: Final[ContextVar[Call | None]] = ContextVar("CALL", default=None)
 
 
-def join_trace(new: Inspection) -> Inspection:
-    """Return the new inspection with the trace of the call that starts it."""
-    call = CALL.get()
-    if call is not None:
-        new = msgspec.structs.replace(new, traceparent=call.traceparent or None)
-        call.inspection = new
-    return new
-
-
-def trace_concerns(inspection: Inspection) -> None:
-    """Record that the call of this thread concerns the inspection."""
-    call = CALL.get()
-    if call is not None and call.inspection is None:
-        call.inspection = inspection
-
-
 def valid_traceparent(traceparent: str) -> str:
     """Return the value of the header; "" if it is invalid."""
     return traceparent if _TRACEPARENT.match(traceparent) else ""

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import ipaddress
 from collections.abc import Collection, Iterator
-from functools import lru_cache
 from typing import Final
 from urllib.parse import urlsplit
 
@@ -104,7 +103,7 @@ def hosts(info: Document) -> Iterator[tuple[str, str]]:
 
 def literal(info: Document) -> frozenset[str]:
     """Return the addresses as stored, without DNS lookups; a host name is returned as it is."""
-    found = (normalized_ip(host) if is_address(host) else host.lower() for _, host in hosts(info))
+    found = (values.normalized_ip(host) if is_address(host) else host.lower() for _, host in hosts(info))
     return frozenset(filter(None, found))
 
 
@@ -115,25 +114,6 @@ def is_address(host: str) -> bool:
     except ValueError:
         return False
     return True
-
-
-def normalized_ip(address: str) -> str | None:
-    """Return the IP address in canonical form; None if it is invalid, loopback or unspecified."""
-    return _normalized(address) if len(address) <= _LONGEST else _normalize(address)
-
-
-def _normalize(address: str) -> str | None:
-    try:
-        parsed = ipaddress.ip_address(address.strip().split("%", 1)[0].split("/", 1)[0])
-    except ValueError:
-        return None
-    parsed = getattr(parsed, "ipv4_mapped", None) or parsed
-    return None if parsed.is_loopback or parsed.is_unspecified else str(parsed)
-
-
-# Longer than any address; an inspection needs that of its BMC half a dozen times.
-_LONGEST: Final = 64
-_normalized: Final = lru_cache(maxsize=4096)(_normalize)
 
 
 def _host(value: str) -> str | None:

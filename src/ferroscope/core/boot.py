@@ -78,12 +78,11 @@ def choose(
     if not manage_boot:
         return Boot.OPERATOR
     asked = node.attributes.get("boot_interface")
-    # A machine that is to boot an image by UEFI HTTP gets the same image as a virtual medium; it has no boot network.
-    own = (UEFI_HTTP, *(f"{name}{VIRTUAL_MEDIA}" for name in own_names(node.driver)))
-    if (asked is None or asked in own) and boots_itself and iso:
+    own = asked is not None and asked in _virtual_media(node.driver)
+    if (asked is None or own) and boots_itself and iso:
         return Boot.VIRTUAL_MEDIA
-    if asked in own or asked in {f"{name}{VIRTUAL_MEDIA}" for driver in drivers for name in own_names(driver)}:
-        able = boots_itself and asked in own
+    if own or (asked is not None and any(asked in _virtual_media(driver) for driver in drivers)):
+        able = boots_itself and own
         lacking = "driver_info deploy_iso or [inspector] ramdisk_iso" if able else "a driver that supports it"
         raise BootError(f"boot_interface {asked!r} requires {lacking}")
     if scripted and (asked == Boot.IPXE or (asked is None and require_managed)):
@@ -95,6 +94,14 @@ def choose(
             "and ramdisk"
         )
     return Boot.NETWORK
+
+
+def _virtual_media(driver: str) -> tuple[str, ...]:
+    """Return the names of the boot interfaces by which this driver has a machine boot an image.
+
+    A machine that is to boot one by UEFI HTTP gets the same image as a virtual medium; it has no boot network.
+    """
+    return (UEFI_HTTP, *(f"{name}{VIRTUAL_MEDIA}" for name in own_names(driver)))
 
 
 # A node's capabilities, in both accepted forms. Source: the Bare Metal API reference: ``properties.capabilities`` is a

@@ -76,7 +76,7 @@ def check_inspectable(node: Node) -> Transition:
         raise NotInspectableError(
             f"node {node.uuid} is in the inbox; approve it first: ferroscope node approve {node.uuid}"
         )
-    if ironic_nodes.is_attached(node):
+    if ironic_nodes.ATTACHED in node.internal:
         if refusal := ironic_nodes.refusal(node):
             raise NotInspectableError(refusal)
     elif node.provision_state not in INSPECTABLE:
@@ -241,7 +241,7 @@ def exhausted(node: Node, request: Request, policy: DeliveryPolicy) -> Run | Fai
     elif other := request.attempt - 1 - tried:
         why += f"; {many(other, 'more delivery', 'more deliveries')} ended in outages or stops"
     row = _BY_PAIR.get((node.state, request.event))
-    if request.event is Event.FINISH and row is not None and not ironic_nodes.is_attached(node):
+    if request.event is Event.FINISH and row is not None and ironic_nodes.ATTACHED not in node.internal:
         left = _LEFT_ON if node.state is State.PROCESSING else "the results are kept"
         return Run(row, rerun=True, undone=f"{why}: {left}")
     return failure_of(request) if request.event is Event.FAIL else Fail(Reason.ATTEMPTS_EXHAUSTED, why)

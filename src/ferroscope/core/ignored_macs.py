@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from functools import lru_cache
 from typing import Final
 
 from ferroscope.core.values import identifying_mac
@@ -51,12 +50,6 @@ class IgnoredMacs:
         """Return the normalized MAC if it may identify a machine; otherwise None."""
         mac = identifying_mac(value)
         return None if mac is None or mac in self else mac
-
-
-@lru_cache(maxsize=64)
-def ignored(patterns: tuple[str, ...]) -> IgnoredMacs:
-    """Return the set of these patterns; ``ValueError``."""
-    return IgnoredMacs(patterns)
 
 
 def _expression(pattern: str) -> str:

@@ -19,8 +19,8 @@ from ferroscope.core.model import Document, Node, Port
 from ferroscope.core.node import ATTRIBUTES, STORED, NodeField
 from ferroscope.core.states import ACTIVE, INSPECTABLE, Provision, State
 
-# The key of a node's ``internal`` document with what only Ironic knows of it.
-_INTERNAL: Final = "registry"
+ATTACHED: Final = "registry"
+"""The key of a node's ``internal`` document with what only Ironic knows of it: nodes that have it are Ironic's."""
 # Ironic's own inspection may wait for ours.
 _INSPECTABLE: Final = INSPECTABLE | {Provision.INSPECTING, Provision.INSPECT_WAIT}
 
@@ -54,14 +54,9 @@ Change = list[Any]
 # Our copy
 
 
-def is_attached(node: Node) -> bool:
-    """Whether the node belongs to an attached Ironic."""
-    return _INTERNAL in node.internal
-
-
 def provision_state(node: Node) -> str:
     """Return the provision state in Ironic, as last seen."""
-    return str(node.internal[_INTERNAL].get("provision_state"))
+    return str(node.internal[ATTACHED].get("provision_state"))
 
 
 def is_in_use(state: str) -> bool:
@@ -94,7 +89,7 @@ def shown_state(node: Node, state: str) -> str:
 
 def copied(document: Document, known: Node | None) -> Node:
     """Return the node as Ironic's ``document`` has it; what is ours is taken from ``known``."""
-    node = known or Node(uuid=str(document["uuid"]), driver="", internal={_INTERNAL: {}})
+    node = known or Node(uuid=str(document["uuid"]), driver="", internal={ATTACHED: {}})
     state = str(document.get("provision_state") or Provision.ENROLL)[:16]
     changes: dict[str, Any] = {field.name: fitting(field, document.get(field.name)) for field in _STORED}
     changes["labels"] = labels.valid(changes["extra"].get("labels"))
@@ -107,7 +102,7 @@ def copied(document: Document, known: Node | None) -> Node:
         value = fitting(field, document.get(field.name))
         if value != field.default:
             attributes[field.name] = sorted(value) if field.name == _TRAITS else value
-    internal = node.internal | {_INTERNAL: {"provision_state": state}}
+    internal = node.internal | {ATTACHED: {"provision_state": state}}
     provision: Any = shown_state(node, state)
     return msgspec.structs.replace(
         node, **changes, attributes=attributes, internal=internal, provision_state=provision, orphaned_at=None

@@ -17,8 +17,6 @@ import msgspec
 from ferroscope.core.digest import Digest
 from ferroscope.core.model import Inspection, Node
 from ferroscope.core.node import Document
-from ferroscope.core.reasons import Reason
-from ferroscope.core.states import ACTIVE, INITIAL, RESTING, State, Transition
 
 # Bounds of one event: a machine may report thousands of parts with long names.
 MAX_CHANGES: Final = 200
@@ -158,22 +156,6 @@ class Tally(msgspec.Struct, frozen=True, kw_only=True):
     state: OutboxState
     events: int
     oldest: float
-
-
-def kind_of(transition: Transition, inspection: Inspection) -> Kind | None:
-    """Return the type of the event of a transition; None if that is not an event."""
-    source, target = transition.source, transition.target
-    if source is target:
-        return None
-    if target in ACTIVE and (source in RESTING or target in INITIAL):
-        return Kind.STARTED
-    if target is State.WAITING:
-        return Kind.WAITING
-    if target is State.FINISHED:
-        return Kind.FINISHED
-    if target is State.ERROR:
-        return Kind.ABORTED if inspection.reason == Reason.ABORTED else Kind.FAILED
-    return None
 
 
 def view_of(node: Node) -> NodeView:

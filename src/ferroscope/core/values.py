@@ -318,11 +318,30 @@ def _escaped(found: re.Match[str]) -> str:
     return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
 
 
-# Hosts: a listener there can be reached from this host only, and what is sent there leaves no host.
+# Hosts.
+
+
+def normalized_ip(address: str) -> str | None:
+    """Return the IP address in canonical form; None if it is invalid, loopback or unspecified."""
+    return _normalized(address) if len(address) <= _LONGEST else _normalize(address)
+
+
+def _normalize(address: str) -> str | None:
+    try:
+        parsed = ipaddress.ip_address(address.strip().split("%", 1)[0].split("/", 1)[0])
+    except ValueError:
+        return None
+    parsed = getattr(parsed, "ipv4_mapped", None) or parsed
+    return None if parsed.is_loopback or parsed.is_unspecified else str(parsed)
+
+
+# Longer than any IP address; an inspection needs that of its BMC half a dozen times.
+_LONGEST: Final = 64
+_normalized: Final = lru_cache(maxsize=4096)(_normalize)
 
 
 def is_loopback(host: str) -> bool:
-    """Whether this is a loopback address, or localhost."""
+    """Whether the host is loopback, or localhost: reached from this host only, and what is sent there stays here."""
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:

@@ -29,7 +29,7 @@ from sqlalchemy.exc import IntegrityError
 from sqlalchemy.sql.dml import ReturningUpdate
 
 from ferroscope.contracts.errors import StoreUnavailableError
-from ferroscope.contracts.queue import EVERYTHING, MOST_WITHOUT, Bus, Channel, Clock, StopFlag, Take, requests_of
+from ferroscope.contracts.queue import EVERYTHING, MOST_WITHOUT, REQUESTS_OF, Bus, Channel, Clock, StopFlag, Take
 from ferroscope.core.lanes import OVERTAKING, Lane
 from ferroscope.core.losses import Cause, Loss, loss_of, may_release, noted
 from ferroscope.core.model import REQUEST_VERSION, Claim, Member
@@ -174,7 +174,7 @@ class Queue:
     def _get(
         self, holder: str, timeout: float, stop: StopFlag, take: Take, work: Work[T] | None
     ) -> tuple[Claim, T | None] | None:
-        deadline, channel = self._clock.monotonic() + timeout, requests_of(take.lane)
+        deadline, channel = self._clock.monotonic() + timeout, REQUESTS_OF[take.lane]
         tried = -1  # the position of the channel at the last claim, which found nothing
         while not stop.is_set():
             self._free_doubtful()
@@ -250,7 +250,7 @@ class Queue:
         if self._free_orphans(orphans):
             self._bus.publish(Channel.REQUESTS)
         for lane in due:
-            self._bus.publish(requests_of(lane))
+            self._bus.publish(REQUESTS_OF[lane])
 
     def _seen(self, tx: Transaction, holder: str, known: frozenset[str]) -> tuple[list[_Orphan], list[Lane]]:
         """Return the claims to release, and the lanes with a request to claim; ``known``: our claims before that."""

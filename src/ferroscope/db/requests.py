@@ -14,7 +14,7 @@ from sqlalchemy import bindparam, delete, insert, select, update
 
 from ferroscope.contracts.data import Later
 from ferroscope.contracts.errors import ClaimLostError
-from ferroscope.contracts.queue import requests_of
+from ferroscope.contracts.queue import REQUESTS_OF
 from ferroscope.core.lanes import lane_of, priority_of
 from ferroscope.core.model import Claim, Request
 from ferroscope.core.values import new_uuid
@@ -93,7 +93,7 @@ class Requests:
         lane = lane_of(request.event)
         row["lane"], row["priority"] = lane, priority_of(request.event)
         self._tx.ask(_INSERT, row)
-        self._tx.wake(requests_of(lane))
+        self._tx.wake(REQUESTS_OF[lane])
         return None
 
     def claimed(self, claim: Claim) -> None:

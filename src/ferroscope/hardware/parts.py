@@ -19,9 +19,8 @@ from typing import Any, Final, Literal
 import msgspec
 
 from ferroscope import lldp
-from ferroscope.core import bmc_access
 from ferroscope.core.json_safety import clean_text
-from ferroscope.core.values import boot_mac, normalized_mac
+from ferroscope.core.values import boot_mac, normalized_ip, normalized_mac
 
 Kind = Literal["node", "cpu", "nic", "disk", "dimm", "gpu", "firmware", "health"]
 Value = str | float
@@ -273,7 +272,7 @@ def ip(inventory: Any) -> str | None:
     nics.sort(key=lambda nic: booted is None or normalized_mac(nic.get("mac_address")) != booted)
     for field in ("ipv4_address", "ipv6_address"):
         for nic in nics:
-            found = bmc_access.normalized_ip(text(nic.get(field)) or "")
+            found = normalized_ip(text(nic.get(field)) or "")
             if found is not None and not ip_address(found).is_link_local:
                 return found
     return None

@@ -31,11 +31,12 @@ from ferroscope.contracts.errors import BmcError
 from ferroscope.contracts.images import AttachesMedia, RamdiskBoot
 from ferroscope.contracts.queue import Clock
 from ferroscope.contracts.telemetry import Span, Tracer, span_of, trace_of
-from ferroscope.core.bmc_access import hosts, is_address, normalized_ip
+from ferroscope.core.bmc_access import hosts, is_address
 from ferroscope.core.model import Inspection, Node, Request
 from ferroscope.core.reasons import UNAVAILABLE, Reason
 from ferroscope.core.secrets import holds_concealed
 from ferroscope.core.states import Event
+from ferroscope.core.values import normalized_ip
 from ferroscope.remote import resolver
 from ferroscope.remote.resolver import UnresolvedError
 

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import pytest
 
-from ferroscope.core.ignored_macs import KNOWN, KNOWN_MACS, ignored
+from ferroscope.core.ignored_macs import KNOWN, KNOWN_MACS, IgnoredMacs
 
 USB = "be:3a:f2:b6:05:9f"
 
 
 def test_known_addresses_are_ignored_unless_the_list_says_otherwise() -> None:
-    known = ignored((KNOWN,))
+    known = IgnoredMacs((KNOWN,))
     for mac in (USB, "0a:ca:fe:f0:0d:04", "fa:4b:7f:fc:bc:02", "00:1a:ca:ff:ff:01"):
         assert mac in known
         assert known.identifying(mac.upper().replace(":", "-")) is None
-        assert mac not in ignored(())
+        assert mac not in IgnoredMacs(())
     for mac in ("be:3a:f2:b6:05:9e", "0a:ca:fe:f0:0e:04", "52:54:00:00:00:01"):
         assert mac not in known
         assert known.identifying(mac) == mac
@@ -30,7 +30,7 @@ def test_known_addresses_are_ignored_unless_the_list_says_otherwise() -> None:
     ],
 )
 def test_a_pattern_is_an_address_or_its_beginning(pattern: str, matches: str, not_matches: str) -> None:
-    found = ignored((KNOWN, pattern))
+    found = IgnoredMacs((KNOWN, pattern))
     assert matches in found
     assert not_matches not in found
     assert USB in found
@@ -39,12 +39,12 @@ def test_a_pattern_is_an_address_or_its_beginning(pattern: str, matches: str, no
 @pytest.mark.parametrize("pattern", ["", "02:", "02:0", "02:00:5e:00:00:01:02", "eth0", "*", "??", "??:??", "02.00.5e"])
 def test_a_pattern_that_is_wrong_or_matches_all_machines_is_refused(pattern: str) -> None:
     with pytest.raises(ValueError, match="MAC address"):
-        ignored((pattern,))
+        IgnoredMacs((pattern,))
 
 
 @pytest.mark.parametrize("mac", [None, 7, "", "00:00:00:00:00:00", "ff:ff:ff:ff:ff:ff", "no-mac"])
 def test_what_is_no_address_identifies_nothing(mac: object) -> None:
-    assert ignored(()).identifying(mac) is None
+    assert IgnoredMacs(()).identifying(mac) is None
 
 
 def test_known_patterns_say_what_has_them() -> None:

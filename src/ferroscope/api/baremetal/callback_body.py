@@ -19,10 +19,12 @@ import msgspec
 from ferroscope.api.errors import BadRequestError
 from ferroscope.api.http import decoding
 from ferroscope.api.http.schemas import Mac
-from ferroscope.contracts.data import Part
-from ferroscope.core import bmc_access, json_safety, values
+from ferroscope.contracts.data import Packed, Part, packed
+from ferroscope.core import json_safety, values
 from ferroscope.core.ignored_macs import IgnoredMacs
 from ferroscope.core.lookup import MAX_INTERFACES, MAX_MACS, Evidence
+from ferroscope.core.model import Node
+from ferroscope.core.states import State
 
 # The longest text of an IPv6 address has 45 characters; a scope may have any length.
 _MAX_ADDRESS: Final = 64
@@ -122,6 +124,30 @@ def parse(raw: bytes, node_uuid: str | None, *, max_depth: int, ignored: Ignored
         system_vendor=inventory.system_vendor,
         oddities=tuple(_oddities(raw, readable, inventory)),
     )
+
+
+class ToStore(msgspec.Struct, frozen=True):
+    """What to store of a callback: ``sent``, or as that of a machine that is being discovered."""
+
+    sent: dict[Part, Packed]
+    discovered: dict[Part, Packed]
+
+    def by(self, node: Node) -> dict[Part, Packed]:
+        """Return the parts to store if it is the callback of this node."""
+        return self.discovered if node.state is State.ENROLLING and node.auto_discovered else self.sent
+
+
+def to_store(parts: dict[Part, bytes], *, unasked: bool) -> ToStore:
+    """Return what to store; data of a machine that is being discovered gets the key ``auto_discovered``.
+
+    ``unasked``: machines may call whose inspection was not requested.
+    """
+    sent = packed(parts)
+    if not unasked:
+        return ToStore(sent, sent)
+    unprocessed: dict[str, Any] = _decode_parts(parts["unprocessed"])
+    unprocessed["auto_discovered"] = True
+    return ToStore(sent, sent | packed({"unprocessed": _encode(unprocessed)}))
 
 
 def split(raw: bytes, *, max_depth: int) -> dict[Part, bytes]:
@@ -228,4 +254,4 @@ def _address(text: Any) -> str | None:
     """Return the normalized address without a scope; None if it is invalid, unspecified or a loopback address."""
     if not isinstance(text, str) or len(text) > _MAX_ADDRESS:
         return None
-    return bmc_access.normalized_ip(json_safety.clean_text(text))
+    return values.normalized_ip(json_safety.clean_text(text))

@@ -17,7 +17,7 @@ import msgspec
 
 from ferroscope import transition
 from ferroscope.api.baremetal import agent, callback_body, discovery, machine_lookup, refusals
-from ferroscope.api.baremetal.callback_body import Parsed
+from ferroscope.api.baremetal.callback_body import Parsed, ToStore
 from ferroscope.api.errors import LOOKUP_FAILED, ApiError, BadRequestError, MissingError, UnavailableError
 from ferroscope.api.http import decoding
 from ferroscope.api.http.context import ApiContext, Process
@@ -25,14 +25,14 @@ from ferroscope.api.http.route import Call, Reply
 from ferroscope.api.http.schemas import Uuid
 from ferroscope.boot_config import ipxe
 from ferroscope.config.options import Settings
-from ferroscope.contracts import telemetry
 from ferroscope.contracts.errors import ConflictError, NotFoundError
+from ferroscope.contracts.telemetry import CALL
 from ferroscope.core import callback_secret, lookup
 from ferroscope.core.callback_secret import Proof, Verdict
 from ferroscope.core.json_safety import MAX_DEPTH
 from ferroscope.core.model import Inspection, Node, Request, Severity
 from ferroscope.core.reasons import Reason
-from ferroscope.core.states import MAY_CALL, TAKES_CALLBACK, Event, State
+from ferroscope.core.states import ACTIVE, AWAITED, MAY_CALL, TAKES_CALLBACK, Event, State
 from ferroscope.db.transaction import Transaction
 
 T = TypeVar("T")
@@ -98,7 +98,7 @@ class _Sent(msgspec.Struct, frozen=True):
     """A callback, with the secret in its query and the address it came from."""
 
     parsed: Parsed
-    to_store: discovery.ToStore
+    to_store: ToStore
     secret: str | None
     source: str
 
@@ -178,7 +178,8 @@ def handle_callback(
     elsewhere: Elsewhere = _NOWHERE,
 ) -> Accepted:
     """Handle the callback that ``source`` sent; every refusal raises the same ``MissingError``."""
-    sent = _Sent(parsed, discovery.to_store(context.settings, parsed.parts), secret, source)
+    unasked = context.settings.auto_discovery.enabled or context.settings.inspector.permit_active
+    sent = _Sent(parsed, callback_body.to_store(parsed.parts, unasked=unasked), secret, source)
 
     def work(tx: Transaction) -> Accepted | lookup.Refused:
         verdict = _look_up(context.settings, tx, sent)
@@ -264,15 +265,17 @@ def _take(
     if inspection is None and node.inspection is not None:  # the node has just been created
         inspection = tx.inspections.get(node.inspection)
     if inspection is None or inspection.digest != parsed.digest:
-        node = discovery.contest(context, tx, node, parsed, source)
-        unasked = discovery.take_unasked(context, tx, node, source)
+        if node.inbox:
+            node = discovery.contest(context, tx, node, parsed, source)
+        unasked = None if node.state in ACTIVE else discovery.take_unasked(context, tx, node, source)
         if isinstance(unasked, lookup.Refused):
             return unasked
         if unasked is not None:
             node, inspection = unasked, tx.inspections.get(str(unasked.inspection))
     if inspection is None:
         return refusals.not_waiting(node)
-    telemetry.trace_concerns(inspection)
+    if (traced := CALL.get()) is not None and traced.inspection is None:
+        traced.inspection = inspection
     verdict = callback_secret.judge(context.settings.inspector.callback_secret, inspection, sent.secret)
     if not verdict.accepted:
         return refusals.unproven(node, verdict.proof)
@@ -317,7 +320,8 @@ def _submit(
         if parsed.oddities:
             message = f"odd values in the data were cleaned or ignored: {'; '.join(parsed.oddities)}"
             tx.journal.append([transition.step(node, _CLEANED, message, process=context.process.name)])
-        node = refusals.forgiven(tx, node)
+        if node.last_error is not None and node.state in AWAITED:  # of a callback of this machine that was refused
+            node = tx.nodes.update(msgspec.structs.replace(node, last_error=None))
     _note_call(context.process, tx, node, source, verdict, first=inspection.digest is None, early=early)
     payload = {"digest": parsed.digest, "source": source, "identity": msgspec.structs.asdict(identity)}
     if differences:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
@@ -18,12 +18,11 @@ from ferroscope.api.baremetal.callback_body import Parsed
 from ferroscope.api.http.context import ApiContext, Services
 from ferroscope.config.options import Settings
 from ferroscope.contracts.bmc import Discovers
-from ferroscope.contracts.data import Packed, Part, packed
 from ferroscope.contracts.store import Query
 from ferroscope.core import bmc_access, lookup
 from ferroscope.core.model import Document, Node
 from ferroscope.core.reasons import Reason
-from ferroscope.core.states import ACTIVE, Provision, State
+from ferroscope.core.states import Provision, State
 from ferroscope.core.values import many
 from ferroscope.db.transaction import Transaction
 from ferroscope.hardware import machine_identity
@@ -40,9 +39,6 @@ _CLAIMED: Final = "claimed-twice"
 _CONNECTED: Final = 4
 _CLAIMS: Final = 8
 _CLAIMED_MACS: Final = 16
-
-_encode = msgspec.json.Encoder().encode
-_decode_parts = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 
 
 def wanted(settings: Settings, refusal: lookup.Refused, evidence: lookup.Evidence) -> bool:
@@ -114,9 +110,9 @@ def _connect(context: ApiContext, tx: Transaction, node: Node, other: Node, ther
 
 
 def contest(context: ApiContext, tx: Transaction, node: Node, parsed: Parsed, source: str) -> Node:
-    """Return a discovered node, with a claim if another source calls as this machine or with some of its MACs."""
+    """Return a node of the inbox, with a claim if another source calls as this machine or with some of its MACs."""
     known = origin(node)
-    if not node.inbox or not known or known.get("source") == source:
+    if not known or known.get("source") == source:
         return node
     claims = [claim for claim in known.get("claims", []) if isinstance(claim, dict)]
     if len(claims) >= _CLAIMS or any(claim.get("source") == source for claim in claims):
@@ -161,12 +157,10 @@ def banned(tx: Transaction, node: Node) -> set[str]:
 
 
 def take_unasked(context: ApiContext, tx: Transaction, node: Node, source: str) -> Node | lookup.Refused | None:
-    """Return the node, ``enrolling``, if its machine may call without a requested inspection; None if not.
+    """Return the node, which is not being inspected, ``enrolling`` if its machine may call all the same; None if not.
 
     These are machines in use, if ``[inspector] permit_active``, and discovered ones whose inspection failed.
     """
-    if node.state in ACTIVE:
-        return None
     in_use = context.settings.inspector.permit_active and node.provision_state is Provision.AVAILABLE
     again = node.auto_discovered and node.provision_state is Provision.ENROLL and node.state is State.ERROR
     if not in_use and not (again and context.settings.auto_discovery.enabled):
@@ -177,27 +171,6 @@ def take_unasked(context: ApiContext, tx: Transaction, node: Node, source: str) 
     tx.discoveries.add(node.uuid, ())
     what = "callback of a machine in use" if in_use else "the discovered machine called back again"
     return transition.enroll(tx, node, what, inspection=context.process.new_uuid(), process=context.process.name)
-
-
-class ToStore(msgspec.Struct, frozen=True):
-    """What to store of a callback: ``sent``, or as that of a machine that is being discovered."""
-
-    sent: dict[Part, Packed]
-    discovered: dict[Part, Packed]
-
-    def by(self, node: Node) -> dict[Part, Packed]:
-        """Return the parts to store if it is the callback of this node."""
-        return self.discovered if node.state is State.ENROLLING and node.auto_discovered else self.sent
-
-
-def to_store(settings: Settings, parts: dict[Part, bytes]) -> ToStore:
-    """Return what to store; data of a machine that is being discovered gets the key ``auto_discovered``."""
-    sent = packed(parts)
-    if not (settings.auto_discovery.enabled or settings.inspector.permit_active):
-        return ToStore(sent, sent)
-    unprocessed: dict[str, Any] = _decode_parts(parts["unprocessed"])
-    unprocessed["auto_discovered"] = True
-    return ToStore(sent, sent | packed({"unprocessed": _encode(unprocessed)}))
 
 
 def _limit(context: ApiContext, tx: Transaction, source: str, *, count_waiting: bool) -> lookup.Refused | None:

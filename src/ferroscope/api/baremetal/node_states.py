@@ -291,7 +291,7 @@ def allowed_verbs(node: Node) -> list[str]:
     if node.inbox:
         return ["abort"] if node.state in ACTIVE else []
     # Those of a node of an attached Ironic are sent there.
-    resting = {} if ironic_nodes.is_attached(node) else RESTING_VERBS
+    resting = {} if ironic_nodes.ATTACHED in node.internal else RESTING_VERBS
     verbs = [verb for verb, moves in resting.items() if node.provision_state in moves]
     # Only the Introspection API restarts an inspection; Ironic has no such verb in "inspect wait".
     if is_inspectable(node) and node.state is not State.WAITING:
@@ -378,7 +378,7 @@ def _refusal(node: Node, verb: str) -> StateConflictError:
             f"Node {node.uuid} is in the inbox: {verb} is not possible; approve it first: "
             f"POST /v1/nodes/{node.uuid}/approve."
         )
-    if node.state not in ACTIVE and ironic_nodes.is_attached(node) and (reason := ironic_nodes.refusal(node)):
+    if node.state not in ACTIVE and ironic_nodes.ATTACHED in node.internal and (reason := ironic_nodes.refusal(node)):
         return StateConflictError(f"{reason[:1].upper()}{reason[1:]}.")
     options = ", ".join(allowed_verbs(node)) or "nothing until it ends"
     return StateConflictError(

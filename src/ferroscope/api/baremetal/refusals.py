@@ -110,13 +110,6 @@ def _show(tx: Transaction, uuid: str, refusal: lookup.Refused, what: str) -> Non
             tx.nodes.update(msgspec.structs.replace(node, last_error=error))
 
 
-def forgiven(tx: Transaction, node: Node) -> Node:
-    """Return the node whose machine has called back after all, without the error of a refused callback."""
-    if node.last_error is None or node.state not in AWAITED:
-        return node
-    return tx.nodes.update(msgspec.structs.replace(node, last_error=None))
-
-
 def by_source(tx: Transaction, refusal: lookup.Refused, source: str) -> lookup.Refused:
     """Return the refusal with the waiting node whose machine has called from this address before, if there is one."""
     waiting = tx.addresses.callers(source)

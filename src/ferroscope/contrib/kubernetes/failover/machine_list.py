@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 from ferroscope.contracts.queue import Clock
 from ferroscope.contracts.store import Query
 from ferroscope.contrib.kubernetes.failover.machines import Machine, described
-from ferroscope.core import bmc_access
+from ferroscope.core import bmc_access, values
 from ferroscope.core.model import Document, Node
 from ferroscope.core.states import ACTIVE
 from ferroscope.db.store import Store
@@ -91,7 +91,7 @@ def _bmcs(info: Document) -> Iterator[tuple[str, str]]:
     for key, host in bmc_access.hosts(info):
         name = key.removesuffix("_address")
         system = info.get(f"{name}_system_id") or info.get(f"{name}_node") or ""
-        address = bmc_access.normalized_ip(host) or host.lower()
+        address = values.normalized_ip(host) or host.lower()
         port = info.get(f"{name}_port") or _port(info[key])
         yield f"{address} {port}", str(system).rstrip("/").rpartition("/")[2]
 
