@@ -124,8 +124,15 @@ def security_headers(*, https: bool, given: Collection[str] = ()) -> list[tuple[
     return [(name, value) for name, value in wanted if name.lower() not in given]
 
 
+# The same as lines, with the names in lower case: for HTTP and for HTTPS.
+_SECURITY_LINES: Final = tuple(
+    tuple((name.lower(), f"{name}: {value}") for name, value in security_headers(https=https))
+    for https in (False, True)
+)
+
+
 def _security_lines(*, https: bool, given: Collection[str] = ()) -> list[str]:
-    return [f"{name}: {value}" for name, value in security_headers(https=https, given=given)]
+    return [line for name, line in _SECURITY_LINES[https] if name not in given]
 
 
 def refusal(status: int, message: str = "", *, https: bool, request_id: str, retry: bool = False) -> bytes:
