@@ -14,7 +14,7 @@ import pytest
 from ferroscope.api.baremetal.callback_body import parse
 from ferroscope.config.options import InspectorSettings
 from ferroscope.core import bmc_access
-from ferroscope.core.ignored_macs import IgnoredMacs
+from ferroscope.core.mac_addresses import IgnoredMacs
 from ferroscope.core.states import State
 from tests.api import working
 from tests.api.service import Service, callback_body, caller

@@ -19,7 +19,7 @@ from ferroscope.cli.client import Api, ApiError, Json, node_path
 from ferroscope.cli.exits import Exit, Failure
 from ferroscope.cli.output import STYLES, Output, plain
 from ferroscope.cli.text import short, width_of
-from ferroscope.core import values
+from ferroscope.core import mac_addresses
 from ferroscope.core.values import many
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ _ENOUGH: Final = ("uuid", "name", "provision_state")
 
 def find(api: Api, ident: str, *, fields: tuple[str, ...] | None = _ENOUGH) -> Json:
     """Return the node that ``ident`` identifies, with these fields (None: all); ``Failure``."""
-    mac = values.normalized_mac(ident)
+    mac = mac_addresses.normalized_mac(ident)
     if mac is not None and ":" in ident:
         return _get(api, _of_mac(api, mac) or _not_found(ident, "no port has this MAC address"), fields)
     try:

@@ -9,7 +9,7 @@ import msgspec
 from oslo_config import types
 
 from ferroscope.config.declaration import Gibibytes, Opt
-from ferroscope.core.ignored_macs import KNOWN, PATTERN, IgnoredMacs
+from ferroscope.core.mac_addresses import IGNORED_PATTERN, KNOWN, IgnoredMacs
 
 
 def _cpu_capabilities() -> dict[str, str]:
@@ -44,7 +44,7 @@ class InspectorSettings(msgspec.Struct, frozen=True, kw_only=True, dict=True):
             "MAC addresses that several machines have, such as those of USB NICs of BMCs: they are kept in the "
             "inventory, but never become ports and never identify a machine. An address or its beginning, with ? for "
             "any digit; 'known' stands for those that Ferroscope knows. 'ferroscope status' reports others.",
-            regex=PATTERN,
+            regex=IGNORED_PATTERN,
         ),
     ] = (KNOWN,)
     keep_ports: Annotated[

@@ -13,7 +13,7 @@ from typing import Final
 
 import msgspec
 
-from ferroscope.core.values import normalized_mac
+from ferroscope.core.mac_addresses import normalized_mac
 
 LEASE_PREFIX: Final = "pxe/"
 

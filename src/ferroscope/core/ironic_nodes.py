@@ -14,7 +14,7 @@ from typing import Any, Final
 
 import msgspec
 
-from ferroscope.core import labels, values
+from ferroscope.core import labels, mac_addresses, values
 from ferroscope.core.model import Document, Node, Port
 from ferroscope.core.node import ATTRIBUTES, STORED, NodeField
 from ferroscope.core.states import ACTIVE, INSPECTABLE, Provision, State
@@ -119,7 +119,7 @@ def fitting(field: NodeField, value: Any) -> Any:
 
 def port(document: Document) -> Port | None:
     """Return the port; None if it has no valid MAC."""
-    address = values.normalized_mac(document.get("address"))
+    address = mac_addresses.normalized_mac(document.get("address"))
     if address is None:
         return None
     name, network = document.get("name"), document.get("physical_network")

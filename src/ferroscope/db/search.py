@@ -28,7 +28,7 @@ from sqlalchemy.sql.compiler import SQLCompiler
 from sqlalchemy.sql.functions import FunctionElement
 
 from ferroscope.contracts.data import Match, SharedMac
-from ferroscope.core.values import PLACEHOLDER_MACS
+from ferroscope.core.mac_addresses import PLACEHOLDER_MACS
 from ferroscope.db import mapping, schema
 from ferroscope.db.session import Session
 from ferroscope.hardware import expressions

@@ -19,7 +19,7 @@ from typing import Any, Final
 
 import msgspec
 
-from ferroscope.core import labels, values
+from ferroscope.core import labels, mac_addresses, values
 from ferroscope.core.node import SETTABLE
 from ferroscope.core.values import many
 
@@ -267,7 +267,7 @@ def _take(row: Row, name: str, value: Any, errors: list[str]) -> None:
 
 
 def _check(row: Row, errors: list[str]) -> None:
-    macs = [values.normalized_mac(mac) for mac in row.macs]
+    macs = [mac_addresses.normalized_mac(mac) for mac in row.macs]
     errors += [
         f"{row.where}: invalid MAC address {given!r}" + ("; in YAML, quote it" if given.isdigit() else "")
         for given, mac in zip(row.macs, macs, strict=True)

@@ -16,8 +16,8 @@ from typing import Any, Final
 
 import msgspec
 
+from ferroscope.core.mac_addresses import is_local
 from ferroscope.core.model import Document, Node
-from ferroscope.core.values import is_local
 from ferroscope.hardware.parts import mapping, plain_words, text
 
 # More would bloat what is stored of each node. Locally administered ones are kept last: those of virtual functions may

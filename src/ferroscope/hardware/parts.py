@@ -20,7 +20,8 @@ import msgspec
 
 from ferroscope import lldp
 from ferroscope.core.json_safety import clean_text
-from ferroscope.core.values import boot_mac, normalized_ip, normalized_mac
+from ferroscope.core.mac_addresses import boot_mac, normalized_mac
+from ferroscope.core.values import normalized_ip
 
 Kind = Literal["node", "cpu", "nic", "disk", "dimm", "gpu", "firmware", "health"]
 Value = str | float

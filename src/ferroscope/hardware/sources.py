@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import msgspec
 
-from ferroscope.core import values
+from ferroscope.core import mac_addresses
 from ferroscope.core.model import Document
 
 IN_BAND: Final = "agent"
@@ -84,7 +84,7 @@ def _identity(name: str, item: Any) -> str | None:
     if not isinstance(item, dict):
         return None
     if name == "interfaces":
-        return values.normalized_mac(item.get("mac_address"))
+        return mac_addresses.normalized_mac(item.get("mac_address"))
     key = item.get("serial") or item.get("wwn") or item.get("name")
     return key if isinstance(key, str) else None
 

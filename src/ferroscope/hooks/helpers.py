@@ -10,7 +10,7 @@ import reprlib
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
-from ferroscope.core import values
+from ferroscope.core import mac_addresses
 from ferroscope.core.model import Document, Node, Port, Severity
 from ferroscope.core.reasons import Reason
 from ferroscope.hooks.base import HookContext, HookError, HookTask
@@ -185,7 +185,7 @@ def of(inventory: Document, plugin_data: Document) -> Iterator[Nic]:
     if not isinstance(known, dict):
         return
     for name, record in named(inventory):
-        mac = values.nic_mac(record.get("mac_address"))
+        mac = mac_addresses.nic_mac(record.get("mac_address"))
         if name in known and mac is not None:
             yield Nic(name, mac, record)
 

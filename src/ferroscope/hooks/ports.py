@@ -15,7 +15,7 @@ from typing import Any, Final
 
 import msgspec
 
-from ferroscope.core import values
+from ferroscope.core import mac_addresses
 from ferroscope.core.model import Document, Port, Severity
 from ferroscope.core.reasons import Reason
 from ferroscope.hooks import helpers
@@ -46,7 +46,7 @@ class PortsHook(InspectionHook):
         if task.settings.add_ports != "disabled":
             added = _add(task, valid.values(), follows=follows)
         for iface in plugin_data["valid_interfaces"].values():
-            iface["is_added"] = values.normalized_mac(iface["mac_address"]) in added
+            iface["is_added"] = mac_addresses.normalized_mac(iface["mac_address"]) in added
         removed = _remove(task, {"all": set(), "present": set(present), "added": set(valid)}[task.settings.keep_ports])
         updated = _update(task, present, follows=follows)
         _note(task, {"added": added, "removed": removed, "updated": updated})
@@ -59,7 +59,7 @@ def _nics(plugin_data: Document, key: str) -> dict[str, _Nic]:
         raise HookError(Reason.HOOK_FAILED, f"plugin_data has no {key}; validate-interfaces must run first")
     nics: dict[str, _Nic] = {}
     for iface in interfaces.values():
-        mac = values.normalized_mac(iface.get("mac_address")) if isinstance(iface, dict) else None
+        mac = mac_addresses.normalized_mac(iface.get("mac_address")) if isinstance(iface, dict) else None
         if mac is None:
             raise HookError(Reason.HOOK_FAILED, f"plugin_data.{key} does not have the format of validate-interfaces")
         known = nics.get(mac, _Nic(mac))

@@ -12,9 +12,9 @@ from __future__ import annotations
 from ipaddress import IPv4Address, IPv6Address, ip_address
 from typing import Final
 
-from ferroscope.core import values
-from ferroscope.core.ignored_macs import IgnoredMacs
+from ferroscope.core import mac_addresses
 from ferroscope.core.lookup import MAX_INTERFACES
+from ferroscope.core.mac_addresses import IgnoredMacs
 from ferroscope.core.model import Document
 from ferroscope.core.reasons import Reason
 from ferroscope.core.values import many
@@ -55,7 +55,7 @@ def _boot_mac(task: HookTask, inventory: Document, plugin_data: Document) -> str
     for name, value in reported.items():
         if not value:
             continue
-        if mac := values.boot_mac(value):
+        if mac := mac_addresses.boot_mac(value):
             return mac
         warn(task, "validate-interfaces", f"{name} is not a MAC address, so it is ignored: {shown(value)}")
     return None
@@ -79,8 +79,8 @@ def _all_interfaces(inventory: Document, boot_mac: str | None) -> tuple[Interfac
             malformed.append(f"number {index} ({problem})")
             continue
         raw_mac = record.get("mac_address")
-        mac = values.nic_mac(raw_mac)
-        if not raw_mac or mac in values.PLACEHOLDER_MACS:
+        mac = mac_addresses.nic_mac(raw_mac)
+        if not raw_mac or mac in mac_addresses.PLACEHOLDER_MACS:
             continue  # a device without a link layer, such as "lo"
         name = record["name"]
         if mac is None:

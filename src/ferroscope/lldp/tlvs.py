@@ -14,7 +14,8 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from ferroscope.core.json_safety import clean_text
-from ferroscope.core.values import many, normalized_mac
+from ferroscope.core.mac_addresses import normalized_mac
+from ferroscope.core.values import many
 from ferroscope.lldp import ethernet
 
 CHASSIS_ID, PORT_ID, PORT_DESCRIPTION, SYSTEM_NAME = 1, 2, 4, 5

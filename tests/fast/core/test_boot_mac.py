@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ferroscope.core.values import boot_mac
+from ferroscope.core.mac_addresses import boot_mac
 from tests.fast.hooks.runs import machine, run
 
 MAC = "aa:bb:cc:00:00:01"

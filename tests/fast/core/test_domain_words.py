@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ferroscope.core import values
+from ferroscope.core import mac_addresses, values
 from ferroscope.core.explanations import HINTS, hint
 from ferroscope.core.reasons import Reason
 from ferroscope.core.states import (
@@ -32,18 +32,18 @@ STORED = re.compile(r"[0-9a-f]{2}(:[0-9a-f]{2}){5}\Z")
 def test_every_spelling_of_a_mac_is_stored_in_one_form(octets: list[int], separator: str, upper: bool) -> None:
     stored = ":".join(f"{octet:02x}" for octet in octets)
     text = stored.replace(":", separator)
-    assert values.normalized_mac(text.upper() if upper else text) == stored
+    assert mac_addresses.normalized_mac(text.upper() if upper else text) == stored
 
 
 @given(OCTETS, st.booleans())
 def test_the_form_of_pxelinux_is_a_mac(octets: list[int], upper: bool) -> None:
     text = "-".join(f"{octet:02x}" for octet in (1, *octets))
-    assert values.normalized_mac(text.upper() if upper else text) == ":".join(f"{octet:02x}" for octet in octets)
+    assert mac_addresses.normalized_mac(text.upper() if upper else text) == ":".join(f"{octet:02x}" for octet in octets)
 
 
 @given(st.from_regex(STORED, fullmatch=True))
 def test_the_stored_form_stays_as_it_is(mac: str) -> None:
-    assert values.normalized_mac(mac) == mac
+    assert mac_addresses.normalized_mac(mac) == mac
 
 
 @given(
@@ -57,7 +57,7 @@ def test_the_stored_form_stays_as_it_is(mac: str) -> None:
     )
 )
 def test_anything_else_is_a_mac_in_its_stored_form_or_none(value: object) -> None:
-    result = values.normalized_mac(value)
+    result = mac_addresses.normalized_mac(value)
     assert result is None or STORED.match(result)
 
 
@@ -78,7 +78,7 @@ def test_anything_else_is_a_mac_in_its_stored_form_or_none(value: object) -> Non
     ],
 )
 def test_what_only_looks_like_a_mac_is_none(text: str) -> None:
-    assert values.normalized_mac(text) is None
+    assert mac_addresses.normalized_mac(text) is None
 
 
 def test_every_state_but_none_has_a_provision_state() -> None:

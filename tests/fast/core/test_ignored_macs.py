@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ferroscope.core.ignored_macs import KNOWN, KNOWN_MACS, IgnoredMacs
+from ferroscope.core.mac_addresses import KNOWN, KNOWN_MACS, IgnoredMacs
 
 USB = "be:3a:f2:b6:05:9f"
 

@@ -20,7 +20,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ferroscope.contracts.data import packed
-from ferroscope.core import values
+from ferroscope.core import mac_addresses
 from ferroscope.core.model import Inspection
 from ferroscope.core.reasons import Reason
 from ferroscope.core.states import State
@@ -225,7 +225,7 @@ def check_result(result: Run, elsewhere: dict[str, str]) -> None:
         assert isinstance(result.node.properties.get(name, 1), int)
         assert result.node.properties.get(name, 1) >= 0
     for mac, found in result.ports().items():
-        assert values.normalized_mac(mac) == mac == found.address
+        assert mac_addresses.normalized_mac(mac) == mac == found.address
         assert isinstance(found.pxe_enabled, bool)
         assert mac not in elsewhere
     msgspec.json.encode(list(result.ports().values()))

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from ferroscope.config.options import InspectorSettings
-from ferroscope.core import values
+from ferroscope.core import mac_addresses
 from ferroscope.hooks import loader
 from ferroscope.hooks.pipeline import Pipeline, encode
 from ferroscope_sim import inventory as sim
@@ -35,8 +35,8 @@ def test_a_whole_inventory_gives_properties_and_ports(add_ports: str) -> None:
         result = run(HOOKS, inventory, body, add_ports=add_ports)
         assert result.node.properties["cpu_arch"] == inventory["cpu"]["architecture"], name
         assert result.node.properties["memory_mb"] == inventory["memory"]["physical_mb"], name
-        every = {values.normalized_mac(iface["mac_address"]) for iface in inventory["interfaces"]}
-        booted = values.normalized_mac(inventory["boot"]["pxe_interface"])
+        every = {mac_addresses.normalized_mac(iface["mac_address"]) for iface in inventory["interfaces"]}
+        booted = mac_addresses.normalized_mac(inventory["boot"]["pxe_interface"])
         expected = {"all": every, "pxe": {booted} if booted else every, "disabled": set()}.get(add_ports)
         if expected is not None:
             assert set(result.ports()) == expected, name

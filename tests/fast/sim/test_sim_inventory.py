@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ferroscope.core import values as mac_spelling
+from ferroscope.core.mac_addresses import normalized_mac
 from ferroscope_sim import inventory as sim
 from tests import ROOT
 from tests.support.calls import calls
@@ -73,7 +73,7 @@ def test_no_two_machines_share_an_address_or_a_serial_number(indexes: set[int]) 
 def test_addresses_are_known_before_the_machine_calls(index: int) -> None:
     inventory = sim.document(index, size=sim.MIN_SIZE)["inventory"]
     assert {nic["mac_address"] for nic in inventory["interfaces"]} == set(sim.macs(index))
-    assert mac_spelling.normalized_mac(inventory["boot"]["pxe_interface"]) == sim.pxe_mac(index) == sim.macs(index)[0]
+    assert normalized_mac(inventory["boot"]["pxe_interface"]) == sim.pxe_mac(index) == sim.macs(index)[0]
     assert inventory["bmc_address"] == sim.bmc_address(index)
     assert inventory["bmc_mac"] == sim.bmc_mac(index)
     assert inventory["bmc_v6address"] in (sim.bmc_address(index, 6), "::/0", None)
@@ -84,7 +84,7 @@ def test_addresses_are_known_before_the_machine_calls(index: int) -> None:
 def test_macs_are_locally_administered_and_in_their_stored_form(index: int) -> None:
     assert 2 <= len(sim.macs(index)) <= 8
     for mac in (*sim.macs(index), sim.bmc_mac(index)):
-        assert mac_spelling.normalized_mac(mac) == mac
+        assert normalized_mac(mac) == mac
         assert int(mac[:2], 16) & 3 == 2
 
 

@@ -20,9 +20,9 @@ from ferroscope.api.errors import BadRequestError
 from ferroscope.api.http import decoding
 from ferroscope.api.http.schemas import Mac
 from ferroscope.contracts.data import Packed, Part, packed
-from ferroscope.core import json_safety, values
-from ferroscope.core.ignored_macs import IgnoredMacs
+from ferroscope.core import json_safety, mac_addresses, values
 from ferroscope.core.lookup import MAX_INTERFACES, MAX_MACS, Evidence
+from ferroscope.core.mac_addresses import IgnoredMacs
 from ferroscope.core.model import Node
 from ferroscope.core.states import State
 
@@ -103,7 +103,8 @@ def parse(raw: bytes, node_uuid: str | None, *, max_depth: int, ignored: Ignored
     readable = _readable(raw, max_depth)
     parts, inventory = _split(readable)
     booted = _booted(parts, inventory)
-    addresses = dict.fromkeys(filter(None, (ignored.identifying(_mac(nic)) for nic in inventory.interfaces)))
+    reported = [_mac(nic) for nic in inventory.interfaces]
+    addresses = dict.fromkeys(filter(None, map(ignored.identifying, reported)))
     if not addresses:  # the NIC that it has booted from is one of its own, too
         addresses = dict.fromkeys(filter(None, map(ignored.identifying, booted)))
     if len(addresses) > MAX_MACS:
@@ -122,7 +123,7 @@ def parse(raw: bytes, node_uuid: str | None, *, max_depth: int, ignored: Ignored
         digest=digest,
         parts=parts,
         system_vendor=inventory.system_vendor,
-        oddities=tuple(_oddities(raw, readable, inventory)),
+        oddities=tuple(_oddities(raw, readable, inventory, reported)),
     )
 
 
@@ -201,7 +202,7 @@ def traces(raw: bytes, node_uuid: str | None, ignored: IgnoredMacs) -> Evidence:
     """Return the evidence in a body that is invalid, or that is only the beginning of a callback."""
     begins = raw[:_SEARCHED]
     found = [ignored.identifying(text.decode()) for text in _MAC.findall(begins)[:MAX_MACS]]
-    booted = (values.boot_mac(text.decode()) for text in _BOOTED.findall(begins)[:2])
+    booted = (mac_addresses.boot_mac(text.decode()) for text in _BOOTED.findall(begins)[:2])
     found += map(ignored.identifying, booted)
     bmcs = (_address(text.decode()) for text in _BMC.findall(begins)[:2])
     return Evidence(
@@ -215,11 +216,11 @@ def _mac(interface: Any) -> str | None:
     """Return the MAC address of an interface, or else what it reports as such; None if that is no text."""
     reported = interface.get("mac_address") if isinstance(interface, dict) else None
     text = json_safety.clean_text(reported) if isinstance(reported, str) else None
-    return values.nic_mac(text) or text
+    return mac_addresses.nic_mac(text) or text
 
 
-def _oddities(raw: bytes, readable: bytes, inventory: _Inventory) -> Iterator[str]:
-    """Yield what is odd in a callback that is accepted."""
+def _oddities(raw: bytes, readable: bytes, inventory: _Inventory, macs: list[str | None]) -> Iterator[str]:
+    """Yield what is odd in a callback that is accepted; ``macs``: of its interfaces."""
     if readable is not raw:
         yield "values that are not valid JSON in UTF-8 were replaced"
     fields = (
@@ -227,8 +228,8 @@ def _oddities(raw: bytes, readable: bytes, inventory: _Inventory) -> Iterator[st
     )
     if fields:
         yield f"control characters or unreadable bytes in {', '.join(fields)}"
-    nameless = [nic for nic in inventory.interfaces if _mac(nic) is None]
-    if nameless:
+    if None in macs:
+        nameless = [nic for nic, mac in zip(inventory.interfaces, macs, strict=True) if mac is None]
         names = [nic.get("name") if isinstance(nic, dict) else None for nic in nameless[:_ODD_FIELDS]]
         more = f" and {len(nameless) - _ODD_FIELDS} more" if len(nameless) > _ODD_FIELDS else ""
         yield f"interfaces without a MAC address: {', '.join(decoding.shown(name) for name in names)}{more}"
@@ -242,7 +243,7 @@ def _booted(parts: dict[Part, bytes], inventory: _Inventory) -> list[str]:
     boot = inventory.boot if isinstance(inventory.boot, dict) else {}
     reported = (boot.get("pxe_interface"), _decode_plugin_data(parts["unprocessed"]).boot_interface)
     clean = (json_safety.clean_text(text) for text in reported if isinstance(text, str))
-    return [mac for text in clean if (mac := values.boot_mac(text)) is not None]
+    return [mac for text in clean if (mac := mac_addresses.boot_mac(text)) is not None]
 
 
 def _bmc_addresses(inventory: _Inventory) -> tuple[str, ...]:

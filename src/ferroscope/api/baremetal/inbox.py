@@ -24,7 +24,7 @@ from ferroscope.api.http.schemas import Mac, iso
 from ferroscope.config.options import Settings
 from ferroscope.contracts.errors import NotFoundError
 from ferroscope.contracts.store import Query
-from ferroscope.core import advice, bmc_access, lookup, values
+from ferroscope.core import advice, bmc_access, lookup, mac_addresses
 from ferroscope.core.model import Document, Node, Port
 from ferroscope.core.reasons import Reason
 from ferroscope.core.states import Event, Provision
@@ -248,7 +248,7 @@ def list_rejections(context: ApiContext, _call: Call[NoQuery, None]) -> Reply:
 def readmit(context: ApiContext, call: Call[NoQuery, None]) -> Reply:
     """Allow a rejected machine to be discovered again."""
     text = call.path["address"]
-    address = values.normalized_mac(text)
+    address = mac_addresses.normalized_mac(text)
     if address is None:
         raise BadRequestError(f"Invalid MAC address {decoding.shown(text)}.")
 

@@ -40,8 +40,9 @@ from ferroscope.config.options import Settings
 from ferroscope.contracts.errors import NotFoundError
 from ferroscope.contracts.store import Query
 from ferroscope.core.json_safety import MAX_DEPTH
+from ferroscope.core.mac_addresses import normalized_mac
 from ferroscope.core.model import Node, Port, Portgroup, Severity
-from ferroscope.core.values import is_uuid, normalized_mac
+from ferroscope.core.values import is_uuid
 from ferroscope.db.transaction import Transaction
 
 _NAMES_SINCE: Final = 88

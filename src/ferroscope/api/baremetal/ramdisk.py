@@ -20,10 +20,10 @@ from ferroscope.api.http.route import Call, NoQuery, Reply
 from ferroscope.api.http.schemas import Mac, Uuid
 from ferroscope.contracts.errors import NotFoundError
 from ferroscope.core import lookup
+from ferroscope.core.mac_addresses import nic_mac
 from ferroscope.core.model import Node
 from ferroscope.core.reasons import Reason
 from ferroscope.core.states import RAMDISK
-from ferroscope.core.values import nic_mac
 from ferroscope.db.transaction import Transaction
 
 _TOKEN_SINCE: Final = 62

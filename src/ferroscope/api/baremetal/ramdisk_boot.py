@@ -26,7 +26,7 @@ from ferroscope.api.http.served_files import ServedFile
 from ferroscope.boot_config import floppy, ipxe
 from ferroscope.contracts.errors import NotFoundError
 from ferroscope.contracts.store import Query
-from ferroscope.core import callback_secret, lookup, values
+from ferroscope.core import callback_secret, lookup, mac_addresses
 from ferroscope.core.boot import Boot, BootError, callback_url, kernel_params
 from ferroscope.core.model import Inspection, Node, Severity
 from ferroscope.core.states import AWAITED
@@ -99,7 +99,7 @@ def get_script(context: ApiContext, call: Call[ScriptQuery, None]) -> Reply:
 
     If the node's boot interface is ``ipxe``, the script also boots the ramdisk.
     """
-    mac = values.identifying_mac(call.query.mac)
+    mac = mac_addresses.identifying_mac(call.query.mac)
     if mac is None:
         raise BadRequestError("The query parameter mac must be the MAC address of the NIC that boots.")
     if mac in context.settings.inspector.ignored:

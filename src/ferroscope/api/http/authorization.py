@@ -12,7 +12,7 @@ from ferroscope.api.http.context import Access, ApiContext
 from ferroscope.api.http.route import Route
 from ferroscope.contracts.errors import NotFoundError
 from ferroscope.contracts.store import Query
-from ferroscope.core import values
+from ferroscope.core import mac_addresses, values
 from ferroscope.core.model import Node
 from ferroscope.db.transaction import Transaction
 
@@ -44,7 +44,7 @@ def visible(context: ApiContext, identity: Identity, path: Mapping[str, str], *,
     ``NotFoundError`` also if the caller may not see it.
     """
     kind = next(kind for kind in OF_NODES if kind in path)
-    ident = values.normalized_mac(path[kind]) if kind == "port" else None
+    ident = mac_addresses.normalized_mac(path[kind]) if kind == "port" else None
     ident = ident or decoding.ident(kind, path[kind], named=named or kind != "node")
 
     def find(tx: Transaction) -> Node:
@@ -52,7 +52,7 @@ def visible(context: ApiContext, identity: Identity, path: Mapping[str, str], *,
             return tx.nodes.get(ident)
         if kind == "portgroup":
             return tx.nodes.get(tx.portgroups.get(ident).node)
-        if values.is_uuid(ident) or values.normalized_mac(ident):
+        if values.is_uuid(ident) or mac_addresses.normalized_mac(ident):
             return tx.nodes.get(tx.ports.get(ident).node)
         for port in tx.ports.list(Query(filters={"name": ident}, limit=1)):
             return tx.nodes.get(port.node)

@@ -20,7 +20,7 @@ from ferroscope.api.errors import BadRequestError, MissingError, TooLargeError
 from ferroscope.api.http.route import Body, Call, Route
 from ferroscope.config.options import Settings
 from ferroscope.core import labels as core_labels
-from ferroscope.core import values
+from ferroscope.core import mac_addresses, values
 from ferroscope.core.json_safety import MAX_CONTAINERS, MAX_DEPTH, containers_exceed, depth_exceeds
 from ferroscope.core.lookup import MAX_MACS
 
@@ -136,7 +136,7 @@ def group(field: str, value: str) -> str:
 
 def mac(field: str, value: str) -> str:
     """Return the MAC address as ``aa:bb:cc:dd:ee:ff``."""
-    address = values.normalized_mac(value)
+    address = mac_addresses.normalized_mac(value)
     if address is None:
         raise BadRequestError(f"Invalid {field} {shown(value)}: it must be a MAC address such as 52:54:00:12:34:56.")
     return address

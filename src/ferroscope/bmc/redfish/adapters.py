@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from ferroscope.bmc.redfish.reader import Reader, is_absent, path_of, same
+from ferroscope.core.mac_addresses import normalized_mac
 from ferroscope.core.model import Document
-from ferroscope.core.values import normalized_mac
 from ferroscope.hardware.parts import mapping
 
 _MAX_CHASSIS: Final = 4

@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 from ferroscope.bmc.redfish import adapters
 from ferroscope.bmc.redfish.reader import Reader, is_absent, is_gone, path_of, same
 from ferroscope.contracts.bmc import OutOfBandNic
-from ferroscope.core import values
+from ferroscope.core import mac_addresses
 from ferroscope.core.model import Document
 from ferroscope.core.values import one_line
 from ferroscope.hardware.parts import mapping, mappings, number, text
@@ -101,7 +101,7 @@ def _bmc_mac(reader: Reader, resource: Document) -> str | None:
 def _mac(one: Document) -> str | None:
     """Return the MAC of an Ethernet interface, normalized; zeros, which ports without a link may show, are none."""
     for name in ("MACAddress", "PermanentMACAddress", "MacAddress"):
-        if (mac := values.identifying_mac(values.boot_mac(_text(one.get(name))))) is not None:
+        if (mac := mac_addresses.identifying_mac(mac_addresses.boot_mac(_text(one.get(name))))) is not None:
             return mac
     return None
 

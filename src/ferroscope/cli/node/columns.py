@@ -16,7 +16,7 @@ from ferroscope.cli.client import Json
 from ferroscope.cli.lookup import label
 from ferroscope.cli.output import Output, key_values, table
 from ferroscope.cli.text import age, short
-from ferroscope.core import labels, values
+from ferroscope.core import labels, mac_addresses
 from ferroscope.core.values import natural
 from ferroscope.hardware import names
 from ferroscope.hardware.parts import address, mapping, mappings, number, text
@@ -41,7 +41,7 @@ def draw(screen: Console, inventory: Json) -> None:
     screen.print(key_values(machine_summary(known)))
     nics = _in_order(mappings(known.get("interfaces")))
     if nics:
-        booted = values.boot_mac(text(mapping(known.get("boot")).get("pxe_interface")) or "")
+        booted = mac_addresses.boot_mac(text(mapping(known.get("boot")).get("pxe_interface")) or "")
         rows = [_nic(nic, booted) for nic in nics]
         screen.print()
         screen.print(table(("NIC", "MAC", "BOOT", "ADDRESS", "CARRIER", "SPEED", "PRODUCT"), rows))
@@ -88,7 +88,7 @@ def _nic(nic: Json, booted: str | None) -> tuple[Any, ...]:
     return (
         _words(nic.get("name")),
         mac,
-        "yes" if booted and mac and values.normalized_mac(mac) == booted else "",
+        "yes" if booted and mac and mac_addresses.normalized_mac(mac) == booted else "",
         _address(nic),
         carrier if isinstance(carrier, bool) else None,
         f"{speed / 1000:g} Gb/s" if speed is not None and speed > 0 else None,

@@ -16,7 +16,7 @@ from ferroscope.cli.node.upkeep import until_when
 from ferroscope.cli.output import Output, key_values, with_api
 from ferroscope.cli.selection import Wanted, confirm, resolve, selectors
 from ferroscope.cli.text import is_terminal
-from ferroscope.core import labels, values
+from ferroscope.core import labels, mac_addresses, values
 from ferroscope.core.values import many
 from ferroscope.enrollment.importing import pointer, set_value
 
@@ -99,7 +99,7 @@ def label_pair(text: str) -> tuple[str, str]:
 
 def mac(text: str) -> str:
     """Return the normalized MAC address; ``click.BadParameter``."""
-    address = values.normalized_mac(text)
+    address = mac_addresses.normalized_mac(text)
     if address is None:
         raise click.BadParameter(f"invalid MAC address {text!r}: expected, for example, 52:54:00:12:34:56")
     return address

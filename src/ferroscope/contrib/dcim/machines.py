@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import msgspec
 
-from ferroscope.core import values
+from ferroscope.core import mac_addresses, values
 from ferroscope.hardware import names, parts
 
 _NAME: Final = 64
@@ -57,7 +57,7 @@ def machine(node: Mapping[str, Any], inventory: Any, plugin_data: Any) -> Machin
     interfaces, items = [], []
     for part in found:
         known = part.fields
-        if part.kind == "nic" and (mac := values.normalized_mac(known.get("mac"))) and known.get("name"):
+        if part.kind == "nic" and (mac := mac_addresses.normalized_mac(known.get("mac"))) and known.get("name"):
             switch, port = _text(known.get("switch")), _text(known.get("port"))
             interfaces.append(Interface(_text(known["name"], _NAME), mac, switch or None, port or None))
         elif part.kind in ("disk", "dimm") and (name := known.get("name") or known.get("slot")):

@@ -9,7 +9,7 @@ import msgspec
 
 from ferroscope.contrib.dcim.dialects import Found
 from ferroscope.contrib.dcim.rest import Answers, DcimError, RestClient
-from ferroscope.core import values
+from ferroscope.core import mac_addresses
 
 
 class Change(msgspec.Struct, frozen=True):
@@ -119,4 +119,4 @@ def _plain(value: Any) -> Any:
     """Return the value as it is compared: the identifier of an object; MAC addresses in one form."""
     if isinstance(value, dict):
         return value.get("id")
-    return (values.normalized_mac(value) or value) if isinstance(value, str) and value else value or None
+    return (mac_addresses.normalized_mac(value) or value) if isinstance(value, str) and value else value or None

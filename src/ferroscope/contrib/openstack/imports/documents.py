@@ -8,7 +8,7 @@ from typing import Final
 
 from ferroscope.contracts.remote import IronicUnavailableError
 from ferroscope.contrib.openstack.client import _PORT_FIELDS, BareMetalClient, _document
-from ferroscope.core import values
+from ferroscope.core import mac_addresses
 from ferroscope.core.model import Chassis, Document, Portgroup, Rule
 from ferroscope.core.node import ATTRIBUTES, STORED
 from ferroscope.core.values import is_uuid
@@ -70,7 +70,7 @@ class IronicDocuments(BareMetalClient):
             Portgroup(
                 uuid=str(one["uuid"]),
                 node=uuid,
-                address=values.normalized_mac(one.get("address")),
+                address=mac_addresses.normalized_mac(one.get("address")),
                 name=one.get("name"),
                 mode=str(one.get("mode") or "active-backup"),
                 properties=one.get("properties") or {},
