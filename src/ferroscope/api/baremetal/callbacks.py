@@ -34,6 +34,7 @@ from ferroscope.core.model import Inspection, Node, Request, Severity
 from ferroscope.core.reasons import Reason
 from ferroscope.core.states import ACTIVE, AWAITED, MAY_CALL, TAKES_CALLBACK, Event, State
 from ferroscope.db.transaction import Transaction
+from ferroscope.hardware.machine_identity import MachineIdentity
 
 T = TypeVar("T")
 
@@ -95,9 +96,10 @@ _NOWHERE: Final = Elsewhere()
 
 
 class _Sent(msgspec.Struct, frozen=True):
-    """A callback, with the secret in its query and the address it came from."""
+    """A callback, with the secret in its query and the address it came from; ``machine``: as it describes itself."""
 
     parsed: Parsed
+    machine: MachineIdentity
     to_store: ToStore
     secret: str | None
     source: str
@@ -179,7 +181,8 @@ def handle_callback(
 ) -> Accepted:
     """Handle the callback that ``source`` sent; every refusal raises the same ``MissingError``."""
     unasked = context.settings.auto_discovery.enabled or context.settings.inspector.permit_active
-    sent = _Sent(parsed, callback_body.to_store(parsed.parts, unasked=unasked), secret, source)
+    to_store = callback_body.to_store(parsed.parts, unasked=unasked)
+    sent = _Sent(parsed, machine_lookup.identity_in(parsed), to_store, secret, source)
 
     def work(tx: Transaction) -> Accepted | lookup.Refused:
         verdict = _look_up(context.settings, tx, sent)
@@ -246,16 +249,14 @@ def _discover(context: ApiContext, tx: Transaction, sent: _Sent) -> tuple[lookup
         if not ipxe.has_macs(tx, owner):
             return refusals.not_waiting(owner), None
     own = tuple(mac for mac in evidence.macs if mac not in verdict.elsewhere)
-    node = discovery.make(context, tx, parsed, own, machine_lookup.identity_in(parsed), source)
+    node = discovery.make(context, tx, parsed, own, sent.machine, source)
     discovery.connect(context, tx, node, owners, source)
     return lookup.Found(node, elsewhere=verdict.elsewhere), node
 
 
 def _look_up(settings: Settings, tx: Transaction, sent: _Sent) -> lookup.Verdict:
     secret = callback_secret.searchable(settings.inspector.callback_secret, sent.secret)
-    return machine_lookup.look_up(
-        tx, sent.parsed.evidence, secret=secret, machine=machine_lookup.identity_in(sent.parsed)
-    )
+    return machine_lookup.look_up(tx, sent.parsed.evidence, secret=secret, machine=sent.machine)
 
 
 def _take(
@@ -303,9 +304,8 @@ def _submit(
     parsed, source = sent.parsed, sent.source
     if node.state not in MAY_CALL:
         return refusals.not_waiting(node)
-    identity = machine_lookup.identity_in(parsed)
     differences = machine_lookup.contradictions_of(
-        context.settings, node, identity, proven=verdict.proof is Proof.VERIFIED
+        context.settings, node, sent.machine, proven=verdict.proof is Proof.VERIFIED
     )
     if differences and inspection.digest is not None:
         return machine_lookup.refused_data(node, differences)
@@ -323,7 +323,7 @@ def _submit(
         if node.last_error is not None and node.state in AWAITED:  # of a callback of this machine that was refused
             node = tx.nodes.update(msgspec.structs.replace(node, last_error=None))
     _note_call(context.process, tx, node, source, verdict, first=inspection.digest is None, early=early)
-    payload = {"digest": parsed.digest, "source": source, "identity": msgspec.structs.asdict(identity)}
+    payload = {"digest": parsed.digest, "source": source, "identity": msgspec.structs.asdict(sent.machine)}
     if differences:
         return machine_lookup.hold(context.process, tx, node, payload, differences)
     if (lifted := machine_lookup.lift_hold(tx, node)) is not node:
