@@ -67,6 +67,11 @@ def is_local(mac: str) -> bool:
     return bool(int(mac[:2], 16) & 2)
 
 
+def local_last(macs: Iterable[str]) -> list[str]:
+    """Return the normalized MACs in order, those that software has chosen after all others."""
+    return sorted(macs, key=lambda mac: (is_local(mac), mac))
+
+
 def identifying_mac(value: object) -> str | None:
     """Return the normalized MAC, or None if it is invalid or a placeholder."""
     address = normalized_mac(value)

@@ -16,7 +16,7 @@ from typing import Any, Final
 
 import msgspec
 
-from ferroscope.core.mac_addresses import is_local
+from ferroscope.core.mac_addresses import local_last
 from ferroscope.core.model import Document, Node
 from ferroscope.hardware.parts import mapping, plain_words, text
 
@@ -68,7 +68,7 @@ def identify(system_vendor: Any, system_uuid: Any, macs: Sequence[str]) -> Machi
     """Return the identity in an inventory's ``system_vendor``, the system UUID if it is elsewhere, and the MACs."""
     vendor = mapping(system_vendor)
     reported = system_uuid if system_uuid is not None else vendor.get("uuid")
-    kept = sorted(sorted(macs, key=lambda mac: (is_local(mac), mac))[:KEPT_MACS])
+    kept = sorted(local_last(macs)[:KEPT_MACS])
     return MachineIdentity(_serial(vendor.get("serial_number")), _uuid(reported), tuple(kept))
 
 

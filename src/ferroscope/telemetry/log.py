@@ -116,7 +116,7 @@ def _fit(name: str, value: Any) -> Any:
     if name == "exception":  # indented, so that none of its lines looks like a log line
         return clean(str(value)[-_MAX_TRACEBACK:]).replace("\n", "\n  ")
     if name == "event":
-        return one_line(str(value), MAX_EVENT)
+        return _line(value, MAX_EVENT)
     return _bounded(value, _MAX_DEPTH)
 
 
@@ -127,10 +127,15 @@ def _bounded(value: Any, depth: int) -> Any:
         return value if value.bit_length() <= 64 else f"an integer of {value.bit_length()} bits"
     if depth and isinstance(value, dict):
         kept = list(value.items())[:_MAX_ITEMS]
-        return {one_line(str(key), MAX_VALUE): _bounded(item, depth - 1) for key, item in kept}
+        return {_line(key, MAX_VALUE): _bounded(item, depth - 1) for key, item in kept}
     if depth and isinstance(value, list | tuple | set | frozenset):
         return [_bounded(item, depth - 1) for item in list(value)[:_MAX_ITEMS]]
-    return one_line(str(value), MAX_VALUE)
+    return _line(value, MAX_VALUE)
+
+
+def _line(value: Any, most: int) -> str:
+    text = str(value)
+    return text if len(text) <= most and text.isprintable() else one_line(text, most)
 
 
 def _lossy(stderr: TextIO | None) -> TextIO:

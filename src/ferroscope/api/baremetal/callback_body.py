@@ -215,8 +215,9 @@ def traces(raw: bytes, node_uuid: str | None, ignored: IgnoredMacs) -> Evidence:
 def _mac(interface: Any) -> str | None:
     """Return the MAC address of an interface, or else what it reports as such; None if that is no text."""
     reported = interface.get("mac_address") if isinstance(interface, dict) else None
-    text = json_safety.clean_text(reported) if isinstance(reported, str) else None
-    return mac_addresses.nic_mac(text) or text
+    if not isinstance(reported, str):
+        return None
+    return mac_addresses.nic_mac(reported) or mac_addresses.nic_mac(text := json_safety.clean_text(reported)) or text
 
 
 def _oddities(raw: bytes, readable: bytes, inventory: _Inventory, macs: list[str | None]) -> Iterator[str]:

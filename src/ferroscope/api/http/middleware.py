@@ -92,7 +92,8 @@ class Unversioned:
 
 SUFFIX: Final = ".json"
 _UNTIL: Final = 91
-_KEY_SUFFIX: Final = "ferroscope.json_suffix"
+# In the environ of a request whose path had the suffix.
+REMOVED: Final = "ferroscope.json_suffix"
 # Leases are not part of the Bare Metal API, and their names may end like that.
 _EXEMPT: Final = ("/v1/leases/", "/v1/lease_names/", "/v1/introspection")
 
@@ -111,13 +112,8 @@ class JsonSuffix:
         except ApiError:  # the responder reports it
             return
         if minor < _UNTIL:
-            req.env[_KEY_SUFFIX] = True
+            req.env[REMOVED] = True
             req.path = req.path.removesuffix(SUFFIX)
-
-
-def was_removed(env: Mapping[str, Any]) -> bool:
-    """Whether the path of the request with this environ had the suffix."""
-    return _KEY_SUFFIX in env
 
 
 # The header is copied into every link. Host names with an underscore exist, whatever the RFCs say. HTTP/1.0 has no Host

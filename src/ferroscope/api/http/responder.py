@@ -314,7 +314,7 @@ def _logged_in(context: ApiContext, req: falcon.Request, identity: Identity) -> 
 def _with_suffix(data: Data, req: falcon.Request, path: dict[str, str]) -> dict[str, str]:
     """Return the path's parameters; a node whose name ends in ``.json`` is meant if there is none without that."""
     name = path.get("node", "")
-    if not middleware.was_removed(req.env) or not req.path.endswith(f"/nodes/{name}") or values.is_uuid(name):
+    if middleware.REMOVED not in req.env or not req.path.endswith(f"/nodes/{name}") or values.is_uuid(name):
         return path
     with_suffix = name + middleware.SUFFIX
     found = data.store.read(lambda tx: tx.nodes.list(Query(filters={"name": (name, with_suffix)})))
