@@ -175,7 +175,9 @@ class Api:
                 answer = self._send(method, target, content, key)
             except UnreachableError as exc:
                 # Thousands of changes would fail one after the other while an api is restarted.
-                if not (key and exc.unsent and self._answered) or time.monotonic() >= deadline:
+                if not (key and exc.unsent and self._answered):
+                    raise
+                if time.monotonic() >= deadline:
                     self._answered = False
                     raise
                 time.sleep(_pause(None))

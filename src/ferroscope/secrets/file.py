@@ -11,6 +11,7 @@ from ferroscope.contracts.secrets import SecretOptions, SecretSourceError
 from ferroscope.core.text_files import NotTextError, text_of
 
 _MAX_BYTES: Final = 64 * 1024
+_ABSENT: Final = "there is no such file below [secrets] file_directory"
 
 
 class FileSource:
@@ -23,16 +24,10 @@ class FileSource:
 
     def resolve(self, path: str) -> str:
         """Return the content of the file."""
-        # Links are followed, because containers get secrets as links, but they must not lead out of the directory.
-        # The answer is the same for what lies outside and for what does not exist: callers must not find out.
-        root = os.path.realpath(self._directory)
-        real = os.path.realpath(Path(root, path)) if path and "\0" not in path else root
-        if os.path.commonpath([real, root]) != root or real == root or path.startswith("/"):
-            raise SecretSourceError("there is no such file below [secrets] file_directory")
         try:
-            descriptor = os.open(real, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW)
+            descriptor = self._opened(path)
         except FileNotFoundError:
-            raise SecretSourceError("there is no such file below [secrets] file_directory") from None
+            raise SecretSourceError(_ABSENT) from None
         except OSError as exc:
             raise SecretSourceError(f"cannot read the file: {exc.strerror}", transient=True) from None
         try:
@@ -47,3 +42,23 @@ class FileSource:
             return text_of(content).removesuffix("\n").removesuffix("\r")
         except NotTextError as exc:
             raise SecretSourceError(str(exc)) from None
+
+    def _opened(self, path: str) -> int:
+        real = self._real(path)
+        while True:
+            try:
+                return os.open(real, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW)
+            except FileNotFoundError:
+                # Kubernetes replaces secrets by changing a link to their directory, and then removes the old one.
+                before, real = real, self._real(path)
+                if real == before:
+                    raise
+
+    def _real(self, path: str) -> str:
+        # Links are followed, because containers get secrets as links, but they must not lead out of the directory.
+        # The answer is the same for what lies outside and for what does not exist: callers must not find out.
+        root = os.path.realpath(self._directory)
+        real = os.path.realpath(Path(root, path)) if path and "\0" not in path else root
+        if os.path.commonpath([real, root]) != root or real == root or path.startswith("/"):
+            raise SecretSourceError(_ABSENT)
+        return real

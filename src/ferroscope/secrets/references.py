@@ -64,7 +64,12 @@ class Resolver:
         until, value = self._cache.get(reference, (now, ""))
         if until > now:
             return value
-        value = self._call(lambda: source.resolve(path))
+        try:
+            value = self._call(lambda: source.resolve(path))
+        except SecretSourceError as exc:
+            # What was there before is being replaced: a file is missing, empty or not readable yet for a moment.
+            exc.transient = exc.transient or reference in self._cache
+            raise
         if len(self._cache) >= _MAX_CACHED:
             self._cache = {}
         self._cache[reference] = now + self._keep, value

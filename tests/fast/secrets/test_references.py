@@ -68,6 +68,49 @@ def test_no_other_file_can_be_read_and_none_blocks(files: FileSource, path: str)
     assert "private" not in str(caught.value)
 
 
+def test_a_directory_that_is_replaced_as_kubernetes_does_is_read_anew(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, secret in (("..1", "old"), ("..2", SECRET)):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "password").write_text(secret)
+    (tmp_path / "..data").symlink_to("..1")
+    (tmp_path / "password").symlink_to("..data/password")
+    really_open = os.open
+
+    def open_late(path: str, flags: int) -> int:
+        """Open it after the file that was looked up is gone."""
+        if (tmp_path / "..1" / "password").exists():
+            (tmp_path / "new").symlink_to("..2")
+            (tmp_path / "new").rename(tmp_path / "..data")
+            (tmp_path / "..1" / "password").unlink()
+        return really_open(path, flags)
+
+    source = FileSource(SecretOptions(file_directory=str(tmp_path)))
+    monkeypatch.setattr(os, "open", open_late)
+    assert source.resolve("password") == SECRET
+    (tmp_path / "..2" / "password").unlink()
+    with pytest.raises(SecretSourceError):
+        source.resolve("password")
+
+
+@pytest.mark.parametrize("replaced", [lambda file: file.unlink(), lambda file: file.write_text("")])
+def test_a_secret_that_is_gone_for_a_moment_is_waited_for(tmp_path: Path, replaced: Callable[[Path], object]) -> None:
+    now = 100.0
+    file = tmp_path / "password"
+    file.write_text(SECRET)
+    resolver = Resolver({"s": FileSource(SecretOptions(file_directory=str(tmp_path)))}, clock=lambda: now, keep=30.0)
+    assert resolver.resolve("secret://s/password") == SECRET
+    now += 31
+    replaced(file)
+    for reference, passes in (("secret://s/password", True), ("secret://s/never-there", False)):
+        with pytest.raises(SecretSourceError) as caught:
+            resolver.resolve(reference)
+        assert caught.value.transient is passes
+    file.write_text("new")
+    assert resolver.resolve("secret://s/password") == "new"
+
+
 def test_what_exists_outside_of_the_directory_cannot_be_found_out(files: FileSource) -> None:
     messages = set()
     for path in ("../other", "../absent", "absent", "/etc/passwd", "out"):
