@@ -27,8 +27,8 @@ from ferroscope.core.reasons import Reason
 from ferroscope.core.states import COMMANDS, MACHINE, Event, Provision, State, Transition
 from ferroscope.db.transaction import Transaction
 from ferroscope.hardware import expectations
-from ferroscope.worker import undo
 from ferroscope.worker.attempt import Attempt, Journal, Locked
+from ferroscope.worker.process import restore
 from ferroscope.worker.run import retry_later
 from ferroscope.worker.services import Services
 
@@ -152,7 +152,7 @@ class Conclusion:
                 Reason.CONFLICTING_CALLBACK, "a different callback arrived meanwhile; the results are discarded"
             )
             follows = None
-            node = undo.restore(tx, request.payload, node)
+            node = restore(tx, request.payload, node)
         if follows:
             claim = put_following(tx, attempt.claim, follows, pending, keep=keep)
         elif checks_pending:

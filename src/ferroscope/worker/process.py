@@ -3,12 +3,16 @@
 Their changes, the plugin data and the new state are committed together by the loop, so a worker that is killed in here
 leaves nothing behind, and the request simply runs again. No BMC is called here, since the compute lane never waits for
 one: after a failure the loop puts a request to ``fail`` on the queue, which powers the machine off.
+
+What the results replace is recorded in the payload of the request to ``finish``, in the same transaction: a different
+callback may arrive while the machine is powered off, and then the results are taken back.
 """
 
 from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator, Sequence
+from typing import Any, Final
 
 import msgspec
 
@@ -16,8 +20,8 @@ from ferroscope.contracts.data import Later, Part, packed
 from ferroscope.contracts.store import Query
 from ferroscope.core import json_safety
 from ferroscope.core.delivery import Fail, Next, Outcome
-from ferroscope.core.model import Document, Port, Request, Severity
-from ferroscope.core.node import Source, sourced, sourced_values
+from ferroscope.core.model import Document, Node, Port, Request, Severity
+from ferroscope.core.node import STORED, Source, merged_fields, sourced, sourced_values, three_way
 from ferroscope.core.notification import ChangeView
 from ferroscope.core.reasons import Reason
 from ferroscope.core.states import Event
@@ -27,7 +31,7 @@ from ferroscope.hardware.expectations import Compiled
 from ferroscope.hooks.base import HookError
 from ferroscope.hooks.pipeline import Pipeline, encode
 from ferroscope.rules.data import RuleFailedError
-from ferroscope.worker import out_of_band, undo
+from ferroscope.worker import out_of_band
 from ferroscope.worker.attempt import Attempt, Journal
 from ferroscope.worker.rules import HookRun, RuleStep
 from ferroscope.worker.run import ReadsAhead
@@ -86,7 +90,7 @@ class ProcessTask(ReadsAhead):
         if (identity := attempt.request.payload.get("identity")) is not None:
             attempt.node.internal[machine_identity.IDENTITY] = identity
         journal.note("processed", f"processed by the hooks {', '.join(self._pipeline.names)}")
-        return Next(Event.FINISH, services.attached.recorded(attempt) | undo.recorded(attempt))
+        return Next(Event.FINISH, services.attached.recorded(attempt) | replaced(attempt))
 
     def ahead(self, tx: Transaction, request: Request) -> Later[tuple[dict[Part, bytes], list[Port], int]]:
         """Ask for what hooks and rules work on, and for the revision of the rules."""
@@ -141,3 +145,56 @@ def _compare_with_expectations(
     if not fails and (attempt.deviations or changed is not None):
         journal.note("expectations", message, severity=severity, reason=reason)
     return message if fails else None
+
+
+_REPLACED: Final = "undo"
+# The digest of search data that is not there any more: the next inspection, or a rebuild, writes it anew.
+_FORGOTTEN: Final = ""
+# What a rule has set is not encrypted before it is stored, so it is not recorded.
+_WITH_SECRETS: Final = frozenset(field.name for field in STORED if field.encrypted)
+_PORT_FIELDS: Final = tuple(name for name in Port.__struct_fields__ if name not in ("uuid", "node", "updated_at"))
+
+
+def replaced(attempt: Attempt) -> Document:
+    """Return what the results replace, as a part of the payload of the request that follows."""
+    before, after = attempt.before, attempt.node
+    fields = [name for name in merged_fields() if getattr(before, name) != getattr(after, name)]
+    shown = [name for name in fields if name not in _WITH_SECRETS]
+    edits, present = attempt.port_changes, {port.uuid: port for port in attempt.ports}
+    record = {
+        "before": {name: getattr(before, name) for name in fields},
+        "after": {name: getattr(after, name) for name in shown},
+        "added": [port.uuid for port in edits.added],
+        "updated": [_difference(present[uuid], port) for uuid, port in edits.updated.items() if uuid in present],
+        "removed": [present[uuid] for uuid in edits.removed if uuid in present],
+    }
+    return {_REPLACED: msgspec.to_builtins(record)}
+
+
+def restore(tx: Transaction, payload: Document, node: Node) -> Node:
+    """Undo the results; return the node as it is stored then. What others have changed meanwhile is kept."""
+    record = payload.get(_REPLACED)
+    if not record:
+        return node
+    identity = {"uuid": node.uuid, "driver": node.driver}
+    before = msgspec.convert(identity | record["before"], Node)
+    after = msgspec.convert(identity | record["after"], Node)
+    restored = three_way(after, before, node)
+    for name in _WITH_SECRETS & record["before"].keys():
+        setattr(restored, name, getattr(before, name))
+    if node.search_digest is not None:
+        tx.search_index.replace(node.uuid, [], had=True)
+        restored.search_digest = None if record["before"].get("search_digest", "") is None else _FORGOTTEN
+    if record["added"]:
+        tx.ports.remove(record["added"])
+    present = {port.uuid: port for port in tx.ports.list(Query(filters={"node": node.uuid}))}
+    for change in record["updated"]:
+        if (port := present.get(change["uuid"])) is not None:
+            tx.ports.update(msgspec.structs.replace(port, **change["before"]))
+    tx.ports.add([msgspec.convert(port, Port) for port in record["removed"]])
+    return tx.nodes.update(restored)
+
+
+def _difference(before: Port, after: Port) -> dict[str, Any]:
+    names = [name for name in _PORT_FIELDS if getattr(before, name) != getattr(after, name)]
+    return {"uuid": before.uuid, "before": {name: getattr(before, name) for name in names}}
