@@ -373,7 +373,8 @@ def _why(exc: Exception, url: str) -> tuple[str, str]:
         if isinstance(cause, socket.gaierror):
             return str(cause.strerror).lower(), "check the host name in --url or FERROSCOPE_URL"
         if isinstance(cause, ConnectionResetError) and url.startswith("http://"):
-            return str(cause.strerror).lower(), "if the port speaks HTTPS, use https:// in --url or FERROSCOPE_URL"
+            why = cause.strerror or "it closed the connection without an answer"
+            return why.lower(), "if the port speaks HTTPS, use https:// in --url or FERROSCOPE_URL"
         if isinstance(cause, OSError) and cause.strerror:
             return cause.strerror.lower(), _START
         cause = cause.__cause__ or cause.__context__
