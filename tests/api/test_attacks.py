@@ -7,6 +7,10 @@ from typing import Any
 import pytest
 
 from ferroscope.config.options import DiscoverySettings
+from ferroscope.core.boot import POWER_ON
+from ferroscope.core.delivery import Fail
+from ferroscope.core.model import Entry
+from ferroscope.core.reasons import Reason
 from ferroscope.core.states import Event
 from tests.api.service import Service, fault
 from tests.support import examples
@@ -197,6 +201,28 @@ def test_a_callback_that_makes_no_sense_is_on_the_timeline_of_its_node(
         answer = service.bare_metal.post("/v1/continue_inspection", body.replace("MAC", mac), remote_addr="192.0.2.7")
         assert answer.status_code == status
     assert steps(service, ident) == [("callback-refused", "callback-invalid", "192.0.2.7")]
+
+
+def test_a_refusal_is_noted_once_a_minute_for_each_inspection_and_boot(service: Service) -> None:
+    """A time-out names the refusal of its own inspection, also if that was restarted within the minute."""
+    ident = service.enrol()
+    mac = service.wait(ident)
+    refused = ("callback-refused", "callback-invalid", "192.0.2.7")
+
+    def calls() -> int:
+        for _ in range(3):
+            body = '{"inventory": {"interfaces": [{"mac_address": "' + mac + '"}'
+            service.bare_metal.post("/v1/continue_inspection", body, remote_addr="192.0.2.7")
+        return steps(service, ident).count(refused)
+
+    assert calls() == 1
+    service.step(ident, Event.FAIL, Fail(Reason.ABORTED, "another try"))
+    service.wait(ident, mac=mac)
+    assert calls() == 2
+    node = service.store.read(lambda tx: tx.nodes.get(ident))
+    booted = Entry(node=ident, inspection=node.inspection, step=POWER_ON, message="commanded power on")
+    service.store.write(lambda tx: tx.journal.append([booted]))
+    assert calls() == 3
 
 
 def test_a_call_that_says_nothing_of_itself_is_identified_by_where_it_comes_from(service: Service) -> None:

@@ -69,9 +69,12 @@ class Owner:
 
 
 class Task:
-    """One thread of an owner. ``ticket`` counts its waits, so that a late wake-up is known as such."""
+    """One thread of an owner. ``ticket`` counts its waits, so that a late wake-up is known as such.
 
-    __slots__ = ("done", "frozen", "greenlet", "joiners", "name", "notes", "owner", "ticket")
+    ``unanswered``: it has sent a COMMIT, and got no answer.
+    """
+
+    __slots__ = ("done", "frozen", "greenlet", "joiners", "name", "notes", "owner", "ticket", "unanswered")
 
     def __init__(self, owner: Owner, name: str) -> None:
         self.owner = owner
@@ -79,6 +82,7 @@ class Task:
         self.ticket = 0
         self.done = False
         self.frozen = False
+        self.unanswered = False
         self.joiners: list[tuple[Task, int]] = []
         self.notes: dict[str, Any] = {}
         self.greenlet: Any = None

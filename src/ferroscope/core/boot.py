@@ -8,13 +8,13 @@ of the Introspection API.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from enum import StrEnum
 from typing import Final
 from urllib.parse import urlsplit
 
 from ferroscope.core.interfaces import AGENT, NO_INSPECT, NOOP, UEFI_HTTP, VIRTUAL_MEDIA, own_names
-from ferroscope.core.model import Node
+from ferroscope.core.model import Entry, Node
 
 
 class Boot(StrEnum):
@@ -30,10 +30,25 @@ class Boot(StrEnum):
     OUT_OF_BAND = "out-of-band"
 
 
+# Intents of a start, and steps of the timeline, by which the machine boots for its inspection.
+POWER_ON: Final = "power on"
+REBOOT: Final = "reboot"
 # The machine asks a DHCP server, so a PXE filter has to let it pass.
 FROM_NETWORK: Final = frozenset({Boot.IPXE, Boot.NETWORK})
 # Those that switch the machine's power.
 POWERED: Final = FROM_NETWORK | {Boot.VIRTUAL_MEDIA}
+
+
+def since_boot(newest_first: Sequence[Entry]) -> list[Entry]:
+    """Return the entries since the machine was booted last, all of them if it was not, newest first.
+
+    What was still running before says nothing of the boot. Times are compared, because the steps of a start are written
+    at its end, when the machine may have called already.
+    """
+    booted_at = next((one.at for one in newest_first if one.step in (POWER_ON, REBOOT)), None)
+    if booted_at is None:
+        return list(newest_first)
+    return [one for one in newest_first if one.at >= booted_at]
 
 
 def disables_power_off(node: Node) -> bool:

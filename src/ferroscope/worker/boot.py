@@ -17,7 +17,7 @@ from ferroscope.contracts.bmc import ForcesOff, Power, Switch
 from ferroscope.contracts.errors import BmcError
 from ferroscope.contracts.images import Image, RamdiskBoot
 from ferroscope.core import callback_secret
-from ferroscope.core.boot import POWERED, Boot, BootError, callback_url, disables_power_off
+from ferroscope.core.boot import POWER_ON, POWERED, REBOOT, Boot, BootError, callback_url, disables_power_off
 from ferroscope.core.callback_secret import Delivery
 from ferroscope.core.model import Severity
 from ferroscope.core.reasons import Reason
@@ -26,7 +26,7 @@ from ferroscope.core.values import without_secrets
 from ferroscope.core.virtual_media import kept
 from ferroscope.worker.attempt import Attempt, Journal
 from ferroscope.worker.next_boot import forget_next_boot_quietly, note_left_boot
-from ferroscope.worker.restart import REBOOT, UNSEEN, leave_ramdisk_quietly, missed, was_seen
+from ferroscope.worker.restart import UNSEEN, leave_ramdisk_quietly, missed, was_seen
 from ferroscope.worker.services import Services
 
 # Keys of the node's ``internal`` document; the first one has the same name in Ironic.
@@ -38,7 +38,6 @@ _AGENT: Final = "agent"
 _PARAMETERS: Final = "parameters_secret_url"
 _INSERT: Final = "insert ramdisk"
 _OFF: Final = "power off a machine that was on"
-POWER_ON: Final = "power on"
 
 _log = structlog.get_logger(__name__)
 

@@ -23,7 +23,7 @@ import structlog
 
 from ferroscope.contracts.bmc import Power, ShowsRestarts, unsettled
 from ferroscope.contracts.errors import BmcError
-from ferroscope.core.boot import Boot
+from ferroscope.core.boot import REBOOT, Boot
 from ferroscope.core.delivery import Next, Retry
 from ferroscope.core.model import Document, Severity
 from ferroscope.core.reasons import Reason
@@ -32,7 +32,6 @@ from ferroscope.worker.attempt import Attempt, Journal
 from ferroscope.worker.next_boot import device_of, has_next_boot
 from ferroscope.worker.services import Services
 
-REBOOT: Final = "reboot"
 _OUT: Final = "reboot out of the ramdisk"
 # A key of the node's ``internal`` document: a reset of which the BMC has shown nothing yet.
 UNSEEN: Final = "unseen_reset"

@@ -19,7 +19,7 @@ import msgspec
 from ferroscope.contracts.bmc import BootDevice, Power
 from ferroscope.contracts.errors import LeaseLostError
 from ferroscope.contracts.queue import Clock
-from ferroscope.core.boot import FROM_NETWORK, Boot, disables_power_off, keeps_boot_order
+from ferroscope.core.boot import FROM_NETWORK, POWER_ON, REBOOT, Boot, disables_power_off, keeps_boot_order
 from ferroscope.core.boot_macs import LEASE_PREFIX, decode_record
 from ferroscope.core.delivery import Next, Outcome, Retry
 from ferroscope.core.interfaces import NOOP
@@ -32,9 +32,8 @@ from ferroscope.leadership import Election, Leadership
 from ferroscope.worker import boot, out_of_band
 from ferroscope.worker.attempt import Attempt, Journal
 from ferroscope.worker.bmc import resolve_addresses
-from ferroscope.worker.boot import POWER_ON, ensure_power
+from ferroscope.worker.boot import ensure_power
 from ferroscope.worker.restart import (
-    REBOOT,
     earlier_reboot,
     follow_into_ramdisk,
     is_on,

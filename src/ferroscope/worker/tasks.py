@@ -15,7 +15,7 @@ from typing import Final
 from ferroscope.contracts.bmc import BootDevice, Power
 from ferroscope.contracts.errors import BmcError
 from ferroscope.contracts.store import Query
-from ferroscope.core.boot import keeps_boot_order
+from ferroscope.core.boot import keeps_boot_order, since_boot
 from ferroscope.core.delivery import TRIAL, Done, Fail, Outcome, failure_of
 from ferroscope.core.model import Entry, Node, Severity
 from ferroscope.core.reasons import CANCELED, Reason
@@ -173,10 +173,10 @@ def _last_try(tx: Transaction, node: Node, failure: Fail) -> Fail:
 
 
 def _newest(tx: Transaction, node: Node, step: str) -> Entry | None:
-    """Return the newest of the steps with this name in the node's inspection."""
+    """Return the newest of the steps with this name in the node's inspection, since its machine was booted."""
     filters = {"node": node.uuid, "inspection": node.inspection}
     query = Query(filters=filters, sort_key="id", descending=True, limit=_SEARCHED)
-    return next((entry for entry in tx.journal.list(query) if entry.step == step), None)
+    return next((entry for entry in since_boot(tx.journal.list(query)) if entry.step == step), None)
 
 
 def _unknown_callers(tx: Transaction, failure: Fail, since: float | None) -> Fail:

@@ -70,6 +70,20 @@ def test_a_call_that_was_refused_in_an_inspection_before_says_nothing_of_this_on
     assert service.inspection.reason == "timeout"
 
 
+@pytest.mark.parametrize("step", ["callback-refused", "boot-script"])
+def test_what_the_machine_did_before_it_was_booted_for_this_inspection_says_nothing_of_it(
+    service: Service, step: str
+) -> None:
+    """It may still be in the ramdisk of an inspection that was restarted, whose secret is another one."""
+    service.start()
+    _noted(service, step, "the machine as it was before")
+    service.clock.now += 1
+    service.work()
+    service.submit(Event.TIMEOUT)
+    service.work()
+    assert service.inspection.reason == "timeout"
+
+
 def test_a_time_out_names_the_machine_in_the_inbox_that_has_the_same_bmc(service: Service) -> None:
     twin = examples.node(auto_discovered=True, inbox=True)
     service.store.write(lambda tx: tx.nodes.add(twin))

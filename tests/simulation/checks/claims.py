@@ -164,8 +164,14 @@ class Claims:
             self.by_task[task] = claim
 
     def _in_order(self, row: dict[str, Any]) -> None:
-        """An older request of the node that was never tried goes first, if it is due; a start may be overtaken."""
+        """An older request of the node that was never tried goes first, if it is due; a start may be overtaken.
+
+        A claim is made by the clock at its statement, and seen here when it is committed: a step between them would
+        make requests due that were not.
+        """
         node, server = row["node"], self._world.server
+        if self._kernel.now - self._leaders.clock_stepped_at < 1.0:
+            return
         for number in [number for number in self.requests[node] if number < row["id"]]:
             other = server.peek("requests", number)
             if other is not None and other["event"] == "inspect" and row["event"] in ("abort", "delete"):

@@ -197,6 +197,8 @@ class Connection:
             self._arrives_at = link.send(arrive, timeouts.unsent, lost)
         answer = kernel.park()
         self._waiting = None
+        if isinstance(answer, SqlError) and answer.kind == "gone" and sql.endswith("COMMIT"):
+            task.unanswered = True
         return answer
 
     def _error(self, error: SqlError) -> Error:

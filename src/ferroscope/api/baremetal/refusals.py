@@ -26,6 +26,7 @@ from ferroscope.contracts.errors import NotFoundError, StoreUnavailableError
 from ferroscope.contracts.remote import ForwardBusyError, ForwardError
 from ferroscope.contracts.store import Query
 from ferroscope.core import lookup
+from ferroscope.core.boot import since_boot
 from ferroscope.core.callback_secret import Proof
 from ferroscope.core.delivery import Fail
 from ferroscope.core.model import ACCEPTED_AS, FORWARDED, Document, Entry, Node, Severity
@@ -160,19 +161,24 @@ def add_entry(
     reason: Reason | None = None,
     detail: Document | None = None,
 ) -> bool:
-    """Add an entry to the node's timeline, unless one of its latest entries says the same; return whether it did."""
+    """Add an entry to the node's timeline, unless one of its latest entries says the same; return whether it did.
+
+    What another inspection or boot has met says nothing of this one, so an entry about it is none about this one.
+    """
     try:
         node = tx.nodes.get(uuid)
     except NotFoundError:
         return False
+    inspection = node.inspection if node.state in MACHINE else None
+    kind = (step, None if reason is None else str(reason), inspection)
     latest = tx.journal.list(Query(filters={"node": uuid}, sort_key="id", descending=True, limit=_LATEST))
-    same = (entry for entry in latest if (entry.step, entry.reason) == (step, None if reason is None else str(reason)))
+    same = (entry for entry in since_boot(latest) if (entry.step, entry.reason, entry.inspection) == kind)
     if any(tx.now - entry.at < _ENTRY_INTERVAL for entry in same):
         return False
     details: dict[str, Any] = {"source": source} if source else {}
     entry = Entry(
         node=uuid,
-        inspection=node.inspection if node.state in MACHINE else None,
+        inspection=inspection,
         step=step,
         message=message if not source or source in message else f"{message} (from {source})",
         process=process.name,
