@@ -30,7 +30,7 @@ _log = structlog.get_logger(__name__)
 
 # Seconds between two looks at SQLite's data_version: at first after new requests, which come in bursts, and at most; it
 # grows with each look without any.
-_LOOK_SOON, _LOOK_LATE, _LOOK_LATER = 0.005, 0.05, 1.25
+_LOOK_SOON, _LOOK_LATE, _LOOK_LATER = 0.005, 0.1, 1.5
 # Seconds between two questions: at first after news, and at most; it doubles with each answer without news.
 _ASK_SOON, _ASK_LATE = 0.0125, 0.1
 _FREE_LEASES: Final = "SELECT name, epoch FROM leases WHERE holder IS NULL"

@@ -94,11 +94,21 @@ class _HttpsConnection(_BoundedConnection, HTTPSConnection):
     """HTTP over TLS."""
 
 
-class _HttpPool(HTTPConnectionPool):
+class _QuietPool:
+    """Mixin for urllib3's pools: a connection that is one too many to keep is closed without a warning."""
+
+    def _put_conn(self, conn: Any) -> None:
+        if conn is not None and self.pool is not None and self.pool.full():  # type: ignore[attr-defined]
+            conn.close()
+        else:
+            super()._put_conn(conn)  # type: ignore[misc]
+
+
+class _HttpPool(_QuietPool, HTTPConnectionPool):
     ConnectionCls = _HttpConnection
 
 
-class _HttpsPool(HTTPSConnectionPool):
+class _HttpsPool(_QuietPool, HTTPSConnectionPool):
     ConnectionCls = _HttpsConnection
 
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import threading
 import uuid
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.parse import parse_qs, urlsplit
 
@@ -19,7 +21,7 @@ from ferroscope.remote import bare_metal_http
 from ferroscope.remote.bare_metal_http import IronicSource
 from tests.api.service import Service
 from tests.support.bad_server import a_server_that, one_by_one
-from tests.support.processes import PATIENCE, finished, free_port
+from tests.support.processes import PATIENCE, finished, free_port, until
 
 
 @pytest.fixture
@@ -95,11 +97,11 @@ def test_a_process_that_stops_reads_no_further_page(registry: tuple[Service, str
         source_at(registry[1], timeout=PATIENCE, stop=stop).tracked()
 
 
-def answering(*bodies: bytes, status: str = "200 OK", length: int | None = None) -> list[bytes]:
+def answering(*bodies: bytes, status: str = "200 OK", length: int | None = None, more: str = "") -> list[bytes]:
     """Return what a server sends: the same to everybody."""
     body = b"".join(bodies)
     size = len(body) if length is None else length
-    return [f"HTTP/1.1 {status}\r\nContent-Length: {size}\r\nConnection: close\r\n\r\n".encode() + body]
+    return [f"HTTP/1.1 {status}\r\nContent-Length: {size}\r\n{more}Connection: close\r\n\r\n".encode() + body]
 
 
 @pytest.mark.parametrize(
@@ -116,11 +118,12 @@ def answering(*bodies: bytes, status: str = "200 OK", length: int | None = None)
         answering(b"{}"),
         answering(b"\xff\xfe\x00garbage"),
         answering(b'{"nodes": [', b" " * (9 * 1024 * 1024), b"]}"),
+        answering(gzip.compress(b'{"nodes": [' + b" " * (9 * 1024 * 1024) + b"]}"), more="Content-Encoding: gzip\r\n"),
         answering(b'{"nodes": [], "next": "http://elsewhere.example/v1/nodes?marker=1"}'),
         answering(b'{"nodes": [{"uuid": "a"}], "next": "http://[::1/v1/nodes?marker=a"}'),
         answering(b"", status="302 Found"),
     ],
-    ids=lambda sent: sent[0][:20].decode() + sent[0][-20:].decode(errors="replace"),
+    ids=lambda sent: sent[0][:20].decode() + sent[0][-20:].decode("ascii", errors="replace"),
 )
 def test_an_answer_that_is_no_whole_list_is_no_answer(sent: list[bytes]) -> None:
     with a_server_that(sent) as port, pytest.raises(IronicUnavailableError):
@@ -154,3 +157,46 @@ def test_a_registry_with_short_pages_is_read_to_its_end() -> None:
         tracked = source_at(f"http://127.0.0.1:{server.server_port}", timeout=PATIENCE).tracked()
         server.shutdown()
     assert tracked == frozenset(Capped.nodes)
+
+
+class Together(BaseHTTPRequestHandler):
+    """A Bare Metal API that keeps its connections, and answers when so many requests have come."""
+
+    protocol_version = "HTTP/1.1"
+    number = 3 * bare_metal_http._KEPT
+    together = threading.Barrier(number, timeout=PATIENCE)
+    opened: list[str] = []
+    ended: list[str] = []
+
+    def setup(self) -> None:
+        super().setup()
+        self.opened.append(threading.current_thread().name)
+
+    def finish(self) -> None:
+        super().finish()
+        self.ended.append(threading.current_thread().name)
+
+    def do_GET(self) -> None:
+        self.together.wait()
+        self.send_response(200)
+        self.send_header("Content-Length", "13")
+        self.end_headers()
+        self.wfile.write(b'{"nodes": []}')
+
+    def log_message(self, *_args: object) -> None: ...
+
+
+def test_few_connections_are_kept_after_many_requests_at_once(caplog: pytest.LogCaptureFixture) -> None:
+    with ThreadingHTTPServer(("127.0.0.1", 0), Together) as server, ThreadPoolExecutor(Together.number) as callers:
+        server.daemon_threads = True
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        source = source_at(f"http://127.0.0.1:{server.server_port}", timeout=PATIENCE)
+        for _ in range(2):  # the second time, those that were kept are used again
+            assert (
+                list(callers.map(lambda _: source.tracked(), range(Together.number))) == [frozenset()] * Together.number
+            )
+            assert until(lambda: len(Together.opened) - len(Together.ended) == bare_metal_http._KEPT)
+        server.shutdown()
+        source._http.close()
+    assert len(Together.opened) == 2 * Together.number - bare_metal_http._KEPT
+    assert caplog.records == []  # a connection too many is no reason to warn

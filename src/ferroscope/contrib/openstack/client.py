@@ -306,7 +306,8 @@ class BareMetalClient:
 
     def _once(self, method: str, url: str, content: bytes | None, *, negotiating: bool) -> Answer:
         version = {} if negotiating else {VERSION: f"1.{self._minor}"}
-        headers = {"Accept": "application/json", "Content-Type": "application/json", **version}
+        described = {} if content is None else {"Content-Type": "application/json"}
+        headers = {"Accept": "application/json", **described, **version}
         answer = self._http.send(method, url, {**headers, **self._login.headers()}, content)
         if answer.status == 401 and self._login.renew():
             answer = self._http.send(method, url, {**headers, **self._login.headers()}, content)

@@ -21,6 +21,16 @@ from ferroscope.db.transaction import Transaction
 _UNIQUE: Final = ("name", "instance_uuid")
 
 
+def is_current(node: Node, known: Sequence[Port], document: Document, ports: Sequence[Document]) -> bool:
+    """Whether the node and its ports are as Ironic has them, so that there is nothing to save."""
+    present, found = {port.uuid: port for port in known}, _ports(node.uuid, ports)
+    return (
+        ironic_nodes.copied(document, node) == node
+        and present.keys() == found.keys()
+        and all(ironic_nodes.same_port(present[uuid], port) for uuid, port in found.items())
+    )
+
+
 def save(tx: Transaction, document: Document, ports: Sequence[Document]) -> Node:
     """Save a node and its ports as Ironic has them; return the node, which is locked."""
     try:
@@ -45,7 +55,7 @@ def save(tx: Transaction, document: Document, ports: Sequence[Document]) -> Node
 def save_ports(tx: Transaction, node: str, documents: Sequence[Document]) -> None:
     """Replace the ports of the node by those that Ironic has."""
     present = {port.uuid: port for port in tx.ports.list(Query(filters={"node": node}))}
-    wanted = {port.uuid: port for port in map(ironic_nodes.port, documents) if port is not None and port.node == node}
+    wanted = _ports(node, documents)
     changed = [
         port for uuid, port in wanted.items() if uuid not in present or not ironic_nodes.same_port(present[uuid], port)
     ]
@@ -56,6 +66,11 @@ def save_ports(tx: Transaction, node: str, documents: Sequence[Document]) -> Non
     for port in changed:
         if port.uuid in present:
             tx.ports.update(ironic_nodes.updated_port(present[port.uuid], port))
+
+
+def _ports(node: str, documents: Sequence[Document]) -> dict[str, Port]:
+    """Return those of Ironic's ports that are the node's and have a valid MAC."""
+    return {port.uuid: port for port in map(ironic_nodes.port, documents) if port is not None and port.node == node}
 
 
 def _with_macs(tx: Transaction, ports: Sequence[Port]) -> Sequence[Port]:

@@ -38,7 +38,8 @@ def begin(ironic: IronicClient, attempt: Attempt) -> Fail | None:
         ports = () if document is None else ironic.ports_of(attempt.node.uuid)
     if document is None:
         return _GONE
-    attempt.work_on(attempt.write(lambda tx: copies.save(tx, document, ports)))
+    if not copies.is_current(attempt.before, attempt.ports, document, ports):
+        attempt.work_on(attempt.write(lambda tx: copies.save(tx, document, ports)))
     message = ironic_nodes.refusal(attempt.node)
     _see_power(attempt, document)
     return None if message is None else Fail(Reason.REGISTRY_REFUSED, message)
