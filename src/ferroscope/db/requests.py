@@ -10,13 +10,14 @@ from collections.abc import Sequence
 from typing import Any
 
 import msgspec
-from sqlalchemy import bindparam, delete, insert, select, update
+from sqlalchemy import bindparam, delete, insert, literal, select, update
 
 from ferroscope.contracts.data import Later
 from ferroscope.contracts.errors import ClaimLostError
 from ferroscope.contracts.queue import REQUESTS_OF
-from ferroscope.core.lanes import lane_of, priority_of
+from ferroscope.core.lanes import ENDING, Lane, lane_of, priority_of
 from ferroscope.core.model import Claim, Request
+from ferroscope.core.states import Event
 from ferroscope.core.values import new_uuid
 from ferroscope.db import schema
 from ferroscope.db.mapping import Mapper
@@ -67,6 +68,13 @@ _REPLACE = (
         created_at=bindparam("_now"),
         token=bindparam("_fresh"),
     )
+)
+# Those that end an inspection before its callback; the first columns of the index are named.
+_ENDINGS = select(*REQUEST.columns).where(
+    _r.holder.is_(None),
+    _r.lane == Lane.BMC.value,
+    _r.priority == priority_of(Event.ABORT),
+    _r.event.in_([literal(event.value) for event in sorted(ENDING - {Event.FINISH})]),
 )
 _PENDING = select(*REQUEST.columns).where(_r.node == bindparam("node")).order_by(_r.id)
 
@@ -133,6 +141,10 @@ class Requests:
         """Like ``pending``, but read later; see ``Later``."""
         pending = self._tx.ask(_PENDING, {"node": node})
         return Later(lambda: [REQUEST.from_row(row) for row in pending.answer()])
+
+    def endings(self) -> Sequence[Request]:
+        """Return the requests to end an inspection before its callback, or to delete a node, that are not claimed."""
+        return [REQUEST.from_row(row) for row in self._tx.run(_ENDINGS)]
 
     def _replace(self, claim: Claim, request: Request) -> Claim:
         # A new token: if a failover loses this transaction, the previous claim must not be mistaken for this one.

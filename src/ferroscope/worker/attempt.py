@@ -132,7 +132,7 @@ class Attempt:
     def ports(self) -> list[Port]:
         """The node's ports; while the node is locked, only an operator may change them."""
         query = Query(filters={"node": self.node.uuid})
-        return list(self._services.store.read(lambda tx: tx.ports.list(query)))
+        return list(self._services.store.read(lambda tx: tx.ports.list(query), snapshot=False))
 
     def ports_elsewhere(self, macs: Iterable[str]) -> dict[str, str]:
         """Return which of these MACs are ports of other nodes: MAC -> that node's UUID."""
@@ -264,13 +264,12 @@ class Attempt:
         self.check_superseded()
 
     def check_superseded(self) -> None:
-        """Raise ``SupersededError`` in a start whose inspection is to be ended; asks the store once a second."""
+        """Raise ``SupersededError`` in a start whose inspection is to be ended; looks once a second."""
         now = self._services.clock.monotonic()
         if self.request.event is not Event.INSPECT or now - self._checked_at < _CHECK_INTERVAL:
             return
-        pending = self._services.store.read(lambda tx: tx.requests.pending(self.request.node))
         self._checked_at = now
-        for other in pending:
+        for other in self._services.endings.of(self.request.node):
             if self._is_ended_by(other):
                 raise SupersededError(other.event)
 

@@ -44,6 +44,7 @@ from ferroscope.secrets.references import SecretReader
 from ferroscope.storage.reader import Archive
 from ferroscope.worker.attempt import Attempt, Journal, Locked
 from ferroscope.worker.conclude import CLOCKED, Reserve, SameThread, concluded
+from ferroscope.worker.endings import Endings
 from ferroscope.worker.run import ReadsAhead, Task, run
 from ferroscope.worker.services import Services
 
@@ -97,6 +98,7 @@ class Worker:
             clock=clock,
             stop=stop,
             process=process,
+            endings=Endings(store, clock),
             claim_valid_for=claim_valid_for,
             secrets=secrets or SecretReader(),
             attached=attached or Attached(),

@@ -21,6 +21,7 @@ from ferroscope.db.store import Store
 from ferroscope.db.transaction import Transaction
 from ferroscope.secrets.references import SecretReader
 from ferroscope.storage.reader import Archive
+from ferroscope.worker.endings import Endings
 
 T = TypeVar("T")
 
@@ -28,8 +29,8 @@ T = TypeVar("T")
 class Services(msgspec.Struct, frozen=True):
     """``process`` names the process in timelines. ``claim_valid_for`` returns for how many seconds a claim is certainly
     still this member's that was confirmed at that time of the monotonic clock. ``secrets`` decrypts those of a node.
-    ``attached``: the attached Ironic, if there is one. ``tracer``: None if inspections are not traced. ``images``
-    checks what BMCs are to boot.
+    ``endings``: which inspections are about to be ended. ``attached``: the attached Ironic, if there is one.
+    ``tracer``: None if inspections are not traced. ``images`` checks what BMCs are to boot.
     """
 
     store: Store
@@ -38,6 +39,7 @@ class Services(msgspec.Struct, frozen=True):
     clock: Clock
     stop: StopFlag
     process: str
+    endings: Endings
     claim_valid_for: Callable[[float], float] = lambda _confirmed_at: math.inf
     secrets: SecretReader = msgspec.field(default_factory=SecretReader)
     attached: Attached = msgspec.field(default_factory=Attached)

@@ -25,6 +25,7 @@ from ferroscope.hooks.pipeline import Pipeline
 from ferroscope.runtime.system import SystemClock
 from ferroscope.storage.reader import Archive
 from ferroscope.worker.attempt import Attempt, Journal, Locked
+from ferroscope.worker.endings import Endings
 from ferroscope.worker.rules import HookRun
 from ferroscope.worker.services import Services
 from tests import ROOT
@@ -91,6 +92,7 @@ def context(
         clock=SystemClock(),
         stop=threading.Event(),
         process="test",
+        endings=Endings(store, SystemClock()),
     )
     claim = Claim(request=Request(node=NODE, event=Event.CONTINUE), holder="test", token="token")
     decision = delivery.Run(delivery.advance(State.PROCESSING, Event.FINISH))
