@@ -83,6 +83,18 @@ class Site:
         """Let a worker verify the node."""
         answer = self.service.bare_metal.put(f"/v1/nodes/{uuid}/states/provision", {"target": "manage"})
         assert answer.status_code == 202, answer.text
+        return self.work(uuid)
+
+    def age(self, uuid: str, *, seconds: float = 0.0, due: bool = False) -> None:
+        """Make the node's requests older, or ``due`` now."""
+        changed = "created_at = created_at - :seconds" + (", due_at = 0" if due else "")
+        with self.service.backend.engine.begin() as connection:
+            connection.execute(
+                text(f"UPDATE requests SET {changed} WHERE node = :uuid"), {"uuid": uuid, "seconds": seconds}
+            )
+
+    def work(self, uuid: str) -> Node:
+        """Let a worker carry out what is due."""
         backend, stop = self.service.backend, threading.Event()
         drivers = {"sim": self.driver}
         pool = wiring.build_pool(
@@ -151,6 +163,21 @@ def test_encrypted_values_of_another_node_are_refused(site: Site) -> None:
     assert site.driver.given == []
 
 
+def test_a_worker_without_the_key_leaves_the_request_to_one_that_has_it(site: Site) -> None:
+    """It would be the fastest, and fail those of the whole fleet."""
+    uuid, lines = site.enrol(), site.lines()
+    site.keys(new_key())
+    assert site.verify(uuid).last_error is None
+    (request,) = site.service.pending(uuid)
+    assert (request.event, request.attempt) == (Event.VERIFY, 0)
+    timeline = site.service.bare_metal.get(f"/v1/nodes/{uuid}/timeline").json["entries"]
+    assert "encryption-key-missing" in [entry["reason"] for entry in timeline]
+    site.keys(*lines)
+    site.age(uuid, due=True)
+    assert site.work(uuid).last_error is None
+    assert site.driver.given == [INFO, INFO]
+
+
 def test_a_changed_address_needs_the_encrypted_password_again(site: Site) -> None:
     uuid = site.enrol()
     assert site.patch(uuid, "/driver_info/sim_address", "192.0.2.1:1").status_code == 400
@@ -165,7 +192,9 @@ def test_without_the_key_the_bmc_call_fails_with_its_id_and_nothing_is_written_o
     before = site.row(uuid)
     used = site.service.store.read(lambda tx: tx.secret_keys.used())
     site.keys(new_key())
-    error = site.verify(uuid).last_error or ""
+    site.verify(uuid)
+    site.age(uuid, seconds=301.0, due=True)
+    error = site.work(uuid).last_error or ""
     assert "encryption-key-missing" in error
     assert used[0] in error
     assert site.driver.given == []
@@ -272,7 +301,9 @@ def test_a_key_that_is_lost_for_good_is_declared_lost(site: Site) -> None:
     assert site.patch(uuid, "/driver_info", INFO).status_code == 200
     site.verify(uuid)
     assert site.driver.given[-1] == INFO
-    assert "encryption-key-missing" in (site.verify(other).last_error or "")
+    site.verify(other)
+    site.age(other, seconds=301.0, due=True)
+    assert "encryption-key-missing" in (site.work(other).last_error or "")
 
 
 def test_rekey_with_identity_decrypts_before_a_downgrade(site: Site) -> None:

@@ -49,6 +49,9 @@ T = TypeVar("T")
 
 # Seconds between two checks whether an inspection is still wanted.
 _CHECK_INTERVAL: Final = 1.0
+# Seconds after a request was made for which a process without the key of its secrets leaves it to others: a key file
+# reaches the last host later than the first.
+_KEY_PATIENCE: Final = 300.0
 
 _log = structlog.get_logger(__name__)
 
@@ -163,7 +166,22 @@ class Attempt:
     @cached_property
     def known_driver(self) -> Bmc | None:
         """The node's driver; None if it is not enabled here."""
-        return observed(self._bmc, self.bmc_observer, self._services.revealed, self.trail)
+        return observed(self._bmc, self.bmc_observer, self.revealed, self.trail)
+
+    def revealed(self, node: Node) -> Node:
+        """As ``Services.revealed``; ``BmcError`` that waits if another process may have the key that this one lacks.
+
+        It fails in milliseconds, so it would take the requests of the others, too, and fail them all.
+        """
+        try:
+            return self._services.revealed(node)
+        except BmcError as exc:
+            if exc.reason is not Reason.ENCRYPTION_KEY_MISSING:
+                raise
+            age = self._services.store.read(lambda tx: tx.now) - self.request.created_at
+            if age > _KEY_PATIENCE:
+                raise
+            raise BmcError(str(exc), transient=True, reason=exc.reason, waits=True) from None
 
     def driver(self) -> Bmc:
         """Return the node's driver; ``BmcError`` if it is not enabled or must not be sent the stored secrets."""

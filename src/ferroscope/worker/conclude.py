@@ -36,6 +36,8 @@ from ferroscope.worker.services import Services
 CLOCKED: Final = frozenset({Event.INSPECT, Event.CONTINUE})
 # Changes of the hardware that the timeline has in words.
 _TEXTS: Final = 3
+# Causes of a retry that is not counted which people can end.
+_SHOWN: Final = frozenset({Reason.STORE_UNAVAILABLE, Reason.ENCRYPTION_KEY_MISSING})
 
 
 class Place(Protocol):
@@ -172,7 +174,7 @@ class Conclusion:
         tx.requests.retry(self._attempt.claim, outcome.after, counted=outcome.counted)
         if request.event in CLOCKED and request.inspection is not None:
             tx.inspections.update(request.inspection, clock_since=None)
-        if outcome.counted or outcome.reason is Reason.STORE_UNAVAILABLE:
+        if outcome.counted or outcome.reason in _SHOWN:
             detail = {"after": outcome.after}
             self._journal.note(
                 "retry", outcome.message, severity=Severity.WARNING, reason=outcome.reason, detail=detail

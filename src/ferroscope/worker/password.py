@@ -76,7 +76,7 @@ class _Change:
         self._attempt, self._journal, self._services = attempt, journal, services
         self._driver, self._field = driver, field
         self._pending = bmc_password.pending_field(field)
-        plain = dict(services.revealed(attempt.node).driver_info)
+        plain = dict(attempt.revealed(attempt.node).driver_info)
         self.password = str(plain.pop(self._pending))
         secrets = (self.password, str(plain.get(field) or ""))
         known = [secret for secret in secrets if secret and not is_too_short(secret)]

@@ -38,6 +38,8 @@ class ReadsAhead:
 
 
 # Reasons to wait for an attached Ironic.
+# Seconds until a request is tried again whose secrets need a key that this process lacks.
+_KEY_DELAY: Final = 10.0
 WAITS: Final = frozenset({Reason.REGISTRY_UNAVAILABLE, Reason.NODE_LOCKED})
 
 _log = structlog.get_logger(__name__)
@@ -144,17 +146,22 @@ def retry_later(services: Services, reason: Reason, message: str) -> Retry:
 
 
 def failed(attempt: Attempt, services: Services, error: BmcError) -> Outcome:
-    """Return what follows from a failed call: a failure, another attempt, or waiting for an attached Ironic."""
+    """Return what follows from a failed call: a failure, another attempt, or waiting."""
     if not error.transient:
         return Fail(error.reason, str(error))
     try:
-        return wait_for_registry(attempt, services, error) if error.waits else retry_bmc(attempt, services, error)
+        return wait(attempt, services, error) if error.waits else retry_bmc(attempt, services, error)
     except StoreUnavailableError as exc:
         return without_store(attempt, services, exc)
 
 
-def wait_for_registry(attempt: Attempt, services: Services, error: BmcError) -> Retry:
-    """Try again, however long an attached Ironic is away; but not forever if it keeps the node locked."""
+def wait(attempt: Attempt, services: Services, error: BmcError) -> Retry:
+    """Try again, however long an attached Ironic is away; but not forever if it keeps the node locked.
+
+    A process that lacks a key leaves the request to the others for a while.
+    """
+    if error.reason is Reason.ENCRYPTION_KEY_MISSING:
+        return Retry(_KEY_DELAY, error.reason, str(error), counted=False)
     ironic = services.settings.ironic
     if error.reason is not Reason.NODE_LOCKED:
         return Retry(ironic.outage_interval, error.reason, str(error), counted=False)
