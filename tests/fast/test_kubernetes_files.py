@@ -79,6 +79,14 @@ def test_the_pxe_filter_has_three_capabilities_on_the_network_of_its_host() -> N
     assert "privileged" not in container["securityContext"]
 
 
+@pytest.mark.parametrize("name", PODS)
+def test_what_has_a_startup_probe_has_a_readiness_probe(name: str) -> None:
+    """Kubernetes 1.20 would look up to 90 s later whether a pod with the first alone is ready."""
+    for container in PODS[name]["containers"]:
+        if "startupProbe" in container:
+            assert container["readinessProbe"]["periodSeconds"] == 2
+
+
 @pytest.mark.parametrize("name", [name for name in PODS if "/Job/" not in name])
 def test_a_pod_has_more_time_to_end_than_its_role_needs(name: str) -> None:
     settings = load([str(DEPLOY / "base/ferroscope.conf")])

@@ -147,6 +147,10 @@ spec:
           tcpSocket: {port: metrics}
           periodSeconds: 2
           failureThreshold: 60
+        # Without it, Kubernetes 1.20 sees a minute later that the pod is ready.
+        readinessProbe:
+          tcpSocket: {port: metrics}
+          periodSeconds: 2
         livenessProbe:
           httpGet: {path: /metrics, port: metrics}
           periodSeconds: 10
