@@ -29,6 +29,12 @@ _LOCAL: Final[Mapping[str, frozenset[str]]] = {
         {"network", "backends", "interfaces", "http_ports", "relayed_networks", "dhcp_hostsdir", "dnsmasq_pid_file"}
     ),
 }
+# Sections that nothing but these roles looks at: the others may have anything there.
+_USED_BY: Final[Mapping[str, frozenset[str]]] = {
+    "api": frozenset({"api", "worker", "periodic"}),
+    "coordination": frozenset({"periodic"}),
+    "failover": frozenset({"failover"}),
+}
 _LOGIN: Final = re.compile(r"//[^/@]*@")
 _LOCAL_SECTIONS: Final = frozenset({"log", "metrics"})
 
@@ -73,12 +79,17 @@ def describer(
     settings: Settings, roles: Iterable[str], schema: str
 ) -> Callable[[float | None, Mapping[str, str]], Document]:
     """Return a function that creates the report for each heartbeat of a process; the constant part is created once."""
+    used = {
+        section: digest
+        for section, digest in fingerprints(settings).items()
+        if section not in _USED_BY or not _USED_BY[section].isdisjoint(roles)
+    }
     constant = {
         "version": __version__,
         "schema": schema,
         "roles": list(roles),
         "heartbeat": settings.worker.member_ttl,
-        "settings": fingerprints(settings),
+        "settings": used,
     }
 
     def describe(skew: float | None, loops: Mapping[str, str]) -> Document:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import msgspec
+import pytest
 
 from ferroscope.config.load import load
 from ferroscope.config.options import (
@@ -20,6 +21,7 @@ from ferroscope.config.options import (
 from ferroscope.core.model import Member
 from ferroscope.telemetry import finding
 from ferroscope.telemetry.members import about, fingerprints, lanes_of, loops_of, summary
+from tests import ROOT
 
 
 def _member(host: str, settings: Settings | None = None, **detail: object) -> Member:
@@ -62,6 +64,24 @@ def test_only_the_section_that_differs_is_named(tmp_path: Path) -> None:
     assert "[pxe_filter]" in found.summary
 
 
+def test_the_pods_of_a_shipped_overlay_do_not_drift(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only some of them use a coordination service, or serve the API."""
+
+    def member(conf: str, *roles: str) -> Member:
+        found = about(load([str(ROOT / "deploy/kubernetes" / conf)]), roles, "0003", skew=0.0, loops={})
+        return Member(id=roles[0], host=roles[0], pid=1, role=roles[0], detail=found)
+
+    api = member("base/ferroscope.conf", "api")
+    others = [member("failover/ferroscope.conf", "failover"), member("pxe-filter/ferroscope.conf", "pxe-filter")]
+    monkeypatch.setenv("OS_COORDINATION__BACKEND", "kubernetes")  # as worker-leases.yaml
+    worker = member("base/ferroscope.conf", "worker", "periodic")
+    assert finding.drift([api, worker, *others]) == []
+    monkeypatch.setenv("OS_COORDINATION__BACKEND", "sql")
+    second = member("base/ferroscope.conf", "worker", "periodic")
+    (found,) = finding.drift([api, worker, second, *others])
+    assert "[coordination]" in found.summary
+
+
 def test_members_of_different_releases_are_named() -> None:
     (found,) = finding.drift([_member("a"), _member("b", version="0.0.1")])
     assert found.code == "releases-differ"
@@ -73,7 +93,8 @@ def test_no_secret_is_part_of_what_is_reported() -> None:
     other = Settings(database=DatabaseSettings(connection="postgresql://me:other@db/x"))
     found = about(settings, ["api"], "0003", skew=None, loops={})
     assert "hunter2" not in msgspec.json.encode(found).decode()
-    assert found["settings"] == fingerprints(other), "not even as a digest"
+    assert found["settings"].items() <= fingerprints(other).items(), "not even as a digest"
+    assert "database" in found["settings"]
 
 
 def test_a_clock_that_is_far_off_is_named_once_per_host() -> None:
