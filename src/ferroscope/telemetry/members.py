@@ -34,6 +34,7 @@ _USED_BY: Final[Mapping[str, frozenset[str]]] = {
     "api": frozenset({"api", "worker", "periodic"}),
     "coordination": frozenset({"periodic"}),
     "failover": frozenset({"failover"}),
+    "inspector": frozenset({"api", "worker", "periodic"}),
 }
 _LOGIN: Final = re.compile(r"//[^/@]*@")
 _LOCAL_SECTIONS: Final = frozenset({"log", "metrics"})

@@ -71,8 +71,9 @@ def test_the_pods_of_a_shipped_overlay_do_not_drift(monkeypatch: pytest.MonkeyPa
         found = about(load([str(ROOT / "deploy/kubernetes" / conf)]), roles, "0003", skew=0.0, loops={})
         return Member(id=roles[0], host=roles[0], pid=1, role=roles[0], detail=found)
 
-    api = member("base/ferroscope.conf", "api")
     others = [member("failover/ferroscope.conf", "failover"), member("pxe-filter/ferroscope.conf", "pxe-filter")]
+    monkeypatch.setenv("OS_INSPECTOR__CALLBACK_ENDPOINT_OVERRIDE", "https://inspector.example.org:6385")  # as the page
+    api = member("base/ferroscope.conf", "api")
     monkeypatch.setenv("OS_COORDINATION__BACKEND", "kubernetes")  # as worker-leases.yaml
     worker = member("base/ferroscope.conf", "worker", "periodic")
     assert finding.drift([api, worker, *others]) == []
