@@ -35,6 +35,7 @@ from tests.support.kubernetes_programs import Program, programs, release
 from tests.support.processes import PATIENCE, free_port
 
 GRACE: Final = 10  # seconds without a renewal after which a node is Unknown
+SERVICE: Final = "10.96.0.1"  # the address of the API server for pods
 _LEASE: Final = 4  # seconds; a kubelet renews a quarter of it
 _CONTROLLERS: Final = (  # all but those that need a cloud, or keys that the cluster does not have
     "*,-bootstrapsigner,-tokencleaner,-csrsigning,-csrapproving,-csrcleaner,-nodeipam,-route,-service,-ttl,"
@@ -128,10 +129,13 @@ class Cluster:
     """``with Cluster(directory, nodes=3) as cluster``: everything is ready, and ends with the block.
 
     ``kubeconfig`` is that of an administrator; ``call`` is one request with these rights. ``nodes`` are by name. A
-    cluster without nodes has an API server alone, which is there in seconds.
+    cluster without nodes has an API server alone, which is there in seconds. With ``tokens``, pods get those of their
+    service accounts.
     """
 
-    def __init__(self, directory: Path, *, nodes: int = 0, api_options: Sequence[str] = ()) -> None:
+    def __init__(
+        self, directory: Path, *, nodes: int = 0, api_options: Sequence[str] = (), tokens: bool = False
+    ) -> None:
         self.directory = directory
         self.token = secrets.token_urlsafe()
         self.port = free_port()
@@ -139,7 +143,7 @@ class Cluster:
         self._ends = contextlib.ExitStack()
         authority = Authority(directory)
         self.ca = authority.ca
-        pair = authority.issue("apiserver")
+        pair = authority.issue("apiserver", hosts=("127.0.0.1", "localhost", SERVICE))
         signing = Authority(directory, "service-accounts").issue("signer")
         (directory / "tokens.csv").write_text(f"{self.token},admin,admin,system:masters\n")
         self._session = self._ends.enter_context(requests.Session())
@@ -158,6 +162,7 @@ class Cluster:
             *("--listen-peer-urls", peer_url, "--initial-advertise-peer-urls", peer_url),
             *("--initial-cluster", f"test={peer_url}"),
         )
+        admission = () if tokens else ("--disable-admission-plugins", "ServiceAccount")
         self.api_server = self._program(
             "kube-apiserver",
             self._api_answers,
@@ -167,7 +172,7 @@ class Cluster:
             *("--service-cluster-ip-range", "10.96.0.0/16", "--endpoint-reconciler-type", "none"),
             *("--token-auth-file", directory / "tokens.csv", "--service-account-issuer", "https://kubernetes.test"),
             *("--service-account-signing-key-file", signing.key, "--service-account-key-file", signing.certificate),
-            *("--disable-admission-plugins", "ServiceAccount", "--allow-privileged=true", *api_options),
+            *(*admission, "--allow-privileged=true", *api_options),
         )
         insecure = ("--port", "0") if release() < (1, 24) else ()
         client = ("--kubeconfig", self.kubeconfig, "--leader-elect=false", *insecure, "--secure-port", "0")
@@ -177,7 +182,7 @@ class Cluster:
             self._untainted,
             *(programs() / "kube-controller-manager", *client, "--controllers", _CONTROLLERS),
             *("--node-monitor-grace-period", f"{GRACE}s", "--node-monitor-period", "1s", "--node-eviction-rate", "10"),
-            *("--service-account-private-key-file", signing.key),
+            *("--service-account-private-key-file", signing.key, "--root-ca-file", self.ca),
         )
         self._count = nodes
         self.nodes: dict[str, HollowNode] = {}

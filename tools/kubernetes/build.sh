@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Builds a Kubernetes control plane and hollow nodes for the tests, from Debian's source package, into the cache:
-# kube-apiserver, kube-controller-manager, kube-scheduler, kubemark and kubectl. Takes 15 minutes on two cores, once.
+# kube-apiserver, kube-controller-manager, kube-scheduler, kubemark, kubelet and kubectl. Takes 15 minutes on two cores, once.
 #
 #   tools/kubernetes/build.sh where    prints the directory, which exists only if everything in it was built
 #   tools/kubernetes/build.sh          builds it if necessary; needs golang-1.19-go, make, gcc, git and rsync
@@ -60,7 +60,7 @@ say "Building Kubernetes $version; this takes 15 minutes on two cores, once ..."
 export GOFLAGS=-trimpath
 nice make generated_files >"$work/make.log" 2>&1 || { tail -n 30 "$work/make.log" >&2; exit 1; }
 stamp=k8s.io/kubernetes/vendor/k8s.io/component-base/version
-for program in kube-apiserver kube-controller-manager kube-scheduler kubemark kubectl; do
+for program in kube-apiserver kube-controller-manager kube-scheduler kubemark kubelet kubectl; do
     say "Building $program ..."
     nice go build -ldflags "-s -w -X $stamp.gitVersion=v$version -X $stamp.gitMajor=1 -X $stamp.gitMinor=20" -o "$work/bin/$program" "./cmd/$program"
 done

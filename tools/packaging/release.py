@@ -129,11 +129,11 @@ def _image(directory: Path) -> None:
     image.build(directory / f"{_NAME}-{contents.architecture()}.oci.tar")
 
 
-def _chart(directory: Path) -> None:
-    chart = ROOT / "deploy/helm/ferroscope"
-    run(ROOT / ".helm/helm", "lint", "--strict", chart)
+def chart(directory: Path) -> None:
+    source = ROOT / "deploy/helm/ferroscope"
+    run(ROOT / ".helm/helm", "lint", "--strict", source)
     with tempfile.TemporaryDirectory(prefix="ferroscope-chart-") as name:
-        run(ROOT / ".helm/helm", "package", chart, "--destination", name)
+        run(ROOT / ".helm/helm", "package", source, "--destination", name)
         (packed,) = Path(name).glob("*.tgz")
         # Helm writes the time of its call into the archive.
         run("tar", "-xf", packed, where=Path(name))
@@ -171,7 +171,7 @@ _STEPS: Final[dict[str, Callable[[Path], None]]] = {
     "the wheel in an empty environment": _installed,
     "Debian packages": _debian,
     "OCI image": _image,
-    "Helm chart": _chart,
+    "Helm chart": chart,
     "software bill of materials": _bill_of_materials,
     "man pages and completion": _manual,
     "documentation": _site,

@@ -1,5 +1,5 @@
 # shellcheck shell=bash
-# A Kubernetes control plane and hollow nodes, built from Debian's source package.
+# A Kubernetes control plane, hollow nodes and a kubelet, built from Debian's source package.
 # They go into ~/.cache/ferroscope; it takes 15 minutes, once.
 programs etcd:etcd-server
 if [ ! -d "$(tools/kubernetes/build.sh where)" ]; then

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-import shutil
 import sys
 import threading
 from collections.abc import Iterator
@@ -17,7 +15,7 @@ import yaml
 from tests.support.databases import upgrade
 from tests.support.installation import Played
 from tests.support.kubernetes import Cluster
-from tests.support.manifests import CHART, Object, as_served, given, run, templated
+from tests.support.manifests import CHART, Object, as_served, for_a_server_without_version, given, run, templated
 from tests.support.processes import PATIENCE, free_port, until
 
 SPACE = "inspection"
@@ -27,19 +25,8 @@ VALUES: Object = {f"{part}.enabled": True for part in ("failover", "pxeFilter")}
 
 @pytest.fixture
 def chart(tmp_path: Path) -> Path:
-    """Give the chart as a file, as a release has it, for a server that does not know of which version it is.
-
-    ``kubectl version`` says v0.0.0, as of every server that was built without the scripts of its project.
-    """
-    copy = tmp_path / "ferroscope"
-    shutil.copytree(CHART, copy)
-    about = copy / "Chart.yaml"
-    text = about.read_text()
-    assert text.count("\nkubeVersion: ") == 1
-    about.write_text(re.sub(r"\nkubeVersion: .*", "", text))
-    run("helm", "package", str(copy), "--destination", str(tmp_path))
-    (file,) = tmp_path.glob("*.tgz")
-    return file
+    """Give the chart as a file, as a release has it, for a server that does not know of which version it is."""
+    return for_a_server_without_version(CHART, tmp_path)
 
 
 @pytest.mark.parametrize(
