@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
-import shutil
 import subprocess
 import tempfile
 from pathlib import Path
@@ -71,23 +69,6 @@ def as_served(objects: list[Object]) -> list[Object]:
     budgets = [one for one in objects if one["kind"] == "PodDisruptionBudget"]
     assert {one["apiVersion"] for one in budgets} <= {"policy/v1"}
     return [one | {"apiVersion": "policy/v1beta1"} if one in budgets else one for one in objects]
-
-
-def for_a_server_without_version(chart: Path, directory: Path) -> Path:
-    """Package the chart without ``kubeVersion``; nothing else differs.
-
-    The API server of the tests says v0.0.0 at /version: ``build.sh`` stamps the version of component-base, but that of
-    client-go/pkg/version, which is served there, comes from the scripts of its project.
-    """
-    copy = directory / "ferroscope"
-    shutil.copytree(chart, copy)
-    about = copy / "Chart.yaml"
-    text = about.read_text()
-    assert text.count("\nkubeVersion: ") == 1
-    about.write_text(re.sub(r"\nkubeVersion: .*", "", text))
-    run("helm", "package", str(copy), "--destination", str(directory))
-    (file,) = directory.glob("*.tgz")
-    return file
 
 
 def _objects(text: str) -> list[Object]:

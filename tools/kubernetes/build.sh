@@ -59,9 +59,13 @@ rm -f vendor/github.com/modern-go/reflect2/*_test.go
 say "Building Kubernetes $version; this takes 15 minutes on two cores, once ..."
 export GOFLAGS=-trimpath
 nice make generated_files >"$work/make.log" 2>&1 || { tail -n 30 "$work/make.log" >&2; exit 1; }
-stamp=k8s.io/kubernetes/vendor/k8s.io/component-base/version
+vendored=k8s.io/kubernetes/vendor/k8s.io
+stamp=
+for package in component-base/version client-go/pkg/version; do # what --version prints, and what is served at /version
+    stamp="$stamp -X $vendored/$package.gitVersion=v$version -X $vendored/$package.gitMajor=1 -X $vendored/$package.gitMinor=20"
+done
 for program in kube-apiserver kube-controller-manager kube-scheduler kubemark kubelet kubectl; do
     say "Building $program ..."
-    nice go build -ldflags "-s -w -X $stamp.gitVersion=v$version -X $stamp.gitMajor=1 -X $stamp.gitMinor=20" -o "$work/bin/$program" "./cmd/$program"
+    nice go build -ldflags "-s -w$stamp" -o "$work/bin/$program" "./cmd/$program"
 done
 mv "$work/bin" "$target"

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import subprocess
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 import yaml
@@ -13,7 +11,6 @@ from tests.fast.docs.pages import page
 from tests.nightly.kubelet.site import postgresql
 from tests.nightly.kubelet.stranger import PAGE, PASSWORD, SPACE, Stranger
 from tests.support.kubernetes_node import Rack
-from tests.support.manifests import for_a_server_without_version
 from tests.support.processes import until
 from tests.support.pxe.netns import bridge
 
@@ -42,19 +39,14 @@ def _ready(stranger: Stranger, **wanted: int) -> bool:
     return all(len(stranger.ready(role)) == len(stranger.pods(role)) == count for role, count in wanted.items())
 
 
-def test_it_is_installed_upgraded_rolled_back_and_uninstalled(
-    stranger: Stranger, rack: Rack, connection: str, tmp_path: Path
-) -> None:
+def test_it_is_installed_upgraded_rolled_back_and_uninstalled(stranger: Stranger, rack: Rack, connection: str) -> None:
     (stranger.source / "database.env").write_text(f"OS_DATABASE__CONNECTION={connection}\n")
     stranger.types("ferroscope user add alice --role admin --file htpasswd", given=f"{PASSWORD}\n")
     stranger.types("kubectl apply -f deploy/kubernetes/base/namespace.yaml")
     for name, given in (("users", "file=htpasswd"), ("database", "env-file=database.env")):
         stranger.types(f"kubectl --namespace {SPACE} create secret generic ferroscope-{name} --from-{given}")
 
-    subprocess.run(["tar", "-xf", stranger.chart, "-C", tmp_path], check=True)
-    (tmp_path / "chart").mkdir()
-    file = for_a_server_without_version(tmp_path / "ferroscope", tmp_path / "chart")
-    chart = f"{file} --namespace {SPACE}"
+    chart = f"{stranger.chart} --namespace {SPACE}"
     install = f"helm install ferroscope {chart} --set image.repository=localhost/ferroscope"
     assert "STATUS: deployed" in stranger.types(_INSTALL, own=(_INSTALL, install))
     stranger.awaits(lambda: _ready(stranger, api=2, worker=2))

@@ -147,6 +147,7 @@ def test_a_site_inspects_its_machines_while_pods_are_restarted_drained_and_upgra
     _meanwhile(stranger, "upgrade", delete, _apply(stranger, "overlays/own"), *wait)
     images = {one["spec"]["containers"][0]["image"] for one in (*stranger.pods("api"), *stranger.pods("worker"))}
     assert images == {f"{_IMAGE}:next"}
+    stranger.runs("ferroscope status")
 
     _failed_nodes(stranger)
     _boot_host(stranger, rack)

@@ -15,8 +15,9 @@ import yaml
 from tests.support.databases import upgrade
 from tests.support.installation import Played
 from tests.support.kubernetes import Cluster
-from tests.support.manifests import CHART, Object, as_served, for_a_server_without_version, given, run, templated
+from tests.support.manifests import Object, as_served, given, run, templated
 from tests.support.processes import PATIENCE, free_port, until
+from tools.packaging import release
 
 SPACE = "inspection"
 NAME = "metal"  # the release; its objects are named metal-ferroscope-...
@@ -25,8 +26,10 @@ VALUES: Object = {f"{part}.enabled": True for part in ("failover", "pxeFilter")}
 
 @pytest.fixture
 def chart(tmp_path: Path) -> Path:
-    """Give the chart as a file, as a release has it, for a server that does not know of which version it is."""
-    return for_a_server_without_version(CHART, tmp_path)
+    """Give the chart as a file, as a release has it."""
+    release.chart(tmp_path)
+    (file,) = tmp_path.glob("*.tgz")
+    return file
 
 
 @pytest.mark.parametrize(
