@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests import ROOT
-from tests.nightly.kubelet.stranger import PAGE, Stranger
+from tests.nightly.kubelet.stranger import PAGE, Stranger, installed
 from tests.support.kubernetes_node import Rack
 from tests.support.servers import made_once
 from tools.packaging import contents, dist, image, release
@@ -32,8 +32,14 @@ def released() -> Path:
     return made_once("release", make)
 
 
+@pytest.fixture(scope="session")
+def venv(released: Path) -> Path:
+    """Give the environment with the wheel, made before there is a rack, which leaves less of the machine for it."""
+    return installed(released)
+
+
 @pytest.fixture(scope="module")
-def rack(released: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rack]:
+def rack(released: Path, venv: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rack]:
     """Give a cluster with two nodes that have the image, which the tests of a module share."""
     with Rack(tmp_path_factory.mktemp("rack")) as rack:
         assert "`ctr --namespace k8s.io images import FILE`" in (ROOT / PAGE).read_text()
@@ -44,8 +50,8 @@ def rack(released: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[R
 
 
 @pytest.fixture
-def stranger(rack: Rack, released: Path, tmp_path: Path) -> Iterator[Stranger]:
+def stranger(rack: Rack, released: Path, venv: Path, tmp_path: Path) -> Iterator[Stranger]:
     """Give somebody who has the files of the release, a kubeconfig and the page."""
-    stranger = Stranger(tmp_path, released, rack)
+    stranger = Stranger(tmp_path, released, venv, rack)
     yield stranger
     stranger.close()

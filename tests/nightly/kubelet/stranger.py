@@ -34,14 +34,13 @@ _READY: Final = 180.0  # for pods, on a machine that has other things to do
 class Stranger:
     """``types`` runs a command that is on the page, ``runs`` one that is not."""
 
-    def __init__(self, directory: Path, released: Path, rack: Rack) -> None:
+    def __init__(self, directory: Path, released: Path, venv: Path, rack: Rack) -> None:
         self.directory, self.cluster = directory, rack.cluster
         self._commands = set(steps(PAGE))
         self._ends = ExitStack()
         subprocess.run(["tar", "-xf", *released.glob("ferroscope-*[0-9].tar.gz")], cwd=directory, check=True)
         (self.source,) = directory.glob("ferroscope-*[0-9]/")
         (self.chart,) = released.glob("ferroscope-*[0-9].tgz")
-        venv = _venv(released)
         self.environment = {
             "HOME": str(directory), "KUBECONFIG": str(rack.cluster.kubeconfig), "LANG": "C.UTF-8", "COLUMNS": "160",
             "PATH": os.pathsep.join((str(venv / "bin"), str(ROOT / ".helm"), os.environ["PATH"])),
@@ -133,14 +132,15 @@ def _is_ready(pod: Pod) -> bool:
     return any(one["type"] == "Ready" and one["status"] == "True" for one in conditions)
 
 
-def _venv(released: Path) -> Path:
+def installed(released: Path) -> Path:
     """Return the environment into which they have installed the wheel, made once for all processes."""
-    venv = released.parent / "stranger"
+    venv, done = released.parent / "stranger", released.parent / "stranger.done"
     with venv.with_suffix(".lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        if not venv.exists():
-            subprocess.run([sys.executable, "-m", "venv", venv], check=True)
+        if not done.exists():
+            subprocess.run([sys.executable, "-m", "venv", "--clear", venv], check=True)
             pip = [str(venv / "bin/python"), "-m", "pip", "install", "-q", "--disable-pip-version-check"]
             subprocess.run([*pip, "--require-hashes", "-r", str(ROOT / "requirements.txt")], check=True)
             subprocess.run([*pip, "--no-deps", *map(str, released.glob("*.whl"))], check=True)
+            done.touch()
     return venv
