@@ -70,6 +70,10 @@ def _all_ready(stranger: Stranger) -> bool:
     return len(stranger.ready("api")) == len(stranger.ready("worker")) == 2
 
 
+def _pods(stranger: Stranger) -> set[str]:
+    return {*stranger.ready("api"), *stranger.ready("worker")}
+
+
 def _own_overlay(stranger: Stranger, url: str) -> None:
     """Write one with the name of the load balancer, as the page says."""
     own = stranger.source / "deploy/kubernetes/overlays/own"
@@ -127,9 +131,9 @@ def test_a_site_inspects_its_machines_while_pods_are_restarted_drained_and_upgra
     # Step 3: the name of the load balancer.
     _own_overlay(stranger, url)
     stranger.types(f"kubectl --namespace {SPACE} delete job ferroscope-db-upgrade --ignore-not-found")
-    before = set(stranger.ready("api"))
+    before = _pods(stranger)
     stranger.runs(_apply(stranger, "overlays/own"))
-    stranger.awaits(lambda: _all_ready(stranger) and not before & set(stranger.ready("api")))
+    stranger.awaits(lambda: _all_ready(stranger) and not before & _pods(stranger))
     _fleet(stranger, url)
     stranger.runs("ferroscope inspect --all --wait")
     assert len(stranger.inspected()) == MACHINES
