@@ -49,7 +49,7 @@ class FileSource:
             try:
                 return os.open(real, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW)
             except FileNotFoundError:
-                # Kubernetes replaces secrets by changing a link to their directory, and then removes the old one.
+                # Mounted secrets are replaced by changing a link to their directory, which is then removed.
                 before, real = real, self._real(path)
                 if real == before:
                     raise

@@ -3,7 +3,7 @@
 ``If-Lease: NAME/EPOCH/TOKEN``: a call changes something only while the caller leads. The store checks the lease first
 in each transaction of the call, and holds it until the commit. So once a newer epoch has been issued, no call of the
 former leader changes anything, however late it arrives. Source: "a precondition of its belief about who is the latest
-master", the proposal for highly available components of Kubernetes.
+master", the proposal "High Availability of Scheduling and Controller Components".
 
 ``Idempotency-Key: KEY``: repeated, a call gets the answer of its first time and changes nothing. The key is the
 caller's own; two callers may use the same. It belongs to one request: method, path, query and body.
