@@ -16,6 +16,8 @@ import click
 
 from ferroscope.cli.exits import Exit, Failure
 
+# Seconds in which a demo that leaves has begun to clean up.
+_AGAIN: Final = 1.0
 GO_ON: Final = """
 To continue with a permanent service:
 
@@ -57,7 +59,7 @@ def demo(nodes: int, seed: int, stay: bool) -> None:
     from ferroscope_sim.model import FleetSettings
 
     log.configure(LogSettings(level="error"), process="demo")
-    signal.signal(signal.SIGTERM, _leave)
+    leave_at_sigterm()
     began = time.monotonic()
     screen = console()
     directory = Path(tempfile.mkdtemp(prefix="ferroscope-demo-"))
@@ -74,6 +76,7 @@ def demo(nodes: int, seed: int, stay: bool) -> None:
         click.echo(f"the logs and the database are in {directory}", err=True)
         raise
     finally:
+        signal.setitimer(signal.ITIMER_REAL, 0.0)
         stage.close()
         if not keep:
             shutil.rmtree(directory)
@@ -102,5 +105,16 @@ def _stay(url: str) -> None:
         return
 
 
+def leave_at_sigterm() -> None:
+    """Have the main thread leave with ``Exit.INTERRUPTED`` at SIGTERM, once more after a while if it goes on.
+
+    What a signal's handler raises while the interpreter runs a callback of a weak reference, as at each import, is
+    dropped. The caller stops the timer when it has left.
+    """
+    signal.signal(signal.SIGTERM, _leave)
+    signal.signal(signal.SIGALRM, _leave)
+
+
 def _leave(_number: int, _frame: FrameType | None) -> None:
+    signal.setitimer(signal.ITIMER_REAL, _AGAIN)
     sys.exit(Exit.INTERRUPTED)
