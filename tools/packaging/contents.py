@@ -50,6 +50,8 @@ _UNUSED: Final = (
 # What pip knows of its files, which are not those of the image any more, lists of what a wheel was built of, and the
 # directory of the build, whose name is another one each time.
 _RECORDS: Final = ("*.dist-info/RECORD", "*.dist-info/sboms", "*.dist-info/direct_url.json")
+# Launchers with the path of the builder's Python, which nobody else has.
+_PROGRAMS: Final = "bin"
 # It says for which Python a wheel was built.
 _OF_A_WHEEL: Final = ("WHEEL",)
 # Prints the files of the modules that all commands and roles of Ferroscope import, with SQLite and PostgreSQL.
@@ -148,7 +150,7 @@ def install_pinned_packages(site: Path, python: str = PYTHON) -> None:
             "-r", pinned.name,
         )  # fmt: skip
     _remove(site, _TESTS)
-    _remove(site, (*_SOURCES, *_UNUSED, *_SETUPTOOLS, *_RECORDS))
+    _remove(site, (*_SOURCES, *_UNUSED, *_SETUPTOOLS, *_RECORDS, _PROGRAMS))
     # The libraries that psycopg brings were edited by its maintainers' tools, which strip would undo.
     modules = [one for one in site.rglob("*.so") if not one.parent.name.endswith(".libs")]
     run("strip", "--strip-unneeded", *modules)
@@ -190,12 +192,7 @@ def install_ferroscope(site: Path) -> None:
         source = Path(name) / "source"
         copy_source(source)
         _pip(site, "--no-deps", "--no-build-isolation", source)
-    for outside in (
-        "bin",
-        "share",
-    ):  # a launcher with the path of the builder's Python, and what has another place here
-        shutil.rmtree(site / outside, ignore_errors=True)
-    _remove(site, _RECORDS)
+    _remove(site, (*_RECORDS, _PROGRAMS, "share"))  # what is shared has another place here
 
 
 def copy_source(target: Path) -> None:

@@ -122,7 +122,6 @@ def _programs(root: Path) -> None:
     for python in others.values():
         contents.add_python(site, python)
     contents.install_ferroscope(site)
-    shutil.rmtree(site / "bin", ignore_errors=True)
     for python in PYTHONS.values():
         (root / _HOME / f"lib/python{python}").symlink_to("python3")
     # What makes a directory a virtual environment.

@@ -145,7 +145,7 @@ def files_with_secrets(files: Sequence[str] | None = None) -> list[Path]:
 def default_database() -> Path:
     """Return this user's SQLite file; it does not depend on the working directory.
 
-    A user without a home directory has that of the system service, or else is told where it cannot be created.
+    A user without a home directory has that of the system service, or gets an error where it cannot be created.
     """
     if os.geteuid() == 0 or os.access(STATE_DIRECTORY, os.W_OK):
         return STATE_DIRECTORY / DATABASE_NAME

@@ -12,7 +12,7 @@ _OPTION: Final = re.compile(r"([A-Za-z0-9_]+)\s*[=:]\s*(.*)")
 
 
 class MergeError(ValueError):
-    """The file has other values; ``conflicts`` has each as a sentence."""
+    """The file has other values; ``conflicts``: a message about each."""
 
     def __init__(self, conflicts: list[str]) -> None:
         super().__init__("; ".join(conflicts))

@@ -64,6 +64,7 @@ def test_it_is_small_and_lists_its_debian_packages(archive: Path, podman: Podman
     names = _names(archive)
     assert {"var/lib/dpkg/status.d/libssl3", "var/lib/dpkg/status.d/nftables"} <= names
     assert "usr/share/ferroscope/deploy/kubernetes/base/api.yaml" in names
+    assert not [one for one in names if "/dist-packages/bin/" in one]  # with the path of the builder's Python
     assert not names & {"usr/bin/perl", "usr/bin/dpkg", "bin/sh", "bin/bash", "usr/bin/openssl"}
 
 
