@@ -48,12 +48,16 @@ class DatabaseSettings(msgspec.Struct, frozen=True, kw_only=True):
 class WorkerSettings(msgspec.Struct, frozen=True, kw_only=True):
     """``[worker]``: the lanes, the queue and the members.
 
-    ``threads`` 0: the number of processors. ``bmc_slots`` 0: 128 for each of them, or 16 with an attached Ironic.
+    ``threads`` 0: the number of processors, at least 4. ``bmc_slots`` 0: 128 for each of them, or 16 with an
+    attached Ironic.
     """
 
     threads: Annotated[
         int,
-        Opt("Compute threads of one process (hooks and rules on callbacks); 0: the number of processors.", ge=0),
+        Opt(
+            "Compute threads of one process (hooks and rules on callbacks); 0: the number of processors, at least 4.",
+            ge=0,
+        ),
     ] = 0
     bmc_slots: Annotated[
         int,

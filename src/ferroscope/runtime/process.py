@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import structlog
 
+from ferroscope.affinity import Keeper
 from ferroscope.api.service.metrics_port import serve as serve_metrics
 from ferroscope.api.urls import announce
 from ferroscope.bus.checks import check_bus
@@ -334,9 +335,24 @@ def run(
     return Supervisor(settings, processes, play, reload).run()
 
 
-def _play(settings: Settings, roles: tuple[Role, ...], reread: Reread | None, **options: Any) -> int:
-    reload = Reload(settings, process_name(_name(roles)), reread)
-    return Process(settings, roles, reload=reload, **options).run()
+def _play(
+    settings: Settings,
+    roles: tuple[Role, ...],
+    reread: Reread | None,
+    *,
+    ready: Callable[[], object] = lambda: None,
+    **options: Any,
+) -> int:
+    reload, ended = Reload(settings, process_name(_name(roles)), reread), threading.Event()
+
+    def began() -> None:
+        Keeper(ended).start()  # not before: its thread, too, must leave the signals to the main one
+        ready()
+
+    try:
+        return Process(settings, roles, reload=reload, ready=began, **options).run()
+    finally:
+        ended.set()
 
 
 def _name(roles: tuple[str, ...]) -> str:

@@ -6,7 +6,6 @@ database. See ADR 023.
 
 from __future__ import annotations
 
-import os
 import threading
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -14,6 +13,7 @@ from typing import Final
 
 import structlog
 
+from ferroscope.affinity import ALLOWED
 from ferroscope.config.options import Settings, WorkerSettings
 from ferroscope.contracts.errors import ClaimLostError, NotFoundError, StoreUnavailableError
 from ferroscope.contracts.queue import Take
@@ -101,6 +101,7 @@ class Threads:
 # Longest time in seconds that a dispatcher waits for a slot, or for a request while a network is excluded.
 _LONGEST_WAIT: Final = 0.5
 _BMC_SLOTS: Final = 128
+_LEAST_THREADS: Final = 4
 _LEAST_BMC_SLOTS: Final = 64
 # An Ironic serves few requests at a time, whoever waits for it.
 _ATTACHED_SLOTS: Final = 16
@@ -308,8 +309,8 @@ class WorkerPool:
 
 
 def compute_threads(settings: WorkerSettings) -> int:
-    """Return the number of compute threads: by default that of processors."""
-    return settings.threads or _processors()
+    """Return the number of compute threads: one for each processor; at least four, as they wait for the database."""
+    return settings.threads or max(_LEAST_THREADS, len(ALLOWED))
 
 
 def bmc_slots(settings: Settings) -> int:
@@ -318,8 +319,4 @@ def bmc_slots(settings: Settings) -> int:
         return settings.worker.bmc_slots
     if settings.registry.backend != "embedded":
         return _ATTACHED_SLOTS
-    return max(_LEAST_BMC_SLOTS, _BMC_SLOTS * _processors())
-
-
-def _processors() -> int:
-    return len(os.sched_getaffinity(0))
+    return max(_LEAST_BMC_SLOTS, _BMC_SLOTS * len(ALLOWED))

@@ -1,0 +1,112 @@
+"""A busy process keeps to one processor, an idle one does not; and the programs that it starts may use all."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from ferroscope import affinity
+from ferroscope.affinity import ALLOWED, Keeper, Use, chosen, unconfined
+from tests.support.processes import until
+
+IDLE, BUSY = 0.01, 0.8
+
+
+@pytest.fixture
+def free() -> Iterator[None]:
+    """Let all threads of this process run anywhere again, whatever the test has done."""
+    yield
+    for thread in Path("/proc/self/task").iterdir():
+        os.sched_setaffinity(int(thread.name), ALLOWED)
+
+
+@pytest.mark.parametrize(
+    ("use", "present", "expected"),
+    [
+        (Use(IDLE, IDLE, {0: 0.0, 1: 0.0}), None, None),  # idle: anywhere
+        (Use(0.39, 0.39, {0: 0.9, 1: 0.1}), None, None),
+        (Use(BUSY, BUSY, {0: 0.9, 1: 0.3}), None, 1),  # busy: where others do least
+        (Use(BUSY, BUSY, {0: 0.4, 1: 0.4}), None, 0),
+        (Use(BUSY, BUSY, {0: 0.85, 1: 0.6}), 0, 0),  # what it does itself is not a reason to leave
+        (Use(0.5, 0.5, {0: 1.0, 1: 0.1}), 0, 1),  # another one is there: the other processor is free
+        (Use(0.5, 0.5, {0: 1.0, 1: 0.4}), 0, 0),  # little would be gained
+        (Use(0.5, 0.5, {0: 1.0, 1: 1.0}), 0, 0),
+        (Use(IDLE, 0.5, {0: 0.9, 1: 0.9}), 0, 0),  # between two requests it stays
+        (Use(IDLE, IDLE, {0: 0.1, 1: 0.1}), 0, None),  # for long without work: anywhere
+        (Use(BUSY, BUSY, {1: 0.9}), 0, 1),  # its processor was switched off
+        (Use(BUSY, BUSY, {}), 0, None),  # nothing is known of any
+        (Use(BUSY, BUSY, {}), None, None),
+    ],
+)
+def test_what_is_chosen(use: Use, present: int | None, expected: int | None) -> None:
+    assert chosen(use, present) == expected
+
+
+def test_two_of_ours_on_one_processor_part() -> None:
+    """The one that looks first moves; the other one then sees that it is alone."""
+    assert chosen(Use(0.5, 0.5, {0: 1.0, 1: 0.2}), 0) == 1
+    assert chosen(Use(0.5, 0.5, {0: 0.5, 1: 0.7}), 0) == 0
+
+
+def test_times_are_those_of_the_processors_that_are_allowed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(affinity, "ALLOWED", {0, 12})
+    lines = ("cpu  9 9 9 9 9 9", "cpu0 100 0 50 1000 20 0 5 0 0 0", "cpu1 1 1 1 1 1 1", "cpu12 0 0 0 500 0 0", "cpus 1")
+    before = affinity._times("\n".join(lines), 100)
+    assert before.idle == {0: 10.2, 12: 5.0}
+    after = affinity._Times(before.at + 2.0, before.own + 1.0, {0: 10.7, 12: 7.0, 13: 1.0})
+    use = affinity._between(before, after, 0.3)
+    assert (use.own, use.lately) == (0.5, 0.3)
+    assert use.busy == pytest.approx({0: 0.75, 12: 0.0})
+
+
+def test_a_busy_process_keeps_all_its_threads_to_one_processor(free: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(affinity, "_PAUSE", 0.05)
+    monkeypatch.setattr(affinity, "_LOOK", 0.05)
+    monkeypatch.setattr(affinity, "_BUSY", 0.0)
+    stop, waits = threading.Event(), threading.Event()
+    other = threading.Thread(target=waits.wait)
+    other.start()
+    keeper = Keeper(stop)
+    keeper.start()
+    try:
+        if len(ALLOWED) < 2:
+            assert keeper.present is None
+            return
+        until(lambda: os.sched_getaffinity(other.native_id or 0) == {keeper.present})
+        until(lambda: os.sched_getaffinity(0) == {keeper.present})
+        inherited = list[set[int]]()
+        late = threading.Thread(target=lambda: inherited.append(os.sched_getaffinity(0)))
+        late.start()
+        late.join()
+        assert len(inherited[0]) == 1
+        with unconfined():
+            assert os.sched_getaffinity(0) == ALLOWED
+        stop.set()
+        until(lambda: os.sched_getaffinity(other.native_id or 0) == ALLOWED)
+        until(lambda: os.sched_getaffinity(0) == ALLOWED)
+    finally:
+        stop.set()
+        waits.set()
+        other.join()
+
+
+def test_what_a_thread_starts_may_use_all_and_it_stays_where_it_was(free: None) -> None:
+    one = {min(ALLOWED)}
+    os.sched_setaffinity(0, one)
+    with unconfined():
+        assert os.sched_getaffinity(0) == ALLOWED
+    assert os.sched_getaffinity(0) == one
+
+
+def test_a_processor_that_is_gone_is_no_error(free: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The kernel refuses it: the threads stay where they were, and the next look chooses among those that are left."""
+    keeper = Keeper(threading.Event())
+    keeper._keep_to(4000)
+    assert os.sched_getaffinity(0) == ALLOWED
+    monkeypatch.setattr(affinity, "ALLOWED", {4000})
+    with unconfined():
+        assert os.sched_getaffinity(0) == ALLOWED
