@@ -47,7 +47,7 @@ def _rows(measured: Measured) -> Iterator[str]:
         callbacks = measured.callbacks(name)
         yield (
             f"| {name} {measured.versions[name]} | {measured.rate(name):.3g} (turns: {rates}) |"
-            f" {measured.cpu(name):.3g} ms | {callbacks.p50:.0f} / {callbacks.p99:.0f} ms |"
+            f" {measured.cpu(name):.1f} ms | {callbacks.p50:.0f} / {callbacks.p99:.0f} ms |"
             f" {measured.middle(name, lambda turn: turn.looks / turn.inspections):.0f} |"
         )
 
