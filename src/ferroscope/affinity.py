@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Final
 
 import msgspec
+import structlog
 
 from ferroscope.contracts.queue import StopFlag
 
@@ -36,6 +37,8 @@ _TICKS: Final = os.sysconf("SC_CLK_TCK")
 # Of the times in /proc/stat, those in which a processor did nothing: idle and iowait. See proc_stat(5).
 _NOTHING: Final = (3, 4)
 
+_log = structlog.get_logger(__name__)
+
 # Those that this process may use: what its service manager or container allows.
 ALLOWED: Final = frozenset(os.sched_getaffinity(0))
 
@@ -48,12 +51,16 @@ class Use(msgspec.Struct, frozen=True):
     busy: Mapping[int, float]
 
 
-def chosen(use: Use, present: int | None) -> int | None:
-    """Return the processor to keep to, which may be the ``present`` one; None: any of them."""
+def chosen(use: Use, present: int | None, process: int = 0) -> int | None:
+    """Return the processor to keep to, which may be the ``present`` one; None: any of them.
+
+    Of several that are used as little, each ``process`` prefers another one: many may be started at the same time.
+    """
     idle = use.own < _BUSY if present is None else use.lately < _IDLE
     if idle or not use.busy:
         return None
-    best = min(use.busy, key=lambda number: (use.busy[number], number))
+    # Tenths, as a look is too short to tell less.
+    best = min(use.busy, key=lambda number: (round(use.busy[number], 1), (number - process) % len(use.busy)))
     if present is None or present not in use.busy:
         return best
     others = use.busy[present] - use.own
@@ -113,7 +120,9 @@ class Keeper:
                 before = _times(_STAT.read_text(encoding="ascii"), _TICKS)
                 self._stop.wait(_varied(_LOOK))
                 after = _times(_STAT.read_text(encoding="ascii"), _TICKS)
-                self._keep_to(chosen(_between(before, after, lately), self.present))
+                self._keep_to(chosen(_between(before, after, lately), self.present, os.getpid()))
+        except (OSError, ValueError, IndexError) as exc:  # hidden, or another form, as in some containers
+            _log.debug("cannot tell which processor is busy; using all", error=str(exc))
         finally:
             self._keep_to(None)
 

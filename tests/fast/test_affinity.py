@@ -52,6 +52,27 @@ def test_two_of_ours_on_one_processor_part() -> None:
     assert chosen(Use(0.5, 0.5, {0: 0.5, 1: 0.7}), 0) == 0
 
 
+def test_of_equal_ones_each_process_prefers_another() -> None:
+    use = Use(BUSY, BUSY, {0: 0.01, 1: 0.9, 2: 0.04, 5: 0.0})
+    assert {chosen(use, None, process) for process in range(1000, 1004)} == {0, 2, 5}
+    assert {chosen(Use(BUSY, BUSY, {0: 0.0, 1: 0.0}), None, process) for process in (7, 8)} == {0, 1}
+
+
+@pytest.mark.parametrize("stat", ["cpu0 1 2\n", "cpu0 one two three four five\n", None])
+def test_what_hides_its_processors_is_no_error(
+    free: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stat: str | None
+) -> None:
+    file = tmp_path / "stat"
+    if stat is not None:
+        file.write_text(stat)
+    monkeypatch.setattr(affinity, "_STAT", file)
+    monkeypatch.setattr(affinity, "_PAUSE", 0.01)
+    monkeypatch.setattr(affinity, "_BUSY", 0.0)
+    stop = threading.Event()
+    Keeper(stop)._run()  # it ends by itself
+    assert os.sched_getaffinity(0) == ALLOWED
+
+
 def test_times_are_those_of_the_processors_that_are_allowed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(affinity, "ALLOWED", {0, 12})
     lines = ("cpu  9 9 9 9 9 9", "cpu0 100 0 50 1000 20 0 5 0 0 0", "cpu1 1 1 1 1 1 1", "cpu12 0 0 0 500 0 0", "cpus 1")
@@ -59,14 +80,15 @@ def test_times_are_those_of_the_processors_that_are_allowed(monkeypatch: pytest.
     assert before.idle == {0: 10.2, 12: 5.0}
     after = affinity._Times(before.at + 2.0, before.own + 1.0, {0: 10.7, 12: 7.0, 13: 1.0})
     use = affinity._between(before, after, 0.3)
-    assert (use.own, use.lately) == (0.5, 0.3)
+    assert (use.own, use.lately) == pytest.approx((0.5, 0.3))
     assert use.busy == pytest.approx({0: 0.75, 12: 0.0})
 
 
 def test_a_busy_process_keeps_all_its_threads_to_one_processor(free: None, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(affinity, "_PAUSE", 0.05)
     monkeypatch.setattr(affinity, "_LOOK", 0.05)
-    monkeypatch.setattr(affinity, "_BUSY", 0.0)
+    monkeypatch.setattr(affinity, "_BUSY", 0.0)  # it waits, and is taken for busy
+    monkeypatch.setattr(affinity, "_IDLE", 0.0)
     stop, waits = threading.Event(), threading.Event()
     other = threading.Thread(target=waits.wait)
     other.start()
@@ -83,8 +105,6 @@ def test_a_busy_process_keeps_all_its_threads_to_one_processor(free: None, monke
         late.start()
         late.join()
         assert len(inherited[0]) == 1
-        with unconfined():
-            assert os.sched_getaffinity(0) == ALLOWED
         stop.set()
         until(lambda: os.sched_getaffinity(other.native_id or 0) == ALLOWED)
         until(lambda: os.sched_getaffinity(0) == ALLOWED)
