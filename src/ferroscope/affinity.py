@@ -27,6 +27,9 @@ from ferroscope.contracts.queue import StopFlag
 _BUSY: Final = 0.4
 _IDLE: Final = 0.1
 _GAIN: Final = 0.2
+# Where others need the processors, too, a process must be able to use what is left of each.
+_FULL: Final = 0.9
+_SHARED: Final = 0.3
 # Looks of which the use before counts: after half a minute without work a process is idle.
 _LATELY: Final = 10
 # Seconds: between two looks at the processors, and for which each is looked at.
@@ -62,9 +65,11 @@ def chosen(use: Use, present: int | None, process: int = 0) -> int | None:
     # Tenths, as a look is too short to tell less.
     best = min(use.busy, key=lambda number: (round(use.busy[number], 1), (number - process) % len(use.busy)))
     if present is None or present not in use.busy:
-        return best
+        return best if use.busy[best] < _FULL else None
     others = use.busy[present] - use.own
-    return best if use.busy[best] + _GAIN < others else present
+    if use.busy[best] + _GAIN < others:
+        return best
+    return present if others < _SHARED else None
 
 
 class _Times(msgspec.Struct, frozen=True):

@@ -33,11 +33,13 @@ def free() -> Iterator[None]:
         (Use(BUSY, BUSY, {0: 0.4, 1: 0.4}), None, 0),
         (Use(BUSY, BUSY, {0: 0.85, 1: 0.6}), 0, 0),  # what it does itself is not a reason to leave
         (Use(0.5, 0.5, {0: 1.0, 1: 0.1}), 0, 1),  # another one is there: the other processor is free
-        (Use(0.5, 0.5, {0: 1.0, 1: 0.4}), 0, 0),  # little would be gained
-        (Use(0.5, 0.5, {0: 1.0, 1: 1.0}), 0, 0),
-        (Use(IDLE, 0.5, {0: 0.9, 1: 0.9}), 0, 0),  # between two requests it stays
+        (Use(0.75, 0.75, {0: 1.0, 1: 0.1}), 0, 0),  # little would be gained
+        (Use(0.5, 0.5, {0: 1.0, 1: 1.0}), 0, None),  # others need all of them: it takes what is left of each
+        (Use(0.5, 0.5, {0: 1.0, 1: 0.4}), 0, None),
+        (Use(0.7, 0.7, {0: 1.0, 1: 0.95}), None, None),
+        (Use(IDLE, 0.5, {0: 0.2, 1: 0.1}), 0, 0),  # between two requests it stays
         (Use(IDLE, IDLE, {0: 0.1, 1: 0.1}), 0, None),  # for long without work: anywhere
-        (Use(BUSY, BUSY, {1: 0.9}), 0, 1),  # its processor was switched off
+        (Use(BUSY, BUSY, {1: 0.8}), 0, 1),  # its processor was switched off
         (Use(BUSY, BUSY, {}), 0, None),  # nothing is known of any
         (Use(BUSY, BUSY, {}), None, None),
     ],
