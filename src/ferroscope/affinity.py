@@ -14,7 +14,7 @@ import os
 import random
 import threading
 import time
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Final
 
@@ -142,7 +142,7 @@ class Keeper:
 
 def _varied(seconds: float) -> float:
     """Two processes that are started together must not look at the same time, and both move."""
-    return seconds * random.uniform(0.7, 1.3)  # noqa: S311  # no secret
+    return seconds * random.uniform(0.7, 1.3)  # noqa: S311  # jitter, no secret
 
 
 def _allow(thread: int, processors: Collection[int]) -> None:
@@ -152,12 +152,9 @@ def _allow(thread: int, processors: Collection[int]) -> None:
         os.sched_setaffinity(thread, processors)
 
 
-@contextlib.contextmanager
-def unconfined() -> Iterator[None]:
-    """Programs that this thread starts meanwhile may use all processors."""
-    before = os.sched_getaffinity(0)
+def unconfine() -> None:
+    """Let the program that this thread is about to start use all processors.
+
+    The thread keeps that until the next look, which confines all threads again if the process still keeps to one.
+    """
     _allow(0, ALLOWED)
-    try:
-        yield
-    finally:
-        _allow(0, before)

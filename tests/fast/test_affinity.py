@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from ferroscope import affinity
-from ferroscope.affinity import ALLOWED, Keeper, Use, chosen, unconfined
+from ferroscope.affinity import ALLOWED, Keeper, Use, chosen, unconfine
 from tests.support.processes import until
 
 IDLE, BUSY = 0.01, 0.8
@@ -116,12 +116,17 @@ def test_a_busy_process_keeps_all_its_threads_to_one_processor(free: None, monke
         other.join()
 
 
-def test_what_a_thread_starts_may_use_all_and_it_stays_where_it_was(free: None) -> None:
-    one = {min(ALLOWED)}
-    os.sched_setaffinity(0, one)
-    with unconfined():
-        assert os.sched_getaffinity(0) == ALLOWED
-    assert os.sched_getaffinity(0) == one
+def test_a_thread_that_starts_a_program_is_confined_again_only_while_the_process_is(free: None) -> None:
+    one, keeper = min(ALLOWED), Keeper(threading.Event())
+    keeper._keep_to(one)
+    unconfine()
+    assert os.sched_getaffinity(0) == ALLOWED
+    keeper._keep_to(one)  # the next look
+    assert os.sched_getaffinity(0) == {one}
+    keeper._keep_to(None)  # the process is freed while the program runs
+    unconfine()
+    keeper._keep_to(None)
+    assert os.sched_getaffinity(0) == ALLOWED
 
 
 def test_a_processor_that_is_gone_is_no_error(free: None, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -130,5 +135,5 @@ def test_a_processor_that_is_gone_is_no_error(free: None, monkeypatch: pytest.Mo
     keeper._keep_to(4000)
     assert os.sched_getaffinity(0) == ALLOWED
     monkeypatch.setattr(affinity, "ALLOWED", {4000})
-    with unconfined():
-        assert os.sched_getaffinity(0) == ALLOWED
+    unconfine()
+    assert os.sched_getaffinity(0) < {*range(4000)}

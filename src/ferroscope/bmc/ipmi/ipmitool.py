@@ -18,7 +18,7 @@ from typing import Any, Final
 
 import msgspec
 
-from ferroscope.affinity import unconfined
+from ferroscope.affinity import unconfine
 from ferroscope.bmc.ipmi.info import Access
 from ferroscope.contracts.errors import BmcError
 from ferroscope.core.reasons import UNAVAILABLE, Reason
@@ -141,18 +141,18 @@ def _run(access: Access, host: str, port: int, cipher: int, asked: Command, seco
     typed = b"".join(line.encode() + b"\n" for line in asked.typed)
     with _pipe(access.password) as reading, _pipe(asked.script) as script:
         words = ("exec", f"/dev/fd/{script}") if asked.script else asked.words
+        unconfine()
         try:
-            with unconfined():
-                done = subprocess.run(  # noqa: S603  # an argument list, each word checked by ``info``
-                    [*command, "-f", f"/dev/fd/{reading}", *(_ONE_PACKET if asked.once else _PATIENCE), *words],
-                    input=(access.key + b"\n" if access.key else b"") + typed,
-                    start_new_session=True,  # otherwise it would prompt for the key on a terminal
-                    capture_output=True,
-                    timeout=seconds,
-                    pass_fds=[reading, script],
-                    env=_ENVIRONMENT,
-                    check=False,
-                )
+            done = subprocess.run(  # noqa: S603  # an argument list, each word checked by ``info``
+                [*command, "-f", f"/dev/fd/{reading}", *(_ONE_PACKET if asked.once else _PATIENCE), *words],
+                input=(access.key + b"\n" if access.key else b"") + typed,
+                start_new_session=True,  # otherwise it would prompt for the key on a terminal
+                capture_output=True,
+                timeout=seconds,
+                pass_fds=[reading, script],
+                env=_ENVIRONMENT,
+                check=False,
+            )
         except subprocess.TimeoutExpired:
             raise _silent(access, cipher, asked.what, f"timed out after {seconds:.1f} s") from None
         except FileNotFoundError:
