@@ -12,6 +12,7 @@ from typing import Final
 import click
 from rich.console import Console
 
+from bench import affinity as affinities
 from bench import against, attached, callbacks, compare, dead_nodes, ha, hooks, interactions, machine, show, watched
 from bench import auth as logins
 from bench import boot as boots
@@ -230,6 +231,7 @@ def rules(found: tuple[Report, Path], number: int = 20, size: int = 40_000, runs
     show.rules(report, rule_costs.measure(number, size, runs))
 
 
+main.add_command(affinities.affinity)
 main.add_command(against.against)
 main.add_command(attached.run)
 main.add_command(boots.command)

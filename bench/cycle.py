@@ -18,11 +18,11 @@ from bench.databases import Database, database
 from bench.field import Plan, Run
 from bench.load_process import LoadProcess
 from bench.quantiles import middle
-from bench.service import Service, service
+from bench.service import ROLES, Service, service
 from bench.usage import Memory, cpu_seconds, machine_seconds, memory
 
 LOAD_PROCESS: Final = "simulator and driver"
-_ALL: Final = "all"
+_MACHINE: Final = "machine"
 
 
 class Load(msgspec.Struct, frozen=True, kw_only=True):
@@ -93,6 +93,7 @@ def measure(
     load: Load,
     directory: Path,
     *,
+    roles: Sequence[str] = ROLES,
     commands: Mapping[str, Sequence[str]] | None = None,
     extra: str = "",
     prepare: Callable[[Service], None] | None = None,
@@ -102,7 +103,7 @@ def measure(
     with (
         scratch(directory) as place,
         database(name, place) as base,
-        service(place, base.url, commands=commands, extra=extra, program=program) as running,
+        service(place, base.url, roles=roles, commands=commands, extra=extra, program=program) as running,
         field(running, load, place) as load_process,
     ):
         if prepare is not None:
@@ -131,7 +132,7 @@ def one_round(running: Service, base: Database, load_process: LoadProcess, load:
     run = load_process.do("run", Run, concurrency=load.concurrency)
     after = _spent(running, base, load_process)
     used = {who: after[who] - before[who] for who in after}
-    other_load = max(0.0, used.pop(_ALL) - sum(used.values())) / run.seconds
+    other_load = max(0.0, used.pop(_MACHINE) - sum(used.values())) / run.seconds
     cpu = {who: seconds * 1000 / run.inspections for who, seconds in used.items()}
     return Round(run, cpu, other_load, [*run.unfinished, *(load_process.do("verify", list[str]) if check else ())])
 
@@ -175,4 +176,4 @@ def _spent(running: Service, base: Database, load_process: LoadProcess) -> dict[
     spent = running.cpu()
     if base.pid is not None:
         spent[base.name] = cpu_seconds(base.pid)
-    return {**spent, LOAD_PROCESS: load_process.cpu(), _ALL: machine_seconds()}
+    return {**spent, LOAD_PROCESS: load_process.cpu(), _MACHINE: machine_seconds()}

@@ -27,9 +27,13 @@ from ferroscope.contracts.queue import StopFlag
 _BUSY: Final = 0.4
 _IDLE: Final = 0.1
 _GAIN: Final = 0.2
-# Where others need the processors, too, a process must be able to use what is left of each.
+# A processor with this use is full. Where others need all, a process must be able to use what is left of each.
 _FULL: Final = 0.9
 _SHARED: Final = 0.3
+# What a process uses if some of its work does not hold the interpreter's lock, such as searches of SQLite: one
+# processor would not do. After so many looks at which it has filled its own, it may use all for one look.
+_PARALLEL: Final = 1.3
+_TRY: Final = 5
 # Looks of which the use before counts: after half a minute without work a process is idle.
 _LATELY: Final = 10
 # Seconds: between two looks at the processors, and for which each is looked at.
@@ -60,7 +64,7 @@ def chosen(use: Use, present: int | None, process: int = 0) -> int | None:
     Of several that are used as little, each ``process`` prefers another one: many may be started at the same time.
     """
     idle = use.own < _BUSY if present is None else use.lately < _IDLE
-    if idle or not use.busy:
+    if idle or use.own > _PARALLEL or not use.busy:
         return None
     # Tenths, as a look is too short to tell less.
     best = min(use.busy, key=lambda number: (round(use.busy[number], 1), (number - process) % len(use.busy)))
@@ -107,6 +111,7 @@ class Keeper:
     def __init__(self, stop: StopFlag) -> None:
         self._stop = stop
         self.present: int | None = None
+        self._full = 0  # looks in succession at which the process has filled its processor
 
     def start(self) -> None:
         """Do nothing where there is no choice."""
@@ -122,6 +127,10 @@ class Keeper:
                 lately = share if self.present is None else lately + (share - lately) / _LATELY
                 if self.present is None and share < _BUSY:
                     continue
+                self._full = self._full + 1 if self.present is not None and share > _FULL else 0
+                if self._full > _TRY:
+                    self._keep_to(None)
+                    self._full = 0
                 before = _times(_STAT.read_text(encoding="ascii"), _TICKS)
                 self._stop.wait(_varied(_LOOK))
                 after = _times(_STAT.read_text(encoding="ascii"), _TICKS)

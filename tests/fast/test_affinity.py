@@ -42,6 +42,8 @@ def free() -> Iterator[None]:
         (Use(BUSY, BUSY, {1: 0.8}), 0, 1),  # its processor was switched off
         (Use(BUSY, BUSY, {}), 0, None),  # nothing is known of any
         (Use(BUSY, BUSY, {}), None, None),
+        (Use(1.8, 1.8, {0: 0.9, 1: 0.9, 2: 0.0, 3: 0.0}), None, None),  # it has work for more than one
+        (Use(1.1, 1.1, {0: 0.6, 1: 0.5}), None, 1),  # that of the kernel for its threads may be a bit more
     ],
 )
 def test_what_is_chosen(use: Use, present: int | None, expected: int | None) -> None:
@@ -114,6 +116,38 @@ def test_a_busy_process_keeps_all_its_threads_to_one_processor(free: None, monke
         stop.set()
         waits.set()
         other.join()
+
+
+@pytest.mark.parametrize("could_use", [1.0, 1.8])
+def test_one_that_fills_its_processor_is_let_show_whether_it_could_use_more(
+    free: None, monkeypatch: pytest.MonkeyPatch, could_use: float
+) -> None:
+    """Searches of SQLite do not hold the interpreter's lock, so several need several processors."""
+    if len(ALLOWED) < 2:
+        return
+    monkeypatch.setattr(affinity, "_PAUSE", 0.01)
+    monkeypatch.setattr(affinity, "_LOOK", 0.01)
+    monkeypatch.setattr(affinity, "_BUSY", 0.0)
+    monkeypatch.setattr(affinity, "_FULL", -1.0)  # each look finds it full
+    stop, looks, confined = threading.Event(), threading.Semaphore(0), list[bool]()
+    keeper = Keeper(stop)
+    keeper._keep_to(min(ALLOWED))
+
+    def between(*_given: object) -> Use:
+        confined.append(keeper.present is not None)
+        looks.release()
+        return Use(1.0 if confined[-1] else could_use, 1.0, dict.fromkeys(ALLOWED, -2.0))
+
+    monkeypatch.setattr(affinity, "_between", between)
+    keeper.start()
+    try:
+        for _ in range(3 * (affinity._TRY + 1)):
+            assert looks.acquire(timeout=30)
+    finally:
+        stop.set()
+    first = confined.index(False)
+    assert first == affinity._TRY
+    assert all(confined[first + 1 : first + affinity._TRY]) if could_use < 1.5 else not any(confined[first:])
 
 
 def test_a_thread_that_starts_a_program_is_confined_again_only_while_the_process_is(free: None) -> None:
