@@ -12,11 +12,13 @@ from __future__ import annotations
 import contextlib
 import os
 import random
+import socket
 import threading
 import time
+import zlib
 from collections.abc import Collection, Mapping
 from pathlib import Path
-from typing import Final
+from typing import ClassVar, Final
 
 import msgspec
 import structlog
@@ -27,27 +29,31 @@ from ferroscope.contracts.queue import StopFlag
 _BUSY: Final = 0.4
 _IDLE: Final = 0.1
 _GAIN: Final = 0.2
-# A processor with this use is full. Where others need all, a process must be able to use what is left of each.
+# Where others need the processors, too, a process must be able to use what is left of each.
 _FULL: Final = 0.9
 _SHARED: Final = 0.3
 # What a process uses if some of its work does not hold the interpreter's lock, such as searches of SQLite: one
-# processor would not do. After so many looks at which it has filled its own, it may use all for one look.
+# processor would not do. After so many looks that have found its own full, it may use all for one look.
 _PARALLEL: Final = 1.3
-_TRY: Final = 5
-# Looks of which the use before counts: after half a minute without work a process is idle.
-_LATELY: Final = 10
+_TRY: Final = 10
+# Looks of which the use before counts: after half a minute without work a process is idle. After how many times of
+# giving a processor up to others looks become rare, and how many are then left out at most.
+_LATELY: Final = 20
+_SOON: Final = 4
+_LONGEST: Final = 32
 # Seconds: between two looks at the processors, and for which each is looked at.
-_PAUSE: Final = 1.0
+_PAUSE: Final = 0.5
 _LOOK: Final = 0.3
 _STAT: Final = Path("/proc/stat")
+_THREADS: Final = "/proc/self/task"
+_SIBLINGS: Final = "/sys/devices/system/cpu/cpu{}/topology/thread_siblings_list"
 _TICKS: Final = os.sysconf("SC_CLK_TCK")
 # Of the times in /proc/stat, those in which a processor did nothing: idle and iowait. See proc_stat(5).
 _NOTHING: Final = (3, 4)
+# Threads that are started while all others are confined, or freed, may be missed: they are looked for so often.
+_PASSES: Final = 4
 
 _log = structlog.get_logger(__name__)
-
-# Those that this process may use: what its service manager or container allows.
-ALLOWED: Final = frozenset(os.sched_getaffinity(0))
 
 
 class Use(msgspec.Struct, frozen=True):
@@ -58,16 +64,25 @@ class Use(msgspec.Struct, frozen=True):
     busy: Mapping[int, float]
 
 
-def chosen(use: Use, present: int | None, process: int = 0) -> int | None:
+def chosen(
+    use: Use, present: int | None, prefers: int = 0, siblings: Mapping[int, Collection[int]] | None = None
+) -> int | None:
     """Return the processor to keep to, which may be the ``present`` one; None: any of them.
 
-    Of several that are used as little, each ``process`` prefers another one: many may be started at the same time.
+    Of several that are used as little, one is taken whose ``siblings`` on the same core are, too. Of those, each
+    process ``prefers`` another one: many may be started at the same time.
     """
     idle = use.own < _BUSY if present is None else use.lately < _IDLE
     if idle or use.own > _PARALLEL or not use.busy:
         return None
-    # Tenths, as a look is too short to tell less.
-    best = min(use.busy, key=lambda number: (round(use.busy[number], 1), (number - process) % len(use.busy)))
+    places = {number: place for place, number in enumerate(sorted(use.busy))}
+
+    def key(number: int) -> tuple[float, float, int]:
+        beside = max((use.busy.get(one, 0.0) for one in (siblings or {}).get(number, ()) if one != number), default=0.0)
+        # Tenths, as a look is too short to tell less.
+        return round(use.busy[number], 1), round(beside, 1), (places[number] - prefers) % len(places)
+
+    best = min(use.busy, key=key)
     if present is None or present not in use.busy:
         return best if use.busy[best] < _FULL else None
     others = use.busy[present] - use.own
@@ -84,12 +99,12 @@ class _Times(msgspec.Struct, frozen=True):
     idle: Mapping[int, float]
 
 
-def _times(stat: str, ticks: int) -> _Times:
+def _times(stat: str, ticks: int, allowed: Collection[int]) -> _Times:
     """``stat``: /proc/stat, in which a second has so many ``ticks``."""
     idle = {}
     for line in stat.splitlines():
         name, _, numbers = line.partition(" ")
-        if name.startswith("cpu") and name[3:].isdecimal() and int(name[3:]) in ALLOWED:
+        if name.startswith("cpu") and name[3:].isdecimal() and int(name[3:]) in allowed:
             times = numbers.split()
             idle[int(name[3:])] = sum(int(times[place]) for place in _NOTHING) / ticks
     return _Times(time.monotonic(), time.process_time(), idle)
@@ -106,47 +121,135 @@ def _between(before: _Times, after: _Times, lately: float) -> Use:
 
 
 class Keeper:
-    """Looks once a second; whatever goes wrong, the process may use all processors again."""
+    """Looks every 0.8 s; whatever goes wrong, the process may use all processors again. A process has one.
+
+    ``allowed`` are the processors that its threads may use when it is freed; None while it is not confined: then the
+    kernel knows them, and what an administrator changes counts at once.
+    """
+
+    allowed: ClassVar[frozenset[int] | None] = None
 
     def __init__(self, stop: StopFlag) -> None:
         self._stop = stop
         self.present: int | None = None
-        self._full = 0  # looks in succession at which the process has filled its processor
+        # Looks in succession that have found its processor full, or needed by others.
+        self._full = self._needed = 0
+        self._given_up = 0.0  # how often others have needed it, lately
+        self._rest = 0  # looks to leave out
+        # In containers, processes of one host have the same ID, and other names of hosts.
+        self._prefers = os.getpid() + zlib.crc32(socket.gethostname().encode())
+        self._siblings: Mapping[int, Collection[int]] = {}
 
     def start(self) -> None:
         """Do nothing where there is no choice."""
-        if len(ALLOWED) > 1 and _STAT.exists():
+        if len(os.sched_getaffinity(0)) > 1:
             threading.Thread(target=self._run, name="affinity", daemon=True).start()
 
     def _run(self) -> None:
+        self._siblings = _siblings_of(os.sched_getaffinity(0))
+        at, own, lately = time.monotonic(), time.process_time(), 0.0
         try:
-            at, own, lately = time.monotonic(), time.process_time(), 0.0
             while not self._stop.wait(_varied(_PAUSE)):
                 share = (time.process_time() - own) / max(time.monotonic() - at, 0.001)
                 at, own = time.monotonic(), time.process_time()
                 lately = share if self.present is None else lately + (share - lately) / _LATELY
-                if self.present is None and share < _BUSY:
-                    continue
-                self._full = self._full + 1 if self.present is not None and share > _FULL else 0
-                if self._full > _TRY:
+                if self.present is None:
+                    self._keep_to(None)  # threads that were started while the others were freed
+                    self._rest = max(0, self._rest - 1)
+                    if self._rest or share < _BUSY:
+                        continue
+                try:
+                    self._look(lately)
+                except PermissionError:
+                    raise
+                except OSError as exc:  # such as for want of a file descriptor
+                    _log.debug("cannot look at the processors now; using all", error=str(exc))
                     self._keep_to(None)
-                    self._full = 0
-                before = _times(_STAT.read_text(encoding="ascii"), _TICKS)
-                self._stop.wait(_varied(_LOOK))
-                after = _times(_STAT.read_text(encoding="ascii"), _TICKS)
-                self._keep_to(chosen(_between(before, after, lately), self.present, os.getpid()))
-        except (OSError, ValueError, IndexError) as exc:  # hidden, or another form, as in some containers
+        except PermissionError as exc:
+            _log.info("the service may not choose its processor, so it uses all", error=str(exc))
+        except (ValueError, LookupError) as exc:  # hidden, or another form, as in some containers
             _log.debug("cannot tell which processor is busy; using all", error=str(exc))
         finally:
+            with contextlib.suppress(OSError):
+                self._keep_to(None)
+            Keeper.allowed = None
+
+    def _look(self, lately: float) -> None:
+        if self._full >= _TRY:
             self._keep_to(None)
+            self._full = 0
+        allowed = os.sched_getaffinity(0) if self.present is None or self.allowed is None else self.allowed
+        before = _times(_STAT.read_text(encoding="ascii"), _TICKS, allowed)
+        if self.present is None and before.idle.keys() < allowed:
+            raise LookupError("it has other numbers than the kernel's")  # lxcfs counts those of a container from 0
+        self._stop.wait(_varied(_LOOK))
+        use = _between(before, _times(_STAT.read_text(encoding="ascii"), _TICKS, allowed), lately)
+        present, number = self.present, chosen(use, self.present, self._prefers, self._siblings)
+        self._full = self._full + 1 if present is not None and use.busy.get(present, 0.0) > _FULL else 0
+        if present is None or number is not None or lately < _IDLE:
+            self._needed = 0
+            self._given_up = max(0.0, self._given_up - 1 / _LATELY)
+        elif self._needed == 0:
+            self._needed, number = 1, present  # once may be a peak
+        else:
+            # Where others need it again and again, looks become rare: each move costs all threads.
+            self._given_up += 1
+            self._rest = min(2 ** max(0, int(self._given_up) - _SOON), _LONGEST)
+        self._keep_to(number)
 
     def _keep_to(self, number: int | None) -> None:
-        """Confine all threads, each time: some may have been started by one that had not been confined yet."""
-        if number is None and self.present is None:
+        """Confine all threads, each time; free them, and once more when it is called again."""
+        if number is not None:
+            Keeper.allowed = self.allowed or frozenset(os.sched_getaffinity(0))
+            _allow_all({number})
+            if os.sched_getaffinity(0) == {number}:
+                self.present = number
+                return
+        if self.allowed is not None:
+            _allow_all(self.allowed)
+            if self.present is None:
+                Keeper.allowed = None
+            self.present = None
+
+
+def _allow_all(processors: Collection[int]) -> None:
+    """Let all threads of this process run on these processors."""
+    done = set[int]()
+    for _ in range(_PASSES):
+        found = _threads() - done
+        for thread in found:
+            _allow(thread, processors)
+        if not found:
             return
-        self.present = number
-        for thread in Path("/proc/self/task").iterdir():
-            _allow(int(thread.name), ALLOWED if number is None else {number})
+        done |= found
+
+
+def _threads() -> set[int]:
+    try:
+        return {int(thread.name) for thread in Path(_THREADS).iterdir()}
+    except OSError:  # no file descriptor is left
+        return {one.native_id for one in threading.enumerate() if one.native_id is not None}
+
+
+def _allow(thread: int, processors: Collection[int]) -> None:
+    """Let the thread run on these processors. ``PermissionError`` if that is forbidden altogether."""
+    try:
+        os.sched_setaffinity(thread, processors)
+    except PermissionError:
+        raise
+    except OSError:
+        return  # it has ended, or what the process may use was changed from outside
+
+
+def _siblings_of(processors: Collection[int]) -> dict[int, frozenset[int]]:
+    """Return the processors on the core of each, as far as that is known."""
+    found = {}
+    for number in processors:
+        with contextlib.suppress(OSError, ValueError):
+            ranges = Path(_SIBLINGS.format(number)).read_text(encoding="ascii").strip().split(",")
+            ends = [[int(end) for end in one.split("-")] for one in ranges]
+            found[number] = frozenset(one for first in ends for one in range(first[0], first[-1] + 1))
+    return found
 
 
 def _varied(seconds: float) -> float:
@@ -154,16 +257,11 @@ def _varied(seconds: float) -> float:
     return seconds * random.uniform(0.7, 1.3)  # noqa: S311  # jitter, no secret
 
 
-def _allow(thread: int, processors: Collection[int]) -> None:
-    """Let the thread run on these processors; 0: this one."""
-    # It may have ended, and what the process may use can be changed from outside.
-    with contextlib.suppress(OSError):
-        os.sched_setaffinity(thread, processors)
-
-
 def unconfine() -> None:
     """Let the program that this thread is about to start use all processors.
 
     The thread keeps that until the next look, which confines all threads again if the process still keeps to one.
     """
-    _allow(0, ALLOWED)
+    if (allowed := Keeper.allowed) is not None:
+        with contextlib.suppress(OSError):
+            os.sched_setaffinity(0, allowed)

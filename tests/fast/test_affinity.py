@@ -10,18 +10,32 @@ from pathlib import Path
 import pytest
 
 from ferroscope import affinity
-from ferroscope.affinity import ALLOWED, Keeper, Use, chosen, unconfine
+from ferroscope.affinity import Keeper, Use, chosen, unconfine
 from tests.support.processes import until
 
 IDLE, BUSY = 0.01, 0.8
+ALLOWED = frozenset(os.sched_getaffinity(0))
+_ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture
 def free() -> Iterator[None]:
     """Let all threads of this process run anywhere again, whatever the test has done."""
     yield
-    for thread in Path("/proc/self/task").iterdir():
-        os.sched_setaffinity(int(thread.name), ALLOWED)
+    Keeper.allowed = None
+    affinity._allow_all(ALLOWED)
+
+
+@pytest.fixture
+def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A process that waits is taken for busy, and looked at often."""
+    monkeypatch.setattr(affinity, "_PAUSE", 0.01)
+    monkeypatch.setattr(affinity, "_LOOK", 0.01)
+    monkeypatch.setattr(affinity, "_BUSY", 0.0)
+    monkeypatch.setattr(affinity, "_IDLE", 0.0)
+    monkeypatch.setattr(affinity, "_FULL", 2.0)
+    monkeypatch.setattr(affinity, "_SHARED", 2.0)
+    monkeypatch.setattr(affinity, "_PARALLEL", 100.0)
 
 
 @pytest.mark.parametrize(
@@ -56,31 +70,129 @@ def test_two_of_ours_on_one_processor_part() -> None:
     assert chosen(Use(0.5, 0.5, {0: 0.5, 1: 0.7}), 0) == 0
 
 
-def test_of_equal_ones_each_process_prefers_another() -> None:
-    use = Use(BUSY, BUSY, {0: 0.01, 1: 0.9, 2: 0.04, 5: 0.0})
-    assert {chosen(use, None, process) for process in range(1000, 1004)} == {0, 2, 5}
-    assert {chosen(Use(BUSY, BUSY, {0: 0.0, 1: 0.0}), None, process) for process in (7, 8)} == {0, 1}
+@pytest.mark.parametrize("numbers", [(0, 1), (0, 2, 4, 6), (0, 8, 16, 24, 32, 40, 48, 56), (1, 2, 5, 12)])
+def test_of_equal_ones_each_process_prefers_another(numbers: tuple[int, ...]) -> None:
+    use = Use(BUSY, BUSY, dict.fromkeys(numbers, 0.02) | {99: 0.9})
+    assert {chosen(use, None, prefers) for prefers in range(1000, 1000 + len(numbers) + 1)} == {*numbers}
 
 
-@pytest.mark.parametrize("stat", ["cpu0 1 2\n", "cpu0 one two three four five\n", None])
+def test_of_equal_ones_one_is_taken_whose_core_is_idle() -> None:
+    siblings = {0: {0, 2}, 1: {1, 3}, 2: {0, 2}, 3: {1, 3}}
+    use = Use(BUSY, BUSY, {0: 0.9, 1: 0.0, 2: 0.0, 3: 0.0})
+    assert {chosen(use, None, prefers, siblings) for prefers in range(8)} == {1, 3}
+    assert chosen(Use(BUSY, BUSY, {0: 0.9, 2: 0.1}), None, 0, siblings) == 2  # better than none
+
+
+def test_siblings_are_those_of_this_machine() -> None:
+    found = affinity._siblings_of(ALLOWED)
+    assert all(number in siblings for number, siblings in found.items())
+    assert affinity._siblings_of({4000}) == {}
+
+
+@pytest.mark.parametrize("stat", ["cpu0 1 2\n", "cpu0 one two three four five\n", "cpu4000 0 0 0 500 0 0\n"])
 def test_what_hides_its_processors_is_no_error(
-    free: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stat: str | None
+    free: None, hasty: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stat: str
 ) -> None:
+    """As in containers whose /proc/stat is another one's, or has other numbers than the kernel's."""
     file = tmp_path / "stat"
-    if stat is not None:
-        file.write_text(stat)
+    file.write_text(stat)
     monkeypatch.setattr(affinity, "_STAT", file)
-    monkeypatch.setattr(affinity, "_PAUSE", 0.01)
-    monkeypatch.setattr(affinity, "_BUSY", 0.0)
-    stop = threading.Event()
-    Keeper(stop)._run()  # it ends by itself
+    Keeper(threading.Event())._run()  # it ends by itself
     assert os.sched_getaffinity(0) == ALLOWED
 
 
-def test_times_are_those_of_the_processors_that_are_allowed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(affinity, "ALLOWED", {0, 12})
+def test_a_service_that_may_not_choose_goes_on(free: None, hasty: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As where a unit or a container forbids the call; ipmitool is started nevertheless."""
+
+    def refused(_thread: int, _processors: object) -> None:
+        raise PermissionError(1, "Operation not permitted")
+
+    monkeypatch.setattr(os, "sched_setaffinity", refused)
+    Keeper(threading.Event())._run()  # it ends by itself
+    unconfine()
+    Keeper.allowed = ALLOWED
+    unconfine()
+
+
+@pytest.mark.parametrize("role", ["all", "api", "worker"])
+def test_the_units_permit_it(role: str) -> None:
+    lines = (_ROOT / f"deploy/systemd/ferroscope-{role}.service").read_text().splitlines()
+    filters = [line.partition("=")[2] for line in lines if line.startswith("SystemCallFilter=")]
+    assert filters[0] == "@system-service"  # an allow-list: what comes later takes away (~) or adds
+    assert filters.index("sched_setaffinity") > filters.index("~@privileged @resources")  # @resources has it
+    assert not any(line.startswith("ProcSubset=") for line in lines)  # /proc/stat
+
+
+def test_without_file_descriptors_it_is_freed_and_looks_again(
+    free: None, hasty: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if len(ALLOWED) < 2:
+        return
+    stop = threading.Event()
+    keeper, stat = Keeper(stop), affinity._STAT
+    keeper.start()
+    try:
+        until(lambda: os.sched_getaffinity(0) == {keeper.present})
+        monkeypatch.setattr(affinity, "_THREADS", str(tmp_path / "none"))
+        monkeypatch.setattr(affinity, "_STAT", tmp_path)  # a directory: reading fails as an open() without descriptors
+        until(lambda: os.sched_getaffinity(0) == ALLOWED)
+        monkeypatch.setattr(affinity, "_STAT", stat)
+        until(lambda: os.sched_getaffinity(0) == {keeper.present})
+    finally:
+        stop.set()
+    until(lambda: os.sched_getaffinity(0) == ALLOWED)
+
+
+def test_threads_that_are_started_meanwhile_are_freed_too(free: None) -> None:
+    if len(ALLOWED) < 2:
+        return
+    ends, threads, keeper = threading.Event(), list[threading.Thread](), Keeper(threading.Event())
+
+    def spawn() -> None:
+        while not ends.wait(0.0005) and len(threads) < 400:
+            threads.append(threading.Thread(target=ends.wait))
+            threads[-1].start()
+
+    spawners = [threading.Thread(target=spawn) for _ in range(3)]
+    for one in spawners:
+        one.start()
+    for number in sorted(ALLOWED)[:2] * 20:
+        keeper._keep_to(number)
+        keeper._keep_to(None)
+    keeper._keep_to(None)  # the next look
+    left = {one.native_id: os.sched_getaffinity(one.native_id) for one in (*threads, *spawners) if one.native_id}
+    ends.set()
+    for one in (*spawners, *threads):
+        one.join()
+    assert Keeper.allowed is None
+    assert {native for native, mask in left.items() if mask != ALLOWED} == set()
+
+
+def test_looks_become_rare_where_others_need_all_again_and_again(
+    free: None, hasty: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Others use half of each: best of them, it is not to be kept, and not to be tried each second."""
+    if len(ALLOWED) < 2:
+        return
+    monkeypatch.setattr(affinity, "_SHARED", 0.3)
+    looks, stop = list[int | None](), threading.Event()
+    keeper = Keeper(stop)
+
+    def between(*_given: object) -> Use:
+        looks.append(keeper.present)
+        return Use(0.4, 0.4, dict.fromkeys(ALLOWED, 0.5 if keeper.present is None else 0.9))
+
+    pauses = iter(range(100))
+    monkeypatch.setattr(affinity, "_between", between)
+    monkeypatch.setattr(affinity, "_varied", lambda _seconds: 0.0)
+    monkeypatch.setattr(stop, "wait", lambda _seconds: next(pauses, None) is None)
+    keeper._run()
+    assert 2 * affinity._SOON < len(looks) < 50
+
+
+def test_times_are_those_of_the_processors_that_are_allowed() -> None:
     lines = ("cpu  9 9 9 9 9 9", "cpu0 100 0 50 1000 20 0 5 0 0 0", "cpu1 1 1 1 1 1 1", "cpu12 0 0 0 500 0 0", "cpus 1")
-    before = affinity._times("\n".join(lines), 100)
+    before = affinity._times("\n".join(lines), 100, {0, 12})
     assert before.idle == {0: 10.2, 12: 5.0}
     after = affinity._Times(before.at + 2.0, before.own + 1.0, {0: 10.7, 12: 7.0, 13: 1.0})
     use = affinity._between(before, after, 0.3)
@@ -88,11 +200,7 @@ def test_times_are_those_of_the_processors_that_are_allowed(monkeypatch: pytest.
     assert use.busy == pytest.approx({0: 0.75, 12: 0.0})
 
 
-def test_a_busy_process_keeps_all_its_threads_to_one_processor(free: None, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(affinity, "_PAUSE", 0.05)
-    monkeypatch.setattr(affinity, "_LOOK", 0.05)
-    monkeypatch.setattr(affinity, "_BUSY", 0.0)  # it waits, and is taken for busy
-    monkeypatch.setattr(affinity, "_IDLE", 0.0)
+def test_a_busy_process_keeps_all_its_threads_to_one_processor(free: None, hasty: None) -> None:
     stop, waits = threading.Event(), threading.Event()
     other = threading.Thread(target=waits.wait)
     other.start()
@@ -120,15 +228,13 @@ def test_a_busy_process_keeps_all_its_threads_to_one_processor(free: None, monke
 
 @pytest.mark.parametrize("could_use", [1.0, 1.8])
 def test_one_that_fills_its_processor_is_let_show_whether_it_could_use_more(
-    free: None, monkeypatch: pytest.MonkeyPatch, could_use: float
+    free: None, hasty: None, monkeypatch: pytest.MonkeyPatch, could_use: float
 ) -> None:
     """Searches of SQLite do not hold the interpreter's lock, so several need several processors."""
     if len(ALLOWED) < 2:
         return
-    monkeypatch.setattr(affinity, "_PAUSE", 0.01)
-    monkeypatch.setattr(affinity, "_LOOK", 0.01)
-    monkeypatch.setattr(affinity, "_BUSY", 0.0)
-    monkeypatch.setattr(affinity, "_FULL", -1.0)  # each look finds it full
+    monkeypatch.setattr(affinity, "_PARALLEL", 1.3)
+    monkeypatch.setattr(affinity, "_FULL", 0.9)
     stop, looks, confined = threading.Event(), threading.Semaphore(0), list[bool]()
     keeper = Keeper(stop)
     keeper._keep_to(min(ALLOWED))
@@ -136,15 +242,18 @@ def test_one_that_fills_its_processor_is_let_show_whether_it_could_use_more(
     def between(*_given: object) -> Use:
         confined.append(keeper.present is not None)
         looks.release()
-        return Use(1.0 if confined[-1] else could_use, 1.0, dict.fromkeys(ALLOWED, -2.0))
+        full = {number: 0.95 if number == keeper.present else 0.6 for number in ALLOWED}
+        return Use(0.8 if confined[-1] else could_use, 1.0, full)
 
     monkeypatch.setattr(affinity, "_between", between)
-    keeper.start()
+    looking = threading.Thread(target=keeper._run)
+    looking.start()
     try:
         for _ in range(3 * (affinity._TRY + 1)):
             assert looks.acquire(timeout=30)
     finally:
         stop.set()
+        looking.join()
     first = confined.index(False)
     assert first == affinity._TRY
     assert all(confined[first + 1 : first + affinity._TRY]) if could_use < 1.5 else not any(confined[first:])
@@ -163,11 +272,17 @@ def test_a_thread_that_starts_a_program_is_confined_again_only_while_the_process
     assert os.sched_getaffinity(0) == ALLOWED
 
 
-def test_a_processor_that_is_gone_is_no_error(free: None, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The kernel refuses it: the threads stay where they were, and the next look chooses among those that are left."""
+def test_a_processor_that_is_gone_is_no_error(free: None) -> None:
+    """The kernel refuses it: the threads may use those that are left, among which the next look chooses."""
     keeper = Keeper(threading.Event())
     keeper._keep_to(4000)
     assert os.sched_getaffinity(0) == ALLOWED
-    monkeypatch.setattr(affinity, "ALLOWED", {4000})
+    assert keeper.present is None
+    assert Keeper.allowed is None
+
+
+def test_a_process_that_is_not_confined_has_no_mask_of_its_own(free: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else the kernel would not add what an administrator adds to its cpuset."""
+    monkeypatch.setattr(os, "sched_setaffinity", lambda *_given: pytest.fail("it was set"))
     unconfine()
-    assert os.sched_getaffinity(0) < {*range(4000)}
+    Keeper(threading.Event())._keep_to(None)

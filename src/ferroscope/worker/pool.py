@@ -6,6 +6,7 @@ database. See ADR 023.
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -13,7 +14,6 @@ from typing import Final
 
 import structlog
 
-from ferroscope.affinity import ALLOWED
 from ferroscope.config.options import Settings, WorkerSettings
 from ferroscope.contracts.errors import ClaimLostError, NotFoundError, StoreUnavailableError
 from ferroscope.contracts.queue import Take
@@ -310,7 +310,7 @@ class WorkerPool:
 
 def compute_threads(settings: WorkerSettings) -> int:
     """Return the number of compute threads: one for each processor; at least four, as they wait for the database."""
-    return settings.threads or max(_LEAST_THREADS, len(ALLOWED))
+    return settings.threads or max(_LEAST_THREADS, _processors())
 
 
 def bmc_slots(settings: Settings) -> int:
@@ -319,4 +319,8 @@ def bmc_slots(settings: Settings) -> int:
         return settings.worker.bmc_slots
     if settings.registry.backend != "embedded":
         return _ATTACHED_SLOTS
-    return max(_LEAST_BMC_SLOTS, _BMC_SLOTS * len(ALLOWED))
+    return max(_LEAST_BMC_SLOTS, _BMC_SLOTS * _processors())
+
+
+def _processors() -> int:
+    return len(os.sched_getaffinity(0))
