@@ -29,18 +29,20 @@ from ferroscope.contracts.queue import StopFlag
 _BUSY: Final = 0.4
 _IDLE: Final = 0.1
 _GAIN: Final = 0.2
-# Where others need the processors, too, a process must be able to use what is left of each.
+# Of which use on a processor is full; and what others may use of the one that a process keeps to: else it must be able
+# to use what is left of each.
 _FULL: Final = 0.9
 _SHARED: Final = 0.3
 # What a process uses if some of its work does not hold the interpreter's lock, such as searches of SQLite: one
 # processor would not do. After so many looks that have found its own full, it may use all for one look.
 _PARALLEL: Final = 1.3
 _TRY: Final = 10
-# Looks of which the use before counts: after half a minute without work a process is idle. After how many times of
-# giving a processor up to others looks become rare, and how many are then left out at most.
+# Looks of which the use before counts: after half a minute without work a process is idle.
 _LATELY: Final = 20
+# After so many times of giving its processor up to others it looks more rarely, in the end after so many pauses.
 _SOON: Final = 4
-_LONGEST: Final = 32
+_MOST_GIVEN_UP: Final = 9.0
+_LONGEST: Final = 32  # 2 to the power of the difference
 # Seconds: between two looks at the processors, and for which each is looked at.
 _PAUSE: Final = 0.5
 _LOOK: Final = 0.3
@@ -48,10 +50,13 @@ _STAT: Final = Path("/proc/stat")
 _THREADS: Final = "/proc/self/task"
 _SIBLINGS: Final = "/sys/devices/system/cpu/cpu{}/topology/thread_siblings_list"
 _TICKS: Final = os.sysconf("SC_CLK_TCK")
-# Of the times in /proc/stat, those in which a processor did nothing: idle and iowait. See proc_stat(5).
-_NOTHING: Final = (3, 4)
+# Of the times in /proc/stat, those in which a processor did nothing, idle and iowait, and the one that a hypervisor
+# took, which cannot be won by moving. See proc_stat(5).
+_NOTHING: Final = slice(3, 5)
+_STOLEN: Final = slice(7, 8)
 # Threads that are started while all others are confined, or freed, may be missed: they are looked for so often.
 _PASSES: Final = 4
+_AGAIN: Final = 0.1  # seconds until they are looked for once more at the end
 
 _log = structlog.get_logger(__name__)
 
@@ -84,7 +89,9 @@ def chosen(
 
     best = min(use.busy, key=key)
     if present is None or present not in use.busy:
-        return best if use.busy[best] < _FULL else None
+        # Whether others leave as much as one. What this process uses itself is somewhere among all.
+        others = sum(use.busy.values()) - use.own
+        return best if others < len(use.busy) - _FULL else None
     others = use.busy[present] - use.own
     if use.busy[best] + _GAIN < others:
         return best
@@ -105,8 +112,10 @@ def _times(stat: str, ticks: int, allowed: Collection[int]) -> _Times:
     for line in stat.splitlines():
         name, _, numbers = line.partition(" ")
         if name.startswith("cpu") and name[3:].isdecimal() and int(name[3:]) in allowed:
-            times = numbers.split()
-            idle[int(name[3:])] = sum(int(times[place]) for place in _NOTHING) / ticks
+            times = [int(number) for number in numbers.split()]
+            if len(times) < _NOTHING.stop:
+                raise LookupError("it has too few numbers")
+            idle[int(name[3:])] = (sum(times[_NOTHING]) + sum(times[_STOLEN])) / ticks
     return _Times(time.monotonic(), time.process_time(), idle)
 
 
@@ -120,11 +129,15 @@ def _between(before: _Times, after: _Times, lately: float) -> Use:
     return Use((after.own - before.own) / seconds, lately, busy)
 
 
-class Keeper:
-    """Looks every 0.8 s; whatever goes wrong, the process may use all processors again. A process has one.
+class _ForbiddenError(Exception):
+    """The service may not choose its processor."""
 
-    ``allowed`` are the processors that its threads may use when it is freed; None while it is not confined: then the
-    kernel knows them, and what an administrator changes counts at once.
+
+class Keeper:
+    """Looks every 0.8 s while the process is busy, or more rarely. A process has one.
+
+    Whatever goes wrong, the process may use all processors again. ``allowed`` are those that its threads may use when
+    it is freed; None while it is not confined: then the kernel knows them.
     """
 
     allowed: ClassVar[frozenset[int] | None] = None
@@ -135,7 +148,7 @@ class Keeper:
         # Looks in succession that have found its processor full, or needed by others.
         self._full = self._needed = 0
         self._given_up = 0.0  # how often others have needed it, lately
-        self._rest = 0  # looks to leave out
+        self._rest = 0  # pauses until the next look
         # In containers, processes of one host have the same ID, and other names of hosts.
         self._prefers = os.getpid() + zlib.crc32(socket.gethostname().encode())
         self._siblings: Mapping[int, Collection[int]] = {}
@@ -143,9 +156,10 @@ class Keeper:
     def start(self) -> None:
         """Do nothing where there is no choice."""
         if len(os.sched_getaffinity(0)) > 1:
-            threading.Thread(target=self._run, name="affinity", daemon=True).start()
+            threading.Thread(target=self.run, name="affinity", daemon=True).start()
 
-    def _run(self) -> None:
+    def run(self) -> None:
+        """Look until the process stops, or it is found that the service may not choose."""
         self._siblings = _siblings_of(os.sched_getaffinity(0))
         at, own, lately = time.monotonic(), time.process_time(), 0.0
         try:
@@ -155,27 +169,26 @@ class Keeper:
                 lately = share if self.present is None else lately + (share - lately) / _LATELY
                 if self.present is None:
                     self._keep_to(None)  # threads that were started while the others were freed
-                    self._rest = max(0, self._rest - 1)
+                    self._rest -= self._rest > 0
                     if self._rest or share < _BUSY:
                         continue
                 try:
                     self._look(lately)
-                except PermissionError:
-                    raise
-                except OSError as exc:  # such as for want of a file descriptor
-                    _log.debug("cannot look at the processors now; using all", error=str(exc))
+                except (OSError, ValueError, LookupError) as exc:  # no file descriptor, or hidden as in some containers
+                    _log.debug("cannot tell which processor is busy; using all", error=str(exc))
                     self._keep_to(None)
-        except PermissionError as exc:
+                    self._rest = _LONGEST
+        except _ForbiddenError as exc:
             _log.info("the service may not choose its processor, so it uses all", error=str(exc))
-        except (ValueError, LookupError) as exc:  # hidden, or another form, as in some containers
-            _log.debug("cannot tell which processor is busy; using all", error=str(exc))
         finally:
-            with contextlib.suppress(OSError):
-                self._keep_to(None)
+            self._keep_to(None)
+            time.sleep(_AGAIN)
+            self._keep_to(None)
             Keeper.allowed = None
 
     def _look(self, lately: float) -> None:
-        if self._full >= _TRY:
+        back = self.present if self._full >= _TRY else None
+        if back is not None:
             self._keep_to(None)
             self._full = 0
         allowed = os.sched_getaffinity(0) if self.present is None or self.allowed is None else self.allowed
@@ -184,7 +197,10 @@ class Keeper:
             raise LookupError("it has other numbers than the kernel's")  # lxcfs counts those of a container from 0
         self._stop.wait(_varied(_LOOK))
         use = _between(before, _times(_STAT.read_text(encoding="ascii"), _TICKS, allowed), lately)
-        present, number = self.present, chosen(use, self.present, self._prefers, self._siblings)
+        present = self.present
+        number = back if use.own <= _PARALLEL else None
+        if back is None:
+            number = chosen(use, present, self._prefers, self._siblings)
         self._full = self._full + 1 if present is not None and use.busy.get(present, 0.0) > _FULL else 0
         if present is None or number is not None or lately < _IDLE:
             self._needed = 0
@@ -193,52 +209,47 @@ class Keeper:
             self._needed, number = 1, present  # once may be a peak
         else:
             # Where others need it again and again, looks become rare: each move costs all threads.
-            self._given_up += 1
-            self._rest = min(2 ** max(0, int(self._given_up) - _SOON), _LONGEST)
+            self._needed, self._given_up = 0, min(self._given_up + 1, _MOST_GIVEN_UP)
+            self._rest = 2 ** max(0, int(self._given_up) - _SOON)
         self._keep_to(number)
 
     def _keep_to(self, number: int | None) -> None:
-        """Confine all threads, each time; free them, and once more when it is called again."""
+        """Confine all threads, each time; free them, and once more when it is called again. ``_ForbiddenError``."""
         if number is not None:
             Keeper.allowed = self.allowed or frozenset(os.sched_getaffinity(0))
-            _allow_all({number})
-            if os.sched_getaffinity(0) == {number}:
+            try:
+                os.sched_setaffinity(0, {number})
+            except PermissionError as exc:
+                raise _ForbiddenError(str(exc)) from exc
+            except OSError as exc:  # what the process may use was changed from outside
+                _log.debug("cannot use the processor", number=number, error=str(exc))
+            else:
+                _allow_all({number})
                 self.present = number
                 return
         if self.allowed is not None:
-            _allow_all(self.allowed)
-            if self.present is None:
+            is_complete = _allow_all(self.allowed)
+            if self.present is None and is_complete:
                 Keeper.allowed = None
             self.present = None
 
 
-def _allow_all(processors: Collection[int]) -> None:
-    """Let all threads of this process run on these processors."""
-    done = set[int]()
+def _allow_all(processors: Collection[int]) -> bool:
+    """Let all threads of this process run on these processors; return whether all are known."""
+    done, is_complete = set[int](), True
     for _ in range(_PASSES):
-        found = _threads() - done
+        try:
+            found = {int(thread.name) for thread in Path(_THREADS).iterdir()} - done
+        except OSError:  # no file descriptor is left
+            found = {one.native_id for one in threading.enumerate() if one.native_id is not None} - done
+            is_complete = False
         for thread in found:
-            _allow(thread, processors)
+            with contextlib.suppress(OSError):  # it has ended
+                os.sched_setaffinity(thread, processors)
         if not found:
-            return
+            break
         done |= found
-
-
-def _threads() -> set[int]:
-    try:
-        return {int(thread.name) for thread in Path(_THREADS).iterdir()}
-    except OSError:  # no file descriptor is left
-        return {one.native_id for one in threading.enumerate() if one.native_id is not None}
-
-
-def _allow(thread: int, processors: Collection[int]) -> None:
-    """Let the thread run on these processors. ``PermissionError`` if that is forbidden altogether."""
-    try:
-        os.sched_setaffinity(thread, processors)
-    except PermissionError:
-        raise
-    except OSError:
-        return  # it has ended, or what the process may use was changed from outside
+    return is_complete
 
 
 def _siblings_of(processors: Collection[int]) -> dict[int, frozenset[int]]:

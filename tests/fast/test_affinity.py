@@ -5,7 +5,9 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -27,13 +29,34 @@ def free() -> Iterator[None]:
 
 
 @pytest.fixture
+def several() -> None:
+    if len(ALLOWED) < 2:
+        pytest.skip("with one processor there is nothing to choose")
+
+
+@contextmanager
+def running(keeper: Keeper, stop: threading.Event) -> Iterator[None]:
+    """Let it look until the end of the block."""
+    thread = threading.Thread(target=keeper.run)
+    thread.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        thread.join()
+
+
+@pytest.fixture
 def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
     """A process that waits is taken for busy, and looked at often."""
     monkeypatch.setattr(affinity, "_PAUSE", 0.01)
     monkeypatch.setattr(affinity, "_LOOK", 0.01)
+    monkeypatch.setattr(affinity, "_AGAIN", 0.01)
+    monkeypatch.setattr(affinity, "_LONGEST", 3)
     monkeypatch.setattr(affinity, "_BUSY", 0.0)
     monkeypatch.setattr(affinity, "_IDLE", 0.0)
-    monkeypatch.setattr(affinity, "_FULL", 2.0)
+    monkeypatch.setattr(affinity, "_FULL", -100.0)
+    monkeypatch.setattr(affinity, "_TRY", 10**9)
     monkeypatch.setattr(affinity, "_SHARED", 2.0)
     monkeypatch.setattr(affinity, "_PARALLEL", 100.0)
 
@@ -51,6 +74,8 @@ def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
         (Use(0.5, 0.5, {0: 1.0, 1: 1.0}), 0, None),  # others need all of them: it takes what is left of each
         (Use(0.5, 0.5, {0: 1.0, 1: 0.4}), 0, None),
         (Use(0.7, 0.7, {0: 1.0, 1: 0.95}), None, None),
+        (Use(1.0, 1.0, {0: 1.0, 1: 1.0}), None, 0),  # others leave as much as one
+        (Use(1.0, 1.0, dict.fromkeys(range(4), 1.0)), None, 0),
         (Use(IDLE, 0.5, {0: 0.2, 1: 0.1}), 0, 0),  # between two requests it stays
         (Use(IDLE, IDLE, {0: 0.1, 1: 0.1}), 0, None),  # for long without work: anywhere
         (Use(BUSY, BUSY, {1: 0.8}), 0, 1),  # its processor was switched off
@@ -94,11 +119,20 @@ def test_what_hides_its_processors_is_no_error(
     free: None, hasty: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stat: str
 ) -> None:
     """As in containers whose /proc/stat is another one's, or has other numbers than the kernel's."""
-    file = tmp_path / "stat"
+    file, looks, stop = tmp_path / "stat", threading.Semaphore(0), threading.Event()
     file.write_text(stat)
+    read = affinity._times
+
+    def looked(*given: Any) -> Any:
+        looks.release()
+        return read(*given)
+
+    monkeypatch.setattr(affinity, "_times", looked)
     monkeypatch.setattr(affinity, "_STAT", file)
-    Keeper(threading.Event())._run()  # it ends by itself
-    assert os.sched_getaffinity(0) == ALLOWED
+    monkeypatch.setattr(os, "sched_setaffinity", lambda *_given: pytest.fail("it was set"))
+    with running(Keeper(stop), stop):
+        assert looks.acquire(timeout=30)
+        assert looks.acquire(timeout=30)  # it goes on
 
 
 def test_a_service_that_may_not_choose_goes_on(free: None, hasty: None, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -108,8 +142,8 @@ def test_a_service_that_may_not_choose_goes_on(free: None, hasty: None, monkeypa
         raise PermissionError(1, "Operation not permitted")
 
     monkeypatch.setattr(os, "sched_setaffinity", refused)
-    Keeper(threading.Event())._run()  # it ends by itself
-    unconfine()
+    Keeper(threading.Event()).run()  # it ends by itself
+    assert Keeper.allowed is None
     Keeper.allowed = ALLOWED
     unconfine()
 
@@ -123,35 +157,36 @@ def test_the_units_permit_it(role: str) -> None:
     assert not any(line.startswith("ProcSubset=") for line in lines)  # /proc/stat
 
 
+@pytest.mark.usefixtures("several")
 def test_without_file_descriptors_it_is_freed_and_looks_again(
     free: None, hasty: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    if len(ALLOWED) < 2:
-        return
     stop = threading.Event()
-    keeper, stat = Keeper(stop), affinity._STAT
-    keeper.start()
-    try:
-        until(lambda: os.sched_getaffinity(0) == {keeper.present})
+    keeper, stat, threads = Keeper(stop), affinity._STAT, affinity._THREADS
+    with running(keeper, stop):
+        assert until(lambda: os.sched_getaffinity(0) == {keeper.present})
         monkeypatch.setattr(affinity, "_THREADS", str(tmp_path / "none"))
         monkeypatch.setattr(affinity, "_STAT", tmp_path)  # a directory: reading fails as an open() without descriptors
-        until(lambda: os.sched_getaffinity(0) == ALLOWED)
+        assert until(lambda: os.sched_getaffinity(0) == ALLOWED)
+        monkeypatch.setattr(affinity, "_THREADS", threads)
+        assert until(lambda: Keeper.allowed is None)  # once it has seen all threads
         monkeypatch.setattr(affinity, "_STAT", stat)
-        until(lambda: os.sched_getaffinity(0) == {keeper.present})
-    finally:
-        stop.set()
-    until(lambda: os.sched_getaffinity(0) == ALLOWED)
+        assert until(lambda: os.sched_getaffinity(0) == {keeper.present})
+    assert os.sched_getaffinity(0) == ALLOWED
 
 
+@pytest.mark.usefixtures("several")
 def test_threads_that_are_started_meanwhile_are_freed_too(free: None) -> None:
-    if len(ALLOWED) < 2:
-        return
-    ends, threads, keeper = threading.Event(), list[threading.Thread](), Keeper(threading.Event())
+    ends, spawned, keeper = threading.Event(), threading.Event(), Keeper(threading.Event())
+    threads = list[threading.Thread]()
 
     def spawn() -> None:
-        while not ends.wait(0.0005) and len(threads) < 400:
-            threads.append(threading.Thread(target=ends.wait))
-            threads[-1].start()
+        for _ in range(100):
+            one = threading.Thread(target=ends.wait)
+            one.start()
+            threads.append(one)
+            spawned.wait(0.0005)
+        ends.wait()
 
     spawners = [threading.Thread(target=spawn) for _ in range(3)]
     for one in spawners:
@@ -160,7 +195,7 @@ def test_threads_that_are_started_meanwhile_are_freed_too(free: None) -> None:
         keeper._keep_to(number)
         keeper._keep_to(None)
     keeper._keep_to(None)  # the next look
-    left = {one.native_id: os.sched_getaffinity(one.native_id) for one in (*threads, *spawners) if one.native_id}
+    left = {one.native_id: os.sched_getaffinity(one.native_id or 0) for one in (*threads, *spawners)}
     ends.set()
     for one in (*spawners, *threads):
         one.join()
@@ -168,12 +203,11 @@ def test_threads_that_are_started_meanwhile_are_freed_too(free: None) -> None:
     assert {native for native, mask in left.items() if mask != ALLOWED} == set()
 
 
+@pytest.mark.usefixtures("several")
 def test_looks_become_rare_where_others_need_all_again_and_again(
     free: None, hasty: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Others use half of each: best of them, it is not to be kept, and not to be tried each second."""
-    if len(ALLOWED) < 2:
-        return
     monkeypatch.setattr(affinity, "_SHARED", 0.3)
     looks, stop = list[int | None](), threading.Event()
     keeper = Keeper(stop)
@@ -182,16 +216,53 @@ def test_looks_become_rare_where_others_need_all_again_and_again(
         looks.append(keeper.present)
         return Use(0.4, 0.4, dict.fromkeys(ALLOWED, 0.5 if keeper.present is None else 0.9))
 
-    pauses = iter(range(100))
+    pauses = iter(range(400))  # of which each look takes two
     monkeypatch.setattr(affinity, "_between", between)
     monkeypatch.setattr(affinity, "_varied", lambda _seconds: 0.0)
     monkeypatch.setattr(stop, "wait", lambda _seconds: next(pauses, None) is None)
-    keeper._run()
-    assert 2 * affinity._SOON < len(looks) < 50
+    keeper.run()
+    assert len(looks) < 70, "without a rest there would be 200"
+    assert keeper._given_up <= affinity._MOST_GIVEN_UP
+    looks.clear()
+    pauses = iter(range(20000))
+    monkeypatch.setattr(affinity, "_between", lambda *_given: Use(0.4, 0.4, dict.fromkeys(ALLOWED, 0.4)))
+    keeper.run()
+    assert keeper._given_up == 0.0
+
+
+@pytest.mark.usefixtures("several")
+@pytest.mark.parametrize("processes", [1, 2])
+def test_one_that_fills_its_processor_comes_back_to_it_after_the_trial(
+    free: None, hasty: None, monkeypatch: pytest.MonkeyPatch, processes: int
+) -> None:
+    """Also if others fill theirs: nothing would be better for any of them."""
+    monkeypatch.setattr(affinity, "_FULL", 0.9)
+    monkeypatch.setattr(affinity, "_TRY", 3)
+    monkeypatch.setattr(affinity, "_PARALLEL", 1.3)
+    confined, stop = list[bool](), threading.Event()
+    keeper = Keeper(stop)
+    keeper._keep_to(min(ALLOWED))
+
+    def between(*_given: object) -> Use:
+        confined.append(keeper.present is not None)
+        ours = {number: float(number == min(ALLOWED)) for number in ALLOWED}
+        return Use(1.0, 1.0, ours if processes == 1 else dict.fromkeys(ALLOWED, 1.0))
+
+    pauses = iter(range(100))
+    monkeypatch.setattr(affinity, "_between", between)
+    monkeypatch.setattr(stop, "wait", lambda _seconds: next(pauses, None) is None)
+    keeper.run()
+    assert confined[:9] == [True, True, True, False, True, True, True, False, True]
 
 
 def test_times_are_those_of_the_processors_that_are_allowed() -> None:
-    lines = ("cpu  9 9 9 9 9 9", "cpu0 100 0 50 1000 20 0 5 0 0 0", "cpu1 1 1 1 1 1 1", "cpu12 0 0 0 500 0 0", "cpus 1")
+    lines = (
+        "cpu  9 9 9 9 9 9",
+        "cpu0 100 0 50 900 20 0 5 100 0 0",
+        "cpu1 1 1 1 1 1 1",
+        "cpu12 0 0 0 500 0 0",
+        "cpus 1",
+    )
     before = affinity._times("\n".join(lines), 100, {0, 12})
     assert before.idle == {0: 10.2, 12: 5.0}
     after = affinity._Times(before.at + 2.0, before.own + 1.0, {0: 10.7, 12: 7.0, 13: 1.0})
@@ -200,65 +271,52 @@ def test_times_are_those_of_the_processors_that_are_allowed() -> None:
     assert use.busy == pytest.approx({0: 0.75, 12: 0.0})
 
 
+@pytest.mark.usefixtures("several")
 def test_a_busy_process_keeps_all_its_threads_to_one_processor(free: None, hasty: None) -> None:
     stop, waits = threading.Event(), threading.Event()
-    other = threading.Thread(target=waits.wait)
+    other, keeper = threading.Thread(target=waits.wait), Keeper(stop)
     other.start()
-    keeper = Keeper(stop)
-    keeper.start()
+    native, inherited = other.native_id or 0, list[set[int]]()
     try:
-        if len(ALLOWED) < 2:
-            assert keeper.present is None
-            return
-        until(lambda: os.sched_getaffinity(other.native_id or 0) == {keeper.present})
-        until(lambda: os.sched_getaffinity(0) == {keeper.present})
-        inherited = list[set[int]]()
-        late = threading.Thread(target=lambda: inherited.append(os.sched_getaffinity(0)))
-        late.start()
-        late.join()
+        with running(keeper, stop):
+            assert until(lambda: os.sched_getaffinity(native) == os.sched_getaffinity(0) == {keeper.present})
+            late = threading.Thread(target=lambda: inherited.append(os.sched_getaffinity(0)))
+            late.start()
+            late.join()
         assert len(inherited[0]) == 1
-        stop.set()
-        until(lambda: os.sched_getaffinity(other.native_id or 0) == ALLOWED)
-        until(lambda: os.sched_getaffinity(0) == ALLOWED)
+        assert os.sched_getaffinity(native) == os.sched_getaffinity(0) == ALLOWED
     finally:
-        stop.set()
         waits.set()
         other.join()
 
 
+@pytest.mark.usefixtures("several")
 @pytest.mark.parametrize("could_use", [1.0, 1.8])
 def test_one_that_fills_its_processor_is_let_show_whether_it_could_use_more(
     free: None, hasty: None, monkeypatch: pytest.MonkeyPatch, could_use: float
 ) -> None:
     """Searches of SQLite do not hold the interpreter's lock, so several need several processors."""
-    if len(ALLOWED) < 2:
-        return
     monkeypatch.setattr(affinity, "_PARALLEL", 1.3)
     monkeypatch.setattr(affinity, "_FULL", 0.9)
-    stop, looks, confined = threading.Event(), threading.Semaphore(0), list[bool]()
+    monkeypatch.setattr(affinity, "_TRY", 5)
+    confined, stop = list[bool](), threading.Event()
     keeper = Keeper(stop)
     keeper._keep_to(min(ALLOWED))
 
     def between(*_given: object) -> Use:
         confined.append(keeper.present is not None)
-        looks.release()
         full = {number: 0.95 if number == keeper.present else 0.6 for number in ALLOWED}
         return Use(0.8 if confined[-1] else could_use, 1.0, full)
 
+    pauses = iter(range(60))
     monkeypatch.setattr(affinity, "_between", between)
-    looking = threading.Thread(target=keeper._run)
-    looking.start()
-    try:
-        for _ in range(3 * (affinity._TRY + 1)):
-            assert looks.acquire(timeout=30)
-    finally:
-        stop.set()
-        looking.join()
-    first = confined.index(False)
-    assert first == affinity._TRY
-    assert all(confined[first + 1 : first + affinity._TRY]) if could_use < 1.5 else not any(confined[first:])
+    monkeypatch.setattr(stop, "wait", lambda _seconds: next(pauses, None) is None)
+    keeper.run()
+    assert confined.index(False) == 5
+    assert all(confined[6:10]) if could_use < 1.3 else not any(confined[5:])
 
 
+@pytest.mark.usefixtures("several")
 def test_a_thread_that_starts_a_program_is_confined_again_only_while_the_process_is(free: None) -> None:
     one, keeper = min(ALLOWED), Keeper(threading.Event())
     keeper._keep_to(one)

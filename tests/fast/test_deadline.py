@@ -40,7 +40,7 @@ def test_what_is_watched_too_late_ends_at_once(pair: tuple[socket.socket, socket
 def test_a_call_that_is_over_leaves_its_connection_alone(pair: tuple[socket.socket, socket.socket]) -> None:
     with Deadline(0.2) as deadline:
         deadline.watch(pair[0])
-    until(lambda: deadline.expired and not watchdogs())
+    assert until(lambda: deadline.expired and not watchdogs())
     pair[1].send(b"x")
     assert pair[0].recv(1) == b"x"
 

@@ -92,6 +92,21 @@ def test_no_mark_decides_whether_a_test_runs() -> None:
     assert not [found for found in _lines(r"pytest\.mark\.(\w+)", *FOLDERS) if found.split()[-1] not in MARKS]
 
 
+def test_a_test_that_waits_fails_if_it_waits_in_vain() -> None:
+    """``until`` returns whether what it waits for has happened."""
+    dropped = [
+        f"{file.relative_to(ROOT)}:{one.lineno}: {test.name}"
+        for folder in FOLDERS
+        for file in sorted((ROOT / "tests" / folder).rglob("test_*.py"))
+        for test in ast.walk(ast.parse(file.read_text(encoding="utf-8")))
+        if isinstance(test, ast.FunctionDef) and test.name.startswith("test_")
+        for one in ast.walk(test)
+        if isinstance(one, ast.Expr) and isinstance(one.value, ast.Call)
+        if isinstance(one.value.func, ast.Name) and one.value.func.id == "until"
+    ]
+    assert dropped == []
+
+
 def test_quick_tests_import_nothing_from_slow_ones() -> None:
     assert not _lines(r"^\s*(?:from|import) (tests\.(?:smoke|system|nightly)\S*)", *QUICK, *LIBRARIES)
 

@@ -33,7 +33,7 @@ def test_the_fleet_has_sentences_tiles_and_reasons_that_lead_to_machines(service
     add(service, "kept", maintenance=True)
     browser = Browser(service).log_in("root")
     browser.post("/ui/machines/act", action="inspect", all="yes", q="name == busy", confirm="yes")
-    until(lambda: "starting" in browser.get("/ui").text)
+    assert until(lambda: "starting" in browser.get("/ui").text)
     page = browser.get("/ui")
     text = " ".join(Elements(page.text).text.split())
     assert "2 machines failed: BMC unreachable" in text

@@ -253,7 +253,7 @@ def test_a_page_that_has_not_changed_is_not_sent_again(service: Service) -> None
     def changed() -> list[str]:
         return [path for path in PAGES if browser.get(path, headers={"If-None-Match": tags[path]}).status_code == 200]
 
-    until(lambda: changed() == ["/ui", "/ui/machines"])  # viewers share what a process has read a moment ago
+    assert until(lambda: changed() == ["/ui", "/ui/machines"])  # viewers share what a process has read a moment ago
 
 
 def test_every_answer_forbids_inline_code_and_embedding(service: Service) -> None:

@@ -67,7 +67,7 @@ def test_what_several_want_at_once_is_found_out_once() -> None:
     first = [threading.Thread(target=look) for _ in range(5)]
     for one in first:
         one.start()
-    until(lambda: bool(begun))
+    assert until(lambda: bool(begun))
     goes_on.set()
     for one in first:
         one.join()
@@ -77,7 +77,7 @@ def test_what_several_want_at_once_is_found_out_once() -> None:
     goes_on.clear()
     another = threading.Thread(target=look)
     another.start()
-    until(lambda: len(begun) == 2)
+    assert until(lambda: len(begun) == 2)
     look()  # sees what was known before, and does not wait
     goes_on.set()
     another.join()

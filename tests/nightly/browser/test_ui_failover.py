@@ -71,15 +71,15 @@ def test_a_fail_over_is_seen_without_touching_the_page(ending: ExitStack, tmp_pa
         found = table(browser, "leases").get(LEASE, ["free", "0"])
         return found if alive == 2 and found[0] != "free" else None
 
-    until(lambda: leads() is not None)
+    assert until(lambda: leads() is not None)
     holder, epoch = leads() or ["", ""]
     leader = next(one for one in workers if holder.endswith(f":{one.pid}"))
     leader.kill()
-    until(lambda: table(browser, "leases")[LEASE][0] not in (holder, "free"))
+    assert until(lambda: table(browser, "leases")[LEASE][0] not in (holder, "free"))
     successor, later = table(browser, "leases")[LEASE]
     (other,) = (one for one in workers if one is not leader)
     assert successor.endswith(f":{other.pid}")
     assert int(later) > int(epoch)
-    until(lambda: table(browser, "members").get(holder, ["", ""])[1] == "dead")
+    assert until(lambda: table(browser, "members").get(holder, ["", ""])[1] == "dead")
     assert browser.evaluate("window.untouched") is True  # the same document: nobody has reloaded it
     assert browser.complaints == []

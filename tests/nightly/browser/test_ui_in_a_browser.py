@@ -90,7 +90,7 @@ def test_every_page_is_without_errors_and_accessible(browser: Chromium, sqlite_u
         browser.go(f"{base}/ui")
         before = browser.evaluate("document.querySelector('main').textContent")
         service.alter(known["rack1-u03"], maintenance=True)
-        until(lambda: browser.evaluate("document.querySelector('main').textContent") != before)
+        assert until(lambda: browser.evaluate("document.querySelector('main').textContent") != before)
         browser.click(".who button")
         assert browser.evaluate("location.pathname") == "/ui/login"
         assert [one for one in browser.complaints if "404" not in one] == []
@@ -172,12 +172,12 @@ def test_a_file_is_enrolled_row_by_row(
         assert (violations(browser), fit(browser)) == ([], True)
         monkeypatch.setattr(enroll, "_SECONDS", 0.05)  # so that the script has to go on several times
         browser.click("main form button.primary")
-        until(lambda: "30 BMCs are being tried" in browser.text())
+        assert until(lambda: "30 BMCs are being tried" in browser.text())
         for number in range(30):  # as a worker does
             failed = {"provision_state": Provision.ENROLL, "last_error": "the BMC at 192.0.2.7 did not answer"}
             answers = {"provision_state": Provision.MANAGEABLE}
             service.alter(service.node(f"r{number}").uuid, **(failed if number == 7 else answers))
-        until(lambda: "29 created, 1 not created" in browser.text())
+        assert until(lambda: "29 created, 1 not created" in browser.text())
         assert "1 BMC does not answer" in browser.text()
         assert (violations(browser), fit(browser)) == ([], True)
         assert service.node("r29").driver_info["bmc_address"] == "192.0.2.29"

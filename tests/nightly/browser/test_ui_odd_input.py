@@ -122,7 +122,7 @@ def test_wrong_clocks_show_the_same_ages(
         browser.command("Emulation.setTimezoneOverride", timezoneId="Pacific/Kiritimati")
         for path in (f"/ui/machines/{bad}?tab=raw", "/ui/machines?reason=ramdisk-error", "/ui"):
             browser.go(base + path)
-            until(lambda: browser.evaluate("turns > 0"))
+            assert until(lambda: browser.evaluate("turns > 0"))
             for again in (False, True):
                 if again:
                     browser.evaluate("refresh(document.getElementById('main')).then(() => showAges())")
@@ -189,8 +189,8 @@ def test_a_page_that_is_open_over_an_upgrade_gets_the_script_of_the_new_release(
         assert browser.evaluate("document.getElementById('note').value") == "long in the making"
         browser.evaluate("document.getElementById('note').value = ''")
         browser.evaluate(f"setTimeout(() => {refresh}) > 0")
-        until(lambda: browser.evaluate("window.old ?? false") is False)
-        until(lambda: "99.0" in browser.evaluate("document.querySelector('footer')?.innerText ?? ''"))
+        assert until(lambda: browser.evaluate("window.old ?? false") is False)
+        assert until(lambda: "99.0" in browser.evaluate("document.querySelector('footer')?.innerText ?? ''"))
         assert browser.complaints == []
 
 
@@ -202,8 +202,8 @@ def test_going_back_after_an_action_leads_to_the_page_before_it(browser: Chromiu
         browser.click("main form button.primary")
         assert "In maintenance" in browser.text()
         back(browser)
-        until(lambda: browser.evaluate("location.pathname") == f"/ui/machines/{uuid}")
-        until(lambda: "bad" in browser.text())  # and not the browser's question whether to send the form again
+        assert until(lambda: browser.evaluate("location.pathname") == f"/ui/machines/{uuid}")
+        assert until(lambda: "bad" in browser.text())  # and not the browser's question whether to send the form again
 
 
 def test_what_is_half_entered_stays_while_there_is_news(browser: Chromium, sqlite_url: str) -> None:
@@ -241,7 +241,7 @@ def test_a_form_stays_while_the_service_is_away(browser: Chromium, sqlite_url: s
         away(True)
         save = "#rule-form button[value=save]"
         browser.evaluate(f"document.querySelector('{save}').click()")
-        until(lambda: "Not sent: the service does not answer" in browser.text())
+        assert until(lambda: "Not sent: the service does not answer" in browser.text())
         assert browser.evaluate("document.getElementById('description').value") == "long in the making"
         away(False)
         browser.click(save)
@@ -257,7 +257,7 @@ def test_a_page_and_its_forms_survive_a_database_that_is_down(browser: Chromium,
         browser.evaluate("document.getElementById('note').value = 'long in the making'")
         postgresql_server.stop()
         browser.evaluate("document.querySelector('.notes form.search button').click()")
-        until(lambda: "Not sent: the service cannot reach its database" in browser.text())
+        assert until(lambda: "Not sent: the service cannot reach its database" in browser.text())
         assert browser.evaluate("document.getElementById('note').value") == "long in the making"
         why = "refresh(document.getElementById('main')).catch(error => WHY[error.message])"
         assert "database" in browser.evaluate(why)

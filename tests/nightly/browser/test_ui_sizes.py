@@ -174,7 +174,7 @@ def test_from_the_first_page_to_cause_and_remedy_in_two_clicks(browser: Chromium
         browser.click(".remedy .fields button.primary")
         assert "The BMC is being tried" in browser.text()
         finished_trial(service, uuid)
-        until(lambda: "the BMC responds: power off" in browser.text())  # the page looks by itself
+        assert until(lambda: "the BMC responds: power off" in browser.text())  # the page looks by itself
         assert service.node(uuid).driver_info["bmc_address"] == "192.0.2.200"
         browser.click(".toolbar button[value=inspect]")
         browser.click("main form button.primary")

@@ -68,7 +68,7 @@ class Pair:
         self.stop.set()
         for backend in (self.other, self.listening):
             backend.close()
-        until(lambda: not [one for one in threading.enumerate() if one.name.startswith(("bus-", "wake-up"))])
+        assert until(lambda: not [one for one in threading.enumerate() if one.name.startswith(("bus-", "wake-up"))])
 
 
 def put(backend: Backend) -> None:

@@ -43,7 +43,7 @@ def test_reads_go_on_through_the_pool_after_a_restart_of_the_database(
     ):
         operator = Operator(cluster, rounds=3)
         operator.start()
-        until(lambda: operator.ended >= 5)
+        assert until(lambda: operator.ended >= 5)
         client = pool(1)
         server.kill()
         assert until(lambda: client.request("GET", f"{cluster.url}/v1/nodes?limit=1").status == 503)

@@ -65,11 +65,11 @@ def test_a_digest_reaches_people_and_a_wrong_password_does_not_lose_it(ending: E
             (event,) = backend.store.read(lambda tx: tx.outbox.list(limit=10))
             return event.error or ""
 
-        until(lambda: "the login is refused" in error())
+        assert until(lambda: "the login is refused" in error())
         assert list(box.iterdir()) == []
         secret.write_text(PASSWORD)
-        until(lambda: [one.suffix for one in box.iterdir()] == [".eml"])
-        until(lambda: backend.store.read(lambda tx: tx.outbox.list(limit=10))[0].state == "delivered")
+        assert until(lambda: [one.suffix for one in box.iterdir()] == [".eml"])
+        assert until(lambda: backend.store.read(lambda tx: tx.outbox.list(limit=10))[0].state == "delivered")
     finally:
         backend.close()
     (path,) = box.iterdir()
@@ -79,4 +79,4 @@ def test_a_digest_reaches_people_and_a_wrong_password_does_not_lose_it(ending: E
     for log in tmp_path.glob("*.log"):
         assert PASSWORD not in log.read_text()
     run([*program, "events", "test", "team", "-c", "f.conf"], user=None, directory=tmp_path)
-    until(lambda: len(list(box.glob("*.eml"))) == 2)
+    assert until(lambda: len(list(box.glob("*.eml"))) == 2)

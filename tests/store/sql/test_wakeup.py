@@ -28,7 +28,7 @@ def pair(database_url: str) -> Iterator[tuple[Backend, Backend]]:
     assert until(lambda: backends[0].bus.hears)
     yield backends[0], backends[1]
     stop.set()
-    until(lambda: threading.active_count() < before)
+    assert until(lambda: threading.active_count() < before)
     for backend in backends:
         backend.close()
 

@@ -77,7 +77,7 @@ def test_a_rekey_that_is_killed_is_run_again(tmp_path: Path, sqlite_url: str) ->
         assert killed.stderr is not None
         killed.stderr.readline()  # the first batch is committed
         killed.kill()
-    until(lambda: killed.poll() is not None)
+    assert until(lambda: killed.poll() is not None)
     assert _dump(sqlite_url).count(SECRET) < 120
     result = run("db", "rekey", "--database", sqlite_url, OS_SECRETS__KEY_FILE=str(file))
     assert result.exit_code == 0, result.output

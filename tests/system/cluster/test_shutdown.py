@@ -50,7 +50,7 @@ def test_a_stopped_worker_hands_everything_over_at_once(server_url: str, place: 
     with Cluster(place, server_url, plan) as cluster:
         operator = Operator(cluster, rounds=2)
         operator.start()
-        until(lambda: operator.ended >= 3)
+        assert until(lambda: operator.ended >= 3)
         first, second = cluster.workers
         leads = {name for name, holder in rows(cluster, "SELECT name, holder FROM leases") if holder}
         for worker in (first, second):
@@ -114,7 +114,7 @@ def test_what_a_killed_child_held_is_free_in_a_second_and_another_child_takes_it
         operator = Operator(cluster, rounds=1)
         operator.start()
         (worker,) = cluster.workers
-        until(lambda: operator.ended >= 1)
+        assert until(lambda: operator.ended >= 1)
         victim = sorted(member_pids(cluster))[0]
         (member,) = (row[0] for row in rows(cluster, f"SELECT id FROM members WHERE pid = {victim}"))
         os.kill(victim, signal.SIGKILL)
@@ -144,7 +144,7 @@ def test_a_supervisor_stops_its_children_and_leaves_nothing(postgresql_url: str,
     with Cluster(place, postgresql_url, plan) as cluster:
         operator = Operator(cluster, rounds=2)
         operator.start()
-        until(lambda: operator.ended >= 1)
+        assert until(lambda: operator.ended >= 1)
         (worker,) = cluster.workers
         children = worker.children()
         assert worker.stop(PATIENCE) == 0

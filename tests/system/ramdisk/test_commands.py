@@ -107,7 +107,7 @@ def test_a_program_that_does_not_end_is_killed_with_all_that_it_has_started(
     runner = programs.Runner({"PATH": os.environ["PATH"]})
 
     def interrupt() -> None:
-        until(started.exists)
+        assert until(started.exists)
         os.kill(os.getpid(), signal.SIGTERM)
 
     interrupter = threading.Thread(target=interrupt)

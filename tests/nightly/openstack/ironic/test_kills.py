@@ -139,7 +139,7 @@ def _run(ironic: Ironic, at: int = 0, *, after: bool = False) -> tuple[dict[str,
 
 
 def _ended(ironic: Ironic) -> dict[str, Any]:
-    until(lambda: ironic.node(NODE)["reservation"] is None)  # Ironic itself lets go a little later
+    assert until(lambda: ironic.node(NODE)["reservation"] is None)  # Ironic itself lets go a little later
     node = ironic.node(NODE)
     kept = (
         "properties",

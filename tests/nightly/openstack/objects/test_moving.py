@@ -199,7 +199,7 @@ def _killed_once(server: Server, so: Callable[[], bool]) -> Iterator[None]:
     """Kill the server at the moment at which something is so, whatever is under way."""
 
     def watch() -> None:
-        until(so)
+        assert until(so)
         server.kill()
 
     thread = threading.Thread(target=watch)

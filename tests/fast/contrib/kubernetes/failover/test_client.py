@@ -173,7 +173,7 @@ def test_the_watch_lists_again_after_a_version_that_is_gone(api: FaultyKubernete
     stop = threading.Event()
     thread = threading.Thread(target=NodeWatch(kube, threading.Event(), stop).run)
     thread.start()
-    until(lambda: len(api.calls) >= 4)
+    assert until(lambda: len(api.calls) >= 4)
     stop.set()
     thread.join(PATIENCE)
     assert not thread.is_alive()
