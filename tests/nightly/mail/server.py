@@ -34,7 +34,8 @@ def main() -> None:
     context.load_cert_chain(certificate, key)
 
     def authenticate(_server: Any, _session: Any, _envelope: Any, _mechanism: Any, given: Any) -> Any:
-        return AuthResult(success=(given.login, given.password) == (user.encode(), password.encode()))
+        is_right = (given.login, given.password) == (user.encode(), password.encode())
+        return AuthResult(success=is_right, handled=False)  # so that the server answers a wrong one
 
     controller = Controller(
         Kept(Path(directory)),
