@@ -34,7 +34,7 @@ _NAMESPACED = {"pods": "pods", "persistentvolumeclaims": "claims"}
 class FaultyKubernetes:
     """Use as a context manager; ``url`` is its address. ``denied`` are verb and resource that are forbidden.
 
-    ``ahead``: so many seconds is its clock ahead.
+    ``ahead``: so many seconds is its clock ahead. ``broken`` are paths that always answer 500.
     """
 
     def __init__(self, version: str = "20") -> None:
@@ -42,6 +42,7 @@ class FaultyKubernetes:
         self.ahead = 0.0
         self.objects: dict[str, dict[str, Document]] = {name: {} for name in _COLLECTIONS.values()}
         self.faults: list[tuple[str, Fault]] = []
+        self.broken: set[str] = set()
         self.calls: list[tuple[str, str]] = []
         self.denied: set[tuple[str, str]] = set()
         self.events: list[Document] = []
@@ -132,6 +133,9 @@ class Handler(BaseHTTPRequestHandler):
         self.query = {name: values[0] for name, values in parse_qs(parts.query).items()}
         self.body = json.loads(whole_body(self) or b"{}")
         api.calls.append((self.command, parts.path))
+        if parts.path in api.broken:
+            answering(500)(self)
+            return
         for fault in api.faults:
             if parts.path.endswith(fault[0]):
                 api.faults.remove(fault)

@@ -149,6 +149,9 @@ class Meter(Protocol):
     def failover(self, what: str) -> None:
         """Record a step of the remediation of a cluster's node, such as ``power-off`` or ``proven``."""
 
+    def failover_problems(self, cluster: str, numbers: Mapping[str, int]) -> None:
+        """Set how many nodes or machines have each kind of problem, by its code; 0 where it is absent."""
+
     def notified(self, target: str, outcome: Literal["delivered", "failed", "dead"]) -> None:
         """Record an attempt to deliver an event; ``dead``: it was given up."""
 
@@ -179,6 +182,8 @@ class Silent:
     def forwarded(self, outcome: Literal["accepted", "refused", "failed", "busy"]) -> None: ...
 
     def failover(self, what: str) -> None: ...
+
+    def failover_problems(self, cluster: str, numbers: Mapping[str, int]) -> None: ...
 
     def notified(self, target: str, outcome: Literal["delivered", "failed", "dead"]) -> None: ...
 

@@ -39,6 +39,14 @@ class Proof(StrEnum):
     LABEL = "label"
 
 
+class Pause(msgspec.Struct, frozen=True):
+    """An operator has stopped all remediation in a cluster: why, who, and when by the database's clock."""
+
+    why: str
+    by: str
+    at: float
+
+
 class Sighting(msgspec.Struct, frozen=True):
     """The BMC reported that the machine is off.
 
@@ -57,13 +65,15 @@ class Remediation(msgspec.Struct, kw_only=True, frozen=True):
 
     ``machine`` is the UUID of the node's machine here, "" if it is not known. ``boot_id`` and ``renewal`` are those at
     the time of the failure. ``failed_at``: since when the cluster considers it failed; ``not_before``: nothing is
-    forced earlier.
+    forced earlier, ``patience`` seconds after that was decided.
 
     ``command_at``: when the last power command was announced, and ``command_epoch`` by which leader; ``commands``: so
     many were sent that have not taken effect; ``commanded``: we have powered the machine off; ``inspected``: and had it
     inspected; ``left_off``: what people should know about a machine that we have powered off, and that stays so.
     ``stopped``: the code of why this remediation forces nothing more. ``escalated``: the reason because of which people
-    were called.
+    were called. ``old_confirmation``: the operator's annotation that the machine is off is from before this failure, or
+    was wrong, and counts again once it was removed. ``detached``: the node is gone, or has booted elsewhere, and only
+    its machine, which we have powered off, is still watched.
 
     ``terminating``: UIDs of pods that are being deleted, and since when we have known; ``dead``: those that a reboot
     has proven dead; ``detach``: volumes of pods that were deleted without proof. ``reason`` is the code of why no more
@@ -82,6 +92,7 @@ class Remediation(msgspec.Struct, kw_only=True, frozen=True):
     renewal: str = ""
     started_at: float = 0.0
     not_before: float = 0.0
+    patience: float = 0.0
     command_at: float = 0.0
     command_epoch: int = 0
     updated_at: float = 0.0
@@ -97,6 +108,8 @@ class Remediation(msgspec.Struct, kw_only=True, frozen=True):
     stopped: str = ""
     escalated: str = ""
     left_off: str = ""
+    old_confirmation: bool = False
+    detached: bool = False
     proven_at: float = 0.0
     terminating: dict[str, float] = {}
     dead: tuple[str, ...] = ()
@@ -114,6 +127,11 @@ class Remediation(msgspec.Struct, kw_only=True, frozen=True):
     def settled(self) -> bool:
         """Whether it is settled that ``machine`` is the node's: its power was commanded, or proves something."""
         return bool(self.machine) and (self.commanded or self.phase is not Phase.DWELL)
+
+
+def postpone(record: Remediation, now: float, seconds: float) -> Remediation:
+    """Return the record with nothing forced in the next ``seconds``."""
+    return msgspec.structs.replace(record, not_before=now + seconds, patience=seconds)
 
 
 # More would bloat a record whose remediation makes no progress.

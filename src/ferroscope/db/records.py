@@ -12,7 +12,7 @@ from sqlalchemy import ColumnElement, Table, bindparam, delete, insert, or_, sel
 from ferroscope.contracts.errors import ConflictError, NotFoundError
 from ferroscope.contracts.store import Query
 from ferroscope.core.model import Chassis, Portgroup
-from ferroscope.core.remediation import Remediation
+from ferroscope.core.remediation import Pause, Remediation
 from ferroscope.db import schema
 from ferroscope.db.errors import conflict
 from ferroscope.db.mapping import Mapper, page, sizes
@@ -108,6 +108,10 @@ class Portgroups(Records[Portgroup]):
     _of = _Statements(Portgroup, schema.portgroups)
 
 
+def _subject(remediation: Remediation) -> str:
+    return f"machine/{remediation.machine}" if remediation.detached else remediation.node
+
+
 _r = schema.remediations.c
 _READ = select(_r.record)
 _ACTIVE = _READ.where(_r.cluster == bindparam("cluster"), _r.active.is_not(None)).order_by(_r.started_at, _r.uuid)
@@ -119,6 +123,12 @@ _COLUMNS: Final = ("machine", "phase", "ended_at", "active", "record")
 _SAVE = update(schema.remediations).where(_r.uuid == bindparam("_uuid")).values({c: bindparam(c) for c in _COLUMNS})
 _ADD = insert(schema.remediations)
 _ENDED = delete(schema.remediations).where(_r.ended_at < bindparam("before"))
+
+
+_p = schema.failover_pauses.c
+_PAUSE = select(_p.why, _p.by, _p.at).where(_p.cluster == bindparam("cluster"))
+_RESUME = delete(schema.failover_pauses).where(_p.cluster == bindparam("cluster"))
+_ADD_PAUSE = insert(schema.failover_pauses)
 
 
 class Remediations:
@@ -133,8 +143,8 @@ class Remediations:
             "machine": remediation.machine or None,
             "phase": str(remediation.phase),
             "ended_at": remediation.ended_at,
-            # Unique while it is in progress: a node has one remediation at a time.
-            "active": None if remediation.ended else f"{remediation.cluster}/{remediation.node}",
+            # Unique while it is in progress: a node has one remediation at a time, and a machine that is left off one.
+            "active": None if remediation.ended else f"{remediation.cluster}/{_subject(remediation)}",
             "record": msgspec.json.encode(remediation).decode(),
         }
         if self._tx.run(_SAVE, row | {"_uuid": remediation.uuid}).rowcount:
@@ -158,6 +168,20 @@ class Remediations:
     def newest(self, cluster: str, limit: int) -> Sequence[Remediation]:
         """Return the newest ones, newest first."""
         return self._all(self._tx.run(_NEWEST, {"cluster": cluster, "limit": limit}))
+
+    def pause_of(self, cluster: str) -> Pause | None:
+        """Return the pause of all remediation in the cluster; None if there is none."""
+        row = self._tx.run(_PAUSE, {"cluster": cluster}).first()
+        return None if row is None else Pause(*row)
+
+    def pause(self, cluster: str, why: str, by: str) -> None:
+        """Stop all remediation in the cluster until ``resume``; a former pause is replaced."""
+        self.resume(cluster)
+        self._tx.run(_ADD_PAUSE, {"cluster": cluster, "why": why, "by": by, "at": self._tx.now})
+
+    def resume(self, cluster: str) -> bool:
+        """End the pause; return whether there was one."""
+        return bool(self._tx.run(_RESUME, {"cluster": cluster}).rowcount)
 
     def remove_ended(self, before: float) -> int:
         """Delete those that ended before this time; return their number."""

@@ -247,6 +247,17 @@ remediations = Table(
     **OPTIONS,
 )
 
+# The clusters in which an operator has stopped all remediation.
+failover_pauses = Table(
+    "failover_pauses",
+    metadata,
+    Column("cluster", String(63), primary_key=True),
+    Column("why", LONG_TEXT, nullable=False),
+    Column("by", String(255), nullable=False),
+    Column("at", Double, nullable=False),
+    **OPTIONS,
+)
+
 # What hardware is expected, in the order of ``position``; see ``hardware.expectations``.
 expectations = Table(
     "expectations",

@@ -49,11 +49,15 @@ _NOT_UUIDS: Final = frozenset(
 
 
 class MachineIdentity(msgspec.Struct, frozen=True):
-    """What one inspection reported; None for a serial number or system UUID that it did not report."""
+    """What one inspection reported; None for a serial number or system UUID that it did not report.
+
+    ``bmcs``: the addresses of the machine's BMC, as the ramdisk reads them in band. They tell no machines apart.
+    """
 
     serial: str | None = None
     uuid: str | None = None
     macs: tuple[str, ...] = ()
+    bmcs: tuple[str, ...] = ()
 
 
 class Difference(msgspec.Struct, frozen=True):
@@ -78,7 +82,13 @@ def stored(document: Any) -> MachineIdentity | None:
     macs = known.get("macs")
     if not known or not isinstance(macs, list):
         return None
-    return MachineIdentity(text(known.get("serial")), text(known.get("uuid")), tuple(map(str, macs)))
+    bmcs = known.get("bmcs")
+    return MachineIdentity(
+        text(known.get("serial")),
+        text(known.get("uuid")),
+        tuple(map(str, macs)),
+        tuple(map(str, bmcs)) if isinstance(bmcs, list) else (),
+    )
 
 
 def contradictions(before: MachineIdentity, now: MachineIdentity) -> tuple[Difference, ...]:

@@ -11,7 +11,7 @@ Source: the HA singleton periodic task of the HA specification for ironic-inspec
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final, Protocol, runtime_checkable
 
 import structlog
@@ -94,12 +94,20 @@ class Singleton:
 
     @property
     def problem(self) -> Finding | None:
-        """A finding for operators: a hung step, or the task's own finding if it leads here."""
+        """The first of ``problems``, None if there is none."""
+        return next(iter(self.problems), None)
+
+    @property
+    def problems(self) -> Sequence[Finding]:
+        """Findings for operators: a hung step, or the task's own ones if it leads here."""
         if self._hung:
             summary = f"{self.task.name} has hung, and was abandoned in {many(self._hung, 'step')}"
-            return Finding("step-hangs", "wrong", summary, "see the log for the cause; restart the process")
-        leads = self._leadership is not None and self._leadership.is_valid()
-        return getattr(self.task, "problem", None) if leads else None
+            return (Finding("step-hangs", "wrong", summary, "see the log for the cause; restart the process"),)
+        if self._leadership is None or not self._leadership.is_valid():
+            return ()
+        own: Finding | None = getattr(self.task, "problem", None)
+        several: Sequence[Finding] = getattr(self.task, "problems", ())
+        return several if own is None else (own, *several)
 
     def reset(self) -> None:
         """Have the leader confirm its lease now, because a member was lost; if it was lost, the work stops."""

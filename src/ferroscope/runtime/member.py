@@ -90,7 +90,7 @@ class Membership:
         self.failed = False
         self._loops: dict[str, Callable[[], str]] = {}
         self._values: dict[str, Callable[[], Any]] = {}
-        self._problems: dict[str, Callable[[], Finding | None]] = {}
+        self._problems: dict[str, Callable[[], Sequence[Finding]]] = {}
         self._skew: float | None = None
         self._database_clock = DatabaseClock()
         self._clock_steps = 0  # the ID of the last known one
@@ -100,13 +100,17 @@ class Membership:
         self._thread = threading.Thread(target=self._run, name="heartbeat", daemon=True)
 
     def watch(self, loop: str, status: Callable[[], str], problem: Callable[[], Finding | None] = lambda: None) -> None:
-        """Publish the status of this loop, and its problems, from the next heartbeat on."""
+        """Publish the status of this loop, and its problem, from the next heartbeat on."""
         self._loops = self._loops | {loop: status}
-        self._problems = self._problems | {loop: problem}
+        self.watch_problem(loop, problem)
 
     def watch_problem(self, name: str, problem: Callable[[], Finding | None]) -> None:
         """Publish this problem, while there is one."""
-        self._problems = self._problems | {name: problem}
+        self.watch_problems(name, lambda: () if (finding := problem()) is None else (finding,))
+
+    def watch_problems(self, name: str, problems: Callable[[], Sequence[Finding]]) -> None:
+        """Publish these problems, while there are any."""
+        self._problems = self._problems | {name: problems}
 
     def publish(self, name: str, value: Callable[[], Any]) -> None:
         """Publish this value as part of the member's detail, from the next heartbeat on."""
@@ -149,8 +153,8 @@ class Membership:
         detail = {} if self._describe is None else self._describe(self._skew, statuses)
         if self._values:
             detail = detail | {name: value() for name, value in self._values.items()}
-        if problems := [found for problem in self._problems.values() if (found := problem()) is not None]:
-            detail = detail | {"problems": [msgspec.to_builtins(found) for found in problems]}
+        if problems := [finding for read_problems in self._problems.values() for finding in read_problems()]:
+            detail = detail | {"problems": [msgspec.to_builtins(finding) for finding in problems]}
         if self._stop.is_set():
             detail = detail | {"stopping": True}
         member = msgspec.structs.replace(self.member, status=members.summary(statuses), detail=detail)

@@ -66,7 +66,8 @@ class RoleProcess(Process):
             clock=clock,
             stop=stop,
         )
-        membership.watch(role, lambda: singleton.status, lambda: singleton.problem)
+        membership.watch(role, lambda: singleton.status)
+        membership.watch_problems(role, lambda: singleton.problems)
         singleton.start()
         self._ending.append(lambda: singleton.join(self._grace()))
         work.start()

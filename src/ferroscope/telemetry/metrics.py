@@ -90,6 +90,10 @@ class Metrics:
             "ferroscope_failover_steps", "Steps of the remediation of Kubernetes nodes by this process.",
             ("step",), registry=registry,
         )  # fmt: skip
+        self._failover_problems = Gauge(
+            "ferroscope_failover_problems", "Kubernetes nodes or machines with each kind of problem of fail-over.",
+            ("cluster", "code"), registry=registry,
+        )  # fmt: skip
         self._forwarded = Counter(
             "ferroscope_callbacks_forwarded", "Callbacks for ironic-inspector; busy: not forwarded.",
             ("outcome",), registry=registry,
@@ -194,6 +198,10 @@ class Metrics:
 
     def failover(self, what: str) -> None:
         self._failover.labels(what).inc()
+
+    def failover_problems(self, cluster: str, numbers: Mapping[str, int]) -> None:
+        for code, number in numbers.items():
+            self._failover_problems.labels(cluster, code).set(number)
 
     def certificate(self, file: str, expires: Callable[[], float]) -> None:
         """Report when the certificate expires; ``expires`` is called at each scrape, as it may be renewed."""

@@ -102,7 +102,9 @@ def note_elsewhere(context: ApiContext, tx: Transaction, found: lookup.Found, so
 def identity_in(parsed: Parsed) -> MachineIdentity:
     """Return the identity of the machine that sent this callback."""
     found = _UUID.search(parsed.parts.get("unprocessed", b""))
-    return machine_identity.identify(parsed.system_vendor, found[1].decode() if found else None, parsed.evidence.macs)
+    evidence = parsed.evidence
+    machine = machine_identity.identify(parsed.system_vendor, found[1].decode() if found else None, evidence.macs)
+    return msgspec.structs.replace(machine, bmcs=evidence.bmc_addresses)
 
 
 def contradictions_of(settings: Settings, node: Node, now: MachineIdentity, *, proven: bool) -> tuple[Difference, ...]:

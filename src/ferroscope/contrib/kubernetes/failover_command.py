@@ -1,8 +1,10 @@
-"""``ferroscope failover [plan | status]``: the controller of failed Kubernetes nodes, its plan and its history."""
+"""``ferroscope failover [plan | status | pause | resume]``: the controller of failed Kubernetes nodes."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+import getpass
+import os
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import click
 import msgspec
@@ -13,6 +15,9 @@ from ferroscope.cli.service import config_option, database_option, exit_with, re
 if TYPE_CHECKING:
     from ferroscope.config.options import Settings
     from ferroscope.core.remediation import Remediation
+
+
+_MAX_WHY: Final = 1000  # characters
 
 
 class _Given(NamedTuple):
@@ -93,14 +98,50 @@ def status(given: _Given, files: tuple[str, ...], database: str | None, limit: i
     """Show the latest remediations with their evidence, newest first."""
     from ferroscope.contrib.kubernetes.role import history
 
-    found = _or_fail(history, _settings(given, files, database), limit)
+    found, paused = _or_fail(history, _settings(given, files, database), limit)
     titles = ("NODE", "PHASE", "PROOF", "MESSAGE")
     rows = [(one.node, str(one.phase), str(one.proof) or "-", _message(one)) for one in found]
     out = Output(fmt)
-    data = {"remediations": msgspec.to_builtins(found)}
+    data = {"paused": msgspec.to_builtins(paused), "remediations": msgspec.to_builtins(found)}
+    if paused is not None:
+        out.note(f"paused by {paused.by}: {paused.why}; end it with: ferroscope failover resume")
     out.show(data, lambda screen: screen.print(table(titles, rows)) if rows else None)
     if not rows:
         out.note("no remediations")
+
+
+@failover.command("pause")
+@config_option
+@database_option
+@click.option("--why", required=True, help="Why; it is shown until you resume.")
+@click.pass_obj
+def pause(given: _Given, files: tuple[str, ...], database: str | None, why: str) -> None:
+    """Stop all power commands and deletions in this cluster at once, until resume."""
+    from ferroscope.contrib.kubernetes.role import pause as pause_cluster
+
+    if not why.strip():
+        raise click.UsageError("--why is empty: say why, because it is shown until you resume")
+    _or_fail(pause_cluster, _settings(given, files, database), why.strip()[:_MAX_WHY], _user())
+    click.echo("paused: within a second or two, no command is sent any more; end it with: ferroscope failover resume")
+
+
+@failover.command("resume")
+@config_option
+@database_option
+@click.pass_obj
+def resume(given: _Given, files: tuple[str, ...], database: str | None) -> None:
+    """End a pause."""
+    from ferroscope.contrib.kubernetes.role import resume as resume_cluster
+
+    was_paused = _or_fail(resume_cluster, _settings(given, files, database))
+    click.echo("resumed" if was_paused else "it was not paused")
+
+
+def _user() -> str:
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):  # a container has processes of users that it does not know
+        return f"uid {os.getuid()}"
 
 
 def _message(record: Remediation) -> str:

@@ -15,7 +15,7 @@ from ferroscope import transition
 from ferroscope.boot_config import ipxe
 from ferroscope.config.errors import SetupError, StartError
 from ferroscope.config.options import Settings
-from ferroscope.contracts.bmc import Bmc, ForcesOff, Power
+from ferroscope.contracts.bmc import Bmc, ForcesOff, Power, TellsMachines
 from ferroscope.contracts.errors import BmcError, NotFoundError, StoreUnavailableError
 from ferroscope.contracts.queue import StopFlag
 from ferroscope.contracts.telemetry import SILENT, Meter
@@ -28,8 +28,10 @@ from ferroscope.core import bmc_access
 from ferroscope.core.callback_secret import Delivery
 from ferroscope.core.model import Node
 from ferroscope.core.reasons import Reason
-from ferroscope.core.remediation import Remediation
+from ferroscope.core.remediation import Pause, Remediation
+from ferroscope.db.store import Store
 from ferroscope.db.transaction import Transaction
+from ferroscope.hardware.machine_identity import MachineIdentity, identify
 from ferroscope.remote.command_fence import fenced
 from ferroscope.runtime import wiring
 from ferroscope.runtime.backend import Backend, opened
@@ -64,6 +66,13 @@ class BmcPower:
     def state(self, machine: str) -> Power:
         node, driver = self._of(machine)
         return Power.of(driver.get_power(node))
+
+    def identity(self, machine: str) -> MachineIdentity | None:
+        node, driver = self._of(machine)
+        if not isinstance(driver, TellsMachines):
+            return None
+        report = driver.machine(node)
+        return identify({"serial_number": report.get("serial")}, report.get("uuid"), ())
 
     def set(self, machine: str, *, on: bool, left: Callable[[], float]) -> None:
         node, driver = self._of(machine)
@@ -186,11 +195,34 @@ def plan(settings: Settings) -> list[Looked]:
         raise StartError(str(exc)) from exc
 
 
-def history(settings: Settings, limit: int) -> Sequence[Remediation]:
-    """Return the newest remediations of the cluster; ``StartError``."""
+def history(settings: Settings, limit: int) -> tuple[Sequence[Remediation], Pause | None]:
+    """Return the newest remediations of the cluster, and whether they are paused; ``StartError``."""
+    cluster_name = settings.part(FailoverSettings).cluster
+    with _store(settings) as store:
+        return store.read(
+            lambda tx: (tx.remediations.newest(cluster_name, limit), tx.remediations.pause_of(cluster_name))
+        )
+
+
+def pause(settings: Settings, why: str, by: str) -> None:
+    """Stop all remediation in the cluster until ``resume``; ``StartError``."""
+    cluster_name = settings.part(FailoverSettings).cluster
+    with _store(settings) as store:
+        store.write(lambda tx: tx.remediations.pause(cluster_name, why, by))
+
+
+def resume(settings: Settings) -> bool:
+    """End the pause of the cluster; return whether there was one. ``StartError``."""
+    cluster_name = settings.part(FailoverSettings).cluster
+    with _store(settings) as store:
+        return store.write(lambda tx: tx.remediations.resume(cluster_name))
+
+
+@contextmanager
+def _store(settings: Settings) -> Iterator[Store]:
     try:
         with opened(settings) as backend:
-            return backend.store.read(lambda tx: tx.remediations.newest(settings.part(FailoverSettings).cluster, limit))
+            yield backend.store
     except (SetupError, StoreUnavailableError, OSError) as exc:
         raise StartError(str(exc)) from exc
 

@@ -18,6 +18,7 @@ from ferroscope.contracts.bmc import Power
 from ferroscope.contracts.errors import BmcError
 from ferroscope.contracts.queue import Clock
 from ferroscope.contrib.kubernetes.failover.pods import Attachment, Pod, Volume
+from ferroscope.hardware.machine_identity import MachineIdentity
 from ferroscope.remote.command_fence import TooLateError
 
 _log = structlog.get_logger(__name__)
@@ -32,16 +33,23 @@ class MachinePower(Protocol):
     def state(self, machine: str) -> Power:
         """Return what the BMC says."""
 
+    def identity(self, machine: str) -> MachineIdentity | None:
+        """Return which machine the BMC says it is that of; None if it cannot say."""
+
     def set(self, machine: str, *, on: bool, left: Callable[[], float]) -> None:
         """Request it, as long as ``left`` returns more than 0 seconds."""
 
 
 class Answer(msgspec.Struct, frozen=True):
-    """``error``: why the BMC does not say on or off. ``asked_at``: by our clock, just before."""
+    """``error``: why the BMC does not say on or off. ``asked_at``: by our clock, just before it was asked for that.
+
+    ``identity``: which machine it says it is that of, None if it does not.
+    """
 
     power: Power
     asked_at: float
     error: str = ""
+    identity: MachineIdentity | None = None
 
 
 _DOUBTS: Final = {
@@ -51,11 +59,15 @@ _DOUBTS: Final = {
 
 
 class Load(msgspec.Struct, frozen=True):
-    """What is on a node; ``volumes`` by the namespace and the name of their claims."""
+    """What is on a node; ``volumes`` by the namespace and the name of their claims.
 
-    pods: Sequence[Pod]
-    attachments: Sequence[Attachment]
+    ``error``: why that could not be read, "" if it was; then nothing is known of what is on the node.
+    """
+
+    pods: Sequence[Pod] = ()
+    attachments: Sequence[Attachment] = ()
     volumes: Mapping[tuple[str, str], Volume] = {}
+    error: str = ""
 
     @property
     def uids(self) -> set[str]:
@@ -155,13 +167,15 @@ class BmcCalls:
     def _look(self, machine: str) -> Answer:
         asked_at = self._clock.monotonic()
         try:
+            identity = self._power.identity(machine)
+            asked_at = self._clock.monotonic()
             power = self._power.state(machine)
         except BmcError as exc:
             return Answer(Power.UNKNOWN, asked_at, str(exc))
         except Exception as exc:  # noqa: BLE001  # a driver of somebody else must not keep the other nodes waiting
             _log.exception("failover: the driver of a machine has failed", machine=machine)
             return Answer(Power.UNKNOWN, asked_at, f"its driver has failed ({type(exc).__name__}); see the log")
-        return Answer(power, asked_at, _DOUBTS.get(power, ""))
+        return Answer(power, asked_at, _DOUBTS.get(power, ""), identity)
 
     def _set(self, node: str, machine: str, *, on: bool, left: Callable[[], float]) -> str:
         try:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 
 import msgspec
@@ -11,7 +11,7 @@ from ferroscope.contrib.kubernetes.failover.cluster import KubeNode
 from ferroscope.contrib.kubernetes.failover.machines import Machine
 from ferroscope.contrib.kubernetes.failover.pods import Attachment, Pod
 from ferroscope.contrib.kubernetes.failover.terms import Decision, DeletePod, Effect, Rules, Seen, View, is_storm
-from ferroscope.core.remediation import Phase, Remediation, logged
+from ferroscope.core.remediation import Phase, Remediation, logged, postpone
 
 ESCALATE: Final = 600.0  # seconds without a change, after which people are called
 # Reasons that somebody wants so, or that have called already.
@@ -23,10 +23,11 @@ _NO_HURRY: Final = frozenset(
 class Case:
     """What is known of the node, and what all phases do alike; the phases are functions, see ``decision.PHASES``."""
 
-    def __init__(self, view: View, seen: Seen, rules: Rules) -> None:
+    def __init__(self, view: View, seen: Seen, rules: Rules, new_uuid: Callable[[], str]) -> None:
         self.view = view
         self.seen = seen
         self.rules = rules
+        self.new_uuid = new_uuid
         pods = [one for one in seen.pods if not one.bound_to_node and (one.terminating or _runs(one))]
         self.movable = [one for one in pods if not one.awaits_finalizers]
         self.finalizing = [one for one in pods if one.awaits_finalizers]
@@ -38,13 +39,13 @@ class Case:
     def remembered(self, decision: Decision) -> Decision:
         """Add what a reboot proves, and remember which pods are being deleted."""
         record = decision.record
-        if record is None or record.ended:
+        if record is None or record.ended or self.seen.unread:
             return decision
         present = {one.uid: one for one in self.seen.pods}
         dead = tuple(uid for uid in record.dead if uid in present and present[uid].terminating)
         deleted = {one.pod.uid for one in decision.effects if isinstance(one, DeletePod)}
         node = self.seen.node
-        allowed = not self.view.problem and node is not None and not node.paused
+        allowed = not (self.view.problem or self.view.paused) and node is not None and not node.paused
         effects = tuple(
             DeletePod(present[uid])
             for uid in dead
@@ -54,7 +55,7 @@ class Case:
             times = {uid: record.terminating.get(uid, self.view.now) for uid, one in present.items() if one.terminating}
             record = msgspec.structs.replace(record, terminating=times)
         record = msgspec.structs.replace(record, dead=dead)
-        return Decision(record, decision.effects + effects, decision.reason, decision.message)
+        return msgspec.structs.replace(decision, record=record, effects=decision.effects + effects)
 
     def escalated(self, decision: Decision) -> Decision:
         """Call for people, once, if nothing has happened for long, for a reason that they did not ask for."""
@@ -87,6 +88,8 @@ class Case:
 
     def guard(self, record: Remediation, node: KubeNode) -> tuple[str, str]:
         """Return why nothing may be done to this node's pods now, "" if it may."""
+        if self.view.paused:
+            return "failover-paused", f"failover is paused: {self.view.paused}"
         if self.view.problem:
             return "view-bad", f"our own view cannot be trusted: {self.view.problem}"
         if node.paused:
@@ -95,14 +98,23 @@ class Case:
             return "maintenance", f"machine {machine.title} is in maintenance"
         return "", ""
 
+    @property
+    def unread(self) -> tuple[str, str]:
+        """Why nothing may be done that depends on what is on the node."""
+        return "cannot-read", f"what is on the node cannot be read from the API server: {self.seen.unread}"
+
     def held(self, record: Remediation, node: KubeNode) -> Decision | None:
         """Return why nothing is begun about this node now; None if it may be."""
-        if (why := self.guard(record, node))[0]:
-            return self.wait(record, *why)
-        if storm := is_storm(self.view, self.rules):
-            until = self.view.now + self.rules.storm_cooldown
-            return self.wait(msgspec.structs.replace(record, not_before=until), "storm", storm)
-        return None
+        why = self.guard(record, node)
+        if not why[0] and self.seen.unread:
+            why = self.unread
+        return self.wait(record, *why) if why[0] else self.storm(record)
+
+    def storm(self, record: Remediation) -> Decision | None:
+        """Return why too many nodes have failed for anything to be begun; None if it may be."""
+        if not (storm := is_storm(self.view, self.rules)):
+            return None
+        return self.wait(postpone(record, self.view.now, self.rules.storm_cooldown), "storm", storm)
 
     def early(self, record: Remediation) -> bool:
         return self.view.now < record.not_before

@@ -153,6 +153,11 @@ class KubeNode(msgspec.Struct, frozen=True, rename="camel"):
         return self.annotations.get(PAUSED, "false").lower() not in ("", "false", "no")
 
     @property
+    def confirmed_off(self) -> bool:
+        """Whether its annotation says that the machine of this boot is off."""
+        return bool(self.boot_id) and self.annotations.get(CONFIRMED_OFF) == self.boot_id
+
+    @property
     def out_of_service(self) -> bool:
         return any(one.key == OUT_OF_SERVICE for one in self.taints)
 

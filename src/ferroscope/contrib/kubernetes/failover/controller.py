@@ -10,16 +10,19 @@ from __future__ import annotations
 
 import math
 import threading
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
 import structlog
 
 from ferroscope.contracts.queue import Clock
+from ferroscope.contracts.store import Query
 from ferroscope.contracts.telemetry import SILENT, Meter
 from ferroscope.contrib.kubernetes.failover.bmc_calls import BmcCalls, MachinePower
 from ferroscope.contrib.kubernetes.failover.client import Kubernetes, KubernetesError
+from ferroscope.contrib.kubernetes.failover.findings import MAX_FAILED_PASSES, find_problems
+from ferroscope.contrib.kubernetes.failover.machine_list import prohibitions_of
 from ferroscope.contrib.kubernetes.failover.reading import ClusterReader, Looked
 from ferroscope.contrib.kubernetes.failover.refusals import Refusals
 from ferroscope.contrib.kubernetes.failover.terms import (
@@ -61,6 +64,7 @@ _WARNINGS: Final = frozenset(
         "left-off",
         "machine-contradicts",
         "gave-up",
+        "confirmation-ignored",
     }
 )
 
@@ -105,7 +109,8 @@ class Failover:
             api_servers=api_servers,
             refused=self._refusals.given_up,
         )
-        self.problem: Finding | None = None
+        self.problems: Sequence[Finding] = ()
+        self._failed_passes = 0
         self._cluster = cluster
         self._clock = clock
         self._resync = resync
@@ -131,29 +136,38 @@ class Failover:
         if now < self._next_at and not self._wake.is_set() and not self._calls.answered():
             return self._status
         self._wake.clear()
-        summaries: dict[str, str] = {}
         try:
             for one in self._reader.look(leading.keep_alive, epoch=leading.epoch, patience=_PATIENCE):
                 self._carry_out(leading, one)
-                if one.decision.record is not None:
-                    summaries[one.seen.name] = one.decision.message or one.decision.reason
         except KubernetesError as exc:
             self._next_at = now + max(_BUSY, exc.retry_after)
+            self._failed_passes += 1
             self._status = f"cannot read the cluster: {exc}"
             _log.warning("cannot read the cluster", cluster=self._cluster, error=str(exc), status=exc.status)
+            if self._failed_passes >= MAX_FAILED_PASSES:
+                self._publish_problems(unreadable=str(exc))
             return self._status
-        for name, record in self._reader.open.items():  # also of those that this pass has left out
-            summaries.setdefault(name, record.message or "its BMC is asked")
+        self._failed_passes = 0
         if not self._reader.open:
             self._refusals.clear()
-        self.problem = _finding(self._cluster, self._reader.open.values())
+        self._publish_problems()
         busy = bool(self._reader.open) or self._reader.waits
         self._next_at = now + (_BUSY if busy else self._resync)
         self._next_at = min(self._next_at, self._clock.monotonic() + self._reader.again_in)
         idle = len(self._reader.idle)
         calm = f"no node has failed; {idle} are not ready, and never were" if idle else "all nodes are ready"
-        self._status = "; ".join(f"{name}: {text}" for name, text in sorted(summaries.items())) or calm
+        records = sorted(self._reader.open.values(), key=lambda record: (record.node, record.started_at))
+        remediations = [f"{record.node}: {record.message or 'its BMC is asked'}" for record in records]
+        paused = [f"paused: {self._reader.paused}"] if self._reader.paused else []
+        self._status = "; ".join(paused + remediations) or calm
         return self._status
+
+    def _publish_problems(self, unreadable: str = "") -> None:
+        records = list(self._reader.open.values())
+        self.problems, numbers = find_problems(
+            self._cluster, records, paused=self._reader.paused, unreadable=unreadable
+        )
+        self._meter.failover_problems(self._cluster, numbers)
 
     def _carry_out(self, leading: StepLeadership, looked: Looked) -> None:
         """Store the record, then do what it announces, then tell of it."""
@@ -163,17 +177,22 @@ class Failover:
                 leading.keep_alive()
                 self._apply(looked.seen.name, effect)
             return
+        detached = decision.detached
         before = looked.record.log if looked.record is not None else ()
-        new = [one for one in record.log if one not in before]
+        lines = [*record.log, *(detached.log if detached is not None else ())]
+        new = [line for line in lines if line not in before]
         for line in new:
             _log.info("failover", cluster=self._cluster, node=record.node, what=line["what"], text=line["text"],
                       dry_run=self._dry_run)  # fmt: skip
-        if self._dry_run:
+        if self._dry_run or (decision.effects and self._is_outdated(looked)):
             return
-        if _content(record) != _content(looked.record):
+        if detached is not None or _content(record) != _content(looked.record):
             inspects = any(isinstance(effect, Inspect) for effect in decision.effects)
-            self._store.write(lambda tx: self._save(tx, leading, record, new, inspects=inspects))
+            self._store.write(lambda tx: self._save(tx, leading, record, new, inspects=inspects, detached=detached))
+        asked_at = self._clock.monotonic()
         alive = self._alive(looked)
+        seen = looked.seen
+        seen = msgspec.structs.replace(seen, round_trips=seen.round_trips + self._clock.monotonic() - asked_at)
         for effect in decision.effects:
             leading.keep_alive()
             if isinstance(effect, (PowerOff, PowerOn)):
@@ -181,13 +200,33 @@ class Failover:
                 self._calls.command(record.node, record.machine, on=on, left=leading.left)
             elif is_forced(effect) and alive:
                 _log.warning("failover: nothing is forced", node=record.node, step=type(effect).__name__, why=alive)
-            elif is_aged(effect, record, looked.seen, self._clock.monotonic(), self._rules):
+            elif is_aged(effect, record, seen, self._clock.monotonic(), self._rules):
                 _log.info("failover: what was seen has aged", node=record.node, step=type(effect).__name__)
             else:
                 self._apply(record.node, effect)
         for line in new:
             self._meter.failover(line["what"])
             self._event(record.node, line["what"], line["text"])
+
+    def _is_outdated(self, looked: Looked) -> bool:
+        """Whether an operator has said something here since this pass began: the next one decides again."""
+        ident = looked.decision.record.machine if looked.decision.record is not None else ""
+        paused, machine = self._store.read(
+            lambda tx: (
+                tx.remediations.pause_of(self._cluster),
+                next(iter(tx.nodes.list(Query(filters={"uuid": (ident,)}))), None) if ident else None,
+            )
+        )
+        known = looked.seen.settled or looked.seen.match.machine
+        changed = (
+            known is not None
+            and known.uuid == ident
+            and (machine is None or prohibitions_of(machine) != known.prohibitions)
+        )
+        if changed or bool(paused) != bool(self._reader.paused):
+            _log.info("failover: decided again, because an operator has changed something", node=looked.seen.name)
+            return True
+        return False
 
     def _alive(self, looked: Looked) -> str:
         """Return why nothing may be forced by proof any more, "" if it may: storing the record has taken some time."""
@@ -209,6 +248,7 @@ class Failover:
         new: Sequence[Mapping[str, Any]],
         *,
         inspects: bool,
+        detached: Remediation | None = None,
     ) -> None:
         leading.fence(tx)
         if inspects and self._inspect is not None:
@@ -217,10 +257,12 @@ class Failover:
             except (IllegalEventError, NotInspectableError) as exc:
                 _log.warning("the machine cannot be inspected", node=record.node, error=str(exc))
         tx.remediations.save(record)
-        if record.machine:
+        if detached is not None:
+            tx.remediations.save(detached)
+        if machine := record.machine or (detached.machine if detached is not None else ""):
             tx.journal.append(
                 Entry(
-                    node=record.machine,
+                    node=machine,
                     step="failover",
                     message=f"Kubernetes node {record.node}: {line['text']}",
                     severity=Severity.WARNING if line["what"] in _WARNINGS else Severity.INFO,
@@ -272,17 +314,6 @@ def _subject(effect: Effect) -> str:
     return f"{type(effect).__name__} {effect.node.name}" if isinstance(effect, (SetTaint, SetCondition)) else ""
 
 
-def _finding(cluster: str, records: Iterable[Remediation]) -> Finding | None:
-    """Return what operators must know about: no progress for long, and machines that stay off."""
-    for code, text in (("left-off", "left_off"), ("no-progress", "escalated")):
-        if found := [one for one in records if getattr(one, text)]:
-            first = found[0]
-            more = f" (and {len(found) - 1} more)" if len(found) > 1 else ""
-            summary = f"Kubernetes node {first.node} of cluster {cluster}: {first.left_off or first.message}{more}"
-            return Finding(f"failover-{code}", "wrong", summary, "see ferroscope failover status")
-    return None
-
-
 def _content(record: Remediation | None) -> Remediation | None:
     """Return the record without what changes in each pass."""
-    return None if record is None else msgspec.structs.replace(record, updated_at=0.0, epoch=0)
+    return None if record is None else msgspec.structs.replace(record, updated_at=0.0)

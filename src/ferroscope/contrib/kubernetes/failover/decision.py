@@ -21,9 +21,9 @@ import msgspec
 
 from ferroscope.contrib.kubernetes.failover import evacuation, label, proof, returning
 from ferroscope.contrib.kubernetes.failover.case import Case
-from ferroscope.contrib.kubernetes.failover.cluster import KubeNode
+from ferroscope.contrib.kubernetes.failover.cluster import CONFIRMED_OFF, KubeNode
 from ferroscope.contrib.kubernetes.failover.terms import Decision, Rules, Seen, SetCondition, View, is_suspect
-from ferroscope.core.remediation import Phase, Proof, Remediation, logged
+from ferroscope.core.remediation import Phase, Proof, Remediation, Sighting, logged, postpone
 
 
 def decide(view: View, seen: Seen, record: Remediation | None, rules: Rules, new_uuid: Callable[[], str]) -> Decision:
@@ -32,15 +32,22 @@ def decide(view: View, seen: Seen, record: Remediation | None, rules: Rules, new
         if seen.node is None or not is_suspect(seen.node, seen.silent, rules):
             return _with_condition(seen.node, Decision(None))
         record = _opened(view, seen, seen.node, new_uuid())
-    record = msgspec.structs.replace(record, updated_at=view.now, epoch=view.epoch)
+    record = _taken_over(record, view)
+    case = Case(view, seen, rules, new_uuid)
+    node = seen.node
+    if record.detached:
+        return returning.left_off(case, record)
+    if seen.unseen:
+        message = f"the node cannot be read from the API server: {seen.unseen}"
+        return case.escalated(case.wait(record, "cannot-read", message))
+    if node is not None and not node.confirmed_off:
+        record = msgspec.structs.replace(record, old_confirmation=False)
     if record.settled and seen.power_off is False:
         record = msgspec.structs.replace(record, left_off="")
     # What was begun with a machine's power is brought to its end by proof, and no mode uses what the other has begun.
     by_label = rules.mode == "label" and not record.settled
     if by_label != (record.proof is Proof.LABEL) and record.phase is not Phase.DWELL and not record.settled:
-        record = msgspec.structs.replace(record, phase=Phase.DWELL, proof=Proof.NONE, not_before=view.now + rules.dwell)
-    case = Case(view, seen, rules)
-    node = seen.node
+        record = postpone(msgspec.structs.replace(record, phase=Phase.DWELL, proof=Proof.NONE), view.now, rules.dwell)
     if node is None or node.metadata.uid != record.node_uid:
         return returning.deleted(case, record)
     decided = label.by_label(case, record, node) if by_label else _by_proof(case, record, node)
@@ -85,6 +92,7 @@ def _opened(view: View, seen: Seen, node: KubeNode, uuid: str) -> Remediation:
         "is not ready" if node.failed else f"is silent: its kubelet has not renewed its lease for {seen.silent:.0f} s"
     )
     since = view.now - view.age  # a BMC that takes its time to answer must not make the dwell time longer
+    confirmed = node.confirmed_off
     record = Remediation(
         uuid=uuid,
         cluster=view.cluster,
@@ -94,5 +102,34 @@ def _opened(view: View, seen: Seen, node: KubeNode, uuid: str) -> Remediation:
         renewal=seen.renewal,
         started_at=since,
         not_before=since,
+        old_confirmation=confirmed,
+        epoch=view.epoch,
     )
-    return logged(record, view.now, "failed", f"the node {what}")
+    record = logged(record, view.now, "failed", f"the node {what}")
+    if not confirmed:
+        return record
+    text = f"its annotation {CONFIRMED_OFF} is older than this failure, and does not count: remove it, and set it again"
+    return logged(record, view.now, "confirmation-ignored", text)
+
+
+def _taken_over(record: Remediation, view: View) -> Remediation:
+    """Return the record on the clock of this leader.
+
+    Each leader counts from the database's clock of when it began, by its own monotonic clock. That of the database may
+    have been set in between, so what a leader before has timed does not shorten or lengthen anything: a dwell time
+    begins anew, the machine has to be seen off again some time from now, and only pods whose deletion is seen from now
+    on are dead after a reboot.
+    """
+    if record.epoch != view.epoch and view.epoch:
+        in_dwell = record.phase is Phase.DWELL and not record.detached
+        record = msgspec.structs.replace(
+            record,
+            failed_at=0.0 if in_dwell else record.failed_at,
+            not_before=view.now + record.patience if in_dwell else record.not_before,
+            command_at=min(record.command_at, view.now),
+            since=min(record.since, view.now),
+            proven_at=min(record.proven_at, view.now),
+            off_seen=record.off_seen and Sighting(view.now, view.clock, view.epoch, record.off_seen.renewal),
+            terminating=dict.fromkeys(record.terminating, view.now),
+        )
+    return msgspec.structs.replace(record, updated_at=view.now, epoch=view.epoch or record.epoch)

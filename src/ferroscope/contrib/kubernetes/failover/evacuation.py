@@ -20,7 +20,7 @@ from ferroscope.contrib.kubernetes.failover.terms import (
     SetTaint,
     is_aged,
 )
-from ferroscope.core.remediation import Phase, Proof, Remediation
+from ferroscope.core.remediation import Phase, Proof, Remediation, postpone
 from ferroscope.core.values import many
 
 TAINT_WORKS: Final = 60.0  # seconds after which pods that the taint has not removed are deleted one by one
@@ -38,7 +38,7 @@ def _sign_of_life(case: Case, record: Remediation, node: KubeNode) -> str:
         return "its machine is on"
     if case.seen.power is Power.CHANGING:
         return "its machine is being powered on or off"
-    if record.proof is Proof.CONFIRMED and not is_confirmed(node):
+    if record.proof is Proof.CONFIRMED and not is_confirmed(record, node):
         return f"its annotation {CONFIRMED_OFF} was removed"
     return ""
 
@@ -49,6 +49,8 @@ def evacuating(case: Case, record: Remediation, node: KubeNode) -> Decision:
         return proof_ended(case, record, node, life)
     if (why := case.guard(record, node))[0]:
         return guarded(case, record, why)
+    if case.seen.unread:
+        return case.wait(record, *case.unread)
     if record.proof is Proof.POWER_OFF and case.seen.power_off is None:
         return unanswered(case, record)
     fits, stuck = case.places()
@@ -85,12 +87,14 @@ def proof_ended(case: Case, record: Remediation, node: KubeNode, life: str) -> D
     """
     message = f"the proof has ended: {life}"
     remove = taint_off(case, record, node)
-    record = msgspec.structs.replace(record, proof=Proof.NONE, off_seen=None, commands=0)
+    record = msgspec.structs.replace(
+        record, proof=Proof.NONE, off_seen=None, commands=0, old_confirmation=node.confirmed_off
+    )
     record = case.log(record, "proof-ended", message)
     if record.commanded and case.seen.power_off is not False and case.rules.power_on:
         return case.act(bring_back(record, "proof-ended"), "proof-ended", message, *remove)
-    until = case.view.now + case.rules.dwell_reporting  # a machine takes minutes to boot
-    record = msgspec.structs.replace(record, phase=Phase.DWELL, not_before=until)
+    record = postpone(record, case.view.now, case.rules.dwell_reporting)  # a machine takes minutes to boot
+    record = msgspec.structs.replace(record, phase=Phase.DWELL)
     return case.act(record, "proof-ended", message, *remove)
 
 
@@ -128,9 +132,9 @@ def evacuated(case: Case, record: Remediation, node: KubeNode) -> Decision:
     return returning(case, bring_back(record), node)
 
 
-def is_confirmed(node: KubeNode) -> bool:
-    """Whether an operator has confirmed, for this boot, that the machine is off."""
-    return bool(node.boot_id) and node.annotations.get(CONFIRMED_OFF) == node.boot_id
+def is_confirmed(record: Remediation, node: KubeNode) -> bool:
+    """Whether an operator has confirmed, after this failure and for this boot, that the machine is off."""
+    return node.confirmed_off and not record.old_confirmation
 
 
 def kubelet_lives(case: Case) -> bool:

@@ -74,16 +74,23 @@ class MachineList:
 
 def machine_of(node: Node) -> Machine:
     """Return what the controller has to know about the machine."""
+    maintenance, active, keeps_power = prohibitions_of(node)
     return Machine(
         uuid=node.uuid,
         name=node.name,
         instance_uuid=node.instance_uuid,
-        maintenance=node.maintenance,
-        active=node.state in ACTIVE,
-        keeps_power=bool(node.attributes.get("disable_power_off")),
+        maintenance=maintenance,
+        active=active,
+        keeps_power=keeps_power,
+        bmc_addresses=bmc_access.literal(node.driver_info),
         bmcs=frozenset() if bmc_access.unconfirmed(node) else frozenset(_bmcs(node.driver_info)),
         **described(stored(node.internal.get(machine_identity.IDENTITY))),
     )
+
+
+def prohibitions_of(node: Node) -> tuple[bool, bool, bool]:
+    """Return maintenance, an inspection in progress, and an order to keep the power, as ``Machine`` has them."""
+    return node.maintenance, node.state in ACTIVE, bool(node.attributes.get("disable_power_off"))
 
 
 def _bmcs(info: Document) -> Iterator[tuple[str, str]]:

@@ -12,7 +12,7 @@ import uuid
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
@@ -29,7 +29,9 @@ _REMEMBERED: Final = 65_536
 class Machine(msgspec.Struct, frozen=True, kw_only=True):
     """What the controller knows about a machine; ``active``: an inspection of it is in progress.
 
-    ``bmcs``: where its BMC is, and which of several systems there is meant, "" for the only one.
+    ``bmcs``: where its BMC is, and which of several systems there is meant, "" for the only one; ``bmc_addresses``: the
+    addresses to which its power commands go, as far as they are known; ``in_band_bmcs``: those that the ramdisk of its
+    last inspection read from the BMC itself.
     """
 
     uuid: str
@@ -41,6 +43,13 @@ class Machine(msgspec.Struct, frozen=True, kw_only=True):
     active: bool = False
     keeps_power: bool = False
     bmcs: frozenset[tuple[str, str]] = frozenset()
+    bmc_addresses: frozenset[str] = frozenset()
+    in_band_bmcs: frozenset[str] = frozenset()
+
+    @property
+    def prohibitions(self) -> tuple[bool, bool, bool]:
+        """What may forbid to power it off: maintenance, an inspection in progress, and an order to keep the power."""
+        return self.maintenance, self.active, self.keeps_power
 
     @property
     def title(self) -> str:
@@ -221,6 +230,8 @@ def _either_order(text: str) -> str:
     return min(str(parsed), str(uuid.UUID(bytes=parsed.bytes_le)))
 
 
-def described(identity: MachineIdentity | None) -> dict[str, str | None]:
+def described(identity: MachineIdentity | None) -> dict[str, Any]:
     """Return the fields of a ``Machine`` that its last inspection reported."""
-    return {} if identity is None else {"system_uuid": identity.uuid, "serial": identity.serial}
+    if identity is None:
+        return {}
+    return {"system_uuid": identity.uuid, "serial": identity.serial, "in_band_bmcs": frozenset(identity.bmcs)}

@@ -16,6 +16,7 @@ from ferroscope.contrib.kubernetes.failover.evacuation import (
     proof_ended,
     taint_off,
 )
+from ferroscope.contrib.kubernetes.failover.machines import Machine
 from ferroscope.contrib.kubernetes.failover.returning import (
     MOST_COMMANDS,
     REPEAT_COMMAND,
@@ -28,8 +29,8 @@ from ferroscope.contrib.kubernetes.failover.returning import (
     title_of,
     unanswered,
 )
-from ferroscope.contrib.kubernetes.failover.terms import Decision, PowerOff, is_storm, is_suspect
-from ferroscope.core.remediation import Phase, Proof, Remediation, Sighting
+from ferroscope.contrib.kubernetes.failover.terms import Decision, PowerOff, is_suspect
+from ferroscope.core.remediation import Phase, Proof, Remediation, Sighting, postpone
 from ferroscope.core.values import many
 
 _CORDONED: Final = (
@@ -58,20 +59,22 @@ def dwelling(case: Case, record: Remediation, node: KubeNode) -> Remediation:
     if record.failed_at:
         return record
     since = case.view.now - case.view.age  # a BMC that takes its time to answer must not make it longer
-    until = max(record.not_before, since + case.rules.dwell)
-    return msgspec.structs.replace(record, failed_at=since, not_before=until)
+    record = msgspec.structs.replace(record, failed_at=since)
+    return record if record.not_before > since + case.rules.dwell else postpone(record, since, case.rules.dwell)
 
 
 def mismatch(case: Case, record: Remediation, node: KubeNode) -> Decision | None:
     """Stop if, by what is known now, the machine that was powered off, or was seen off, is not the node's."""
     found, freed = case.seen.match.machine, record.phase in (Phase.EVACUATED, Phase.RETURNING)
-    if not record.settled or freed or (found is not None and found.uuid == record.machine):
+    same = found is not None and found.uuid == record.machine
+    if not record.settled or freed or (same and not case.seen.evidence.contradiction):
         return None
     if record.proof is Proof.CONFIRMED or node.boot_id != record.boot_id:
         return None  # what follows does not rest on the machine, or forces nothing
     if not is_suspect(node, case.seen.silent, case.rules):
         return None
     why = case.seen.match.message if found is None else f"its machine is {found.title}"
+    why = case.seen.evidence.contradiction if same else why
     if not record.commanded:
         return proof_ended(case, record, node, f"it is not known any more to run on {title_of(case, record)}: {why}")
     message = f"stopped: {title_of(case, record)} was powered off for it, but now {why}"
@@ -83,7 +86,7 @@ def mismatch(case: Case, record: Remediation, node: KubeNode) -> Decision | None
 
 def dwell(case: Case, record: Remediation, node: KubeNode) -> Decision:
     """Wait for the node to come back, and for everything that speaks against powering its machine off."""
-    view, rules, machine = case.view, case.rules, case.machine(record)
+    machine = case.machine(record)
     record = msgspec.structs.replace(
         record,
         machine=record.machine if record.settled else "" if machine is None else machine.uuid,
@@ -92,18 +95,32 @@ def dwell(case: Case, record: Remediation, node: KubeNode) -> Decision:
     if record.commanded and case.seen.power_off and not record.left_off:
         left = f"{title_of(case, record)} was powered off for it, and is left off meanwhile"
         record = case.log(msgspec.structs.replace(record, left_off=left), "left-off", left)
-    if not is_suspect(node, case.seen.silent, rules):
+    if not is_suspect(node, case.seen.silent, case.rules):
         return alive_again(case, record, node, Phase.CANCELLED, "ready-again", "the node is ready again")
-    if (held := case.held(record, node)) is not None:
-        return held
+    return _decide_power_off(case, record, node)
+
+
+def _decide_power_off(case: Case, record: Remediation, node: KubeNode) -> Decision:
+    """Power the machine of a failed node off unless something speaks against it.
+
+    Each command is decided here, the first and every repetition, so that whatever an operator says in between counts: a
+    pause, maintenance, a cordon, an inspection, an option, or a correction of which machine it is.
+    """
+    view, rules, machine = case.view, case.rules, case.machine(record)
+    if (why := case.guard(record, node))[0]:
+        return case.wait(record, *why)
+    if case.seen.unread:
+        return case.wait(record, *case.unread)
+    confirmed = node.failed and is_confirmed(record, node) and case.seen.power not in (Power.ON, Power.CHANGING)
+    if not confirmed and (storm := case.storm(record)) is not None:
+        return storm
     fits, stuck = case.places()
     movable = bool(fits) or bool(case.detachable(stuck))
     if stuck and not movable:
         return case.wait(record, "nowhere-to-go", f"no other node could take its {many(len(stuck), 'pod')}")
     if not movable:
         return case.wait(record, "nothing-to-free", "it has no pods or volumes that could move to another node")
-    confirmed = is_confirmed(node) and case.seen.power not in (Power.ON, Power.CHANGING)
-    if confirmed and node.failed and not case.early(record):
+    if confirmed and view.now >= record.failed_at + rules.dwell:
         return _proven(case, record, node, Proof.CONFIRMED, "an operator has confirmed that it is off")
     if node.drained:
         return case.wait(record, "cordoned", _CORDONED)
@@ -111,6 +128,8 @@ def dwell(case: Case, record: Remediation, node: KubeNode) -> Decision:
         return case.wait(record, case.seen.match.reason, case.seen.match.message)
     if machine.active:
         return case.wait(record, "inspecting", f"an inspection of machine {machine.title} is in progress")
+    if (doubt := _doubt(case, machine)) is not None:
+        return case.wait(record, *doubt)
     may_power_off = rules.power_off and not machine.keeps_power
     if case.seen.power_off and not may_power_off and rules.second_hand:
         message = (
@@ -131,7 +150,25 @@ def dwell(case: Case, record: Remediation, node: KubeNode) -> Decision:
     if not may_power_off:
         which = "the machine's disable_power_off" if machine.keeps_power else "[failover] power_off = false"
         return case.wait(record, "power-is-on", f"the machine is on, and {which} forbids to power it off")
-    return _others_first(case, record, node) or _command_off(case, record, machine.title)
+    if (others := _others_first(case, record, node)) is not None:
+        return others
+    if record.commands >= MOST_COMMANDS:
+        return gave_up(case, record, f"machine {machine.title} is still on after {record.commands} power-off commands")
+    return _command_off(case, record, machine.title)
+
+
+def _doubt(case: Case, machine: Machine) -> tuple[str, str] | None:
+    """Return why this machine may not be the node's, as far as its BMC has answered; None if it is proven to be."""
+    evidence = case.seen.evidence
+    if evidence.contradiction:
+        return "machine-contradicts", evidence.contradiction
+    if evidence.facts or case.seen.power_off is None:
+        return None
+    return "machine-unproven", (
+        f"nothing that was measured says that machine {machine.title} is the node's: its BMC reports neither the "
+        "node's system UUID nor its serial number, and no ramdisk has read the address of this BMC on that machine; "
+        "inspect the machine, or confirm that it is off"
+    )
 
 
 def _others_first(case: Case, record: Remediation, node: KubeNode) -> Decision | None:
@@ -168,7 +205,6 @@ def _command_off(case: Case, record: Remediation, title: str) -> Decision:
 
 def powering_off(case: Case, record: Remediation, node: KubeNode) -> Decision:
     """Wait until the machine was seen off; repeat the command, or give up."""
-    machine = case.machine(record)
     if (why := case.guard(record, node))[0]:
         return guarded(case, record, why)
     if not is_suspect(node, case.seen.silent, case.rules):
@@ -181,33 +217,22 @@ def powering_off(case: Case, record: Remediation, node: KubeNode) -> Decision:
         message = "the node is ready again in the same boot"
         return alive_again(case, record, node, Phase.CANCELLED, "ready-again", message)
     unsent = record.off_seen is None and announced_only(case, record)
-    if machine is not None and unsent and case.seen.power_off is not None:
-        if (held := case.held(record, node)) is not None:
-            return held
-        return _others_first(case, record, node) or _command_off(case, record, machine.title)
     refused = case.rules.second_hand and bool(case.seen.command_error)  # then nobody has asked the BMC
-    if case.seen.power_off and not refused:
+    if case.seen.power_off and not refused and not unsent:
         return _seen_off(case, record, node)
     if case.seen.power_off is None:
         if case.seen.power is Power.CHANGING:  # whatever was seen before has ended
             record = msgspec.structs.replace(record, off_seen=None)
         return unanswered(case, record)
     record = msgspec.structs.replace(record, off_seen=None)
-    if machine is None or not (record.commanded or refused):  # it was off without us, and is on again
-        return case.wait(msgspec.structs.replace(record, phase=Phase.DWELL), "power-is-on", "the machine is on")
-    if case.view.now - record.command_at < REPEAT_COMMAND:
+    sent = record.commanded or refused
+    if sent and not unsent and case.view.now - record.command_at < REPEAT_COMMAND:
         if why_not := case.seen.command_error:
             if record.reason != "power-off-failed":
                 record = case.log(record, "power-off-failed", f"the power-off command failed: {why_not}")
             return case.wait(record, "power-off-failed", f"the power-off command failed: {why_not}")
         return case.wait(record, "power-off-pending", "the machine is still on after the power-off command")
-    if storm := is_storm(case.view, case.rules):
-        return case.wait(record, "storm", storm)
-    if (others := _others_first(case, record, node)) is not None:
-        return others
-    if record.commands >= MOST_COMMANDS:
-        return gave_up(case, record, f"machine {machine.title} is still on after {record.commands} power-off commands")
-    return _command_off(case, record, machine.title)
+    return _decide_power_off(case, msgspec.structs.replace(record, phase=Phase.DWELL), node)
 
 
 def _seen_off(case: Case, record: Remediation, node: KubeNode) -> Decision:

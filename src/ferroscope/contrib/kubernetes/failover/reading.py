@@ -19,9 +19,10 @@ import structlog
 from ferroscope.contracts.bmc import Power
 from ferroscope.contracts.queue import Clock
 from ferroscope.contrib.kubernetes.failover.bmc_calls import Answer, BmcCalls, Load
-from ferroscope.contrib.kubernetes.failover.client import Kubernetes
+from ferroscope.contrib.kubernetes.failover.client import Kubernetes, KubernetesError
 from ferroscope.contrib.kubernetes.failover.cluster import KubeNode
 from ferroscope.contrib.kubernetes.failover.decision import decide
+from ferroscope.contrib.kubernetes.failover.evidence import Evidence, weigh_evidence
 from ferroscope.contrib.kubernetes.failover.machine_list import MachineList
 from ferroscope.contrib.kubernetes.failover.machines import Inventory, Match
 from ferroscope.contrib.kubernetes.failover.pods import Pod, Volume
@@ -61,6 +62,7 @@ class _Pass(msgspec.Struct, frozen=True):
     taints: bool
     epoch: int
     began: float
+    paused: str = ""
 
 
 class ClusterReader:
@@ -97,9 +99,12 @@ class ClusterReader:
         # When the renewals were last looked at, and since when that has been so often that no silence was missed.
         self._looked_at = self._watching_since = -math.inf
         self._volumes: dict[tuple[str, str], Volume] = {}
+        # The leader's epoch, and how far the database's clock was ahead of ours when we began to lead.
+        self._ahead: tuple[int, float] | None = None
         self.waits = False
         self.again_in = math.inf
         self.open: Mapping[str, Remediation] = {}
+        self.paused = ""
         self.idle: Sequence[str] = ()
 
     def look(
@@ -115,13 +120,17 @@ class ClusterReader:
         self.open = found.active
         self.idle = [one.name for one in found.nodes.values() if not one.ready and one.name not in found.names]
         early: list[str] = []
+        loads: dict[str, Load] = {}
         for name in found.names:
             yield from self._answers(found, keep_alive)
             if 0.0 < self._due_in(found, name) <= _MOMENT and math.isfinite(patience):
                 early.append(name)
             elif not self._calls.busy(name):
-                self._ask(found, name)
+                loads[name] = self._load(found, name)
             keep_alive()
+        # After all of that has been read: no answer ages while a slow API server says what is on another node.
+        for name, load in loads.items():
+            self._calls.ask(name, self._subject(found, name, self._match(found, name)), load)
         yield from self._answers(found, keep_alive)
         while self._calls.wait(found.names, patience, _KEEP_ALIVE):
             keep_alive()
@@ -132,7 +141,7 @@ class ClusterReader:
             # An answer that is about to come is better than none, but a failure must be recorded without it.
             if self._calls.busy(name) and (name not in found.active or self._calls.open_for(name) >= _LATE):
                 silent = Answer(Power.UNKNOWN, -math.inf, "it has not answered")
-                yield self._looked(found, self._see(found, name, "", silent, self._load(name)))
+                yield self._looked(found, self._see(found, name, "", silent, self._load(found, name)))
                 keep_alive()
 
     def _read(self, keep_alive: Callable[[], object], epoch: int) -> _Pass:
@@ -142,10 +151,15 @@ class ClusterReader:
         silence = self._silence(self._kube.renewals())
         silent = frozenset(name for name, seconds in silence.items() if seconds >= self._rules.silence)
         keep_alive()
-        ours, others = self._store.read(
-            lambda tx: (tx.remediations.active(self._cluster), tx.remediations.elsewhere(self._cluster))
+        ours, others, paused = self._store.read(
+            lambda tx: (
+                tx.remediations.active(self._cluster),
+                tx.remediations.elsewhere(self._cluster),
+                tx.remediations.pause_of(self._cluster),
+            )
         )
-        active = {one.node: one for one in ours}
+        self.paused = "" if paused is None else f"{paused.why} (by {paused.by})"
+        active = {key_of(one): one for one in ours}
         elsewhere = {one.machine: f"{one.node} of cluster {one.cluster}" for one in others if one.commanded}
         failed = {one.name for one in nodes if is_suspect(one, silence.get(one.name, 0.0), self._rules)}
         by_name = {one.name: one for one in nodes}
@@ -158,7 +172,7 @@ class ClusterReader:
         keep_alive()
         taints = self._kube.version() >= TAINT_SINCE
         machines = self._inventory(nodes, active, failed, elsewhere, keep_alive)
-        found = _Pass(by_name, active, names, machines, silent, problem, taints, epoch, began)
+        found = _Pass(by_name, active, names, machines, silent, problem, taints, epoch, began, self.paused)
         if storm := is_storm(self._view(found), self._rules):
             _log.warning("too many nodes are not ready", cluster=self._cluster, why=storm)
         return found
@@ -187,11 +201,11 @@ class ClusterReader:
         return Inventory(self._machines.again(settled.union(one.uuid for one in matches if one)), nodes, held)
 
     def _view(self, found: _Pass) -> View:
-        now, clock = self._store.read(lambda tx: tx.now), self._clock.monotonic()
+        clock = self._clock.monotonic()
         return View(
             cluster=self._cluster,
             nodes=list(found.nodes.values()),
-            now=now,
+            now=self._now(found.epoch),
             clock=clock,
             epoch=found.epoch,
             silent=found.silent,
@@ -201,7 +215,14 @@ class ClusterReader:
             problem=found.problem,
             taints=found.taints,
             age=clock - found.began,
+            paused=found.paused,
         )
+
+    def _now(self, epoch: int) -> float:
+        """Return the time by the database's clock, as if nobody had set it since this leader began."""
+        if self._ahead is None or self._ahead[0] != epoch:
+            self._ahead = (epoch, self._store.read(lambda tx: tx.now) - self._clock.monotonic())
+        return self._clock.monotonic() + self._ahead[1]
 
     def _failed_long_ago(self, found: _Pass) -> frozenset[str]:
         """Return the nodes that failed longer ago than ``storm_cooldown``: both times are the cluster's own."""
@@ -231,20 +252,21 @@ class ClusterReader:
         needed = min(2, len(self._api_servers))
         return "" if ready >= needed else f"{ready} of {len(self._api_servers)} API servers answer, {needed} must"
 
-    def _ask(self, found: _Pass, name: str) -> None:
-        """Read what is on the node, and ask its BMC without waiting."""
-        load = self._load(name)
-        self._calls.ask(name, self._subject(found, name, self._match(found, name)), load)
-
     def _due_in(self, found: _Pass, name: str) -> float:
         record = found.active.get(name)
         if record is None or self._rules.mode != "proof":
             return 0.0
-        return due_in(record, self._store.read(lambda tx: tx.now), self._clock.monotonic(), found.epoch)
+        return due_in(record, self._now(found.epoch), self._clock.monotonic(), found.epoch)
 
-    def _load(self, name: str) -> Load:
-        pods = self._kube.pods_on(name)
-        return Load(pods, self._kube.attachments_of(name), self._volumes_of(pods))
+    def _load(self, found: _Pass, name: str) -> Load:
+        """Return what is on the node; what cannot be read is a matter of this node alone."""
+        if name not in found.nodes:
+            return Load()
+        try:
+            pods = self._kube.pods_on(name)
+            return Load(pods, self._kube.attachments_of(name), self._volumes_of(pods))
+        except KubernetesError as exc:
+            return Load(error=str(exc))
 
     def _volumes_of(self, pods: Sequence[Pod]) -> dict[tuple[str, str], Volume]:
         """Return the pods' volumes; what is bound once stays so, and is not read again as long as a node has failed."""
@@ -266,23 +288,21 @@ class ClusterReader:
 
     def _see(self, found: _Pass, name: str, asked: str, answer: Answer, load: Load) -> Seen:
         """Read what the kubelet may have changed before the answer; ``asked``: whose BMC has given it."""
-        read_at = self._clock.monotonic()
-        renewal = self._kube.renewal(name)
-        if name not in self._renewals or self._renewals[name][0] != renewal:  # not there: the node has no lease
-            self._renewals[name] = (renewal, self._clock.monotonic())
-        node = self._kube.node(name)
-        if node is None:
-            found.nodes.pop(name, None)
-        else:
-            found.nodes[name] = node
-        match, record = self._match(found, name), found.active.get(name)
+        read_at, unseen, record = self._clock.monotonic(), "", found.active.get(name)
+        if record is None or not record.detached:
+            try:
+                self._read_signs_of_life(found, name)
+            except KubernetesError as exc:
+                unseen = str(exc)
+        renewal, renewed_at = self._renewals.get(name, ("", read_at))
+        node, match = found.nodes.get(name), self._match(found, name)
         if asked and asked != self._subject(found, name, match):
             answer = Answer(Power.UNKNOWN, -math.inf, "it was not asked")
         return Seen(
             name=name,
             node=node,
             renewal=renewal,
-            silent=self._clock.monotonic() - self._renewals[name][1],
+            silent=self._clock.monotonic() - renewed_at,
             match=match,
             settled=found.machines.get(record.machine) if record is not None and record.settled else None,
             power=answer.power,
@@ -294,16 +314,36 @@ class ClusterReader:
             attachments=load.attachments,
             volumes=load.volumes,
             refused={uid: words for uid, words in self._refused().items() if uid in load.uids},
+            unread=load.error,
+            unseen=unseen,
+            evidence=self._weigh(found, name, asked, answer),
+            round_trips=self._clock.monotonic() - read_at,
         )
+
+    def _read_signs_of_life(self, found: _Pass, name: str) -> None:
+        """Read the kubelet's lease and the node as a majority of etcd knows them; ``KubernetesError``."""
+        renewal = self._kube.renewal(name)
+        if name not in self._renewals or self._renewals[name][0] != renewal:  # not there: the node has no lease
+            self._renewals[name] = (renewal, self._clock.monotonic())
+        node = self._kube.node(name)
+        if node is None:
+            found.nodes.pop(name, None)
+        else:
+            found.nodes[name] = node
+
+    def _weigh(self, found: _Pass, name: str, asked: str, answer: Answer) -> Evidence:
+        """Return what was measured about the machine that was asked, if that is still the one to ask."""
+        node, machine = found.nodes.get(name), found.machines.get(asked)
+        return Evidence() if node is None or machine is None else weigh_evidence(node, machine, answer.identity)
 
     def _looked(self, found: _Pass, seen: Seen) -> Looked:
         record = found.active.get(seen.name)
-        decision = decide(self._view(found), seen, record, self._rules, _new_uuid)
+        decision = _merge_left_off(decide(self._view(found), seen, record, self._rules, _new_uuid), found.active)
         # One pass may look at a node twice: first by an answer that an interrupted pass has left behind.
-        if decision.record is not None and decision.record.ended:
-            found.active.pop(seen.name, None)
-        elif decision.record is not None:
-            found.active[seen.name] = decision.record
+        found.active.pop(seen.name, None)
+        for changed in (decision.record, decision.detached):
+            if changed is not None and not changed.ended:
+                found.active[key_of(changed)] = changed
         return Looked(seen, record, decision)
 
     def _match(self, found: _Pass, name: str) -> Match:
@@ -316,6 +356,23 @@ class ClusterReader:
         if record is not None and record.settled:
             return record.machine if found.machines.get(record.machine) is not None else ""
         return "" if match.machine is None or self._rules.mode != "proof" else match.machine.uuid
+
+
+def key_of(record: Remediation) -> str:
+    """Return what identifies it among those in progress: its node, or the machine that its node has left behind."""
+    return f"machine/{record.machine}" if record.detached else record.node
+
+
+def _merge_left_off(decision: Decision, active: Mapping[str, Remediation]) -> Decision:
+    """Return the decision without a second record of a machine that is known to be left off."""
+    record, detached = decision.record, decision.detached
+    if detached is not None and key_of(detached) in active:
+        return msgspec.structs.replace(decision, detached=None)
+    known = None if record is None or not record.detached else active.get(key_of(record))
+    if record is None or known is None or known.uuid == record.uuid:
+        return decision
+    record = msgspec.structs.replace(record, detached=False, phase=Phase.DONE, ended_at=record.updated_at)
+    return msgspec.structs.replace(decision, record=record)
 
 
 def _at(text: str) -> float:

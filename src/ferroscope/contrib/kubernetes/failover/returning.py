@@ -10,7 +10,7 @@ from ferroscope.contracts.bmc import Power
 from ferroscope.contrib.kubernetes.failover.case import Case
 from ferroscope.contrib.kubernetes.failover.cluster import KubeNode
 from ferroscope.contrib.kubernetes.failover.terms import Decision, Effect, Inspect, PowerOn, SetTaint
-from ferroscope.core.remediation import Phase, Proof, Remediation
+from ferroscope.core.remediation import Phase, Proof, Remediation, postpone
 from ferroscope.core.values import many
 
 # Seconds.
@@ -24,15 +24,31 @@ MOST_COMMANDS: Final = 10
 def deleted(case: Case, record: Remediation) -> Decision:
     """The cluster does not have this node any more."""
     if record.commanded and case.seen.power_off is not False:
-        message = (
-            f"the node was deleted from the cluster; {title_of(case, record)} was powered off for it, and left off"
-        )
-        record = msgspec.structs.replace(record, left_off=message)
-        return case.end(record, Phase.DONE, "left-off", f"{message}: power it on yourself")
+        message = f"the node was deleted from the cluster; {title_of(case, record)} was powered off for it"
+        return case.wait(detach(case, record, message), "left-off", message)
     if record.phase is Phase.POWERING_OFF and case.view.now - record.command_at < REPEAT_COMMAND:
         message = "the node was deleted, but the power-off command may still take effect"
         return case.wait(record, "power-off-pending", message)
     return case.end(record, Phase.DONE, "node-deleted", "the node was deleted from the cluster")
+
+
+def detach(case: Case, record: Remediation, why: str) -> Remediation:
+    """Leave the node, and keep its machine in view: it stays off until somebody powers it on, or takes it over."""
+    left = f"{why}, and stays off: power it on, or set it to maintenance, or delete it here"
+    record = case.log(msgspec.structs.replace(record, left_off=left), "left-off", left)
+    return msgspec.structs.replace(record, phase=Phase.RETURNING, detached=True, proof=Proof.NONE, stopped="left-off")
+
+
+def left_off(case: Case, record: Remediation) -> Decision:
+    """Watch a machine that was left off, whatever became of its node."""
+    machine = case.seen.settled
+    if case.seen.power_off is False:
+        return case.end(record, Phase.DONE, "powered-on", "its machine is on again")
+    if machine is None:
+        return case.end(record, Phase.DONE, "machine-deleted", "its machine was deleted here")
+    if machine.maintenance:
+        return case.end(record, Phase.DONE, "taken-over", f"machine {machine.title} is in maintenance")
+    return case.wait(record, "left-off", record.left_off)
 
 
 def returning(case: Case, record: Remediation, node: KubeNode) -> Decision:
@@ -49,10 +65,8 @@ def returning(case: Case, record: Remediation, node: KubeNode) -> Decision:
         message = "stopped, because its machine was taken for another one; pause it for a moment to start over"
         return case.wait(record, record.stopped, message)
     if record.stopped:  # it begins anew, as after a reboot: a machine takes minutes to boot
-        until = case.view.now + case.rules.dwell_reporting
-        record = msgspec.structs.replace(
-            record, phase=Phase.DWELL, proof=Proof.NONE, commanded=False, stopped="", not_before=until
-        )
+        record = msgspec.structs.replace(record, phase=Phase.DWELL, proof=Proof.NONE, commanded=False, stopped="")
+        record = postpone(record, case.view.now, case.rules.dwell_reporting)
         return case.wait(record, "dwell", "its machine is on again; waiting for the node to come back")
     return case.wait(record, "waiting-for-return", "waiting for the node to come back")
 
@@ -139,6 +153,8 @@ def back(case: Case, record: Remediation, node: KubeNode) -> Decision:
         message = "the node is alive in the boot that was proven off; check its BMC"
         return _untainted(case, record, node, remove, "was-alive", message)
     left = [one for one in case.movable if one.terminating]
+    if remove and case.seen.unread:
+        return case.wait(record, *case.unread)
     if remove and left:
         return case.wait(record, "old-pods-left", f"waiting for {many(len(left), 'pod')} of the old boot to be deleted")
     return _untainted(case, record, node, remove, "returned", "the node is back, with a new boot")
@@ -177,9 +193,10 @@ def rebooted(case: Case, record: Remediation, node: KubeNode) -> Decision:
         return alive_again(case, record, node, Phase.DONE, "rebooted", "the node has rebooted and is ready again")
     found = case.seen.match.machine
     replaced = record.settled and found is not None and found.uuid != record.machine
+    other = None
     if record.commanded and (case.seen.power_off or (replaced and case.seen.power_off is None)):
-        left = f"{title_of(case, record)}, which was powered off for it, was left off: the node has booted elsewhere"
-        record = case.log(msgspec.structs.replace(record, left_off=left), "left-off", left)
+        why = f"the node has booted elsewhere; {title_of(case, record)} was powered off for it"
+        other = msgspec.structs.replace(detach(case, record, why), uuid=case.new_uuid(), reason="left-off")
     limit = case.view.now - BEFORE_REBOOT
     dead = {uid for uid, since in record.terminating.items() if since <= limit}
     record = msgspec.structs.replace(
@@ -190,16 +207,18 @@ def rebooted(case: Case, record: Remediation, node: KubeNode) -> Decision:
         commanded=False,
         commands=0,
         stopped="",
+        left_off="",
         boot_id=node.boot_id,
         renewal=case.seen.renewal,
-        not_before=case.view.now + case.rules.dwell,
         failed_at=0.0,
         off_seen=None,
         dead=tuple(sorted({*record.dead, *dead})),
         terminating={},
     )
+    record = postpone(record, case.view.now, case.rules.dwell)
     message = "the node has rebooted, but is not ready"
-    return case.wait(case.log(record, "rebooted", message), "rebooted", message)
+    decision = case.wait(case.log(record, "rebooted", message), "rebooted", message)
+    return msgspec.structs.replace(decision, detached=other)
 
 
 def _late_power_off(case: Case, record: Remediation, node: KubeNode) -> Decision | None:

@@ -8,14 +8,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence, Set
+from typing import Final
 
 import msgspec
 
 from ferroscope.contracts.bmc import Power
 from ferroscope.contrib.kubernetes.failover.cluster import KubeNode
+from ferroscope.contrib.kubernetes.failover.evidence import Evidence
 from ferroscope.contrib.kubernetes.failover.machines import Machine, Match
 from ferroscope.contrib.kubernetes.failover.pods import Attachment, Pod, Volume
 from ferroscope.core.remediation import Proof, Remediation
+
+# A machine takes longer than this and ``proof_age`` together from its power-on to its kubelet.
+MAX_ROUND_TRIP_SECONDS: Final = 12.0
 
 
 class Rules(msgspec.Struct, frozen=True, kw_only=True):
@@ -65,6 +70,7 @@ class View(msgspec.Struct, frozen=True, kw_only=True):
     not read them for a while; then nothing is known of silent nodes.
     ``problem``: why our view cannot be trusted now, such as API servers that do not answer. ``taints``: the server
     acts on the out-of-service taint. ``age``: so many seconds ago the nodes were listed, and which of them have failed.
+    ``paused``: why an operator has stopped all remediation, "" if nobody has.
     """
 
     cluster: str
@@ -79,6 +85,7 @@ class View(msgspec.Struct, frozen=True, kw_only=True):
     problem: str = ""
     taints: bool = False
     age: float = 0.0
+    paused: str = ""
 
 
 class Seen(msgspec.Struct, frozen=True, kw_only=True):
@@ -92,6 +99,10 @@ class Seen(msgspec.Struct, frozen=True, kw_only=True):
     By our clock: ``asked_at`` is from just before the BMC was asked, and ``read_at`` from just before ``renewal`` and
     ``node`` were read, after its answer. ``volumes`` are those of the pods, by namespace and name of their claims.
     ``refused``: UIDs of pods and attachments whose deletion the API server has refused for too long, and its words.
+    ``unread``: why what is on the node could not be read from the API server, "" if it was; then ``pods`` and the rest
+    are empty. ``unseen``: the same of the node and its lease; then nothing here says whether it lives. ``evidence`` is
+    what was measured for and against the machine. ``round_trips``: seconds that the API server took for ``renewal`` and
+    ``node``.
     """
 
     name: str
@@ -109,6 +120,10 @@ class Seen(msgspec.Struct, frozen=True, kw_only=True):
     attachments: Sequence[Attachment] = ()
     volumes: Mapping[tuple[str, str], Volume] = {}
     refused: Mapping[str, str] = {}
+    unread: str = ""
+    unseen: str = ""
+    evidence: Evidence = Evidence()
+    round_trips: float = 0.0
 
     def volumes_of(self, pod: Pod) -> list[Volume]:
         """Return the pod's persistent volumes."""
@@ -167,12 +182,14 @@ class Decision(msgspec.Struct, frozen=True):
     """``record`` is stored first, then the effects are carried out. ``reason`` and ``message`` say why no more is done.
 
     ``record`` None: there is nothing to do about the node, apart from effects that put its Node object right.
+    ``detached``: another record, of a machine that this node has left behind without power.
     """
 
     record: Remediation | None
     effects: tuple[Effect, ...] = ()
     reason: str = ""
     message: str = ""
+    detached: Remediation | None = None
 
 
 def is_forced(effect: Effect) -> bool:
@@ -183,12 +200,13 @@ def is_forced(effect: Effect) -> bool:
 def is_aged(effect: Effect, record: Remediation, seen: Seen, clock: float, rules: Rules) -> bool:
     """Whether at ``clock``, by our clock, ``seen`` is too old to force this by the record's proof: look again.
 
-    What a reboot has killed stays dead, so that never ages.
+    What a reboot has killed stays dead, so that never ages. The API server's answers to the questions that complete the
+    proof may be slow, and are no work of ours: their time does not count, up to a limit below that of any boot.
     """
     if not is_forced(effect) or (isinstance(effect, DeletePod) and effect.pod.uid in record.dead):
         return False
     since = seen.asked_at if record.proof is Proof.POWER_OFF else seen.read_at
-    return clock - since > rules.proof_age
+    return clock - since - min(seen.round_trips, MAX_ROUND_TRIP_SECONDS) > rules.proof_age
 
 
 def is_suspect(node: KubeNode, silent: float, rules: Rules) -> bool:

@@ -9,6 +9,7 @@ import msgspec
 from ferroscope.contracts.bmc import Power
 from ferroscope.contrib.kubernetes.failover.cluster import KubeNode
 from ferroscope.contrib.kubernetes.failover.decision import decide
+from ferroscope.contrib.kubernetes.failover.evidence import Evidence
 from ferroscope.contrib.kubernetes.failover.machines import Machine, Match
 from ferroscope.contrib.kubernetes.failover.pods import Attachment, Pod, Volume
 from ferroscope.contrib.kubernetes.failover.terms import Decision, Rules, Seen, SetCondition, View
@@ -108,7 +109,9 @@ class Case:
         self.refused: dict[str, str] = {}
         self.silent_nodes: frozenset[str] = frozenset()
         self.watched = 1000.0
-        self.problem = ""
+        self.problem = self.paused = ""
+        self.unread = self.unseen = ""
+        self.evidence = Evidence(("system UUID of the BMC",))
         self.taints = False
         self.record: Remediation | None = None
 
@@ -118,7 +121,7 @@ class Case:
         view = View(
             cluster="c", nodes=nodes, now=self.now, clock=self.now, epoch=self.epoch, problem=self.problem,
             silent=self.silent_nodes, switched=self.switched, old=self.old, taints=self.taints, age=self.age,
-            watched=self.watched,
+            watched=self.watched, paused=self.paused,
         )  # fmt: skip
         known = [*self.machines, *([] if self.match.machine is None else [self.match.machine])]
         stored = {one.uuid: one for one in known}
@@ -128,7 +131,8 @@ class Case:
             power=self.power or _POWER[self.power_off], power_error="timed out",
             command_error=self.command_error, asked_at=self.now - self.answer_took,
             read_at=self.now, pods=self.pods, attachments=self.attachments,
-            volumes=self.volumes, refused=self.refused,
+            volumes=self.volumes, refused=self.refused, unread=self.unread, unseen=self.unseen,
+            evidence=self.evidence,
         )  # fmt: skip
         self.seen = seen
         decision = decide(view, seen, self.record, self.rules, lambda: "record-1")

@@ -13,6 +13,7 @@ from ferroscope.contrib.kubernetes.failover.terms import Rules
 from ferroscope.core.model import LeaseClaim
 from ferroscope.db.transaction import Transaction
 from ferroscope.hardware import machine_identity
+from ferroscope.hardware.machine_identity import MachineIdentity
 from tests.fast.contrib.kubernetes.failover.build import SYSTEM_UUID
 from tests.fast.contrib.kubernetes.failover.test_client import node_document, pod_document
 from tests.support import examples
@@ -52,6 +53,11 @@ class Bmcs:
         self.off = False
         self.silent = False
         self.commands: list[bool] = []
+        self.identities: dict[str, MachineIdentity] = {}
+        self.identity_of: MachineIdentity | None = MachineIdentity(uuid=SYSTEM_UUID)
+
+    def identity(self, machine: str) -> MachineIdentity | None:
+        return self.identities.get(machine, self.identity_of)
 
     def state(self, machine: str) -> Power:
         if self.silent:

@@ -10,6 +10,7 @@ from ferroscope.contracts.bmc import Power
 from ferroscope.contrib.kubernetes.failover.terms import Rules
 from ferroscope.core.remediation import Phase, Proof
 from ferroscope.db.transaction import Transaction
+from ferroscope.hardware.machine_identity import MachineIdentity
 from tests.fast.contrib.kubernetes.failover.site import Site
 from tests.fast.contrib.kubernetes.failover.test_client import node_document, pod_document
 from tests.support import examples
@@ -19,9 +20,12 @@ from tests.support.processes import PATIENCE
 def test_the_bmcs_of_all_failed_nodes_are_asked_and_commanded_at_once(site: Site) -> None:
     other = node_document("n2", "Unknown")
     other["metadata"]["annotations"] = {"ferroscope.io/machine": "m2"}
+    other["status"]["nodeInfo"]["systemUUID"] = examples.uuid()
     site.api.put("nodes", other)
     site.api.put("pods", pod_document("db-1", node="n2"))
-    site.store.write(lambda tx: tx.nodes.add(examples.node(name="m2")))
+    machine = examples.node(name="m2")
+    site.power.identities[machine.uuid] = MachineIdentity(uuid=other["status"]["nodeInfo"]["systemUUID"])
+    site.store.write(lambda tx: tx.nodes.add(machine))
     together = threading.Barrier(2, timeout=PATIENCE)  # one after the other would break it
     ask, command = site.power.state, site.power.set
 

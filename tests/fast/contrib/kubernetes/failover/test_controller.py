@@ -69,9 +69,9 @@ def test_a_successor_powers_nothing_off_before_it_can_know_which_nodes_are_silen
     site.passes(site.task(), site.lead(), 2)
     successor, leading = site.task(), site.lead()
     site.passes(successor, leading, 1, every=30.0)
-    assert [one.reason for one in site.records()] == ["watching"]
+    assert [one.reason for one in site.records()] == ["dwell"]
     assert site.power.commands == []
-    site.passes(successor, leading, 3, every=5.0)
+    site.passes(successor, leading, 5, every=5.0)
     assert site.power.commands == [False]
 
 
@@ -129,15 +129,14 @@ def test_a_machine_that_is_left_off_is_reported_on_the_node_in_an_event_and_in_t
     assert (status, message in said) == ("True", True)
     assert "m1 is off" in message
     assert _conditions(site)["Ready"][0] == "Unknown"
-    assert task.problem is not None
-    assert task.problem.code == "failover-left-off"
+    assert [problem.code for problem in task.problems] == ["failover-left-off"]
     told = [one["reason"] for one in site.api.events]
     assert told.count("FailoverLeftOff") == 1
     # An operator powers it on.
     site.power.off = False
     site.passes(task, leading, 2)
     assert _conditions(site)["ferroscope.io/MachineLeftOff"] == ("False", "")
-    assert task.problem is None
+    assert task.problems == []
 
 
 def test_a_condition_that_a_lost_call_has_left_behind_is_taken_back_from_a_ready_node(site: Site) -> None:
@@ -178,8 +177,7 @@ def test_a_node_that_is_deleted_while_its_machine_is_off_leaves_a_trace(site: Si
     del site.api.objects["nodes"]["n1"]
     site.passes(task, leading, 2)
     (record,) = site.records()
-    assert (record.phase, record.reason) == (Phase.DONE, "left-off")
-    assert record.left_off
+    assert (record.detached, record.reason) == (True, "left-off")
     assert "m1" in record.message
     event = site.api.events[-1]
     assert (event["reason"], event["type"], event["involvedObject"]["name"]) == ("FailoverLeftOff", "Warning", "n1")

@@ -110,7 +110,11 @@ def test_hardware_that_was_replaced_under_the_name_of_the_node_is_noticed_after_
     case.node, case.match, case.renewal = node(boot="boot-2"), Match(_OTHER), "r2"
     decision = case.step(1.0)
     assert decision.reason == "rebooted"
-    assert bool(case.record.left_off) is (phase == "powering-off")
+    assert case.record.left_off == ""
+    assert (decision.detached is not None) is (phase == "powering-off")
+    if decision.detached is not None:  # the machine that it has left behind
+        assert (decision.detached.machine, decision.detached.detached) == (MACHINE.uuid, True)
+        assert "m1" in decision.detached.left_off
     # From here on the new machine counts, and only that.
     case.power_off = False
     assert case.step(1.0).record.machine == _OTHER.uuid

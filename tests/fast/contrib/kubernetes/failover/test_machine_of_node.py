@@ -13,6 +13,7 @@ from ferroscope.contracts.bmc import Power
 from ferroscope.contrib.kubernetes.failover.machine_list import MachineList
 from ferroscope.core.remediation import Remediation
 from ferroscope.hardware import machine_identity
+from ferroscope.hardware.machine_identity import MachineIdentity
 from tests.fast.contrib.kubernetes.failover.site import Site
 from tests.support import examples
 
@@ -57,11 +58,13 @@ def test_a_mistaken_name_never_switches_off_the_machine_of_a_ready_node(site: Si
 
 
 def _two_machines(site: Site) -> Any:
-    """Have the node n1 say nothing of its machine but the annotation, which names the wrong one of m1 and m2."""
+    """Have only the annotation of node n1 tell m1 from m2, which were never inspected, and name the wrong one."""
     other = examples.node(name="m2")
-    site.store.write(lambda tx: tx.nodes.add(other))
+    uninspected = msgspec.structs.replace(site.machine, internal={})
+    site.store.write(lambda tx: (tx.nodes.add(other), tx.nodes.update(uninspected)))
     failed = site.api.objects["nodes"]["n1"]
-    failed["status"]["nodeInfo"]["systemUUID"] = ""
+    failed["status"]["nodeInfo"]["systemUUID"] = str(uuid.UUID(int=4 << 100))
+    site.power.identity_of = MachineIdentity(uuid=str(uuid.UUID(int=4 << 100)))
     failed["metadata"]["annotations"] = {"ferroscope.io/machine": "m2"}
     site.api.put("nodes", failed)
     asked, ask = [], site.power.state
@@ -98,7 +101,6 @@ def test_an_annotation_that_is_corrected_in_time_counts_in_the_next_pass(site: S
 @pytest.mark.parametrize("change", ["inspected", "deleted", "maintenance"])
 def test_where_reading_all_machines_takes_long_those_that_matter_are_read_in_each_pass(site: Site, change: str) -> None:
     other, _ = _two_machines(site)
-    site.api.objects["nodes"]["n1"]["status"]["nodeInfo"]["systemUUID"] = str(uuid.UUID(int=4 << 100))
     task, leading = site.task(), site.lead()
     task.step(leading)
     task._reader._machines._due_at = math.inf

@@ -79,6 +79,7 @@ def test_a_machine_that_is_changing_after_the_proof_ends_it() -> None:
 
 def test_an_operators_word_does_not_count_against_a_machine_that_is_changing() -> None:
     case = Case()
+    case.step()
     case.node = node(annotations={CONFIRMED_OFF: "boot-1"})
     case.power = Power.CHANGING
     for _ in range(10):

@@ -1,0 +1,80 @@
+"""Whether a machine was measured to be the one under a Kubernetes node. Pure.
+
+People say which machine a node has, by annotations and by BMC addresses, and people err. Power is cut only where a
+measurement agrees with what the node reports, and none contradicts it:
+
+* the system UUID that the BMC reports now, and the one that the kubelet reports;
+* the serial number that the BMC reports now, and the one that the node's annotation or the ramdisk says;
+* the address of its BMC that the ramdisk read in band, and the address to which commands are sent.
+
+Where both system UUIDs are known they decide, and a different serial number is no contradiction: a BMC may report that
+of the board, and the ramdisk that of the system.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Set
+
+import msgspec
+
+from ferroscope.contrib.kubernetes.failover.cluster import SERIAL, KubeNode
+from ferroscope.contrib.kubernetes.failover.machines import Machine
+from ferroscope.core import values
+from ferroscope.hardware.machine_identity import MachineIdentity, identify, same_uuid
+
+
+class Evidence(msgspec.Struct, frozen=True):
+    """``facts`` agree, in words; ``contradiction`` is the first that does not, "" if none."""
+
+    facts: tuple[str, ...] = ()
+    contradiction: str = ""
+
+
+def weigh_evidence(node: KubeNode, machine: Machine, behind_bmc: MachineIdentity | None) -> Evidence:
+    """Return what speaks for and against this machine; ``behind_bmc``: what its BMC says it is that of."""
+    reported = identify({"serial_number": node.annotations.get(SERIAL)}, node.status.node_info.system_uuid or None, ())
+    bmc = behind_bmc or MachineIdentity()
+    in_band = bool(machine.system_uuid and reported.uuid and same_uuid(machine.system_uuid, reported.uuid))
+    serials = {one for one in (reported.serial, machine.serial if in_band else None) if one}
+    facts, against = [], []
+    if bmc.uuid and reported.uuid:
+        if same_uuid(bmc.uuid, reported.uuid):
+            facts.append("system UUID of the BMC")
+        else:
+            against.append(
+                f"the BMC of machine {machine.title} is that of a machine with system UUID {bmc.uuid}, "
+                f"and the node reports {reported.uuid}"
+            )
+    if bmc.serial and serials:
+        if bmc.serial in serials:
+            facts.append("serial number of the BMC")
+        elif not (bmc.uuid and reported.uuid):
+            against.append(
+                f"the BMC of machine {machine.title} is that of a machine with serial number {bmc.serial}, "
+                f"and the node has {' or '.join(sorted(serials))}"
+            )
+    if in_band or (machine.serial and machine.serial == reported.serial):
+        against += _compare_addresses(machine, facts)
+    return Evidence(tuple(facts), against[0] if against else "")
+
+
+def _compare_addresses(machine: Machine, facts: list[str]) -> list[str]:
+    """Compare where the ramdisk saw the BMC with where commands are sent; only addresses of one family compare."""
+    measured, configured = _normalize(machine.in_band_bmcs), _normalize(machine.bmc_addresses)
+    if measured & configured:
+        facts.append("in-band address of the BMC")
+        return []
+    routable = {one for one in measured if not ipaddress.ip_address(one).is_link_local}
+    families = {":" in one for one in routable} & {":" in one for one in configured}
+    if not families:
+        return []
+    shown = [", ".join(sorted(one for one in group if (":" in one) in families)) for group in (routable, configured)]
+    return [
+        f"the ramdisk saw the BMC of machine {machine.title} at {shown[0]}, but its BMC address leads to {shown[1]}; "
+        "correct the address, or inspect the machine again"
+    ]
+
+
+def _normalize(addresses: Set[str]) -> set[str]:
+    return {one for text in addresses if (one := values.normalized_ip(text))}

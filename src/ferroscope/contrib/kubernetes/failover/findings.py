@@ -1,0 +1,56 @@
+"""What operators must know about a cluster's remediations: the findings of the service's status, and their numbers.
+
+The same findings are the metric that the alerts look at, so that the two never disagree.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final
+
+from ferroscope.core.remediation import Remediation
+from ferroscope.telemetry.finding import Finding
+
+# So many passes in a row may fail before the cluster counts as unreadable: an API server restarts.
+MAX_FAILED_PASSES: Final = 5
+_ADVICE: Final = "see ferroscope failover status"
+
+
+def find_problems(
+    cluster: str, records: Iterable[Remediation], *, paused: str = "", unreadable: str = ""
+) -> tuple[list[Finding], Mapping[str, int]]:
+    """Return the findings, and how many nodes or machines each kind is about.
+
+    ``unreadable``: why the cluster could not be read in the last passes, "" if it could.
+    """
+    records = list(records)
+    left_off = [one for one in records if one.left_off]
+    stuck = [one for one in records if one.escalated and not one.left_off]
+    storm = [one for one in records if one.reason == "storm"]
+    numbers = {
+        "left-off": len(left_off),
+        "stuck": len(stuck),
+        "unreadable": int(bool(unreadable)),
+        "storm": len(storm),
+        "paused": int(bool(paused)),
+    }
+    problems = []
+    if unreadable:
+        summary = f"the failed-node controller cannot read the cluster {cluster}: {unreadable}; nothing is failed over"
+        problems.append(Finding("failover-unreadable", "wrong", summary, "check the API server and its credentials"))
+    if left_off:
+        problems.append(Finding("failover-left-off", "wrong", _summarize(cluster, left_off), _ADVICE))
+    if stuck:
+        problems.append(Finding("failover-no-progress", "wrong", _summarize(cluster, stuck), _ADVICE))
+    if storm:
+        problems.append(Finding("failover-storm", "wrong", _summarize(cluster, storm), _ADVICE))
+    if paused:
+        summary = f"failover of the cluster {cluster} is paused: {paused}"
+        problems.append(Finding("failover-paused", "note", summary, "ferroscope failover resume"))
+    return problems, numbers
+
+
+def _summarize(cluster: str, records: Sequence[Remediation]) -> str:
+    first = records[0]
+    more = f" (and {len(records) - 1} more)" if len(records) > 1 else ""
+    return f"Kubernetes node {first.node} of cluster {cluster}: {first.left_off or first.message}{more}"
