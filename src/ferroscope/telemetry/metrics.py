@@ -5,7 +5,7 @@ Label values come from fixed tables, so that callers cannot increase the cardina
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Final, Literal, get_args
 
 from prometheus_client import (
