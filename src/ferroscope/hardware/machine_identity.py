@@ -77,15 +77,18 @@ def identify(system_vendor: Any, system_uuid: Any, macs: Sequence[str]) -> Machi
 
 
 def stored(document: Any) -> MachineIdentity | None:
-    """Return the identity that is stored as a document; None if there is none."""
+    """Return the identity that is stored as a document; None if there is none.
+
+    An earlier release may have stored what only this one knows to be a placeholder.
+    """
     known = mapping(document)
     macs = known.get("macs")
     if not known or not isinstance(macs, list):
         return None
     bmcs = known.get("bmcs")
     return MachineIdentity(
-        text(known.get("serial")),
-        text(known.get("uuid")),
+        _serial(known.get("serial")),
+        _uuid(known.get("uuid")),
         tuple(map(str, macs)),
         tuple(map(str, bmcs)) if isinstance(bmcs, list) else (),
     )
@@ -172,7 +175,8 @@ def behind_bmc(node: Node) -> MachineIdentity | None:
     known = mapping(node.internal.get(BEHIND_BMC))
     if not known or known.get(_PLACE) != _place(node):
         return None
-    return MachineIdentity(text(known.get("serial")), text(known.get("uuid")))
+    said = MachineIdentity(_serial(known.get("serial")), _uuid(known.get("uuid")))
+    return said if said.serial or said.uuid else None
 
 
 def remember_behind_bmc(node: Node, found: Document) -> None:

@@ -5,7 +5,16 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from ferroscope.hardware.machine_identity import MachineIdentity, contradictions, explain, identify, stored
+from ferroscope.hardware.machine_identity import (
+    MachineIdentity,
+    behind_bmc,
+    contradictions,
+    explain,
+    identify,
+    remember_behind_bmc,
+    stored,
+)
+from tests.support import examples
 
 UUID, OTHER = "4c4c4544-0042-3510-8054-b7c04f4d3132", "11111111-2222-4333-8444-555555555555"
 MACS = ("52:54:00:00:00:01", "52:54:00:00:00:02")
@@ -90,3 +99,13 @@ def test_the_text_names_both_values() -> None:
     text = explain(contradictions(KNOWN, MachineIdentity("XYZ789", None, MACS)))
     assert text == "serial number XYZ789, was ABC123"
     assert "missing" in explain(contradictions(KNOWN, MachineIdentity(None, None, MACS)))
+
+
+@pytest.mark.parametrize("uuid", ["03000200-0400-0500-0006-000700080009", "00020003-0004-0005-0006-000700080009"])
+def test_a_placeholder_that_an_earlier_release_has_stored_is_none(uuid: str) -> None:
+    """Else all machines that have it would be taken for one."""
+    document = {"serial": "To be filled by O.E.M.", "uuid": uuid}
+    assert stored({"macs": [], **document}) == MachineIdentity()
+    node = examples.node()
+    remember_behind_bmc(node, document)
+    assert behind_bmc(node) is None
