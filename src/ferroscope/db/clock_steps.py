@@ -78,6 +78,10 @@ class ClockSteps:
         """Return the steps in order; their numbers are consecutive."""
         return [_STEP.from_row(row) for row in self._tx.run(_LIST)]
 
+    def ahead(self) -> float:
+        """Return by how many seconds the clock may be ahead because it was set, so that nothing ends too early."""
+        return max(0.0, sum(step.seconds for step in self.list()))
+
     def record(self, step: ClockStep, recent: float) -> None:
         """Record that the clock was set, and adjust the stored times; then do the same as ``shorten``.
 

@@ -258,6 +258,19 @@ failover_pauses = Table(
     **OPTIONS,
 )
 
+# The nodes of each cluster whose failures are dealt with, and which machines they run on: see ``core.failover_node``.
+failover_nodes = Table(
+    "failover_nodes",
+    metadata,
+    Column("cluster", String(63), primary_key=True),
+    Column("node", String(253), primary_key=True),
+    Column("machine", UUID, index=True),
+    Column("ready", Boolean, nullable=False),
+    Column("written_at", Double, nullable=False, index=True),
+    Column("record", LONG_TEXT, nullable=False),
+    **OPTIONS,
+)
+
 # What hardware is expected, in the order of ``position``; see ``hardware.expectations``.
 expectations = Table(
     "expectations",

@@ -15,6 +15,7 @@ from ferroscope.db.credentials import AccessTokens, WebSessions
 from ferroscope.db.data import InspectionData, Objects
 from ferroscope.db.digests import Digests
 from ferroscope.db.events import AuditLog, Outbox, record
+from ferroscope.db.failover_nodes import FailoverNodes
 from ferroscope.db.inspections import Inspections, Journal
 from ferroscope.db.leases import Leases
 from ferroscope.db.macs import Discoveries, Macs, Rejections
@@ -83,6 +84,7 @@ class Transaction(Session):
     digests = Repository(Digests)
     receipts = Repository(Receipts)
     remediations = Repository(Remediations)
+    failover_nodes = Repository(FailoverNodes)
     web_sessions = Repository(WebSessions)
     saved_searches = Repository(SavedSearches)
 

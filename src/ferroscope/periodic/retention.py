@@ -2,7 +2,8 @@
 
 Journal steps without an inspection are deleted by age alone, so that the journal cannot be filled with them. So are old
 MAC changes: the PXE filters have long since applied them, or read everything again. Access tokens that expired or were
-revoked are kept for a while, for those who investigate what they were used for.
+revoked are kept for a while, for those who investigate what they were used for. What the failed-node controller of a
+cluster knows of its nodes is deleted a while after its last run.
 
 A run is bounded: it deletes in small transactions for a few seconds, and the next run continues. So a large backlog,
 for example after ``retention`` was shortened, delays nothing else.
@@ -24,6 +25,8 @@ _RUN: Final = 10.0  # seconds, the maximum of one run
 # Much longer than the time between two reads of a PXE filter; a new leader reads everything.
 _CHANGES_KEPT: Final = 3600.0
 _TOKENS_KEPT: Final = 90 * 86_400.0
+# For so long the machines of a cluster are guarded whose failed-node controller has not run: more than a weekend.
+_CLUSTERS_KEPT: Final = 3 * 86_400.0
 # Finding old steps reads the whole journal.
 _STEPS_EVERY: Final = 3600.0
 
@@ -64,7 +67,7 @@ class Retention:
     def step(self, leadership: StepLeadership) -> str:
         """Delete batch after batch, each in its own transaction."""
         self._until = self._clock.monotonic() + _RUN
-        removed, ahead = 0, self._store.read(_ahead)
+        removed, ahead = 0, self._store.read(lambda tx: tx.clock_steps.ahead())
         if self._threshold:
             removed += self._all(
                 leadership, lambda tx: tx.inspections.remove_ended(tx.now - self._threshold - ahead, _BATCH)
@@ -93,6 +96,7 @@ class Retention:
             self._all(leadership, lambda tx: tx.data.remove_logs(tx.now - self._logs - ahead, _BATCH))
         self._all(leadership, lambda tx: tx.access_tokens.remove_ended(tx.now - _TOKENS_KEPT - ahead, _BATCH))
         self._all(leadership, lambda tx: tx.web_sessions.remove_ended(tx.now - ahead, _BATCH))
+        self._all(leadership, lambda tx: tx.failover_nodes.remove_old(tx.now - _CLUSTERS_KEPT - ahead))
         if self._audit:
             self._all(leadership, lambda tx: tx.audit.remove_old(tx.now - self._audit - ahead, _BATCH))
         if not self._is_over():  # otherwise the next run continues
@@ -111,8 +115,3 @@ class Retention:
             if not batch:
                 break
         return removed
-
-
-def _ahead(tx: Transaction) -> float:
-    """Return by how much the clock may be ahead because it was set, so that nothing is deleted too early."""
-    return max(0.0, sum(step.seconds for step in tx.clock_steps.list()))

@@ -6,6 +6,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from ferroscope.contracts.store import Query
+from ferroscope.core.failover_node import FailoverNode
 from ferroscope.core.model import ClockStep, Entry, Inspection, Node, Port
 from ferroscope.core.states import State
 from ferroscope.periodic.retention import Retention
@@ -100,6 +101,24 @@ def test_retention_keeps_access_tokens_for_90_days_after_their_end() -> None:
     assert left() == {"expired", "revoked", "active"}
     members.clock.now += 2.0
     assert left() == {"active"}
+
+
+def test_retention_keeps_what_is_known_of_a_clusters_nodes_for_three_days() -> None:
+    members, clock_set = Members(), 100 * DAY
+    members.clock.now = 1_000 * DAY
+    members.store.write(lambda tx: tx.failover_nodes.save([FailoverNode(cluster="a", node="a1")]))
+
+    def left() -> int:
+        Retention(members.store, threshold=0.0, period=30.0, clock=members.clock).step(examples.UNLED)
+        return len(members.store.read(lambda tx: tx.failover_nodes.list("a")))
+
+    members.clock.now += 3 * DAY - 1.0
+    assert left() == 1
+    members.clock.now += clock_set
+    members.store.write(lambda tx: tx.clock_steps.record(ClockStep(id=1, seconds=clock_set), 1.0))
+    assert left() == 1
+    members.clock.now += 2.0
+    assert left() == 0
 
 
 def test_retention_looks_through_the_journal_once_an_hour() -> None:

@@ -33,6 +33,7 @@ from tests.store.sql.test_leases import *  # noqa: F403  # noqa: F403
 from tests.store.sql.test_node_text import *  # noqa: F403  # noqa: F403
 from tests.store.sql.test_queue import *  # noqa: F403  # noqa: F403
 from tests.store.test_addresses import *  # noqa: F403  # noqa: F403
+from tests.store.test_failover_nodes import *  # noqa: F403
 from tests.store.test_inspections import *  # noqa: F403  # noqa: F403
 from tests.store.test_journal import *  # noqa: F403  # noqa: F403
 from tests.store.test_macs import *  # noqa: F403  # noqa: F403

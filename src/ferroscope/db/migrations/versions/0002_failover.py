@@ -27,3 +27,16 @@ def upgrade() -> None:
         sa.PrimaryKeyConstraint("cluster", name="pk_failover_pauses"),
         **OPTIONS,
     )
+    op.create_table(
+        "failover_nodes",
+        sa.Column("cluster", sa.String(63), nullable=False),
+        sa.Column("node", sa.String(253), nullable=False),
+        sa.Column("machine", sa.String(36)),
+        sa.Column("ready", sa.Boolean(), nullable=False),
+        sa.Column("written_at", sa.Double(), nullable=False),
+        sa.Column("record", LONG_TEXT, nullable=False),
+        sa.PrimaryKeyConstraint("cluster", "node", name="pk_failover_nodes"),
+        **OPTIONS,
+    )
+    op.create_index("ix_failover_nodes_machine", "failover_nodes", ["machine"])
+    op.create_index("ix_failover_nodes_written_at", "failover_nodes", ["written_at"])
