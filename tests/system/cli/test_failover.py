@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 import threading
+import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -97,6 +98,27 @@ def test_the_plan_says_of_each_failed_node_what_would_be_done_and_why_not_more_a
     assert "out-of-service taint" in done.stderr  # the server is old
     assert not {method for method, path in cluster.api.calls if "selfsubjectaccessreviews" not in path} - {"GET"}
     assert cluster.shown("status")["remediations"] == []
+
+
+def test_the_plan_of_all_says_of_each_node_whether_it_is_protected_and_changes_nothing(cluster: _Cluster) -> None:
+    """The BMC of m1 does not answer; n2 and n3 have no machine, and one UUID."""
+    for name in ("n2", "n3"):
+        node = node_document(name)
+        node["status"]["nodeInfo"]["systemUUID"] = str(uuid.UUID(int=5 << 100))
+        cluster.api.put("nodes", node)
+    nodes = {one["node"]: one for one in cluster.shown("plan", "--all")["nodes"]}
+    assert {name: (one["protected"], one["reason"]) for name, one in nodes.items()} == {
+        "n1": (False, "bmc-error"),
+        "n2": (False, "machine-unknown"),
+        "n3": (False, "machine-unknown"),
+    }
+    assert (nodes["n1"]["machine"], nodes["n1"]["facts"]) == ("m1", ["system UUID"])
+    assert (nodes["n1"]["bmc_answers"], nodes["n1"]["power"], nodes["n2"]["bmc_answers"]) == (False, None, None)
+    shown = " ".join(cluster.run("plan", "--all").stdout.split())
+    assert all(word in shown for word in ("NODE", "FACTS", "PROTECTED", "silent", "no: bmc-error"))
+    assert "reason: machine-unknown" in cluster.run("plan", "--all", "-o", "yaml").stdout
+    assert not {method for method, path in cluster.api.calls if "selfsubjectaccessreviews" not in path} - {"GET"}
+    assert cluster.change(lambda backend: backend.store.read(lambda tx: tx.failover_nodes.list("default"))) == []
 
 
 def test_the_status_has_the_evidence_of_each_remediation_newest_first(cluster: _Cluster) -> None:

@@ -56,9 +56,15 @@ def failover(context: click.Context, files: tuple[str, ...], database: str | Non
 @failover.command("plan")
 @config_option
 @database_option
+@click.option(
+    "--all",
+    "everything",
+    is_flag=True,
+    help="Show for every node, asking its BMC, whether its failure would be dealt with.",
+)
 @output_option
 @click.pass_obj
-def plan(given: _Given, files: tuple[str, ...], database: str | None, fmt: str) -> None:
+def plan(given: _Given, files: tuple[str, ...], database: str | None, fmt: str, *, everything: bool) -> None:
     """Show what would be done now for each node that is not ready, and what prevents more. Changes nothing."""
     from ferroscope.config.options import LogSettings
     from ferroscope.contrib.kubernetes.role import plan as look
@@ -66,6 +72,9 @@ def plan(given: _Given, files: tuple[str, ...], database: str | None, fmt: str) 
 
     log.configure(LogSettings(level="warning"), process="failover")  # to standard error: the output is the plan
     settings = _settings(given, files, database)
+    if everything:
+        _show_protection(settings, Output(fmt))
+        return
     data = [
         {
             "node": one.seen.name,
@@ -86,6 +95,41 @@ def plan(given: _Given, files: tuple[str, ...], database: str | None, fmt: str) 
     out.show({"nodes": data}, lambda screen: screen.print(table(titles, rows)) if rows else None)
     if not rows:
         out.note("no node has failed")
+
+
+def _show_protection(settings: Settings, out: Output) -> None:
+    from ferroscope.contracts.bmc import Power
+    from ferroscope.contrib.kubernetes.role import check
+
+    data = [
+        {
+            "node": one.node.name,
+            "machine": None if one.match.machine is None else one.match.machine.title,
+            "facts": list(one.match.facts),
+            "bmc_answers": None if one.match.machine is None else one.answer.power is not Power.UNKNOWN,
+            "power": one.answer.power.published,
+            "protected": not one.problem,
+            "reason": one.problem,
+            "message": one.message,
+        }
+        for one in _or_fail(check, settings)
+    ]
+    titles = ("NODE", "MACHINE", "FACTS", "BMC", "POWER", "PROTECTED")
+    answers = {None: "-", True: "answers", False: "silent"}
+    rows = [
+        (
+            one["node"],
+            one["machine"] or "-",
+            ", ".join(one["facts"]) or "-",
+            answers[one["bmc_answers"]],
+            one["power"] or "-",
+            "yes" if one["protected"] else f"no: {one['reason']}: {one['message']}",
+        )
+        for one in data
+    ]
+    out.show({"nodes": data}, lambda screen: screen.print(table(titles, rows)) if rows else None)
+    if not rows:
+        out.note("the cluster has no nodes")
 
 
 @failover.command("status")

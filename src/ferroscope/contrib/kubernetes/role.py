@@ -7,7 +7,7 @@ import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeVar
 
 import structlog
 
@@ -43,7 +43,10 @@ from ferroscope.secrets.references import SecretReader
 if TYPE_CHECKING:
     from ferroscope.contrib.kubernetes.failover.client import Kubernetes
     from ferroscope.contrib.kubernetes.failover.controller import Failover
+    from ferroscope.contrib.kubernetes.failover.protection import Checked
     from ferroscope.contrib.kubernetes.failover.reading import Looked
+
+T = TypeVar("T")
 
 # The oldest server with the API versions that are used: Leases of kubelets, policy/v1beta1, storage/v1.
 _OLDEST: Final = (1, 17)
@@ -180,13 +183,22 @@ def remarks(version: tuple[int, int], skew: float) -> list[str]:
 
 def plan(settings: Settings) -> list[Looked]:
     """Return what would be done now about each failed node, and why not more; change nothing. ``StartError``."""
+    return _asked(settings, lambda task: task.plan())
+
+
+def check(settings: Settings) -> list[Checked]:
+    """Return for every node whether its failure would be dealt with, and why not; change nothing. ``StartError``."""
+    return _asked(settings, lambda task: task.check())
+
+
+def _asked(settings: Settings, ask: Callable[[Failover], list[T]]) -> list[T]:
     try:
         with opened(settings) as backend, _controller(settings, backend, threading.Event(), dry_run=True) as (build, _):
             from ferroscope.contrib.kubernetes.failover.client import KubernetesError
 
             task = build()
             try:
-                return task.plan()
+                return ask(task)
             except KubernetesError as exc:
                 raise cluster.unusable(exc) from exc
             finally:

@@ -23,6 +23,7 @@ from ferroscope.contrib.kubernetes.failover.bmc_calls import BmcCalls, MachinePo
 from ferroscope.contrib.kubernetes.failover.client import Kubernetes, KubernetesError
 from ferroscope.contrib.kubernetes.failover.findings import MAX_FAILED_PASSES, find_problems
 from ferroscope.contrib.kubernetes.failover.machine_list import prohibitions_of
+from ferroscope.contrib.kubernetes.failover.protection import Checked, ProtectionCheck, check_nodes
 from ferroscope.contrib.kubernetes.failover.reading import ClusterReader, Looked
 from ferroscope.contrib.kubernetes.failover.refusals import Refusals
 from ferroscope.contrib.kubernetes.failover.terms import (
@@ -39,6 +40,7 @@ from ferroscope.contrib.kubernetes.failover.terms import (
     is_forced,
 )
 from ferroscope.core.delivery import IllegalEventError, NotInspectableError
+from ferroscope.core.failover_node import FailoverNode
 from ferroscope.core.model import Entry, Severity
 from ferroscope.core.remediation import Proof, Remediation
 from ferroscope.db.store import Store
@@ -98,6 +100,8 @@ class Failover:
         self._store = store
         self._rules = rules
         self._calls = BmcCalls(power, clock)
+        # Calls of their own: they must not keep those about failed nodes waiting.
+        self._check = ProtectionCheck(kube, BmcCalls(power, clock), store, rules, cluster=cluster, clock=clock)
         self._refusals = Refusals(clock)
         self._reader = ClusterReader(
             kube,
@@ -125,15 +129,26 @@ class Failover:
     def close(self) -> None:
         """Start nothing new."""
         self._calls.close()
+        self._check.close()
+
+    @property
+    def unprotected(self) -> Sequence[FailoverNode]:
+        """The ready nodes whose failures would not be dealt with, with ``problem`` and ``message``, by name."""
+        return self._check.unprotected
 
     def plan(self) -> list[Looked]:
         """Return every node that has failed, or has a record, with what would be done now; change nothing."""
         return list(self._reader.look())
 
+    def check(self) -> list[Checked]:
+        """Return for every node whether its failure would be dealt with, asking all BMCs now; change nothing."""
+        return check_nodes(self._kube, self._calls, self._store, cluster=self._cluster, clock=self._clock)
+
     def step(self, leading: StepLeadership) -> str:
         """Pass once, if it is time to; return a status."""
         now = self._clock.monotonic()
         if now < self._next_at and not self._wake.is_set() and not self._calls.answered():
+            self._check.step(leading, self._reader.nodes, self._reader.open)
             return self._status
         self._wake.clear()
         try:
@@ -160,6 +175,7 @@ class Failover:
         remediations = [f"{record.node}: {record.message or 'its BMC is asked'}" for record in records]
         paused = [f"paused: {self._reader.paused}"] if self._reader.paused else []
         self._status = "; ".join(paused + remediations) or calm
+        self._check.step(leading, self._reader.nodes, self._reader.open)
         return self._status
 
     def _publish_problems(self, unreadable: str = "") -> None:

@@ -40,15 +40,9 @@ class MachineList:
             return list(self._known.values()), False
         began = self._clock.monotonic()
         found: dict[str, Machine] = {}
-        marker: str | None = None
-        while True:
-            query = Query(limit=_PAGE, marker=marker)
-            page = self._store.read(lambda tx, query=query: tx.nodes.list(query))  # type: ignore[misc]
-            found |= {one.uuid: machine_of(one) for one in page}
+        for page in pages(self._store):
+            found |= page
             keep_alive()
-            if len(page) < _PAGE:
-                break
-            marker = page[-1].uuid
         now = self._clock.monotonic()
         self._known, self._due_at = found, now + (now - began) * _SHARE
         return list(found.values()), True
@@ -70,6 +64,18 @@ class MachineList:
     def clear(self) -> None:
         """Forget all."""
         self._known, self._due_at = {}, -math.inf
+
+
+def pages(store: Store) -> Iterator[dict[str, Machine]]:
+    """Yield all machines by their UUIDs, some hundred at a time."""
+    marker: str | None = None
+    while True:
+        query = Query(limit=_PAGE, marker=marker)
+        page = store.read(lambda tx, query=query: tx.nodes.list(query))  # type: ignore[misc]
+        yield {one.uuid: machine_of(one) for one in page}
+        if len(page) < _PAGE:
+            break
+        marker = page[-1].uuid
 
 
 def machine_of(node: Node) -> Machine:

@@ -20,6 +20,8 @@ from ferroscope.contrib.kubernetes.failover.cluster import MACHINE, SERIAL, Kube
 from ferroscope.core.values import many
 from ferroscope.hardware.machine_identity import MachineIdentity, identify
 
+# The facts about a machine that are measured on it; what somebody has written may be a mistake.
+MEASURED: Final = frozenset({"system UUID", "serial number"})
 # Provider IDs of this scheme have the machine's own UUID; others may have something that is not stored here.
 _OWN: Final = "ferroscope"
 # Spellings of UUIDs, which are the same in each pass.
@@ -57,11 +59,12 @@ class Machine(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Match(msgspec.Struct, frozen=True):
-    """The machine, or why there is none: a code, and a message."""
+    """The machine, or why there is none: a code, and a message. ``facts``: what the node says that fits the machine."""
 
     machine: Machine | None = None
     reason: str = ""
     message: str = ""
+    facts: tuple[str, ...] = ()
 
 
 class _Claim(msgspec.Struct, frozen=True):
@@ -157,7 +160,7 @@ class Inventory:
             return Match(
                 None, "machine-ambiguous", f"{many(len(left), 'machine')} have its {sources}; a guess is not made"
             )
-        return Match(self._machines[left[0]])
+        return Match(self._machines[left[0]], facts=tuple(sorted(one.source for one in found)))
 
     def _may_have(self, node: KubeNode) -> set[str]:
         """Return the machines that may be this node's: its own one, or else each that anything it says fits."""

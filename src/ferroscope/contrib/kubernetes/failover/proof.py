@@ -126,6 +126,8 @@ def _decide_power_off(case: Case, record: Remediation, node: KubeNode) -> Decisi
         return case.wait(record, "cordoned", _CORDONED)
     if machine is None:
         return case.wait(record, case.seen.match.reason, case.seen.match.message)
+    if case.seen.distrust:  # neither would its command show that the machine is off
+        return case.wait(record, "bmc-unreliable", case.seen.distrust)
     if machine.active:
         return case.wait(record, "inspecting", f"an inspection of machine {machine.title} is in progress")
     if (doubt := _doubt(case, machine)) is not None:

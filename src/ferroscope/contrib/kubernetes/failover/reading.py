@@ -27,7 +27,9 @@ from ferroscope.contrib.kubernetes.failover.machine_list import MachineList
 from ferroscope.contrib.kubernetes.failover.machines import Inventory, Match
 from ferroscope.contrib.kubernetes.failover.pods import Pod, Volume
 from ferroscope.contrib.kubernetes.failover.proof import due_in
+from ferroscope.contrib.kubernetes.failover.protection import StoredNodes, distrust
 from ferroscope.contrib.kubernetes.failover.terms import Decision, Rules, Seen, View, is_storm, is_suspect
+from ferroscope.core.failover_node import FailoverNode
 from ferroscope.core.remediation import Phase, Remediation
 from ferroscope.db.store import Store
 
@@ -51,7 +53,10 @@ class Looked(msgspec.Struct, frozen=True):
 
 
 class _Pass(msgspec.Struct, frozen=True):
-    """What is read once in a pass: nodes by name, remediations in progress by node, and all that may be needed."""
+    """What is read once in a pass: nodes by name, remediations in progress by node, and all that may be needed.
+
+    ``checked``: what the last check before the failure has found out about the nodes, by name.
+    """
 
     nodes: dict[str, KubeNode]
     active: dict[str, Remediation]
@@ -63,6 +68,7 @@ class _Pass(msgspec.Struct, frozen=True):
     epoch: int
     began: float
     paused: str = ""
+    checked: Mapping[str, FailoverNode] = {}
 
 
 class ClusterReader:
@@ -71,6 +77,7 @@ class ClusterReader:
     ``waits``: the last pass has left a call to a BMC that is under way. ``again_in``: in so many seconds a BMC should
     be asked that it has left out, because its answer would have counted for less. ``open`` are the remediations that
     are in progress after the last pass, by node; ``idle`` are nodes without one that are not ready, such as new ones.
+    ``nodes`` are all nodes of the last pass, by name.
     """
 
     def __init__(
@@ -96,6 +103,7 @@ class ClusterReader:
         # What identifies each kubelet's last renewal, and when this process first saw it.
         self._renewals: dict[str, tuple[str, float]] = {}
         self._machines = MachineList(store, clock)
+        self._stored_nodes = StoredNodes(store, clock, cluster)
         # When the renewals were last looked at, and since when that has been so often that no silence was missed.
         self._looked_at = self._watching_since = -math.inf
         self._volumes: dict[tuple[str, str], Volume] = {}
@@ -106,6 +114,7 @@ class ClusterReader:
         self.open: Mapping[str, Remediation] = {}
         self.paused = ""
         self.idle: Sequence[str] = ()
+        self.nodes: Mapping[str, KubeNode] = {}
 
     def look(
         self, keep_alive: Callable[[], object] = lambda: None, *, epoch: int = 0, patience: float = math.inf
@@ -117,7 +126,7 @@ class ClusterReader:
         moment (``due_in``) is left out until then: a BMC that is still busy with a question would only delay that.
         """
         found = self._read(keep_alive, epoch)
-        self.open = found.active
+        self.open, self.nodes = found.active, found.nodes
         self.idle = [one.name for one in found.nodes.values() if not one.ready and one.name not in found.names]
         early: list[str] = []
         loads: dict[str, Load] = {}
@@ -167,12 +176,14 @@ class ClusterReader:
         if not (names := sorted(failed | set(active) | left_off)):
             self._volumes.clear()
             self._machines.clear()
+            self._stored_nodes.clear()
             return _Pass(by_name, active, names, Inventory(()), silent, "", taints=False, epoch=epoch, began=began)
         problem = self._problem()
         keep_alive()
         taints = self._kube.version() >= TAINT_SINCE
         machines = self._inventory(nodes, active, failed, elsewhere, keep_alive)
-        found = _Pass(by_name, active, names, machines, silent, problem, taints, epoch, began, self.paused)
+        checked = self._stored_nodes.named(names)
+        found = _Pass(by_name, active, names, machines, silent, problem, taints, epoch, began, self.paused, checked)
         if storm := is_storm(self._view(found), self._rules):
             _log.warning("too many nodes are not ready", cluster=self._cluster, why=storm)
         return found
@@ -194,11 +205,12 @@ class ClusterReader:
         if failed <= set(active) and all(one.phase in _PAST for one in active.values()):
             return Inventory(self._machines.some(settled), nodes, held)
         machines, fresh = self._machines.all(keep_alive)
-        inventory = Inventory(machines, nodes, held)
+        everywhere = [*nodes, *self._stored_nodes.elsewhere(nodes)]
+        inventory = Inventory(machines, everywhere, held)
         if fresh:
             return inventory
         matches = [inventory.find(one).machine for one in nodes if one.name in failed or one.name in active]
-        return Inventory(self._machines.again(settled.union(one.uuid for one in matches if one)), nodes, held)
+        return Inventory(self._machines.again(settled.union(one.uuid for one in matches if one)), everywhere, held)
 
     def _view(self, found: _Pass) -> View:
         clock = self._clock.monotonic()
@@ -298,13 +310,14 @@ class ClusterReader:
         node, match = found.nodes.get(name), self._match(found, name)
         if asked and asked != self._subject(found, name, match):
             answer = Answer(Power.UNKNOWN, -math.inf, "it was not asked")
+        settled = found.machines.get(record.machine) if record is not None and record.settled else None
         return Seen(
             name=name,
             node=node,
             renewal=renewal,
             silent=self._clock.monotonic() - renewed_at,
             match=match,
-            settled=found.machines.get(record.machine) if record is not None and record.settled else None,
+            settled=settled,
             power=answer.power,
             power_error=answer.error,
             command_error=self._calls.failure(name),
@@ -318,6 +331,7 @@ class ClusterReader:
             unseen=unseen,
             evidence=self._weigh(found, name, asked, answer),
             round_trips=self._clock.monotonic() - read_at,
+            distrust=distrust(found.checked.get(name), settled or match.machine),
         )
 
     def _read_signs_of_life(self, found: _Pass, name: str) -> None:

@@ -103,6 +103,7 @@ class Seen(msgspec.Struct, frozen=True, kw_only=True):
     are empty. ``unseen``: the same of the node and its lease; then nothing here says whether it lives. ``evidence`` is
     what was measured for and against the machine. ``round_trips``: seconds that the API server took for ``renewal`` and
     ``node``.
+    ``distrust``: why the BMC's word that the machine is off counts for nothing, "" if it counts.
     """
 
     name: str
@@ -124,6 +125,7 @@ class Seen(msgspec.Struct, frozen=True, kw_only=True):
     unseen: str = ""
     evidence: Evidence = Evidence()
     round_trips: float = 0.0
+    distrust: str = ""
 
     def volumes_of(self, pod: Pod) -> list[Volume]:
         """Return the pod's persistent volumes."""

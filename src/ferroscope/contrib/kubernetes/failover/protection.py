@@ -1,0 +1,411 @@
+"""Before a failure: whether each node's machine is known and its BMC answers, and whose machines must stay on.
+
+The leader stores what each node says of its machine, so that the controllers of other clusters that share the inventory
+take it for theirs, too. It checks each ready node every ten minutes, a few at a time: a BMC that says that the machine
+of a node is off, while its kubelet goes on renewing its lease, is not believed later.
+"""
+
+from __future__ import annotations
+
+import heapq
+import math
+import time
+from collections.abc import Collection, Container, Iterable, Iterator, Mapping, Sequence
+from itertools import islice
+from typing import Final
+
+import msgspec
+import structlog
+
+from ferroscope.contracts.bmc import Power
+from ferroscope.contracts.queue import Clock
+from ferroscope.contrib.kubernetes.failover.bmc_calls import Answer, BmcCalls, Load
+from ferroscope.contrib.kubernetes.failover.client import Kubernetes, KubernetesError
+from ferroscope.contrib.kubernetes.failover.cluster import CONFIRMED_OFF, MACHINE, SERIAL, KubeNode
+from ferroscope.contrib.kubernetes.failover.machine_list import pages
+from ferroscope.contrib.kubernetes.failover.machines import MEASURED, Inventory, Machine, Match
+from ferroscope.contrib.kubernetes.failover.terms import Rules
+from ferroscope.core.failover_node import FailoverNode
+from ferroscope.db.store import Store
+from ferroscope.db.transaction import Transaction
+from ferroscope.leadership import StepLeadership
+
+_log = structlog.get_logger(__name__)
+
+# Seconds between the beginnings of two checks of all nodes, and in which the BMCs are asked, at most one per second.
+CHECK_SECONDS: Final = 600.0
+_SPREAD_SECONDS: Final = 300.0
+# After so many seconds an answer that speaks against a node is asked for again, before it counts: a kubelet renews its
+# lease within them. Ironic says what it has seen some time ago.
+SECOND_LOOK_SECONDS: Final = 15.0
+_SECOND_LOOK_SECOND_HAND_SECONDS: Final = 300.0
+_MAX_ASKED_AT_ONCE: Final = 8
+_MAX_WRITTEN_AT_ONCE: Final = 100
+# A BMC that was caught is believed again when so many checks have heard from it that the machine is on.
+ANSWERS_UNTIL_BELIEVED: Final = 2
+# What is known of a node is written anew after so many seconds, because it is deleted some days after it was written.
+_REWRITE_SECONDS: Final = 3600.0
+# For so many seconds the nodes of other clusters are not read again.
+_ELSEWHERE_SECONDS: Final = 10.0
+# So many nodes are read by their names.
+_MAX_NAMED: Final = 50
+# Problems that somebody wants.
+_WISHED: Final = frozenset({"paused", "maintenance", "cordoned"})
+_NOTHING: Final = Load((), ())
+
+
+class Checked(msgspec.Struct, frozen=True):
+    """One node now: its machine, what the BMC has answered, and why its failure would not be dealt with, or ""."""
+
+    node: KubeNode
+    match: Match
+    answer: Answer
+    problem: str
+    message: str
+
+
+class StoredNodes:
+    """What is stored of the nodes of this cluster, and of all others. For one thread."""
+
+    def __init__(self, store: Store, clock: Clock, cluster: str) -> None:
+        self._store = store
+        self._clock = clock
+        self._cluster = cluster
+        self._elsewhere: list[tuple[str, KubeNode]] = []
+        self._due_at = -math.inf
+
+    def clear(self) -> None:
+        """Read everything anew."""
+        self._due_at = -math.inf
+
+    def named(self, names: Collection[str]) -> dict[str, FailoverNode]:
+        """Return these nodes of this cluster by name, as far as they were stored."""
+        if len(names) <= _MAX_NAMED:
+            stored = self._store.read(lambda tx: tx.failover_nodes.named(self._cluster, names))
+        else:
+            stored = self._store.read(lambda tx: tx.failover_nodes.list(self._cluster))
+        return {one.node: one for one in stored}
+
+    def elsewhere(self, nodes: Iterable[KubeNode]) -> list[KubeNode]:
+        """Return the nodes of other clusters, with what they say of their machines; ``nodes`` are those of this one.
+
+        A node that is here is left out: it was stored under another name of this cluster.
+        """
+        if self._clock.monotonic() >= self._due_at:
+            stored, now = self._store.read(lambda tx: (tx.failover_nodes.elsewhere(self._cluster), tx.now))
+            written = {one.cluster: 0.0 for one in stored}
+            for one in stored:
+                written[one.cluster] = max(written[one.cluster], one.written_at)
+            self._elsewhere = [(one.uid, _foreign(one, written[one.cluster], now)) for one in stored]
+            self._due_at = self._clock.monotonic() + _ELSEWHERE_SECONDS
+        here = {one.metadata.uid for one in nodes} if self._elsewhere else set()
+        return [node for uid, node in self._elsewhere if not uid or uid not in here]
+
+
+def _foreign(stored: FailoverNode, written_at: float, now: float) -> KubeNode:
+    """Return the node of another cluster as far as it is known; its name says where it is."""
+    silent = (
+        f", whose controller has not run since {_utc(written_at)}" if now - written_at > 2 * _REWRITE_SECONDS else ""
+    )
+    annotations = {MACHINE: stored.annotation, SERIAL: stored.serial}
+    document = {
+        "metadata": {
+            "name": f"{stored.node} of cluster {stored.cluster}{silent}",
+            "annotations": {key: value for key, value in annotations.items() if value},
+        },
+        "spec": {"providerID": stored.provider_id},
+        "status": {"nodeInfo": {"systemUUID": stored.system_uuid}},
+    }
+    return msgspec.convert(document, KubeNode)
+
+
+def distrust(checked: FailoverNode | None, machine: Machine | None) -> str:
+    """Return why the BMC of the machine is not believed when it says that the machine is off, "" if it is."""
+    if checked is None or machine is None or checked.doubted != machine.uuid:
+        return ""
+    return (
+        f"the BMC of machine {machine.title} said at {_utc(checked.said_off_at)} that it is off, while the node ran, "
+        f"so its word is no proof: see that the machine is off, and confirm it with the annotation {CONFIRMED_OFF}"
+    )
+
+
+def problem_of(node: KubeNode, match: Match, answer: Answer, checked: FailoverNode | None) -> tuple[str, str]:
+    """Return why a failure of the node would not be dealt with: a code and a text, "" if it would be."""
+    machine = match.machine
+    if wished := _wished(node, machine):
+        return wished
+    if machine is None:
+        return match.reason, match.message
+    if MEASURED.isdisjoint(match.facts):
+        facts = " and ".join(match.facts)
+        return "machine-unproven", (
+            f"only its {facts} says that it runs on machine {machine.title}, and nothing that was measured there; "
+            "inspect the machine"
+        )
+    if not answer.power.settled:
+        return "bmc-error", f"the BMC of machine {machine.title} does not say whether it is on: {answer.error}"
+    if answer.power is Power.OFF and node.ready:
+        return "bmc-unreliable", (
+            f"the BMC of machine {machine.title} says that it is off, while the node is ready; check the BMC, and its "
+            "address"
+        )
+    why = distrust(checked, machine)
+    return ("bmc-unreliable" if why else ""), why
+
+
+def _wished(node: KubeNode, machine: Machine | None) -> tuple[str, str] | None:
+    """Return why somebody wants that nothing is done about the node; None if nobody does."""
+    if node.paused:
+        return "paused", "the node has the annotation ferroscope.io/failover-paused"
+    if machine is not None and machine.maintenance:
+        return "maintenance", f"machine {machine.title} is in maintenance"
+    return ("cordoned", "the node is cordoned, or being drained") if node.drained else None
+
+
+def check_nodes(kube: Kubernetes, calls: BmcCalls, store: Store, *, cluster: str, clock: Clock) -> list[Checked]:
+    """Check all nodes now, all BMCs at once, and wait for each; change nothing."""
+    nodes, _ = kube.nodes()
+    stored = StoredNodes(store, clock, cluster)
+    machines = [machine for page in pages(store) for machine in page.values()]
+    inventory = Inventory(machines, [*nodes, *stored.elsewhere(nodes)])
+    checked = stored.named([one.name for one in nodes])
+    matches = {one.name: inventory.find(one) for one in nodes}
+    for name, match in matches.items():
+        calls.ask(name, "" if match.machine is None else match.machine.uuid, _NOTHING)
+    answers: dict[str, Answer] = {}
+    while len(answers) < len(matches):
+        answers |= {one.node: one.answer.result() for one in calls.take()}
+        calls.wait(matches, math.inf, 1.0)
+    return [
+        Checked(
+            one,
+            matches[one.name],
+            answers[one.name],
+            *problem_of(one, matches[one.name], answers[one.name], checked.get(one.name)),
+        )
+        for one in sorted(nodes, key=lambda node: node.name)
+    ]
+
+
+class _FirstLook(msgspec.Struct, frozen=True):
+    """An answer that speaks against a node; ``renewal`` and ``boot_id`` were read after it."""
+
+    power: Power
+    renewal: str
+    boot_id: str
+
+
+class ProtectionCheck:
+    """What the leader does about nodes that have not failed, a little in each step. For one thread.
+
+    BMCs are asked in threads of their own, nothing is waited for, and machines are read page by page.
+    """
+
+    def __init__(
+        self, kube: Kubernetes, calls: BmcCalls, store: Store, rules: Rules, *, cluster: str, clock: Clock
+    ) -> None:
+        self._kube = kube
+        self._calls = calls
+        self._store = store
+        self._rules = rules
+        self._cluster = cluster
+        self._clock = clock
+        self._stored = StoredNodes(store, clock, cluster)
+        self._epoch = -1
+        self._begins_at = -math.inf  # when all nodes are checked next
+        self._now_ahead = 0.0  # the database's clock less ours
+        self._nodes: Mapping[str, KubeNode] = {}
+        self._versions: dict[str, str] = {}  # of the nodes, when they were last compared with what is stored
+        # What is stored of this cluster, with the changes that are not written yet; and which these are.
+        self._rows: dict[str, FailoverNode] = {}
+        self._changed: dict[str, None] = {}
+        self._gone: dict[str, None] = {}
+        self._pages: Iterator[dict[str, Machine]] | None = None
+        self._machines: dict[str, Machine] = {}
+        self._inventory = Inventory(())
+        self._queue: list[tuple[float, str]] = []  # a heap: when to ask about which node
+        self._asked: dict[str, Match] = {}
+        self._first_looks: dict[str, _FirstLook] = {}
+
+    def close(self) -> None:
+        """Start nothing new."""
+        self._calls.close()
+
+    @property
+    def unprotected(self) -> Sequence[FailoverNode]:
+        """The ready nodes whose failures would not be dealt with, except where somebody wants it so; by name."""
+        if self._rules.mode != "proof":
+            return ()
+        rows = [one for one in self._rows.values() if one.ready and one.problem and one.problem not in _WISHED]
+        return sorted(rows, key=lambda one: one.node)
+
+    def step(self, leading: StepLeadership, nodes: Mapping[str, KubeNode], dealt_with: Container[str]) -> None:
+        """Do a part; ``nodes`` are those of the last pass, the same object until the next. ``LeaseLostError``.
+
+        ``dealt_with``: the nodes that have a remediation, whose BMCs are asked by that.
+        """
+        if not nodes:
+            return
+        is_over = self._clock.monotonic() >= self._begins_at and not self._queue and not self._changed
+        if leading.epoch != self._epoch or is_over:
+            self._begin(leading.epoch)
+        if nodes is not self._nodes:
+            self._note(nodes)
+        if self._rules.mode == "proof":
+            self._read_machines()
+            self._ask(dealt_with)
+            self._take(dealt_with)
+        self._write(leading)
+
+    def _begin(self, epoch: int) -> None:
+        """Begin a check of all nodes: read what is stored, which an earlier leader may have written."""
+        rows, now = self._store.read(lambda tx: (tx.failover_nodes.list(self._cluster), tx.now))
+        clock = self._clock.monotonic()
+        self._epoch, self._begins_at, self._now_ahead = epoch, clock + CHECK_SECONDS, now - clock
+        self._rows = {one.node: one for one in rows}
+        self._changed = {one.node: None for one in rows if abs(now - one.written_at) > _REWRITE_SECONDS}
+        self._gone.clear()
+        self._nodes = {}
+        self._versions.clear()
+        self._queue.clear()
+        self._first_looks.clear()
+        self._machines, self._pages = {}, pages(self._store)
+
+    def _note(self, nodes: Mapping[str, KubeNode]) -> None:
+        """Compare what the nodes say of their machines with what is stored."""
+        self._nodes = nodes
+        for name, node in nodes.items():
+            version = node.metadata.resource_version
+            if version and self._versions.get(name) == version:
+                continue
+            self._versions[name] = version
+            before = self._rows.get(name)
+            self._put(
+                msgspec.structs.replace(
+                    before or FailoverNode(cluster=self._cluster, node=name),
+                    ready=node.ready,
+                    uid=node.metadata.uid,
+                    annotation=node.annotations.get(MACHINE, ""),
+                    serial=node.annotations.get(SERIAL, ""),
+                    provider_id=node.spec.provider_id,
+                    system_uuid=node.status.node_info.system_uuid,
+                )
+            )
+        for name in [name for name in self._rows if name not in nodes]:
+            for known in (self._rows, self._versions, self._changed):
+                known.pop(name, None)
+            self._gone[name] = None
+
+    def _put(self, row: FailoverNode) -> None:
+        if row != self._rows.get(row.node):
+            self._rows[row.node] = row
+            self._changed[row.node] = None
+            self._gone.pop(row.node, None)
+
+    def _read_machines(self) -> None:
+        """Read one page; after the last one, have the BMCs asked."""
+        if self._pages is None:
+            return
+        if (page := next(self._pages, None)) is not None:
+            self._machines |= page
+            return
+        nodes = list(self._nodes.values())
+        self._inventory = Inventory(self._machines.values(), [*nodes, *self._stored.elsewhere(nodes)])
+        self._machines, self._pages = {}, None
+        now, apart = self._clock.monotonic(), min(1.0, _SPREAD_SECONDS / len(nodes))
+        self._queue = [(now + number * apart, name) for number, name in enumerate(sorted(self._nodes))]
+
+    def _ask(self, dealt_with: Container[str]) -> None:
+        now = self._clock.monotonic()
+        while self._queue and self._queue[0][0] <= now and len(self._asked) < _MAX_ASKED_AT_ONCE:
+            _, name = heapq.heappop(self._queue)
+            if name in self._asked or (node := self._checkable(name, dealt_with)) is None:
+                continue
+            match = self._inventory.find(node)
+            if match.machine is None or _wished(node, match.machine):
+                self._record(node, match, Answer(Power.UNKNOWN, now, "it was not asked"))
+            else:
+                self._asked[name] = match
+                self._calls.ask(name, match.machine.uuid, _NOTHING)
+
+    def _checkable(self, name: str, dealt_with: Container[str]) -> KubeNode | None:
+        node = self._nodes.get(name)
+        if node is not None and node.ready and name not in dealt_with:
+            return node
+        self._first_looks.pop(name, None)
+        return None
+
+    def _take(self, dealt_with: Container[str]) -> None:
+        for question in self._calls.take():
+            match = self._asked.pop(question.node, None)
+            node = self._checkable(question.node, dealt_with)
+            if match is not None and node is not None:
+                self._judge(node, match, question.answer.result())
+
+    def _judge(self, node: KubeNode, match: Match, answer: Answer) -> None:
+        """Record the answer; one that speaks against the node is asked for again before."""
+        first, off = self._first_looks.pop(node.name, None), answer.power is Power.OFF
+        if answer.power is Power.ON:
+            self._record(node, match, answer)
+            return
+        try:
+            look = _FirstLook(answer.power, self._kube.renewal(node.name) if off else "", node.boot_id)
+        except KubernetesError:
+            return  # the next check will see
+        if first is None or (off and first.power is not Power.OFF):
+            self._first_looks[node.name] = look
+            again = _SECOND_LOOK_SECOND_HAND_SECONDS if self._rules.second_hand else SECOND_LOOK_SECONDS
+            heapq.heappush(self._queue, (self._clock.monotonic() + again, node.name))
+        elif not off:
+            self._record(node, match, answer)
+        elif look.renewal != first.renewal and look.boot_id == first.boot_id:
+            self._record(node, match, answer, caught=True)
+        # Otherwise the node has just failed, or has just booted.
+
+    def _record(self, node: KubeNode, match: Match, answer: Answer, *, caught: bool = False) -> None:
+        row = self._rows[node.name]
+        machine = "" if match.machine is None else match.machine.uuid
+        doubted, said_off_at, said_on = row.doubted, row.said_off_at, row.said_on
+        if machine and doubted != machine:
+            doubted, said_off_at, said_on = "", 0.0, 0
+        if caught:
+            doubted, said_off_at, said_on = machine, self._clock.monotonic() + self._now_ahead, 0
+            _log.warning("a BMC says that the machine of a ready node is off", cluster=self._cluster, node=node.name,
+                         machine=machine)  # fmt: skip
+        elif doubted and doubted == machine and answer.power is Power.ON:
+            said_on += 1
+            if said_on >= ANSWERS_UNTIL_BELIEVED:
+                doubted, said_off_at, said_on = "", 0.0, 0
+        row = msgspec.structs.replace(
+            row,
+            machine=machine,
+            facts=match.facts,
+            power=str(answer.power),
+            doubted=doubted,
+            said_off_at=said_off_at,
+            said_on=said_on,
+        )
+        problem, message = problem_of(node, match, answer, row)
+        self._put(msgspec.structs.replace(row, problem=problem, message=message))
+
+    def _write(self, leading: StepLeadership) -> None:
+        """Store some of what has changed, under the lease."""
+        changed = list(islice(self._changed, _MAX_WRITTEN_AT_ONCE))
+        gone = list(islice(self._gone, _MAX_WRITTEN_AT_ONCE))
+        if not changed and not gone:
+            return
+
+        def save(tx: Transaction) -> list[FailoverNode]:
+            leading.fence(tx)
+            tx.failover_nodes.remove(self._cluster, gone)
+            return tx.failover_nodes.save([self._rows[name] for name in changed])
+
+        self._rows |= {one.node: one for one in self._store.write(save)}
+        for name in changed:
+            del self._changed[name]
+        for name in gone:
+            del self._gone[name]
+
+
+def _utc(at: float) -> str:
+    return time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(at))
